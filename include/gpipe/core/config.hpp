@@ -1,0 +1,32 @@
+#pragma once
+
+#if __cplusplus < 202002L
+#error "gpipe needs C++20: compile with -std=c++20 (with CMake 3.25 nvcc silently drops to C++17; see README.md)"
+#endif
+
+#include <cstddef>
+
+/// Marks what runs on host and device alike, such as the functors of a layer's kernels.
+#ifdef __CUDACC__
+#define GPIPE_HOST_DEVICE __host__ __device__
+#else
+#define GPIPE_HOST_DEVICE
+#endif
+
+/// Keeps a kernel in one piece: inlined into different callers, or cloned for a constant argument,
+/// the same text may contract to different fused multiply-adds and so give different bits.
+#if defined(__clang__)
+#define GPIPE_OUT_OF_LINE __attribute__((noinline))
+#else
+#define GPIPE_OUT_OF_LINE __attribute__((noinline, noclone))
+#endif
+
+namespace gpipe {
+
+/// Every buffer starts on such a boundary (bytes): a cache line, and the widest vector register.
+inline constexpr std::size_t alignment = 64;
+
+/// `bytes` rounded up to the next boundary.
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+}  // namespace gpipe
