@@ -1,0 +1,100 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include <gpipe/core/tensor.hpp>
+#include <gpipe/core/type_name.hpp>
+#include <gpipe/layer/description.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+template <class T, std::size_t N>
+constexpr std::array<T, N> to_array(const T (&list)[N]) {
+  std::array<T, N> out{};
+  for (std::size_t i = 0; i < N; ++i) out[i] = list[i];
+  return out;
+}
+
+template <class Edge>
+struct element_of_edge {
+  using type = void;
+};
+template <class T, int... N>
+  requires(is_floating(dtype_of<T>))
+struct element_of_edge<tensor<T, N...>> {
+  using type = T;
+};
+template <class First, class... Rest>
+struct element_of_edge<bundle<First, Rest...>> : element_of_edge<First> {};
+
+}  // namespace detail
+
+/// A layer bound to what it reads: `Layer::on<Input>` with every member that it left out at its default.
+///
+///     template <class In> struct on {                     required
+///       using output = tensor<...>;                       what it writes
+///                                                         optional
+///       static constexpr parameter parameters[] = {...};  trained tensors
+///       static constexpr buffer derived[] = {...};        made from the parameters by `refresh` after each commit
+///       static constexpr buffer extras[] = {...};         written by forward, read by backward
+///       static constexpr keep keeps{.input = true};       of its edges, what backward reads again
+///       static constexpr field fields[] = {...};          of the data, what it reads
+///       static constexpr const char* partials[] = {...};  one number a micro-batch, summed in order at the commit
+///       static constexpr work cost{...};                  operations a sample
+///       static constexpr bool view = true;                its output is its input under another shape: no kernel
+///       using value_type = float;                         the element type of its parameters and extras
+///     };
+template <class Layer, edge Input>
+struct bound {
+  using layer = Layer;
+  using on = typename Layer::template on<Input>;
+  using input = Input;
+  using output = typename on::output;
+
+  static constexpr auto parameters = [] {
+    if constexpr (requires { on::parameters; }) return detail::to_array(on::parameters);
+    else return std::array<parameter, 0>{};
+  }();
+  static constexpr auto derived = [] {
+    if constexpr (requires { on::derived; }) return detail::to_array(on::derived);
+    else return std::array<buffer, 0>{};
+  }();
+  static constexpr auto extras = [] {
+    if constexpr (requires { on::extras; }) return detail::to_array(on::extras);
+    else return std::array<buffer, 0>{};
+  }();
+  static constexpr auto fields = [] {
+    if constexpr (requires { on::fields; }) return detail::to_array(on::fields);
+    else return std::array<field, 0>{};
+  }();
+  static constexpr auto partials = [] {
+    if constexpr (requires { on::partials; }) return detail::to_array(on::partials);
+    else return std::array<const char*, 0>{};
+  }();
+  static constexpr keep keeps = [] {
+    if constexpr (requires { on::keeps; }) return on::keeps;
+    else return keep{};
+  }();
+  static constexpr work cost = [] {
+    if constexpr (requires { on::cost; }) return on::cost;
+    else return work{};
+  }();
+  static constexpr bool view = [] {
+    if constexpr (requires { on::view; }) return on::view;
+    else return false;
+  }();
+
+  using value_type = typename decltype([] {
+    if constexpr (requires { typename on::value_type; }) return std::type_identity<typename on::value_type>{};
+    else if constexpr (!std::is_void_v<typename detail::element_of_edge<output>::type>)
+      return std::type_identity<typename detail::element_of_edge<output>::type>{};
+    else return detail::element_of_edge<input>{};
+  }())::type;
+
+  static constexpr std::string_view name = type_name<Layer>;
+};
+
+}  // namespace gpipe

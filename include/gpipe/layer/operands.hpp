@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/random.hpp>
+#include <gpipe/layer/bound.hpp>
+
+namespace gpipe {
+
+/// The most fields of the data that one layer reads.
+inline constexpr int max_fields = 4;
+
+/// The buffers of one call of a kernel, untyped: what the executor fills in.
+/// Pointers that the call does not need are null; parameters, gradients, extras and derived are blocks whose inner
+/// offsets are those of `offset_in`.
+struct call {
+  int samples = 0;        ///< in this micro-batch, at most `capacity`
+  int capacity = 0;       ///< the plan's micro-batch size
+  bool training = false;  ///< false in evaluation: dropout passes everything
+  const std::byte* in[max_edge]{};
+  std::byte* out[max_edge]{};
+  std::byte* in_gradient[max_edge]{};
+  const std::byte* out_gradient[max_edge]{};
+  const std::byte* parameters = nullptr;
+  const std::byte* derived = nullptr;
+  std::byte* gradients = nullptr;
+  std::byte* extras = nullptr;
+  std::byte* workspace = nullptr;
+  double* partials = nullptr;
+  const std::byte* fields[max_fields]{};
+  random_key random{};
+};
+
+namespace detail {
+
+// Bytes before the I-th of a layer's parameters, derived buffers or extras: each starts on a boundary of its own.
+template <std::size_t N>
+constexpr std::size_t offset_in(const std::array<parameter, N>& list, std::size_t index, std::size_t element_bytes) {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < index; ++i) at += aligned(list[i].extents.size() * element_bytes);
+  return at;
+}
+template <std::size_t N>
+constexpr std::size_t offset_in(const std::array<buffer, N>& list, std::size_t index, std::size_t samples) {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < index; ++i) at += aligned(list[i].size * bytes_of(list[i].type) * samples);
+  return at;
+}
+
+}  // namespace detail
+
+/// The buffers of one call, typed by the layer: what a kernel sees. Rows are samples, contiguous.
+///
+///     in<I>()            [samples][in I]   const       forward; backward if it keeps its input
+///     out<I>()           [samples][out I]              forward writes it; backward reads it if it keeps its output
+///     out_gradient<I>()  [samples][out I]  const       backward
+///     in_gradient<I>()   [samples][in I]               backward_input writes it; null where nobody wants it
+///     parameter<I>()     as declared       const
+///     gradient<I>()      as parameter I                backward_parameters *adds* to it
+///     derived<I>()       as declared                   `refresh` writes it
+///     extra<I>()         [samples][extra I]            forward writes, backward reads
+///     partials()         as declared                   forward writes it; null in a recompute
+///     field<I, T>()      [samples][field I] const
+template <class Bound>
+class operands {
+ public:
+  using value_type = typename Bound::value_type;
+  template <int I>
+  using in_type = typename part<typename Bound::input, I>::value_type;
+  template <int I>
+  using out_type = typename part<typename Bound::output, I>::value_type;
+
+  explicit operands(const call& buffers) : call_(buffers) {}
+
+  int samples() const { return call_.samples; }
+  bool training() const { return call_.training; }
+  const random_key& random() const { return call_.random; }
+
+  template <int I = 0>
+  const in_type<I>* in() const {
+    return reinterpret_cast<const in_type<I>*>(call_.in[I]);
+  }
+  template <int I = 0>
+  out_type<I>* out() const {
+    return reinterpret_cast<out_type<I>*>(call_.out[I]);
+  }
+  template <int I = 0>
+  in_type<I>* in_gradient() const {
+    return reinterpret_cast<in_type<I>*>(call_.in_gradient[I]);
+  }
+  template <int I = 0>
+  const out_type<I>* out_gradient() const {
+    return reinterpret_cast<const out_type<I>*>(call_.out_gradient[I]);
+  }
+  template <int I = 0>
+  const value_type* parameter() const {
+    return reinterpret_cast<const value_type*>(
+        call_.parameters + detail::offset_in(Bound::parameters, std::size_t{I}, sizeof(value_type)));
+  }
+  template <int I = 0>
+  value_type* gradient() const {
+    return reinterpret_cast<value_type*>(
+        call_.gradients + detail::offset_in(Bound::parameters, std::size_t{I}, sizeof(value_type)));
+  }
+  // Written by `refresh` alone, which the executor hands the same block for writing.
+  template <int I = 0>
+  value_type* derived() const {
+    return reinterpret_cast<value_type*>(const_cast<std::byte*>(call_.derived) +
+                                         detail::offset_in(Bound::derived, std::size_t{I}, std::size_t{1}));
+  }
+  template <int I = 0, class T = value_type>
+  T* extra() const {
+    return reinterpret_cast<T*>(
+        call_.extras + detail::offset_in(Bound::extras, std::size_t{I}, static_cast<std::size_t>(call_.capacity)));
+  }
+  template <int I, class T>
+  const T* field() const {
+    static_assert(dtype_of<T> == Bound::fields[I].type, "the field is of another type");
+    return reinterpret_cast<const T*>(call_.fields[I]);
+  }
+  double* partials() const { return call_.partials; }
+
+ private:
+  const call& call_;
+};
+
+}  // namespace gpipe
