@@ -1,0 +1,71 @@
+#pragma once
+
+#include <type_traits>
+
+#include <gpipe/core/tensor.hpp>
+#include <gpipe/model/items.hpp>
+
+namespace gpipe::detail {
+
+/// An edge that was stashed, and whether anybody has read it yet. `Stash` is carried whole: nvcc cannot deduce the
+/// text inside it.
+template <class Stash, class Edge, bool Read>
+struct skip {};
+
+struct scope_mark {};       // where a scope's own skips end
+struct residual_stash {     // the anonymous one
+  static constexpr const char* stashed_as = "residual";
+};
+
+/// What runs between two items: the edge, and the skips that pass by, innermost first.
+template <class Edge, class... Skips>
+struct flow {
+  using edge = Edge;
+};
+
+/// Behind a mistake nothing is known: it flows on silently, so that one mistake is one error.
+struct unknown {};
+
+template <class A, class B>
+struct joined;
+template <class... As, class... Bs>
+struct joined<bundle<As...>, bundle<Bs...>> {
+  using type = bundle<As..., Bs...>;
+};
+template <class A, class B>
+using joined_edges = typename joined<typename edge_parts<A>::type, typename edge_parts<B>::type>::type;
+
+/// Looks a stash up, innermost first: its edge, its depth among the skips, and the skips with it marked as read.
+template <class Stash, int Depth, class Before, class... Skips>
+struct find_skip {
+  static constexpr bool found = false;
+};
+template <class Stash, int Depth, class... Before, class Edge, bool Read, class... Rest>
+struct find_skip<Stash, Depth, list<Before...>, skip<Stash, Edge, Read>, Rest...> {
+  static constexpr bool found = true;
+  static constexpr int depth = Depth;
+  using edge = Edge;
+  template <class Main>
+  using after = flow<joined_edges<Main, Edge>, Before..., skip<Stash, Edge, true>, Rest...>;
+};
+template <class Stash, int Depth, class... Before, class First, class... Rest>
+struct find_skip<Stash, Depth, list<Before...>, First, Rest...>
+    : find_skip<Stash, Depth + (std::is_same_v<First, scope_mark> ? 0 : 1), list<Before..., First>, Rest...> {};
+
+/// Leaves a scope: drops its own skips, and tells the first of them that nobody has read.
+template <class Edge, class... Skips>
+struct leave_scope {
+  using after = flow<Edge>;
+  using unread = void;
+};
+template <class Edge, class... Rest>
+struct leave_scope<Edge, scope_mark, Rest...> {
+  using after = flow<Edge, Rest...>;
+  using unread = void;
+};
+template <class Edge, class Stash, class Stashed, bool Read, class... Rest>
+struct leave_scope<Edge, skip<Stash, Stashed, Read>, Rest...> : leave_scope<Edge, Rest...> {
+  using unread = std::conditional_t<Read, typename leave_scope<Edge, Rest...>::unread, Stash>;
+};
+
+}  // namespace gpipe::detail

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/layer/operands.hpp>
+
+namespace gpipe {
+
+/// A tensor of an edge as data: elements a sample, and their type.
+struct edge_part {
+  std::size_t size = 0;
+  dtype type = dtype::float32;
+
+  constexpr std::size_t bytes(int samples) const {
+    return aligned(size * bytes_of(type) * static_cast<std::size_t>(samples));
+  }
+};
+
+/// A layer bound to its input, as data: one row for all slots that repeat it.
+struct row {
+  std::string_view name;
+  int inputs = 0, outputs = 0;
+  edge_part in[max_edge], out[max_edge];
+  dtype type = dtype::float32;  ///< of parameters
+  const parameter* parameters = nullptr;
+  const buffer *derived = nullptr, *extras = nullptr;
+  const field* fields = nullptr;
+  int parameter_count = 0, derived_count = 0, extra_count = 0, field_count = 0, partial_count = 0;
+  int loss = -1, weight = -1, correct = -1;  ///< which partial is the loss, its weight, the hits; -1: none
+  int field_index[max_fields]{};             ///< of each field in the network's list
+  keep keeps{};
+  work cost{};
+  bool view = false;
+
+  constexpr std::size_t parameter_elements() const {
+    std::size_t sum = 0;
+    for (int i = 0; i < parameter_count; ++i) sum += parameters[i].extents.size();
+    return sum;
+  }
+  constexpr std::size_t parameter_bytes() const {
+    std::size_t sum = 0;
+    for (int i = 0; i < parameter_count; ++i) sum += aligned(parameters[i].extents.size() * bytes_of(type));
+    return sum;
+  }
+  constexpr std::size_t derived_bytes() const {
+    std::size_t sum = 0;
+    for (int i = 0; i < derived_count; ++i) sum += aligned(derived[i].size * bytes_of(derived[i].type));
+    return sum;
+  }
+  constexpr std::size_t extra_bytes(int samples) const {
+    std::size_t sum = 0;
+    for (int i = 0; i < extra_count; ++i) sum += edge_part{extras[i].size, extras[i].type}.bytes(samples);
+    return sum;
+  }
+};
+
+/// One layer of the model, expanded: its index is its name everywhere.
+struct slot {
+  int row = 0;
+  int first_read = 0, reads = 0;    ///< in the network's list of reads
+  int first_write = 0, writes = 0;  ///< values are numbered in the order in which they are written
+};
+
+/// What one slot reads: a value, and which of the value's readers this is.
+struct read {
+  int value = 0;
+  int slot = 0;
+};
+
+/// A tensor that a slot writes (or that enters from outside) and that any later slots read.
+struct value {
+  edge_part part{};
+  int writer = -1;        ///< slot; -1: it enters the model
+  bool gradient = false;  ///< whether a gradient flows back to it
+  int first_reader = 0, readers = 0;  ///< in the network's list of readers, in model order
+};
+
+/// A model as data: what partition, memory plan and executor know of it. Points into constants.
+struct network {
+  const row* rows = nullptr;
+  const slot* slots = nullptr;
+  const value* values = nullptr;
+  const read* reads = nullptr;
+  const int* readers = nullptr;  ///< indices of reads, grouped by value
+  const field* fields = nullptr;
+  int row_count = 0, slot_count = 0, value_count = 0, read_count = 0, field_count = 0;
+  int entering = 0;              ///< values that enter from outside: 0 ... entering - 1
+  dtype type = dtype::float32;   ///< of all parameters
+
+  constexpr const row& row_of(int l) const { return rows[slots[l].row]; }
+  /// The value that slot `l` reads as its input `i`, and the one it writes as output `i`.
+  constexpr int reads_value(int l, int i) const { return reads[slots[l].first_read + i].value; }
+  constexpr int writes_value(int l, int i) const { return slots[l].first_write + i; }
+  /// The slot of the `i`-th reader of a value, in model order.
+  constexpr int reader(int v, int i) const { return reads[readers[values[v].first_reader + i]].slot; }
+  constexpr std::size_t parameters() const {
+    std::size_t sum = 0;
+    for (int l = 0; l < slot_count; ++l) sum += row_of(l).parameter_elements();
+    return sum;
+  }
+  /// The slot whose loss is trained: the last with one; -1 if there is none.
+  constexpr int loss_slot() const {
+    for (int l = slot_count - 1; l >= 0; --l)
+      if (row_of(l).loss >= 0) return l;
+    return -1;
+  }
+};
+
+namespace detail {
+
+struct extent_counts {
+  int rows = 0, slots = 0, values = 0, reads = 0, fields = 0, skips = 0;
+};
+constexpr extent_counts operator+(extent_counts a, extent_counts b) {
+  return {a.rows + b.rows,     a.slots + b.slots,   a.values + b.values,
+          a.reads + b.reads,   a.fields + b.fields, a.skips + b.skips};
+}
+
+template <class Edge, int... I>
+constexpr int edge_parts_into(edge_part* into, std::integer_sequence<int, I...>) {
+  ((into[I] = {part<Edge, I>::size, dtype_of<typename part<Edge, I>::value_type>}), ...);
+  return sizeof...(I);
+}
+
+template <class Bound>
+constexpr row describe_row() {
+  row r;
+  r.name = Bound::name;
+  r.inputs = edge_parts_into<typename Bound::input>(
+      r.in, std::make_integer_sequence<int, parts<typename Bound::input>>{});
+  r.outputs = edge_parts_into<typename Bound::output>(
+      r.out, std::make_integer_sequence<int, parts<typename Bound::output>>{});
+  if constexpr (!std::is_void_v<typename Bound::value_type>) r.type = dtype_of<typename Bound::value_type>;
+  r.parameters = Bound::parameters.data();
+  r.derived = Bound::derived.data();
+  r.extras = Bound::extras.data();
+  r.fields = Bound::fields.data();
+  r.parameter_count = static_cast<int>(Bound::parameters.size());
+  r.derived_count = static_cast<int>(Bound::derived.size());
+  r.extra_count = static_cast<int>(Bound::extras.size());
+  r.field_count = static_cast<int>(Bound::fields.size());
+  r.partial_count = static_cast<int>(Bound::partials.size());
+  for (int i = 0; i < r.partial_count; ++i) {
+    const std::string_view name = Bound::partials[static_cast<std::size_t>(i)];
+    if (name == "loss") r.loss = i;
+    if (name == "weight") r.weight = i;
+    if (name == "correct") r.correct = i;
+  }
+  r.keeps = Bound::keeps;
+  r.cost = Bound::cost;
+  r.view = Bound::view;
+  return r;
+}
+
+}  // namespace detail
+
+}  // namespace gpipe

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <gpipe/model/network.hpp>
+
+namespace gpipe {
+
+/// A network as a list of layer types: `struct net : gpipe::model<gpipe::input<float, 64>, linear<10>, ...> {};`
+/// Items are layers, `sequence`, `repeat`, `residual`, `stash` and `pop`, or blocks derived from a sequence.
+/// Every layer and edge is checked where the model is first used.
+template <class Input, class... Items>
+struct model {
+  using entering = typename Input::entering;
+  using items = list<Items...>;
+};
+
+/// The model as data, expanded and numbered.
+template <class Model>
+inline constexpr network network_of = detail::expanded<Model>.view();
+
+/// The number of layers, repeats expanded: the most stages that the model can be cut into.
+template <class Model>
+inline constexpr int slots_of = network_of<Model>.slot_count;
+
+}  // namespace gpipe

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <gpipe/model/typed.hpp>
+
+namespace gpipe::detail {
+
+/// The arrays behind a `network`, filled by walking the typed model.
+template <int Rows, int Slots, int Values, int Reads, int Fields, int Skips>
+class expansion {
+ public:
+  template <class Bound>
+  constexpr void layer() {
+    if (next_row_ == described_) {
+      rows_[described_++] = describe_row<Bound>();
+      name_fields(rows_[next_row_]);
+    }
+    const row& r = rows_[next_row_];
+    slot& s = slots_[slot_count_];
+    s = {next_row_, read_count_, r.inputs, value_count_, r.outputs};
+    bool gradient = r.parameter_count > 0;
+    for (int i = 0; i < r.inputs; ++i) {
+      reads_[read_count_++] = {edge_[i], slot_count_};
+      ++values_[edge_[i]].readers;
+      gradient = gradient || values_[edge_[i]].gradient;
+    }
+    for (int i = 0; i < r.outputs; ++i) {
+      values_[value_count_] = {r.out[i], slot_count_, gradient && is_floating(r.out[i].type)};
+      edge_[i] = value_count_++;
+    }
+    edge_width_ = r.outputs;
+    ++slot_count_;
+    ++next_row_;
+  }
+
+  constexpr void enters(edge_part part) {
+    values_[value_count_] = {part, -1, false};
+    edge_[edge_width_++] = value_count_++;
+    ++entering_;
+  }
+
+  constexpr void stash() {
+    for (int i = 0; i < edge_width_; ++i) skips_[depth_].value[i] = edge_[i];
+    skips_[depth_++].width = edge_width_;
+  }
+  constexpr void pop(int above) {
+    const skip_values& from = skips_[depth_ - 1 - above];
+    for (int i = 0; i < from.width; ++i) edge_[edge_width_++] = from.value[i];
+  }
+  constexpr int enter() const { return depth_; }
+  constexpr void leave(int depth) { depth_ = depth; }
+  constexpr int next_row() const { return next_row_; }
+  constexpr void back_to_row(int row) { next_row_ = row; }
+
+  // The readers of each value, in model order.
+  constexpr void close() {
+    int at = 0;
+    for (int v = 0; v < value_count_; ++v) {
+      values_[v].first_reader = at;
+      at += values_[v].readers;
+      values_[v].readers = 0;
+    }
+    for (int r = 0; r < read_count_; ++r) {
+      value& v = values_[reads_[r].value];
+      readers_[v.first_reader + v.readers++] = r;
+    }
+  }
+
+  constexpr network view() const {
+    dtype type = dtype::float32;
+    for (int r = Rows - 1; r >= 0; --r)
+      if (rows_[r].parameter_count > 0) type = rows_[r].type;
+    return {rows_,     slots_,       values_,      reads_,      readers_,     fields_,  Rows,
+            slot_count_, value_count_, read_count_, field_count_, entering_, type};
+  }
+
+ private:
+  struct skip_values {
+    int value[max_edge]{};
+    int width = 0;
+  };
+
+  // Layers that read the same field share it.
+  constexpr void name_fields(row& r) {
+    for (int i = 0; i < r.field_count; ++i) {
+      int found = 0;
+      while (found < field_count_ && std::string_view(fields_[found].name) != r.fields[i].name) ++found;
+      if (found == field_count_) fields_[field_count_++] = r.fields[i];
+      else if (fields_[found].size != r.fields[i].size || fields_[found].type != r.fields[i].type)
+        throw error("two layers read a field of the data under one name, but with different shapes or types",
+                    "give one of them another name", {{}, -1, std::string(r.name)});
+      if (!r.fields[i].optional) fields_[found].optional = false;
+      if (r.fields[i].below > 0 && (fields_[found].below == 0 || r.fields[i].below < fields_[found].below))
+        fields_[found].below = r.fields[i].below;
+      r.field_index[i] = found;
+    }
+  }
+
+  row rows_[Rows + 1]{};
+  slot slots_[Slots + 1]{};
+  value values_[Values + 1]{};
+  read reads_[Reads + 1]{};
+  int readers_[Reads + 1]{};
+  field fields_[Fields + 1]{};
+  skip_values skips_[Skips + 1]{};
+  int edge_[2 * max_edge]{};
+  int edge_width_ = 0, depth_ = 0;
+  int next_row_ = 0, described_ = 0, slot_count_ = 0, value_count_ = 0, read_count_ = 0, field_count_ = 0;
+  int entering_ = 0;
+};
+
+template <class Model>
+using typed_model = typed_scope<0, flow<typename Model::entering>, typename Model::items>;
+
+template <class Model>
+constexpr auto expand() {
+  constexpr extent_counts n = typed_model<Model>::counts;
+  constexpr int entering = parts<typename Model::entering>;
+  expansion<n.rows, n.slots, n.values + entering, n.reads, n.fields, n.skips> e;
+  edge_part in[max_edge]{};
+  edge_parts_into<typename Model::entering>(in, std::make_integer_sequence<int, entering>{});
+  for (int i = 0; i < entering; ++i) e.enters(in[i]);
+  typed_model<Model>::emit(e);
+  e.close();
+  return e;
+}
+
+template <class Model>
+inline constexpr auto expanded = expand<Model>();
+
+}  // namespace gpipe::detail

@@ -1,0 +1,253 @@
+#pragma once
+
+#include <gpipe/layer/add.hpp>
+#include <gpipe/model/graph.hpp>
+#include <gpipe/model/promises.hpp>
+
+namespace gpipe::detail {
+
+// Walks the items once, typed. Each step tells what flows on (`after`), how many rows, slots, ... it adds (`counts`),
+// and lays itself out in whatever it is handed (`emit`): the arrays of the network, or a table of kernels.
+
+template <int Position, class Flow, class Items>
+struct typed_sequence;
+
+/// One item at slot `Position` (of its first repetition), given the flow that reaches it.
+template <int Position, class Item, class Flow>
+struct typed;
+
+struct mistaken {
+  using after = unknown;
+  static constexpr extent_counts counts{};
+  template <class Sink>
+  static constexpr void emit(Sink&) {}
+};
+
+template <int Position, class Item>
+struct typed<Position, Item, unknown> : mistaken {};
+
+template <class Layer, class Edge, class... Skips>
+struct typed_slot {
+  using layer = bound<Layer, Edge>;
+  using after = flow<typename layer::output, Skips...>;
+  static constexpr extent_counts counts{1, 1, parts<typename layer::output>, parts<Edge>,
+                                        static_cast<int>(layer::fields.size()), 0};
+  template <class Sink>
+  static constexpr void emit(Sink& sink) {
+    sink.template layer<layer>();
+  }
+};
+
+template <int Position, class Layer, class Edge, class... Skips>
+constexpr auto checked_slot() {
+  if constexpr (!bindable<Layer>) {
+    static_cast<void>(asserted<broken::item_is_a_layer<Position, Layer, false>>{});
+    return mistaken{};
+  } else if constexpr (!accepting<Layer, Edge>) {
+    static_cast<void>(asserted<broken::layer_accepts_input<Position, Layer, Edge, false>>{});
+    return mistaken{};
+  } else if constexpr (!naming_output<Layer, Edge>) {
+    static_cast<void>(asserted<broken::layer_names_output<Position, Layer, Edge, false>>{});
+    return mistaken{};
+  } else if constexpr (constexpr int in = parts<Edge>, out = parts<typename Layer::template on<Edge>::output>;
+                       in > max_edge || out > max_edge) {
+    static_cast<void>(asserted<broken::layer_edges_are_narrow<Position, Layer, Edge, in, out, false>>{});
+    return mistaken{};
+  } else if constexpr (!keeps_size<Position, Layer, Edge>()) {
+    using output = typename Layer::template on<Edge>::output;
+    static_cast<void>(asserted<broken::view_keeps_size<Position, Layer, Edge, output, false>>{});
+    return mistaken{};
+  } else {
+    return typed_slot<Layer, Edge, Skips...>{};
+  }
+}
+
+// stash and pop add no slot: a stash gives the values on the edge a name, a pop puts them behind those on the edge.
+template <class Item, class Edge, class... Skips>
+struct typed_stash {
+  using after = flow<Edge, skip<Item, Edge, false>, Skips...>;
+  static constexpr extent_counts counts{0, 0, 0, 0, 0, 1};
+  template <class Sink>
+  static constexpr void emit(Sink& sink) {
+    sink.stash();
+  }
+};
+
+template <class Stash, class Edge, class... Skips>
+struct typed_pop {
+  using found = find_skip<Stash, 0, list<>, Skips...>;
+  using after = typename found::template after<Edge>;
+  static constexpr extent_counts counts{};
+  template <class Sink>
+  static constexpr void emit(Sink& sink) {
+    sink.pop(found::depth);
+  }
+};
+
+template <int Position, class Stash, class Edge, class... Skips>
+constexpr auto checked_pop() {
+  if constexpr (find_skip<Stash, 0, list<>, Skips...>::found) {
+    return typed_pop<Stash, Edge, Skips...>{};
+  } else {
+    static_cast<void>(asserted<broken::pop_has_a_stash<Position, Stash, false>>{});
+    return mistaken{};
+  }
+}
+
+// A scope: what is stashed inside stays inside.
+template <int Position, class After>
+struct left_scope {
+  using after = unknown;
+};
+template <int Position, class Edge, class... Skips>
+struct left_scope<Position, flow<Edge, Skips...>> {
+  using scope = leave_scope<Edge, Skips...>;
+  using told = asserted<
+      broken::stash_is_read<Position, typename scope::unread, std::is_void_v<typename scope::unread>>>;
+  static constexpr bool holds = told::value;
+  using after = typename scope::after;
+};
+
+template <int Position, class Flow, class Items>
+struct typed_scope;
+template <int Position, class Edge, class... Skips, class Items>
+struct typed_scope<Position, flow<Edge, Skips...>, Items> {
+  using inner = typed_sequence<Position, flow<Edge, scope_mark, Skips...>, Items>;
+  static constexpr extent_counts counts = inner::counts;
+  using after = typename left_scope<Position, typename inner::after>::after;
+  template <class Sink>
+  static constexpr void emit(Sink& sink) {
+    const int depth = sink.enter();
+    inner::emit(sink);
+    sink.leave(depth);
+  }
+};
+
+// repeat: a body that returns the flow it got is walked once and counted `Times` over; one that changes it is walked
+// again for the rest.
+template <class First, int Times>
+struct steady_repeat {
+  using after = typename First::after;
+  static constexpr extent_counts counts{First::counts.rows,           Times * First::counts.slots,
+                                        Times * First::counts.values, Times * First::counts.reads,
+                                        First::counts.fields,         First::counts.skips};
+  template <class Sink>
+  static constexpr void emit(Sink& sink) {
+    const int row = sink.next_row();
+    for (int i = 0; i < Times; ++i) {
+      sink.back_to_row(row);
+      First::emit(sink);
+    }
+  }
+};
+
+template <class First, class Rest>
+struct followed_by {
+  using after = typename Rest::after;
+  static constexpr extent_counts counts = First::counts + Rest::counts;
+  template <class Sink>
+  static constexpr void emit(Sink& sink) {
+    First::emit(sink);
+    Rest::emit(sink);
+  }
+};
+
+template <int Position, class Flow, int Times, class Items>
+constexpr auto repeated() {
+  using first = typed_scope<Position, Flow, Items>;
+  using after = typename first::after;
+  if constexpr (Times == 1 || std::is_same_v<after, Flow> || std::is_same_v<after, unknown>)
+    return steady_repeat<first, Times>{};
+  else
+    return followed_by<first, decltype(repeated<Position + first::counts.slots, after, Times - 1, Items>())>{};
+}
+
+// residual: a scope with an anonymous stash before its items, and the pop and the addition behind them.
+struct pop_residual {
+  using popped = residual_stash;
+};
+
+template <class Edge>
+struct returns {
+  using returned = Edge;
+};
+
+template <int Position, class Given, class Edge, class... Skips>
+struct typed_returns {
+  static constexpr bool same = std::is_same_v<Given, Edge>;
+  using told = asserted<broken::residual_returns_its_input<Position, Given, Edge, same>>;
+  using after = std::conditional_t<told::value && same, flow<Edge, Skips...>, unknown>;
+  static constexpr extent_counts counts{};
+  template <class Sink>
+  static constexpr void emit(Sink&) {}
+};
+
+template <class Edge, class Items>
+struct residual_items;
+template <class Edge, class... Items>
+struct residual_items<Edge, list<Items...>> {
+  using type = list<residual_stash, Items..., returns<Edge>, pop_residual, add>;
+};
+
+// Which of these an item is, by the members that it has.
+template <int Position, class Item, class Edge, class... Skips>
+constexpr auto typed_item() {
+  using before = flow<Edge, Skips...>;
+  if constexpr (requires { Item::stashed_as; })
+    return typed_stash<Item, Edge, Skips...>{};
+  else if constexpr (requires { typename Item::popped; })
+    return checked_pop<Position, typename Item::popped, Edge, Skips...>();
+  else if constexpr (requires { typename Item::returned; })
+    return typed_returns<Position, typename Item::returned, Edge, Skips...>{};
+  else if constexpr (requires { Item::times; })
+    return repeated<Position, before, Item::times, typename Item::items>();
+  else if constexpr (requires { Item::adds_its_input; })
+    return typed_scope<Position, before, typename residual_items<Edge, typename Item::items>::type>{};
+  else if constexpr (requires { typename Item::items; })
+    return typed_sequence<Position, before, typename Item::items>{};
+  else
+    return checked_slot<Position, Item, Edge, Skips...>();
+}
+
+template <int Position, class Item, class Edge, class... Skips>
+struct typed<Position, Item, flow<Edge, Skips...>> : decltype(typed_item<Position, Item, Edge, Skips...>()) {};
+
+// A sequence, sixteen items at a stride: nvcc stops at template depth 200.
+template <int Position, class Flow>
+struct typed_sequence<Position, Flow, list<>> {
+  using after = Flow;
+  static constexpr extent_counts counts{};
+  template <class Sink>
+  static constexpr void emit(Sink&) {}
+};
+
+template <int Position, class Flow, class First, class... Rest>
+struct typed_sequence<Position, Flow, list<First, Rest...>> {
+  using first = typed<Position, First, Flow>;
+  using reached = typename first::after;  // named, so that it is complete before the rest is begun
+  using rest = typed_sequence<Position + first::counts.slots, reached, list<Rest...>>;
+  using after = typename rest::after;
+  static constexpr extent_counts counts = first::counts + rest::counts;
+  template <class Sink>
+  static constexpr void emit(Sink& sink) {
+    first::emit(sink);
+    rest::emit(sink);
+  }
+};
+
+template <int Position, class Flow, class A, class B, class C, class D, class E, class F, class G, class H, class I,
+          class J, class K, class L, class M, class N, class O, class P, class Q, class... Rest>
+struct typed_sequence<Position, Flow, list<A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P, Q, Rest...>> {
+  using first = typed_sequence<Position, Flow, list<A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P>>;
+  using reached = typename first::after;
+  using rest = typed_sequence<Position + first::counts.slots, reached, list<Q, Rest...>>;
+  using after = typename rest::after;
+  static constexpr extent_counts counts = first::counts + rest::counts;
+  template <class Sink>
+  static constexpr void emit(Sink& sink) {
+    first::emit(sink);
+    rest::emit(sink);
+  }
+};
+
+}  // namespace gpipe::detail
