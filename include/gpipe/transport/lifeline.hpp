@@ -1,0 +1,169 @@
+#pragma once
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/transport/patience.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace gpipe {
+
+/// What all workers of an executor hold on to: each has a seat to sleep in, a failure anywhere
+/// unblocks everyone, and silence is noticed.
+///
+///     waiter     ready?  spin ...   asleep <- 1   ready?   sleep ...
+///     notifier   make ready         asleep <- 0   was it 1: ring (12 us), else go on (a few ns)
+///
+/// Both *exchange* `asleep`, so the later of the two sees the earlier and no ring is lost; what
+/// `ready` reads needs acquire and release, no more.
+class lifeline {
+ public:
+  explicit lifeline(int workers) : lifeline(workers, patience::of(workers)) {}
+
+  lifeline(int workers, patience limits)
+      : workers_(workers), limits_(limits), seats_(std::make_unique<seat[]>(static_cast<std::size_t>(workers))) {
+    assert(workers > 0);
+    limits_.spin = (std::min)(limits_.spin, limits_.deadline);
+  }
+
+  int workers() const noexcept { return workers_; }
+  const patience& limits() const noexcept { return limits_; }
+
+  /// A worker shows that it is alive: after each action, or more often. Nobody else writes to that cache line.
+  void progress(int worker) noexcept {
+    auto& ticks = at(worker).ticks;
+    ticks.store(ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+  /// Ends every wait, now and until `reset`. From any thread, any number of times.
+  void poison() noexcept {
+    poisoned_.store(true, std::memory_order_release);
+    for (int w = 0; w < workers_; ++w) wake(w);
+  }
+  bool poisoned() const noexcept { return poisoned_.load(std::memory_order_acquire); }
+
+  /// Back to health: between steps, while no worker runs.
+  void reset() noexcept { poisoned_.store(false, std::memory_order_release); }
+
+  /// Call it after making ready what that worker may wait for.
+  void wake(int worker) noexcept {
+    seat& s = at(worker);
+    if (s.asleep.exchange(0, std::memory_order_acq_rel) == 0) return;
+    { const std::lock_guard<std::mutex> past(s.door); }  // between its last look and its sleep it holds the door
+    s.bell.notify_one();
+  }
+  bool asleep(int worker) const noexcept { return at(worker).asleep.load(std::memory_order_acquire) != 0; }
+
+  /// Returns when `ready()`. Throws `detail::poisoned` after a failure elsewhere, and `gpipe::error` with the errand
+  /// as its place after a deadline of silence: one worker throws it, all others are poisoned. `awaited()` is the text
+  /// of "waits for ..." and is called for that error only.
+  template <class Ready, class Awaited>
+  void wait(int worker, errand what, Ready ready, Awaited awaited) {
+    const auto end = outlast(worker, ready);
+    if (end != detail::outcome::ready) fail(end, worker, what, awaited());
+  }
+
+  /// The same, leaving the throwing to `fail`. What is ready is ready, poisoned or not.
+  template <class Ready>
+  detail::outcome outlast(int worker, Ready ready) {
+    return spin(ready) ? detail::outcome::ready : sleep(worker, ready, true);
+  }
+
+  /// Between steps: waits without a deadline, and poison does not end it.
+  template <class Ready>
+  void rest(int worker, Ready ready) {
+    if (!spin(ready)) sleep(worker, ready, false);
+  }
+
+  [[noreturn]] void fail(detail::outcome end, int worker, errand what, const std::string& awaited) {
+    std::string busy;
+    for (int w = 0; w < workers_; ++w)
+      if (w != worker && !asleep(w)) busy += (busy.empty() ? "worker " : " and ") + std::to_string(w);
+    if (end == detail::outcome::poisoned || poisoned_.exchange(true, std::memory_order_acq_rel))
+      throw detail::poisoned{};
+    poison();
+    throw error("waits for " + awaited + ", and no worker made progress for " + detail::told(limits_.deadline),
+                busy.empty() ? "every worker waits: look for a peer that died or programs that do not match"
+                             : "see what " + busy + " does, or raise the deadline",
+                place{.stage = what.stage, .micro_batch = what.micro_batch, .action = what.action});
+  }
+
+ private:
+  struct alignas(alignment) seat {
+    std::atomic<std::uint64_t> ticks{0};
+    alignas(alignment) std::atomic<int> asleep{0};
+    std::mutex door;
+    std::condition_variable bell;
+  };
+
+  seat& at(int worker) const noexcept {
+    assert(worker >= 0 && worker < workers_);
+    return seats_[static_cast<std::size_t>(worker)];
+  }
+
+  std::uint64_t ticks() const noexcept {
+    std::uint64_t sum = 0;
+    for (int w = 0; w < workers_; ++w) sum += at(w).ticks.load(std::memory_order_relaxed);
+    return sum;
+  }
+
+  template <class Ready>
+  bool spin(Ready& ready) const {
+    if (ready()) return true;
+    if (limits_.spin.count() == 0) {
+      for (int i = 0; i < 4; ++i) {
+        std::this_thread::yield();
+        if (ready()) return true;
+      }
+      return false;
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    do {
+      for (int i = 0; i < 32; ++i) {
+        detail::pause();
+        if (ready()) return true;
+      }
+    } while (!poisoned() && std::chrono::steady_clock::now() - begin < limits_.spin);
+    return false;
+  }
+
+  /// Silence is counted in quarters of the deadline, so that a process stopped and continued (Ctrl-Z) does not take
+  /// its own absence for silence: it ends after 1 to 1 1/4 deadlines.
+  template <class Ready>
+  detail::outcome sleep(int worker, Ready& ready, bool impatient) {
+    seat& s = at(worker);
+    std::unique_lock<std::mutex> inside(s.door);
+    const auto over = [&] {
+      s.asleep.exchange(1, std::memory_order_acq_rel);
+      return ready() || (impatient && poisoned());
+    };
+    bool awake = false;
+    auto seen = ticks();
+    for (int quarters = 0; quarters < 4 && !awake;) {
+      awake = s.bell.wait_for(inside, limits_.deadline / 4, over);
+      const auto now = ticks();
+      quarters = impatient && now == seen ? quarters + 1 : 0;
+      seen = now;
+    }
+    s.asleep.exchange(0, std::memory_order_acq_rel);
+    if (ready()) return detail::outcome::ready;
+    return poisoned() ? detail::outcome::poisoned : detail::outcome::silent;
+  }
+
+  int workers_;
+  patience limits_;
+  std::unique_ptr<seat[]> seats_;
+  alignas(alignment) std::atomic<bool> poisoned_{false};
+};
+
+}  // namespace gpipe
