@@ -1,0 +1,102 @@
+#pragma once
+
+#include <gpipe/record/text.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <ostream>
+#include <string>
+
+#if defined(_WIN32)
+#include <io.h>
+#else
+#include <unistd.h>
+#endif
+
+namespace gpipe {
+
+/// How far a training is. Steps and epochs done, out of all; 0 of 0 steps says nothing.
+struct standing {
+  int epoch = 0, epochs = 0;
+  long step = 0, steps = 0;
+  double loss = 0, rate = 0, samples_per_second = 0;
+};
+
+enum class voice : std::uint8_t {
+  quiet,  ///< says nothing
+  lines,  ///< one line an epoch
+  live,   ///< one line, rewritten in place, that stays at the end of an epoch
+};
+
+/// Rewrites a line where someone watches, else writes lines that look well in a log.
+inline voice voice_for(std::FILE* stream) {
+#if defined(_WIN32)
+  return _isatty(_fileno(stream)) ? voice::live : voice::lines;
+#else
+  return isatty(fileno(stream)) ? voice::live : voice::lines;
+#endif
+}
+
+/// The line of a running training:
+///
+///     epoch 3/30  step 12/45  loss 0.2179  rate 0.001  18.4 k samples/s
+class progress {
+ public:
+  progress(std::ostream& out, voice how, std::chrono::milliseconds pause = std::chrono::milliseconds(100))
+      : out_(out), how_(how), pause_(pause) {}
+  progress(const progress&) = delete;
+  progress& operator=(const progress&) = delete;
+  ~progress() {
+    if (shown_ > 0) out_ << std::endl;
+  }
+
+  /// After a step, as often as one likes: writes when the last time is a pause ago.
+  void step(const standing& now) {
+    if (how_ != voice::live) return;
+    const auto time = std::chrono::steady_clock::now();
+    if (shown_ > 0 && time - last_ < pause_) return;
+    last_ = time;
+    rewrite(line(now, true));
+    out_ << std::flush;
+  }
+
+  /// After an epoch.
+  void epoch(const standing& now) {
+    if (how_ == voice::quiet) return;
+    rewrite(line(now, false));
+    out_ << std::endl;
+    shown_ = 0;
+  }
+
+ private:
+  static std::string line(const standing& now, bool steps) {
+    const auto of = [](long part, long whole) {
+      return std::to_string(part) + (whole > 0 ? "/" + std::to_string(whole) : "");
+    };
+    return "epoch " + of(now.epoch, now.epochs) + (steps && now.steps > 0 ? "  step " + of(now.step, now.steps) : "") +
+           "  loss " + detail::fixed(now.loss, 4) + "  rate " + detail::significant(now.rate, 3) + "  " +
+           detail::counted(whole(now.samples_per_second)) + " samples/s";
+  }
+
+  static std::uint64_t whole(double count) {
+    return count > 0 ? static_cast<std::uint64_t>((std::min)(count, 1e18) + 0.5) : 0;
+  }
+
+  void rewrite(const std::string& text) {
+    if (how_ == voice::live) out_ << '\r';
+    out_ << text;
+    if (shown_ > text.size()) out_ << std::string(shown_ - text.size(), ' ');
+    shown_ = text.size();
+  }
+
+  std::ostream& out_;
+  voice how_;
+  std::chrono::milliseconds pause_;
+  std::chrono::steady_clock::time_point last_{};
+  std::size_t shown_ = 0;
+};
+
+}  // namespace gpipe

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <gpipe/plan/action.hpp>
+#include <gpipe/record/text.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gpipe {
+
+/// What is known of one stage: told by the plan before, measured after. Holds the slots [first, last).
+struct stage_report {
+  int stage = 0, first = 0, last = 0;
+  double predicted_share = 0;              ///< of the time of all stages
+  std::array<std::int64_t, 12> busy_ns{};  ///< by `act`, without waiting
+  std::int64_t wait_ns = 0;                ///< for other stages
+  std::size_t bytes = 0;                   ///< predicted memory
+  std::size_t parameters = 0;              ///< their number
+
+  std::int64_t& busy(act kind) { return busy_ns[static_cast<std::size_t>(kind)]; }
+  std::int64_t busy(act kind) const { return busy_ns[static_cast<std::size_t>(kind)]; }
+
+  /// The time of all actions.
+  std::int64_t busy() const {
+    std::int64_t sum = 0;
+    for (const auto ns : busy_ns) sum += ns;
+    return sum;
+  }
+};
+
+static_assert(static_cast<std::size_t>(act::update) + 1 == std::tuple_size_v<decltype(stage_report::busy_ns)>);
+
+namespace detail {
+
+/// Rows of text in columns as wide as they need, right-aligned.
+inline void write_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize((std::max)(widths.size(), row.size()));
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = (std::max)(widths[c], row[c].size());
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c)
+      line += std::string(c == 0 ? 0 : 2, ' ') + std::string(widths[c] - row[c].size(), ' ') + row[c];
+    out << line << '\n';
+  }
+}
+
+inline std::string percent(double part, double whole) { return whole > 0 ? fixed(100 * part / whole, 1) + " %" : "-"; }
+
+}  // namespace detail
+
+/// One line a stage: what the plan predicted against what was measured. Shares are of the time of all stages, idle is
+/// the stage's own; `cores` of 0 is unknown.
+///
+///     stage  slots  parameters   memory  predicted  measured    idle  forward  recompute  backward
+///         0   0-11      1.06 M  12.5 MiB     51.0 %    52.3 %   3.1 %  10.2 ms    10.1 ms   20.9 ms
+inline void write_report(std::ostream& out, std::span<const stage_report> stages, unsigned cores = 0) {
+  double predicted = 0, measured = 0, slowest = 0;
+  int slowest_stage = 0;
+  std::uint64_t bytes = 0, parameters = 0;
+  for (const auto& s : stages) {
+    const auto busy = static_cast<double>(s.busy());
+    predicted += s.predicted_share;
+    measured += busy;
+    bytes += s.bytes;
+    parameters += s.parameters;
+    if (busy > slowest) slowest_stage = s.stage;
+    slowest = (std::max)(slowest, busy);
+  }
+  const auto time = [&](std::int64_t ns) {
+    return measured > 0 ? detail::fixed(static_cast<double>(ns) * 1e-6, 1) + " ms" : "-";
+  };
+  std::vector<std::vector<std::string>> rows{{"stage", "slots", "parameters", "memory", "predicted", "measured", "idle",
+                                              "forward", "recompute", "backward"}};
+  for (const auto& s : stages) {
+    const auto busy = static_cast<double>(s.busy()), wait = static_cast<double>(s.wait_ns);
+    rows.push_back({std::to_string(s.stage),
+                    s.last - s.first == 1 ? std::to_string(s.first)
+                                          : std::to_string(s.first) + "-" + std::to_string(s.last - 1),
+                    detail::counted(s.parameters), detail::sized(s.bytes),
+                    detail::percent(s.predicted_share, predicted), detail::percent(busy, measured),
+                    detail::percent(wait, busy + wait), time(s.busy(act::forward)), time(s.busy(act::recompute)),
+                    time(s.busy(act::backward) + s.busy(act::backward_input) + s.busy(act::backward_parameters))});
+  }
+  if (stages.size() > 1) rows.push_back({"all", "", detail::counted(parameters), detail::sized(bytes)});
+  detail::write_table(out, rows);
+  if (measured > 0 && stages.size() > 1) {
+    out << "stage " << std::to_string(slowest_stage) << " is the slowest: "
+        << detail::fixed(slowest * static_cast<double>(stages.size()) / measured, 2) << " of the mean\n";
+  }
+  if (cores > 0 && stages.size() > cores) {
+    out << "note: " << std::to_string(stages.size()) << " stages share " << std::to_string(cores)
+        << (cores == 1 ? " core" : " cores") << ", so idle time and shares do not show what as many devices would\n";
+  }
+}
+
+}  // namespace gpipe

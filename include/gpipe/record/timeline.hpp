@@ -1,0 +1,112 @@
+#pragma once
+
+#include <gpipe/plan/action.hpp>
+#include <gpipe/record/canvas.hpp>
+#include <gpipe/record/file.hpp>
+#include <gpipe/record/text.hpp>
+#include <gpipe/record/trace.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gpipe {
+
+namespace detail {
+
+/// 1, 2 or 5 times a power of ten, so that at most `count` steps span `range`.
+inline double round_step(double range, double count) {
+  const double power = std::pow(10, std::floor(std::log10(range / count)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (range / (factor * power) <= count) return factor * power;
+  return 10 * power;
+}
+
+}  // namespace detail
+
+/// A step as a picture (SVG): a row a stage, a hue a micro-batch, time from left to right, and where a row shows its
+/// background the stage waits. Transfers and idle events are not drawn. Works as well for a timetable that was
+/// never run: give its events synthetic times.
+inline void write_timeline(std::ostream& out, std::span<const event> events, const std::string& title = "one step",
+                           int width = 1200) {
+  std::int64_t first = INT64_MAX, last = INT64_MIN;
+  int stages = 1;
+  std::vector<act> kinds;
+  for (const event& e : events) {
+    if (!detail::look_of(e.kind).shown || e.stage < 0) continue;
+    first = (std::min)(first, e.begin_ns);
+    last = (std::max)(last, e.end_ns);
+    stages = (std::max)(stages, e.stage + 1);
+    if (std::find(kinds.begin(), kinds.end(), e.kind) == kinds.end()) kinds.push_back(e.kind);
+  }
+  std::sort(kinds.begin(), kinds.end());
+  if (first >= last) last = (first = 0) + 1'000'000;
+
+  const double span = static_cast<double>(last - first), left = 76, right = 84, top = 74;
+  const double plot = (std::max)(100.0, width - left - right);
+  const double lane = (std::max)(12.0, (std::min)(34.0, 640.0 / stages)), pitch = lane + (lane < 20 ? 3 : 6);
+  const double bottom = top + stages * pitch;
+  const auto at = [&](std::int64_t ns) { return left + static_cast<double>(ns - first) / span * plot; };
+
+  detail::canvas picture(out, left + plot + right, bottom + 46, title);
+  picture.text("head", 20, 30, title);
+  double x = left;
+  for (const act kind : kinds) {
+    picture.action("key", kind, 0, x, 44, 18, 13, "");
+    picture.text("faint", x + 24, 54.5, name(kind));
+    x += 24 + 6.3 * static_cast<double>(std::string(name(kind)).size()) + 20;
+  }
+  picture.box("lane", x, 44, 18, 13, 2);
+  out << "/>\n";
+  picture.text("faint", x + 24, 54.5, "waiting");
+  picture.text("faint", x + 24 + 66, 54.5, "number and hue: micro-batch");
+
+  std::vector<double> busy(static_cast<std::size_t>(stages));
+  for (const event& e : events)
+    if (detail::look_of(e.kind).shown && e.stage >= 0)
+      busy[static_cast<std::size_t>(e.stage)] += static_cast<double>(e.end_ns - e.begin_ns);
+  for (int s = 0; s < stages; ++s) {
+    const double y = top + s * pitch;
+    picture.box("lane", left, y, plot, lane, 3);
+    out << "/>\n";
+    picture.text("row", left - 10, y + lane / 2 + 4, "stage " + std::to_string(s));
+    const double waiting = (std::max)(0.0, 1 - busy[static_cast<std::size_t>(s)] / span);
+    picture.text("faint", left + plot + 10, y + lane / 2 + 4, "waits " + detail::fixed(100 * waiting, 0) + " %");
+  }
+
+  const double step = detail::round_step(span * 1e-6, plot / 90);
+  const int decimals = step >= 1 ? 0 : (std::min)(6, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
+  for (int i = 0; i * step <= span * 1e-6; ++i) {
+    const double tick = left + i * step / (span * 1e-6) * plot;
+    picture.line(tick, bottom - pitch + lane + 2, bottom + 6);
+    picture.text("tick", tick, bottom + 20, detail::fixed(i * step, decimals));
+  }
+  picture.text("faint", left + plot + 28, bottom + 20, "ms");
+
+  for (const event& e : events) {
+    const auto look = detail::look_of(e.kind);
+    if (!look.shown || e.stage < 0) continue;
+    const double from = at(e.begin_ns), to = at(e.end_ns), y = top + e.stage * pitch;
+    const double gap = to - from > 4 ? 0.8 : 0;
+    const std::string number = e.micro_batch < 0 ? "" : std::to_string(e.micro_batch);
+    const auto ms = [first](std::int64_t ns) { return detail::fixed(static_cast<double>(ns - first) * 1e-6, 3); };
+    picture.action("event", e.kind, e.micro_batch, from, y, to - from - gap, lane,
+                   std::string(name(e.kind)) + (number.empty() ? "" : " " + number) + ", stage " +
+                       std::to_string(e.stage) + ": " + ms(e.begin_ns) + " to " + ms(e.end_ns) + " ms");
+    if (!number.empty() && to - from >= 7.0 * static_cast<double>(number.size()) + 4)
+      picture.text(look.dark ? "dark" : "light", (from + to - gap) / 2, y + lane / 2 + 4, number);
+  }
+}
+
+/// Throws `gpipe::error` with the path unless all was written.
+inline void write_timeline(const std::string& path, std::span<const event> events,
+                           const std::string& title = "one step", int width = 1200) {
+  write_file(path, [&](std::ostream& out) { write_timeline(out, events, title, width); });
+}
+
+}  // namespace gpipe

@@ -1,0 +1,126 @@
+#pragma once
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/plan/action.hpp>
+#include <gpipe/record/file.hpp>
+#include <gpipe/record/text.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gpipe {
+
+/// What one worker did from when to when. What does not apply is -1.
+struct event {
+  std::int64_t begin_ns = 0, end_ns = 0;
+  act kind = act::idle;
+  int stage = -1;
+  int micro_batch = -1;
+  int slot = -1;
+};
+
+/// The clock of events, in nanoseconds since some fixed moment.
+inline std::int64_t now_ns() noexcept {
+  using namespace std::chrono;
+  return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
+}
+
+/// One worker's events. Its memory is made and touched at construction; `record` is a comparison and a store, without
+/// a lock. When it is full it keeps what it has and counts the rest. Recorders of several workers share no cache line.
+class alignas(alignment) recorder {
+ public:
+  explicit recorder(std::size_t capacity, std::string name = {}) : events_(capacity), name_(std::move(name)) {}
+
+  void record(const event& it) noexcept {
+    if (size_ == events_.size()) {
+      ++dropped_;
+    } else {
+      events_[size_++] = it;
+    }
+  }
+
+  /// Forgets all, keeping the memory.
+  void clear() noexcept { size_ = dropped_ = 0; }
+
+  std::span<const event> events() const noexcept { return {events_.data(), size_}; }
+  std::size_t dropped() const noexcept { return dropped_; }
+  std::size_t capacity() const noexcept { return events_.size(); }
+  const std::string& name() const noexcept { return name_; }
+
+ private:
+  std::vector<event> events_;
+  std::size_t size_ = 0, dropped_ = 0;
+  std::string name_;
+};
+
+namespace detail {
+
+/// "worker 1, stages 1 and 5" where the recorder has no name, and what it lost.
+inline std::string row_name(const recorder& it, std::size_t worker) {
+  std::string name = it.name();
+  if (name.empty()) {
+    std::vector<int> stages;
+    for (const event& e : it.events())
+      if (e.stage >= 0 && std::find(stages.begin(), stages.end(), e.stage) == stages.end()) stages.push_back(e.stage);
+    std::sort(stages.begin(), stages.end());
+    name = "worker " + std::to_string(worker);
+    for (std::size_t i = 0; i < stages.size(); ++i)
+      name += (i > 0 ? " and " : stages.size() > 1 ? ", stages " : ", stage ") + std::to_string(stages[i]);
+  }
+  return it.dropped() == 0 ? name : name + " (events dropped: " + std::to_string(it.dropped()) + ")";
+}
+
+/// Chrome counts in microseconds; ours have three decimals.
+inline std::string microseconds(std::int64_t ns) {
+  const std::string rest = std::to_string(ns % 1000);
+  return std::to_string(ns / 1000) + "." + std::string(3 - rest.size(), '0') + rest;
+}
+
+}  // namespace detail
+
+/// All workers' events in Chrome's trace format, to be opened in Perfetto (ui.perfetto.dev): one row a worker, times
+/// from the first event on.
+inline void write_trace(std::ostream& out, std::span<const recorder> workers) {
+  std::int64_t start = INT64_MAX;
+  std::size_t dropped = 0;
+  for (const recorder& worker : workers) {
+    dropped += worker.dropped();
+    for (const event& e : worker.events()) start = (std::min)(start, e.begin_ns);
+  }
+  out << "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":" << std::to_string(dropped)
+      << "},\"traceEvents\":[\n"
+      << R"({"name":"process_name","ph":"M","pid":0,"args":{"name":"gpipe"}})";
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    const std::string row = R"("pid":0,"tid":)" + std::to_string(w) + ',';
+    out << ",\n{\"name\":\"thread_name\",\"ph\":\"M\"," << row << "\"args\":{\"name\":"
+        << detail::json(detail::row_name(workers[w], w)) << "}}"
+        << ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\"," << row << "\"args\":{\"sort_index\":" << std::to_string(w)
+        << "}}";
+    for (const event& e : workers[w].events()) {
+      out << ",\n{\"name\":\"" << name(e.kind);
+      if (e.micro_batch >= 0) out << ' ' << std::to_string(e.micro_batch);
+      out << R"(","cat":")" << name(e.kind) << R"(","ph":"X",)" << row << "\"ts\":"
+          << detail::microseconds(e.begin_ns - start)
+          << ",\"dur\":" << detail::microseconds((std::max)(e.end_ns, e.begin_ns) - e.begin_ns)
+          << ",\"args\":{\"stage\":" << std::to_string(e.stage);
+      if (e.micro_batch >= 0) out << ",\"micro_batch\":" << std::to_string(e.micro_batch);
+      if (e.slot >= 0) out << ",\"slot\":" << std::to_string(e.slot);
+      out << "}}";
+    }
+  }
+  out << "\n]}\n";
+}
+
+/// Throws `gpipe::error` with the path unless all was written.
+inline void write_trace(const std::string& path, std::span<const recorder> workers) {
+  write_file(path, [&](std::ostream& out) { write_trace(out, workers); });
+}
+
+}  // namespace gpipe

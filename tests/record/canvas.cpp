@@ -1,0 +1,48 @@
+#include <gpipe/record/canvas.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+
+namespace {
+
+/// Relative luminance and contrast as in WCAG 2.1.
+double luminance(const std::string& hex) {
+  const auto part = [&](std::size_t at) {
+    const double c = std::stoi(hex.substr(at, 2), nullptr, 16) / 255.0;
+    return c <= 0.04045 ? c / 12.92 : std::pow((c + 0.055) / 1.055, 2.4);
+  };
+  return 0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5);
+}
+
+double contrast(const std::string& a, const std::string& b) {
+  const double x = luminance(a), y = luminance(b);
+  return (std::max(x, y) + 0.05) / (std::min(x, y) + 0.05);
+}
+
+}  // namespace
+
+TEST_CASE("numbers can be read on every hue, and light is told from dark") {
+  for (const auto& hue : gpipe::detail::hues) {
+    CAPTURE(hue.light);
+    CHECK(contrast(hue.light, "#1a2026") >= 4.5);
+    CHECK(contrast(hue.dark, "#ffffff") >= 4.5);
+    CHECK(contrast(hue.light, hue.dark) >= 3);
+  }
+}
+
+TEST_CASE("forward is light, backward dark, recompute and the parameter part hatched") {
+  using gpipe::act;
+  using gpipe::detail::look_of;
+  CHECK_FALSE(look_of(act::forward).dark);
+  CHECK_FALSE(look_of(act::forward).hatched);
+  CHECK_FALSE(look_of(act::recompute).dark);
+  CHECK(look_of(act::recompute).hatched);
+  CHECK(look_of(act::backward).dark);
+  CHECK_FALSE(look_of(act::backward_input).hatched);
+  CHECK(look_of(act::backward_parameters).dark);
+  CHECK(look_of(act::backward_parameters).hatched);
+  CHECK_FALSE(look_of(act::idle).shown);
+  CHECK_FALSE(look_of(act::receive_gradient).shown);
+}

@@ -1,0 +1,72 @@
+#include <gpipe/record/file.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace {
+
+/// A path in the test's own folder, and nothing there afterwards.
+struct scratch {
+  std::string path;
+  explicit scratch(const std::string& name)
+      : path((std::filesystem::temp_directory_path() / ("gpipe-file-test-" + name)).string()) {
+    std::filesystem::remove(path);
+  }
+  ~scratch() { std::filesystem::remove(path); }
+};
+
+std::string content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+template <class Call>
+std::string complaint(Call call) {
+  try {
+    call();
+  } catch (const gpipe::error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("asking keeps what a file holds, and leaves none where none was") {
+  scratch file("ask");
+  gpipe::require_writable(file.path);
+  CHECK_FALSE(std::filesystem::exists(file.path));
+  std::ofstream(file.path) << "precious";
+  gpipe::require_writable(file.path);
+  CHECK(content(file.path) == "precious");
+}
+
+TEST_CASE("a path that cannot be written is named") {
+  const std::string nowhere = "no/such/folder/trace.json";
+  const auto asked = complaint([&] { gpipe::require_writable(nowhere); });
+  CHECK(asked.find(nowhere) != std::string::npos);
+  CHECK(asked.find("No such file or directory") != std::string::npos);
+  CHECK(complaint([&] { gpipe::write_file(nowhere, [](std::ostream&) {}); }) == asked);
+  const auto folder = std::filesystem::temp_directory_path().string();
+  CHECK(complaint([&] { gpipe::require_writable(folder); }).find(folder) != std::string::npos);
+  CHECK(std::filesystem::exists(folder));
+}
+
+TEST_CASE("a file is written anew") {
+  scratch file("anew");
+  std::ofstream(file.path) << "something long";
+  gpipe::write_file(file.path, [](std::ostream& out) { out << "short"; });
+  CHECK(content(file.path) == "short");
+}
+
+TEST_CASE("bytes that the disk does not take are an error") {
+  if (!std::filesystem::exists("/dev/full")) return;
+  CHECK(complaint([] {
+          gpipe::write_file("/dev/full", [](std::ostream& out) { out << "a few bytes, lost when the file is closed"; });
+        }).find("/dev/full") != std::string::npos);
+}

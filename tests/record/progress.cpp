@@ -1,0 +1,78 @@
+#include <gpipe/record/progress.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <sstream>
+#include <string>
+
+using gpipe::progress;
+using gpipe::voice;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr gpipe::standing half{.epoch = 3, .epochs = 30, .step = 12, .steps = 45, .loss = 0.21794, .rate = 1e-3,
+                               .samples_per_second = 18'400};
+constexpr gpipe::standing done{.epoch = 3, .epochs = 30, .loss = 0.2, .rate = 1e-3, .samples_per_second = 20'000};
+
+}  // namespace
+
+TEST_CASE("on a terminal one line is rewritten in place") {
+  std::ostringstream out;
+  {
+    progress line(out, voice::live, 0ms);
+    line.step(half);
+    CHECK(out.str() == "\repoch 3/30  step 12/45  loss 0.2179  rate 0.001  18.4 k samples/s");
+    out.str("");
+    line.epoch(done);
+    // What the shorter line leaves of the longer one is blanked.
+    CHECK(out.str() == "\repoch 3/30  loss 0.2000  rate 0.001  20 k samples/s" + std::string(14, ' ') + "\n");
+    out.str("");
+  }
+  CHECK(out.str().empty());
+}
+
+TEST_CASE("a line that is cut off ends") {
+  std::ostringstream out;
+  {
+    progress line(out, voice::live, 0ms);
+    line.step(half);
+  }
+  CHECK(out.str().back() == '\n');
+}
+
+TEST_CASE("between two lines is a pause") {
+  std::ostringstream out;
+  progress line(out, voice::live, 1h);
+  for (int i = 0; i < 1000; ++i) line.step(half);
+  CHECK(out.str().find('\r', 1) == std::string::npos);
+}
+
+TEST_CASE("in a log it is one line an epoch, without returns") {
+  std::ostringstream out;
+  {
+    progress line(out, voice::lines, 0ms);
+    line.step(half);
+    line.epoch(done);
+  }
+  CHECK(out.str() == "epoch 3/30  loss 0.2000  rate 0.001  20 k samples/s\n");
+}
+
+TEST_CASE("quiet says nothing") {
+  std::ostringstream out;
+  {
+    progress line(out, voice::quiet, 0ms);
+    line.step(half);
+    line.epoch(done);
+  }
+  CHECK(out.str().empty());
+}
+
+TEST_CASE("a file is no terminal") {
+  std::FILE* file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  CHECK(gpipe::voice_for(file) == voice::lines);
+  std::fclose(file);
+}

@@ -1,0 +1,160 @@
+#include <gpipe/record/trace.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cctype>
+#include <cstddef>
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using gpipe::act;
+using gpipe::event;
+
+namespace {
+
+/// Eats one JSON value; false if there is none (RFC 8259, without checking the digits after a backslash-u).
+struct json_reader {
+  std::string_view rest;
+
+  void space() {
+    while (!rest.empty() && std::isspace(static_cast<unsigned char>(rest[0]))) rest.remove_prefix(1);
+  }
+  bool take(char c) {
+    space();
+    if (rest.empty() || rest[0] != c) return false;
+    rest.remove_prefix(1);
+    return true;
+  }
+  bool text() {
+    if (!take('"')) return false;
+    while (!rest.empty() && rest[0] != '"') {
+      if (static_cast<unsigned char>(rest[0]) < 0x20) return false;
+      rest.remove_prefix(rest[0] == '\\' && rest.size() > 1 ? 2 : 1);
+    }
+    return take('"');
+  }
+  bool number() {
+    const auto digits = [this] {
+      const auto before = rest.size();
+      while (!rest.empty() && std::isdigit(static_cast<unsigned char>(rest[0]))) rest.remove_prefix(1);
+      return rest.size() < before;
+    };
+    space();
+    if (!rest.empty() && rest[0] == '-') rest.remove_prefix(1);
+    if (rest.size() > 1 && rest[0] == '0' && std::isdigit(static_cast<unsigned char>(rest[1]))) return false;
+    if (!digits()) return false;
+    if (rest.empty() || rest[0] != '.') return true;
+    rest.remove_prefix(1);
+    return digits();
+  }
+  template <class Item>
+  bool list(char end, Item item) {
+    if (take(end)) return true;
+    do {
+      if (!item()) return false;
+    } while (take(','));
+    return take(end);
+  }
+  bool value() {
+    if (take('{')) return list('}', [this] { return text() && take(':') && value(); });
+    if (take('[')) return list(']', [this] { return value(); });
+    space();
+    return !rest.empty() && rest[0] == '"' ? text() : number();
+  }
+};
+
+bool is_json(std::string_view text) {
+  json_reader reader{text};
+  const bool fine = reader.value();
+  reader.space();
+  return fine && reader.rest.empty();
+}
+
+int count(const std::string& text, const std::string& part) {
+  int n = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+std::string written(const std::vector<gpipe::recorder>& workers) {
+  std::ostringstream out;
+  gpipe::write_trace(out, workers);
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("the test's reader knows JSON from what is not") {
+  CHECK(is_json(R"({"a":[1,-2.5,{"b":"c\"d"}],"e":[]})"));
+  for (const auto* bad : {"{", "[1,]", "{\"a\" 1}", "[1 2]", "\"\n\"", "[01]", "[1.]", "[.5]", "{}x", "[\"a]"})
+    CHECK_FALSE(is_json(bad));
+}
+
+TEST_CASE("a full recorder keeps what it has and counts the rest") {
+  gpipe::recorder one(3);
+  for (int m = 0; m < 5; ++m) one.record({m, m + 1, act::forward, 0, m});
+  CHECK(one.events().size() == 3);
+  CHECK(one.events()[2].micro_batch == 2);
+  CHECK(one.dropped() == 2);
+  one.clear();
+  CHECK(one.events().empty());
+  CHECK(one.dropped() == 0);
+  CHECK(one.capacity() == 3);
+
+  gpipe::recorder none(0);
+  none.record({});
+  CHECK(none.dropped() == 1);
+}
+
+TEST_CASE("recorders of a row of workers share no cache line") {
+  std::vector<gpipe::recorder> workers;
+  for (int w = 0; w < 3; ++w) workers.emplace_back(1);
+  CHECK(reinterpret_cast<std::uintptr_t>(&workers[1]) % gpipe::alignment == 0);
+  CHECK(sizeof(gpipe::recorder) % gpipe::alignment == 0);
+}
+
+TEST_CASE("a trace is JSON with a row a worker and an entry an event") {
+  std::vector<gpipe::recorder> workers;
+  workers.emplace_back(4);
+  workers.emplace_back(4);
+  workers.emplace_back(1, "the \"last\"\\one\n");
+  workers[0].record({1'000'000'000, 1'002'500'007, act::forward, 0, 3});
+  workers[1].record({1'002'500'007, 1'003'000'000, act::backward_parameters, 5, 0, 12});
+  workers[1].record({1'003'000'000, 1'003'000'000, act::update, 1, -1});
+  workers[2].record({1'000'000'001, 1'000'000'002, act::reduce, 2});
+  workers[2].record({1'000'000'003, 1'000'000'004, act::reduce, 2});
+
+  const auto text = written(workers);
+  CHECK(is_json(text));
+  CHECK(count(text, "\"ph\":\"X\"") == 4);
+  CHECK(count(text, "\"thread_name\"") == 3);
+  CHECK(count(text, R"("name":"worker 0, stage 0")") == 1);
+  CHECK(count(text, R"("name":"worker 1, stages 1 and 5")") == 1);
+  CHECK(count(text, R"(the \"last\"\\one\u000a (events dropped: 1))") == 1);
+  CHECK(count(text, "\"dropped_events\":1}") == 1);
+  CHECK(count(text, R"("name":"forward 3","cat":"forward","ph":"X","pid":0,"tid":0,"ts":0.000,"dur":2500.007,)"
+                    R"("args":{"stage":0,"micro_batch":3}})") == 1);
+  CHECK(count(text, R"("name":"backward parameters 0")") == 1);
+  CHECK(count(text, R"("args":{"stage":5,"micro_batch":0,"slot":12}})") == 1);
+  CHECK(count(text, R"("name":"update",)") == 1);
+}
+
+TEST_CASE("nothing recorded is a trace too") {
+  CHECK(is_json(written({})));
+  std::vector<gpipe::recorder> idle;
+  idle.emplace_back(8);
+  CHECK(is_json(written(idle)));
+}
+
+TEST_CASE("the clock goes on") {
+  const auto before = gpipe::now_ns();
+  CHECK(gpipe::now_ns() >= before);
+}
+
+TEST_CASE("a trace that cannot be written names its path") {
+  CHECK_THROWS_WITH_AS(gpipe::write_trace("no/such/folder/t.json", std::vector<gpipe::recorder>{}),
+                       doctest::Contains("no/such/folder/t.json"), gpipe::error);
+}
