@@ -1,0 +1,35 @@
+#pragma once
+
+#include <gpipe/plan/check.hpp>
+#include <gpipe/plan/label.hpp>
+#include <gpipe/plan/timetable.hpp>
+
+#include <string>
+
+namespace gpipe {
+
+/// One worker's program on a line, as in `F1 F0 B0 B1`.
+inline std::string describe(const program_view& program, bool with_stage = false) {
+  std::string text;
+  for (int i = 0; i < program.length; ++i)
+    text.append(i > 0 ? " " : "").append(label_of(program.lines[i], with_stage).text());
+  return text;
+}
+
+/// The drawn table.
+template <class Schedule>
+std::string describe(const timetable<Schedule>& table) {
+  std::string text;
+  table.draw([&text](char letter) { text += letter; });
+  return text;
+}
+
+/// A verdict as a sentence, as in "deadlock: worker 1 at line 7, I0 (backward input)".
+inline std::string describe(const verdict& found) {
+  if (found.ok()) return "no fault";
+  return std::string(name(found.what)) + ": worker " + std::to_string(found.worker) + " at line " +
+         std::to_string(found.position) + ", " + std::string(label_of(found.at, true).text()) + " (" +
+         name(found.at.kind) + ")";
+}
+
+}  // namespace gpipe

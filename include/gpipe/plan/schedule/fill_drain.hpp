@@ -1,0 +1,43 @@
+#pragma once
+
+#include <gpipe/plan/schedule/scheduler.hpp>
+
+#include <cstdint>
+
+namespace gpipe {
+
+/// Huang et al., "GPipe", 2019, figure 2(c): all forwards, then all backwards. Micro-batches are numbered from the
+/// last, so that gradients retire 0, 1, 2, ... and backward begins with the one whose forward just ended.
+///
+///     tick     0   1   2   3   4   5   6   7
+///     stage 0  F1  F0  .   .   .   .   B0  B1
+///     stage 1  .   F1  F0  .   .   B0  B1  .
+///     stage 2  .   .   F1  F0  B0  B1  .   .
+struct fill_drain {
+  static constexpr bool trains = true;
+
+  static constexpr const char* name() { return "fill-drain"; }
+  static constexpr bool admits(int stages, int micro_batches) { return stages >= 1 && micro_batches >= 1; }
+  static constexpr int workers(int stages) { return stages; }
+  static constexpr int worker_of(int, int stage) { return stage; }
+  static constexpr int ticks(int stages, int micro_batches) { return 2 * (micro_batches + stages - 1); }
+  static constexpr int in_flight(int, int micro_batches, int) { return micro_batches; }
+  static constexpr int forwarded_last(int, int, int) { return 0; }
+
+  static constexpr cell at(int stages, int micro_batches, int worker, int tick) {
+    const int forward = micro_batches - 1 - (tick - worker);
+    if (forward >= 0 && forward < micro_batches) return {act::forward, worker, forward};
+    const int backward = tick - (micro_batches + stages - 1) - (stages - 1 - worker);
+    if (backward >= 0 && backward < micro_batches) return {act::backward, worker, backward};
+    return {};
+  }
+
+  /// Length of a step in which each stage takes as long, and transfers no time.
+  static constexpr std::int64_t makespan(int stages, int micro_batches, std::int64_t forward, std::int64_t backward) {
+    return (stages + micro_batches - 1) * (forward + backward);
+  }
+};
+
+static_assert(scheduler<fill_drain>);
+
+}  // namespace gpipe
