@@ -1,0 +1,27 @@
+#pragma once
+
+// The library's one door to Boost.Hana. Arithmetic over a model is done on arrays; Hana holds types, and only as
+// `basic_tuple`: its `tuple` makes nvcc fifty times slower.
+#include <boost/hana/at.hpp>
+#include <boost/hana/basic_tuple.hpp>
+#include <boost/hana/type.hpp>
+
+#include <gpipe/model/items.hpp>
+
+namespace gpipe::detail {
+
+template <class... Ts>
+using hana_tuple = boost::hana::basic_tuple<Ts...>;
+
+template <class List>
+struct indexed;
+template <class... Ts>
+struct indexed<list<Ts...>> {
+  static constexpr boost::hana::basic_tuple<boost::hana::type<Ts>...> types{};
+};
+
+template <class List, int Index>
+using element_at = typename std::remove_cvref_t<decltype(boost::hana::at_c<static_cast<std::size_t>(Index)>(
+    indexed<List>::types))>::type;
+
+}  // namespace gpipe::detail
