@@ -1,0 +1,81 @@
+# What gpipe needs from outside, found once for both roads: CMakeLists.txt includes this file in the tree,
+# and it is installed as the package's config for find_package(gpipe).
+
+set(GPIPE_LIBXSMM AUTO CACHE STRING "GEMM by libxsmm: AUTO takes it where it is found, ON insists on it, OFF goes without")
+set_property(CACHE GPIPE_LIBXSMM PROPERTY STRINGS AUTO ON OFF)
+
+set(gpipe_missing "")
+
+find_package(Threads QUIET)
+if(NOT Threads_FOUND)
+  string(APPEND gpipe_missing "\n  threads")
+endif()
+
+if(NOT TARGET gpipe::hana)
+  add_library(gpipe::hana INTERFACE IMPORTED)
+  find_package(Boost 1.74 CONFIG QUIET)
+  if(TARGET Boost::headers)
+    set_property(TARGET gpipe::hana PROPERTY INTERFACE_LINK_LIBRARIES Boost::headers)
+  else()
+    find_path(GPIPE_HANA_INCLUDE_DIR boost/hana/version.hpp)
+    mark_as_advanced(GPIPE_HANA_INCLUDE_DIR)
+    if(GPIPE_HANA_INCLUDE_DIR)
+      set_property(TARGET gpipe::hana PROPERTY INTERFACE_INCLUDE_DIRECTORIES "${GPIPE_HANA_INCLUDE_DIR}")
+    else()
+      string(APPEND gpipe_missing "\n  Boost.Hana, headers only: install libboost-dev (Debian, Ubuntu) or set Boost_DIR")
+    endif()
+  endif()
+endif()
+
+# The host path needs Thrust's headers and no CUDA: a distribution's own come first, a CUDA toolkit's serve as well.
+if(NOT TARGET gpipe::thrust)
+  add_library(gpipe::thrust INTERFACE IMPORTED)
+  find_path(GPIPE_THRUST_INCLUDE_DIR thrust/version.h)
+  find_path(GPIPE_THRUST_INCLUDE_DIR thrust/version.h
+            PATHS ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES include/cccl include)
+  mark_as_advanced(GPIPE_THRUST_INCLUDE_DIR)
+  if(GPIPE_THRUST_INCLUDE_DIR)
+    set_property(TARGET gpipe::thrust PROPERTY INTERFACE_INCLUDE_DIRECTORIES "${GPIPE_THRUST_INCLUDE_DIR}")
+  else()
+    string(APPEND gpipe_missing
+           "\n  Thrust, headers only: install libthrust-dev (Debian, Ubuntu) or set GPIPE_THRUST_INCLUDE_DIR")
+  endif()
+endif()
+
+if(NOT GPIPE_LIBXSMM MATCHES "^(AUTO|ON|OFF)$")
+  string(APPEND gpipe_missing "\n  a value of GPIPE_LIBXSMM, which is AUTO, ON or OFF and not '${GPIPE_LIBXSMM}'")
+elseif(NOT TARGET gpipe::libxsmm)
+  add_library(gpipe::libxsmm INTERFACE IMPORTED)
+  set(gpipe_gemm "its own kernels")
+  if(NOT GPIPE_LIBXSMM STREQUAL "OFF")
+    find_path(GPIPE_LIBXSMM_INCLUDE_DIR libxsmm.h)
+    find_library(GPIPE_LIBXSMM_LIBRARY xsmm)
+    find_library(GPIPE_LIBXSMM_NOBLAS_LIBRARY xsmmnoblas)
+    mark_as_advanced(GPIPE_LIBXSMM_INCLUDE_DIR GPIPE_LIBXSMM_LIBRARY GPIPE_LIBXSMM_NOBLAS_LIBRARY)
+    if(GPIPE_LIBXSMM_INCLUDE_DIR AND GPIPE_LIBXSMM_LIBRARY AND GPIPE_LIBXSMM_NOBLAS_LIBRARY)
+      set_target_properties(gpipe::libxsmm PROPERTIES
+        INTERFACE_INCLUDE_DIRECTORIES "${GPIPE_LIBXSMM_INCLUDE_DIR}"
+        INTERFACE_COMPILE_DEFINITIONS GPIPE_WITH_LIBXSMM=1
+        INTERFACE_LINK_LIBRARIES
+          "${GPIPE_LIBXSMM_LIBRARY};${GPIPE_LIBXSMM_NOBLAS_LIBRARY};Threads::Threads;${CMAKE_DL_LIBS};m")
+      set(gpipe_gemm "libxsmm (${GPIPE_LIBXSMM_LIBRARY})")
+    elseif(GPIPE_LIBXSMM STREQUAL "ON")
+      string(APPEND gpipe_missing "\n  libxsmm, which GPIPE_LIBXSMM=ON insists on: install libxsmm-dev (Debian, Ubuntu), "
+             "or set CMAKE_PREFIX_PATH, or take GPIPE_LIBXSMM=AUTO")
+    else()
+      string(APPEND gpipe_gemm ": libxsmm, which is faster, was not found (libxsmm-dev)")
+    endif()
+  endif()
+  if(NOT gpipe_FIND_QUIETLY)
+    message(STATUS "gpipe: matrix products by ${gpipe_gemm}")
+  endif()
+  unset(gpipe_gemm)
+endif()
+
+if(gpipe_missing)
+  set(gpipe_FOUND FALSE)
+  set(gpipe_NOT_FOUND_MESSAGE "gpipe lacks:${gpipe_missing}")
+elseif(CMAKE_FIND_PACKAGE_NAME STREQUAL "gpipe")  # installed: the tree makes the target itself
+  include("${CMAKE_CURRENT_LIST_DIR}/gpipe-targets.cmake")
+endif()
+unset(gpipe_missing)

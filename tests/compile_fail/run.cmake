@@ -1,0 +1,60 @@
+# Compiles one file twice: with GPIPE_FAIL it must fail as it says, without it must compile. Such a file reads
+#
+#     // expect: a regular expression of CMake, found in the compiler's messages
+#     // expect: another one (each must be found)
+#     // errors: 1        (if present, the exact number of errors: one mistake, one error)
+#     #include <...>
+#     the twin, which compiles
+#     #ifdef GPIPE_FAIL
+#     the mistake
+#     #endif
+#
+# The messages are in English and without the quoted source lines, so that no text of a source file satisfies a regex.
+
+file(STRINGS ${source} comments REGEX "^// (expect|errors): ")
+set(expected "")
+set(errors "")
+foreach(comment IN LISTS comments)
+  if(comment MATCHES "^// expect: (.+)$")
+    string(REPLACE ";" "." regex "${CMAKE_MATCH_1}")  # a semicolon would end the element of the list
+    list(APPEND expected "${regex}")
+  elseif(comment MATCHES "^// errors: ([0-9]+)$")
+    set(errors ${CMAKE_MATCH_1})
+  endif()
+endforeach()
+if(NOT expected)
+  message(FATAL_ERROR "${source} does not say what to expect: add a line `// expect: <regular expression>`")
+endif()
+
+set(command ${compiler} -std=c++20 -fsyntax-only)
+if(id MATCHES "Clang")
+  list(APPEND command -fno-caret-diagnostics -ferror-limit=0)
+else()
+  list(APPEND command -fno-diagnostics-show-caret -fmax-errors=0)
+endif()
+list(TRANSFORM include PREPEND -I)
+list(TRANSFORM define PREPEND -D)
+list(APPEND command ${include} ${define} ${source})
+set(ENV{LC_ALL} C)
+
+execute_process(COMMAND ${command} RESULT_VARIABLE code ERROR_VARIABLE messages)
+if(code)
+  message(FATAL_ERROR "${source}: the twin, without GPIPE_FAIL, must compile\n${messages}")
+endif()
+
+execute_process(COMMAND ${command} -DGPIPE_FAIL RESULT_VARIABLE code ERROR_VARIABLE messages)
+if(code EQUAL 0)
+  message(FATAL_ERROR "${source}: compiles with GPIPE_FAIL, which it must not")
+endif()
+foreach(regex IN LISTS expected)
+  if(NOT messages MATCHES "${regex}")
+    message(FATAL_ERROR "${source}: fails, but not as expected: no `${regex}` in\n${messages}")
+  endif()
+endforeach()
+if(NOT errors STREQUAL "")
+  string(REGEX MATCHALL "[0-9]: (fatal )?error: " found "${messages}")
+  list(LENGTH found count)
+  if(NOT count EQUAL errors)
+    message(FATAL_ERROR "${source}: ${count} errors where ${errors} were expected\n${messages}")
+  endif()
+endif()
