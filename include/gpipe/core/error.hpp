@@ -33,17 +33,30 @@ class error : public std::runtime_error {
 
  private:
   static std::string text(const std::string& wrong, const std::string& remedy, const place& where) {
+    // `+=` throughout: g++ 12 warns wrongly of overlap (-Wrestrict, its bug 105651) at `"text" + std::to_string(n)`.
     std::string at;
-    const auto add = [&at](const std::string& part) { at += (at.empty() ? "" : ", ") + part; };
-    if (!where.file.empty()) add(where.file + (where.line < 0 ? "" : ":" + std::to_string(where.line)));
-    if (!where.layer.empty() || where.slot >= 0)
-      add("layer" + (where.slot < 0 ? "" : " " + std::to_string(where.slot)) +
-          (where.layer.empty() ? "" : " " + where.layer));
-    if (where.stage >= 0) add("stage " + std::to_string(where.stage));
-    if (where.micro_batch >= 0) add("micro-batch " + std::to_string(where.micro_batch));
-    if (!where.action.empty()) add(where.action);
-    if (where.step >= 0) add("step " + std::to_string(where.step));
-    return (at.empty() ? "" : at + ": ") + wrong + (remedy.empty() ? "" : "; " + remedy);
+    const auto part = [&at](const char* name, const std::string& value) {
+      if (!at.empty()) at += ", ";
+      at += name;
+      at += value;
+    };
+    const auto number = [](long n) { return n < 0 ? std::string() : std::to_string(n); };
+    if (!where.file.empty()) {
+      part("", where.file);
+      if (where.line >= 0) (at += ":") += std::to_string(where.line);
+    }
+    if (!where.layer.empty() || where.slot >= 0) {
+      part(where.slot < 0 ? "layer" : "layer ", number(where.slot));
+      if (!where.layer.empty()) (at += " ") += where.layer;
+    }
+    if (where.stage >= 0) part("stage ", number(where.stage));
+    if (where.micro_batch >= 0) part("micro-batch ", number(where.micro_batch));
+    if (!where.action.empty()) part("", where.action);
+    if (where.step >= 0) part("step ", number(where.step));
+    if (!at.empty()) at += ": ";
+    at += wrong;
+    if (!remedy.empty()) (at += "; ") += remedy;
+    return at;
   }
 
   std::string wrong_, remedy_;

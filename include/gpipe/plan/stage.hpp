@@ -1,7 +1,8 @@
 #pragma once
 
+#include <gpipe/core/recompute.hpp>
+#include <gpipe/model/model.hpp>
 #include <gpipe/model/rows.hpp>
-#include <gpipe/plan/cut.hpp>
 
 namespace gpipe {
 

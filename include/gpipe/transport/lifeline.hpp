@@ -88,9 +88,11 @@ class lifeline {
   [[noreturn]] void fail(detail::outcome end, int worker, errand what, const std::string& awaited) {
     std::string busy;
     for (int w = 0; w < workers_; ++w)
-      if (w != worker && !asleep(w)) busy += (busy.empty() ? "worker " : " and ") + std::to_string(w);
-    if (end == detail::outcome::poisoned || poisoned_.exchange(true, std::memory_order_acq_rel))
-      throw detail::poisoned{};
+      if (w != worker && !at(w).waits.load(std::memory_order_acquire))
+        busy += (busy.empty() ? "worker " : " and ") + std::to_string(w);
+    const bool first = end != detail::outcome::poisoned && !poisoned_.exchange(true, std::memory_order_acq_rel);
+    at(worker).waits.store(false, std::memory_order_release);  // not before: the first counts who waits
+    if (!first) throw detail::poisoned{};
     poison();
     throw error("waits for " + awaited + ", and no worker made progress for " + detail::told(limits_.deadline),
                 busy.empty() ? "every worker waits: look for a peer that died or programs that do not match"
@@ -102,6 +104,7 @@ class lifeline {
   struct alignas(alignment) seat {
     std::atomic<std::uint64_t> ticks{0};
     alignas(alignment) std::atomic<int> asleep{0};
+    std::atomic<bool> waits{false};  // awake or asleep: from before it sleeps until it has what it waits for, or throws
     std::mutex door;
     std::condition_variable bell;
   };
@@ -142,6 +145,7 @@ class lifeline {
   template <class Ready>
   detail::outcome sleep(int worker, Ready& ready, bool impatient) {
     seat& s = at(worker);
+    s.waits.store(true, std::memory_order_release);
     std::unique_lock<std::mutex> inside(s.door);
     const auto over = [&] {
       s.asleep.exchange(1, std::memory_order_acq_rel);
@@ -156,7 +160,10 @@ class lifeline {
       seen = now;
     }
     s.asleep.exchange(0, std::memory_order_acq_rel);
-    if (ready()) return detail::outcome::ready;
+    if (ready()) {
+      s.waits.store(false, std::memory_order_release);
+      return detail::outcome::ready;
+    }
     return poisoned() ? detail::outcome::poisoned : detail::outcome::silent;
   }
 
