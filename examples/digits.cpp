@@ -1,0 +1,150 @@
+// Trains a residual network on real handwritten digits, across pipeline stages chosen on the command line.
+// Whatever the number of stages, the result is the same to the last bit: see the last two lines that it prints.
+
+#include <chrono>
+#include <iomanip>
+#include <iostream>
+#include <thread>
+
+#include <gpipe.hpp>
+
+#include "csv.hpp"
+#include "options.hpp"
+
+using namespace gpipe;
+
+// The model -----------------------------------------------------------------------------------------------------------
+
+struct block : residual<layer_norm, linear<256>, gelu, linear<64>, dropout<10>> {};
+
+struct net : model<input<float, 64>, linear<64>, repeat<16, block>, layer_norm, linear<10>, softmax_cross_entropy> {};
+
+// Its default plan is proven while this file compiles.
+using default_plan = plan<net, stages<4>, micro_batches<8>, micro_batch_size<8>>;
+static_assert(default_plan::parameters() == 536'394);
+static_assert(default_plan::bubble() < 0.28);
+static_assert(require_fits<default_plan, 8_MiB>());
+
+// The command line ----------------------------------------------------------------------------------------------------
+
+struct settings {
+  plan_options plan = default_plan::options;
+  int batch = default_plan::M * default_plan::B;
+  int epochs = 30;
+  std::uint64_t seed = 1;
+  std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
+  std::string trace, timeline;
+  bool quiet = false;
+
+  bool read(int count, char** words) {
+    return example::options(
+               "digits: trains a residual network on 8 x 8 images of handwritten digits, in a pipeline of stages.\n"
+               "The last two lines are the held-out accuracy and a hash of the parameters' bits: the same for every\n"
+               "number of stages and every way to recompute.")
+        .number("--stages", plan.stages, 1, slots_of<net>, "stages of the pipeline, a thread each")
+        .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches in a mini-batch")
+        .number("--batch", batch, 1, 65536, "samples in a mini-batch")
+        .number("--epochs", epochs, 1, 100000, "passes over the training samples")
+        .choice("--recompute", plan.recompute,
+                {{"always", recompute_mode::always},
+                 {"except-last", recompute_mode::except_last},
+                 {"never", recompute_mode::never}},
+                "which micro-batches run forward again before backward")
+        .number("--seed", seed, 0, INT64_MAX, "of first parameters, dropout and shuffling")
+        .text("--data", "FILE", data, "lines of 64 numbers and a label, comma-separated")
+        .text("--trace", "FILE.json", trace, "write what every worker did; opens in ui.perfetto.dev")
+        .text("--timeline", "FILE.svg", timeline, "draw the last step")
+        .flag("--quiet", quiet, "print the last two lines only")
+        .read(count, words);
+  }
+};
+
+// The data ------------------------------------------------------------------------------------------------------------
+
+struct split {
+  dataset train, test;  // every fifth row is held out
+};
+
+split read_digits(const std::string& path) {
+  const example::labelled_rows rows = example::read_csv(path, 64, 10);
+  std::vector<float> features[2];
+  std::vector<std::int32_t> labels[2];
+  for (std::size_t i = 0; i < rows.labels.size(); ++i) {
+    const bool held_out = i % 5 == 4;
+    labels[held_out].push_back(rows.labels[i]);
+    for (std::size_t j = 0; j < 64; ++j) features[held_out].push_back(rows.features[64 * i + j] / 8 - 1);  // [-1, 1]
+  }
+  if (labels[1].empty())
+    throw error("has " + std::to_string(rows.labels.size()) + " rows: none is left to test on", "give at least five",
+                {.file = path});
+  return {dataset{}.with("inputs", 64, features[0]).with("labels", 1, labels[0]),
+          dataset{}.with("inputs", 64, features[1]).with("labels", 1, labels[1])};
+}
+
+// The training --------------------------------------------------------------------------------------------------------
+
+// What one step did, for its picture.
+std::vector<event> events_since(std::int64_t begin, const std::vector<recorder>& workers) {
+  std::vector<event> events;
+  for (const recorder& worker : workers)
+    for (const event& e : worker.events())
+      if (e.begin_ns >= begin) events.push_back(e);
+  return events;
+}
+
+void run(settings chosen) {
+  if (!chosen.trace.empty()) require_writable(chosen.trace);
+  if (!chosen.timeline.empty()) require_writable(chosen.timeline);
+  const split data = read_digits(chosen.data);
+  chosen.batch = std::min(chosen.batch, data.train.samples());
+  chosen.plan.micro_batch_size = (chosen.batch + chosen.plan.micro_batches - 1) / chosen.plan.micro_batches;
+
+  const auto steps_per_epoch = static_cast<std::uint64_t>((data.train.samples() + chosen.batch - 1) / chosen.batch);
+  const auto steps = steps_per_epoch * static_cast<std::uint64_t>(chosen.epochs);
+  training_options how;
+  how.seed = chosen.seed;
+  how.clip = 1;
+  how.rate = warm_up{steps / 20 + 1, cosine{steps - steps / 20}};
+  how.trace_events = chosen.trace.empty() && chosen.timeline.empty() ? 0 : 200'000;
+  trainer<net, adamw> training{chosen.plan, adamw{.learning_rate = 3e-3}, how};
+
+  std::ostream quiet(nullptr);
+  std::ostream& out = chosen.quiet ? quiet : std::cout;
+  write_plan(out, network_of<net>, training.plan());
+
+  progress line(out, chosen.quiet ? voice::quiet : voice_for(stdout));
+  std::int64_t last_step = 0;
+  for (int epoch = 0; epoch < chosen.epochs; ++epoch) {
+    const std::int64_t begin = now_ns();
+    double loss = 0;
+    long step = 0;
+    for (const batch& part : data.train.shuffled(chosen.batch, chosen.seed, static_cast<std::uint64_t>(epoch))) {
+      last_step = now_ns();
+      const double rate = training.rate();
+      loss += training.step(part).loss;
+      ++step;
+      const double seconds = static_cast<double>(now_ns() - begin) * 1e-9;
+      const standing now{epoch + 1, chosen.epochs, step, static_cast<long>(steps_per_epoch),
+                         loss / static_cast<double>(step), rate, static_cast<double>(step * chosen.batch) / seconds};
+      if (step == static_cast<long>(steps_per_epoch)) line.epoch(now);
+      else line.step(now);
+    }
+  }
+  write_report(out, training.report(), std::thread::hardware_concurrency());
+  if (!chosen.timeline.empty())
+    write_timeline(chosen.timeline, events_since(last_step, training.trace()), "digits: the last step");
+  if (!chosen.trace.empty()) write_trace(chosen.trace, training.trace());
+
+  std::cout << "test accuracy " << std::fixed << std::setprecision(4) << training.evaluate(data.test).accuracy() << '\n'
+            << "parameters " << std::hex << std::setw(16) << std::setfill('0') << training.parameter_hash() << '\n';
+}
+
+int main(int count, char** words) {
+  try {
+    settings chosen;
+    if (chosen.read(count, words)) run(chosen);
+  } catch (const std::exception& failure) {
+    std::cerr << "digits: " << failure.what() << '\n';
+    return 1;
+  }
+}

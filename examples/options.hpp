@@ -1,0 +1,126 @@
+#pragma once
+
+// The command line of the examples: `--name value`, each option with its range, and nothing accepted that is not meant.
+
+#include <charconv>
+#include <cstdint>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpipe/core/error.hpp>
+
+namespace example {
+
+class options {
+ public:
+  explicit options(std::string synopsis) : synopsis_(std::move(synopsis)) {}
+
+  template <class Number>
+  options& number(std::string name, Number& into, std::int64_t least, std::int64_t most, std::string help) {
+    return add(std::move(name), "N", std::move(help) + " (" + std::to_string(into) + ")",
+               [&into, least, most](std::string_view self, std::string_view value) {
+                 std::int64_t read = 0;
+                 const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), read);
+                 if (failure == std::errc::invalid_argument || end != value.data() + value.size())
+                   refuse(self, value, "is no whole number", range(least, most));
+                 if (failure == std::errc::result_out_of_range || read < least || read > most)
+                   refuse(self, value, "is out of range", range(least, most));
+                 into = static_cast<Number>(read);
+               });
+  }
+  options& text(std::string name, std::string placeholder, std::string& into, std::string help) {
+    return add(std::move(name), std::move(placeholder), std::move(help),
+               [&into](std::string_view self, std::string_view value) {
+                 if (value.empty()) refuse(self, value, "is empty", "name a file");
+                 into = value;
+               });
+  }
+  template <class Value>
+  options& choice(std::string name, Value& into, std::vector<std::pair<std::string, Value>> choices, std::string help) {
+    std::string all;
+    for (const auto& [word, value] : choices) {
+      all += (all.empty() ? "" : "|") + word;
+      if (value == into) help += " (" + word + ")";
+    }
+    return add(std::move(name), all, std::move(help), [&into, choices, all](std::string_view self, std::string_view value) {
+      for (const auto& [word, meant] : choices)
+        if (word == value) {
+          into = meant;
+          return;
+        }
+      refuse(self, value, "is no choice", "choose one of " + all);
+    });
+  }
+  options& flag(std::string name, bool& into, std::string help) {
+    return add(std::move(name), "", std::move(help), [&into](std::string_view, std::string_view) { into = true; });
+  }
+
+  /// Reads the command line; false if it asked for help, which is then printed.
+  bool read(int count, char** words) const {
+    for (int i = 1; i < count; ++i) {
+      std::string_view word = words[i];
+      if (word == "--help") {
+        help();
+        return false;
+      }
+      std::string_view value;
+      const auto equals = word.starts_with("--") ? word.find('=') : std::string_view::npos;
+      if (equals != std::string_view::npos) {
+        value = word.substr(equals + 1);
+        word = word.substr(0, equals);
+      }
+      const option* found = nullptr;
+      for (const option& o : options_)
+        if (o.name == word) found = &o;
+      if (found == nullptr)
+        throw gpipe::error("unknown option \"" + std::string(word) + "\"", "--help lists them");
+      if (found->placeholder.empty()) {
+        if (equals != std::string_view::npos) refuse(word, value, "is too much", "the option takes no value");
+      } else if (equals == std::string_view::npos) {
+        if (i + 1 == count || std::string_view(words[i + 1]).starts_with("--"))
+          throw gpipe::error("option " + std::string(word) + " lacks its value", "write " + std::string(word) + " " +
+                                                                                     found->placeholder);
+        value = words[++i];
+      }
+      found->take(word, value);
+    }
+    return true;
+  }
+
+ private:
+  struct option {
+    std::string name, placeholder, help;
+    std::function<void(std::string_view, std::string_view)> take;
+  };
+
+  options& add(std::string name, std::string placeholder, std::string help,
+               std::function<void(std::string_view, std::string_view)> take) {
+    options_.push_back({std::move(name), std::move(placeholder), std::move(help), std::move(take)});
+    return *this;
+  }
+  static std::string range(std::int64_t least, std::int64_t most) {
+    return "give a whole number from " + std::to_string(least) + " to " + std::to_string(most);
+  }
+  [[noreturn]] static void refuse(std::string_view name, std::string_view value, const std::string& wrong,
+                                  const std::string& remedy) {
+    throw gpipe::error("option " + std::string(name) + ": \"" + std::string(value) + "\" " + wrong, remedy);
+  }
+  void help() const {
+    std::cout << synopsis_ << "\n\n";
+    for (const option& o : options_) {
+      std::string left = "  " + o.name + (o.placeholder.empty() ? "" : " " + o.placeholder);
+      if (left.size() < 28) left.resize(28, ' ');
+      else left += "\n" + std::string(28, ' ');
+      std::cout << left << o.help << '\n';
+    }
+    std::cout << "  --help                    this text\n";
+  }
+
+  std::string synopsis_;
+  std::vector<option> options_;
+};
+
+}  // namespace example

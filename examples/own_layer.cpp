@@ -1,0 +1,90 @@
+// A layer of your own: one struct in one file. This one scales each feature by a number that is learned (as in "Going
+// deeper with image transformers", Touvron et al., 2021); below it are its gradient check, a block composed of layers,
+// which needs no backward by hand, and a training that uses both.
+
+#include <iostream>
+
+#include <gpipe.hpp>
+#include <gpipe/device/host/gradient_check.hpp>
+
+using namespace gpipe;
+
+struct scale {
+  template <class In>
+  struct on;  // without an overload for what comes in, the model does not compile and says so
+
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr parameter parameters[] = {{"gain", {N}, initialiser::ones()}};
+    static constexpr keep keeps{.input = true};  // backward reads it again
+    static constexpr work cost{.forward = N, .backward_input = N, .backward_parameters = 2 * N, .bytes = 2 * N * sizeof(T)};
+
+    // Functors, not lambdas, and raw pointers inside: the same text can run on other devices.
+    struct product {
+      const T *x, *gain;
+      T* y;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { y[i] = x[i] * gain[i % N]; }
+    };
+    struct contribution {
+      const T *x, *dy;
+      GPIPE_HOST_DEVICE T operator()(std::ptrdiff_t row, std::ptrdiff_t j) const { return x[row * N + j] * dy[row * N + j]; }
+    };
+
+    static void forward(const auto& context, const auto& a) {
+      context.each(a.samples() * N, product{a.in(), a.template parameter<0>(), a.out()});
+    }
+    static void backward_input(const auto& context, const auto& a) {
+      context.each(a.samples() * N, product{a.out_gradient(), a.template parameter<0>(), a.in_gradient()});
+    }
+    static void backward_parameters(const auto& context, const auto& a) {
+      context.columns(a.samples(), N, contribution{a.in(), a.out_gradient()}, a.template gradient<0>());
+    }
+  };
+};
+
+// A function of one number is shorter still.
+struct softplus : pointwise<softplus> {
+  template <class T>
+  static T value(T x) {
+    return std::log1p(std::exp(x));
+  }
+  template <class T>
+  static T derivative(T x) {
+    return math::sigmoid(x);
+  }
+};
+
+// Composed of others: its backward is theirs.
+struct block : residual<layer_norm, linear<32>, softplus, linear<16>, scale> {};
+
+struct net : model<input<float, 8>, linear<16>, repeat<3, block>, linear<2>, softmax_cross_entropy> {};
+
+int main() {
+  // The gradient check: against central differences, in double.
+  const gradient_report of_scale = check_gradient<scale, tensor<double, 5>>();
+  const gradient_report of_softplus = check_gradient<softplus, tensor<double, 3, 4>>();
+  std::cout << "scale is off by " << of_scale.worst << ", softplus by " << of_softplus.worst << '\n';
+  if (!of_scale.passes() || !of_softplus.passes()) return 1;
+
+  // Are there more positive than negative numbers among eight?
+  std::vector<float> numbers(512 * 8);
+  std::vector<std::int32_t> labels(512, 0);
+  for (std::uint32_t i = 0; i < 512; ++i) {
+    int positive = 0;
+    for (std::uint32_t j = 0; j < 8; ++j) {
+      numbers[8 * i + j] = uniform(draw({}, i, j).word[0]) - 0.5F;
+      positive += numbers[8 * i + j] > 0 ? 1 : -1;
+    }
+    labels[i] = positive > 0;
+  }
+  const auto data = dataset{}.with("inputs", 8, numbers).with("labels", 1, labels);
+
+  trainer<net, adam> training{plan_options{.stages = 3, .micro_batches = 4, .micro_batch_size = 16},
+                              adam{.learning_rate = 3e-3}};
+  for (std::uint64_t epoch = 0; epoch < 40; ++epoch)
+    for (const batch& part : data.shuffled(64, 1, epoch)) training.step(part);
+  const outcome found = training.evaluate(data);
+  std::cout << "loss " << found.loss << ", accuracy " << found.accuracy() << '\n';
+  return found.accuracy() > 0.95 ? 0 : 1;
+}
