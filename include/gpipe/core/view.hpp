@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+
+#include <gpipe/core/config.hpp>
+
+namespace gpipe {
+
+/// Samples of shape `N...`, one after the other, seen as an array: it owns nothing, and fits into a kernel's functor.
+///
+///     view<const float, 128, 64> x{a.in()};
+///     x(sample, token, feature)
+template <class T, int... N>
+struct view {
+  T* data = nullptr;
+
+  template <class... Index>
+  GPIPE_HOST_DEVICE constexpr T& operator()(std::ptrdiff_t sample, Index... index) const {
+    static_assert(sizeof...(Index) == sizeof...(N), "gpipe: a view takes the sample and an index for each extent");
+    std::ptrdiff_t at = sample;
+    ((at = at * N + static_cast<std::ptrdiff_t>(index)), ...);
+    return data[at];
+  }
+};
+
+}  // namespace gpipe

@@ -1,0 +1,39 @@
+#include <gpipe/core/error.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+#include <string>
+
+using gpipe::error;
+
+TEST_CASE("an error says what is wrong and what to do") {
+  const error e("the batch is empty", "give at least one sample");
+  CHECK(std::string(e.what()) == "the batch is empty; give at least one sample");
+  CHECK(e.wrong() == "the batch is empty");
+  CHECK(e.remedy() == "give at least one sample");
+}
+
+TEST_CASE("an error without a remedy ends after what is wrong") {
+  CHECK(std::string(error("the loss is NaN", "").what()) == "the loss is NaN");
+}
+
+TEST_CASE("what is known of the place stands in front") {
+  CHECK(std::string(error("x", "y", {.file = "digits.csv", .line = 7}).what()) == "digits.csv:7: x; y");
+  CHECK(std::string(error("x", "", {.file = "digits.csv"}).what()) == "digits.csv: x");
+  CHECK(std::string(error("x", "", {.layer = "relu"}).what()) == "layer relu: x");
+  CHECK(std::string(error("x", "", {.slot = 3}).what()) == "layer 3: x");
+  CHECK(std::string(error("x", "", {.layer = "linear<512>", .slot = 3, .stage = 1, .micro_batch = 0,
+                                    .action = "forward", .step = 12})
+                        .what()) == "layer 3 linear<512>, stage 1, micro-batch 0, forward, step 12: x");
+}
+
+TEST_CASE("it keeps its place, and is a runtime_error") {
+  try {
+    throw error("x", "y", {.stage = 2});
+  } catch (const error& caught) {
+    CHECK(caught.where().stage == 2);
+    CHECK(caught.where().micro_batch == -1);
+  }
+  CHECK_THROWS_AS(throw error("x", "y"), std::runtime_error);
+}
