@@ -54,24 +54,25 @@ struct bound {
   using input = Input;
   using output = typename on::output;
 
+  // sizeof: an array without a bound is not complete for nvcc until somebody asks for its size.
   static constexpr auto parameters = [] {
-    if constexpr (requires { on::parameters; }) return detail::to_array(on::parameters);
+    if constexpr (requires { sizeof(on::parameters); }) return detail::to_array(on::parameters);
     else return std::array<parameter, 0>{};
   }();
   static constexpr auto derived = [] {
-    if constexpr (requires { on::derived; }) return detail::to_array(on::derived);
+    if constexpr (requires { sizeof(on::derived); }) return detail::to_array(on::derived);
     else return std::array<buffer, 0>{};
   }();
   static constexpr auto extras = [] {
-    if constexpr (requires { on::extras; }) return detail::to_array(on::extras);
+    if constexpr (requires { sizeof(on::extras); }) return detail::to_array(on::extras);
     else return std::array<buffer, 0>{};
   }();
   static constexpr auto fields = [] {
-    if constexpr (requires { on::fields; }) return detail::to_array(on::fields);
+    if constexpr (requires { sizeof(on::fields); }) return detail::to_array(on::fields);
     else return std::array<field, 0>{};
   }();
   static constexpr auto partials = [] {
-    if constexpr (requires { on::partials; }) return detail::to_array(on::partials);
+    if constexpr (requires { sizeof(on::partials); }) return detail::to_array(on::partials);
     else return std::array<const char*, 0>{};
   }();
   static constexpr keep keeps = [] {

@@ -5,6 +5,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/random.hpp>
+#include <gpipe/core/view.hpp>
 #include <gpipe/layer/bound.hpp>
 
 namespace gpipe {
@@ -56,7 +57,8 @@ constexpr std::size_t offset_in(const std::array<buffer, N>& list, std::size_t i
 ///     in<I>()            [samples][in I]   const       forward; backward if it keeps its input
 ///     out<I>()           [samples][out I]              forward writes it; backward reads it if it keeps its output
 ///     out_gradient<I>()  [samples][out I]  const       backward
-///     in_gradient<I>()   [samples][in I]               backward_input writes it; null where nobody wants it
+///     in_gradient<I>()   [samples][in I]               backward_input writes it; of several inputs, null where
+///                                                      nobody wants it
 ///     parameter<I>()     as declared       const
 ///     gradient<I>()      as parameter I                backward_parameters *adds* to it
 ///     derived<I>()       as declared                   `refresh` writes it

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include <thrust/copy.h>
+#include <thrust/execution_policy.h>
+#include <thrust/fill.h>
+#include <thrust/for_each.h>
+#include <thrust/iterator/counting_iterator.h>
+#include <thrust/transform.h>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/device/host/gemm_portable.hpp>
+#include <gpipe/device/host/team.hpp>
+#include <gpipe/layer/panels.hpp>
+
+#if GPIPE_WITH_LIBXSMM
+#include <gpipe/device/host/gemm_libxsmm.hpp>
+#endif
+
+namespace gpipe::host {
+
+/// Where the kernels of layers run: the calling thread of a processor. What a context offers is all that a kernel may
+/// use, so that its text runs on other devices too. What it calls are objects with a `GPIPE_HOST_DEVICE` operator(), of
+/// a type that is not private, with raw pointers inside. No operation allocates or keeps anything, and each gives the
+/// same bits for the same values on every thread and from every caller: those that round are out of line (see
+/// GPIPE_OUT_OF_LINE), and sums have a fixed order.
+template <class Gemm>
+struct basic_context {
+  /// f(i) for i in [0, n), in any order.
+  template <class F>
+  GPIPE_OUT_OF_LINE void each(std::ptrdiff_t n, F f) const {
+    thrust::for_each_n(thrust::seq, thrust::counting_iterator<std::ptrdiff_t>(0), n, f);
+  }
+
+  /// f(row, team) for row in [0, count), in any order. The team runs loops and reductions over the row's elements.
+  template <class F>
+  GPIPE_OUT_OF_LINE void rows(std::ptrdiff_t count, F f) const {
+    thrust::for_each_n(thrust::seq, thrust::counting_iterator<std::ptrdiff_t>(0), count, detail::with_team<F>{f});
+  }
+
+  /// into[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j), added up in this order, for j in [0, n).
+  template <class F, class T>
+  GPIPE_OUT_OF_LINE void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* into) const {
+    constexpr std::ptrdiff_t width = 32;
+    for (std::ptrdiff_t first = 0; first < n; first += width) {
+      T total[width] = {};
+      if (first + width <= n) {
+        for (std::ptrdiff_t row = 0; row < rows; ++row)
+          for (std::ptrdiff_t j = 0; j < width; ++j) total[j] += f(row, first + j);
+      } else {
+        for (std::ptrdiff_t row = 0; row < rows; ++row)
+          for (std::ptrdiff_t j = 0; j < n - first; ++j) total[j] += f(row, first + j);
+      }
+      add((std::min)(width, n - first), total, into + first);
+    }
+  }
+
+  /// *into = f(0) + ... + f(n - 1), in double and in a fixed order.
+  template <class F>
+  GPIPE_OUT_OF_LINE void sum(std::ptrdiff_t n, F f, double* into) const {
+    *into = team{}.sum(n, detail::in_double<F>{f});
+  }
+
+  template <class T>
+  void copy(std::ptrdiff_t n, const T* from, T* into) const {
+    thrust::copy_n(thrust::seq, from, n, into);
+  }
+  template <class T>
+  void fill(std::ptrdiff_t n, T value, T* into) const {
+    thrust::fill_n(thrust::seq, into, n, value);
+  }
+  /// into[i] += from[i]
+  template <class T>
+  void add(std::ptrdiff_t n, const T* from, T* into) const {
+    each(n, detail::add_to<T>{from, into});
+  }
+
+  /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements. Row-major, `stride` elements from row to
+  /// row; if transposed, what is given is B^T, n x k.
+  template <class T>
+  GPIPE_OUT_OF_LINE void pack(int k, int n, const T* source, int stride, bool transposed, T* into) const {
+    for (int first = 0; first < n; first += panel_width) {
+      const int width = (std::min)(panel_width, n - first);
+      if (width < panel_width) fill(std::ptrdiff_t{k} * panel_width, T(0), into);
+      if (transposed) {
+        // Squares of a panel's width: read along the source's rows, written into a part that stays in the cache.
+        for (int square = 0; square < k; square += panel_width)
+          for (int column = 0; column < width; ++column) {
+            const T* from = source + std::ptrdiff_t{first + column} * stride;
+            for (int row = square; row < (std::min)(k, square + panel_width); ++row)
+              into[std::ptrdiff_t{row} * panel_width + column] = from[row];
+          }
+      } else {
+        for (int row = 0; row < k; ++row)
+          copy(width, source + std::ptrdiff_t{row} * stride + first, into + std::ptrdiff_t{row} * panel_width);
+      }
+      into += std::ptrdiff_t{k} * panel_width;
+    }
+  }
+
+  /// C[rows x n] = A[rows x k] * B[k x n], or C += A * B; all row-major, B packed.
+  template <class T>
+  void multiply(int rows, int n, int k, const T* a, const T* packed_b, T* c, bool accumulate) const {
+    Gemm::multiply(rows, n, k, a, packed_b, c, accumulate);
+  }
+  /// The same plus `row`, n elements, added to each row of the product: C = row + A * B.
+  template <class T>
+  void multiply_plus(int rows, int n, int k, const T* a, const T* packed_b, const T* row, T* c) const {
+    Gemm::multiply(rows, n, k, a, packed_b, c, false, row);
+  }
+  /// C[m x n] += A[rows x m]^T * B[rows x n]; all row-major.
+  template <class T>
+  void multiply_transposed(int m, int n, int rows, const T* a, const T* b, T* c) const {
+    Gemm::multiply_transposed(m, n, rows, a, b, c);
+  }
+
+  /// What a layer calls at construction for each product that it will ask for, so that nothing is made in a step.
+  template <class T>
+  void prepare_multiply(int n, int k) const {
+    Gemm::template prepare_multiply<T>(n, k);
+  }
+  template <class T>
+  void prepare_multiply_transposed(int m, int n) const {
+    Gemm::template prepare_multiply_transposed<T>(m, n);
+  }
+};
+
+/// The host's context. Its matrix products are libxsmm's where the build has it, else our own.
+#if GPIPE_WITH_LIBXSMM
+using context = basic_context<gemm<libxsmm_tile>>;
+#else
+using context = basic_context<gemm<portable_tile>>;
+#endif
+
+}  // namespace gpipe::host

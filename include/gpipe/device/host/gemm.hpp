@@ -1,0 +1,158 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/layer/panels.hpp>
+
+namespace gpipe::host {
+
+inline constexpr int row_block = 32, inner_block = 512, depth_block = 128;
+
+/// Matrix products in blocks, around a `Tile` that knows how to multiply one block:
+///
+///     Tile::rows_of(left)         how many of the `left` rows the next block takes, at most `row_block`
+///     Tile::depth_of(left)        the same for the inner extent of a transposed product, at most `depth_block`; more
+///                                 than is left stands for rows of zeros
+///     Tile::columns_of<T>(left)   how many columns are computed where fewer than a panel's are left
+///     Tile::find<T, Transposed>(rows, columns, k, lda, ldc, accumulate)
+///                                 a function (a, b, c):  c[rows x columns] (+)= a[rows x k] * b, where b is a panel;
+///                                 if transposed, a[k x rows]. After `Tile::prepare` of the same arguments it neither
+///                                 allocates nor compiles.
+///
+/// All matrices are row-major. An element of a product is summed in ascending order of the inner index, and on from
+/// what it was if accumulating; so its bits depend on its row and its column, not on how many there are.
+template <class Tile>
+struct gemm {
+  /// C[rows x n] = A[rows x k] * B + start, with B packed. `start` is one row, for every row of C; null: C itself if
+  /// accumulating, else zero.
+  template <class T>
+  GPIPE_OUT_OF_LINE static void multiply(int rows, int n, int k, const T* a, const T* b, T* c, bool accumulate,
+                                         const T* start = nullptr) {
+    const int last = n % panel_width, full = n - last;
+    for (int inner = 0; inner < k; inner += inner_block) {
+      const int depth = (std::min)(inner_block, k - inner);
+      const T* row_of_start = inner == 0 ? start : nullptr;
+      const bool add = accumulate || start || inner > 0;
+      for (int row = 0; row < rows;) {
+        // A run of blocks of equal height, so that the tile is looked up once.
+        const int height = Tile::rows_of(rows - row), end = row + (rows - row) / height * height;
+        const auto panel = [&](int column) { return b + offset(column, k) + offset(inner, panel_width); };
+        if (full) {
+          const auto tile = Tile::template find<T, false>(height, panel_width, depth, k, n, add);
+          for (int column = 0; column < full; column += panel_width)
+            for (int i = row; i < end; i += height) {
+              T* out = c + offset(i, n) + column;
+              if (row_of_start)
+                for (int r = 0; r < height; ++r) copy(panel_width, row_of_start + column, out + offset(r, n));
+              tile(a + offset(i, k) + inner, panel(column), out);
+            }
+        }
+        if (last) {
+          const auto tile =
+              Tile::template find<T, false>(height, Tile::template columns_of<T>(last), depth, k, panel_width, add);
+          for (int i = row; i < end; i += height)
+            at_edge(height, last, c + offset(i, n) + full, n, add, row_of_start ? row_of_start + full : nullptr,
+                    [&](T* out) { tile(a + offset(i, k) + inner, panel(full), out); });
+        }
+        row = end;
+      }
+    }
+  }
+
+  /// C[m x n] += A[rows x m]^T * B[rows x n]. Both are packed as they are used: rows a power of two apart would fall
+  /// on the same few lines of the cache.
+  template <class T>
+  GPIPE_OUT_OF_LINE static void multiply_transposed(int m, int n, int rows, const T* a, const T* b, T* c) {
+    alignas(alignment) T left[depth_block * panel_width];
+    alignas(alignment) T right[packed_elements];
+    for (int row = 0, depth; row < rows; row += depth) {
+      depth = Tile::depth_of(rows - row);
+      const int filled = (std::min)(depth, rows - row);
+      const int width = packed_elements / depth / panel_width * panel_width;
+      for (int first = 0; first < n; first += width) {
+        const int until = (std::min)(n, first + width), last = (until - first) % panel_width, full = until - last;
+        for (int column = first; column < until; column += panel_width)
+          pack_panel(depth, filled, (std::min)(panel_width, n - column), b + offset(row, n) + column, n,
+                     right + offset(column - first, depth));
+        for (int i = 0; i < m; i += panel_width) {
+          const int height = (std::min)(panel_width, m - i);
+          pack_panel(depth, filled, height, a + offset(row, m) + i, m, left);
+          if (full > first) {
+            const auto tile = Tile::template find<T, true>(height, panel_width, depth, panel_width, n, true);
+            for (int column = first; column < full; column += panel_width)
+              tile(left, right + offset(column - first, depth), c + offset(i, n) + column);
+          }
+          if (last) {
+            const auto tile = Tile::template find<T, true>(height, Tile::template columns_of<T>(last), depth,
+                                                           panel_width, panel_width, true);
+            at_edge(height, last, c + offset(i, n) + full, n, true, static_cast<const T*>(nullptr),
+                    [&](T* out) { tile(left, right + offset(full - first, depth), out); });
+          }
+        }
+      }
+    }
+  }
+
+  /// Makes ready what `multiply` looks up, for any number of rows.
+  template <class T>
+  static void prepare_multiply(int n, int k) {
+    const int last = n % panel_width;
+    for (int inner = 0; inner < k; inner += inner_block)
+      for (int height = row_block; height > 0; height /= 2)
+        for (const bool add : {false, true}) {
+          const int depth = (std::min)(inner_block, k - inner);
+          if (n > last) Tile::template prepare<T, false>(height, panel_width, depth, k, n, add);
+          if (last)
+            Tile::template prepare<T, false>(height, Tile::template columns_of<T>(last), depth, k, panel_width, add);
+        }
+  }
+  template <class T>
+  static void prepare_multiply_transposed(int m, int n) {
+    const int last = n % panel_width;
+    for (const int height : {m % panel_width, panel_width})
+      for (int depth = depth_block; depth > 0 && height > 0 && height <= m; depth /= 2) {
+        if (n > last) Tile::template prepare<T, true>(height, panel_width, depth, panel_width, n, true);
+        if (last)
+          Tile::template prepare<T, true>(height, Tile::template columns_of<T>(last), depth, panel_width, panel_width,
+                                          true);
+      }
+  }
+
+ private:
+  static constexpr int packed_elements = 8192;
+
+  static constexpr std::ptrdiff_t offset(int index, int stride) { return std::ptrdiff_t{index} * stride; }
+
+  template <class T>
+  static void copy(int count, const T* from, T* into) {
+    std::memcpy(into, from, sizeof(T) * static_cast<std::size_t>(count));
+  }
+
+  // Where C ends inside a panel the block is made beside it, whole vectors wide, and its true columns are copied.
+  template <class T, class Multiply>
+  static void at_edge(int height, int columns, T* c, int ldc, bool add, const T* start, Multiply multiply) {
+    alignas(alignment) T block[row_block * panel_width];
+    if (add) {
+      std::memset(block, 0, sizeof block);
+      for (int r = 0; r < height; ++r)
+        copy(columns, start ? start : c + offset(r, ldc), block + offset(r, panel_width));
+    }
+    multiply(block);
+    for (int r = 0; r < height; ++r) copy(columns, block + offset(r, panel_width), c + offset(r, ldc));
+  }
+
+  template <class T>
+  static void pack_panel(int rows, int filled, int columns, const T* from, int stride, T* into) {
+    if (filled < rows || columns < panel_width)
+      std::memset(into, 0, sizeof(T) * static_cast<std::size_t>(rows * panel_width));
+    for (int row = 0; row < filled; ++row, from += stride, into += panel_width) {
+      if (columns == panel_width) copy(panel_width, from, into);  // of a length that the compiler knows
+      else copy(columns, from, into);
+    }
+  }
+};
+
+}  // namespace gpipe::host

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <bit>
+#include <type_traits>
+
+#include <libxsmm.h>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/device/host/gemm.hpp>
+#include <gpipe/device/host/gemm_portable.hpp>
+
+namespace gpipe::host {
+
+/// Tiles made by libxsmm for exactly one shape, compiled when first asked for and kept by the library for the life of
+/// the process; later they are found without a lock. So that any number of rows runs compiled shapes, blocks are as
+/// high as a power of two. For float; other types take the portable tile.
+struct libxsmm_tile {
+  static int rows_of(int left) { return left >= row_block ? row_block : power_below(left); }
+  // Rounded up to 4: a depth of one or two costs as much.
+  static int depth_of(int left) { return left >= depth_block ? depth_block : power_below((left + 3) / 4 * 4); }
+  // The library's code for a part of a vector is slow below AVX-512.
+  template <class T>
+  static int columns_of(int left) {
+    if constexpr (std::is_same_v<T, float>) return (left + 7) / 8 * 8;
+    else return portable_tile::columns_of<T>(left);
+  }
+
+  template <class T, bool Transposed>
+  static void prepare(int rows, int columns, int k, int lda, int ldc, bool accumulate) {
+    if constexpr (std::is_same_v<T, float>)
+      if (!find<T, Transposed>(rows, columns, k, lda, ldc, accumulate))
+        throw error("libxsmm has no kernel for a product of " + std::to_string(rows) + " x " + std::to_string(k) +
+                        " by " + std::to_string(k) + " x " + std::to_string(columns),
+                    "build without GPIPE_WITH_LIBXSMM on this kind of machine");
+  }
+
+  /// libxsmm counts columns first: its (m, n, k, A, B) are our (columns, rows, k, B, A).
+  template <class T, bool Transposed>
+  static auto find(int rows, int columns, int k, int lda, int ldc, bool accumulate) {
+    if constexpr (std::is_same_v<T, float>) {
+      constexpr int width = panel_width, flags = Transposed ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
+      const float alpha = 1, beta = accumulate ? 1.0F : 0.0F;
+      const auto kernel = libxsmm_smmdispatch(columns, rows, k, &width, &lda, &ldc, &alpha, &beta, &flags, nullptr);
+      return on_swapped{kernel};
+    } else {
+      return portable_tile::find<T, Transposed>(rows, columns, k, lda, ldc, accumulate);
+    }
+  }
+
+ private:
+  struct on_swapped {
+    libxsmm_smmfunction kernel;
+    void operator()(const float* a, const float* b, float* c) const { kernel(b, a, c); }
+    explicit operator bool() const { return kernel != nullptr; }
+  };
+  static int power_below(int n) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(n))); }
+};
+
+}  // namespace gpipe::host

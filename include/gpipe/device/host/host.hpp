@@ -1,0 +1,14 @@
+#pragma once
+
+#include <gpipe/device/host/arena.hpp>
+#include <gpipe/device/host/context.hpp>
+
+namespace gpipe {
+
+/// The processor this program runs on: the oracle that every other device is tested against.
+struct host_device {
+  using context = host::context;
+  using arena = host::arena;
+};
+
+}  // namespace gpipe

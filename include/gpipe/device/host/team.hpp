@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include <gpipe/core/config.hpp>
+
+namespace gpipe::host {
+
+/// What works on one row. On the host it is one thread with the lanes of its vector registers; a sum has always 16
+/// lanes, whatever the machine's, so that its order is fixed:
+///
+///     lane l = g(l) + g(l + 16) + g(l + 32) + ...,   then lanes in pairs 8 apart, 4, 2, 1
+///
+/// Loops follow one another: what one wrote the next may read.
+struct team {
+  static constexpr int lanes = 16;
+
+  /// g(i) for i in [0, width), in any order.
+  template <class G>
+  void each(std::ptrdiff_t width, G g) const {
+    for (std::ptrdiff_t i = 0; i < width; ++i) g(i);
+  }
+
+  /// The sum of g(i) for i in [0, width), of the type that g returns.
+  template <class G>
+  auto sum(std::ptrdiff_t width, G g) const {
+    using value = std::remove_cvref_t<decltype(g(width))>;
+    return reduce(width, value(0), g, [](value a, value b) { return a + b; });
+  }
+
+  /// The greatest of `least` and g(i) for i in [0, width). NaN is passed over.
+  template <class T, class G>
+  T max(std::ptrdiff_t width, T least, G g) const {
+    return reduce(width, least, g, [](T a, T b) { return b > a ? b : a; });
+  }
+
+ private:
+  // Values first, then the reduction: two plain loops vectorise where one around a long g does not.
+  template <class T, class G, class Op>
+  static T reduce(std::ptrdiff_t width, T nothing, G g, Op op) {
+    constexpr std::ptrdiff_t chunk = 8 * lanes;
+    alignas(alignment) T value[chunk];
+    T lane[lanes];
+    for (T& l : lane) l = nothing;
+    for (std::ptrdiff_t first = 0; first < width; first += chunk) {
+      const std::ptrdiff_t count = width - first < chunk ? width - first : chunk;
+      for (std::ptrdiff_t i = 0; i < count; ++i) value[i] = g(first + i);
+      const std::ptrdiff_t whole = (count + lanes - 1) / lanes * lanes;
+      for (std::ptrdiff_t i = count; i < whole; ++i) value[i] = nothing;
+      for (std::ptrdiff_t i = 0; i < whole; i += lanes)
+        for (int l = 0; l < lanes; ++l) lane[l] = op(lane[l], value[i + l]);
+    }
+    for (int apart = lanes / 2; apart > 0; apart /= 2)
+      for (int l = 0; l < apart; ++l) lane[l] = op(lane[l], lane[l + apart]);
+    return lane[0];
+  }
+};
+
+namespace detail {
+
+template <class F>
+struct with_team {
+  F f;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row) const { f(row, team{}); }
+};
+template <class F>
+struct in_double {
+  F f;
+  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const { return static_cast<double>(f(i)); }
+};
+template <class T>
+struct add_to {
+  const T* from;
+  T* into;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] += from[i]; }
+};
+
+}  // namespace detail
+
+}  // namespace gpipe::host

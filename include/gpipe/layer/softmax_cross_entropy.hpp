@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include <gpipe/core/math.hpp>
+#include <gpipe/layer/bound.hpp>
+#include <gpipe/layer/extents.hpp>
+#include <gpipe/layer/operands.hpp>
+
+namespace gpipe {
+
+/// The loss of a classifier, over the last extent:
+///
+///     loss = weight (log sum_j e^x_j - x_label),    d loss / d x_j = weight (e^x_j / sum - [j = label])
+///
+/// Input tensor<T, ..., C>; a sample of tensor<T, 128, C> has 128 rows, each with a label and a weight. The field
+/// "labels" is int32 below C; the field "weights" of T is all ones where it is missing. Nothing flows on. The gradient
+/// is that of the sum; who commits divides by the sum of the weights. NaN and infinities in the input give a NaN loss.
+struct softmax_cross_entropy {
+  template <class In>
+  struct on;
+
+  template <class T, int... Extents>
+    requires(sizeof...(Extents) > 0 && is_floating(dtype_of<T>))
+  struct on<tensor<T, Extents...>> {
+    using input = tensor<T, Extents...>;
+    using output = bundle<>;
+    static constexpr int classes = last_extent<input>, rows = rows_in<input>;
+
+    /// What forward finds out about a row; backward takes the exponentials again, which is cheaper to hold.
+    struct summary {
+      T top;       ///< the greatest input, taken off before the exponential
+      T inverse;   ///< 1 / sum_j e^(x_j - top)
+      T loss;      ///< without the weight
+      T correct;   ///< 1 where the label is the first of the greatest inputs, else 0
+    };
+
+    static constexpr field fields[] = {{"labels", rows, dtype::int32, classes},
+                                       {"weights", rows, dtype_of<T>, 0, true}};
+    static constexpr const char* partials[] = {"loss", "weight", "correct"};
+    static constexpr buffer extras[] = {{"summary", std::size_t{rows} * sizeof(summary) / sizeof(T), dtype_of<T>}};
+    static constexpr keep keeps{.input = true};
+    static constexpr std::int64_t elements = std::int64_t{rows} * classes;
+    static constexpr T least = -std::numeric_limits<T>::infinity();
+    static constexpr work cost{.forward = 20 * elements,
+                               .backward_input = 20 * elements,
+                               .bytes = static_cast<std::int64_t>(sizeof(T)) * elements};
+
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      const std::ptrdiff_t count = std::ptrdiff_t{a.samples()} * rows;
+      const auto* labels = a.template field<0, std::int32_t>();
+      const auto* weights = a.template field<1, T>();
+      auto* out = a.template extra<0, summary>();
+      c.rows(count, summarise{a.in(), labels, out});
+      if (double* partial = a.partials()) {
+        c.sum(count, weighted<&summary::loss>{out, {weights}}, partial);
+        c.sum(count, weight_of{weights}, partial + 1);
+        c.sum(count, weighted<&summary::correct>{out, {weights}}, partial + 2);
+      }
+    }
+
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      if (!a.in_gradient()) return;
+      c.rows(std::ptrdiff_t{a.samples()} * rows,
+             differentiate{a.in(), a.template field<0, std::int32_t>(), {a.template field<1, T>()},
+                           a.template extra<0, summary>(), a.in_gradient()});
+    }
+
+    struct summarise {
+      const T* in;
+      const std::int32_t* labels;
+      summary* out;
+      template <class Team>
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+        const T* x = in + row * classes;
+        const std::int32_t label = labels[row];
+        const T top = team.max(classes, least, [x](std::ptrdiff_t j) { return x[j]; });
+        const T total = team.sum(classes, [x, top](std::ptrdiff_t j) { return math::exp(x[j] - top); });
+        const T equals = team.sum(label, [x, top](std::ptrdiff_t j) { return x[j] == top ? T(1) : T(0); });
+        out[row] = {top, T(1) / total, std::log(total) + (top - x[label]),
+                    x[label] == top && equals == T(0) ? T(1) : T(0)};
+      }
+    };
+
+    struct weight_of {
+      const T* weights;
+      GPIPE_HOST_DEVICE T operator()(std::ptrdiff_t row) const { return weights ? weights[row] : T(1); }
+    };
+
+    template <T summary::*Member>
+    struct weighted {
+      const summary* rows_;
+      weight_of weights;
+      GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t row) const {
+        return static_cast<double>(weights(row)) * static_cast<double>(rows_[row].*Member);
+      }
+    };
+
+    struct differentiate {
+      const T* in;
+      const std::int32_t* labels;
+      weight_of weights;
+      const summary* rows_;
+      T* gradient;
+      template <class Team>
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+        const T* x = in + row * classes;
+        T* dx = gradient + row * classes;
+        const std::int32_t label = labels[row];
+        const T weight = weights(row), top = rows_[row].top, inverse = rows_[row].inverse;
+        team.each(classes, [=](std::ptrdiff_t j) { dx[j] = weight * (math::exp(x[j] - top) * inverse); });
+        team.each(1, [=](std::ptrdiff_t) { dx[label] -= weight; });
+      }
+    };
+  };
+};
+
+}  // namespace gpipe

@@ -1,0 +1,94 @@
+#if GPIPE_WITH_LIBXSMM
+#include <gpipe/device/host/gemm_libxsmm.hpp>
+#endif
+
+#include "products.hpp"
+
+#if GPIPE_WITH_LIBXSMM
+
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+// Counts what this thread allocates, by whatever road. A sanitizer has roads of its own.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define GPIPE_COUNTS_ALLOCATIONS 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define GPIPE_COUNTS_ALLOCATIONS 0
+#endif
+#endif
+#if !defined(GPIPE_COUNTS_ALLOCATIONS) && defined(__GLIBC__)
+#define GPIPE_COUNTS_ALLOCATIONS 1
+#endif
+
+namespace {
+thread_local int allocations = 0;
+}
+
+#if GPIPE_COUNTS_ALLOCATIONS
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+void* malloc(std::size_t n) noexcept { return ++allocations, __libc_malloc(n); }
+void* calloc(std::size_t n, std::size_t m) noexcept { return ++allocations, __libc_calloc(n, m); }
+void* realloc(void* p, std::size_t n) noexcept { return ++allocations, __libc_realloc(p, n); }
+void* memalign(std::size_t b, std::size_t n) noexcept { return ++allocations, __libc_memalign(b, n); }
+void* aligned_alloc(std::size_t b, std::size_t n) noexcept { return ++allocations, __libc_memalign(b, n); }
+int posix_memalign(void** p, std::size_t b, std::size_t n) noexcept {
+  return ++allocations, (*p = __libc_memalign(b, n)) != nullptr ? 0 : 12;
+}
+}
+#endif
+
+using context = gpipe::host::basic_context<gpipe::host::gemm<gpipe::host::libxsmm_tile>>;
+
+TEST_CASE_TEMPLATE("products agree with plain loops", T, float, double) {
+  products::agree_with_plain_loops<context, T>();
+}
+
+TEST_CASE("a row's bits do not depend on the other rows") { products::rows_do_not_matter<context, float>(); }
+
+TEST_CASE("after prepare, no number of rows compiles or allocates anything") {
+  constexpr int most = 300, n = 74, k = 1100;
+  const context c;
+  products::matrix<float> a(products::cells(most, k)), packed(gpipe::packed_size(k, n)), b(products::cells(most, n));
+  products::matrix<float> gradient(products::cells(n, k));
+  c.prepare_multiply<float>(n, k);
+  c.prepare_multiply_transposed<float>(n, k);
+
+  libxsmm_registry_info before{}, after{};
+  libxsmm_get_registry_info(&before);
+  int counted = -1;
+  std::thread([&] {  // a stage's thread did not prepare anything itself
+    allocations = 0;
+    for (int rows = 1; rows <= most; rows += 1 + rows / 40) {
+      c.multiply<float>(rows, n, k, a, packed, b, false);
+      c.multiply<float>(rows, n, k, a, packed, b, true);
+      c.multiply_plus<float>(rows, n, k, a, packed, gradient, b);
+      c.multiply_transposed<float>(n, k, rows, b, a, gradient);
+    }
+    counted = allocations;
+  }).join();
+  libxsmm_get_registry_info(&after);
+  CHECK(before.size == after.size);
+  CHECK(before.nbytes == after.nbytes);
+  CHECK(counted == 0);
+}
+
+#if GPIPE_COUNTS_ALLOCATIONS
+TEST_CASE("the counter counts") {
+  void* volatile kept;  // else the compiler leaves the pairs out
+  allocations = 0;
+  std::free(kept = std::malloc(8));
+  ::operator delete(kept = ::operator new(8));
+  ::operator delete(kept = ::operator new(64, std::align_val_t{64}), std::align_val_t{64});
+  CHECK(allocations == 3);
+}
+#endif
+
+#else
+TEST_CASE("libxsmm") { MESSAGE("skipped: built without GPIPE_WITH_LIBXSMM"); }
+#endif

@@ -1,0 +1,13 @@
+#include <gpipe/device/host/gemm_portable.hpp>
+
+#include "products.hpp"
+
+using context = gpipe::host::basic_context<gpipe::host::gemm<gpipe::host::portable_tile>>;
+
+TEST_CASE_TEMPLATE("products agree with plain loops", T, float, double) {
+  products::agree_with_plain_loops<context, T>();
+}
+
+TEST_CASE_TEMPLATE("a row's bits do not depend on the other rows", T, float, double) {
+  products::rows_do_not_matter<context, T>();
+}

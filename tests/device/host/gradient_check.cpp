@@ -1,0 +1,102 @@
+#include <gpipe/device/host/gradient_check.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace gpipe;
+
+namespace {
+
+enum class fault {
+  none,
+  wrong_factor,         // in the input's gradient
+  wrong_parameter,      // in the parameter's gradient
+  assigns_parameter,    // where it should add
+  adds_to_input,        // where it should write
+  forgets_an_element,
+  reads_unkept_input,
+  writes_beside,
+  writes_other_samples,
+  unsteady_forward,
+  fused_differs,
+};
+
+/// y = w x^2, with a fault.
+template <fault F>
+struct square {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr parameter parameters[] = {{"gain", {N}, initialiser::ones()}};
+    static constexpr keep keeps{.input = F != fault::reads_unkept_input};
+
+    static void forward(const auto&, const auto& a) {
+      static int calls = 0;
+      const T drift = F == fault::unsteady_forward ? T(1e-9) * T(++calls) : T(0);
+      for (int i = 0; i < a.samples() * N; ++i)
+        a.out()[i] = a.template parameter<0>()[i % N] * a.in()[i] * a.in()[i] + drift;
+      if (F == fault::writes_beside) a.out()[(a.samples() + 2) * N] = 0;
+      if (F == fault::writes_other_samples) a.out()[a.samples() * N] = 0;
+    }
+    static void backward_input(const auto&, const auto& a) {
+      T* into = a.in_gradient();
+      if (!into) return;
+      for (int i = 0; i < a.samples() * N - (F == fault::forgets_an_element ? 1 : 0); ++i) {
+        const T factor = F == fault::wrong_factor ? T(2.0001) : T(2);
+        const T g = factor * a.template parameter<0>()[i % N] * a.in()[i] * a.out_gradient()[i];
+        into[i] = F == fault::adds_to_input ? into[i] + g : g;
+      }
+    }
+    static void backward_parameters(const auto&, const auto& a) {
+      if (F == fault::assigns_parameter)
+        for (int j = 0; j < N; ++j) a.template gradient<0>()[j] = 0;
+      for (int i = 0; i < a.samples() * N; ++i)
+        a.template gradient<0>()[i % N] +=
+            a.in()[i] * a.in()[i] * a.out_gradient()[i] * (F == fault::wrong_parameter && i == 1 ? T(0.999) : T(1));
+    }
+    static void backward(const auto& c, const auto& a) {
+      backward_parameters(c, a);
+      backward_input(c, a);
+      if (F == fault::fused_differs) a.template gradient<0>()[0] *= T(1) + T(1e-15);
+    }
+  };
+};
+
+template <fault F>
+gradient_report report() {
+  return check_gradient<square<F>, tensor<double, 4>>();
+}
+
+bool names(const gradient_report& found, const std::string& text) {
+  return found.where.find(text) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a right layer passes") {
+  const auto found = report<fault::none>();
+  CHECK(found.passes());
+  CHECK(found.worst < 1e-9);
+}
+
+TEST_CASE("each fault is found and named") {
+  const auto finds = [](const gradient_report& found, const std::string& text) {
+    CAPTURE(text);
+    CAPTURE(found.where);
+    CHECK_FALSE(found.passes());
+    CHECK(names(found, text));
+  };
+  finds(report<fault::wrong_factor>(), "input 0[");
+  finds(report<fault::wrong_parameter>(), "gain[1]");
+  finds(report<fault::assigns_parameter>(), "gain is not added to");
+  finds(report<fault::adds_to_input>(), "input 0[0]");
+  finds(report<fault::forgets_an_element>(), "input 0[11]");
+  finds(report<fault::reads_unkept_input>(), "input 0[0]");
+  finds(report<fault::writes_beside>(), "beside its output 0");
+  finds(report<fault::writes_other_samples>(), "samples that the micro-batch does not have");
+  finds(report<fault::unsteady_forward>(), "a second forward");
+  finds(report<fault::fused_differs>(), "fused");
+}

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include <gpipe/core/random.hpp>
+#include <gpipe/device/host/context.hpp>
+
+namespace products {
+
+using namespace gpipe;
+
+/// Aligned memory with a guard behind it.
+template <class T>
+class matrix {
+ public:
+  explicit matrix(std::size_t size, std::uint32_t stream = 0)
+      : size_(size),
+        first_(static_cast<T*>(::operator new((size + guard) * sizeof(T), std::align_val_t{alignment}))) {
+    for (std::size_t i = 0; i < size + guard; ++i)
+      first_[i] = static_cast<T>(uniform(draw({.slot = stream}, 0, static_cast<std::uint32_t>(i)).word[0]) - 0.5F);
+    std::copy_n(first_ + size, guard, behind_);
+  }
+  ~matrix() { ::operator delete(first_, std::align_val_t{alignment}); }
+  matrix(const matrix&) = delete;
+
+  operator T*() { return first_; }
+  T& operator[](std::size_t i) { return first_[i]; }
+  std::size_t size() const { return size_; }
+  bool intact() const { return std::equal(behind_, behind_ + guard, first_ + size_); }
+
+ private:
+  static constexpr std::size_t guard = 64;
+  std::size_t size_;
+  T* first_;
+  T behind_[guard];
+};
+
+constexpr std::size_t cells(int rows, int columns) {
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
+}
+constexpr std::size_t cell(int row, int column, int columns) {
+  return cells(row, columns) + static_cast<std::size_t>(column);
+}
+template <class T>
+double product(T a, T b) {
+  return static_cast<double>(a) * static_cast<double>(b);
+}
+/// The greatest difference between what was computed and what should have been.
+template <class T>
+double worst(matrix<T>& got, const std::vector<double>& want) {
+  double most = 0;
+  for (std::size_t i = 0; i < want.size(); ++i)
+    most = std::fmax(most, std::fabs(static_cast<double>(got[i]) - want[i]));
+  return most;
+}
+
+enum class start { zero, itself, row };
+
+template <class Context, class T>
+void check_product(int rows, int n, int k, start from) {
+  CAPTURE(rows);
+  CAPTURE(n);
+  CAPTURE(k);
+  const Context context;
+  matrix<T> a(cells(rows, k), 1), b(cells(k, n), 2), c(cells(rows, n), 3), row(cells(1, n), 4);
+  matrix<T> packed(packed_size(k, n));
+  context.pack(k, n, static_cast<const T*>(b), n, false, static_cast<T*>(packed));
+  std::vector<double> want(cells(rows, n));
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < n; ++j) {
+      double sum = from == start::zero ? 0 : from == start::row ? row[cell(0, j, n)] : c[cell(i, j, n)];
+      for (int p = 0; p < k; ++p) sum += product(a[cell(i, p, k)], b[cell(p, j, n)]);
+      want[cell(i, j, n)] = sum;
+    }
+  if (from == start::row) context.template multiply_plus<T>(rows, n, k, a, packed, row, c);
+  else context.template multiply<T>(rows, n, k, a, packed, c, from == start::itself);
+  CHECK(worst(c, want) < (sizeof(T) == 4 ? 1e-6 : 1e-14) * (8 + k));
+  CHECK(c.intact());
+}
+
+template <class Context, class T>
+void check_transposed_product(int m, int n, int rows) {
+  CAPTURE(m);
+  CAPTURE(n);
+  CAPTURE(rows);
+  matrix<T> a(cells(rows, m), 1), b(cells(rows, n), 2), c(cells(m, n), 3);
+  std::vector<double> want(cells(m, n));
+  for (int i = 0; i < m; ++i)
+    for (int j = 0; j < n; ++j) {
+      double sum = c[cell(i, j, n)];
+      for (int p = 0; p < rows; ++p) sum += product(a[cell(p, i, m)], b[cell(p, j, n)]);
+      want[cell(i, j, n)] = sum;
+    }
+  Context{}.template multiply_transposed<T>(m, n, rows, a, b, c);
+  CHECK(worst(c, want) < (sizeof(T) == 4 ? 1e-6 : 1e-14) * (8 + rows));
+  CHECK(c.intact());
+}
+
+/// Every extent from 1 to 70 with some of the others, and inner extents of more than one block.
+template <class Context, class T>
+void agree_with_plain_loops() {
+  for (const start from : {start::zero, start::itself, start::row}) {
+    for (int size = 1; size <= 70; ++size) {
+      check_product<Context, T>(size, 71 - size, 1 + size * 13 % 70, from);
+      check_product<Context, T>(1 + size * 7 % 70, size, 17, from);
+    }
+    check_product<Context, T>(7, 40, 513, from);
+    check_product<Context, T>(3, 33, 1030, from);
+  }
+  for (int size = 1; size <= 70; ++size) {
+    check_transposed_product<Context, T>(size, 71 - size, 1 + size * 13 % 70);
+    check_transposed_product<Context, T>(1 + size * 7 % 70, 33, size);
+  }
+  check_transposed_product<Context, T>(40, 300, 130);
+  check_transposed_product<Context, T>(33, 70, 300);
+}
+
+/// A row's results are the same bits whether it comes alone or among others.
+template <class Context, class T>
+void rows_do_not_matter() {
+  constexpr int rows = 70, n = 42, k = 600;
+  const Context context;
+  matrix<T> a(cells(rows, k), 1), b(cells(k, n), 2), together(cells(rows, n)), alone(cells(rows, n));
+  matrix<T> packed(packed_size(k, n));
+  context.pack(k, n, static_cast<const T*>(b), n, false, static_cast<T*>(packed));
+  context.template multiply<T>(rows, n, k, a, packed, together, false);
+  for (int height = 1; height < rows; ++height) {
+    for (int row = 0; row < rows; row += height)
+      context.template multiply<T>((std::min)(height, rows - row), n, k, a + cells(row, k), packed,
+                                   alone + cells(row, n), false);
+    CAPTURE(height);
+    CHECK(std::memcmp(together, alone, sizeof(T) * together.size()) == 0);
+  }
+}
+
+}  // namespace products
