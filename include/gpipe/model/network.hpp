@@ -67,8 +67,14 @@ class expansion {
 
   constexpr network view() const {
     dtype type = dtype::float32;
-    for (int r = Rows - 1; r >= 0; --r)
-      if (rows_[r].parameter_count > 0) type = rows_[r].type;
+    int first = -1;
+    for (int r = 0; r < Rows; ++r) {
+      if (rows_[r].parameter_count == 0) continue;
+      if (first >= 0 && rows_[r].type != type)
+        throw error("two layers have parameters of different types, but an optimizer goes over all of them at once",
+                    "give both the same `value_type`", {{}, -1, std::string(rows_[r].name)});
+      if (first < 0) type = rows_[r].type, first = r;
+    }
     return {rows_,     slots_,       values_,      reads_,      readers_,     fields_,  Rows,
             slot_count_, value_count_, read_count_, field_count_, entering_, type};
   }

@@ -68,6 +68,7 @@ template <class Sink>
 constexpr void lay_out(const stage_view& s, const memory_terms& terms, Sink&& sink) {
   const network& net = s.net();
   const int samples = terms.micro_batch_size;
+  const int slots_returned = terms.micro_batches < returned_slots ? terms.micro_batches : returned_slots;
   std::size_t at = 0;
   const auto put = [&](memory_block block) {
     block.offset = at;
@@ -130,7 +131,7 @@ constexpr void lay_out(const stage_view& s, const memory_terms& terms, Sink&& si
       const int v = net.writes_value(l, o);
       if (!net.values[v].gradient || !s.sent(v)) continue;
       for (int k = 0; k < s.returns(v); ++k)
-        put({memory_kind::returned, -1, v, k, 0, bytes_of_value(v), returned_slots});
+        put({memory_kind::returned, -1, v, k, 0, bytes_of_value(v), slots_returned});
     }
 
   std::size_t most = 0;

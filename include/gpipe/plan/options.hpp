@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <string>
 
 #include <gpipe/core/error.hpp>
@@ -26,6 +27,10 @@ struct plan_options {
     if (micro_batch_size < 1)
       throw error("a micro-batch of " + std::to_string(micro_batch_size) + " samples is no micro-batch",
                   "choose at least 1");
+    if (micro_batch_size > (std::numeric_limits<int>::max)() / micro_batches)
+      throw error(std::to_string(micro_batches) + " micro-batches of " + std::to_string(micro_batch_size) +
+                      " samples are more than can be counted",
+                  "choose fewer");
   }
 };
 

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/dtype.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/model/graph.hpp>
+
+namespace gpipe {
+
+/// A mini-batch: named fields of the data, a row a sample. It owns nothing: what it points to must live until the
+/// step returns.
+///
+///     batch{32}.with("inputs", pixels).with("labels", digits)
+class batch {
+ public:
+  struct entry {
+    std::string_view name;
+    const void* data = nullptr;
+    std::size_t elements = 0;
+    dtype type{};
+  };
+
+  explicit batch(int samples) : samples_(samples) {}
+
+  /// Rows are a vector, a span, an array, ... of elements.
+  template <class Rows>
+    requires element<std::remove_cvref_t<decltype(*std::data(std::declval<const Rows&>()))>>
+  batch& with(std::string_view name, const Rows& rows) {
+    return with(name, std::data(rows), std::size(rows), dtype_of<std::remove_cvref_t<decltype(*std::data(rows))>>);
+  }
+  batch& with(std::string_view name, const void* rows, std::size_t elements, dtype type) {
+    entries_.push_back({name, rows, elements, type});
+    return *this;
+  }
+
+  int samples() const { return samples_; }
+  const entry* find(std::string_view name) const {
+    for (const entry& e : entries_)
+      if (e.name == name) return &e;
+    return nullptr;
+  }
+
+ private:
+  int samples_;
+  std::vector<entry> entries_;
+};
+
+/// What a step reads of a batch: rows of the model's input and of each field of the network; null where an optional
+/// field is absent.
+struct batch_rows {
+  int samples = 0;
+  const std::byte* inputs = nullptr;
+  std::vector<const std::byte*> fields;
+};
+
+namespace detail {
+
+inline const std::byte* rows_of(const batch& from, std::string_view name, std::size_t size, dtype type) {
+  const batch::entry* found = from.find(name);
+  if (found == nullptr) return nullptr;
+  const auto field = [name] { return "field \"" + std::string(name) + "\""; };  // made for errors only
+  if (found->type != type)
+    throw error(field() + " of the batch holds " + gpipe::name_of(found->type) + ", the model reads " +
+                    gpipe::name_of(type),
+                "convert it before the step");
+  const std::size_t wanted = size * static_cast<std::size_t>(from.samples());
+  if (found->elements != wanted)
+    throw error(field() + " of the batch has " + std::to_string(found->elements) + " elements, but " +
+                    std::to_string(from.samples()) + " samples of " + std::to_string(size) + " are " +
+                    std::to_string(wanted),
+                "give every sample a whole row");
+  return static_cast<const std::byte*>(found->data);
+}
+
+template <class T>
+void check_range(const field& wanted, const T* numbers, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (numbers[i] < 0 || numbers[i] >= wanted.below)
+      throw error("field \"" + std::string(wanted.name) + "\" of sample " + std::to_string(i / wanted.size) + " is " +
+                      std::to_string(numbers[i]),
+                  "it must lie in 0 ... " + std::to_string(wanted.below - 1));
+}
+
+}  // namespace detail
+
+/// Checks a batch against what the model reads: names, types, widths, the range of integers. Throws `error`.
+inline void check_batch(const network& net, const batch& from, int most_samples, batch_rows& rows) {
+  if (from.samples() < 1) throw error("the batch is empty", "give at least one sample");
+  if (from.samples() > most_samples)
+    throw error("the batch has " + std::to_string(from.samples()) + " samples, but the plan holds " +
+                    std::to_string(most_samples) + " (micro-batches times micro-batch size)",
+                "raise the micro-batch size of the plan, or split the batch");
+  rows.samples = from.samples();
+  rows.inputs = detail::rows_of(from, "inputs", net.values[0].part.size, net.values[0].part.type);
+  if (rows.inputs == nullptr) throw error("the batch lacks the field \"inputs\"", "add it by with(\"inputs\", ...)");
+  rows.fields.resize(static_cast<std::size_t>(net.field_count));
+  for (int f = 0; f < net.field_count; ++f) {
+    const field& wanted = net.fields[f];
+    const std::byte* data = detail::rows_of(from, wanted.name, wanted.size, wanted.type);
+    if (data == nullptr && !wanted.optional)
+      throw error("the batch lacks the field \"" + std::string(wanted.name) + "\"",
+                  "add it by with(\"" + std::string(wanted.name) + "\", ...)");
+    rows.fields[static_cast<std::size_t>(f)] = data;
+    if (data == nullptr || wanted.below == 0) continue;
+    const std::size_t count = wanted.size * static_cast<std::size_t>(from.samples());
+    if (wanted.type == dtype::int32) detail::check_range(wanted, reinterpret_cast<const std::int32_t*>(data), count);
+    if (wanted.type == dtype::uint8) detail::check_range(wanted, reinterpret_cast<const std::uint8_t*>(data), count);
+  }
+}
+
+}  // namespace gpipe

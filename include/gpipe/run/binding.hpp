@@ -1,0 +1,161 @@
+#pragma once
+
+#include <vector>
+
+#include <gpipe/run/arena_map.hpp>
+#include <gpipe/run/kernels.hpp>
+#include <gpipe/plan/run_plan.hpp>
+
+namespace gpipe::detail {
+
+/// One layer with an address for everything that it reads and writes.
+template <class Context>
+struct bound_slot {
+  const row* layer = nullptr;
+  const kernel_row<Context>* kernels = nullptr;
+  int slot = -1;
+  bool rerun = false;         ///< a recompute must run it
+  bool wants_input = false;   ///< some input wants a gradient
+  int inputs = 0, outputs = 0;
+  int value_in[max_edge]{}, value_out[max_edge]{};
+  location in[max_edge], out[max_edge], in_gradient[max_edge], out_gradient[max_edge];
+  location sum[max_edge];  ///< where in_gradient is added to; null: it is written in place
+  location extras, partials, fields[max_fields];
+  std::byte *parameters = nullptr, *derived = nullptr, *gradients = nullptr;
+};
+
+/// Bytes of a value that go from one buffer to another: copied forward, added backward.
+struct passage {
+  int value = -1;
+  location from, into;
+};
+
+/// A stage's addresses.
+template <class Context>
+struct binding {
+  std::vector<bound_slot<Context>> slots;
+  std::vector<passage> copies;  ///< sent values that the stage keeps, or sends to several
+  std::vector<passage> folds;   ///< gradients from several readers, into the first
+  std::vector<passage> zeros;   ///< gradients of values that nobody reads
+};
+
+/// Finds every address of a stage. `maps[s]` holds the blocks of stage s: a layer whose output only a later stage
+/// reads writes straight into that stage's stash, and a gradient straight into the writer's stage.
+template <class Context>
+class binder {
+ public:
+  binder(const network& net, const run_plan& plan, const std::vector<const arena_map*>& maps, int stage)
+      : net_(net), plan_(plan), maps_(maps), s_(net, plan.cut(), stage), rerun_(s_.last() - s_.first()) {
+    s_.mark_rerun(rerun_.data());
+  }
+
+  binding<Context> bind(const kernel_row<Context>* kernels) {
+    binding<Context> b;
+    for (int l = s_.first(); l < s_.last(); ++l) {
+      b.slots.push_back(bind_slot(l, kernels));
+      for (int o = 0; o < net_.slots[l].writes; ++o) pass_on(net_.writes_value(l, o), b);
+    }
+    return b;
+  }
+
+ private:
+  const arena_map& map(int stage) const { return *maps_[static_cast<std::size_t>(stage)]; }
+  const arena_map& own() const { return map(s_.stage()); }
+  static const int* places(const std::vector<std::vector<int>>& of, int stage) {
+    return of[static_cast<std::size_t>(stage)].data();
+  }
+  int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
+
+  location stashed(int v, int stage) const {
+    return map(stage).find(memory_kind::stash, -1, v, places(plan_.stash_slot, stage));
+  }
+  location returned(int v, int stage, int index) const {
+    return map(stage).find(memory_kind::returned, -1, v, places(plan_.returned_slot, stage), index);
+  }
+  bool direct(int v) const { return s_.direct(v, rerun_.data()); }
+
+  /// The lowest later stage that reads a sent value.
+  int first_destination(int v) const {
+    int i = 0;
+    while (net_.reader(v, i) < s_.last()) ++i;
+    return stage_of(net_.reader(v, i));
+  }
+
+  location activation(int v) const {
+    if (s_.boundary(v)) return stashed(v, s_.stage());
+    if (s_.kept(v)) return own().find(memory_kind::kept, -1, v, places(plan_.kept_slot, s_.stage()));
+    if (direct(v)) return stashed(v, first_destination(v));
+    return own().find(memory_kind::activations, -1, v);
+  }
+
+  /// Where the gradients of a value are folded, seen from its `index`-th reader.
+  location gradient(int v, int index) const {
+    const int writer = stage_of(net_.values[v].writer);
+    if (writer != s_.stage()) return returned(v, writer, s_.return_of(v, index));
+    return s_.sent(v) ? returned(v, writer, 0) : own().find(memory_kind::backward, -1, v);
+  }
+
+  bound_slot<Context> bind_slot(int l, const kernel_row<Context>* kernels) const {
+    const row& r = net_.row_of(l);
+    bound_slot<Context> b;
+    b.layer = &r;
+    b.kernels = kernels + net_.slots[l].row;
+    b.slot = l;
+    b.rerun = rerun_[l - s_.first()];
+    b.inputs = r.inputs;
+    b.outputs = r.outputs;
+    std::size_t scratch = 0;
+    for (int i = 0; i < r.inputs; ++i) {
+      const int v = b.value_in[i] = net_.reads_value(l, i);
+      b.in[i] = activation(v);
+      if (!net_.values[v].gradient) continue;
+      b.wants_input = true;
+      const int index = s_.reader_index(v, l, i);
+      b.in_gradient[i] = gradient(v, index);
+      if (!s_.adds(v, index)) continue;
+      b.sum[i] = b.in_gradient[i];
+      b.in_gradient[i] = own().find(memory_kind::scratch, -1, -1);
+      b.in_gradient[i].base += scratch;
+      scratch += net_.values[v].part.bytes(plan_.options.micro_batch_size);
+    }
+    for (int o = 0; o < r.outputs; ++o) {
+      const int v = b.value_out[o] = net_.writes_value(l, o);
+      b.out[o] = activation(v);
+      if (net_.values[v].gradient) b.out_gradient[o] = gradient(v, 0);
+    }
+    for (int f = 0; f < r.field_count; ++f)
+      b.fields[f] = own().find(memory_kind::stash, l, -1, places(plan_.stash_slot, s_.stage()), f);
+    if (r.extra_count > 0)
+      b.extras = own().find(memory_kind::kept, l, -1, places(plan_.kept_slot, s_.stage()));
+    if (r.partial_count > 0) b.partials = own().find(memory_kind::partials, l, -1, plan_.each.data());
+    b.parameters = own().find(memory_kind::parameters, l, -1).base;
+    b.gradients = own().find(memory_kind::gradients, l, -1).base;
+    if (r.derived_count > 0) b.derived = own().find(memory_kind::derived, l, -1).base;
+    return b;
+  }
+
+  void pass_on(int v, binding<Context>& b) const {
+    const value& of = net_.values[v];
+    if (s_.sent(v)) {
+      int before = direct(v) ? first_destination(v) : -1;
+      for (int i = 0; i < of.readers; ++i) {
+        const int to = stage_of(net_.reader(v, i));
+        if (to <= s_.stage() || to <= before) continue;
+        b.copies.push_back({v, activation(v), stashed(v, to)});
+        before = to;
+      }
+      for (int k = 1; of.gradient && k < s_.returns(v); ++k)
+        b.folds.push_back({v, returned(v, s_.stage(), k), returned(v, s_.stage(), 0)});
+    } else if (of.gradient && of.readers == 0) {
+      b.zeros.push_back({v, {}, own().find(memory_kind::backward, -1, v)});
+    }
+  }
+
+  const network& net_;
+  const run_plan& plan_;
+  const std::vector<const arena_map*>& maps_;
+  stage_view s_;
+  scratch<bool> rerun_;
+};
+
+}  // namespace gpipe::detail

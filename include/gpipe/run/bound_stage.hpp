@@ -1,0 +1,268 @@
+#pragma once
+
+#include <cstring>
+#include <string>
+
+#include <gpipe/run/binding.hpp>
+#include <gpipe/run/step_state.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+template <class T>
+struct zero_if_finite {
+  const T* x;
+  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const { return static_cast<double>(x[i] - x[i]); }
+};
+
+}  // namespace detail
+
+/// One stage with its arena: runs its layers forward and backward on one micro-batch. It knows neither channels nor
+/// threads: who calls it has received what it reads and owns what it writes.
+template <class Device>
+class bound_stage {
+ public:
+  using context = typename Device::context;
+
+  bound_stage(const network& net, const run_plan& plan, int stage, std::byte fill)
+      : net_(&net),
+        plan_(&plan),
+        stage_(stage),
+        memory_(plan.memory[static_cast<std::size_t>(stage)]),
+        arena_(static_cast<std::size_t>(memory_.total()), fill),
+        map_(arena_.data()) {
+    lay_out(stage_view(net, plan.cut(), stage), plan.terms[static_cast<std::size_t>(stage)],
+            [this](const memory_block& b) { map_.add(b); });
+    // Gaps between parameters are zero and stay so: whole arrays are updated at once.
+    const auto flat = memory_.of(memory_kind::parameters) * (2 + plan.options.moments);
+    context_.fill(static_cast<std::ptrdiff_t>(flat), std::byte{0}, arena_.data());
+  }
+
+  /// Resolves every address and makes what libraries need, once all stages have their arenas.
+  void bind(const std::vector<const detail::arena_map*>& maps, const kernel_row<context>* kernels) {
+    binding_ = detail::binder<context>(*net_, *plan_, maps, stage_).bind(kernels);
+    for (const auto& b : binding_.slots)
+      if (b.kernels->prepare != nullptr) b.kernels->prepare(context_, plan_->options.micro_batch_size);
+  }
+
+  int stage() const { return stage_; }
+  const stage_memory& memory() const { return memory_; }
+  const detail::arena_map& map() const { return map_; }
+  const auto& arena() const { return arena_; }
+  const context& device() const { return context_; }
+  const std::vector<detail::bound_slot<context>>& slots() const { return binding_.slots; }
+  /// The layer that ran last since `begin`: the one to name when a kernel throws. Null before the first.
+  const detail::bound_slot<context>* current() const { return current_; }
+  void begin() { current_ = nullptr; }
+
+  /// The stage's parameters, gradients and moments, each one flat array of `flat_bytes`.
+  std::size_t flat_bytes() const { return static_cast<std::size_t>(memory_.of(memory_kind::parameters)); }
+  std::byte* parameters() const { return arena_.data(); }
+  std::byte* gradients() const { return arena_.data() + flat_bytes(); }
+  std::byte* moments(int i) const { return arena_.data() + flat_bytes() * static_cast<std::size_t>(2 + i); }
+
+  /// What the kernels of a slot with partials have told of a micro-batch.
+  const double* partials(int slot, int m) const {
+    return reinterpret_cast<const double*>(map_.find(memory_kind::partials, slot, -1, plan_->each.data()).at(m));
+  }
+
+  void forward(const step_state& step, int m) {
+    feed(step, m);
+    for (const auto& b : binding_.slots) run_forward(b, step, m, false);
+    for (const auto& p : binding_.copies) copy(p, step, m);
+  }
+
+  /// Forward once more from the stash, as far as backward needs it.
+  void recompute(const step_state& step, int m) {
+    for (const auto& b : binding_.slots)
+      if (b.rerun) run_forward(b, step, m, true);
+  }
+
+  void backward(const step_state& step, int m) {
+    begin_backward(step, m);
+    for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
+      current_ = &*b;
+      if (b->kernels->backward != nullptr && b->wants_input) {
+        b->kernels->backward(context_, call_of(*b, step, m));
+        add_up(*b, step, m);
+      } else {
+        run_input_part(*b, step, m);
+        run_parameter_part(*b, step, m);
+      }
+      if (step.examining) examine_input_part(*b, step, m), examine_parameter_part(*b, m);
+    }
+  }
+
+  void backward_input(const step_state& step, int m) {
+    begin_backward(step, m);
+    for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
+      run_input_part(*b, step, m);
+      if (step.examining) examine_input_part(*b, step, m);
+    }
+  }
+
+  void backward_parameters(const step_state& step, int m) {
+    for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
+      run_parameter_part(*b, step, m);
+      if (step.examining) examine_parameter_part(*b, m);
+    }
+  }
+
+  /// Makes what is derived from the parameters anew.
+  void refresh() {
+    for (const auto& b : binding_.slots)
+      if (b.kernels->refresh != nullptr) b.kernels->refresh(context_, call_of(b, step_state{}, 0));
+  }
+
+ private:
+  using bound = detail::bound_slot<context>;
+
+  std::ptrdiff_t elements(int v, const step_state& step, int m) const {
+    return static_cast<std::ptrdiff_t>(net_->values[v].part.size) * step.samples(m);
+  }
+  std::ptrdiff_t bytes(int v, const step_state& step, int m) const {
+    return elements(v, step, m) * static_cast<std::ptrdiff_t>(bytes_of(type(v)));
+  }
+  dtype type(int v) const { return net_->values[v].part.type; }
+
+  call call_of(const bound& b, const step_state& step, int m) const {
+    call c;
+    c.samples = step.samples(m);
+    c.capacity = plan_->options.micro_batch_size;
+    c.training = step.training;
+    for (int i = 0; i < b.inputs; ++i) {
+      c.in[i] = b.in[i].at(m);
+      c.in_gradient[i] = b.in_gradient[i].at(m);
+    }
+    for (int o = 0; o < b.outputs; ++o) {
+      c.out[o] = b.out[o].at(m);
+      c.out_gradient[o] = b.out_gradient[o].at(m);
+    }
+    for (int f = 0; f < b.layer->field_count; ++f) c.fields[f] = b.fields[f].at(m);
+    c.parameters = b.parameters;
+    c.derived = b.derived;
+    c.gradients = b.gradients;
+    c.extras = b.extras.at(m);
+    c.partials = reinterpret_cast<double*>(b.partials.at(m));
+    c.random = {step.seed, step.step, static_cast<std::uint32_t>(b.slot),
+                static_cast<std::uint32_t>(step.first_sample(m))};
+    return c;
+  }
+
+  /// Copies the micro-batch's rows of what enters from outside into the stash.
+  void feed(const step_state& step, int m) {
+    const auto rows = [&](const std::byte* from, std::size_t size, dtype type, std::byte* into) {
+      const auto n = static_cast<std::ptrdiff_t>(size) * step.samples(m);
+      const auto bytes = static_cast<std::ptrdiff_t>(bytes_of(type));
+      if (from != nullptr)
+        context_.copy(n * bytes, from + static_cast<std::ptrdiff_t>(size) * step.first_sample(m) * bytes, into);
+      else if (type == dtype::float32) context_.fill(n, 1.0F, reinterpret_cast<float*>(into));
+      else if (type == dtype::float64) context_.fill(n, 1.0, reinterpret_cast<double*>(into));
+      else if (type == dtype::int32) context_.fill(n, std::int32_t{1}, reinterpret_cast<std::int32_t*>(into));
+      else context_.fill(n, std::byte{1}, into);
+    };
+    for (const auto& b : binding_.slots) {
+      for (int i = 0; i < b.inputs; ++i)
+        if (b.value_in[i] < net_->entering)
+          rows(step.rows.inputs, net_->values[b.value_in[i]].part.size, type(b.value_in[i]), b.in[i].at(m));
+      for (int f = 0; f < b.layer->field_count; ++f)
+        rows(step.rows.fields[static_cast<std::size_t>(b.layer->field_index[f])], b.layer->fields[f].size,
+             b.layer->fields[f].type, b.fields[f].at(m));
+    }
+  }
+
+  void run_forward(const bound& b, const step_state& step, int m, bool again) {
+    current_ = &b;
+    call c = call_of(b, step, m);
+    if (again) c.partials = nullptr;  // they are written once
+    if (step.examining)
+      for (int i = 0; i < b.inputs; ++i)
+        if (b.value_in[i] < net_->entering) examine(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i], step);
+    b.kernels->forward(context_, c);
+    if (!step.examining) return;
+    for (int o = 0; o < b.outputs; ++o) examine(b, m, "its output", b.value_out[o], b.out[o], step);
+    if (c.partials != nullptr && !all_finite(b.layer->partial_count, c.partials))
+      not_finite(b, m, "its loss or another of its partials");
+  }
+
+  void run_input_part(const bound& b, const step_state& step, int m) {
+    if (!b.wants_input || b.kernels->backward_input == nullptr) return;
+    current_ = &b;
+    b.kernels->backward_input(context_, call_of(b, step, m));
+    add_up(b, step, m);
+  }
+
+  void run_parameter_part(const bound& b, const step_state& step, int m) {
+    if (b.kernels->backward_parameters == nullptr) return;
+    current_ = &b;
+    b.kernels->backward_parameters(context_, call_of(b, step, m));
+  }
+
+  /// Gradients from several readers become one before the layers run.
+  void begin_backward(const step_state& step, int m) {
+    for (const auto& p : binding_.zeros)
+      context_.fill(bytes(p.value, step, m), std::byte{0}, p.into.at(m));
+    for (const auto& p : binding_.folds) add(p.value, p.from, p.into, step, m);
+  }
+
+  void add_up(const bound& b, const step_state& step, int m) {
+    for (int i = 0; i < b.inputs; ++i)
+      if (b.sum[i].base != nullptr) add(b.value_in[i], b.in_gradient[i], b.sum[i], step, m);
+  }
+
+  void add(int v, const detail::location& from, const detail::location& into, const step_state& step, int m) {
+    if (type(v) == dtype::float64)
+      context_.add(elements(v, step, m), reinterpret_cast<const double*>(from.at(m)),
+                   reinterpret_cast<double*>(into.at(m)));
+    else
+      context_.add(elements(v, step, m), reinterpret_cast<const float*>(from.at(m)),
+                   reinterpret_cast<float*>(into.at(m)));
+  }
+
+  void copy(const detail::passage& p, const step_state& step, int m) {
+    context_.copy(bytes(p.value, step, m), static_cast<const std::byte*>(p.from.at(m)), p.into.at(m));
+  }
+
+  // Only when a step is replayed because its loss or norm was not finite.
+  template <class T>
+  bool all_finite(std::ptrdiff_t n, const T* data) const {
+    double sum = 0;
+    context_.sum(n, detail::zero_if_finite<T>{data}, &sum);
+    return sum == 0;
+  }
+  bool finite(dtype type, std::ptrdiff_t n, const std::byte* data) const {
+    if (type == dtype::float64) return all_finite(n, reinterpret_cast<const double*>(data));
+    return type != dtype::float32 || all_finite(n, reinterpret_cast<const float*>(data));
+  }
+  void examine(const bound& b, int m, const char* what, int v, const detail::location& at, const step_state& step) const {
+    if (!finite(type(v), elements(v, step, m), at.at(m))) not_finite(b, m, what);
+  }
+  // Before the gradients are sent: then they are another stage's.
+  void examine_input_part(const bound& b, const step_state& step, int m) const {
+    for (int i = 0; i < b.inputs; ++i)
+      if (b.in_gradient[i].base != nullptr) examine(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i], step);
+  }
+  void examine_parameter_part(const bound& b, int m) const {
+    if (!finite(b.layer->type,
+                static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type)), b.gradients))
+      not_finite(b, m, "the gradient of its parameters");
+  }
+  [[noreturn]] void not_finite(const bound& b, int m, const char* what) const {
+    throw error(std::string(what) + " is not finite",
+                "look for such numbers in the data, or lower the learning rate; parameters are as before the step",
+                {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_, .micro_batch = m});
+  }
+
+  const network* net_;
+  const run_plan* plan_;
+  int stage_;
+  stage_memory memory_;
+  context context_{};
+  typename Device::arena arena_;
+  detail::arena_map map_;
+  detail::binding<context> binding_;
+  const bound* current_ = nullptr;
+};
+
+}  // namespace gpipe

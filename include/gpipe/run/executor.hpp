@@ -1,0 +1,221 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include <gpipe/run/crew.hpp>
+#include <gpipe/run/initialise.hpp>
+#include <gpipe/run/worker.hpp>
+
+namespace gpipe {
+
+/// What a run may be told beside its plan.
+struct run_options {
+  std::uint64_t seed = 0;
+  std::chrono::nanoseconds deadline = patience{}.deadline;  ///< without progress of any worker
+  std::size_t trace_events = 0;                             ///< kept for each worker; 0: no trace
+  std::byte arena_fill{0};                                  ///< what memory holds before its first use
+  /// Called by every worker before each instruction of a step. What it throws fails the step.
+  std::function<void(const instruction&)> before{};
+};
+
+/// Runs a plan: a worker, which is a thread, for each worker of the schedule, for as long as the executor lives.
+/// Not for two callers at once.
+///
+///     walk the program  |  reduce  |  gate: all are here, loss and norm are finite  |  update  |  rest
+///     `------------------- may fail: nothing is changed yet ---------------------'  `- cannot -'
+template <class Device>
+class executor {
+ public:
+  using context = typename Device::context;
+
+  executor(const network& net, const kernel_row<context>* kernels, run_plan plan, update_rule<context> rule,
+           run_options options = {})
+      : net_(net),
+        plan_(std::move(plan)),
+        rule_(std::move(rule)),
+        options_(std::move(options)),
+        line_(plan_.stages() + 1, limits(plan_.stages(), options_.deadline)),
+        gate_(line_, plan_.stages()),
+        crew_(line_, plan_.stages()) {
+    const int S = plan_.stages();
+    std::vector<const detail::arena_map*> maps;
+    for (int s = 0; s < S; ++s) {
+      stages_.push_back(std::make_unique<bound_stage<Device>>(net_, plan_, s, options_.arena_fill));
+      maps.push_back(&stages_.back()->map());
+      reports_.push_back({s, plan_.first[index(s)], plan_.first[index(s) + 1], plan_.share(s), {}, 0,
+                          static_cast<std::size_t>(plan_.memory[index(s)].total()), parameters_of(s)});
+      if (options_.trace_events > 0) recorders_.emplace_back(options_.trace_events, "stage " + std::to_string(s));
+    }
+    for (auto& stage : stages_) stage->bind(maps, kernels);
+    for (const link& l : plan_.links)
+      wires_.push_back({std::make_unique<channel<>>(line_, l.from, l.to, places(plan_.stash_slot, l.to)),
+                        l.gradient ? std::make_unique<channel<>>(line_, l.to, l.from, returned_slots) : nullptr});
+    decision_.squares.resize(static_cast<std::size_t>(net_.slot_count));
+    for (int s = 0; s < S; ++s) {
+      workers_.emplace_back(workshop<Device>{net_, plan_, rule_, stages_, wires_, line_, gate_, step_, decision_,
+                                             reports_, options_.before},
+                            s, recorders_.empty() ? nullptr : &recorders_[index(s)]);
+      training_.push_back(program(plan_.options.schedule, s));
+      evaluating_.push_back(program(schedule_kind::forward_only, s));
+    }
+    initialise();
+  }
+  executor(const executor&) = delete;
+  executor& operator=(const executor&) = delete;
+
+  /// One step: forward, backward and update over the batch. `clip` is the largest norm of the mean gradient; 0: any.
+  /// On failure throws `error`, the first cause; parameters, moments and step count are as before.
+  outcome train(const batch& data, double rate, double clip = 0) {
+    require_loss();
+    with_schedule(plan_.options.schedule, [](auto schedule) {
+      if (!decltype(schedule)::trains)
+        throw error(std::string("the schedule ") + schedule.name() + " has no backward", "train with another one");
+    });
+    take(data, true);
+    decision_.rate = rate;
+    decision_.clip = clip;
+    run(training_);
+    if (!decision_.holds) explain(training_);
+    ++step_.step;
+    return decision_.found;
+  }
+
+  /// Forward only, without dropout. Throws `error` if the loss is not finite.
+  outcome evaluate(const batch& data) {
+    require_loss();
+    take(data, false);
+    run(evaluating_);
+    sum_partials();
+    if (!std::isfinite(decision_.found.loss)) explain(evaluating_);
+    return decision_.found;
+  }
+
+  const network& net() const { return net_; }
+  const run_plan& plan() const { return plan_; }
+  /// Steps taken; a step that failed does not count.
+  std::uint64_t steps() const { return step_.step; }
+  const bound_stage<Device>& stage(int s) const { return *stages_[index(s)]; }
+
+  /// The parameters, their gradients (sums over the last step's samples) or a moment of a slot, in its stage's memory.
+  /// Whoever writes parameters calls `refresh` before the next step.
+  std::byte* parameters(int slot) const { return block(memory_kind::parameters, slot, 0); }
+  std::byte* gradients(int slot) const { return block(memory_kind::gradients, slot, 0); }
+  std::byte* moments(int slot, int i) const { return block(memory_kind::moments, slot, i); }
+  void refresh() {
+    for (auto& stage : stages_) stage->refresh();
+  }
+
+  /// Each stage's times, and each worker's events, since the last `forget`.
+  const std::vector<stage_report>& report() const { return reports_; }
+  const std::vector<recorder>& trace() const { return recorders_; }
+  void forget() {
+    for (auto& r : reports_) r.busy_ns = {}, r.wait_ns = 0;
+    for (auto& r : recorders_) r.clear();
+  }
+
+ private:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  static patience limits(int workers, std::chrono::nanoseconds deadline) {
+    patience p = patience::of(workers);
+    p.deadline = deadline;
+    return p;
+  }
+  static int places(const std::vector<std::vector<int>>& of, int stage) {
+    return *std::max_element(of[index(stage)].begin(), of[index(stage)].end()) + 1;
+  }
+  std::byte* block(memory_kind kind, int slot, int i) const {
+    return stages_[index(plan_.cut().stage_of(slot))]->map().find(kind, slot, -1, nullptr, i).base;
+  }
+  std::size_t parameters_of(int s) const {
+    std::size_t sum = 0;
+    for (int l = plan_.first[index(s)]; l < plan_.first[index(s) + 1]; ++l) sum += net_.row_of(l).parameter_elements();
+    return sum;
+  }
+
+  std::vector<instruction> program(schedule_kind schedule, int worker) const {
+    std::vector<instruction> lines;
+    lower(schedule, plan_.stages(), plan_.micro_batches(), plan_.options.recompute, plan_.links.data(),
+          static_cast<int>(plan_.links.size()), worker, [&](const instruction& i) { lines.push_back(i); });
+    return lines;
+  }
+
+  void initialise() {
+    step_.seed = options_.seed;
+    step_.rows.fields.resize(static_cast<std::size_t>(net_.field_count));  // so that no step allocates
+    for (int l = 0; l < net_.slot_count; ++l) {
+      const row& r = net_.row_of(l);
+      std::byte* at = parameters(l);
+      for (int p = 0; p < r.parameter_count; ++p) {
+        const std::size_t n = r.parameters[p].extents.size();
+        for (std::size_t i = 0; i < n; ++i) {
+          const double x = first_value(r.parameters[p].first, options_.seed, l, p, i);
+          if (r.type == dtype::float64) reinterpret_cast<double*>(at)[i] = x;
+          else reinterpret_cast<float*>(at)[i] = static_cast<float>(x);
+        }
+        at += aligned(n * bytes_of(r.type));
+      }
+    }
+    refresh();
+  }
+
+  void require_loss() const {
+    if (net_.loss_slot() < 0)
+      throw error("the model has no loss", "end it with a layer such as softmax_cross_entropy");
+  }
+
+  void take(const batch& data, bool training) {
+    check_batch(net_, data, plan_.most_samples(), step_.rows);
+    step_.per_micro_batch = (data.samples() + plan_.micro_batches() - 1) / plan_.micro_batches();
+    step_.training = training;
+    step_.examining = false;
+  }
+
+  void run(const std::vector<std::vector<instruction>>& programs) {
+    try {
+      crew_.run([&](int w) { workers_[index(w)].walk(programs[index(w)], step_.training); });
+    } catch (...) {
+      for (wire& w : wires_) w.reset();
+      throw;
+    }
+  }
+
+  void sum_partials() {
+    const int slot = net_.loss_slot();
+    decision_.sum(net_.row_of(slot), step_, plan_.micro_batches(),
+                  [&](int m) { return stages_[index(plan_.cut().stage_of(slot))]->partials(slot, m); });
+  }
+
+  // Replays what did not come out finite, looking at each layer, to name the one where it began.
+  [[noreturn]] void explain(const std::vector<std::vector<instruction>>& programs) {
+    const auto where = place{.step = static_cast<long>(step_.step)};
+    if (decision_.found.weight <= 0)
+      throw error("the weights of the batch's samples sum to " + std::to_string(decision_.found.weight),
+                  "give at least one sample a positive weight", where);
+    step_.examining = true;
+    run(programs);
+    if (!step_.training || decision_.holds)
+      throw error("a number was not finite, and was when it was computed again",
+                  "see whether the data change meanwhile; parameters are as before", where);
+    throw error("the norm of the gradient is not finite, though every gradient is",
+                "lower the learning rate or the loss; parameters are as before the step", where);
+  }
+
+  const network& net_;
+  run_plan plan_;
+  update_rule<context> rule_;
+  run_options options_;
+  std::vector<std::unique_ptr<bound_stage<Device>>> stages_;
+  std::vector<wire> wires_;
+  std::vector<stage_report> reports_;
+  std::vector<recorder> recorders_;
+  step_state step_;
+  commit decision_;
+  std::vector<std::vector<instruction>> training_, evaluating_;  // [worker]
+  std::vector<worker<Device>> workers_;
+  lifeline line_;
+  gate gate_;
+  crew crew_;  // last: its threads end first
+};
+
+}  // namespace gpipe

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <type_traits>
+
+#include <gpipe/layer/operands.hpp>
+#include <gpipe/model/model.hpp>
+
+namespace gpipe {
+
+/// The kernels of a layer on a device: the layer's own text over the device's context. Specialise it, for
+/// `Layer::on<Input>` and a device's context, only where a library or a kernel of its own is faster.
+template <class On, class Context>
+struct kernels : On {};
+
+namespace broken {
+
+template <class Layer, class Input, bool Holds>
+struct layer_has_forward {
+  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void forward(const auto& context, "
+                       "const auto& operands)`");
+};
+template <class Layer, class Input, bool Holds>
+struct layer_has_backward_input {
+  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void backward_input(const auto& "
+                       "context, const auto& operands)`, which its floating-point input asks for");
+};
+template <class Layer, class Input, bool Holds>
+struct layer_has_backward_parameters {
+  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void backward_parameters(const auto& "
+                       "context, const auto& operands)`, which its parameters ask for");
+};
+template <class Layer, class Input, bool Holds>
+struct layer_has_refresh {
+  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void refresh(const auto& context, "
+                       "const auto& operands)`, which its derived buffers ask for");
+};
+
+}  // namespace broken
+
+/// The kernels of one row of the network; null where the layer needs none.
+template <class Context>
+struct kernel_row {
+  using kernel = void (*)(const Context&, const call&);
+  kernel forward = nullptr;
+  kernel backward_input = nullptr;
+  kernel backward_parameters = nullptr;
+  kernel backward = nullptr;  ///< both at once
+  kernel refresh = nullptr;
+  void (*prepare)(const Context&, int samples) = nullptr;  ///< makes what libraries need, before the first step
+};
+
+namespace detail {
+
+template <class Bound, class Context>
+struct entry_points {
+  using layer = typename Bound::layer;
+  using input = typename Bound::input;
+  using body = kernels<typename Bound::on, Context>;
+  using arguments = operands<Bound>;
+
+  static constexpr bool has_forward =
+      requires(const Context& c, const arguments& a) { body::forward(c, a); };
+  static constexpr bool has_backward_input =
+      requires(const Context& c, const arguments& a) { body::backward_input(c, a); };
+  static constexpr bool has_backward_parameters =
+      requires(const Context& c, const arguments& a) { body::backward_parameters(c, a); };
+  static constexpr bool has_backward =
+      requires(const Context& c, const arguments& a) { body::backward(c, a); };
+  static constexpr bool has_refresh =
+      requires(const Context& c, const arguments& a) { body::refresh(c, a); };
+  static constexpr bool has_prepare = requires(const Context& c) { body::prepare(c, 1); };
+  static constexpr bool trained = !Bound::parameters.empty();
+
+  template <int... I>
+  static constexpr bool floating(std::integer_sequence<int, I...>) {
+    return (is_floating(dtype_of<typename part<input, I>::value_type>) || ...);
+  }
+  static constexpr bool takes_floating = floating(std::make_integer_sequence<int, parts<input>>{});
+
+  GPIPE_OUT_OF_LINE static void forward(const Context& c, const call& b) {
+    if constexpr (Bound::view) c.copy(part<input, 0>::size * static_cast<std::size_t>(b.samples),
+                                      arguments(b).template in<0>(), arguments(b).template out<0>());
+    else body::forward(c, arguments(b));
+  }
+  GPIPE_OUT_OF_LINE static void backward_input(const Context& c, const call& b) {
+    if constexpr (Bound::view) c.copy(part<input, 0>::size * static_cast<std::size_t>(b.samples),
+                                      arguments(b).template out_gradient<0>(), arguments(b).template in_gradient<0>());
+    else body::backward_input(c, arguments(b));
+  }
+  GPIPE_OUT_OF_LINE static void backward_parameters(const Context& c, const call& b) {
+    body::backward_parameters(c, arguments(b));
+  }
+  GPIPE_OUT_OF_LINE static void backward(const Context& c, const call& b) { body::backward(c, arguments(b)); }
+  GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b) { body::refresh(c, arguments(b)); }
+  GPIPE_OUT_OF_LINE static void prepare(const Context& c, int samples) { body::prepare(c, samples); }
+
+  static constexpr kernel_row<Context> row() {
+    kernel_row<Context> k;
+    static_cast<void>(asserted<broken::layer_has_forward<layer, input, has_forward || Bound::view>>{});
+    static_cast<void>(asserted<
+        broken::layer_has_backward_input<layer, input, has_backward_input || Bound::view || !takes_floating>>{});
+    static_cast<void>(asserted<
+        broken::layer_has_backward_parameters<layer, input, has_backward_parameters || !trained>>{});
+    static_cast<void>(asserted<broken::layer_has_refresh<layer, input, has_refresh || Bound::derived.empty()>>{});
+    if constexpr (has_forward || Bound::view) k.forward = &forward;
+    if constexpr (has_backward_input || (Bound::view && takes_floating)) k.backward_input = &backward_input;
+    if constexpr (has_backward_parameters && trained) k.backward_parameters = &backward_parameters;
+    if constexpr (has_backward) k.backward = &backward;
+    if constexpr (has_refresh && !Bound::derived.empty()) k.refresh = &refresh;
+    if constexpr (has_prepare) k.prepare = &prepare;
+    return k;
+  }
+};
+
+// Walks the typed model as the network's expansion does, so that rows meet their kernels.
+template <class Context, int Rows>
+struct kernel_table {
+  kernel_row<Context> rows[static_cast<std::size_t>(Rows) + 1]{};
+  int next = 0, filled = 0;
+
+  template <class Bound>
+  constexpr void layer() {
+    if (next == filled) rows[filled++] = entry_points<Bound, Context>::row();
+    ++next;
+  }
+  constexpr void stash() {}
+  constexpr void pop(int) {}
+  constexpr int enter() const { return 0; }
+  constexpr void leave(int) {}
+  constexpr int next_row() const { return next; }
+  constexpr void back_to_row(int row) { next = row; }
+};
+
+template <class Model, class Context>
+constexpr auto tabulate_kernels() {
+  kernel_table<Context, typed_model<Model>::counts.rows> table;
+  typed_model<Model>::emit(table);
+  return table;
+}
+
+template <class Model, class Context>
+inline constexpr auto kernels_of_model = tabulate_kernels<Model, Context>();
+
+}  // namespace detail
+
+/// The kernels of a model's rows on a device.
+template <class Model, class Context>
+inline constexpr const kernel_row<Context>* kernels_of = detail::kernels_of_model<Model, Context>.rows;
+
+}  // namespace gpipe

@@ -1,0 +1,241 @@
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <gpipe/record/report.hpp>
+#include <gpipe/record/trace.hpp>
+#include <gpipe/run/bound_stage.hpp>
+#include <gpipe/run/commit.hpp>
+#include <gpipe/run/update_rule.hpp>
+#include <gpipe/transport/channel.hpp>
+#include <gpipe/transport/gate.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+template <class T>
+struct square_of {
+  const T* x;
+  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const {
+    return static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  }
+};
+
+}  // namespace detail
+
+/// The channels of one link: activations forward, gradients back if any flow.
+struct wire {
+  std::unique_ptr<channel<>> activations, gradients;
+
+  void reset() {
+    if (activations) activations->reset();
+    if (gradients) gradients->reset();
+  }
+};
+
+/// What the workers of an executor share.
+template <class Device>
+struct workshop {
+  const network& net;
+  const run_plan& plan;
+  const update_rule<typename Device::context>& rule;
+  std::vector<std::unique_ptr<bound_stage<Device>>>& stages;
+  std::vector<wire>& wires;
+  lifeline& line;
+  gate& door;
+  const step_state& step;
+  commit& decision;
+  std::vector<stage_report>& reports;
+  const std::function<void(const instruction&)>& before;
+};
+
+/// Walks a program. It knows its stages, the channels to others, and nothing of schedules.
+template <class Device>
+class worker {
+ public:
+  worker(const workshop<Device>& shop, int number, recorder* trace) : shop_(shop), number_(number), trace_(trace) {}
+
+  /// One pass over a program; `trains` clears the gradients first. Throws the cause of a failure, named.
+  void walk(const std::vector<instruction>& program, bool trains) {
+    committed_ = false;
+    if (trains)
+      for (const instruction& i : program)
+        if (i.kind == act::reduce) clear_gradients(*shop_.stages[index(i.stage)]);
+    auto begin = now_ns();
+    for (const instruction& i : program) {
+      if (i.micro_batch >= 0 && shop_.step.samples(i.micro_batch) == 0) continue;
+      waited_ = 0;
+      stage(i).begin();
+      try {
+        if (shop_.before) shop_.before(i);
+        perform(i);
+      } catch (const detail::poisoned&) {
+        throw;
+      } catch (const error& cause) {
+        fail(i, cause.wrong(), cause.remedy(), cause.where());
+      } catch (const std::exception& cause) {
+        fail(i, cause.what(), "", {});
+      } catch (...) {
+        fail(i, "something was thrown that is no std::exception", "", {});
+      }
+      shop_.line.progress(number_);
+      const auto end = now_ns();
+      account(i, begin, end);
+      begin = end;
+    }
+  }
+
+ private:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  bound_stage<Device>& stage(const instruction& i) { return *shop_.stages[index(i.stage)]; }
+  wire& link(const instruction& i) { return shop_.wires[index(i.link)]; }
+  static int place(const std::vector<std::vector<int>>& places, int stage, int m) {
+    return places[index(stage)][index(m)];
+  }
+  static errand errand_of(const instruction& i) { return {i.stage, i.micro_batch, name(i.kind)}; }
+
+  template <class Call>
+  void waiting(Call&& call) {
+    const auto begin = now_ns();
+    call();
+    waited_ += now_ns() - begin;
+  }
+
+  void perform(const instruction& i) {
+    const auto& plan = shop_.plan;
+    const int m = i.micro_batch;
+    switch (i.kind) {
+      case act::receive_activation:
+        waiting([&] { link(i).activations->consume(place(plan.stash_slot, i.stage, m), errand_of(i)); });
+        break;
+      case act::receive_gradient:
+        waiting([&] { link(i).gradients->consume(place(plan.returned_slot, i.stage, m), errand_of(i)); });
+        break;
+      case act::send_activation:
+        link(i).activations->publish(place(plan.stash_slot, plan.links[index(i.link)].to, m), shop_.step.samples(m));
+        break;
+      case act::send_gradient:
+        link(i).gradients->publish(place(plan.returned_slot, plan.links[index(i.link)].from, m), shop_.step.samples(m));
+        break;
+      case act::forward:
+        acquire_activations(i);
+        stage(i).forward(shop_.step, m);
+        if (!shop_.step.training) release(i);
+        break;
+      case act::recompute: stage(i).recompute(shop_.step, m); break;
+      case act::backward_input:
+        acquire_gradients(i);
+        stage(i).backward_input(shop_.step, m);
+        break;
+      case act::backward_parameters:
+        stage(i).backward_parameters(shop_.step, m);
+        release(i);
+        break;
+      case act::backward:
+        acquire_gradients(i);
+        stage(i).backward(shop_.step, m);
+        release(i);
+        break;
+      case act::reduce: reduce(stage(i)); break;
+      case act::update: update(i); break;
+      case act::idle: break;
+    }
+  }
+
+  // Layers write straight into what is acquired here, so it is acquired before they run.
+  void acquire_activations(const instruction& i) {
+    for (const int k : shop_.plan.outgoing[index(i.stage)])
+      if (const auto& to = shop_.wires[index(k)].activations)
+        waiting([&] {
+          to->acquire(place(shop_.plan.stash_slot, shop_.plan.links[index(k)].to, i.micro_batch), errand_of(i));
+        });
+  }
+  void acquire_gradients(const instruction& i) {
+    for (const int k : shop_.plan.incoming[index(i.stage)])
+      if (const auto& to = shop_.wires[index(k)].gradients)
+        waiting([&] {
+          to->acquire(place(shop_.plan.returned_slot, shop_.plan.links[index(k)].from, i.micro_batch), errand_of(i));
+        });
+  }
+  // The last use of what the stage received for this micro-batch is over.
+  void release(const instruction& i) {
+    for (const int k : shop_.plan.incoming[index(i.stage)])
+      if (const auto& from = shop_.wires[index(k)].activations)
+        from->release(place(shop_.plan.stash_slot, i.stage, i.micro_batch));
+    if (!shop_.step.training) return;
+    for (const int k : shop_.plan.outgoing[index(i.stage)])
+      if (const auto& from = shop_.wires[index(k)].gradients)
+        from->release(place(shop_.plan.returned_slot, i.stage, i.micro_batch));
+  }
+
+  static void clear_gradients(bound_stage<Device>& s) {
+    s.device().fill(static_cast<std::ptrdiff_t>(s.flat_bytes()), std::byte{0}, s.gradients());
+  }
+
+  void reduce(bound_stage<Device>& s) {
+    for (const auto& b : s.slots()) {
+      const auto n = static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type));
+      double* into = &shop_.decision.squares[index(b.slot)];
+      if (b.layer->type == dtype::float64)
+        s.device().sum(n, detail::square_of<double>{reinterpret_cast<const double*>(b.gradients)}, into);
+      else
+        s.device().sum(n, detail::square_of<float>{reinterpret_cast<const float*>(b.gradients)}, into);
+    }
+  }
+
+  void update(const instruction& i) {
+    if (!committed_)
+      waiting([&] { shop_.door.arrive(number_, errand_of(i), [this]() noexcept { decide(); }); });
+    committed_ = true;
+    if (!shop_.decision.holds || shop_.step.examining) return;
+    bound_stage<Device>& s = stage(i);
+    std::byte* moments[max_moments]{};
+    for (int k = 0; k < shop_.rule.moments(); ++k) moments[k] = s.moments(k);
+    shop_.rule(s.device(), shop_.net.type, s.flat_bytes(), s.parameters(), s.gradients(), moments,
+               {static_cast<std::int64_t>(shop_.step.step) + 1, shop_.decision.rate, shop_.decision.scale});
+    s.refresh();
+  }
+
+  void decide() noexcept {
+    const int slot = shop_.net.loss_slot();
+    const auto& loss_stage = *shop_.stages[index(shop_.plan.cut().stage_of(slot))];
+    shop_.decision.sum(shop_.net.row_of(slot), shop_.step, shop_.plan.micro_batches(),
+                       [&](int m) { return loss_stage.partials(slot, m); });
+    shop_.decision.decide();
+  }
+
+  void account(const instruction& i, std::int64_t begin, std::int64_t end) {
+    stage_report& report = shop_.reports[index(i.stage)];
+    report.busy(i.kind) += end - begin - waited_;
+    report.wait_ns += waited_;
+    if (trace_ != nullptr) trace_->record({begin, end, i.kind, i.stage, i.micro_batch, -1});
+  }
+
+  // Says where, as far as who threw did not know.
+  [[noreturn]] void fail(const instruction& i, const std::string& wrong, const std::string& remedy, gpipe::place at) {
+    const bool computes = i.kind == act::forward || i.kind == act::recompute || i.kind == act::backward ||
+                          i.kind == act::backward_input || i.kind == act::backward_parameters;
+    const auto* layer = stage(i).current();
+    if (computes && layer != nullptr && at.slot < 0) {
+      at.slot = layer->slot;
+      at.layer = layer->layer->name;
+    }
+    if (at.stage < 0) at.stage = i.stage;
+    if (at.micro_batch < 0) at.micro_batch = i.micro_batch;
+    if (at.action.empty()) at.action = name(i.kind);
+    at.step = static_cast<long>(shop_.step.step);
+    std::throw_with_nested(error(wrong, remedy, at));
+  }
+
+  workshop<Device> shop_;
+  int number_;
+  recorder* trace_;
+  std::int64_t waited_ = 0;
+  bool committed_ = false;
+};
+
+}  // namespace gpipe
