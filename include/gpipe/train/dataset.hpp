@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gpipe/core/random.hpp>
+#include <gpipe/run/batch.hpp>
+
+namespace gpipe {
+
+/// Samples in memory: named fields, a row a sample.
+///
+///     auto data = dataset{}.with("inputs", 64, pixels).with("labels", 1, digits);
+///     for (const auto& batch : data.batches(128)) training.step(batch);
+class dataset {
+ public:
+  class stream;
+
+  /// Adds a field of `size` elements a sample.
+  template <element T>
+  dataset& with(std::string name, std::size_t size, const std::vector<T>& rows) & {
+    if (size == 0 || rows.empty() || rows.size() % size != 0)
+      throw error("field \"" + name + "\" has " + std::to_string(rows.size()) + " elements, which are no rows of " +
+                      std::to_string(size),
+                  "give every sample a whole row");
+    const int count = static_cast<int>(rows.size() / size);
+    if (!columns_.empty() && count != samples_)
+      throw error("field \"" + name + "\" has " + std::to_string(count) + " rows, but the others have " +
+                      std::to_string(samples_),
+                  "give every sample a row in every field");
+    samples_ = count;
+    columns_.push_back({std::move(name), size, dtype_of<T>, std::vector<std::byte>(rows.size() * sizeof(T))});
+    std::memcpy(columns_.back().rows.data(), rows.data(), rows.size() * sizeof(T));
+    return *this;
+  }
+  template <element T>
+  dataset&& with(std::string name, std::size_t size, const std::vector<T>& rows) && {
+    return std::move(this->with(std::move(name), size, rows));
+  }
+
+  int samples() const { return samples_; }
+
+  /// The samples in their order, `size` at a time; the last batch may be smaller.
+  stream batches(int size) const;
+  /// In an order that is a function of seed and epoch alone.
+  stream shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const;
+
+ private:
+  struct column {
+    std::string name;
+    std::size_t size;
+    dtype type;
+    std::vector<std::byte> rows;
+  };
+  std::vector<column> columns_;
+  int samples_ = 0;
+};
+
+/// A pass over a dataset. A batch lives until the next one is asked for.
+class dataset::stream {
+ public:
+  stream(const dataset& from, int size, std::vector<int> order) : from_(&from), size_(size), order_(std::move(order)) {
+    if (size < 1) throw error("batches of " + std::to_string(size) + " samples", "choose at least 1");
+    if (from.samples_ < 1) throw error("the dataset has no samples", "add its fields by with(name, size, rows)");
+    for (const column& c : from.columns_)
+      gathered_.emplace_back(static_cast<std::size_t>((std::min)(size, from.samples_)) * c.size * bytes_of(c.type));
+  }
+
+  class iterator {
+   public:
+    iterator(stream& of, int at) : of_(&of), at_(at) {}
+    batch operator*() const { return of_->gather(at_); }
+    iterator& operator++() {
+      at_ += of_->size_;
+      return *this;
+    }
+    bool operator!=(const iterator&) const { return at_ < static_cast<int>(of_->order_.size()); }
+
+   private:
+    stream* of_;
+    int at_;
+  };
+  iterator begin() { return {*this, 0}; }
+  iterator end() { return {*this, 0}; }
+
+  /// How many batches there are.
+  int count() const { return (static_cast<int>(order_.size()) + size_ - 1) / size_; }
+
+ private:
+  batch gather(int at) {
+    const int count = (std::min)(size_, static_cast<int>(order_.size()) - at);
+    batch result(count);
+    for (std::size_t c = 0; c < gathered_.size(); ++c) {
+      const column& from = from_->columns_[c];
+      const std::size_t row = from.size * bytes_of(from.type);
+      for (int i = 0; i < count; ++i)
+        std::memcpy(gathered_[c].data() + static_cast<std::size_t>(i) * row,
+                    from.rows.data() + static_cast<std::size_t>(order_[static_cast<std::size_t>(at + i)]) * row, row);
+      result.with(from.name, gathered_[c].data(), static_cast<std::size_t>(count) * from.size, from.type);
+    }
+    return result;
+  }
+
+  const dataset* from_;
+  int size_;
+  std::vector<int> order_;
+  std::vector<std::vector<std::byte>> gathered_;
+};
+
+inline dataset::stream dataset::batches(int size) const {
+  std::vector<int> order(static_cast<std::size_t>(samples_));
+  std::iota(order.begin(), order.end(), 0);
+  return {*this, size, std::move(order)};
+}
+
+inline dataset::stream dataset::shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const {
+  std::vector<int> order(static_cast<std::size_t>(samples_));
+  std::iota(order.begin(), order.end(), 0);
+  // Fisher and Yates, by counter-based words: no library's shuffle is the same everywhere.
+  for (std::uint32_t i = static_cast<std::uint32_t>(order.size()); i > 1; --i) {
+    const auto words = draw({seed, epoch, ~0U, 0}, 0, i);
+    const std::uint64_t word = std::uint64_t{words.word[0]} << 32 | words.word[1];
+    std::swap(order[i - 1], order[static_cast<std::size_t>(word % i)]);
+  }
+  return {*this, size, std::move(order)};
+}
+
+}  // namespace gpipe
