@@ -1,10 +1,10 @@
 // Trains a residual network on real handwritten digits, across pipeline stages chosen on the command line.
 // Whatever the number of stages, the result is the same to the last bit: see the last two lines that it prints.
 
-#include <chrono>
 #include <iomanip>
 #include <iostream>
 #include <thread>
+#include <utility>
 
 #include <gpipe.hpp>
 
@@ -99,8 +99,8 @@ void run(settings chosen) {
   chosen.batch = std::min(chosen.batch, data.train.samples());
   chosen.plan.micro_batch_size = (chosen.batch + chosen.plan.micro_batches - 1) / chosen.plan.micro_batches;
 
-  const auto steps_per_epoch = static_cast<std::uint64_t>((data.train.samples() + chosen.batch - 1) / chosen.batch);
-  const auto steps = steps_per_epoch * static_cast<std::uint64_t>(chosen.epochs);
+  const loop epochs{.epochs = chosen.epochs, .batch = chosen.batch, .seed = chosen.seed};
+  const auto steps = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.train.samples()) * chosen.epochs);
   training_options how;
   how.seed = chosen.seed;
   how.clip = 1;
@@ -113,23 +113,12 @@ void run(settings chosen) {
   write_plan(out, network_of<net>, training.plan());
 
   progress line(out, chosen.quiet ? voice::quiet : voice_for(stdout));
-  std::int64_t last_step = 0;
-  for (int epoch = 0; epoch < chosen.epochs; ++epoch) {
-    const std::int64_t begin = now_ns();
-    double loss = 0;
-    long step = 0;
-    for (const batch& part : data.train.shuffled(chosen.batch, chosen.seed, static_cast<std::uint64_t>(epoch))) {
-      last_step = now_ns();
-      const double rate = training.rate();
-      loss += training.step(part).loss;
-      ++step;
-      const double seconds = static_cast<double>(now_ns() - begin) * 1e-9;
-      const standing now{epoch + 1, chosen.epochs, step, static_cast<long>(steps_per_epoch),
-                         loss / static_cast<double>(step), rate, static_cast<double>(step * chosen.batch) / seconds};
-      if (step == static_cast<long>(steps_per_epoch)) line.epoch(now);
-      else line.step(now);
-    }
-  }
+  std::int64_t last_step = 0, this_step = now_ns();
+  fit(training, data.train, epochs, [&](const standing& now) {
+    if (now.step == now.steps) line.epoch(now);
+    else line.step(now);
+    last_step = std::exchange(this_step, now_ns());
+  });
   write_report(out, training.report(), std::thread::hardware_concurrency());
   if (!chosen.timeline.empty())
     write_timeline(chosen.timeline, events_since(last_step, training.trace()), "digits: the last step");
