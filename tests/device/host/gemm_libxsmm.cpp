@@ -80,11 +80,14 @@ TEST_CASE("after prepare, no number of rows compiles or allocates anything") {
 
 #if GPIPE_COUNTS_ALLOCATIONS
 TEST_CASE("the counter counts") {
-  void* volatile kept;  // else the compiler leaves the pairs out
+  static void* volatile kept;  // else the compiler leaves the pairs out
   allocations = 0;
-  std::free(kept = std::malloc(8));
-  ::operator delete(kept = ::operator new(8));
-  ::operator delete(kept = ::operator new(64, std::align_val_t{64}), std::align_val_t{64});
+  kept = std::malloc(8);
+  std::free(kept);
+  kept = ::operator new(8);
+  ::operator delete(kept);
+  kept = ::operator new(64, std::align_val_t{64});
+  ::operator delete(kept, std::align_val_t{64});
   CHECK(allocations == 3);
 }
 #endif
