@@ -4,6 +4,16 @@
 
 namespace gpipe::detail {
 
+// Not constexpr: reached in constant evaluation, they end it, and the compiler shows the call.
+[[noreturn]] inline void parameters_differ_in_type(std::string_view layer) {
+  throw error("two layers have parameters of different types, but an optimizer goes over all of them at once",
+              "give both the same `value_type`", {.layer = std::string(layer)});
+}
+[[noreturn]] inline void fields_differ_in_size_or_type(std::string_view layer) {
+  throw error("two layers read a field of the data under one name, but with different sizes or types",
+              "give one of them another name", {.layer = std::string(layer)});
+}
+
 /// The arrays behind a `network`, filled by walking the typed model.
 template <int Rows, int Slots, int Values, int Reads, int Fields, int Skips>
 class expansion {
@@ -71,8 +81,7 @@ class expansion {
     for (int r = 0; r < Rows; ++r) {
       if (rows_[r].parameter_count == 0) continue;
       if (first >= 0 && rows_[r].type != type)
-        throw error("two layers have parameters of different types, but an optimizer goes over all of them at once",
-                    "give both the same `value_type`", {{}, -1, std::string(rows_[r].name)});
+        parameters_differ_in_type(rows_[r].name);
       if (first < 0) type = rows_[r].type, first = r;
     }
     return {rows_,     slots_,       values_,      reads_,      readers_,     fields_,  Rows,
@@ -92,8 +101,7 @@ class expansion {
       while (found < field_count_ && std::string_view(fields_[found].name) != r.fields[i].name) ++found;
       if (found == field_count_) fields_[field_count_++] = r.fields[i];
       else if (fields_[found].size != r.fields[i].size || fields_[found].type != r.fields[i].type)
-        throw error("two layers read a field of the data under one name, but with different shapes or types",
-                    "give one of them another name", {{}, -1, std::string(r.name)});
+        fields_differ_in_size_or_type(r.name);
       if (!r.fields[i].optional) fields_[found].optional = false;
       if (r.fields[i].below > 0 && (fields_[found].below == 0 || r.fields[i].below < fields_[found].below))
         fields_[found].below = r.fields[i].below;

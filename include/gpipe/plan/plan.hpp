@@ -99,14 +99,14 @@ class plan {
  private:
   static_assert(sizeof(broken::stages_at_most_layers<S, L, (S >= 1 && S <= L)>) > 0);
   static_assert(sizeof(broken::micro_batches_hold_samples<M, B, (M >= 1 && B >= 1)>) > 0);
-  static constexpr int sane_stages = S >= 1 && S <= L ? S : 1;
+  static constexpr int sane_stages = S >= 1 && S <= L ? S : 1, sane_batches = M >= 1 ? M : 1;
 
   static constexpr auto cut_ = [] {
     detail::cut_array<sane_stages> found;
     const detail::scratch<slot_cost> costs(L);
     for (int l = 0; l < L; ++l)
       costs[l] = cost_of(network_of<Model>.row_of(l), B, options.recompute != recompute_mode::never);
-    partition(costs.data(), L, sane_stages, M >= 1 ? M : 1, found.first);
+    partition(costs.data(), L, sane_stages, sane_batches, found.first);
     return found;
   }();
 
@@ -118,11 +118,11 @@ class plan {
   }
 
   static constexpr verdict checked = [] {
-    const detail::scratch<link> links(S * S);
+    const detail::scratch<link> links(sane_stages * sane_stages);
     int count = 0;
-    find_links(network_of<Model>, gpipe::cut{cut_.first, S}, [&](const link& l) { links[count++] = l; });
+    find_links(network_of<Model>, gpipe::cut{cut_.first, sane_stages}, [&](const link& l) { links[count++] = l; });
     return with_schedule(options.schedule, [&](auto schedule) {
-      return check_schedule(schedule, S, M, options.recompute, links.data(), count, rendezvous);
+      return check_schedule(schedule, sane_stages, sane_batches, options.recompute, links.data(), count, rendezvous);
     });
   }();
   static_assert(sizeof(broken::schedule_is_sound<checked.worker, checked.position, checked.what, checked.ok()>) > 0);
@@ -153,9 +153,9 @@ namespace detail {
 
 template <class Plan, std::int64_t Allowed, int... I>
 constexpr bool each_stage_fits(std::integer_sequence<int, I...>) {
-  static_cast<void>((asserted<broken::stage_fits_memory<I, Plan::memory(I).total(), Allowed,
-                                                        (Plan::memory(I).total() <= Allowed)>>::value && ...));
-  return ((Plan::memory(I).total() <= Allowed) && ...);
+  // True even so: the mistake has had its error.
+  return (asserted<broken::stage_fits_memory<I, Plan::memory(I).total(), Allowed,
+                                             (Plan::memory(I).total() <= Allowed)>>::value && ...);
 }
 
 }  // namespace detail

@@ -19,9 +19,9 @@ struct zero_if_finite {
 }  // namespace detail
 
 /// One stage with its arena: runs its layers forward and backward on one micro-batch. It knows neither channels nor
-/// threads: who calls it has received what it reads and owns what it writes.
+/// threads: who calls it has received what it reads and owns what it writes. Stages share no cache line.
 template <class Device>
-class bound_stage {
+class alignas(alignment) bound_stage {
  public:
   using context = typename Device::context;
 

@@ -77,14 +77,18 @@ struct entry_points {
   }
   static constexpr bool takes_floating = floating(std::make_integer_sequence<int, parts<input>>{});
 
+  static std::ptrdiff_t elements(const call& b) {
+    return static_cast<std::ptrdiff_t>(part<input, 0>::size) * b.samples;
+  }
+
   GPIPE_OUT_OF_LINE static void forward(const Context& c, const call& b) {
-    if constexpr (Bound::view) c.copy(part<input, 0>::size * static_cast<std::size_t>(b.samples),
-                                      arguments(b).template in<0>(), arguments(b).template out<0>());
+    if constexpr (Bound::view)
+      c.copy(elements(b), arguments(b).template in<0>(), arguments(b).template out<0>());
     else body::forward(c, arguments(b));
   }
   GPIPE_OUT_OF_LINE static void backward_input(const Context& c, const call& b) {
-    if constexpr (Bound::view) c.copy(part<input, 0>::size * static_cast<std::size_t>(b.samples),
-                                      arguments(b).template out_gradient<0>(), arguments(b).template in_gradient<0>());
+    if constexpr (Bound::view)
+      c.copy(elements(b), arguments(b).template out_gradient<0>(), arguments(b).template in_gradient<0>());
     else body::backward_input(c, arguments(b));
   }
   GPIPE_OUT_OF_LINE static void backward_parameters(const Context& c, const call& b) {

@@ -53,9 +53,10 @@ struct workshop {
   const std::function<void(const instruction&)>& before;
 };
 
-/// Walks a program. It knows its stages, the channels to others, and nothing of schedules.
+/// Walks a program. It knows its stages, the channels to others, and nothing of schedules. Aligned, for what it writes
+/// in every action must not share a cache line with another worker.
 template <class Device>
-class worker {
+class alignas(alignment) worker {
  public:
   worker(const workshop<Device>& shop, int number, recorder* trace) : shop_(shop), number_(number), trace_(trace) {}
 

@@ -1,0 +1,21 @@
+// expect: a layer has no .on<Input>. for what the layer before it writes: their shapes or types do not fit together
+// expect: layer_accepts_input<2, gpipe::linear<4>, gpipe::tensor<int, 3>, false>
+// errors: 1
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/model/model.hpp>
+
+using namespace gpipe;
+
+struct to_integers {
+  template <class In>
+  struct on {
+#ifdef GPIPE_FAIL
+    using output = tensor<std::int32_t, 3>;
+#else
+    using output = tensor<float, 3>;
+#endif
+  };
+};
+struct net : model<input<float, 8>, relu, to_integers, linear<4>, relu> {};
+constexpr int slots = slots_of<net>;

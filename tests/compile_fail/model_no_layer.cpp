@@ -1,0 +1,18 @@
+// expect: an item of the model is no layer: it lacks .template <class In> struct on.
+// expect: item_is_a_layer<1, no_layer, false>
+// errors: 1
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/model/model.hpp>
+
+using namespace gpipe;
+
+struct no_layer {
+#ifndef GPIPE_FAIL
+  template <class In>
+  struct on {
+    using output = In;
+  };
+#endif
+};
+struct net : model<input<float, 8>, relu, no_layer, relu> {};
+constexpr int slots = slots_of<net>;

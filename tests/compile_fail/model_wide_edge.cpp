@@ -1,0 +1,21 @@
+// expect: a layer reads or writes more tensors than gpipe::max_edge
+// expect: layer_edges_are_narrow<0, five, gpipe::tensor<float, 8>, 1, 5, false>
+// errors: 1
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/model/model.hpp>
+
+using namespace gpipe;
+
+using one = tensor<float, 8>;
+struct five {
+  template <class In>
+  struct on {
+#ifdef GPIPE_FAIL
+    using output = bundle<one, one, one, one, one>;
+#else
+    using output = bundle<one, one, one, one>;
+#endif
+  };
+};
+struct net : model<input<float, 8>, five> {};
+constexpr int slots = slots_of<net>;

@@ -1,0 +1,15 @@
+// expect: a plan needs at least one stage, and no more stages than the model has layers
+// expect: stages_at_most_layers<4, 3, false>
+// errors: 1
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/plan/plan.hpp>
+
+using namespace gpipe;
+
+struct net : model<input<float, 8>, relu, relu, relu> {};
+#ifdef GPIPE_FAIL
+using four = plan<net, stages<4>>;
+static_assert(four::L == 3);
+#endif
+using three = plan<net, stages<3>>;
+static_assert(three::L == 3);

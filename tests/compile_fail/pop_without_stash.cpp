@@ -1,0 +1,17 @@
+// expect: a pop reads a name that nobody has stashed before it in its scope
+// expect: pop_has_a_stash<3, gpipe::stash<
+// errors: 1
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/model/model.hpp>
+
+using namespace gpipe;
+
+// A residual is a scope: what is stashed in it is gone behind it.
+struct net : model<input<float, 8>, stash<"y">, residual<stash<"x">, relu, pop<"x">, add>,
+#ifdef GPIPE_FAIL
+                   pop<"x">,
+#else
+                   pop<"y">,
+#endif
+                   add> {};
+constexpr int slots = slots_of<net>;

@@ -1,0 +1,16 @@
+// expect: a residual's items must return the tensor that they were given, so that both can be added
+// expect: residual_returns_its_input<3, gpipe::tensor<float, 8>, gpipe::tensor<float, 9>, false>
+// errors: 1
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/model/model.hpp>
+
+using namespace gpipe;
+
+#ifdef GPIPE_FAIL
+constexpr int width = 9;
+#else
+constexpr int width = 8;
+#endif
+struct net : model<input<float, 8>, relu, residual<linear<16>, linear<width>>, relu> {};
+constexpr int slots = slots_of<net>;

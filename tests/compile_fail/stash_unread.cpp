@@ -1,0 +1,14 @@
+// expect: a stash is read by no pop in its scope
+// expect: stash_is_read<1, gpipe::stash<
+// errors: 1
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/model/model.hpp>
+
+using namespace gpipe;
+
+struct net : model<input<float, 8>, relu, repeat<3, stash<"x">, relu,
+#ifndef GPIPE_FAIL
+                                                 pop<"x">, add,
+#endif
+                                                 relu>> {};
+constexpr int slots = slots_of<net>;

@@ -1,0 +1,441 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "nets.hpp"
+
+using namespace laws;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// What a kernel of `fuse` looks at: it throws if all that is asked for here is so.
+struct {
+  std::atomic<int> id{-1}, first_sample{0}, passes{0};
+  std::atomic<act> where{act::idle};
+} trap;
+
+/// y = x w. Its kernels may throw.
+template <int Id>
+struct fuse {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr parameter parameters[] = {{"weight", {N}, initialiser::uniform(1)}};
+    static constexpr keep keeps{.input = true};
+    static void blow(act where, const auto& a) {
+      if (trap.id == Id && trap.where == where && static_cast<int>(a.random().first_sample) == trap.first_sample &&
+          trap.passes.fetch_sub(1) == 0)
+        throw std::runtime_error("blown");
+    }
+    static void forward(const auto&, const auto& a) {
+      loop(a.samples() * N, [&](int i) { a.out()[i] = a.in()[i] * a.template parameter<0>()[i % N]; });
+      blow(act::forward, a);
+    }
+    static void backward_input(const auto&, const auto& a) {
+      loop(a.samples() * N,
+           [&](int i) { a.in_gradient()[i] = a.out_gradient()[i] * a.template parameter<0>()[i % N]; });
+      blow(act::backward_input, a);
+    }
+    static void backward_parameters(const auto&, const auto& a) {
+      loop(a.samples() * N, [&](int i) { a.template gradient<0>()[i % N] += a.out_gradient()[i] * a.in()[i]; });
+      blow(act::backward_parameters, a);
+    }
+  };
+};
+
+/// 8 slots; in three stages there are links from the first to the second and third, and from there to the third.
+struct net : model<input<float, 12>, fuse<0>, dropout<20>, stash<"x">, fuse<1>, relu, fuse<2>, pop<"x">, add, fuse<3>,
+                   passing_loss> {};
+using training = trainer<net, adam>;
+
+const samples<float> data(120, 12, 1);
+constexpr int M = 4, batch_size = 11;  // 3 + 3 + 3 + 2 samples
+const std::vector<int> cuts[] = {{}, {2, 4}, {1, 2, 3, 4, 5, 6, 7}};
+
+/// A training that is disturbed, and a twin that is not: after each failure both must be the same.
+struct pair {
+  training_options how;
+  std::function<void(const instruction&)> disturbance;  // called by all workers
+  training disturbed, twin;
+  int steps = 0;
+
+  explicit pair(const std::vector<int>& cut, std::chrono::nanoseconds deadline = 60s)
+      : how(options(cut, deadline)), disturbed(plan(cut), adam{}, hooked()), twin(plan({}), adam{}, options({}, 60s)) {}
+
+  static plan_options plan(const std::vector<int>& cut) {
+    return {.stages = static_cast<int>(cut.size()) + 1,
+            .micro_batches = M,
+            .micro_batch_size = 3,
+            .recompute = recompute_mode::always};
+  }
+  static training_options options(const std::vector<int>& cut, std::chrono::nanoseconds deadline) {
+    training_options o;
+    o.seed = 3;
+    o.clip = 0.5;
+    o.cut = cut;
+    o.deadline = deadline;
+    return o;
+  }
+  training_options hooked() {
+    training_options o = how;
+    o.before = [this](const instruction& i) {
+      if (disturbance) disturbance(i);
+    };
+    return o;
+  }
+
+  batch next() const { return data.take(steps * batch_size % 100, batch_size); }
+
+  /// The step must fail and change nothing; returns what it said.
+  error failure(const batch& with) {
+    const std::uint64_t before = state_of(disturbed);
+    error found("no failure", "");
+    try {
+      disturbed.step(with);
+    } catch (const error& cause) {
+      found = cause;
+    }
+    CHECK(found.wrong() != "no failure");
+    CHECK(state_of(disturbed) == before);
+    disturbance = {};
+    trap.id = -1;
+    return found;
+  }
+  error failure() { return failure(next()); }
+
+  /// The next step is as if nothing had happened.
+  void recovers() {
+    const outcome expected = twin.step(next()), found = disturbed.step(next());
+    ++steps;
+    CHECK(found.loss == expected.loss);
+    CHECK(found.norm == expected.norm);
+    CHECK(state_of(disturbed) == state_of(twin));
+  }
+};
+
+std::string told(const error& e) { return e.what(); }
+bool has(const error& e, const char* part) { return told(e).find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a throw before any instruction of any stage fails the step, named, and changes nothing") {
+  for (const auto& cut : cuts) {
+    const int S = static_cast<int>(cut.size()) + 1;
+    pair both(cut);
+    both.recovers();
+    std::array<std::vector<instruction>, 8> programs;
+    both.disturbance = [&](const instruction& i) { programs[static_cast<std::size_t>(i.stage)].push_back(i); };
+    both.recovers();
+    for (int s = 0; s < S; ++s) {
+      const auto& program = programs[static_cast<std::size_t>(s)];
+      REQUIRE(program.size() >= 3 * M + 2);
+      CHECK(program.back().kind == act::update);
+      for (const instruction& at : program) {
+        CAPTURE(S);
+        CAPTURE(s);
+        CAPTURE(name(at.kind));
+        CAPTURE(at.micro_batch);
+        both.disturbance = [&](const instruction& i) {
+          if (!(i == at)) return;
+          if (at.micro_batch % 2 == 0) throw std::runtime_error("thrown here");
+          throw error("thrown here", "do that");
+        };
+        const error found = both.failure();
+        CHECK(found.wrong() == "thrown here");
+        CHECK(found.remedy() == (at.micro_batch % 2 == 0 ? "" : "do that"));
+        CHECK(found.where().stage == s);
+        CHECK(found.where().micro_batch == at.micro_batch);
+        CHECK(found.where().action == name(at.kind));
+        CHECK(found.where().step == both.steps);
+        CHECK(found.where().slot == -1);  // no layer ran
+        both.recovers();
+      }
+    }
+  }
+}
+
+TEST_CASE("a throw in a layer's kernel names the layer") {
+  struct {
+    int id;
+    act where;
+    int passes;
+    const char* action[2];  // in one stage, in three
+  } const cases[] = {{0, act::forward, 0, {"forward", "forward"}},
+                     {2, act::forward, 0, {"forward", "forward"}},
+                     {3, act::forward, 0, {"forward", "forward"}},
+                     {1, act::forward, 1, {"recompute", "recompute"}},
+                     {1, act::backward_input, 0, {"backward", "backward input"}},
+                     {3, act::backward_input, 0, {"backward", "backward input"}},
+                     {0, act::backward_parameters, 0, {"backward", "backward"}},
+                     {2, act::backward_parameters, 0, {"backward", "backward parameters"}},
+                     {3, act::backward_parameters, 0, {"backward", "backward parameters"}}};
+  constexpr int slot_of[] = {0, 2, 4, 6};
+  const std::string layers[] = {std::string(type_name<fuse<0>>), std::string(type_name<fuse<1>>),
+                                std::string(type_name<fuse<2>>), std::string(type_name<fuse<3>>)};
+  for (const int form : {0, 1}) {
+    pair both(cuts[form]);
+    for (const auto& c : cases)
+      for (const int m : {0, 2, 3}) {
+        CAPTURE(form);
+        CAPTURE(c.id);
+        CAPTURE(c.action[form]);
+        CAPTURE(m);
+        trap.first_sample = 3 * m;
+        trap.where = c.where;
+        trap.passes = c.passes;
+        trap.id = c.id;
+        const error found = both.failure();
+        CHECK(found.wrong() == "blown");
+        CHECK(found.where().layer == layers[c.id]);
+        CHECK(found.where().slot == slot_of[c.id]);
+        CHECK(found.where().stage == both.disturbed.plan().cut().stage_of(slot_of[c.id]));
+        CHECK(found.where().micro_batch == m);
+        CHECK(found.where().action == c.action[form]);
+        CHECK(found.where().step == both.steps);
+        both.recovers();
+      }
+  }
+}
+
+TEST_CASE("the caller finds what was thrown inside the error, whatever it was") {
+  pair both(cuts[1]);
+  const auto inside = [&](auto&& look) {
+    try {
+      both.disturbed.step(both.next());
+    } catch (const error& e) {
+      try {
+        std::rethrow_if_nested(e);
+      } catch (...) {
+        look();
+      }
+    }
+    both.disturbance = {};
+  };
+  std::string what;
+  both.disturbance = [](const instruction&) { throw std::out_of_range("far"); };
+  inside([&] {
+    try {
+      throw;
+    } catch (const std::out_of_range& e) {
+      what = e.what();
+    }
+  });
+  CHECK(what == "far");
+  int number = 0;
+  both.disturbance = [](const instruction&) { throw 42; };
+  inside([&] {
+    try {
+      throw;
+    } catch (int n) {
+      number = n;
+    }
+  });
+  CHECK(number == 42);
+  both.recovers();
+}
+
+TEST_CASE("of two workers that throw at once one is the cause") {
+  pair both(cuts[1]);
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> arrived{0};
+    both.disturbance = [&](const instruction& i) {
+      if (i.kind != act::forward || !((i.stage == 0 && i.micro_batch == 0) || (i.stage == 1 && i.micro_batch == 3)))
+        return;
+      for (++arrived; arrived < 2;) std::this_thread::yield();
+      throw std::runtime_error("stage " + std::to_string(i.stage) + " throws");
+    };
+    const error found = both.failure();
+    CHECK(found.wrong() == "stage " + std::to_string(found.where().stage) + " throws");
+    CHECK(found.where().micro_batch == (found.where().stage == 0 ? 0 : 3));
+    both.recovers();
+  }
+}
+
+TEST_CASE("destruction right after a failure, or without a step, does not hang") {
+  for (const auto& cut : cuts)
+    for (int s = 0; s <= static_cast<int>(cut.size()); ++s) {
+      pair both(cut);
+      both.disturbance = [&](const instruction& i) {
+        if (i.stage == s && i.kind == act::backward_parameters) throw std::runtime_error("at its end");
+        if (i.stage == s && i.kind == act::reduce) throw std::runtime_error("at its end");
+      };
+      both.failure();
+    }
+}
+
+TEST_CASE("a worker that makes no progress: the deadline ends the step and tells who waits for whom") {
+  const auto blocks = [](pair& both, act where, int stage) {
+    // Blocks longer and longer, until the deadline was shorter.
+    for (auto blocked = 600ms;; blocked *= 2) {
+      both.disturbance = [=](const instruction& i) {
+        if (i.kind == where && i.stage == stage && i.micro_batch <= 0) std::this_thread::sleep_for(blocked);
+      };
+      try {
+        both.disturbed.step(both.next());
+        both.disturbance = {};
+        both.twin.step(both.next());
+        ++both.steps;
+      } catch (const error& e) {
+        both.disturbance = {};
+        return e;
+      }
+    }
+  };
+  pair both(cuts[1], 300ms);
+  const error in_channel = blocks(both, act::forward, 1);
+  // Stage 2 waits for an activation of stage 1, or stage 0 for the gradient that stage 2 then does not send.
+  CHECK(has(in_channel,
+            in_channel.where().stage == 2 ? "waits for worker 1 to fill slot" : "waits for worker 2 to fill slot"));
+  CHECK(has(in_channel, "no worker made progress for 300 ms"));
+  CHECK(has(in_channel, "see what worker 1 does"));
+  CHECK(in_channel.where().stage != 1);
+  CHECK(in_channel.where().micro_batch == 0);
+  CHECK(in_channel.where().action.find("receive") == 0);
+  both.recovers();
+  const error at_gate = blocks(both, act::update, 0);
+  CHECK(has(at_gate, "waits for the others at the gate"));
+  CHECK(has(at_gate, "see what worker 0 does"));
+  CHECK(at_gate.where().action == "update");
+  both.recovers();
+}
+
+TEST_CASE("numbers that are not finite: the layer where they begin is named") {
+  for (const auto& cut : cuts) {
+    CAPTURE(cut);
+    pair both(cut);
+    both.recovers();
+    const int last = both.disturbed.plan().stages() - 1;
+    auto bad = data;
+    for (const float value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      bad.inputs[12 * 7 + 5] = value;  // sample 7 is in micro-batch 2
+      const error found = both.failure(bad.take(0, batch_size));
+      CHECK(has(found, "the field \"inputs\" of the data is not finite"));
+      CHECK(found.where().slot == 0);
+      CHECK(found.where().layer == type_name<fuse<0>>);
+      CHECK(found.where().stage == 0);
+      CHECK(found.where().micro_batch == 2);
+      CHECK(found.where().action == "forward");
+      CHECK(found.where().step == both.steps);
+      both.recovers();
+    }
+    bad = data;
+    bad.weights[10] = std::numeric_limits<float>::infinity();
+    const error at_loss = both.failure(bad.take(0, batch_size));
+    CHECK(has(at_loss, "its loss or another of its partials is not finite"));
+    CHECK(at_loss.where().slot == 7);
+    CHECK(at_loss.where().stage == last);
+    CHECK(at_loss.where().micro_batch == 3);
+    both.recovers();
+
+    // All that goes forward is finite, and what comes back is not: dx = dy w, then dw = x dy.
+    for (const bool of_parameters : {false, true}) {
+      const float in = of_parameters ? 1e20F : 1e-10F;
+      bad = data;
+      for (float& x : bad.inputs) x = in;
+      for (float& w : bad.weights) w = 1e30F;
+      pair large(cut);
+      for (const int l : {0, 2, 4}) large.disturbed.set_parameter<float>(l, "weight", std::vector<float>(12, 1.0F));
+      large.disturbed.set_parameter<float>(6, "weight", std::vector<float>(12, 1 / in));
+      const error back = large.failure(bad.take(0, batch_size));
+      CHECK(has(back, of_parameters ? "the gradient of its parameters" : "the gradient of its input is not finite"));
+      CHECK(back.where().slot == 6);
+      CHECK(back.where().micro_batch == 0);
+      CHECK(back.where().action.find("backward") == 0);
+    }
+
+    // Each of two factors is finite, their product is not.
+    both.disturbed.set_parameter<float>(2, "weight", std::vector<float>(12, 1e30F));
+    both.disturbed.set_parameter<float>(4, "weight", std::vector<float>(12, 1e30F));
+    const error overflow = both.failure();
+    CHECK(has(overflow, "its output is not finite"));
+    CHECK(overflow.where().slot == 4);
+    CHECK(overflow.where().stage == both.disturbed.plan().cut().stage_of(4));
+  }
+}
+
+TEST_CASE("a number that is not finite only once does not let the replayed step through") {
+  pair both(cuts[1]);
+  both.recovers();
+  auto bad = data;
+  std::atomic<int> forwards{0};
+  bad.inputs[0] = std::numeric_limits<float>::quiet_NaN();
+  both.disturbance = [&](const instruction& i) {
+    if (i.stage == 0 && i.kind == act::forward && ++forwards == M + 1) bad.inputs[0] = 0.5F;
+  };
+  const error found = both.failure(bad.take(0, batch_size));
+  CHECK(forwards == 2 * M);
+  CHECK(found.where().step == 1);
+  both.recovers();
+}
+
+TEST_CASE("a batch that does not fit says why, and changes nothing") {
+  pair both(cuts[1]);
+  both.recovers();
+  const auto good = [&](int n) { return data.take(0, n); };
+  const auto& x = data.inputs;
+  const auto part = [](const auto& from, int n) { return std::span(from).first(static_cast<std::size_t>(n)); };
+  const std::vector<double> doubles(12 * 5);
+  std::vector<std::int32_t> labels(5);
+
+  const auto refused = [&](const batch& b, const char* wrong) {
+    const error found = both.failure(b);
+    CAPTURE(told(found));
+    CHECK(has(found, wrong));
+    CHECK(!found.remedy().empty());
+    both.recovers();
+  };
+  refused(batch(0), "the batch is empty");
+  refused(batch(-3), "the batch is empty");
+  refused(good(13), "the batch has 13 samples, but the plan holds 12");
+  refused(batch(5).with("labels", labels), "lacks the field \"inputs\"");
+  refused(batch(5).with("inputs", part(x, 60)), "lacks the field \"labels\"");
+  refused(batch(5).with("inputs", part(x, 59)).with("labels", labels),
+          "field \"inputs\" of the batch has 59 elements, but 5 samples of 12 are 60");
+  refused(batch(5).with("inputs", doubles).with("labels", labels),
+          "field \"inputs\" of the batch holds double, the model reads float");
+  refused(batch(5).with("inputs", part(x, 60)).with("labels", part(x, 5)), "holds float, the model reads int32");
+  refused(batch(4).with("inputs", part(x, 48)).with("labels", labels), "field \"labels\" of the batch has 5 elements");
+  for (const int bad : {12, -1}) {
+    labels[3] = bad;
+    refused(batch(5).with("inputs", part(x, 60)).with("labels", labels),
+            bad < 0 ? "field \"labels\" of sample 3 is -1" : "field \"labels\" of sample 3 is 12");
+  }
+  labels[3] = 0;
+  const std::vector<float> none(5, 0.0F);
+  refused(batch(5).with("inputs", part(x, 60)).with("labels", labels).with("weights", none),
+          "the weights of the batch's samples sum to 0");
+}
+
+TEST_CASE("an evaluation that fails changes nothing either") {
+  pair both(cuts[1]);
+  both.recovers();
+  const std::uint64_t before = state_of(both.disturbed);
+  both.disturbance = [](const instruction& i) {
+    if (i.stage == 1 && i.micro_batch == 1) throw std::runtime_error("not now");
+  };
+  CHECK_THROWS_WITH_AS(both.disturbed.evaluate(both.next()),
+                       "stage 1, micro-batch 1, receive activation, step 1: not now", error);
+  both.disturbance = {};
+  auto bad = data;
+  bad.inputs[12 * 4] = std::numeric_limits<float>::quiet_NaN();  // sample 4 is in micro-batch 1
+  CHECK_THROWS_WITH_AS(both.disturbed.evaluate(bad.take(0, batch_size)),
+                       doctest::Contains("stage 0, micro-batch 1, forward, step 1: the field \"inputs\" of the data"),
+                       error);
+  std::fill(bad.weights.begin(), bad.weights.end(), 0.0F);
+  CHECK(both.disturbed.evaluate(bad.take(20, 4)).loss == 0);  // of nothing
+  CHECK_THROWS_AS(both.disturbed.evaluate(batch(0)), error);
+  CHECK(state_of(both.disturbed) == before);
+  CHECK(both.disturbed.evaluate(both.next()).loss == both.twin.evaluate(both.next()).loss);
+  both.recovers();
+}

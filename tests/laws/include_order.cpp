@@ -1,0 +1,154 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// Reads every header of the library: a room includes rooms that stand before it, nothing includes itself by any way,
+// and a dependency enters through the doors that it has.
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array rooms{"core", "layer", "model", "plan", "device", "transport", "record", "run", "train"};
+
+/// Of each header, by its name in an include ("gpipe/core/error.hpp"): what it includes, in its order.
+using includes = std::map<std::string, std::vector<std::string>>;
+
+std::vector<std::string> included_by(std::istream& text) {
+  std::vector<std::string> found;
+  for (std::string line; std::getline(text, line);) {
+    const auto at = line.find_first_not_of(" \t");
+    if (at == std::string::npos || line.compare(at, 1, "#") != 0) continue;
+    const auto word = line.find_first_not_of(" \t", at + 1);
+    if (word == std::string::npos || line.compare(word, 7, "include") != 0) continue;
+    const auto begin = line.find_first_of("<\"", word), end = line.find_first_of(">\"", begin + 1);
+    if (begin != std::string::npos && end != std::string::npos)
+      found.push_back(line.substr(begin + 1, end - begin - 1));
+  }
+  return found;
+}
+
+includes read_headers(const fs::path& root) {
+  includes all;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (!entry.is_regular_file() || entry.path().extension() != ".hpp") continue;
+    std::ifstream text(entry.path());
+    all[fs::relative(entry.path(), root).generic_string()] = included_by(text);
+  }
+  return all;
+}
+
+/// The room of "gpipe/core/error.hpp" is 0; of what lies in none -1. A header beside the rooms, such as
+/// "gpipe/plan.hpp", collects a room, and "gpipe.hpp" all of them: it stands behind what it collects.
+int room_of(const std::string& header) {
+  for (std::size_t i = 0; i < rooms.size(); ++i)
+    if (header.rfind("gpipe/" + std::string(rooms[i]) + "/", 0) == 0) return static_cast<int>(i);
+  return -1;
+}
+
+std::vector<std::string> out_of_order(const includes& all) {
+  std::vector<std::string> wrong;
+  for (const auto& [header, list] : all)
+    for (const auto& other : list)
+      if (room_of(header) >= 0 && other.rfind("gpipe", 0) == 0 &&
+          (room_of(other) < 0 || room_of(other) > room_of(header)))
+        wrong.push_back(header + " includes " + other);
+  return wrong;
+}
+
+std::vector<std::string> cycles(const includes& all) {
+  std::vector<std::string> found;
+  std::set<std::string> done, open;
+  const auto walk = [&](const auto& self, const std::string& header) -> void {
+    if (done.count(header) || !all.count(header)) return;
+    if (!open.insert(header).second) return found.push_back(header);
+    for (const auto& other : all.at(header)) self(self, other);
+    open.erase(header);
+    done.insert(header);
+  };
+  for (const auto& [header, list] : all) walk(walk, header);
+  return found;
+}
+
+std::vector<std::string> missing(const includes& all) {
+  std::vector<std::string> found;
+  for (const auto& [header, list] : all)
+    for (const auto& other : list)
+      if (other.rfind("gpipe", 0) == 0 && !all.count(other)) found.push_back(header + " includes " + other);
+  return found;
+}
+
+/// Headers that include something that begins with `what`, other than those whose names begin with one of `doors`.
+std::vector<std::string> past_the_door(const includes& all, std::string_view what,
+                                       const std::vector<std::string>& doors) {
+  std::vector<std::string> found;
+  for (const auto& [header, list] : all)
+    for (const auto& other : list)
+      if (other.rfind(what, 0) == 0 &&
+          std::none_of(doors.begin(), doors.end(), [&, h = header](const auto& door) { return h.rfind(door, 0) == 0; }))
+        found.push_back(header + " includes " + other);
+  return found;
+}
+
+const std::vector<std::string> none;
+
+const includes& headers() {
+  static const includes all = read_headers(fs::path(__FILE__).parent_path() / "../../include");
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every header is found, and what it includes of ours is there") {
+  CHECK(headers().size() > 60);
+  for (const char* room : rooms)
+    CHECK(std::any_of(headers().begin(), headers().end(),
+                      [&](const auto& h) { return h.first.rfind("gpipe/" + std::string(room) + "/", 0) == 0; }));
+  CHECK(missing(headers()) == none);
+}
+
+TEST_CASE("a room includes rooms before it") { CHECK(out_of_order(headers()) == none); }
+
+TEST_CASE("no include cycle") { CHECK(cycles(headers()) == none); }
+
+TEST_CASE("dependencies enter through their doors") {
+  CHECK(past_the_door(headers(), "boost/", {"gpipe/model/detail/hana.hpp"}) == none);
+  CHECK(past_the_door(headers(), "thrust/", {"gpipe/device/"}) == none);
+  CHECK(past_the_door(headers(), "libxsmm", {"gpipe/device/host/"}) == none);
+  CHECK(past_the_door(headers(), "cuda", {"gpipe/device/", "gpipe/transport/"}) == none);
+  CHECK(past_the_door(headers(), "doctest", {}) == none);
+}
+
+TEST_CASE("what is constexpr knows neither threads nor files") {
+  const std::vector<std::string> lower{"gpipe/device/", "gpipe/transport/", "gpipe/record/", "gpipe/run/",
+                                       "gpipe/train/"};
+  for (const char* header : {"thread", "atomic", "mutex", "condition_variable", "future", "chrono", "iostream",
+                             "fstream", "ostream", "sstream", "filesystem", "cstdio"}) {
+    CAPTURE(header);
+    CHECK(past_the_door(headers(), header, lower) == none);
+  }
+}
+
+TEST_CASE("the reader sees what is wrong") {
+  includes planted = headers();
+  planted["gpipe/core/a.hpp"] = {"vector", "gpipe/layer/operands.hpp"};
+  CHECK(out_of_order(planted) == std::vector<std::string>{"gpipe/core/a.hpp includes gpipe/layer/operands.hpp"});
+  planted["gpipe/core/a.hpp"] = {"gpipe/plan.hpp"};
+  CHECK(out_of_order(planted).size() == 1);
+  planted["gpipe/core/a.hpp"] = {"gpipe/core/b.hpp"};
+  planted["gpipe/core/b.hpp"] = {"gpipe/core/error.hpp", "gpipe/core/c.hpp"};
+  planted["gpipe/core/c.hpp"] = {"gpipe/core/a.hpp"};
+  CHECK(cycles(planted) == std::vector<std::string>{"gpipe/core/a.hpp"});
+  planted["gpipe/core/c.hpp"] = {"gpipe/core/nowhere.hpp", "thrust/copy.h"};
+  CHECK(cycles(planted) == none);
+  CHECK(missing(planted).size() == 1);
+  CHECK(past_the_door(planted, "thrust/", {"gpipe/device/"}).size() == 1);
+}

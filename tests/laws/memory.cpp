@@ -1,0 +1,176 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+
+#include <gpipe/plan/plan.hpp>
+
+#include "nets.hpp"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define LAWS_SANITIZED
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LAWS_SANITIZED
+#endif
+
+// Every allocation of this program is counted, whoever asks for it and on whatever thread.
+namespace {
+std::atomic<long> allocations{0};
+}
+
+#if defined(__GLIBC__) && !defined(LAWS_SANITIZED)
+#define LAWS_COUNTED
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+
+void* malloc(std::size_t bytes) { return ++allocations, __libc_malloc(bytes); }
+void* calloc(std::size_t count, std::size_t bytes) { return ++allocations, __libc_calloc(count, bytes); }
+void* realloc(void* old, std::size_t bytes) { return ++allocations, __libc_realloc(old, bytes); }
+void* aligned_alloc(std::size_t boundary, std::size_t bytes) { return ++allocations, __libc_memalign(boundary, bytes); }
+void* memalign(std::size_t boundary, std::size_t bytes) { return ++allocations, __libc_memalign(boundary, bytes); }
+int posix_memalign(void** into, std::size_t boundary, std::size_t bytes) {
+  ++allocations;
+  *into = __libc_memalign(boundary, bytes);
+  return *into == nullptr ? ENOMEM : 0;
+}
+}
+#endif
+
+using namespace laws;
+
+namespace {
+
+constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::except_last, recompute_mode::never};
+
+/// Which lines (of `alignment` bytes) of each stage's arena, and of the bytes behind it, a training has changed.
+template <class Net, class Data>
+std::vector<std::vector<bool>> touched(const plan_options& options, const Data& data, std::byte fill) {
+  training_options how;
+  how.arena_fill = fill;
+  trainer<Net, adam> training(options, adam{}, how);
+  const batch all = data.take(0, options.micro_batches * options.micro_batch_size);
+  for (int i = 0; i < 2; ++i) training.step(all);
+  training.evaluate(all);
+  std::vector<std::vector<bool>> lines;
+  for (int s = 0; s < options.stages; ++s) {
+    const auto& arena = training.executor().stage(s).arena();
+    CHECK(arena.size() == static_cast<std::size_t>(training.plan().memory[static_cast<std::size_t>(s)].total()));
+    CHECK(arena.size() % alignment == 0);
+    lines.emplace_back();
+    for (std::size_t at = 0; at < arena.size() + alignment; at += alignment)
+      lines.back().push_back(
+          !std::all_of(arena.data() + at, arena.data() + at + alignment, [=](std::byte b) { return b == fill; }));
+  }
+  return lines;
+}
+
+template <class Net, class Data>
+void touches_what_is_predicted(const Data& data) {
+  for (const int S : {1, 2, 3, 5, slots_of<Net>})
+    for (const recompute_mode mode : modes)
+      for (const int M : {1, 2, 3}) {
+        const plan_options options{.stages = S, .micro_batches = M, .micro_batch_size = 3, .recompute = mode};
+        // Some byte may be the fill by chance, not in both.
+        const auto one = touched<Net>(options, data, std::byte{0xa5});
+        const auto other = touched<Net>(options, data, std::byte{0x5a});
+        for (std::size_t s = 0; s < one.size(); ++s) {
+          std::size_t untouched = 0;
+          for (std::size_t i = 0; i + 1 < one[s].size(); ++i) untouched += !one[s][i] && !other[s][i];
+          CAPTURE(S);
+          CAPTURE(static_cast<int>(mode));
+          CAPTURE(M);
+          CAPTURE(s);
+          const std::size_t last = one[s].size() - 1;
+          CHECK((one[s][last - 1] || other[s][last - 1]));  // the highest line that was predicted
+          CHECK(!(one[s][last] || other[s][last]));         // the first behind it
+          CHECK(untouched == 0);                            // and none was predicted in vain
+        }
+      }
+}
+
+template <class Plan>
+void equals_the_plan_made_at_run_time() {
+  const run_plan made = make_plan(network_of<typename Plan::model>, Plan::options);
+  for (int s = 0; s < Plan::S; ++s) {
+    CHECK(made.first[static_cast<std::size_t>(s)] == Plan::cut().first[s]);
+    for (int kind = 0; kind < memory_kinds; ++kind)
+      CHECK(made.memory[static_cast<std::size_t>(s)].bytes[kind] == Plan::memory(s).bytes[kind]);
+  }
+}
+
+template <int S>
+void equals_in_each_mode() {
+  using namespace gpipe;
+  using net = residual_net<float>;
+  equals_the_plan_made_at_run_time<plan<net, stages<S>, micro_batches<3>, micro_batch_size<4>, optimizer<sgd>,
+                                        gpipe::recompute<recompute_mode::always>>>();
+  equals_the_plan_made_at_run_time<plan<net, stages<S>, micro_batches<3>, micro_batch_size<4>>>();
+  equals_the_plan_made_at_run_time<
+      plan<net, stages<S>, micro_batches<3>, micro_batch_size<4>, gpipe::recompute<recompute_mode::never>>>();
+}
+
+/// A loss whose fields have names that no small string holds.
+struct verbose_loss {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> : passing_loss::on<tensor<T, N>> {
+    static constexpr field fields[] = {{"the class that each of the samples belongs to", 1, dtype::int32, N},
+                                       {"how much each of the samples counts in the loss", 1, dtype_of<T>, 0, true}};
+  };
+};
+struct verbose_net : model<input<float, 12>, linear<12>, halve, cross, join, verbose_loss> {};
+
+}  // namespace
+
+TEST_CASE("what a stage's arena holds is what was predicted: all of it, and nothing behind it") {
+  touches_what_is_predicted<residual_net<float>>(samples<float>(9, 12, 1));
+  touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2));
+  touches_what_is_predicted<pair_net<double>>(samples<double>(9, 12, 1));
+  touches_what_is_predicted<integer_net<float>>(samples<float, std::int32_t>(9, 3, 1));
+}
+
+TEST_CASE("a plan tells the same memory at compile time and at run time") {
+  equals_in_each_mode<1>();
+  equals_in_each_mode<2>();
+  equals_in_each_mode<5>();
+}
+
+#ifdef LAWS_COUNTED
+TEST_CASE("a step allocates nothing, on no thread, not even the first") {
+  const samples<float> data(9, 12, 1);
+  for (const int S : {1, 2, 5}) {
+    CAPTURE(S);
+    training_options how;
+    how.trace_events = 100;
+    how.clip = 1;
+    how.before = [](const instruction&) {};
+    const plan_options options{.stages = S, .micro_batches = 3, .micro_batch_size = 3};
+    trainer<verbose_net, adam> training(options, adam{}, how);
+    batch b(8);
+    b.with("inputs", std::span(data.inputs).first(8 * 12))
+        .with("the class that each of the samples belongs to", std::span(data.labels).first(8))
+        .with("how much each of the samples counts in the loss", std::span(data.weights).first(8));
+    const auto counted = [&](auto&& call) {
+      const long before = allocations;
+      call();
+      return allocations - before;
+    };
+    CHECK(counted([&] { training.step(b); }) == 0);
+    CHECK(counted([&] { training.step(b); }) == 0);
+    CHECK(counted([&] { training.evaluate(b); }) == 0);
+    CHECK(counted([&] { training.step(b); }) == 0);
+    static void* volatile kept;  // no compiler may leave it out
+    CHECK(counted([&] { kept = std::malloc(1), std::free(kept); }) == 1);
+    CHECK(counted([&] { kept = new int, delete static_cast<int*>(kept); }) == 1);
+  }
+}
+#endif

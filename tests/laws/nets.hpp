@@ -1,0 +1,108 @@
+#pragma once
+
+// Small networks, each with another kind of edge, and data for them.
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include <gpipe/core/random.hpp>
+#include <gpipe/layer/dropout.hpp>
+#include <gpipe/layer/gelu.hpp>
+#include <gpipe/layer/layer_norm.hpp>
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/reshape.hpp>
+#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/train/dataset.hpp>
+#include <gpipe/train/trainer.hpp>
+
+#include "layers.hpp"
+
+namespace laws {
+
+/// 18 slots, residuals across cuts: the first around what enters, to which no gradient flows.
+template <class T>
+struct residual_net : model<input<T, 12>, residual<linear<12>>, linear<16>,
+                            repeat<2, residual<layer_norm, linear<20>, gelu, dropout<25>, linear<16>>>, relu, linear<7>,
+                            softmax_cross_entropy> {};
+
+/// 9 slots: a value that three slots read, one of them twice; two rows a sample.
+template <class T>
+struct skip_net : model<input<T, 12>, linear<8>, reshape<2, 4>, stash<"x">, pop<"x">, add, gelu, pop<"x">, add,
+                        layer_norm, pop<"x">, add, linear<7>, softmax_cross_entropy> {};
+
+/// 8 slots: two tensors on an edge; a loss in the middle, and values at the end that nobody reads.
+template <class T>
+struct pair_net : model<input<T, 12>, linear<12>, halve, cross, cross, join, passing_loss, linear<4>, halve> {};
+
+/// 9 slots: integers on edges, links without and with gradients side by side, a skip from the outside.
+template <class T>
+struct integer_net : model<input<std::int32_t, 3>, stash<"tokens">, lookup<T, 6, 4>, stash<"x">, signs, next, pop<"x">,
+                           scale, peak, scale, pop<"tokens">, scale, linear<7>, softmax_cross_entropy> {};
+
+/// A number in [-1, 1) of stream `which`.
+inline double noise(std::uint32_t which, std::size_t i) {
+  return 2 * static_cast<double>(uniform(draw({7, 0, which, 0}, 0, static_cast<std::uint32_t>(i)).word[0])) - 1;
+}
+
+/// What a network of `T` reads of its batches: `width` inputs, and `rows` labels below 7 and weights a sample.
+template <class T, class Input = T>
+struct samples {
+  int count, width, rows;
+  std::vector<Input> inputs;
+  std::vector<std::int32_t> labels;
+  std::vector<T> weights;
+
+  samples(int n, int wide, int high)
+      : count(n),
+        width(wide),
+        rows(high),
+        inputs(static_cast<std::size_t>(n * wide)),
+        labels(static_cast<std::size_t>(n * high)),
+        weights(labels.size()) {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      inputs[i] = static_cast<Input>(std::is_integral_v<Input> ? 3 * (1 + noise(1, i)) : noise(1, i));
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      labels[i] = static_cast<std::int32_t>(3.5 * (1 + noise(2, i)));
+      weights[i] = static_cast<T>(1 + 0.75 * noise(3, i));
+    }
+  }
+
+  /// The samples [first, first + n).
+  batch take(int first, int n) const {
+    const auto part = [&](const auto& from, int wide) {
+      return std::span(from).subspan(static_cast<std::size_t>(first * wide), static_cast<std::size_t>(n * wide));
+    };
+    batch b(n);
+    b.with("inputs", part(inputs, width)).with("labels", part(labels, rows)).with("weights", part(weights, rows));
+    return b;
+  }
+  batch all() const { return take(0, count); }
+};
+
+/// The bits of everything that a training has changed: parameters, moments, the number of steps.
+template <class Trainer>
+std::uint64_t state_of(const Trainer& training) {
+  hash sum;
+  const auto& run = training.executor();
+  for (int l = 0; l < run.net().slot_count; ++l) {
+    const std::size_t bytes = run.net().row_of(l).parameter_bytes();
+    sum.add(run.parameters(l), bytes);
+    for (int k = 0; k < run.plan().options.moments; ++k) sum.add(run.moments(l, k), bytes);
+  }
+  const std::uint64_t steps = training.steps();
+  sum.add(reinterpret_cast<const std::byte*>(&steps), sizeof steps);
+  return sum.value();
+}
+
+/// The bits of every parameter's gradient.
+template <class Trainer>
+std::uint64_t gradients_of(const Trainer& training) {
+  hash sum;
+  const auto& run = training.executor();
+  for (int l = 0; l < run.net().slot_count; ++l) sum.add(run.gradients(l), run.net().row_of(l).parameter_bytes());
+  return sum.value();
+}
+
+}  // namespace laws

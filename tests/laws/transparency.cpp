@@ -1,0 +1,112 @@
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <string>
+
+#include "nets.hpp"
+
+using namespace laws;
+
+namespace {
+
+/// The bits of a training: what each step tells, every gradient, parameter and moment, and an evaluation.
+using bits = std::vector<std::uint64_t>;
+
+void add(bits& to, const outcome& found) {
+  for (const double x : {found.loss, found.weight, found.correct, found.norm})
+    to.push_back(std::bit_cast<std::uint64_t>(x));
+  to.push_back(static_cast<std::uint64_t>(found.samples));
+}
+
+struct setting {
+  int S = 1;
+  std::vector<int> cut{};
+  recompute_mode recompute = recompute_mode::always;
+  std::size_t trace_events = 0;
+  std::byte fill{0xff};  // all bits set are NaN: what is read before it is written shows
+};
+
+/// Three steps over `sizes` samples each, at M = 5.
+template <template <class> class Net, class T, class Optimizer, class Data>
+bits train(const setting& as, const Data& data, double clip, std::initializer_list<int> sizes, int M = 5) {
+  training_options how;
+  how.seed = 11;
+  how.clip = clip;
+  how.cut = as.cut;
+  how.trace_events = as.trace_events;
+  how.arena_fill = as.fill;
+  const plan_options options{.stages = as.S, .micro_batches = M, .micro_batch_size = 4, .recompute = as.recompute};
+  trainer<Net<T>, Optimizer> training(options, Optimizer{.learning_rate = 0.05}, how);
+  bits found;
+  int first = 0;
+  for (const int size : sizes) {
+    add(found, training.step(data.take(first, size)));
+    found.push_back(gradients_of(training));
+    found.push_back(state_of(training));
+    first += size;
+  }
+  add(found, training.evaluate(data.take(0, 9)));
+  found.push_back(training.parameter_hash());
+  return found;
+}
+
+constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::except_last, recompute_mode::never};
+
+/// S stages from the best cut, and lopsided ones: one slot a stage, the rest in the last, or in the first.
+template <template <class> class Net, class T, class Optimizer>
+void holds_for_stages(const samples<T>& data, double clip) {
+  constexpr int L = slots_of<Net<T>>;
+  // 13 samples are 3 + 3 + 3 + 3 + 1; 4 are fewer than M, 1 is fewer than most S.
+  const auto run = [&](const setting& as) { return train<Net, T, Optimizer>(as, data, clip, {13, 4, 1}); };
+  const bits expected = run({.fill = std::byte{0}});
+  CHECK(expected != train<Net, T, Optimizer>({}, data, clip, {13, 4, 2}));
+  for (const int S : {1, 2, 3, 4, 8, L}) {
+    CAPTURE(S);
+    for (const recompute_mode mode : modes) CHECK(run({S, {}, mode}) == expected);
+    CHECK(run({S, {}, recompute_mode::except_last, 50}) == expected);
+    std::vector<int> front, back;
+    for (int s = 1; s < S; ++s) front.push_back(s), back.push_back(L - S + s);
+    for (const recompute_mode mode : modes) {
+      CHECK(run({S, front, mode}) == expected);
+      CHECK(run({S, back, mode}) == expected);
+    }
+  }
+}
+
+/// All 2^(L - 1) cuts.
+template <template <class> class Net, class T, class Data>
+void holds_for_every_cut(const Data& data) {
+  constexpr int L = slots_of<Net<T>>;
+  const auto run = [&](const setting& as) { return train<Net, T, adam>(as, data, 0.1, {5, 3}, 3); };
+  const bits expected = run({.fill = std::byte{0}});
+  for (unsigned mask = 0; mask < 1u << (L - 1); ++mask) {
+    std::vector<int> cut;
+    for (int l = 1; l < L; ++l)
+      if (mask >> (l - 1) & 1u) cut.push_back(l);
+    const int S = static_cast<int>(cut.size()) + 1;
+    const bool same = run({S, cut, modes[mask % 3]}) == expected;
+    CAPTURE(cut);
+    CAPTURE(static_cast<int>(modes[mask % 3]));
+    CHECK(same);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a residual network: the same bits for every S, recompute, trace") {
+  holds_for_stages<residual_net, float, adam>(samples<float>(19, 12, 1), 0.1);
+}
+
+TEST_CASE("the same in double") { holds_for_stages<residual_net, double, sgd>(samples<double>(19, 12, 1), 0.1); }
+
+TEST_CASE("several readers of a value: the same bits for every cut") {
+  holds_for_every_cut<skip_net, float>(samples<float>(9, 12, 2));
+}
+
+TEST_CASE("two tensors on an edge, and values that nobody reads: the same bits for every cut") {
+  holds_for_every_cut<pair_net, double>(samples<double>(9, 12, 1));
+}
+
+TEST_CASE("integers on edges: the same bits for every cut") {
+  holds_for_every_cut<integer_net, float>(samples<float, std::int32_t>(9, 3, 1));
+}

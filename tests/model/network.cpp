@@ -1,0 +1,89 @@
+#include <gpipe/model/network.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string_view>
+
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/model/model.hpp>
+
+#include "laws/layers.hpp"
+
+using namespace gpipe;
+using namespace laws;
+
+namespace {
+
+/// The first of two.
+struct narrow {
+  template <class In>
+  struct on;
+  template <class First, class Second>
+  struct on<bundle<First, Second>> {
+    using output = First;
+  };
+};
+
+//   slot    0 lookup  1 peak  2 scale  3 relu  4 add  5 halve  6 cross  7 join  8 passing_loss
+//   reads   0         1       2 3      4       5 1    6        7 8      9 10    11
+//   writes  1         2 3     4        5       6      7 8      9 10     11      12
+struct net : model<input<std::int32_t, 2>, lookup<float, 5, 3>, stash<"x">, peak, scale, relu, pop<"x">, add, halve,
+                   cross, join, passing_loss> {};
+constexpr const network& n = network_of<net>;
+
+static_assert(n.slot_count == 9 && n.row_count == 9 && n.entering == 1 && n.value_count == 13 && n.read_count == 13);
+static_assert(n.type == dtype::float32);
+
+template <int... V>
+constexpr bool reads_of(int slot) {
+  const int expected[] = {V...};
+  if (n.slots[slot].reads != sizeof...(V)) return false;
+  for (int i = 0; i < static_cast<int>(sizeof...(V)); ++i)
+    if (n.reads_value(slot, i) != expected[i]) return false;
+  return true;
+}
+template <int... L>
+constexpr bool readers_of(int v) {
+  const int expected[] = {L..., -1};
+  if (n.values[v].readers != sizeof...(L)) return false;
+  for (int i = 0; i < static_cast<int>(sizeof...(L)); ++i)
+    if (n.reader(v, i) != expected[i]) return false;
+  return true;
+}
+static_assert(reads_of<0>(0) && reads_of<1>(1) && reads_of<2, 3>(2) && reads_of<4>(3) && reads_of<5, 1>(4));
+static_assert(reads_of<6>(5) && reads_of<7, 8>(6) && reads_of<9, 10>(7) && reads_of<11>(8));
+static_assert(readers_of<0>(0) && readers_of<1, 4>(1) && readers_of<2>(3) && readers_of<>(12));
+
+// A gradient flows to what depends on a parameter and is a floating-point number.
+static_assert(!n.values[0].gradient && n.values[1].gradient && n.values[2].gradient && !n.values[3].gradient);
+static_assert(n.values[0].writer == -1 && n.values[3].writer == 1 && n.values[12].writer == 8);
+struct late : model<input<float, 4>, relu, halve, cross> {};
+static_assert(!network_of<late>.values[1].gradient && !network_of<late>.values[2].gradient);
+static_assert(network_of<late>.values[4].gradient && network_of<late>.values[5].gradient);
+
+// Layers that read the same field share it, with the narrower limit.
+struct two_losses : model<input<float, 8>, passing_loss, halve, cross, narrow, passing_loss> {};
+constexpr const network& t = network_of<two_losses>;
+static_assert(t.field_count == 2 && t.loss_slot() == 4);
+static_assert(t.row_of(0).field_index[1] == 1 && t.row_of(4).field_index[0] == 0 && t.row_of(4).field_index[1] == 1);
+
+// Popped in its own slot twice, a value is read twice by one slot.
+struct doubled : model<input<float, 4>, stash<"x">, pop<"x">, add> {};
+static_assert(network_of<doubled>.read_count == 2 && network_of<doubled>.values[0].readers == 2);
+
+// A name again inside a scope is another value, and the outer one is back behind it.
+struct scoped : model<input<float, 4>, stash<"x">, relu, residual<stash<"x">, relu, pop<"x">, add>, pop<"x">, add> {};
+constexpr const network& s = network_of<scoped>;
+static_assert(s.slot_count == 5);         // relu, [relu, add, add], add
+static_assert(s.reads_value(2, 1) == 1);  // the inner name: what came into the residual
+static_assert(s.reads_value(3, 1) == 1);  // the residual's own
+static_assert(s.reads_value(4, 1) == 0);  // the outer name
+
+}  // namespace
+
+TEST_CASE("fields keep their limits") {
+  CHECK(std::string_view(t.fields[0].name) == "labels");
+  CHECK(t.fields[0].below == 4);
+  CHECK(std::string_view(t.fields[1].name) == "weights");
+  CHECK(t.fields[1].optional);
+}

@@ -1,0 +1,98 @@
+#include <gpipe/plan/memory.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string_view>
+#include <vector>
+
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/model/model.hpp>
+
+#include "laws/layers.hpp"
+
+using namespace gpipe;
+using namespace laws;
+
+namespace {
+
+//   slot    0 halve  1 cross  2 join  3 relu  4 add   5 softmax_cross_entropy
+//   writes  1 2      3 4      5       6       7
+struct net : model<input<float, 64>, halve, cross, join, stash<"x">, relu, pop<"x">, add, softmax_cross_entropy> {};
+constexpr const network& n = network_of<net>;
+constexpr int first[] = {0, 3, 6}, all[] = {0, 6};
+constexpr stage_view whole(n, {all, 1}, 0), s0(n, {first, 2}, 0), s1(n, {first, 2}, 1);
+
+// A sample of tensor<float, 64> is 256 bytes, each half 128, the weight of `cross` 128.
+constexpr memory_terms terms{.micro_batches = 5, .micro_batch_size = 2, .in_flight = 4, .kept_copies = 3, .moments = 2};
+constexpr std::int64_t B = 2;
+
+constexpr stage_memory m = memory_of(whole, terms);
+static_assert(m.of(memory_kind::parameters) == 128 && m.of(memory_kind::gradients) == 128);
+static_assert(m.of(memory_kind::moments) == 2 * 128);
+static_assert(m.of(memory_kind::derived) == 0);
+static_assert(m.of(memory_kind::partials) == 5 * 64);                              // three numbers
+static_assert(m.of(memory_kind::stash) == 4 * (256 * B + 64 + 64));                // inputs, labels, weights
+static_assert(m.of(memory_kind::kept) == 3 * (256 * B + 256 * B + 256 * B + 64));  // of halve, relu, add; the summary
+static_assert(m.of(memory_kind::activations) == 2 * 256 * B);                      // of cross and join
+static_assert(m.of(memory_kind::backward) == 4 * 256 * B);                         // of cross, join, relu, add
+static_assert(m.of(memory_kind::returned) == 0);
+static_assert(m.of(memory_kind::scratch) == 256 * B);  // relu's share of the gradient of join
+static_assert(m.total() == [] {
+  std::int64_t sum = 0;
+  for (const auto b : m.bytes) sum += b;
+  return sum;
+}());
+
+// In two stages the value between is written into the stash, and its gradient comes back, twice at a time.
+constexpr stage_memory m0 = memory_of(s0, terms), m1 = memory_of(s1, terms);
+static_assert(m0.of(memory_kind::activations) == 256 * B);  // of cross: join writes into stage 1
+static_assert(m1.of(memory_kind::stash) == 4 * (256 * B + 64 + 64));
+static_assert(m0.of(memory_kind::returned) == returned_slots * 256 * B && m1.of(memory_kind::returned) == 0);
+static_assert(m0.of(memory_kind::backward) == 256 * B && m1.of(memory_kind::backward) == 2 * 256 * B);
+static_assert(m0.of(memory_kind::scratch) == 0 && m1.of(memory_kind::scratch) == 256 * B);
+static_assert(m1.of(memory_kind::parameters) == 0);
+
+// One micro-batch has one gradient to return.
+constexpr memory_terms single{.micro_batches = 1, .micro_batch_size = 2};
+static_assert(memory_of(s0, single).of(memory_kind::returned) == 256 * B);
+
+std::vector<memory_block> blocks(const stage_view& s) {
+  std::vector<memory_block> found;
+  lay_out(s, terms, [&](const memory_block& b) { found.push_back(b); });
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("blocks lie one behind the other, on boundaries, kind after kind") {
+  for (const stage_view& s : {whole, s0, s1}) {
+    std::size_t at = 0;
+    int kind = 0;
+    for (const memory_block& b : blocks(s)) {
+      CHECK(b.offset == at);
+      CHECK(b.offset % alignment == 0);
+      CHECK(b.bytes % alignment == 0);
+      CHECK(static_cast<int>(b.kind) >= kind);
+      kind = static_cast<int>(b.kind);
+      at += b.bytes * static_cast<std::size_t>(b.copies);
+    }
+    CHECK(static_cast<std::int64_t>(at) == memory_of(s, terms).total());
+  }
+}
+
+TEST_CASE("every slot has a block of parameters, gradients and moments, if an empty one") {
+  int parameters = 0, moments = 0;
+  for (const memory_block& b : blocks(whole)) {
+    parameters += b.kind == memory_kind::parameters;
+    moments += b.kind == memory_kind::moments;
+  }
+  CHECK(parameters == 6);
+  CHECK(moments == 12);
+}
+
+TEST_CASE("kinds have names") {
+  CHECK(std::string_view(name_of(memory_kind::parameters)) == "parameters");
+  CHECK(std::string_view(name_of(memory_kind::scratch)) == "scratch");
+  CHECK(static_cast<int>(memory_kind::scratch) + 1 == memory_kinds);
+}

@@ -1,0 +1,38 @@
+#include <gpipe/plan/options.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace gpipe;
+
+namespace {
+
+constexpr bool sensible = [] {
+  plan_options{.stages = 7}.require_sensible(7);
+  return true;
+}();
+static_assert(sensible);
+
+std::string refusal(const plan_options& options) {
+  try {
+    options.require_sensible(7);
+  } catch (const error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("options that make no plan are refused, with what would") {
+  CHECK(refusal({}) == "");
+  CHECK(refusal({.stages = 8}) == "the model cannot be cut into 8 stages; choose 1 to 7, its number of layers");
+  CHECK(refusal({.stages = 0}) == "the model cannot be cut into 0 stages; choose 1 to 7, its number of layers");
+  CHECK(refusal({.stages = -1}).find("-1 stages") != std::string::npos);
+  CHECK(refusal({.micro_batches = 0}) == "0 micro-batches are no step; choose at least 1");
+  CHECK(refusal({.micro_batch_size = -5}) == "a micro-batch of -5 samples is no micro-batch; choose at least 1");
+  CHECK(refusal({.micro_batches = 1 << 16, .micro_batch_size = 1 << 15}).find("more than can be counted") !=
+        std::string::npos);
+  CHECK(refusal({.micro_batches = 1 << 15, .micro_batch_size = (1 << 16) - 1}) == "");
+}

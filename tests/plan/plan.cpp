@@ -1,0 +1,80 @@
+#include <gpipe/plan/plan.hpp>
+
+#include <doctest/doctest.h>
+
+#include <type_traits>
+
+#include <gpipe/core/optimizer.hpp>
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/softmax_cross_entropy.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+struct net : model<input<float, 64>, linear<128>, relu, repeat<4, residual<linear<128>, relu>>, linear<10>,
+                   softmax_cross_entropy> {};
+
+using four = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>>;
+static_assert(std::is_same_v<four::model, net>);
+static_assert(four::S == 4 && four::M == 16 && four::B == 8 && four::L == 16);
+static_assert(four::options.recompute == recompute_mode::except_last && four::options.moments == 2);
+static_assert(four::bubble() == 3.0 / 19);
+static_assert(four::parameters() == 64 * 128 + 128 + 4 * (128 * 128 + 128) + 128 * 10 + 10);
+
+// No stage is empty, and all slots are held.
+static_assert(four::cut().stages == 4 && four::cut().first[0] == 0 && four::cut().first[4] == 16);
+static_assert(four::stage_of(0) == 0 && four::stage_of(15) == 3);
+static_assert(four::cut().first[1] > 0 && four::cut().first[2] > four::cut().first[1] &&
+              four::cut().first[3] > four::cut().first[2] && four::cut().first[3] < 16);
+
+// Options come in any order; without any there is one stage.
+using same = plan<net, micro_batch_size<8>, optimizer<adam>, micro_batches<16>, stages<4>,
+                  gpipe::recompute<recompute_mode::except_last>>;
+static_assert(same::memory(2).total() == four::memory(2).total());
+using plain = plan<net>;
+static_assert(plain::S == 1 && plain::M == 1 && plain::bubble() == 0);
+
+// Memory: the optimizer and recompute tell, and it fits or it does not.
+using cheap = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>, optimizer<sgd>>;
+static_assert(four::memory(1).of(memory_kind::moments) == 2 * cheap::memory(1).of(memory_kind::moments));
+static_assert(four::memory(1).of(memory_kind::moments) == 2 * four::memory(1).of(memory_kind::parameters));
+using kept = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>, gpipe::recompute<recompute_mode::never>>;
+static_assert(kept::memory(1).of(memory_kind::kept) == 16 * four::memory(1).of(memory_kind::kept));
+static_assert(four::memory(1).of(memory_kind::stash) == kept::memory(1).of(memory_kind::stash));
+constexpr std::int64_t most = [] {
+  std::int64_t found = 0;
+  for (int s = 0; s < 4; ++s) found = four::memory(s).total() > found ? four::memory(s).total() : found;
+  return found;
+}();
+static_assert(require_fits<four, most>());
+static_assert(require_fits<four, 8_GiB>());
+
+// Stages as types: as many as asked for, in a recompute wrapper unless nothing is recomputed.
+template <class Plan, int I>
+using stage_at = std::remove_cvref_t<decltype(boost::hana::at_c<I>(Plan::stages()))>;
+static_assert(stage_at<four, 0>::first == 0 && stage_at<four, 3>::last == 16);
+static_assert(stage_at<four, 1>::first == four::cut().first[1] && stage_at<four, 1>::index == 1);
+static_assert(stage_at<four, 2>::mode == recompute_mode::except_last);
+template <class Stage>
+concept is_wrapped = requires {
+  typename Stage::wrapped;
+};
+static_assert(is_wrapped<stage_at<four, 0>> && !is_wrapped<stage_at<kept, 0>>);
+
+}  // namespace
+
+TEST_CASE("the stages cost about the same") {
+  std::int64_t least = 0, largest = 0;
+  for (int s = 0; s < 4; ++s) {
+    std::int64_t sum = 0;
+    for (int l = four::cut().first[s]; l < four::cut().first[s + 1]; ++l) {
+      const slot_cost cost = cost_of(network_of<net>.row_of(l), 8, true);
+      sum += cost.forward + cost.backward;
+    }
+    least = s == 0 || sum < least ? sum : least;
+    largest = sum > largest ? sum : largest;
+  }
+  CHECK(largest < 2 * least);
+}

@@ -1,0 +1,74 @@
+#include <gpipe/plan/run_plan.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/model/model.hpp>
+
+#include "laws/layers.hpp"
+
+using namespace gpipe;
+using namespace laws;
+
+namespace {
+
+struct net : model<input<float, 8>, halve, cross, join, stash<"x">, relu, pop<"x">, add, relu, passing_loss> {};
+constexpr const network& n = network_of<net>;
+
+run_plan made(plan_options options, const std::vector<int>& cut = {}) { return make_plan(n, options, cut); }
+
+}  // namespace
+
+TEST_CASE("a plan holds all slots, in stages none of which is empty") {
+  for (int S = 1; S <= 7; ++S) {
+    const run_plan p = made({.stages = S, .micro_batches = 4});
+    CHECK(p.stages() == S);
+    CHECK(p.first.front() == 0);
+    CHECK(p.first.back() == 7);
+    double shares = 0;
+    for (int s = 0; s < S; ++s) {
+      CHECK(p.first[static_cast<std::size_t>(s)] < p.first[static_cast<std::size_t>(s) + 1]);
+      shares += p.share(s);
+    }
+    CHECK(shares == doctest::Approx(1));
+    CHECK(p.memory.size() == static_cast<std::size_t>(S));
+  }
+}
+
+TEST_CASE("an own cut is taken as it is, with its links at both ends") {
+  const run_plan p = made({.stages = 3, .micro_batches = 4, .micro_batch_size = 5}, {3, 4});
+  CHECK(p.first == std::vector<int>{0, 3, 4, 7});
+  CHECK(p.links == std::vector<link>{{0, 1, true}, {0, 2, true}, {1, 2, true}});
+  CHECK(p.outgoing == std::vector<std::vector<int>>{{0, 1}, {2}, {}});
+  CHECK(p.incoming == std::vector<std::vector<int>>{{}, {0}, {1, 2}});
+  CHECK(p.most_samples() == 20);
+  CHECK(p.each == std::vector<int>{0, 1, 2, 3});
+}
+
+TEST_CASE("what is in flight decides the places") {
+  const run_plan p = made({.stages = 2, .micro_batches = 3});
+  CHECK(p.stash_slot[0] == std::vector<int>{2, 1, 0});  // forward runs 2, 1, 0
+  CHECK(p.kept_slot[1] == std::vector<int>{0, 0, 0});
+  CHECK(p.returned_slot[0] == std::vector<int>{0, 1, 0});
+  CHECK(p.terms[1].kept_copies == 1);
+  CHECK(p.terms[1].in_flight == 3);
+  const run_plan kept = made({.stages = 2, .micro_batches = 3, .recompute = recompute_mode::never});
+  CHECK(kept.kept_slot[1] == kept.stash_slot[1]);
+  CHECK(kept.terms[1].kept_copies == 3);
+  CHECK(kept.costs[1].backward + kept.costs[1].forward == p.costs[1].backward);
+}
+
+TEST_CASE("cuts that are none are refused") {
+  const auto refused = [](plan_options options, const std::vector<int>& cut, const char* what) {
+    CHECK_THROWS_WITH_AS(made(options, cut), what, error);
+  };
+  refused({.stages = 3}, {1},
+          "the cut names 1 places, but 3 stages have 2 between them; name the first slot of every stage but the first");
+  for (const auto& cut : {std::vector<int>{0, 3}, {3, 3}, {4, 3}, {3, 7}, {-1, 2}})
+    CHECK_THROWS_AS(made({.stages = 3}, cut), error);
+  refused({.stages = 2}, {7},
+          "the cut at 7 leaves a stage empty or lies outside the 7 slots; name ascending slots between 1 and 6");
+  refused({.stages = 8}, {}, "the model cannot be cut into 8 stages; choose 1 to 7, its number of layers");
+}

@@ -1,0 +1,29 @@
+#include <gpipe/run/arena_map.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+
+using namespace gpipe;
+using gpipe::detail::arena_map;
+
+TEST_CASE("a block is found by what it holds, a copy by its micro-batch's place") {
+  std::byte arena[512];
+  arena_map map(arena);
+  map.add({memory_kind::parameters, 3, -1, 0, 64, 64});
+  map.add({memory_kind::stash, -1, 7, 1, 128, 64, 3});
+  const int places[] = {2, 0, 1};
+
+  CHECK(map.find(memory_kind::parameters, 3, -1).at(2) == arena + 64);
+  CHECK(map.find(memory_kind::parameters, 3, -1, places).at(0) == arena + 64);  // one copy for all
+  const auto stashed = map.find(memory_kind::stash, -1, 7, places, 1);
+  CHECK(stashed.at(0) == arena + 256);
+  CHECK(stashed.at(1) == arena + 128);
+  CHECK(stashed.at(2) == arena + 192);
+
+  CHECK(map.has(memory_kind::stash, -1, 7, 1));
+  CHECK(!map.has(memory_kind::stash, -1, 7));
+  CHECK(!map.has(memory_kind::kept, -1, 7, 1));
+  CHECK_THROWS_AS(map.find(memory_kind::kept, -1, 7), std::out_of_range);
+  CHECK(detail::location{}.at(5) == nullptr);
+}

@@ -1,0 +1,62 @@
+#include <gpipe/run/batch.hpp>
+
+#include <doctest/doctest.h>
+
+#include <span>
+#include <string>
+
+#include <gpipe/model/model.hpp>
+
+#include "laws/layers.hpp"
+
+// What a batch that does not fit says: tests/laws/failure.cpp.
+
+using namespace gpipe;
+
+namespace {
+
+struct net : model<input<double, 3>, laws::passing_loss> {};
+struct tagged {
+  template <class In>
+  struct on {
+    using output = tensor<float, 2>;
+    static constexpr field fields[] = {{"tags", 2, dtype::uint8, 4}, {"classes", 2, dtype::int32}};
+  };
+};
+struct with_tags : model<input<std::uint8_t, 3>, tagged> {};
+
+}  // namespace
+
+TEST_CASE("a batch names fields and owns nothing") {
+  const std::vector<double> x(6, 1.5);
+  const std::int32_t labels[] = {2, 0};
+  batch b(2);
+  b.with("inputs", x).with("labels", labels).with("spare", labels, 2, dtype::int32);
+  CHECK(b.samples() == 2);
+  REQUIRE(b.find("inputs") != nullptr);
+  CHECK(b.find("inputs")->data == x.data());
+  CHECK(b.find("inputs")->type == dtype::float64);
+  CHECK(b.find("labels")->elements == 2);
+  CHECK(b.find("weights") == nullptr);
+
+  batch_rows rows;
+  check_batch(network_of<net>, b, 2, rows);
+  CHECK(rows.samples == 2);
+  CHECK(rows.inputs == reinterpret_cast<const std::byte*>(x.data()));
+  REQUIRE(rows.fields.size() == 2);
+  CHECK(rows.fields[0] == reinterpret_cast<const std::byte*>(labels));
+  CHECK(rows.fields[1] == nullptr);  // optional
+}
+
+TEST_CASE("integers are held to their limit, of any type that has one") {
+  const std::vector<std::uint8_t> x(3);
+  std::vector<std::uint8_t> tags{3, 0};
+  const std::vector<std::int32_t> classes{-7, 1 << 30};  // no limit
+  batch_rows rows;
+  const auto check = [&] {
+    check_batch(network_of<with_tags>, batch(1).with("inputs", x).with("tags", tags).with("classes", classes), 1, rows);
+  };
+  CHECK_NOTHROW(check());
+  tags[1] = 4;
+  CHECK_THROWS_WITH_AS(check(), "field \"tags\" of sample 0 is 4; it must lie in 0 ... 3", error);
+}

@@ -1,0 +1,112 @@
+#include <gpipe/run/executor.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include <gpipe/core/optimizer.hpp>
+#include <gpipe/device/host/host.hpp>
+
+#include "laws/layers.hpp"
+
+// Same bits for every cut, failures, memory and weights: tests/laws.
+
+using namespace gpipe;
+using namespace laws;
+
+namespace {
+
+struct net : model<input<double, 4>, halve, cross, join, passing_loss> {};
+struct without_loss : model<input<double, 4>, halve, cross, join> {};
+
+template <class Net = net>
+std::unique_ptr<executor<host_device>> made(plan_options plan, run_options options = {}) {
+  return std::make_unique<executor<host_device>>(network_of<Net>, kernels_of<Net, host::context>,
+                                                 make_plan(network_of<Net>, plan), update_rule<host::context>(sgd{}),
+                                                 std::move(options));
+}
+constexpr plan_options two{.stages = 2, .micro_batches = 3, .micro_batch_size = 2, .moments = 1};
+
+const std::vector<double> x{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
+const std::vector<std::int32_t> labels{0, 1, 2, 3, 0};
+batch batch_of(const std::vector<double>& inputs = x) {
+  batch b(5);
+  b.with("inputs", inputs).with("labels", labels);
+  return b;
+}
+
+}  // namespace
+
+TEST_CASE("a step changes parameters by the mean gradient, an evaluation changes nothing") {
+  const auto run = made(two);
+  CHECK(run->steps() == 0);
+  const auto* weight = reinterpret_cast<const double*>(run->parameters(1));
+  const auto* gradient = reinterpret_cast<const double*>(run->gradients(1));
+  const double before[] = {weight[0], weight[1]};
+  CHECK(before[0] != before[1]);
+  const outcome first = run->evaluate(batch_of());
+  CHECK(weight[0] == before[0]);
+  CHECK(run->steps() == 0);
+  CHECK(first.norm == 0);
+  const outcome step = run->train(batch_of(), 0.01);
+  CHECK(step.loss == first.loss);
+  CHECK(step.samples == 5);
+  CHECK(step.norm == doctest::Approx(std::hypot(gradient[0], gradient[1]) / 5));
+  for (const int i : {0, 1}) CHECK(weight[i] == doctest::Approx(before[i] - 0.01 * gradient[i] / 5));
+  CHECK(reinterpret_cast<const double*>(run->moments(1, 0))[0] == doctest::Approx(gradient[0] / 5));
+  CHECK(run->steps() == 1);
+  CHECK(run->evaluate(batch_of()).loss < first.loss);
+}
+
+TEST_CASE("a clipped step goes no further than the clip") {
+  const auto run = made(two);
+  const auto* weight = reinterpret_cast<const double*>(run->parameters(1));
+  const double before[] = {weight[0], weight[1]};
+  const outcome step = run->train(batch_of(), 1, 0.25);
+  CHECK(step.norm > 0.25);
+  CHECK(std::hypot(weight[0] - before[0], weight[1] - before[1]) == doctest::Approx(0.25));
+}
+
+TEST_CASE("report and trace tell of every stage since they were last forgotten") {
+  run_options options;
+  options.trace_events = 64;
+  const auto run = made(two, options);
+  run->train(batch_of(), 0.1);
+  REQUIRE(run->report().size() == 2);
+  CHECK(run->report()[0].first == 0);
+  CHECK(run->report()[1].last == 4);
+  CHECK(run->report()[0].predicted_share + run->report()[1].predicted_share == doctest::Approx(1));
+  CHECK(run->report()[0].bytes == run->stage(0).arena().size());
+  CHECK(run->report()[0].parameters + run->report()[1].parameters == 2);
+  REQUIRE(run->trace().size() == 2);
+  for (const int s : {0, 1}) {
+    const recorder& events = run->trace()[static_cast<std::size_t>(s)];
+    CHECK(events.name() == "stage " + std::to_string(s));
+    CHECK(events.dropped() == 0);
+    CHECK(events.events().back().kind == act::update);
+    CHECK(run->report()[static_cast<std::size_t>(s)].busy(act::forward) > 0);
+  }
+  run->forget();
+  CHECK(run->trace()[0].events().empty());
+  CHECK(run->report()[0].busy() == 0);
+  CHECK(made(two)->trace().empty());
+}
+
+TEST_CASE("a gradient whose norm alone is too large for a double is refused") {
+  const auto run = made(two);
+  std::vector<double> large(20, 1e100);
+  CHECK_THROWS_WITH_AS(run->train(batch_of(large), 0.1), doctest::Contains("the norm of the gradient is not finite"),
+                       error);
+  CHECK(run->steps() == 0);
+  CHECK_NOTHROW(run->train(batch_of(), 0.1));
+}
+
+TEST_CASE("what cannot be trained is refused") {
+  const auto run = made<without_loss>(two);
+  CHECK_THROWS_WITH_AS(run->train(batch_of(), 0.1), doctest::Contains("the model has no loss"), error);
+  CHECK_THROWS_WITH_AS(run->evaluate(batch_of()), doctest::Contains("the model has no loss"), error);
+  const auto only_forward =
+      made({.stages = 2, .micro_batches = 3, .micro_batch_size = 2, .schedule = schedule_kind::forward_only});
+  CHECK(only_forward->evaluate(batch_of()).loss == made(two)->evaluate(batch_of()).loss);
+  CHECK_THROWS_WITH_AS(only_forward->train(batch_of(), 0.1), doctest::Contains("forward-only"), error);
+}

@@ -1,0 +1,128 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <gpipe/core/optimizer.hpp>
+#include <gpipe/device/host/host.hpp>
+#include <gpipe/layer/gelu.hpp>
+#include <gpipe/layer/layer_norm.hpp>
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/run/executor.hpp>
+
+#include "reference/residual_mlp.hpp"
+
+// Three steps of training against numbers from an independent implementation (tests/reference/residual_mlp.py).
+
+using namespace gpipe;
+namespace known = reference::residual_mlp;
+
+namespace {
+
+template <class T>
+struct net : model<input<T, known::features>, linear<known::width>,
+                   repeat<known::blocks, residual<layer_norm, linear<known::hidden>, gelu, linear<known::width>>>,
+                   layer_norm, linear<known::classes>, softmax_cross_entropy> {};
+
+template <class T>
+inline constexpr double tolerance = std::is_same_v<T, float> ? 1e-4 : 1e-9;
+
+/// Where a parameter lies in its slot's block (bytes), and in the flat lists of known numbers (elements).
+struct place_of {
+  int slot;
+  std::size_t offset, first, size;
+};
+std::vector<place_of> places(const network& of) {
+  std::vector<place_of> found;
+  std::size_t first = 0;
+  for (int l = 0; l < of.slot_count; ++l) {
+    std::size_t offset = 0;
+    for (int p = 0; p < of.row_of(l).parameter_count; ++p) {
+      const std::size_t size = of.row_of(l).parameters[p].extents.size();
+      found.push_back({l, offset, first, size});
+      offset += aligned(size * bytes_of(of.type));
+      first += size;
+    }
+  }
+  CHECK(first == known::parameter_count);
+  return found;
+}
+
+template <class T>
+std::vector<T> rounded(std::span<const double> from) {
+  return {from.begin(), from.end()};
+}
+
+template <class T>
+void follows(const update_rule<host::context>& rule, double rate, const double* losses, const double* norms,
+             const double* parameters, double clip = 0) {
+  const network& of = network_of<net<T>>;
+  const auto inputs = rounded<T>(known::inputs), weights = rounded<T>(known::weights);
+  const std::vector<std::int32_t> labels(known::labels, known::labels + known::samples);
+  batch data(known::samples);
+  data.with("inputs", inputs).with("labels", labels).with("weights", weights);
+  double weight = 0;
+  for (const double w : known::weights) weight += w;
+
+  for (const int S : {1, 3})
+    for (const int M : {1, 4}) {  // 10 samples are 3 + 3 + 3 + 1
+      CAPTURE(S);
+      CAPTURE(M);
+      const plan_options options{
+          .stages = S, .micro_batches = M, .micro_batch_size = 10 / M + (M > 1), .moments = rule.moments()};
+      executor<host_device> run(of, kernels_of<net<T>, host::context>, make_plan(of, options), rule);
+      for (const place_of& at : places(of)) {
+        const auto start = rounded<T>(std::span(known::initial).subspan(at.first, at.size));
+        std::memcpy(run.parameters(at.slot) + at.offset, start.data(), at.size * sizeof(T));
+      }
+      run.refresh();
+
+      // The largest distance of what lies in the blocks from known numbers.
+      const auto distance = [&](auto block, double divisor, const double* numbers) {
+        double most = 0;
+        for (const place_of& at : places(of)) {
+          const auto* x = reinterpret_cast<const T*>(block(at.slot) + at.offset);
+          for (std::size_t i = 0; i < at.size; ++i)
+            most = (std::max)(most, std::abs(static_cast<double>(x[i]) / divisor - numbers[at.first + i]));
+        }
+        return most;
+      };
+      for (int step = 0; step < known::steps; ++step) {
+        CAPTURE(step);
+        const outcome found = run.train(data, rate, clip);
+        CHECK(std::abs(found.loss - losses[step]) < tolerance<T>);
+        CHECK(std::abs(found.norm - norms[step]) < tolerance<T>);
+        CHECK(found.weight == weight);
+        if (step == 0)
+          CHECK(distance([&](int l) { return run.gradients(l); }, weight, known::gradients) < tolerance<T>);
+      }
+      CHECK(distance([&](int l) { return run.parameters(l); }, 1, parameters) < tolerance<T>);
+    }
+}
+
+const update_rule<host::context> descent(gpipe::sgd{.momentum = 0.9});
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("stochastic gradient descent with momentum", T, float, double) {
+  follows<T>(descent, 0.1, known::sgd::losses, known::sgd::norms, known::sgd::parameters);
+}
+
+TEST_CASE_TEMPLATE("the same, clipped", T, float, double) {
+  follows<T>(descent, 0.1, known::sgd_clipped::losses, known::sgd_clipped::norms, known::sgd_clipped::parameters, 0.5);
+}
+
+TEST_CASE_TEMPLATE("Adam", T, float, double) {
+  follows<T>(update_rule<host::context>(adam{}), 0.01, known::adam::losses, known::adam::norms,
+             known::adam::parameters);
+}
+
+TEST_CASE_TEMPLATE("AdamW", T, float, double) {
+  follows<T>(update_rule<host::context>(adamw{.weight_decay = 0.01}), 0.01, known::adamw::losses, known::adamw::norms,
+             known::adamw::parameters);
+}

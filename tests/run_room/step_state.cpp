@@ -1,0 +1,18 @@
+#include <gpipe/run/step_state.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace gpipe;
+
+TEST_CASE("micro-batch m holds the samples from m times ceil(batch / M) on") {
+  step_state step;
+  step.rows.samples = 13;
+  step.per_micro_batch = 3;
+  int sum = 0;
+  for (int m = 0; m < 7; ++m) {
+    CHECK(step.first_sample(m) == (m < 5 ? 3 * m : 13));
+    CHECK(step.samples(m) == (m < 4 ? 3 : m == 4 ? 1 : 0));
+    sum += step.samples(m);
+  }
+  CHECK(sum == 13);
+}
