@@ -21,6 +21,16 @@
 #define GPIPE_OUT_OF_LINE __attribute__((noinline, noclone))
 #endif
 
+/// Keeps what runs once, or for no time worth naming, such as set-up, reports and the text of errors, out of line and
+/// small: it compiles in half the time. (Not `cold`: compilers take for cold whatever calls such a function, too.)
+#if defined(__clang__)
+#define GPIPE_ONCE __attribute__((noinline, minsize))
+#elif defined(__CUDACC__) || !defined(__OPTIMIZE__)
+#define GPIPE_ONCE __attribute__((noinline))
+#else
+#define GPIPE_ONCE __attribute__((noinline, optimize("Os")))
+#endif
+
 namespace gpipe {
 
 /// Every buffer starts on such a boundary (bytes): a cache line, and the widest vector register.

@@ -4,6 +4,9 @@
 #include <string>
 #include <utility>
 
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/text.hpp>
+
 namespace gpipe {
 
 /// Where something went wrong, as far as known: an empty text or a negative number is unknown.
@@ -21,7 +24,7 @@ struct place {
 /// The library's one error: what is wrong, what to do about it, and where.
 class error : public std::runtime_error {
  public:
-  error(std::string wrong, std::string remedy, place where = {})
+  GPIPE_ONCE error(std::string wrong, std::string remedy, place where = {})
       : std::runtime_error(text(wrong, remedy, where)),
         wrong_(std::move(wrong)),
         remedy_(std::move(remedy)),
@@ -32,27 +35,26 @@ class error : public std::runtime_error {
   const gpipe::place& where() const noexcept { return where_; }
 
  private:
-  static std::string text(const std::string& wrong, const std::string& remedy, const place& where) {
-    // `+=` throughout: g++ 12 warns wrongly of overlap (-Wrestrict, its bug 105651) at `"text" + std::to_string(n)`.
+  GPIPE_ONCE static std::string text(const std::string& wrong, const std::string& remedy, const place& where) {
     std::string at;
-    const auto part = [&at](const char* name, const std::string& value) {
+    const auto part = [&at](const char* name, detail::piece value) {
       if (!at.empty()) at += ", ";
       at += name;
-      at += value;
+      value.append_to(at);
     };
-    const auto number = [](long n) { return n < 0 ? std::string() : std::to_string(n); };
     if (!where.file.empty()) {
       part("", where.file);
-      if (where.line >= 0) (at += ":") += std::to_string(where.line);
+      if (where.line >= 0) at += detail::join({":", where.line});
     }
     if (!where.layer.empty() || where.slot >= 0) {
-      part(where.slot < 0 ? "layer" : "layer ", number(where.slot));
+      if (where.slot < 0) part("layer", "");
+      else part("layer ", where.slot);
       if (!where.layer.empty()) (at += " ") += where.layer;
     }
-    if (where.stage >= 0) part("stage ", number(where.stage));
-    if (where.micro_batch >= 0) part("micro-batch ", number(where.micro_batch));
+    if (where.stage >= 0) part("stage ", where.stage);
+    if (where.micro_batch >= 0) part("micro-batch ", where.micro_batch);
     if (!where.action.empty()) part("", where.action);
-    if (where.step >= 0) part("step ", number(where.step));
+    if (where.step >= 0) part("step ", where.step);
     if (!at.empty()) at += ": ";
     at += wrong;
     if (!remedy.empty()) (at += "; ") += remedy;
@@ -62,5 +64,18 @@ class error : public std::runtime_error {
   std::string wrong_, remedy_;
   place where_;
 };
+
+namespace detail {
+
+/// Throws an `error` whose texts are joined from pieces.
+[[noreturn]] GPIPE_ONCE inline void refuse(std::initializer_list<piece> wrong, std::initializer_list<piece> remedy,
+                                           const place& where) {
+  throw error(join(wrong), join(remedy), where);
+}
+[[noreturn]] GPIPE_ONCE inline void refuse(std::initializer_list<piece> wrong, std::initializer_list<piece> remedy) {
+  refuse(wrong, remedy, {});
+}
+
+}  // namespace detail
 
 }  // namespace gpipe

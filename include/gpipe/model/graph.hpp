@@ -34,22 +34,22 @@ struct row {
   work cost{};
   bool view = false;
 
-  constexpr std::size_t parameter_elements() const {
+  GPIPE_ONCE constexpr std::size_t parameter_elements() const {
     std::size_t sum = 0;
     for (int i = 0; i < parameter_count; ++i) sum += parameters[i].extents.size();
     return sum;
   }
-  constexpr std::size_t parameter_bytes() const {
+  GPIPE_ONCE constexpr std::size_t parameter_bytes() const {
     std::size_t sum = 0;
     for (int i = 0; i < parameter_count; ++i) sum += aligned(parameters[i].extents.size() * bytes_of(type));
     return sum;
   }
-  constexpr std::size_t derived_bytes() const {
+  GPIPE_ONCE constexpr std::size_t derived_bytes() const {
     std::size_t sum = 0;
     for (int i = 0; i < derived_count; ++i) sum += aligned(derived[i].size * bytes_of(derived[i].type));
     return sum;
   }
-  constexpr std::size_t extra_bytes(int samples) const {
+  GPIPE_ONCE constexpr std::size_t extra_bytes(int samples) const {
     std::size_t sum = 0;
     for (int i = 0; i < extra_count; ++i) sum += edge_part{extras[i].size, extras[i].type}.bytes(samples);
     return sum;

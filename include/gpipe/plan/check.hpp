@@ -15,16 +15,16 @@ namespace gpipe {
 ///
 /// One pass. Under the compilers' default limits constant evaluation admits 16 stages by 128 micro-batches, or 128
 /// by 8; larger ones are checked when a run starts (128 by 512 in 40 ms).
-constexpr verdict check(const programs_terms& terms, const program_view* programs, int workers,
-                        int slots = rendezvous) {
+GPIPE_ONCE constexpr verdict check(const programs_terms& terms, const program_view* programs, int workers,
+                                   int slots = rendezvous) {
   detail::require_links(terms.stages, terms.links, terms.link_count);
   return detail::execution(terms, programs, workers, slots).run();
 }
 
 /// The same for the programs that `lower` makes of a schedule. Throws what `lower` throws.
 template <scheduler Schedule>
-constexpr verdict check_schedule(Schedule, int stages, int micro_batches, recompute_mode mode,
-                                 const link* links, int link_count, int slots = rendezvous) {
+GPIPE_ONCE constexpr verdict check_schedule(Schedule, int stages, int micro_batches, recompute_mode mode,
+                                            const link* links, int link_count, int slots = rendezvous) {
   detail::require_admitted<Schedule>(stages, micro_batches);
   detail::require_links(stages, links, link_count);
   const int workers = Schedule::workers(stages);

@@ -9,7 +9,7 @@
 namespace gpipe {
 
 /// One worker's program on a line, as in `F1 F0 B0 B1`.
-inline std::string describe(const program_view& program, bool with_stage = false) {
+GPIPE_ONCE inline std::string describe(const program_view& program, bool with_stage = false) {
   std::string text;
   for (int i = 0; i < program.length; ++i)
     text.append(i > 0 ? " " : "").append(label_of(program.lines[i], with_stage).text());
@@ -25,11 +25,10 @@ std::string describe(const timetable<Schedule>& table) {
 }
 
 /// A verdict as a sentence, as in "deadlock: worker 1 at line 7, I0 (backward input)".
-inline std::string describe(const verdict& found) {
+GPIPE_ONCE inline std::string describe(const verdict& found) {
   if (found.ok()) return "no fault";
-  return std::string(name(found.what)) + ": worker " + std::to_string(found.worker) + " at line " +
-         std::to_string(found.position) + ", " + std::string(label_of(found.at, true).text()) + " (" +
-         name(found.at.kind) + ")";
+  return detail::join({name(found.what), ": worker ", found.worker, " at line ", found.position, ", ",
+                       label_of(found.at, true).text(), " (", name(found.at.kind), ")"});
 }
 
 }  // namespace gpipe

@@ -3,7 +3,6 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/plan/action.hpp>
 
-#include <string>
 #include <string_view>
 
 namespace gpipe {
@@ -56,8 +55,8 @@ constexpr label label_of(const cell& it, bool with_stage = false) {
 namespace detail {
 
 [[noreturn]] inline void bad_label(std::string_view text) {
-  throw error("'" + std::string(text) + "' is no instruction",
-              "write F1, R1, B1, I1, W1, F1>2, F1<2, B1>2, B1<2, reduce, update or '.', or one with its stage (3F1)");
+  refuse({"'", text, "' is no instruction"},
+         {"write F1, R1, B1, I1, W1, F1>2, F1<2, B1>2, B1<2, reduce, update or '.', or one with its stage (3F1)"});
 }
 
 /// Takes a number off the front; -1 if there is none, or it does not fit.

@@ -8,7 +8,7 @@ namespace gpipe {
 /// The links of a cut, ascending in (from, to): one wherever a stage reads what an earlier one writes. It brings back
 /// gradients if any of its values wants one. Calls `sink(link)` for each.
 template <class Sink>
-constexpr void find_links(const network& net, const cut& cut, Sink&& sink) {
+GPIPE_ONCE constexpr void find_links(const network& net, const cut& cut, Sink&& sink) {
   const int S = cut.stages;
   const detail::scratch<unsigned char> between(S * S);  // 1: a link, 3: with gradients
   for (int v = 0; v < net.value_count; ++v) {

@@ -29,6 +29,15 @@ constexpr const char* name_of(memory_kind kind) {
   return names[static_cast<int>(kind)];
 }
 
+/// One buffer of the arena: `copies` times `bytes`, from `offset` on. `id` is a slot, or for values (stash,
+/// activations, kept, backward, returned) `value`; `index` tells several of one id apart.
+struct memory_block {
+  memory_kind kind{};
+  int slot = -1, value = -1, index = 0;
+  std::size_t offset = 0, bytes = 0;
+  int copies = 1;
+};
+
 /// Bytes of a stage by kind.
 struct stage_memory {
   std::int64_t bytes[memory_kinds]{};
@@ -38,6 +47,10 @@ struct stage_memory {
     std::int64_t sum = 0;
     for (const std::int64_t b : bytes) sum += b;
     return sum;
+  }
+  constexpr void add(const memory_block& block) {
+    bytes[static_cast<int>(block.kind)] +=
+        static_cast<std::int64_t>(block.bytes) * static_cast<std::int64_t>(block.copies);
   }
 };
 
@@ -53,19 +66,10 @@ struct memory_terms {
 /// Gradients from a later stage arrive while the one before is still read.
 inline constexpr int returned_slots = 2;
 
-/// One buffer of the arena: `copies` times `bytes`, from `offset` on. `id` is a slot, or for values (stash,
-/// activations, kept, backward, returned) `value`; `index` tells several of one id apart.
-struct memory_block {
-  memory_kind kind{};
-  int slot = -1, value = -1, index = 0;
-  std::size_t offset = 0, bytes = 0;
-  int copies = 1;
-};
-
 /// Lays a stage's arena out, block by block: `sink(const memory_block&)`. The same walk tells the plan how many bytes
 /// there are and the executor where they lie.
 template <class Sink>
-constexpr void lay_out(const stage_view& s, const memory_terms& terms, Sink&& sink) {
+GPIPE_ONCE constexpr void lay_out(const stage_view& s, const memory_terms& terms, Sink&& sink) {
   const network& net = s.net();
   const int samples = terms.micro_batch_size;
   const int slots_returned = terms.micro_batches < returned_slots ? terms.micro_batches : returned_slots;
@@ -149,10 +153,7 @@ constexpr void lay_out(const stage_view& s, const memory_terms& terms, Sink&& si
 /// The bytes of a stage, by kind.
 constexpr stage_memory memory_of(const stage_view& s, const memory_terms& terms) {
   stage_memory sum;
-  lay_out(s, terms, [&sum](const memory_block& block) {
-    sum.bytes[static_cast<int>(block.kind)] +=
-        static_cast<std::int64_t>(block.bytes) * static_cast<std::int64_t>(block.copies);
-  });
+  lay_out(s, terms, [&sum](const memory_block& block) { sum.add(block); });
   return sum;
 }
 

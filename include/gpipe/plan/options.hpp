@@ -1,7 +1,6 @@
 #pragma once
 
 #include <limits>
-#include <string>
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/recompute.hpp>
@@ -18,19 +17,16 @@ struct plan_options {
   schedule_kind schedule = schedule_kind::fill_drain;
   int moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam two, SGD with momentum one
 
-  constexpr void require_sensible(int slots) const {
+  GPIPE_ONCE constexpr void require_sensible(int slots) const {
+    using detail::refuse;
     if (stages < 1 || stages > slots)
-      throw error("the model cannot be cut into " + std::to_string(stages) + " stages",
-                  "choose 1 to " + std::to_string(slots) + ", its number of layers");
-    if (micro_batches < 1)
-      throw error(std::to_string(micro_batches) + " micro-batches are no step", "choose at least 1");
+      refuse({"the model cannot be cut into ", stages, " stages"}, {"choose 1 to ", slots, ", its number of layers"});
+    if (micro_batches < 1) refuse({micro_batches, " micro-batches are no step"}, {"choose at least 1"});
     if (micro_batch_size < 1)
-      throw error("a micro-batch of " + std::to_string(micro_batch_size) + " samples is no micro-batch",
-                  "choose at least 1");
+      refuse({"a micro-batch of ", micro_batch_size, " samples is no micro-batch"}, {"choose at least 1"});
     if (micro_batch_size > (std::numeric_limits<int>::max)() / micro_batches)
-      throw error(std::to_string(micro_batches) + " micro-batches of " + std::to_string(micro_batch_size) +
-                      " samples are more than can be counted",
-                  "choose fewer");
+      refuse({micro_batches, " micro-batches of ", micro_batch_size, " samples are more than can be counted"},
+             {"choose fewer"});
   }
 };
 

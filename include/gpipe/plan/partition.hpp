@@ -5,7 +5,6 @@
 #include <gpipe/plan/scratch.hpp>
 
 #include <cstdint>
-#include <string>
 
 namespace gpipe {
 
@@ -19,30 +18,27 @@ namespace detail {
 
 // Not constexpr: reached in constant evaluation, they end it, and the compiler shows the call with its numbers.
 [[noreturn]] inline void bad_stages(int stages, int slots) {
-  throw error("cannot cut " + std::to_string(slots) + " slots into " + std::to_string(stages) + " stages",
-              "choose from 1 to " + std::to_string(slots) + " stages: none may be empty");
+  refuse({"cannot cut ", slots, " slots into ", stages, " stages"},
+         {"choose from 1 to ", slots, " stages: none may be empty"});
 }
 [[noreturn]] inline void bad_micro_batches(int micro_batches) {
-  throw error("cannot run " + std::to_string(micro_batches) + " micro-batches", "choose 1 or more");
+  refuse({"cannot run ", micro_batches, " micro-batches"}, {"choose 1 or more"});
 }
 [[noreturn]] inline void bad_cost(int slot, const slot_cost& cost) {
-  throw error("a cost is negative (forward " + std::to_string(cost.forward) + ", backward " +
-                  std::to_string(cost.backward) + ")",
-              "costs are times: give 0 or more", place{.slot = slot});
+  refuse({"a cost is negative (forward ", cost.forward, ", backward ", cost.backward, ")"},
+         {"costs are times: give 0 or more"}, place{.slot = slot});
 }
 [[noreturn]] inline void cost_overflow(int slots, int micro_batches) {
-  throw error("the costs of " + std::to_string(slots) + " slots over " + std::to_string(micro_batches) +
-                  " micro-batches exceed 64 bits",
-              "measure them in a larger unit of time");
+  refuse({"the costs of ", slots, " slots over ", micro_batches, " micro-batches exceed 64 bits"},
+         {"measure them in a larger unit of time"});
 }
 [[noreturn]] inline void no_cut_fits(int slots, int stages) {
-  throw error("no cut of " + std::to_string(slots) + " slots into " + std::to_string(stages) +
-                  " stages fits the memory of a stage",
-              "use more stages, smaller micro-batches, or recompute");
+  refuse({"no cut of ", slots, " slots into ", stages, " stages fits the memory of a stage"},
+         {"use more stages, smaller micro-batches, or recompute"});
 }
 [[noreturn]] inline void bad_cut(int stage, int begin, int end) {
-  throw error("a stage holds the slots [" + std::to_string(begin) + ", " + std::to_string(end) + ")",
-              "cuts ascend strictly from 0 to the number of slots", place{.stage = stage});
+  refuse({"a stage holds the slots [", begin, ", ", end, ")"}, {"cuts ascend strictly from 0 to the number of slots"},
+         place{.stage = stage});
 }
 
 constexpr std::int64_t added(std::int64_t a, std::int64_t b, int slots, int micro_batches) {
@@ -97,8 +93,8 @@ constexpr std::int64_t fill_drain_makespan(const slot_cost* costs, int slots, co
 /// Two criteria: walk the Pareto front of (max f, max b) in ascending f, and skip what cannot beat the best sum so far.
 /// Each step is a bisection over a longest-prefix probe of S binary searches.
 template <class Fits = fits_always>
-constexpr void partition(const slot_cost* costs, int slots, int stages, int micro_batches, int* first,
-                         const Fits& fits = {}) {
+GPIPE_ONCE constexpr void partition(const slot_cost* costs, int slots, int stages, int micro_batches, int* first,
+                                    const Fits& fits = {}) {
   detail::require_counts(slots, stages, micro_batches);
   const detail::scratch<detail::load> sum(slots);
   detail::load least{};  // no stage can hold less than its largest slot, nor all of them less than the mean

@@ -4,6 +4,8 @@
 #include <limits>
 #include <type_traits>
 
+#include <gpipe/core/config.hpp>
+
 namespace gpipe {
 
 /// The memory of any stage is unlimited.
@@ -59,7 +61,7 @@ struct prober {
     return low;
   }
 
-  constexpr bool probe(const load& limit, std::int64_t load::*searched) {
+  GPIPE_ONCE constexpr bool probe(const load& limit, std::int64_t load::*searched) {
     load others = limit;
     others.*searched = unlimited;
     reached = {};
@@ -90,7 +92,8 @@ struct prober {
   /// The smallest limit of the searched criterion in [low, high] that admits a cut, the other limits as given;
   /// `high + 1` if none does. Every probe moves a bound to a sum that occurs, so few are needed: a first one at each
   /// end, then galloping up from the lower, where the answer mostly lies, then halving.
-  constexpr std::int64_t least(load limit, std::int64_t load::*searched, std::int64_t low, std::int64_t high) {
+  GPIPE_ONCE constexpr std::int64_t least(load limit, std::int64_t load::*searched, std::int64_t low,
+                                          std::int64_t high) {
     limit.*searched = high;
     if (!probe(limit, searched)) return high + 1;
     if (reached.*searched < high) high = reached.*searched;
@@ -108,7 +111,7 @@ struct prober {
 /// Cuts under the limits, as evenly as they allow: each cut lies between the earliest place from which the stages
 /// behind can take the rest and the latest that its own stage can reach, close to an equal share of what is left.
 template <class Fits>
-constexpr void spread(const prober<Fits>& prober, const load& limit, int* first) {
+GPIPE_ONCE constexpr void spread(const prober<Fits>& prober, const load& limit, int* first) {
   const int slots = prober.slots, stages = prober.stages;
   first[stages] = slots;
   for (int s = stages - 1; s > 0; --s) {  // first[s] is the earliest place for now

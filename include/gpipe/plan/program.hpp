@@ -7,21 +7,17 @@
 #include <gpipe/plan/scratch.hpp>
 
 #include <initializer_list>
-#include <string>
 
 namespace gpipe {
 
 namespace detail {
 
 [[noreturn]] inline void bad_worker(const char* schedule, int worker, int workers) {
-  throw error(std::string(schedule) + " has no worker " + std::to_string(worker),
-              "workers are numbered from 0 to " + std::to_string(workers - 1));
+  refuse({schedule, " has no worker ", worker}, {"workers are numbered from 0 to ", workers - 1});
 }
 [[noreturn]] inline void bad_link(int index, const link& link, int stages) {
-  throw error("link " + std::to_string(index) + " goes from stage " + std::to_string(link.from) + " to stage " +
-                  std::to_string(link.to),
-              "links lead from a stage to a later one of the " + std::to_string(stages) +
-                  " and ascend in (from, to)");
+  refuse({"link ", index, " goes from stage ", link.from, " to stage ", link.to},
+         {"links lead from a stage to a later one of the ", stages, " and ascend in (from, to)"});
 }
 
 constexpr void require_links(int stages, const link* links, int link_count) {
@@ -35,8 +31,8 @@ constexpr void require_links(int stages, const link* links, int link_count) {
 
 /// `lower` without its checks.
 template <scheduler Schedule, class Sink>
-constexpr void lower_admitted(int stages, int micro_batches, recompute_mode mode, const link* links, int link_count,
-                              int worker, Sink&& sink) {
+GPIPE_ONCE constexpr void lower_admitted(int stages, int micro_batches, recompute_mode mode, const link* links,
+                                         int link_count, int worker, Sink&& sink) {
   const scratch<int> indices(2 * link_count);  // of the links that reach this worker, and that leave it
   int *const incoming = indices.data(), *const outgoing = incoming + link_count;
   int incoming_count = 0, outgoing_count = 0;
@@ -151,7 +147,7 @@ constexpr int program_length(Schedule schedule, int stages, int micro_batches, r
 /// forward, in the worker's order, and it is free again after the parameter gradients of m (after forward if the
 /// schedule does not train). Returns how many places there are; `slot` has `micro_batches` elements.
 template <scheduler Schedule>
-constexpr int stash_slots(Schedule, int stages, int micro_batches, int stage, int* slot) {
+GPIPE_ONCE constexpr int stash_slots(Schedule, int stages, int micro_batches, int stage, int* slot) {
   detail::require_admitted<Schedule>(stages, micro_batches);
   const detail::scratch<bool> busy(micro_batches);
   const int worker = Schedule::worker_of(stages, stage), ticks = Schedule::ticks(stages, micro_batches);

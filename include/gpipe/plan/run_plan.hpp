@@ -25,6 +25,7 @@ struct run_plan {
   std::vector<std::vector<int>> stash_slot, kept_slot, returned_slot;
   std::vector<int> each;  ///< 0 ... M - 1: the places of what every micro-batch has its own of
   std::vector<memory_terms> terms;
+  std::vector<std::vector<memory_block>> blocks;  ///< of each stage's arena
   std::vector<stage_memory> memory;
   std::vector<slot_cost> costs;  ///< of each slot, a micro-batch
 
@@ -48,22 +49,21 @@ struct run_plan {
 
 namespace detail {
 
-inline void require_own_cut(const std::vector<int>& own, int slots, int stages) {
+GPIPE_ONCE inline void require_own_cut(const std::vector<int>& own, int slots, int stages) {
   if (static_cast<int>(own.size()) != stages - 1)
-    throw error("the cut names " + std::to_string(own.size()) + " places, but " + std::to_string(stages) +
-                    " stages have " + std::to_string(stages - 1) + " between them",
-                "name the first slot of every stage but the first");
+    refuse({"the cut names ", own.size(), " places, but ", stages, " stages have ", stages - 1, " between them"},
+           {"name the first slot of every stage but the first"});
   for (std::size_t i = 0; i < own.size(); ++i)
     if (own[i] <= (i == 0 ? 0 : own[i - 1]) || own[i] >= slots)
-      throw error("the cut at " + std::to_string(own[i]) + " leaves a stage empty or lies outside the " +
-                      std::to_string(slots) + " slots",
-                  "name ascending slots between 1 and " + std::to_string(slots - 1));
+      refuse({"the cut at ", own[i], " leaves a stage empty or lies outside the ", slots, " slots"},
+             {"name ascending slots between 1 and ", slots - 1});
 }
 
 }  // namespace detail
 
 /// Plans a network: an optimal cut, or the user's own (`own_cut`: the first slot of every stage but the first).
-inline run_plan make_plan(const network& net, const plan_options& options, const std::vector<int>& own_cut = {}) {
+GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& options,
+                                     const std::vector<int>& own_cut = {}) {
   options.require_sensible(net.slot_count);
   run_plan p;
   p.options = options;
@@ -90,7 +90,7 @@ inline run_plan make_plan(const network& net, const plan_options& options, const
   const verdict checked = check_schedule(options.schedule, S, M, options.recompute, p.links.data(),
                                          static_cast<int>(p.links.size()), rendezvous);
   if (!checked.ok())
-    throw error("the schedule's programs do not run: " + describe(checked), "choose another schedule");
+    detail::refuse({"the schedule's programs do not run: ", describe(checked)}, {"choose another schedule"});
 
   for (int m = 0; m < M; ++m) p.each.push_back(m);
   for (int s = 0; s < S; ++s) {
@@ -98,7 +98,10 @@ inline run_plan make_plan(const network& net, const plan_options& options, const
     const int in_flight = stash_slots(options.schedule, S, M, s, stash.data());
     for (int m = 0; m < M; ++m) returned[static_cast<std::size_t>(m)] = m % returned_slots;  // retired in this order
     p.terms.push_back({M, options.micro_batch_size, in_flight, recomputed ? 1 : in_flight, options.moments});
-    p.memory.push_back(memory_of(stage_view(net, p.cut(), s), p.terms.back()));
+    std::vector<memory_block>& blocks = p.blocks.emplace_back();
+    lay_out(stage_view(net, p.cut(), s), p.terms.back(), [&blocks](const memory_block& b) { blocks.push_back(b); });
+    stage_memory& memory = p.memory.emplace_back();
+    for (const memory_block& b : blocks) memory.add(b);
     p.kept_slot.push_back(recomputed ? one : stash);
     p.stash_slot.push_back(std::move(stash));
     p.returned_slot.push_back(std::move(returned));

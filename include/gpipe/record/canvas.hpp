@@ -47,7 +47,7 @@ constexpr look look_of(act kind) {
 /// The picture being drawn; lengths in pixels.
 class canvas {
  public:
-  canvas(std::ostream& out, double width, double height, const std::string& title) : out_(out) {
+  GPIPE_ONCE canvas(std::ostream& out, double width, double height, const std::string& title) : out_(out) {
     const auto w = fixed(width, 0), h = fixed(height, 0);
     out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << w << "\" height=\"" << h << "\" viewBox=\"0 0 " << w
          << ' ' << h << "\" role=\"img\">\n<title>" << xml(title) << "</title>\n" << style << "<defs>\n"
@@ -60,21 +60,21 @@ class canvas {
   canvas& operator=(const canvas&) = delete;
 
   /// An open tag: the caller ends it.
-  void box(const char* kind, double x, double y, double width, double height, double radius) {
+  GPIPE_ONCE void box(const char* kind, double x, double y, double width, double height, double radius) {
     out_ << "<rect class=\"" << kind << "\" x=\"" << fixed(x, 2) << "\" y=\"" << fixed(y, 2) << "\" width=\""
          << fixed(width, 2) << "\" height=\"" << fixed(height, 2) << "\" rx=\"" << fixed(radius, 1) << '"';
   }
-  void text(const char* kind, double x, double y, const std::string& words) {
+  GPIPE_ONCE void text(const char* kind, double x, double y, const std::string& words) {
     out_ << "<text class=\"" << kind << "\" x=\"" << fixed(x, 2) << "\" y=\"" << fixed(y, 2) << "\">" << xml(words)
          << "</text>\n";
   }
-  void line(double x, double top, double bottom) {
+  GPIPE_ONCE void line(double x, double top, double bottom) {
     out_ << "<path class=\"grid\" d=\"M" << fixed(x, 2) << ' ' << fixed(top, 2) << 'V' << fixed(bottom, 2) << "\"/>\n";
   }
 
   /// One action: a box in its micro-batch's hue, with a hint for the mouse.
-  void action(const char* kind, act what, int micro_batch, double x, double y, double width, double height,
-              const std::string& hint) {
+  GPIPE_ONCE void action(const char* kind, act what, int micro_batch, double x, double y, double width, double height,
+                         const std::string& hint) {
     const look drawn = look_of(what);
     const hue& colours = hues[static_cast<std::size_t>(micro_batch < 0 ? 0 : micro_batch % 8)];
     const char* fill = drawn.grey ? drawn.grey : drawn.dark ? colours.dark : colours.light;

@@ -13,7 +13,7 @@ namespace gpipe {
 
 namespace detail {
 
-[[noreturn]] inline void cannot_write(const std::string& path, int reason) {
+[[noreturn]] GPIPE_ONCE inline void cannot_write(const std::string& path, int reason) {
   throw error("cannot write '" + path + "'" + (reason == 0 ? "" : std::string(": ") + std::strerror(reason)),
               "give a path in a folder that exists and that you may write to", place{.file = path});
 }
@@ -22,7 +22,7 @@ namespace detail {
 
 /// Asks before the work begins whether the file can be written in the end. What it holds stays, and a file that was
 /// not there is not there afterwards.
-inline void require_writable(const std::string& path) {
+GPIPE_ONCE inline void require_writable(const std::string& path) {
   const bool existed = std::ifstream(path).is_open();
   errno = 0;
   if (!std::ofstream(path, std::ios::app | std::ios::binary)) detail::cannot_write(path, errno);

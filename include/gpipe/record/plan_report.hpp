@@ -14,7 +14,7 @@ namespace gpipe {
 ///
 ///     stage  slots  from         to      share  parameters    memory
 ///         0   0-24  linear<64>   add    25.1 %     133.2 k  2.02 MiB
-inline void write_plan(std::ostream& out, const network& net, const run_plan& plan) {
+GPIPE_ONCE inline void write_plan(std::ostream& out, const network& net, const run_plan& plan) {
   std::vector<std::vector<std::string>> rows{{"stage", "slots", "from", "to", "share", "parameters", "memory"}};
   for (int s = 0; s < plan.stages(); ++s) {
     const int first = plan.cut().first[s], last = plan.cut().first[s + 1];

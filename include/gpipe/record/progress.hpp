@@ -54,7 +54,7 @@ class progress {
   }
 
   /// After a step, as often as one likes: writes when the last time is a pause ago.
-  void step(const standing& now) {
+  GPIPE_ONCE void step(const standing& now) {
     if (how_ != voice::live) return;
     const auto time = std::chrono::steady_clock::now();
     if (shown_ > 0 && time - last_ < pause_) return;
@@ -64,7 +64,7 @@ class progress {
   }
 
   /// After an epoch.
-  void epoch(const standing& now) {
+  GPIPE_ONCE void epoch(const standing& now) {
     if (how_ == voice::quiet) return;
     rewrite(line(now, false));
     out_ << std::endl;
@@ -72,7 +72,7 @@ class progress {
   }
 
  private:
-  static std::string line(const standing& now, bool steps) {
+  GPIPE_ONCE static std::string line(const standing& now, bool steps) {
     const auto of = [](long part, long whole) {
       return std::to_string(part) + (whole > 0 ? "/" + std::to_string(whole) : "");
     };
@@ -85,7 +85,7 @@ class progress {
     return count > 0 ? static_cast<std::uint64_t>((std::min)(count, 1e18) + 0.5) : 0;
   }
 
-  void rewrite(const std::string& text) {
+  GPIPE_ONCE void rewrite(const std::string& text) {
     if (how_ == voice::live) out_ << '\r';
     out_ << text;
     if (shown_ > text.size()) out_ << std::string(shown_ - text.size(), ' ');

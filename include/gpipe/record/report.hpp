@@ -39,7 +39,7 @@ static_assert(static_cast<std::size_t>(act::update) + 1 == std::tuple_size_v<dec
 namespace detail {
 
 /// Rows of text in columns as wide as they need, right-aligned.
-inline void write_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows) {
+GPIPE_ONCE inline void write_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize((std::max)(widths.size(), row.size()));
@@ -53,7 +53,9 @@ inline void write_table(std::ostream& out, const std::vector<std::vector<std::st
   }
 }
 
-inline std::string percent(double part, double whole) { return whole > 0 ? fixed(100 * part / whole, 1) + " %" : "-"; }
+GPIPE_ONCE inline std::string percent(double part, double whole) {
+  return whole > 0 ? fixed(100 * part / whole, 1) + " %" : "-";
+}
 
 }  // namespace detail
 
@@ -62,7 +64,7 @@ inline std::string percent(double part, double whole) { return whole > 0 ? fixed
 ///
 ///     stage  slots  parameters   memory  predicted  measured    idle  forward  recompute  backward
 ///         0   0-11      1.06 M  12.5 MiB     51.0 %    52.3 %   3.1 %  10.2 ms    10.1 ms   20.9 ms
-inline void write_report(std::ostream& out, std::span<const stage_report> stages, unsigned cores = 0) {
+GPIPE_ONCE inline void write_report(std::ostream& out, std::span<const stage_report> stages, unsigned cores = 0) {
   double predicted = 0, measured = 0, slowest = 0;
   int slowest_stage = 0;
   std::uint64_t bytes = 0, parameters = 0;

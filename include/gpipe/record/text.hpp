@@ -10,21 +10,21 @@
 namespace gpipe::detail {
 
 /// `value` with so many decimals.
-inline std::string fixed(double value, int decimals) {
+GPIPE_ONCE inline std::string fixed(double value, int decimals) {
   char digits[400];
   const auto end = std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed, decimals);
   return {digits, end.ptr};
 }
 
 /// `value` with so many significant digits: 0.00123, 1e-05.
-inline std::string significant(double value, int digits) {
+GPIPE_ONCE inline std::string significant(double value, int digits) {
   char text[64];
   const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::general, digits);
   return {text, end.ptr};
 }
 
 /// A count for people: 539 k, 1.06 G.
-inline std::string counted(std::uint64_t count) {
+GPIPE_ONCE inline std::string counted(std::uint64_t count) {
   const char* units[] = {"", " k", " M", " G", " T", " P", " E"};
   double value = static_cast<double>(count);
   int unit = 0;
@@ -33,7 +33,7 @@ inline std::string counted(std::uint64_t count) {
 }
 
 /// A size for people: 512 B, 3.25 MiB.
-inline std::string sized(std::uint64_t bytes) {
+GPIPE_ONCE inline std::string sized(std::uint64_t bytes) {
   const char* units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
   double value = static_cast<double>(bytes);
   int unit = 0;
@@ -42,7 +42,7 @@ inline std::string sized(std::uint64_t bytes) {
 }
 
 /// As a JSON string, with its quotes.
-inline std::string json(std::string_view text) {
+GPIPE_ONCE inline std::string json(std::string_view text) {
   constexpr const char* hex = "0123456789abcdef";
   std::string result = "\"";
   for (const char c : text) {
@@ -59,7 +59,7 @@ inline std::string json(std::string_view text) {
 }
 
 /// As text or attribute of XML, which has no control characters at all.
-inline std::string xml(std::string_view text) {
+GPIPE_ONCE inline std::string xml(std::string_view text) {
   std::string result;
   for (const char c : text) {
     if (c == '&') result += "&amp;";

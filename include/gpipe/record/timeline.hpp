@@ -20,7 +20,7 @@ namespace gpipe {
 namespace detail {
 
 /// 1, 2 or 5 times a power of ten, so that at most `count` steps span `range`.
-inline double round_step(double range, double count) {
+GPIPE_ONCE inline double round_step(double range, double count) {
   const double power = std::pow(10, std::floor(std::log10(range / count)));
   for (const double factor : {1.0, 2.0, 5.0})
     if (range / (factor * power) <= count) return factor * power;
@@ -32,8 +32,8 @@ inline double round_step(double range, double count) {
 /// A step as a picture (SVG): a row a stage, a hue a micro-batch, time from left to right, and where a row shows its
 /// background the stage waits. Transfers and idle events are not drawn. Works as well for a timetable that was
 /// never run: give its events synthetic times.
-inline void write_timeline(std::ostream& out, std::span<const event> events, const std::string& title = "one step",
-                           int width = 1200) {
+GPIPE_ONCE inline void write_timeline(std::ostream& out, std::span<const event> events,
+                                      const std::string& title = "one step", int width = 1200) {
   std::int64_t first = INT64_MAX, last = INT64_MIN;
   int stages = 1;
   std::vector<act> kinds;

@@ -63,7 +63,7 @@ class alignas(alignment) recorder {
 namespace detail {
 
 /// "worker 1, stages 1 and 5" where the recorder has no name, and what it lost.
-inline std::string row_name(const recorder& it, std::size_t worker) {
+GPIPE_ONCE inline std::string row_name(const recorder& it, std::size_t worker) {
   std::string name = it.name();
   if (name.empty()) {
     std::vector<int> stages;
@@ -78,7 +78,7 @@ inline std::string row_name(const recorder& it, std::size_t worker) {
 }
 
 /// Chrome counts in microseconds; ours have three decimals.
-inline std::string microseconds(std::int64_t ns) {
+GPIPE_ONCE inline std::string microseconds(std::int64_t ns) {
   const std::string rest = std::to_string(ns % 1000);
   return std::to_string(ns / 1000) + "." + std::string(3 - rest.size(), '0') + rest;
 }
@@ -87,7 +87,7 @@ inline std::string microseconds(std::int64_t ns) {
 
 /// All workers' events in Chrome's trace format, to be opened in Perfetto (ui.perfetto.dev): one row a worker, times
 /// from the first event on.
-inline void write_trace(std::ostream& out, std::span<const recorder> workers) {
+GPIPE_ONCE inline void write_trace(std::ostream& out, std::span<const recorder> workers) {
   std::int64_t start = INT64_MAX;
   std::size_t dropped = 0;
   for (const recorder& worker : workers) {

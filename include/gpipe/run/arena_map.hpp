@@ -26,7 +26,7 @@ class arena_map {
   bool has(memory_kind kind, int slot, int value, int index = 0) const {
     return blocks_.count({kind, slot, value, index}) > 0;
   }
-  location find(memory_kind kind, int slot, int value, const int* place = nullptr, int index = 0) const {
+  GPIPE_ONCE location find(memory_kind kind, int slot, int value, const int* place = nullptr, int index = 0) const {
     const memory_block& b = blocks_.at({kind, slot, value, index});
     return {base_ + b.offset, b.bytes, b.copies > 1 ? place : nullptr};
   }

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <iterator>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -62,20 +61,17 @@ struct batch_rows {
 
 namespace detail {
 
-inline const std::byte* rows_of(const batch& from, std::string_view name, std::size_t size, dtype type) {
+GPIPE_ONCE inline const std::byte* rows_of(const batch& from, std::string_view name, std::size_t size, dtype type) {
   const batch::entry* found = from.find(name);
   if (found == nullptr) return nullptr;
-  const auto field = [name] { return "field \"" + std::string(name) + "\""; };  // made for errors only
   if (found->type != type)
-    throw error(field() + " of the batch holds " + gpipe::name_of(found->type) + ", the model reads " +
-                    gpipe::name_of(type),
-                "convert it before the step");
+    refuse({"field \"", name, "\" of the batch holds ", name_of(found->type), ", the model reads ", name_of(type)},
+           {"convert it before the step"});
   const std::size_t wanted = size * static_cast<std::size_t>(from.samples());
   if (found->elements != wanted)
-    throw error(field() + " of the batch has " + std::to_string(found->elements) + " elements, but " +
-                    std::to_string(from.samples()) + " samples of " + std::to_string(size) + " are " +
-                    std::to_string(wanted),
-                "give every sample a whole row");
+    refuse({"field \"", name, "\" of the batch has ", found->elements, " elements, but ", from.samples(),
+            " samples of ", size, " are ", wanted},
+           {"give every sample a whole row"});
   return static_cast<const std::byte*>(found->data);
 }
 
@@ -83,30 +79,29 @@ template <class T>
 void check_range(const field& wanted, const T* numbers, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
     if (numbers[i] < 0 || numbers[i] >= wanted.below)
-      throw error("field \"" + std::string(wanted.name) + "\" of sample " + std::to_string(i / wanted.size) + " is " +
-                      std::to_string(numbers[i]),
-                  "it must lie in 0 ... " + std::to_string(wanted.below - 1));
+      refuse({"field \"", wanted.name, "\" of sample ", i / wanted.size, " is ", numbers[i]},
+             {"it must lie in 0 ... ", wanted.below - 1});
 }
 
 }  // namespace detail
 
 /// Checks a batch against what the model reads: names, types, widths, the range of integers. Throws `error`.
-inline void check_batch(const network& net, const batch& from, int most_samples, batch_rows& rows) {
-  if (from.samples() < 1) throw error("the batch is empty", "give at least one sample");
+GPIPE_ONCE inline void check_batch(const network& net, const batch& from, int most_samples, batch_rows& rows) {
+  using detail::refuse;
+  if (from.samples() < 1) refuse({"the batch is empty"}, {"give at least one sample"});
   if (from.samples() > most_samples)
-    throw error("the batch has " + std::to_string(from.samples()) + " samples, but the plan holds " +
-                    std::to_string(most_samples) + " (micro-batches times micro-batch size)",
-                "raise the micro-batch size of the plan, or split the batch");
+    refuse({"the batch has ", from.samples(), " samples, but the plan holds ", most_samples,
+            " (micro-batches times micro-batch size)"},
+           {"raise the micro-batch size of the plan, or split the batch"});
   rows.samples = from.samples();
   rows.inputs = detail::rows_of(from, "inputs", net.values[0].part.size, net.values[0].part.type);
-  if (rows.inputs == nullptr) throw error("the batch lacks the field \"inputs\"", "add it by with(\"inputs\", ...)");
+  if (rows.inputs == nullptr) refuse({"the batch lacks the field \"inputs\""}, {"add it by with(\"inputs\", ...)"});
   rows.fields.resize(static_cast<std::size_t>(net.field_count));
   for (int f = 0; f < net.field_count; ++f) {
     const field& wanted = net.fields[f];
     const std::byte* data = detail::rows_of(from, wanted.name, wanted.size, wanted.type);
     if (data == nullptr && !wanted.optional)
-      throw error("the batch lacks the field \"" + std::string(wanted.name) + "\"",
-                  "add it by with(\"" + std::string(wanted.name) + "\", ...)");
+      refuse({"the batch lacks the field \"", wanted.name, "\""}, {"add it by with(\"", wanted.name, "\", ...)"});
     rows.fields[static_cast<std::size_t>(f)] = data;
     if (data == nullptr || wanted.below == 0) continue;
     const std::size_t count = wanted.size * static_cast<std::size_t>(from.samples());

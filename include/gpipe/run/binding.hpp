@@ -49,7 +49,7 @@ class binder {
     s_.mark_rerun(rerun_.data());
   }
 
-  binding<Context> bind(const kernel_row<Context>* kernels) {
+  GPIPE_ONCE binding<Context> bind(const kernel_row<Context>* kernels) {
     binding<Context> b;
     for (int l = s_.first(); l < s_.last(); ++l) {
       b.slots.push_back(bind_slot(l, kernels));
@@ -66,10 +66,10 @@ class binder {
   }
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
 
-  location stashed(int v, int stage) const {
+  GPIPE_ONCE location stashed(int v, int stage) const {
     return map(stage).find(memory_kind::stash, -1, v, places(plan_.stash_slot, stage));
   }
-  location returned(int v, int stage, int index) const {
+  GPIPE_ONCE location returned(int v, int stage, int index) const {
     return map(stage).find(memory_kind::returned, -1, v, places(plan_.returned_slot, stage), index);
   }
   bool direct(int v) const { return s_.direct(v, rerun_.data()); }
@@ -81,7 +81,7 @@ class binder {
     return stage_of(net_.reader(v, i));
   }
 
-  location activation(int v) const {
+  GPIPE_ONCE location activation(int v) const {
     if (s_.boundary(v)) return stashed(v, s_.stage());
     if (s_.kept(v)) return own().find(memory_kind::kept, -1, v, places(plan_.kept_slot, s_.stage()));
     if (direct(v)) return stashed(v, first_destination(v));
@@ -89,13 +89,13 @@ class binder {
   }
 
   /// Where the gradients of a value are folded, seen from its `index`-th reader.
-  location gradient(int v, int index) const {
+  GPIPE_ONCE location gradient(int v, int index) const {
     const int writer = stage_of(net_.values[v].writer);
     if (writer != s_.stage()) return returned(v, writer, s_.return_of(v, index));
     return s_.sent(v) ? returned(v, writer, 0) : own().find(memory_kind::backward, -1, v);
   }
 
-  bound_slot<Context> bind_slot(int l, const kernel_row<Context>* kernels) const {
+  GPIPE_ONCE bound_slot<Context> bind_slot(int l, const kernel_row<Context>* kernels) const {
     const row& r = net_.row_of(l);
     bound_slot<Context> b;
     b.layer = &r;
@@ -134,7 +134,7 @@ class binder {
     return b;
   }
 
-  void pass_on(int v, binding<Context>& b) const {
+  GPIPE_ONCE void pass_on(int v, binding<Context>& b) const {
     const value& of = net_.values[v];
     if (s_.sent(v)) {
       int before = direct(v) ? first_destination(v) : -1;

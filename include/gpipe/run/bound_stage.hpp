@@ -25,22 +25,21 @@ class alignas(alignment) bound_stage {
  public:
   using context = typename Device::context;
 
-  bound_stage(const network& net, const run_plan& plan, int stage, std::byte fill)
+  GPIPE_ONCE bound_stage(const network& net, const run_plan& plan, int stage, std::byte fill)
       : net_(&net),
         plan_(&plan),
         stage_(stage),
         memory_(plan.memory[static_cast<std::size_t>(stage)]),
         arena_(static_cast<std::size_t>(memory_.total()), fill),
         map_(arena_.data()) {
-    lay_out(stage_view(net, plan.cut(), stage), plan.terms[static_cast<std::size_t>(stage)],
-            [this](const memory_block& b) { map_.add(b); });
+    for (const memory_block& b : plan.blocks[static_cast<std::size_t>(stage)]) map_.add(b);
     // Gaps between parameters are zero and stay so: whole arrays are updated at once.
     const auto flat = memory_.of(memory_kind::parameters) * (2 + plan.options.moments);
     context_.fill(static_cast<std::ptrdiff_t>(flat), std::byte{0}, arena_.data());
   }
 
   /// Resolves every address and makes what libraries need, once all stages have their arenas.
-  void bind(const std::vector<const detail::arena_map*>& maps, const kernel_row<context>* kernels) {
+  GPIPE_ONCE void bind(const std::vector<const detail::arena_map*>& maps, const kernel_row<context>* kernels) {
     binding_ = detail::binder<context>(*net_, *plan_, maps, stage_).bind(kernels);
     for (const auto& b : binding_.slots)
       if (b.kernels->prepare != nullptr) b.kernels->prepare(context_, plan_->options.micro_batch_size);
@@ -67,19 +66,19 @@ class alignas(alignment) bound_stage {
     return reinterpret_cast<const double*>(map_.find(memory_kind::partials, slot, -1, plan_->each.data()).at(m));
   }
 
-  void forward(const step_state& step, int m) {
+  GPIPE_OUT_OF_LINE void forward(const step_state& step, int m) {
     feed(step, m);
     for (const auto& b : binding_.slots) run_forward(b, step, m, false);
     for (const auto& p : binding_.copies) copy(p, step, m);
   }
 
   /// Forward once more from the stash, as far as backward needs it.
-  void recompute(const step_state& step, int m) {
+  GPIPE_OUT_OF_LINE void recompute(const step_state& step, int m) {
     for (const auto& b : binding_.slots)
       if (b.rerun) run_forward(b, step, m, true);
   }
 
-  void backward(const step_state& step, int m) {
+  GPIPE_OUT_OF_LINE void backward(const step_state& step, int m) {
     begin_backward(step, m);
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       current_ = &*b;
@@ -94,7 +93,7 @@ class alignas(alignment) bound_stage {
     }
   }
 
-  void backward_input(const step_state& step, int m) {
+  GPIPE_OUT_OF_LINE void backward_input(const step_state& step, int m) {
     begin_backward(step, m);
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       run_input_part(*b, step, m);
@@ -102,7 +101,7 @@ class alignas(alignment) bound_stage {
     }
   }
 
-  void backward_parameters(const step_state& step, int m) {
+  GPIPE_OUT_OF_LINE void backward_parameters(const step_state& step, int m) {
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       run_parameter_part(*b, step, m);
       if (step.examining) examine_parameter_part(*b, m);
@@ -110,7 +109,7 @@ class alignas(alignment) bound_stage {
   }
 
   /// Makes what is derived from the parameters anew.
-  void refresh() {
+  GPIPE_OUT_OF_LINE void refresh() {
     for (const auto& b : binding_.slots)
       if (b.kernels->refresh != nullptr) b.kernels->refresh(context_, call_of(b, step_state{}, 0));
   }
@@ -126,7 +125,7 @@ class alignas(alignment) bound_stage {
   }
   dtype type(int v) const { return net_->values[v].part.type; }
 
-  call call_of(const bound& b, const step_state& step, int m) const {
+  GPIPE_OUT_OF_LINE call call_of(const bound& b, const step_state& step, int m) const {
     call c;
     c.samples = step.samples(m);
     c.capacity = plan_->options.micro_batch_size;
@@ -206,7 +205,7 @@ class alignas(alignment) bound_stage {
     for (const auto& p : binding_.folds) add(p.value, p.from, p.into, step, m);
   }
 
-  void add_up(const bound& b, const step_state& step, int m) {
+  GPIPE_OUT_OF_LINE void add_up(const bound& b, const step_state& step, int m) {
     for (int i = 0; i < b.inputs; ++i)
       if (b.sum[i].base != nullptr) add(b.value_in[i], b.in_gradient[i], b.sum[i], step, m);
   }
@@ -231,27 +230,28 @@ class alignas(alignment) bound_stage {
     context_.sum(n, detail::zero_if_finite<T>{data}, &sum);
     return sum == 0;
   }
-  bool finite(dtype type, std::ptrdiff_t n, const std::byte* data) const {
+  GPIPE_ONCE bool finite(dtype type, std::ptrdiff_t n, const std::byte* data) const {
     if (type == dtype::float64) return all_finite(n, reinterpret_cast<const double*>(data));
     return type != dtype::float32 || all_finite(n, reinterpret_cast<const float*>(data));
   }
-  void examine(const bound& b, int m, const char* what, int v, const detail::location& at, const step_state& step) const {
+  GPIPE_ONCE void examine(const bound& b, int m, const char* what, int v, const detail::location& at,
+                          const step_state& step) const {
     if (!finite(type(v), elements(v, step, m), at.at(m))) not_finite(b, m, what);
   }
   // Before the gradients are sent: then they are another stage's.
-  void examine_input_part(const bound& b, const step_state& step, int m) const {
+  GPIPE_ONCE void examine_input_part(const bound& b, const step_state& step, int m) const {
     for (int i = 0; i < b.inputs; ++i)
       if (b.in_gradient[i].base != nullptr) examine(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i], step);
   }
-  void examine_parameter_part(const bound& b, int m) const {
+  GPIPE_ONCE void examine_parameter_part(const bound& b, int m) const {
     if (!finite(b.layer->type,
                 static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type)), b.gradients))
       not_finite(b, m, "the gradient of its parameters");
   }
-  [[noreturn]] void not_finite(const bound& b, int m, const char* what) const {
-    throw error(std::string(what) + " is not finite",
-                "look for such numbers in the data, or lower the learning rate; parameters are as before the step",
-                {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_, .micro_batch = m});
+  [[noreturn]] GPIPE_ONCE void not_finite(const bound& b, int m, const char* what) const {
+    detail::refuse({what, " is not finite"},
+                   {"look for such numbers in the data, or lower the learning rate; parameters are as before the step"},
+                   {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_, .micro_batch = m});
   }
 
   const network* net_;

@@ -16,7 +16,7 @@ namespace gpipe {
 class crew {
  public:
   /// The lifeline has a seat more than there are workers: that of whoever calls.
-  crew(lifeline& line, int workers) : line_(line), workers_(workers) {
+  GPIPE_ONCE crew(lifeline& line, int workers) : line_(line), workers_(workers) {
     threads_.reserve(static_cast<std::size_t>(workers));
     try {
       for (int w = 0; w < workers; ++w) threads_.emplace_back([this, w] { live(w); });

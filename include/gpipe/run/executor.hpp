@@ -29,8 +29,8 @@ class executor {
  public:
   using context = typename Device::context;
 
-  executor(const network& net, const kernel_row<context>* kernels, run_plan plan, update_rule<context> rule,
-           run_options options = {})
+  GPIPE_ONCE executor(const network& net, const kernel_row<context>* kernels, run_plan plan, update_rule<context> rule,
+                      run_options options = {})
       : net_(net),
         plan_(std::move(plan)),
         rule_(std::move(rule)),
@@ -45,7 +45,7 @@ class executor {
       maps.push_back(&stages_.back()->map());
       reports_.push_back({s, plan_.first[index(s)], plan_.first[index(s) + 1], plan_.share(s), {}, 0,
                           static_cast<std::size_t>(plan_.memory[index(s)].total()), parameters_of(s)});
-      if (options_.trace_events > 0) recorders_.emplace_back(options_.trace_events, "stage " + std::to_string(s));
+      if (options_.trace_events > 0) recorders_.emplace_back(options_.trace_events, detail::join({"stage ", s}));
     }
     for (auto& stage : stages_) stage->bind(maps, kernels);
     for (const link& l : plan_.links)
@@ -61,16 +61,17 @@ class executor {
     }
     initialise();
   }
+  GPIPE_ONCE ~executor() = default;
   executor(const executor&) = delete;
   executor& operator=(const executor&) = delete;
 
   /// One step: forward, backward and update over the batch. `clip` is the largest norm of the mean gradient; 0: any.
   /// On failure throws `error`, the first cause; parameters, moments and step count are as before.
-  outcome train(const batch& data, double rate, double clip = 0) {
+  GPIPE_ONCE outcome train(const batch& data, double rate, double clip = 0) {
     require_loss();
     with_schedule(plan_.options.schedule, [](auto schedule) {
       if (!decltype(schedule)::trains)
-        throw error(std::string("the schedule ") + schedule.name() + " has no backward", "train with another one");
+        detail::refuse({"the schedule ", schedule.name(), " has no backward"}, {"train with another one"});
     });
     take(data, true);
     decision_.rate = rate;
@@ -82,7 +83,7 @@ class executor {
   }
 
   /// Forward only, without dropout. Throws `error` if the loss is not finite.
-  outcome evaluate(const batch& data) {
+  GPIPE_ONCE outcome evaluate(const batch& data) {
     require_loss();
     take(data, false);
     run(evaluating_);
@@ -109,7 +110,7 @@ class executor {
   /// Each stage's times, and each worker's events, since the last `forget`.
   const std::vector<stage_report>& report() const { return reports_; }
   const std::vector<recorder>& trace() const { return recorders_; }
-  void forget() {
+  GPIPE_ONCE void forget() {
     for (auto& r : reports_) r.busy_ns = {}, r.wait_ns = 0;
     for (auto& r : recorders_) r.clear();
   }
@@ -133,14 +134,14 @@ class executor {
     return sum;
   }
 
-  std::vector<instruction> program(schedule_kind schedule, int worker) const {
+  GPIPE_ONCE std::vector<instruction> program(schedule_kind schedule, int worker) const {
     std::vector<instruction> lines;
     lower(schedule, plan_.stages(), plan_.micro_batches(), plan_.options.recompute, plan_.links.data(),
           static_cast<int>(plan_.links.size()), worker, [&](const instruction& i) { lines.push_back(i); });
     return lines;
   }
 
-  void initialise() {
+  GPIPE_ONCE void initialise() {
     step_.seed = options_.seed;
     step_.rows.fields.resize(static_cast<std::size_t>(net_.field_count));  // so that no step allocates
     for (int l = 0; l < net_.slot_count; ++l) {
@@ -161,7 +162,7 @@ class executor {
 
   void require_loss() const {
     if (net_.loss_slot() < 0)
-      throw error("the model has no loss", "end it with a layer such as softmax_cross_entropy");
+      detail::refuse({"the model has no loss"}, {"end it with a layer such as softmax_cross_entropy"});
   }
 
   void take(const batch& data, bool training) {
@@ -187,11 +188,11 @@ class executor {
   }
 
   // Replays what did not come out finite, looking at each layer, to name the one where it began.
-  [[noreturn]] void explain(const std::vector<std::vector<instruction>>& programs) {
+  [[noreturn]] GPIPE_ONCE void explain(const std::vector<std::vector<instruction>>& programs) {
     const auto where = place{.step = static_cast<long>(step_.step)};
     if (decision_.found.weight <= 0)
-      throw error("the weights of the batch's samples sum to " + std::to_string(decision_.found.weight),
-                  "give at least one sample a positive weight", where);
+      detail::refuse({"the weights of the batch's samples sum to ", std::to_string(decision_.found.weight)},
+                     {"give at least one sample a positive weight"}, where);
     step_.examining = true;
     run(programs);
     if (!step_.training || decision_.holds)

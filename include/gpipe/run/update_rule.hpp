@@ -12,7 +12,7 @@ template <class Context>
 class update_rule {
  public:
   template <class Optimizer>
-  explicit update_rule(const Optimizer& optimizer)
+  GPIPE_ONCE explicit update_rule(const Optimizer& optimizer)
       : moments_(Optimizer::moments),
         optimizer_(std::make_shared<const Optimizer>(optimizer)),
         floats_(&apply<Optimizer, float>),

@@ -148,14 +148,14 @@ class alignas(alignment) worker {
   }
 
   // Layers write straight into what is acquired here, so it is acquired before they run.
-  void acquire_activations(const instruction& i) {
+  GPIPE_OUT_OF_LINE void acquire_activations(const instruction& i) {
     for (const int k : shop_.plan.outgoing[index(i.stage)])
       if (const auto& to = shop_.wires[index(k)].activations)
         waiting([&] {
           to->acquire(place(shop_.plan.stash_slot, shop_.plan.links[index(k)].to, i.micro_batch), errand_of(i));
         });
   }
-  void acquire_gradients(const instruction& i) {
+  GPIPE_OUT_OF_LINE void acquire_gradients(const instruction& i) {
     for (const int k : shop_.plan.incoming[index(i.stage)])
       if (const auto& to = shop_.wires[index(k)].gradients)
         waiting([&] {
@@ -163,7 +163,7 @@ class alignas(alignment) worker {
         });
   }
   // The last use of what the stage received for this micro-batch is over.
-  void release(const instruction& i) {
+  GPIPE_OUT_OF_LINE void release(const instruction& i) {
     for (const int k : shop_.plan.incoming[index(i.stage)])
       if (const auto& from = shop_.wires[index(k)].activations)
         from->release(place(shop_.plan.stash_slot, i.stage, i.micro_batch));
@@ -177,7 +177,7 @@ class alignas(alignment) worker {
     s.device().fill(static_cast<std::ptrdiff_t>(s.flat_bytes()), std::byte{0}, s.gradients());
   }
 
-  void reduce(bound_stage<Device>& s) {
+  GPIPE_OUT_OF_LINE void reduce(bound_stage<Device>& s) {
     for (const auto& b : s.slots()) {
       const auto n = static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type));
       double* into = &shop_.decision.squares[index(b.slot)];
@@ -188,7 +188,7 @@ class alignas(alignment) worker {
     }
   }
 
-  void update(const instruction& i) {
+  GPIPE_OUT_OF_LINE void update(const instruction& i) {
     if (!committed_)
       waiting([&] { shop_.door.arrive(number_, errand_of(i), [this]() noexcept { decide(); }); });
     committed_ = true;
@@ -217,7 +217,8 @@ class alignas(alignment) worker {
   }
 
   // Says where, as far as who threw did not know.
-  [[noreturn]] void fail(const instruction& i, const std::string& wrong, const std::string& remedy, gpipe::place at) {
+  [[noreturn]] GPIPE_ONCE void fail(const instruction& i, const std::string& wrong, const std::string& remedy,
+                                    gpipe::place at) {
     const bool computes = i.kind == act::forward || i.kind == act::recompute || i.kind == act::backward ||
                           i.kind == act::backward_input || i.kind == act::backward_parameters;
     const auto* layer = stage(i).current();

@@ -22,18 +22,7 @@ class dataset {
   /// Adds a field of `size` elements a sample.
   template <element T>
   dataset& with(std::string name, std::size_t size, const std::vector<T>& rows) & {
-    if (size == 0 || rows.empty() || rows.size() % size != 0)
-      throw error("field \"" + name + "\" has " + std::to_string(rows.size()) + " elements, which are no rows of " +
-                      std::to_string(size),
-                  "give every sample a whole row");
-    const int count = static_cast<int>(rows.size() / size);
-    if (!columns_.empty() && count != samples_)
-      throw error("field \"" + name + "\" has " + std::to_string(count) + " rows, but the others have " +
-                      std::to_string(samples_),
-                  "give every sample a row in every field");
-    samples_ = count;
-    columns_.push_back({std::move(name), size, dtype_of<T>, std::vector<std::byte>(rows.size() * sizeof(T))});
-    std::memcpy(columns_.back().rows.data(), rows.data(), rows.size() * sizeof(T));
+    add(std::move(name), size, rows.size(), dtype_of<T>, rows.data());
     return *this;
   }
   template <element T>
@@ -55,6 +44,21 @@ class dataset {
     dtype type;
     std::vector<std::byte> rows;
   };
+
+  GPIPE_ONCE void add(std::string name, std::size_t size, std::size_t elements, dtype type, const void* rows) {
+    using detail::refuse;
+    if (size == 0 || elements == 0 || elements % size != 0)
+      refuse({"field \"", name, "\" has ", elements, " elements, which are no rows of ", size},
+             {"give every sample a whole row"});
+    const int count = static_cast<int>(elements / size);
+    if (!columns_.empty() && count != samples_)
+      refuse({"field \"", name, "\" has ", count, " rows, but the others have ", samples_},
+             {"give every sample a row in every field"});
+    samples_ = count;
+    const auto* bytes = static_cast<const std::byte*>(rows);
+    columns_.push_back({std::move(name), size, type, {bytes, bytes + elements * bytes_of(type)}});
+  }
+
   std::vector<column> columns_;
   int samples_ = 0;
 };
@@ -62,9 +66,10 @@ class dataset {
 /// A pass over a dataset. A batch lives until the next one is asked for.
 class dataset::stream {
  public:
-  stream(const dataset& from, int size, std::vector<int> order) : from_(&from), size_(size), order_(std::move(order)) {
-    if (size < 1) throw error("batches of " + std::to_string(size) + " samples", "choose at least 1");
-    if (from.samples_ < 1) throw error("the dataset has no samples", "add its fields by with(name, size, rows)");
+  GPIPE_ONCE stream(const dataset& from, int size, std::vector<int> order)
+      : from_(&from), size_(size), order_(std::move(order)) {
+    if (size < 1) detail::refuse({"batches of ", size, " samples"}, {"choose at least 1"});
+    if (from.samples_ < 1) detail::refuse({"the dataset has no samples"}, {"add its fields by with(name, size, rows)"});
     for (const column& c : from.columns_)
       gathered_.emplace_back(static_cast<std::size_t>((std::min)(size, from.samples_)) * c.size * bytes_of(c.type));
   }
@@ -110,13 +115,13 @@ class dataset::stream {
   std::vector<std::vector<std::byte>> gathered_;
 };
 
-inline dataset::stream dataset::batches(int size) const {
+GPIPE_ONCE inline dataset::stream dataset::batches(int size) const {
   std::vector<int> order(static_cast<std::size_t>(samples_));
   std::iota(order.begin(), order.end(), 0);
   return {*this, size, std::move(order)};
 }
 
-inline dataset::stream dataset::shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const {
+GPIPE_ONCE inline dataset::stream dataset::shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const {
   std::vector<int> order(static_cast<std::size_t>(samples_));
   std::iota(order.begin(), order.end(), 0);
   // Fisher and Yates, by counter-based words: no library's shuffle is the same everywhere.

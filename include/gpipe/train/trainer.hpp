@@ -37,7 +37,7 @@ class trainer {
   static_assert(sizeof(broken::model_ends_in_a_loss<Model, network_of<Model>.loss_slot() >= 0>) > 0);
 
  public:
-  explicit trainer(const plan_options& options, Optimizer optimizer = {}, training_options how = {})
+  GPIPE_ONCE explicit trainer(const plan_options& options, Optimizer optimizer = {}, training_options how = {})
       : optimizer_(optimizer),
         rate_(how.rate),
         clip_(how.clip),
@@ -58,7 +58,7 @@ class trainer {
 
   /// Forward only, without dropout: mean loss and accuracy of a batch, or of a whole dataset.
   outcome evaluate(const batch& data) { return executor_.evaluate(data); }
-  outcome evaluate(const dataset& data) {
+  GPIPE_ONCE outcome evaluate(const dataset& data) {
     outcome all;
     for (const batch& part : data.batches(plan().most_samples())) {
       const outcome found = evaluate(part);
@@ -84,8 +84,8 @@ class trainer {
   template <element T = float>
   std::vector<T> moment(int slot, std::string_view name, int moment) const {
     if (moment < 0 || moment >= Optimizer::moments)
-      throw error("the optimizer has no moment " + std::to_string(moment),
-                  "it keeps " + std::to_string(Optimizer::moments) + " arrays, counted from 0");
+      detail::refuse({"the optimizer has no moment ", moment},
+                     {"it keeps ", Optimizer::moments, " arrays, counted from 0"});
     return read<T>(slot, name, [&] { return executor_.moments(slot, moment); });
   }
   /// Gives a parameter new values.
@@ -93,9 +93,8 @@ class trainer {
   void set_parameter(int slot, std::string_view name, std::span<const T> values) {
     const auto [at, size] = find<T>(slot, name);
     if (values.size() != size)
-      throw error("parameter \"" + std::string(name) + "\" has " + std::to_string(size) + " elements, not " +
-                      std::to_string(values.size()),
-                  "give it all of them", {.layer = std::string(executor_.net().row_of(slot).name), .slot = slot});
+      detail::refuse({"parameter \"", name, "\" has ", size, " elements, not ", values.size()}, {"give it all of them"},
+                     {.layer = std::string(executor_.net().row_of(slot).name), .slot = slot});
     std::memcpy(executor_.parameters(slot) + at, values.data(), size * sizeof(T));
     executor_.refresh();
   }
@@ -130,25 +129,22 @@ class trainer {
 
   // Bytes before a parameter in its slot's block, and its elements.
   template <class T>
-  std::pair<std::size_t, std::size_t> find(int slot, std::string_view name) const {
+  GPIPE_ONCE std::pair<std::size_t, std::size_t> find(int slot, std::string_view name) const {
     const network& net = executor_.net();
-    const auto refuse = [&](const std::string& what, const std::string& remedy) {
-      throw error(what, remedy, {.layer = slot >= 0 && slot < net.slot_count ? std::string(net.row_of(slot).name) : "",
-                                 .slot = slot});
-    };
+    using detail::refuse;
     if (slot < 0 || slot >= net.slot_count)
-      refuse("the model has no slot " + std::to_string(slot), "slots are 0 to " + std::to_string(net.slot_count - 1));
+      refuse({"the model has no slot ", slot}, {"slots are 0 to ", net.slot_count - 1}, {.slot = slot});
     const row& r = net.row_of(slot);
+    const auto here = [&] { return place{.layer = std::string(r.name), .slot = slot}; };
     std::size_t at = 0;
     for (int p = 0; p < r.parameter_count; ++p) {
       if (r.parameters[p].name == name) {
-        if (r.type != dtype_of<T>) refuse("its parameters are " + std::string(name_of(r.type)), "read them as that");
+        if (r.type != dtype_of<T>) refuse({"its parameters are ", name_of(r.type)}, {"read them as that"}, here());
         return {at, r.parameters[p].extents.size()};
       }
       at += aligned(r.parameters[p].extents.size() * bytes_of(r.type));
     }
-    refuse("the layer has no parameter \"" + std::string(name) + "\"", "see its `parameters`");
-    return {};
+    refuse({"the layer has no parameter \"", name, "\""}, {"see its `parameters`"}, here());
   }
   // `block` tells where the slot's block is, and is asked for a slot that is there.
   template <class T, class Block>

@@ -83,12 +83,12 @@ class channel {
     return cells_[static_cast<std::size_t>(slot)];
   }
 
-  void await(int slot, turn wanted, int waiter, errand what, int other, const char* deed) {
+  GPIPE_OUT_OF_LINE void await(int slot, turn wanted, int waiter, errand what, int other, const char* deed) {
     cell& c = at(slot);
     assert(c.now.load(std::memory_order_relaxed) != (wanted == turn::free ? turn::taken : turn::in_use));
-    line_->wait(
-        waiter, what, [&c, wanted] { return c.now.load(std::memory_order_acquire) == wanted; },
-        [=] { return "worker " + std::to_string(other) + " " + deed + " slot " + std::to_string(slot); });
+    const auto end = line_->outlast(waiter, [&c, wanted] { return c.now.load(std::memory_order_acquire) == wanted; });
+    if (end != detail::outcome::ready)
+      line_->fail(end, waiter, what, detail::join({"worker ", other, " ", deed, " slot ", slot}));
   }
 
   void hand_over(int slot, [[maybe_unused]] turn before, turn after, int from, int to) noexcept {

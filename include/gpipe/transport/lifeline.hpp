@@ -76,28 +76,30 @@ class lifeline {
   /// The same, leaving the throwing to `fail`. What is ready is ready, poisoned or not.
   template <class Ready>
   detail::outcome outlast(int worker, Ready ready) {
-    return spin(ready) ? detail::outcome::ready : sleep(worker, ready, true);
+    return spin(ready) ? detail::outcome::ready : sleep(worker, condition(ready), true);
   }
 
   /// Between steps: waits without a deadline, and poison does not end it.
   template <class Ready>
   void rest(int worker, Ready ready) {
-    if (!spin(ready)) sleep(worker, ready, false);
+    if (!spin(ready)) sleep(worker, condition(ready), false);
   }
 
-  [[noreturn]] void fail(detail::outcome end, int worker, errand what, const std::string& awaited) {
+  [[noreturn]] GPIPE_ONCE void fail(detail::outcome end, int worker, errand what, const std::string& awaited) {
     std::string busy;
     for (int w = 0; w < workers_; ++w)
       if (w != worker && !at(w).waits.load(std::memory_order_acquire))
-        busy += (busy.empty() ? "worker " : " and ") + std::to_string(w);
+        busy += detail::join({busy.empty() ? "worker " : " and ", w});
     const bool first = end != detail::outcome::poisoned && !poisoned_.exchange(true, std::memory_order_acq_rel);
     at(worker).waits.store(false, std::memory_order_release);  // not before: the first counts who waits
     if (!first) throw detail::poisoned{};
     poison();
-    throw error("waits for " + awaited + ", and no worker made progress for " + detail::told(limits_.deadline),
-                busy.empty() ? "every worker waits: look for a peer that died or programs that do not match"
-                             : "see what " + busy + " does, or raise the deadline",
-                place{.stage = what.stage, .micro_batch = what.micro_batch, .action = what.action});
+    const place where{.stage = what.stage, .micro_batch = what.micro_batch, .action = what.action};
+    const std::string wrong = detail::join(
+        {"waits for ", awaited, ", and no worker made progress for ", detail::told(limits_.deadline)});
+    if (busy.empty())
+      throw error(wrong, "every worker waits: look for a peer that died or programs that do not match", where);
+    throw error(wrong, detail::join({"see what ", busy, " does, or raise the deadline"}), where);
   }
 
  private:
@@ -119,6 +121,18 @@ class lifeline {
     for (int w = 0; w < workers_; ++w) sum += at(w).ticks.load(std::memory_order_relaxed);
     return sum;
   }
+
+  /// Any `ready`, by reference and without its type: spinning is compiled for each, sleeping once.
+  class condition {
+   public:
+    template <class Ready>
+    explicit condition(Ready& ready) : ready_(&ready), ask_([](void* it) { return (*static_cast<Ready*>(it))(); }) {}
+    bool operator()() const { return ask_(ready_); }
+
+   private:
+    void* ready_;
+    bool (*ask_)(void*);
+  };
 
   template <class Ready>
   bool spin(Ready& ready) const {
@@ -142,8 +156,7 @@ class lifeline {
 
   /// Silence is counted in quarters of the deadline, so that a process stopped and continued (Ctrl-Z) does not take
   /// its own absence for silence: it ends after 1 to 1 1/4 deadlines.
-  template <class Ready>
-  detail::outcome sleep(int worker, Ready& ready, bool impatient) {
+  GPIPE_ONCE detail::outcome sleep(int worker, condition ready, bool impatient) {
     seat& s = at(worker);
     s.waits.store(true, std::memory_order_release);
     std::unique_lock<std::mutex> inside(s.door);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gpipe/core/text.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -43,9 +45,9 @@ inline void pause() noexcept {
 #endif
 }
 
-inline std::string told(std::chrono::nanoseconds time) {
+GPIPE_ONCE inline std::string told(std::chrono::nanoseconds time) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+  return ms % 1000 == 0 ? join({ms / 1000, " s"}) : join({ms, " ms"});
 }
 
 }  // namespace detail

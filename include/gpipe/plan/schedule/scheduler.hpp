@@ -4,7 +4,6 @@
 #include <gpipe/plan/action.hpp>
 
 #include <concepts>
-#include <string>
 
 namespace gpipe {
 
@@ -35,9 +34,8 @@ concept scheduler = requires(int count, int index) {
 namespace detail {
 
 [[noreturn]] inline void schedule_refuses(const char* schedule, int stages, int micro_batches) {
-  throw error(std::string(schedule) + " does not admit " + std::to_string(stages) + " stages and " +
-                  std::to_string(micro_batches) + " micro-batches",
-              "change either number, or choose another schedule");
+  refuse({schedule, " does not admit ", stages, " stages and ", micro_batches, " micro-batches"},
+         {"change either number, or choose another schedule"});
 }
 
 template <scheduler Schedule>
