@@ -3,7 +3,7 @@
 // errors: 1
 #include <gpipe/device/host/context.hpp>
 #include <gpipe/layer/relu.hpp>
-#include <gpipe/run/kernels.hpp>
+#include <gpipe/runtime/kernels.hpp>
 
 using namespace gpipe;
 

@@ -5,7 +5,7 @@
 // errors: 3
 #include <gpipe/device/host/context.hpp>
 #include <gpipe/layer/relu.hpp>
-#include <gpipe/run/kernels.hpp>
+#include <gpipe/runtime/kernels.hpp>
 
 using namespace gpipe;
 

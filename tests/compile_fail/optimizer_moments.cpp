@@ -1,6 +1,6 @@
 // expect: an optimizer asks for more than gpipe::max_moments arrays
 #include <gpipe/device/host/context.hpp>
-#include <gpipe/run/update_rule.hpp>
+#include <gpipe/runtime/update_rule.hpp>
 
 using namespace gpipe;
 

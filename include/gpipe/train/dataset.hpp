@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <gpipe/core/random.hpp>
-#include <gpipe/run/batch.hpp>
+#include <gpipe/runtime/batch.hpp>
 
 namespace gpipe {
 

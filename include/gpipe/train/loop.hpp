@@ -2,7 +2,7 @@
 
 #include <gpipe/record/progress.hpp>
 #include <gpipe/record/trace.hpp>
-#include <gpipe/run/commit.hpp>
+#include <gpipe/runtime/commit.hpp>
 #include <gpipe/train/dataset.hpp>
 
 namespace gpipe {

@@ -7,7 +7,7 @@
 
 #include <gpipe/core/hash.hpp>
 #include <gpipe/device/host/host.hpp>
-#include <gpipe/run/executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/dataset.hpp>
 #include <gpipe/train/rate.hpp>
 

@@ -1,4 +1,4 @@
-#include <gpipe/run/executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 
 #include <doctest/doctest.h>
 

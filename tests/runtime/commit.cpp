@@ -1,4 +1,4 @@
-#include <gpipe/run/commit.hpp>
+#include <gpipe/runtime/commit.hpp>
 
 #include <doctest/doctest.h>
 

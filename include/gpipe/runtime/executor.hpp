@@ -3,9 +3,9 @@
 #include <chrono>
 #include <string>
 
-#include <gpipe/run/crew.hpp>
-#include <gpipe/run/initialise.hpp>
-#include <gpipe/run/worker.hpp>
+#include <gpipe/runtime/crew.hpp>
+#include <gpipe/runtime/initialise.hpp>
+#include <gpipe/runtime/worker.hpp>
 
 namespace gpipe {
 

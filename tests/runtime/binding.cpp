@@ -1,4 +1,4 @@
-#include <gpipe/run/binding.hpp>
+#include <gpipe/runtime/binding.hpp>
 
 #include <doctest/doctest.h>
 

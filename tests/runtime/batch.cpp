@@ -1,4 +1,4 @@
-#include <gpipe/run/batch.hpp>
+#include <gpipe/runtime/batch.hpp>
 
 #include <doctest/doctest.h>
 

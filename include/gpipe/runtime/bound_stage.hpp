@@ -3,8 +3,8 @@
 #include <cstring>
 #include <string>
 
-#include <gpipe/run/binding.hpp>
-#include <gpipe/run/step_state.hpp>
+#include <gpipe/runtime/binding.hpp>
+#include <gpipe/runtime/step_state.hpp>
 
 namespace gpipe {
 

@@ -1,4 +1,4 @@
-#include <gpipe/run/arena_map.hpp>
+#include <gpipe/runtime/arena_map.hpp>
 
 #include <doctest/doctest.h>
 

@@ -13,7 +13,7 @@
 #include <gpipe/layer/layer_norm.hpp>
 #include <gpipe/layer/linear.hpp>
 #include <gpipe/layer/softmax_cross_entropy.hpp>
-#include <gpipe/run/executor.hpp>
+#include <gpipe/runtime/executor.hpp>
 
 #include "reference/residual_mlp.hpp"
 

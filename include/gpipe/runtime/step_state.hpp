@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <gpipe/run/batch.hpp>
+#include <gpipe/runtime/batch.hpp>
 
 namespace gpipe {
 

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include <gpipe/run/arena_map.hpp>
-#include <gpipe/run/kernels.hpp>
+#include <gpipe/runtime/arena_map.hpp>
+#include <gpipe/runtime/kernels.hpp>
 #include <gpipe/plan/run_plan.hpp>
 
 namespace gpipe::detail {

@@ -1,4 +1,4 @@
-#include <gpipe/run/crew.hpp>
+#include <gpipe/runtime/crew.hpp>
 
 #include <doctest/doctest.h>
 

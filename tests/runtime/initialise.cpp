@@ -1,4 +1,4 @@
-#include <gpipe/run/initialise.hpp>
+#include <gpipe/runtime/initialise.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include <gpipe/run/kernels.hpp>
+#include <gpipe/runtime/kernels.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include <gpipe/run/update_rule.hpp>
+#include <gpipe/runtime/update_rule.hpp>
 
 #include <doctest/doctest.h>
 

@@ -7,9 +7,9 @@
 
 #include <gpipe/record/report.hpp>
 #include <gpipe/record/trace.hpp>
-#include <gpipe/run/bound_stage.hpp>
-#include <gpipe/run/commit.hpp>
-#include <gpipe/run/update_rule.hpp>
+#include <gpipe/runtime/bound_stage.hpp>
+#include <gpipe/runtime/commit.hpp>
+#include <gpipe/runtime/update_rule.hpp>
 #include <gpipe/transport/channel.hpp>
 #include <gpipe/transport/gate.hpp>
 

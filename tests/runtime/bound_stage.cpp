@@ -1,4 +1,4 @@
-#include <gpipe/run/bound_stage.hpp>
+#include <gpipe/runtime/bound_stage.hpp>
 
 #include <doctest/doctest.h>
 

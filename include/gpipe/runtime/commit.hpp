@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <gpipe/model/graph.hpp>
-#include <gpipe/run/step_state.hpp>
+#include <gpipe/runtime/step_state.hpp>
 
 namespace gpipe {
 

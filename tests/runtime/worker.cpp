@@ -1,4 +1,4 @@
-#include <gpipe/run/worker.hpp>
+#include <gpipe/runtime/worker.hpp>
 
 #include <doctest/doctest.h>
 

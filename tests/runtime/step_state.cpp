@@ -1,4 +1,4 @@
-#include <gpipe/run/step_state.hpp>
+#include <gpipe/runtime/step_state.hpp>
 
 #include <doctest/doctest.h>
 
