@@ -13,15 +13,14 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr int workers = 4;
-/// A seat more than there are workers: the caller's.
 struct office {
-  lifeline line{workers + 1};
+  lifeline line{workers};
   gpipe::crew crew{line, workers};
 };
 
 }  // namespace
 
-TEST_CASE("every worker does the task, on a thread that it keeps") {
+TEST_CASE("every worker does the task, the first on the caller's thread, the others on one that they keep") {
   office o;
   CHECK(o.crew.workers() == workers);
   std::array<std::thread::id, workers> first, second;
@@ -29,7 +28,7 @@ TEST_CASE("every worker does the task, on a thread that it keeps") {
   o.crew.run([&](int w) { second[static_cast<std::size_t>(w)] = std::this_thread::get_id(); });
   CHECK(first == second);
   for (std::size_t w = 0; w < workers; ++w) {
-    CHECK(first[w] != std::this_thread::get_id());
+    CHECK((first[w] == std::this_thread::get_id()) == (w == 0));
     for (std::size_t other = 0; other < w; ++other) CHECK(first[w] != first[other]);
   }
 }

@@ -44,7 +44,7 @@ class error : public std::runtime_error {
     };
     if (!where.file.empty()) {
       part("", where.file);
-      if (where.line >= 0) at += detail::join({":", where.line});
+      if (where.line >= 0) at += detail::phrase({":", where.line});
     }
     if (!where.layer.empty() || where.slot >= 0) {
       if (where.slot < 0) part("layer", "");
@@ -70,7 +70,7 @@ namespace detail {
 /// Throws an `error` whose texts are joined from pieces.
 [[noreturn]] GPIPE_ONCE inline void refuse(std::initializer_list<piece> wrong, std::initializer_list<piece> remedy,
                                            const place& where) {
-  throw error(join(wrong), join(remedy), where);
+  throw error(phrase(wrong), phrase(remedy), where);
 }
 [[noreturn]] GPIPE_ONCE inline void refuse(std::initializer_list<piece> wrong, std::initializer_list<piece> remedy) {
   refuse(wrong, remedy, {});

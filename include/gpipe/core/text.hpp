@@ -34,9 +34,9 @@ class piece {
   std::uint64_t magnitude_ = 0;
 };
 
-/// The pieces as one text: `join({"stage ", 3, " of ", stages})`. One function for all texts, where each chain of
+/// The pieces as one text: `phrase({"stage ", 3, " of ", stages})`. One function for all texts, where each chain of
 /// `+` and `std::to_string` is a kilobyte of code.
-GPIPE_ONCE inline std::string join(std::initializer_list<piece> pieces) {
+GPIPE_ONCE inline std::string phrase(std::initializer_list<piece> pieces) {
   std::string text;
   for (const piece& p : pieces) p.append_to(text);
   return text;

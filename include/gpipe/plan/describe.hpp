@@ -27,7 +27,7 @@ std::string describe(const timetable<Schedule>& table) {
 /// A verdict as a sentence, as in "deadlock: worker 1 at line 7, I0 (backward input)".
 GPIPE_ONCE inline std::string describe(const verdict& found) {
   if (found.ok()) return "no fault";
-  return detail::join({name(found.what), ": worker ", found.worker, " at line ", found.position, ", ",
+  return detail::phrase({name(found.what), ": worker ", found.worker, " at line ", found.position, ", ",
                        label_of(found.at, true).text(), " (", name(found.at.kind), ")"});
 }
 

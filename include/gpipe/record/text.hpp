@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gpipe/core/config.hpp>
+
 #include <charconv>
 #include <cstdint>
 #include <string>

@@ -19,7 +19,8 @@ struct run_options {
   std::function<void(const instruction&)> before{};
 };
 
-/// Runs a plan: a worker, which is a thread, for each worker of the schedule, for as long as the executor lives.
+/// Runs a plan by a worker for each worker of the schedule: the first is the thread that calls, the others are threads
+/// that live as long as the executor.
 /// Not for two callers at once.
 ///
 ///     walk the program  |  reduce  |  gate: all are here, loss and norm are finite  |  update  |  rest
@@ -35,7 +36,7 @@ class executor {
         plan_(std::move(plan)),
         rule_(std::move(rule)),
         options_(std::move(options)),
-        line_(plan_.stages() + 1, limits(plan_.stages(), options_.deadline)),
+        line_(plan_.stages(), limits(plan_.stages(), options_.deadline)),
         gate_(line_, plan_.stages()),
         crew_(line_, plan_.stages()) {
     const int S = plan_.stages();
@@ -45,7 +46,7 @@ class executor {
       maps.push_back(&stages_.back()->map());
       reports_.push_back({s, plan_.first[index(s)], plan_.first[index(s) + 1], plan_.share(s), {}, 0,
                           static_cast<std::size_t>(plan_.memory[index(s)].total()), parameters_of(s)});
-      if (options_.trace_events > 0) recorders_.emplace_back(options_.trace_events, detail::join({"stage ", s}));
+      if (options_.trace_events > 0) recorders_.emplace_back(options_.trace_events, detail::phrase({"stage ", s}));
     }
     for (auto& stage : stages_) stage->bind(maps, kernels);
     for (const link& l : plan_.links)

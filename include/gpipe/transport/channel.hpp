@@ -88,7 +88,7 @@ class channel {
     assert(c.now.load(std::memory_order_relaxed) != (wanted == turn::free ? turn::taken : turn::in_use));
     const auto end = line_->outlast(waiter, [&c, wanted] { return c.now.load(std::memory_order_acquire) == wanted; });
     if (end != detail::outcome::ready)
-      line_->fail(end, waiter, what, detail::join({"worker ", other, " ", deed, " slot ", slot}));
+      line_->fail(end, waiter, what, detail::phrase({"worker ", other, " ", deed, " slot ", slot}));
   }
 
   void hand_over(int slot, [[maybe_unused]] turn before, turn after, int from, int to) noexcept {

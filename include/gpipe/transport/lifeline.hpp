@@ -89,17 +89,17 @@ class lifeline {
     std::string busy;
     for (int w = 0; w < workers_; ++w)
       if (w != worker && !at(w).waits.load(std::memory_order_acquire))
-        busy += detail::join({busy.empty() ? "worker " : " and ", w});
+        busy += detail::phrase({busy.empty() ? "worker " : " and ", w});
     const bool first = end != detail::outcome::poisoned && !poisoned_.exchange(true, std::memory_order_acq_rel);
     at(worker).waits.store(false, std::memory_order_release);  // not before: the first counts who waits
     if (!first) throw detail::poisoned{};
     poison();
     const place where{.stage = what.stage, .micro_batch = what.micro_batch, .action = what.action};
-    const std::string wrong = detail::join(
+    const std::string wrong = detail::phrase(
         {"waits for ", awaited, ", and no worker made progress for ", detail::told(limits_.deadline)});
     if (busy.empty())
       throw error(wrong, "every worker waits: look for a peer that died or programs that do not match", where);
-    throw error(wrong, detail::join({"see what ", busy, " does, or raise the deadline"}), where);
+    throw error(wrong, detail::phrase({"see what ", busy, " does, or raise the deadline"}), where);
   }
 
  private:

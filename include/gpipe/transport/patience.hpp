@@ -47,7 +47,7 @@ inline void pause() noexcept {
 
 GPIPE_ONCE inline std::string told(std::chrono::nanoseconds time) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
-  return ms % 1000 == 0 ? join({ms / 1000, " s"}) : join({ms, " ms"});
+  return ms % 1000 == 0 ? phrase({ms / 1000, " s"}) : phrase({ms, " ms"});
 }
 
 }  // namespace detail
