@@ -1,0 +1,62 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace bench {
+
+/// Seconds since some fixed moment.
+inline double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// How long a call takes, in seconds.
+template <class Call>
+double timed(Call&& call) {
+  const double begin = now();
+  call();
+  return now() - begin;
+}
+
+inline double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
+}
+inline double median(const std::vector<double>& values) { return quantile(values, 0.5); }
+
+/// What to know of the machine before believing a number.
+inline void print_environment() {
+  std::string line, processor = "unknown processor", load = "unknown";
+  for (std::ifstream in("/proc/cpuinfo"); std::getline(in, line);)
+    if (line.starts_with("model name")) {
+      processor = line.substr(line.find(':') + 2);
+      break;
+    }
+  if (std::ifstream in("/proc/loadavg"); in) in >> load;
+#if GPIPE_WITH_LIBXSMM
+  const char* products = "libxsmm";
+#else
+  const char* products = "gpipe's own kernels";
+#endif
+  std::printf("%s, %u cores, load %s; %s; matrix products by %s\n\n", processor.c_str(),
+              std::thread::hardware_concurrency(), load.c_str(),
+#if defined(__clang__)
+              "clang++ " __clang_version__,
+#else
+              "g++ " __VERSION__,
+#endif
+              products);
+}
+
+/// A line for whoever reads the output by program. They come last.
+inline void result(const std::string& name, double value, const char* unit) {
+  std::printf("result %s %.4g %s\n", name.c_str(), value, unit);
+}
+
+}  // namespace bench

@@ -1,0 +1,149 @@
+// Two stages on two cores against two independent trainings, one on each core: what does pipelining cost beyond its
+// bubble?
+//
+//     pipeline [rounds]
+
+#include "../measure.hpp"
+
+#include <gpipe/core/optimizer.hpp>
+#include <gpipe/core/random.hpp>
+#include <gpipe/layer/add.hpp>
+#include <gpipe/layer/gelu.hpp>
+#include <gpipe/layer/layer_norm.hpp>
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/model/items.hpp>
+#include <gpipe/record/report.hpp>
+#include <gpipe/train/trainer.hpp>
+
+#include <barrier>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace gpipe;
+
+constexpr int inputs = 64, classes = 10, micro_batches = 32;
+
+template <int Blocks, int Width>
+struct residual_mlp : model<input<float, inputs>, linear<Width>,
+                            repeat<Blocks, residual<layer_norm, linear<4 * Width>, gelu, linear<Width>>>,
+                            linear<classes>, softmax_cross_entropy> {};
+
+struct data {
+  explicit data(int samples)
+      : images(static_cast<std::size_t>(samples) * inputs), labels(static_cast<std::size_t>(samples)) {
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      const auto word = draw({1, 0, 0, 0}, 0, static_cast<std::uint32_t>(i)).word[0];
+      images[i] = static_cast<float>(word) * 0x1p-31F - 1;
+    }
+    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % classes);
+  }
+  batch all() const { return batch(static_cast<int>(labels.size())).with("inputs", images).with("labels", labels); }
+
+  std::vector<float> images;
+  std::vector<std::int32_t> labels;
+};
+
+template <class Training>
+void run(Training& it, const batch& on, int steps) {
+  for (int i = 0; i < steps; ++i) it.step(on);
+}
+
+// Two that start together; the time from there until both are done.
+template <class Training>
+double run_both(Training& first, Training& second, const batch& on, int steps) {
+  double begin = 0;
+  std::barrier start(2, [&begin]() noexcept { begin = bench::now(); });
+  std::thread other([&] {
+    start.arrive_and_wait();
+    run(second, on, steps);
+  });
+  start.arrive_and_wait();
+  run(first, on, steps);
+  other.join();
+  return bench::now() - begin;
+}
+
+struct figures {
+  double piped, both, alone, share;
+};
+
+/// Rates are of useful work: 6 operations a weight and sample.
+template <class Net>
+figures measure(const char* name, int micro_batch_size, int rounds, int steps) {
+  const int samples = micro_batches * micro_batch_size;
+  const data made(samples);
+  const batch on = made.all();
+  const auto options = [&](int stages) {
+    return plan_options{.stages = stages,
+                        .micro_batches = micro_batches,
+                        .micro_batch_size = micro_batch_size,
+                        .recompute = recompute_mode::never};
+  };
+  using training = trainer<Net, sgd>;
+  const sgd rule{.learning_rate = 1e-3};
+  training piped(options(2), rule), first(options(1), rule), second(options(1), rule);
+  for (training* it : {&piped, &first, &second}) run(*it, on, 1), it->forget();  // first steps touch memory
+
+  // Each round does the same work in each way: 2 x `steps` steps; one alone does half of it.
+  const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;
+  const double bubble_left = double{micro_batches} / (micro_batches + 1);
+  std::vector<double> of_piped, of_both, of_alone, share;
+  for (int round = 0; round < rounds; ++round) {
+    const double before = bench::timed([&] { run(piped, on, steps); });
+    const double both = run_both(first, second, on, steps);
+    const double after = bench::timed([&] { run(piped, on, steps); });
+    const double alone = bench::timed([&] { run(first, on, steps); });
+    of_piped.push_back(2 * steps * work / (before + after));
+    of_both.push_back(2 * steps * work / both);
+    of_alone.push_back(steps * work / alone);
+    share.push_back(of_piped.back() / (of_both.back() * bubble_left));
+  }
+
+  std::printf("%s: %.2f M parameters, %d micro-batches of %d; GFLOP/s\n", name,
+              1e-6 * static_cast<double>(network_of<Net>.parameters()), micro_batches, micro_batch_size);
+  const auto row = [](const char* what, const std::vector<double>& values, int digits) {
+    std::printf("  %-28s %6.*f  (10 %% %.*f, 90 %% %.*f)\n", what, digits, bench::median(values), digits,
+                bench::quantile(values, 0.1), digits, bench::quantile(values, 0.9));
+  };
+  row("2 stages", of_piped, 1);
+  row("2 trainings of 1 stage", of_both, 1);
+  row("1 training of 1 stage alone", of_alone, 1);
+  row("share", share, 3);
+  std::printf("\n");
+  for (const training* it : {&piped, &first}) {
+    write_report(std::cout, it->report());
+    for (const stage_report& s : it->report()) {
+      const double time = 0.01 * static_cast<double>(s.busy() + s.wait_ns);
+      std::printf("stage %d: waits %.2f %%, reduces %.2f %%, updates %.2f %% of its time\n", s.stage,
+                  static_cast<double>(s.wait_ns) / time, static_cast<double>(s.busy(act::reduce)) / time,
+                  static_cast<double>(s.busy(act::update)) / time);
+    }
+    std::printf("\n");
+  }
+  return {bench::median(of_piped), bench::median(of_both), bench::median(of_alone), bench::median(share)};
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
+  bench::print_environment();
+  const figures mlp = measure<residual_mlp<8, 256>>("mlp", 32, rounds, 2);
+  const figures small = measure<residual_mlp<16, 64>>("mlps", 4, 2 * rounds, 60);
+
+  bench::result("pipeline.gflops", mlp.piped, "GFLOP/s");
+  bench::result("pipeline.independent_gflops", mlp.both, "GFLOP/s");
+  bench::result("pipeline.alone_gflops", mlp.alone, "GFLOP/s");
+  bench::result("pipeline.small_gflops", small.piped, "GFLOP/s");
+  bench::result("pipeline.small_share", small.share, "ratio");
+  bench::result("pipeline.share", mlp.share, "ratio");
+}
