@@ -47,15 +47,11 @@ TEST_CASE("training lowers the loss, and reaches the same by the same way again"
     hash = t.parameter_hash();
   }
   CHECK(hashes[0] == hashes[1]);
-  training_options how;
-  how.seed = 1;
-  CHECK(training(two, {}, how).parameter_hash() != training(two).parameter_hash());
+  CHECK(training(two, {}, {.seed = 1}).parameter_hash() != training(two).parameter_hash());
 }
 
 TEST_CASE("the rate is the optimizer's times the schedule's") {
-  training_options how;
-  how.rate = warm_up{.steps = 2};
-  training t(two, adam{.learning_rate = 0.5}, how);
+  training t(two, adam{.learning_rate = 0.5}, {.rate = warm_up{.steps = 2}, .clip = 1});
   CHECK(t.rate() == 0.25);
   t.step(all);
   CHECK(t.rate() == 0.5);
@@ -102,7 +98,5 @@ TEST_CASE("a parameter that is not there, or is something else, is refused") {
 TEST_CASE("plans that are none are refused") {
   CHECK_THROWS_AS(training({.stages = 5}), error);
   CHECK_THROWS_AS(training({.micro_batches = 0}), error);
-  training_options how;
-  how.cut = {1, 2};
-  CHECK_THROWS_AS(training({.stages = 2}, {}, how), error);
+  CHECK_THROWS_AS(training({.stages = 2}, {}, {.cut = {1, 2}}), error);
 }

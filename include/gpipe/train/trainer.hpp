@@ -13,11 +13,20 @@
 
 namespace gpipe {
 
-/// What a training may be told beside its plan and its optimizer.
-struct training_options : run_options {
+/// What a training may be told beside its plan and its optimizer: `{.seed = 7, .rate = cosine{1000}, .clip = 1}`.
+struct training_options {
+  std::uint64_t seed = run_options{}.seed;
   rate_schedule rate = constant{};  ///< multiplies the optimizer's learning rate
   double clip = 0;                  ///< the largest norm of the mean gradient (Pascanu et al., 2012); 0: any
   std::vector<int> cut{};           ///< the first slot of every stage but the first; empty: the best cut
+
+  // As in run_options.
+  std::chrono::nanoseconds deadline = run_options{}.deadline;
+  std::size_t trace_events = run_options{}.trace_events;
+  std::byte arena_fill = run_options{}.arena_fill;
+  std::function<void(const instruction&)> before{};
+
+  run_options run() const { return {seed, deadline, trace_events, arena_fill, before}; }
 };
 
 namespace broken {
@@ -43,7 +52,7 @@ class trainer {
         clip_(how.clip),
         executor_(network_of<Model>, kernels_of<Model, typename Device::context>,
                   make_plan(network_of<Model>, with_moments(options), how.cut),
-                  update_rule<typename Device::context>(optimizer), static_cast<run_options>(how)) {}
+                  update_rule<typename Device::context>(optimizer), how.run()) {}
   template <class Plan>
     requires requires { Plan::options; }
   explicit trainer(Plan, Optimizer optimizer = {}, training_options how = {})
