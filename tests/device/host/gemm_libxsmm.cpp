@@ -49,7 +49,9 @@ TEST_CASE_TEMPLATE("products agree with plain loops", T, float, double) {
   products::agree_with_plain_loops<context, T>();
 }
 
-TEST_CASE("a row's bits do not depend on the other rows") { products::rows_do_not_matter<context, float>(); }
+TEST_CASE("a row's bits do not depend on what its neighbours hold") {
+  products::neighbours_do_not_matter<context, float>();
+}
 
 TEST_CASE("after prepare, no number of rows compiles or allocates anything") {
   constexpr int most = 300, n = 74, k = 1100;

@@ -123,7 +123,28 @@ void agree_with_plain_loops() {
   check_transposed_product<Context, T>(33, 70, 300);
 }
 
-/// A row's results are the same bits whether it comes alone or among others.
+/// A row's results are the same bits whatever the rows around it hold.
+template <class Context, class T>
+void neighbours_do_not_matter() {
+  constexpr int n = 42, k = 600;
+  const Context context;
+  matrix<T> b(cells(k, n), 2), packed(packed_size(k, n));
+  context.pack(k, n, static_cast<const T*>(b), n, false, static_cast<T*>(packed));
+  for (const int rows : {1, 5, 16, 31, 32, 70}) {
+    matrix<T> a(cells(rows, k), 1), first(cells(rows, n)), second(cells(rows, n));
+    context.template multiply<T>(rows, n, k, a, packed, first, false);
+    for (int row = 0; row < rows; ++row) {
+      matrix<T> mixed(cells(rows, k), 3);
+      std::memcpy(mixed + cells(row, k), a + cells(row, k), sizeof(T) * k);
+      context.template multiply<T>(rows, n, k, mixed, packed, second, false);
+      CAPTURE(rows);
+      CAPTURE(row);
+      CHECK(std::memcmp(first + cells(row, n), second + cells(row, n), sizeof(T) * n) == 0);
+    }
+  }
+}
+
+/// And whether it comes alone or among others.
 template <class Context, class T>
 void rows_do_not_matter() {
   constexpr int rows = 70, n = 42, k = 600;

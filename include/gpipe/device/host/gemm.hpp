@@ -22,8 +22,9 @@ inline constexpr int row_block = 32, inner_block = 512, depth_block = 128;
 ///                                 if transposed, a[k x rows]. After `Tile::prepare` of the same arguments it neither
 ///                                 allocates nor compiles.
 ///
-/// All matrices are row-major. An element of a product is summed in ascending order of the inner index, and on from
-/// what it was if accumulating; so its bits depend on its row and its column, not on how many there are.
+/// All matrices are row-major. The bits of an element depend on its row and its column, and with some tiles on the
+/// height of its block (libxsmm sums short blocks in another order where it has AVX-512): never on where the matrices
+/// lie or what other rows hold. The portable tile sums in ascending order of the inner index whatever the height.
 template <class Tile>
 struct gemm {
   /// C[rows x n] = A[rows x k] * B + start, with B packed. `start` is one row, for every row of C; null: C itself if
