@@ -17,7 +17,9 @@ using namespace gpipe;
 
 struct block : residual<layer_norm, linear<256>, gelu, linear<64>, dropout<10>> {};
 
-struct net : model<input<float, 64>, linear<64>, repeat<16, block>, layer_norm, linear<10>, softmax_cross_entropy> {};
+struct net : model<input<float, 64>, dropout<10>, linear<64>,
+                   repeat<16, block>,
+                   layer_norm, linear<10>, softmax_cross_entropy> {};
 
 // Its default plan is proven while this file compiles.
 using default_plan = plan<net, stages<4>, micro_batches<8>, micro_batch_size<8>>;
