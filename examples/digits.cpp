@@ -112,7 +112,7 @@ void run(settings chosen) {
 
   std::ostream quiet(nullptr);
   std::ostream& out = chosen.quiet ? quiet : std::cout;
-  write_plan(out, network_of<net>, training.plan());
+  out << describe(network_of<net>, training.plan());
 
   progress line(out, chosen.quiet ? voice::quiet : voice_for(stdout));
   std::int64_t last_step = 0, this_step = now_ns();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/core/quantity.hpp>
 #include <gpipe/plan/action.hpp>
 #include <gpipe/record/text.hpp>
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <gpipe/record/text.hpp>
+#include <gpipe/core/quantity.hpp>
+
 
 #include <algorithm>
 #include <chrono>

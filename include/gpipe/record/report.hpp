@@ -1,7 +1,8 @@
 #pragma once
 
+#include <gpipe/core/quantity.hpp>
+#include <gpipe/core/table.hpp>
 #include <gpipe/plan/action.hpp>
-#include <gpipe/record/text.hpp>
 
 #include <algorithm>
 #include <array>
@@ -36,28 +37,6 @@ struct stage_report {
 
 static_assert(static_cast<std::size_t>(act::update) + 1 == std::tuple_size_v<decltype(stage_report::busy_ns)>);
 
-namespace detail {
-
-/// Rows of text in columns as wide as they need, right-aligned.
-GPIPE_ONCE inline void write_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize((std::max)(widths.size(), row.size()));
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = (std::max)(widths[c], row[c].size());
-  }
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t c = 0; c < row.size(); ++c)
-      line += std::string(c == 0 ? 0 : 2, ' ') + std::string(widths[c] - row[c].size(), ' ') + row[c];
-    out << line << '\n';
-  }
-}
-
-GPIPE_ONCE inline std::string percent(double part, double whole) {
-  return whole > 0 ? fixed(100 * part / whole, 1) + " %" : "-";
-}
-
-}  // namespace detail
 
 /// One line a stage: what the plan predicted against what was measured. Shares are of the time of all stages, idle is
 /// the stage's own; `cores` of 0 is unknown.
@@ -93,7 +72,7 @@ GPIPE_ONCE inline void write_report(std::ostream& out, std::span<const stage_rep
                     time(s.busy(act::backward) + s.busy(act::backward_input) + s.busy(act::backward_parameters))});
   }
   if (stages.size() > 1) rows.push_back({"all", "", detail::counted(parameters), detail::sized(bytes)});
-  detail::write_table(out, rows);
+  out << detail::table(rows);
   if (measured > 0 && stages.size() > 1) {
     out << "stage " << std::to_string(slowest_stage) << " is the slowest: "
         << detail::fixed(slowest * static_cast<double>(stages.size()) / measured, 2) << " of the mean\n";

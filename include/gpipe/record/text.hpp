@@ -2,46 +2,12 @@
 
 #include <gpipe/core/config.hpp>
 
-#include <charconv>
-#include <cstdint>
 #include <string>
 #include <string_view>
 
-// Text for files and tables: the same in every locale.
+// Text for files: what their formats reserve, escaped.
 
 namespace gpipe::detail {
-
-/// `value` with so many decimals.
-GPIPE_ONCE inline std::string fixed(double value, int decimals) {
-  char digits[400];
-  const auto end = std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed, decimals);
-  return {digits, end.ptr};
-}
-
-/// `value` with so many significant digits: 0.00123, 1e-05.
-GPIPE_ONCE inline std::string significant(double value, int digits) {
-  char text[64];
-  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::general, digits);
-  return {text, end.ptr};
-}
-
-/// A count for people: 539 k, 1.06 G.
-GPIPE_ONCE inline std::string counted(std::uint64_t count) {
-  const char* units[] = {"", " k", " M", " G", " T", " P", " E"};
-  double value = static_cast<double>(count);
-  int unit = 0;
-  for (; value >= 999.5 && unit < 6; ++unit) value /= 1000;
-  return (unit == 0 || value >= 99.95 ? fixed(value, 0) : significant(value, 3)) + units[unit];
-}
-
-/// A size for people: 512 B, 3.25 MiB.
-GPIPE_ONCE inline std::string sized(std::uint64_t bytes) {
-  const char* units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
-  double value = static_cast<double>(bytes);
-  int unit = 0;
-  for (; value >= 1023.5 && unit < 6; ++unit) value /= 1024;
-  return (unit == 0 || value >= 99.95 ? fixed(value, 0) : significant(value, 3)) + units[unit];
-}
 
 /// As a JSON string, with its quotes.
 GPIPE_ONCE inline std::string json(std::string_view text) {

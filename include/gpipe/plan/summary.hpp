@@ -1,11 +1,11 @@
 #pragma once
 
-#include <ostream>
 #include <string>
 #include <vector>
 
+#include <gpipe/core/quantity.hpp>
+#include <gpipe/core/table.hpp>
 #include <gpipe/plan/run_plan.hpp>
-#include <gpipe/record/report.hpp>
 
 namespace gpipe {
 
@@ -14,7 +14,7 @@ namespace gpipe {
 ///
 ///     stage  slots  from         to      share  parameters    memory
 ///         0   0-24  linear<64>   add    25.1 %     133.2 k  2.02 MiB
-GPIPE_ONCE inline void write_plan(std::ostream& out, const network& net, const run_plan& plan) {
+GPIPE_ONCE inline std::string describe(const network& net, const run_plan& plan) {
   std::vector<std::vector<std::string>> rows{{"stage", "slots", "from", "to", "share", "parameters", "memory"}};
   for (int s = 0; s < plan.stages(); ++s) {
     const int first = plan.cut().first[s], last = plan.cut().first[s + 1];
@@ -26,12 +26,11 @@ GPIPE_ONCE inline void write_plan(std::ostream& out, const network& net, const r
                     detail::percent(plan.share(s), 1), detail::counted(parameters),
                     detail::sized(static_cast<std::uint64_t>(plan.memory[static_cast<std::size_t>(s)].total()))});
   }
-  detail::write_table(out, rows);
   const auto& o = plan.options;
   const double bubble = with_schedule(
       o.schedule, [&](auto schedule) { return timetable(schedule, o.stages, o.micro_batches).bubble(); });
-  out << o.micro_batches << " micro-batches of at most " << o.micro_batch_size << " samples, bubble "
-      << detail::percent(bubble, 1) << '\n';
+  return detail::table(rows) + detail::phrase({o.micro_batches, " micro-batches of at most ", o.micro_batch_size,
+                                               " samples, bubble ", detail::percent(bubble, 1), "\n"});
 }
 
 }  // namespace gpipe
