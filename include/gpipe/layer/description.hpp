@@ -23,17 +23,17 @@ struct initialiser {
 
 /// A trained tensor of a layer, of the layer's element type: `{"weight", {512, 64}, initialiser::uniform(64)}`.
 struct parameter {
-  const char* name;
-  shape extents;
+  const char* name = "";
+  shape extents{};
   initialiser first = initialiser::zeros();
 };
 
 /// Memory a layer asks for beside its edges. `size` counts elements: a sample's for what is kept for backward
 /// (`extras`), all of them for what is derived from the parameters after each commit (`derived`).
 struct buffer {
-  const char* name;
-  std::size_t size;
-  dtype type;
+  const char* name = "";
+  std::size_t size = 0;
+  dtype type = dtype::float32;
 };
 
 /// What backward reads again of the layer's own edges. What it does not keep may be overwritten after forward.
@@ -43,10 +43,10 @@ struct keep {
 };
 
 /// A field of the data that a layer reads beside its input: `{"labels", 1, dtype::int32, 10}`.
-struct field {
-  const char* name;
-  std::size_t size;        ///< elements a sample
-  dtype type;
+struct field {  // its members have values, for nvcc copies no array of fields otherwise
+  const char* name = "";
+  std::size_t size = 0;    ///< elements a sample
+  dtype type = dtype::float32;
   std::int64_t below = 0;  ///< integers must lie in [0, below); 0: any value
   bool optional = false;   ///< where the batch lacks it, it is all ones
 };
