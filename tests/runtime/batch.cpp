@@ -31,7 +31,7 @@ TEST_CASE("a batch names fields and owns nothing") {
   const std::vector<double> x(6, 1.5);
   const std::int32_t labels[] = {2, 0};
   batch b(2);
-  b.with("inputs", x).with("labels", labels).with("spare", labels, 2, dtype::int32);
+  b.with("inputs", x).with("labels", labels);
   CHECK(b.samples() == 2);
   REQUIRE(b.find("inputs") != nullptr);
   CHECK(b.find("inputs")->data == x.data());
@@ -46,6 +46,20 @@ TEST_CASE("a batch names fields and owns nothing") {
   REQUIRE(rows.fields.size() == 2);
   CHECK(rows.fields[0] == reinterpret_cast<const std::byte*>(labels));
   CHECK(rows.fields[1] == nullptr);  // optional
+}
+
+TEST_CASE("a batch says nothing twice and nothing that is not read") {
+  const std::vector<double> x(6, 1.5), negative{1, -0.5};
+  const std::int32_t labels[] = {2, 0};
+  batch_rows rows;
+  batch b(2);
+  b.with("inputs", x).with("labels", labels);
+  CHECK_THROWS_WITH_AS(b.with("inputs", x), "the batch has a field \"inputs\" already; give each field once", error);
+  CHECK_THROWS_WITH_AS(check_batch(network_of<net>, batch(b).with("weigths", x), 2, rows),
+                       "the batch has a field \"weigths\", which the model does not read; it reads inputs, labels, weights",
+                       error);
+  CHECK_THROWS_WITH_AS(check_batch(network_of<net>, batch(b).with("weights", negative), 2, rows),
+                       doctest::Contains("field \"weights\" of sample 1 is -0.5"), error);
 }
 
 TEST_CASE("integers are held to their limit, of any type that has one") {

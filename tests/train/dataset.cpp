@@ -85,11 +85,14 @@ TEST_CASE("rows that do not fit are refused") {
   CHECK_THROWS_WITH_AS(dataset{}.with("inputs", 3, seven),
                        "field \"inputs\" has 7 elements, which are no rows of 3; give every sample a whole row", error);
   CHECK_THROWS_AS(dataset{}.with("inputs", 0, seven), error);
+  CHECK_THROWS_WITH_AS(dataset{}.with("inputs", 7, seven).with("inputs", 7, seven),
+                       "the dataset has a field \"inputs\" already; give each field once", error);
   CHECK_THROWS_AS(dataset{}.with("inputs", 3, none), error);
   CHECK_THROWS_WITH_AS(ten().with("weights", 1, seven),
                        "field \"weights\" has 7 rows, but the others have 10; give every sample a row in every field",
                        error);
-  CHECK_THROWS_WITH_AS(ten().batches(0), "batches of 0 samples; choose at least 1", error);
-  CHECK_THROWS_AS(ten().shuffled(-1, 0, 0), error);
-  CHECK_THROWS_WITH_AS(dataset{}.batches(3), doctest::Contains("the dataset has no samples"), error);
+  const dataset all = ten(), empty;
+  CHECK_THROWS_WITH_AS(all.batches(0), "batches of 0 samples; choose at least 1", error);
+  CHECK_THROWS_AS(all.shuffled(-1, 0, 0), error);
+  CHECK_THROWS_WITH_AS(empty.batches(3), doctest::Contains("the dataset has no samples"), error);
 }

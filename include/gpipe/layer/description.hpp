@@ -48,7 +48,7 @@ struct field {  // its members have values, for nvcc copies no array of fields o
   std::size_t size = 0;    ///< elements a sample
   dtype type = dtype::float32;
   std::int64_t below = 0;  ///< integers must lie in [0, below); 0: any value
-  bool optional = false;   ///< where the batch lacks it, it is all ones
+  bool optional = false;   ///< it weighs samples: 0 or more, and all ones where the batch lacks it
 };
 
 /// The work of one sample: floating-point operations, and bytes moved by forward.

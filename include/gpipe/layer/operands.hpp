@@ -52,6 +52,24 @@ constexpr std::size_t offset_in(const std::array<buffer, N>& list, std::size_t i
 
 }  // namespace detail
 
+namespace broken {
+
+template <class Layer, class Input, bool Holds>
+struct backward_reads_a_kept_input {
+  static_assert(Holds, "gpipe: a layer's backward reads its input, which it does not keep: state "
+                       "`static constexpr keep keeps{.input = true};`");
+};
+template <class Layer, class Input, bool Holds>
+struct backward_reads_a_kept_output {
+  static_assert(Holds, "gpipe: a layer's backward reads its output, which it does not keep: state "
+                       "`static constexpr keep keeps{.output = true};`");
+};
+
+}  // namespace broken
+
+/// Forward may read all of a layer's edges, backward what the layer keeps of them.
+enum class pass { forward, backward };
+
 /// The buffers of one call, typed by the layer: what a kernel sees. Rows are samples, contiguous.
 ///
 ///     in<I>()            [samples][in I]   const       forward; backward if it keeps its input
@@ -65,7 +83,7 @@ constexpr std::size_t offset_in(const std::array<buffer, N>& list, std::size_t i
 ///     extra<I>()         [samples][extra I]            forward writes, backward reads
 ///     partials()         as declared                   forward writes it; null in a recompute
 ///     field<I, T>()      [samples][field I] const
-template <class Bound>
+template <class Bound, pass Pass = pass::forward>
 class operands {
  public:
   using value_type = typename Bound::value_type;
@@ -82,10 +100,14 @@ class operands {
 
   template <int I = 0>
   const in_type<I>* in() const {
+    static_assert(sizeof(broken::backward_reads_a_kept_input<typename Bound::layer, typename Bound::input,
+                                                             Pass == pass::forward || Bound::keeps.input>) > 0);
     return reinterpret_cast<const in_type<I>*>(call_.in[I]);
   }
   template <int I = 0>
   out_type<I>* out() const {
+    static_assert(sizeof(broken::backward_reads_a_kept_output<typename Bound::layer, typename Bound::input,
+                                                              Pass == pass::forward || Bound::keeps.output>) > 0);
     return reinterpret_cast<out_type<I>*>(call_.out[I]);
   }
   template <int I = 0>

@@ -141,4 +141,8 @@ constexpr auto expand() {
 template <class Model>
 inline constexpr auto expanded = expand<Model>();
 
+/// Whether the model holds a mistake, which has had its error.
+template <class Model>
+inline constexpr bool mistaken_model = std::is_same_v<typename typed_model<Model>::after, unknown>;
+
 }  // namespace gpipe::detail

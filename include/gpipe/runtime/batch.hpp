@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <iterator>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -35,11 +36,13 @@ class batch {
     return with(name, std::data(rows), std::size(rows), dtype_of<std::remove_cvref_t<decltype(*std::data(rows))>>);
   }
   batch& with(std::string_view name, const void* rows, std::size_t elements, dtype type) {
+    if (find(name)) detail::refuse({"the batch has a field \"", name, "\" already"}, {"give each field once"});
     entries_.push_back({name, rows, elements, type});
     return *this;
   }
 
   int samples() const { return samples_; }
+  const std::vector<entry>& entries() const { return entries_; }
   const entry* find(std::string_view name) const {
     for (const entry& e : entries_)
       if (e.name == name) return &e;
@@ -75,6 +78,12 @@ GPIPE_ONCE inline const std::byte* rows_of(const batch& from, std::string_view n
   return static_cast<const std::byte*>(found->data);
 }
 
+GPIPE_ONCE inline std::string names_of_fields(const network& net) {
+  std::string names = "inputs";
+  for (int f = 0; f < net.field_count; ++f) names.append(", ").append(net.fields[f].name);
+  return names;
+}
+
 template <class T>
 void check_range(const field& wanted, const T* numbers, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
@@ -83,9 +92,18 @@ void check_range(const field& wanted, const T* numbers, std::size_t count) {
              {"it must lie in 0 ... ", wanted.below - 1});
 }
 
+// What may be left out, and is one then, weighs samples.
+template <class T>
+void check_weights(const field& wanted, const T* weights, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (!(weights[i] >= 0))
+      refuse({"field \"", wanted.name, "\" of sample ", i / wanted.size, " is ", std::to_string(weights[i])},
+             {"weights are 0 or more"});
+}
+
 }  // namespace detail
 
-/// Checks a batch against what the model reads: names, types, widths, the range of integers. Throws `error`.
+/// Checks a batch against what the model reads, and that it reads all that is there: names, types, widths, the range of integers. Throws `error`.
 GPIPE_ONCE inline void check_batch(const network& net, const batch& from, int most_samples, batch_rows& rows) {
   using detail::refuse;
   if (from.samples() < 1) refuse({"the batch is empty"}, {"give at least one sample"});
@@ -97,14 +115,26 @@ GPIPE_ONCE inline void check_batch(const network& net, const batch& from, int mo
   rows.inputs = detail::rows_of(from, "inputs", net.values[0].part.size, net.values[0].part.type);
   if (rows.inputs == nullptr) refuse({"the batch lacks the field \"inputs\""}, {"add it by with(\"inputs\", ...)"});
   rows.fields.resize(static_cast<std::size_t>(net.field_count));
+  for (const batch::entry& e : from.entries()) {
+    bool known = e.name == "inputs";
+    for (int f = 0; f < net.field_count; ++f) known = known || e.name == net.fields[f].name;
+    if (!known)
+      refuse({"the batch has a field \"", e.name, "\", which the model does not read"},
+             {"it reads ", detail::names_of_fields(net)});
+  }
   for (int f = 0; f < net.field_count; ++f) {
     const field& wanted = net.fields[f];
     const std::byte* data = detail::rows_of(from, wanted.name, wanted.size, wanted.type);
     if (data == nullptr && !wanted.optional)
       refuse({"the batch lacks the field \"", wanted.name, "\""}, {"add it by with(\"", wanted.name, "\", ...)"});
     rows.fields[static_cast<std::size_t>(f)] = data;
-    if (data == nullptr || wanted.below == 0) continue;
+    if (data == nullptr) continue;
     const std::size_t count = wanted.size * static_cast<std::size_t>(from.samples());
+    if (wanted.optional && wanted.type == dtype::float32)
+      detail::check_weights(wanted, reinterpret_cast<const float*>(data), count);
+    if (wanted.optional && wanted.type == dtype::float64)
+      detail::check_weights(wanted, reinterpret_cast<const double*>(data), count);
+    if (wanted.below == 0) continue;
     if (wanted.type == dtype::int32) detail::check_range(wanted, reinterpret_cast<const std::int32_t*>(data), count);
     if (wanted.type == dtype::uint8) detail::check_range(wanted, reinterpret_cast<const std::uint8_t*>(data), count);
   }

@@ -57,15 +57,16 @@ struct entry_points {
   using input = typename Bound::input;
   using body = kernels<typename Bound::on, Context>;
   using arguments = operands<Bound>;
+  using again = operands<Bound, pass::backward>;
 
   static constexpr bool has_forward =
       requires(const Context& c, const arguments& a) { body::forward(c, a); };
   static constexpr bool has_backward_input =
-      requires(const Context& c, const arguments& a) { body::backward_input(c, a); };
+      requires(const Context& c, const again& a) { body::backward_input(c, a); };
   static constexpr bool has_backward_parameters =
-      requires(const Context& c, const arguments& a) { body::backward_parameters(c, a); };
+      requires(const Context& c, const again& a) { body::backward_parameters(c, a); };
   static constexpr bool has_backward =
-      requires(const Context& c, const arguments& a) { body::backward(c, a); };
+      requires(const Context& c, const again& a) { body::backward(c, a); };
   static constexpr bool has_refresh =
       requires(const Context& c, const arguments& a) { body::refresh(c, a); };
   static constexpr bool has_prepare = requires(const Context& c) { body::prepare(c, 1); };
@@ -89,12 +90,12 @@ struct entry_points {
   GPIPE_OUT_OF_LINE static void backward_input(const Context& c, const call& b) {
     if constexpr (Bound::view)
       c.copy(elements(b), arguments(b).template out_gradient<0>(), arguments(b).template in_gradient<0>());
-    else body::backward_input(c, arguments(b));
+    else body::backward_input(c, again(b));
   }
   GPIPE_OUT_OF_LINE static void backward_parameters(const Context& c, const call& b) {
-    body::backward_parameters(c, arguments(b));
+    body::backward_parameters(c, again(b));
   }
-  GPIPE_OUT_OF_LINE static void backward(const Context& c, const call& b) { body::backward(c, arguments(b)); }
+  GPIPE_OUT_OF_LINE static void backward(const Context& c, const call& b) { body::backward(c, again(b)); }
   GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b) { body::refresh(c, arguments(b)); }
   GPIPE_OUT_OF_LINE static void prepare(const Context& c, int samples) { body::prepare(c, samples); }
 

@@ -33,9 +33,12 @@ class dataset {
   int samples() const { return samples_; }
 
   /// The samples in their order, `size` at a time; the last batch may be smaller.
-  stream batches(int size) const;
+  stream batches(int size) const&;
   /// In an order that is a function of seed and epoch alone.
-  stream shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const;
+  stream shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const&;
+  // They would outlive a dataset without a name.
+  stream batches(int size) const&& = delete;
+  stream shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const&& = delete;
 
  private:
   struct column {
@@ -50,6 +53,8 @@ class dataset {
     if (size == 0 || elements == 0 || elements % size != 0)
       refuse({"field \"", name, "\" has ", elements, " elements, which are no rows of ", size},
              {"give every sample a whole row"});
+    for (const column& c : columns_)
+      if (c.name == name) refuse({"the dataset has a field \"", name, "\" already"}, {"give each field once"});
     const int count = static_cast<int>(elements / size);
     if (!columns_.empty() && count != samples_)
       refuse({"field \"", name, "\" has ", count, " rows, but the others have ", samples_},
@@ -115,13 +120,13 @@ class dataset::stream {
   std::vector<std::vector<std::byte>> gathered_;
 };
 
-GPIPE_ONCE inline dataset::stream dataset::batches(int size) const {
+GPIPE_ONCE inline dataset::stream dataset::batches(int size) const& {
   std::vector<int> order(static_cast<std::size_t>(samples_));
   std::iota(order.begin(), order.end(), 0);
   return {*this, size, std::move(order)};
 }
 
-GPIPE_ONCE inline dataset::stream dataset::shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const {
+GPIPE_ONCE inline dataset::stream dataset::shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const& {
   std::vector<int> order(static_cast<std::size_t>(samples_));
   std::iota(order.begin(), order.end(), 0);
   // Fisher and Yates, by counter-based words: no library's shuffle is the same everywhere.

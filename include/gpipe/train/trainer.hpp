@@ -43,7 +43,8 @@ struct model_ends_in_a_loss {
 /// time, `trainer<net, adam> training{plan_options{.stages = 4}, adam{}};`. Not for two callers at once.
 template <class Model, class Optimizer, class Device = host_device>
 class trainer {
-  static_assert(sizeof(broken::model_ends_in_a_loss<Model, network_of<Model>.loss_slot() >= 0>) > 0);
+  static_assert(sizeof(broken::model_ends_in_a_loss<Model, detail::mistaken_model<Model> ||
+                                                            network_of<Model>.loss_slot() >= 0>) > 0);
 
  public:
   GPIPE_ONCE explicit trainer(const plan_options& options, Optimizer optimizer = {}, training_options how = {})

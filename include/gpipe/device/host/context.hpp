@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 
+// Thrust's second system is CUDA unless told otherwise, and then it asks for headers that a plain machine lacks.
+#if !defined(THRUST_DEVICE_SYSTEM) && !__has_include(<cuda_runtime_api.h>)
+#define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
+#endif
+
 #include <thrust/copy.h>
 #include <thrust/execution_policy.h>
 #include <thrust/fill.h>

@@ -92,6 +92,7 @@ class trial {
  public:
   using bound = gpipe::bound<Layer, Input>;
   using on = typename bound::on;
+  using again = operands<bound, pass::backward>;
   using value_type = typename bound::value_type;
   static constexpr int inputs = parts<Input>, outputs = parts<typename bound::output>;
 
@@ -163,23 +164,23 @@ class trial {
     if constexpr (!bound::view) on::forward(Context{}, operands<bound>(call_));
   }
   void backward_input() {
-    if constexpr (requires(const operands<bound>& a) { on::backward_input(Context{}, a); })
-      on::backward_input(Context{}, operands<bound>(call_));
+    if constexpr (requires(const again& a) { on::backward_input(Context{}, a); })
+      on::backward_input(Context{}, again(call_));
   }
   void backward_parameters() {
-    if constexpr (requires(const operands<bound>& a) { on::backward_parameters(Context{}, a); })
-      on::backward_parameters(Context{}, operands<bound>(call_));
+    if constexpr (requires(const again& a) { on::backward_parameters(Context{}, a); })
+      on::backward_parameters(Context{}, again(call_));
   }
   /// The fused one, or both parts.
   void backward() {
     if constexpr (has_fused) {
-      on::backward(Context{}, operands<bound>(call_));
+      on::backward(Context{}, again(call_));
     } else {
       backward_input();
       backward_parameters();
     }
   }
-  static constexpr bool has_fused = requires(const operands<bound>& a) { on::backward(Context{}, a); };
+  static constexpr bool has_fused = requires(const again& a) { on::backward(Context{}, a); };
 
   /// The gradients that backward shall write; `without`: nobody wants that input's.
   void connect_gradients(int without = -1) {

@@ -1,0 +1,16 @@
+// expect: a layer has no .*on<Input>.* for what the layer before it writes
+// errors: 1
+#include <gpipe/layer/add.hpp>
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/train/trainer.hpp>
+
+using namespace gpipe;
+
+// A mistake in the model is one error, and not also that it has no loss.
+#ifdef GPIPE_FAIL
+struct net : model<input<float, 8>, add, softmax_cross_entropy> {};
+#else
+struct net : model<input<float, 8>, relu, softmax_cross_entropy> {};
+#endif
+trainer<net, sgd> training(plan_options{});
