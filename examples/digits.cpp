@@ -126,7 +126,8 @@ void run(settings chosen) {
     write_timeline(chosen.timeline, events_since(last_step, training.trace()), "digits: the last step");
   if (!chosen.trace.empty()) write_trace(chosen.trace, training.trace());
 
-  std::cout << "test accuracy " << std::fixed << std::setprecision(4) << training.evaluate(data.test).accuracy() << '\n'
+  const double accuracy = training.evaluate(data.test).accuracy();
+  std::cout << "test accuracy " << std::fixed << std::setprecision(4) << accuracy << '\n'
             << "parameters " << std::hex << std::setw(16) << std::setfill('0') << training.parameter_hash() << '\n';
 }
 
@@ -134,6 +135,7 @@ int main(int count, char** words) {
   try {
     settings chosen;
     if (chosen.read(count, words)) run(chosen);
+    if (!std::cout.flush()) throw error("cannot write to the standard output", "see where it goes");
   } catch (const std::exception& failure) {
     std::cerr << "digits: " << failure.what() << '\n';
     return 1;

@@ -162,3 +162,9 @@ TEST_CASE("two stages of one worker pass on without a transfer") {
   finds(run({"0F0 1F0 0B0 1B0"}, terms), fault::premature, 0, 2, "B0");
   finds(run({"0F0 0F0>0 1F0 1B0 0B0"}, terms), fault::unknown, 0, 1, "F0>0");
 }
+
+TEST_CASE("programs longer than an int can count are refused") {
+  const link links[] = {{0, 1}, {1, 2}, {2, 3}};
+  CHECK_THROWS_WITH_AS(check_schedule(fill_drain{}, 4, 153'391'690, recompute_mode::never, links, 3),
+                       doctest::Contains("longer than can be counted"), error);
+}

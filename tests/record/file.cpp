@@ -8,6 +8,10 @@
 #include <iterator>
 #include <string>
 
+#if !defined(_WIN32)
+#include <sys/stat.h>
+#endif
+
 namespace {
 
 /// A path in the test's own folder, and nothing there afterwards.
@@ -45,6 +49,23 @@ TEST_CASE("asking keeps what a file holds, and leaves none where none was") {
   gpipe::require_writable(file.path);
   CHECK(content(file.path) == "precious");
 }
+
+#if !defined(_WIN32)
+TEST_CASE("asking spares what cannot be read, links to nowhere, and does not wait for the reader of a pipe") {
+  scratch file("unreadable"), link("link"), target("target"), pipe("pipe");
+  std::ofstream(file.path) << "precious";
+  std::filesystem::permissions(file.path, std::filesystem::perms::owner_write);
+  gpipe::require_writable(file.path);
+  CHECK(std::filesystem::exists(file.path));
+  std::filesystem::create_symlink(target.path, link.path);
+  gpipe::require_writable(link.path);
+  CHECK(std::filesystem::is_symlink(link.path));
+  CHECK_FALSE(std::filesystem::exists(target.path));
+  REQUIRE(mkfifo(pipe.path.c_str(), 0600) == 0);
+  gpipe::require_writable(pipe.path);
+  CHECK(std::filesystem::exists(pipe.path));
+}
+#endif
 
 TEST_CASE("a path that cannot be written is named") {
   const std::string nowhere = "no/such/folder/trace.json";

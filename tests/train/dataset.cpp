@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 
 using namespace gpipe;
 
@@ -95,4 +96,10 @@ TEST_CASE("rows that do not fit are refused") {
   CHECK_THROWS_WITH_AS(all.batches(0), "batches of 0 samples; choose at least 1", error);
   CHECK_THROWS_AS(all.shuffled(-1, 0, 0), error);
   CHECK_THROWS_WITH_AS(empty.batches(3), doctest::Contains("the dataset has no samples"), error);
+}
+
+TEST_CASE("a batch may be larger than all there is") {
+  CHECK(ten().batches((std::numeric_limits<int>::max)()).count() == 1);
+  CHECK(ten().batches(3).count() == 4);
+  CHECK(ten().batches(5).count() == 2);
 }

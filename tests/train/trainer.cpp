@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include <gpipe/plan/plan.hpp>
 
 #include "laws/layers.hpp"
@@ -99,4 +101,20 @@ TEST_CASE("plans that are none are refused") {
   CHECK_THROWS_AS(training({.stages = 5}), error);
   CHECK_THROWS_AS(training({.micro_batches = 0}), error);
   CHECK_THROWS_AS(training({.stages = 2}, {}, {.cut = {1, 2}}), error);
+}
+
+TEST_CASE("a rate, a clip and a deadline that are none are refused, and change nothing") {
+  training_options how;
+  how.rate = [](std::uint64_t) { return std::numeric_limits<double>::quiet_NaN(); };
+  training lost{two, adam{}, how};
+  const auto before = lost.parameter_hash();
+  CHECK_THROWS_WITH_AS(lost.step(all), doctest::Contains("the learning rate is "), error);
+  CHECK(lost.parameter_hash() == before);
+  how = {};
+  how.clip = -1;
+  training clipped{two, adam{}, how};
+  CHECK_THROWS_WITH_AS(clipped.step(all), doctest::Contains("the largest norm is -1"), error);
+  how = {};
+  how.deadline = std::chrono::nanoseconds(0);
+  CHECK_THROWS_WITH_AS((training{two, adam{}, how}), doctest::Contains("a deadline of 0 s"), error);
 }

@@ -7,6 +7,9 @@
 #include <gpipe/plan/scratch.hpp>
 #include <gpipe/plan/verdict.hpp>
 
+#include <cstdint>
+#include <limits>
+
 namespace gpipe {
 
 /// Runs the programs of all workers together over channels of `slots` slots (or under `rendezvous`) and tells the
@@ -21,6 +24,15 @@ GPIPE_ONCE constexpr verdict check(const programs_terms& terms, const program_vi
   return detail::execution(terms, programs, workers, slots).run();
 }
 
+namespace detail {
+
+[[noreturn]] inline void too_long(int stages, int micro_batches) {
+  refuse({"the programs of ", stages, " stages for ", micro_batches, " micro-batches are longer than can be counted"},
+         {"choose fewer"});
+}
+
+}  // namespace detail
+
 /// The same for the programs that `lower` makes of a schedule. Throws what `lower` throws.
 template <scheduler Schedule>
 GPIPE_ONCE constexpr verdict check_schedule(Schedule, int stages, int micro_batches, recompute_mode mode,
@@ -34,6 +46,8 @@ GPIPE_ONCE constexpr verdict check_schedule(Schedule, int stages, int micro_batc
     in_flight[s] = Schedule::in_flight(stages, micro_batches, s);
     worker_of[s] = Schedule::worker_of(stages, s);
   }
+  if (std::int64_t{4} * micro_batches * (stages + link_count) + 2 * stages > (std::numeric_limits<int>::max)())
+    detail::too_long(stages, micro_batches);
   // Of each micro-batch: forward, recompute, both parts of backward, and both ends of a link's two channels.
   const detail::scratch<instruction> lines(4 * micro_batches * (stages + link_count) + 2 * stages);
   const detail::scratch<program_view> programs(workers);

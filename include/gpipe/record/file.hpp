@@ -3,11 +3,12 @@
 #include <gpipe/core/error.hpp>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <ostream>
 #include <string>
+#include <system_error>
 
 namespace gpipe {
 
@@ -21,12 +22,15 @@ namespace detail {
 }  // namespace detail
 
 /// Asks before the work begins whether the file can be written in the end. What it holds stays, and a file that was
-/// not there is not there afterwards.
+/// not there is not there afterwards. A named pipe is not asked: to open it is to wait for who reads it.
 GPIPE_ONCE inline void require_writable(const std::string& path) {
-  const bool existed = std::ifstream(path).is_open();
+  namespace fs = std::filesystem;
+  std::error_code unknown;
+  const auto before = fs::status(path, unknown).type();
+  if (before == fs::file_type::fifo) return;
   errno = 0;
   if (!std::ofstream(path, std::ios::app | std::ios::binary)) detail::cannot_write(path, errno);
-  if (!existed) std::remove(path.c_str());
+  if (before == fs::file_type::not_found) fs::remove(fs::canonical(path, unknown), unknown);  // not the link to it
 }
 
 /// Writes the file anew with `write(stream)`; throws unless every byte was taken.

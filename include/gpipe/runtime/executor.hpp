@@ -74,6 +74,10 @@ class executor {
       if (!decltype(schedule)::trains)
         detail::refuse({"the schedule ", schedule.name(), " has no backward"}, {"train with another one"});
     });
+    if (!std::isfinite(rate))
+      detail::refuse({"the learning rate is ", std::to_string(rate)}, {"see the optimizer's and its schedule"},
+                     {.step = static_cast<long>(step_.step)});
+    if (!(clip >= 0)) detail::refuse({"the largest norm is ", std::to_string(clip)}, {"choose 0, for any, or more"});
     take(data, true);
     decision_.rate = rate;
     decision_.clip = clip;
@@ -119,6 +123,9 @@ class executor {
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   static patience limits(int workers, std::chrono::nanoseconds deadline) {
+    if (deadline <= deadline.zero())
+      detail::refuse({"a deadline of ", detail::told(deadline), " is over before a step begins"},
+                     {"choose one longer than a micro-batch takes"});
     patience p = patience::of(workers);
     p.deadline = deadline;
     return p;

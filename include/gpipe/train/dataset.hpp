@@ -97,7 +97,10 @@ class dataset::stream {
   iterator end() { return {*this, 0}; }
 
   /// How many batches there are.
-  int count() const { return (static_cast<int>(order_.size()) + size_ - 1) / size_; }
+  int count() const {
+    const int samples = static_cast<int>(order_.size());
+    return samples / size_ + (samples % size_ != 0);
+  }
 
  private:
   batch gather(int at) {

@@ -13,7 +13,7 @@ struct loop {
   int batch = 32;          ///< samples in a mini-batch, at most what the plan holds
   std::uint64_t seed = 0;  ///< of the order of samples, which differs from epoch to epoch
 
-  int steps_per_epoch(int samples) const { return batch < 1 ? 0 : (samples + batch - 1) / batch; }
+  int steps_per_epoch(int samples) const { return batch < 1 ? 0 : samples / batch + (samples % batch != 0); }
 };
 
 /// Trains over shuffled batches; `after(standing)` is called after each step, with the epoch's mean loss so far.

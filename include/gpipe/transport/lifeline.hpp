@@ -164,12 +164,13 @@ class lifeline {
       s.asleep.exchange(1, std::memory_order_acq_rel);
       return ready() || (impatient && poisoned());
     };
-    bool awake = false;
+    if (!impatient) s.bell.wait(inside, over);
+    bool awake = !impatient;
     auto seen = ticks();
     for (int quarters = 0; quarters < 4 && !awake;) {
       awake = s.bell.wait_for(inside, limits_.deadline / 4, over);
       const auto now = ticks();
-      quarters = impatient && now == seen ? quarters + 1 : 0;
+      quarters = now == seen ? quarters + 1 : 0;
       seen = now;
     }
     s.asleep.exchange(0, std::memory_order_acq_rel);
