@@ -95,6 +95,8 @@ std::vector<event> events_since(std::int64_t begin, const std::vector<recorder>&
 }
 
 void run(settings chosen) {
+  if (!chosen.trace.empty() && chosen.trace == chosen.timeline)
+    throw error("--trace and --timeline name one file", "give each its own", {.file = chosen.trace});
   if (!chosen.trace.empty()) require_writable(chosen.trace);
   if (!chosen.timeline.empty()) require_writable(chosen.timeline);
   const split data = read_digits(chosen.data);
@@ -103,12 +105,13 @@ void run(settings chosen) {
 
   const loop epochs{.epochs = chosen.epochs, .batch = chosen.batch, .seed = chosen.seed};
   const auto steps = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.train.samples()) * chosen.epochs);
-  training_options how;
-  how.seed = chosen.seed;
-  how.clip = 1;
-  how.rate = warm_up{steps / 20 + 1, cosine{steps - steps / 20}};
-  how.trace_events = chosen.trace.empty() && chosen.timeline.empty() ? 0 : 200'000;
-  trainer<net, adamw> training{chosen.plan, adamw{.learning_rate = 3e-3}, how};
+  trainer<net, adamw> training{
+      chosen.plan,
+      adamw{.learning_rate = 3e-3},
+      {.seed = chosen.seed,
+       .rate = warm_up{steps / 20 + 1, cosine{steps - steps / 20}},
+       .clip = 1,
+       .trace_events = chosen.trace.empty() && chosen.timeline.empty() ? std::size_t{0} : std::size_t{200'000}}};
 
   std::ostream quiet(nullptr);
   std::ostream& out = chosen.quiet ? quiet : std::cout;
@@ -120,6 +123,7 @@ void run(settings chosen) {
     if (now.step == now.steps) line.epoch(now);
     else line.step(now);
     last_step = std::exchange(this_step, now_ns());
+    if (chosen.trace.empty() && training.steps() < steps) training.forget_events();  // room for the last step
   });
   write_report(out, training.report(), std::thread::hardware_concurrency());
   if (!chosen.timeline.empty())

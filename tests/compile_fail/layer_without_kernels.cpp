@@ -17,7 +17,7 @@ struct described {
 #ifndef GPIPE_FAIL
     static void forward(const auto&, const auto&) {}
     static void backward_input(const auto&, const auto&) {}
-    static void refresh(const auto&, const auto&) {}
+    static void refresh(const auto&, const auto&) noexcept {}
 #endif
   };
 };

@@ -23,7 +23,7 @@ struct affine {
     static constexpr parameter parameters[] = {{"weight", {N}, initialiser::ones()}};
     static constexpr buffer derived[] = {{"copy", N, dtype_of<T>}};
     static constexpr buffer extras[] = {{"input", N, dtype_of<T>}};
-    static void refresh(const auto&, const auto& a) {
+    static void refresh(const auto&, const auto& a) noexcept {
       loop(N, [&](int i) { a.template derived<0>()[i] = a.template parameter<0>()[i]; });
     }
     static void forward(const auto&, const auto& a) {

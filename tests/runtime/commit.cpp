@@ -51,6 +51,14 @@ TEST_CASE("the gradient's mean is clipped where its norm is larger") {
   CHECK(decision.scale == doctest::Approx(0.5 * 0.5 / 2.5));
 }
 
+TEST_CASE("a weight that a float cannot divide by does not hold") {
+  commit decision;
+  decision.squares = {1};
+  decision.found.weight = 1e-44;
+  decision.decide();
+  CHECK_FALSE(decision.holds);
+}
+
 TEST_CASE("what is not finite does not hold, nor what has no weight") {
   constexpr double infinite = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const auto holds = [](double loss, double square, double weight) {

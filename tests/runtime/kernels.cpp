@@ -30,7 +30,7 @@ struct fused {
     static void backward_input(const auto&, const auto&) {}
     static void backward_parameters(const auto&, const auto&) {}
     static void backward(const auto&, const auto&) {}
-    static void refresh(const auto&, const auto&) {}
+    static void refresh(const auto&, const auto&) noexcept {}
     static void prepare(const auto&, int) {}
   };
 };

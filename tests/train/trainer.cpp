@@ -65,7 +65,8 @@ TEST_CASE("an evaluation of a dataset goes over all of it, in batches as large a
   CHECK(found.samples == 5);
   CHECK(found.weight == 5);
   CHECK(found.loss == doctest::Approx(training(two).evaluate(all).loss));
-  CHECK_THROWS_WITH_AS(t.evaluate(dataset{}), doctest::Contains("the dataset has no samples"), error);
+  const dataset none;
+  CHECK_THROWS_WITH_AS(t.evaluate(none), doctest::Contains("the dataset has no samples"), error);
 }
 
 TEST_CASE("parameters, gradients and moments are read by slot and name") {

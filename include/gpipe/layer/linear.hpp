@@ -46,7 +46,7 @@ struct linear {
     }
 
     template <class C, class A>
-    static void refresh(const C& c, const A& a) {
+    static void refresh(const C& c, const A& a) noexcept {
       const T* weight = a.template parameter<0>();
       c.pack(K, N, weight, K, true, a.template derived<0>());
       c.pack(N, K, weight, K, false, a.template derived<1>());

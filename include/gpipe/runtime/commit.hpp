@@ -47,8 +47,10 @@ struct commit {
     double sum = 0;
     for (const double square : squares) sum += square;
     found.norm = std::sqrt(sum) / found.weight;
-    holds = std::isfinite(found.loss) && std::isfinite(found.norm) && std::isfinite(found.weight) && found.weight > 0;
     scale = 1 / found.weight;
+    // As a float, for that is what it may become.
+    holds = std::isfinite(found.loss) && std::isfinite(found.norm) && std::isfinite(found.weight) && found.weight > 0 &&
+            std::isfinite(static_cast<float>(scale));
     if (clip > 0 && found.norm > clip) scale *= clip / found.norm;
   }
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <limits>
 #include <string>
 
 #include <gpipe/runtime/crew.hpp>
@@ -117,6 +118,9 @@ class executor {
   const std::vector<recorder>& trace() const { return recorders_; }
   GPIPE_ONCE void forget() {
     for (auto& r : reports_) r.busy_ns = {}, r.wait_ns = 0;
+    forget_events();
+  }
+  void forget_events() {
     for (auto& r : recorders_) r.clear();
   }
 
@@ -198,7 +202,7 @@ class executor {
   // Replays what did not come out finite, looking at each layer, to name the one where it began.
   [[noreturn]] GPIPE_ONCE void explain(const std::vector<std::vector<instruction>>& programs) {
     const auto where = place{.step = static_cast<long>(step_.step)};
-    if (decision_.found.weight <= 0)
+    if (decision_.found.weight < (std::numeric_limits<float>::min)())
       detail::refuse({"the weights of the batch's samples sum to ", std::to_string(decision_.found.weight)},
                      {"give at least one sample a positive weight"}, where);
     step_.examining = true;

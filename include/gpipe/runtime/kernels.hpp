@@ -32,7 +32,7 @@ struct layer_has_backward_parameters {
 template <class Layer, class Input, bool Holds>
 struct layer_has_refresh {
   static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void refresh(const auto& context, "
-                       "const auto& operands)`, which its derived buffers ask for");
+                       "const auto& operands) noexcept`, which its derived buffers ask for: it runs after the commit");
 };
 
 }  // namespace broken
@@ -68,7 +68,7 @@ struct entry_points {
   static constexpr bool has_backward =
       requires(const Context& c, const again& a) { body::backward(c, a); };
   static constexpr bool has_refresh =
-      requires(const Context& c, const arguments& a) { body::refresh(c, a); };
+      requires(const Context& c, const arguments& a) { { body::refresh(c, a) } noexcept; };
   static constexpr bool has_prepare = requires(const Context& c) { body::prepare(c, 1); };
   static constexpr bool trained = !Bound::parameters.empty();
 

@@ -77,6 +77,8 @@ class trainer {
       all.correct += found.correct;
       all.samples += found.samples;
     }
+    if (!(all.weight > 0))
+      detail::refuse({"the weights of the dataset's samples sum to nothing"}, {"give at least one a positive weight"});
     all.loss /= all.weight;
     return all;
   }
@@ -129,6 +131,7 @@ class trainer {
   const std::vector<stage_report>& report() const { return executor_.report(); }
   const std::vector<recorder>& trace() const { return executor_.trace(); }
   void forget() { executor_.forget(); }
+  void forget_events() { executor_.forget_events(); }
   const gpipe::executor<Device>& executor() const { return executor_; }
 
  private:
