@@ -58,7 +58,7 @@ class training {
                  gpipe::sgd{}, options(trace_events)) {
     for (int s = 0; s < stages; ++s) {
       const auto& plan = trainer_.plan();
-      const int length = gpipe::with_schedule(plan.options.schedule, [&](auto schedule) {
+      const int length = gpipe::with_schedule(plan.options.chosen_schedule(), [&](auto schedule) {
         return gpipe::program_length(schedule, stages, count, plan.options.recompute, plan.links.data(),
                                      static_cast<int>(plan.links.size()), s);
       });

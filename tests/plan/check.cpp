@@ -83,19 +83,20 @@ TEST_CASE("each action runs after what it needs") {
 }
 
 TEST_CASE("what was to be recomputed is, before its gradient is awaited") {
+  const bool all[] = {true, true};
   programs_terms terms = both;
-  terms.recompute = recompute_mode::always;
+  terms.recomputed = all;
   const std::string last = "F0<0 F0 R0 I0 B0>0 W0 reduce update";
   CHECK(run({"F0 F0>0 R0 B0<0 B0 reduce update", last}, terms).ok());
   finds(run({"F0 F0>0 B0<0 R0 B0 reduce update", last}, terms), fault::premature, 0, 2, "B0<0");
   finds(run({"F0 F0>0 R0 B0<0 B0 reduce update", "F0<0 F0 I0 B0>0 W0 reduce update"}, terms), fault::premature, 1, 2,
         "I0");
-  const int last_is_one[] = {1};
-  programs_terms except = alone;
-  except.recompute = recompute_mode::except_last;
-  except.forwarded_last = last_is_one;
-  CHECK(run({"F0 F1 R0 B0 B1 reduce update"}, except).ok());
-  finds(run({"F0 F1 B0 B1 reduce update"}, except), fault::premature, 0, 2, "B0");
+  const bool first_only[] = {true, false};
+  programs_terms one = alone;
+  one.recomputed = first_only;
+  CHECK(run({"F0 F1 R0 B0 B1 reduce update"}, one).ok());
+  finds(run({"F0 F1 B0 B1 reduce update"}, one), fault::premature, 0, 2, "B0");
+  finds(run({"F0 F1 R0 B0 R1 B1 reduce update"}, one), fault::repeated, 0, 4, "R1");
 }
 
 TEST_CASE("sends and receives pair") {

@@ -15,10 +15,12 @@ constexpr link with_skip[] = {{0, 1}, {0, 2}, {1, 2}};
 constexpr link mixed[] = {{0, 1, false}, {0, 2}, {1, 2, true}};
 
 template <class Schedule>
-std::string text(Schedule schedule, int S, int M, recompute_mode mode, const link* links, int count, int worker) {
+std::string text(Schedule schedule, int S, int M, recompute_choice choice, const link* links, int count, int worker,
+                 send_mode sends = send_mode::synchronous) {
   std::string out;
-  lower(schedule, S, M, mode, links, count, worker,
-        [&](const instruction& it) { out.append(out.empty() ? "" : " ").append(label_of(it).text()); });
+  lower(
+      schedule, S, M, choice, links, count, worker,
+      [&](const instruction& it) { out.append(out.empty() ? "" : " ").append(label_of(it).text()); }, sends);
   return out;
 }
 
@@ -31,11 +33,11 @@ struct two_each {
   static constexpr int worker_of(int, int stage) { return stage % 2; }
   static constexpr int ticks(int, int) { return 9; }
   static constexpr int in_flight(int, int, int) { return 1; }
-  static constexpr int forwarded_last(int, int, int) { return 0; }
   static constexpr cell at(int, int, int worker, int tick) {
     if (tick < 4) return tick % 2 == worker ? cell{act::forward, tick, 0} : cell{};
-    if (tick < 8) return tick % 2 != worker ? cell{act::backward_input, 7 - tick, 0}
-                                            : cell{tick > 4 ? act::backward_parameters : act::idle, 8 - tick, 0};
+    if (tick < 8)
+      return tick % 2 != worker ? cell{act::backward_input, 7 - tick, 0}
+                                : cell{tick > 4 ? act::backward_parameters : act::idle, 8 - tick, 0};
     return worker == 0 ? cell{act::backward_parameters, 0, 0} : cell{};
   }
 };
@@ -85,16 +87,39 @@ TEST_CASE("forward-only neither goes back nor updates") {
   CHECK(text(forward_only{}, 3, 2, recompute_mode::always, chain, 2, 1) == "F0<0 F0 F0>1 F1<0 F1 F1>1");
 }
 
-TEST_CASE("skips are received from the first sender on, and go back in mirrored order") {
+TEST_CASE("1F1B sends what the next one needs between the cells that both ends run") {
   const auto never = recompute_mode::never;
-  CHECK(text(fill_drain{}, 3, 1, never, with_skip, 3, 0) == "F0 F0>0 F0>1 B0<1 B0<0 B0 reduce update");
+  CHECK(text(one_f_one_b{}, 3, 3, never, chain, 2, 0) ==
+        "F0 F0>0 F1 F1>0 F2 B0<0 F2>0 B0 B1<0 B1 B2<0 B2 reduce update");
+  CHECK(text(one_f_one_b{}, 3, 3, never, chain, 2, 1) ==
+        "F0<0 F0 F0>1 F1<0 F1 B0<1 F1>1 I0 B0>0 W0 F2<0 F2 B1<1 F2>1 I1 B1>0 W1 B2<1 I2 B2>0 W2 reduce update");
+  CHECK(text(one_f_one_b{}, 3, 3, never, chain, 2, 2) ==
+        "F0<1 F0 I0 B0>1 W0 F1<1 F1 I1 B1>1 W1 F2<1 F2 I2 B2>1 W2 reduce update");
+  CHECK(text(one_f_one_b{}, 3, 2, recompute_mode::always, chain, 2, 1) ==
+        "F0<0 F0 F0>1 F1<0 F1 R0 B0<1 F1>1 I0 B0>0 W0 R1 B1<1 I1 B1>0 W1 reduce update");
+}
+
+TEST_CASE("where sends are buffered, each follows its cell") {
+  CHECK(text(one_f_one_b{}, 3, 2, recompute_mode::always, chain, 2, 1, send_mode::buffered) ==
+        "F0<0 F0 F0>1 F1<0 F1 F1>1 R0 B0<1 I0 B0>0 W0 R1 B1<1 I1 B1>0 W1 reduce update");
+  CHECK(text(fill_drain{}, 3, 2, recompute_mode::never, with_skip, 3, 0, send_mode::buffered) ==
+        "F1 F1>0 F1>1 F0 F0>0 F0>1 B0<1 B0<0 B0 B1<1 B1<0 B1 reduce update");
+  CHECK(text(fill_drain{}, 3, 1, recompute_mode::never, with_skip, 3, 2, send_mode::buffered) ==
+        "F0<1 F0<2 F0 I0 B0>2 B0>1 W0 reduce update");
+}
+
+TEST_CASE("a skip leaves when its receiver has nothing else to do before it") {
+  const auto never = recompute_mode::never;
+  CHECK(text(fill_drain{}, 3, 2, never, with_skip, 3, 0) ==
+        "F1 F1>1 F1>0 F0 F0>0 F0>1 B0<1 B0<0 B0 B1<0 B1<1 B1 reduce update");
   CHECK(text(fill_drain{}, 3, 1, never, with_skip, 3, 1) == "F0<0 F0 F0>2 B0<2 I0 B0>0 W0 reduce update");
-  CHECK(text(fill_drain{}, 3, 1, never, with_skip, 3, 2) == "F0<1 F0<2 F0 I0 B0>2 B0>1 W0 reduce update");
+  CHECK(text(fill_drain{}, 3, 2, never, with_skip, 3, 2) ==
+        "F1<1 F1<2 F1 F0<2 F0<1 F0 I0 B0>1 B0>2 W0 I1 B1>2 B1>1 W1 reduce update");
 }
 
 TEST_CASE("a link without gradient has no way back") {
   const auto never = recompute_mode::never;
-  CHECK(text(fill_drain{}, 3, 1, never, mixed, 3, 0) == "F0 F0>0 F0>1 B0<1 B0 reduce update");
+  CHECK(text(fill_drain{}, 3, 1, never, mixed, 3, 0) == "F0 F0>1 F0>0 B0<1 B0 reduce update");
   CHECK(text(fill_drain{}, 3, 1, never, mixed, 3, 1) == "F0<0 F0 F0>2 B0<2 B0 reduce update");
 }
 
@@ -111,8 +136,8 @@ TEST_CASE("a schedule may be chosen at run time") {
     std::string out;
     lower(kind, 2, 2, recompute_mode::never, chain, 1, 0,
           [&](const instruction& it) { out.append(label_of(it).text()).append(" "); });
-    CHECK(out == (kind == schedule_kind::fill_drain ? "F1 F1>0 F0 F0>0 B0<0 B0 B1<0 B1 reduce update "
-                                                    : "F0 F0>0 F1 F1>0 "));
+    CHECK(out ==
+          (kind == schedule_kind::fill_drain ? "F1 F1>0 F0 F0>0 B0<0 B0 B1<0 B1 reduce update " : "F0 F0>0 F1 F1>0 "));
   }
 }
 

@@ -24,7 +24,6 @@ struct two_on_one {
   static constexpr int worker_of(int, int) { return 0; }
   static constexpr int ticks(int, int) { return 6; }
   static constexpr int in_flight(int, int, int) { return 1; }
-  static constexpr int forwarded_last(int, int, int) { return 0; }
   static constexpr cell at(int, int, int, int tick) {
     constexpr cell cells[] = {{act::forward, 0, 0},        {act::forward, 1, 0},
                               {act::backward_input, 1, 0}, {act::backward_input, 0, 0},

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <gpipe/core/recompute.hpp>
 #include <gpipe/plan/scratch.hpp>
 #include <gpipe/plan/verdict.hpp>
 
@@ -68,7 +67,7 @@ class execution {
   constexpr int worker_of(int stage) const { return t_.worker_of ? t_.worker_of[stage] : stage; }
   constexpr bool is_local(const link& it) const { return worker_of(it.from) == worker_of(it.to); }
   constexpr bool recomputed(int s, int m) const {
-    return recomputes(t_.recompute, m, t_.forwarded_last ? t_.forwarded_last[s] : 0);
+    return t_.recomputed && t_.recomputed[s * t_.micro_batches + m];
   }
   constexpr verdict found(fault what, int worker) const {
     return {what, worker, position_[worker], programs_[worker].lines[position_[worker]]};

@@ -1,14 +1,20 @@
 #pragma once
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/recompute.hpp>
 #include <gpipe/plan/action.hpp>
+#include <gpipe/plan/recompute.hpp>
+#include <gpipe/plan/rows.hpp>
 #include <gpipe/plan/schedule/kind.hpp>
 #include <gpipe/plan/scratch.hpp>
 
 #include <initializer_list>
+#include <limits>
 
 namespace gpipe {
+
+/// How a program may send: `synchronous` programs run wherever a send may have to wait for its receive, `buffered` ones
+/// where it never does.
+enum class send_mode { synchronous, buffered };
 
 namespace detail {
 
@@ -29,72 +35,116 @@ constexpr void require_links(int stages, const link* links, int link_count) {
   }
 }
 
-/// `lower` without its checks.
+/// A send or a receive, and its place in the order of all: before which tick, and there before which others.
+struct appointment {
+  int tick = 0, among = 0;
+  instruction line{};
+
+  constexpr bool operator<(const appointment& other) const {
+    if (tick != other.tick) return tick < other.tick;
+    if (among != other.among) return among < other.among;
+    return line.micro_batch < other.line.micro_batch;
+  }
+};
+
+/// The transfers that a worker has yet to make, in their order.
+class agenda {
+ public:
+  constexpr agenda() : list_(new appointment[4]{}), room_(4) {}
+  constexpr ~agenda() { delete[] list_; }
+  agenda(const agenda&) = delete;
+  agenda& operator=(const agenda&) = delete;
+
+  constexpr void put(const appointment& it) {
+    if (count_ == room_) grow();
+    int i = count_++;
+    for (; i > 0 && list_[i - 1] < it; --i) list_[i] = list_[i - 1];
+    list_[i] = it;
+  }
+  constexpr bool holds_one_before(int tick) const { return count_ > 0 && list_[count_ - 1].tick <= tick; }
+  constexpr instruction take() { return list_[--count_].line; }
+
+ private:
+  constexpr void grow() {
+    appointment* more = new appointment[static_cast<unsigned>(2 * room_)]{};
+    for (int i = 0; i < count_; ++i) more[i] = list_[i];
+    delete[] list_;
+    list_ = more;
+    room_ *= 2;
+  }
+
+  appointment* list_;  // the next one is the last
+  int room_, count_ = 0;
+};
+
+/// `lower` without its checks. `recomputed` tells, if there is one, of each (stage, micro-batch).
 template <scheduler Schedule, class Sink>
-GPIPE_ONCE constexpr void lower_admitted(int stages, int micro_batches, recompute_mode mode, const link* links,
-                                         int link_count, int worker, Sink&& sink) {
+GPIPE_ONCE constexpr void lower_worker(rows<Schedule>& table, const bool* recomputed, const link* links, int link_count,
+                                       int worker, Sink&& sink, send_mode mode = send_mode::synchronous) {
   const scratch<int> indices(2 * link_count);  // of the links that reach this worker, and that leave it
   int *const incoming = indices.data(), *const outgoing = incoming + link_count;
   int incoming_count = 0, outgoing_count = 0;
   for (int i = 0; i < link_count; ++i) {
-    const bool leaves = Schedule::worker_of(stages, links[i].from) == worker;
-    const bool reaches = Schedule::worker_of(stages, links[i].to) == worker;
+    const bool leaves = table.worker_of(links[i].from) == worker, reaches = table.worker_of(links[i].to) == worker;
     if (reaches && !leaves) incoming[incoming_count++] = i;
     if (leaves && !reaches) outgoing[outgoing_count++] = i;
   }
 
-  cell c;
-  const auto put = [&](act kind) { sink(instruction{kind, c.stage, c.micro_batch, -1}); };
-  const auto receive_activations = [&] {
-    for (int i = 0; i < incoming_count; ++i)
-      if (links[incoming[i]].to == c.stage)
-        sink(instruction{act::receive_activation, c.stage, c.micro_batch, incoming[i]});
+  agenda transfers;
+  cell behind;  // its parameter part is yet to run
+  cell ahead;   // is yet to be recomputed
+  const auto settle = [&] {
+    if (behind.kind != act::idle) sink(instruction{act::backward_parameters, behind.stage, behind.micro_batch, -1});
+    if (ahead.kind != act::idle) sink(instruction{act::recompute, ahead.stage, ahead.micro_batch, -1});
+    behind = ahead = {};
   };
-  const auto send_activations = [&] {
-    for (int i = 0; i < outgoing_count; ++i)
-      if (links[outgoing[i]].from == c.stage)
-        sink(instruction{act::send_activation, c.stage, c.micro_batch, outgoing[i]});
+  const auto make_transfers_before = [&](int tick) {
+    while (transfers.holds_one_before(tick)) {
+      const instruction next = transfers.take();
+      if (is_receive(next.kind)) settle();
+      sink(next);
+    }
+    settle();
   };
-  const auto receive_gradients = [&] {
-    for (int i = outgoing_count - 1; i >= 0; --i)
-      if (links[outgoing[i]].gradient && links[outgoing[i]].from == c.stage)
-        sink(instruction{act::receive_gradient, c.stage, c.micro_batch, outgoing[i]});
-  };
-  const auto send_gradients = [&] {
-    for (int i = incoming_count - 1; i >= 0; --i)
-      if (links[incoming[i]].gradient && links[incoming[i]].to == c.stage)
-        sink(instruction{act::send_gradient, c.stage, c.micro_batch, incoming[i]});
-  };
-  const auto sends_gradients = [&] {
-    for (int i = 0; i < incoming_count; ++i)
-      if (links[incoming[i]].gradient && links[incoming[i]].to == c.stage) return true;
-    return false;
+  const auto later = [](int a, int b) { return a > b ? a : b; };
+  // All transfers of a kind that a cell waits for, or causes; how many.
+  const auto plan = [&](act kind, int tick, const cell& c) {
+    const bool back = kind == act::send_gradient || kind == act::receive_gradient;
+    const bool leaves = kind == act::send_activation || kind == act::receive_gradient;  // over outgoing links
+    const int *const over = leaves ? outgoing : incoming, count = leaves ? outgoing_count : incoming_count;
+    int planned = 0;
+    for (int i = 0; i < count; ++i) {
+      const link& it = links[over[i]];
+      if ((leaves ? it.from : it.to) != c.stage || (back && !it.gradient)) continue;
+      int among = back ? -1 - over[i] : over[i];
+      if (mode == send_mode::synchronous) {
+        const cell_ticks &from = table.of(it.from)[c.micro_batch], &to = table.of(it.to)[c.micro_batch];
+        tick = 1 + (back ? later(to.backward, from.before_backward) : later(from.forward, to.before_forward));
+        among = back ? over[i] - link_count : link_count - over[i];
+      }
+      transfers.put({tick, among, {kind, c.stage, c.micro_batch, over[i]}});
+      ++planned;
+    }
+    return planned;
   };
 
-  const int ticks = Schedule::ticks(stages, micro_batches);
-  for (int t = 0; t < ticks; ++t) {
-    c = Schedule::at(stages, micro_batches, worker, t);
-    if (c.kind == act::idle) continue;
-    if (c.kind == act::forward) {
-      receive_activations();
-      put(act::forward);
-      send_activations();
-    } else if (c.kind == act::backward_parameters) {
-      put(act::backward_parameters);
-    } else {
-      if (recomputes(mode, c.micro_batch, Schedule::forwarded_last(stages, micro_batches, c.stage)))
-        put(act::recompute);
-      receive_gradients();
-      const bool split = c.kind == act::backward_input || sends_gradients();
-      put(split ? act::backward_input : act::backward);
-      send_gradients();
-      if (split && c.kind == act::backward) put(act::backward_parameters);
-    }
-  }
-  if constexpr (Schedule::trains)
+  table.walk(worker, [&](int t, const cell& c) {
+    if (!table.knows(c)) return sink(instruction{c.kind, c.stage, c.micro_batch, -1});
+    const bool forward = c.kind == act::forward, back = c.kind == act::backward || c.kind == act::backward_input;
+    if (forward) plan(act::receive_activation, t, c);
+    if (back) plan(act::receive_gradient, t, c);
+    if (back && recomputed && recomputed[c.stage * table.micro_batches() + c.micro_batch]) ahead = c;
+    make_transfers_before(t);
+    const bool gives = forward ? plan(act::send_activation, t, c) > 0 : back && plan(act::send_gradient, t, c) > 0;
+    const bool parts = c.kind == act::backward && gives;
+    sink(instruction{parts ? act::backward_input : c.kind, c.stage, c.micro_batch, -1});
+    if (parts) behind = c;
+  });
+  make_transfers_before((std::numeric_limits<int>::max)());
+  if (table.schedule().trains)
     for (const act kind : {act::reduce, act::update})
-      for (int s = 0; s < stages; ++s)
-        if (Schedule::worker_of(stages, s) == worker) sink(instruction{kind, s, -1, -1});
+      for (int s = 0; s < table.stages(); ++s)
+        if (table.worker_of(s) == worker) sink(instruction{kind, s, -1, -1});
 }
 
 }  // namespace detail
@@ -109,37 +159,51 @@ GPIPE_ONCE constexpr void lower_admitted(int stages, int micro_batches, recomput
 /// - After the last cell of a schedule that trains: `reduce` of each stage of the worker, then `update` of each.
 /// - A link between two stages of one worker is no transfer and makes no instruction.
 ///
-/// `links` ascend in (from, to). Forward walks them ascending, backward descending: so within each micro-batch *both*
-/// ends of all links follow one total order, with what a stage receives before what it sends, and sends that wait for
-/// their receive cannot wait in a circle.
+/// If sends are synchronous, a transfer happens before a tick that both ends know: the first one after the cell that
+/// makes what is sent, and after the cell that the receiver runs before the one that needs it. (So a receiver takes
+/// nothing early, and a sender may run cells in between.) Before one tick gradients go first, over ascending links,
+/// then activations, over descending ones: where a worker has one stage, it sends before it receives. `links` ascend in
+/// (from, to).
+///
+/// This is one total order of all cells and transfers, and each program is a part of it: of all that has not happened
+/// yet, the first can happen, for both of its ends are there. So programs of a sound table run to their end under
+/// rendezvous, and all the more with slots between.
+///
+/// If sends are buffered, they follow their cell at once, receives come right before theirs, and neither end waits for
+/// what the other does in between; for this channels need room for what is on its way. Activations go over ascending
+/// links, gradients over descending ones.
 ///
 /// Throws if the schedule does not admit (stages, micro_batches), or the worker or a link does not exist.
 template <scheduler Schedule, class Sink>
-constexpr void lower(Schedule, int stages, int micro_batches, recompute_mode mode, const link* links, int link_count,
-                     int worker, Sink&& sink) {
-  detail::require_admitted<Schedule>(stages, micro_batches);
-  if (worker < 0 || worker >= Schedule::workers(stages))
-    detail::bad_worker(Schedule::name(), worker, Schedule::workers(stages));
+constexpr void lower(const Schedule& schedule, int stages, int micro_batches, const recompute_choice& choice,
+                     const link* links, int link_count, int worker, Sink&& sink,
+                     send_mode mode = send_mode::synchronous) {
+  detail::require_admitted(schedule, stages, micro_batches);
+  if (worker < 0 || worker >= schedule.workers(stages))
+    detail::bad_worker(schedule.name(), worker, schedule.workers(stages));
   detail::require_links(stages, links, link_count);
 
-  detail::lower_admitted<Schedule>(stages, micro_batches, mode, links, link_count, worker, sink);
+  detail::rows<Schedule> table(schedule, stages, micro_batches);
+  const detail::scratch<bool> recomputed(stages * micro_batches);
+  for (int s = 0; s < stages; ++s)
+    if (table.worker_of(s) == worker) flag_recomputed(table, choice, s, recomputed.data() + s * micro_batches);
+  detail::lower_worker(table, recomputed.data(), links, link_count, worker, sink, mode);
 }
 
 /// The same for a schedule chosen at run time.
 template <class Sink>
-constexpr void lower(schedule_kind kind, int stages, int micro_batches, recompute_mode mode, const link* links,
-                     int link_count, int worker, Sink&& sink) {
-  with_schedule(kind, [&](auto schedule) {
-    lower(schedule, stages, micro_batches, mode, links, link_count, worker, sink);
-  });
+constexpr void lower(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
+                     const link* links, int link_count, int worker, Sink&& sink,
+                     send_mode mode = send_mode::synchronous) {
+  lower<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, worker, sink, mode);
 }
 
 /// How many instructions `lower` makes.
 template <class Schedule>
-constexpr int program_length(Schedule schedule, int stages, int micro_batches, recompute_mode mode, const link* links,
-                             int link_count, int worker) {
+constexpr int program_length(Schedule schedule, int stages, int micro_batches, const recompute_choice& choice,
+                             const link* links, int link_count, int worker) {
   int length = 0;
-  lower(schedule, stages, micro_batches, mode, links, link_count, worker, [&](const instruction&) { ++length; });
+  lower(schedule, stages, micro_batches, choice, links, link_count, worker, [&](const instruction&) { ++length; });
   return length;
 }
 
@@ -147,18 +211,18 @@ constexpr int program_length(Schedule schedule, int stages, int micro_batches, r
 /// forward, in the worker's order, and it is free again after the parameter gradients of m (after forward if the
 /// schedule does not train). Returns how many places there are; `slot` has `micro_batches` elements.
 template <scheduler Schedule>
-GPIPE_ONCE constexpr int stash_slots(Schedule, int stages, int micro_batches, int stage, int* slot) {
-  detail::require_admitted<Schedule>(stages, micro_batches);
+GPIPE_ONCE constexpr int stash_slots(const Schedule& schedule, int stages, int micro_batches, int stage, int* slot) {
+  detail::require_admitted(schedule, stages, micro_batches);
   const detail::scratch<bool> busy(micro_batches);
-  const int worker = Schedule::worker_of(stages, stage), ticks = Schedule::ticks(stages, micro_batches);
+  const int worker = schedule.worker_of(stages, stage), ticks = schedule.ticks(stages, micro_batches);
   int count = 0, lowest = 0;  // no place below `lowest` is free
   for (int t = 0; t < ticks; ++t) {
-    const cell c = Schedule::at(stages, micro_batches, worker, t);
+    const cell c = schedule.at(stages, micro_batches, worker, t);
     if (c.stage != stage) continue;
     if (c.kind == act::forward) {
       while (busy[lowest]) ++lowest;
       slot[c.micro_batch] = lowest;
-      busy[lowest] = Schedule::trains;
+      busy[lowest] = schedule.trains;
       if (lowest >= count) count = lowest + 1;
     } else if (c.kind == act::backward || c.kind == act::backward_parameters) {
       busy[slot[c.micro_batch]] = false;
@@ -168,8 +232,8 @@ GPIPE_ONCE constexpr int stash_slots(Schedule, int stages, int micro_batches, in
   return count;
 }
 
-constexpr int stash_slots(schedule_kind kind, int stages, int micro_batches, int stage, int* slot) {
-  return with_schedule(kind, [&](auto schedule) { return stash_slots(schedule, stages, micro_batches, stage, slot); });
+constexpr int stash_slots(schedule_choice choice, int stages, int micro_batches, int stage, int* slot) {
+  return stash_slots<schedule_choice>(choice, stages, micro_batches, stage, slot);
 }
 
 }  // namespace gpipe

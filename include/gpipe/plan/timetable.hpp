@@ -12,23 +12,24 @@ namespace gpipe {
 /// A schedule at one (S, M). Throws if the schedule does not admit them.
 template <scheduler Schedule>
 struct timetable {
+  Schedule schedule;
   int stages, micro_batches;
 
-  constexpr timetable(Schedule, int stage_count, int micro_batch_count)
-      : stages(stage_count), micro_batches(micro_batch_count) {
-    detail::require_admitted<Schedule>(stages, micro_batches);
+  constexpr timetable(const Schedule& chosen, int stage_count, int micro_batch_count)
+      : schedule(chosen), stages(stage_count), micro_batches(micro_batch_count) {
+    detail::require_admitted(schedule, stages, micro_batches);
   }
 
-  constexpr int workers() const { return Schedule::workers(stages); }
-  constexpr int ticks() const { return Schedule::ticks(stages, micro_batches); }
-  constexpr cell at(int worker, int tick) const { return Schedule::at(stages, micro_batches, worker, tick); }
+  constexpr int workers() const { return schedule.workers(stages); }
+  constexpr int ticks() const { return schedule.ticks(stages, micro_batches); }
+  constexpr cell at(int worker, int tick) const { return schedule.at(stages, micro_batches, worker, tick); }
 
   /// Length of a step in which a stage takes `forward`, `input` and `parameters` for its forward and the two parts of
   /// its backward (any unit), neighbours wait for each other and transfers are free. A schedule's own formula is taken
   /// if it has one.
   constexpr std::int64_t makespan(std::int64_t forward, std::int64_t input, std::int64_t parameters) const {
-    if constexpr (requires { Schedule::makespan(stages, micro_batches, forward, input); })
-      return Schedule::makespan(stages, micro_batches, forward, input + parameters);
+    if constexpr (requires { schedule.makespan(stages, micro_batches, forward, input); })
+      return schedule.makespan(stages, micro_batches, forward, input + parameters);
     else
       return simulate(forward, input, parameters);
   }
@@ -64,7 +65,7 @@ struct timetable {
   /// Idle share of the workers with f = 1 and b = 2, as the paper counts: (S - 1) / (M + S - 1) for fill-drain.
   constexpr double bubble() const {
     const std::int64_t all = workers() * makespan(1, 1, 1);
-    const std::int64_t busy = std::int64_t{Schedule::trains ? 3 : 1} * stages * micro_batches;
+    const std::int64_t busy = std::int64_t{schedule.trains ? 3 : 1} * stages * micro_batches;
     return static_cast<double>(all - busy) / static_cast<double>(all);
   }
 

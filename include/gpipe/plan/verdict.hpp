@@ -1,6 +1,5 @@
 #pragma once
 
-#include <gpipe/core/recompute.hpp>
 #include <gpipe/plan/action.hpp>
 
 #include <cstdint>
@@ -42,16 +41,15 @@ struct program_view {
   int length = 0;
 };
 
-/// What programs have to do. The arrays have an element for each stage and belong to the caller.
+/// What programs have to do. The arrays have an element for each stage, unless said, and belong to the caller.
 struct programs_terms {
   int stages = 1, micro_batches = 1;
   const link* links = nullptr;
   int link_count = 0;
   bool trains = true;
-  recompute_mode recompute = recompute_mode::never;
-  const int* forwarded_last = nullptr;  ///< the micro-batch; none: 0
-  const int* in_flight = nullptr;       ///< the bound of the stash; none: not checked
-  const int* worker_of = nullptr;       ///< none: stage s is worker s
+  const bool* recomputed = nullptr;  ///< of each stage, of each micro-batch; none: nothing is
+  const int* in_flight = nullptr;    ///< the bound of the stash; none: not checked
+  const int* worker_of = nullptr;    ///< none: stage s is worker s
 };
 
 /// A send completes only when its receive is reached.

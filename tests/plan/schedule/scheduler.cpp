@@ -12,19 +12,35 @@ struct one_at_a_time {
   static constexpr int worker_of(int, int) { return 0; }
   static constexpr int ticks(int, int micro_batches) { return micro_batches; }
   static constexpr int in_flight(int, int, int) { return 1; }
-  static constexpr int forwarded_last(int, int micro_batches, int) { return micro_batches - 1; }
   static constexpr gpipe::cell at(int, int, int, int tick) { return {gpipe::act::forward, 0, tick}; }
+};
+/// One with a parameter: an object's members tell.
+struct first_of {
+  int wait;
+  static constexpr bool trains = false;
+  static constexpr const char* name() { return "first of"; }
+  constexpr bool admits(int stages, int) const { return stages == 1 && wait >= 0; }
+  static constexpr int workers(int) { return 1; }
+  static constexpr int worker_of(int, int) { return 0; }
+  constexpr int ticks(int, int micro_batches) const { return wait + micro_batches; }
+  static constexpr int in_flight(int, int, int) { return 1; }
+  constexpr gpipe::cell at(int, int, int, int tick) const {
+    return tick < wait ? gpipe::cell{} : gpipe::cell{gpipe::act::forward, 0, tick - wait};
+  }
 };
 struct without_table {
   static constexpr const char* name() { return "none"; }
 };
 static_assert(gpipe::scheduler<one_at_a_time>);
+static_assert(gpipe::scheduler<first_of>);
 static_assert(!gpipe::scheduler<without_table>);
 
 }  // namespace
 
 TEST_CASE("a schedule refuses by name what it does not admit") {
-  CHECK_NOTHROW(gpipe::detail::require_admitted<one_at_a_time>(1, 2));
-  CHECK_THROWS_WITH_AS(gpipe::detail::require_admitted<one_at_a_time>(3, 2),
+  CHECK_NOTHROW(gpipe::detail::require_admitted(one_at_a_time{}, 1, 2));
+  CHECK_THROWS_WITH_AS(gpipe::detail::require_admitted(one_at_a_time{}, 3, 2),
                        doctest::Contains("one at a time does not admit 3 stages and 2 micro-batches"), gpipe::error);
+  CHECK_NOTHROW(gpipe::detail::require_admitted(first_of{2}, 1, 2));
+  CHECK_THROWS_AS(gpipe::detail::require_admitted(first_of{-1}, 1, 2), gpipe::error);
 }

@@ -14,7 +14,7 @@ namespace gpipe {
 ///     stage 1  .   F1  F0  .   .   B0  B1  .
 ///     stage 2  .   .   F1  F0  B0  B1  .   .
 struct fill_drain {
-  static constexpr bool trains = true;
+  static constexpr bool trains = true, splits = false;
 
   static constexpr const char* name() { return "fill-drain"; }
   static constexpr bool admits(int stages, int micro_batches) { return stages >= 1 && micro_batches >= 1; }
@@ -22,7 +22,6 @@ struct fill_drain {
   static constexpr int worker_of(int, int stage) { return stage; }
   static constexpr int ticks(int stages, int micro_batches) { return 2 * (micro_batches + stages - 1); }
   static constexpr int in_flight(int, int micro_batches, int) { return micro_batches; }
-  static constexpr int forwarded_last(int, int, int) { return 0; }
 
   static constexpr cell at(int stages, int micro_batches, int worker, int tick) {
     const int forward = micro_batches - 1 - (tick - worker);

@@ -13,7 +13,7 @@ namespace gpipe {
 ///     stage 1  .   F0  F1  .
 ///     stage 2  .   .   F0  F1
 struct forward_only {
-  static constexpr bool trains = false;
+  static constexpr bool trains = false, splits = false;
 
   static constexpr const char* name() { return "forward-only"; }
   static constexpr bool admits(int stages, int micro_batches) { return stages >= 1 && micro_batches >= 1; }
@@ -21,7 +21,6 @@ struct forward_only {
   static constexpr int worker_of(int, int stage) { return stage; }
   static constexpr int ticks(int stages, int micro_batches) { return micro_batches + stages - 1; }
   static constexpr int in_flight(int, int, int) { return 1; }
-  static constexpr int forwarded_last(int, int micro_batches, int) { return micro_batches - 1; }
 
   static constexpr cell at(int, int micro_batches, int worker, int tick) {
     const int forward = tick - worker;
@@ -36,5 +35,25 @@ struct forward_only {
 };
 
 static_assert(scheduler<forward_only>);
+
+/// The forwards of a schedule that trains, where it runs them: evaluation on the same workers, also where these have
+/// several stages.
+template <scheduler Training>
+struct forwards_of {
+  Training training;
+
+  static constexpr bool trains = false;
+
+  static constexpr const char* name() { return "forward-only"; }
+  constexpr bool admits(int stages, int micro_batches) const { return training.admits(stages, micro_batches); }
+  constexpr int workers(int stages) const { return training.workers(stages); }
+  constexpr int worker_of(int stages, int stage) const { return training.worker_of(stages, stage); }
+  constexpr int ticks(int stages, int micro_batches) const { return training.ticks(stages, micro_batches); }
+  static constexpr int in_flight(int, int, int) { return 1; }
+  constexpr cell at(int stages, int micro_batches, int worker, int tick) const {
+    const cell found = training.at(stages, micro_batches, worker, tick);
+    return found.kind == act::forward ? found : cell{};
+  }
+};
 
 }  // namespace gpipe

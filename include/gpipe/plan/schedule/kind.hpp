@@ -2,19 +2,115 @@
 
 #include <gpipe/plan/schedule/fill_drain.hpp>
 #include <gpipe/plan/schedule/forward_only.hpp>
+#include <gpipe/plan/schedule/interleaved.hpp>
+#include <gpipe/plan/schedule/one_f_one_b.hpp>
+#include <gpipe/plan/schedule/zb_h1.hpp>
+#include <gpipe/plan/schedule/zb_v.hpp>
 
+#include <string_view>
 #include <utility>
 
 namespace gpipe {
 
 /// The schedules that we ship, for a choice at run time.
-enum class schedule_kind { fill_drain, forward_only };
+enum class schedule_kind { fill_drain, one_f_one_b, interleaved, zb_h1, zb_v, forward_only };
 
-/// Calls `use` with an object of the chosen schedule's type: the one place where a kind becomes a type.
+inline constexpr schedule_kind schedule_kinds[] = {schedule_kind::fill_drain,  schedule_kind::one_f_one_b,
+                                                   schedule_kind::interleaved, schedule_kind::zb_h1,
+                                                   schedule_kind::zb_v,        schedule_kind::forward_only};
+
+namespace detail {
+
+/// Calls `use` with an object of the schedule's type: the one place where a kind becomes a type.
 template <class Use>
-constexpr decltype(auto) with_schedule(schedule_kind kind, Use&& use) {
-  if (kind == schedule_kind::forward_only) return std::forward<Use>(use)(forward_only{});
+constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, Use&& use) {
+  switch (kind) {
+    case schedule_kind::one_f_one_b:
+      return std::forward<Use>(use)(one_f_one_b{});
+    case schedule_kind::interleaved:
+      return std::forward<Use>(use)(interleaved{chunks});
+    case schedule_kind::zb_h1:
+      return std::forward<Use>(use)(zb_h1{});
+    case schedule_kind::zb_v:
+      return std::forward<Use>(use)(zb_v{});
+    case schedule_kind::forward_only:
+      return std::forward<Use>(use)(forward_only{});
+    case schedule_kind::fill_drain:
+      break;
+  }
   return std::forward<Use>(use)(fill_drain{});
+}
+
+}  // namespace detail
+
+/// A kind and what it needs besides: itself a schedule, the one that was chosen. It looks up which at every call, so
+/// that what works on any schedule is compiled once for all that are chosen at run time.
+struct schedule_choice {
+  schedule_kind kind = schedule_kind::fill_drain;
+  int chunks = 2;  ///< stages a worker, of the interleaved one
+  bool trains = true, splits = false;
+
+  constexpr schedule_choice() = default;
+  constexpr schedule_choice(schedule_kind k, int chunk_count = 2)
+      : kind(k),
+        chunks(chunk_count),
+        trains(k != schedule_kind::forward_only),
+        splits(k == schedule_kind::zb_h1 || k == schedule_kind::zb_v) {}
+
+  GPIPE_ONCE constexpr const char* name() const {
+    return detail::with_kind(kind, chunks, [](auto it) { return it.name(); });
+  }
+  GPIPE_ONCE constexpr bool admits(int S, int M) const {
+    return detail::with_kind(kind, chunks, [=](auto it) { return it.admits(S, M); });
+  }
+  GPIPE_ONCE constexpr int workers(int S) const {
+    return detail::with_kind(kind, chunks, [=](auto it) { return it.workers(S); });
+  }
+  GPIPE_ONCE constexpr int worker_of(int S, int stage) const {
+    return detail::with_kind(kind, chunks, [=](auto it) { return it.worker_of(S, stage); });
+  }
+  GPIPE_ONCE constexpr int ticks(int S, int M) const {
+    return detail::with_kind(kind, chunks, [=](auto it) { return it.ticks(S, M); });
+  }
+  GPIPE_ONCE constexpr int in_flight(int S, int M, int stage) const {
+    return detail::with_kind(kind, chunks, [=](auto it) { return it.in_flight(S, M, stage); });
+  }
+  GPIPE_ONCE constexpr cell at(int S, int M, int worker, int tick) const {
+    return detail::with_kind(kind, chunks, [=](auto it) { return it.at(S, M, worker, tick); });
+  }
+};
+
+/// Calls `use` with an object of the chosen schedule's own type.
+template <class Use>
+constexpr decltype(auto) with_schedule(schedule_choice choice, Use&& use) {
+  return detail::with_kind(choice.kind, choice.chunks, std::forward<Use>(use));
+}
+
+static_assert(scheduler<schedule_choice>);
+
+constexpr const char* name(schedule_kind kind) { return schedule_choice(kind).name(); }
+
+namespace detail {
+
+[[noreturn]] GPIPE_ONCE inline void bad_schedule(std::string_view text) {
+  refuse({"'", text, "' is no schedule"},
+         {"choose fill-drain, 1F1B, interleaved, ZB-H1, ZB-V or forward-only, in letters of either case"});
+}
+
+}  // namespace detail
+
+/// The kind of this name, in letters of either case; throws if there is none.
+constexpr schedule_kind parse_schedule(std::string_view text) {
+  const auto lower = [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter + 32) : letter;
+  };
+  for (const schedule_kind kind : schedule_kinds) {
+    const std::string_view known = name(kind);
+    bool same = known.size() == text.size();
+    for (std::size_t i = 0; same && i < known.size(); ++i) same = lower(known[i]) == lower(text[i]);
+    if (same) return kind;
+  }
+  detail::bad_schedule(text);
 }
 
 }  // namespace gpipe

@@ -14,21 +14,22 @@ namespace gpipe {
 ///   later `backward_parameters` (none of them if it does not train);
 /// - what a cell needs from another stage was computed in an earlier tick;
 /// - parameter gradients of a stage retire in ascending order of micro-batches;
-/// - a stage never holds the inputs of more than `in_flight` micro-batches: from forward, or the arrival of its input,
-///   until its parameter gradients are there (until the end of forward if it does not train).
+/// - a stage never holds the inputs of more than `in_flight` micro-batches: from forward until its parameter gradients
+///   are there (until the end of forward if it does not train).
 ///
 /// Ticks order cells; how long each takes is no matter of the table. `workers` is S unless a worker has several stages.
+/// A schedule with parameters, such as a number of chunks, has them as members; the others may be static throughout. One
+/// that has `splits`, whether backward comes in two parts, spares others the search.
 template <class T>
-concept scheduler = requires(int count, int index) {
-  { T::name() } -> std::same_as<const char*>;
-  { T::trains } -> std::convertible_to<bool>;                          // whether there is a backward
-  { T::admits(count, count) } -> std::same_as<bool>;                   // (S, M)
-  { T::workers(count) } -> std::same_as<int>;                          // (S)
-  { T::worker_of(count, index) } -> std::same_as<int>;                 // (S, stage)
-  { T::ticks(count, count) } -> std::same_as<int>;                     // (S, M)
-  { T::at(count, count, index, index) } -> std::same_as<cell>;         // (S, M, worker, tick)
-  { T::in_flight(count, count, index) } -> std::same_as<int>;          // (S, M, stage)
-  { T::forwarded_last(count, count, index) } -> std::same_as<int>;     // (S, M, stage): the micro-batch
+concept scheduler = requires(const T& schedule, int count, int index) {
+  { schedule.trains } -> std::convertible_to<bool>;  // whether there is a backward
+  { schedule.name() } -> std::same_as<const char*>;
+  { schedule.admits(count, count) } -> std::same_as<bool>;            // (S, M)
+  { schedule.workers(count) } -> std::same_as<int>;                   // (S)
+  { schedule.worker_of(count, index) } -> std::same_as<int>;          // (S, stage)
+  { schedule.ticks(count, count) } -> std::same_as<int>;              // (S, M)
+  { schedule.at(count, count, index, index) } -> std::same_as<cell>;  // (S, M, worker, tick)
+  { schedule.in_flight(count, count, index) } -> std::same_as<int>;   // (S, M, stage)
 };
 
 namespace detail {
@@ -39,8 +40,8 @@ namespace detail {
 }
 
 template <scheduler Schedule>
-constexpr void require_admitted(int stages, int micro_batches) {
-  if (!Schedule::admits(stages, micro_batches)) schedule_refuses(Schedule::name(), stages, micro_batches);
+constexpr void require_admitted(const Schedule& schedule, int stages, int micro_batches) {
+  if (!schedule.admits(stages, micro_batches)) schedule_refuses(schedule.name(), stages, micro_batches);
 }
 
 }  // namespace detail

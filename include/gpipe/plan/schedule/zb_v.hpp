@@ -1,0 +1,77 @@
+#pragma once
+
+#include <gpipe/plan/schedule/scheduler.hpp>
+
+namespace gpipe {
+
+/// ZB-V: Qi et al., "Zero Bubble Pipeline Parallelism", 2023 (arXiv 2401.10241). Worker w of K has stages w and
+/// S - 1 - w, so that micro-batches go down and up a V and the loss is on worker 0; backward is in two parts. Where all
+/// parts take as long and M >= 2 K - 1, a worker that has begun is never idle: the step takes 6 M + K - 1 of them, the
+/// K - 1 being the price of committing together. All workers hold the inputs of 2 K chunks at most: as much as 1F1B's
+/// first.
+///
+///     tick      0    1    2    3    4    5    6    7    8    9    10   11   12   13   14   15   16   17   18
+///     worker 0  0F0  0F1  0F2  3F0  3I0  3W0  3F1  3I1  3W1  0I0  0W0  3F2  3I2  3W2  0I1  0W1  0I2  0W2  .
+///     worker 1  .    1F0  2F0  1F1  2F1  2I0  2W0  1F2  1I0  1W0  2F2  2I1  2W1  1I1  2I2  1I2  1W1  2W2  1W2
+struct zb_v {
+  static constexpr bool trains = true, splits = true;
+
+  static constexpr const char* name() { return "ZB-V"; }
+  static constexpr bool admits(int stages, int micro_batches) {
+    return stages >= 2 && stages % 2 == 0 && micro_batches >= 1;
+  }
+  static constexpr int workers(int stages) { return stages / 2; }
+  static constexpr int worker_of(int stages, int stage) { return stage < stages / 2 ? stage : stages - 1 - stage; }
+  static constexpr int ticks(int stages, int micro_batches) {
+    return 6 * filled(stages, micro_batches) + workers(stages) - 1;
+  }
+  static constexpr int in_flight(int stages, int micro_batches, int stage) {
+    return stages - stage < micro_batches ? stages - stage : micro_batches;
+  }
+
+  static constexpr cell at(int stages, int micro_batches, int worker, int tick) {
+    if (tick < worker) return {};
+    const cell found = nth(stages, filled(stages, micro_batches), worker, tick - worker);
+    return found.micro_batch < micro_batches ? found : cell{};
+  }
+
+ private:
+  // With fewer micro-batches the ticks of those that are missing stay idle.
+  static constexpr int filled(int stages, int micro_batches) {
+    return micro_batches < stages - 1 ? stages - 1 : micro_batches;
+  }
+
+  // The worker's n-th cell: rounds of a few cells each. `down` is its stage on the way down the V, `up` on the way up.
+  static constexpr cell nth(int stages, int M, int worker, int n) {
+    const int K = stages / 2, w = worker, down = w, up = stages - 1 - w;
+    constexpr act F = act::forward, I = act::backward_input, W = act::backward_parameters;
+    const auto takes = [&n](int rounds, int cells) {
+      if (n < rounds * cells) return true;
+      n -= rounds * cells;
+      return false;
+    };
+    if (takes(2 * (K - w) - 1, 1)) return {F, down, n};
+    if (takes(w, 2)) return n % 2 == 0 ? cell{F, up, n / 2} : cell{F, down, 2 * (K - w) - 1 + n / 2};
+    if (takes(K - w, 3)) return n % 3 == 0 ? cell{F, up, w + n / 3} : cell{n % 3 == 1 ? I : W, up, n / 3};
+    const int steady = M - 2 * K + 1 + w;  // rounds in which all six parts run
+    if (takes(steady, 6)) {
+      const int m = n / 6, part = n % 6;
+      if (part < 3) return part == 0 ? cell{F, down, 2 * K - 1 - w + m} : cell{part == 1 ? I : W, down, m};
+      return part == 3 ? cell{F, up, K + m} : cell{part == 4 ? I : W, up, K - w + m};
+    }
+    if (takes(K - 1 - w, 5)) {  // no forward is left on the way down
+      const int m = steady + n / 5, part = n % 5;
+      if (part < 2) return {part == 0 ? I : W, down, m};
+      return part == 2 ? cell{F, up, K + m} : cell{part == 3 ? I : W, up, K - w + m};
+    }
+    if (takes(w, 2)) return n % 2 == 0 ? cell{I, down, M - K + n / 2} : cell{I, up, M - w + n / 2};
+    if (takes(K - w, 2)) return n % 2 == 0 ? cell{I, down, M - K + w + n / 2} : cell{W, down, M - K + n / 2};
+    if (takes(w, 1)) return {W, up, M - w + n};
+    if (takes(w, 1)) return {W, down, M - w + n};
+    return {};
+  }
+};
+
+static_assert(scheduler<zb_v>);
+
+}  // namespace gpipe

@@ -1,0 +1,17 @@
+// expect: the schedule does not admit so many stages and micro-batches
+// expect: schedule_admits<8, 6, false>
+#include <gpipe/plan/check_table.hpp>
+
+using namespace gpipe;
+
+#ifdef GPIPE_FAIL
+constexpr int M = 6;
+#else
+constexpr int M = 8;
+#endif
+struct table {
+  static constexpr interleaved schedule{2};
+  static constexpr int stages = 8, micro_batches = M, link_count = 1;
+  static constexpr link links[] = {{0, 1}};
+};
+static_assert(require_sound<table>());

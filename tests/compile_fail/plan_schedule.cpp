@@ -1,0 +1,24 @@
+// expect: the schedule's table is wrong
+// expect: schedule_is_sound<2, 8, gpipe::act::backward, 2, 2, gpipe::fault::premature, false>
+#include <gpipe/plan/check_table.hpp>
+
+using namespace gpipe;
+
+/// 1F1B, but for one backward that trades places with the forward before it.
+struct almost : one_f_one_b {
+#ifdef GPIPE_FAIL
+  static constexpr int broken_worker = 2;
+#else
+  static constexpr int broken_worker = -1;
+#endif
+  static constexpr cell at(int stages, int micro_batches, int worker, int tick) {
+    const int read = worker == broken_worker && tick / 2 == 4 ? tick ^ 1 : tick;
+    return one_f_one_b::at(stages, micro_batches, worker, read);
+  }
+};
+struct table {
+  static constexpr almost schedule{};
+  static constexpr int stages = 4, micro_batches = 8, link_count = 3;
+  static constexpr link links[] = {{0, 1}, {1, 2}, {2, 3}};
+};
+static_assert(require_sound<table>());
