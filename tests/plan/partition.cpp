@@ -84,6 +84,11 @@ constexpr bool agrees_everywhere() {
 }
 static_assert(agrees_everywhere());
 
+struct cut_of_nine {
+  int first[10] = {};
+  std::int64_t value = 0;
+};
+
 /// The paper's largest Transformer: an embedding, 1663 layers with a head at the end, 128 stages.
 struct large {
   static constexpr int slots = 1665, stages = 128;
@@ -202,6 +207,107 @@ TEST_CASE("the same costs give the same cut at compile time and at run time") {
   for (int s = 0; s < large::stages; ++s) CHECK(first[s + 1] - first[s] <= 14);
 }
 
+TEST_CASE("of cuts with the same makespan the largest stage is smallest, whichever their maxima") {
+  // 1 | 2 has maxima 2 + 4 and a stage of 6, 2 | 1 has 3 + 3 and none above 4.
+  const slot_cost costs[] = {{2, 0}, {1, 1}, {1, 3}};
+  int first[3];
+  partition(costs, 3, 2, 8, first);
+  CHECK(first[1] == 2);
+  CHECK(fill_drain_makespan(costs, 3, first, 2, 8) == 8 + 7 * 6);
+}
+
+TEST_CASE("equal devices and limits are cut the same under whatever name") {
+  std::mt19937 random(5);
+  for (int instance = 0; instance < 400; ++instance) {
+    const int slots = 1 + static_cast<int>(random() % 40), S = 1 + static_cast<int>(random() % unsigned(slots));
+    slot_cost costs[80];
+    int kind_of[40], plain[41], kinds[41], limits[41];
+    for (int l = 0; l < slots; ++l) {
+      costs[l] = {static_cast<std::int64_t>(random() % 9), static_cast<std::int64_t>(random() % 9)};
+      if (instance % 3 == 0 && random() % 2 == 0) costs[l] = {};
+      costs[slots + l] = costs[l];
+    }
+    for (int s = 0; s < S; ++s) kind_of[s] = static_cast<int>(random() % 2);
+    partition_problem p{.slots = slots, .stages = S, .micro_batches = 4, .costs = costs,
+                        .goal = objective::bottleneck};
+    const auto fits = [slots](int, int begin, int end) { return end - begin <= slots; };
+    partition(p, plain);
+    partition(p, limits, fits);
+    p.kinds = 2;
+    p.kind_of = kind_of;
+    partition(p, kinds);
+    for (int s = 0; s <= S; ++s) {
+      CHECK(kinds[s] == plain[s]);
+      CHECK(limits[s] == plain[s]);
+    }
+  }
+}
+
+/// 60 slots on three kinds of devices with skips, cut while it compiles and again while it runs.
+struct unequal {
+  static constexpr int slots = 60, stages = 9;
+  slot_cost costs[3 * slots] = {};
+  int kind_of[stages] = {0, 0, 1, 1, 2, 2, 2, 0, 1}, readers[2 * slots] = {};
+  transfer transfers[slots] = {};
+
+  constexpr unequal() {
+    for (int l = 0; l < slots; ++l) {
+      for (int k = 0; k < 3; ++k) costs[k * slots + l] = {(k + 2) * (10 + l * l % 7), (k + 2) * (20 + l * l % 11)};
+      readers[2 * l] = l + 1;
+      readers[2 * l + 1] = l % 5 == 0 && l + 7 < slots ? l + 7 : l + 1;
+      transfers[l] = {.writer = l, .reader_count = 2, .time = 5 + l % 4, .gradient = l % 3 != 0};
+    }
+  }
+  constexpr partition_problem problem(objective goal) const {
+    return {.slots = slots, .stages = stages, .micro_batches = 16, .costs = costs, .kinds = 3, .kind_of = kind_of,
+            .transfers = transfers, .transfer_count = goal == objective::bottleneck ? slots - 1 : 0, .goal = goal};
+  }
+  constexpr cut_of_nine cut(objective goal) {
+    for (int l = 0; l < slots; ++l) transfers[l].readers = readers + 2 * l;
+    cut_of_nine found;
+    partition(problem(goal), found.first);
+    found.value = objective_of(problem(goal), found.first);
+    return found;
+  }
+};
+
+constexpr cut_of_nine cut_of(objective goal) { return unequal().cut(goal); }
+
+TEST_CASE("unequal devices and skips are cut the same at compile time and at run time") {
+  constexpr cut_of_nine early[] = {cut_of(objective::fill_drain), cut_of(objective::bottleneck)};
+  for (const objective goal : {objective::fill_drain, objective::bottleneck}) {
+    const cut_of_nine late = cut_of(goal), &other = early[static_cast<int>(goal)];
+    CHECK(late.value == other.value);
+    for (int s = 0; s <= unequal::stages; ++s) CHECK(late.first[s] == other.first[s]);
+  }
+}
+
+TEST_CASE("a cut's distance from the best") {
+  const slot_cost costs[] = {{1, 2}, {1, 2}, {1, 2}, {1, 2}};
+  const partition_problem p{.slots = 4, .stages = 2, .micro_batches = 3, .costs = costs};
+  const int even[] = {0, 2, 4}, uneven[] = {0, 1, 4}, none[] = {0, 4, 4};
+  CHECK(distance_from_optimum(p, even).of_cut == 12 + 2 * 6);
+  CHECK(distance_from_optimum(p, even).optimum == 12 + 2 * 6);
+  CHECK(distance_from_optimum(p, uneven).of_cut == 12 + 2 * 9);
+  CHECK(distance_from_optimum(p, uneven).optimum == 12 + 2 * 6);
+  CHECK_THROWS_WITH_AS(distance_from_optimum(p, none), doctest::Contains("stage 1"), error);
+  const auto two = [](int begin, int end) { return end - begin <= 2; };
+  CHECK_THROWS_WITH_AS(distance_from_optimum(p, uneven, two), doctest::Contains("[1, 4) do not fit"), error);
+}
+
+TEST_CASE("what fits nowhere is named") {
+  const slot_cost costs[3] = {};
+  int first[4];
+  const auto not_the_third = [](int begin, int end) { return begin > 2 || end <= 2; };
+  CHECK_THROWS_WITH_AS(partition(costs, 3, 2, 1, first, not_the_third),
+                       doctest::Contains("layer 2: the slots [2, 3) alone fit the memory of no stage"), error);
+  const auto staged = [](int stage, int begin, int end) { return (begin > 1 || end <= 1) && end - begin <= 2 - stage; };
+  const partition_problem p{.slots = 3, .stages = 2, .costs = costs};
+  CHECK_THROWS_WITH_AS(partition(p, first, staged), doctest::Contains("[1, 2) alone"), error);
+  const auto one = [](int stage, int begin, int end) { return stage < 2 && end - begin <= 1; };
+  CHECK_THROWS_WITH_AS(partition(p, first, one), doctest::Contains("no cut of 3 slots into 2 stages"), error);
+}
+
 TEST_CASE("bad counts and costs are refused with their numbers") {
   slot_cost costs[] = {{1, 2}, {1, 2}};
   int first[4] = {};
@@ -213,6 +319,9 @@ TEST_CASE("bad counts and costs are refused with their numbers") {
   costs[1].backward = -4;
   CHECK_THROWS_WITH_AS(partition(costs, 2, 1, 1, first), doctest::Contains("backward -4"), error);
   CHECK_THROWS_WITH_AS(partition(costs, 2, 1, 1, first), doctest::Contains("layer 1"), error);
+  const int kinds[] = {0, 1};
+  const partition_problem p{.slots = 1, .stages = 1, .costs = costs, .kinds = 2, .kind_of = kinds + 1};
+  CHECK_THROWS_WITH_AS(partition(p, first), doctest::Contains("backward -4"), error);
 }
 
 TEST_CASE("costs beyond 64 bits are refused, those within work") {
@@ -225,4 +334,11 @@ TEST_CASE("costs beyond 64 bits are refused, those within work") {
   CHECK(first[1] == 1);
   CHECK(fill_drain_makespan(within, 2, first, 2, 1) == most / 4 * 4 - 9);
   CHECK_THROWS_WITH_AS(fill_drain_makespan(within, 2, first, 2, 4), doctest::Contains("4 micro-batches"), error);
+  const auto staged = [](int, int, int) { return true; };
+  CHECK_THROWS_WITH_AS(partition({.slots = 2, .stages = 2, .micro_batches = 4, .costs = within}, first, staged),
+                       doctest::Contains("4 micro-batches exceed 64 bits"), error);
+  const transfer far{.writer = 0, .time = most / 4};
+  CHECK_THROWS_WITH_AS(partition({.slots = 2, .stages = 2, .costs = within, .transfers = &far, .transfer_count = 1,
+                                  .goal = objective::bottleneck}, first),
+                       doctest::Contains("exceed 64 bits"), error);
 }

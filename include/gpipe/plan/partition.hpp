@@ -1,145 +1,175 @@
 #pragma once
 
-#include <gpipe/core/error.hpp>
-#include <gpipe/plan/probe.hpp>
-#include <gpipe/plan/scratch.hpp>
-
-#include <cstdint>
+#include <gpipe/plan/branch.hpp>
+#include <gpipe/plan/objective.hpp>
 
 namespace gpipe {
 
-/// What one slot of the model costs on one micro-batch, in any one unit of time. `backward` includes a
-/// recomputed forward if there is one.
-struct slot_cost {
-  std::int64_t forward = 0, backward = 0;
-};
-
 namespace detail {
 
-// Not constexpr: reached in constant evaluation, they end it, and the compiler shows the call with its numbers.
-[[noreturn]] inline void bad_stages(int stages, int slots) {
-  refuse({"cannot cut ", slots, " slots into ", stages, " stages"},
-         {"choose from 1 to ", slots, " stages: none may be empty"});
-}
-[[noreturn]] inline void bad_micro_batches(int micro_batches) {
-  refuse({"cannot run ", micro_batches, " micro-batches"}, {"choose 1 or more"});
-}
-[[noreturn]] inline void bad_cost(int slot, const slot_cost& cost) {
-  refuse({"a cost is negative (forward ", cost.forward, ", backward ", cost.backward, ")"},
-         {"costs are times: give 0 or more"}, place{.slot = slot});
-}
-[[noreturn]] inline void cost_overflow(int slots, int micro_batches) {
-  refuse({"the costs of ", slots, " slots over ", micro_batches, " micro-batches exceed 64 bits"},
-         {"measure them in a larger unit of time"});
-}
-[[noreturn]] inline void no_cut_fits(int slots, int stages) {
-  refuse({"no cut of ", slots, " slots into ", stages, " stages fits the memory of a stage"},
-         {"use more stages, smaller micro-batches, or recompute"});
-}
-[[noreturn]] inline void bad_cut(int stage, int begin, int end) {
-  refuse({"a stage holds the slots [", begin, ", ", end, ")"}, {"cuts ascend strictly from 0 to the number of slots"},
-         place{.stage = stage});
+/// Equal devices, equal limits and free transfers: a longest-prefix probe is exact, and for the makespan's two criteria
+/// we walk the Pareto front of (max f, max b) in ascending f and skip what cannot beat the best sum so far. Each step
+/// is a bisection over probes of S binary searches.
+template <class Fits>
+class even_search {
+ public:
+  constexpr even_search(const load* sum, const load& largest, int slots, int stages, const Fits& fits)
+      : prober_{sum, slots, stages, fits}, all_(sum[slots]), best_(all_) {
+    if (fits_ = prober_.probe(all_, &load::both); fits_)
+      lowest_ = {least(&load::forward, largest), least(&load::backward, largest), least(&load::both, largest)};
+  }
+
+  // Whether there is a cut that fits.
+  GPIPE_ONCE constexpr bool find(bool makespan, int* first) {
+    if (!fits_) return false;
+    if (makespan) {
+      best_.both = lowest_.both;
+      prober_.probe(best_, &load::both);  // the best cut for f + b is a good first guess
+      best_ = {prober_.reached.forward, prober_.reached.backward, all_.both};
+      walk(all_.both, best_.forward + best_.backward - 1, false);
+    }
+    balance();
+    while (makespan && best_.both > lowest_.both && walk(best_.both - 1, best_.forward + best_.backward, true))
+      balance();
+    spread(prober_, best_, first);
+    return true;
+  }
+
+ private:
+  // No stage can hold less than its largest slot, nor all of them less than the mean.
+  constexpr std::int64_t least(std::int64_t load::*of, const load& largest) {
+    const std::int64_t total = all_.*of, mean = total / prober_.stages + (total % prober_.stages != 0);
+    return prober_.least(all_, of, mean > largest.*of ? mean : largest.*of, total);
+  }
+
+  // Looks for maxima with a sum of `beat` or less and no stage above `both`: the least sum, or any.
+  constexpr bool walk(std::int64_t both, std::int64_t beat, bool any) {
+    bool found = false;
+    for (std::int64_t forward = lowest_.forward; beat >= forward + lowest_.backward && beat >= lowest_.both;) {
+      load limit{all_.forward, beat - forward, both < beat ? both : beat};
+      limit.forward = prober_.least(limit, &load::forward, forward, beat - lowest_.backward);
+      if (limit.forward > beat - lowest_.backward) break;
+      const std::int64_t highest = beat - limit.forward;
+      const std::int64_t backward = prober_.least(limit, &load::backward, lowest_.backward, highest);
+      if (backward <= highest) {
+        best_ = {limit.forward, backward, limit.both};
+        if (any) return true;
+        found = true;
+        beat = limit.forward + backward - 1;
+      }
+      forward = limit.forward + 1;
+    }
+    return found;
+  }
+
+  constexpr void balance() {
+    const std::int64_t beat = best_.forward + best_.backward;
+    best_.both = prober_.least(best_, &load::both, lowest_.both, beat < best_.both ? beat : best_.both);
+  }
+
+  prober<Fits> prober_;
+  load all_, lowest_{}, best_;
+  bool fits_ = false;
+};
+
+template <class Fits>
+GPIPE_ONCE constexpr bool partition_even(const slot_cost* costs, int slots, int stages, bool makespan, int* first,
+                                         const Fits& fits) {
+  const scratch<load> sum(slots);
+  load largest{};
+  for (int l = 0; l < slots; ++l) {
+    const slot_cost& cost = costs[l];
+    if (cost.forward < 0 || cost.backward < 0) bad_cost(l, cost);
+    const std::int64_t both = added(cost.forward, cost.backward, slots, 1);
+    sum[l + 1].both = added(sum[l].both, both, slots, 1);
+    sum[l + 1].forward = sum[l].forward + cost.forward;
+    sum[l + 1].backward = sum[l].backward + cost.backward;
+    if (cost.forward > largest.forward) largest.forward = cost.forward;
+    if (cost.backward > largest.backward) largest.backward = cost.backward;
+    if (both > largest.both) largest.both = both;
+  }
+  return even_search<Fits>(sum.data(), largest, slots, stages, fits).find(makespan, first);
 }
 
-constexpr std::int64_t added(std::int64_t a, std::int64_t b, int slots, int micro_batches) {
-  if (a >= unlimited - b) cost_overflow(slots, micro_batches);
-  return a + b;
+template <class Fits>
+GPIPE_ONCE constexpr bool partition_uneven(const partition_problem& p, int* first, const Fits& fits) {
+  const tables all(p, fits);
+  sweep sweeps(all);
+  std::int64_t bottleneck = all.least_sum() / p.stages, found = unlimited;
+  for (;; bottleneck += bottleneck / 16 + 1) {  // a narrow limit is soon swept
+    if (bottleneck >= all.most_sum() - bottleneck / 16) bottleneck = all.most_sum();
+    found = sweeps.run({.total = bottleneck}, smallest::total);
+    if (found != unlimited) break;
+    if (bottleneck == all.most_sum()) return false;
+  }
+  if (p.goal == objective::bottleneck) {
+    sweeps.run({.total = found}, smallest::both);
+  } else {
+    makespan_search search(all, sweeps);
+    search.search(unlimited, search.makespan() - 1, -1);
+    while (search.held().both > found && search.search(search.held().both - 1, search.makespan(), search.makespan()));
+    const load& held = search.held();
+    sweeps.run({held.forward, held.backward, held.both, unlimited}, smallest::sum);
+  }
+  sweeps.choose(first);
+  return true;
 }
 
-constexpr void require_counts(int slots, int stages, int micro_batches) {
-  if (stages < 1 || stages > slots) bad_stages(stages, slots);
-  if (micro_batches < 1) bad_micro_batches(micro_batches);
+/// As `partition`, but tells whether a cut fits.
+template <class Fits>
+constexpr bool try_partition(const partition_problem& p, int* first, const Fits& fits) {
+  require_problem(p);
+  if constexpr (!limits_stages<Fits>) {
+    bool even = p.transfer_count == 0;
+    for (int s = 1; s < p.stages && even; ++s) even = p.kind(s) == p.kind(0);
+    if (even)
+      return partition_even(p.costs_on(0), p.slots, p.stages, p.goal == objective::fill_drain && p.micro_batches > 1,
+                            first, fits);
+  }
+  return partition_uneven(p, first, fits);
 }
 
 }  // namespace detail
 
-/// Time of a fill-drain step with equal micro-batches and free transfers,
+/// Cuts a model into stages, none empty: stage s holds [first[s], first[s + 1]), so `first` has stages + 1 places. No
+/// cut has a smaller objective. Of those that have the same, it takes one whose largest f + b of a stage is smallest,
+/// and then, within these maxima, each stage in turn comes as close as it can to an equal share of the f + b that is
+/// left. The same problem always gives the same cut.
 ///
-///     sum f + sum b + (M - 1) (max f + max b),
+/// `fits(begin, end)` tells whether one stage has the memory for a range of slots; a part of a range that fits must fit
+/// too. `fits(stage, begin, end)` is for stages that differ, and for limits that count what enters a stage: of a range
+/// that fits only what begins with it must fit. Throws where a count, a cost or a transfer is not valid,
+/// 64 bits do not suffice, or no cut fits.
 ///
-/// over stages s that hold the slots [first[s], first[s + 1]). The two maxima may sit on different stages.
-/// Throws where a count, a cut or a cost is not valid or 64 bits do not suffice.
-constexpr std::int64_t fill_drain_makespan(const slot_cost* costs, int slots, const int* first, int stages,
-                                           int micro_batches) {
-  detail::require_counts(slots, stages, micro_batches);
-  const auto add = [=](std::int64_t a, std::int64_t b) { return detail::added(a, b, slots, micro_batches); };
-  std::int64_t sum = 0, forward = 0, backward = 0;
-  for (int s = 0; s < stages; ++s) {
-    const int begin = first[s], end = first[s + 1];
-    if (end <= begin || (s == 0 && begin != 0) || end > slots || (s == stages - 1 && end != slots))
-      detail::bad_cut(s, begin, end);
-    slot_cost held{};
-    for (int l = begin; l < end; ++l) {
-      if (costs[l].forward < 0 || costs[l].backward < 0) detail::bad_cost(l, costs[l]);
-      held.forward = add(held.forward, costs[l].forward);
-      held.backward = add(held.backward, costs[l].backward);
-    }
-    sum = add(sum, add(held.forward, held.backward));
-    if (held.forward > forward) forward = held.forward;
-    if (held.backward > backward) backward = held.backward;
-  }
-  const std::int64_t beat = add(forward, backward), beats = micro_batches - 1;
-  if (beats > 0 && beat > detail::unlimited / beats) detail::cost_overflow(slots, micro_batches);
-  return add(sum, beats * beat);
+/// Under the compilers' default limits constant evaluation admits 20,000 slots on 128 equal devices with free
+/// transfers, some 500 slots with transfers, and some 240 by the makespan on unequal devices.
+template <class Fits = fits_always>
+GPIPE_ONCE constexpr void partition(const partition_problem& p, int* first, const Fits& fits = {}) {
+  if (!detail::try_partition(p, first, fits))
+    detail::refuse_misfit(detail::homeless_slot(fits, p.slots, p.stages), p.slots, p.stages);
 }
 
-/// Cuts `slots` slots into `stages` stages, none empty: stage s holds [first[s], first[s + 1]), so `first` has
-/// stages + 1 places. No cut has a smaller `fill_drain_makespan`; among those of equal maxima the largest f + b of a
-/// stage is smallest too. The same costs always give the same cut.
-///
-/// `fits(begin, end)` tells whether one stage has the memory for a range of slots; a part of a range that fits must
-/// fit too. Throws where a count or a cost is not valid, 64 bits do not suffice, or no cut fits.
-///
-/// Two criteria: walk the Pareto front of (max f, max b) in ascending f, and skip what cannot beat the best sum so far.
-/// Each step is a bisection over a longest-prefix probe of S binary searches.
+/// The same for equal devices and free transfers, by the makespan of fill-drain.
 template <class Fits = fits_always>
-GPIPE_ONCE constexpr void partition(const slot_cost* costs, int slots, int stages, int micro_batches, int* first,
-                                    const Fits& fits = {}) {
-  detail::require_counts(slots, stages, micro_batches);
-  const detail::scratch<detail::load> sum(slots);
-  detail::load least{};  // no stage can hold less than its largest slot, nor all of them less than the mean
-  for (int l = 0; l < slots; ++l) {
-    const slot_cost& cost = costs[l];
-    if (cost.forward < 0 || cost.backward < 0) detail::bad_cost(l, cost);
-    const std::int64_t both = detail::added(cost.forward, cost.backward, slots, 1);
-    sum[l + 1].both = detail::added(sum[l].both, both, slots, 1);
-    sum[l + 1].forward = sum[l].forward + cost.forward;
-    sum[l + 1].backward = sum[l].backward + cost.backward;
-    if (cost.forward > least.forward) least.forward = cost.forward;
-    if (cost.backward > least.backward) least.backward = cost.backward;
-    if (both > least.both) least.both = both;
-  }
-  const detail::load all = sum[slots];
-  const auto mean = [=](std::int64_t total) { return total / stages + (total % stages != 0); };
-  if (mean(all.forward) > least.forward) least.forward = mean(all.forward);
-  if (mean(all.backward) > least.backward) least.backward = mean(all.backward);
-  if (mean(all.both) > least.both) least.both = mean(all.both);
+constexpr void partition(const slot_cost* costs, int slots, int stages, int micro_batches, int* first,
+                         const Fits& fits = {}) {
+  partition(partition_problem{slots, stages, micro_batches, costs}, first, fits);
+}
 
-  using detail::load;
-  detail::prober<Fits> prober{sum.data(), slots, stages, fits};
-  if (!prober.probe(all, &load::both)) detail::no_cut_fits(slots, stages);
-  const load lowest{prober.least(all, &load::forward, least.forward, all.forward),
-                    prober.least(all, &load::backward, least.backward, all.backward),
-                    prober.least(all, &load::both, least.both, all.both)};
-  load best = all;
-  if (micro_batches > 1) {  // with one micro-batch the sums decide, and every cut has the same
-    best.both = lowest.both;
-    prober.probe(best, &load::both);  // the best cut for f + b is a good first guess
-    best = {prober.reached.forward, prober.reached.backward, all.both};
-    for (std::int64_t forward = lowest.forward;;) {
-      const std::int64_t better = best.forward + best.backward - 1;
-      if (better < lowest.both || better < forward + lowest.backward) break;
-      load limit{all.forward, better - forward, better};
-      limit.forward = prober.least(limit, &load::forward, forward, better - lowest.backward);
-      if (limit.forward > better - lowest.backward) break;
-      const std::int64_t highest = better - limit.forward;
-      const std::int64_t backward = prober.least(limit, &load::backward, lowest.backward, highest);
-      if (backward <= highest) best = {limit.forward, backward, all.both};
-      forward = limit.forward + 1;
-    }
-  }
-  best.both = prober.least(best, &load::both, lowest.both, best.forward + best.backward);
-  detail::spread(prober, best, first);
+/// How far a cut is from the best: its objective, and the smallest that a cut can have.
+struct distance {
+  std::int64_t of_cut = 0, optimum = 0;
+};
+
+/// Throws where `first` is no cut, or does not fit.
+template <class Fits = fits_always>
+GPIPE_ONCE constexpr distance distance_from_optimum(const partition_problem& p, const int* first,
+                                                    const Fits& fits = {}) {
+  detail::require_counts(p.slots, p.stages, p.micro_batches);
+  require_cut(first, p.slots, p.stages, fits);
+  const detail::scratch<int> best(p.stages);
+  partition(p, best.data(), fits);
+  return {objective_of(p, first), objective_of(p, best.data())};
 }
 
 }  // namespace gpipe

@@ -1,21 +1,8 @@
 #pragma once
 
-#include <cstdint>
-#include <limits>
-#include <type_traits>
+#include <gpipe/plan/problem.hpp>
 
-#include <gpipe/core/config.hpp>
-
-namespace gpipe {
-
-/// The memory of any stage is unlimited.
-struct fits_always {
-  constexpr bool operator()(int, int) const { return true; }
-};
-
-namespace detail {
-
-inline constexpr std::int64_t unlimited = (std::numeric_limits<std::int64_t>::max)();
+namespace gpipe::detail {
 
 /// Cost of a range of slots, or the limits that every stage must obey.
 struct load {
@@ -139,5 +126,4 @@ GPIPE_ONCE constexpr void spread(const prober<Fits>& prober, const load& limit, 
   }
 }
 
-}  // namespace detail
-}  // namespace gpipe
+}  // namespace gpipe::detail

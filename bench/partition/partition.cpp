@@ -1,0 +1,249 @@
+// How far from the best are the cuts that others make, and how long does the best take?
+//
+// Each instance is cut by three rules of thumb, written here from their descriptions, and by the partition, whose
+// objective is the optimum (tests/laws/partition.cpp). All rules know f + b of every slot on the first device only:
+// none knows transfers, unequal devices or the two maxima of fill-drain.
+
+#include "../measure.hpp"
+
+#include <gpipe/plan/partition.hpp>
+
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <numeric>
+#include <random>
+#include <string>
+
+namespace {
+
+using namespace gpipe;
+using cost_list = std::vector<std::int64_t>;
+using places = std::vector<int>;
+
+constexpr auto at = [](int i) { return static_cast<std::size_t>(i); };
+
+/// Block partition (Barany and Grinberg, 2015): from stages of equal length on, the largest gives a slot to its
+/// neighbour on the side of the smallest, until the two differ by no more than the largest slot, or nothing is gained.
+places block_partition(const cost_list& costs, int stages) {
+  const int slots = static_cast<int>(costs.size());
+  places first;
+  for (int s = 0; s <= stages; ++s) first.push_back(s * slots / stages);
+  const auto sum = [&](int s) {
+    return std::accumulate(costs.begin() + first[at(s)], costs.begin() + first[at(s + 1)], std::int64_t{0});
+  };
+  const std::int64_t largest_slot = *std::max_element(costs.begin(), costs.end());
+  places best = first;
+  std::int64_t best_sum = -1;
+  for (int turn = 0; turn < slots * stages; ++turn) {
+    int most = 0, least = 0;
+    for (int s = 1; s < stages; ++s) {
+      if (sum(s) > sum(most)) most = s;
+      if (sum(s) < sum(least)) least = s;
+    }
+    if (best_sum < 0 || sum(most) < best_sum) {
+      best = first;
+      best_sum = sum(most);
+    }
+    if (sum(most) - sum(least) <= largest_slot) break;
+    if (least < most) ++first[at(most)];
+    else --first[at(most + 1)];
+  }
+  return best;
+}
+
+/// One pass over cumulative cost: a stage ends where the slots so far have its share of the whole.
+places one_pass(const cost_list& costs, int stages) {
+  const std::int64_t all = std::accumulate(costs.begin(), costs.end(), std::int64_t{0});
+  places first{0};
+  std::int64_t passed = 0;
+  for (int l = 0; l < static_cast<int>(costs.size()); ++l) {
+    passed += costs[at(l)];
+    while (static_cast<int>(first.size()) < stages && passed * stages >= all * static_cast<int>(first.size()))
+      first.push_back(l + 1);
+  }
+  while (static_cast<int>(first.size()) <= stages) first.push_back(static_cast<int>(costs.size()));
+  return first;
+}
+
+/// Bisection for the largest f + b of a stage to a thousandth, over a longest-prefix probe.
+places tolerant_bisection(const cost_list& costs, int stages) {
+  const int slots = static_cast<int>(costs.size());
+  const auto probe = [&](double limit) {
+    places first{0};
+    double held = 0;
+    for (int l = 0; l < slots; ++l) {
+      if (held + static_cast<double>(costs[at(l)]) > limit && held > 0) {
+        first.push_back(l);
+        held = 0;
+      }
+      held += static_cast<double>(costs[at(l)]);
+    }
+    return first;
+  };
+  double low = static_cast<double>(*std::max_element(costs.begin(), costs.end()));
+  double high = static_cast<double>(std::accumulate(costs.begin(), costs.end(), std::int64_t{0}));
+  while (high - low > 1e-3 * high) {
+    const double middle = (low + high) / 2;
+    if (static_cast<int>(probe(middle).size()) <= stages) high = middle;
+    else low = middle;
+  }
+  places first = probe(high);
+  while (static_cast<int>(first.size()) <= stages) first.push_back(slots);
+  return first;
+}
+
+/// `objective_of` for cuts that may have empty stages, too.
+std::int64_t value_of(const partition_problem& p, const places& first) {
+  const detail::tables all(p, fits_always{});
+  std::int64_t sum = 0, forward = 0, backward = 0, bottleneck = 0;
+  for (int s = 0; s < p.stages; ++s) {
+    detail::crossings::meter moved(all.moved, first[at(s)]);
+    for (int l = first[at(s)]; l < first[at(s + 1)]; ++l) moved.take(l);
+    const detail::load held = all.range(s, first[at(s)], first[at(s + 1)]);
+    sum += held.both;
+    forward = (std::max)(forward, held.forward);
+    backward = (std::max)(backward, held.backward);
+    bottleneck = (std::max)(bottleneck, held.both + moved.charge());
+  }
+  return p.goal == objective::bottleneck ? bottleneck : sum + (p.micro_batches - 1) * (forward + backward);
+}
+
+/// A model with its arrays: blocks of a Transformer between an embedding and a head, or slots of random costs.
+struct instance {
+  std::vector<slot_cost> costs;
+  std::vector<int> kind_of, readers;
+  std::vector<transfer> transfers;
+  partition_problem problem;
+
+  instance(std::mt19937& random, bool transformer, bool unequal, bool moves, objective goal) {
+    const auto from = [&random](int low, int high) {
+      return low + static_cast<int>(random() % unsigned(high - low + 1));
+    };
+    const int stages = from(2, 16);
+    int slots = from(stages + 2, 6 * stages);
+    if (transformer) {
+      const int width = 1000 * from(1, 8);
+      costs.push_back({width / 50, width / 10});
+      for (int l = 1; l + 1 < slots; ++l)  // attention and feed-forward
+        costs.push_back(l % 2 != 0 ? slot_cost{4 * width, 8 * width} : slot_cost{8 * width, 16 * width});
+      const int head = width * from(2, 40);  // by vocabulary
+      costs.push_back({head, 2 * head});
+    } else {
+      for (int l = 0; l < slots; ++l) costs.push_back({from(1, 1000), from(1, 2000)});
+    }
+    if (unequal)
+      for (int l = 0; l < slots; ++l) costs.push_back({costs[at(l)].forward * 5 / 2, costs[at(l)].backward * 5 / 2});
+    for (int s = 0; s < stages; ++s) kind_of.push_back(unequal && s >= stages / 2);
+    if (moves) {
+      readers.reserve(at(2 * slots));
+      for (int l = 0; l + 1 < slots; ++l) {
+        readers.push_back(l + 1);
+        readers.push_back((std::min)(slots - 1, l + (l % 4 == 0 ? 1 + from(1, slots / 2) : 1)));
+        transfers.push_back({l, readers.data() + 2 * l, 2, costs[at(l)].forward / from(1, 4)});
+      }
+    }
+    problem = {slots, stages, 16, costs.data(), unequal ? 2 : 1, kind_of.data(), transfers.data(),
+               static_cast<int>(transfers.size()), goal};
+  }
+};
+
+/// The paper's largest model on 128 devices, with slots of unlike costs: seconds of a partition.
+double large(bool unequal, bool moves, objective goal) {
+  constexpr int slots = 1663, stages = 128;
+  std::mt19937 random(1);
+  const auto draw = [&random](int low, int high) { return low + static_cast<int>(random() % unsigned(high - low)); };
+  std::vector<slot_cost> costs(2 * slots);
+  std::vector<int> kind_of(stages), readers(2 * slots);
+  std::vector<transfer> transfers;
+  for (int l = 0; l < slots; ++l) {
+    costs[at(l)] = {draw(1'000'000, 2'000'000), draw(2'000'000, 4'000'000)};
+    costs[at(slots + l)] = {costs[at(l)].forward * 3 / 2, costs[at(l)].backward * 3 / 2};
+    readers[at(2 * l)] = l + 1;
+    readers[at(2 * l + 1)] = (std::min)(slots - 1, l + draw(1, 40));
+    if (moves && l + 1 < slots) transfers.push_back({l, readers.data() + 2 * l, 2, draw(0, 1'000'000)});
+  }
+  for (int s = 0; s < stages; ++s) kind_of[at(s)] = unequal && s / 8 % 2 != 0;
+  const partition_problem p{slots, stages, 512, costs.data(), unequal ? 2 : 1, kind_of.data(), transfers.data(),
+                            static_cast<int>(transfers.size()), goal};
+  places first(stages + 1);
+  return bench::timed([&] { partition(p, first.data()); });
+}
+
+struct rule {
+  const char* name;
+  places (*cut)(const cost_list&, int);
+};
+constexpr rule rules[] = {{"torchgpipe", block_partition}, {"lingvo", one_pass}, {"deepspeed", tolerant_bisection}};
+
+struct family {
+  const char* name;
+  bool transformer, unequal, moves;
+  objective goal;
+};
+constexpr family families[] = {
+    {"Transformers, bottleneck", true, false, false, objective::bottleneck},
+    {"Transformers, fill-drain", true, false, false, objective::fill_drain},
+    {"random costs, bottleneck", false, false, false, objective::bottleneck},
+    {"random costs, fill-drain", false, false, false, objective::fill_drain},
+    {"Transformers with transfers and skips", true, false, true, objective::bottleneck},
+    {"random costs with transfers and skips", false, false, true, objective::bottleneck},
+    {"Transformers, unequal devices, fill-drain", true, true, false, objective::fill_drain},
+    {"random costs, unequal devices, transfers", false, true, true, objective::bottleneck},
+};
+
+}  // namespace
+
+int main() {
+  bench::print_environment();
+  constexpr int instances = 2000;
+  std::printf("objective over the optimum, median / worst of %d (cuts with an empty stage)\n", instances);
+  std::printf("%-44s", "");
+  for (const rule& r : rules) std::printf("  %-22s", r.name);
+  std::printf("\n");
+
+  std::mt19937 random(2019);
+  std::vector<double> plain[std::size(rules)], unlike[std::size(rules)];
+  for (const family& f : families) {
+    std::vector<double> ratios[std::size(rules)];
+    int empty[std::size(rules)] = {};
+    for (int i = 0; i < instances; ++i) {
+      const instance it(random, f.transformer, f.unequal, f.moves, f.goal);
+      const partition_problem& p = it.problem;
+      places best(at(p.stages + 1));
+      partition(p, best.data());
+      const auto optimum = static_cast<double>(objective_of(p, best.data()));
+      cost_list known;
+      for (int l = 0; l < p.slots; ++l) known.push_back(p.costs[l].forward + p.costs[l].backward);
+      for (std::size_t r = 0; r < std::size(rules); ++r) {
+        const places first = rules[r].cut(known, p.stages);
+        const double ratio = static_cast<double>(value_of(p, first)) / optimum;
+        const bool whole = std::adjacent_find(first.begin(), first.end()) == first.end();
+        if (whole && ratio < 1) {
+          std::printf("%s is better than the best: %.6f\n", rules[r].name, ratio);
+          return EXIT_FAILURE;
+        }
+        empty[r] += !whole;
+        ratios[r].push_back(ratio);
+        (f.unequal || f.moves ? unlike : plain)[r].push_back(ratio);
+      }
+    }
+    std::printf("%-44s", f.name);
+    for (std::size_t r = 0; r < std::size(rules); ++r)
+      std::printf("  %5.3f / %5.2f (%4d)   ", bench::median(ratios[r]), bench::quantile(ratios[r], 1), empty[r]);
+    std::printf("\n");
+  }
+
+  std::printf("\n");
+  for (std::size_t r = 0; r < std::size(rules); ++r) {
+    const std::string name = std::string("partition.") + rules[r].name;
+    bench::result(name + ".median", bench::median(plain[r]), "ratio");
+    bench::result(name + ".worst", bench::quantile(plain[r], 1), "ratio");
+    bench::result(name + ".unlike.median", bench::median(unlike[r]), "ratio");
+    bench::result(name + ".unlike.worst", bench::quantile(unlike[r], 1), "ratio");
+  }
+  bench::result("partition.1663x128.equal", large(false, false, objective::fill_drain), "s");
+  bench::result("partition.1663x128.transfers", large(false, true, objective::bottleneck), "s");
+  bench::result("partition.1663x128.unequal_transfers", large(true, true, objective::bottleneck), "s");
+  bench::result("partition.1663x128.unequal", large(true, false, objective::fill_drain), "s");
+}
