@@ -84,9 +84,37 @@ TEST_CASE("a recompute runs what makes something that backward needs, and no mor
 }
 
 TEST_CASE("what only a later stage reads is written there, unless a recompute would write it again") {
-  const bool no[8] = {}, yes[8] = {true, true, true, true, true, true, true, true};
-  CHECK(s0.direct(x, no));
-  CHECK(!s0.direct(x, yes));
-  CHECK(!s1.direct(of_relu, no));  // not sent
-  CHECK(!t1.direct(x, no));        // read here as well
+  CHECK(s0.direct(x));
+  CHECK(!s1.direct(of_gelu));  // gelu has an extra
+  CHECK(!s1.direct(of_relu));  // not sent
+  CHECK(!t1.direct(x));        // read here as well
+  constexpr int halves[] = {0, 1, 8};
+  const stage_view alone(n, {halves, 2}, 0);
+  CHECK(alone.direct(1));
+  CHECK(alone.direct(2));
+}
+
+TEST_CASE("a stage that reads what an earlier one computes sends gradients") {
+  CHECK(!s0.sends_gradients());
+  CHECK(s1.sends_gradients());
+  CHECK(s2.sends_gradients());
+  CHECK(!whole.sends_gradients());
+  CHECK(s1.writes(of_relu));
+  CHECK(!s1.writes(x));
+}
+
+TEST_CASE("stages are alike if they hold the same layers, wired alike inside and at the ends") {
+  // Slots 1 to 15 are five blocks of relu, gelu and add.
+  struct repeated : model<input<float, 8>, passing_loss, stash<"y">, repeat<5, residual<relu, gelu>>, passing_loss,
+                          pop<"y">, add> {};
+  static constexpr const network& r = network_of<repeated>;
+  static constexpr int blocks[] = {0, 1, 4, 7, 10, 13, 16, 18}, others[] = {0, 4, 6, 8, 11, 18};
+  const auto at = [&](int s) { return stage_view(r, {blocks, 7}, s); };
+  const auto cut_apart = [&](int s) { return stage_view(r, {others, 5}, s); };
+  CHECK(at(2).alike(at(3)));
+  CHECK(at(4).alike(at(2)));
+  CHECK(!at(2).alike(at(1)));         // what enters this is read at the end as well
+  CHECK(!at(2).alike(at(5)));         // one layer reads what leaves this, not two
+  CHECK(!at(2).alike(cut_apart(1)));  // shorter
+  CHECK(!at(2).alike(cut_apart(3)));  // from the middle of a block to that of the next
 }

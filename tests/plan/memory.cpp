@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -34,23 +35,34 @@ static_assert(m.of(memory_kind::derived) == 0);
 static_assert(m.of(memory_kind::partials) == 5 * 64);                              // three numbers
 static_assert(m.of(memory_kind::stash) == 4 * (256 * B + 64 + 64));                // inputs, labels, weights
 static_assert(m.of(memory_kind::kept) == 3 * (256 * B + 256 * B + 256 * B + 64));  // of halve, relu, add; the summary
-static_assert(m.of(memory_kind::activations) == 2 * 256 * B);                      // of cross and join
-static_assert(m.of(memory_kind::backward) == 4 * 256 * B);                         // of cross, join, relu, add
 static_assert(m.of(memory_kind::returned) == 0);
-static_assert(m.of(memory_kind::scratch) == 256 * B);  // relu's share of the gradient of join
+// Forward needs the outputs of cross and join at one time. Backward needs gradients of three: of add's output and both
+// inputs, then of relu's output, of join's and relu's share of that; one lies where the loss has read what it kept.
+static_assert(m.of(memory_kind::transient) == 2 * 256 * B);
 static_assert(m.total() == [] {
   std::int64_t sum = 0;
   for (const auto b : m.bytes) sum += b;
   return sum;
 }());
 
+// By themselves: what cross and join write, the gradients of four slots' outputs, relu's share.
+static_assert(m.naive == m.total() - m.of(memory_kind::transient) + (2 + 4 + 1) * 256 * B);
+// The place of the loss's summary is all that is free at that time.
+static_assert(m.lower_bound == m.total() - 64);
+
+// One set alone makes room for the gradients: only forward's outputs lie above it.
+constexpr memory_terms alone{.micro_batches = 5, .micro_batch_size = 2, .in_flight = 4};
+constexpr stage_memory one = memory_of(whole, alone);
+static_assert(one.of(memory_kind::kept) == 3 * 256 * B + 64);
+static_assert(one.of(memory_kind::transient) == 2 * 256 * B);
+static_assert(one.lower_bound == one.total() - 64);
+
 // In two stages the value between is written into the stash, and its gradient comes back, twice at a time.
 constexpr stage_memory m0 = memory_of(s0, terms), m1 = memory_of(s1, terms);
-static_assert(m0.of(memory_kind::activations) == 256 * B);  // of cross: join writes into stage 1
+static_assert(m0.of(memory_kind::transient) == 256 * B);  // of cross, or its gradient: join writes into stage 1
 static_assert(m1.of(memory_kind::stash) == 4 * (256 * B + 64 + 64));
 static_assert(m0.of(memory_kind::returned) == returned_slots * 256 * B && m1.of(memory_kind::returned) == 0);
-static_assert(m0.of(memory_kind::backward) == 256 * B && m1.of(memory_kind::backward) == 2 * 256 * B);
-static_assert(m0.of(memory_kind::scratch) == 0 && m1.of(memory_kind::scratch) == 256 * B);
+static_assert(m1.of(memory_kind::transient) == 256 * B);  // of add's output: its gradient
 static_assert(m1.of(memory_kind::parameters) == 0);
 
 // One micro-batch has one gradient to return.
@@ -65,19 +77,23 @@ std::vector<memory_block> blocks(const stage_view& s) {
 
 }  // namespace
 
-TEST_CASE("blocks lie one behind the other, on boundaries, kind after kind") {
+TEST_CASE("blocks lie on boundaries, each among its kind and within the arena, and the highest byte is used") {
   for (const stage_view& s : {whole, s0, s1}) {
-    std::size_t at = 0;
-    int kind = 0;
+    const stage_memory memory = memory_of(s, terms);
+    std::int64_t highest = 0;
     for (const memory_block& b : blocks(s)) {
-      CHECK(b.offset == at);
       CHECK(b.offset % alignment == 0);
       CHECK(b.bytes % alignment == 0);
-      CHECK(static_cast<int>(b.kind) >= kind);
-      kind = static_cast<int>(b.kind);
-      at += b.bytes * static_cast<std::size_t>(b.copies);
+      const int kind = (std::min)(static_cast<int>(b.kind), static_cast<int>(memory_kind::transient));
+      const auto begin = static_cast<std::int64_t>(b.offset);
+      const std::size_t stride = b.stride > 0 ? b.stride : b.bytes;
+      const auto end = static_cast<std::int64_t>(b.offset + stride * static_cast<std::size_t>(b.copies - 1) + b.bytes);
+      const int kept = static_cast<int>(memory_kind::kept);
+      CHECK(begin >= memory.before(kind == static_cast<int>(memory_kind::transient) ? kept : kind));
+      CHECK(end <= memory.before(b.stride > 0 ? kept + 1 : kind + 1));
+      highest = (std::max)(highest, end);
     }
-    CHECK(static_cast<std::int64_t>(at) == memory_of(s, terms).total());
+    CHECK(highest == memory.total());
   }
 }
 
@@ -94,5 +110,6 @@ TEST_CASE("every slot has a block of parameters, gradients and moments, if an em
 TEST_CASE("kinds have names") {
   CHECK(std::string_view(name_of(memory_kind::parameters)) == "parameters");
   CHECK(std::string_view(name_of(memory_kind::scratch)) == "scratch");
-  CHECK(static_cast<int>(memory_kind::scratch) + 1 == memory_kinds);
+  CHECK(std::string_view(name_of(memory_kind::transient)) == "transient");
+  CHECK(static_cast<int>(memory_kind::transient) + 1 == memory_kinds);
 }

@@ -27,12 +27,18 @@ class stage_view {
  public:
   constexpr stage_view(const network& net, gpipe::cut cut, int stage)
       : net_(net), cut_(cut), stage_(stage), first_(cut.first[stage]), last_(cut.first[stage + 1]) {}
+  /// The slots [first, last) as a stage, and every other slot as one of its own: of no cut with this stage does more
+  /// come back to it, or go apart from it.
+  constexpr stage_view(const network& net, int first, int last)
+      : net_(net), stage_(first), first_(first), last_(last), apart_(true) {}
 
   constexpr int first() const { return first_; }
   constexpr int last() const { return last_; }
   constexpr int stage() const { return stage_; }
   constexpr const network& net() const { return net_; }
   constexpr bool holds(int slot) const { return slot >= first_ && slot < last_; }
+  /// Whether the stage writes the value.
+  constexpr bool writes(int v) const { return holds(net_.values[v].writer); }
 
   /// Readers of a value inside the stage.
   constexpr int local_readers(int v) const {
@@ -53,10 +59,25 @@ class stage_view {
       if (holds(net_.reader(v, i)) && net_.row_of(net_.reader(v, i)).keeps.input) return true;
     return false;
   }
-  /// Written straight into the receiver's stash: nobody here reads it again. (`rerun`: see below.)
-  constexpr bool direct(int v, const bool* rerun) const {
-    const int writer = net_.values[v].writer;
-    return sent(v) && local_readers(v) == 0 && !kept(v) && !rerun[writer - first_];
+  /// Written straight into the receiver's stash: nobody here reads anything that its writer writes, neither now nor in
+  /// backward, so no recompute writes it again.
+  constexpr bool direct(int v) const {
+    if (!sent(v)) return false;
+    const slot& writer = net_.slots[net_.values[v].writer];
+    if (net_.rows[writer.row].extra_count > 0) return false;
+    for (int o = 0; o < writer.writes; ++o) {
+      const value& of = net_.values[writer.first_write + o];
+      if (of.readers > 0 && net_.reader(writer.first_write + o, 0) < last_) return false;
+      if (kept(writer.first_write + o)) return false;
+    }
+    return true;
+  }
+  /// Whether a gradient leaves the stage: then its backward sends it before the parameter part.
+  constexpr bool sends_gradients() const {
+    for (int l = first_; l < last_ && first_ > 0; ++l)
+      for (int i = 0; i < net_.slots[l].reads; ++i)
+        if (const value& of = net_.values[net_.reads_value(l, i)]; of.writer < first_ && of.gradient) return true;
+    return false;
   }
   /// Enters the stage: written by an earlier one, or from outside.
   constexpr bool boundary(int v) const { return net_.values[v].writer < first_ && local_readers(v) > 0; }
@@ -95,7 +116,7 @@ class stage_view {
 
   /// The stage of a value's last reader: it folds its readers' gradients before it sends them.
   constexpr int top_stage(int v) const {
-    return cut_.stage_of(net_.reader(v, net_.values[v].readers - 1));
+    return stage_of(net_.reader(v, net_.values[v].readers - 1));
   }
   /// Gradients that come back for a value sent by this stage: one from the top stage, one from each other reader.
   constexpr int returns(int v) const {
@@ -103,7 +124,7 @@ class stage_view {
     int count = 1;
     for (int i = 0; i < net_.values[v].readers; ++i) {
       const int reader = net_.reader(v, i);
-      count += reader >= last_ && cut_.stage_of(reader) != top;
+      count += reader >= last_ && stage_of(reader) != top;
     }
     return count;
   }
@@ -112,14 +133,67 @@ class stage_view {
     const int top = top_stage(v);
     if (top == stage_) return 0;
     int index = 1;
-    for (int j = i + 1; j < net_.values[v].readers; ++j) index += cut_.stage_of(net_.reader(v, j)) != top;
+    for (int j = i + 1; j < net_.values[v].readers; ++j) index += stage_of(net_.reader(v, j)) != top;
     return index;
   }
 
+  /// Whether two stages are the same but for their place: the same layers, wired alike inside and at the ends. (It
+  /// looks at every slot of a model, mostly at compile time: so the loops call nothing.)
+  constexpr bool alike(const stage_view& other) const {
+    const int n = last_ - first_;
+    if (other.last_ - other.first_ != n) return false;
+    const slot *mine = net_.slots + first_, *theirs = net_.slots + other.first_;
+    if (mine[0].row != theirs[0].row || mine[n - 1].row != theirs[n - 1].row) return false;
+    for (int k = 0; k < n; ++k)
+      if (mine[k].row != theirs[k].row) return false;
+
+    // Equal rows read and write as many values, and these are numbered in order.
+    const slot &first = mine[0], &end = mine[n - 1];
+    const int reads = end.first_read + end.reads - first.first_read;
+    const int begin = first.first_write, shift = theirs[0].first_write - begin;  // lower values enter
+    const read *own_reads = net_.reads + first.first_read, *their_reads = net_.reads + theirs[0].first_read;
+    int inside = 0;
+    for (int r = 0; r < reads; ++r) {
+      const int v = own_reads[r].value, w = their_reads[r].value;
+      if (v >= begin && w == v + shift) ++inside;
+      else if (v >= begin || w >= begin + shift || !enters_alike(v, first.first_read + r, other, w)) return false;
+    }
+
+    // What more reads there are of what is written here leaves. Mostly it is written last.
+    int v = end.first_write + end.writes - 1;
+    int leave = reads_before(v + 1) - reads_before(begin) - inside;
+    if (reads_before(v + 1 + shift) - reads_before(begin + shift) - inside != leave) return false;
+    for (; leave > 0; --v) {
+      const value& of = net_.values[v];
+      int leaving = 0;
+      while (leaving < of.readers && net_.reader(v, of.readers - 1 - leaving) >= last_) ++leaving;
+      if (leaving == 0) continue;
+      if (of.readers != net_.values[v + shift].readers || returns(v) != other.returns(v + shift)) return false;
+      leave -= leaving;
+    }
+    return true;
+  }
+
  private:
+  constexpr int stage_of(int slot) const {
+    if (!apart_) return cut_.stage_of(slot);
+    return slot < first_ ? slot : slot < last_ ? first_ : slot - last_ + first_ + 1;
+  }
+  /// Reads of the values below `v`.
+  constexpr int reads_before(int v) const {
+    return v < net_.value_count ? net_.values[v].first_reader : net_.read_count;
+  }
+  constexpr bool enters_alike(int v, int read, const stage_view& other, int w) const {
+    const int l = net_.reads[read].slot, k = l - first_ + other.first_, i = read - net_.slots[l].first_read;
+    const int index = reader_index(v, l, i), theirs = other.reader_index(w, k, i);
+    return net_.values[v].gradient == net_.values[w].gradient &&
+           reads_first(v, index) == other.reads_first(w, theirs) && adds(v, index) == other.adds(w, theirs);
+  }
+
   const network& net_;
-  gpipe::cut cut_;
+  gpipe::cut cut_{};
   int stage_, first_, last_;
+  bool apart_ = false;
 };
 
 }  // namespace gpipe

@@ -11,11 +11,15 @@ template <class Sink>
 GPIPE_ONCE constexpr void find_links(const network& net, const cut& cut, Sink&& sink) {
   const int S = cut.stages;
   const detail::scratch<unsigned char> between(S * S);  // 1: a link, 3: with gradients
-  for (int v = 0; v < net.value_count; ++v) {
-    const int from = cut.stage_of(net.values[v].writer);
-    for (int i = 0; from >= 0 && i < net.values[v].readers; ++i) {
-      const int to = cut.stage_of(net.reader(v, i));
-      if (to != from) between[from * S + to] |= net.values[v].gradient ? 3 : 1;
+  int v = net.entering;  // what enters from outside is no stage's
+  for (int from = 0; from < S; ++from) {
+    const slot& last = net.slots[cut.first[from + 1] - 1];
+    for (const int end = last.first_write + last.writes, behind = cut.first[from + 1]; v < end; ++v) {
+      const value& of = net.values[v];
+      if (of.readers == 0 || net.reader(v, of.readers - 1) < behind) continue;
+      for (int i = 0; i < of.readers; ++i)
+        if (const int reader = net.reader(v, i); reader >= behind)
+          between[from * S + cut.stage_of(reader)] |= of.gradient ? 3 : 1;
     }
   }
   for (int from = 0; from < S; ++from)

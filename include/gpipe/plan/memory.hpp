@@ -1,160 +1,281 @@
 #pragma once
 
-#include <gpipe/plan/cut.hpp>
+#include <gpipe/plan/hanging.hpp>
+#include <gpipe/plan/lifetime.hpp>
+#include <gpipe/plan/stage_memory.hpp>
+
+#include <type_traits>
 
 namespace gpipe {
 
-/// What a stage's arena holds, in the order in which it lies there.
-///
-///     | parameters | gradients | moments | derived | partials | stash | kept | activations | backward | returned | scratch |
-///       one flat array each: an update is one call            |         one micro-batch, or as many as are in flight
-enum class memory_kind : std::uint8_t {
-  parameters,
-  gradients,
-  moments,      ///< of the optimizer
-  derived,      ///< made from the parameters after each commit: packed weights
-  partials,     ///< one number a micro-batch: loss, weight
-  stash,        ///< what enters the stage, for each micro-batch in flight
-  kept,         ///< what backward reads again
-  activations,  ///< what only forward reads
-  backward,     ///< gradients between the stage's layers
-  returned,     ///< gradients from later stages
-  scratch,      ///< further gradients of a value with several readers
-};
-inline constexpr int memory_kinds = 11;
+namespace detail {
 
-constexpr const char* name_of(memory_kind kind) {
-  constexpr const char* names[] = {"parameters", "gradients", "moments",  "derived",  "partials", "stash",
-                                   "kept",       "activations", "backward", "returned", "scratch"};
-  return names[static_cast<int>(kind)];
-}
+/// Bytes kept so far, and the most that they needed with what hung above.
+struct kept_stack {
+  std::int64_t bytes = 0, height = 0;
 
-/// One buffer of the arena: `copies` times `bytes`, from `offset` on. `id` is a slot, or for values (stash,
-/// activations, kept, backward, returned) `value`; `index` tells several of one id apart.
-struct memory_block {
-  memory_kind kind{};
-  int slot = -1, value = -1, index = 0;
-  std::size_t offset = 0, bytes = 0;
-  int copies = 1;
-};
-
-/// Bytes of a stage by kind.
-struct stage_memory {
-  std::int64_t bytes[memory_kinds]{};
-
-  constexpr std::int64_t of(memory_kind kind) const { return bytes[static_cast<int>(kind)]; }
-  constexpr std::int64_t total() const {
-    std::int64_t sum = 0;
-    for (const std::int64_t b : bytes) sum += b;
-    return sum;
-  }
-  constexpr void add(const memory_block& block) {
-    bytes[static_cast<int>(block.kind)] +=
-        static_cast<std::int64_t>(block.bytes) * static_cast<std::int64_t>(block.copies);
+  constexpr void under(std::int64_t depth) {
+    if (bytes + depth > height) height = bytes + depth;
   }
 };
 
-/// What the memory of a stage depends on beside the cut.
-struct memory_terms {
-  int micro_batches = 1;
-  int micro_batch_size = 1;
-  int in_flight = 1;    ///< micro-batches whose boundary inputs are held
-  int kept_copies = 1;  ///< micro-batches whose kept activations are held: 1 with recompute, else all in flight
-  int moments = 0;      ///< arrays of the parameters' size that the optimizer asks for
+/// How far a layout has come, and what it has found. Of a fixed size: one constant evaluation hands it to the next.
+struct layout_state {
+  int tick = 0;  ///< of 2 n: forward of each of the n slots, then backward of each
+  stage_memory memory;
+  hanging transient, inside;  ///< above all that is kept, or where in the micro-batch's own set nothing is kept
+  kept_stack late, early;  ///< held for parameter parts that wait; above it the rest, given back from above
+  std::int64_t height = 0;      ///< of the working set
+  std::int64_t alive = 0;       ///< of what is kept
+  std::int64_t passing = 0;     ///< of what is transient
+  std::int64_t most_alive = 0;  ///< of both
+  std::int64_t own = 0;         ///< transient buffers, if each had its own
+  static constexpr int ticks_known = 16;
+  std::int64_t depth[ticks_known]{};  ///< of `transient` in the last ticks of forward
 };
 
-/// Gradients from a later stage arrive while the one before is still read.
-inline constexpr int returned_slots = 2;
+/// Where blocks go, of one type so that the layout is compiled once; nowhere while a program compiles.
+struct block_sink {
+  void (*put)(void* into, const memory_block&) = nullptr;
+  void* into = nullptr;
+};
 
-/// Lays a stage's arena out, block by block: `sink(const memory_block&)`. The same walk tells the plan how many bytes
-/// there are and the executor where they lie.
-template <class Sink>
-GPIPE_ONCE constexpr void lay_out(const stage_view& s, const memory_terms& terms, Sink&& sink) {
-  const network& net = s.net();
-  const int samples = terms.micro_batch_size;
-  const int slots_returned = terms.micro_batches < returned_slots ? terms.micro_batches : returned_slots;
-  std::size_t at = 0;
-  const auto put = [&](memory_block block) {
-    block.offset = at;
-    at += block.bytes * static_cast<std::size_t>(block.copies);
-    sink(static_cast<const memory_block&>(block));
-  };
-  const auto bytes_of_value = [&](int v) { return net.values[v].part.bytes(samples); };
+/// Lays out one stage, slot by slot: a pass that counts, and one that tells where things are, given what the first has
+/// found (`counted`; null in the first).
+class layout {
+ public:
+  constexpr layout(const stage_view& stage, const memory_terms& terms, layout_state& state,
+                   const layout_state* counted, block_sink sink)
+      : s_(stage),
+        net_(stage.net()),
+        t_(terms),
+        now_(state),
+        counted_(counted),
+        sink_(sink),
+        life_(stage, terms.split || stage.sends_gradients()) {}
 
-  detail::scratch<bool> rerun(s.last() - s.first());
-  s.mark_rerun(rerun.data());
+  constexpr int ticks() const { return 2 * (s_.last() - s_.first()); }
 
-  // Every slot has a block of parameters, if an empty one, so that its address is known.
-  for (int l = s.first(); l < s.last(); ++l)
-    put({memory_kind::parameters, l, -1, 0, 0, net.row_of(l).parameter_bytes()});
-  for (int l = s.first(); l < s.last(); ++l)
-    put({memory_kind::gradients, l, -1, 0, 0, net.row_of(l).parameter_bytes()});
-  for (int i = 0; i < terms.moments; ++i)
-    for (int l = s.first(); l < s.last(); ++l)
-      put({memory_kind::moments, l, -1, i, 0, net.row_of(l).parameter_bytes()});
-  for (int l = s.first(); l < s.last(); ++l)
-    if (net.row_of(l).derived_count > 0) put({memory_kind::derived, l, -1, 0, 0, net.row_of(l).derived_bytes()});
-  for (int l = s.first(); l < s.last(); ++l)
-    if (net.row_of(l).partial_count > 0)
-      put({memory_kind::partials, l, -1, 0, 0,
-           aligned(sizeof(double) * static_cast<std::size_t>(net.row_of(l).partial_count)), terms.micro_batches});
-
-  for (int l = s.first(); l < s.last(); ++l) {
-    for (int i = 0; i < net.slots[l].reads; ++i) {
-      const int v = net.reads_value(l, i);
-      if (s.boundary(v) && s.reads_first(v, s.reader_index(v, l, i)))
-        put({memory_kind::stash, -1, v, 0, 0, bytes_of_value(v), terms.in_flight});
+  /// Runs until the tick `until`.
+  GPIPE_ONCE constexpr void run(int until) {
+    const int n = s_.last() - s_.first();
+    for (; now_.tick < until && now_.tick < n; ++now_.tick) forward(s_.first() + now_.tick);
+    for (; now_.tick < until; ++now_.tick) {
+      if (now_.tick == n) turn();
+      backward(s_.last() - 1 - (now_.tick - n));
     }
-    const row& r = net.row_of(l);
+    if (until == 2 * n) finish();
+  }
+
+ private:
+  using kind = memory_kind;
+
+  constexpr std::int64_t size_of(int v) const {
+    return static_cast<std::int64_t>(net_.values[v].part.bytes(t_.micro_batch_size));
+  }
+  constexpr std::int64_t& counted(kind k) { return now_.memory.bytes[static_cast<int>(k)]; }
+  /// Where a kind begins.
+  constexpr std::int64_t base(kind k) const { return counted_->memory.before(static_cast<int>(k)); }
+
+  constexpr void tell(kind k, int slot, int value, int index, std::int64_t offset, std::int64_t bytes, int copies,
+                      std::int64_t stride = 0) {
+    if (sink_.put) sink_.put(sink_.into, memory_block{k, slot, value, index, static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes), copies,
+                       static_cast<std::size_t>(stride)});
+  }
+  /// Behind what there is of its kind.
+  GPIPE_ONCE constexpr void put(kind k, int slot, int value, int index, std::int64_t bytes, int copies = 1) {
+    std::int64_t& sum = counted(k);
+    if (counted_ != nullptr) tell(k, slot, value, index, base(k) + sum, bytes, copies);
+    sum += bytes * copies;
+  }
+
+  GPIPE_ONCE constexpr void forward(int l) {
+    const row& r = net_.row_of(l);
+    constants(l, r);
+    arrivals(l, r);
+    kept_stack& stack = life_.waits(l) ? now_.late : now_.early;
+    const auto keep = [&](int slot, int v, std::int64_t bytes) {
+      if (counted_ != nullptr)
+        tell(kind::kept, slot, v, 0,
+             base(kind::kept) + stack.bytes + (life_.waits(l) ? 0 : counted_->late.bytes), bytes, t_.kept_copies,
+             kept_bytes());
+      stack.bytes += bytes;
+    };
+    if (r.extra_count > 0) {
+      const auto bytes = static_cast<std::int64_t>(r.extra_bytes(t_.micro_batch_size));
+      keep(l, -1, bytes);
+      now_.alive += bytes;
+    }
+    life_.held(l, [&](int v) {
+      keep(-1, v, size_of(v));
+      stack.under(depth_since(net_.values[v].writer));
+    });
+
+    for (int o = 0; o < net_.slots[l].writes; ++o)
+      if (const int v = net_.writes_value(l, o); s_.kept(v)) now_.alive += size_of(v);
+    life_.activated(l, [&](int v) { hang(kind::activations, -1, v, size_of(v)); });
+    now_.late.under(now_.transient.depth());
+    if (now_.early.bytes > 0) now_.early.under(now_.transient.depth());
+    now_.depth[now_.tick % layout_state::ticks_known] = now_.transient.depth();
+    look();
+    life_.spent(l, [&](int v) { drop(v, size_of(v)); });
+  }
+
+  /// How far down something hung, from the forward tick of a slot until the last.
+  constexpr std::int64_t depth_since(int slot) const {
+    int t = slot - s_.first();
+    if (now_.tick - t > layout_state::ticks_known) return now_.transient.deepest();
+    std::int64_t most = 0;
+    for (; t < now_.tick; ++t)
+      if (const std::int64_t d = now_.depth[t % layout_state::ticks_known]; d > most) most = d;
+    return most;
+  }
+
+  /// What lies there from step to step.
+  GPIPE_ONCE constexpr void constants(int l, const row& r) {
+    const auto bytes = static_cast<std::int64_t>(r.parameter_bytes());
+    for (int i = 0; i < t_.moments; ++i)  // one whole array behind the other
+      if (counted_ != nullptr)
+        tell(kind::moments, l, -1, i,
+             base(kind::moments) + i * counted_->memory.of(kind::parameters) + now_.memory.of(kind::parameters), bytes,
+             1);
+    counted(kind::moments) += bytes * t_.moments;
+    // Every slot has a block of parameters, if an empty one, so that its address is known.
+    put(kind::parameters, l, -1, 0, bytes);
+    put(kind::gradients, l, -1, 0, bytes);
+    if (r.derived_count > 0) put(kind::derived, l, -1, 0, static_cast<std::int64_t>(r.derived_bytes()));
+    if (r.partial_count > 0)
+      put(kind::partials, l, -1, 0,
+          static_cast<std::int64_t>(aligned(sizeof(double) * static_cast<std::size_t>(r.partial_count))),
+          t_.micro_batches);
+  }
+
+  /// What other stages, and who feeds the model, write here.
+  GPIPE_ONCE constexpr void arrivals(int l, const row& r) {
+    for (int i = 0; i < net_.slots[l].reads; ++i) {
+      const int v = net_.reads_value(l, i);
+      if (net_.values[v].writer < s_.first() && s_.reads_first(v, s_.reader_index(v, l, i)))
+        put(kind::stash, -1, v, 0, size_of(v), t_.in_flight);
+    }
     for (int i = 0; i < r.field_count; ++i)
-      put({memory_kind::stash, l, -1, i, 0, edge_part{r.fields[i].size, r.fields[i].type}.bytes(samples),
-           terms.in_flight});
-  }
-
-  for (int l = s.first(); l < s.last(); ++l) {
-    if (net.row_of(l).extra_count > 0)
-      put({memory_kind::kept, l, -1, 0, 0, net.row_of(l).extra_bytes(samples), terms.kept_copies});
-    for (int o = 0; o < net.slots[l].writes; ++o) {
-      const int v = net.writes_value(l, o);
-      if (s.kept(v)) put({memory_kind::kept, -1, v, 0, 0, bytes_of_value(v), terms.kept_copies});
+      put(kind::stash, l, -1, i,
+          static_cast<std::int64_t>(edge_part{r.fields[i].size, r.fields[i].type}.bytes(t_.micro_batch_size)),
+          t_.in_flight);
+    for (int o = 0; o < net_.slots[l].writes; ++o) {
+      const int v = net_.writes_value(l, o);
+      if (!net_.values[v].gradient || !s_.sent(v)) continue;
+      for (int k = 0; k < s_.returns(v); ++k)
+        put(kind::returned, -1, v, k, size_of(v),
+            t_.micro_batches < returned_slots ? t_.micro_batches : returned_slots);
     }
   }
-  for (int l = s.first(); l < s.last(); ++l)
-    for (int o = 0; o < net.slots[l].writes; ++o) {
-      const int v = net.writes_value(l, o);
-      if (!s.kept(v) && !s.direct(v, rerun.data())) put({memory_kind::activations, -1, v, 0, 0, bytes_of_value(v)});
-    }
 
-  for (int l = s.first(); l < s.last(); ++l)
-    for (int o = 0; o < net.slots[l].writes; ++o) {
-      const int v = net.writes_value(l, o);
-      if (net.values[v].gradient && !s.sent(v)) put({memory_kind::backward, -1, v, 0, 0, bytes_of_value(v)});
-    }
-  for (int l = s.first(); l < s.last(); ++l)
-    for (int o = 0; o < net.slots[l].writes; ++o) {
-      const int v = net.writes_value(l, o);
-      if (!net.values[v].gradient || !s.sent(v)) continue;
-      for (int k = 0; k < s.returns(v); ++k)
-        put({memory_kind::returned, -1, v, k, 0, bytes_of_value(v), slots_returned});
-    }
-
-  std::size_t most = 0;
-  for (int l = s.first(); l < s.last(); ++l) {
-    std::size_t sum = 0;
-    for (int i = 0; i < net.slots[l].reads; ++i) {
-      const int v = net.reads_value(l, i);
-      if (net.values[v].gradient && s.adds(v, s.reader_index(v, l, i))) sum += bytes_of_value(v);
-    }
-    most = sum > most ? sum : most;
+  constexpr std::int64_t kept_bytes() const {
+    const layout_state& all = counted_ != nullptr ? *counted_ : now_;
+    return all.late.bytes + all.early.bytes;
   }
-  if (most > 0) put({memory_kind::scratch, -1, -1, 0, 0, most});
+
+  /// Hangs a buffer: in backward in the micro-batch's own set, if there are several and it has room.
+  GPIPE_ONCE constexpr void hang(kind k, int slot, int value, std::int64_t bytes) {
+    now_.own += bytes;
+    now_.passing += bytes;
+    const bool backward = k != kind::activations;
+    if (backward && t_.kept_copies > 1)
+      if (const auto depth = now_.inside.place(value, bytes, kept_bytes() - now_.alive); depth > 0) {
+        if (counted_ != nullptr)
+          tell(k, slot, value, 0, base(kind::kept) + kept_bytes() - depth, bytes,
+               t_.kept_copies, kept_bytes());
+        return;
+      }
+    const std::int64_t depth = now_.transient.place(value, bytes);
+    if (counted_ != nullptr) tell(k, slot, value, 0, counted_->memory.total() - depth, bytes, 1);
+    if (backward) reach(depth + (t_.kept_copies > 1 ? kept_bytes() : now_.alive));
+  }
+  constexpr void drop(int value, std::int64_t bytes) {
+    now_.passing -= bytes;
+    now_.inside.drop(value);
+    now_.transient.drop(value);
+  }
+  constexpr void look() {
+    if (now_.alive + now_.passing > now_.most_alive) now_.most_alive = now_.alive + now_.passing;
+  }
+
+  /// Between forward and backward all that is kept is there, and nothing else.
+  constexpr void turn() {
+    now_.alive = now_.height = now_.late.bytes + now_.early.bytes;
+    if (t_.kept_copies > 1) now_.height += now_.transient.deepest();
+    reach(now_.late.height);
+    reach(now_.late.bytes + now_.early.height);
+    now_.passing = 0;
+    now_.transient = {};
+  }
+  constexpr void reach(std::int64_t height) {
+    if (height > now_.height) now_.height = height;
+  }
+
+  GPIPE_ONCE constexpr void backward(int l) {
+    life_.differentiated(l, [&](int v) { hang(kind::backward, -1, v, size_of(v)); });
+    const auto added = static_cast<std::int64_t>(life_.added_bytes(l, t_.micro_batch_size));
+    if (added > 0) hang(kind::scratch, l, -1, added);
+    look();
+    if (added > 0) drop(-1, added);
+
+    const bool waits = life_.waits(l);
+    life_.consumed(l, [&](int v) {
+      if (!waits) return drop(v, size_of(v));
+      now_.inside.keep(v);
+      now_.transient.keep(v);
+    });
+    if (waits) return;
+    if (net_.row_of(l).extra_count > 0)
+      now_.alive -= static_cast<std::int64_t>(net_.row_of(l).extra_bytes(t_.micro_batch_size));
+    life_.held(l, [&](int v) { now_.alive -= size_of(v); });
+  }
+
+  GPIPE_ONCE constexpr void finish() {
+    const std::int64_t kept = now_.late.bytes + now_.early.bytes, others = (t_.kept_copies - 1) * kept;
+    stage_memory& m = now_.memory;
+    counted(kind::kept) = kept + others;
+    counted(kind::transient) = now_.height - kept;
+    m.lower_bound = m.before(static_cast<int>(kind::kept)) + others + now_.most_alive;
+    m.naive = m.before(static_cast<int>(kind::transient)) + now_.own;
+  }
+
+  const stage_view& s_;
+  const network& net_;
+  const memory_terms& t_;
+  layout_state& now_;
+  const layout_state* counted_;
+  block_sink sink_;
+  lifetimes life_;
+};
+
+/// Takes a count on to the tick `until`, at most to the end.
+GPIPE_ONCE constexpr layout_state count_on(const stage_view& s, const memory_terms& terms, layout_state from,
+                                           int until) {
+  layout pass(s, terms, from, nullptr, {});
+  pass.run(until < pass.ticks() ? until : pass.ticks());
+  return from;
 }
+
+}  // namespace detail
 
 /// The bytes of a stage, by kind.
 constexpr stage_memory memory_of(const stage_view& s, const memory_terms& terms) {
-  stage_memory sum;
-  lay_out(s, terms, [&sum](const memory_block& block) { sum.add(block); });
-  return sum;
+  return detail::count_on(s, terms, {}, 2 * (s.last() - s.first())).memory;
+}
+
+/// Lays a stage's arena out: `sink(const memory_block&)` for every buffer, and returns the bytes by kind. The same pass
+/// tells the plan how many bytes there are and the executor where they lie.
+template <class Sink>
+GPIPE_ONCE stage_memory lay_out(const stage_view& s, const memory_terms& terms, Sink&& sink) {
+  const detail::layout_state counted = detail::count_on(s, terms, {}, 2 * (s.last() - s.first()));
+  detail::layout_state state;
+  using sink_type = std::remove_reference_t<Sink>;
+  detail::layout pass(s, terms, state, &counted,
+                      {[](void* into, const memory_block& b) { (*static_cast<sink_type*>(into))(b); }, &sink});
+  pass.run(pass.ticks());
+  return counted.memory;
 }
 
 }  // namespace gpipe

@@ -28,7 +28,7 @@ class arena_map {
   }
   GPIPE_ONCE location find(memory_kind kind, int slot, int value, const int* place = nullptr, int index = 0) const {
     const memory_block& b = blocks_.at({kind, slot, value, index});
-    return {base_ + b.offset, b.bytes, b.copies > 1 ? place : nullptr};
+    return {base_ + b.offset, b.stride > 0 ? b.stride : b.bytes, b.copies > 1 ? place : nullptr};
   }
 
  private:

@@ -20,6 +20,7 @@ struct bound_slot {
   int value_in[max_edge]{}, value_out[max_edge]{};
   location in[max_edge], out[max_edge], in_gradient[max_edge], out_gradient[max_edge];
   location sum[max_edge];  ///< where in_gradient is added to; null: it is written in place
+  bool unread[max_edge]{};  ///< nobody reads the output: its gradient is zeros
   location extras, partials, fields[max_fields];
   std::byte *parameters = nullptr, *derived = nullptr, *gradients = nullptr;
 };
@@ -36,7 +37,6 @@ struct binding {
   std::vector<bound_slot<Context>> slots;
   std::vector<passage> copies;  ///< sent values that the stage keeps, or sends to several
   std::vector<passage> folds;   ///< gradients from several readers, into the first
-  std::vector<passage> zeros;   ///< gradients of values that nobody reads
 };
 
 /// Finds every address of a stage. `maps[s]` holds the blocks of stage s: a layer whose output only a later stage
@@ -64,6 +64,7 @@ class binder {
   static const int* places(const std::vector<std::vector<int>>& of, int stage) {
     return of[static_cast<std::size_t>(stage)].data();
   }
+  const int* kept_places() const { return places(plan_.kept_slot, s_.stage()); }
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
 
   GPIPE_ONCE location stashed(int v, int stage) const {
@@ -72,7 +73,6 @@ class binder {
   GPIPE_ONCE location returned(int v, int stage, int index) const {
     return map(stage).find(memory_kind::returned, -1, v, places(plan_.returned_slot, stage), index);
   }
-  bool direct(int v) const { return s_.direct(v, rerun_.data()); }
 
   /// The lowest later stage that reads a sent value.
   int first_destination(int v) const {
@@ -83,8 +83,8 @@ class binder {
 
   GPIPE_ONCE location activation(int v) const {
     if (s_.boundary(v)) return stashed(v, s_.stage());
-    if (s_.kept(v)) return own().find(memory_kind::kept, -1, v, places(plan_.kept_slot, s_.stage()));
-    if (direct(v)) return stashed(v, first_destination(v));
+    if (s_.kept(v)) return own().find(memory_kind::kept, -1, v, kept_places());
+    if (s_.direct(v)) return stashed(v, first_destination(v));
     return own().find(memory_kind::activations, -1, v);
   }
 
@@ -92,7 +92,7 @@ class binder {
   GPIPE_ONCE location gradient(int v, int index) const {
     const int writer = stage_of(net_.values[v].writer);
     if (writer != s_.stage()) return returned(v, writer, s_.return_of(v, index));
-    return s_.sent(v) ? returned(v, writer, 0) : own().find(memory_kind::backward, -1, v);
+    return s_.sent(v) ? returned(v, writer, 0) : own().find(memory_kind::backward, -1, v, kept_places());
   }
 
   GPIPE_ONCE bound_slot<Context> bind_slot(int l, const kernel_row<Context>* kernels) const {
@@ -114,7 +114,7 @@ class binder {
       b.in_gradient[i] = gradient(v, index);
       if (!s_.adds(v, index)) continue;
       b.sum[i] = b.in_gradient[i];
-      b.in_gradient[i] = own().find(memory_kind::scratch, -1, -1);
+      b.in_gradient[i] = own().find(memory_kind::scratch, l, -1, kept_places());
       b.in_gradient[i].base += scratch;
       scratch += net_.values[v].part.bytes(plan_.options.micro_batch_size);
     }
@@ -122,11 +122,12 @@ class binder {
       const int v = b.value_out[o] = net_.writes_value(l, o);
       b.out[o] = activation(v);
       if (net_.values[v].gradient) b.out_gradient[o] = gradient(v, 0);
+      b.unread[o] = net_.values[v].gradient && net_.values[v].readers == 0;
     }
     for (int f = 0; f < r.field_count; ++f)
       b.fields[f] = own().find(memory_kind::stash, l, -1, places(plan_.stash_slot, s_.stage()), f);
     if (r.extra_count > 0)
-      b.extras = own().find(memory_kind::kept, l, -1, places(plan_.kept_slot, s_.stage()));
+      b.extras = own().find(memory_kind::kept, l, -1, kept_places());
     if (r.partial_count > 0) b.partials = own().find(memory_kind::partials, l, -1, plan_.each.data());
     b.parameters = own().find(memory_kind::parameters, l, -1).base;
     b.gradients = own().find(memory_kind::gradients, l, -1).base;
@@ -136,19 +137,16 @@ class binder {
 
   GPIPE_ONCE void pass_on(int v, binding<Context>& b) const {
     const value& of = net_.values[v];
-    if (s_.sent(v)) {
-      int before = direct(v) ? first_destination(v) : -1;
-      for (int i = 0; i < of.readers; ++i) {
-        const int to = stage_of(net_.reader(v, i));
-        if (to <= s_.stage() || to <= before) continue;
-        b.copies.push_back({v, activation(v), stashed(v, to)});
-        before = to;
-      }
-      for (int k = 1; of.gradient && k < s_.returns(v); ++k)
-        b.folds.push_back({v, returned(v, s_.stage(), k), returned(v, s_.stage(), 0)});
-    } else if (of.gradient && of.readers == 0) {
-      b.zeros.push_back({v, {}, own().find(memory_kind::backward, -1, v)});
+    if (!s_.sent(v)) return;
+      int before = s_.direct(v) ? first_destination(v) : -1;
+    for (int i = 0; i < of.readers; ++i) {
+      const int to = stage_of(net_.reader(v, i));
+      if (to <= s_.stage() || to <= before) continue;
+      b.copies.push_back({v, activation(v), stashed(v, to)});
+      before = to;
     }
+    for (int k = 1; of.gradient && k < s_.returns(v); ++k)
+      b.folds.push_back({v, returned(v, s_.stage(), k), returned(v, s_.stage(), 0)});
   }
 
   const network& net_;

@@ -82,6 +82,7 @@ class alignas(alignment) bound_stage {
     begin_backward(step, m);
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       current_ = &*b;
+      clear_unread(*b, step, m);
       if (b->kernels->backward != nullptr && b->wants_input) {
         b->kernels->backward(context_, call_of(*b, step, m));
         add_up(*b, step, m);
@@ -96,6 +97,7 @@ class alignas(alignment) bound_stage {
   GPIPE_OUT_OF_LINE void backward_input(const step_state& step, int m) {
     begin_backward(step, m);
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
+      clear_unread(*b, step, m);
       run_input_part(*b, step, m);
       if (step.examining) examine_input_part(*b, step, m);
     }
@@ -200,9 +202,12 @@ class alignas(alignment) bound_stage {
 
   /// Gradients from several readers become one before the layers run.
   void begin_backward(const step_state& step, int m) {
-    for (const auto& p : binding_.zeros)
-      context_.fill(bytes(p.value, step, m), std::byte{0}, p.into.at(m));
     for (const auto& p : binding_.folds) add(p.value, p.from, p.into, step, m);
+  }
+
+  void clear_unread(const bound& b, const step_state& step, int m) {
+    for (int o = 0; o < b.outputs; ++o)
+      if (b.unread[o]) context_.fill(bytes(b.value_out[o], step, m), std::byte{0}, b.out_gradient[o].at(m));
   }
 
   GPIPE_OUT_OF_LINE void add_up(const bound& b, const step_state& step, int m) {

@@ -1,0 +1,61 @@
+#include <doctest/doctest.h>
+
+#include "chains.hpp"
+#include "nets.hpp"
+
+using namespace laws;
+
+namespace {
+
+/// The README's.
+struct readme_net : model<input<float, 64>, linear<512>, gelu,
+                          repeat<8, residual<layer_norm, linear<512>, gelu, linear<512>>>, linear<10>,
+                          softmax_cross_entropy> {};
+
+/// The digits example's.
+struct block : residual<layer_norm, linear<256>, gelu, linear<64>, dropout<10>> {};
+struct digits_net : model<input<float, 64>, linear<64>, repeat<16, block>, layer_norm, linear<10>,
+                          softmax_cross_entropy> {};
+
+/// No stage's arena is more than `percent` above what is alive in it at one time. With a set for each micro-batch a
+/// buffer cannot lie partly in its own set and partly in what all share: a few percent more.
+template <class Net>
+void is_near_the_bound(int samples, int percent = 5, int percent_never = 7) {
+  constexpr const network& net = network_of<Net>;
+  for (int S = 1; S <= net.slot_count; ++S)
+    for (const int M : {1, 2, 5})
+      for (const int moments : {0, 2})
+        for (const auto mode : {recompute_mode::always, recompute_mode::except_last, recompute_mode::never}) {
+          const run_plan plan = make_plan(net, {.stages = S, .micro_batches = M, .micro_batch_size = samples,
+                                                .recompute = mode, .moments = moments});
+          for (int s = 0; s < S; ++s) {
+            const stage_memory& m = plan.memory[static_cast<std::size_t>(s)];
+            const int allowed = mode == recompute_mode::never ? percent_never : percent;
+            const bool near = 100 * m.total() <= (100 + allowed) * m.lower_bound;
+            CAPTURE(S);
+            CAPTURE(s);
+            CAPTURE(M);
+            CAPTURE(static_cast<int>(mode));
+            CAPTURE(m.total());
+            CAPTURE(m.lower_bound);
+            CHECK(near);
+            CHECK(m.lower_bound <= m.total());
+            CHECK(m.total() <= m.naive);
+          }
+        }
+}
+
+}  // namespace
+
+TEST_CASE("the arena of any stage is at most five percent above what is alive at one time") {
+  is_near_the_bound<residual_net<float>>(4);
+  is_near_the_bound<skip_net<float>>(4);
+  is_near_the_bound<pair_net<double>>(4);
+  is_near_the_bound<integer_net<float>>(4);
+  is_near_the_bound<readme_net>(8, 1, 1);
+  is_near_the_bound<digits_net>(8, 1, 2);
+  is_near_the_bound<transformer<3, 32, 64, 128>>(4);
+  is_near_the_bound<transformer<6, 128, 256, 256>>(1);
+  is_near_the_bound<transformer<6, 128, 256, 256>>(8);
+  is_near_the_bound<u_net<64>>(8);
+}

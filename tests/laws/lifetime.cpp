@@ -1,0 +1,199 @@
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "chains.hpp"
+#include "nets.hpp"
+
+using namespace laws;
+
+// Networks run with kernels that compute nothing: they mark what they write, and look whether what they read still
+// bears its mark. They know the network and what its layers declare, and nothing of how memory is laid out.
+
+namespace {
+
+using context = host::context;
+
+const network* net = nullptr;  // of the run
+int per_micro_batch = 0;
+
+[[noreturn]] void lost(const char* what, int id) {
+  throw std::runtime_error(std::string(what) + " " + std::to_string(id) + " was written over");
+}
+
+int mark_of(int kind, int id, int m) { return 1 + (131 * id + 17 * m + 463 * kind) % 997; }
+
+template <class T>
+void mark(void* at, std::size_t n, int x) {
+  for (std::size_t i = 0; i < n; ++i) static_cast<T*>(at)[i] = static_cast<T>(x);
+}
+template <class T>
+bool bears(const void* at, std::size_t n, int x) {
+  for (std::size_t i = 0; i < n; ++i)
+    if (static_cast<const T*>(at)[i] != static_cast<T>(x)) return false;
+  return true;
+}
+void mark(void* at, const edge_part& part, int samples, int x) {
+  const std::size_t n = part.size * static_cast<std::size_t>(samples);
+  if (part.type == dtype::float32) mark<float>(at, n, x);
+  else if (part.type == dtype::float64) mark<double>(at, n, x);
+  else mark<std::int32_t>(at, n, x);
+}
+bool bears(const void* at, const edge_part& part, int samples, int x) {
+  const std::size_t n = part.size * static_cast<std::size_t>(samples);
+  if (part.type == dtype::float32) return bears<float>(at, n, x);
+  if (part.type == dtype::float64) return bears<double>(at, n, x);
+  return bears<std::int32_t>(at, n, x);
+}
+
+struct marks {
+  const call& c;
+  int l, m;
+  const row& r;
+  explicit marks(const call& now)
+      : c(now),
+        l(static_cast<int>(now.random.slot)),
+        m(static_cast<int>(now.random.first_sample) / per_micro_batch),
+        r(net->row_of(l)) {}
+
+  std::size_t extra_bytes() const { return r.extra_bytes(c.capacity); }
+
+  void inputs() const {
+    for (int i = 0; i < r.inputs; ++i) {
+      const int v = net->reads_value(l, i);
+      if (v >= net->entering && !bears(c.in[i], r.in[i], c.samples, mark_of(0, v, m))) lost("value", v);
+    }
+  }
+  void backward() const {
+    if (r.keeps.input) inputs();
+    for (int o = 0; o < r.outputs; ++o) {
+      const int v = net->writes_value(l, o);
+      if (r.keeps.output && !bears(c.out[o], r.out[o], c.samples, mark_of(0, v, m))) lost("kept value", v);
+      // Each reader has left its mark, and they were added.
+      if (net->values[v].gradient &&
+          !bears(c.out_gradient[o], r.out[o], c.samples, net->values[v].readers * mark_of(1, v, m)))
+        lost("the gradient of value", v);
+    }
+    if (!bears<unsigned char>(c.extras, extra_bytes(), mark_of(2, l, m) % 251)) lost("extras of slot", l);
+  }
+};
+
+void forward(const context&, const call& c) {
+  const marks k(c);
+  k.inputs();
+  for (int o = 0; o < k.r.outputs; ++o)
+    mark(c.out[o], k.r.out[o], c.samples, mark_of(0, net->writes_value(k.l, o), k.m));
+  mark<unsigned char>(c.extras, k.extra_bytes(), mark_of(2, k.l, k.m) % 251);
+  for (int i = 0; c.partials != nullptr && i < k.r.partial_count; ++i) c.partials[i] = c.samples;
+}
+void backward_input(const context&, const call& c) {
+  const marks k(c);
+  k.backward();
+  for (int i = 0; i < k.r.inputs; ++i)
+    if (c.in_gradient[i] != nullptr)
+      mark(c.in_gradient[i], k.r.in[i], c.samples, mark_of(1, net->reads_value(k.l, i), k.m));
+}
+void backward_parameters(const context&, const call& c) { marks(c).backward(); }
+
+template <class Net>
+void run(const plan_options& options, const std::vector<int>& cut = {}) {
+  net = &network_of<Net>;
+  std::vector<kernel_row<context>> kernels(static_cast<std::size_t>(net->row_count));
+  for (int i = 0; i < net->row_count; ++i) {
+    auto& k = kernels[static_cast<std::size_t>(i)];
+    k.forward = &forward;
+    k.backward_input = &backward_input;
+    if (net->rows[i].parameter_count > 0) k.backward_parameters = &backward_parameters;
+  }
+  executor<host_device> all(*net, kernels.data(), make_plan(*net, options, cut), update_rule<context>(sgd{}));
+  const int n = options.micro_batches * options.micro_batch_size - (options.micro_batches > 1);
+  per_micro_batch = (n + options.micro_batches - 1) / options.micro_batches;
+  const std::vector<std::byte> zeros(static_cast<std::size_t>(n) * 8 * 4096);
+  batch data(n);
+  const edge_part& in = net->values[0].part;
+  data.with("inputs", zeros.data(), static_cast<std::size_t>(n) * in.size, in.type);
+  for (int i = 0; i < net->field_count; ++i) {
+    const field& f = net->fields[i];
+    data.with(f.name, zeros.data(), static_cast<std::size_t>(n) * f.size, f.type);
+  }
+  for (int i = 0; i < 2; ++i) CHECK_NOTHROW(all.train(data, 0.1));
+  CHECK_NOTHROW(all.evaluate(data));
+  CHECK_NOTHROW(all.train(data, 0.1));
+}
+
+/// Another width, nothing kept.
+template <int N>
+struct resize {
+  template <class In>
+  struct on;
+  template <class T, int K>
+  struct on<tensor<T, K>> {
+    using output = tensor<T, N>;
+  };
+};
+/// Keeps its input, and has no parameters.
+struct keeping {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr keep keeps{.input = true};
+  };
+};
+
+/// What is kept for two: one is through with it before the other's parameter part, and a wide gradient follows.
+struct kept_twice : model<input<float, 16>, linear<16>, linear<256>, linear<16>, stash<"x">, keeping, pop<"x">, cross,
+                          join, linear<4>, softmax_cross_entropy> {};
+/// What is kept for a layer far behind, while much passes that only forward reads, and no gradient.
+struct kept_early : model<input<std::int32_t, 16>, resize<16>, stash<"x">, resize<256>, resize<256>, resize<16>,
+                          lookup<float, 6, 1>, pop<"x">, scale, linear<4>, softmax_cross_entropy> {};
+
+constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::except_last, recompute_mode::never};
+
+template <class Net>
+void holds_for_stages(std::initializer_list<int> stages) {
+  for (const int S : stages)
+    for (const int M : {1, 2, 5})
+      for (const recompute_mode mode : modes) {
+        CAPTURE(S);
+        CAPTURE(M);
+        CAPTURE(static_cast<int>(mode));
+        run<Net>({.stages = S, .micro_batches = M, .micro_batch_size = 2, .recompute = mode, .moments = 0});
+      }
+}
+
+template <class Net>
+void holds_for_every_cut() {
+  constexpr int L = slots_of<Net>;
+  for (unsigned mask = 0; mask < 1u << (L - 1); ++mask) {
+    std::vector<int> cut;
+    for (int l = 1; l < L; ++l)
+      if (mask >> (l - 1) & 1u) cut.push_back(l);
+    CAPTURE(cut);
+    run<Net>({.stages = static_cast<int>(cut.size()) + 1,
+              .micro_batches = 3,
+              .micro_batch_size = 2,
+              .recompute = modes[mask % 3],
+              .moments = 0},
+             cut);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("what is read is what was written: no two buffers that are alive together share memory") {
+  holds_for_stages<residual_net<float>>({1, 2, 3, 5, 18});
+  holds_for_stages<transformer<3, 4, 16, 12>>({1, 2, 3, 4, 7, 13});
+  holds_for_stages<u_net<64>>({1, 2, 3, 5, 8});
+  holds_for_stages<uneven<32>>({1, 2, 3, 4, 7});
+}
+
+TEST_CASE("nor for any cut") {
+  holds_for_every_cut<skip_net<float>>();
+  holds_for_every_cut<pair_net<double>>();
+  holds_for_every_cut<integer_net<float>>();
+  holds_for_every_cut<kept_twice>();
+  holds_for_every_cut<kept_early>();
+}
