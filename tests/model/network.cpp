@@ -79,6 +79,30 @@ static_assert(s.reads_value(2, 1) == 1);  // the inner name: what came into the 
 static_assert(s.reads_value(3, 1) == 1);  // the residual's own
 static_assert(s.reads_value(4, 1) == 0);  // the outer name
 
+// Tied layers have one set of parameters, the first one's, however far apart they are and however often repeated.
+template <int N>
+struct scaled {
+  template <class In>
+  struct on {
+    using output = In;
+    static constexpr parameter parameters[] = {{"weight", {N}}, {"bias", {2}}};
+  };
+};
+struct shared : model<input<float, 4>, scaled<3>, tied<"a", scaled<5>>, tied<"b", scaled<7>>,
+                      repeat<2, relu, tied<"a", scaled<5>>>, tied<"b", scaled<7>>> {};
+constexpr const network& k = network_of<shared>;
+static_assert(k.slot_count == 8 && k.row_count == 6 && k.parameters() == (3 + 2) + (5 + 2) + (7 + 2));
+static_assert(k.slots[0].owner == 0 && k.slots[1].owner == 1 && k.slots[2].owner == 2);
+static_assert(k.slots[4].owner == 1 && k.slots[6].owner == 1 && k.slots[7].owner == 2);
+static_assert(k.owns(1) && k.owns(3) && !k.owns(4) && !k.owns(7));
+static_assert(k.row_of(4).parameter_elements() == 7 && k.values[5].gradient);
+struct repeated : model<input<float, 4>, repeat<6, tied<"a", scaled<5>>>> {};
+static_assert(network_of<repeated>.row_count == 1 && network_of<repeated>.parameters() == 7);
+// Blocks may carry the tie inside.
+struct block : residual<tied<"c", scaled<9>>, relu> {};
+struct blocks : model<input<float, 4>, block, relu, block> {};
+static_assert(network_of<blocks>.parameters() == 11 && network_of<blocks>.slots[4].owner == 0);
+
 }  // namespace
 
 TEST_CASE("fields keep their limits") {

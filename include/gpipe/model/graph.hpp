@@ -61,6 +61,7 @@ struct slot {
   int row = 0;
   int first_read = 0, reads = 0;    ///< in the network's list of reads
   int first_write = 0, writes = 0;  ///< values are numbered in the order in which they are written
+  int owner = 0;                    ///< the slot whose parameters it uses: itself, or the first that it is tied to
 };
 
 /// What one slot reads: a value, and which of the value's readers this is.
@@ -95,9 +96,12 @@ struct network {
   constexpr int writes_value(int l, int i) const { return slots[l].first_write + i; }
   /// The slot of the `i`-th reader of a value, in model order.
   constexpr int reader(int v, int i) const { return reads[readers[values[v].first_reader + i]].slot; }
+  /// Whether a slot's parameters are its own, and not those of an earlier slot.
+  constexpr bool owns(int l) const { return slots[l].owner == l; }
   constexpr std::size_t parameters() const {
     std::size_t sum = 0;
-    for (int l = 0; l < slot_count; ++l) sum += row_of(l).parameter_elements();
+    for (int l = 0; l < slot_count; ++l)
+      if (owns(l)) sum += row_of(l).parameter_elements();
     return sum;
   }
   /// The slot whose loss is trained: the last with one; -1 if there is none.
@@ -111,11 +115,11 @@ struct network {
 namespace detail {
 
 struct extent_counts {
-  int rows = 0, slots = 0, values = 0, reads = 0, fields = 0, skips = 0;
+  int rows = 0, slots = 0, values = 0, reads = 0, fields = 0, skips = 0, ties = 0;
 };
 constexpr extent_counts operator+(extent_counts a, extent_counts b) {
   return {a.rows + b.rows,     a.slots + b.slots,   a.values + b.values,
-          a.reads + b.reads,   a.fields + b.fields, a.skips + b.skips};
+          a.reads + b.reads,   a.fields + b.fields, a.skips + b.skips, a.ties + b.ties};
 }
 
 template <class Edge, int... I>

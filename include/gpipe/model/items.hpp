@@ -59,4 +59,12 @@ struct pop {
   using popped = stash<Name>;
 };
 
+/// The layer, with parameters that all layers tied under the name share, wherever they are in the model: the first one
+/// owns them. Their shapes must be the same.
+template <text Name, class Layer>
+struct tied {
+  static constexpr const char* tied_as = Name.letters;
+  using layer = Layer;
+};
+
 }  // namespace gpipe

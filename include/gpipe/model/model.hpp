@@ -5,7 +5,7 @@
 namespace gpipe {
 
 /// A network as a list of layer types: `struct net : gpipe::model<gpipe::input<float, 64>, linear<10>, ...> {};`
-/// Items are layers, `sequence`, `repeat`, `residual`, `stash` and `pop`, or blocks derived from a sequence.
+/// Items are layers, `sequence`, `repeat`, `residual`, `stash`, `pop` and `tied`, or blocks derived from a sequence.
 /// Every layer and edge is checked where the model is first used.
 template <class Input, class... Items>
 struct model {
@@ -15,7 +15,7 @@ struct model {
 
 /// The model as data, expanded and numbered.
 template <class Model>
-inline constexpr network network_of = detail::expanded<Model>.view();
+inline constexpr network network_of = detail::checked_view<Model>();
 
 /// The number of layers, repeats expanded: the most stages that the model can be cut into.
 template <class Model>

@@ -14,10 +14,22 @@ namespace gpipe::detail {
               "give one of them another name", {.layer = std::string(layer)});
 }
 
+constexpr bool same_parameters(const row& a, const row& b) {
+  if (a.parameter_count != b.parameter_count || a.type != b.type) return false;
+  for (int i = 0; i < a.parameter_count; ++i)
+    if (a.parameters[i].extents != b.parameters[i].extents) return false;
+  return true;
+}
+
 /// The arrays behind a `network`, filled by walking the typed model.
-template <int Rows, int Slots, int Values, int Reads, int Fields, int Skips>
+template <int Rows, int Slots, int Values, int Reads, int Fields, int Skips, int Ties>
 class expansion {
  public:
+  struct tie {
+    std::string_view name{};
+    int slot = -1;  ///< the first
+  };
+
   template <class Bound>
   constexpr void layer() {
     if (next_row_ == described_) {
@@ -26,7 +38,7 @@ class expansion {
     }
     const row& r = rows_[next_row_];
     slot& s = slots_[slot_count_];
-    s = {next_row_, read_count_, r.inputs, value_count_, r.outputs};
+    s = {next_row_, read_count_, r.inputs, value_count_, r.outputs, slot_count_};
     bool gradient = r.parameter_count > 0;
     for (int i = 0; i < r.inputs; ++i) {
       reads_[read_count_++] = {edge_[i], slot_count_};
@@ -40,6 +52,18 @@ class expansion {
     edge_width_ = r.outputs;
     ++slot_count_;
     ++next_row_;
+  }
+
+  template <class Tied, class Bound>
+  constexpr void tied_layer() {
+    const int l = slot_count_;
+    layer<Bound>();
+    int t = 0;
+    while (t < tie_count_ && ties_[t].name != Tied::tied_as) ++t;
+    if (t == tie_count_) ties_[tie_count_++] = {Tied::tied_as, l};
+    slots_[l].owner = ties_[t].slot;
+    const row &own = rows_[slots_[l].row], &first = rows_[slots_[ties_[t].slot].row];
+    if (!same_parameters(own, first) && mistied_.slot < 0) mistied_ = {Tied::tied_as, l};
   }
 
   constexpr void enters(edge_part part) {
@@ -74,6 +98,9 @@ class expansion {
       readers_[v.first_reader + v.readers++] = r;
     }
   }
+
+  /// A tie and the slot whose parameters are not like its first one's; slot -1: none.
+  constexpr tie mistied() const { return mistied_; }
 
   constexpr network view() const {
     dtype type = dtype::float32;
@@ -116,10 +143,11 @@ class expansion {
   int readers_[Reads + 1]{};
   field fields_[Fields + 1]{};
   skip_values skips_[Skips + 1]{};
+  tie ties_[Ties + 1]{}, mistied_{};
   int edge_[2 * max_edge]{};
   int edge_width_ = 0, depth_ = 0;
   int next_row_ = 0, described_ = 0, slot_count_ = 0, value_count_ = 0, read_count_ = 0, field_count_ = 0;
-  int entering_ = 0;
+  int entering_ = 0, tie_count_ = 0;
 };
 
 template <class Model>
@@ -129,7 +157,7 @@ template <class Model>
 constexpr auto expand() {
   constexpr extent_counts n = typed_model<Model>::counts;
   constexpr int entering = parts<typename Model::entering>;
-  expansion<n.rows, n.slots, n.values + entering, n.reads, n.fields, n.skips> e;
+  expansion<n.rows, n.slots, n.values + entering, n.reads, n.fields, n.skips, n.ties> e;
   edge_part in[max_edge]{};
   edge_parts_into<typename Model::entering>(in, std::make_integer_sequence<int, entering>{});
   for (int i = 0; i < entering; ++i) e.enters(in[i]);
@@ -140,6 +168,21 @@ constexpr auto expand() {
 
 template <class Model>
 inline constexpr auto expanded = expand<Model>();
+
+template <class Model, std::size_t... I>
+constexpr auto name_of_mistied(std::index_sequence<I...>) {
+  return letters<expanded<Model>.mistied().name[I]...>{};
+}
+
+template <class Model>
+constexpr network checked_view() {
+  constexpr auto wrong = expanded<Model>.mistied();
+  if constexpr (wrong.slot >= 0) {
+    using name = decltype(name_of_mistied<Model>(std::make_index_sequence<wrong.name.size()>{}));
+    static_cast<void>(asserted<broken::tied_parameters_are_alike<wrong.slot, name, false>>{});
+  }
+  return expanded<Model>.view();
+}
 
 /// Whether the model holds a mistake, which has had its error.
 template <class Model>

@@ -45,9 +45,19 @@ struct stash_is_read {
   static_assert(Holds, "gpipe: a stash is read by no pop in its scope");
 };
 
+template <int Position, class Tie, bool Holds>
+struct tied_parameters_are_alike {
+  static_assert(Holds, "gpipe: a tied layer's parameters have not the shapes and types of the first one tied under "
+                       "that name");
+};
+
 }  // namespace gpipe::broken
 
 namespace gpipe::detail {
+
+/// A text that all compilers print.
+template <char...>
+struct letters {};
 
 // The assertion fires inside a function: clang drags a tail of further errors behind a class that failed one.
 template <class Promise>

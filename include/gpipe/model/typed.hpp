@@ -38,6 +38,18 @@ struct typed_slot {
   }
 };
 
+// A layer whose parameters are shared.
+template <class Slot, class Tied>
+struct typed_tied : Slot {
+  static constexpr extent_counts counts = Slot::counts + extent_counts{.ties = 1};
+  template <class Sink>
+  static constexpr void emit(Sink& sink) {
+    sink.template tied_layer<Tied, typename Slot::layer>();
+  }
+};
+template <class Tied>
+struct typed_tied<mistaken, Tied> : mistaken {};
+
 template <int Position, class Layer, class Edge, class... Skips>
 constexpr auto checked_slot() {
   if constexpr (!bindable<Layer>) {
@@ -130,7 +142,8 @@ struct steady_repeat {
   using after = typename First::after;
   static constexpr extent_counts counts{First::counts.rows,           Times * First::counts.slots,
                                         Times * First::counts.values, Times * First::counts.reads,
-                                        First::counts.fields,         First::counts.skips};
+                                        First::counts.fields,         First::counts.skips,
+                                        First::counts.ties};
   template <class Sink>
   static constexpr void emit(Sink& sink) {
     const int row = sink.next_row();
@@ -203,6 +216,8 @@ constexpr auto typed_item() {
     return repeated<Position, before, Item::times, typename Item::items>();
   else if constexpr (requires { Item::adds_its_input; })
     return typed_scope<Position, before, typename residual_items<Edge, typename Item::items>::type>{};
+  else if constexpr (requires { Item::tied_as; })
+    return typed_tied<decltype(checked_slot<Position, typename Item::layer, Edge, Skips...>()), Item>{};
   else if constexpr (requires { typename Item::items; })
     return typed_sequence<Position, before, typename Item::items>{};
   else

@@ -35,6 +35,11 @@ struct layer_has_refresh {
                        "const auto& operands) noexcept`, which its derived buffers ask for: it runs after the commit");
 };
 
+template <class Tied, bool Holds>
+struct tied_parameters_run {
+  static_assert(Holds, "gpipe: tied parameters can be planned, but not trained yet");
+};
+
 }  // namespace broken
 
 /// The kernels of one row of the network; null where the layer needs none.
@@ -126,6 +131,11 @@ struct kernel_table {
   template <class Bound>
   constexpr void layer() {
     if (next == filled) rows[filled++] = entry_points<Bound, Context>::row();
+    ++next;
+  }
+  template <class Tied, class Bound>
+  constexpr void tied_layer() {
+    static_cast<void>(asserted<broken::tied_parameters_run<Tied, false>>{});
     ++next;
   }
   constexpr void stash() {}

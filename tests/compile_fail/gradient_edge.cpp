@@ -1,0 +1,17 @@
+// expect: a layer has no .*on<Input>.* for what the layer before it writes
+// expect: layer_accepts_input<1, gpipe::embedding<16, 4>, gpipe::tensor<float, 8>, false>
+// errors: 1
+#include <gpipe/layer/embedding.hpp>
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/reshape.hpp>
+#include <gpipe/model/model.hpp>
+
+using namespace gpipe;
+
+// Tokens have no gradient: what has one cannot flow into them.
+#ifdef GPIPE_FAIL
+struct net : model<input<float, 8>, linear<8>, embedding<16, 4>> {};
+#else
+struct net : model<input<std::int32_t, 8>, embedding<16, 4>> {};
+#endif
+static_assert(slots_of<net> > 0);

@@ -1,0 +1,58 @@
+#include <gpipe/model/transformer.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+
+#include <gpipe/core/units.hpp>
+#include <gpipe/plan/memory.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+// The paper's table 1: (12 d^2 + 13 d) L + 2 V d + V at d = 2048, V = 32000.
+static_assert(network_of<transformer<3>>.parameters() == 282'178'816);
+static_assert(network_of<transformer<13>>.parameters() == 785'761'536);
+static_assert(network_of<transformer<103>>.parameters() == 5'318'006'016);
+static_assert(network_of<transformer<415>>.parameters() == 21'029'786'880);
+static_assert(network_of<transformer<1663>>.parameters() == 83'876'910'336);
+
+template <std::int64_t L, int D, int V>
+constexpr bool counts = network_of<transformer<L, 8, D, 4 * D, 2, V>>.parameters() ==
+                        (12LL * D * D + 13 * D) * L + 2LL * V* D + V;
+static_assert(counts<1, 4, 3> && counts<7, 10, 100> && counts<100, 64, 1>);
+
+// However many blocks, the rows are the layers of one, and the two ends.
+constexpr const network& deepest = network_of<transformer<1663>>;
+static_assert(deepest.row_count == 8 && deepest.slot_count == 6 * 1663 + 2);
+static_assert(deepest.loss_slot() == deepest.slot_count - 1);
+static_assert(deepest.field_count == 2 && deepest.fields[0].size == 1024 && deepest.fields[0].below == 32'000);
+
+// The flow: int32 tokens have no gradient, all behind the embedding has.
+static_assert(deepest.values[0].part.type == dtype::int32 && !deepest.values[0].gradient);
+static_assert(deepest.values[1].part.bytes(1) == 8_MiB && deepest.values[1].gradient);
+
+// Bytes of one sample that a block keeps for backward: inputs of four layers, [q k v], the heads, two of the hidden.
+constexpr int one_block[] = {0, 1, 7, 8};
+constexpr stage_memory block = memory_of(stage_view(network_of<transformer<1>>, {one_block, 3}, 1), {1, 1, 1, 1, 1});
+static_assert(block.of(memory_kind::kept) >= 15 * 8_MiB && block.of(memory_kind::kept) < 16 * 8_MiB);
+// 12 bytes a parameter: value, gradient and one moment.
+static_assert(block.of(memory_kind::parameters) + block.of(memory_kind::gradients) + block.of(memory_kind::moments) ==
+              12 * (12LL * 2048 * 2048 + 13 * 2048));
+static_assert(block.of(memory_kind::derived) == 0);
+
+}  // namespace
+
+TEST_CASE("a Transformer's operations are six for each weight and token, and attention's") {
+  std::int64_t sum = 0;
+  const network& net = network_of<transformer<13>>;
+  for (int l = 0; l < net.slot_count; ++l) {
+    const work& w = net.row_of(l).cost;
+    sum += w.forward + w.backward_input + w.backward_parameters;
+  }
+  const double weights = 13 * 12.0 * 2048 * 2048 + 32'000 * 2048.0;
+  const double attention = 13 * 7.0 * 2048 * 1024 * 1024;  // half of all pairs, 2 + 5 products
+  CHECK(static_cast<double>(sum) > 6 * 1024 * weights + attention);
+  CHECK(static_cast<double>(sum) < 1.02 * (6 * 1024 * weights + attention));
+}
