@@ -1,0 +1,31 @@
+#pragma once
+
+#include <gpipe/plan/options.hpp>
+
+namespace gpipe {
+
+/// The costs of every slot on the device of each stage, in picoseconds. The array belongs to the caller.
+struct stage_costs {
+  const layer_cost* costs = nullptr;  ///< [kind][slot]: one kind of device, or one for each stage
+  int slots = 0;
+  bool each = false;
+
+  constexpr int kinds(int stages) const { return each ? stages : 1; }
+  constexpr const layer_cost* of(int stage) const { return costs + (each ? stage * slots : 0); }
+};
+
+/// How many `fill_costs` writes.
+constexpr int cost_count(const network& net, const plan_options& o) {
+  return (o.each != nullptr ? o.stages : 1) * net.slot_count;
+}
+
+/// Reckons the costs that a plan's options ask for, analytic or measured.
+GPIPE_ONCE constexpr stage_costs fill_costs(const network& net, const plan_options& o, layer_cost* into) {
+  if (o.each == nullptr) layer_costs(net, o.micro_batch_size, o.on, o.measured, into);
+  else
+    for (int s = 0; s < o.stages; ++s)
+      layer_costs(net, o.micro_batch_size, o.each[s], o.measured, into + s * net.slot_count);
+  return {into, net.slot_count, o.each != nullptr};
+}
+
+}  // namespace gpipe
