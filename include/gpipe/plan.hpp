@@ -1,5 +1,8 @@
 #pragma once
 
 // What will happen, at compile time: layers, models and plans, without any device, thread or file.
+#include <gpipe/core/optimizer.hpp>
 #include <gpipe/layer.hpp>
+#include <gpipe/model/transformer.hpp>
 #include <gpipe/plan/plan.hpp>
+#include <gpipe/plan/summary.hpp>

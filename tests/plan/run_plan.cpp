@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
 #include <vector>
 
 #include <gpipe/layer/relu.hpp>
@@ -57,7 +58,7 @@ TEST_CASE("what is in flight decides the places") {
   const run_plan kept = made({.stages = 2, .micro_batches = 3, .recompute = recompute_mode::never});
   CHECK(kept.kept_slot[1] == kept.stash_slot[1]);
   CHECK(kept.terms[1].kept_copies == 3);
-  CHECK(kept.costs[1].backward + kept.costs[1].forward == p.costs[1].backward);
+  CHECK(kept.costs_of_slots == p.costs_of_slots);
 }
 
 TEST_CASE("cuts that are none are refused") {
@@ -69,6 +70,44 @@ TEST_CASE("cuts that are none are refused") {
   for (const auto& cut : {std::vector<int>{0, 3}, {3, 3}, {4, 3}, {3, 7}, {-1, 2}})
     CHECK_THROWS_AS(made({.stages = 3}, cut), error);
   refused({.stages = 2}, {7},
-          "the cut at 7 leaves a stage empty or lies outside the 7 slots; name ascending slots between 1 and 6");
+          "stage 1: a stage holds the slots [7, 7); cuts ascend strictly from 0 to the number of slots");
   refused({.stages = 8}, {}, "the model cannot be cut into 8 stages; choose 1 to 7, its number of layers");
+}
+
+namespace {
+
+/// A value that four slots read.
+struct many_readers
+    : model<input<float, 8>, relu, stash<"x">, relu, pop<"x">, add, relu, pop<"x">, add, relu, pop<"x">, add, relu> {};
+
+}  // namespace
+
+TEST_CASE("no stage of a plan takes more than its limit, wherever what it sends is read") {
+  int plans = 0;
+  for (const schedule_kind kind : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1})
+    for (int S = 2; S <= 6; ++S) {
+      plan_options o{.stages = S, .micro_batches = 12, .schedule = kind};
+      const run_plan free = make_plan(network_of<many_readers>, o);
+      std::int64_t most = 0;
+      for (const stage_memory& m : free.memory) most = m.total() > most ? m.total() : most;
+      for (int part = 99; part > 50; --part) {
+        o.memory_limit = most * part / 100;
+        try {
+          for (const stage_memory& m : make_plan(network_of<many_readers>, o).memory) CHECK(m.total() <= o.memory_limit);
+          ++plans;
+        } catch (const error& none) {
+          CHECK(std::string(none.what()).find("fit") != std::string::npos);
+        }
+      }
+    }
+  CHECK(plans > 0);
+}
+
+TEST_CASE("an own cut is held to the limit") {
+  plan_options o{.stages = 2, .micro_batches = 4};
+  const std::int64_t needed = made(o, {3}).memory[1].total();
+  o.memory_limit = needed > made(o, {3}).memory[0].total() ? needed : made(o, {3}).memory[0].total();
+  CHECK_NOTHROW(made(o, {3}));
+  --o.memory_limit;
+  CHECK_THROWS_WITH_AS(made(o, {3}), doctest::Contains("bytes and is allowed"), error);
 }

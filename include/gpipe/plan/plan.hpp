@@ -1,131 +1,187 @@
 #pragma once
 
-#include <gpipe/core/units.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/check.hpp>
-#include <gpipe/plan/cost.hpp>
+#include <gpipe/plan/check_table.hpp>
+#include <gpipe/plan/choices.hpp>
+#include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/links.hpp>
-#include <gpipe/plan/memory.hpp>
-#include <gpipe/plan/options.hpp>
-#include <gpipe/plan/program.hpp>
+#include <gpipe/plan/makespan.hpp>
+#include <gpipe/plan/memory_table.hpp>
+#include <gpipe/plan/schedule_bound.hpp>
 #include <gpipe/plan/stage.hpp>
 #include <gpipe/plan/timetable.hpp>
 
 namespace gpipe {
 
-// Options of a plan, in any order.
-template <int S>
-struct stages {
-  static constexpr void choose(plan_options& o) { o.stages = S; }
-};
-template <int M>
-struct micro_batches {
-  static constexpr void choose(plan_options& o) { o.micro_batches = M; }
-};
-template <int B>
-struct micro_batch_size {
-  static constexpr void choose(plan_options& o) { o.micro_batch_size = B; }
-};
-template <recompute_mode Mode>
-struct recompute {
-  static constexpr void choose(plan_options& o) { o.recompute = Mode; }
-};
-template <class Optimizer>
-struct optimizer {
-  static constexpr void choose(plan_options& o) { o.moments = Optimizer::moments; }
-};
-
 namespace broken {
 
-template <class Option, bool Holds>
-struct option_of_a_plan {
-  static_assert(Holds, "gpipe: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, recompute<mode> "
-                       "and optimizer<type>");
-};
 template <int Stages, int Layers, bool Holds>
 struct stages_at_most_layers {
   static_assert(Holds, "gpipe: a plan needs at least one stage, and no more stages than the model has layers");
 };
 template <int MicroBatches, int MicroBatchSize, bool Holds>
 struct micro_batches_hold_samples {
-  static_assert(Holds, "gpipe: a plan needs at least one micro-batch of at least one sample");
+  static_assert(Holds, "gpipe: a plan needs at least one micro-batch of at least one sample, and no more samples than "
+                       "can be counted");
+};
+template <int Stages, int Devices, bool Holds>
+struct every_stage_has_a_device {
+  static_assert(Holds, "gpipe: on_devices<...> names a device for every stage (Stages, Devices)");
+};
+template <int Stage, int First, int End, bool Holds>
+struct cut_ascends {
+  static_assert(Holds, "gpipe: a cut names ascending slots of the model, and no stage is empty (Stage, its First slot, "
+                       "the End before which it stops)");
+};
+template <int Stages, int Places, bool Holds>
+struct cut_has_a_place_between_stages {
+  static_assert(Holds, "gpipe: a cut names the first slot of every stage but the first (Stages, Places)");
+};
+template <int Stages, std::int64_t BytesAllowed, bool Holds>
+struct some_cut_fits_memory {
+  static_assert(Holds, "gpipe: no cut into so many stages fits the memory limit (Stages, BytesAllowed)");
 };
 template <int Stage, std::int64_t BytesNeeded, std::int64_t BytesAllowed, bool Holds>
 struct stage_fits_memory {
   static_assert(Holds, "gpipe: a stage needs more memory than it is allowed (Stage, BytesNeeded, BytesAllowed)");
-};
-template <int Worker, int Position, fault What, bool Holds>
-struct schedule_is_sound {
-  static_assert(Holds, "gpipe: the schedule's programs are wrong (Worker, Position in its program, What)");
 };
 
 }  // namespace broken
 
 namespace detail {
 
-template <class Option>
-constexpr void choose(plan_options& options) {
-  if constexpr (requires { Option::choose(options); }) Option::choose(options);
-  else static_cast<void>(asserted<broken::option_of_a_plan<Option, false>>{});
-}
-
-template <class Model, class... Options>
-constexpr plan_options chosen() {
-  plan_options options;
-  (choose<Options>(options), ...);
-  static_cast<void>(sizeof...(Options));
-  return options;
-}
-
 template <int Count>
 struct cut_array {
   int first[static_cast<std::size_t>(Count) + 1]{};
+  bool fits = true;
 };
+template <int Count>
+struct link_array {
+  link links[static_cast<std::size_t>(Count) + 1]{};
+};
+
+/// The first stage of a user's own cut that is empty or ends outside the model; -1 if there is none.
+template <class Cut>
+constexpr int bad_stage(int slots) {
+  for (int s = 0; s <= Cut::places; ++s) {
+    const int begin = s == 0 ? 0 : Cut::between[s - 1], end = s == Cut::places ? slots : Cut::between[s];
+    if (begin < 0 || end <= begin || end > slots) return s;
+  }
+  return -1;
+}
+
+/// Whether a plan takes its user's own cut. One that is wrong has its error here, and the plan goes on with the best.
+template <class Types, int Stages, int Slots>
+constexpr bool takes_own_cut() {
+  using own = typename Types::own_cut;
+  constexpr int bad = bad_stage<own>(Slots);
+  if constexpr (!Types::has_cut) {
+    return false;
+  } else if constexpr (own::places != Stages - 1) {
+    static_cast<void>(asserted<broken::cut_has_a_place_between_stages<Stages, own::places, false>>{});
+    return false;
+  } else if constexpr (bad >= 0) {
+    constexpr int begin = bad == 0 ? 0 : own::between[bad - 1], end = bad == own::places ? Slots : own::between[bad];
+    static_cast<void>(asserted<broken::cut_ascends<bad, begin, end, false>>{});
+    return false;
+  } else {
+    return true;
+  }
+}
+
+template <class Memory, std::int64_t Allowed, int... I>
+constexpr bool each_stage_fits(std::integer_sequence<int, I...>) {
+  // True even so: the mistake has had its error.
+  return (asserted<broken::stage_fits_memory<I, memory_table<Memory>.of[I].total(), Allowed,
+                                             (memory_table<Memory>.of[I].total() <= Allowed)>>::value && ...);
+}
 
 }  // namespace detail
 
 /// A plan of a model, made and proven while it compiles: the best cut into stages, what every stage holds, its memory,
-/// and a schedule whose programs are checked.
+/// and a schedule whose table is checked. Times are in picoseconds.
 ///
 ///     using plan = gpipe::plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>>;
 template <class Model, class... Options>
 class plan {
+  using types = detail::chosen_types<Options...>;
+
  public:
   using model = Model;
-  static constexpr plan_options options = detail::chosen<Model, Options...>();
+  static constexpr plan_options options = detail::chosen<Options...>();
   static constexpr int S = options.stages, M = options.micro_batches, B = options.micro_batch_size;
   static constexpr int L = slots_of<Model>;
+  static constexpr auto schedule = types::schedule(options);
 
  private:
   static_assert(sizeof(broken::stages_at_most_layers<S, L, (S >= 1 && S <= L)>) > 0);
-  static_assert(sizeof(broken::micro_batches_hold_samples<M, B, (M >= 1 && B >= 1)>) > 0);
+  static constexpr bool counts_samples = M >= 1 && B >= 1 && B <= (std::numeric_limits<int>::max)() / (M >= 1 ? M : 1);
+  static_assert(sizeof(broken::micro_batches_hold_samples<M, B, counts_samples>) > 0);
+  static_assert(sizeof(broken::every_stage_has_a_device<
+                       S, options.each_count, (options.each == nullptr || options.each_count == S)>) > 0);
   static constexpr int sane_stages = S >= 1 && S <= L ? S : 1, sane_batches = M >= 1 ? M : 1;
+  static constexpr profile sane_profile = (detail::suits<Options, Model, B>() && ...) ? options.measured : profile{};
+  static constexpr plan_options sane = [] {
+    plan_options o = options;
+    o.stages = sane_stages;
+    o.micro_batches = sane_batches;
+    o.measured = sane_profile;
+    if (o.each_count != o.stages) o.each = nullptr;
+    return o;
+  }();
+
+  template <class Use>
+  static constexpr auto with_costs(Use&& use) {
+    const detail::scratch<layer_cost> costs(cost_count(network_of<Model>, sane));
+    return use(fill_costs(network_of<Model>, sane, costs.data()));
+  }
 
   static constexpr auto cut_ = [] {
     detail::cut_array<sane_stages> found;
-    const detail::scratch<slot_cost> costs(L);
-    for (int l = 0; l < L; ++l)
-      costs[l] = cost_of(network_of<Model>.row_of(l), B, options.recompute != recompute_mode::never);
-    partition(costs.data(), L, sane_stages, sane_batches, found.first);
+    if constexpr (detail::takes_own_cut<types, S, L>())
+      take_cut(types::own_cut::between, types::own_cut::places, L, sane_stages, found.first);
+    else if (!schedule.admits(sane_stages, sane_batches))  // that has its error below
+      for (int s = 0; s <= sane_stages; ++s) found.first[s] = s < sane_stages ? s : L;
+    else
+      with_costs([&](const stage_costs& costs) {
+        found.fits = choose_cut(network_of<Model>, sane, schedule, costs, found.first);
+      });
     return found;
   }();
+  static_assert(sizeof(broken::some_cut_fits_memory<S, options.memory_limit, cut_.fits>) > 0);
 
-  static constexpr memory_terms terms(int s) {
-    return with_schedule(options.schedule, [s](auto schedule) {
-      const int in_flight = decltype(schedule)::in_flight(S, M, s);
-      return memory_terms{M, B, in_flight, options.recompute == recompute_mode::never ? in_flight : 1, options.moments};
-    });
-  }
+  struct laid_out {
+    static constexpr int stages = sane_stages;
+    static constexpr stage_view view(int s) { return {network_of<Model>, {cut_.first, sane_stages}, s}; }
+    static constexpr memory_terms terms(int s) { return with_room(terms_of(schedule, sane, s), sane, view(s)); }
+  };
 
-  static constexpr verdict checked = [] {
-    const detail::scratch<link> links(sane_stages * sane_stages);
+  static constexpr int link_count_ = [] {
     int count = 0;
-    find_links(network_of<Model>, gpipe::cut{cut_.first, sane_stages}, [&](const link& l) { links[count++] = l; });
-    return with_schedule(options.schedule, [&](auto schedule) {
-      return check_schedule(schedule, sane_stages, sane_batches, options.recompute, links.data(), count, rendezvous);
-    });
+    find_links(network_of<Model>, gpipe::cut{cut_.first, sane_stages}, [&](const link&) { ++count; });
+    return count;
   }();
-  static_assert(sizeof(broken::schedule_is_sound<checked.worker, checked.position, checked.what, checked.ok()>) > 0);
+  static constexpr auto links_ = [] {
+    detail::link_array<link_count_> found;
+    int count = 0;
+    find_links(network_of<Model>, gpipe::cut{cut_.first, sane_stages},
+               [&](const link& l) { found.links[count++] = l; });
+    return found;
+  }();
+  struct table {
+    static constexpr const auto& schedule = plan::schedule;
+    static constexpr int stages = sane_stages, micro_batches = sane_batches;
+    static constexpr const link* links = links_.links;
+    static constexpr int link_count = link_count_;
+  };
+  static_assert(require_sound<table>());
+  // The best cut obeys the limit; the user's own is held to it.
+  static constexpr bool own_cut_fits_ = [] {
+    if constexpr (types::has_cut && options.memory_limit != no_memory_limit)
+      return detail::each_stage_fits<laid_out, options.memory_limit>(std::make_integer_sequence<int, sane_stages>{});
+    return true;
+  }();
+  static_assert(own_cut_fits_);
 
   template <int... I>
   static constexpr auto make_stages(std::integer_sequence<int, I...>) {
@@ -138,33 +194,45 @@ class plan {
   /// The stage of a slot.
   static constexpr int stage_of(int slot) { return cut().stage_of(slot); }
   /// Bytes of a stage, by kind.
-  static constexpr stage_memory memory(int s) { return memory_of(stage_view(network_of<Model>, cut(), s), terms(s)); }
+  static constexpr const stage_memory& memory(int s) { return detail::memory_table<laid_out>.of[s]; }
+  /// True; an error where a stage needs more bytes. See `require_fits`.
+  template <std::int64_t Bytes>
+  static constexpr bool fits() {
+    return detail::each_stage_fits<laid_out, Bytes>(std::make_integer_sequence<int, sane_stages>{});
+  }
   /// The number of the model's parameters.
   static constexpr std::size_t parameters() { return network_of<Model>.parameters(); }
   /// The schedule's idle share, with stages of equal cost and backward twice forward: (S - 1) / (M + S - 1).
-  static constexpr double bubble() {
-    return with_schedule(options.schedule, [](auto schedule) { return timetable(schedule, S, M).bubble(); });
+  static constexpr double bubble() { return timetable(schedule, S, M).bubble(); }
+  /// The length of a step with the stages' own costs, by simulation.
+  static constexpr std::int64_t makespan() {
+    return with_costs([](const stage_costs& costs) {
+      return makespan_of(network_of<Model>, sane, schedule, costs, cut(), links_.links, link_count_, [](int s) {
+        return laid_out::terms(s).kept_copies;
+      });
+    });
+  }
+  /// No step of this schedule is shorter, whatever the cut.
+  static constexpr std::int64_t lower_bound() {
+    return with_costs([](const stage_costs& costs) {
+      return lower_bound_of(sane, schedule, costs);
+    });
+  }
+  /// What the cut is measured by, of this cut and of the best.
+  static constexpr distance from_optimum() {
+    return with_costs([](const stage_costs& costs) {
+      return distance_of(network_of<Model>, sane, schedule, costs, cut_.first);
+    });
   }
   /// The stages as types: a Hana tuple of `stage`, each in `recomputed` unless nothing is.
   static constexpr auto stages() { return make_stages(std::make_integer_sequence<int, sane_stages>{}); }
 };
 
-namespace detail {
-
-template <class Plan, std::int64_t Allowed, int... I>
-constexpr bool each_stage_fits(std::integer_sequence<int, I...>) {
-  // True even so: the mistake has had its error.
-  return (asserted<broken::stage_fits_memory<I, Plan::memory(I).total(), Allowed,
-                                             (Plan::memory(I).total() <= Allowed)>>::value && ...);
-}
-
-}  // namespace detail
-
 /// `static_assert(require_fits<plan, 8_GiB>())`: a stage that needs more does not compile, and the error tells which,
 /// and how many bytes.
 template <class Plan, std::int64_t Bytes>
 constexpr bool require_fits() {
-  return detail::each_stage_fits<Plan, Bytes>(std::make_integer_sequence<int, Plan::S>{});
+  return Plan::template fits<Bytes>();
 }
 
 }  // namespace gpipe

@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <vector>
 
-#include <gpipe/plan/check.hpp>
-#include <gpipe/plan/cost.hpp>
+#include <gpipe/plan/check_table.hpp>
+#include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/describe.hpp>
 #include <gpipe/plan/links.hpp>
-#include <gpipe/plan/memory.hpp>
-#include <gpipe/plan/options.hpp>
-#include <gpipe/plan/program.hpp>
 
 namespace gpipe {
 
@@ -27,7 +24,8 @@ struct run_plan {
   std::vector<memory_terms> terms;
   std::vector<std::vector<memory_block>> blocks;  ///< of each stage's arena
   std::vector<stage_memory> memory;
-  std::vector<slot_cost> costs;  ///< of each slot, a micro-batch
+  std::vector<layer_cost> costs_of_slots;
+  stage_costs costs;  ///< of each slot, a micro-batch, in picoseconds
 
   gpipe::cut cut() const { return {first.data(), options.stages}; }
   int stages() const { return options.stages; }
@@ -36,30 +34,15 @@ struct run_plan {
   /// A stage's share of the predicted time.
   double share(int stage) const {
     std::int64_t all = 0, own = 0;
-    for (std::size_t l = 0; l < costs.size(); ++l) {
-      const std::int64_t cost = costs[l].forward + costs[l].backward;
-      all += cost;
-      if (static_cast<int>(l) >= first[static_cast<std::size_t>(stage)] &&
-          static_cast<int>(l) < first[static_cast<std::size_t>(stage) + 1])
-        own += cost;
-    }
+    for (int s = 0; s < options.stages; ++s)
+      for (int l = cut().first[s]; l < cut().first[s + 1]; ++l) {
+        const slot_cost of = detail::cost_in(options.chosen_schedule(), options, costs.of(s)[l]);
+        all += of.forward + of.backward;
+        if (s == stage) own += of.forward + of.backward;
+      }
     return all == 0 ? 0 : static_cast<double>(own) / static_cast<double>(all);
   }
 };
-
-namespace detail {
-
-GPIPE_ONCE inline void require_own_cut(const std::vector<int>& own, int slots, int stages) {
-  if (static_cast<int>(own.size()) != stages - 1)
-    refuse({"the cut names ", own.size(), " places, but ", stages, " stages have ", stages - 1, " between them"},
-           {"name the first slot of every stage but the first"});
-  for (std::size_t i = 0; i < own.size(); ++i)
-    if (own[i] <= (i == 0 ? 0 : own[i - 1]) || own[i] >= slots)
-      refuse({"the cut at ", own[i], " leaves a stage empty or lies outside the ", slots, " slots"},
-             {"name ascending slots between 1 and ", slots - 1});
-}
-
-}  // namespace detail
 
 /// Plans a network: an optimal cut, or the user's own (`own_cut`: the first slot of every stage but the first).
 GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& options,
@@ -68,17 +51,17 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
   run_plan p;
   p.options = options;
   const int S = options.stages, M = options.micro_batches, L = net.slot_count;
-  const bool recomputed = options.recompute != recompute_mode::never;
-  for (int l = 0; l < L; ++l) p.costs.push_back(cost_of(net.row_of(l), options.micro_batch_size, recomputed));
+  const schedule_choice schedule = options.chosen_schedule();
+  p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
+  p.costs = fill_costs(net, options, p.costs_of_slots.data());
 
   p.first.assign(static_cast<std::size_t>(S) + 1, 0);
   if (own_cut.empty()) {
-    partition(p.costs.data(), L, S, M, p.first.data());
-  } else {
-    detail::require_own_cut(own_cut, L, S);
-    std::copy(own_cut.begin(), own_cut.end(), p.first.begin() + 1);
-    p.first.back() = L;
-  }
+    if (!choose_cut(net, options, schedule, p.costs, p.first.data()))
+      detail::refuse({"no cut into ", S, " stages fits ", options.memory_limit, " bytes a stage"},
+                     {"the smallest limit with which one does is ",
+                      least_memory_limit(net, options, schedule, p.costs), " bytes"});
+  } else take_cut(own_cut.data(), static_cast<int>(own_cut.size()), L, S, p.first.data());
   find_links(net, p.cut(), [&p](const link& l) { p.links.push_back(l); });
   p.incoming.resize(static_cast<std::size_t>(S));
   p.outgoing.resize(static_cast<std::size_t>(S));
@@ -87,22 +70,22 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
     p.incoming[static_cast<std::size_t>(p.links[k].to)].push_back(static_cast<int>(k));
   }
 
-  const verdict checked = check_schedule(options.schedule, S, M, options.recompute, p.links.data(),
-                                         static_cast<int>(p.links.size()), rendezvous);
-  if (!checked.ok())
-    detail::refuse({"the schedule's programs do not run: ", describe(checked)}, {"choose another schedule"});
+  const verdict checked = check_table(schedule, S, M, p.links.data(), static_cast<int>(p.links.size()));
+  if (!checked.ok()) detail::refuse({"the schedule's table is wrong: ", describe(checked)}, {"choose another schedule"});
 
   for (int m = 0; m < M; ++m) p.each.push_back(m);
   for (int s = 0; s < S; ++s) {
     std::vector<int> stash(static_cast<std::size_t>(M)), one(stash), returned(stash);
-    const int in_flight = stash_slots(options.schedule, S, M, s, stash.data());
+    stash_slots(schedule, S, M, s, stash.data());
     for (int m = 0; m < M; ++m) returned[static_cast<std::size_t>(m)] = m % returned_slots;  // retired in this order
-    p.terms.push_back({M, options.micro_batch_size, in_flight, recomputed ? 1 : in_flight, options.moments});
+    const stage_view stage(net, p.cut(), s);
+    p.terms.push_back(with_room(terms_of(schedule, options, s), options, stage));
     std::vector<memory_block>& blocks = p.blocks.emplace_back();
-    lay_out(stage_view(net, p.cut(), s), p.terms.back(), [&blocks](const memory_block& b) { blocks.push_back(b); });
-    stage_memory& memory = p.memory.emplace_back();
-    for (const memory_block& b : blocks) memory.add(b);
-    p.kept_slot.push_back(recomputed ? one : stash);
+    p.memory.push_back(lay_out(stage, p.terms.back(), [&blocks](const memory_block& b) { blocks.push_back(b); }));
+    if (const std::int64_t needed = p.memory.back().total(); needed > options.memory_limit)
+      detail::refuse({"the stage needs ", needed, " bytes and is allowed ", options.memory_limit},
+                     {"give it fewer slots, or leave the cut to the partition"}, place{.stage = s});
+    p.kept_slot.push_back(options.recompute == recompute_mode::never ? stash : one);
     p.stash_slot.push_back(std::move(stash));
     p.returned_slot.push_back(std::move(returned));
   }

@@ -5,32 +5,95 @@
 
 #include <gpipe/core/quantity.hpp>
 #include <gpipe/core/table.hpp>
+#include <gpipe/plan/makespan.hpp>
 #include <gpipe/plan/run_plan.hpp>
+#include <gpipe/plan/schedule_bound.hpp>
+#include <gpipe/plan/timetable.hpp>
 
 namespace gpipe {
 
+namespace detail {
+
+/// What the text of a plan says, gathered from a plan of either kind.
+struct plan_facts {
+  const network& net;
+  const plan_options& options;
+  gpipe::cut cut;
+  const char* schedule;
+  stage_costs costs;
+  std::vector<stage_memory> memory;
+  double bubble = 0;
+  std::int64_t makespan = 0, bound = 0;  // picoseconds
+};
+
+GPIPE_ONCE inline std::string milliseconds(std::int64_t picoseconds) {
+  return significant(static_cast<double>(picoseconds) * 1e-9, 4) + " ms";
+}
+
+GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
+  const auto& o = plan.options;
+  const bool split = splits_backward(schedule_choice(o.schedule, o.chunks), o.stages, o.micro_batches);
+  std::vector<double> times;
+  double all = 0;
+  for (int s = 0; s < o.stages; ++s) {
+    const stage_times t = times_of(plan.costs.of(s), plan.cut.first[s], plan.cut.first[s + 1], split);
+    times.push_back(static_cast<double>(t.forward + t.backward_input + t.backward_parameters));
+    all += times.back();
+  }
+  std::vector<std::vector<std::string>> rows{{"stage", "slots", "from", "to", "share", "parameters", "memory"}};
+  std::int64_t naive = 0, bytes = 0;
+  for (int s = 0; s < o.stages; ++s) {
+    const int first = plan.cut.first[s], last = plan.cut.first[s + 1];
+    const stage_memory& memory = plan.memory[static_cast<std::size_t>(s)];
+    std::size_t parameters = 0;
+    for (int l = first; l < last; ++l) parameters += plan.net.owns(l) ? plan.net.row_of(l).parameter_elements() : 0;
+    bytes += memory.total();
+    naive += memory.naive;
+    rows.push_back({std::to_string(s),
+                    last - first == 1 ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last - 1),
+                    std::string(plan.net.row_of(first).name), std::string(plan.net.row_of(last - 1).name),
+                    percent(times[static_cast<std::size_t>(s)], all), counted(parameters),
+                    sized(static_cast<std::uint64_t>(memory.total()))});
+  }
+  return table(rows) + phrase({plan.schedule, ", ", o.micro_batches, " micro-batches of at most ", o.micro_batch_size,
+                               " samples, recompute ", name_of(o.recompute), ": bubble ", percent(plan.bubble, 1),
+                               "\na step is reckoned to take ", milliseconds(plan.makespan), " on ", o.each ? "its devices" : o.on.name,
+                               ", and with no cut less than ", milliseconds(plan.bound), "\nmemory of all stages ",
+                               sized(static_cast<std::uint64_t>(bytes)), ", by sharing, of ",
+                               sized(static_cast<std::uint64_t>(naive)), "\n"});
+}
+
+}  // namespace detail
+
 /// A plan in words, before anything runs: what each stage holds, its share of the predicted time, its parameters and
-/// its memory; then the bubble.
+/// its memory; then the bubble, and how long a step takes.
 ///
 ///     stage  slots  from         to      share  parameters    memory
 ///         0   0-24  linear<64>   add    25.1 %     133.2 k  2.02 MiB
 GPIPE_ONCE inline std::string describe(const network& net, const run_plan& plan) {
-  std::vector<std::vector<std::string>> rows{{"stage", "slots", "from", "to", "share", "parameters", "memory"}};
-  for (int s = 0; s < plan.stages(); ++s) {
-    const int first = plan.cut().first[s], last = plan.cut().first[s + 1];
-    std::size_t parameters = 0;
-    for (int l = first; l < last; ++l) parameters += net.row_of(l).parameter_elements();
-    rows.push_back({std::to_string(s),
-                    last - first == 1 ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last - 1),
-                    std::string(net.row_of(first).name), std::string(net.row_of(last - 1).name),
-                    detail::percent(plan.share(s), 1), detail::counted(parameters),
-                    detail::sized(static_cast<std::uint64_t>(plan.memory[static_cast<std::size_t>(s)].total()))});
-  }
   const auto& o = plan.options;
-  const double bubble = with_schedule(
-      o.schedule, [&](auto schedule) { return timetable(schedule, o.stages, o.micro_batches).bubble(); });
-  return detail::table(rows) + detail::phrase({o.micro_batches, " micro-batches of at most ", o.micro_batch_size,
-                                               " samples, bubble ", detail::percent(bubble, 1), "\n"});
+  const schedule_choice schedule = o.chosen_schedule();
+  return detail::describe(
+      {net, o, plan.cut(), schedule.name(), plan.costs, plan.memory,
+       timetable(schedule, o.stages, o.micro_batches).bubble(),
+       makespan_of(net, o, schedule, plan.costs, plan.cut(), plan.links.data(),
+                   static_cast<int>(plan.links.size()),
+                   [&](int s) { return plan.terms[static_cast<std::size_t>(s)].kept_copies; }),
+       lower_bound_of(o, schedule, plan.costs)});
+}
+
+/// The same of a plan made at compile time: `std::cout << gpipe::describe<plan>();`.
+template <class Plan>
+GPIPE_ONCE std::string describe() {
+  const network& net = network_of<typename Plan::model>;
+  detail::plan_facts facts{net, Plan::options, Plan::cut(), Plan::schedule.name(), {}, {}};
+  std::vector<layer_cost> costs(static_cast<std::size_t>(cost_count(net, Plan::options)));
+  facts.costs = fill_costs(net, Plan::options, costs.data());
+  for (int s = 0; s < Plan::S; ++s) facts.memory.push_back(Plan::memory(s));
+  facts.bubble = Plan::bubble();
+  facts.makespan = Plan::makespan();
+  facts.bound = Plan::lower_bound();
+  return detail::describe(facts);
 }
 
 }  // namespace gpipe

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include <gpipe/plan/check.hpp>
 #include <gpipe/runtime/crew.hpp>
 #include <gpipe/runtime/initialise.hpp>
 #include <gpipe/runtime/worker.hpp>
@@ -40,6 +41,7 @@ class executor {
         line_(plan_.stages(), limits(plan_.stages(), options_.deadline)),
         gate_(line_, plan_.stages()),
         crew_(line_, plan_.stages()) {
+    require_runnable();
     const int S = plan_.stages();
     std::vector<const detail::arena_map*> maps;
     for (int s = 0; s < S; ++s) {
@@ -58,7 +60,7 @@ class executor {
       workers_.emplace_back(workshop<Device>{net_, plan_, rule_, stages_, wires_, line_, gate_, step_, decision_,
                                              reports_, options_.before},
                             s, recorders_.empty() ? nullptr : &recorders_[index(s)]);
-      training_.push_back(program(plan_.options.schedule, s));
+      training_.push_back(program(plan_.options.chosen_schedule(), s));
       evaluating_.push_back(program(schedule_kind::forward_only, s));
     }
     initialise();
@@ -71,8 +73,8 @@ class executor {
   /// On failure throws `error`, the first cause; parameters, moments and step count are as before.
   GPIPE_ONCE outcome train(const batch& data, double rate, double clip = 0) {
     require_loss();
-    with_schedule(plan_.options.schedule, [](auto schedule) {
-      if (!decltype(schedule)::trains)
+    with_schedule(plan_.options.chosen_schedule(), [](auto schedule) {
+      if (!schedule.trains)
         detail::refuse({"the schedule ", schedule.name(), " has no backward"}, {"train with another one"});
     });
     if (!std::isfinite(rate))
@@ -146,10 +148,28 @@ class executor {
     return sum;
   }
 
-  GPIPE_ONCE std::vector<instruction> program(schedule_kind schedule, int worker) const {
+  // Stages have places for what fill-drain holds, and a worker has one stage.
+  GPIPE_ONCE void require_runnable() const {
+    const schedule_kind kind = plan_.options.schedule;
+    if (kind != schedule_kind::fill_drain && kind != schedule_kind::forward_only)
+      detail::refuse({"the schedule ", name(kind), " can be planned, but workers cannot run it yet"},
+                     {"train with fill-drain"});
+    if (plan_.options.recompute == recompute_mode::as_needed)
+      detail::refuse({"recompute as needed can be planned, but workers cannot run it yet"},
+                     {"train with always, except-last or never"});
+    const verdict checked =
+        check_schedule(plan_.options.chosen_schedule(), plan_.stages(), plan_.micro_batches(), plan_.options.recompute,
+                       plan_.links.data(), static_cast<int>(plan_.links.size()), returned_slots, send_mode::buffered);
+    if (!checked.ok())
+      detail::refuse({"the schedule's programs do not run: ", describe(checked)}, {"choose another schedule"});
+  }
+
+  GPIPE_ONCE std::vector<instruction> program(schedule_choice schedule, int worker) const {
     std::vector<instruction> lines;
-    lower(schedule, plan_.stages(), plan_.micro_batches(), plan_.options.recompute, plan_.links.data(),
-          static_cast<int>(plan_.links.size()), worker, [&](const instruction& i) { lines.push_back(i); });
+    lower(
+        schedule, plan_.stages(), plan_.micro_batches(), plan_.options.recompute, plan_.links.data(),
+        static_cast<int>(plan_.links.size()), worker, [&](const instruction& i) { lines.push_back(i); },
+        send_mode::buffered);
     return lines;
   }
 

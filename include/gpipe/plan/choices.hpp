@@ -1,0 +1,159 @@
+#pragma once
+
+#include <type_traits>
+
+#include <gpipe/core/units.hpp>
+#include <gpipe/model/promises.hpp>
+#include <gpipe/plan/options.hpp>
+
+namespace gpipe {
+
+// Options of a plan, in any order.
+template <int S>
+struct stages {
+  static constexpr void choose(plan_options& o) { o.stages = S; }
+};
+template <int M>
+struct micro_batches {
+  static constexpr void choose(plan_options& o) { o.micro_batches = M; }
+};
+template <int B>
+struct micro_batch_size {
+  static constexpr void choose(plan_options& o) { o.micro_batch_size = B; }
+};
+template <recompute_mode Mode>
+struct recompute {
+  static constexpr void choose(plan_options& o) { o.recompute = Mode; }
+};
+template <class Optimizer>
+struct optimizer {
+  static constexpr void choose(plan_options& o) { o.moments = Optimizer::moments; }
+};
+/// A schedule that we ship, or one of your own (see `scheduler`): `schedule<one_f_one_b>`.
+template <class Schedule>
+struct schedule {
+  using type = Schedule;
+  static constexpr void choose(plan_options& o) {
+    o.schedule = plan_options{}.schedule;  // of one's own: no kind
+    for (const schedule_kind kind : schedule_kinds)
+      with_schedule(kind, [&](auto shipped) {
+        if (std::is_same_v<decltype(shipped), Schedule>) o.schedule = kind;
+      });
+  }
+};
+/// Stages a worker, of the interleaved schedule.
+template <int V>
+struct chunks {
+  static constexpr void choose(plan_options& o) { o.chunks = V; }
+};
+/// Costs are those of a device: `on_device<p100>`, or one described by a `constexpr device` of your own.
+template <const device& Device>
+struct on_device {
+  static constexpr void choose(plan_options& o) { o.on = Device; }
+};
+/// Stages are on these devices in turn: `on_devices<h100, h100, l4>`, one for each.
+template <const device&... Devices>
+struct on_devices {
+  static constexpr device each[] = {Devices...};
+  static constexpr void choose(plan_options& o) {
+    o.each = each;
+    o.each_count = sizeof...(Devices);
+  }
+};
+/// Costs are those of a profile.
+template <class Table>
+struct profiled {
+  static constexpr void choose(plan_options& o) { o.measured = profile_of<Table>; }
+  template <class Model, int MicroBatchSize>
+  static constexpr bool suits() {
+    return detail::require_profile<Table, Model, MicroBatchSize>();
+  }
+};
+/// The cut pays for what crosses it, over the device's link.
+struct with_transfers {
+  static constexpr void choose(plan_options& o) { o.transfers = true; }
+};
+/// No stage takes more: the cut obeys it, and recompute as needed makes room for it. `memory_limit<16_GiB>`.
+template <std::int64_t Bytes>
+struct memory_limit {
+  static_assert(Bytes >= 1, "gpipe: a memory limit leaves at least one byte");
+  static constexpr void choose(plan_options& o) { o.memory_limit = Bytes; }
+};
+/// A cut of your own: the first slot of every stage but the first. It says how many stages there are, too.
+template <int... First>
+struct cut_at {
+  static constexpr int places = sizeof...(First);
+  static constexpr int between[sizeof...(First) + 1] = {First...};
+  static constexpr void choose(plan_options& o) { o.stages = places + 1; }
+};
+
+namespace broken {
+
+template <class Option, bool Holds>
+struct option_of_a_plan {
+  static_assert(Holds, "gpipe: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, recompute<mode>, "
+                       "schedule<type>, chunks<V>, optimizer<type>, on_device<device>, on_devices<devices...>, profiled<table>, with_transfers, "
+                       "memory_limit<bytes> and cut_at<slots...>");
+};
+
+}  // namespace broken
+
+namespace detail {
+
+template <class Option>
+constexpr void choose(plan_options& options) {
+  if constexpr (requires { Option::choose(options); }) Option::choose(options);
+  else static_cast<void>(asserted<broken::option_of_a_plan<Option, false>>{});
+}
+
+template <class Option>
+inline constexpr bool is_cut = false;
+template <int... First>
+inline constexpr bool is_cut<cut_at<First...>> = true;
+
+template <class... Options>
+constexpr plan_options chosen() {
+  plan_options options;
+  // How many stages a cut has is a default: `stages` overrides it, wherever it stands, and the two are compared later.
+  ((is_cut<Options> ? choose<Options>(options) : void()), ...);
+  ((is_cut<Options> ? void() : choose<Options>(options)), ...);
+  static_cast<void>(sizeof...(Options));
+  return options;
+}
+
+template <class Option, class Model, int MicroBatchSize>
+constexpr bool suits() {
+  if constexpr (requires { Option::template suits<Model, MicroBatchSize>(); })
+    return Option::template suits<Model, MicroBatchSize>();
+  else
+    return true;
+}
+
+// The schedule as an object of its own type, and the user's own cut; of several the last, as with all options.
+template <class... Options>
+struct chosen_types {
+  static constexpr fill_drain schedule(const plan_options&) { return {}; }
+  using own_cut = cut_at<>;
+  static constexpr bool has_schedule = false, has_cut = false;
+};
+template <class First, class... Rest>
+struct chosen_types<First, Rest...> : chosen_types<Rest...> {};
+template <class Schedule, class... Rest>
+struct chosen_types<schedule<Schedule>, Rest...> : chosen_types<Rest...> {
+  static constexpr auto schedule(const plan_options& o) {
+    if constexpr (chosen_types<Rest...>::has_schedule) return chosen_types<Rest...>::schedule(o);
+    else if constexpr (std::is_same_v<Schedule, interleaved>) return Schedule{o.chunks};
+    else return Schedule{};
+  }
+  static constexpr bool has_schedule = true;
+};
+template <int... At, class... Rest>
+struct chosen_types<cut_at<At...>, Rest...> : chosen_types<Rest...> {
+  using own_cut =
+      std::conditional_t<chosen_types<Rest...>::has_cut, typename chosen_types<Rest...>::own_cut, cut_at<At...>>;
+  static constexpr bool has_cut = true;
+};
+
+}  // namespace detail
+
+}  // namespace gpipe

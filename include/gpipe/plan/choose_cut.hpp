@@ -1,0 +1,160 @@
+#pragma once
+
+#include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/partition.hpp>
+#include <gpipe/plan/terms.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+/// Every value that one slot writes and others read, and how long it is on the way over the device's link.
+class value_transfers {
+ public:
+  constexpr value_transfers(const network& net, const plan_options& o) : list_(net.value_count), readers_(net.read_count) {
+    for (int v = 0, at = 0; v < net.value_count; ++v) {
+      const value& of = net.values[v];
+      if (of.writer < 0 || of.readers == 0) continue;
+      list_[count_++] = {of.writer, readers_.data() + at, of.readers,
+                         transfer_time(bytes_sent(of.part, o.micro_batch_size), o.on), of.gradient};
+      for (int i = 0; i < of.readers; ++i) readers_[at++] = net.reader(v, i);
+    }
+  }
+  constexpr const transfer* data() const { return list_.data(); }
+  constexpr int count() const { return count_; }
+
+ private:
+  scratch<transfer> list_;
+  scratch<int> readers_;
+  int count_ = 0;
+};
+
+/// Whether all forwards come before all backwards, so that the makespan is known for every cut.
+template <scheduler Schedule>
+constexpr bool drains(const Schedule& schedule) {
+  if constexpr (requires { schedule.kind; })
+    return schedule.kind == schedule_kind::fill_drain || schedule.kind == schedule_kind::forward_only;
+  else return std::is_same_v<Schedule, fill_drain> || std::is_same_v<Schedule, forward_only>;
+}
+
+/// What partitions see of a layer: backward in one, with the second forward where there surely is one.
+template <scheduler Schedule>
+constexpr slot_cost cost_in(const Schedule& schedule, const plan_options& o, const layer_cost& c) {
+  const bool again = o.recompute == recompute_mode::always || o.recompute == recompute_mode::except_last;
+  return schedule.trains ? slot_cost_of(c, again) : slot_cost{c.forward, 0};
+}
+
+/// Solves a model's partition problem: `use(problem)`, whose arrays live as long as the call.
+template <scheduler Schedule, class Use>
+constexpr auto with_problem(const network& net, const plan_options& o, const Schedule& schedule,
+                            const stage_costs& costs, Use&& use) {
+  const int kinds = costs.kinds(o.stages);
+  const scratch<slot_cost> of_slots(kinds * net.slot_count);
+  const scratch<int> kind_of(o.stages);
+  for (int k = 0; k < kinds; ++k)
+    for (int l = 0; l < net.slot_count; ++l)
+      of_slots[k * net.slot_count + l] = cost_in(schedule, o, costs.of(k)[l]);
+  for (int s = 0; s < o.stages; ++s) kind_of[s] = kinds > 1 ? s : 0;
+  partition_problem problem{net.slot_count, o.stages, o.micro_batches, of_slots.data(), kinds, kind_of.data()};
+  if (!o.transfers) {
+    if (!drains(schedule)) problem.goal = objective::bottleneck;
+    return use(problem);
+  }
+  const value_transfers transfers(net, o);
+  problem.goal = objective::bottleneck;
+  problem.transfers = transfers.data();
+  problem.transfer_count = transfers.count();
+  return use(problem);
+}
+
+/// Whether a stage's memory keeps within the limit, whatever the cuts before and behind it.
+struct memory_fits {
+  enum class outside : std::uint8_t {
+    ignored,  ///< there is no limit
+    whole,    ///< what is behind a stage is one stage, so of each value one gradient comes back: the least it needs
+    apart,    ///< every slot outside is a stage of its own, and sends its gradient: the most
+  };
+  const network& net;
+  const plan_options& options;
+  const memory_terms* terms;  ///< of each stage
+  outside rest = outside::ignored;
+
+  constexpr bool operator()(int s, int begin, int end) const {
+    if (rest == outside::ignored) return true;
+    const std::int64_t bytes = rest == outside::whole ? memory_alone(net, begin, end, terms[s]).total()
+                                                      : memory_of(stage_view(net, begin, end), terms[s]).total();
+    return bytes <= options.memory_limit;
+  }
+};
+
+/// `try_partition` with one type of limits for all that is asked here, so that it is compiled once.
+constexpr bool cut_within(const partition_problem& p, int* first, const memory_fits& fits) {
+  if (fits.rest == memory_fits::outside::ignored && p.kinds == 1 && p.transfer_count == 0)
+    return try_partition(p, first, fits_always{});
+  require_problem(p);
+  return partition_uneven(p, first, fits);
+}
+
+}  // namespace detail
+
+/// Cuts a model as its options ask: exactly optimal in the makespan for fill-drain and forward only with free transfers,
+/// else in the bottleneck; every stage within the memory limit. Tells whether a cut fits; if none does, `first` is the
+/// best without a limit. (Where values have readers in several later stages the limit is held by a bound on what comes
+/// back for them: the cut obeys it, but may not be the best that does, or be missed.)
+template <scheduler Schedule>
+GPIPE_ONCE constexpr bool choose_cut(const network& net, const plan_options& o, const Schedule& schedule,
+                                     const stage_costs& costs, int* first) {
+  detail::require_admitted(schedule, o.stages, o.micro_batches);
+  return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& problem) {
+    const bool limited = o.memory_limit != no_memory_limit;
+    const detail::scratch<memory_terms> terms(o.stages);
+    for (int s = 0; limited && s < o.stages; ++s) terms[s] = terms_of(schedule, o, s);
+    using detail::memory_fits;
+    memory_fits fits{net, o, terms.data()};
+    detail::cut_within(problem, first, fits);
+    if (!limited) return true;
+    const auto obeys = [&] {
+      for (int s = 0; s < o.stages; ++s)
+        if (memory_of(stage_view(net, {first, o.stages}, s), terms[s]).total() > o.memory_limit) return false;
+      return true;
+    };
+    if (obeys()) return true;
+    for (const auto rest : {memory_fits::outside::whole, memory_fits::outside::apart}) {
+      fits.rest = rest;
+      if (detail::cut_within(problem, first, fits) && obeys()) return true;
+    }
+    fits.rest = memory_fits::outside::ignored;
+    detail::cut_within(problem, first, fits);
+    return false;
+  });
+}
+
+/// The smallest memory limit with which a cut fits, in bytes. For where none does with a smaller one.
+template <scheduler Schedule>
+GPIPE_ONCE constexpr std::int64_t least_memory_limit(const network& net, plan_options o, const Schedule& schedule,
+                                                     const stage_costs& costs) {
+  const detail::scratch<int> first(o.stages);
+  std::int64_t low = o.memory_limit, high = 0;
+  o.memory_limit = no_memory_limit;
+  choose_cut(net, o, schedule, costs, first.data());
+  for (int s = 0; s < o.stages; ++s) {
+    const std::int64_t bytes = memory_of(stage_view(net, first[s], first[s + 1]), terms_of(schedule, o, s)).total();
+    if (bytes > high) high = bytes;
+  }
+  while (high - low > 1) {
+    o.memory_limit = low + (high - low) / 2;
+    (choose_cut(net, o, schedule, costs, first.data()) ? high : low) = o.memory_limit;
+  }
+  return high;
+}
+
+/// How far a cut is from the best one without a memory limit.
+template <scheduler Schedule>
+constexpr distance distance_of(const network& net, const plan_options& o, const Schedule& schedule,
+                               const stage_costs& costs, const int* first) {
+  return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& problem) {
+    return distance_from_optimum(problem, first);
+  });
+}
+
+}  // namespace gpipe

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <gpipe/plan/bound.hpp>
+#include <gpipe/plan/schedule_bound.hpp>
+#include <gpipe/plan/simulate.hpp>
+#include <gpipe/plan/stage_costs.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+/// What a stage's micro-batch takes. Backward is in one piece unless the schedule has it in two.
+constexpr stage_times times_of(const layer_cost* costs, int first, int last, bool split) {
+  stage_times sum;
+  for (int l = first; l < last; ++l) {
+    sum.forward = summed(sum.forward, costs[l].forward);
+    sum.backward_input = summed(sum.backward_input, costs[l].backward_input);
+    std::int64_t& other = split ? sum.backward_parameters : sum.backward_input;
+    other = summed(other, costs[l].backward_parameters);
+  }
+  return sum;
+}
+
+}  // namespace detail
+
+/// The length of a step of a cut model, in picoseconds, by simulation. `kept(s)` tells how many working sets a stage has
+/// room for, which recompute as needed asks.
+template <scheduler Schedule, class Kept>
+GPIPE_ONCE constexpr std::int64_t makespan_of(const network& net, const plan_options& o, const Schedule& schedule,
+                                              const stage_costs& costs, const cut& cut, const link* links,
+                                              int link_count, const Kept& kept) {
+  const detail::scratch<stage_times> times(o.stages);
+  const detail::scratch<int> working_sets(o.stages);
+  const detail::scratch<link_times> transfers(link_count);
+  const bool split = detail::splits_backward(schedule, o.stages, o.micro_batches);
+  for (int s = 0; s < o.stages; ++s) {
+    times[s] = detail::times_of(costs.of(s), cut.first[s], cut.first[s + 1], split);
+    if (o.recompute == recompute_mode::as_needed) working_sets[s] = kept(s);
+  }
+  for (int i = 0; o.transfers && i < link_count; ++i) {
+    const slot_cost time = link_cost_of(traffic_of(net, cut, links[i], o.micro_batch_size), o.on);
+    transfers[i] = {time.forward, time.backward};
+  }
+  return simulate(schedule, {o.stages,
+                             o.micro_batches,
+                             {o.recompute, working_sets.data()},
+                             times.data(),
+                             links,
+                             link_count,
+                             o.transfers ? transfers.data() : nullptr});
+}
+
+/// A time that no step of the model takes less than, whatever the cut, in picoseconds. Transfers are left out; where
+/// devices differ recompute and the order of the schedule are too.
+template <scheduler Schedule>
+GPIPE_ONCE constexpr std::int64_t lower_bound_of(const plan_options& o, const Schedule& schedule,
+                                                 const stage_costs& costs) {
+  if (!costs.each)
+    return schedule_lower_bound(schedule, costs.costs, costs.slots, o.stages, o.micro_batches, o.recompute);
+  const bool split = detail::splits_backward(schedule, o.stages, o.micro_batches);
+  const detail::scratch<slot_cost> none(o.stages * costs.slots);
+  const detail::scratch<int> kind_of(o.stages);
+  for (int s = 0; s < o.stages; ++s) kind_of[s] = s;
+  return makespan_lower_bound(
+      partition_problem{costs.slots, o.stages, o.micro_batches, none.data(), o.stages, kind_of.data()},
+      [&](const partition_problem&, int stage, int slot) {
+        const layer_cost& c = costs.of(stage)[slot];
+        const std::int64_t back = schedule.trains ? detail::summed(c.backward_input, c.backward_parameters) : 0;
+        return slot_step{c.forward, !schedule.trains ? 0 : split ? c.backward_input : back,
+                         detail::multiplied(detail::summed(c.forward, back), o.micro_batches)};
+      });
+}
+
+}  // namespace gpipe

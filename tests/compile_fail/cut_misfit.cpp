@@ -1,0 +1,15 @@
+// expect: no cut into so many stages fits the memory limit .Stages, BytesAllowed.
+// expect: some_cut_fits_memory<2, 256, false>
+// errors: 1
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/plan/plan.hpp>
+
+using namespace gpipe;
+
+struct net : model<input<float, 64>, relu, relu, relu> {};
+#ifdef GPIPE_FAIL
+using some = plan<net, stages<2>, memory_limit<256>>;
+#else
+using some = plan<net, stages<2>, memory_limit<1_MiB>>;
+#endif
+static_assert(some::S == 2 && some::cut().stages == 2);

@@ -1,0 +1,15 @@
+// expect: a stage needs more memory than it is allowed .Stage, BytesNeeded, BytesAllowed.
+// expect: stage_fits_memory<1, 192, 190, false>
+// errors: 1
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/plan/plan.hpp>
+
+using namespace gpipe;
+
+struct net : model<input<float, 8>, relu, relu, relu> {};
+#ifdef GPIPE_FAIL
+using some = plan<net, micro_batch_size<1>, cut_at<1>, memory_limit<190>>;
+#else
+using some = plan<net, micro_batch_size<1>, cut_at<1>, memory_limit<1_MiB>>;
+#endif
+static_assert(some::memory(0).total() < 1_MiB);

@@ -1,0 +1,44 @@
+// The paper's Transformers (Huang et al., 2019, table 1) as the paper trained them: a batch of 32, recompute, 12 bytes
+// a parameter. Each stage fits its 16 GB, and activations need no more than the paper says.
+
+#include <gpipe/model/transformer.hpp>
+
+#include <doctest/doctest.h>
+
+#include <gpipe/plan/device.hpp>
+#include <gpipe/plan/run_plan.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+template <int Blocks>
+void fits_as_in_the_paper(int stages, double paper_gigabytes) {
+  CAPTURE(Blocks);
+  const network& net = network_of<transformer<Blocks>>;
+  const run_plan p = make_plan(net, {.stages = stages,
+                                     .micro_batches = 32,
+                                     .micro_batch_size = 1,
+                                     .recompute = recompute_mode::always,
+                                     .moments = 1,
+                                     .on = tpu_v3_core});
+  std::int64_t activations = 0, trained = 0;
+  for (const stage_memory& m : p.memory) {
+    CHECK(m.total() <= tpu_v3_core.memory_bytes);
+    const std::int64_t parameters =
+        m.of(memory_kind::parameters) + m.of(memory_kind::gradients) + m.of(memory_kind::moments);
+    trained += parameters;
+    activations += m.total() - parameters;
+  }
+  CHECK(static_cast<double>(activations) * 1e-9 <= paper_gigabytes);
+  CHECK(static_cast<double>(activations) * 1e-9 > paper_gigabytes / 30);
+  CHECK(trained == 12 * static_cast<std::int64_t>(net.parameters()));
+}
+
+}  // namespace
+
+TEST_CASE("three blocks on one device") { fits_as_in_the_paper<3>(1, 11.7); }
+TEST_CASE("13 blocks on one device") { fits_as_in_the_paper<13>(1, 6.4); }
+TEST_CASE("103 blocks on 8 devices") { fits_as_in_the_paper<103>(8, 50.9); }
+TEST_CASE("415 blocks on 32 devices") { fits_as_in_the_paper<415>(32, 199.9); }
+TEST_CASE("1663 blocks on 128 devices") { fits_as_in_the_paper<1663>(128, 796.1); }

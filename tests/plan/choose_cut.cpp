@@ -1,0 +1,129 @@
+#include <gpipe/plan/choose_cut.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <gpipe/layer/add.hpp>
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/model/model.hpp>
+#include <gpipe/plan/run_plan.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+// One layer has most of the parameters, another most of the work.
+struct net : model<input<float, 16>, linear<512>, linear<16>, repeat<4, residual<linear<16>, relu>>, linear<8>> {};
+constexpr const network& it = network_of<net>;
+
+struct costs_for {
+  std::vector<layer_cost> all;
+  stage_costs costs;
+  explicit costs_for(const plan_options& o)
+      : all(static_cast<std::size_t>(cost_count(it, o))), costs(fill_costs(it, o, all.data())) {}
+  operator const stage_costs&() const { return costs; }
+};
+
+template <class Schedule>
+std::vector<int> cut_of(const plan_options& o, const Schedule& schedule) {
+  std::vector<int> first(static_cast<std::size_t>(o.stages) + 1);
+  if (!choose_cut(it, o, schedule, costs_for(o), first.data())) first.clear();
+  return first;
+}
+
+std::int64_t largest(const plan_options& o, const std::vector<int>& first) {
+  std::int64_t most = 0;
+  for (int s = 0; s < o.stages; ++s)
+    most = (std::max)(most, memory_alone(it, first[static_cast<std::size_t>(s)], first[static_cast<std::size_t>(s) + 1],
+                                         terms_of(fill_drain{}, o, s)).total());
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("the cut is the partition's, by the schedule's objective") {
+  const plan_options o{.stages = 3, .micro_batches = 4, .micro_batch_size = 8};
+  for (const auto& first : {cut_of(o, fill_drain{}), cut_of(o, one_f_one_b{})}) {
+    CHECK(first.front() == 0);
+    CHECK(first.back() == it.slot_count);
+  }
+  const distance best = distance_of(it, o, fill_drain{}, costs_for(o), cut_of(o, fill_drain{}).data());
+  CHECK(best.of_cut == best.optimum);
+  const int lopsided[] = {0, 8, 9, it.slot_count};
+  const distance far = distance_of(it, o, fill_drain{}, costs_for(o), lopsided);
+  CHECK(far.optimum == best.optimum);
+  CHECK(far.of_cut > far.optimum);
+}
+
+TEST_CASE("under every limit the best of all cuts that obey it is taken") {
+  plan_options o{.stages = 3, .micro_batches = 4, .micro_batch_size = 64, .recompute = recompute_mode::never};
+  const int L = it.slot_count;
+  std::vector<std::pair<std::int64_t, std::int64_t>> all;  // bytes of the largest stage, makespan
+  for (int a = 1; a < L - 1; ++a)
+    for (int b = a + 1; b < L; ++b) {
+      const std::vector<int> first{0, a, b, L};
+      all.emplace_back(largest(o, first), distance_of(it, o, fill_drain{}, costs_for(o), first.data()).of_cut);
+    }
+  std::sort(all.begin(), all.end());
+  std::int64_t best = no_memory_limit;
+  for (const auto& cut : all) {
+    const std::int64_t bytes = cut.first, makespan = cut.second;
+    best = (std::min)(best, makespan);
+    o.memory_limit = bytes;
+    const std::vector<int> first = cut_of(o, fill_drain{});
+    CAPTURE(bytes);
+    CHECK(largest(o, first) <= bytes);
+    CHECK(distance_of(it, o, fill_drain{}, costs_for(o), first.data()).of_cut <= best);
+  }
+  o.memory_limit = all.front().first - 1;
+  CHECK(cut_of(o, fill_drain{}).empty());
+  CHECK(least_memory_limit(it, o, fill_drain{}, costs_for(o)) == all.front().first);
+  CHECK_THROWS_WITH_AS(make_plan(it, o), doctest::Contains("the smallest limit with which one does is "), error);
+}
+
+TEST_CASE("a cut that pays for what crosses it avoids wide edges") {
+  // 512 wide after the first layer, 16 elsewhere, over a link that takes long.
+  constexpr device slow = [] {
+    device d = this_cpu;
+    d.link_bytes_per_second = 1'000'000;
+    return d;
+  }();
+  plan_options o{.stages = 2, .micro_batches = 4, .micro_batch_size = 8, .on = slow};
+  o.transfers = true;
+  CHECK(cut_of(o, fill_drain{})[1] != 1);
+  const detail::value_transfers all(it, o);
+  CHECK(all.count() == it.value_count - 2);  // not what enters, nor what leaves
+  CHECK(all.data()[0].time == transfer_time(512 * 4 * 8, slow));
+  CHECK(all.data()[0].reader_count == 1);
+}
+
+TEST_CASE("a slower device gets less to do") {
+  constexpr device slow = [] {
+    device d = this_cpu;
+    d.float32 /= 4, d.memory_bytes_per_second /= 4, d.launch_ns *= 4;
+    return d;
+  }();
+  static constexpr device each[] = {this_cpu, slow, this_cpu};
+  plan_options o{.stages = 3, .micro_batches = 4, .micro_batch_size = 8};
+  const std::vector<int> even = cut_of(o, fill_drain{});
+  o.each = each;
+  o.each_count = 3;
+  const std::vector<int> uneven = cut_of(o, fill_drain{});
+  CHECK(uneven != even);
+  const distance best = distance_of(it, o, fill_drain{}, costs_for(o), uneven.data());
+  CHECK(best.of_cut == best.optimum);
+  CHECK(best.of_cut < distance_of(it, o, fill_drain{}, costs_for(o), even.data()).of_cut);
+  const run_plan p = make_plan(it, o);
+  CHECK(p.first == uneven);
+  CHECK(p.share(0) + p.share(1) + p.share(2) == doctest::Approx(1));
+  o.each_count = 2;
+  CHECK_THROWS_WITH_AS(make_plan(it, o), doctest::Contains("2 devices are not one for each of 3 stages"), error);
+}
+
+TEST_CASE("what the schedule does not admit is refused") {
+  CHECK_THROWS_AS(cut_of({.stages = 3, .micro_batches = 4}, interleaved{2}), error);
+}

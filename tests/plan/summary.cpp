@@ -1,0 +1,37 @@
+#include <gpipe/plan/summary.hpp>
+
+#include <doctest/doctest.h>
+
+#include <gpipe/core/optimizer.hpp>
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/plan/plan.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+struct net : model<input<float, 64>, linear<64>, relu, linear<64>, relu> {};
+using two = plan<net, stages<2>, micro_batches<4>, micro_batch_size<8>, optimizer<adam>>;
+
+struct own : one_f_one_b {
+  static constexpr const char* name() { return "my own"; }
+};
+
+}  // namespace
+
+TEST_CASE("a plan prints itself, made at compile time or at run time") {
+  const std::string text = describe<two>();
+  CHECK(text.find("stage  slots        from    to   share  parameters") == 0);
+  CHECK(text.find("\n    0    0-1  linear<64>  relu  50.0 %      4.16 k") != std::string::npos);
+  CHECK(text.find("fill-drain, 4 micro-batches of at most 8 samples, recompute except-last: bubble 20.0 %") !=
+        std::string::npos);
+  CHECK(text == describe(network_of<net>, make_plan(network_of<net>, two::options)));
+}
+
+TEST_CASE("a schedule and a cut of one's own are told as they are") {
+  using mine = plan<net, cut_at<1>, micro_batches<4>, schedule<own>>;
+  const std::string text = describe<mine>();
+  CHECK(text.find("my own, 4 micro-batches") != std::string::npos);
+  CHECK(text.find("\n    1    1-3") != std::string::npos);
+}
