@@ -32,9 +32,9 @@ class options {
                });
   }
   options& text(std::string name, std::string placeholder, std::string& into, std::string help) {
-    return add(std::move(name), std::move(placeholder), std::move(help),
-               [&into](std::string_view self, std::string_view value) {
-                 if (value.empty()) refuse(self, value, "is empty", "name a file");
+    return add(std::move(name), placeholder, std::move(help),
+               [&into, placeholder](std::string_view self, std::string_view value) {
+                 if (value.empty()) refuse(self, value, "is empty", "give " + placeholder);
                  into = value;
                });
   }

@@ -1,0 +1,134 @@
+#pragma once
+
+// The costs of a model that is not written with gpipe: a file with a header line and a line a layer.
+//
+//     name,forward_ns,backward_ns,parameter_bytes,activation_bytes,output_bytes
+//     embedding,1200,2400,262144000,4096,8388608
+
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpipe/core/error.hpp>
+
+namespace example {
+
+/// One layer, on one micro-batch.
+struct table_layer {
+  std::string name;
+  std::int64_t forward_ns = 0, backward_ns = 0;
+  std::int64_t parameter_bytes = 0;   // all that comes with its parameters: gradients and the optimizer's state too
+  std::int64_t activation_bytes = 0;  // what it keeps for backward
+  std::int64_t output_bytes = 0;      // what the next layer reads; 0 where the file has no such column
+};
+
+namespace detail {
+
+inline std::vector<std::string_view> split(std::string_view line) {
+  std::vector<std::string_view> words;
+  for (;;) {
+    const std::size_t comma = line.find(',');
+    std::string_view word = line.substr(0, comma);
+    while (!word.empty() && (word.front() == ' ' || word.front() == '\t')) word.remove_prefix(1);
+    while (!word.empty() && (word.back() == ' ' || word.back() == '\t')) word.remove_suffix(1);
+    words.push_back(word);
+    if (comma == std::string_view::npos) return words;
+    line.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace detail
+
+/// Reads such a file. What is not meant is refused, with its line.
+inline std::vector<table_layer> read_layer_table(const std::string& path) {
+  constexpr std::string_view columns[] = {
+      "name", "forward_ns", "backward_ns", "parameter_bytes", "activation_bytes", "output_bytes"};
+  constexpr std::int64_t table_layer::*members[] = {nullptr,
+                                                    &table_layer::forward_ns,
+                                                    &table_layer::backward_ns,
+                                                    &table_layer::parameter_bytes,
+                                                    &table_layer::activation_bytes,
+                                                    &table_layer::output_bytes};
+  constexpr std::size_t known = std::size(columns), required = known - 1;
+  const std::string expected =
+      "give the header name,forward_ns,backward_ns,parameter_bytes,activation_bytes (and output_bytes, if you know it) "
+      "and a line a layer";
+  const auto refuse = [&](long line, const std::string& wrong, const std::string& remedy) {
+    throw gpipe::error(wrong, remedy, {.file = path, .line = line});
+  };
+  const auto quoted = [](std::string_view word) { return "\"" + std::string(word) + "\""; };
+
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown)) refuse(-1, "there is no such file", "give the path of a file");
+  if (std::filesystem::is_directory(path, unknown)) refuse(-1, "is a folder", "give the path of a file");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) refuse(-1, "cannot be opened", "see whether you may read it");
+
+  std::vector<std::size_t> column_at;  // which column each word of a line is
+  std::vector<table_layer> layers;
+  table_layer sum;
+  std::string text;
+  for (long line = 1; std::getline(file, text); ++line) {
+    if (line == 1 && text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+    if (!text.empty() && text.back() == '\r') text.pop_back();
+    if (text.empty() && line > 1 && file.peek() == std::ifstream::traits_type::eof()) break;
+    for (const char c : text)
+      if (static_cast<unsigned char>(c) < ' ' && c != '\t') refuse(line, "is binary", expected);
+    const std::vector<std::string_view> words = detail::split(text);
+
+    if (line == 1) {
+      bool seen[known]{};
+      for (const std::string_view word : words) {
+        std::size_t c = 0;
+        while (c < known && columns[c] != word) ++c;
+        if (c == known) {
+          const bool header = text.find("name") != std::string::npos || text.find("_ns") != std::string::npos;
+          refuse(line, header ? "unknown column " + quoted(word) : "the header is missing", expected);
+        }
+        if (seen[c]) refuse(line, "column " + quoted(word) + " is there twice", expected);
+        seen[c] = true;
+        column_at.push_back(c);
+      }
+      for (std::size_t c = 0; c < required; ++c)
+        if (!seen[c]) refuse(line, "column " + quoted(columns[c]) + " is missing", expected);
+      continue;
+    }
+
+    if (words.size() != column_at.size())
+      refuse(line, "has " + std::to_string(words.size()) + " columns, not " + std::to_string(column_at.size()),
+             "give as many as the header");
+    table_layer& layer = layers.emplace_back();
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const std::size_t c = column_at[i];
+      const std::string_view word = words[i];
+      if (c == 0) {
+        if (word.empty()) refuse(line, "the layer has no name", "give it one");
+        layer.name = word;
+        continue;
+      }
+      const std::string where = std::string(columns[c]) + ": " + quoted(word);
+      std::int64_t number = 0;
+      const auto [end, failure] = std::from_chars(word.data(), word.data() + word.size(), number);
+      if (failure == std::errc::invalid_argument || end != word.data() + word.size())
+        refuse(line, where + " is no whole number", "give a whole number of nanoseconds or bytes");
+      if (word.front() == '-') refuse(line, where + " is negative", "give 0 or more");
+      if (failure == std::errc::result_out_of_range ||
+          number > (std::numeric_limits<std::int64_t>::max)() - sum.*members[c])
+        refuse(line, where + (failure == std::errc{} ? " makes the sum of the column exceed" : " exceeds") + " 64 bits",
+               "give smaller numbers");
+      layer.*members[c] = number;
+      sum.*members[c] += number;
+    }
+  }
+  if (file.bad()) refuse(-1, "could not be read to its end", "see whether the disk is well");
+  if (column_at.empty()) refuse(-1, "is empty", expected);
+  if (layers.empty()) refuse(-1, "has no layers", expected);
+  return layers;
+}
+
+}  // namespace example
