@@ -1,23 +1,26 @@
-// How long does a compiler take over a user's program, and over each header alone?
+// How long does a compiler take over a plan, over a user's program, and over each header alone?
 //
-//     compile [program.cpp ...]      these programs besides ours
+//     compile [headers] [examples] [plan] [--svg FILE.svg] [program.cpp ...]
+//
+// All three parts, or those named; --svg draws the plans' curve; programs are measured besides the examples.
 
-#include "../measure.hpp"
+#include "child.hpp"
+#include "curve.hpp"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <gpipe/record/file.hpp>
 
+#include <cmath>
 #include <cstdio>
-#include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #ifndef BENCH_ROOT
@@ -27,69 +30,52 @@
 #define BENCH_INCLUDES ""
 #endif
 
-extern char** environ;
-
 namespace {
 
 namespace fs = std::filesystem;
+using bench::planned, bench::spent;
 
 const fs::path root = BENCH_ROOT;
 constexpr int repeats = 3;
+constexpr double long_run = 0.5;  // seconds
 constexpr const char* compilers[] = {"g++", "clang++"};
 
-/// Seconds of a command, run by itself, and what it had of a processor; negative where it failed.
-struct spent {
-  double wall = -1, processor = -1;
-};
-
-spent run(const std::vector<std::string>& words) {
-  std::vector<char*> arguments;
-  for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  if (!std::getenv("BENCH_SHOW")) {
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  }
-  pid_t child = 0;
-  int status = 1;
-  rusage used{};
-  const double begin = bench::now();
-  const bool started = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ) == 0;
-  if (started) wait4(child, &status, 0, &used);
-  const double wall = bench::now() - begin;
-  posix_spawn_file_actions_destroy(&actions);
-  if (!started || status != 0) return {};
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return {wall, seconds(used.ru_utime) + seconds(used.ru_stime)};
-}
-
-spent compile(const std::string& compiler, const fs::path& program, const fs::path& scratch) {
-  std::vector<std::string> words{compiler, "-std=c++20", "-O3", "-march=native", "-DNDEBUG", "-w", "-c"};
-#if GPIPE_WITH_LIBXSMM
-  words.push_back("-DGPIPE_WITH_LIBXSMM=1");
-#endif
-  words.push_back("-DGPIPE_EXAMPLES_DATA=\"" + (root / "examples" / "data").string() + "\"");
-  words.push_back("-I" + (root / "include").string());
+spent compile(const std::string& compiler, const fs::path& program, const fs::path& scratch,
+              std::vector<std::string> flags) {
+  flags.insert(flags.begin(), compiler);
+  flags.insert(flags.end(), {"-std=c++20", "-w", "-c", "-I" + (root / "include").string()});
   std::istringstream includes(BENCH_INCLUDES);
   for (std::string folder; std::getline(includes, folder, ':');)
-    if (!folder.empty()) words.push_back("-I" + folder);
-  words.insert(words.end(), {program.string(), "-o", (scratch / "program.o").string()});
-  return run(words);
+    if (!folder.empty()) flags.push_back("-I" + folder);
+  flags.insert(flags.end(), {program.string(), "-o", (scratch / "program.o").string()});
+  return bench::run(flags);
 }
 
-spent median_of(const std::string& compiler, const fs::path& program, const fs::path& scratch) {
-  std::vector<double> wall, processor;
+/// The median of three runs, or one run where that is long.
+spent median_of(const std::string& compiler, const fs::path& program, const fs::path& scratch,
+                const std::vector<std::string>& flags) {
+  std::vector<double> wall, processor, megabytes;
   for (int i = 0; i < repeats; ++i) {
-    const spent once = compile(compiler, program, scratch);
+    const spent once = compile(compiler, program, scratch, flags);
     if (once.wall < 0) return {};
     wall.push_back(once.wall);
     processor.push_back(once.processor);
+    megabytes.push_back(once.megabytes);
+    if (once.wall > long_run) break;
   }
-  return {bench::median(wall), bench::median(processor)};
+  return {bench::median(wall), bench::median(processor), bench::median(megabytes)};
+}
+
+// Programs and headers -----------------------------------------------------------------------------------------------
+
+std::vector<std::string> as_for_users() {
+  return {
+    "-O3", "-march=native", "-DNDEBUG",
+#if GPIPE_WITH_LIBXSMM
+        "-DGPIPE_WITH_LIBXSMM=1",
+#endif
+        "-DGPIPE_EXAMPLES_DATA=\"" + (root / "examples" / "data").string() + "\""
+  };
 }
 
 /// Where the headers under `folder` include from `library`: the lines of all, each once.
@@ -104,81 +90,196 @@ std::set<std::string> includes_from(const fs::path& folder, std::string_view lib
 }
 
 struct item {
-  std::string name, text;
+  std::string name, text, result{};  // where it has one
 };
 
 std::vector<item> headers() {
   std::vector<item> all{{"an empty file", ""}};
   std::string standard;
-  for (const char* header : {"functional", "map", "memory", "string", "vector", "thread", "mutex", "condition_variable"})
+  for (const char* header :
+       {"functional", "map", "memory", "string", "vector", "thread", "mutex", "condition_variable"})
     standard += "#include <" + std::string(header) + ">\n";
   all.push_back({"functional, map, memory, string, vector, threads", standard});
   for (const char* library : {"thrust", "boost/hana"}) {
     std::string together;
-    for (const auto& line : includes_from(root / "include", library)) {
-      all.push_back({line.substr(9), line + "\n"});
-      together += line + "\n";
-    }
-    if (!together.empty()) all.push_back({"all of these from " + std::string(library), together});
+    for (const auto& line : includes_from(root / "include", library)) together += line + "\n";
+    if (!together.empty()) all.push_back({"all that we include of " + std::string(library), together});
   }
 #if GPIPE_WITH_LIBXSMM
   all.push_back({"<libxsmm.h>", "#include <libxsmm.h>\n"});
 #endif
-  std::set<std::string> own;
+  std::map<std::string, std::string> own;  // with its result
   for (const auto& folder : {root / "include", root / "include" / "gpipe"})
     for (const auto& file : fs::directory_iterator(folder))
-      if (file.is_regular_file()) own.insert(fs::relative(file.path(), root / "include").string());
+      if (file.is_regular_file())
+        own[fs::relative(file.path(), root / "include").string()] = "header." + file.path().stem().string();
   for (const char* header : {"gpipe/core/optimizer.hpp", "gpipe/model/model.hpp", "gpipe/plan/plan.hpp",
                              "gpipe/device/host/host.hpp", "gpipe/transport/gate.hpp", "gpipe/plan/run_plan.hpp",
                              "gpipe/runtime/executor.hpp", "gpipe/record/report.hpp", "gpipe/train/trainer.hpp"})
-    own.insert(header);
-  for (const auto& header : own) {
-    std::string line = "#include <";
-    line.append(header).append(">\n");
-    all.push_back({header, line});
-  }
+    own[header];
+  for (const auto& [header, result] : own) all.push_back({header, "#include <" + header + ">\n", result});
   return all;
+}
+
+using results = std::vector<std::pair<std::string, double>>;
+
+void heading() {
+  std::printf("seconds at -O3 -march=native; in brackets the processor's\n%-52s", "");
+  for (const char* compiler : compilers) std::printf("  %15s", compiler);
+  std::printf("\n");
+}
+
+/// A row of the table, and its seconds as compile.<result>.<compiler>, where that has a name.
+void row(const std::string& name, const std::string& result, const fs::path& program, const fs::path& scratch,
+         results& found) {
+  std::printf("%-52s", name.c_str());
+  for (const char* compiler : compilers) {
+    const spent time = median_of(compiler, program, scratch, as_for_users());
+    if (time.wall < 0) std::printf("  %15s", "-");
+    else std::printf("  %6.2f (%6.2f)", time.wall, time.processor);
+    std::fflush(stdout);
+    if (time.wall >= 0 && !result.empty()) found.emplace_back("compile." + result + "." + compiler, time.wall);
+  }
+  std::printf("\n");
+}
+
+void measure_headers(const fs::path& scratch, results& found) {
+  for (const item& header : headers()) {
+    const auto program = scratch / "header.cpp";
+    std::ofstream(program) << header.text;
+    row(header.name, header.result, program, scratch, found);
+  }
+}
+
+void measure_examples(const fs::path& scratch, results& found) {
+  for (const std::string example : {"readme", "digits"})
+    row("examples/" + example + ".cpp", example, root / "examples" / (example + ".cpp"), scratch, found);
+}
+
+// Plans --------------------------------------------------------------------------------------------------------------
+
+constexpr int block_counts[] = {16, 103, 415, 1663}, stage_counts[] = {1, 8, 32, 128};
+constexpr double goal = 5;  // seconds, for g++ and clang++, of 1663 blocks on 128 stages with 512 micro-batches
+
+/// A translation unit that plans, sizes, schedules and checks a Transformer, and is told whether it fits 16 GB.
+std::string plan_program(int blocks, int stages) {
+  std::ostringstream text;
+  text << "#include <gpipe/plan.hpp>\n"
+          "using namespace gpipe;\n"
+          "using planned = plan<transformer<"
+       << blocks << ">, stages<" << stages << ">, micro_batches<" << 4 * stages
+       << ">, micro_batch_size<1>, recompute<recompute_mode::always>>;\n"
+          "static_assert(require_fits<planned, 1600_GiB>());\n"
+          "constexpr bool fits = [] {\n"
+          "  for (int s = 0; s < planned::S; ++s)\n"
+          "    if (planned::memory(s).total() > 16_GB) return false;\n"
+          "  return true;\n"
+          "}();\n"
+          "bool told() { return fits; }\n";
+  return text.str();
+}
+
+spent time_of_plan(const std::string& compiler, int blocks, int stages, const fs::path& scratch) {
+  const auto program = scratch / (compiler == "nvcc" ? "plan.cu" : "plan.cpp");
+  std::ofstream(program) << plan_program(blocks, stages);
+  return median_of(compiler, program, scratch, {"-O0"});
+}
+
+/// By which power of the blocks the seconds grow at so many stages: a least-squares fit of what a model takes more than
+/// the smallest over the blocks that it has more, where that is long enough to be no noise.
+std::optional<double> growth(const std::vector<planned>& line) {
+  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (const planned& p : line) {
+    const double seconds = p.seconds - line.front().seconds;
+    if (seconds < 0.2) continue;
+    const double u = std::log(p.blocks - line.front().blocks), v = std::log(seconds);
+    n += 1, x += u, y += v, xx += u * u, xy += u * v;
+  }
+  if (n < 2) return std::nullopt;
+  return (n * xy - x * y) / (n * xx - x * x);
+}
+
+/// False where a compiler that is there fails.
+bool measure_plans(const fs::path& scratch, const std::string& svg, results& seconds, std::vector<planned>& all) {
+  std::printf("\nplans of a Transformer at -O0, default limits: processor's seconds (MB)\n%-10s%7s", "", "stages");
+  for (const int blocks : block_counts) std::printf("  %6d blocks", blocks);
+  std::printf("   growth\n");
+  bool passed = true;
+  for (const std::string compiler : {"g++", "clang++", "nvcc"}) {
+    if (bench::run({compiler, "--version"}).wall < 0) {
+      std::printf("%-10s is not there\n", compiler.c_str());
+      continue;
+    }
+    const spent empty = time_of_plan(compiler, 1, 1, scratch);
+    std::printf("%-10s%7d  %5.2f (%4.0f) for one block\n", compiler.c_str(), 1, empty.processor, empty.megabytes);
+    seconds.emplace_back("compile.1x1." + compiler, empty.processor);
+    for (const int stages : stage_counts) {
+      std::printf("%-10s%7d", compiler.c_str(), stages);
+      std::vector<planned> line;
+      for (const int blocks : block_counts) {
+        if (stages > 6 * blocks) {  // a block has six slots
+          std::printf("  %13s", "");
+          continue;
+        }
+        const spent time = time_of_plan(compiler, blocks, stages, scratch);
+        if (time.wall < 0) std::printf("  %13s", "failed");
+        else std::printf("  %6.2f (%4.0f)", time.processor, time.megabytes);
+        std::fflush(stdout);
+        passed = passed && time.wall >= 0;
+        if (time.wall >= 0) line.push_back({blocks, stages, compiler, time.processor, time.megabytes});
+      }
+      if (const auto power = growth(line)) std::printf("   L^%.2f", *power);
+      std::printf("\n");
+      all.insert(all.end(), line.begin(), line.end());
+    }
+  }
+  if (!svg.empty() && !all.empty())
+    gpipe::write_file(svg, [&](std::ostream& out) { bench::draw_curves(out, all, goal); });
+  return passed;
 }
 
 }  // namespace
 
-int main(int count, char** arguments) {
-  bench::print_environment();
-  fs::path scratch = fs::temp_directory_path() / ("gpipe-compile-" + std::to_string(getpid()));
-  fs::create_directories(scratch);
-
-  std::printf("seconds, median of %d, -O3 -march=native -c; in brackets the processor's time\n", repeats);
-  std::printf("%-52s", "");
-  for (const char* compiler : compilers) std::printf("  %15s", compiler);
-  std::printf("\n");
-
-  std::vector<item> results;
-  const auto row = [&](const std::string& name, const fs::path& program) {
-    std::printf("%-52s", name.c_str());
-    for (const char* compiler : compilers) {
-      const spent time = median_of(compiler, program, scratch);
-      if (time.wall < 0) std::printf("  %15s", "-");
-      else std::printf("  %6.2f (%6.2f)", time.wall, time.processor);
-      std::fflush(stdout);
-      if (time.wall >= 0 && program.parent_path() == root / "examples")
-        results.push_back({"compile." + program.stem().string() + "." + compiler, std::to_string(time.wall)});
+int main(int count, char** arguments) try {
+  std::set<std::string> parts;
+  std::string svg;
+  std::vector<std::string> programs;
+  for (int i = 1; i < count; ++i) {
+    const std::string word = arguments[i];
+    if (word == "headers" || word == "examples" || word == "plan") parts.insert(word);
+    else if (word == "--svg" && i + 1 < count) svg = arguments[++i];
+    else if (fs::exists(word)) programs.push_back(word);
+    else {
+      std::fprintf(stderr, "compile [headers] [examples] [plan] [--svg FILE.svg] [program.cpp ...], not \"%s\"\n",
+                   word.c_str());
+      return 2;
     }
-    std::printf("\n");
-  };
+  }
+  if (!svg.empty()) gpipe::require_writable(svg);
+  const bool every_part = parts.empty();
+  const auto asked = [&](const char* part) { return every_part || parts.count(part) > 0; };
 
-  for (const item& header : headers()) {
-    const auto program = scratch / "header.cpp";
-    std::ofstream(program) << header.text;
-    row(header.name, program);
-  }
-  for (const char* example : {"readme", "digits"}) {
-    const auto program = root / "examples" / (std::string(example) + ".cpp");
-    if (fs::exists(program)) row("examples/" + std::string(example) + ".cpp", program);
-    else std::printf("examples/%s.cpp is not there\n", example);
-  }
-  for (int i = 1; i < count; ++i) row(arguments[i], arguments[i]);
+  bench::print_environment();
+  const fs::path scratch = fs::temp_directory_path() / ("gpipe-compile-" + std::to_string(getpid()));
+  fs::create_directories(scratch);
+  results seconds;
+  std::vector<planned> plans;
+  bool passed = true;
+  if (asked("headers") || asked("examples") || !programs.empty()) heading();
+  if (asked("headers")) measure_headers(scratch, seconds);
+  if (asked("examples")) measure_examples(scratch, seconds);
+  for (const std::string& program : programs) row(program, "", program, scratch, seconds);
+  if (asked("plan")) passed = measure_plans(scratch, svg, seconds, plans);
   fs::remove_all(scratch);
 
   std::printf("\n");
-  for (const item& found : results) bench::result(found.name, std::atof(found.text.c_str()), "s");
+  for (const auto& [name, value] : seconds) bench::result(name, value, "s");
+  for (const planned& p : plans) {
+    bench::result(p.name(), p.seconds, "s");
+    bench::result(p.name() + ".memory", p.megabytes, "MB");
+  }
+  return passed ? 0 : 1;
+} catch (const std::exception& failure) {
+  std::fprintf(stderr, "compile: %s\n", failure.what());
+  return 1;
 }
