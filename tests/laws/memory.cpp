@@ -91,7 +91,7 @@ void touches_what_is_predicted(const Data& data) {
           const std::size_t last = one[s].size() - 1;
           CHECK((one[s][last - 1] || other[s][last - 1]));  // the highest line that was predicted
           CHECK(!(one[s][last] || other[s][last]));         // the first behind it
-          const stage_memory& memory = make_plan(network_of<Net>, options).memory[s];
+          const stage_memory memory = make_plan(network_of<Net>, options).memory[s];
           CHECK(untouched * alignment <= static_cast<std::size_t>(memory.total() - memory.lower_bound));
         }
       }

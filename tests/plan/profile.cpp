@@ -81,7 +81,7 @@ TEST_CASE("the error tells position, expected and given") {
 TEST_CASE("a plan made at run time takes the same costs") {
   plan_options o = by_profile::options;
   const run_plan p = make_plan(n, o);
-  CHECK(p.costs.of(0)[1].forward == 900'000);
+  CHECK(p.costs().of(0)[1].forward == 900'000);
   CHECK(p.first[1] == by_profile::cut().first[1]);
   o.micro_batch_size = 5;
   CHECK_THROWS_AS(make_plan(n, o), error);

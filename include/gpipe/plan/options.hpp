@@ -33,7 +33,7 @@ struct plan_options {
     using detail::refuse;
     if (stages < 1 || stages > slots)
       refuse({"the model cannot be cut into ", stages, " stages"}, {"choose 1 to ", slots, ", its number of layers"});
-    if (each != nullptr && each_count != stages)
+    if (each_count != 0 && each_count != stages)
       refuse({each_count, " devices are not one for each of ", stages, " stages"}, {"name the device of every stage"});
     if (memory_limit < 1) refuse({"a memory limit of ", memory_limit, " bytes leaves no memory"}, {"choose more"});
     if (micro_batches < 1) refuse({micro_batches, " micro-batches are no step"}, {"choose at least 1"});

@@ -118,7 +118,7 @@ class plan {
   static constexpr bool counts_samples = M >= 1 && B >= 1 && B <= (std::numeric_limits<int>::max)() / (M >= 1 ? M : 1);
   static_assert(sizeof(broken::micro_batches_hold_samples<M, B, counts_samples>) > 0);
   static_assert(sizeof(broken::every_stage_has_a_device<
-                       S, options.each_count, (options.each == nullptr || options.each_count == S)>) > 0);
+                       S, options.each_count, (options.each_count == 0 || options.each_count == S)>) > 0);
   static constexpr int sane_stages = S >= 1 && S <= L ? S : 1, sane_batches = M >= 1 ? M : 1;
   static constexpr profile sane_profile = (detail::suits<Options, Model, B>() && ...) ? options.measured : profile{};
   static constexpr plan_options sane = [] {
@@ -126,7 +126,7 @@ class plan {
     o.stages = sane_stages;
     o.micro_batches = sane_batches;
     o.measured = sane_profile;
-    if (o.each_count != o.stages) o.each = nullptr;
+    if (o.each_count != o.stages) o.each_count = 0;
     return o;
   }();
 

@@ -100,7 +100,7 @@ constexpr void require_profile_of(const profile& p, const network& net, int micr
 /// The cost of every slot of a model: as measured if there is a profile, else analytic.
 GPIPE_ONCE constexpr void layer_costs(const network& net, int micro_batch_size, const device& on, const profile& p,
                                       layer_cost* costs) {
-  if (p.layers == nullptr) return layer_costs(net, micro_batch_size, on, costs);
+  if (p.count == 0) return layer_costs(net, micro_batch_size, on, costs);
   require_profile_of(p, net, micro_batch_size);
   for (int l = 0; l < net.slot_count; ++l) {
     const auto picoseconds = [](std::int64_t ns) { return detail::multiplied(ns, 1000); };

@@ -24,9 +24,9 @@ struct run_plan {
   std::vector<memory_terms> terms;
   std::vector<std::vector<memory_block>> blocks;  ///< of each stage's arena
   std::vector<stage_memory> memory;
-  std::vector<layer_cost> costs_of_slots;
-  stage_costs costs;  ///< of each slot, a micro-batch, in picoseconds
+  std::vector<layer_cost> costs_of_slots;  ///< [kind][slot], a micro-batch, in picoseconds
 
+  stage_costs costs() const { return {costs_of_slots.data(), first.back(), options.each_count > 0}; }
   gpipe::cut cut() const { return {first.data(), options.stages}; }
   int stages() const { return options.stages; }
   int micro_batches() const { return options.micro_batches; }
@@ -36,7 +36,7 @@ struct run_plan {
     std::int64_t all = 0, own = 0;
     for (int s = 0; s < options.stages; ++s)
       for (int l = cut().first[s]; l < cut().first[s + 1]; ++l) {
-        const slot_cost of = detail::cost_in(options.chosen_schedule(), options, costs.of(s)[l]);
+        const slot_cost of = detail::cost_in(options.chosen_schedule(), options, costs().of(s)[l]);
         all += of.forward + of.backward;
         if (s == stage) own += of.forward + of.backward;
       }
@@ -53,14 +53,14 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
   const int S = options.stages, M = options.micro_batches, L = net.slot_count;
   const schedule_choice schedule = options.chosen_schedule();
   p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
-  p.costs = fill_costs(net, options, p.costs_of_slots.data());
+  const stage_costs costs = fill_costs(net, options, p.costs_of_slots.data());
 
   p.first.assign(static_cast<std::size_t>(S) + 1, 0);
   if (own_cut.empty()) {
-    if (!choose_cut(net, options, schedule, p.costs, p.first.data()))
+    if (!choose_cut(net, options, schedule, costs, p.first.data()))
       detail::refuse({"no cut into ", S, " stages fits ", options.memory_limit, " bytes a stage"},
                      {"the smallest limit with which one does is ",
-                      least_memory_limit(net, options, schedule, p.costs), " bytes"});
+                      least_memory_limit(net, options, schedule, costs), " bytes"});
   } else take_cut(own_cut.data(), static_cast<int>(own_cut.size()), L, S, p.first.data());
   find_links(net, p.cut(), [&p](const link& l) { p.links.push_back(l); });
   p.incoming.resize(static_cast<std::size_t>(S));

@@ -57,7 +57,7 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
   }
   return table(rows) + phrase({plan.schedule, ", ", o.micro_batches, " micro-batches of at most ", o.micro_batch_size,
                                " samples, recompute ", name_of(o.recompute), ": bubble ", percent(plan.bubble, 1),
-                               "\na step is reckoned to take ", milliseconds(plan.makespan), " on ", o.each ? "its devices" : o.on.name,
+                               "\na step is reckoned to take ", milliseconds(plan.makespan), " on ", o.each_count > 0 ? "its devices" : o.on.name,
                                ", and with no cut less than ", milliseconds(plan.bound), "\nmemory of all stages ",
                                sized(static_cast<std::uint64_t>(bytes)), ", by sharing, of ",
                                sized(static_cast<std::uint64_t>(naive)), "\n"});
@@ -74,12 +74,12 @@ GPIPE_ONCE inline std::string describe(const network& net, const run_plan& plan)
   const auto& o = plan.options;
   const schedule_choice schedule = o.chosen_schedule();
   return detail::describe(
-      {net, o, plan.cut(), schedule.name(), plan.costs, plan.memory,
+      {net, o, plan.cut(), schedule.name(), plan.costs(), plan.memory,
        timetable(schedule, o.stages, o.micro_batches).bubble(),
-       makespan_of(net, o, schedule, plan.costs, plan.cut(), plan.links.data(),
+       makespan_of(net, o, schedule, plan.costs(), plan.cut(), plan.links.data(),
                    static_cast<int>(plan.links.size()),
                    [&](int s) { return plan.terms[static_cast<std::size_t>(s)].kept_copies; }),
-       lower_bound_of(o, schedule, plan.costs)});
+       lower_bound_of(o, schedule, plan.costs())});
 }
 
 /// The same of a plan made at compile time: `std::cout << gpipe::describe<plan>();`.
