@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/plan/check_stretches.hpp>
 #include <gpipe/plan/program.hpp>
 #include <gpipe/plan/scratch.hpp>
 #include <gpipe/plan/verdict.hpp>
@@ -215,14 +216,31 @@ constexpr verdict first_fault(std::integer_sequence<int, Piece...>) {
   return found;
 }
 
+inline constexpr int stages_at_once = 256;
+
+template <class Table, int First>
+inline constexpr bool piece_proven = check_stretches(Table::schedule, Table::stages, Table::micro_batches, Table::links,
+                                                     Table::link_count, First, First + stages_at_once);
+
+template <class Table, int... Piece>
+constexpr bool proven(std::integer_sequence<int, Piece...>) {
+  return (piece_proven<Table, Piece * stages_at_once> && ...);
+}
+
 }  // namespace detail
 
-/// Checks a table at compile time, whatever its size, piece by piece. `Table` is a type with the static constants
-/// `schedule` (an object or a choice), `stages`, `micro_batches`, `links` (an array or a pointer) and `link_count`.
+/// Checks a table at compile time, whatever its size: by the schedule's stretches if it has any, and else, or to tell
+/// what is wrong, cell by cell in pieces. `Table` is a type with the static constants `schedule` (an object or a
+/// choice), `stages`, `micro_batches`, `links` (an array or a pointer) and `link_count`.
 template <class Table>
 constexpr verdict checked_table() {
-  constexpr detail::piecework work = detail::pieces_of(Table::schedule, Table::stages, Table::micro_batches);
-  return detail::first_fault<Table, work.workers>(std::make_integer_sequence<int, work.pieces>{});
+  constexpr int stages = Table::stages < 1 ? 1 : Table::stages, pieces = (stages - 1) / detail::stages_at_once + 1;
+  if constexpr (detail::proven<Table>(std::make_integer_sequence<int, pieces>{})) {
+    return {};
+  } else {
+    constexpr detail::piecework work = detail::pieces_of(Table::schedule, Table::stages, Table::micro_batches);
+    return detail::first_fault<Table, work.workers>(std::make_integer_sequence<int, work.pieces>{});
+  }
 }
 
 /// `static_assert(require_sound<Table>())`: of a table that is wrong the compiler prints the first bad cell.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/plan/schedule/scheduler.hpp>
+#include <gpipe/plan/schedule/stretch.hpp>
 
 #include <cstdint>
 
@@ -38,5 +39,14 @@ struct fill_drain {
 };
 
 static_assert(scheduler<fill_drain>);
+
+template <>
+struct stretches_of<fill_drain> {
+  static constexpr int count = 2;
+  static constexpr stretch at(const fill_drain&, int stages, int micro_batches, int worker, int index) {
+    if (index == 0) return {act::forward, worker, 0, micro_batches, worker + micro_batches - 1, -1};
+    return {act::backward, worker, 0, micro_batches, micro_batches + 2 * (stages - 1) - worker, 1};
+  }
+};
 
 }  // namespace gpipe

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/plan/schedule/scheduler.hpp>
+#include <gpipe/plan/schedule/stretch.hpp>
 
 #include <cstdint>
 
@@ -35,6 +36,14 @@ struct forward_only {
 };
 
 static_assert(scheduler<forward_only>);
+
+template <>
+struct stretches_of<forward_only> {
+  static constexpr int count = 1;
+  static constexpr stretch at(const forward_only&, int, int micro_batches, int worker, int) {
+    return {act::forward, worker, 0, micro_batches, worker, 1};
+  }
+};
 
 /// The forwards of a schedule that trains, where it runs them: evaluation on the same workers, also where these have
 /// several stages.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/plan/schedule/scheduler.hpp>
+#include <gpipe/plan/schedule/stretch.hpp>
 
 #include <cstdint>
 
@@ -43,5 +44,14 @@ struct one_f_one_b {
 };
 
 static_assert(scheduler<one_f_one_b>);
+
+template <>
+struct stretches_of<one_f_one_b> {
+  static constexpr int count = 2;
+  static constexpr stretch at(const one_f_one_b&, int stages, int micro_batches, int worker, int index) {
+    if (index == 0) return {act::forward, worker, 0, micro_batches, worker, 2};
+    return {act::backward, worker, 0, micro_batches, 2 * stages - 1 - worker, 2};
+  }
+};
 
 }  // namespace gpipe
