@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 using namespace gpipe;
@@ -156,17 +155,9 @@ TEST_CASE("recompute takes as long as forward, or its own time") {
   CHECK(simulate(fill_drain{}, net.terms(1, 4, recompute_mode::always)) == 4 * (3 + 2 + 1));
 }
 
-TEST_CASE("times that are negative or overflow are refused") {
-  constexpr auto most = (std::numeric_limits<std::int64_t>::max)();
-  CHECK(simulate(fill_drain{}, chain(1, {most / 4, 0, 0, 0}).terms(1, 4)) == most / 4 * 4);
-  CHECK_THROWS_WITH_AS(simulate(fill_drain{}, chain(1, {most / 4, 0, 1, 0}).terms(1, 4)),
-                       doctest::Contains("more than 64 bits"), error);
-  CHECK_THROWS_WITH_AS(simulate(fill_drain{}, chain(3, {most / 8, 0, 0, 0}).terms(3, 4)),
-                       doctest::Contains("more than 64 bits"), error);
+TEST_CASE("times that cannot be simulated are refused") {
   CHECK_THROWS_WITH_AS(simulate(fill_drain{}, chain(2, {1, -1, 0}).terms(2, 4)),
                        doctest::Contains("stage 0 takes a negative time"), error);
-  CHECK_THROWS_WITH_AS(simulate(fill_drain{}, chain(2, {1, 1, 0}, {0, -1}).terms(2, 4)),
-                       doctest::Contains("link 0 takes a negative time"), error);
 }
 
 TEST_CASE("what does not run is not simulated") {

@@ -1,13 +1,15 @@
 #pragma once
 
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/check_table.hpp>
 #include <gpipe/plan/choices.hpp>
 #include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/fit.hpp>
 #include <gpipe/plan/links.hpp>
 #include <gpipe/plan/makespan.hpp>
 #include <gpipe/plan/memory_table.hpp>
+#include <gpipe/plan/own_cut.hpp>
 #include <gpipe/plan/schedule_bound.hpp>
+#include <gpipe/plan/sound_table.hpp>
 #include <gpipe/plan/stage.hpp>
 #include <gpipe/plan/timetable.hpp>
 
@@ -28,22 +30,9 @@ template <int Stages, int Devices, bool Holds>
 struct every_stage_has_a_device {
   static_assert(Holds, "gpipe: on_devices<...> names a device for every stage (Stages, Devices)");
 };
-template <int Stage, int First, int End, bool Holds>
-struct cut_ascends {
-  static_assert(Holds, "gpipe: a cut names ascending slots of the model, and no stage is empty (Stage, its First slot, "
-                       "the End before which it stops)");
-};
-template <int Stages, int Places, bool Holds>
-struct cut_has_a_place_between_stages {
-  static_assert(Holds, "gpipe: a cut names the first slot of every stage but the first (Stages, Places)");
-};
 template <int Stages, std::int64_t BytesAllowed, bool Holds>
 struct some_cut_fits_memory {
   static_assert(Holds, "gpipe: no cut into so many stages fits the memory limit (Stages, BytesAllowed)");
-};
-template <int Stage, std::int64_t BytesNeeded, std::int64_t BytesAllowed, bool Holds>
-struct stage_fits_memory {
-  static_assert(Holds, "gpipe: a stage needs more memory than it is allowed (Stage, BytesNeeded, BytesAllowed)");
 };
 
 }  // namespace broken
@@ -59,42 +48,6 @@ template <int Count>
 struct link_array {
   link links[static_cast<std::size_t>(Count) + 1]{};
 };
-
-/// The first stage of a user's own cut that is empty or ends outside the model; -1 if there is none.
-template <class Cut>
-constexpr int bad_stage(int slots) {
-  for (int s = 0; s <= Cut::places; ++s) {
-    const int begin = s == 0 ? 0 : Cut::between[s - 1], end = s == Cut::places ? slots : Cut::between[s];
-    if (begin < 0 || end <= begin || end > slots) return s;
-  }
-  return -1;
-}
-
-/// Whether a plan takes its user's own cut. One that is wrong has its error here, and the plan goes on with the best.
-template <class Types, int Stages, int Slots>
-constexpr bool takes_own_cut() {
-  using own = typename Types::own_cut;
-  constexpr int bad = bad_stage<own>(Slots);
-  if constexpr (!Types::has_cut) {
-    return false;
-  } else if constexpr (own::places != Stages - 1) {
-    static_cast<void>(asserted<broken::cut_has_a_place_between_stages<Stages, own::places, false>>{});
-    return false;
-  } else if constexpr (bad >= 0) {
-    constexpr int begin = bad == 0 ? 0 : own::between[bad - 1], end = bad == own::places ? Slots : own::between[bad];
-    static_cast<void>(asserted<broken::cut_ascends<bad, begin, end, false>>{});
-    return false;
-  } else {
-    return true;
-  }
-}
-
-template <class Memory, std::int64_t Allowed, int... I>
-constexpr bool each_stage_fits(std::integer_sequence<int, I...>) {
-  // True even so: the mistake has had its error.
-  return (asserted<broken::stage_fits_memory<I, memory_table<Memory>.of[I].total(), Allowed,
-                                             (memory_table<Memory>.of[I].total() <= Allowed)>>::value && ...);
-}
 
 }  // namespace detail
 
