@@ -26,7 +26,7 @@ class table_check {
   constexpr const verdict& found() const { return found_; }
 
   /// Reads a worker's row, unless it has been read.
-  constexpr void read(int worker) {
+  GPIPE_ONCE constexpr void read(int worker) {
     const int S = S_, M = M_, ticks = schedule_.ticks(S, M);
     const bool trains = schedule_.trains;
     stage_row* const rows = rows_.data();

@@ -53,7 +53,7 @@ constexpr std::int64_t summed(std::int64_t a, std::int64_t b) {
 
 /// The time of an amount of work, rounded down: amount / per_second, 10^12 times finer. A long division in steps of a
 /// thousand, so that nothing on the way leaves 64 bits.
-constexpr std::int64_t picoseconds(std::int64_t amount, std::int64_t per_second, const char* device) {
+GPIPE_ONCE constexpr std::int64_t picoseconds(std::int64_t amount, std::int64_t per_second, const char* device) {
   if (amount < 0) negative_work(amount);
   if (amount == 0) return 0;
   if (per_second < 1 || per_second > most_cost / 1000) device_lacks_rate(device, per_second);
@@ -76,7 +76,7 @@ constexpr std::int64_t kernel_time(std::int64_t flops, std::int64_t bytes, int s
 
 /// The analytic cost of one micro-batch of `samples` in a layer: operations and bytes by the device's rates, and a
 /// kernel's start for each part.
-constexpr layer_cost layer_cost_of(const row& r, int samples, const device& on = this_cpu) {
+GPIPE_ONCE constexpr layer_cost layer_cost_of(const row& r, int samples, const device& on = this_cpu) {
   const auto time = [&](std::int64_t flops, std::int64_t bytes) {
     return detail::kernel_time(flops, bytes, samples, r.type, on);
   };

@@ -26,7 +26,7 @@ class crossings {
   }
 
  public:
-  constexpr explicit crossings(const partition_problem& p)
+  GPIPE_ONCE constexpr explicit crossings(const partition_problem& p)
       : first_(p.slots + 1), readings_(count(p)), written_(p.slots), any_(false) {
     each_reading(p, [this](int slot, const reading&) { ++first_[slot + 1]; });
     for (int l = 0; l < p.slots; ++l) first_[l + 1] += first_[l];

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/plan/scratch.hpp>
 #include <gpipe/plan/verdict.hpp>
 
@@ -11,7 +12,7 @@ namespace gpipe::detail {
 /// nothing moves any more does not depend on who moved first: one execution stands for all.
 class execution {
  public:
-  constexpr execution(const programs_terms& terms, const program_view* programs, int workers, int slots)
+  GPIPE_ONCE constexpr execution(const programs_terms& terms, const program_view* programs, int workers, int slots)
       : t_(terms), programs_(programs), workers_(workers), slots_(slots), memory_(size(terms, workers)) {
     int* next = memory_.data();
     const int cells = t_.stages * t_.micro_batches, channels = 2 * t_.link_count;
@@ -36,7 +37,7 @@ class execution {
     }
   }
 
-  constexpr verdict run() {
+  GPIPE_ONCE constexpr verdict run() {
     for (int w = workers_ - 1; w >= 0; --w) ready_[ready_count_++] = w;
     while (ready_count_ > 0) {
       const int w = ready_[--ready_count_];
@@ -90,7 +91,7 @@ class execution {
     return what;
   }
 
-  constexpr fault compute(const instruction& it, int s, int m, int at) {
+  GPIPE_ONCE constexpr fault compute(const instruction& it, int s, int m, int at) {
     int& state = state_[at];
     if (it.kind == act::forward) {
       if (state & forward_done) return fault::repeated;
@@ -159,7 +160,7 @@ class execution {
     return fault::none;
   }
 
-  constexpr fault transfer(int w, const instruction& it) {
+  GPIPE_ONCE constexpr fault transfer(int w, const instruction& it) {
     if (it.link < 0 || it.link >= t_.link_count) return fault::unknown;
     const link& over = t_.links[it.link];
     const bool back = it.kind == act::send_gradient || it.kind == act::receive_gradient;

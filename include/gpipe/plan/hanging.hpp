@@ -62,9 +62,9 @@ class hanging {
 
  private:
   static constexpr int most = 128, nobody = -2;
-  struct run {
+  struct run {  // all zero at first: compilers unroll a loop that writes anything else
     std::int64_t depth = 0, bytes = 0;
-    int id = nobody;
+    int id = 0;
   };
 
   constexpr int find(int id) const {

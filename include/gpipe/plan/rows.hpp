@@ -42,7 +42,7 @@ class rows {
 
   /// Calls `use(tick, cell)` for each cell of a worker that is not idle, in order.
   template <class Use>
-  constexpr void walk(int worker, Use&& use) const {
+  GPIPE_ONCE constexpr void walk(int worker, Use&& use) const {
     const int ticks = schedule_.ticks(stages_, micro_batches_);
     for (int t = 0; t < ticks; ++t)
       if (const cell c = schedule_.at(stages_, micro_batches_, worker, t); c.kind != act::idle) use(t, c);

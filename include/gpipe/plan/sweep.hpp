@@ -38,7 +38,7 @@ class sweep {
 
   // Every end of a stage within the limits, with its load and the value of that stage and the best behind it.
   template <class Visit>
-  constexpr void each_end(int stage, int begin, const Visit& visit) const {
+  GPIPE_ONCE constexpr void each_end(int stage, int begin, const Visit& visit) const {
     const load *sum = all_.sums(stage), from = sum[begin];
     const int far = all_.far(stage, begin), most = far < high_[stage + 1] ? far : high_[stage + 1];
     const bool moves = all_.moved.any();
@@ -57,7 +57,7 @@ class sweep {
   }
 
  public:
-  constexpr explicit sweep(const tables& all)
+  GPIPE_ONCE constexpr explicit sweep(const tables& all)
       : all_(all),
         slots_(all.of.slots),
         stages_(all.of.stages),

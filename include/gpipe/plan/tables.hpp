@@ -12,7 +12,7 @@ class tables {
   const crossings moved;
 
   template <class Fits>
-  constexpr tables(const partition_problem& p, const Fits& fits)
+  GPIPE_ONCE constexpr tables(const partition_problem& p, const Fits& fits)
       : of(p),
         moved(p),
         sum_(p.kinds * (p.slots + 1)),

@@ -26,12 +26,10 @@ struct libxsmm_tile {
   }
 
   template <class T, bool Transposed>
-  static void prepare(int rows, int columns, int k, int lda, int ldc, bool accumulate) {
+  GPIPE_ONCE static void prepare(int rows, int columns, int k, int lda, int ldc, bool accumulate) {
     if constexpr (std::is_same_v<T, float>)
       if (!find<T, Transposed>(rows, columns, k, lda, ldc, accumulate))
-        throw error("libxsmm has no kernel for a product of " + std::to_string(rows) + " x " + std::to_string(k) +
-                        " by " + std::to_string(k) + " x " + std::to_string(columns),
-                    "build without GPIPE_WITH_LIBXSMM on this kind of machine");
+        no_kernel(rows, k, columns);
   }
 
   /// libxsmm counts columns first: its (m, n, k, A, B) are our (columns, rows, k, B, A).
@@ -48,6 +46,11 @@ struct libxsmm_tile {
   }
 
  private:
+  [[noreturn]] GPIPE_ONCE static void no_kernel(int rows, int k, int columns) {
+    gpipe::detail::refuse({"libxsmm has no kernel for a product of ", rows, " x ", k, " by ", k, " x ", columns},
+                          {"build without GPIPE_WITH_LIBXSMM on this kind of machine"});
+  }
+
   struct on_swapped {
     libxsmm_smmfunction kernel;
     void operator()(const float* a, const float* b, float* c) const { kernel(b, a, c); }
