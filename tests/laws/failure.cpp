@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "instances.hpp"
 #include "nets.hpp"
 
 using namespace laws;

@@ -7,6 +7,7 @@
 
 #include <gpipe/plan/plan.hpp>
 
+#include "instances.hpp"
 #include "nets.hpp"
 
 #if defined(__has_feature)

@@ -3,6 +3,7 @@
 #include <bit>
 #include <string>
 
+#include "instances.hpp"
 #include "nets.hpp"
 
 using namespace laws;

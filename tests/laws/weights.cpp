@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "instances.hpp"
 #include "nets.hpp"
 
 using namespace laws;

@@ -7,6 +7,7 @@
 #include <gpipe/core/optimizer.hpp>
 #include <gpipe/device/host/host.hpp>
 
+#include "instances.hpp"
 #include "laws/layers.hpp"
 
 // Same bits for every cut, failures, memory and weights: tests/laws.

@@ -15,6 +15,7 @@
 #include <gpipe/layer/softmax_cross_entropy.hpp>
 #include <gpipe/runtime/executor.hpp>
 
+#include "instances.hpp"
 #include "reference/residual_mlp.hpp"
 
 // Three steps of training against numbers from an independent implementation (tests/reference/residual_mlp.py).

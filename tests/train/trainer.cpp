@@ -6,6 +6,7 @@
 
 #include <gpipe/plan/plan.hpp>
 
+#include "instances.hpp"
 #include "laws/layers.hpp"
 
 // Same bits for every cut, failures, memory and weights: tests/laws.

@@ -1,0 +1,5 @@
+#include "instances.hpp"
+
+template class gpipe::bound_stage<gpipe::host_device>;
+template class gpipe::worker<gpipe::host_device>;
+template class gpipe::executor<gpipe::host_device>;
