@@ -1,10 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <string>
 
-#include <gpipe/plan/check.hpp>
+#include <gpipe/plan/program.hpp>
 #include <gpipe/runtime/crew.hpp>
 #include <gpipe/runtime/initialise.hpp>
 #include <gpipe/runtime/worker.hpp>
@@ -38,30 +39,37 @@ class executor {
         plan_(std::move(plan)),
         rule_(std::move(rule)),
         options_(std::move(options)),
-        line_(plan_.stages(), limits(plan_.stages(), options_.deadline)),
-        gate_(line_, plan_.stages()),
-        crew_(line_, plan_.stages()) {
-    require_runnable();
-    const int S = plan_.stages();
+        line_(plan_.workers(), limits(plan_.workers(), options_.deadline)),
+        gate_(line_, plan_.workers()),
+        crew_(line_, plan_.workers()) {
+    const int S = plan_.stages(), K = plan_.workers();
     std::vector<const detail::arena_map*> maps;
     for (int s = 0; s < S; ++s) {
       stages_.push_back(std::make_unique<bound_stage<Device>>(net_, plan_, s, options_.arena_fill));
       maps.push_back(&stages_.back()->map());
       reports_.push_back({s, plan_.first[index(s)], plan_.first[index(s) + 1], plan_.share(s), {}, 0,
                           static_cast<std::size_t>(plan_.memory[index(s)].total()), parameters_of(s)});
-      if (options_.trace_events > 0) recorders_.emplace_back(options_.trace_events, detail::phrase({"stage ", s}));
     }
+    for (int w = 0; w < K && options_.trace_events > 0; ++w)
+      recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
     for (auto& stage : stages_) stage->bind(maps, kernels);
-    for (const link& l : plan_.links)
-      wires_.push_back({std::make_unique<channel<>>(line_, l.from, l.to, places(plan_.stash_slot, l.to)),
-                        l.gradient ? std::make_unique<channel<>>(line_, l.to, l.from, returned_slots) : nullptr});
+    for (std::size_t k = 0; k < plan_.links.size(); ++k) {
+      const auto& [from, to, gradient] = plan_.links[k];
+      const int sender = plan_.worker_of(from), receiver = plan_.worker_of(to);
+      wire& w = wires_.emplace_back();
+      if (sender == receiver) continue;  // what it writes is where it reads it
+      w.activations = std::make_unique<channel<>>(line_, sender, receiver, count(plan_.places_of_links[k].stash));
+      if (gradient)
+        w.gradients = std::make_unique<channel<>>(line_, receiver, sender, count(plan_.places_of_links[k].returned));
+    }
     decision_.squares.resize(static_cast<std::size_t>(net_.slot_count));
-    for (int s = 0; s < S; ++s) {
+    const schedule_choice schedule = plan_.options.chosen_schedule();
+    for (int w = 0; w < K; ++w) {
       workers_.emplace_back(workshop<Device>{net_, plan_, rule_, stages_, wires_, line_, gate_, step_, decision_,
                                              reports_, options_.before},
-                            s, recorders_.empty() ? nullptr : &recorders_[index(s)]);
-      training_.push_back(program(plan_.options.chosen_schedule(), s));
-      evaluating_.push_back(program(schedule_kind::forward_only, s));
+                            w, recorders_.empty() ? nullptr : &recorders_[index(w)]);
+      training_.push_back(program(schedule, w));
+      evaluating_.push_back(program(schedule.forwards(), w));
     }
     initialise();
   }
@@ -73,10 +81,8 @@ class executor {
   /// On failure throws `error`, the first cause; parameters, moments and step count are as before.
   GPIPE_ONCE outcome train(const batch& data, double rate, double clip = 0) {
     require_loss();
-    with_schedule(plan_.options.chosen_schedule(), [](auto schedule) {
-      if (!schedule.trains)
-        detail::refuse({"the schedule ", schedule.name(), " has no backward"}, {"train with another one"});
-    });
+    if (const schedule_choice schedule = plan_.options.chosen_schedule(); !schedule.trains)
+      detail::refuse({"the schedule ", schedule.name(), " has no backward"}, {"train with another one"});
     if (!std::isfinite(rate))
       detail::refuse({"the learning rate is ", std::to_string(rate)}, {"see the optimizer's and its schedule"},
                      {.step = static_cast<long>(step_.step)});
@@ -136,11 +142,9 @@ class executor {
     p.deadline = deadline;
     return p;
   }
-  static int places(const std::vector<std::vector<int>>& of, int stage) {
-    return *std::max_element(of[index(stage)].begin(), of[index(stage)].end()) + 1;
-  }
+  static int count(const std::vector<int>& places) { return *std::max_element(places.begin(), places.end()) + 1; }
   std::byte* block(memory_kind kind, int slot, int i) const {
-    return stages_[index(plan_.cut().stage_of(slot))]->map().find(kind, slot, -1, nullptr, i).base;
+    return stages_[index(plan_.cut().stage_of(slot))]->map().find(kind, slot, -1, {}, i).base;
   }
   std::size_t parameters_of(int s) const {
     std::size_t sum = 0;
@@ -148,26 +152,10 @@ class executor {
     return sum;
   }
 
-  // Stages have places for what fill-drain holds, and a worker has one stage.
-  GPIPE_ONCE void require_runnable() const {
-    const schedule_kind kind = plan_.options.schedule;
-    if (kind != schedule_kind::fill_drain && kind != schedule_kind::forward_only)
-      detail::refuse({"the schedule ", name(kind), " can be planned, but workers cannot run it yet"},
-                     {"train with fill-drain"});
-    if (plan_.options.recompute == recompute_mode::as_needed)
-      detail::refuse({"recompute as needed can be planned, but workers cannot run it yet"},
-                     {"train with always, except-last or never"});
-    const verdict checked =
-        check_schedule(plan_.options.chosen_schedule(), plan_.stages(), plan_.micro_batches(), plan_.options.recompute,
-                       plan_.links.data(), static_cast<int>(plan_.links.size()), returned_slots, send_mode::buffered);
-    if (!checked.ok())
-      detail::refuse({"the schedule's programs do not run: ", describe(checked)}, {"choose another schedule"});
-  }
-
   GPIPE_ONCE std::vector<instruction> program(schedule_choice schedule, int worker) const {
     std::vector<instruction> lines;
     lower(
-        schedule, plan_.stages(), plan_.micro_batches(), plan_.options.recompute, plan_.links.data(),
+        schedule, plan_.stages(), plan_.micro_batches(), plan_.recompute(), plan_.links.data(),
         static_cast<int>(plan_.links.size()), worker, [&](const instruction& i) { lines.push_back(i); },
         send_mode::buffered);
     return lines;

@@ -94,9 +94,9 @@ class alignas(alignment) worker {
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   bound_stage<Device>& stage(const instruction& i) { return *shop_.stages[index(i.stage)]; }
   wire& link(const instruction& i) { return shop_.wires[index(i.link)]; }
-  static int place(const std::vector<std::vector<int>>& places, int stage, int m) {
-    return places[index(stage)][index(m)];
-  }
+  const link_places& places(int link) const { return shop_.plan.places_of_links[index(link)]; }
+  int stash_place(int link, int m) const { return places(link).stash[index(m)]; }
+  int returned_place(int link, int m) const { return places(link).returned[index(m)]; }
   static errand errand_of(const instruction& i) { return {i.stage, i.micro_batch, name(i.kind)}; }
 
   template <class Call>
@@ -107,20 +107,19 @@ class alignas(alignment) worker {
   }
 
   void perform(const instruction& i) {
-    const auto& plan = shop_.plan;
     const int m = i.micro_batch;
     switch (i.kind) {
       case act::receive_activation:
-        waiting([&] { link(i).activations->consume(place(plan.stash_slot, i.stage, m), errand_of(i)); });
+        waiting([&] { link(i).activations->consume(stash_place(i.link, m), errand_of(i)); });
         break;
       case act::receive_gradient:
-        waiting([&] { link(i).gradients->consume(place(plan.returned_slot, i.stage, m), errand_of(i)); });
+        waiting([&] { link(i).gradients->consume(returned_place(i.link, m), errand_of(i)); });
         break;
       case act::send_activation:
-        link(i).activations->publish(place(plan.stash_slot, plan.links[index(i.link)].to, m), shop_.step.samples(m));
+        link(i).activations->publish(stash_place(i.link, m), shop_.step.samples(m));
         break;
       case act::send_gradient:
-        link(i).gradients->publish(place(plan.returned_slot, plan.links[index(i.link)].from, m), shop_.step.samples(m));
+        link(i).gradients->publish(returned_place(i.link, m), shop_.step.samples(m));
         break;
       case act::forward:
         acquire_activations(i);
@@ -151,26 +150,22 @@ class alignas(alignment) worker {
   GPIPE_OUT_OF_LINE void acquire_activations(const instruction& i) {
     for (const int k : shop_.plan.outgoing[index(i.stage)])
       if (const auto& to = shop_.wires[index(k)].activations)
-        waiting([&] {
-          to->acquire(place(shop_.plan.stash_slot, shop_.plan.links[index(k)].to, i.micro_batch), errand_of(i));
-        });
+        waiting([&] { to->acquire(stash_place(k, i.micro_batch), errand_of(i)); });
   }
   GPIPE_OUT_OF_LINE void acquire_gradients(const instruction& i) {
     for (const int k : shop_.plan.incoming[index(i.stage)])
       if (const auto& to = shop_.wires[index(k)].gradients)
-        waiting([&] {
-          to->acquire(place(shop_.plan.returned_slot, shop_.plan.links[index(k)].from, i.micro_batch), errand_of(i));
-        });
+        waiting([&] { to->acquire(returned_place(k, i.micro_batch), errand_of(i)); });
   }
   // The last use of what the stage received for this micro-batch is over.
   GPIPE_OUT_OF_LINE void release(const instruction& i) {
     for (const int k : shop_.plan.incoming[index(i.stage)])
       if (const auto& from = shop_.wires[index(k)].activations)
-        from->release(place(shop_.plan.stash_slot, i.stage, i.micro_batch));
+        from->release(stash_place(k, i.micro_batch));
     if (!shop_.step.training) return;
     for (const int k : shop_.plan.outgoing[index(i.stage)])
       if (const auto& from = shop_.wires[index(k)].gradients)
-        from->release(place(shop_.plan.returned_slot, i.stage, i.micro_batch));
+        from->release(returned_place(k, i.micro_batch));
   }
 
   static void clear_gradients(bound_stage<Device>& s) {
