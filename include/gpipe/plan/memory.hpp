@@ -133,7 +133,8 @@ class layout {
 
   /// What lies there from step to step.
   GPIPE_ONCE constexpr void constants(int l, const row& r) {
-    const auto bytes = static_cast<std::int64_t>(r.parameter_bytes());
+    const auto all = static_cast<std::int64_t>(r.parameter_bytes()), bytes = net_.owns(l) ? all : 0;
+    for (int i = 0; i < 2 && !net_.owns(l); ++i) put(kind::tied, l, -1, i, all);
     for (int i = 0; i < t_.moments; ++i)  // one whole array behind the other
       if (counted_ != nullptr)
         tell(kind::moments, l, -1, i,

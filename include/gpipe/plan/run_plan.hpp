@@ -23,6 +23,11 @@ struct stage_places {
   std::vector<int> held;             ///< of gradients between backward's two parts
 };
 
+/// A slot that uses the parameters of an earlier one.
+struct tie {
+  int owner = 0, user = 0;
+};
+
 /// A plan made at run time by the functions that make it at compile time: cut, links, the places that micro-batches
 /// take, and the bytes of every stage.
 struct run_plan {
@@ -34,6 +39,7 @@ struct run_plan {
   /// A forward-only pass takes the same places, and gives them back after forward.
   std::vector<stage_places> places_of_stages;
   std::vector<int> each;  ///< 0 ... M - 1: the places of what every micro-batch has its own of
+  std::vector<tie> ties;  ///< in model order of their users
   std::vector<memory_terms> terms;
   std::vector<std::vector<memory_block>> blocks;  ///< of each stage's arena
   std::vector<stage_memory> memory;
@@ -81,6 +87,8 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
                      {"the smallest limit with which one does is ",
                       least_memory_limit(net, options, schedule, costs), " bytes"});
   } else take_cut(own_cut.data(), static_cast<int>(own_cut.size()), L, S, p.first.data());
+  for (int l = 0; l < L; ++l)
+    if (!net.owns(l)) p.ties.push_back({net.slots[l].owner, l});
   find_links(net, p.cut(), [&p](const link& l) { p.links.push_back(l); });
   p.incoming.resize(static_cast<std::size_t>(S));
   p.outgoing.resize(static_cast<std::size_t>(S));

@@ -7,8 +7,8 @@ namespace gpipe {
 
 /// What a stage's arena holds, in the order in which it lies there.
 ///
-///     | parameters | gradients | moments | derived | partials | stash | returned | held | kept ->  ...  <- transient |
-///       one flat array each: an update is one call                                      | the working set            |
+///     | parameters | gradients | moments | tied | derived | partials | stash | returned | held | kept ->  ...  <- transient |
+///       one flat array each: an update is one call                                             | the working set            |
 ///
 /// The working set is of one micro-batch: what backward keeps lies at its lower end, first what is needed longest; what
 /// lives a moment hangs from its upper end, and comes down to where nothing is kept yet, or no longer. Where several
@@ -19,6 +19,7 @@ enum class memory_kind : std::uint8_t {
   parameters,
   gradients,
   moments,      ///< of the optimizer
+  tied,         ///< values and gradients of parameters that an earlier slot owns
   derived,      ///< made from the parameters after each commit: packed weights
   partials,     ///< one number a micro-batch: loss, weight
   stash,        ///< what enters the stage, for each micro-batch in flight
@@ -30,11 +31,11 @@ enum class memory_kind : std::uint8_t {
   backward,     ///< gradients between the stage's layers
   scratch,      ///< further gradients of a value with several readers
 };
-inline constexpr int memory_kinds = 10;  ///< that are counted
+inline constexpr int memory_kinds = 11;  ///< that are counted
 
 constexpr const char* name_of(memory_kind kind) {
-  constexpr const char* names[] = {"parameters", "gradients", "moments",   "derived",     "partials", "stash",
-                                   "returned",   "held", "kept",      "transient", "activations", "backward", "scratch"};
+  constexpr const char* names[] = {"parameters", "gradients", "moments", "tied",  "derived",   "partials",    "stash",
+                                   "returned",   "held",      "kept",      "transient", "activations", "backward", "scratch"};
   return names[static_cast<int>(kind)];
 }
 

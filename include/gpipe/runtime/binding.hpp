@@ -140,8 +140,9 @@ class binder {
     if (r.extra_count > 0)
       b.extras = own().find(memory_kind::kept, l, -1, kept_places());
     if (r.partial_count > 0) b.partials = own().find(memory_kind::partials, l, -1, place_table(plan_.each.data()));
-    b.parameters = own().find(memory_kind::parameters, l, -1).base;
-    b.gradients = own().find(memory_kind::gradients, l, -1).base;
+    const bool owns = net_.owns(l);
+    b.parameters = own().find(owns ? memory_kind::parameters : memory_kind::tied, l, -1).base;
+    b.gradients = own().find(owns ? memory_kind::gradients : memory_kind::tied, l, -1, {}, owns ? 0 : 1).base;
     if (r.derived_count > 0) b.derived = own().find(memory_kind::derived, l, -1).base;
     return b;
   }

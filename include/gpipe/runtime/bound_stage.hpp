@@ -35,7 +35,7 @@ class alignas(alignment) bound_stage {
     for (const memory_block& b : plan.blocks[static_cast<std::size_t>(stage)]) map_.add(b);
     // Gaps between parameters are zero and stay so: whole arrays are updated at once.
     const auto flat = memory_.of(memory_kind::parameters) * (2 + plan.options.moments);
-    context_.fill(static_cast<std::ptrdiff_t>(flat), std::byte{0}, arena_.data());
+    context_.fill(static_cast<std::ptrdiff_t>(flat + memory_.of(memory_kind::tied)), std::byte{0}, arena_.data());
   }
 
   /// Resolves every address and makes what libraries need, once all stages have their arenas.
@@ -110,15 +110,45 @@ class alignas(alignment) bound_stage {
     }
   }
 
-  /// Makes what is derived from the parameters anew.
+  /// Zeros, before the first micro-batch adds to them.
+  void clear_gradients() {
+    context_.fill(static_cast<std::ptrdiff_t>(flat_bytes()), std::byte{0}, gradients());
+    for (const auto& b : binding_.slots)
+      if (!net_->owns(b.slot)) context_.fill(parameter_bytes(b), std::byte{0}, b.gradients);
+  }
+
+  /// Makes what is derived from the stage's own parameters anew.
   GPIPE_OUT_OF_LINE void refresh() {
     for (const auto& b : binding_.slots)
-      if (b.kernels->refresh != nullptr) b.kernels->refresh(context_, call_of(b, step_state{}, 0, false));
+      if (net_->owns(b.slot)) refresh(b);
+  }
+  /// The same for tied parameters, whose values are the owner's.
+  GPIPE_OUT_OF_LINE void borrow(int slot, const std::byte* owners) {
+    const bound& b = at(slot);
+    context_.copy(parameter_bytes(b), owners, b.parameters);
+    refresh(b);
+  }
+  /// Adds a tied use's gradients to the owner's, which is in this stage.
+  GPIPE_OUT_OF_LINE void lend(int slot, const std::byte* gradients) {
+    const bound& b = at(slot);
+    const auto n = parameter_bytes(b) / static_cast<std::ptrdiff_t>(bytes_of(b.layer->type));
+    if (b.layer->type == dtype::float64)
+      context_.add(n, reinterpret_cast<const double*>(gradients), reinterpret_cast<double*>(b.gradients));
+    else context_.add(n, reinterpret_cast<const float*>(gradients), reinterpret_cast<float*>(b.gradients));
+  }
+  const detail::bound_slot<context>& at(int slot) const {
+    return binding_.slots[static_cast<std::size_t>(slot - binding_.slots.front().slot)];
   }
 
  private:
   using bound = detail::bound_slot<context>;
 
+  static std::ptrdiff_t parameter_bytes(const bound& b) {
+    return static_cast<std::ptrdiff_t>(b.layer->parameter_bytes());
+  }
+  void refresh(const bound& b) {
+    if (b.kernels->refresh != nullptr) b.kernels->refresh(context_, call_of(b, step_state{}, 0, false));
+  }
   std::ptrdiff_t elements(int v, const step_state& step, int m) const {
     return static_cast<std::ptrdiff_t>(net_->values[v].part.size) * step.samples(m);
   }

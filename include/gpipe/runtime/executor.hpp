@@ -112,7 +112,8 @@ class executor {
   std::uint64_t steps() const { return step_.step; }
   const bound_stage<Device>& stage(int s) const { return *stages_[index(s)]; }
 
-  /// The parameters, their gradients (sums over the last step's samples) or a moment of a slot, in its stage's memory.
+  /// The parameters, their gradients (sums over the last step's samples) or a moment of a slot, in its stage's memory;
+  /// of tied ones, their owner's.
   /// Whoever writes parameters calls `refresh` before the next step.
   std::byte* parameters(int slot) const { return block(memory_kind::parameters, slot, 0); }
   std::byte* gradients(int slot) const { return block(memory_kind::gradients, slot, 0); }
@@ -144,11 +145,13 @@ class executor {
   }
   static int count(const std::vector<int>& places) { return *std::max_element(places.begin(), places.end()) + 1; }
   std::byte* block(memory_kind kind, int slot, int i) const {
-    return stages_[index(plan_.cut().stage_of(slot))]->map().find(kind, slot, -1, {}, i).base;
+    const int owner = net_.slots[slot].owner;
+    return stages_[index(plan_.cut().stage_of(owner))]->map().find(kind, owner, -1, {}, i).base;
   }
   std::size_t parameters_of(int s) const {
     std::size_t sum = 0;
-    for (int l = plan_.first[index(s)]; l < plan_.first[index(s) + 1]; ++l) sum += net_.row_of(l).parameter_elements();
+    for (int l = plan_.first[index(s)]; l < plan_.first[index(s) + 1]; ++l)
+      if (net_.owns(l)) sum += net_.row_of(l).parameter_elements();
     return sum;
   }
 
@@ -165,6 +168,7 @@ class executor {
     step_.seed = options_.seed;
     step_.rows.fields.resize(static_cast<std::size_t>(net_.field_count));  // so that no step allocates
     for (int l = 0; l < net_.slot_count; ++l) {
+      if (!net_.owns(l)) continue;
       const row& r = net_.row_of(l);
       std::byte* at = parameters(l);
       for (int p = 0; p < r.parameter_count; ++p) {

@@ -62,10 +62,13 @@ class alignas(alignment) worker {
 
   /// One pass over a program; `trains` clears the gradients first. Throws the cause of a failure, named.
   void walk(const std::vector<instruction>& program, bool trains) {
-    committed_ = false;
+    committed_ = summed_ = false;
+    for (const tie& t : shop_.plan.ties)
+      if (shop_.plan.worker_of(stage_of(t.user)) == number_)
+        at(t.user).borrow(t.user, at(t.owner).at(t.owner).parameters);
     if (trains)
       for (const instruction& i : program)
-        if (i.kind == act::reduce) clear_gradients(*shop_.stages[index(i.stage)]);
+        if (i.kind == act::reduce) stage(i).clear_gradients();
     auto begin = now_ns();
     for (const instruction& i : program) {
       if (i.micro_batch >= 0 && shop_.step.samples(i.micro_batch) == 0) continue;
@@ -93,6 +96,8 @@ class alignas(alignment) worker {
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   bound_stage<Device>& stage(const instruction& i) { return *shop_.stages[index(i.stage)]; }
+  int stage_of(int slot) const { return shop_.plan.cut().stage_of(slot); }
+  bound_stage<Device>& at(int slot) { return *shop_.stages[index(stage_of(slot))]; }
   wire& link(const instruction& i) { return shop_.wires[index(i.link)]; }
   const link_places& places(int link) const { return shop_.plan.places_of_links[index(link)]; }
   int stash_place(int link, int m) const { return places(link).stash[index(m)]; }
@@ -140,7 +145,7 @@ class alignas(alignment) worker {
         stage(i).backward(shop_.step, m);
         release(i);
         break;
-      case act::reduce: reduce(stage(i)); break;
+      case act::reduce: reduce(i); break;
       case act::update: update(i); break;
       case act::idle: break;
     }
@@ -168,12 +173,14 @@ class alignas(alignment) worker {
         from->release(returned_place(k, i.micro_batch));
   }
 
-  static void clear_gradients(bound_stage<Device>& s) {
-    s.device().fill(static_cast<std::ptrdiff_t>(s.flat_bytes()), std::byte{0}, s.gradients());
-  }
-
-  GPIPE_OUT_OF_LINE void reduce(bound_stage<Device>& s) {
+  GPIPE_OUT_OF_LINE void reduce(const instruction& i) {
+    bound_stage<Device>& s = stage(i);
+    if (!shop_.plan.ties.empty() && !summed_) waiting([&] { shop_.door.arrive(number_, errand_of(i)); });
+    summed_ = true;
+    for (const tie& t : shop_.plan.ties)
+      if (stage_of(t.owner) == i.stage) s.lend(t.owner, at(t.user).at(t.user).gradients);
     for (const auto& b : s.slots()) {
+      if (!shop_.net.owns(b.slot)) continue;
       const auto n = static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type));
       double* into = &shop_.decision.squares[index(b.slot)];
       if (b.layer->type == dtype::float64)
@@ -232,6 +239,7 @@ class alignas(alignment) worker {
   int number_;
   recorder* trace_;
   std::int64_t waited_ = 0;
+  bool summed_ = false;     ///< all stages' gradients of this step are there; asked only where some are tied
   bool committed_ = false;
 };
 
