@@ -18,7 +18,8 @@ struct run_options {
   std::chrono::nanoseconds deadline = patience{}.deadline;  ///< without progress of any worker
   std::size_t trace_events = 0;                             ///< kept for each worker; 0: no trace
   std::byte arena_fill{0};                                  ///< what memory holds before its first use
-  /// Called by every worker before each instruction of a step. What it throws fails the step.
+  /// Called by every worker before each instruction of a step until it is committed: of a worker's updates, before the
+  /// first. What it throws fails the step.
   std::function<void(const instruction&)> before{};
 };
 

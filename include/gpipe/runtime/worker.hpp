@@ -75,7 +75,7 @@ class alignas(alignment) worker {
       waited_ = 0;
       stage(i).begin();
       try {
-        if (shop_.before) shop_.before(i);
+        if (shop_.before && !committed_) shop_.before(i);
         perform(i);
       } catch (const detail::poisoned&) {
         throw;
