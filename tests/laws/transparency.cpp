@@ -26,6 +26,7 @@ struct setting {
   std::byte fill{0xff};  // all bits set are NaN: what is read before it is written shows
   schedule_choice schedule{};
   std::int64_t memory_limit = no_memory_limit;
+  bool canary = true;
 };
 
 /// Three steps over `sizes` samples each, at M = 5.
@@ -37,6 +38,7 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
   how.cut = as.cut;
   how.trace_events = as.trace_events;
   how.arena_fill = as.fill;
+  how.canary = as.canary;
   const plan_options options{.stages = as.S,
                              .micro_batches = M,
                              .micro_batch_size = 4,
@@ -72,7 +74,7 @@ void holds_for_stages(const samples<T>& data, double clip) {
   for (const int S : {1, 2, 3, 4, 8, L}) {
     CAPTURE(S);
     for (const recompute_mode mode : modes) CHECK(run({S, {}, mode}) == expected);
-    CHECK(run({S, {}, recompute_mode::except_last, 50}) == expected);
+    CHECK(run({.S = S, .recompute = recompute_mode::except_last, .trace_events = 50, .canary = false}) == expected);
     std::vector<int> front, back;
     for (int s = 1; s < S; ++s) front.push_back(s), back.push_back(L - S + s);
     for (const recompute_mode mode : modes) {

@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstring>
+#include <optional>
 #include <string>
 
-#include <gpipe/runtime/binding.hpp>
+#include <gpipe/runtime/canary.hpp>
 #include <gpipe/runtime/step_state.hpp>
 
 namespace gpipe {
@@ -39,8 +40,12 @@ class alignas(alignment) bound_stage {
   }
 
   /// Resolves every address and makes what libraries need, once all stages have their arenas.
-  GPIPE_ONCE void bind(const std::vector<const detail::arena_map*>& maps, const kernel_row<context>* kernels) {
+  GPIPE_ONCE void bind(const std::vector<const detail::arena_map*>& maps, const kernel_row<context>* kernels,
+                       bool poisons = false) {
     binding_ = detail::binder<context>(*net_, *plan_, maps, stage_).bind(kernels);
+    if (poisons)
+      canary_.emplace(stage_view(*net_, plan_->cut(), stage_), plan_->terms[static_cast<std::size_t>(stage_)],
+                      binding_.slots);
     for (const auto& b : binding_.slots)
       if (b.kernels->prepare != nullptr) b.kernels->prepare(context_, plan_->options.micro_batch_size);
   }
@@ -91,6 +96,7 @@ class alignas(alignment) bound_stage {
         run_parameter_part(*b, step, m);
       }
       if (step.examining) examine_input_part(*b, step, m), examine_parameter_part(*b, m);
+      if (canary_) canary_->after_input_part(context_, b->slot, m), canary_->after_parameter_part(context_, b->slot, m);
     }
   }
 
@@ -100,6 +106,7 @@ class alignas(alignment) bound_stage {
       clear_unread(*b, step, m);
       run_input_part(*b, step, m);
       if (step.examining) examine_input_part(*b, step, m);
+      if (canary_) canary_->after_input_part(context_, b->slot, m);
     }
   }
 
@@ -107,6 +114,7 @@ class alignas(alignment) bound_stage {
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       run_parameter_part(*b, step, m);
       if (step.examining) examine_parameter_part(*b, m);
+      if (canary_) canary_->after_parameter_part(context_, b->slot, m);
     }
   }
 
@@ -211,7 +219,11 @@ class alignas(alignment) bound_stage {
       for (int i = 0; i < b.inputs; ++i)
         if (b.value_in[i] < net_->entering) examine(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
     b.kernels->forward(context_, c);
-    if (!step.examining) return;
+    if (step.examining) examine_outputs(b, step, m, again, c);
+    if (canary_) canary_->after_forward(context_, b.slot, m, again);
+  }
+
+  GPIPE_ONCE void examine_outputs(const bound& b, const step_state& step, int m, bool again, const call& c) const {
     for (int o = 0; o < b.outputs; ++o) examine(b, m, "its output", b.value_out[o], b.out[o].at(m, again), step);
     if (c.partials != nullptr && !all_finite(b.layer->partial_count, c.partials))
       not_finite(b, m, "its loss or another of its partials");
@@ -297,6 +309,7 @@ class alignas(alignment) bound_stage {
   typename Device::arena arena_;
   detail::arena_map map_;
   detail::binding<context> binding_;
+  std::optional<detail::canary<context>> canary_;
   const bound* current_ = nullptr;
 };
 

@@ -18,6 +18,7 @@ struct run_options {
   std::chrono::nanoseconds deadline = patience{}.deadline;  ///< without progress of any worker
   std::size_t trace_events = 0;                             ///< kept for each worker; 0: no trace
   std::byte arena_fill{0};                                  ///< what memory holds before its first use
+  bool canary = GPIPE_CANARY;  ///< poisons what is dead, so that a layer which reads it makes NaN of its gradients
   /// Called by every worker before each instruction of a step until it is committed: of a worker's updates, before the
   /// first. What it throws fails the step.
   std::function<void(const instruction&)> before{};
@@ -43,6 +44,7 @@ class executor {
         line_(plan_.workers(), limits(plan_.workers(), options_.deadline)),
         gate_(line_, plan_.workers()),
         crew_(line_, plan_.workers()) {
+    require_memory();
     const int S = plan_.stages(), K = plan_.workers();
     std::vector<const detail::arena_map*> maps;
     for (int s = 0; s < S; ++s) {
@@ -53,7 +55,7 @@ class executor {
     }
     for (int w = 0; w < K && options_.trace_events > 0; ++w)
       recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
-    for (auto& stage : stages_) stage->bind(maps, kernels);
+    for (auto& stage : stages_) stage->bind(maps, kernels, options_.canary);
     for (std::size_t k = 0; k < plan_.links.size(); ++k) {
       const auto& [from, to, gradient] = plan_.links[k];
       const int sender = plan_.worker_of(from), receiver = plan_.worker_of(to);
@@ -154,6 +156,19 @@ class executor {
     for (int l = plan_.first[index(s)]; l < plan_.first[index(s) + 1]; ++l)
       if (net_.owns(l)) sum += net_.row_of(l).parameter_elements();
     return sum;
+  }
+
+  // Before anything is allocated, for a machine that has promised too much ends programs without a word.
+  GPIPE_ONCE void require_memory() const {
+    std::int64_t left = Device::memory_left();
+    for (int s = 0; s < plan_.stages(); ++s) {
+      const std::int64_t needed = plan_.memory[index(s)].total();
+      if (needed > left)
+        detail::refuse({"the stage needs ", needed, " bytes, and the machine has ", left, " left"},
+                       {"recompute more, make micro-batches smaller, or use a machine with more memory"},
+                       {.stage = s});
+      left -= needed;
+    }
   }
 
   GPIPE_ONCE std::vector<instruction> program(schedule_choice schedule, int worker) const {

@@ -24,9 +24,10 @@ struct training_options {
   std::chrono::nanoseconds deadline = run_options{}.deadline;
   std::size_t trace_events = run_options{}.trace_events;
   std::byte arena_fill = run_options{}.arena_fill;
+  bool canary = run_options{}.canary;
   std::function<void(const instruction&)> before{};
 
-  run_options run() const { return {seed, deadline, trace_events, arena_fill, before}; }
+  run_options run() const { return {seed, deadline, trace_events, arena_fill, canary, before}; }
 };
 
 namespace broken {
