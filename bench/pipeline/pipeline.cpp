@@ -3,22 +3,11 @@
 //
 //     pipeline [rounds]
 
-#include "../measure.hpp"
+#include "../networks.hpp"
 
-#include <gpipe/core/optimizer.hpp>
-#include <gpipe/core/random.hpp>
-#include <gpipe/layer/add.hpp>
-#include <gpipe/layer/gelu.hpp>
-#include <gpipe/layer/layer_norm.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
-#include <gpipe/model/items.hpp>
 #include <gpipe/record/report.hpp>
-#include <gpipe/train/trainer.hpp>
 
 #include <barrier>
-#include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -30,27 +19,7 @@ namespace {
 
 using namespace gpipe;
 
-constexpr int inputs = 64, classes = 10, micro_batches = 32;
-
-template <int Blocks, int Width>
-struct residual_mlp : model<input<float, inputs>, linear<Width>,
-                            repeat<Blocks, residual<layer_norm, linear<4 * Width>, gelu, linear<Width>>>,
-                            linear<classes>, softmax_cross_entropy> {};
-
-struct data {
-  explicit data(int samples)
-      : images(static_cast<std::size_t>(samples) * inputs), labels(static_cast<std::size_t>(samples)) {
-    for (std::size_t i = 0; i < images.size(); ++i) {
-      const auto word = draw({1, 0, 0, 0}, 0, static_cast<std::uint32_t>(i)).word[0];
-      images[i] = static_cast<float>(word) * 0x1p-31F - 1;
-    }
-    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % classes);
-  }
-  batch all() const { return batch(static_cast<int>(labels.size())).with("inputs", images).with("labels", labels); }
-
-  std::vector<float> images;
-  std::vector<std::int32_t> labels;
-};
+constexpr int micro_batches = 32;
 
 template <class Training>
 void run(Training& it, const batch& on, int steps) {
@@ -78,15 +47,16 @@ struct figures {
 
 /// Rates are of useful work: 6 operations a weight and sample.
 template <class Net>
-figures measure(const char* name, int micro_batch_size, int rounds, int steps) {
+figures measure(const char* name, schedule_kind schedule, int micro_batch_size, int rounds, int steps) {
   const int samples = micro_batches * micro_batch_size;
-  const data made(samples);
+  const bench::random_images made(samples);
   const batch on = made.all();
   const auto options = [&](int stages) {
     return plan_options{.stages = stages,
                         .micro_batches = micro_batches,
                         .micro_batch_size = micro_batch_size,
-                        .recompute = recompute_mode::never};
+                        .recompute = recompute_mode::never,
+                        .schedule = schedule};
   };
   using training = trainer<Net, sgd>;
   const sgd rule{.learning_rate = 1e-3};
@@ -108,7 +78,7 @@ figures measure(const char* name, int micro_batch_size, int rounds, int steps) {
     share.push_back(of_piped.back() / (of_both.back() * bubble_left));
   }
 
-  std::printf("%s: %.2f M parameters, %d micro-batches of %d; GFLOP/s\n", name,
+  std::printf("%s, %s: %.2f M parameters, %d micro-batches of %d; GFLOP/s\n", name, gpipe::name(schedule),
               1e-6 * static_cast<double>(network_of<Net>.parameters()), micro_batches, micro_batch_size);
   const auto row = [](const char* what, const std::vector<double>& values, int digits) {
     std::printf("  %-28s %6.*f  (10 %% %.*f, 90 %% %.*f)\n", what, digits, bench::median(values), digits,
@@ -137,13 +107,17 @@ figures measure(const char* name, int micro_batch_size, int rounds, int steps) {
 int main(int count, char** arguments) {
   const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
   bench::print_environment();
-  const figures mlp = measure<residual_mlp<8, 256>>("mlp", 32, rounds, 2);
-  const figures small = measure<residual_mlp<16, 64>>("mlps", 4, 2 * rounds, 60);
-
-  bench::result("pipeline.gflops", mlp.piped, "GFLOP/s");
-  bench::result("pipeline.independent_gflops", mlp.both, "GFLOP/s");
-  bench::result("pipeline.alone_gflops", mlp.alone, "GFLOP/s");
-  bench::result("pipeline.small_gflops", small.piped, "GFLOP/s");
-  bench::result("pipeline.small_share", small.share, "ratio");
-  bench::result("pipeline.share", mlp.share, "ratio");
+  for (const auto& [schedule, suffix] : {std::pair{schedule_kind::one_f_one_b, ".1f1b"}, {schedule_kind::fill_drain, ""}}) {
+    const figures mlp = measure<bench::mlp>("mlp", schedule, 32, rounds, 2);
+    const figures small = measure<bench::mlps>("mlps", schedule, 4, 2 * rounds, 60);
+    const auto tell = [&, of = suffix](const char* what, double value, const char* unit) {
+      bench::result(std::string("pipeline.") + what + of, value, unit);
+    };
+    tell("gflops", mlp.piped, "GFLOP/s");
+    tell("independent_gflops", mlp.both, "GFLOP/s");
+    tell("alone_gflops", mlp.alone, "GFLOP/s");
+    tell("small_gflops", small.piped, "GFLOP/s");
+    tell("small_share", small.share, "ratio");
+    tell("share", mlp.share, "ratio");
+  }
 }

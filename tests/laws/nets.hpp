@@ -41,6 +41,12 @@ template <class T>
 struct integer_net : model<input<std::int32_t, 3>, stash<"tokens">, lookup<T, 6, 4>, stash<"x">, signs, next, pop<"x">,
                            scale, peak, scale, pop<"tokens">, scale, linear<7>, softmax_cross_entropy> {};
 
+/// 13 slots: a skip from one slot to many behind it, and a layer whose parameters three slots use.
+template <class T>
+struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<16>>, dropout<25>, gelu, layer_norm,
+                        pop<"x">, add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, linear<7>,
+                        softmax_cross_entropy> {};
+
 /// A number in [-1, 1) of stream `which`.
 inline double noise(std::uint32_t which, std::size_t i) {
   return 2 * static_cast<double>(uniform(draw({7, 0, which, 0}, 0, static_cast<std::uint32_t>(i)).word[0])) - 1;

@@ -2,6 +2,7 @@
 // and under one-slot channels, and finds planted faults.
 
 #include <gpipe/plan/check.hpp>
+#include <gpipe/plan/places.hpp>
 #include <gpipe/plan/check_table.hpp>
 #include <gpipe/plan/describe.hpp>
 #include <gpipe/plan/schedule/kind.hpp>
@@ -280,7 +281,8 @@ void stash_places_are_distinct(Schedule schedule) {
     for (int M = 1; M <= 16; ++M)
       for (int s = 0; s < S && schedule.admits(S, M); ++s) {
         int slot[16], owner[16];
-        const int count = stash_slots(schedule, S, M, s, slot);
+        gpipe::detail::rows table(schedule, S, M);
+        const int count = stash_places(table, s, s, slot);
         REQUIRE(count == schedule.in_flight(S, M, s));
         std::fill(owner, owner + 16, -1);
         bool shared = false;

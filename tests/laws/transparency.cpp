@@ -25,6 +25,9 @@ struct setting {
   recompute_mode recompute = recompute_mode::always;
   std::size_t trace_events = 0;
   std::byte fill{0xff};  // all bits set are NaN: what is read before it is written shows
+  schedule_choice schedule{};
+  std::int64_t memory_limit = no_memory_limit;
+  bool canary = true;
 };
 
 /// Three steps over `sizes` samples each, at M = 5.
@@ -36,7 +39,15 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
   how.cut = as.cut;
   how.trace_events = as.trace_events;
   how.arena_fill = as.fill;
-  const plan_options options{.stages = as.S, .micro_batches = M, .micro_batch_size = 4, .recompute = as.recompute};
+  how.canary = as.canary;
+  const plan_options options{.stages = as.S,
+                             .micro_batches = M,
+                             .micro_batch_size = 4,
+                             .recompute = as.recompute,
+                             .schedule = as.schedule.kind,
+                             .chunks = as.schedule.chunks,
+                             .own = as.schedule.own,
+                             .memory_limit = as.memory_limit};
   trainer<Net<T>, Optimizer> training(options, Optimizer{.learning_rate = 0.05}, how);
   bits found;
   int first = 0;
@@ -46,7 +57,7 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
     found.push_back(state_of(training));
     first += size;
   }
-  add(found, training.evaluate(data.take(0, 9)));
+  add(found, training.evaluate(data.take(0, (std::min)(9, 4 * M))));
   found.push_back(training.parameter_hash());
   return found;
 }
@@ -64,7 +75,7 @@ void holds_for_stages(const samples<T>& data, double clip) {
   for (const int S : {1, 2, 3, 4, 8, L}) {
     CAPTURE(S);
     for (const recompute_mode mode : modes) CHECK(run({S, {}, mode}) == expected);
-    CHECK(run({S, {}, recompute_mode::except_last, 50}) == expected);
+    CHECK(run({.S = S, .recompute = recompute_mode::except_last, .trace_events = 50, .canary = false}) == expected);
     std::vector<int> front, back;
     for (int s = 1; s < S; ++s) front.push_back(s), back.push_back(L - S + s);
     for (const recompute_mode mode : modes) {
@@ -92,6 +103,75 @@ void holds_for_every_cut(const Data& data) {
   }
 }
 
+/// A schedule of the user's own: 1F1B with one forward more before the first backward.
+struct eager {
+  static constexpr bool trains = true;
+  static constexpr const char* name() { return "eager"; }
+  static constexpr bool admits(int stages, int micro_batches) { return stages >= 1 && micro_batches >= 1; }
+  static constexpr int workers(int stages) { return stages; }
+  static constexpr int worker_of(int, int stage) { return stage; }
+  static constexpr int ticks(int stages, int micro_batches) { return one_f_one_b::ticks(stages + 1, micro_batches); }
+  static constexpr int in_flight(int stages, int micro_batches, int stage) {
+    return one_f_one_b::in_flight(stages + 1, micro_batches, stage);
+  }
+  static constexpr cell at(int stages, int micro_batches, int worker, int tick) {
+    return one_f_one_b::at(stages + 1, micro_batches, worker, tick);
+  }
+};
+
+const schedule_choice trained[] = {schedule_kind::fill_drain,
+                                   schedule_kind::one_f_one_b,
+                                   schedule_kind::interleaved,
+                                   {schedule_kind::interleaved, 4},
+                                   schedule_kind::zb_h1,
+                                   schedule_kind::zb_v,
+                                   {own_schedule_of<eager>, false}};
+
+/// The largest stage of a plan, in bytes.
+template <class Net>
+std::int64_t largest_stage(plan_options options) {
+  std::int64_t most = 0;
+  for (const stage_memory& m : make_plan(network_of<Net>, options).memory) most = (std::max)(most, m.total());
+  return most;
+}
+
+/// As needed, with memory for the fewest working sets, and for about half as many as never keeps.
+template <class Net>
+std::vector<std::int64_t> limits(int S, int M, const schedule_choice& schedule) {
+  plan_options o{.stages = S, .micro_batches = M, .micro_batch_size = 4, .schedule = schedule.kind,
+                 .chunks = schedule.chunks, .own = schedule.own};
+  o.recompute = recompute_mode::always;
+  const std::int64_t least = largest_stage<Net>(o);
+  o.recompute = recompute_mode::never;
+  return {least, (least + largest_stage<Net>(o)) / 2};
+}
+
+template <template <class> class Net, class T>
+void holds_for_schedules(const samples<T>& data) {
+  for (const int M : {1, 3, 8}) {
+    const auto run = [&](const setting& as) { return train<Net, T, adam>(as, data, 0.1, {4 * M - 1, 2, 1}, M); };
+    const bits expected = run({.fill = std::byte{0}});
+    for (const schedule_choice& schedule : trained)
+      for (const int S : {1, 2, 3, 4, 8}) {
+        if (!schedule.admits(S, M)) continue;
+        CAPTURE(schedule.name());
+        CAPTURE(S);
+        CAPTURE(M);
+        for (const recompute_mode mode : modes) CHECK(run({.S = S, .recompute = mode, .schedule = schedule}) == expected);
+        for (const std::int64_t limit : limits<Net<T>>(S, M, schedule)) {
+          CAPTURE(limit);
+          CHECK(run({.S = S, .recompute = recompute_mode::as_needed, .schedule = schedule, .memory_limit = limit}) ==
+                expected);
+        }
+      }
+  }
+}
+
+struct residuals : model<input<float, 12>, linear<8>, residual<layer_norm, linear<8>, gelu>, linear<7>,
+                         softmax_cross_entropy> {};
+struct skips : model<input<float, 12>, linear<8>, stash<"x">, layer_norm, linear<8>, gelu, pop<"x">, gpipe::add, linear<7>,
+                     softmax_cross_entropy> {};
+
 }  // namespace
 
 TEST_CASE("a residual network: the same bits for every S, recompute, trace") {
@@ -110,4 +190,30 @@ TEST_CASE("two tensors on an edge, and values that nobody reads: the same bits f
 
 TEST_CASE("integers on edges: the same bits for every cut") {
   holds_for_every_cut<integer_net, float>(samples<float, std::int32_t>(9, 3, 1));
+}
+
+TEST_CASE("tied parameters: the same bits for every S, recompute, trace") {
+  holds_for_stages<tied_net, float, adam>(samples<float>(19, 12, 1), 0.1);
+}
+
+TEST_CASE("every schedule, one of the user's own too: the same bits, at every recompute mode") {
+  holds_for_schedules<tied_net, float>(samples<float>(40, 12, 1));
+  holds_for_schedules<skip_net, double>(samples<double>(40, 12, 2));
+}
+
+TEST_CASE("a residual written as a skip is the residual") {
+  const samples<float> data(16, 12, 1);
+  const auto run = [&]<class Net>(Net, std::vector<int> cut) {
+    training_options how;
+    how.cut = std::move(cut);
+    const int S = static_cast<int>(how.cut.size()) + 1;
+    trainer<Net, adam> training(plan_options{.stages = S, .micro_batches = 4, .micro_batch_size = 4}, adam{}, how);
+    training.step(data.all());
+    return state_of(training) ^ gradients_of(training);
+  };
+  const auto expected = run(residuals{}, {});
+  for (const std::vector<int>& cut : {std::vector<int>{}, {1, 2, 3, 4}, {1, 4}, {2, 3}}) {
+    CHECK(run(skips{}, cut) == expected);
+    CHECK(run(residuals{}, cut) == expected);
+  }
 }

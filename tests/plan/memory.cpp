@@ -25,7 +25,13 @@ constexpr int first[] = {0, 3, 6}, all[] = {0, 6};
 constexpr stage_view whole(n, {all, 1}, 0), s0(n, {first, 2}, 0), s1(n, {first, 2}, 1);
 
 // A sample of tensor<float, 64> is 256 bytes, each half 128, the weight of `cross` 128.
-constexpr memory_terms terms{.micro_batches = 5, .micro_batch_size = 2, .in_flight = 4, .kept_copies = 3, .moments = 2};
+constexpr memory_terms terms{.micro_batches = 5,
+                             .micro_batch_size = 2,
+                             .in_flight = 4,
+                             .kept_copies = 3,
+                             .moments = 2,
+                             .stash = {5, 6},
+                             .returned = {2, 3}};
 constexpr std::int64_t B = 2;
 
 constexpr stage_memory m = memory_of(whole, terms);
@@ -60,8 +66,8 @@ static_assert(one.lower_bound == one.total() - 64);
 // In two stages the value between is written into the stash, and its gradient comes back, twice at a time.
 constexpr stage_memory m0 = memory_of(s0, terms), m1 = memory_of(s1, terms);
 static_assert(m0.of(memory_kind::transient) == 256 * B);  // of cross, or its gradient: join writes into stage 1
-static_assert(m1.of(memory_kind::stash) == 4 * (256 * B + 64 + 64));
-static_assert(m0.of(memory_kind::returned) == returned_slots * 256 * B && m1.of(memory_kind::returned) == 0);
+static_assert(m1.of(memory_kind::stash) == 5 * 256 * B + 4 * (64 + 64));
+static_assert(m0.of(memory_kind::returned) == 2 * 256 * B && m1.of(memory_kind::returned) == 0);
 static_assert(m1.of(memory_kind::transient) == 256 * B);  // of add's output: its gradient
 static_assert(m1.of(memory_kind::parameters) == 0);
 

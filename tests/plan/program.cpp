@@ -53,18 +53,6 @@ static_assert(line_of(1, 0) == instruction{act::receive_activation, 1, 1, 0});
 static_assert(line_of(1, 1) == instruction{act::forward, 1, 1, -1});
 static_assert(program_length(fill_drain{}, 3, 2, recompute_mode::always, chain, 2, 1) == 18);
 
-struct places {
-  int slot[8] = {};
-  int count = 0;
-};
-constexpr places places_of(schedule_kind kind) {
-  places found;
-  found.count = stash_slots(kind, 3, 8, 1, found.slot);
-  return found;
-}
-static_assert(places_of(schedule_kind::fill_drain).count == 8);
-static_assert(places_of(schedule_kind::forward_only).count == 1);
-
 }  // namespace
 
 TEST_CASE("fill-drain lowers to the program of each worker") {
@@ -141,14 +129,6 @@ TEST_CASE("a schedule may be chosen at run time") {
   }
 }
 
-TEST_CASE("stash places are distinct while in flight, and used again") {
-  int slot[8];
-  CHECK(stash_slots(fill_drain{}, 3, 8, 0, slot) == 8);
-  for (int m = 0; m < 8; ++m) CHECK(slot[m] == 7 - m);
-  CHECK(stash_slots(forward_only{}, 3, 8, 0, slot) == 1);
-  for (int m = 0; m < 8; ++m) CHECK(slot[m] == 0);
-}
-
 TEST_CASE("what cannot be lowered is refused and named") {
   const auto drop = [](const instruction&) {};
   const auto never = recompute_mode::never;
@@ -163,6 +143,4 @@ TEST_CASE("what cannot be lowered is refused and named") {
                        doctest::Contains("from stage 1 to stage 0"), error);
   CHECK_THROWS_WITH_AS(lower(fill_drain{}, 3, 2, never, beyond, 1, 0, drop),
                        doctest::Contains("from stage 1 to stage 3"), error);
-  int slot[2];
-  CHECK_THROWS_AS(stash_slots(fill_drain{}, 2, 0, 0, slot), error);
 }

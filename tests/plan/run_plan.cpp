@@ -50,13 +50,15 @@ TEST_CASE("an own cut is taken as it is, with its links at both ends") {
 
 TEST_CASE("what is in flight decides the places") {
   const run_plan p = made({.stages = 2, .micro_batches = 3});
-  CHECK(p.stash_slot[0] == std::vector<int>{2, 1, 0});  // forward runs 2, 1, 0
-  CHECK(p.kept_slot[1] == std::vector<int>{0, 0, 0});
-  CHECK(p.returned_slot[0] == std::vector<int>{0, 1, 0});
+  CHECK(p.places_of_stages[0].entering == std::vector<int>{2, 1, 0});  // forward runs 2, 1, 0
+  CHECK(p.places_of_stages[1].forward == std::vector<int>{0, 0, 0});
+  CHECK(p.places_of_links[0].stash == std::vector<int>{2, 1, 0});
+  CHECK(p.places_of_links[0].returned == std::vector<int>{0, 1, 0});
   CHECK(p.terms[1].kept_copies == 1);
   CHECK(p.terms[1].in_flight == 3);
   const run_plan kept = made({.stages = 2, .micro_batches = 3, .recompute = recompute_mode::never});
-  CHECK(kept.kept_slot[1] == kept.stash_slot[1]);
+  CHECK(kept.places_of_stages[1].forward == std::vector<int>{2, 1, 0});
+  CHECK(kept.places_of_stages[1].again == kept.places_of_stages[1].forward);
   CHECK(kept.terms[1].kept_copies == 3);
   CHECK(kept.costs_of_slots == p.costs_of_slots);
 }

@@ -60,13 +60,13 @@ TEST_CASE("in one stage a layer reads where the one before it writes") {
         for (int before = 0; before < l; ++before)
           for (int o = 0; o < n.slots[before].writes; ++o)
             if (n.writes_value(before, o) == n.reads_value(l, i))
-              CHECK(b.slot(l).in[i].at(m) == b.slot(before).out[o].at(m));
-    CHECK(b.slot(2).in_gradient[0].at(m) == b.slot(1).out_gradient[0].at(m));
+              CHECK(b.slot(l).in[i].at(m, false) == b.slot(before).out[o].at(m, false));
+    CHECK(b.slot(2).in_gradient[0].at(m, false) == b.slot(1).out_gradient[0].at(m, false));
   }
   // The input of each micro-batch in flight has its place; what only forward reads has one for all.
-  CHECK(b.slot(0).in[0].at(0) != b.slot(0).in[0].at(1));
-  CHECK(b.slot(2).out[0].at(0) == b.slot(2).out[0].at(1));
-  CHECK(b.slot(0).in_gradient[0].at(0) == nullptr);  // nobody wants it
+  CHECK(b.slot(0).in[0].at(0, false) != b.slot(0).in[0].at(1, false));
+  CHECK(b.slot(2).out[0].at(0, false) == b.slot(2).out[0].at(1, false));
+  CHECK(b.slot(0).in_gradient[0].at(0, false) == nullptr);  // nobody wants it
   CHECK(!b.slot(0).wants_input);
   CHECK(b.slot(1).parameters != nullptr);
   CHECK(b.stages[0].copies.empty());
@@ -76,11 +76,11 @@ TEST_CASE("in one stage a layer reads where the one before it writes") {
 TEST_CASE("of several readers of a value the last writes its gradient, the others add theirs") {
   const bound_net b({});
   CHECK(b.slot(6).sum[1].base == nullptr);
-  CHECK(b.slot(6).in_gradient[1].at(0) == b.slot(2).out_gradient[0].at(0));
+  CHECK(b.slot(6).in_gradient[1].at(0, false) == b.slot(2).out_gradient[0].at(0, false));
   for (const int l : {3, 4}) {
     const int i = l == 3 ? 0 : 1;
-    CHECK(b.slot(l).sum[i].at(0) == b.slot(2).out_gradient[0].at(0));
-    CHECK(b.slot(l).in_gradient[i].at(0) != b.slot(l).sum[i].at(0));
+    CHECK(b.slot(l).sum[i].at(0, false) == b.slot(2).out_gradient[0].at(0, false));
+    CHECK(b.slot(l).in_gradient[i].at(0, false) != b.slot(l).sum[i].at(0, false));
   }
 }
 
@@ -93,24 +93,26 @@ TEST_CASE("what nobody reads has a gradient of zeros") {
 TEST_CASE("what only later stages read is written into the first's stash, and copied to the others") {
   const bound_net b({3, 5});  // halve cross join | relu add | relu add loss halve
   for (int m = 0; m < 3; ++m) {
-    CHECK(b.slot(2).out[0].at(m) == b.slot(3).in[0].at(m));  // in stage 1
-    CHECK(b.slot(4).in[1].at(m) == b.slot(3).in[0].at(m));
+    CHECK(b.slot(2).out[0].at(m, false) == b.slot(3).in[0].at(m, false));  // in stage 1
+    CHECK(b.slot(4).in[1].at(m, false) == b.slot(3).in[0].at(m, false));
   }
   REQUIRE(b.stages[0].copies.size() == 1);
   CHECK(b.stages[0].copies[0].value == x);
-  CHECK(b.stages[0].copies[0].from.at(1) == b.slot(3).in[0].at(1));
-  CHECK(b.stages[0].copies[0].into.at(1) == b.slot(6).in[1].at(1));
+  CHECK(b.stages[0].copies[0].from.at(1, false) == b.slot(3).in[0].at(1, false));
+  CHECK(b.stages[0].copies[0].into.at(1, false) == b.slot(6).in[1].at(1, false));
   CHECK(b.stages[1].copies.empty());
 
   // Gradients: from the last stage in place, the others apart and folded in the writer's stage, later readers first.
   const auto home = b.slot(2).out_gradient[0];
-  CHECK(home.at(0) != home.at(1));  // two are on their way
-  CHECK(home.at(0) == home.at(2));
-  CHECK(b.slot(6).in_gradient[1].at(0) == home.at(0));
+  // From the stage after the next one, so three are on their way.
+  CHECK(home.at(0, false) != home.at(1, false));
+  CHECK(home.at(1, false) != home.at(2, false));
+  CHECK(home.at(0, false) != home.at(2, false));
+  CHECK(b.slot(6).in_gradient[1].at(0, false) == home.at(0, false));
   REQUIRE(b.stages[0].folds.size() == 2);
-  CHECK(b.stages[0].folds[0].from.at(0) == b.slot(4).in_gradient[1].at(0));
-  CHECK(b.stages[0].folds[1].from.at(0) == b.slot(3).in_gradient[0].at(0));
-  for (const auto& fold : b.stages[0].folds) CHECK(fold.into.at(0) == home.at(0));
+  CHECK(b.stages[0].folds[0].from.at(0, false) == b.slot(4).in_gradient[1].at(0, false));
+  CHECK(b.stages[0].folds[1].from.at(0, false) == b.slot(3).in_gradient[0].at(0, false));
+  for (const auto& fold : b.stages[0].folds) CHECK(fold.into.at(0, false) == home.at(0, false));
   CHECK(b.slot(4).sum[1].base == nullptr);
   CHECK(b.slot(3).sum[0].base == nullptr);
 }
@@ -118,10 +120,10 @@ TEST_CASE("what only later stages read is written into the first's stash, and co
 TEST_CASE("a kept value that is sent is copied from where it is kept") {
   const bound_net b({1});  // halve | cross, which keeps what it reads: there, and not here
   CHECK(b.stages[0].copies.empty());
-  CHECK(b.slot(0).out[1].at(2) == b.slot(1).in[1].at(2));
+  CHECK(b.slot(0).out[1].at(2, false) == b.slot(1).in[1].at(2, false));
   const bound_net c({6});  // ... add relu | add: relu keeps its output, which add reads
   REQUIRE(c.stages[0].copies.size() == 2);
-  CHECK(c.stages[0].copies[1].from.at(1) == c.slot(5).out[0].at(1));
-  CHECK(c.stages[0].copies[1].into.at(1) == c.slot(6).in[0].at(1));
-  CHECK(c.slot(5).out[0].at(1) != c.slot(6).in[0].at(1));
+  CHECK(c.stages[0].copies[1].from.at(1, false) == c.slot(5).out[0].at(1, false));
+  CHECK(c.stages[0].copies[1].into.at(1, false) == c.slot(6).in[0].at(1, false));
+  CHECK(c.slot(5).out[0].at(1, false) != c.slot(6).in[0].at(1, false));
 }

@@ -6,6 +6,8 @@
 
 #include <gpipe/core/optimizer.hpp>
 #include <gpipe/device/host/host.hpp>
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/softmax_cross_entropy.hpp>
 
 #include "instances.hpp"
 #include "laws/layers.hpp"
@@ -110,7 +112,12 @@ TEST_CASE("what cannot be trained is refused") {
       made({.stages = 2, .micro_batches = 3, .micro_batch_size = 2, .schedule = schedule_kind::forward_only});
   CHECK(only_forward->evaluate(batch_of()).loss == made(two)->evaluate(batch_of()).loss);
   CHECK_THROWS_WITH_AS(only_forward->train(batch_of(), 0.1), doctest::Contains("forward-only"), error);
-  for (const auto kind : {schedule_kind::one_f_one_b, schedule_kind::zb_h1})
-    CHECK_THROWS_WITH_AS(made({.stages = 2, .micro_batches = 3, .micro_batch_size = 2, .schedule = kind}),
-                         doctest::Contains("workers cannot run it yet"), error);
+}
+
+TEST_CASE("a plan that the machine has no memory for is refused, before anything is allocated") {
+  // 4 TiB of weights, three times with their gradients and moments.
+  struct vast : model<input<float, 4>, linear<4>, repeat<1024, linear<1 << 15>>, linear<3>, softmax_cross_entropy> {};
+  CHECK(host_device::memory_left() > 0);
+  CHECK_THROWS_WITH_AS(made<vast>({.stages = 4, .micro_batch_size = 1, .moments = 1}),
+                       doctest::Contains("bytes, and the machine has"), error);
 }

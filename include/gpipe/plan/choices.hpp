@@ -34,11 +34,13 @@ template <class Schedule>
 struct schedule {
   using type = Schedule;
   static constexpr void choose(plan_options& o) {
-    o.schedule = plan_options{}.schedule;  // of one's own: no kind
+    o.schedule = schedule_kind::own;
+    o.own = nullptr;
     for (const schedule_kind kind : schedule_kinds)
       with_schedule(kind, [&](auto shipped) {
         if (std::is_same_v<decltype(shipped), Schedule>) o.schedule = kind;
       });
+    if (o.schedule == schedule_kind::own) o.own = &own_schedule_of<Schedule>;
   }
 };
 /// Stages a worker, of the interleaved schedule.

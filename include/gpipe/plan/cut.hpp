@@ -137,6 +137,37 @@ class stage_view {
     return index;
   }
 
+  /// Who writes a value that enters the stage: the stage before it, one further back, or nobody, for it is data.
+  enum class origin : std::uint8_t { outside, next, skip };
+  constexpr origin origin_of(int v) const {
+    const int writer = net_.values[v].writer;
+    if (writer < 0) return origin::outside;
+    return stage_of(writer) == stage_ - 1 ? origin::next : origin::skip;
+  }
+  /// Calls `arrives(stage)` for stages before the last one whose values enter, and `returns(stage)` for stages behind the
+  /// next one whose gradients come back; some several times.
+  template <class Arrives, class Returns>
+  constexpr void for_skips(Arrives&& arrives, Returns&& returns_from) const {
+    for (int l = first_; l < last_; ++l) {
+      for (int i = 0; i < net_.slots[l].reads; ++i)
+        if (const int v = net_.reads_value(l, i); net_.values[v].writer < first_ && origin_of(v) == origin::skip)
+          arrives(stage_of(net_.values[v].writer));
+      for (int o = 0; o < net_.slots[l].writes; ++o)
+        if (const int v = net_.writes_value(l, o); net_.values[v].gradient && sent(v))
+          for (int k = 0; k < returns(v); ++k)
+            if (!returned_by_next(v, k)) returns_from(returner(v, k));
+    }
+  }
+  /// The stage that makes the `k`-th gradient which comes back for a value sent by this one; see `return_of`.
+  constexpr int returner(int v, int k) const {
+    const int top = top_stage(v);
+    for (int j = net_.values[v].readers - 1; k > 0 && j >= 0; --j)
+      if (const int stage = stage_of(net_.reader(v, j)); stage != top && --k == 0) return stage;
+    return top;
+  }
+  /// Whether the next stage makes it.
+  constexpr bool returned_by_next(int v, int k) const { return returner(v, k) == stage_ + 1; }
+
   /// Whether two stages are the same but for their place: the same layers, wired alike inside and at the ends. (It
   /// looks at every slot of a model, mostly at compile time: so the loops call nothing.)
   constexpr bool alike(const stage_view& other) const {
@@ -169,6 +200,8 @@ class stage_view {
       while (leaving < of.readers && net_.reader(v, of.readers - 1 - leaving) >= last_) ++leaving;
       if (leaving == 0) continue;
       if (of.readers != net_.values[v + shift].readers || returns(v) != other.returns(v + shift)) return false;
+      for (int k = 0; of.gradient && k < returns(v); ++k)
+        if (returned_by_next(v, k) != other.returned_by_next(v + shift, k)) return false;
       leave -= leaving;
     }
     return true;
@@ -186,7 +219,7 @@ class stage_view {
   constexpr bool enters_alike(int v, int read, const stage_view& other, int w) const {
     const int l = net_.reads[read].slot, k = l - first_ + other.first_, i = read - net_.slots[l].first_read;
     const int index = reader_index(v, l, i), theirs = other.reader_index(w, k, i);
-    return net_.values[v].gradient == net_.values[w].gradient &&
+    return net_.values[v].gradient == net_.values[w].gradient && origin_of(v) == other.origin_of(w) &&
            reads_first(v, index) == other.reads_first(w, theirs) && adds(v, index) == other.adds(w, theirs);
   }
 

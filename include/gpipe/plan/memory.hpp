@@ -133,7 +133,8 @@ class layout {
 
   /// What lies there from step to step.
   GPIPE_ONCE constexpr void constants(int l, const row& r) {
-    const auto bytes = static_cast<std::int64_t>(r.parameter_bytes());
+    const auto all = static_cast<std::int64_t>(r.parameter_bytes()), bytes = net_.owns(l) ? all : 0;
+    for (int i = 0; i < 2 && !net_.owns(l); ++i) put(kind::tied, l, -1, i, all);
     for (int i = 0; i < t_.moments; ++i)  // one whole array behind the other
       if (counted_ != nullptr)
         tell(kind::moments, l, -1, i,
@@ -155,7 +156,7 @@ class layout {
     for (int i = 0; i < net_.slots[l].reads; ++i) {
       const int v = net_.reads_value(l, i);
       if (net_.values[v].writer < s_.first() && s_.reads_first(v, s_.reader_index(v, l, i)))
-        put(kind::stash, -1, v, 0, size_of(v), t_.in_flight);
+        put(kind::stash, -1, v, 0, size_of(v), stash_copies(v));
     }
     for (int i = 0; i < r.field_count; ++i)
       put(kind::stash, l, -1, i,
@@ -165,9 +166,15 @@ class layout {
       const int v = net_.writes_value(l, o);
       if (!net_.values[v].gradient || !s_.sent(v)) continue;
       for (int k = 0; k < s_.returns(v); ++k)
-        put(kind::returned, -1, v, k, size_of(v),
-            t_.micro_batches < returned_slots ? t_.micro_batches : returned_slots);
+        put(kind::returned, -1, v, k, size_of(v), s_.returned_by_next(v, k) ? t_.returned.next : t_.returned.skip);
     }
+  }
+
+  constexpr int stash_copies(int v) const {
+    const auto from = s_.origin_of(v);
+    return from == stage_view::origin::outside ? t_.in_flight
+           : from == stage_view::origin::next  ? t_.stash.next
+                                               : t_.stash.skip;
   }
 
   constexpr std::int64_t kept_bytes() const {
@@ -213,8 +220,14 @@ class layout {
     if (height > now_.height) now_.height = height;
   }
 
+  /// Whether a parameter part that the schedule puts off reads the value's gradient.
+  constexpr bool held(int v) const { return t_.held > 0 && life_.waits(net_.values[v].writer); }
+
   GPIPE_ONCE constexpr void backward(int l) {
-    life_.differentiated(l, [&](int v) { hang(kind::backward, -1, v, size_of(v)); });
+    life_.differentiated(l, [&](int v) {
+      if (held(v)) put(kind::held, -1, v, 0, size_of(v), t_.held);
+      else hang(kind::backward, -1, v, size_of(v));
+    });
     const auto added = static_cast<std::int64_t>(life_.added_bytes(l, t_.micro_batch_size));
     if (added > 0) hang(kind::scratch, l, -1, added);
     look();
@@ -222,6 +235,7 @@ class layout {
 
     const bool waits = life_.waits(l);
     life_.consumed(l, [&](int v) {
+      if (held(v)) return;
       if (!waits) return drop(v, size_of(v));
       now_.inside.keep(v);
       now_.transient.keep(v);

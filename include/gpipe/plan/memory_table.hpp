@@ -34,11 +34,12 @@ struct likeness {
 template <class Cut>
 constexpr likeness<Cut::stages> find_alike() {
   likeness<Cut::stages> first;
+  const scratch<memory_terms> terms(Cut::stages);
   for (int s = 0; s < Cut::stages; ++s) {
     const stage_view stage = Cut::view(s);
-    const memory_terms terms = Cut::terms(s);
+    terms[s] = Cut::terms(s);
     int t = 0;
-    while (t < s && !(first.of[t] == t && terms == Cut::terms(t) && stage.alike(Cut::view(t)))) ++t;
+    while (t < s && !(first.of[t] == t && terms[s] == terms[t] && stage.alike(Cut::view(t)))) ++t;
     first.of[s] = t;
   }
   return first;

@@ -106,7 +106,7 @@ class plan {
   struct laid_out {
     static constexpr int stages = sane_stages;
     static constexpr stage_view view(int s) { return {network_of<Model>, {cut_.first, sane_stages}, s}; }
-    static constexpr memory_terms terms(int s) { return with_room(terms_of(schedule, sane, s), sane, view(s)); }
+    static constexpr memory_terms terms(int s) { return with_room(terms_of(schedule, sane, view(s)), sane, view(s)); }
   };
 
   static constexpr int link_count_ = [] {

@@ -166,33 +166,4 @@ constexpr int program_length(Schedule schedule, int stages, int micro_batches, c
   return length;
 }
 
-/// Gives every micro-batch of a stage a place for its input: slot[m] is the lowest one that is free when m runs
-/// forward, in the worker's order, and it is free again after the parameter gradients of m (after forward if the
-/// schedule does not train). Returns how many places there are; `slot` has `micro_batches` elements.
-template <scheduler Schedule>
-GPIPE_ONCE constexpr int stash_slots(const Schedule& schedule, int stages, int micro_batches, int stage, int* slot) {
-  detail::require_admitted(schedule, stages, micro_batches);
-  const detail::scratch<bool> busy(micro_batches);
-  const int worker = schedule.worker_of(stages, stage), ticks = schedule.ticks(stages, micro_batches);
-  int count = 0, lowest = 0;  // no place below `lowest` is free
-  for (int t = 0; t < ticks; ++t) {
-    const cell c = schedule.at(stages, micro_batches, worker, t);
-    if (c.stage != stage) continue;
-    if (c.kind == act::forward) {
-      while (busy[lowest]) ++lowest;
-      slot[c.micro_batch] = lowest;
-      busy[lowest] = schedule.trains;
-      if (lowest >= count) count = lowest + 1;
-    } else if (c.kind == act::backward || c.kind == act::backward_parameters) {
-      busy[slot[c.micro_batch]] = false;
-      if (slot[c.micro_batch] < lowest) lowest = slot[c.micro_batch];
-    }
-  }
-  return count;
-}
-
-constexpr int stash_slots(schedule_choice choice, int stages, int micro_batches, int stage, int* slot) {
-  return stash_slots<schedule_choice>(choice, stages, micro_batches, stage, slot);
-}
-
 }  // namespace gpipe

@@ -6,11 +6,12 @@
 
 namespace gpipe::detail {
 
-/// The ticks in which a stage runs a micro-batch forward and backward (its input part, if it is split), and in which
-/// its worker ran the cell before either of these. -1: never.
+/// The ticks in which a stage runs a micro-batch forward and backward (its input part, if it is split), in which its
+/// worker ran the cell before either of these, and in which its parameter gradients are done. -1: never.
 struct cell_ticks {
   int forward = -1, before_forward = -1;
   int backward = -1, before_backward = -1;
+  int retired = -1;
 };
 
 /// A table read from the other side: when does a cell run? A worker's row is walked when first asked for.
@@ -63,6 +64,7 @@ class rows {
           found.backward = t;
           found.before_backward = before;
         }
+        if (c.kind == act::backward || c.kind == act::backward_parameters) found.retired = t;
       }
       before = t;
     });

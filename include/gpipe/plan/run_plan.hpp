@@ -10,25 +10,50 @@
 
 namespace gpipe {
 
-/// A plan made at run time by the functions that make it at compile time: cut, links, places in stash, kept and
-/// returned memory, and the bytes of every stage.
+/// Places of each micro-batch: in the stage that a link leads to, of what it brings, and in the one that it comes from,
+/// of the gradients that come back.
+struct link_places {
+  std::vector<int> stash, returned;
+};
+
+/// Places of each micro-batch in a stage.
+struct stage_places {
+  std::vector<int> entering;         ///< of what enters from outside
+  std::vector<int> forward, again;   ///< of the working set: in forward, and in recompute and backward
+  std::vector<int> held;             ///< of gradients between backward's two parts
+};
+
+/// A slot that uses the parameters of an earlier one.
+struct tie {
+  int owner = 0, user = 0;
+};
+
+/// A plan made at run time by the functions that make it at compile time: cut, links, the places that micro-batches
+/// take, and the bytes of every stage.
 struct run_plan {
   plan_options options;
   std::vector<int> first;  ///< of each stage, and the number of slots behind them
   std::vector<link> links;
   std::vector<std::vector<int>> incoming, outgoing;  ///< links of each stage
-  /// Places of each micro-batch, [stage][micro-batch]: of what enters the stage, of what backward reads again, and of
-  /// the gradients that come back. A forward-only pass uses the same: there a place is free again after forward.
-  std::vector<std::vector<int>> stash_slot, kept_slot, returned_slot;
+  std::vector<link_places> places_of_links;
+  /// A forward-only pass takes the same places, and gives them back after forward.
+  std::vector<stage_places> places_of_stages;
   std::vector<int> each;  ///< 0 ... M - 1: the places of what every micro-batch has its own of
+  std::vector<tie> ties;  ///< in model order of their users
   std::vector<memory_terms> terms;
   std::vector<std::vector<memory_block>> blocks;  ///< of each stage's arena
   std::vector<stage_memory> memory;
+  std::vector<int> working_sets;           ///< of each stage, where recompute is as needed
   std::vector<layer_cost> costs_of_slots;  ///< [kind][slot], a micro-batch, in picoseconds
 
   stage_costs costs() const { return {costs_of_slots.data(), first.back(), options.each_count > 0}; }
   gpipe::cut cut() const { return {first.data(), options.stages}; }
+  recompute_choice recompute() const {
+    return {options.recompute, options.recompute == recompute_mode::as_needed ? working_sets.data() : nullptr};
+  }
   int stages() const { return options.stages; }
+  int workers() const { return options.chosen_schedule().workers(options.stages); }
+  int worker_of(int stage) const { return options.chosen_schedule().worker_of(options.stages, stage); }
   int micro_batches() const { return options.micro_batches; }
   int most_samples() const { return options.micro_batches * options.micro_batch_size; }
   /// A stage's share of the predicted time.
@@ -62,6 +87,8 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
                      {"the smallest limit with which one does is ",
                       least_memory_limit(net, options, schedule, costs), " bytes"});
   } else take_cut(own_cut.data(), static_cast<int>(own_cut.size()), L, S, p.first.data());
+  for (int l = 0; l < L; ++l)
+    if (!net.owns(l)) p.ties.push_back({net.slots[l].owner, l});
   find_links(net, p.cut(), [&p](const link& l) { p.links.push_back(l); });
   p.incoming.resize(static_cast<std::size_t>(S));
   p.outgoing.resize(static_cast<std::size_t>(S));
@@ -73,21 +100,30 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
   const verdict checked = check_table(schedule, S, M, p.links.data(), static_cast<int>(p.links.size()));
   if (!checked.ok()) detail::refuse({"the schedule's table is wrong: ", describe(checked)}, {"choose another schedule"});
 
+  detail::rows<schedule_choice> table(schedule, S, M);
+  const auto count = static_cast<std::size_t>(M);
+  for (const link& l : p.links) {
+    link_places& its = p.places_of_links.emplace_back(link_places{std::vector<int>(count), std::vector<int>(count)});
+    stash_places(table, l.from, l.to, its.stash.data());
+    if (schedule.trains && l.gradient) returned_places(table, l.to, l.from, its.returned.data());
+  }
   for (int m = 0; m < M; ++m) p.each.push_back(m);
   for (int s = 0; s < S; ++s) {
-    std::vector<int> stash(static_cast<std::size_t>(M)), one(stash), returned(stash);
-    stash_slots(schedule, S, M, s, stash.data());
-    for (int m = 0; m < M; ++m) returned[static_cast<std::size_t>(m)] = m % returned_slots;  // retired in this order
     const stage_view stage(net, p.cut(), s);
-    p.terms.push_back(with_room(terms_of(schedule, options, s), options, stage));
+    p.terms.push_back(with_room(terms_of(schedule, options, stage), options, stage));
+    p.working_sets.push_back(p.terms.back().kept_copies);
     std::vector<memory_block>& blocks = p.blocks.emplace_back();
     p.memory.push_back(lay_out(stage, p.terms.back(), [&blocks](const memory_block& b) { blocks.push_back(b); }));
     if (const std::int64_t needed = p.memory.back().total(); needed > options.memory_limit)
       detail::refuse({"the stage needs ", needed, " bytes and is allowed ", options.memory_limit},
                      {"give it fewer slots, or leave the cut to the partition"}, place{.stage = s});
-    p.kept_slot.push_back(options.recompute == recompute_mode::never ? stash : one);
-    p.stash_slot.push_back(std::move(stash));
-    p.returned_slot.push_back(std::move(returned));
+  }
+  for (int s = 0; s < S; ++s) {
+    stage_places& its = p.places_of_stages.emplace_back();
+    for (auto* places : {&its.entering, &its.forward, &its.again, &its.held}) places->resize(count);
+    stash_places(table, s, s, its.entering.data());
+    working_set_places(schedule, S, M, p.recompute(), s, its.forward.data(), its.again.data());
+    if (schedule.splits) held_places(table, s, its.held.data());
   }
   return p;
 }

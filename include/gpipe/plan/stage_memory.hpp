@@ -7,8 +7,8 @@ namespace gpipe {
 
 /// What a stage's arena holds, in the order in which it lies there.
 ///
-///     | parameters | gradients | moments | derived | partials | stash | returned | kept ->  ...  <- transient |
-///       one flat array each: an update is one call                               | the working set            |
+///     | parameters | gradients | moments | tied | derived | partials | stash | returned | held | kept ->  ...  <- transient |
+///       one flat array each: an update is one call                                             | the working set            |
 ///
 /// The working set is of one micro-batch: what backward keeps lies at its lower end, first what is needed longest; what
 /// lives a moment hangs from its upper end, and comes down to where nothing is kept yet, or no longer. Where several
@@ -19,26 +19,28 @@ enum class memory_kind : std::uint8_t {
   parameters,
   gradients,
   moments,      ///< of the optimizer
+  tied,         ///< values and gradients of parameters that an earlier slot owns
   derived,      ///< made from the parameters after each commit: packed weights
   partials,     ///< one number a micro-batch: loss, weight
   stash,        ///< what enters the stage, for each micro-batch in flight
   returned,     ///< gradients from later stages
+  held,         ///< gradients that parameter parts read which the schedule puts off
   kept,         ///< what backward reads again, for each micro-batch that is not recomputed
   transient,    ///< what the following need beyond that: they share memory, and are not counted apart
   activations,  ///< what only forward reads
   backward,     ///< gradients between the stage's layers
   scratch,      ///< further gradients of a value with several readers
 };
-inline constexpr int memory_kinds = 9;  ///< that are counted
+inline constexpr int memory_kinds = 11;  ///< that are counted
 
 constexpr const char* name_of(memory_kind kind) {
-  constexpr const char* names[] = {"parameters", "gradients", "moments",   "derived",     "partials", "stash",
-                                   "returned",   "kept",      "transient", "activations", "backward", "scratch"};
+  constexpr const char* names[] = {"parameters", "gradients", "moments", "tied",  "derived",   "partials",    "stash",
+                                   "returned",   "held",      "kept",      "transient", "activations", "backward", "scratch"};
   return names[static_cast<int>(kind)];
 }
 
 /// One buffer of the arena: `copies` times `bytes`, from `offset` on, `stride` apart (0: without a gap). `slot` or, for
-/// values (stash, returned, kept, activations, backward), `value` tell whose; `index` tells several of one apart.
+/// values (stash, returned, held, kept, activations, backward), `value` tell whose; `index` tells several of one apart.
 struct memory_block {
   memory_kind kind{};
   int slot = -1, value = -1, index = 0;
@@ -63,19 +65,27 @@ struct stage_memory {
   }
 };
 
+/// Places for what the stage next to one writes there, and for what any other does.
+struct places_for {
+  int next = 1;
+  int skip = 1;
+
+  constexpr bool operator==(const places_for&) const = default;
+};
+
 /// What the memory of a stage depends on beside the cut.
 struct memory_terms {
   int micro_batches = 1;
   int micro_batch_size = 1;
-  int in_flight = 1;    ///< micro-batches whose boundary inputs are held
+  int in_flight = 1;    ///< micro-batches that are forward here and whose parameter gradients are not done
   int kept_copies = 1;  ///< micro-batches whose kept activations are held: 1 with recompute, else all in flight
   int moments = 0;      ///< arrays of the parameters' size that the optimizer asks for
   bool split = false;   ///< backward is split in every stage; else in those that send gradients
+  int held = 0;         ///< micro-batches that are between backward's two parts; 0: the one follows the other
+  places_for stash{};     ///< activations of earlier stages
+  places_for returned{};  ///< gradients of later stages
 
   constexpr bool operator==(const memory_terms&) const = default;
 };
-
-/// Gradients from a later stage arrive while the one before is still read.
-inline constexpr int returned_slots = 2;
 
 }  // namespace gpipe

@@ -32,7 +32,7 @@ GPIPE_ONCE inline std::string milliseconds(std::int64_t picoseconds) {
 
 GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
   const auto& o = plan.options;
-  const bool split = splits_backward(schedule_choice(o.schedule, o.chunks), o.stages, o.micro_batches);
+  const bool split = splits_backward(o.chosen_schedule(), o.stages, o.micro_batches);
   std::vector<double> times;
   double all = 0;
   for (int s = 0; s < o.stages; ++s) {

@@ -2,30 +2,71 @@
 
 #include <gpipe/plan/memory.hpp>
 #include <gpipe/plan/options.hpp>
+#include <gpipe/plan/places.hpp>
 #include <gpipe/plan/recompute.hpp>
 
 namespace gpipe {
 
 namespace detail {
 
-/// The fewest working sets with which a stage runs: one, and one for each parameter part that the schedule puts off.
+// A schedule may tell by itself how many places it takes from one stage to another; else its rows are read.
+
 template <scheduler Schedule>
-constexpr int least_kept(const Schedule& schedule, const plan_options& o, int stage) {
-  if (!splits_backward(schedule, o.stages, o.micro_batches)) return 1;
-  return fewest_working_sets(rows<Schedule>(schedule, o.stages, o.micro_batches), stage);
+constexpr int stash_count(rows<Schedule>& table, int from, int to) {
+  const Schedule& schedule = table.schedule();
+  if constexpr (requires { schedule.stash_places(1, 1, 0, 1); })
+    if (const int told = schedule.stash_places(table.stages(), table.micro_batches(), from, to); told >= 0) return told;
+  return stash_places(table, from, to);
+}
+
+template <scheduler Schedule>
+constexpr int returned_count(rows<Schedule>& table, int from, int to) {
+  const Schedule& schedule = table.schedule();
+  if (!schedule.trains) return 0;
+  if constexpr (requires { schedule.returned_places(1, 1, 0, 1); })
+    if (const int told = schedule.returned_places(table.stages(), table.micro_batches(), from, to); told >= 0)
+      return told;
+  return returned_places(table, from, to);
+}
+
+constexpr void raise(int& most, int count) {
+  if (count > most) most = count;
+}
+
+template <scheduler Schedule>
+constexpr memory_terms terms_beside_skips(rows<Schedule>& table, const plan_options& o, int stage) {
+  const Schedule& schedule = table.schedule();
+  memory_terms terms{o.micro_batches, o.micro_batch_size, schedule.in_flight(o.stages, o.micro_batches, stage), 1, o.moments};
+  terms.split = splits_backward(schedule, o.stages, o.micro_batches);
+  if (terms.split) terms.kept_copies = terms.held = fewest_working_sets(table, stage);
+  if (o.recompute == recompute_mode::never) raise(terms.kept_copies, terms.in_flight);
+  terms.stash = {stage > 0 ? stash_count(table, stage - 1, stage) : 0, 0};
+  terms.returned = {stage + 1 < o.stages ? returned_count(table, stage + 1, stage) : 0, 0};
+  return terms;
 }
 
 }  // namespace detail
 
-/// What the memory of a stage depends on beside its slots: the schedule's micro-batches in flight, and how many sets of
-/// what backward reads again it keeps. As needed: the fewest; see `with_room`.
+/// What the memory of a stage depends on beside its slots, whatever the cuts before and behind it: the schedule's
+/// micro-batches in flight, and how many sets of what backward reads again it keeps. As needed: the fewest; see
+/// `with_room`.
 template <scheduler Schedule>
-constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, int stage) {
-  const int in_flight = schedule.in_flight(o.stages, o.micro_batches, stage);
-  const int least = detail::least_kept(schedule, o, stage);
-  const int kept = o.recompute == recompute_mode::never && in_flight > least ? in_flight : least;
-  const bool split = detail::splits_backward(schedule, o.stages, o.micro_batches);
-  return {o.micro_batches, o.micro_batch_size, in_flight, kept, o.moments, split};
+GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, int stage) {
+  detail::rows<Schedule> table(schedule, o.stages, o.micro_batches);
+  memory_terms terms = detail::terms_beside_skips(table, o, stage);
+  for (int s = 0; s < stage; ++s) detail::raise(terms.stash.skip, detail::stash_count(table, s, stage));
+  for (int s = stage + 1; s < o.stages; ++s) detail::raise(terms.returned.skip, detail::returned_count(table, s, stage));
+  return terms;
+}
+
+/// The same of a stage of a cut, with places for the skips that there are.
+template <scheduler Schedule>
+GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, const stage_view& stage) {
+  detail::rows<Schedule> table(schedule, o.stages, o.micro_batches);
+  memory_terms terms = detail::terms_beside_skips(table, o, stage.stage());
+  stage.for_skips([&](int from) { detail::raise(terms.stash.skip, detail::stash_count(table, from, stage.stage())); },
+                  [&](int from) { detail::raise(terms.returned.skip, detail::returned_count(table, from, stage.stage())); });
+  return terms;
 }
 
 /// As needed: the same with as many sets as the limit has room for, at most one for each micro-batch in flight.

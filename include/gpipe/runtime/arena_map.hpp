@@ -7,13 +7,26 @@
 
 namespace gpipe::detail {
 
+/// Which place each micro-batch has, [micro-batch], when it runs forward, and when it runs again: recompute and backward.
+/// Null: there is one place for all.
+struct place_table {
+  const int *forward = nullptr, *again = nullptr;
+
+  constexpr place_table() = default;
+  constexpr explicit place_table(const int* both) : forward(both), again(both) {}
+  constexpr place_table(const int* first, const int* later) : forward(first), again(later) {}
+};
+
 /// Where a buffer lies: one address, or one for each place that a micro-batch may have.
 struct location {
   std::byte* base = nullptr;
   std::size_t stride = 0;
-  const int* place = nullptr;  ///< [micro-batch]; null: one for all
+  place_table place{};
 
-  std::byte* at(int m) const { return place == nullptr ? base : base + stride * static_cast<std::size_t>(place[m]); }
+  std::byte* at(int m, bool again) const {
+    if (place.forward == nullptr) return base;
+    return base + stride * static_cast<std::size_t>((again ? place.again : place.forward)[m]);
+  }
 };
 
 /// The blocks of one stage's arena, found by what they hold. Used while stages are bound, never in a step.
@@ -26,9 +39,9 @@ class arena_map {
   bool has(memory_kind kind, int slot, int value, int index = 0) const {
     return blocks_.count({kind, slot, value, index}) > 0;
   }
-  GPIPE_ONCE location find(memory_kind kind, int slot, int value, const int* place = nullptr, int index = 0) const {
+  GPIPE_ONCE location find(memory_kind kind, int slot, int value, place_table place = {}, int index = 0) const {
     const memory_block& b = blocks_.at({kind, slot, value, index});
-    return {base_ + b.offset, b.stride > 0 ? b.stride : b.bytes, b.copies > 1 ? place : nullptr};
+    return {base_ + b.offset, b.stride > 0 ? b.stride : b.bytes, b.copies > 1 ? place : place_table{}};
   }
 
  private:

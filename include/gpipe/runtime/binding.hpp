@@ -61,17 +61,25 @@ class binder {
  private:
   const arena_map& map(int stage) const { return *maps_[static_cast<std::size_t>(stage)]; }
   const arena_map& own() const { return map(s_.stage()); }
-  static const int* places(const std::vector<std::vector<int>>& of, int stage) {
-    return of[static_cast<std::size_t>(stage)].data();
+  const stage_places& own_places() const { return plan_.places_of_stages[static_cast<std::size_t>(s_.stage())]; }
+  place_table kept_places() const { return {own_places().forward.data(), own_places().again.data()}; }
+  place_table entering_places() const { return place_table(own_places().entering.data()); }
+  const link_places& between(int from, int to) const {
+    std::size_t k = 0;
+    while (plan_.links[k].from != from || plan_.links[k].to != to) ++k;
+    return plan_.places_of_links[k];
   }
-  const int* kept_places() const { return places(plan_.kept_slot, s_.stage()); }
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
 
+  /// Of a value that enters the model, or that an earlier stage writes, in the stage that reads it.
   GPIPE_ONCE location stashed(int v, int stage) const {
-    return map(stage).find(memory_kind::stash, -1, v, places(plan_.stash_slot, stage));
+    const int writer = stage_of(net_.values[v].writer);
+    const auto places = writer < 0 ? entering_places() : place_table(between(writer, stage).stash.data());
+    return map(stage).find(memory_kind::stash, -1, v, places);
   }
-  GPIPE_ONCE location returned(int v, int stage, int index) const {
-    return map(stage).find(memory_kind::returned, -1, v, places(plan_.returned_slot, stage), index);
+  /// Of the `index`-th gradient that comes back to the stage that writes a value, from stage `maker`.
+  GPIPE_ONCE location returned(int v, int stage, int index, int maker) const {
+    return map(stage).find(memory_kind::returned, -1, v, place_table(between(stage, maker).returned.data()), index);
   }
 
   /// The lowest later stage that reads a sent value.
@@ -91,8 +99,11 @@ class binder {
   /// Where the gradients of a value are folded, seen from its `index`-th reader.
   GPIPE_ONCE location gradient(int v, int index) const {
     const int writer = stage_of(net_.values[v].writer);
-    if (writer != s_.stage()) return returned(v, writer, s_.return_of(v, index));
-    return s_.sent(v) ? returned(v, writer, 0) : own().find(memory_kind::backward, -1, v, kept_places());
+    if (writer != s_.stage()) return returned(v, writer, s_.return_of(v, index), s_.stage());
+    if (s_.sent(v)) return returned(v, writer, 0, s_.top_stage(v));
+    if (own().has(memory_kind::held, -1, v))
+      return own().find(memory_kind::held, -1, v, place_table(own_places().held.data()));
+    return own().find(memory_kind::backward, -1, v, kept_places());
   }
 
   GPIPE_ONCE bound_slot<Context> bind_slot(int l, const kernel_row<Context>* kernels) const {
@@ -125,12 +136,13 @@ class binder {
       b.unread[o] = net_.values[v].gradient && net_.values[v].readers == 0;
     }
     for (int f = 0; f < r.field_count; ++f)
-      b.fields[f] = own().find(memory_kind::stash, l, -1, places(plan_.stash_slot, s_.stage()), f);
+      b.fields[f] = own().find(memory_kind::stash, l, -1, entering_places(), f);
     if (r.extra_count > 0)
       b.extras = own().find(memory_kind::kept, l, -1, kept_places());
-    if (r.partial_count > 0) b.partials = own().find(memory_kind::partials, l, -1, plan_.each.data());
-    b.parameters = own().find(memory_kind::parameters, l, -1).base;
-    b.gradients = own().find(memory_kind::gradients, l, -1).base;
+    if (r.partial_count > 0) b.partials = own().find(memory_kind::partials, l, -1, place_table(plan_.each.data()));
+    const bool owns = net_.owns(l);
+    b.parameters = own().find(owns ? memory_kind::parameters : memory_kind::tied, l, -1).base;
+    b.gradients = own().find(owns ? memory_kind::gradients : memory_kind::tied, l, -1, {}, owns ? 0 : 1).base;
     if (r.derived_count > 0) b.derived = own().find(memory_kind::derived, l, -1).base;
     return b;
   }
@@ -146,7 +158,7 @@ class binder {
       before = to;
     }
     for (int k = 1; of.gradient && k < s_.returns(v); ++k)
-      b.folds.push_back({v, returned(v, s_.stage(), k), returned(v, s_.stage(), 0)});
+      b.folds.push_back({v, returned(v, s_.stage(), k, s_.returner(v, k)), returned(v, s_.stage(), 0, s_.top_stage(v))});
   }
 
   const network& net_;

@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstring>
+#include <optional>
 #include <string>
 
-#include <gpipe/runtime/binding.hpp>
+#include <gpipe/runtime/canary.hpp>
 #include <gpipe/runtime/step_state.hpp>
 
 namespace gpipe {
@@ -35,12 +36,16 @@ class alignas(alignment) bound_stage {
     for (const memory_block& b : plan.blocks[static_cast<std::size_t>(stage)]) map_.add(b);
     // Gaps between parameters are zero and stay so: whole arrays are updated at once.
     const auto flat = memory_.of(memory_kind::parameters) * (2 + plan.options.moments);
-    context_.fill(static_cast<std::ptrdiff_t>(flat), std::byte{0}, arena_.data());
+    context_.fill(static_cast<std::ptrdiff_t>(flat + memory_.of(memory_kind::tied)), std::byte{0}, arena_.data());
   }
 
   /// Resolves every address and makes what libraries need, once all stages have their arenas.
-  GPIPE_ONCE void bind(const std::vector<const detail::arena_map*>& maps, const kernel_row<context>* kernels) {
+  GPIPE_ONCE void bind(const std::vector<const detail::arena_map*>& maps, const kernel_row<context>* kernels,
+                       bool poisons = false) {
     binding_ = detail::binder<context>(*net_, *plan_, maps, stage_).bind(kernels);
+    if (poisons)
+      canary_.emplace(stage_view(*net_, plan_->cut(), stage_), plan_->terms[static_cast<std::size_t>(stage_)],
+                      binding_.slots);
     for (const auto& b : binding_.slots)
       if (b.kernels->prepare != nullptr) b.kernels->prepare(context_, plan_->options.micro_batch_size);
   }
@@ -63,7 +68,7 @@ class alignas(alignment) bound_stage {
 
   /// What the kernels of a slot with partials have told of a micro-batch.
   const double* partials(int slot, int m) const {
-    return reinterpret_cast<const double*>(map_.find(memory_kind::partials, slot, -1, plan_->each.data()).at(m));
+    return reinterpret_cast<const double*>(map_.find(memory_kind::partials, slot, -1, detail::place_table(plan_->each.data())).at(m, false));
   }
 
   GPIPE_OUT_OF_LINE void forward(const step_state& step, int m) {
@@ -84,13 +89,14 @@ class alignas(alignment) bound_stage {
       current_ = &*b;
       clear_unread(*b, step, m);
       if (b->kernels->backward != nullptr && b->wants_input) {
-        b->kernels->backward(context_, call_of(*b, step, m));
+        b->kernels->backward(context_, call_of(*b, step, m, true));
         add_up(*b, step, m);
       } else {
         run_input_part(*b, step, m);
         run_parameter_part(*b, step, m);
       }
       if (step.examining) examine_input_part(*b, step, m), examine_parameter_part(*b, m);
+      if (canary_) canary_->after_input_part(context_, b->slot, m), canary_->after_parameter_part(context_, b->slot, m);
     }
   }
 
@@ -100,6 +106,7 @@ class alignas(alignment) bound_stage {
       clear_unread(*b, step, m);
       run_input_part(*b, step, m);
       if (step.examining) examine_input_part(*b, step, m);
+      if (canary_) canary_->after_input_part(context_, b->slot, m);
     }
   }
 
@@ -107,18 +114,49 @@ class alignas(alignment) bound_stage {
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       run_parameter_part(*b, step, m);
       if (step.examining) examine_parameter_part(*b, m);
+      if (canary_) canary_->after_parameter_part(context_, b->slot, m);
     }
   }
 
-  /// Makes what is derived from the parameters anew.
+  /// Zeros, before the first micro-batch adds to them.
+  void clear_gradients() {
+    context_.fill(static_cast<std::ptrdiff_t>(flat_bytes()), std::byte{0}, gradients());
+    for (const auto& b : binding_.slots)
+      if (!net_->owns(b.slot)) context_.fill(parameter_bytes(b), std::byte{0}, b.gradients);
+  }
+
+  /// Makes what is derived from the stage's own parameters anew.
   GPIPE_OUT_OF_LINE void refresh() {
     for (const auto& b : binding_.slots)
-      if (b.kernels->refresh != nullptr) b.kernels->refresh(context_, call_of(b, step_state{}, 0));
+      if (net_->owns(b.slot)) refresh(b);
+  }
+  /// The same for tied parameters, whose values are the owner's.
+  GPIPE_OUT_OF_LINE void borrow(int slot, const std::byte* owners) {
+    const bound& b = at(slot);
+    context_.copy(parameter_bytes(b), owners, b.parameters);
+    refresh(b);
+  }
+  /// Adds a tied use's gradients to the owner's, which is in this stage.
+  GPIPE_OUT_OF_LINE void lend(int slot, const std::byte* gradients) {
+    const bound& b = at(slot);
+    const auto n = parameter_bytes(b) / static_cast<std::ptrdiff_t>(bytes_of(b.layer->type));
+    if (b.layer->type == dtype::float64)
+      context_.add(n, reinterpret_cast<const double*>(gradients), reinterpret_cast<double*>(b.gradients));
+    else context_.add(n, reinterpret_cast<const float*>(gradients), reinterpret_cast<float*>(b.gradients));
+  }
+  const detail::bound_slot<context>& at(int slot) const {
+    return binding_.slots[static_cast<std::size_t>(slot - binding_.slots.front().slot)];
   }
 
  private:
   using bound = detail::bound_slot<context>;
 
+  static std::ptrdiff_t parameter_bytes(const bound& b) {
+    return static_cast<std::ptrdiff_t>(b.layer->parameter_bytes());
+  }
+  void refresh(const bound& b) {
+    if (b.kernels->refresh != nullptr) b.kernels->refresh(context_, call_of(b, step_state{}, 0, false));
+  }
   std::ptrdiff_t elements(int v, const step_state& step, int m) const {
     return static_cast<std::ptrdiff_t>(net_->values[v].part.size) * step.samples(m);
   }
@@ -127,25 +165,25 @@ class alignas(alignment) bound_stage {
   }
   dtype type(int v) const { return net_->values[v].part.type; }
 
-  GPIPE_OUT_OF_LINE call call_of(const bound& b, const step_state& step, int m) const {
+  GPIPE_OUT_OF_LINE call call_of(const bound& b, const step_state& step, int m, bool again) const {
     call c;
     c.samples = step.samples(m);
     c.capacity = plan_->options.micro_batch_size;
     c.training = step.training;
     for (int i = 0; i < b.inputs; ++i) {
-      c.in[i] = b.in[i].at(m);
-      c.in_gradient[i] = b.in_gradient[i].at(m);
+      c.in[i] = b.in[i].at(m, again);
+      c.in_gradient[i] = b.in_gradient[i].at(m, again);
     }
     for (int o = 0; o < b.outputs; ++o) {
-      c.out[o] = b.out[o].at(m);
-      c.out_gradient[o] = b.out_gradient[o].at(m);
+      c.out[o] = b.out[o].at(m, again);
+      c.out_gradient[o] = b.out_gradient[o].at(m, again);
     }
-    for (int f = 0; f < b.layer->field_count; ++f) c.fields[f] = b.fields[f].at(m);
+    for (int f = 0; f < b.layer->field_count; ++f) c.fields[f] = b.fields[f].at(m, again);
     c.parameters = b.parameters;
     c.derived = b.derived;
     c.gradients = b.gradients;
-    c.extras = b.extras.at(m);
-    c.partials = reinterpret_cast<double*>(b.partials.at(m));
+    c.extras = b.extras.at(m, again);
+    c.partials = reinterpret_cast<double*>(b.partials.at(m, again));
     c.random = {step.seed, step.step, static_cast<std::uint32_t>(b.slot),
                 static_cast<std::uint32_t>(step.first_sample(m))};
     return c;
@@ -166,23 +204,27 @@ class alignas(alignment) bound_stage {
     for (const auto& b : binding_.slots) {
       for (int i = 0; i < b.inputs; ++i)
         if (b.value_in[i] < net_->entering)
-          rows(step.rows.inputs, net_->values[b.value_in[i]].part.size, type(b.value_in[i]), b.in[i].at(m));
+          rows(step.rows.inputs, net_->values[b.value_in[i]].part.size, type(b.value_in[i]), b.in[i].at(m, false));
       for (int f = 0; f < b.layer->field_count; ++f)
         rows(step.rows.fields[static_cast<std::size_t>(b.layer->field_index[f])], b.layer->fields[f].size,
-             b.layer->fields[f].type, b.fields[f].at(m));
+             b.layer->fields[f].type, b.fields[f].at(m, false));
     }
   }
 
   void run_forward(const bound& b, const step_state& step, int m, bool again) {
     current_ = &b;
-    call c = call_of(b, step, m);
+    call c = call_of(b, step, m, again);
     if (again) c.partials = nullptr;  // they are written once
     if (step.examining)
       for (int i = 0; i < b.inputs; ++i)
-        if (b.value_in[i] < net_->entering) examine(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i], step);
+        if (b.value_in[i] < net_->entering) examine(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
     b.kernels->forward(context_, c);
-    if (!step.examining) return;
-    for (int o = 0; o < b.outputs; ++o) examine(b, m, "its output", b.value_out[o], b.out[o], step);
+    if (step.examining) examine_outputs(b, step, m, again, c);
+    if (canary_) canary_->after_forward(context_, b.slot, m, again);
+  }
+
+  GPIPE_ONCE void examine_outputs(const bound& b, const step_state& step, int m, bool again, const call& c) const {
+    for (int o = 0; o < b.outputs; ++o) examine(b, m, "its output", b.value_out[o], b.out[o].at(m, again), step);
     if (c.partials != nullptr && !all_finite(b.layer->partial_count, c.partials))
       not_finite(b, m, "its loss or another of its partials");
   }
@@ -190,14 +232,14 @@ class alignas(alignment) bound_stage {
   void run_input_part(const bound& b, const step_state& step, int m) {
     if (!b.wants_input || b.kernels->backward_input == nullptr) return;
     current_ = &b;
-    b.kernels->backward_input(context_, call_of(b, step, m));
+    b.kernels->backward_input(context_, call_of(b, step, m, true));
     add_up(b, step, m);
   }
 
   void run_parameter_part(const bound& b, const step_state& step, int m) {
     if (b.kernels->backward_parameters == nullptr) return;
     current_ = &b;
-    b.kernels->backward_parameters(context_, call_of(b, step, m));
+    b.kernels->backward_parameters(context_, call_of(b, step, m, true));
   }
 
   /// Gradients from several readers become one before the layers run.
@@ -207,7 +249,7 @@ class alignas(alignment) bound_stage {
 
   void clear_unread(const bound& b, const step_state& step, int m) {
     for (int o = 0; o < b.outputs; ++o)
-      if (b.unread[o]) context_.fill(bytes(b.value_out[o], step, m), std::byte{0}, b.out_gradient[o].at(m));
+      if (b.unread[o]) context_.fill(bytes(b.value_out[o], step, m), std::byte{0}, b.out_gradient[o].at(m, true));
   }
 
   GPIPE_OUT_OF_LINE void add_up(const bound& b, const step_state& step, int m) {
@@ -217,15 +259,15 @@ class alignas(alignment) bound_stage {
 
   void add(int v, const detail::location& from, const detail::location& into, const step_state& step, int m) {
     if (type(v) == dtype::float64)
-      context_.add(elements(v, step, m), reinterpret_cast<const double*>(from.at(m)),
-                   reinterpret_cast<double*>(into.at(m)));
+      context_.add(elements(v, step, m), reinterpret_cast<const double*>(from.at(m, true)),
+                   reinterpret_cast<double*>(into.at(m, true)));
     else
-      context_.add(elements(v, step, m), reinterpret_cast<const float*>(from.at(m)),
-                   reinterpret_cast<float*>(into.at(m)));
+      context_.add(elements(v, step, m), reinterpret_cast<const float*>(from.at(m, true)),
+                   reinterpret_cast<float*>(into.at(m, true)));
   }
 
   void copy(const detail::passage& p, const step_state& step, int m) {
-    context_.copy(bytes(p.value, step, m), static_cast<const std::byte*>(p.from.at(m)), p.into.at(m));
+    context_.copy(bytes(p.value, step, m), static_cast<const std::byte*>(p.from.at(m, false)), p.into.at(m, false));
   }
 
   // Only when a step is replayed because its loss or norm was not finite.
@@ -239,14 +281,14 @@ class alignas(alignment) bound_stage {
     if (type == dtype::float64) return all_finite(n, reinterpret_cast<const double*>(data));
     return type != dtype::float32 || all_finite(n, reinterpret_cast<const float*>(data));
   }
-  GPIPE_ONCE void examine(const bound& b, int m, const char* what, int v, const detail::location& at,
+  GPIPE_ONCE void examine(const bound& b, int m, const char* what, int v, const std::byte* at,
                           const step_state& step) const {
-    if (!finite(type(v), elements(v, step, m), at.at(m))) not_finite(b, m, what);
+    if (!finite(type(v), elements(v, step, m), at)) not_finite(b, m, what);
   }
   // Before the gradients are sent: then they are another stage's.
   GPIPE_ONCE void examine_input_part(const bound& b, const step_state& step, int m) const {
     for (int i = 0; i < b.inputs; ++i)
-      if (b.in_gradient[i].base != nullptr) examine(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i], step);
+      if (b.in_gradient[i].base != nullptr) examine(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i].at(m, true), step);
   }
   GPIPE_ONCE void examine_parameter_part(const bound& b, int m) const {
     if (!finite(b.layer->type,
@@ -267,6 +309,7 @@ class alignas(alignment) bound_stage {
   typename Device::arena arena_;
   detail::arena_map map_;
   detail::binding<context> binding_;
+  std::optional<detail::canary<context>> canary_;
   const bound* current_ = nullptr;
 };
 

@@ -1,10 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <string>
 
-#include <gpipe/plan/check.hpp>
+#include <gpipe/plan/program.hpp>
 #include <gpipe/runtime/crew.hpp>
 #include <gpipe/runtime/initialise.hpp>
 #include <gpipe/runtime/worker.hpp>
@@ -17,7 +18,9 @@ struct run_options {
   std::chrono::nanoseconds deadline = patience{}.deadline;  ///< without progress of any worker
   std::size_t trace_events = 0;                             ///< kept for each worker; 0: no trace
   std::byte arena_fill{0};                                  ///< what memory holds before its first use
-  /// Called by every worker before each instruction of a step. What it throws fails the step.
+  bool canary = GPIPE_CANARY;  ///< poisons what is dead, so that a layer which reads it makes NaN of its gradients
+  /// Called by every worker before each instruction of a step until it is committed: of a worker's updates, before the
+  /// first. What it throws fails the step.
   std::function<void(const instruction&)> before{};
 };
 
@@ -38,30 +41,38 @@ class executor {
         plan_(std::move(plan)),
         rule_(std::move(rule)),
         options_(std::move(options)),
-        line_(plan_.stages(), limits(plan_.stages(), options_.deadline)),
-        gate_(line_, plan_.stages()),
-        crew_(line_, plan_.stages()) {
-    require_runnable();
-    const int S = plan_.stages();
+        line_(plan_.workers(), limits(plan_.workers(), options_.deadline)),
+        gate_(line_, plan_.workers()),
+        crew_(line_, plan_.workers()) {
+    require_memory();
+    const int S = plan_.stages(), K = plan_.workers();
     std::vector<const detail::arena_map*> maps;
     for (int s = 0; s < S; ++s) {
       stages_.push_back(std::make_unique<bound_stage<Device>>(net_, plan_, s, options_.arena_fill));
       maps.push_back(&stages_.back()->map());
       reports_.push_back({s, plan_.first[index(s)], plan_.first[index(s) + 1], plan_.share(s), {}, 0,
                           static_cast<std::size_t>(plan_.memory[index(s)].total()), parameters_of(s)});
-      if (options_.trace_events > 0) recorders_.emplace_back(options_.trace_events, detail::phrase({"stage ", s}));
     }
-    for (auto& stage : stages_) stage->bind(maps, kernels);
-    for (const link& l : plan_.links)
-      wires_.push_back({std::make_unique<channel<>>(line_, l.from, l.to, places(plan_.stash_slot, l.to)),
-                        l.gradient ? std::make_unique<channel<>>(line_, l.to, l.from, returned_slots) : nullptr});
+    for (int w = 0; w < K && options_.trace_events > 0; ++w)
+      recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
+    for (auto& stage : stages_) stage->bind(maps, kernels, options_.canary);
+    for (std::size_t k = 0; k < plan_.links.size(); ++k) {
+      const auto& [from, to, gradient] = plan_.links[k];
+      const int sender = plan_.worker_of(from), receiver = plan_.worker_of(to);
+      wire& w = wires_.emplace_back();
+      if (sender == receiver) continue;  // what it writes is where it reads it
+      w.activations = std::make_unique<channel<>>(line_, sender, receiver, count(plan_.places_of_links[k].stash));
+      if (gradient)
+        w.gradients = std::make_unique<channel<>>(line_, receiver, sender, count(plan_.places_of_links[k].returned));
+    }
     decision_.squares.resize(static_cast<std::size_t>(net_.slot_count));
-    for (int s = 0; s < S; ++s) {
+    const schedule_choice schedule = plan_.options.chosen_schedule();
+    for (int w = 0; w < K; ++w) {
       workers_.emplace_back(workshop<Device>{net_, plan_, rule_, stages_, wires_, line_, gate_, step_, decision_,
                                              reports_, options_.before},
-                            s, recorders_.empty() ? nullptr : &recorders_[index(s)]);
-      training_.push_back(program(plan_.options.chosen_schedule(), s));
-      evaluating_.push_back(program(schedule_kind::forward_only, s));
+                            w, recorders_.empty() ? nullptr : &recorders_[index(w)]);
+      training_.push_back(program(schedule, w));
+      evaluating_.push_back(program(schedule.forwards(), w));
     }
     initialise();
   }
@@ -73,10 +84,8 @@ class executor {
   /// On failure throws `error`, the first cause; parameters, moments and step count are as before.
   GPIPE_ONCE outcome train(const batch& data, double rate, double clip = 0) {
     require_loss();
-    with_schedule(plan_.options.chosen_schedule(), [](auto schedule) {
-      if (!schedule.trains)
-        detail::refuse({"the schedule ", schedule.name(), " has no backward"}, {"train with another one"});
-    });
+    if (const schedule_choice schedule = plan_.options.chosen_schedule(); !schedule.trains)
+      detail::refuse({"the schedule ", schedule.name(), " has no backward"}, {"train with another one"});
     if (!std::isfinite(rate))
       detail::refuse({"the learning rate is ", std::to_string(rate)}, {"see the optimizer's and its schedule"},
                      {.step = static_cast<long>(step_.step)});
@@ -106,7 +115,8 @@ class executor {
   std::uint64_t steps() const { return step_.step; }
   const bound_stage<Device>& stage(int s) const { return *stages_[index(s)]; }
 
-  /// The parameters, their gradients (sums over the last step's samples) or a moment of a slot, in its stage's memory.
+  /// The parameters, their gradients (sums over the last step's samples) or a moment of a slot, in its stage's memory;
+  /// of tied ones, their owner's.
   /// Whoever writes parameters calls `refresh` before the next step.
   std::byte* parameters(int slot) const { return block(memory_kind::parameters, slot, 0); }
   std::byte* gradients(int slot) const { return block(memory_kind::gradients, slot, 0); }
@@ -136,38 +146,35 @@ class executor {
     p.deadline = deadline;
     return p;
   }
-  static int places(const std::vector<std::vector<int>>& of, int stage) {
-    return *std::max_element(of[index(stage)].begin(), of[index(stage)].end()) + 1;
-  }
+  static int count(const std::vector<int>& places) { return *std::max_element(places.begin(), places.end()) + 1; }
   std::byte* block(memory_kind kind, int slot, int i) const {
-    return stages_[index(plan_.cut().stage_of(slot))]->map().find(kind, slot, -1, nullptr, i).base;
+    const int owner = net_.slots[slot].owner;
+    return stages_[index(plan_.cut().stage_of(owner))]->map().find(kind, owner, -1, {}, i).base;
   }
   std::size_t parameters_of(int s) const {
     std::size_t sum = 0;
-    for (int l = plan_.first[index(s)]; l < plan_.first[index(s) + 1]; ++l) sum += net_.row_of(l).parameter_elements();
+    for (int l = plan_.first[index(s)]; l < plan_.first[index(s) + 1]; ++l)
+      if (net_.owns(l)) sum += net_.row_of(l).parameter_elements();
     return sum;
   }
 
-  // Stages have places for what fill-drain holds, and a worker has one stage.
-  GPIPE_ONCE void require_runnable() const {
-    const schedule_kind kind = plan_.options.schedule;
-    if (kind != schedule_kind::fill_drain && kind != schedule_kind::forward_only)
-      detail::refuse({"the schedule ", name(kind), " can be planned, but workers cannot run it yet"},
-                     {"train with fill-drain"});
-    if (plan_.options.recompute == recompute_mode::as_needed)
-      detail::refuse({"recompute as needed can be planned, but workers cannot run it yet"},
-                     {"train with always, except-last or never"});
-    const verdict checked =
-        check_schedule(plan_.options.chosen_schedule(), plan_.stages(), plan_.micro_batches(), plan_.options.recompute,
-                       plan_.links.data(), static_cast<int>(plan_.links.size()), returned_slots, send_mode::buffered);
-    if (!checked.ok())
-      detail::refuse({"the schedule's programs do not run: ", describe(checked)}, {"choose another schedule"});
+  // Before anything is allocated, for a machine that has promised too much ends programs without a word.
+  GPIPE_ONCE void require_memory() const {
+    std::int64_t left = Device::memory_left();
+    for (int s = 0; s < plan_.stages(); ++s) {
+      const std::int64_t needed = plan_.memory[index(s)].total();
+      if (needed > left)
+        detail::refuse({"the stage needs ", needed, " bytes, and the machine has ", left, " left"},
+                       {"recompute more, make micro-batches smaller, or use a machine with more memory"},
+                       {.stage = s});
+      left -= needed;
+    }
   }
 
   GPIPE_ONCE std::vector<instruction> program(schedule_choice schedule, int worker) const {
     std::vector<instruction> lines;
     lower(
-        schedule, plan_.stages(), plan_.micro_batches(), plan_.options.recompute, plan_.links.data(),
+        schedule, plan_.stages(), plan_.micro_batches(), plan_.recompute(), plan_.links.data(),
         static_cast<int>(plan_.links.size()), worker, [&](const instruction& i) { lines.push_back(i); },
         send_mode::buffered);
     return lines;
@@ -177,6 +184,7 @@ class executor {
     step_.seed = options_.seed;
     step_.rows.fields.resize(static_cast<std::size_t>(net_.field_count));  // so that no step allocates
     for (int l = 0; l < net_.slot_count; ++l) {
+      if (!net_.owns(l)) continue;
       const row& r = net_.row_of(l);
       std::byte* at = parameters(l);
       for (int p = 0; p < r.parameter_count; ++p) {

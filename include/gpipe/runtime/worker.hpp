@@ -62,17 +62,20 @@ class alignas(alignment) worker {
 
   /// One pass over a program; `trains` clears the gradients first. Throws the cause of a failure, named.
   void walk(const std::vector<instruction>& program, bool trains) {
-    committed_ = false;
+    committed_ = summed_ = false;
+    for (const tie& t : shop_.plan.ties)
+      if (shop_.plan.worker_of(stage_of(t.user)) == number_)
+        at(t.user).borrow(t.user, at(t.owner).at(t.owner).parameters);
     if (trains)
       for (const instruction& i : program)
-        if (i.kind == act::reduce) clear_gradients(*shop_.stages[index(i.stage)]);
+        if (i.kind == act::reduce) stage(i).clear_gradients();
     auto begin = now_ns();
     for (const instruction& i : program) {
       if (i.micro_batch >= 0 && shop_.step.samples(i.micro_batch) == 0) continue;
       waited_ = 0;
       stage(i).begin();
       try {
-        if (shop_.before) shop_.before(i);
+        if (shop_.before && !committed_) shop_.before(i);
         perform(i);
       } catch (const detail::poisoned&) {
         throw;
@@ -93,10 +96,12 @@ class alignas(alignment) worker {
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   bound_stage<Device>& stage(const instruction& i) { return *shop_.stages[index(i.stage)]; }
+  int stage_of(int slot) const { return shop_.plan.cut().stage_of(slot); }
+  bound_stage<Device>& at(int slot) { return *shop_.stages[index(stage_of(slot))]; }
   wire& link(const instruction& i) { return shop_.wires[index(i.link)]; }
-  static int place(const std::vector<std::vector<int>>& places, int stage, int m) {
-    return places[index(stage)][index(m)];
-  }
+  const link_places& places(int link) const { return shop_.plan.places_of_links[index(link)]; }
+  int stash_place(int link, int m) const { return places(link).stash[index(m)]; }
+  int returned_place(int link, int m) const { return places(link).returned[index(m)]; }
   static errand errand_of(const instruction& i) { return {i.stage, i.micro_batch, name(i.kind)}; }
 
   template <class Call>
@@ -107,20 +112,19 @@ class alignas(alignment) worker {
   }
 
   void perform(const instruction& i) {
-    const auto& plan = shop_.plan;
     const int m = i.micro_batch;
     switch (i.kind) {
       case act::receive_activation:
-        waiting([&] { link(i).activations->consume(place(plan.stash_slot, i.stage, m), errand_of(i)); });
+        waiting([&] { link(i).activations->consume(stash_place(i.link, m), errand_of(i)); });
         break;
       case act::receive_gradient:
-        waiting([&] { link(i).gradients->consume(place(plan.returned_slot, i.stage, m), errand_of(i)); });
+        waiting([&] { link(i).gradients->consume(returned_place(i.link, m), errand_of(i)); });
         break;
       case act::send_activation:
-        link(i).activations->publish(place(plan.stash_slot, plan.links[index(i.link)].to, m), shop_.step.samples(m));
+        link(i).activations->publish(stash_place(i.link, m), shop_.step.samples(m));
         break;
       case act::send_gradient:
-        link(i).gradients->publish(place(plan.returned_slot, plan.links[index(i.link)].from, m), shop_.step.samples(m));
+        link(i).gradients->publish(returned_place(i.link, m), shop_.step.samples(m));
         break;
       case act::forward:
         acquire_activations(i);
@@ -141,7 +145,7 @@ class alignas(alignment) worker {
         stage(i).backward(shop_.step, m);
         release(i);
         break;
-      case act::reduce: reduce(stage(i)); break;
+      case act::reduce: reduce(i); break;
       case act::update: update(i); break;
       case act::idle: break;
     }
@@ -151,34 +155,32 @@ class alignas(alignment) worker {
   GPIPE_OUT_OF_LINE void acquire_activations(const instruction& i) {
     for (const int k : shop_.plan.outgoing[index(i.stage)])
       if (const auto& to = shop_.wires[index(k)].activations)
-        waiting([&] {
-          to->acquire(place(shop_.plan.stash_slot, shop_.plan.links[index(k)].to, i.micro_batch), errand_of(i));
-        });
+        waiting([&] { to->acquire(stash_place(k, i.micro_batch), errand_of(i)); });
   }
   GPIPE_OUT_OF_LINE void acquire_gradients(const instruction& i) {
     for (const int k : shop_.plan.incoming[index(i.stage)])
       if (const auto& to = shop_.wires[index(k)].gradients)
-        waiting([&] {
-          to->acquire(place(shop_.plan.returned_slot, shop_.plan.links[index(k)].from, i.micro_batch), errand_of(i));
-        });
+        waiting([&] { to->acquire(returned_place(k, i.micro_batch), errand_of(i)); });
   }
   // The last use of what the stage received for this micro-batch is over.
   GPIPE_OUT_OF_LINE void release(const instruction& i) {
     for (const int k : shop_.plan.incoming[index(i.stage)])
       if (const auto& from = shop_.wires[index(k)].activations)
-        from->release(place(shop_.plan.stash_slot, i.stage, i.micro_batch));
+        from->release(stash_place(k, i.micro_batch));
     if (!shop_.step.training) return;
     for (const int k : shop_.plan.outgoing[index(i.stage)])
       if (const auto& from = shop_.wires[index(k)].gradients)
-        from->release(place(shop_.plan.returned_slot, i.stage, i.micro_batch));
+        from->release(returned_place(k, i.micro_batch));
   }
 
-  static void clear_gradients(bound_stage<Device>& s) {
-    s.device().fill(static_cast<std::ptrdiff_t>(s.flat_bytes()), std::byte{0}, s.gradients());
-  }
-
-  GPIPE_OUT_OF_LINE void reduce(bound_stage<Device>& s) {
+  GPIPE_OUT_OF_LINE void reduce(const instruction& i) {
+    bound_stage<Device>& s = stage(i);
+    if (!shop_.plan.ties.empty() && !summed_) waiting([&] { shop_.door.arrive(number_, errand_of(i)); });
+    summed_ = true;
+    for (const tie& t : shop_.plan.ties)
+      if (stage_of(t.owner) == i.stage) s.lend(t.owner, at(t.user).at(t.user).gradients);
     for (const auto& b : s.slots()) {
+      if (!shop_.net.owns(b.slot)) continue;
       const auto n = static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type));
       double* into = &shop_.decision.squares[index(b.slot)];
       if (b.layer->type == dtype::float64)
@@ -237,6 +239,7 @@ class alignas(alignment) worker {
   int number_;
   recorder* trace_;
   std::int64_t waited_ = 0;
+  bool summed_ = false;     ///< all stages' gradients of this step are there; asked only where some are tied
   bool committed_ = false;
 };
 

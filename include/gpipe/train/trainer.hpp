@@ -24,9 +24,10 @@ struct training_options {
   std::chrono::nanoseconds deadline = run_options{}.deadline;
   std::size_t trace_events = run_options{}.trace_events;
   std::byte arena_fill = run_options{}.arena_fill;
+  bool canary = run_options{}.canary;
   std::function<void(const instruction&)> before{};
 
-  run_options run() const { return {seed, deadline, trace_events, arena_fill, before}; }
+  run_options run() const { return {seed, deadline, trace_events, arena_fill, canary, before}; }
 };
 
 namespace broken {
@@ -57,7 +58,7 @@ class trainer {
   template <class Plan>
     requires requires { Plan::options; }
   explicit trainer(Plan, Optimizer optimizer = {}, training_options how = {})
-      : trainer(Plan::options, std::move(optimizer), std::move(how)) {}
+      : trainer(Plan::options, std::move(optimizer), cut_by<Plan>(std::move(how))) {}
 
   /// One step over a batch of 1 to M x B samples: forward, backward, update. Throws `error` and leaves parameters,
   /// moments and step count as they were.
@@ -115,6 +116,7 @@ class trainer {
   std::uint64_t parameter_hash() const {
     hash sum;
     for (int l = 0; l < executor_.net().slot_count; ++l) {
+      if (!executor_.net().owns(l)) continue;
       const row& r = executor_.net().row_of(l);
       const std::byte* at = executor_.parameters(l);
       for (int p = 0; p < r.parameter_count; ++p) {
@@ -135,6 +137,11 @@ class trainer {
   const gpipe::executor<Device>& executor() const { return executor_; }
 
  private:
+  template <class Plan>
+  static training_options cut_by(training_options how) {
+    if (how.cut.empty()) how.cut.assign(Plan::cut().first + 1, Plan::cut().first + Plan::S);
+    return how;
+  }
   static plan_options with_moments(plan_options options) {
     options.moments = Optimizer::moments;
     return options;

@@ -137,16 +137,10 @@ class lifeline {
   template <class Ready>
   bool spin(Ready& ready) const {
     if (ready()) return true;
-    if (limits_.spin.count() == 0) {
-      for (int i = 0; i < 4; ++i) {
-        std::this_thread::yield();
-        if (ready()) return true;
-      }
-      return false;
-    }
     const auto begin = std::chrono::steady_clock::now();
     do {
-      for (int i = 0; i < 32; ++i) {
+      if (limits_.yields) std::this_thread::yield();
+      for (int i = limits_.yields ? 31 : 0; i < 32; ++i) {
         detail::pause();
         if (ready()) return true;
       }

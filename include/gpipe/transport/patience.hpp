@@ -12,13 +12,14 @@ namespace gpipe {
 /// How long a worker spins before it sleeps, and how long silence may last.
 struct patience {
   std::chrono::nanoseconds spin = std::chrono::microseconds(60);
+  bool yields = false;  ///< while it spins, to whoever can run
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);  ///< without progress of *any* worker
 
-  /// Workers that outnumber the cores must not spin each other away: they yield a little and sleep.
+  /// Workers that outnumber the cores must not spin each other away: they yield. A sleeper wakes some 50 us late.
   /// Zero cores means unknown, as with `std::thread::hardware_concurrency`.
   static patience of(int workers, unsigned cores = std::thread::hardware_concurrency()) {
     patience result;
-    if (cores != 0 && workers > static_cast<int>(cores)) result.spin = std::chrono::nanoseconds(0);
+    if (cores != 0 && workers > static_cast<int>(cores)) result.yields = true;
     return result;
   }
 };

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <string>
 
@@ -10,6 +12,19 @@
 #include <gpipe/core/error.hpp>
 
 namespace gpipe::host {
+
+/// Of the machine's memory what nobody uses, or could give back at once: "MemAvailable" of Linux.
+GPIPE_ONCE inline std::int64_t memory_left() {
+  constexpr std::int64_t unknown = (std::numeric_limits<std::int64_t>::max)();
+  std::FILE* const told = std::fopen("/proc/meminfo", "r");
+  if (told == nullptr) return unknown;
+  char line[128];
+  long long kibibytes = -1;
+  while (kibibytes < 0 && std::fgets(line, sizeof line, told) != nullptr)
+    if (std::sscanf(line, "MemAvailable: %lld", &kibibytes) != 1) kibibytes = -1;
+  std::fclose(told);
+  return kibibytes < 0 ? unknown : kibibytes * 1024;
+}
 
 /// The one allocation of a stage, page-aligned and filled with one byte throughout.
 class arena {

@@ -9,6 +9,9 @@ namespace gpipe {
 struct host_device {
   using context = host::context;
   using arena = host::arena;
+
+  /// Bytes that the machine can still give; the largest number where it does not tell.
+  static std::int64_t memory_left() { return host::memory_left(); }
 };
 
 }  // namespace gpipe

@@ -4,6 +4,7 @@
 #include <gpipe/plan/schedule/forward_only.hpp>
 #include <gpipe/plan/schedule/interleaved.hpp>
 #include <gpipe/plan/schedule/one_f_one_b.hpp>
+#include <gpipe/plan/schedule/own.hpp>
 #include <gpipe/plan/schedule/zb_h1.hpp>
 #include <gpipe/plan/schedule/zb_v.hpp>
 
@@ -12,8 +13,8 @@
 
 namespace gpipe {
 
-/// The schedules that we ship, for a choice at run time.
-enum class schedule_kind { fill_drain, one_f_one_b, interleaved, zb_h1, zb_v, forward_only };
+/// The schedules that we ship, for a choice at run time, and the user's own.
+enum class schedule_kind { fill_drain, one_f_one_b, interleaved, zb_h1, zb_v, forward_only, own };
 
 inline constexpr schedule_kind schedule_kinds[] = {schedule_kind::fill_drain,  schedule_kind::one_f_one_b,
                                                    schedule_kind::interleaved, schedule_kind::zb_h1,
@@ -23,7 +24,7 @@ namespace detail {
 
 /// Calls `use` with an object of the schedule's type: the one place where a kind becomes a type.
 template <class Use>
-constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, Use&& use) {
+constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, const own_schedule* own, Use&& use) {
   switch (kind) {
     case schedule_kind::one_f_one_b:
       return std::forward<Use>(use)(one_f_one_b{});
@@ -35,6 +36,8 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, Use&& use) {
       return std::forward<Use>(use)(zb_v{});
     case schedule_kind::forward_only:
       return std::forward<Use>(use)(forward_only{});
+    case schedule_kind::own:
+      return std::forward<Use>(use)(*own);
     case schedule_kind::fill_drain:
       break;
   }
@@ -47,7 +50,8 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, Use&& use) {
 /// that what works on any schedule is compiled once for all that are chosen at run time.
 struct schedule_choice {
   schedule_kind kind = schedule_kind::fill_drain;
-  int chunks = 2;  ///< stages a worker, of the interleaved one
+  int chunks = 2;                     ///< stages a worker, of the interleaved one
+  const own_schedule* own = nullptr;  ///< the user's own
   bool trains = true, splits = false;
 
   constexpr schedule_choice() = default;
@@ -56,34 +60,60 @@ struct schedule_choice {
         chunks(chunk_count),
         trains(k != schedule_kind::forward_only),
         splits(k == schedule_kind::zb_h1 || k == schedule_kind::zb_v) {}
+  constexpr schedule_choice(const own_schedule& users, bool split)
+      : kind(schedule_kind::own), own(&users), trains(users.trains), splits(split) {}
+
+  /// Its forwards alone, on the same workers: evaluation.
+  constexpr schedule_choice forwards() const {
+    schedule_choice alone = *this;
+    alone.trains = alone.splits = false;
+    return alone;
+  }
+
+  /// Calls `use` with an object of the schedule's own type.
+  template <class Use>
+  constexpr decltype(auto) with(Use&& use) const {
+    return detail::with_kind(kind, chunks, own, std::forward<Use>(use));
+  }
 
   GPIPE_ONCE constexpr const char* name() const {
-    return detail::with_kind(kind, chunks, [](auto it) { return it.name(); });
+    return with([](auto it) { return it.name(); });
   }
   GPIPE_ONCE constexpr bool admits(int S, int M) const {
-    return detail::with_kind(kind, chunks, [=](auto it) { return it.admits(S, M); });
+    return with([=](auto it) { return it.admits(S, M); });
   }
   GPIPE_ONCE constexpr int workers(int S) const {
-    return detail::with_kind(kind, chunks, [=](auto it) { return it.workers(S); });
+    return with([=](auto it) { return it.workers(S); });
   }
   GPIPE_ONCE constexpr int worker_of(int S, int stage) const {
-    return detail::with_kind(kind, chunks, [=](auto it) { return it.worker_of(S, stage); });
+    return with([=](auto it) { return it.worker_of(S, stage); });
   }
   GPIPE_ONCE constexpr int ticks(int S, int M) const {
-    return detail::with_kind(kind, chunks, [=](auto it) { return it.ticks(S, M); });
+    return with([=](auto it) { return it.ticks(S, M); });
   }
   GPIPE_ONCE constexpr int in_flight(int S, int M, int stage) const {
-    return detail::with_kind(kind, chunks, [=](auto it) { return it.in_flight(S, M, stage); });
+    return trains ? with([=](auto it) { return it.in_flight(S, M, stage); }) : 1;
   }
   GPIPE_ONCE constexpr cell at(int S, int M, int worker, int tick) const {
-    return detail::with_kind(kind, chunks, [=](auto it) { return it.at(S, M, worker, tick); });
+    const cell found = with([=](auto it) { return it.at(S, M, worker, tick); });
+    return trains || found.kind == act::forward ? found : cell{};
+  }
+
+  // -1: the schedule does not tell.
+  GPIPE_ONCE constexpr int stash_places(int S, int M, int from, int to) const {
+    if (kind == schedule_kind::fill_drain && trains) return fill_drain::stash_places(S, M, from, to);
+    return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::stash_places(S, M, from, to) : -1;
+  }
+  GPIPE_ONCE constexpr int returned_places(int S, int M, int from, int to) const {
+    if (kind == schedule_kind::fill_drain && trains) return fill_drain::returned_places(S, M, from, to);
+    return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::returned_places(S, M, from, to) : -1;
   }
 };
 
 /// Calls `use` with an object of the chosen schedule's own type.
 template <class Use>
 constexpr decltype(auto) with_schedule(schedule_choice choice, Use&& use) {
-  return detail::with_kind(choice.kind, choice.chunks, std::forward<Use>(use));
+  return choice.with(std::forward<Use>(use));
 }
 
 static_assert(scheduler<schedule_choice>);

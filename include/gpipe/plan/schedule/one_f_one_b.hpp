@@ -26,6 +26,14 @@ struct one_f_one_b {
   static constexpr int in_flight(int stages, int micro_batches, int stage) {
     return stages - stage < micro_batches ? stages - stage : micro_batches;
   }
+  static constexpr int stash_places(int stages, int micro_batches, int from, int to) {
+    const int most = (2 * stages - 1 - from - to) / 2 + 1;
+    return most < micro_batches ? most : micro_batches;
+  }
+  static constexpr int returned_places(int, int micro_batches, int from, int to) {
+    const int most = from - to > 2 ? (from - to) / 2 + 1 : 2;
+    return most < micro_batches ? most : micro_batches;
+  }
 
   // F(s, m) is at s + 2 m, and B(s, m) at 2 S - 1 - s + 2 m.
   static constexpr cell at(int stages, int micro_batches, int worker, int tick) {

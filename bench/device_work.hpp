@@ -1,0 +1,45 @@
+#pragma once
+
+#include "measure.hpp"
+
+#include <gpipe/core/random.hpp>
+#include <gpipe/layer/description.hpp>
+
+#include <sys/prctl.h>
+#include <time.h>
+
+namespace bench {
+
+/// Passes the time that a device would be busy, and leaves the core free. A sleeper is woken some 50 us late, so it is
+/// woken early and spins the rest.
+inline void busy_until(double end) {
+  thread_local const int precise = prctl(PR_SET_TIMERSLACK, 1UL);
+  static_cast<void>(precise);
+  constexpr double spun = 80e-6;
+  if (const double left = end - now() - spun; left > 0) {
+    const timespec time{static_cast<time_t>(left), static_cast<long>(1e9 * (left - static_cast<double>(static_cast<time_t>(left))))};
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
+  }
+  while (now() < end) {
+  }
+}
+inline void busy_for(double seconds) { busy_until(now() + seconds); }
+
+/// A layer that takes so many microseconds forward, and for either part backward. It has a parameter, so that it has a
+/// parameter part.
+template <int Forward, int Input, int Parameters>
+struct device_work {
+  template <class In>
+  struct on {
+    using output = In;
+    static constexpr gpipe::parameter parameters[] = {{"none", {1}, gpipe::initialiser::zeros()}};
+    static constexpr gpipe::work cost{.forward = Forward * 60'000LL,
+                                      .backward_input = Input * 60'000LL,
+                                      .backward_parameters = Parameters * 60'000LL};
+    static void forward(const auto&, const auto&) { busy_for(1e-6 * Forward); }
+    static void backward_input(const auto&, const auto&) { busy_for(1e-6 * Input); }
+    static void backward_parameters(const auto&, const auto&) { busy_for(1e-6 * Parameters); }
+  };
+};
+
+}  // namespace bench

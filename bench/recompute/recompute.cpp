@@ -1,0 +1,71 @@
+// One stage, and so no pipeline: what does recompute cost, and what does it save?
+//
+//     recompute [rounds]
+
+#include "../networks.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace gpipe;
+
+constexpr int micro_batches = 32, micro_batch_size = 32;
+
+struct way {
+  recompute_mode mode;
+  std::string name;
+  std::unique_ptr<trainer<bench::mlp, sgd>> training;
+  std::vector<double> seconds{};
+
+  std::int64_t activations() const {
+    const stage_memory& m = training->plan().memory[0];
+    return m.of(memory_kind::kept) + m.of(memory_kind::transient);
+  }
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
+  bench::print_environment();
+  const bench::random_images made(micro_batches * micro_batch_size);
+  const batch on = made.all();
+  const auto options = [](recompute_mode mode, std::int64_t limit = no_memory_limit) {
+    return plan_options{.micro_batches = micro_batches,
+                        .micro_batch_size = micro_batch_size,
+                        .recompute = mode,
+                        .moments = sgd::moments,
+                        .memory_limit = limit};
+  };
+  // Half of what never holds beyond what every mode must.
+  const auto memory_of = [&](recompute_mode mode) { return make_plan(network_of<bench::mlp>, options(mode)).memory[0]; };
+  const stage_memory all = memory_of(recompute_mode::never);
+  const std::int64_t half = all.total() - (all.of(memory_kind::kept) + all.of(memory_kind::transient)) / 2;
+
+  std::vector<way> ways;
+  for (const auto& [mode, name] : {std::pair{recompute_mode::never, "never"},
+                                   {recompute_mode::as_needed, "as_needed"},
+                                   {recompute_mode::except_last, "except_last"},
+                                   {recompute_mode::always, "always"}})
+    ways.push_back({mode, name,
+                    std::make_unique<trainer<bench::mlp, sgd>>(
+                        options(mode, mode == recompute_mode::as_needed ? half : no_memory_limit))});
+  for (way& w : ways) w.training->step(on);
+  for (int round = 0; round < rounds; ++round)
+    for (way& w : ways) w.seconds.push_back(bench::timed([&] { w.training->step(on); }));
+
+  std::printf("mlp, one stage, %d micro-batches of %d; median of %d rounds\n", micro_batches, micro_batch_size, rounds);
+  std::printf("recompute    activations MiB  step ms  throughput over never\n");
+  const double never = bench::median(ways[0].seconds);
+  for (const way& w : ways)
+    std::printf("%-11s  %15.1f  %7.1f  %21.3f\n", w.name.c_str(), static_cast<double>(w.activations()) / (1 << 20),
+                1e3 * bench::median(w.seconds), never / bench::median(w.seconds));
+  std::printf("\n");
+  for (const way& w : ways)
+    if (w.mode != recompute_mode::never) bench::result("recompute." + w.name, never / bench::median(w.seconds), "ratio");
+}

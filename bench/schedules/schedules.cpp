@@ -1,0 +1,87 @@
+// Eight emulated devices, every schedule: how near does a step come to what the simulator says?
+
+#include "../device_work.hpp"
+
+#include <gpipe/core/optimizer.hpp>
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/model/items.hpp>
+#include <gpipe/plan/simulate.hpp>
+#include <gpipe/train/trainer.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr int devices = 8;
+
+// A device has two of these: 2 ms forward, 2 + 2 ms backward. Where it has two stages, each has one.
+using half = bench::device_work<1000, 1000, 1000>;
+
+// The linear layer in front is there so that a gradient flows back to the first device.
+struct net : gpipe::model<gpipe::input<float, 1>, gpipe::linear<4>, gpipe::repeat<2 * devices, half>,
+                          gpipe::softmax_cross_entropy> {};
+
+struct figure {
+  double predicted_ms, step_ms;
+};
+
+figure measure(gpipe::schedule_kind kind, int micro_batches, int steps) {
+  const bool two = kind == gpipe::schedule_kind::interleaved || kind == gpipe::schedule_kind::zb_v;
+  const int stages = two ? 2 * devices : devices, layers = two ? 1 : 2;
+  const auto count = static_cast<std::size_t>(micro_batches);
+  const std::vector<float> inputs(count, 1.0F);
+  const std::vector<std::int32_t> labels(count, 0);
+  const auto batch = gpipe::batch(micro_batches).with("inputs", inputs).with("labels", labels);
+  gpipe::training_options how;
+  for (int s = 1; s < stages; ++s) how.cut.push_back(1 + s * layers);
+  gpipe::trainer<net, gpipe::sgd> training(gpipe::plan_options{.stages = stages,
+                                                               .micro_batches = micro_batches,
+                                                               .micro_batch_size = 1,
+                                                               .recompute = gpipe::recompute_mode::never,
+                                                               .schedule = kind},
+                                           {}, how);
+  training.step(batch);
+  std::vector<double> ms;
+  for (int i = 0; i < steps; ++i) ms.push_back(1e3 * bench::timed([&] { training.step(batch); }));
+
+  const std::vector<gpipe::stage_times> times(static_cast<std::size_t>(stages), {layers, layers, layers});
+  const auto& links = training.plan().links;
+  const auto predicted = gpipe::simulate(
+      gpipe::schedule_choice(kind), {.stages = stages,
+                                     .micro_batches = micro_batches,
+                                     .recompute = gpipe::recompute_mode::never,
+                                     .times = times.data(),
+                                     .links = links.data(),
+                                     .link_count = static_cast<int>(links.size())});
+  return {static_cast<double>(predicted), bench::median(ms)};
+}
+
+}  // namespace
+
+int main() {
+  bench::print_environment();
+  std::map<std::pair<std::string, int>, figure> found;
+  std::printf("%d devices, 2 ms forward, 2 + 2 ms backward; median of 9 steps\n", devices);
+  std::printf("schedule       M  predicted ms  step ms  ratio\n");
+  for (const gpipe::schedule_kind kind : gpipe::schedule_kinds) {
+    if (kind == gpipe::schedule_kind::forward_only) continue;
+    for (const int micro_batches : {8, 16, 32}) {
+      const figure f = found[{gpipe::name(kind), micro_batches}] = measure(kind, micro_batches, 9);
+      std::printf("%-12s  %2d  %12.1f  %7.1f  %5.3f\n", gpipe::name(kind), micro_batches, f.predicted_ms, f.step_ms,
+                  f.step_ms / f.predicted_ms);
+    }
+  }
+  std::printf("\n");
+  for (const auto& [of, f] : found)
+    bench::result("schedules." + of.first + "." + std::to_string(of.second), f.step_ms / f.predicted_ms, "ratio");
+  for (const auto& [name, key] : {std::pair{"ZB-H1", "zb_h1"}, {"ZB-V", "zb_v"}}) {
+    const figure one = found[{"1F1B", 32}], zb = found[{name, 32}];
+    bench::result(std::string("schedules.gain.") + key,
+                  (one.step_ms / zb.step_ms) / (one.predicted_ms / zb.predicted_ms), "ratio");
+  }
+}
