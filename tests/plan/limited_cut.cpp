@@ -19,7 +19,7 @@ struct random_net {
   std::vector<row> rows;
   std::vector<slot> slots;
   std::vector<value> values;
-  std::vector<read> reads;
+  std::vector<gpipe::read> reads;
   std::vector<int> readers;
   network net;
 
@@ -69,8 +69,10 @@ struct instance {
 
   std::int64_t bytes(const std::vector<int>& first) const {
     std::int64_t most = 0;
-    for (int s = 0; s < o.stages; ++s)
-      most = (std::max)(most, memory_of(stage_view(net, {first.data(), o.stages}, s), terms_of(schedule, o, s)).total());
+    for (int s = 0; s < o.stages; ++s) {
+      const stage_view stage(net, {first.data(), o.stages}, s);
+      most = (std::max)(most, memory_of(stage, terms_of(schedule, o, s)).total());
+    }
     return most;
   }
   std::int64_t objective(const std::vector<int>& first) const {

@@ -102,10 +102,10 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
 /// else in the bottleneck; every stage within the memory limit. Tells whether a cut fits; if none does, `first` is the
 /// best without a limit.
 ///
-/// Where the best cut breaks the limit the best that obeys it is exact, too, while `limited_search::most_partials` partial
-/// cuts suffice to find it: for 60 slots and 8 stages they mostly do. Beyond, a range of slots is held to fit if its
-/// parts do, and what comes back to it to be as little or as much as it can: then the cut obeys the limit, but may not
-/// be the best that does, or be missed.
+/// Where that cut breaks the limit it is exactly the best that obeys it, too, while 32,768 partial cuts suffice to find
+/// it: with 60 slots and 8 stages they mostly do. Beyond, a range of slots is held to fit where its parts do, and what
+/// comes back to it is held to be as little or as much as it can be: the cut still obeys the limit, but may not be the
+/// best that does, or be missed.
 template <scheduler Schedule>
 GPIPE_ONCE constexpr bool choose_cut(const network& net, const plan_options& o, const Schedule& schedule,
                                      const stage_costs& costs, int* first) {

@@ -112,7 +112,8 @@ class limited_search {
   /// Whether the partial cut in `first_` may go on now; else it is dropped, or comes back when its bytes are its turn.
   GPIPE_ONCE constexpr bool weigh(int i) {
     partial& it = all_[i];
-    const std::int64_t own = memory_of(stage_view(net_, {first_.data(), p_.stages}, it.stage), terms_[it.stage]).total();
+    const stage_view stage(net_, {first_.data(), p_.stages}, it.stage);
+    const std::int64_t own = memory_of(stage, terms_[it.stage]).total();
     it.weighed = true;
     it.bytes = larger(it.bytes, own);
     if (!by_bytes()) return own <= limit_;
