@@ -204,16 +204,20 @@ class plan {
   static constexpr std::size_t parameters() { return network_of<Model>.parameters(); }
   /// The schedule's idle share, with stages of equal cost and backward twice forward: (S - 1) / (M + S - 1).
   static constexpr double bubble() { return timetable(schedule, S, M).bubble(); }
-  /// The length of a step with the stages' own costs, by simulation.
+  /// The length of a step with the stages' own costs, by simulation. While a program compiles it follows S x M of up to
+  /// 1024 (clang++; else 2048).
   static constexpr std::int64_t makespan() {
+    detail::require_in_reach(sane_stages, sane_batches, detail::most_simulated);
     return with_costs([](const stage_costs& costs) {
       return makespan_of(network_of<Model>, sane, schedule, costs, cut(), links_.links, link_count_, [](int s) {
         return laid_out::terms(s).kept_copies;
       });
     });
   }
-  /// No step of this schedule is shorter, whatever the cut.
+  /// No step of this schedule is shorter, whatever the cut. While a program compiles for S x M of up to 2048 (clang++;
+  /// else 8192).
   static constexpr std::int64_t lower_bound() {
+    detail::require_in_reach(sane_stages, sane_batches, detail::most_bounded);
     return with_costs([](const stage_costs& costs) {
       return lower_bound_of(sane, schedule, costs);
     });
