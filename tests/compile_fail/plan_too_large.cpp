@@ -1,5 +1,5 @@
 // expect: too_large_for_a_constant_so_ask_at_run_time
-// expect: micro_batches<128>
+// expect: call to
 #include <gpipe/layer/linear.hpp>
 #include <gpipe/plan/plan.hpp>
 
