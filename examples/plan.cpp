@@ -21,7 +21,7 @@
 #include "options.hpp"
 
 using namespace gpipe;
-using gpipe::detail::counted, gpipe::detail::fixed, gpipe::detail::phrase, gpipe::detail::sized;
+using gpipe::detail::counted, gpipe::detail::fixed, gpipe::detail::phrase, gpipe::detail::several, gpipe::detail::sized;
 
 // A model of your own: put it here -----------------------------------------------------------------------------------
 
@@ -232,7 +232,8 @@ class planner {
       }
     }
     throw error(
-        phrase({"no cut of ", it_.layers(), " layers into ", c_.stages, " stages fits ", c_.limit, " bytes a stage"}),
+        phrase({"no cut of ", several(it_.layers(), "layer"), " into ", several(c_.stages, "stage"), " fits ", c_.limit,
+                " bytes a stage"}),
         phrase({"the smallest limit that would do is ", high, " bytes"}));
   }
 
@@ -390,8 +391,8 @@ void print_plain(const planned& p) {
 }
 
 void print_stages(const subject& it, const choice& c, const planned& p) {
-  std::cout << "\nThe best cut into " << c.stages << " stages found for " << name(c.schedule) << " with "
-            << c.micro_batches << " micro-batches\n\n";
+  std::cout << "\nThe best cut into " << several(c.stages, "stage") << " found for " << name(c.schedule) << " with "
+            << several(c.micro_batches, "micro-batch") << "\n\n";
   std::int64_t all = 0;
   for (const planned_stage& s : p.stages) all += s.forward + s.backward;
   table rows{{"stage", "layers", "from", "to", "parameters", "memory", "forward", "backward", "share"}};
@@ -456,7 +457,7 @@ void draw(const std::string& path, const subject& it, const choice& c, const pla
     const double lane = std::clamp(640.0 / lanes, 12.0, 34.0);
     gpipe::detail::canvas picture(out, width, below + 140 + lanes * (lane + 6), it.title);
     picture.text("head", 20, 30,
-                 it.title + ": " + std::to_string(it.layers()) + " layers on " + std::to_string(c.stages) + " stages");
+                 it.title + ": " + several(it.layers(), "layer") + " on " + several(c.stages, "stage"));
     double all = 0, x = left;
     for (const planned_stage& s : p.stages) all += static_cast<double>(s.forward + s.backward);
     for (std::size_t s = 0; s < p.stages.size(); ++s) {
@@ -479,8 +480,8 @@ void draw(const std::string& path, const subject& it, const choice& c, const pla
     }
     out << "<g transform=\"translate(0," << fixed(below, 0) << ")\">\n";
     write_timeline(out, p.events,
-                   std::string(name(c.schedule)) + ", " + std::to_string(c.micro_batches) +
-                       " micro-batches: a step takes " + time(p.makespan),
+                   std::string(name(c.schedule)) + ", " + several(c.micro_batches, "micro-batch") +
+                       ": a step takes " + time(p.makespan),
                    static_cast<int>(width));
     out << "</g>\n";
   });
@@ -620,7 +621,8 @@ struct settings {
       return false;
     if (!limit.empty()) how.limit = read_bytes(limit);
     const auto given = [&](std::string_view name) {
-      return std::any_of(arguments + 1, arguments + count, [name](std::string_view it) { return it.starts_with(name); });
+      return std::any_of(arguments + 1, arguments + count,
+                         [name](std::string_view it) { return it.starts_with(name); });
     };
     stages_given = given("--stages");
     if (!costs.empty() && given("--micro-batch-size"))
@@ -645,7 +647,7 @@ void run(settings chosen) {
     print_plain(best);
   } else {
     if (chosen.costs.empty()) print_transformers();
-    std::cout << (chosen.costs.empty() ? "\n" : "") << it.title << ": " << it.layers() << " layers\n";
+    std::cout << (chosen.costs.empty() ? "\n" : "") << it.title << ": " << several(it.layers(), "layer") << "\n";
     print_stages(it, how, best);
     print_choices(it, how);
   }
