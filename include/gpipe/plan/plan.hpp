@@ -15,6 +15,10 @@ namespace gpipe {
 
 namespace broken {
 
+template <class Model, bool Holds>
+struct model_of_a_plan {
+  static_assert(Holds, "gpipe: a plan's first argument is a model: struct net : gpipe::model<gpipe::input<...>, ...> {}");
+};
 template <int Stages, int Layers, bool Holds>
 struct stages_at_most_layers {
   static_assert(Holds, "gpipe: a plan needs at least one stage, and no more stages than the model has layers");
@@ -59,6 +63,27 @@ template <int Count>
 struct link_array {
   link links[static_cast<std::size_t>(Count) + 1]{};
 };
+
+/// What a plan of no model goes on with, so that there is one error.
+struct any_layer {
+  template <class In>
+  struct on {
+    using output = In;
+  };
+};
+struct any_model : gpipe::model<input<float, 1>, any_layer> {};
+
+template <class Model>
+constexpr auto planned_model() {
+  if constexpr (requires {
+                  typename Model::entering;
+                  typename Model::items;
+                }) return std::type_identity<Model>{};
+  else {
+    static_cast<void>(asserted<broken::model_of_a_plan<Model, false>>{});
+    return std::type_identity<any_model>{};
+  }
+}
 
 /// The first stage of a user's own cut that is empty or ends outside the model; -1 if there is none.
 template <class Cut>
@@ -105,12 +130,13 @@ constexpr bool each_stage_fits(std::integer_sequence<int, I...>) {
 template <class Model, class... Options>
 class plan {
   using types = detail::chosen_types<Options...>;
+  using planned = typename decltype(detail::planned_model<Model>())::type;
 
  public:
   using model = Model;
   static constexpr plan_options options = detail::chosen<Options...>();
   static constexpr int S = options.stages, M = options.micro_batches, B = options.micro_batch_size;
-  static constexpr int L = slots_of<Model>;
+  static constexpr int L = slots_of<planned>;
   static constexpr auto schedule = types::schedule(options);
 
  private:
@@ -120,7 +146,7 @@ class plan {
   static_assert(sizeof(broken::every_stage_has_a_device<
                        S, options.each_count, (options.each_count == 0 || options.each_count == S)>) > 0);
   static constexpr int sane_stages = S >= 1 && S <= L ? S : 1, sane_batches = M >= 1 ? M : 1;
-  static constexpr profile sane_profile = (detail::suits<Options, Model, B>() && ...) ? options.measured : profile{};
+  static constexpr profile sane_profile = (detail::suits<Options, planned, B>() && ...) ? options.measured : profile{};
   static constexpr plan_options sane = [] {
     plan_options o = options;
     o.stages = sane_stages;
@@ -132,8 +158,8 @@ class plan {
 
   template <class Use>
   static constexpr auto with_costs(Use&& use) {
-    const detail::scratch<layer_cost> costs(cost_count(network_of<Model>, sane));
-    return use(fill_costs(network_of<Model>, sane, costs.data()));
+    const detail::scratch<layer_cost> costs(cost_count(network_of<planned>, sane));
+    return use(fill_costs(network_of<planned>, sane, costs.data()));
   }
 
   static constexpr auto cut_ = [] {
@@ -144,7 +170,7 @@ class plan {
       for (int s = 0; s <= sane_stages; ++s) found.first[s] = s < sane_stages ? s : L;
     else
       with_costs([&](const stage_costs& costs) {
-        found.fits = choose_cut(network_of<Model>, sane, schedule, costs, found.first);
+        found.fits = choose_cut(network_of<planned>, sane, schedule, costs, found.first);
       });
     return found;
   }();
@@ -152,19 +178,19 @@ class plan {
 
   struct laid_out {
     static constexpr int stages = sane_stages;
-    static constexpr stage_view view(int s) { return {network_of<Model>, {cut_.first, sane_stages}, s}; }
+    static constexpr stage_view view(int s) { return {network_of<planned>, {cut_.first, sane_stages}, s}; }
     static constexpr memory_terms terms(int s) { return with_room(terms_of(schedule, sane, s), sane, view(s)); }
   };
 
   static constexpr int link_count_ = [] {
     int count = 0;
-    find_links(network_of<Model>, gpipe::cut{cut_.first, sane_stages}, [&](const link&) { ++count; });
+    find_links(network_of<planned>, gpipe::cut{cut_.first, sane_stages}, [&](const link&) { ++count; });
     return count;
   }();
   static constexpr auto links_ = [] {
     detail::link_array<link_count_> found;
     int count = 0;
-    find_links(network_of<Model>, gpipe::cut{cut_.first, sane_stages},
+    find_links(network_of<planned>, gpipe::cut{cut_.first, sane_stages},
                [&](const link& l) { found.links[count++] = l; });
     return found;
   }();
@@ -185,7 +211,7 @@ class plan {
 
   template <int... I>
   static constexpr auto make_stages(std::integer_sequence<int, I...>) {
-    return detail::hana_tuple<decltype(detail::wrapped_stage<Model, options.recompute, I, cut_.first[I],
+    return detail::hana_tuple<decltype(detail::wrapped_stage<planned, options.recompute, I, cut_.first[I],
                                                              cut_.first[I + 1]>())...>{};
   }
 
@@ -201,7 +227,7 @@ class plan {
     return detail::each_stage_fits<laid_out, Bytes>(std::make_integer_sequence<int, sane_stages>{});
   }
   /// The number of the model's parameters.
-  static constexpr std::size_t parameters() { return network_of<Model>.parameters(); }
+  static constexpr std::size_t parameters() { return network_of<planned>.parameters(); }
   /// The schedule's idle share, with stages of equal cost and backward twice forward: (S - 1) / (M + S - 1).
   static constexpr double bubble() { return timetable(schedule, S, M).bubble(); }
   /// The length of a step with the stages' own costs, by simulation. While a program compiles it follows S x M of up to
@@ -209,7 +235,7 @@ class plan {
   static constexpr std::int64_t makespan() {
     detail::require_in_reach(sane_stages, sane_batches, detail::most_simulated);
     return with_costs([](const stage_costs& costs) {
-      return makespan_of(network_of<Model>, sane, schedule, costs, cut(), links_.links, link_count_, [](int s) {
+      return makespan_of(network_of<planned>, sane, schedule, costs, cut(), links_.links, link_count_, [](int s) {
         return laid_out::terms(s).kept_copies;
       });
     });
@@ -225,7 +251,7 @@ class plan {
   /// What the cut is measured by, of this cut and of the best.
   static constexpr distance from_optimum() {
     return with_costs([](const stage_costs& costs) {
-      return distance_of(network_of<Model>, sane, schedule, costs, cut_.first);
+      return distance_of(network_of<planned>, sane, schedule, costs, cut_.first);
     });
   }
   /// The stages as types: a Hana tuple of `stage`, each in `recomputed` unless nothing is.

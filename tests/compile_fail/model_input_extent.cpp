@@ -1,0 +1,15 @@
+// expect: the extents of a model's input are at least 1
+// expect: model_input_has_elements<gpipe::tensor<float, 0>, false>
+// errors: 1
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/model/model.hpp>
+
+using namespace gpipe;
+
+#ifdef GPIPE_FAIL
+struct net : model<input<float, 0>, relu, linear<3>> {};
+#else
+struct net : model<input<float, 1>, relu, linear<3>> {};
+#endif
+constexpr int slots = slots_of<net>;
