@@ -3,7 +3,7 @@
 // errors: 1
 #include <gpipe/layer/linear.hpp>
 #include <gpipe/layer/relu.hpp>
-#include <gpipe/model/model.hpp>
+#include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;
 
@@ -12,4 +12,5 @@ struct net : model<input<float, 0>, relu, linear<3>> {};
 #else
 struct net : model<input<float, 1>, relu, linear<3>> {};
 #endif
-constexpr int slots = slots_of<net>;
+using some = plan<net, stages<2>>;
+static_assert(some::memory(0).total() > 0);

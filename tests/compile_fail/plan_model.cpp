@@ -8,7 +8,7 @@ using namespace gpipe;
 
 struct net : model<input<float, 8>, relu, relu> {};
 #ifdef GPIPE_FAIL
-using some = plan<int, micro_batches<3>>;
+using some = plan<int, stages<2>, micro_batches<3>>;
 #else
 using some = plan<net, micro_batches<3>>;
 #endif

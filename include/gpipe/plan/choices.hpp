@@ -12,8 +12,8 @@ namespace broken {
 
 template <class Optimizer, bool Holds>
 struct optimizer_of_a_plan {
-  static_assert(Holds, "gpipe: optimizer<type> names an optimizer, such as adam: it tells `moments`, how many arrays it "
-                       "keeps beside the parameters");
+  static_assert(Holds, "gpipe: optimizer<type> names an optimizer, such as adam: it has `moments`, how many arrays "
+                       "it keeps beside the parameters");
 };
 template <class Schedule, bool Holds>
 struct schedule_of_a_plan {
@@ -52,7 +52,8 @@ template <class Schedule>
 struct schedule {
   using type = Schedule;
   static constexpr void choose(plan_options& o) {
-    if constexpr (!scheduler<Schedule>) static_cast<void>(detail::asserted<broken::schedule_of_a_plan<Schedule, false>>{});
+    if constexpr (!scheduler<Schedule>)
+      static_cast<void>(detail::asserted<broken::schedule_of_a_plan<Schedule, false>>{});
     o.schedule = plan_options{}.schedule;  // of one's own: no kind
     for (const schedule_kind kind : schedule_kinds)
       with_schedule(kind, [&](auto shipped) {

@@ -17,7 +17,8 @@ namespace broken {
 
 template <class Model, bool Holds>
 struct model_of_a_plan {
-  static_assert(Holds, "gpipe: a plan's first argument is a model: struct net : gpipe::model<gpipe::input<...>, ...> {}");
+  static_assert(Holds, "gpipe: a plan's first argument is a model, such as "
+                       "struct net : gpipe::model<gpipe::input<...>, ...> {}");
 };
 template <int Stages, int Layers, bool Holds>
 struct stages_at_most_layers {
@@ -64,7 +65,13 @@ struct link_array {
   link links[static_cast<std::size_t>(Count) + 1]{};
 };
 
-/// What a plan of no model goes on with, so that there is one error.
+template <class Model, bool Mistaken>
+struct planned_as {
+  using type = Model;
+  static constexpr bool mistaken = Mistaken;
+};
+
+/// What a plan of no model, or of no layer, goes on with, so that one mistake is one error.
 struct any_layer {
   template <class In>
   struct on {
@@ -78,10 +85,11 @@ constexpr auto planned_model() {
   if constexpr (requires {
                   typename Model::entering;
                   typename Model::items;
-                }) return std::type_identity<Model>{};
-  else {
+                }) {
+    return planned_as<std::conditional_t<(slots_of<Model> > 0), Model, any_model>, mistaken_model<Model>>{};
+  } else {
     static_cast<void>(asserted<broken::model_of_a_plan<Model, false>>{});
-    return std::type_identity<any_model>{};
+    return planned_as<any_model, true>{};
   }
 }
 
@@ -130,7 +138,8 @@ constexpr bool each_stage_fits(std::integer_sequence<int, I...>) {
 template <class Model, class... Options>
 class plan {
   using types = detail::chosen_types<Options...>;
-  using planned = typename decltype(detail::planned_model<Model>())::type;
+  using as = decltype(detail::planned_model<Model>());
+  using planned = typename as::type;
 
  public:
   using model = Model;
@@ -140,7 +149,7 @@ class plan {
   static constexpr auto schedule = types::schedule(options);
 
  private:
-  static_assert(sizeof(broken::stages_at_most_layers<S, L, (S >= 1 && S <= L)>) > 0);
+  static_assert(sizeof(broken::stages_at_most_layers<S, L, as::mistaken || (S >= 1 && S <= L)>) > 0);
   static constexpr bool counts_samples = M >= 1 && B >= 1 && B <= (std::numeric_limits<int>::max)() / (M >= 1 ? M : 1);
   static_assert(sizeof(broken::micro_batches_hold_samples<M, B, counts_samples>) > 0);
   static_assert(sizeof(broken::every_stage_has_a_device<
