@@ -21,7 +21,7 @@
 #include "options.hpp"
 
 using namespace gpipe;
-using gpipe::detail::counted, gpipe::detail::fixed, gpipe::detail::phrase, gpipe::detail::sized;
+using gpipe::detail::counted, gpipe::detail::fixed, gpipe::detail::phrase, gpipe::detail::several, gpipe::detail::sized;
 
 // A model of your own: put it here -----------------------------------------------------------------------------------
 
@@ -39,28 +39,22 @@ struct subject {
   std::string title;
   std::vector<std::string> names;
   std::vector<layer_cost> costs;
-  /// Of the layers [first, last) as a stage that holds so many inputs, and so many sets of what backward reads again.
-  std::function<std::int64_t(int first, int last, int in_flight, int kept)> bytes;
+  std::function<std::int64_t(cut whole, int stage, const memory_terms&)> bytes;  // of a stage
   std::function<std::string(int first, int last)> parameters;
+  const network* net = nullptr;  // in whose stages what comes back depends on the other cuts; of a table, none
+  plan_options options{};
 
   int layers() const { return static_cast<int>(costs.size()); }
 };
 
 subject written_in_gpipe(std::string title, const network& net, const plan_options& o) {
-  subject it{std::move(title), {}, {}, {}, {}};
+  subject it{std::move(title), {}, {}, {}, {}, &net, o};
   it.costs.resize(static_cast<std::size_t>(net.slot_count));
   layer_costs(net, o.micro_batch_size, o.on, o.measured, it.costs.data());
   for (layer_cost& c : it.costs) c = {c.forward / 1000, c.backward_input / 1000, c.backward_parameters / 1000};
   for (int l = 0; l < net.slot_count; ++l) it.names.emplace_back(net.row_of(l).name);
-  it.bytes = [&net, o](int first, int last, int in_flight, int kept) {
-    // The stage alone, between what is before it and what is behind it.
-    int ends[4] = {0}, count = 0;
-    for (const int at : {first, last, net.slot_count})
-      if (at > ends[count]) ends[++count] = at;
-    const int stage = first > 0;
-    return memory_of(stage_view(net, {ends, count}, stage),
-                     {o.micro_batches, o.micro_batch_size, in_flight, kept, o.moments})
-        .total();
+  it.bytes = [&net](cut whole, int stage, const memory_terms& terms) {
+    return memory_of(stage_view(net, whole, stage), terms).total();
   };
   it.parameters = [&net](int first, int last) {
     std::uint64_t sum = 0;
@@ -72,7 +66,7 @@ subject written_in_gpipe(std::string title, const network& net, const plan_optio
 
 subject from_table(const std::string& path) {
   const auto layers = example::read_layer_table(path);
-  subject it{path, {}, {}, {}, {}};
+  subject it{path, {}, {}, {}, {}, nullptr, {}};
   for (const auto& l : layers) {
     it.names.push_back(l.name);
     it.costs.push_back({l.forward_ns, l.backward_ns / 2, l.backward_ns - l.backward_ns / 2});
@@ -89,11 +83,12 @@ subject from_table(const std::string& path) {
   it.parameters = [=](int first, int last) {
     return sized(static_cast<std::uint64_t>(between(parameters, first, last)));
   };
-  it.bytes = [=](int first, int last, int in_flight, int kept) {
+  it.bytes = [=](cut whole, int stage, const memory_terms& terms) {
     using gpipe::detail::multiplied, gpipe::detail::summed;
-    const std::int64_t inputs = multiplied(enters[static_cast<std::size_t>(first)], in_flight);
+    const int first = whole.first[stage], last = whole.first[stage + 1];
+    const std::int64_t inputs = multiplied(enters[static_cast<std::size_t>(first)], terms.in_flight);
     return summed(between(parameters, first, last),
-                  summed(inputs, multiplied(between(activations, first, last), kept)));
+                  summed(inputs, multiplied(between(activations, first, last), terms.kept_copies)));
   };
   return it;
 }
@@ -130,27 +125,31 @@ struct planned {
 class planner {
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
+  /// Whether a stage of a table's layers keeps within the limit, wherever the others are cut.
   bool fits(int stage, int begin, int end, std::int64_t limit) const {
-    return it_.bytes(begin, end, in_flight_[at(stage)], least_kept_[at(stage)]) <= limit;
+    const int ends[] = {begin, end};
+    return it_.bytes({ends, 1}, 0, terms_[at(stage)]) <= limit;
   }
   auto fits() const {
-    return [this](int stage, int begin, int end) { return c_.limit == INT64_MAX || fits(stage, begin, end, c_.limit); };
+    return [this, any = c_.limit == INT64_MAX || it_.net](int stage, int begin, int end) {
+      return any || fits(stage, begin, end, c_.limit);
+    };
   }
 
  public:
-  planner(const subject& it, const choice& c) : it_(it), c_(c) {
-    plan_options{.stages = c.stages, .micro_batches = c.micro_batches}.require_sensible(it.layers());
+  planner(const subject& it, const choice& c) : it_(it), c_(c), o_(it.options) {
+    o_.stages = c.stages;
+    o_.micro_batches = c.micro_batches;
+    o_.schedule = c.schedule;
+    o_.recompute = c.recompute;
+    o_.memory_limit = c.limit;
+    o_.require_sensible(it.layers());
     with_schedule(c.schedule, [this](auto schedule) {
       gpipe::detail::require_admitted(schedule, c_.stages, c_.micro_batches);
       workers_ = schedule.workers(c_.stages);
       trains_ = schedule.trains;
       split_ = trains_ && gpipe::detail::splits_backward(schedule, c_.stages, c_.micro_batches);
-      for (int s = 0; s < c_.stages; ++s) in_flight_.push_back(schedule.in_flight(c_.stages, c_.micro_batches, s));
-      least_kept_ = in_flight_;
-      if (c_.recompute == recompute_mode::never || !trains_) return;
-      // A schedule that puts parameter parts off needs the working sets of those that wait.
-      const gpipe::detail::rows rows(schedule, c_.stages, c_.micro_batches);
-      for (int s = 0; s < c_.stages; ++s) least_kept_[at(s)] = gpipe::detail::fewest_working_sets(rows, s);
+      for (int s = 0; s < c_.stages; ++s) terms_.push_back(terms_of(schedule, o_, s));
     });
     for (int s = 0; s + 1 < c.stages; ++s) links_.push_back({s, s + 1, true});
   }
@@ -172,8 +171,8 @@ class planner {
     for (int s = 0; s < c_.stages; ++s) {
       const int begin = first[at(s)], end = first[at(s) + 1];
       const stage_times t = times(begin, end);
-      found.stages.push_back({begin, end, t.forward, t.backward_input + t.backward_parameters,
-                              it_.bytes(begin, end, in_flight_[at(s)], working_sets(s, begin, end))});
+      found.stages.push_back(
+          {begin, end, t.forward, t.backward_input + t.backward_parameters, bytes(first, s, working_sets(first, s))});
     }
     found.workers = workers_;
     double waits = 0;
@@ -208,25 +207,47 @@ class planner {
     return !begins.empty() && begins.back() == it_.layers();
   }
 
+  /// The library's cut of a model written with it: the best that obeys the limit by the partition's own objective. The
+  /// smallest limit that would do, where none obeys this one; else 0.
+  std::int64_t choose(std::vector<int>& first) const {
+    const stage_costs costs{it_.costs.data(), it_.layers()};
+    first.resize(at(c_.stages) + 1);
+    if (choose_cut(*it_.net, o_, o_.chosen_schedule(), costs, first.data())) return 0;
+    return least_memory_limit(*it_.net, o_, o_.chosen_schedule(), costs);
+  }
+
   void require_room() const {
-    if (c_.limit == INT64_MAX || has_room(c_.limit)) return;
+    if (c_.limit == INT64_MAX) return;
+    std::vector<int> first;
     std::int64_t low = c_.limit, high = low;  // low does not do
-    while (!has_room(high)) high = high > INT64_MAX / 2 ? INT64_MAX : 2 * high;
-    while (high - low > 1) {
-      const std::int64_t middle = low + (high - low) / 2;
-      (has_room(middle) ? high : low) = middle;
+    if (it_.net) {
+      high = choose(first);
+      if (high == 0) return;
+    } else {
+      if (has_room(c_.limit)) return;
+      while (!has_room(high)) high = high > INT64_MAX / 2 ? INT64_MAX : 2 * high;
+      while (high - low > 1) {
+        const std::int64_t middle = low + (high - low) / 2;
+        (has_room(middle) ? high : low) = middle;
+      }
     }
     throw error(
-        phrase({"no cut of ", it_.layers(), " layers into ", c_.stages, " stages fits ", c_.limit, " bytes a stage"}),
+        phrase({"no cut of ", several(it_.layers(), "layer"), " into ", several(c_.stages, "stage"), " fits ", c_.limit,
+                " bytes a stage"}),
         phrase({"the smallest limit that would do is ", high, " bytes"}));
   }
 
   /// What recompute as needed keeps: as much as there is room for.
-  int working_sets(int stage, int begin, int end) const {
-    int kept = least_kept_[at(stage)];
+  int working_sets(const std::vector<int>& first, int stage) const {
+    int kept = terms_[at(stage)].kept_copies;
     if (c_.recompute == recompute_mode::as_needed)
-      while (kept < in_flight_[at(stage)] && it_.bytes(begin, end, in_flight_[at(stage)], kept + 1) <= c_.limit) ++kept;
+      while (kept < terms_[at(stage)].in_flight && bytes(first, stage, kept + 1) <= c_.limit) ++kept;
     return kept;
+  }
+  std::int64_t bytes(const std::vector<int>& first, int stage, int kept) const {
+    memory_terms terms = terms_[at(stage)];
+    terms.kept_copies = kept;
+    return it_.bytes({first.data(), c_.stages}, stage, terms);
   }
 
   stage_times times(int begin, int end) const {
@@ -247,7 +268,7 @@ class planner {
     std::vector<int> kept;
     for (int s = 0; s < c_.stages; ++s) {
       stages.push_back(times(first[at(s)], first[at(s) + 1]));
-      kept.push_back(working_sets(s, first[at(s)], first[at(s) + 1]));
+      kept.push_back(working_sets(first, s));
     }
     return simulate(c_.schedule,
                     {c_.stages,
@@ -260,8 +281,8 @@ class planner {
   }
 
   bool obeys(const std::vector<int>& first) const {
-    for (int s = 0; s < c_.stages; ++s)
-      if (!fits()(s, first[at(s)], first[at(s) + 1])) return false;
+    for (int s = 0; c_.limit != INT64_MAX && s < c_.stages; ++s)
+      if (bytes(first, s, terms_[at(s)].kept_copies) > c_.limit) return false;
     return true;
   }
 
@@ -283,6 +304,10 @@ class planner {
       best = cut;
       return true;
     };
+    if (it_.net && c_.limit != INT64_MAX) {
+      choose(first);
+      consider(first);
+    }
     for (const objective goal : {objective::fill_drain, objective::bottleneck}) {
       partition_problem problem{L, S, M, costs.data()};
       problem.goal = goal;
@@ -324,9 +349,10 @@ class planner {
 
   const subject& it_;
   const choice& c_;
+  plan_options o_;
   int workers_ = 1;
   bool trains_ = true, split_ = false;
-  std::vector<int> in_flight_, least_kept_;  // of each stage
+  std::vector<memory_terms> terms_;  // of each stage, with the fewest working sets
   std::vector<link> links_;
 };
 
@@ -365,8 +391,8 @@ void print_plain(const planned& p) {
 }
 
 void print_stages(const subject& it, const choice& c, const planned& p) {
-  std::cout << "\nThe best cut into " << c.stages << " stages found for " << name(c.schedule) << " with "
-            << c.micro_batches << " micro-batches\n\n";
+  std::cout << "\nThe best cut into " << several(c.stages, "stage") << " found for " << name(c.schedule) << " with "
+            << several(c.micro_batches, "micro-batch") << "\n\n";
   std::int64_t all = 0;
   for (const planned_stage& s : p.stages) all += s.forward + s.backward;
   table rows{{"stage", "layers", "from", "to", "parameters", "memory", "forward", "backward", "share"}};
@@ -431,7 +457,7 @@ void draw(const std::string& path, const subject& it, const choice& c, const pla
     const double lane = std::clamp(640.0 / lanes, 12.0, 34.0);
     gpipe::detail::canvas picture(out, width, below + 140 + lanes * (lane + 6), it.title);
     picture.text("head", 20, 30,
-                 it.title + ": " + std::to_string(it.layers()) + " layers on " + std::to_string(c.stages) + " stages");
+                 it.title + ": " + several(it.layers(), "layer") + " on " + several(c.stages, "stage"));
     double all = 0, x = left;
     for (const planned_stage& s : p.stages) all += static_cast<double>(s.forward + s.backward);
     for (std::size_t s = 0; s < p.stages.size(); ++s) {
@@ -454,8 +480,8 @@ void draw(const std::string& path, const subject& it, const choice& c, const pla
     }
     out << "<g transform=\"translate(0," << fixed(below, 0) << ")\">\n";
     write_timeline(out, p.events,
-                   std::string(name(c.schedule)) + ", " + std::to_string(c.micro_batches) +
-                       " micro-batches: a step takes " + time(p.makespan),
+                   std::string(name(c.schedule)) + ", " + several(c.micro_batches, "micro-batch") +
+                       ": a step takes " + time(p.makespan),
                    static_cast<int>(width));
     out << "</g>\n";
   });
@@ -594,8 +620,14 @@ struct settings {
              .read(count, arguments))
       return false;
     if (!limit.empty()) how.limit = read_bytes(limit);
-    for (int i = 1; i < count; ++i)
-      stages_given = stages_given || std::string_view(arguments[i]).starts_with("--stages");
+    const auto given = [&](std::string_view name) {
+      return std::any_of(arguments + 1, arguments + count,
+                         [name](std::string_view it) { return it.starts_with(name); });
+    };
+    stages_given = given("--stages");
+    if (!costs.empty() && given("--micro-batch-size"))
+      throw error("option --micro-batch-size: the figures of a table are of one micro-batch, whatever its size",
+                  "leave it out, or give a table of such micro-batches");
     return true;
   }
 };
@@ -615,7 +647,7 @@ void run(settings chosen) {
     print_plain(best);
   } else {
     if (chosen.costs.empty()) print_transformers();
-    std::cout << (chosen.costs.empty() ? "\n" : "") << it.title << ": " << it.layers() << " layers\n";
+    std::cout << (chosen.costs.empty() ? "\n" : "") << it.title << ": " << several(it.layers(), "layer") << "\n";
     print_stages(it, how, best);
     print_choices(it, how);
   }

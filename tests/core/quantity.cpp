@@ -23,6 +23,9 @@ TEST_CASE("numbers as people read them") {
   CHECK(sized((1 << 20) - 1) == "1 MiB");
   CHECK(sized(13'107'200) == "12.5 MiB");
   CHECK(sized(std::uint64_t{154} << 30) == "154 GiB");
+  CHECK(several(1, "micro-batch") == "1 micro-batch");
+  CHECK(several(0, "stage") == "0 stages");
+  CHECK(several(2, "micro-batch") == "2 micro-batches");
   CHECK(percent(1, 3) == "33.3 %");
   CHECK(percent(1, 0) == "-");
 }

@@ -51,6 +51,19 @@ static_assert(makespan_of(network_of<net>, on_four, fill_drain{}, unequal, {firs
 static_assert(lower_bound_of(on_four, fill_drain{}, unequal) <= 57 && lower_bound_of(on_four, fill_drain{}, unequal) > 33);
 static_assert(lower_bound_of(on_four, fill_drain{}, {alike, 4}) == 33);
 
+// What is recomputed is work on every device; as needed it may be nothing.
+constexpr plan_options with(recompute_mode mode) {
+  plan_options o = on_four;
+  o.recompute = mode;
+  return o;
+}
+constexpr std::int64_t again = lower_bound_of(with(recompute_mode::always), fill_drain{}, unequal);
+static_assert(again > lower_bound_of(on_four, fill_drain{}, unequal));
+static_assert(again <= makespan_of(network_of<net>, with(recompute_mode::always), fill_drain{}, unequal, {first, 4},
+                                   chain, 3, [](int) { return 1; }));
+static_assert(lower_bound_of(with(recompute_mode::as_needed), fill_drain{}, unequal) ==
+              lower_bound_of(on_four, fill_drain{}, unequal));
+
 TEST_CASE("transfers make a step longer") {
   CHECK(step(fill_drain{}, recompute_mode::never, 1, true) > step(fill_drain{}, recompute_mode::never));
 }

@@ -34,4 +34,15 @@ TEST_CASE("a schedule and a cut of one's own are told as they are") {
   const std::string text = describe<mine>();
   CHECK(text.find("my own, 4 micro-batches") != std::string::npos);
   CHECK(text.find("\n    1    1-3") != std::string::npos);
+  CHECK(text.find(" % above the optimum\n") != std::string::npos);
+  const plan_options o = two::options;
+  CHECK(describe(network_of<net>, make_plan(network_of<net>, o, {1})).find(" % above the optimum\n") !=
+        std::string::npos);
+  CHECK(describe(network_of<net>, make_plan(network_of<net>, o, {2})).find("\nthe cut is the optimum\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("one is said in the singular") {
+  const std::string text = describe<plan<net, micro_batch_size<1>>>();
+  CHECK(text.find("fill-drain, 1 micro-batch of at most 1 sample, ") != std::string::npos);
 }

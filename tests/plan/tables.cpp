@@ -19,14 +19,14 @@ TEST_CASE("loads are those of the stage's device") {
   CHECK(all.range(1, 1, 3).backward == 10);
   CHECK(all.least_sum() == 3 + 2 + 4);
   CHECK(all.most_sum() == 30 + 7 + 11);
-  CHECK(all.far(1, 0) == 3);
+  CHECK(all.furthest(1, 0) == 3);
 }
 
 TEST_CASE("how far a stage's memory goes, for each or for all") {
   const detail::tables each(problem, [](int stage, int begin, int end) { return end - begin <= stage; });
-  for (int begin = 0; begin < 3; ++begin) CHECK(each.far(0, begin) == begin);
-  for (int begin = 0; begin < 3; ++begin) CHECK(each.far(1, begin) == begin + 1);
+  for (int begin = 0; begin < 3; ++begin) CHECK(each.furthest(0, begin) == begin);
+  for (int begin = 0; begin < 3; ++begin) CHECK(each.furthest(1, begin) == begin + 1);
   const detail::tables all(problem, [](int begin, int end) { return end - begin <= 2; });
-  CHECK(all.far(0, 0) == 2);
-  CHECK(all.far(1, 1) == 3);
+  CHECK(all.furthest(0, 0) == 2);
+  CHECK(all.furthest(1, 1) == 3);
 }

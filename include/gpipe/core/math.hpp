@@ -73,15 +73,15 @@ GPIPE_HOST_DEVICE inline float tanh(float x) {
   const std::int32_t sign = detail::bits(x) & detail::sign_bit, magnitude = detail::bits(x) & ~detail::sign_bit;
   const std::int32_t large = detail::above(magnitude, 0x3f200000);  // 0.625
   const float absolute = detail::number(magnitude);
-  const float far = 1.0F - 2.0F / (exp(2.0F * absolute) + 1.0F);
-  const float small = detail::number(magnitude & ~large), z = small * small;
+  const float outer = 1.0F - 2.0F / (exp(2.0F * absolute) + 1.0F);
+  const float inner = detail::number(magnitude & ~large), z = inner * inner;
   float p = -5.6607891643e-3F;
   p = p * z + 2.0602007753e-2F;
   p = p * z - 5.3729229987e-2F;
   p = p * z + 1.3331328959e-1F;
   p = p * z - 3.3333278316e-1F;
-  p = p * z * small + small;
-  return detail::number((detail::bits(far) & large) | (detail::bits(p) & ~large) | sign);
+  p = p * z * inner + inner;
+  return detail::number((detail::bits(outer) & large) | (detail::bits(p) & ~large) | sign);
 }
 GPIPE_HOST_DEVICE inline double tanh(double x) { return std::tanh(x); }
 

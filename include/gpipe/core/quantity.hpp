@@ -33,6 +33,12 @@ GPIPE_ONCE inline std::string counted(std::uint64_t count) {
   return (unit == 0 || value >= 99.95 ? fixed(value, 0) : significant(value, 3)) + units[unit];
 }
 
+/// So many of what is named in the singular: 1 stage, 2 stages, 4 micro-batches.
+GPIPE_ONCE inline std::string several(std::int64_t count, std::string what) {
+  if (count != 1) what += what.ends_with("ch") ? "es" : "s";
+  return std::to_string(count) + ' ' + what;
+}
+
 /// A size for people: 512 B, 3.25 MiB.
 GPIPE_ONCE inline std::string sized(std::uint64_t bytes) {
   const char* units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};

@@ -67,6 +67,13 @@ inline constexpr int parts_in = 0;
 template <class... Tensors>
 inline constexpr int parts_in<bundle<Tensors...>> = static_cast<int>(sizeof...(Tensors));
 
+// Whether no extent is below 1, before the tensor itself says so, who knows nothing of layers.
+template <class Edge>
+inline constexpr bool has_extents = true;
+template <class T, int... N>
+inline constexpr bool has_extents<tensor<T, N...>> = ((N > 0) && ...);
+template <class... Tensors>
+inline constexpr bool has_extents<bundle<Tensors...>> = (has_extents<Tensors> && ...);
 
 }  // namespace detail
 

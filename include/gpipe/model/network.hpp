@@ -159,7 +159,8 @@ constexpr auto expand() {
   constexpr int entering = parts<typename Model::entering>;
   expansion<n.rows, n.slots, n.values + entering, n.reads, n.fields, n.skips, n.ties> e;
   edge_part in[max_edge]{};
-  edge_parts_into<typename Model::entering>(in, std::make_integer_sequence<int, entering>{});
+  if constexpr (has_extents<typename Model::entering>)
+    edge_parts_into<typename Model::entering>(in, std::make_integer_sequence<int, entering>{});
   for (int i = 0; i < entering; ++i) e.enters(in[i]);
   typed_model<Model>::emit(e);
   e.close();

@@ -23,6 +23,14 @@ template <int Position, class Layer, class Input, bool Holds>
 struct layer_names_output {
   static_assert(Holds, "gpipe: a layer's `on<Input>` lacks `using output = tensor<...>` (or bundle<tensor<...>...>)");
 };
+template <class Input, bool Holds>
+struct model_input_has_elements {
+  static_assert(Holds, "gpipe: the extents of a model's input are at least 1");
+};
+template <int Position, class Layer, class Input, class Output, bool Holds>
+struct layer_output_has_elements {
+  static_assert(Holds, "gpipe: the extents of what a layer writes are at least 1");
+};
 template <int Position, class Layer, class Input, int Inputs, int Outputs, bool Holds>
 struct layer_edges_are_narrow {
   static_assert(Holds, "gpipe: a layer reads or writes more tensors than gpipe::max_edge");

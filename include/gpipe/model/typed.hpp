@@ -55,11 +55,18 @@ constexpr auto checked_slot() {
   if constexpr (!bindable<Layer>) {
     static_cast<void>(asserted<broken::item_is_a_layer<Position, Layer, false>>{});
     return mistaken{};
+  } else if constexpr (!has_extents<Edge>) {  // what layers write has been looked at
+    static_cast<void>(asserted<broken::model_input_has_elements<Edge, false>>{});
+    return mistaken{};
   } else if constexpr (!accepting<Layer, Edge>) {
     static_cast<void>(asserted<broken::layer_accepts_input<Position, Layer, Edge, false>>{});
     return mistaken{};
   } else if constexpr (!naming_output<Layer, Edge>) {
     static_cast<void>(asserted<broken::layer_names_output<Position, Layer, Edge, false>>{});
+    return mistaken{};
+  } else if constexpr (!has_extents<typename Layer::template on<Edge>::output>) {
+    using output = typename Layer::template on<Edge>::output;
+    static_cast<void>(asserted<broken::layer_output_has_elements<Position, Layer, Edge, output, false>>{});
     return mistaken{};
   } else if constexpr (constexpr int in = parts<Edge>, out = parts<typename Layer::template on<Edge>::output>;
                        in > max_edge || out > max_edge) {

@@ -8,6 +8,21 @@
 
 namespace gpipe {
 
+namespace broken {
+
+template <class Optimizer, bool Holds>
+struct optimizer_of_a_plan {
+  static_assert(Holds, "gpipe: optimizer<type> names an optimizer, such as adam: it has `moments`, how many arrays "
+                       "it keeps beside the parameters");
+};
+template <class Schedule, bool Holds>
+struct schedule_of_a_plan {
+  static_assert(Holds, "gpipe: schedule<type> names a schedule, such as one_f_one_b, or one of your own that is all "
+                       "that gpipe::scheduler asks for");
+};
+
+}  // namespace broken
+
 // Options of a plan, in any order.
 template <int S>
 struct stages {
@@ -27,20 +42,26 @@ struct recompute {
 };
 template <class Optimizer>
 struct optimizer {
-  static constexpr void choose(plan_options& o) { o.moments = Optimizer::moments; }
+  static constexpr void choose(plan_options& o) {
+    if constexpr (requires { o.moments = Optimizer::moments; }) o.moments = Optimizer::moments;
+    else static_cast<void>(detail::asserted<broken::optimizer_of_a_plan<Optimizer, false>>{});
+  }
 };
 /// A schedule that we ship, or one of your own (see `scheduler`): `schedule<one_f_one_b>`.
 template <class Schedule>
 struct schedule {
   using type = Schedule;
   static constexpr void choose(plan_options& o) {
-    o.schedule = schedule_kind::own;
-    o.own = nullptr;
-    for (const schedule_kind kind : schedule_kinds)
-      with_schedule(kind, [&](auto shipped) {
-        if (std::is_same_v<decltype(shipped), Schedule>) o.schedule = kind;
-      });
-    if (o.schedule == schedule_kind::own) o.own = &own_schedule_of<Schedule>;
+    if constexpr (scheduler<Schedule>) {
+      o.schedule = schedule_kind::own;
+      for (const schedule_kind kind : schedule_kinds)
+        with_schedule(kind, [&](auto shipped) {
+          if (std::is_same_v<decltype(shipped), Schedule>) o.schedule = kind;
+        });
+      o.own = o.schedule == schedule_kind::own ? &own_schedule_of<Schedule> : nullptr;
+    } else {
+      static_cast<void>(detail::asserted<broken::schedule_of_a_plan<Schedule, false>>{});
+    }
   }
 };
 /// Stages a worker, of the interleaved schedule.
@@ -144,6 +165,7 @@ template <class Schedule, class... Rest>
 struct chosen_types<schedule<Schedule>, Rest...> : chosen_types<Rest...> {
   static constexpr auto schedule(const plan_options& o) {
     if constexpr (chosen_types<Rest...>::has_schedule) return chosen_types<Rest...>::schedule(o);
+    else if constexpr (!scheduler<Schedule>) return fill_drain{};  // that has its error above
     else if constexpr (std::is_same_v<Schedule, interleaved>) return Schedule{o.chunks};
     else return Schedule{};
   }

@@ -144,19 +144,18 @@ class stage_view {
     if (writer < 0) return origin::outside;
     return stage_of(writer) == stage_ - 1 ? origin::next : origin::skip;
   }
-  /// Calls `arrives(stage)` for stages before the last one whose values enter, and `returns(stage)` for stages behind the
-  /// next one whose gradients come back; some several times.
-  template <class Arrives, class Returns>
-  constexpr void for_skips(Arrives&& arrives, Returns&& returns_from) const {
+  /// Whether a value enters from further back than the stage before, or a gradient comes from behind the next one.
+  constexpr bool skipped() const {
     for (int l = first_; l < last_; ++l) {
       for (int i = 0; i < net_.slots[l].reads; ++i)
         if (const int v = net_.reads_value(l, i); net_.values[v].writer < first_ && origin_of(v) == origin::skip)
-          arrives(stage_of(net_.values[v].writer));
+          return true;
       for (int o = 0; o < net_.slots[l].writes; ++o)
         if (const int v = net_.writes_value(l, o); net_.values[v].gradient && sent(v))
           for (int k = 0; k < returns(v); ++k)
-            if (!returned_by_next(v, k)) returns_from(returner(v, k));
+            if (!returned_by_next(v, k)) return true;
     }
+    return false;
   }
   /// The stage that makes the `k`-th gradient which comes back for a value sent by this one; see `return_of`.
   constexpr int returner(int v, int k) const {

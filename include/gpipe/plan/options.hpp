@@ -36,7 +36,8 @@ struct plan_options {
   GPIPE_ONCE constexpr void require_sensible(int slots) const {
     using detail::refuse;
     if (stages < 1 || stages > slots)
-      refuse({"the model cannot be cut into ", stages, " stages"}, {"choose 1 to ", slots, ", its number of layers"});
+      refuse({"the model cannot be cut into ", detail::several(stages, "stage")},
+             {"choose 1 to ", slots, ", its number of layers"});
     if (each_count != 0 && each_count != stages)
       refuse({each_count, " devices are not one for each of ", stages, " stages"}, {"name the device of every stage"});
     if ((schedule == schedule_kind::own) != (own != nullptr))

@@ -8,6 +8,7 @@
 #include <gpipe/plan/makespan.hpp>
 #include <gpipe/plan/memory_table.hpp>
 #include <gpipe/plan/own_cut.hpp>
+#include <gpipe/plan/planned_model.hpp>
 #include <gpipe/plan/schedule_bound.hpp>
 #include <gpipe/plan/sound_table.hpp>
 #include <gpipe/plan/stage.hpp>
@@ -58,22 +59,24 @@ struct link_array {
 template <class Model, class... Options>
 class plan {
   using types = detail::chosen_types<Options...>;
+  using as = decltype(detail::planned_model<Model>());
+  using planned = typename as::type;
 
  public:
   using model = Model;
   static constexpr plan_options options = detail::chosen<Options...>();
   static constexpr int S = options.stages, M = options.micro_batches, B = options.micro_batch_size;
-  static constexpr int L = slots_of<Model>;
+  static constexpr int L = slots_of<planned>;
   static constexpr auto schedule = types::schedule(options);
 
  private:
-  static_assert(sizeof(broken::stages_at_most_layers<S, L, (S >= 1 && S <= L)>) > 0);
+  static_assert(sizeof(broken::stages_at_most_layers<S, L, as::mistaken || (S >= 1 && S <= L)>) > 0);
   static constexpr bool counts_samples = M >= 1 && B >= 1 && B <= (std::numeric_limits<int>::max)() / (M >= 1 ? M : 1);
   static_assert(sizeof(broken::micro_batches_hold_samples<M, B, counts_samples>) > 0);
   static_assert(sizeof(broken::every_stage_has_a_device<
                        S, options.each_count, (options.each_count == 0 || options.each_count == S)>) > 0);
   static constexpr int sane_stages = S >= 1 && S <= L ? S : 1, sane_batches = M >= 1 ? M : 1;
-  static constexpr profile sane_profile = (detail::suits<Options, Model, B>() && ...) ? options.measured : profile{};
+  static constexpr profile sane_profile = (detail::suits<Options, planned, B>() && ...) ? options.measured : profile{};
   static constexpr plan_options sane = [] {
     plan_options o = options;
     o.stages = sane_stages;
@@ -85,8 +88,8 @@ class plan {
 
   template <class Use>
   static constexpr auto with_costs(Use&& use) {
-    const detail::scratch<layer_cost> costs(cost_count(network_of<Model>, sane));
-    return use(fill_costs(network_of<Model>, sane, costs.data()));
+    const detail::scratch<layer_cost> costs(cost_count(network_of<planned>, sane));
+    return use(fill_costs(network_of<planned>, sane, costs.data()));
   }
 
   static constexpr auto cut_ = [] {
@@ -97,7 +100,7 @@ class plan {
       for (int s = 0; s <= sane_stages; ++s) found.first[s] = s < sane_stages ? s : L;
     else
       with_costs([&](const stage_costs& costs) {
-        found.fits = choose_cut(network_of<Model>, sane, schedule, costs, found.first);
+        found.fits = choose_cut(network_of<planned>, sane, schedule, costs, found.first);
       });
     return found;
   }();
@@ -105,19 +108,19 @@ class plan {
 
   struct laid_out {
     static constexpr int stages = sane_stages;
-    static constexpr stage_view view(int s) { return {network_of<Model>, {cut_.first, sane_stages}, s}; }
+    static constexpr stage_view view(int s) { return {network_of<planned>, {cut_.first, sane_stages}, s}; }
     static constexpr memory_terms terms(int s) { return with_room(terms_of(schedule, sane, view(s)), sane, view(s)); }
   };
 
   static constexpr int link_count_ = [] {
     int count = 0;
-    find_links(network_of<Model>, gpipe::cut{cut_.first, sane_stages}, [&](const link&) { ++count; });
+    find_links(network_of<planned>, gpipe::cut{cut_.first, sane_stages}, [&](const link&) { ++count; });
     return count;
   }();
   static constexpr auto links_ = [] {
     detail::link_array<link_count_> found;
     int count = 0;
-    find_links(network_of<Model>, gpipe::cut{cut_.first, sane_stages},
+    find_links(network_of<planned>, gpipe::cut{cut_.first, sane_stages},
                [&](const link& l) { found.links[count++] = l; });
     return found;
   }();
@@ -138,7 +141,7 @@ class plan {
 
   template <int... I>
   static constexpr auto make_stages(std::integer_sequence<int, I...>) {
-    return detail::hana_tuple<decltype(detail::wrapped_stage<Model, options.recompute, I, cut_.first[I],
+    return detail::hana_tuple<decltype(detail::wrapped_stage<planned, options.recompute, I, cut_.first[I],
                                                              cut_.first[I + 1]>())...>{};
   }
 
@@ -154,19 +157,23 @@ class plan {
     return detail::each_stage_fits<laid_out, Bytes>(std::make_integer_sequence<int, sane_stages>{});
   }
   /// The number of the model's parameters.
-  static constexpr std::size_t parameters() { return network_of<Model>.parameters(); }
+  static constexpr std::size_t parameters() { return network_of<planned>.parameters(); }
   /// The schedule's idle share, with stages of equal cost and backward twice forward: (S - 1) / (M + S - 1).
   static constexpr double bubble() { return timetable(schedule, S, M).bubble(); }
-  /// The length of a step with the stages' own costs, by simulation.
+  /// The length of a step with the stages' own costs, by simulation. While a program compiles it follows S x M of up to
+  /// 1024 (clang++; else 2048).
   static constexpr std::int64_t makespan() {
+    detail::require_in_reach(sane_stages, sane_batches, detail::most_simulated);
     return with_costs([](const stage_costs& costs) {
-      return makespan_of(network_of<Model>, sane, schedule, costs, cut(), links_.links, link_count_, [](int s) {
+      return makespan_of(network_of<planned>, sane, schedule, costs, cut(), links_.links, link_count_, [](int s) {
         return laid_out::terms(s).kept_copies;
       });
     });
   }
-  /// No step of this schedule is shorter, whatever the cut.
+  /// No step of this schedule is shorter, whatever the cut. While a program compiles for S x M of up to 2048 (clang++;
+  /// else 8192).
   static constexpr std::int64_t lower_bound() {
+    detail::require_in_reach(sane_stages, sane_batches, detail::most_bounded);
     return with_costs([](const stage_costs& costs) {
       return lower_bound_of(sane, schedule, costs);
     });
@@ -174,7 +181,7 @@ class plan {
   /// What the cut is measured by, of this cut and of the best.
   static constexpr distance from_optimum() {
     return with_costs([](const stage_costs& costs) {
-      return distance_of(network_of<Model>, sane, schedule, costs, cut_.first);
+      return distance_of(network_of<planned>, sane, schedule, costs, cut_.first);
     });
   }
   /// The stages as types: a Hana tuple of `stage`, each in `recomputed` unless nothing is.

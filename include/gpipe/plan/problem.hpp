@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/quantity.hpp>
 
 #include <cstdint>
 #include <limits>
@@ -70,8 +71,8 @@ constexpr bool stage_fits(const Fits& fits, [[maybe_unused]] int stage, int begi
 
 // Not constexpr: reached in constant evaluation, they end it, and the compiler shows the call with its numbers.
 [[noreturn]] inline void bad_stages(int stages, int slots) {
-  refuse({"cannot cut ", slots, " slots into ", stages, " stages"},
-         {"choose from 1 to ", slots, " stages: none may be empty"});
+  refuse({"cannot cut ", several(slots, "slot"), " into ", several(stages, "stage")},
+         {"choose from 1 to ", several(slots, "stage"), ": none may be empty"});
 }
 [[noreturn]] inline void bad_micro_batches(int micro_batches) {
   refuse({"cannot run ", micro_batches, " micro-batches"}, {"choose 1 or more"});
@@ -81,7 +82,7 @@ constexpr bool stage_fits(const Fits& fits, [[maybe_unused]] int stage, int begi
          {"costs are times: give 0 or more"}, place{.slot = slot});
 }
 [[noreturn]] inline void cost_overflow(int slots, int micro_batches) {
-  refuse({"the costs of ", slots, " slots over ", micro_batches, " micro-batches exceed 64 bits"},
+  refuse({"the costs of ", several(slots, "slot"), " over ", several(micro_batches, "micro-batch"), " exceed 64 bits"},
          {"measure them in a larger unit of time"});
 }
 [[noreturn]] inline void bad_kind(int stage, int kind, int kinds) {
@@ -101,7 +102,7 @@ constexpr bool stage_fits(const Fits& fits, [[maybe_unused]] int stage, int begi
   if (homeless >= 0)
     refuse({"the slots [", homeless, ", ", homeless + 1, ") alone fit the memory of no stage"},
            {"use smaller micro-batches or devices with more memory"}, place{.slot = homeless});
-  refuse({"no cut of ", slots, " slots into ", stages, " stages fits the memory of a stage"},
+  refuse({"no cut of ", several(slots, "slot"), " into ", several(stages, "stage"), " fits the memory of a stage"},
          {"use more stages, smaller micro-batches, or recompute"});
 }
 

@@ -83,7 +83,7 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
   p.first.assign(static_cast<std::size_t>(S) + 1, 0);
   if (own_cut.empty()) {
     if (!choose_cut(net, options, schedule, costs, p.first.data()))
-      detail::refuse({"no cut into ", S, " stages fits ", options.memory_limit, " bytes a stage"},
+      detail::refuse({"no cut into ", detail::several(S, "stage"), " fits ", options.memory_limit, " bytes a stage"},
                      {"the smallest limit with which one does is ",
                       least_memory_limit(net, options, schedule, costs), " bytes"});
   } else take_cut(own_cut.data(), static_cast<int>(own_cut.size()), L, S, p.first.data());

@@ -24,6 +24,7 @@ struct plan_facts {
   std::vector<stage_memory> memory;
   double bubble = 0;
   std::int64_t makespan = 0, bound = 0;  // picoseconds
+  distance from_optimum{};
 };
 
 GPIPE_ONCE inline std::string milliseconds(std::int64_t picoseconds) {
@@ -55,10 +56,15 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
                     percent(times[static_cast<std::size_t>(s)], all), counted(parameters),
                     sized(static_cast<std::uint64_t>(memory.total()))});
   }
-  return table(rows) + phrase({plan.schedule, ", ", o.micro_batches, " micro-batches of at most ", o.micro_batch_size,
-                               " samples, recompute ", name_of(o.recompute), ": bubble ", percent(plan.bubble, 1),
-                               "\na step is reckoned to take ", milliseconds(plan.makespan), " on ", o.each_count > 0 ? "its devices" : o.on.name,
-                               ", and with no cut less than ", milliseconds(plan.bound), "\nmemory of all stages ",
+  const std::int64_t best = plan.from_optimum.optimum, above = plan.from_optimum.of_cut - best;
+  const std::string off = percent(static_cast<double>(above), static_cast<double>(best)) + " above ";
+  return table(rows) + phrase({plan.schedule, ", ", several(o.micro_batches, "micro-batch"), " of at most ",
+                               several(o.micro_batch_size, "sample"), ", recompute ", name_of(o.recompute),
+                               ": bubble ", percent(plan.bubble, 1),
+                               "\na step is reckoned to take ", milliseconds(plan.makespan), " on ",
+                               o.each_count > 0 ? "its devices" : o.on.name, ", and with no cut less than ",
+                               milliseconds(plan.bound), "\nthe cut is ", above > 0 ? off : "", "the optimum",
+                               "\nmemory of all stages ",
                                sized(static_cast<std::uint64_t>(bytes)), ", by sharing, of ",
                                sized(static_cast<std::uint64_t>(naive)), "\n"});
 }
@@ -66,7 +72,8 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
 }  // namespace detail
 
 /// A plan in words, before anything runs: what each stage holds, its share of the predicted time, its parameters and
-/// its memory; then the bubble, and how long a step takes.
+/// its memory; then the bubble, how long a step takes, and how far the cut is from the best one, by what cuts are
+/// measured by, without a memory limit.
 ///
 ///     stage  slots  from         to      share  parameters    memory
 ///         0   0-24  linear<64>   add    25.1 %     133.2 k  2.02 MiB
@@ -79,7 +86,7 @@ GPIPE_ONCE inline std::string describe(const network& net, const run_plan& plan)
        makespan_of(net, o, schedule, plan.costs(), plan.cut(), plan.links.data(),
                    static_cast<int>(plan.links.size()),
                    [&](int s) { return plan.terms[static_cast<std::size_t>(s)].kept_copies; }),
-       lower_bound_of(o, schedule, plan.costs())});
+       lower_bound_of(o, schedule, plan.costs()), distance_of(net, o, schedule, plan.costs(), plan.first.data())});
 }
 
 /// The same of a plan made at compile time: `std::cout << gpipe::describe<plan>();`.
@@ -93,6 +100,7 @@ GPIPE_ONCE std::string describe() {
   facts.bubble = Plan::bubble();
   facts.makespan = Plan::makespan();
   facts.bound = Plan::lower_bound();
+  facts.from_optimum = Plan::from_optimum();
   return detail::describe(facts);
 }
 

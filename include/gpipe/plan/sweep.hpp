@@ -40,7 +40,7 @@ class sweep {
   template <class Visit>
   GPIPE_ONCE constexpr void each_end(int stage, int begin, const Visit& visit) const {
     const load *sum = all_.sums(stage), from = sum[begin];
-    const int far = all_.far(stage, begin), most = far < high_[stage + 1] ? far : high_[stage + 1];
+    const int furthest = all_.furthest(stage, begin), most = furthest < high_[stage + 1] ? furthest : high_[stage + 1];
     const bool moves = all_.moved.any();
     crossings::meter meter(all_.moved, begin);
     int end = begin;
@@ -140,18 +140,19 @@ class sweep {
   // Without: as the begin moves down, nearer ends come and none that a nearer one beats is wanted again, for its load
   // grows as much or more. So a queue of the others has the best at its head.
   GPIPE_ONCE constexpr void slide(int stage) {
-    int head = 0, tail = 0, far = high_[stage + 1];
+    int head = 0, tail = 0, furthest = high_[stage + 1];
     const auto value = [&](int begin, int i) {
       return joined(all_.range(stage, begin, queue_[i]), 0, rest(stage + 1, queue_[i]));
     };
-    for (int begin = high_[stage], next = far + 1; begin >= low_[stage]; --begin) {
-      while (far > begin && !obeys(stage, begin, far)) --far;
+    for (int begin = high_[stage], next = furthest + 1; begin >= low_[stage]; --begin) {
+      while (furthest > begin && !obeys(stage, begin, furthest)) --furthest;
       while (next > begin + 1 && next > low_[stage + 1]) {
-        if (--next > far || rest(stage + 1, next) == unlimited) continue;
+        if (--next > furthest || rest(stage + 1, next) == unlimited) continue;
         queue_[tail++] = next;
         while (tail - 1 > head && value(begin, tail - 1) <= value(begin, tail - 2)) queue_[--tail - 1] = next;
       }
-      while (head < tail && (queue_[head] > far || (head + 1 < tail && value(begin, head + 1) <= value(begin, head))))
+      while (head < tail &&
+             (queue_[head] > furthest || (head + 1 < tail && value(begin, head + 1) <= value(begin, head))))
         ++head;
       rest(stage, begin) = head < tail ? value(begin, head) : unlimited;
     }

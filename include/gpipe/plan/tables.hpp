@@ -58,7 +58,7 @@ class tables {
             sum[end].both - sum[begin].both};
   }
   /// The furthest end that a stage's memory allows, and the furthest from here or from any slot before.
-  constexpr int far(int stage, int begin) const {
+  constexpr int furthest(int stage, int begin) const {
     return limited_ && begin < of.slots ? far_[stage * far_step_ + begin] : of.slots;
   }
   constexpr int reach(int stage, int begin) const {

@@ -49,7 +49,7 @@ constexpr memory_terms terms_beside_skips(rows<Schedule>& table, const plan_opti
 
 /// What the memory of a stage depends on beside its slots, whatever the cuts before and behind it: the schedule's
 /// micro-batches in flight, and how many sets of what backward reads again it keeps. As needed: the fewest; see
-/// `with_room`.
+/// `with_room`. What skips a stage, either way, has as many places as that from the stage with the most.
 template <scheduler Schedule>
 GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, int stage) {
   detail::rows<Schedule> table(schedule, o.stages, o.micro_batches);
@@ -59,14 +59,12 @@ GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_
   return terms;
 }
 
-/// The same of a stage of a cut, with places for the skips that there are.
+/// The same of a stage of a cut, without what it does not ask for.
 template <scheduler Schedule>
 GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, const stage_view& stage) {
+  if (stage.skipped()) return terms_of(schedule, o, stage.stage());
   detail::rows<Schedule> table(schedule, o.stages, o.micro_batches);
-  memory_terms terms = detail::terms_beside_skips(table, o, stage.stage());
-  stage.for_skips([&](int from) { detail::raise(terms.stash.skip, detail::stash_count(table, from, stage.stage())); },
-                  [&](int from) { detail::raise(terms.returned.skip, detail::returned_count(table, from, stage.stage())); });
-  return terms;
+  return detail::terms_beside_skips(table, o, stage.stage());
 }
 
 /// As needed: the same with as many sets as the limit has room for, at most one for each micro-batch in flight.

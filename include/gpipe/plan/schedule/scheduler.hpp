@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/quantity.hpp>
 #include <gpipe/plan/action.hpp>
 
 #include <concepts>
@@ -37,7 +38,7 @@ concept scheduler = requires(const T& schedule, int count, int index) {
 namespace detail {
 
 [[noreturn]] inline void schedule_refuses(const char* schedule, int stages, int micro_batches) {
-  refuse({schedule, " does not admit ", stages, " stages and ", micro_batches, " micro-batches"},
+  refuse({schedule, " does not admit ", several(stages, "stage"), " and ", several(micro_batches, "micro-batch")},
          {"change either number, or choose another schedule"});
 }
 

@@ -1,0 +1,16 @@
+// expect: the extents of a model's input are at least 1
+// expect: model_input_has_elements<gpipe::tensor<float, 0>, false>
+// errors: 1
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/plan/plan.hpp>
+
+using namespace gpipe;
+
+#ifdef GPIPE_FAIL
+struct net : model<input<float, 0>, relu, linear<3>> {};
+#else
+struct net : model<input<float, 1>, relu, linear<3>> {};
+#endif
+using some = plan<net, stages<2>>;
+static_assert(some::memory(0).total() > 0);

@@ -1,0 +1,15 @@
+// expect: the extents of what a layer writes are at least 1
+// expect: layer_output_has_elements<1, gpipe::linear<0>, gpipe::tensor<float, 8>, gpipe::tensor<float, 0>, false>
+// errors: 1
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/model/model.hpp>
+
+using namespace gpipe;
+
+#ifdef GPIPE_FAIL
+struct net : model<input<float, 8>, relu, linear<0>, linear<3>> {};
+#else
+struct net : model<input<float, 8>, relu, linear<1>, linear<3>> {};
+#endif
+constexpr int slots = slots_of<net>;

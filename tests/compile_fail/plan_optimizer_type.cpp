@@ -1,0 +1,16 @@
+// expect: optimizer<type> names an? optimizer, such as
+// expect: optimizer_of_a_plan<int, false>
+// errors: 1
+#include <gpipe/core/optimizer.hpp>
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/plan/plan.hpp>
+
+using namespace gpipe;
+
+struct net : model<input<float, 8>, relu, relu> {};
+#ifdef GPIPE_FAIL
+using some = plan<net, stages<2>, optimizer<int>>;
+#else
+using some = plan<net, stages<2>, optimizer<sgd>>;
+#endif
+static_assert(some::S == 2 && some::memory(0).total() > 0);
