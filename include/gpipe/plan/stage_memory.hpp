@@ -7,8 +7,8 @@ namespace gpipe {
 
 /// What a stage's arena holds, in the order in which it lies there.
 ///
-///     | parameters | gradients | moments | derived | partials | stash | returned | kept ->  ...  <- transient |
-///       one flat array each: an update is one call                               | the working set            |
+///     | parameters | gradients | moments | state | derived | partials | stash | returned | kept ->  ...  <- transient |
+///       one flat array each: an update is one call                                       | the working set            |
 ///
 /// The working set is of one micro-batch: what backward keeps lies at its lower end, first what is needed longest; what
 /// lives a moment hangs from its upper end, and comes down to where nothing is kept yet, or no longer. Where several
@@ -19,8 +19,9 @@ enum class memory_kind : std::uint8_t {
   parameters,
   gradients,
   moments,      ///< of the optimizer
+  state,        ///< of layers, not trained: moving averages
   derived,      ///< made from the parameters after each commit: packed weights
-  partials,     ///< one number a micro-batch: loss, weight
+  partials,     ///< what layers tell of each micro-batch: loss, weight, batch statistics
   stash,        ///< what enters the stage, for each micro-batch in flight
   returned,     ///< gradients from later stages
   kept,         ///< what backward reads again, for each micro-batch that is not recomputed
@@ -29,10 +30,10 @@ enum class memory_kind : std::uint8_t {
   backward,     ///< gradients between the stage's layers
   scratch,      ///< further gradients of a value with several readers
 };
-inline constexpr int memory_kinds = 9;  ///< that are counted
+inline constexpr int memory_kinds = 10;  ///< that are counted
 
 constexpr const char* name_of(memory_kind kind) {
-  constexpr const char* names[] = {"parameters", "gradients", "moments",   "derived",     "partials", "stash",
+  constexpr const char* names[] = {"parameters", "gradients", "moments",   "state",       "derived",  "partials", "stash",
                                    "returned",   "kept",      "transient", "activations", "backward", "scratch"};
   return names[static_cast<int>(kind)];
 }

@@ -22,7 +22,7 @@ struct bound_slot {
   location sum[max_edge];  ///< where in_gradient is added to; null: it is written in place
   bool unread[max_edge]{};  ///< nobody reads the output: its gradient is zeros
   location extras, partials, fields[max_fields];
-  std::byte *parameters = nullptr, *derived = nullptr, *gradients = nullptr;
+  std::byte *parameters = nullptr, *state = nullptr, *derived = nullptr, *gradients = nullptr;
 };
 
 /// Bytes of a value that go from one buffer to another: copied forward, added backward.
@@ -131,6 +131,7 @@ class binder {
     if (r.partial_count > 0) b.partials = own().find(memory_kind::partials, l, -1, plan_.each.data());
     b.parameters = own().find(memory_kind::parameters, l, -1).base;
     b.gradients = own().find(memory_kind::gradients, l, -1).base;
+    if (r.state_count > 0) b.state = own().find(memory_kind::state, l, -1).base;
     if (r.derived_count > 0) b.derived = own().find(memory_kind::derived, l, -1).base;
     return b;
   }

@@ -110,6 +110,12 @@ class alignas(alignment) bound_stage {
     }
   }
 
+  /// Moves the layers' state by what they have told of the step's micro-batches. Cannot fail.
+  GPIPE_OUT_OF_LINE void absorb(const step_state& step) noexcept {
+    for (const auto& b : binding_.slots)
+      if (b.kernels->absorb != nullptr) b.kernels->absorb(context_, call_of(b, step, 0));
+  }
+
   /// Makes what is derived from the parameters anew.
   GPIPE_OUT_OF_LINE void refresh() {
     for (const auto& b : binding_.slots)
@@ -142,10 +148,13 @@ class alignas(alignment) bound_stage {
     }
     for (int f = 0; f < b.layer->field_count; ++f) c.fields[f] = b.fields[f].at(m);
     c.parameters = b.parameters;
+    c.state = b.state;
     c.derived = b.derived;
     c.gradients = b.gradients;
     c.extras = b.extras.at(m);
     c.partials = reinterpret_cast<double*>(b.partials.at(m));
+    c.partial_stride = static_cast<std::ptrdiff_t>(b.partials.stride / sizeof(double));
+    c.micro_batches = step.filled();
     c.random = {step.seed, step.step, static_cast<std::uint32_t>(b.slot),
                 static_cast<std::uint32_t>(step.first_sample(m))};
     return c;
@@ -176,14 +185,15 @@ class alignas(alignment) bound_stage {
   void run_forward(const bound& b, const step_state& step, int m, bool again) {
     current_ = &b;
     call c = call_of(b, step, m);
-    if (again) c.partials = nullptr;  // they are written once
+    c.again = again;
     if (step.examining)
       for (int i = 0; i < b.inputs; ++i)
         if (b.value_in[i] < net_->entering) examine(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i], step);
     b.kernels->forward(context_, c);
     if (!step.examining) return;
     for (int o = 0; o < b.outputs; ++o) examine(b, m, "its output", b.value_out[o], b.out[o], step);
-    if (c.partials != nullptr && !all_finite(b.layer->partial_count, c.partials))
+    const bool tells = step.training || b.layer->state_count == 0;
+    if (!again && tells && !all_finite(static_cast<std::ptrdiff_t>(b.layer->partial_elements()), c.partials))
       not_finite(b, m, "its loss or another of its partials");
   }
 
