@@ -208,6 +208,20 @@ TEST_CASE("averages that layers keep are part of what a failed step does not cha
   }
 }
 
+TEST_CASE("of an evaluation that is not finite, no layer is blamed that tells nothing in it") {
+  training_options how;
+  how.arena_fill = std::byte{0xff};
+  trainer<averaging_net, adam> fresh(pair_of<averaging_net>::plan({}), adam{}, how);
+  auto bad = data;
+  bad.weights[0] = std::numeric_limits<float>::infinity();
+  try {
+    fresh.evaluate(bad.take(0, batch_size));
+    CHECK(false);
+  } catch (const error& found) {
+    CHECK(found.where().slot == 4);
+  }
+}
+
 TEST_CASE("a throw in a layer's kernel names the layer") {
   struct {
     int id;

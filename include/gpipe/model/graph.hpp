@@ -29,7 +29,7 @@ struct row {
   const field* fields = nullptr;
   const partial* partials = nullptr;
   int parameter_count = 0, state_count = 0, derived_count = 0, extra_count = 0, field_count = 0, partial_count = 0;
-  int loss = -1, weight = -1, correct = -1;  ///< which number of the partials is the loss, its weight, the hits; -1: none
+  int loss = -1, weight = -1, correct = -1;  ///< which number told is the loss, its weight, the hits; -1: none
   int field_index[max_fields]{};             ///< of each field in the network's list
   keep keeps{};
   work cost{};

@@ -7,8 +7,8 @@ namespace gpipe {
 
 /// What a stage's arena holds, in the order in which it lies there.
 ///
-///     | parameters | gradients | moments | state | derived | partials | stash | returned | kept ->  ...  <- transient |
-///       one flat array each: an update is one call                                       | the working set            |
+///     | parameters | gradients | moments | state | derived | partials | stash | returned | kept -> ... <- transient |
+///       one flat array each: an update is one call                                       | the working set          |
 ///
 /// The working set is of one micro-batch: what backward keeps lies at its lower end, first what is needed longest; what
 /// lives a moment hangs from its upper end, and comes down to where nothing is kept yet, or no longer. Where several
@@ -33,8 +33,9 @@ enum class memory_kind : std::uint8_t {
 inline constexpr int memory_kinds = 10;  ///< that are counted
 
 constexpr const char* name_of(memory_kind kind) {
-  constexpr const char* names[] = {"parameters", "gradients", "moments",   "state",       "derived",  "partials", "stash",
-                                   "returned",   "kept",      "transient", "activations", "backward", "scratch"};
+  constexpr const char* names[] = {"parameters", "gradients", "moments",  "state",     "derived",     "partials",
+                                   "stash",      "returned",  "kept",     "transient", "activations", "backward",
+                                   "scratch"};
   return names[static_cast<int>(kind)];
 }
 

@@ -166,7 +166,8 @@ class trainer {
     for (int p = 0; p < r.*what.count; ++p) {
       const auto& found = (r.*what.list)[p];
       if (found.name == name) {
-        if (r.type != dtype_of<T>) refuse({what.one, " \"", name, "\" is ", name_of(r.type)}, {"read it as that"}, here());
+        if (r.type != dtype_of<T>)
+          refuse({what.one, " \"", name, "\" is ", name_of(r.type)}, {"read it as that"}, here());
         return {at, found.extents.size()};
       }
       at += aligned(found.extents.size() * bytes_of(r.type));
@@ -186,8 +187,8 @@ class trainer {
              const listing& what = of_parameters) {
     const auto [at, size] = find<T>(slot, name, what);
     if (values.size() != size)
-      detail::refuse({what.one, " \"", name, "\" has ", size, " elements, not ", values.size()}, {"give it all of them"},
-                     {.layer = std::string(executor_.net().row_of(slot).name), .slot = slot});
+      detail::refuse({what.one, " \"", name, "\" has ", size, " elements, not ", values.size()},
+                     {"give it all of them"}, {.layer = std::string(executor_.net().row_of(slot).name), .slot = slot});
     std::memcpy(block() + at, values.data(), size * sizeof(T));
     executor_.refresh();
   }
