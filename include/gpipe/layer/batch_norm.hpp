@@ -17,9 +17,9 @@ namespace gpipe {
 ///     average += (PerMille / 1000) (of the mini-batch - average), when a step is committed
 ///
 /// A channel is the first extent, as in PyTorch: of tensor<T, C, H, W> a mean is over samples, H and W; of tensor<T, C>
-/// each feature is a channel. Weight {C} and bias {C}, epsilon = `Millionths` in a million. State: "mean" {C} and
-/// "variance" {C}. The variance is the biased one, in the moving average the unbiased one. Samples count alike, whatever
-/// their weights in the loss; of a channel with one element the variance is 0, and does not move the average.
+/// each feature is a channel. Weight {C} and bias {C}, epsilon = `Millionths` in a million. State: the averages, "mean"
+/// {C} and "variance" {C}. The variance is the biased one, in its average the unbiased one. Samples count alike, whatever
+/// their weights in the loss; of a channel with one element the variance is 0, and its average stays.
 template <int PerMille = 100, int Millionths = 10>
 struct batch_norm {
   static_assert(0 <= PerMille && PerMille <= 1000, "batch_norm<PerMille>: how far a step moves the averages, of 1000");
@@ -44,28 +44,28 @@ struct batch_norm {
                                .backward_parameters = 5 * elements,
                                .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
 
-    template <class C_, class A>
-    static void forward(const C_& c, const A& a) {
+    template <class Context, class A>
+    static void forward(const Context& c, const A& a) {
       if (double* told = a.training() ? a.partials() : nullptr) {
-        c.rows(C, measure{a.in(), told, a.samples()});
+        c.rows(strips, measure{a.in(), told, a.samples()});
         c.fill(1, static_cast<double>(a.samples() * inner), told + 2 * C);
       }
-      c.rows(C, normalise{a.in(), a.template parameter<0>(), a.template parameter<1>(), a.out(), a.samples(),
-                          statistics_of(a, a.partials())});
+      c.rows(strips, normalise{a.in(), a.template parameter<0>(), a.template parameter<1>(), a.out(), a.samples(),
+                               statistics_of(a, a.partials())});
     }
-    template <class C_, class A>
-    static void backward_input(const C_& c, const A& a) {
+    template <class Context, class A>
+    static void backward_input(const Context& c, const A& a) {
       if (a.in_gradient())
-        c.rows(C, differentiate{a.in(), a.out_gradient(), a.template parameter<0>(), a.in_gradient(), a.samples(),
-                                statistics_of(a, nullptr)});
+        c.rows(strips, differentiate{a.in(), a.out_gradient(), a.template parameter<0>(), a.in_gradient(), a.samples(),
+                                     statistics_of(a, nullptr)});
     }
-    template <class C_, class A>
-    static void backward_parameters(const C_& c, const A& a) {
-      c.rows(C, add_up{a.in(), a.out_gradient(), a.template gradient<0>(), a.template gradient<1>(), a.samples(),
-                       statistics_of(a, nullptr)});
+    template <class Context, class A>
+    static void backward_parameters(const Context& c, const A& a) {
+      c.rows(strips, add_up{a.in(), a.out_gradient(), a.template gradient<0>(), a.template gradient<1>(), a.samples(),
+                            statistics_of(a, nullptr)});
     }
-    template <class C_, class A>
-    static void absorb(const C_& c, const A& a) noexcept {
+    template <class Context, class A>
+    static void absorb(const Context& c, const A& a) noexcept {
       c.each(C, merge{a.told_by_all(), a.template state<0>(), a.template state<1>()});
     }
 
@@ -87,25 +87,38 @@ struct batch_norm {
       return {!a.training() ? nullptr : written ? written : a.told(), a.template state<0>(), a.template state<1>()};
     }
 
-    // The elements of a channel in all samples: g of their places, summed or each.
+    // Work is by strips of channels: of features, which lie side by side, many; of channels with several elements, one.
+    // A thread of the team has in its own arrays what it needs: of its lanes, which are the same in each loop over
+    // lanes, or of the one channel.
+    static constexpr int lanes = inner == 1 ? 32 : 1, strips = (C + lanes - 1) / lanes;
+    static constexpr GPIPE_HOST_DEVICE std::ptrdiff_t width(std::ptrdiff_t first) {
+      return C - first < lanes ? C - first : lanes;
+    }
+
     template <class Team, class G>
-    GPIPE_HOST_DEVICE static double sum(const Team& team, int samples, std::ptrdiff_t channel, G g) {
-      if constexpr (inner == 1) {
-        return team.sum(samples, [=](std::ptrdiff_t s) { return static_cast<double>(g(s * C + channel)); });
+    GPIPE_HOST_DEVICE static void own(const Team& team, std::ptrdiff_t count, G g) {
+      if constexpr (lanes > 1) team.each(count, g);
+      else g(0);
+    }
+    // into[lane] = the sum of g(place, lane) over the places of the lane's channel.
+    template <class Team, class G>
+    GPIPE_HOST_DEVICE static void sum(const Team& team, int samples, std::ptrdiff_t first, double* into, G g) {
+      if constexpr (lanes > 1) {
+        team.each(lanes, [=](std::ptrdiff_t lane) { into[lane] = 0; });
+        each(team, samples, first, [=](std::ptrdiff_t i, std::ptrdiff_t lane) { into[lane] += g(i, lane); });
       } else {
-        double total = 0;
-        for (std::ptrdiff_t first = channel * inner, s = 0; s < samples; ++s, first += elements)
-          total += team.sum(inner, [=](std::ptrdiff_t i) { return static_cast<double>(g(first + i)); });
-        return total;
+        *into = 0;
+        for (std::ptrdiff_t at = first * inner, s = 0; s < samples; ++s, at += elements)
+          *into += team.sum(inner, [=](std::ptrdiff_t i) { return static_cast<double>(g(at + i, 0)); });
       }
     }
+    // g(place, lane) for each.
     template <class Team, class G>
-    GPIPE_HOST_DEVICE static void each(const Team& team, int samples, std::ptrdiff_t channel, G g) {
-      if constexpr (inner == 1) {
-        team.each(samples, [=](std::ptrdiff_t s) { g(s * C + channel); });
-      } else {
-        for (std::ptrdiff_t first = channel * inner, s = 0; s < samples; ++s, first += elements)
-          team.each(inner, [=](std::ptrdiff_t i) { g(first + i); });
+    GPIPE_HOST_DEVICE static void each(const Team& team, int samples, std::ptrdiff_t first, G g) {
+      for (std::ptrdiff_t at = first * inner, s = 0; s < samples; ++s, at += elements) {
+        if constexpr (lanes == 1) team.each(inner, [=](std::ptrdiff_t i) { g(at + i, 0); });
+        else if (width(first) == lanes) team.each(lanes, [=](std::ptrdiff_t lane) { g(at + lane, lane); });
+        else team.each(width(first), [=](std::ptrdiff_t lane) { g(at + lane, lane); });
       }
     }
 
@@ -114,16 +127,21 @@ struct batch_norm {
       double* told;
       int samples;
       template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t channel, const Team& team) const {
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
         const T* x = in;
-        const double mean =
-            sum(team, samples, channel, [x](std::ptrdiff_t i) { return x[i]; }) / static_cast<double>(samples * inner);
-        const double squares = sum(team, samples, channel, [x, mean](std::ptrdiff_t i) {
-          const double off = static_cast<double>(x[i]) - mean;
+        const std::ptrdiff_t first = strip * lanes;
+        const auto count = static_cast<double>(samples * inner);
+        double mean[lanes], squares[lanes];
+        sum(team, samples, first, mean, [=](std::ptrdiff_t i, std::ptrdiff_t) { return static_cast<double>(x[i]); });
+        own(team, lanes, [&](std::ptrdiff_t lane) { mean[lane] /= count; });
+        sum(team, samples, first, squares, [=, &mean](std::ptrdiff_t i, std::ptrdiff_t lane) {
+          const double off = static_cast<double>(x[i]) - mean[lane];
           return off * off;
         });
-        told[channel] = mean;
-        told[C + channel] = squares;
+        team.each(width(first), [&](std::ptrdiff_t lane) {
+          told[first + lane] = mean[lane];
+          told[C + first + lane] = squares[lane];
+        });
       }
     };
 
@@ -133,11 +151,14 @@ struct batch_norm {
       int samples;
       statistics found;
       template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t channel, const Team& team) const {
-        const T *x = in, mean = found.mean(channel), inverse = found.inverse(channel);
-        const T w = weight[channel], b = bias[channel];
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
+        const T *x = in, *w = weight, *b = bias;
         T* y = out;
-        each(team, samples, channel, [=](std::ptrdiff_t i) { y[i] = (x[i] - mean) * inverse * w + b; });
+        const std::ptrdiff_t first = strip * lanes;
+        const taken by(team, first, found);
+        each(team, samples, first, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
+          y[i] = by.normal(x[i], lane) * w[first + lane] + b[first + lane];
+        });
       }
     };
 
@@ -147,19 +168,20 @@ struct batch_norm {
       int samples;
       statistics found;
       template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t channel, const Team& team) const {
-        const T *x = in, *dy = out_gradient, mean = found.mean(channel), inverse = found.inverse(channel);
-        const T scale = weight[channel] * inverse;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
+        const T *x = in, *dy = out_gradient, *w = weight;
         T* dx = in_gradient;
-        T along_one = 0, along_h = 0;
+        const std::ptrdiff_t first = strip * lanes;
+        const taken by(team, first, found);
+        double along_one[lanes] = {}, along_h[lanes] = {};
         if (found.found) {  // averages do not depend on x
+          add_along(team, samples, first, x, dy, by, along_one, along_h);
           const auto count = static_cast<double>(samples * inner);
-          along_one = static_cast<T>(sum(team, samples, channel, [dy](std::ptrdiff_t i) { return dy[i]; }) / count);
-          along_h = static_cast<T>(
-              sum(team, samples, channel, [=](std::ptrdiff_t i) { return dy[i] * ((x[i] - mean) * inverse); }) / count);
+          own(team, lanes, [&](std::ptrdiff_t lane) { along_one[lane] /= count, along_h[lane] /= count; });
         }
-        each(team, samples, channel, [=](std::ptrdiff_t i) {
-          dx[i] = scale * (dy[i] - along_one - (x[i] - mean) * inverse * along_h);
+        each(team, samples, first, [=, &by, &along_one, &along_h](std::ptrdiff_t i, std::ptrdiff_t lane) {
+          dx[i] = w[first + lane] * by.inverse[lane] *
+                  (dy[i] - static_cast<T>(along_one[lane]) - by.normal(x[i], lane) * static_cast<T>(along_h[lane]));
         });
       }
     };
@@ -170,18 +192,41 @@ struct batch_norm {
       int samples;
       statistics found;
       template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t channel, const Team& team) const {
-        const T *x = in, *dy = out_gradient, mean = found.mean(channel), inverse = found.inverse(channel);
-        const double of_weight =
-            sum(team, samples, channel, [=](std::ptrdiff_t i) { return dy[i] * ((x[i] - mean) * inverse); });
-        const double of_bias = sum(team, samples, channel, [dy](std::ptrdiff_t i) { return dy[i]; });
-        T *w = weight + channel, *b = bias + channel;
-        team.each(1, [=](std::ptrdiff_t) {
-          *w += static_cast<T>(of_weight);
-          *b += static_cast<T>(of_bias);
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
+        const std::ptrdiff_t first = strip * lanes;
+        double of_bias[lanes], of_weight[lanes];
+        add_along(team, samples, first, in, out_gradient, taken(team, first, found), of_bias, of_weight);
+        T *w = weight + first, *b = bias + first;
+        team.each(width(first), [&](std::ptrdiff_t lane) {
+          w[lane] += static_cast<T>(of_weight[lane]);
+          b[lane] += static_cast<T>(of_bias[lane]);
         });
       }
     };
+
+    // The statistics of a strip, taken once.
+    struct taken {
+      T mean[lanes] = {}, inverse[lanes] = {};
+      template <class Team>
+      GPIPE_HOST_DEVICE taken(const Team& team, std::ptrdiff_t first, const statistics& found) {
+        own(team, width(first), [&](std::ptrdiff_t lane) {
+          mean[lane] = found.mean(first + lane);
+          inverse[lane] = found.inverse(first + lane);
+        });
+      }
+      GPIPE_HOST_DEVICE T normal(T x, std::ptrdiff_t lane) const { return (x - mean[lane]) * inverse[lane]; }
+    };
+
+    // The sums of dy and of dy h.
+    template <class Team>
+    GPIPE_HOST_DEVICE static void add_along(const Team& team, int samples, std::ptrdiff_t first, const T* x,
+                                            const T* dy, const taken& by, double* along_one, double* along_h) {
+      sum(team, samples, first, along_one,
+          [=](std::ptrdiff_t i, std::ptrdiff_t) { return static_cast<double>(dy[i]); });
+      sum(team, samples, first, along_h, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
+        return static_cast<double>(dy[i] * by.normal(x[i], lane));
+      });
+    }
 
     // Micro-batches are put together two by two, by Chan, Golub and LeVeque (1979): no difference of large squares.
     struct merge {
