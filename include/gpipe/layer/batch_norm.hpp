@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <gpipe/layer/bound.hpp>
+#include <gpipe/layer/channels.hpp>
 #include <gpipe/layer/operands.hpp>
 
 namespace gpipe {
@@ -18,8 +19,8 @@ namespace gpipe {
 ///
 /// A channel is the first extent, as in PyTorch: of tensor<T, C, H, W> a mean is over samples, H and W; of tensor<T, C>
 /// each feature is a channel. Weight {C} and bias {C}, epsilon = `Millionths` in a million. State: the averages, "mean"
-/// {C} and "variance" {C}. The variance is the biased one, in its average the unbiased one. Samples count alike, whatever
-/// their weights in the loss; of a channel with one element the variance is 0, and its average stays.
+/// {C} and "variance" {C}. The variance is the biased one, in its average the unbiased one. Samples count alike,
+/// whatever their weights in the loss; of a channel with one element the variance is 0, and its average stays.
 template <int PerMille = 100, int Millionths = 10>
 struct batch_norm {
   static_assert(0 <= PerMille && PerMille <= 1000, "batch_norm<PerMille>: how far a step moves the averages, of 1000");
@@ -33,7 +34,8 @@ struct batch_norm {
   struct on<tensor<T, C, Extents...>> {
     using output = tensor<T, C, Extents...>;
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
-    static constexpr std::ptrdiff_t inner = elements / C;
+    using channels = channel_strips<output>;
+    static constexpr int lanes = channels::lanes;
 
     static constexpr parameter parameters[] = {{"weight", {C}, initialiser::ones()}, {"bias", {C}}};
     static constexpr parameter state[] = {{"mean", {C}}, {"variance", {C}, initialiser::ones()}};
@@ -47,30 +49,32 @@ struct batch_norm {
     template <class Context, class A>
     static void forward(const Context& c, const A& a) {
       if (double* told = a.training() ? a.partials() : nullptr) {
-        c.rows(strips, measure{a.in(), told, a.samples()});
-        c.fill(1, static_cast<double>(a.samples() * inner), told + 2 * C);
+        c.rows(channels::strips, measure{a.in(), a.samples(), told});
+        c.fill(1, static_cast<double>(a.samples() * channels::inner), told + 2 * C);
       }
-      c.rows(strips, normalise{a.in(), a.template parameter<0>(), a.template parameter<1>(), a.out(), a.samples(),
-                               statistics_of(a, a.partials())});
+      c.rows(channels::strips, normalise{seen_by(a, a.partials() ? a.partials() : a.told()), a.template parameter<0>(),
+                                         a.template parameter<1>(), a.out()});
     }
     template <class Context, class A>
     static void backward_input(const Context& c, const A& a) {
-      if (a.in_gradient())
-        c.rows(strips, differentiate{a.in(), a.out_gradient(), a.template parameter<0>(), a.in_gradient(), a.samples(),
-                                     statistics_of(a, nullptr)});
+      if (!a.in_gradient()) return;
+      c.rows(channels::strips,
+             differentiate{seen_by(a, a.told()), a.out_gradient(), a.template parameter<0>(), a.in_gradient()});
     }
     template <class Context, class A>
     static void backward_parameters(const Context& c, const A& a) {
-      c.rows(strips, add_up{a.in(), a.out_gradient(), a.template gradient<0>(), a.template gradient<1>(), a.samples(),
-                            statistics_of(a, nullptr)});
+      c.rows(channels::strips,
+             add_up{seen_by(a, a.told()), a.out_gradient(), a.template gradient<0>(), a.template gradient<1>()});
     }
     template <class Context, class A>
     static void absorb(const Context& c, const A& a) noexcept {
       c.each(C, merge{a.told_by_all(), a.template state<0>(), a.template state<1>()});
     }
 
-    // What a channel is normalised by: in training what was found in the micro-batch, else the averages.
-    struct statistics {
+    // The input, and what its channels are normalised by: in training what was found in them, else the averages.
+    struct seen {
+      const T* in;
+      int samples;
       const double* found;
       const T *average_mean, *average_variance;
       GPIPE_HOST_DEVICE T mean(std::ptrdiff_t channel) const {
@@ -83,62 +87,27 @@ struct batch_norm {
       }
     };
     template <class A>
-    static statistics statistics_of(const A& a, const double* written) {
-      return {!a.training() ? nullptr : written ? written : a.told(), a.template state<0>(), a.template state<1>()};
-    }
-
-    // Work is by strips of channels: of features, which lie side by side, many; of channels with several elements, one.
-    // A thread of the team has in its own arrays what it needs: of its lanes, which are the same in each loop over
-    // lanes, or of the one channel.
-    static constexpr int lanes = inner == 1 ? 32 : 1, strips = (C + lanes - 1) / lanes;
-    static constexpr GPIPE_HOST_DEVICE std::ptrdiff_t width(std::ptrdiff_t first) {
-      return C - first < lanes ? C - first : lanes;
-    }
-
-    template <class Team, class G>
-    GPIPE_HOST_DEVICE static void own(const Team& team, std::ptrdiff_t count, G g) {
-      if constexpr (lanes > 1) team.each(count, g);
-      else g(0);
-    }
-    // into[lane] = the sum of g(place, lane) over the places of the lane's channel.
-    template <class Team, class G>
-    GPIPE_HOST_DEVICE static void sum(const Team& team, int samples, std::ptrdiff_t first, double* into, G g) {
-      if constexpr (lanes > 1) {
-        team.each(lanes, [=](std::ptrdiff_t lane) { into[lane] = 0; });
-        each(team, samples, first, [=](std::ptrdiff_t i, std::ptrdiff_t lane) { into[lane] += g(i, lane); });
-      } else {
-        *into = 0;
-        for (std::ptrdiff_t at = first * inner, s = 0; s < samples; ++s, at += elements)
-          *into += team.sum(inner, [=](std::ptrdiff_t i) { return static_cast<double>(g(at + i, 0)); });
-      }
-    }
-    // g(place, lane) for each.
-    template <class Team, class G>
-    GPIPE_HOST_DEVICE static void each(const Team& team, int samples, std::ptrdiff_t first, G g) {
-      for (std::ptrdiff_t at = first * inner, s = 0; s < samples; ++s, at += elements) {
-        if constexpr (lanes == 1) team.each(inner, [=](std::ptrdiff_t i) { g(at + i, 0); });
-        else if (width(first) == lanes) team.each(lanes, [=](std::ptrdiff_t lane) { g(at + lane, lane); });
-        else team.each(width(first), [=](std::ptrdiff_t lane) { g(at + lane, lane); });
-      }
+    static seen seen_by(const A& a, const double* told) {
+      return {a.in(), a.samples(), a.training() ? told : nullptr, a.template state<0>(), a.template state<1>()};
     }
 
     struct measure {
       const T* in;
-      double* told;
       int samples;
+      double* told;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
         const T* x = in;
         const std::ptrdiff_t first = strip * lanes;
-        const auto count = static_cast<double>(samples * inner);
+        const auto count = static_cast<double>(samples * channels::inner);
         double mean[lanes], squares[lanes];
-        sum(team, samples, first, mean, [=](std::ptrdiff_t i, std::ptrdiff_t) { return static_cast<double>(x[i]); });
-        own(team, lanes, [&](std::ptrdiff_t lane) { mean[lane] /= count; });
-        sum(team, samples, first, squares, [=, &mean](std::ptrdiff_t i, std::ptrdiff_t lane) {
+        channels::sum(team, samples, first, mean, [=](std::ptrdiff_t i, std::ptrdiff_t) { return x[i]; });
+        channels::own(team, lanes, [&](std::ptrdiff_t lane) { mean[lane] /= count; });
+        channels::sum(team, samples, first, squares, [=, &mean](std::ptrdiff_t i, std::ptrdiff_t lane) {
           const double off = static_cast<double>(x[i]) - mean[lane];
           return off * off;
         });
-        team.each(width(first), [&](std::ptrdiff_t lane) {
+        team.each(channels::width(first), [&](std::ptrdiff_t lane) {
           told[first + lane] = mean[lane];
           told[C + first + lane] = squares[lane];
         });
@@ -146,40 +115,38 @@ struct batch_norm {
     };
 
     struct normalise {
-      const T *in, *weight, *bias;
+      seen of;
+      const T *weight, *bias;
       T* out;
-      int samples;
-      statistics found;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
-        const T *x = in, *w = weight, *b = bias;
+        const T *x = of.in, *w = weight, *b = bias;
         T* y = out;
         const std::ptrdiff_t first = strip * lanes;
-        const taken by(team, first, found);
-        each(team, samples, first, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
+        const taken by(team, first, of);
+        channels::each(team, of.samples, first, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
           y[i] = by.normal(x[i], lane) * w[first + lane] + b[first + lane];
         });
       }
     };
 
     struct differentiate {
-      const T *in, *out_gradient, *weight;
+      seen of;
+      const T *out_gradient, *weight;
       T* in_gradient;
-      int samples;
-      statistics found;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
-        const T *x = in, *dy = out_gradient, *w = weight;
+        const T *x = of.in, *dy = out_gradient, *w = weight;
         T* dx = in_gradient;
         const std::ptrdiff_t first = strip * lanes;
-        const taken by(team, first, found);
+        const taken by(team, first, of);
         double along_one[lanes] = {}, along_h[lanes] = {};
-        if (found.found) {  // averages do not depend on x
-          add_along(team, samples, first, x, dy, by, along_one, along_h);
-          const auto count = static_cast<double>(samples * inner);
-          own(team, lanes, [&](std::ptrdiff_t lane) { along_one[lane] /= count, along_h[lane] /= count; });
+        if (of.found) {  // averages do not depend on x
+          add_along(team, of, first, dy, by, along_one, along_h);
+          const auto count = static_cast<double>(of.samples * channels::inner);
+          channels::own(team, lanes, [&](std::ptrdiff_t lane) { along_one[lane] /= count, along_h[lane] /= count; });
         }
-        each(team, samples, first, [=, &by, &along_one, &along_h](std::ptrdiff_t i, std::ptrdiff_t lane) {
+        channels::each(team, of.samples, first, [=, &by, &along_one, &along_h](std::ptrdiff_t i, std::ptrdiff_t lane) {
           dx[i] = w[first + lane] * by.inverse[lane] *
                   (dy[i] - static_cast<T>(along_one[lane]) - by.normal(x[i], lane) * static_cast<T>(along_h[lane]));
         });
@@ -187,17 +154,16 @@ struct batch_norm {
     };
 
     struct add_up {
-      const T *in, *out_gradient;
+      seen of;
+      const T* out_gradient;
       T *weight, *bias;
-      int samples;
-      statistics found;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
         const std::ptrdiff_t first = strip * lanes;
         double of_bias[lanes], of_weight[lanes];
-        add_along(team, samples, first, in, out_gradient, taken(team, first, found), of_bias, of_weight);
+        add_along(team, of, first, out_gradient, taken(team, first, of), of_bias, of_weight);
         T *w = weight + first, *b = bias + first;
-        team.each(width(first), [&](std::ptrdiff_t lane) {
+        team.each(channels::width(first), [&](std::ptrdiff_t lane) {
           w[lane] += static_cast<T>(of_weight[lane]);
           b[lane] += static_cast<T>(of_bias[lane]);
         });
@@ -208,10 +174,10 @@ struct batch_norm {
     struct taken {
       T mean[lanes] = {}, inverse[lanes] = {};
       template <class Team>
-      GPIPE_HOST_DEVICE taken(const Team& team, std::ptrdiff_t first, const statistics& found) {
-        own(team, width(first), [&](std::ptrdiff_t lane) {
-          mean[lane] = found.mean(first + lane);
-          inverse[lane] = found.inverse(first + lane);
+      GPIPE_HOST_DEVICE taken(const Team& team, std::ptrdiff_t first, const seen& of) {
+        channels::own(team, channels::width(first), [&](std::ptrdiff_t lane) {
+          mean[lane] = of.mean(first + lane);
+          inverse[lane] = of.inverse(first + lane);
         });
       }
       GPIPE_HOST_DEVICE T normal(T x, std::ptrdiff_t lane) const { return (x - mean[lane]) * inverse[lane]; }
@@ -219,13 +185,12 @@ struct batch_norm {
 
     // The sums of dy and of dy h.
     template <class Team>
-    GPIPE_HOST_DEVICE static void add_along(const Team& team, int samples, std::ptrdiff_t first, const T* x,
-                                            const T* dy, const taken& by, double* along_one, double* along_h) {
-      sum(team, samples, first, along_one,
-          [=](std::ptrdiff_t i, std::ptrdiff_t) { return static_cast<double>(dy[i]); });
-      sum(team, samples, first, along_h, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
-        return static_cast<double>(dy[i] * by.normal(x[i], lane));
-      });
+    GPIPE_HOST_DEVICE static void add_along(const Team& team, const seen& of, std::ptrdiff_t first, const T* dy,
+                                            const taken& by, double* along_one, double* along_h) {
+      const T* x = of.in;
+      channels::sum(team, of.samples, first, along_one, [=](std::ptrdiff_t i, std::ptrdiff_t) { return dy[i]; });
+      channels::sum(team, of.samples, first, along_h,
+                    [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) { return dy[i] * by.normal(x[i], lane); });
     }
 
     // Micro-batches are put together two by two, by Chan, Golub and LeVeque (1979): no difference of large squares.
