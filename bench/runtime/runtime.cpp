@@ -35,7 +35,7 @@ struct no_loss {
   template <class In>
   struct on {
     using output = gpipe::bundle<>;
-    static constexpr const char* partials[] = {"loss"};
+    static constexpr gpipe::partial partials[] = {"loss"};
     static void forward(const auto&, const auto& a) {
       if (a.partials()) *a.partials() = 0;
     }

@@ -2,6 +2,7 @@
 
 // The layers that we ship, and what a layer of your own needs.
 #include <gpipe/layer/add.hpp>
+#include <gpipe/layer/batch_norm.hpp>
 #include <gpipe/layer/causal_attention.hpp>
 #include <gpipe/layer/dropout.hpp>
 #include <gpipe/layer/embedding.hpp>

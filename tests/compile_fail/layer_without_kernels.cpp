@@ -1,8 +1,9 @@
 // expect: a layer lacks .static void forward
 // expect: layer_has_forward<described, gpipe::tensor<float, 8>, false>
 // expect: layer_has_backward_input<described, gpipe::tensor<float, 8>, false>
+// expect: layer_has_absorb<described, gpipe::tensor<float, 8>, false>
 // expect: layer_has_refresh<described, gpipe::tensor<float, 8>, false>
-// errors: 3
+// errors: 4
 #include <gpipe/device/host/context.hpp>
 #include <gpipe/layer/relu.hpp>
 #include <gpipe/runtime/kernels.hpp>
@@ -13,10 +14,12 @@ struct described {
   template <class In>
   struct on {
     using output = In;
+    static constexpr parameter state[] = {{"average", {8}}};
     static constexpr buffer derived[] = {{"table", 8, dtype::float32}};
 #ifndef GPIPE_FAIL
     static void forward(const auto&, const auto&) {}
     static void backward_input(const auto&, const auto&) {}
+    static void absorb(const auto&, const auto&) noexcept {}
     static void refresh(const auto&, const auto&) noexcept {}
 #endif
   };

@@ -58,20 +58,23 @@ struct fuse {
 /// 8 slots; in three stages there are links from the first to the second and third, and from there to the third.
 struct net : model<input<float, 12>, fuse<0>, dropout<20>, stash<"x">, fuse<1>, relu, fuse<2>, pop<"x">, add, fuse<3>,
                    passing_loss> {};
-using training = trainer<net, adam>;
+/// Moving averages beside the parameters.
+struct averaging_net : model<input<float, 12>, fuse<4>, batch_norm<>, fuse<5>, batch_norm<>, passing_loss> {};
 
 const samples<float> data(120, 12, 1);
 constexpr int M = 4, batch_size = 11;  // 3 + 3 + 3 + 2 samples
 const std::vector<int> cuts[] = {{}, {2, 4}, {1, 2, 3, 4, 5, 6, 7}};
 
 /// A training that is disturbed, and a twin that is not: after each failure both must be the same.
-struct pair {
+template <class Net>
+struct pair_of {
+  using training = trainer<Net, adam>;
   training_options how;
   std::function<void(const instruction&)> disturbance;  // called by all workers
   training disturbed, twin;
   int steps = 0;
 
-  explicit pair(const std::vector<int>& cut, std::chrono::nanoseconds deadline = 60s,
+  explicit pair_of(const std::vector<int>& cut, std::chrono::nanoseconds deadline = 60s,
                 schedule_kind schedule = schedule_kind::fill_drain)
       : how(options(cut, deadline)),
         disturbed(plan(cut, schedule), adam{}, hooked()),
@@ -129,6 +132,8 @@ struct pair {
   }
 };
 
+using pair = pair_of<net>;
+
 std::string told(const error& e) { return e.what(); }
 bool has(const error& e, const char* part) { return told(e).find(part) != std::string::npos; }
 
@@ -175,6 +180,58 @@ TEST_CASE("a throw before any instruction of any stage fails the step, named, an
   for (const auto& cut : cuts) fails_everywhere(cut, schedule_kind::fill_drain);
   for (const schedule_kind schedule : schedule_kinds)
     if (schedule != schedule_kind::forward_only) fails_everywhere({2, 4, 6}, schedule);
+}
+
+TEST_CASE("averages that layers keep are part of what a failed step does not change") {
+  for (const auto& cut : {std::vector<int>{}, {2}, {1, 2, 3, 4}}) {
+    pair_of<averaging_net> both(cut);
+    both.recovers();
+    const auto average = both.disturbed.state(3, "mean");
+    for (const act where : {act::forward, act::backward, act::backward_parameters, act::reduce, act::update})
+      for (int s = 0; s <= static_cast<int>(cut.size()); ++s) {
+        bool thrown = false;
+        both.disturbance = [&](const instruction& i) {
+          if (i.kind != where || i.stage != s || i.micro_batch > 0) return;
+          thrown = true;
+          throw std::runtime_error("thrown here");
+        };
+        const batch with = both.next();
+        try {
+          both.disturbed.step(with);
+        } catch (const error&) {
+          CHECK(thrown);
+        }
+        both.disturbance = {};
+        if (!thrown) both.twin.step(with), ++both.steps;  // the stage's backward is not of this kind
+        both.recovers();
+      }
+    CHECK(both.disturbed.state(3, "mean") != average);
+
+    // The loss is not finite, and the step is replayed.
+    auto bad = data;
+    bad.inputs[12 * 7] = std::numeric_limits<float>::quiet_NaN();
+    CHECK(has(both.failure(bad.take(0, batch_size)), "the field \"inputs\" of the data is not finite"));
+    both.recovers();
+    // Neither do they change in an evaluation.
+    const std::uint64_t before = state_of(both.disturbed);
+    both.disturbed.evaluate(both.next());
+    CHECK_THROWS_AS(both.disturbed.evaluate(bad.take(0, batch_size)), error);
+    CHECK(state_of(both.disturbed) == before);
+  }
+}
+
+TEST_CASE("of an evaluation that is not finite, no layer is blamed that tells nothing in it") {
+  training_options how;
+  how.arena_fill = std::byte{0xff};
+  trainer<averaging_net, adam> fresh(pair_of<averaging_net>::plan({}), adam{}, how);
+  auto bad = data;
+  bad.weights[0] = std::numeric_limits<float>::infinity();
+  try {
+    fresh.evaluate(bad.take(0, batch_size));
+    CHECK(false);
+  } catch (const error& found) {
+    CHECK(found.where().slot == 4);
+  }
 }
 
 TEST_CASE("a throw in a layer's kernel names the layer") {

@@ -28,6 +28,12 @@ void holds() {
 
 TEST_CASE("add") { holds<add, bundle<tensor<double, 5>, tensor<double, 5>>>(); }
 
+TEST_CASE("batch_norm") {
+  holds<batch_norm<>, tensor<double, 9>>();
+  holds<batch_norm<1, 1000>, tensor<double, 3, 5>>();
+  holds<batch_norm<>, tensor<double, 2, 3, 4>>();
+}
+
 TEST_CASE("dropout") {
   holds<dropout<0>, tensor<double, 5>>();
   holds<dropout<10>, tensor<double, 3, 11>>();

@@ -196,7 +196,7 @@ struct passing_loss {
   struct on<tensor<T, N>> {
     using output = tensor<T, N>;
     static constexpr field fields[] = {{"labels", 1, dtype::int32, N}, {"weights", 1, dtype_of<T>, 0, true}};
-    static constexpr const char* partials[] = {"weight", "loss"};
+    static constexpr partial partials[] = {"weight", "loss"};
     static constexpr keep keeps{.input = true};
     static T distance(const auto& a, int i) {
       return a.in()[i] - (i % N == a.template field<0, std::int32_t>()[i / N] ? T(1) : T(0));

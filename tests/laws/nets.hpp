@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <gpipe/core/random.hpp>
+#include <gpipe/layer/batch_norm.hpp>
 #include <gpipe/layer/dropout.hpp>
 #include <gpipe/layer/gelu.hpp>
 #include <gpipe/layer/layer_norm.hpp>
@@ -27,23 +28,23 @@ struct residual_net : model<input<T, 12>, residual<linear<12>>, linear<16>,
                             repeat<2, residual<layer_norm, linear<20>, gelu, dropout<25>, linear<16>>>, relu, linear<7>,
                             softmax_cross_entropy> {};
 
-/// 9 slots: a value that three slots read, one of them twice; two rows a sample.
+/// 9 slots: a value that three slots read, one of them twice; two rows a sample, each a channel.
 template <class T>
-struct skip_net : model<input<T, 12>, linear<8>, reshape<2, 4>, stash<"x">, pop<"x">, add, gelu, pop<"x">, add,
-                        layer_norm, pop<"x">, add, linear<7>, softmax_cross_entropy> {};
+struct skip_net : model<input<T, 12>, linear<8>, reshape<2, 4>, stash<"x">, pop<"x">, add, batch_norm<>, pop<"x">,
+                        add, layer_norm, pop<"x">, add, linear<7>, softmax_cross_entropy> {};
 
-/// 8 slots: two tensors on an edge; a loss in the middle, and values at the end that nobody reads.
+/// 9 slots: two tensors on an edge; a loss in the middle, and values at the end that nobody reads.
 template <class T>
-struct pair_net : model<input<T, 12>, linear<12>, halve, cross, cross, join, passing_loss, linear<4>, halve> {};
+struct pair_net : model<input<T, 12>, linear<12>, batch_norm<>, halve, cross, cross, join, passing_loss, linear<4>, halve> {};
 
 /// 9 slots: integers on edges, links without and with gradients side by side, a skip from the outside.
 template <class T>
 struct integer_net : model<input<std::int32_t, 3>, stash<"tokens">, lookup<T, 6, 4>, stash<"x">, signs, next, pop<"x">,
                            scale, peak, scale, pop<"tokens">, scale, linear<7>, softmax_cross_entropy> {};
 
-/// 13 slots: a skip from one slot to many behind it, and a layer whose parameters three slots use.
+/// 13 slots: dropout, batch norm, a skip over five slots, and a layer whose parameters three slots use.
 template <class T>
-struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<16>>, dropout<25>, gelu, layer_norm,
+struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<16>>, dropout<25>, gelu, batch_norm<>,
                         pop<"x">, add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, linear<7>,
                         softmax_cross_entropy> {};
 
@@ -87,15 +88,22 @@ struct samples {
   batch all() const { return take(0, count); }
 };
 
-/// The bits of everything that a training has changed: parameters, moments, the number of steps.
+/// The bits of everything that a training has changed: parameters, moments, state, the number of steps.
 template <class Trainer>
 std::uint64_t state_of(const Trainer& training) {
   hash sum;
   const auto& run = training.executor();
   for (int l = 0; l < run.net().slot_count; ++l) {
-    const std::size_t bytes = run.net().row_of(l).parameter_bytes();
+    const row& r = run.net().row_of(l);
+    const std::size_t bytes = r.parameter_bytes();
     sum.add(run.parameters(l), bytes);
     for (int k = 0; k < run.plan().options.moments; ++k) sum.add(run.moments(l, k), bytes);
+    if (r.state_count == 0) continue;
+    const std::byte* at = run.state(l);
+    for (int i = 0; i < r.state_count; ++i) {  // not what fills up to the next boundary
+      sum.add(at, r.state[i].extents.size() * bytes_of(r.type));
+      at += aligned(r.state[i].extents.size() * bytes_of(r.type));
+    }
   }
   const std::uint64_t steps = training.steps();
   sum.add(reinterpret_cast<const std::byte*>(&steps), sizeof steps);

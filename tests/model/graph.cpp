@@ -14,6 +14,8 @@ struct rich {
   struct on {
     using output = bundle<tensor<double, 5>, tensor<std::int32_t, 2>>;
     static constexpr parameter parameters[] = {{"weight", {5, 3}}, {"bias", {5}}};
+    static constexpr parameter state[] = {{"average", {3, 3}}, {"count", {1}, initialiser::ones()}};
+    static constexpr partial partials[] = {{"sums", 7}, "loss", {"squares", 2}};
     static constexpr buffer derived[] = {{"packed", 33, dtype::float64}, {"other", 1, dtype::uint8}};
     static constexpr buffer extras[] = {{"mask", 5, dtype::uint8}, {"mean", 1, dtype::float64}};
     static constexpr field fields[] = {{"mask", 5, dtype::uint8}};
@@ -28,9 +30,11 @@ static_assert(r.outputs == 2 && r.out[0].size == 5 && r.out[1].size == 2 && r.ou
 static_assert(r.type == dtype::float64);  // of its output, where it names none
 static_assert(r.parameter_count == 2 && r.parameter_elements() == 20);
 static_assert(r.parameter_bytes() == 128 + 64);  // 120 and 40 bytes, each on a boundary of its own
+static_assert(r.state_count == 2 && r.state_bytes() == 128 + 64);  // 72 and 8
 static_assert(r.derived_bytes() == 320 + 64);    // 264 and 1
 static_assert(r.extra_bytes(1) == 64 + 64 && r.extra_bytes(13) == 128 + 128);  // 65 and 104
-static_assert(r.field_count == 1 && r.partial_count == 0 && r.loss == -1);
+static_assert(r.field_count == 1 && r.weight == -1);
+static_assert(r.partial_count == 3 && r.partial_elements() == 10 && r.partial_bytes() == 128 && r.loss == 7);
 static_assert(r.keeps.output && !r.keeps.input && !r.view && r.cost.backward_parameters == 3);
 
 constexpr row loss = detail::describe_row<bound<passing_loss, tensor<float, 7>>>();

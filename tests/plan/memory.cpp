@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include <gpipe/layer/batch_norm.hpp>
 #include <gpipe/layer/relu.hpp>
 #include <gpipe/layer/softmax_cross_entropy.hpp>
 #include <gpipe/model/model.hpp>
@@ -70,6 +71,13 @@ static_assert(m1.of(memory_kind::stash) == 5 * 256 * B + 4 * (64 + 64));
 static_assert(m0.of(memory_kind::returned) == 2 * 256 * B && m1.of(memory_kind::returned) == 0);
 static_assert(m1.of(memory_kind::transient) == 256 * B);  // of add's output: its gradient
 static_assert(m1.of(memory_kind::parameters) == 0);
+
+// Layers with state: its two averages of 3 floats, and 7 numbers told of each micro-batch.
+struct averaging : model<input<float, 3>, batch_norm<>, relu, softmax_cross_entropy> {};
+constexpr int of_averaging[] = {0, 3};
+constexpr stage_memory with_state = memory_of({network_of<averaging>, {of_averaging, 1}, 0}, terms);
+static_assert(with_state.of(memory_kind::state) == 2 * 64 && m.of(memory_kind::state) == 0);
+static_assert(with_state.of(memory_kind::partials) == 5 * (64 + 64));
 
 // One micro-batch has one gradient to return.
 constexpr memory_terms single{.micro_batches = 1, .micro_batch_size = 2};

@@ -25,11 +25,13 @@ struct fused {
   struct on<tensor<T, N>> {
     using output = tensor<T, N>;
     static constexpr parameter parameters[] = {{"weight", {N}}};
+    static constexpr parameter state[] = {{"average", {N}}};
     static constexpr buffer derived[] = {{"packed", N, dtype_of<T>}};
     static void forward(const auto&, const auto& a) { a.out()[0] = 1; }
     static void backward_input(const auto&, const auto&) {}
     static void backward_parameters(const auto&, const auto&) {}
     static void backward(const auto&, const auto&) {}
+    static void absorb(const auto&, const auto&) noexcept {}
     static void refresh(const auto&, const auto&) noexcept {}
     static void prepare(const auto&, int) {}
   };
@@ -58,10 +60,12 @@ TEST_CASE("a row of kernels for each row of the network, null where the layer ne
   CHECK((rows[1].backward_input != nullptr));
   CHECK((rows[1].backward_parameters == nullptr));
   CHECK((rows[1].backward == nullptr));
+  CHECK((rows[1].absorb == nullptr));
   CHECK((rows[1].refresh == nullptr));
   CHECK((rows[1].prepare == nullptr));
   CHECK((rows[3].backward_parameters != nullptr));
   CHECK((rows[3].backward != nullptr));
+  CHECK((rows[3].absorb != nullptr));
   CHECK((rows[3].refresh != nullptr));
   CHECK((rows[3].prepare != nullptr));
   CHECK((rows[5].backward_input == nullptr));  // integers

@@ -9,16 +9,20 @@
 
 #include <gpipe/core/optimizer.hpp>
 #include <gpipe/device/host/host.hpp>
+#include <gpipe/layer/batch_norm.hpp>
 #include <gpipe/layer/gelu.hpp>
 #include <gpipe/layer/layer_norm.hpp>
 #include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/reshape.hpp>
 #include <gpipe/layer/softmax_cross_entropy.hpp>
 #include <gpipe/runtime/executor.hpp>
 
 #include "instances.hpp"
+#include "reference/batch_norm.hpp"
 #include "reference/residual_mlp.hpp"
 
-// Three steps of training against numbers from an independent implementation (tests/reference/residual_mlp.py).
+// Three steps of training against numbers from independent implementations (tests/reference: residual_mlp.py, and
+// batch_norm.py for what depends on how the batch is cut).
 
 using namespace gpipe;
 namespace known = reference::residual_mlp;
@@ -38,7 +42,7 @@ struct place_of {
   int slot;
   std::size_t offset, first, size;
 };
-std::vector<place_of> places(const network& of) {
+std::vector<place_of> places(const network& of, std::size_t count) {
   std::vector<place_of> found;
   std::size_t first = 0;
   for (int l = 0; l < of.slot_count; ++l) {
@@ -50,7 +54,7 @@ std::vector<place_of> places(const network& of) {
       first += size;
     }
   }
-  CHECK(first == known::parameter_count);
+  CHECK(first == count);
   return found;
 }
 
@@ -77,7 +81,7 @@ void follows(const update_rule<host::context>& rule, double rate, const double* 
       const plan_options options{
           .stages = S, .micro_batches = M, .micro_batch_size = 10 / M + (M > 1), .moments = rule.moments()};
       executor<host_device> run(of, kernels_of<net<T>, host::context>, make_plan(of, options), rule);
-      for (const place_of& at : places(of)) {
+      for (const place_of& at : places(of, known::parameter_count)) {
         const auto start = rounded<T>(std::span(known::initial).subspan(at.first, at.size));
         std::memcpy(run.parameters(at.slot) + at.offset, start.data(), at.size * sizeof(T));
       }
@@ -86,7 +90,7 @@ void follows(const update_rule<host::context>& rule, double rate, const double* 
       // The largest distance of what lies in the blocks from known numbers.
       const auto distance = [&](auto block, double divisor, const double* numbers) {
         double most = 0;
-        for (const place_of& at : places(of)) {
+        for (const place_of& at : places(of, known::parameter_count)) {
           const auto* x = reinterpret_cast<const T*>(block(at.slot) + at.offset);
           for (std::size_t i = 0; i < at.size; ++i)
             most = (std::max)(most, std::abs(static_cast<double>(x[i]) / divisor - numbers[at.first + i]));
@@ -108,6 +112,53 @@ void follows(const update_rule<host::context>& rule, double rate, const double* 
 
 const update_rule<host::context> descent(gpipe::sgd{.momentum = 0.9});
 
+namespace averaged = reference::batch_norm;
+
+template <class T>
+struct averaging_net : model<input<T, averaged::features>, linear<averaged::width>, batch_norm<200>, gelu,
+                             reshape<averaged::channels, averaged::width / averaged::channels>, batch_norm<200>,
+                             reshape<averaged::width>, linear<averaged::classes>, softmax_cross_entropy> {};
+
+template <class T>
+void averages(int M, const double* losses, const double* norms, const double* parameters, const double* state,
+              double evaluated) {
+  const network& of = network_of<averaging_net<T>>;
+  const auto inputs = rounded<T>(averaged::inputs), weights = rounded<T>(averaged::weights);
+  const std::vector<std::int32_t> labels(averaged::labels, averaged::labels + averaged::samples);
+  batch data(averaged::samples);
+  data.with("inputs", inputs).with("labels", labels).with("weights", weights);
+  const auto start = rounded<T>(averaged::initial);
+  for (const int S : {1, 3}) {
+    CAPTURE(S);
+    CAPTURE(M);
+    const plan_options options{.stages = S,
+                               .micro_batches = M,
+                               .micro_batch_size = (averaged::samples + M - 1) / M,
+                               .moments = descent.moments()};
+    executor<host_device> run(of, kernels_of<averaging_net<T>, host::context>, make_plan(of, options), descent);
+    for (const place_of& at : places(of, averaged::parameter_count))
+      std::memcpy(run.parameters(at.slot) + at.offset, start.data() + at.first, at.size * sizeof(T));
+    run.refresh();
+    for (int step = 0; step < averaged::steps; ++step) {
+      const outcome found = run.train(data, 0.1);
+      CHECK(std::abs(found.loss - losses[step]) < tolerance<T>);
+      CHECK(std::abs(found.norm - norms[step]) < tolerance<T>);
+    }
+    for (const place_of& at : places(of, averaged::parameter_count))
+      for (std::size_t i = 0; i < at.size; ++i)
+        CHECK(std::abs(static_cast<double>(reinterpret_cast<const T*>(run.parameters(at.slot) + at.offset)[i]) -
+                       parameters[at.first + i]) < tolerance<T>);
+    const double* known_average = state;
+    for (const int l : {1, 4})
+      for (int i = 0; i < 2; ++i)
+        for (std::size_t c = 0; c < of.row_of(l).state[i].extents.size(); ++c) {
+          const auto* at = reinterpret_cast<const T*>(run.state(l) + static_cast<std::size_t>(i) * alignment);
+          CHECK(std::abs(static_cast<double>(at[c]) - *known_average++) < tolerance<T>);
+        }
+    CHECK(std::abs(run.evaluate(data).loss - evaluated) < tolerance<T>);
+  }
+}
+
 }  // namespace
 
 TEST_CASE_TEMPLATE("stochastic gradient descent with momentum", T, float, double) {
@@ -116,6 +167,13 @@ TEST_CASE_TEMPLATE("stochastic gradient descent with momentum", T, float, double
 
 TEST_CASE_TEMPLATE("the same, clipped", T, float, double) {
   follows<T>(descent, 0.1, known::sgd_clipped::losses, known::sgd_clipped::norms, known::sgd_clipped::parameters, 0.5);
+}
+
+TEST_CASE_TEMPLATE("batch norm: each micro-batch by itself, averages of them all", T, float, double) {
+  using namespace averaged;
+  averages<T>(1, by_11::losses, by_11::norms, by_11::parameters, by_11::averages, by_11::evaluated);
+  averages<T>(3, by_4::losses, by_4::norms, by_4::parameters, by_4::averages, by_4::evaluated);
+  averages<T>(11, by_1::losses, by_1::norms, by_1::parameters, by_1::averages, by_1::evaluated);
 }
 
 TEST_CASE_TEMPLATE("Adam", T, float, double) {

@@ -15,4 +15,7 @@ TEST_CASE("micro-batch m holds the samples from m times ceil(batch / M) on") {
     sum += step.samples(m);
   }
   CHECK(sum == 13);
+  CHECK(step.filled() == 5);
+  step.rows.samples = 12;
+  CHECK(step.filled() == 4);
 }

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include <gpipe/layer/batch_norm.hpp>
 #include <gpipe/plan/plan.hpp>
 
 #include "instances.hpp"
@@ -83,6 +84,33 @@ TEST_CASE("parameters, gradients and moments are read by slot and name") {
   CHECK(t.moment(1, "weight", 1)[0] > 0);
 }
 
+TEST_CASE("a layer's state is read and written by slot and name") {
+  struct averaging : model<input<float, 4>, halve, cross, join, batch_norm<>, passing_loss> {};
+  trainer<averaging, adam> t(two);
+  const std::vector<float> none(4, 0.0F), ones(4, 1.0F), far(4, 1e4F);
+  CHECK(t.state(3, "mean") == none);
+  CHECK(t.state(3, "variance") == ones);
+  const auto hash = t.parameter_hash();
+  const double loss = t.evaluate(all).loss;
+  t.set_state<float>(3, "variance", far);
+  CHECK(t.state(3, "variance") == far);
+  CHECK(t.state(3, "mean") == none);
+  CHECK(t.evaluate(all).loss != loss);
+  CHECK(t.parameter_hash() == hash);
+  t.step(all);
+  CHECK(t.state(3, "mean") != none);
+  CHECK(t.state(3, "variance")[0] < 1e4F);
+  const auto refused = [](auto call, const char* what) {
+    CHECK_THROWS_WITH_AS(call(), doctest::Contains(what), error);
+  };
+  refused([&] { t.state(3, "weight"); }, "the layer has no state \"weight\"; see its `state`");
+  refused([&] { t.parameter(3, "mean"); }, "the layer has no parameter \"mean\"");
+  refused([&] { t.state(0, "mean"); }, "the layer has no state");
+  refused([&] { t.state(5, "mean"); }, "the model has no slot 5");
+  refused([&] { t.state<double>(3, "mean"); }, "state \"mean\" is float; read it as that");
+  refused([&] { t.set_state<float>(3, "mean", std::vector<float>(3)); }, "state \"mean\" has 4 elements, not 3");
+}
+
 TEST_CASE("a parameter that is not there, or is something else, is refused") {
   training t(two);
   const auto refused = [](auto call, const char* what) {
@@ -92,7 +120,7 @@ TEST_CASE("a parameter that is not there, or is something else, is refused") {
   refused([&] { t.parameter(-1, "weight"); }, "the model has no slot -1");
   refused([&] { t.gradient(1, "bias"); }, "layer 1 laws::cross: the layer has no parameter \"bias\"");
   refused([&] { t.parameter(0, "weight"); }, "the layer has no parameter \"weight\"");
-  refused([&] { t.parameter<double>(1, "weight"); }, "its parameters are float");
+  refused([&] { t.parameter<double>(1, "weight"); }, "parameter \"weight\" is float; read it as that");
   refused([&] { t.set_parameter<float>(1, "weight", std::vector<float>(3)); },
           "parameter \"weight\" has 2 elements, not 3; give it all of them");
   refused([&] { t.moment(1, "weight", 2); }, "the optimizer has no moment 2; it keeps 2 arrays");

@@ -11,8 +11,8 @@ namespace gpipe {
 
 namespace detail {
 
-template <class T, std::size_t N>
-constexpr std::array<T, N> to_array(const T (&list)[N]) {
+template <class T, class From, std::size_t N>
+constexpr std::array<T, N> to_array(const From (&list)[N]) {
   std::array<T, N> out{};
   for (std::size_t i = 0; i < N; ++i) out[i] = list[i];
   return out;
@@ -38,11 +38,12 @@ struct element_of_edge<bundle<First, Rest...>> : element_of_edge<First> {};
 ///       using output = tensor<...>;                       what it writes
 ///                                                         optional
 ///       static constexpr parameter parameters[] = {...};  trained tensors
+///       static constexpr parameter state[] = {...};       not trained: `absorb` moves it by what all partials tell
 ///       static constexpr buffer derived[] = {...};        made from the parameters by `refresh` after each commit
 ///       static constexpr buffer extras[] = {...};         written by forward, read by backward
 ///       static constexpr keep keeps{.input = true};       of its edges, what backward reads again
 ///       static constexpr field fields[] = {...};          of the data, what it reads
-///       static constexpr const char* partials[] = {...};  one number a micro-batch, summed in order at the commit
+///       static constexpr partial partials[] = {...};      what forward tells of a micro-batch: a loss, for `absorb`
 ///       static constexpr work cost{...};                  operations a sample
 ///       static constexpr bool view = true;                its output is its input under another shape: no kernel
 ///       using value_type = float;                         the element type of its parameters and extras
@@ -56,24 +57,28 @@ struct bound {
 
   // sizeof: an array without a bound is not complete for nvcc until somebody asks for its size.
   static constexpr auto parameters = [] {
-    if constexpr (requires { sizeof(on::parameters); }) return detail::to_array(on::parameters);
+    if constexpr (requires { sizeof(on::parameters); }) return detail::to_array<parameter>(on::parameters);
+    else return std::array<parameter, 0>{};
+  }();
+  static constexpr auto state = [] {
+    if constexpr (requires { sizeof(on::state); }) return detail::to_array<parameter>(on::state);
     else return std::array<parameter, 0>{};
   }();
   static constexpr auto derived = [] {
-    if constexpr (requires { sizeof(on::derived); }) return detail::to_array(on::derived);
+    if constexpr (requires { sizeof(on::derived); }) return detail::to_array<buffer>(on::derived);
     else return std::array<buffer, 0>{};
   }();
   static constexpr auto extras = [] {
-    if constexpr (requires { sizeof(on::extras); }) return detail::to_array(on::extras);
+    if constexpr (requires { sizeof(on::extras); }) return detail::to_array<buffer>(on::extras);
     else return std::array<buffer, 0>{};
   }();
   static constexpr auto fields = [] {
-    if constexpr (requires { sizeof(on::fields); }) return detail::to_array(on::fields);
+    if constexpr (requires { sizeof(on::fields); }) return detail::to_array<field>(on::fields);
     else return std::array<field, 0>{};
   }();
   static constexpr auto partials = [] {
-    if constexpr (requires { sizeof(on::partials); }) return detail::to_array(on::partials);
-    else return std::array<const char*, 0>{};
+    if constexpr (requires { sizeof(on::partials); }) return detail::to_array<partial>(on::partials);
+    else return std::array<partial, 0>{};
   }();
   static constexpr keep keeps = [] {
     if constexpr (requires { on::keeps; }) return on::keeps;

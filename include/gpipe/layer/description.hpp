@@ -21,7 +21,8 @@ struct initialiser {
   static constexpr initialiser normal(int fan_in, double scale = 1.0) { return {kind::normal, fan_in, scale}; }
 };
 
-/// A trained tensor of a layer, of the layer's element type: `{"weight", {512, 64}, initialiser::uniform(64)}`.
+/// A tensor that a layer has from step to step, of the layer's element type, trained (`parameters`) or not (`state`):
+/// `{"weight", {512, 64}, initialiser::uniform(64)}`.
 struct parameter {
   const char* name = "";
   shape extents{};
@@ -34,6 +35,15 @@ struct buffer {
   const char* name = "";
   std::size_t size = 0;
   dtype type = dtype::float32;
+};
+
+/// What a layer tells of a micro-batch: a number, `"loss"`, or several, `{"mean", 64}`, in double.
+struct partial {
+  const char* name = "";
+  std::size_t size = 1;
+
+  constexpr partial() = default;
+  constexpr partial(const char* told, std::size_t count = 1) : name(told), size(count) {}
 };
 
 /// What backward reads again of the layer's own edges. What it does not keep may be overwritten after forward.

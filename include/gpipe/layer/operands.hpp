@@ -14,22 +14,26 @@ namespace gpipe {
 inline constexpr int max_fields = 4;
 
 /// The buffers of one call of a kernel, untyped: what the executor fills in.
-/// Pointers that the call does not need are null; parameters, gradients, extras and derived are blocks whose inner
-/// offsets are those of `offset_in`.
+/// Pointers that the call does not need are null; parameters, gradients, state, extras and derived are blocks whose
+/// inner offsets are those of `offset_in`.
 struct call {
   int samples = 0;        ///< in this micro-batch, at most `capacity`
   int capacity = 0;       ///< the plan's micro-batch size
   bool training = false;  ///< false in evaluation: dropout passes everything
+  bool again = false;     ///< a recompute: forward has run on this micro-batch, and has told its partials
   const std::byte* in[max_edge]{};
   std::byte* out[max_edge]{};
   std::byte* in_gradient[max_edge]{};
   const std::byte* out_gradient[max_edge]{};
   const std::byte* parameters = nullptr;
+  const std::byte* state = nullptr;
   const std::byte* derived = nullptr;
   std::byte* gradients = nullptr;
   std::byte* extras = nullptr;
   std::byte* workspace = nullptr;
-  double* partials = nullptr;
+  double* partials = nullptr;           ///< of the micro-batch; for `absorb` of the first
+  std::ptrdiff_t partial_stride = 0;    ///< from one micro-batch's to the next's
+  int micro_batches = 0;                ///< for `absorb`: those that have samples
   const std::byte* fields[max_fields]{};
   random_key random{};
 };
@@ -67,8 +71,17 @@ struct backward_reads_a_kept_output {
 
 }  // namespace broken
 
-/// Forward may read all of a layer's edges, backward what the layer keeps of them.
-enum class pass { forward, backward };
+/// Forward may read all of a layer's edges, backward what the layer keeps of them, absorb none.
+enum class pass { forward, backward, absorb };
+
+/// What a layer has told of each micro-batch of a step: `[m]` are those of micro-batch m. For functors too.
+struct told_partials {
+  const double* first = nullptr;
+  std::ptrdiff_t stride = 0;
+  int micro_batches = 0;
+
+  GPIPE_HOST_DEVICE const double* operator[](int m) const { return first + m * stride; }
+};
 
 /// The buffers of one call, typed by the layer: what a kernel sees. Rows are samples, contiguous.
 ///
@@ -79,9 +92,13 @@ enum class pass { forward, backward };
 ///                                                      nobody wants it
 ///     parameter<I>()     as declared       const
 ///     gradient<I>()      as parameter I                backward_parameters *adds* to it
+///     state<I>()         as declared       const       `absorb` writes it
 ///     derived<I>()       as declared                   `refresh` writes it
 ///     extra<I>()         [samples][extra I]            forward writes, backward reads
-///     partials()         as declared                   forward writes it; null in a recompute
+///     partials()         as declared                   forward writes all of it, of a layer with state only in
+///                                                      training; null in a recompute
+///     told()             as declared       const       what forward has written there: recompute and backward
+///     told_by_all()      told_partials                 `absorb`: of all micro-batches, the first to the last
 ///     field<I, T>()      [samples][field I] const
 template <class Bound, pass Pass = pass::forward>
 class operands {
@@ -128,6 +145,11 @@ class operands {
     return reinterpret_cast<value_type*>(
         call_.gradients + detail::offset_in(Bound::parameters, std::size_t{I}, sizeof(value_type)));
   }
+  template <int I = 0>
+  std::conditional_t<Pass == pass::absorb, value_type, const value_type>* state() const {
+    return reinterpret_cast<value_type*>(const_cast<std::byte*>(call_.state) +
+                                         detail::offset_in(Bound::state, std::size_t{I}, sizeof(value_type)));
+  }
   // Written by `refresh` alone, which the executor hands the same block for writing.
   template <int I = 0>
   value_type* derived() const {
@@ -144,7 +166,9 @@ class operands {
     static_assert(dtype_of<T> == Bound::fields[I].type, "the field is of another type");
     return reinterpret_cast<const T*>(call_.fields[I]);
   }
-  double* partials() const { return call_.partials; }
+  double* partials() const { return call_.again ? nullptr : call_.partials; }
+  const double* told() const { return Pass == pass::backward || call_.again ? call_.partials : nullptr; }
+  told_partials told_by_all() const { return {call_.partials, call_.partial_stride, call_.micro_batches}; }
 
  private:
   const call& call_;

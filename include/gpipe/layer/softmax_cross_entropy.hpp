@@ -40,7 +40,7 @@ struct softmax_cross_entropy {
 
     static constexpr field fields[] = {{"labels", rows, dtype::int32, classes},
                                        {"weights", rows, dtype_of<T>, 0, true}};
-    static constexpr const char* partials[] = {"loss", "weight", "correct"};
+    static constexpr partial partials[] = {"loss", "weight", "correct"};
     static constexpr buffer extras[] = {{"summary", std::size_t{rows} * sizeof(summary) / sizeof(T), dtype_of<T>}};
     static constexpr keep keeps{.input = true};
     static constexpr std::int64_t elements = std::int64_t{rows} * classes;

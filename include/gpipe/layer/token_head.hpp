@@ -33,7 +33,7 @@ struct token_head {
                                                {"bias", {Vocabulary}, initialiser::uniform(width)}};
     static constexpr field fields[] = {{"labels", rows, dtype::int32, Vocabulary},
                                        {"weights", rows, dtype_of<T>, 0, true}};
-    static constexpr const char* partials[] = {"loss", "weight", "correct"};
+    static constexpr partial partials[] = {"loss", "weight", "correct"};
     static constexpr buffer extras[] = {{"logits", logits, dtype_of<T>}, {"summary", 4 * rows, dtype_of<T>}};
     static constexpr keep keeps{.input = true};
 

@@ -24,11 +24,12 @@ struct row {
   int inputs = 0, outputs = 0;
   edge_part in[max_edge], out[max_edge];
   dtype type = dtype::float32;  ///< of parameters
-  const parameter* parameters = nullptr;
+  const parameter *parameters = nullptr, *state = nullptr;
   const buffer *derived = nullptr, *extras = nullptr;
   const field* fields = nullptr;
-  int parameter_count = 0, derived_count = 0, extra_count = 0, field_count = 0, partial_count = 0;
-  int loss = -1, weight = -1, correct = -1;  ///< which partial is the loss, its weight, the hits; -1: none
+  const partial* partials = nullptr;
+  int parameter_count = 0, state_count = 0, derived_count = 0, extra_count = 0, field_count = 0, partial_count = 0;
+  int loss = -1, weight = -1, correct = -1;  ///< which number told is the loss, its weight, the hits; -1: none
   int field_index[max_fields]{};             ///< of each field in the network's list
   keep keeps{};
   work cost{};
@@ -44,6 +45,11 @@ struct row {
     for (int i = 0; i < parameter_count; ++i) sum += aligned(parameters[i].extents.size() * bytes_of(type));
     return sum;
   }
+  GPIPE_ONCE constexpr std::size_t state_bytes() const {
+    std::size_t sum = 0;
+    for (int i = 0; i < state_count; ++i) sum += aligned(state[i].extents.size() * bytes_of(type));
+    return sum;
+  }
   GPIPE_ONCE constexpr std::size_t derived_bytes() const {
     std::size_t sum = 0;
     for (int i = 0; i < derived_count; ++i) sum += aligned(derived[i].size * bytes_of(derived[i].type));
@@ -54,6 +60,13 @@ struct row {
     for (int i = 0; i < extra_count; ++i) sum += edge_part{extras[i].size, extras[i].type}.bytes(samples);
     return sum;
   }
+  /// The numbers that it tells of a micro-batch, and the bytes that they take.
+  GPIPE_ONCE constexpr std::size_t partial_elements() const {
+    std::size_t sum = 0;
+    for (int i = 0; i < partial_count; ++i) sum += partials[i].size;
+    return sum;
+  }
+  GPIPE_ONCE constexpr std::size_t partial_bytes() const { return aligned(partial_elements() * sizeof(double)); }
 };
 
 /// One layer of the model, expanded: its index is its name everywhere.
@@ -138,19 +151,24 @@ constexpr row describe_row() {
       r.out, std::make_integer_sequence<int, parts<typename Bound::output>>{});
   if constexpr (!std::is_void_v<typename Bound::value_type>) r.type = dtype_of<typename Bound::value_type>;
   r.parameters = Bound::parameters.data();
+  r.state = Bound::state.data();
   r.derived = Bound::derived.data();
   r.extras = Bound::extras.data();
   r.fields = Bound::fields.data();
+  r.partials = Bound::partials.data();
   r.parameter_count = static_cast<int>(Bound::parameters.size());
+  r.state_count = static_cast<int>(Bound::state.size());
   r.derived_count = static_cast<int>(Bound::derived.size());
   r.extra_count = static_cast<int>(Bound::extras.size());
   r.field_count = static_cast<int>(Bound::fields.size());
   r.partial_count = static_cast<int>(Bound::partials.size());
-  for (int i = 0; i < r.partial_count; ++i) {
-    const std::string_view name = Bound::partials[static_cast<std::size_t>(i)];
-    if (name == "loss") r.loss = i;
-    if (name == "weight") r.weight = i;
-    if (name == "correct") r.correct = i;
+  int at = 0;
+  for (const partial& told : Bound::partials) {
+    const std::string_view name = told.name;
+    if (name == "loss") r.loss = at;
+    if (name == "weight") r.weight = at;
+    if (name == "correct") r.correct = at;
+    at += static_cast<int>(told.size);
   }
   r.keeps = Bound::keeps;
   r.cost = Bound::cost;

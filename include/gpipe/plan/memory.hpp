@@ -144,11 +144,10 @@ class layout {
     // Every slot has a block of parameters, if an empty one, so that its address is known.
     put(kind::parameters, l, -1, 0, bytes);
     put(kind::gradients, l, -1, 0, bytes);
+    if (r.state_count > 0) put(kind::state, l, -1, 0, static_cast<std::int64_t>(r.state_bytes()));
     if (r.derived_count > 0) put(kind::derived, l, -1, 0, static_cast<std::int64_t>(r.derived_bytes()));
     if (r.partial_count > 0)
-      put(kind::partials, l, -1, 0,
-          static_cast<std::int64_t>(aligned(sizeof(double) * static_cast<std::size_t>(r.partial_count))),
-          t_.micro_batches);
+      put(kind::partials, l, -1, 0, static_cast<std::int64_t>(r.partial_bytes()), t_.micro_batches);
   }
 
   /// What other stages, and who feeds the model, write here.

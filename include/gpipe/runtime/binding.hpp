@@ -22,7 +22,7 @@ struct bound_slot {
   location sum[max_edge];  ///< where in_gradient is added to; null: it is written in place
   bool unread[max_edge]{};  ///< nobody reads the output: its gradient is zeros
   location extras, partials, fields[max_fields];
-  std::byte *parameters = nullptr, *derived = nullptr, *gradients = nullptr;
+  std::byte *parameters = nullptr, *state = nullptr, *derived = nullptr, *gradients = nullptr;
 };
 
 /// Bytes of a value that go from one buffer to another: copied forward, added backward.
@@ -143,6 +143,7 @@ class binder {
     const bool owns = net_.owns(l);
     b.parameters = own().find(owns ? memory_kind::parameters : memory_kind::tied, l, -1).base;
     b.gradients = own().find(owns ? memory_kind::gradients : memory_kind::tied, l, -1, {}, owns ? 0 : 1).base;
+    if (r.state_count > 0) b.state = own().find(memory_kind::state, l, -1).base;
     if (r.derived_count > 0) b.derived = own().find(memory_kind::derived, l, -1).base;
     return b;
   }

@@ -125,6 +125,12 @@ class alignas(alignment) bound_stage {
       if (!net_->owns(b.slot)) context_.fill(parameter_bytes(b), std::byte{0}, b.gradients);
   }
 
+  /// Moves the layers' state by what they have told of the step's micro-batches. Cannot fail.
+  GPIPE_OUT_OF_LINE void absorb(const step_state& step) noexcept {
+    for (const auto& b : binding_.slots)
+      if (b.kernels->absorb != nullptr) b.kernels->absorb(context_, call_of(b, step, 0, false));
+  }
+
   /// Makes what is derived from the stage's own parameters anew.
   GPIPE_OUT_OF_LINE void refresh() {
     for (const auto& b : binding_.slots)
@@ -180,10 +186,13 @@ class alignas(alignment) bound_stage {
     }
     for (int f = 0; f < b.layer->field_count; ++f) c.fields[f] = b.fields[f].at(m, again);
     c.parameters = b.parameters;
+    c.state = b.state;
     c.derived = b.derived;
     c.gradients = b.gradients;
     c.extras = b.extras.at(m, again);
     c.partials = reinterpret_cast<double*>(b.partials.at(m, again));
+    c.partial_stride = static_cast<std::ptrdiff_t>(b.partials.stride / sizeof(double));
+    c.micro_batches = step.filled();
     c.random = {step.seed, step.step, static_cast<std::uint32_t>(b.slot),
                 static_cast<std::uint32_t>(step.first_sample(m))};
     return c;
@@ -214,7 +223,7 @@ class alignas(alignment) bound_stage {
   void run_forward(const bound& b, const step_state& step, int m, bool again) {
     current_ = &b;
     call c = call_of(b, step, m, again);
-    if (again) c.partials = nullptr;  // they are written once
+    c.again = again;
     if (step.examining)
       for (int i = 0; i < b.inputs; ++i)
         if (b.value_in[i] < net_->entering) examine(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
@@ -225,7 +234,8 @@ class alignas(alignment) bound_stage {
 
   GPIPE_ONCE void examine_outputs(const bound& b, const step_state& step, int m, bool again, const call& c) const {
     for (int o = 0; o < b.outputs; ++o) examine(b, m, "its output", b.value_out[o], b.out[o].at(m, again), step);
-    if (c.partials != nullptr && !all_finite(b.layer->partial_count, c.partials))
+    const bool tells = step.training || b.layer->state_count == 0;
+    if (!again && tells && !all_finite(static_cast<std::ptrdiff_t>(b.layer->partial_elements()), c.partials))
       not_finite(b, m, "its loss or another of its partials");
   }
 

@@ -81,7 +81,7 @@ class executor {
   executor& operator=(const executor&) = delete;
 
   /// One step: forward, backward and update over the batch. `clip` is the largest norm of the mean gradient; 0: any.
-  /// On failure throws `error`, the first cause; parameters, moments and step count are as before.
+  /// On failure throws `error`, the first cause; parameters, moments, state and step count are as before.
   GPIPE_ONCE outcome train(const batch& data, double rate, double clip = 0) {
     require_loss();
     if (const schedule_choice schedule = plan_.options.chosen_schedule(); !schedule.trains)
@@ -118,9 +118,11 @@ class executor {
   /// The parameters, their gradients (sums over the last step's samples) or a moment of a slot, in its stage's memory;
   /// of tied ones, their owner's.
   /// Whoever writes parameters calls `refresh` before the next step.
-  std::byte* parameters(int slot) const { return block(memory_kind::parameters, slot, 0); }
-  std::byte* gradients(int slot) const { return block(memory_kind::gradients, slot, 0); }
-  std::byte* moments(int slot, int i) const { return block(memory_kind::moments, slot, i); }
+  std::byte* parameters(int slot) const { return block(memory_kind::parameters, net_.slots[slot].owner, 0); }
+  std::byte* gradients(int slot) const { return block(memory_kind::gradients, net_.slots[slot].owner, 0); }
+  std::byte* moments(int slot, int i) const { return block(memory_kind::moments, net_.slots[slot].owner, i); }
+  /// The state of a slot whose layer has one.
+  std::byte* state(int slot) const { return block(memory_kind::state, slot, 0); }
   void refresh() {
     for (auto& stage : stages_) stage->refresh();
   }
@@ -148,8 +150,7 @@ class executor {
   }
   static int count(const std::vector<int>& places) { return *std::max_element(places.begin(), places.end()) + 1; }
   std::byte* block(memory_kind kind, int slot, int i) const {
-    const int owner = net_.slots[slot].owner;
-    return stages_[index(plan_.cut().stage_of(owner))]->map().find(kind, owner, -1, {}, i).base;
+    return stages_[index(plan_.cut().stage_of(slot))]->map().find(kind, slot, -1, {}, i).base;
   }
   std::size_t parameters_of(int s) const {
     std::size_t sum = 0;
@@ -184,20 +185,23 @@ class executor {
     step_.seed = options_.seed;
     step_.rows.fields.resize(static_cast<std::size_t>(net_.field_count));  // so that no step allocates
     for (int l = 0; l < net_.slot_count; ++l) {
-      if (!net_.owns(l)) continue;
       const row& r = net_.row_of(l);
-      std::byte* at = parameters(l);
-      for (int p = 0; p < r.parameter_count; ++p) {
-        const std::size_t n = r.parameters[p].extents.size();
-        for (std::size_t i = 0; i < n; ++i) {
-          const double x = first_value(r.parameters[p].first, options_.seed, l, p, i);
-          if (r.type == dtype::float64) reinterpret_cast<double*>(at)[i] = x;
-          else reinterpret_cast<float*>(at)[i] = static_cast<float>(x);
-        }
-        at += aligned(n * bytes_of(r.type));
-      }
+      if (net_.owns(l)) first_values(l, r.parameters, r.parameter_count, 0, parameters(l));
+      if (r.state_count > 0) first_values(l, r.state, r.state_count, r.parameter_count, state(l));
     }
     refresh();
+  }
+  GPIPE_ONCE void first_values(int l, const parameter* list, int count, int before, std::byte* at) const {
+    const dtype type = net_.row_of(l).type;
+    for (int p = 0; p < count; ++p) {
+      const std::size_t n = list[p].extents.size();
+      for (std::size_t i = 0; i < n; ++i) {
+        const double x = first_value(list[p].first, options_.seed, l, before + p, i);
+        if (type == dtype::float64) reinterpret_cast<double*>(at)[i] = x;
+        else reinterpret_cast<float*>(at)[i] = static_cast<float>(x);
+      }
+      at += aligned(n * bytes_of(type));
+    }
   }
 
   void require_loss() const {

@@ -35,6 +35,12 @@ struct layer_has_refresh {
                        "const auto& operands) noexcept`, which its derived buffers ask for: it runs after the commit");
 };
 
+template <class Layer, class Input, bool Holds>
+struct layer_has_absorb {
+  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void absorb(const auto& context, "
+                       "const auto& operands) noexcept`, which its state asks for: it runs when a step is committed");
+};
+
 }  // namespace broken
 
 /// The kernels of one row of the network; null where the layer needs none.
@@ -45,6 +51,7 @@ struct kernel_row {
   kernel backward_input = nullptr;
   kernel backward_parameters = nullptr;
   kernel backward = nullptr;  ///< both at once
+  kernel absorb = nullptr;
   kernel refresh = nullptr;
   void (*prepare)(const Context&, int samples) = nullptr;  ///< makes what libraries need, before the first step
 };
@@ -58,6 +65,7 @@ struct entry_points {
   using body = kernels<typename Bound::on, Context>;
   using arguments = operands<Bound>;
   using again = operands<Bound, pass::backward>;
+  using committed = operands<Bound, pass::absorb>;
 
   static constexpr bool has_forward =
       requires(const Context& c, const arguments& a) { body::forward(c, a); };
@@ -67,6 +75,8 @@ struct entry_points {
       requires(const Context& c, const again& a) { body::backward_parameters(c, a); };
   static constexpr bool has_backward =
       requires(const Context& c, const again& a) { body::backward(c, a); };
+  static constexpr bool has_absorb =
+      requires(const Context& c, const committed& a) { { body::absorb(c, a) } noexcept; };
   static constexpr bool has_refresh =
       requires(const Context& c, const arguments& a) { { body::refresh(c, a) } noexcept; };
   static constexpr bool has_prepare = requires(const Context& c) { body::prepare(c, 1); };
@@ -96,6 +106,7 @@ struct entry_points {
     body::backward_parameters(c, again(b));
   }
   GPIPE_OUT_OF_LINE static void backward(const Context& c, const call& b) { body::backward(c, again(b)); }
+  GPIPE_OUT_OF_LINE static void absorb(const Context& c, const call& b) { body::absorb(c, committed(b)); }
   GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b) { body::refresh(c, arguments(b)); }
   GPIPE_OUT_OF_LINE static void prepare(const Context& c, int samples) { body::prepare(c, samples); }
 
@@ -106,11 +117,13 @@ struct entry_points {
         broken::layer_has_backward_input<layer, input, has_backward_input || Bound::view || !takes_floating>>{});
     static_cast<void>(asserted<
         broken::layer_has_backward_parameters<layer, input, has_backward_parameters || !trained>>{});
+    static_cast<void>(asserted<broken::layer_has_absorb<layer, input, has_absorb || Bound::state.empty()>>{});
     static_cast<void>(asserted<broken::layer_has_refresh<layer, input, has_refresh || Bound::derived.empty()>>{});
     if constexpr (has_forward || Bound::view) k.forward = &forward;
     if constexpr (has_backward_input || (Bound::view && takes_floating)) k.backward_input = &backward_input;
     if constexpr (has_backward_parameters && trained) k.backward_parameters = &backward_parameters;
     if constexpr (has_backward) k.backward = &backward;
+    if constexpr (has_absorb && !Bound::state.empty()) k.absorb = &absorb;
     if constexpr (has_refresh && !Bound::derived.empty()) k.refresh = &refresh;
     if constexpr (has_prepare) k.prepare = &prepare;
     return k;

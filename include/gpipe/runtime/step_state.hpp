@@ -18,6 +18,7 @@ struct step_state {
 
   int first_sample(int m) const { return (std::min)(rows.samples, m * per_micro_batch); }
   int samples(int m) const { return first_sample(m + 1) - first_sample(m); }  ///< 0: the micro-batch is skipped
+  int filled() const { return (rows.samples + per_micro_batch - 1) / per_micro_batch; }  ///< micro-batches with samples
 };
 
 }  // namespace gpipe

@@ -200,6 +200,7 @@ class alignas(alignment) worker {
     for (int k = 0; k < shop_.rule.moments(); ++k) moments[k] = s.moments(k);
     shop_.rule(s.device(), shop_.net.type, s.flat_bytes(), s.parameters(), s.gradients(), moments,
                {static_cast<std::int64_t>(shop_.step.step) + 1, shop_.decision.rate, shop_.decision.scale});
+    s.absorb(shop_.step);
     s.refresh();
   }
 

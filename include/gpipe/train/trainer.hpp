@@ -61,7 +61,7 @@ class trainer {
       : trainer(Plan::options, std::move(optimizer), cut_by<Plan>(std::move(how))) {}
 
   /// One step over a batch of 1 to M x B samples: forward, backward, update. Throws `error` and leaves parameters,
-  /// moments and step count as they were.
+  /// moments, state and step count as they were.
   outcome step(const batch& data) { return executor_.train(data, rate(), clip_); }
 
   /// The learning rate of the next step.
@@ -101,15 +101,19 @@ class trainer {
                      {"it keeps ", Optimizer::moments, " arrays, counted from 0"});
     return read<T>(slot, name, [&] { return executor_.moments(slot, moment); });
   }
-  /// Gives a parameter new values.
+  /// A copy of what a layer has beside its parameters, such as the moving "mean" of batch_norm.
+  template <element T = float>
+  std::vector<T> state(int slot, std::string_view name) const {
+    return read<T>(slot, name, [&] { return executor_.state(slot); }, of_state);
+  }
+  /// Gives a parameter, or a layer's state, new values.
   template <element T = float>
   void set_parameter(int slot, std::string_view name, std::span<const T> values) {
-    const auto [at, size] = find<T>(slot, name);
-    if (values.size() != size)
-      detail::refuse({"parameter \"", name, "\" has ", size, " elements, not ", values.size()}, {"give it all of them"},
-                     {.layer = std::string(executor_.net().row_of(slot).name), .slot = slot});
-    std::memcpy(executor_.parameters(slot) + at, values.data(), size * sizeof(T));
-    executor_.refresh();
+    write(slot, name, values, [&] { return executor_.parameters(slot); });
+  }
+  template <element T = float>
+  void set_state(int slot, std::string_view name, std::span<const T> values) {
+    write(slot, name, values, [&] { return executor_.state(slot); }, of_state);
   }
 
   /// A hash of all parameters' bits, in model order: the same for every cut.
@@ -147,9 +151,18 @@ class trainer {
     return options;
   }
 
-  // Bytes before a parameter in its slot's block, and its elements.
+  // What of a layer: its parameters, or its state.
+  struct listing {
+    const gpipe::parameter* row::*list;
+    int row::*count;
+    const char *one, *all;
+  };
+  static constexpr listing of_parameters{&row::parameters, &row::parameter_count, "parameter", "parameters"},
+      of_state{&row::state, &row::state_count, "state", "state"};
+
+  // Bytes before one of them in its slot's block, and its elements.
   template <class T>
-  GPIPE_ONCE std::pair<std::size_t, std::size_t> find(int slot, std::string_view name) const {
+  GPIPE_ONCE std::pair<std::size_t, std::size_t> find(int slot, std::string_view name, const listing& what) const {
     const network& net = executor_.net();
     using detail::refuse;
     if (slot < 0 || slot >= net.slot_count)
@@ -157,22 +170,34 @@ class trainer {
     const row& r = net.row_of(slot);
     const auto here = [&] { return place{.layer = std::string(r.name), .slot = slot}; };
     std::size_t at = 0;
-    for (int p = 0; p < r.parameter_count; ++p) {
-      if (r.parameters[p].name == name) {
-        if (r.type != dtype_of<T>) refuse({"its parameters are ", name_of(r.type)}, {"read them as that"}, here());
-        return {at, r.parameters[p].extents.size()};
+    for (int p = 0; p < r.*what.count; ++p) {
+      const auto& found = (r.*what.list)[p];
+      if (found.name == name) {
+        if (r.type != dtype_of<T>)
+          refuse({what.one, " \"", name, "\" is ", name_of(r.type)}, {"read it as that"}, here());
+        return {at, found.extents.size()};
       }
-      at += aligned(r.parameters[p].extents.size() * bytes_of(r.type));
+      at += aligned(found.extents.size() * bytes_of(r.type));
     }
-    refuse({"the layer has no parameter \"", name, "\""}, {"see its `parameters`"}, here());
+    refuse({"the layer has no ", what.one, " \"", name, "\""}, {"see its `", what.all, "`"}, here());
   }
   // `block` tells where the slot's block is, and is asked for a slot that is there.
   template <class T, class Block>
-  std::vector<T> read(int slot, std::string_view name, Block block) const {
-    const auto [at, size] = find<T>(slot, name);
+  std::vector<T> read(int slot, std::string_view name, Block block, const listing& what = of_parameters) const {
+    const auto [at, size] = find<T>(slot, name, what);
     std::vector<T> out(size);
     std::memcpy(out.data(), block() + at, size * sizeof(T));
     return out;
+  }
+  template <class T, class Block>
+  void write(int slot, std::string_view name, std::span<const T> values, Block block,
+             const listing& what = of_parameters) {
+    const auto [at, size] = find<T>(slot, name, what);
+    if (values.size() != size)
+      detail::refuse({what.one, " \"", name, "\" has ", size, " elements, not ", values.size()},
+                     {"give it all of them"}, {.layer = std::string(executor_.net().row_of(slot).name), .slot = slot});
+    std::memcpy(block() + at, values.data(), size * sizeof(T));
+    executor_.refresh();
   }
 
   Optimizer optimizer_;

@@ -113,16 +113,21 @@ class trial {
                             gpipe::detail::offset_in(bound::parameters, bound::parameters.size(), sizeof(value_type)) /
                                 sizeof(value_type));
     gradients.emplace_back("parameter gradients", dtype_of<value_type>, parameters[0].count());
+    state.emplace_back("state", dtype_of<value_type>, first_of_state(bound::state.size()));
     derived.emplace_back("derived", dtype::uint8,
                          gpipe::detail::offset_in(bound::derived, bound::derived.size(), std::size_t{1}));
     extras.emplace_back("extras", dtype::uint8, gpipe::detail::offset_in(bound::extras, bound::extras.size(), most));
-    partials.emplace_back("partials", dtype::float64, bound::partials.size());
+    std::size_t told = 0;
+    for (const partial& p : bound::partials) told += p.size;
+    partials.emplace_back("partials", dtype::float64, told);
     gradients[0].clear();
     call_.parameters = parameters[0].data();
     call_.gradients = gradients[0].data();
+    call_.state = state[0].data();
     call_.derived = derived[0].data();
     call_.extras = extras[0].data();
     if (!bound::partials.empty()) call_.partials = reinterpret_cast<double*>(partials[0].data());
+    call_.micro_batches = 1;
     for (std::size_t i = 0; i < bound::fields.size(); ++i) {
       const field& f = bound::fields[i];
       fields.emplace_back(f.name, f.type, f.size * most);
@@ -132,7 +137,7 @@ class trial {
   }
 
   /// Random numbers in everything that a layer reads: in [-1.5, 1.5) in its input and its output's gradient, below
-  /// `integers_below` in integers, labels and weights within their limits, parameters around their first values.
+  /// `integers_below` in integers, labels and weights within their limits, parameters and state around their first values.
   void randomise(std::uint64_t seed, int integers_below = 2) {
     std::uint32_t stream = 0;
     const auto fill = [&](guarded_buffer& into, std::size_t first, std::size_t count, double middle, double spread) {
@@ -150,15 +155,21 @@ class trial {
       const auto below = static_cast<double>(bound::fields[i].below);
       fill(fields[i], 0, fields[i].count(), 1, below > 0 ? below : 1);
     }
-    parameters[0].clear();
-    for (std::size_t i = 0; i < bound::parameters.size(); ++i)
-      fill(parameters[0], first_of(i), bound::parameters[i].extents.size(),
-           bound::parameters[i].first.drawn == initialiser::kind::ones ? 1 : 0, 0.5);
+    const auto around = [&](guarded_buffer& block, const parameter& of, std::size_t first) {
+      fill(block, first, of.extents.size(), of.first.drawn == initialiser::kind::ones ? 1 : 0, 0.5);
+    };
+    for (auto* block : {&parameters[0], &state[0]}) block->clear();
+    for (std::size_t i = 0; i < bound::parameters.size(); ++i) around(parameters[0], bound::parameters[i], first_of(i));
+    for (std::size_t i = 0; i < bound::state.size(); ++i) around(state[0], bound::state[i], first_of_state(i));
   }
 
   void refresh() {
     if constexpr (requires(const operands<bound>& a) { on::refresh(Context{}, a); })
       on::refresh(Context{}, operands<bound>(call_));
+  }
+  void absorb() {
+    if constexpr (requires(const operands<bound, pass::absorb>& a) { on::absorb(Context{}, a); })
+      on::absorb(Context{}, operands<bound, pass::absorb>(call_));
   }
   void forward() {
     if constexpr (!bound::view) on::forward(Context{}, operands<bound>(call_));
@@ -196,10 +207,14 @@ class trial {
     return gpipe::detail::offset_in(bound::parameters, index, sizeof(value_type)) / sizeof(value_type);
   }
 
+  static std::size_t first_of_state(std::size_t index) {
+    return gpipe::detail::offset_in(bound::state, index, sizeof(value_type)) / sizeof(value_type);
+  }
+
   /// The name of a buffer that somebody wrote beside, or nothing.
   std::string overrun() const {
-    for (const auto* list : {&in, &out, &in_gradient, &out_gradient, &parameters, &gradients, &derived, &extras,
-                             &partials, &fields})
+    for (const auto* list : {&in, &out, &in_gradient, &out_gradient, &parameters, &gradients, &state, &derived,
+                             &extras, &partials, &fields})
       for (const auto& buffer : *list)
         if (!buffer.intact()) return buffer.name();
     return {};
@@ -208,7 +223,7 @@ class trial {
   gpipe::call& call() { return call_; }
 
   std::vector<guarded_buffer> in, out, in_gradient, out_gradient;      ///< one a part of the edge
-  std::vector<guarded_buffer> parameters, gradients, derived, extras;  ///< one block each
+  std::vector<guarded_buffer> parameters, gradients, state, derived, extras;  ///< one block each
   std::vector<guarded_buffer> partials, fields;
 
  private:
