@@ -27,6 +27,7 @@ struct row {
   const parameter* parameters = nullptr;
   const buffer *derived = nullptr, *extras = nullptr;
   const field* fields = nullptr;
+  const char* const* partials = nullptr;  ///< their names
   int parameter_count = 0, derived_count = 0, extra_count = 0, field_count = 0, partial_count = 0;
   int loss = -1, weight = -1, correct = -1;  ///< which partial is the loss, its weight, the hits; -1: none
   int field_index[max_fields]{};             ///< of each field in the network's list
@@ -141,6 +142,7 @@ constexpr row describe_row() {
   r.derived = Bound::derived.data();
   r.extras = Bound::extras.data();
   r.fields = Bound::fields.data();
+  r.partials = Bound::partials.data();
   r.parameter_count = static_cast<int>(Bound::parameters.size());
   r.derived_count = static_cast<int>(Bound::derived.size());
   r.extra_count = static_cast<int>(Bound::extras.size());

@@ -60,10 +60,10 @@ class alignas(alignment) worker {
  public:
   worker(const workshop<Device>& shop, int number, recorder* trace) : shop_(shop), number_(number), trace_(trace) {}
 
-  /// One pass over a program; `trains` clears the gradients first. Throws the cause of a failure, named.
-  void walk(const std::vector<instruction>& program, bool trains) {
+  /// One pass over a program; `clears` the gradients first. Throws the cause of a failure, named.
+  void walk(const std::vector<instruction>& program, bool clears) {
     committed_ = false;
-    if (trains)
+    if (clears)
       for (const instruction& i : program)
         if (i.kind == act::reduce) clear_gradients(*shop_.stages[index(i.stage)]);
     auto begin = now_ns();
@@ -181,7 +181,8 @@ class alignas(alignment) worker {
     for (const auto& b : s.slots()) {
       const auto n = static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type));
       double* into = &shop_.decision.squares[index(b.slot)];
-      if (b.layer->type == dtype::float64)
+      if (b.frozen) *into = 0;
+      else if (b.layer->type == dtype::float64)
         s.device().sum(n, detail::square_of<double>{reinterpret_cast<const double*>(b.gradients)}, into);
       else
         s.device().sum(n, detail::square_of<float>{reinterpret_cast<const float*>(b.gradients)}, into);
@@ -189,16 +190,20 @@ class alignas(alignment) worker {
   }
 
   GPIPE_OUT_OF_LINE void update(const instruction& i) {
+    if (!shop_.step.commits) return;
     if (!committed_)
       waiting([&] { shop_.door.arrive(number_, errand_of(i), [this]() noexcept { decide(); }); });
     committed_ = true;
     if (!shop_.decision.holds || shop_.step.examining) return;
     bound_stage<Device>& s = stage(i);
-    std::byte* moments[max_moments]{};
-    for (int k = 0; k < shop_.rule.moments(); ++k) moments[k] = s.moments(k);
-    shop_.rule(s.device(), shop_.net.type, s.flat_bytes(), s.parameters(), s.gradients(), moments,
-               {static_cast<std::int64_t>(shop_.step.step) + 1, shop_.decision.rate, shop_.decision.scale});
+    s.each_trained([&](std::size_t at, std::size_t bytes) {
+      std::byte* moments[max_moments]{};
+      for (int k = 0; k < shop_.rule.moments(); ++k) moments[k] = s.moments(k) + at;
+      shop_.rule(s.device(), shop_.net.type, bytes, s.parameters() + at, s.gradients() + at, moments,
+                 {static_cast<std::int64_t>(shop_.step.step) + 1, shop_.decision.rate, shop_.decision.scale});
+    });
     s.refresh();
+    s.updated();
   }
 
   void decide() noexcept {
