@@ -23,7 +23,7 @@ digest made(const std::function<void(digest&)>& change = {}, std::size_t room = 
       all.put(act::update, -1, l, 2);
     }
     if (call == 1 && change) change(all);
-    all.close(call == 2 ? 6 : 5, call % 2);
+    all.close({call == 2 ? 6U : 5U, call % 2});
   }
   return all;
 }
@@ -82,10 +82,10 @@ TEST_CASE("a call that fails is taken down anew") {
   digest once(layers, 2, 1), twice(layers, 2, 1);
   twice.open();
   twice.put(act::forward, 1, 1, 5);
-  for (digest* d : {&once, &twice}) d->open(), d->put(act::forward, 0, 0, 1), d->close(0, 0);
+  for (digest* d : {&once, &twice}) d->open(), d->put(act::forward, 0, 0, 1), d->close({0, 0});
   CHECK_FALSE(first_difference(once, twice));
   digest other_step(layers, 2, 1);
-  other_step.open(), other_step.put(act::forward, 0, 0, 1), other_step.close(1, 0);
+  other_step.open(), other_step.put(act::forward, 0, 0, 1), other_step.close({1, 0});
   CHECK(first_difference(once, other_step)->action == "call");
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,22 +26,34 @@ class digest {
     known_.reserve(calls);
   }
 
+  /// A call of `step` or `accumulate`: its step, and how many calls of the same step were before it.
+  struct call {
+    std::uint64_t step;
+    int before;
+  };
+
   std::size_t calls() const { return known_.size(); }
   bool full() const { return known_.size() == room_; }
+  const std::vector<std::string>& layers() const { return layers_; }
+  int micro_batches() const { return micro_batches_; }
+  const call& at(std::size_t number) const { return known_[number]; }
+  std::span<const std::uint64_t> hashes(std::size_t number) const {
+    return std::span(hashes_).subspan(number * per_call(), per_call());
+  }
 
-  /// A call begins, once more if it failed.
-  void open() {
-    if (full()) return;
-    const auto begin = hashes_.begin() + static_cast<std::ptrdiff_t>(known_.size() * per_call());
-    std::fill(begin, begin + static_cast<std::ptrdiff_t>(per_call()), std::uint64_t{0});
+  /// A call begins, once more if it failed: with zeros, to be written over.
+  std::span<std::uint64_t> open() {
+    if (full()) return {};
+    const auto hashes = std::span(hashes_).subspan(known_.size() * per_call(), per_call());
+    std::fill(hashes.begin(), hashes.end(), std::uint64_t{0});
+    return hashes;
   }
   /// What the call's action on a micro-batch (-1 for `update`) left at a slot; `idle` stands for the data.
   void put(act kind, int micro_batch, int slot, std::uint64_t bits) {
     if (!full()) hashes_[known_.size() * per_call() + place_of(kind, micro_batch, slot)] = bits;
   }
-  /// The call is over: the `before`-th, counted from 0, of the calls that share a step.
-  void close(std::uint64_t step, int before) {
-    if (!full()) known_.push_back({step, before});
+  void close(const call& now) {
+    if (!full()) known_.push_back(now);
   }
 
   /// The first action that left other bits in `b` than in `a`, in the calls that both have: step, slot, layer,
@@ -50,17 +63,12 @@ class digest {
     if (a.layers_ != b.layers_ || a.micro_batches_ != b.micro_batches_)
       detail::refuse({"the digests are of different models or numbers of micro-batches"},
                      {"compare trainings of one model with as many micro-batches"});
-    for (std::size_t call = 0; call < (std::min)(a.calls(), b.calls()); ++call)
-      if (const auto found = a.first_difference_in(call, b)) return found;
+    for (std::size_t i = 0; i < (std::min)(a.calls(), b.calls()); ++i)
+      if (const auto found = a.first_difference_in(i, b)) return found;
     return std::nullopt;
   }
 
  private:
-  struct known {
-    std::uint64_t step;
-    int before;
-  };
-
   int slots() const { return static_cast<int>(layers_.size()); }
   // The data; forward, and each part of backward, of every micro-batch; the update.
   std::size_t per_call() const { return 1 + layers_.size() * (3 * static_cast<std::size_t>(micro_batches_) + 1); }
@@ -73,10 +81,10 @@ class digest {
     return 1 + static_cast<std::size_t>(line) * layers_.size() + static_cast<std::size_t>(slot);
   }
 
-  GPIPE_ONCE std::optional<place> first_difference_in(std::size_t call, const digest& b) const {
-    const known& at = known_[call];
+  GPIPE_ONCE std::optional<place> first_difference_in(std::size_t number, const digest& b) const {
+    const call& at = known_[number];
     const auto differs = [&](act kind, int m, int slot) {
-      const std::size_t i = call * per_call() + place_of(kind, m, slot);
+      const std::size_t i = number * per_call() + place_of(kind, m, slot);
       return hashes_[i] != b.hashes_[i];
     };
     const auto found = [&](std::string_view action, int m, int slot) {
@@ -86,7 +94,7 @@ class digest {
                    .action = std::string(action),
                    .step = static_cast<long>(at.step)};
     };
-    if (at.step != b.known_[call].step || at.before != b.known_[call].before) return found("call", -1, -1);
+    if (at.step != b.known_[number].step || at.before != b.known_[number].before) return found("call", -1, -1);
     if (differs(act::idle, -1, -1)) return found("data", -1, -1);
     for (int m = 0; m < micro_batches_; ++m)
       for (int l = 0; l < slots(); ++l)
@@ -104,7 +112,7 @@ class digest {
   int micro_batches_ = 0;
   std::size_t room_ = 0;
   std::vector<std::uint64_t> hashes_;
-  std::vector<known> known_;
+  std::vector<call> known_;
 };
 
 }  // namespace gpipe

@@ -327,7 +327,7 @@ class executor {
     }
     for (auto& rows : watched_)
       if (rows) rows->outputs.hold(step_.rows.samples), rows->gradients.hold(step_.rows.samples);
-    digest_.close(step_.step, accumulated_);
+    digest_.close({step_.step, accumulated_});
   }
 
   GPIPE_ONCE void note_data() {
