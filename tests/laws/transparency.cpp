@@ -185,7 +185,7 @@ bits step_in_calls(const samples<float>& data, int S, int M, std::initializer_li
 
 }  // namespace
 
-TEST_CASE("accumulated calls, frozen slots, what is watched, predicted and hashed: the same bits for every S, recompute") {
+TEST_CASE("accumulated calls, frozen slots, what is watched, predicted, hashed: the same bits for every S, recompute") {
   const samples<float> data(19, 12, 1);
   digest hashes;
   const bits expected = train_in_parts(data, 1, recompute_mode::never, nullptr, &hashes);

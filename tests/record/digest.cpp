@@ -90,6 +90,7 @@ TEST_CASE("a call that fails is taken down anew") {
 }
 
 TEST_CASE("only digests of one model are compared") {
-  CHECK_THROWS_WITH_AS(first_difference(made(), digest({"first"}, 2, 1)), doctest::Contains("of different models"), error);
+  CHECK_THROWS_WITH_AS(first_difference(made(), digest({"first"}, 2, 1)), doctest::Contains("of different models"),
+                       error);
   CHECK_THROWS_AS(first_difference(made(), digest(layers, 3, 1)), error);
 }

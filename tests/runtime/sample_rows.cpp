@@ -35,6 +35,6 @@ TEST_CASE("rows that are not there are refused") {
   CHECK_THROWS_WITH_AS(static_cast<void>(rows.all(-1)), doctest::Contains("there is no tensor -1"), error);
   CHECK_THROWS_WITH_AS(static_cast<void>(rows.all(1)), "tensor 1 has no rows; no gradient flows back to it", error);
   CHECK_THROWS_WITH_AS(static_cast<void>(rows.all<double>()), "tensor 0 holds float; read it as that", error);
-  CHECK_THROWS_WITH_AS(static_cast<void>(rows.of(1)), "there is no row of sample 1; there are rows of 1 samples", error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(rows.of(1)), doctest::Contains("there is no row of sample 1"), error);
   CHECK_THROWS_AS(static_cast<void>(rows.of(-1)), error);
 }

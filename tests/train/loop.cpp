@@ -87,7 +87,8 @@ TEST_CASE("a training stops when the held-out loss has not fallen for as long as
     noting training;
     training.held_out = {0.1, 5, 4, 3, 3, 2, 4};
     std::vector<double> told;
-    const ending end = fit(training, five, five, {.epochs = 7, .batch = 3, .patience = patience}, [&](const standing& now) {
+    const loop how{.epochs = 7, .batch = 3, .patience = patience};
+    const ending end = fit(training, five, five, how, [&](const standing& now) {
       if (now.step == now.steps) told.push_back(now.held_out);
       else CHECK(now.held_out != now.held_out);
     });

@@ -189,6 +189,9 @@ TEST_CASE("a part without weight is no mistake, a mini-batch without is") {
   CHECK(t.parameter_hash() == twin.parameter_hash());
   t.accumulate(weighted(none));
   refused("the weights of the batch's samples sum to 0", [&] { t.step(weighted(none)); });
+  const std::vector<float> bad(20, std::numeric_limits<float>::infinity());
+  const batch both = batch(5).with("inputs", bad).with("labels", labels).with("weights", none);
+  refused("the field \"inputs\" of the data is not finite", [&] { t.accumulate(both); });
 }
 
 TEST_CASE("what fails drops what was accumulated, and says so; what is refused does not") {
@@ -200,7 +203,8 @@ TEST_CASE("what fails drops what was accumulated, and says so; what is refused d
   training t(two, adam{}, how), twin(two);
   const auto before = t.parameter_hash();
   t.accumulate(some(0, 2));
-  refused("the batch lacks the field \"labels\"", [&] { t.accumulate(batch(1).with("inputs", std::span(x).first(4))); });
+  refused("the batch lacks the field \"labels\"",
+          [&] { t.accumulate(batch(1).with("inputs", std::span(x).first(4))); });
   refused("has 7 samples", [&] { t.step(batch(7)); });
   refused("the learning rate is ", [&] { t.step(some(0, 1), std::numeric_limits<double>::infinity()); });
   CHECK(t.accumulated() == 1);
@@ -245,7 +249,8 @@ TEST_CASE("gradients that are finite, and whose sum is not") {
     if (i % 4 < 2) large[i] = -large[i];
   const batch b = batch(5).with("inputs", large).with("labels", labels);
   t.accumulate(b);
-  refused("the sum of the accumulated gradients is not finite, though those of this call are", [&] { t.accumulate(b); });
+  refused("the sum of the accumulated gradients is not finite, though those of this call are",
+          [&] { t.accumulate(b); });
   CHECK(t.accumulated() == 0);
   t.accumulate(b);
   refused("the gradients of 1 accumulated call are dropped", [&] { t.step(b); });
@@ -270,7 +275,37 @@ TEST_CASE("a rate of one's own, and one for a single step") {
 
 namespace {
 
-struct deep : model<input<float, 4>, linear<4>, linear<4>, linear<4>, passing_loss> {};
+/// y = x w + b, element by element, with both parts of backward in one.
+struct fused {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr parameter parameters[] = {{"weight", {N}, initialiser::ones()}, {"bias", {N}}};
+    static constexpr keep keeps{.input = true};
+    static void forward(const auto&, const auto& a) {
+      loop(a.samples() * N, [&](int i) {
+        a.out()[i] = a.in()[i] * a.template parameter<0>()[i % N] + a.template parameter<1>()[i % N];
+      });
+    }
+    static void backward_input(const auto&, const auto& a) {
+      loop(a.samples() * N,
+           [&](int i) { a.in_gradient()[i] = a.out_gradient()[i] * a.template parameter<0>()[i % N]; });
+    }
+    static void backward_parameters(const auto&, const auto& a) {
+      loop(a.samples() * N, [&](int i) {
+        a.template gradient<0>()[i % N] += a.out_gradient()[i] * a.in()[i];
+        a.template gradient<1>()[i % N] += a.out_gradient()[i];
+      });
+    }
+    static void backward(const auto& c, const auto& a) {
+      backward_input(c, a);
+      backward_parameters(c, a);
+    }
+  };
+};
+struct deep : model<input<float, 4>, linear<4>, fused, linear<4>, passing_loss> {};
 
 }  // namespace
 
@@ -315,6 +350,11 @@ TEST_CASE("what is frozen does not change, and counts in no norm") {
     CHECK(found == doctest::Approx(norm({0, 1, 2})));
     CHECK(of(0) != first);
     CHECK(of(1) != second);
+    t.accumulate(some(0, 2));  // what is frozen in between does not count either
+    t.freeze(0, 2);
+    found = t.step(some(2, 3)).norm;
+    CHECK(norm({1}) > 0);
+    CHECK(found == doctest::Approx(norm({2})));
     t.freeze(0, 4);
     const auto before = t.parameter_hash();
     CHECK(t.step(all).norm == 0);
@@ -337,7 +377,7 @@ TEST_CASE("evaluations between steps change no bit of a training") {
 
 namespace {
 
-/// The loss of a classifier that also tells how often the label is among the two greatest, and the margin.
+/// The loss of a classifier that also tells how often the label is among the two greatest, and the greatest input.
 struct telling_loss {
   template <class In>
   struct on;
@@ -381,8 +421,9 @@ TEST_CASE("a loss tells more than the loss: the means of its partials, by name")
     std::sort(row.rbegin(), row.rend());
     return own >= row[1] ? 1 : 0;
   });
-  const double largest =
-      expected([](const std::vector<float>& row, float) { return static_cast<double>(*std::max_element(row.begin(), row.end())); });
+  const double largest = expected([](const std::vector<float>& row, float) {
+    return static_cast<double>(*std::max_element(row.begin(), row.end()));
+  });
   const outcome whole = t.evaluate(data);  // 4 + 1
   CHECK(whole.metric("top 2") == doctest::Approx(top));
   CHECK(whole.metric("largest") == doctest::Approx(largest));
@@ -390,7 +431,8 @@ TEST_CASE("a loss tells more than the loss: the means of its partials, by name")
   CHECK(whole.metric("loss") == doctest::Approx(whole.loss));
   t.accumulate(some(0, 2));
   CHECK(t.step(some(2, 3), 0).metric("top 2") == doctest::Approx(top));
-  refused("the loss tells no \"top 5\"; it tells loss, weight, correct, top 2, largest", [&] { whole.metric("top 5"); });
+  refused("the loss tells no \"top 5\"; it tells loss, weight, correct, top 2, largest",
+          [&] { whole.metric("top 5"); });
   refused("it tells nothing", [] { static_cast<void>(outcome{}.metric("loss")); });
 }
 
@@ -508,7 +550,8 @@ TEST_CASE("where the loss reads several tensors, predictions hold them all; what
       }
   CHECK(t.activation(0).of(2, 1)[0] == x[10]);
   refused("has no rows; no gradient flows", [&] { static_cast<void>(t.activation_gradient(0).all()); });
-  CHECK_THROWS_AS(t.step(batch(1).with("inputs", std::vector<float>(4, std::numeric_limits<float>::quiet_NaN()))), error);
+  const std::vector<float> bad(4, std::numeric_limits<float>::quiet_NaN());
+  CHECK_THROWS_AS(t.step(batch(1).with("inputs", bad)), error);
   CHECK(t.activation(1).samples() == 0);
   t.unwatch(1);
   refused("layer 1 laws::cross: nobody watches the slot", [&] { t.activation_gradient(1); });

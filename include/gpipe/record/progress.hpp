@@ -81,7 +81,8 @@ class progress {
     };
     return "epoch " + of(now.epoch, now.epochs) + (steps && now.steps > 0 ? "  step " + of(now.step, now.steps) : "") +
            "  loss " + detail::fixed(now.loss, 4) +
-           (now.held_out == now.held_out ? "  held out " + detail::fixed(now.held_out, 4) : "") + "  rate " + detail::significant(now.rate, 3) + "  " +
+           (now.held_out == now.held_out ? "  held out " + detail::fixed(now.held_out, 4) : "") + "  rate " +
+           detail::significant(now.rate, 3) + "  " +
            detail::counted(whole(now.samples_per_second)) + " samples/s";
   }
 

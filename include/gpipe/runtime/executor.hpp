@@ -264,7 +264,8 @@ class executor {
     watched_.resize(static_cast<std::size_t>(net_.slot_count));
     if (const int slot = net_.loss_slot(); slot >= 0 && net_.row_of(slot).partial_count > max_metrics)
       detail::refuse({"the loss has ", net_.row_of(slot).partial_count, " partials"},
-                     {"an outcome tells at most ", max_metrics}, {.layer = std::string(net_.row_of(slot).name), .slot = slot});
+                     {"an outcome tells at most ", max_metrics},
+                     {.layer = std::string(net_.row_of(slot).name), .slot = slot});
     if (options_.digest_calls == 0) return;
     std::vector<std::string> layers;
     for (int l = 0; l < net_.slot_count; ++l) layers.emplace_back(net_.row_of(l).name);
