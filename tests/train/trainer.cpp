@@ -402,6 +402,16 @@ struct telling_loss {
     }
   };
 };
+/// A loss that tells more than an outcome holds.
+struct chatty_loss {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> : passing_loss::on<tensor<T, N>> {
+    static constexpr const char* partials[] = {"weight", "loss", "1", "2", "3", "4", "5", "6", "7"};
+  };
+};
+struct chatty_net : model<input<float, 4>, linear<4>, chatty_loss> {};
 struct telling_net : model<input<float, 4>, linear<4>, telling_loss> {};
 
 }  // namespace
@@ -433,6 +443,8 @@ TEST_CASE("a loss tells more than the loss: the means of its partials, by name")
   CHECK(t.step(some(2, 3), 0).metric("top 2") == doctest::Approx(top));
   refused("the loss tells no \"top 5\"; it tells loss, weight, correct, top 2, largest",
           [&] { whole.metric("top 5"); });
+  refused("the loss has 9 partials; an outcome tells at most 8",
+          [] { trainer<chatty_net, sgd>(plan_options{.micro_batches = 1, .micro_batch_size = 2}); });
   refused("it tells nothing", [] { static_cast<void>(outcome{}.metric("loss")); });
 }
 
@@ -487,6 +499,7 @@ TEST_CASE("predictions are what enters the loss, a row a sample, and need no lab
       refused("the batch lacks the field \"labels\"", [&] { t.step(batch(1).with("inputs", std::span(x).first(4))); });
       refused("the batch is empty", [&] { t.predict(batch(0)); });
       refused("has 3 samples", [&] { t.predict(batch(3)); });
+      refused("has 2147483647 samples", [&] { t.predict(batch((std::numeric_limits<int>::max)())); });
       refused("the batch lacks the field \"inputs\"", [&] { t.predict(batch(1)); });
       refused("the dataset has no samples", [&] { t.predict(*std::make_unique<dataset>()); });
       refused("there is no tensor 1", [&] { static_cast<void>(t.predict(data).all(1)); });

@@ -150,8 +150,7 @@ class executor {
 
   /// Copies a slot's outputs and their gradients out of every step and accumulated call, from now on or no longer.
   GPIPE_ONCE void watch(int slot, bool watched) {
-    auto& rows = watched_[index(slot)];
-    rows.reset();
+    std::unique_ptr<detail::watched_rows> rows;
     if (watched) {
       rows = std::make_unique<detail::watched_rows>();
       for (int o = 0; o < net_.slots[slot].writes; ++o) {
@@ -161,6 +160,7 @@ class executor {
       }
     }
     stages_[index(plan_.cut().stage_of(slot))]->watch(slot, rows.get());
+    watched_[index(slot)] = std::move(rows);
   }
   /// What was copied in the last call; no samples if it failed. Null if the slot is not watched.
   const detail::watched_rows* watched(int slot) const { return watched_[index(slot)].get(); }

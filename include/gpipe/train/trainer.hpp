@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -119,7 +121,7 @@ class trainer {
   /// dataset of any length. Runs forward, without dropout, up to the loss: its labels may be missing. If the loss reads
   /// several tensors, the rows hold them all.
   GPIPE_ONCE sample_rows predict(const batch& data) {
-    sample_rows rows = executor_.predictions(data.samples() > 0 ? data.samples() : 0);
+    sample_rows rows = executor_.predictions(std::clamp(data.samples(), 0, plan().most_samples()));
     executor_.predict(data, rows, 0);
     return rows;
   }
