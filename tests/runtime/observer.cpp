@@ -16,6 +16,7 @@ using context = host::context;
 /// One slot that reads value 0 and writes value 1, two floats a sample each, with all its memory.
 struct one_slot {
   value values[2] = {{{2, dtype::float32}, -1, false, 0, 1}, {{2, dtype::float32}, 0, true, 1, 0}};
+  slot slots[1];
   network net;
   row layer;
   std::array<float, 8> in{}, out{1, 2, 3, 4, 5, 6, 7, 8}, in_gradient{}, out_gradient{9, 8, 7, 6};
@@ -31,6 +32,7 @@ struct one_slot {
 
   one_slot() {
     net.values = values;
+    net.slots = slots;
     layer.partial_count = 1;
     b.layer = &layer;
     b.slot = 0;

@@ -79,7 +79,7 @@ class alignas(alignment) bound_stage {
   void each_trained(Call&& f) const {
     std::size_t begin = 0;
     for (const auto& b : binding_.slots) {
-      if (!b.frozen) continue;
+      if (!b.frozen || !net_->owns(b.slot)) continue;
       const auto at = static_cast<std::size_t>(b.parameters - parameters());
       if (at > begin) f(begin, at - begin);
       begin = at + b.layer->parameter_bytes();

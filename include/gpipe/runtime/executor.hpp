@@ -144,9 +144,12 @@ class executor {
     return rows;
   }
 
-  /// Whether a slot's parameters and moments stay as they are, from the next call on. Its gradient is then zero, and
-  /// counts in no norm.
-  void freeze(int slot, bool frozen) { stages_[index(plan_.cut().stage_of(slot))]->freeze(slot, frozen); }
+  /// Whether a slot's parameters and moments stay as they are, from the next call on, in every slot that uses them. Their
+  /// gradient is then zero, and counts in no norm.
+  GPIPE_ONCE void freeze(int slot, bool frozen) {
+    for (int l = 0; l < net_.slot_count; ++l)
+      if (net_.slots[l].owner == net_.slots[slot].owner) stages_[index(plan_.cut().stage_of(l))]->freeze(l, frozen);
+  }
 
   /// Copies a slot's outputs and their gradients out of every step and accumulated call, from now on or no longer.
   GPIPE_ONCE void watch(int slot, bool watched) {

@@ -59,7 +59,7 @@ class observer {
 
   /// `flat_bytes` are between a slot's parameters and its gradients, and between these and each of its moments.
   GPIPE_OUT_OF_LINE void after_update(const bound& b, std::size_t flat_bytes) const {
-    if (!noting()) return;
+    if (!noting() || !net_->owns(b.slot)) return;
     hash sum;
     sum.add(b.parameters, b.layer->parameter_bytes());
     for (int k = 0; k < moments_; ++k)
