@@ -144,8 +144,8 @@ class executor {
     return rows;
   }
 
-  /// Whether a slot's parameters and moments stay as they are, from the next call on, in every slot that uses them. Their
-  /// gradient is then zero, and counts in no norm.
+  /// Whether a slot's parameters and moments stay as they are, from the next call on, in every slot that uses them.
+  /// Their gradient is then zero, and counts in no norm.
   GPIPE_ONCE void freeze(int slot, bool frozen) {
     for (int l = 0; l < net_.slot_count; ++l)
       if (net_.slots[l].owner == net_.slots[slot].owner) stages_[index(plan_.cut().stage_of(l))]->freeze(l, frozen);
