@@ -188,6 +188,7 @@ TEST_CASE("a step allocates nothing, on no thread, not even the first") {
     CAPTURE(S);
     training_options how;
     how.trace_events = 100;
+    how.digest_calls = 5;
     how.clip = 1;
     how.before = [](const instruction&) {};
     const plan_options options{.stages = S, .micro_batches = 3, .micro_batch_size = 3};
@@ -205,6 +206,14 @@ TEST_CASE("a step allocates nothing, on no thread, not even the first") {
     CHECK(counted([&] { training.step(b); }) == 0);
     CHECK(counted([&] { training.evaluate(b); }) == 0);
     CHECK(counted([&] { training.step(b); }) == 0);
+    training.watch(1);
+    training.freeze(0);
+    long hooked = 0;
+    training.on_step([&hooked](const outcome& found, std::uint64_t) { hooked += found.metric("loss") > 0; });
+    CHECK(counted([&] { training.accumulate(b); }) == 0);
+    CHECK(counted([&] { training.step(b); }) == 0);
+    CHECK(hooked == 1);
+    CHECK(training.digest().calls() == 5);
     static void* volatile kept;  // no compiler may leave it out
     CHECK(counted([&] { kept = std::malloc(1), std::free(kept); }) == 1);
     CHECK(counted([&] { kept = new int, delete static_cast<int*>(kept); }) == 1);

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <bit>
+#include <span>
 #include <string>
 
 #include "instances.hpp"
@@ -28,6 +29,7 @@ struct setting {
   schedule_choice schedule{};
   std::int64_t memory_limit = no_memory_limit;
   bool canary = true;
+  digest* hashes = nullptr;  // of all that was computed, where they are asked for
 };
 
 /// Three steps over `sizes` samples each, at M = 5.
@@ -40,6 +42,7 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
   how.trace_events = as.trace_events;
   how.arena_fill = as.fill;
   how.canary = as.canary;
+  how.digest_calls = as.hashes == nullptr ? 0 : sizes.size();
   const plan_options options{.stages = as.S,
                              .micro_batches = M,
                              .micro_batch_size = 4,
@@ -59,6 +62,7 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
   }
   add(found, training.evaluate(data.take(0, (std::min)(9, 4 * M))));
   found.push_back(training.parameter_hash());
+  if (as.hashes != nullptr) *as.hashes = training.digest();
   return found;
 }
 
@@ -90,13 +94,16 @@ template <template <class> class Net, class T, class Data>
 void holds_for_every_cut(const Data& data) {
   constexpr int L = slots_of<Net<T>>;
   const auto run = [&](const setting& as) { return train<Net, T, adam>(as, data, 0.1, {2, 5}, 3); };
-  const bits expected = run({.fill = std::byte{0}});
+  digest hashes, others;
+  const bits expected = run({.fill = std::byte{0}, .hashes = &hashes});
+  CHECK(hashes.calls() == 2);
   for (unsigned mask = 0; mask < 1u << (L - 1); ++mask) {
     std::vector<int> cut;
     for (int l = 1; l < L; ++l)
       if (mask >> (l - 1) & 1u) cut.push_back(l);
     const int S = static_cast<int>(cut.size()) + 1;
-    const bool same = run({S, cut, modes[mask % 3]}) == expected;
+    const bool same = run({.S = S, .cut = cut, .recompute = modes[mask % 3], .hashes = &others}) == expected &&
+                      !first_difference(hashes, others);
     CAPTURE(cut);
     CAPTURE(static_cast<int>(modes[mask % 3]));
     CHECK(same);
@@ -215,5 +222,93 @@ TEST_CASE("a residual written as a skip is the residual") {
   for (const std::vector<int>& cut : {std::vector<int>{}, {1, 2, 3, 4}, {1, 4}, {2, 3}}) {
     CHECK(run(skips{}, cut) == expected);
     CHECK(run(residuals{}, cut) == expected);
+  }
+}
+
+namespace {
+
+void add(bits& to, const sample_rows& rows) {
+  to.push_back(static_cast<std::uint64_t>(rows.samples()));
+  for (int t = 0; t < rows.tensors(); ++t) {
+    const auto all = std::as_bytes(rows.all(t));
+    hash sum;
+    sum.add(all.data(), all.size());
+    to.push_back(sum.value());
+  }
+}
+
+/// Two calls and the step over both, with slots frozen and watched; then a short step without; predictions.
+bits train_in_parts(const samples<float>& data, int S, recompute_mode mode, const digest* expected, digest* found) {
+  training_options how;
+  how.seed = 11;
+  how.clip = 0.1;
+  how.arena_fill = std::byte{0xff};
+  how.digest_calls = 3;
+  trainer<residual_net<float>, adam> training(
+      plan_options{.stages = S, .micro_batches = 5, .micro_batch_size = 4, .recompute = mode},
+      adam{.learning_rate = 0.05}, how);
+  bits told;
+  constexpr int watched[] = {0, 4, 7, 16};
+  for (const int slot : watched) training.watch(slot);
+  const auto look = [&] {
+    told.push_back(gradients_of(training));
+    told.push_back(state_of(training));
+    for (const int slot : watched) add(told, training.activation(slot)), add(told, training.activation_gradient(slot));
+  };
+  training.freeze(3, 6);
+  add(told, training.accumulate(data.take(0, 9)));
+  look();
+  add(told, training.accumulate(data.take(9, 3)));
+  look();
+  add(told, training.step(data.take(12, 6)));
+  look();
+  training.unfreeze(0, slots_of<residual_net<float>>);
+  add(told, training.step(data.take(18, 1), 0.01));
+  look();
+  add(told, training.predict(dataset{}.with("inputs", 12, data.inputs)));
+  CHECK(training.digest().calls() == 3);
+  if (expected != nullptr) CHECK_FALSE(first_difference(*expected, training.digest()));
+  if (found != nullptr) *found = training.digest();
+  return told;
+}
+
+/// One step over the first 17 samples, in calls of `sizes`, at micro-batches of at most 3.
+bits step_in_calls(const samples<float>& data, int S, int M, std::initializer_list<int> sizes) {
+  training_options how;
+  how.clip = 0.1;
+  trainer<residual_net<float>, adam> training(plan_options{.stages = S, .micro_batches = M, .micro_batch_size = 3},
+                                              adam{.learning_rate = 0.05}, how);
+  bits told;
+  int first = 0;
+  for (const int size : sizes) {
+    if (first + size < 17) training.accumulate(data.take(first, size));
+    else add(told, training.step(data.take(first, size)));
+    first += size;
+  }
+  told.push_back(gradients_of(training));
+  told.push_back(state_of(training));
+  return told;
+}
+
+}  // namespace
+
+TEST_CASE("accumulated calls, frozen slots, what is watched, predicted, hashed: the same bits for every S, recompute") {
+  const samples<float> data(19, 12, 1);
+  digest hashes;
+  const bits expected = train_in_parts(data, 1, recompute_mode::never, nullptr, &hashes);
+  for (const int S : {1, 2, 3, 4, 8, slots_of<residual_net<float>>})
+    for (const recompute_mode mode : modes) {
+      CAPTURE(S);
+      CHECK(train_in_parts(data, S, mode, &hashes, nullptr) == expected);
+    }
+}
+
+TEST_CASE("calls whose micro-batches are those of one larger step are that step, to the bit") {
+  const samples<float> data(19, 12, 1);
+  const bits whole = step_in_calls(data, 1, 6, {17});  // dropout, and weights that are no ones, among them
+  for (const int S : {1, 2, 5}) {
+    CHECK(step_in_calls(data, S, 2, {6, 6, 5}) == whole);
+    CHECK(step_in_calls(data, S, 3, {9, 8}) == whole);
+    CHECK(step_in_calls(data, S, 3, {3, 9, 5}) != whole);  // micro-batches of 1 sample
   }
 }

@@ -34,6 +34,15 @@ TEST_CASE("on a terminal one line is rewritten in place") {
   CHECK(out.str().empty());
 }
 
+TEST_CASE("the loss on other data is told where there is one") {
+  std::ostringstream out;
+  progress line(out, voice::lines);
+  auto now = done;
+  now.held_out = 0.31;
+  line.epoch(now);
+  CHECK(out.str() == "epoch 3/30  loss 0.2000  held out 0.3100  rate 0.001  20 k samples/s\n");
+}
+
 TEST_CASE("a line that is cut off ends") {
   std::ostringstream out;
   {

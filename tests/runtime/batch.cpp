@@ -74,3 +74,16 @@ TEST_CASE("integers are held to their limit, of any type that has one") {
   tags[1] = 4;
   CHECK_THROWS_WITH_AS(check(), "field \"tags\" of sample 0 is 4; it must lie in 0 ... 3", error);
 }
+
+TEST_CASE("what only layers behind the last to run read may be missing") {
+  const std::vector<double> x(6);
+  const std::int32_t labels[] = {2, 5};
+  batch_rows rows;
+  const batch without = batch(2).with("inputs", x);
+  const int loss = network_of<net>.loss_slot();
+  CHECK_NOTHROW(check_batch(network_of<net>, without, 2, rows, loss));
+  CHECK(rows.fields[0] == nullptr);
+  CHECK_THROWS_WITH_AS(check_batch(network_of<net>, without, 2, rows, loss + 1),
+                       doctest::Contains("the batch lacks the field \"labels\""), error);
+  CHECK_THROWS_AS(check_batch(network_of<net>, batch(without).with("labels", labels), 2, rows, loss), error);
+}

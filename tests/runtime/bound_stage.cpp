@@ -123,3 +123,22 @@ TEST_CASE("parameters, gradients and moments are flat and zero at first") {
     CHECK(reinterpret_cast<std::uintptr_t>(stage.arena().data()) % alignment == 0);
   }
 }
+
+TEST_CASE("what is frozen is left out of the ranges that are trained") {
+  stages s(std::vector<int>{});
+  auto& stage = *s.all[0];
+  const auto ranges = [&] {
+    std::vector<std::size_t> told;
+    stage.each_trained([&](std::size_t at, std::size_t bytes) { told.insert(told.end(), {at, bytes}); });
+    return told;
+  };
+  CHECK(ranges() == std::vector<std::size_t>{0, 128});
+  stage.freeze(0, true);
+  CHECK(ranges() == std::vector<std::size_t>{64, 64});
+  stage.freeze(1, true);
+  CHECK(ranges().empty());
+  stage.freeze(0, false);
+  CHECK(ranges() == std::vector<std::size_t>{0, 64});
+  stage.freeze(2, true);  // without parameters
+  CHECK(ranges() == std::vector<std::size_t>{0, 64});
+}

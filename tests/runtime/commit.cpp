@@ -20,8 +20,10 @@ step_state batch_of(int samples, int per_micro_batch) {
 }  // namespace
 
 TEST_CASE("partials are summed over the micro-batches that there are") {
+  constexpr partial partials[] = {"loss", "weight", "correct"};
   row loss;
-  loss.loss = 0, loss.weight = 1, loss.correct = 2;
+  loss.partials = partials;
+  loss.loss = 0, loss.weight = 1, loss.correct = 2, loss.partial_count = 3;
   commit decision;
   decision.sum(loss, batch_of(5, 3), 3, [](int m) { return told[m]; });  // 3 + 2, the third is empty
   CHECK(decision.found.loss == 8.0 / 7);

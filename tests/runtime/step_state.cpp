@@ -19,3 +19,14 @@ TEST_CASE("micro-batch m holds the samples from m times ceil(batch / M) on") {
   step.rows.samples = 12;
   CHECK(step.filled() == 4);
 }
+
+TEST_CASE("gradients are summed anew in the first call of a step, and where one call is looked at") {
+  step_state step;
+  CHECK(step.clears());
+  step.samples_before = 4;
+  CHECK_FALSE(step.clears());
+  step.examining = true;
+  CHECK(step.clears());
+  step.training = false;
+  CHECK_FALSE(step.clears());
+}

@@ -8,8 +8,16 @@ namespace {
 
 /// A trainer that notes what it is given.
 struct noting {
-  std::vector<int> sizes{}, labels{};
+  std::vector<int> sizes{}, labels{}, accumulated{};
+  std::vector<double> held_out{};  // losses to be found, the last first
   double rate() const { return 0.5 / static_cast<double>(sizes.size() + 1); }
+  void accumulate(const batch& b) { accumulated.push_back(b.samples()); }
+  outcome evaluate(const dataset&) {
+    outcome found;
+    found.loss = held_out.back();
+    held_out.pop_back();
+    return found;
+  }
   outcome step(const batch& b) {
     sizes.push_back(b.samples());
     for (int i = 0; i < b.samples(); ++i) labels.push_back(static_cast<const std::int32_t*>(b.find("labels")->data)[i]);
@@ -48,11 +56,64 @@ TEST_CASE("every epoch goes over all samples, in an order of its own") {
   CHECK(told[2].loss == 3);                       // anew in each epoch
 }
 
+TEST_CASE("a step may take several batches, the last of an epoch fewer") {
+  noting training;
+  std::vector<long> steps;
+  const ending end = fit(training, five, {.epochs = 2, .batch = 1, .accumulate = 2}, [&](const standing& now) {
+    CHECK(now.steps == 3);
+    steps.push_back(now.step);
+  });
+  CHECK(steps == std::vector<long>{1, 2, 3, 1, 2, 3});
+  CHECK(training.accumulated == std::vector<int>{1, 1, 1, 1});  // 2 + 2 + 1
+  CHECK(end.epochs == 2);
+  CHECK_FALSE(end.stopped);
+  CHECK(end.best_epoch == 0);
+}
+
+TEST_CASE("whoever is called after a step may end the training") {
+  noting training;
+  const ending end = fit(training, five, {.epochs = 3, .batch = 2}, [&](const standing& now) {
+    return now.epoch == 2 && now.step == 2 ? onward::stop : onward::go;
+  });
+  CHECK(training.sizes.size() == 5);
+  CHECK(end.stopped);
+  CHECK(end.epochs == 1);
+  noting to_its_end;
+  CHECK_FALSE(fit(to_its_end, five, {.batch = 5}, [](const standing&) { return onward::stop; }).stopped);
+}
+
+TEST_CASE("a training stops when the held-out loss has not fallen for as long as patience lasts") {
+  const auto run = [&](int patience) {
+    noting training;
+    training.held_out = {0.1, 5, 4, 3, 3, 2, 4};
+    std::vector<double> told;
+    const loop how{.epochs = 7, .batch = 3, .patience = patience};
+    const ending end = fit(training, five, five, how, [&](const standing& now) {
+      if (now.step == now.steps) told.push_back(now.held_out);
+      else CHECK(now.held_out != now.held_out);
+    });
+    CHECK(static_cast<int>(told.size()) == end.epochs);
+    CHECK(told[1] == 2);
+    return end;
+  };
+  const ending patient = run(4), impatient = run(3), any = run(0);
+  CHECK_FALSE(any.stopped);
+  CHECK(any.epochs == 7);
+  CHECK(any.best_epoch == 7);
+  CHECK(any.held_out == 0.1);
+  CHECK(impatient.stopped);
+  CHECK(impatient.epochs == 5);
+  CHECK(impatient.best_epoch == 2);
+  CHECK(impatient.held_out == 2);
+  CHECK(patient.epochs == 6);
+}
+
 TEST_CASE("what is no loop is refused") {
   noting training;
   const auto nothing = [](const standing&) {};
   CHECK_THROWS_AS(fit(training, five, {.batch = 0}, nothing), error);
   CHECK_THROWS_AS(fit(training, dataset{}, {}, nothing), error);
+  CHECK_THROWS_AS(fit(training, five, {.accumulate = 0}, nothing), error);
   CHECK(training.sizes.empty());
   CHECK(loop{.batch = 4}.steps_per_epoch(9) == 3);
 }

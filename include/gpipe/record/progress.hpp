@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <ostream>
 #include <string>
 
@@ -24,6 +25,7 @@ struct standing {
   int epoch = 0, epochs = 0;
   long step = 0, steps = 0;
   double loss = 0, rate = 0, samples_per_second = 0;
+  double held_out = std::numeric_limits<double>::quiet_NaN();  ///< loss on other data, where it was looked at
 };
 
 enum class voice : std::uint8_t {
@@ -78,7 +80,9 @@ class progress {
       return std::to_string(part) + (whole > 0 ? "/" + std::to_string(whole) : "");
     };
     return "epoch " + of(now.epoch, now.epochs) + (steps && now.steps > 0 ? "  step " + of(now.step, now.steps) : "") +
-           "  loss " + detail::fixed(now.loss, 4) + "  rate " + detail::significant(now.rate, 3) + "  " +
+           "  loss " + detail::fixed(now.loss, 4) +
+           (now.held_out == now.held_out ? "  held out " + detail::fixed(now.held_out, 4) : "") + "  rate " +
+           detail::significant(now.rate, 3) + "  " +
            detail::counted(whole(now.samples_per_second)) + " samples/s";
   }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -92,6 +93,13 @@ void check_range(const field& wanted, const T* numbers, std::size_t count) {
              {"it must lie in 0 ... ", wanted.below - 1});
 }
 
+GPIPE_ONCE inline bool is_read_before(const network& net, int field, int end) {
+  for (int l = 0; l < net.slot_count && l < end; ++l)
+    for (int i = 0; i < net.row_of(l).field_count; ++i)
+      if (net.row_of(l).field_index[i] == field) return true;
+  return false;
+}
+
 // What may be left out, and is one then, weighs samples.
 template <class T>
 void check_weights(const field& wanted, const T* weights, std::size_t count) {
@@ -103,8 +111,10 @@ void check_weights(const field& wanted, const T* weights, std::size_t count) {
 
 }  // namespace detail
 
-/// Checks a batch against what the model reads, and that it reads all that is there: names, types, widths, the range of integers. Throws `error`.
-GPIPE_ONCE inline void check_batch(const network& net, const batch& from, int most_samples, batch_rows& rows) {
+/// Checks a batch against what the model reads, and that it reads all that is there: names, types, widths, the range of
+/// integers. What only layers from slot `end` on read may be missing. Throws `error`.
+GPIPE_ONCE inline void check_batch(const network& net, const batch& from, int most_samples, batch_rows& rows,
+                                   int end = (std::numeric_limits<int>::max)()) {
   using detail::refuse;
   if (from.samples() < 1) refuse({"the batch is empty"}, {"give at least one sample"});
   if (from.samples() > most_samples)
@@ -125,7 +135,7 @@ GPIPE_ONCE inline void check_batch(const network& net, const batch& from, int mo
   for (int f = 0; f < net.field_count; ++f) {
     const field& wanted = net.fields[f];
     const std::byte* data = detail::rows_of(from, wanted.name, wanted.size, wanted.type);
-    if (data == nullptr && !wanted.optional)
+    if (data == nullptr && !wanted.optional && detail::is_read_before(net, f, end))
       refuse({"the batch lacks the field \"", wanted.name, "\""}, {"add it by with(\"", wanted.name, "\", ...)"});
     rows.fields[static_cast<std::size_t>(f)] = data;
     if (data == nullptr) continue;

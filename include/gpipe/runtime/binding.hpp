@@ -4,9 +4,15 @@
 
 #include <gpipe/runtime/arena_map.hpp>
 #include <gpipe/runtime/kernels.hpp>
+#include <gpipe/runtime/sample_rows.hpp>
 #include <gpipe/plan/run_plan.hpp>
 
 namespace gpipe::detail {
+
+/// What is copied out of a slot in every step.
+struct watched_rows {
+  sample_rows outputs, gradients;
+};
 
 /// One layer with an address for everything that it reads and writes.
 template <class Context>
@@ -16,6 +22,8 @@ struct bound_slot {
   int slot = -1;
   bool rerun = false;         ///< a recompute must run it
   bool wants_input = false;   ///< some input wants a gradient
+  bool frozen = false;        ///< its parameters do not change
+  watched_rows* watched = nullptr;  ///< where to copy its rows to, if anybody asked
   int inputs = 0, outputs = 0;
   int value_in[max_edge]{}, value_out[max_edge]{};
   location in[max_edge], out[max_edge], in_gradient[max_edge], out_gradient[max_edge];

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <gpipe/runtime/canary.hpp>
+#include <gpipe/runtime/observer.hpp>
 #include <gpipe/runtime/step_state.hpp>
 
 namespace gpipe {
@@ -32,7 +33,8 @@ class alignas(alignment) bound_stage {
         stage_(stage),
         memory_(plan.memory[static_cast<std::size_t>(stage)]),
         arena_(static_cast<std::size_t>(memory_.total()), fill),
-        map_(arena_.data()) {
+        map_(arena_.data()),
+        observer_(net, plan.options.moments) {
     for (const memory_block& b : plan.blocks[static_cast<std::size_t>(stage)]) map_.add(b);
     // Gaps between parameters are zero and stay so: whole arrays are updated at once.
     const auto flat = memory_.of(memory_kind::parameters) * (2 + plan.options.moments);
@@ -66,6 +68,30 @@ class alignas(alignment) bound_stage {
   std::byte* gradients() const { return arena_.data() + flat_bytes(); }
   std::byte* moments(int i) const { return arena_.data() + flat_bytes() * static_cast<std::size_t>(2 + i); }
 
+  /// Between steps: whether a slot's parameters stay as they are, and who looks at what its layers do.
+  void freeze(int slot, bool frozen) { bound_at(slot).frozen = frozen; }
+  GPIPE_ONCE void watch(int slot, detail::watched_rows* into) {
+    bound_at(slot).watched = into;
+    observe();
+  }
+  GPIPE_ONCE void note_in(digest& into) {
+    observer_.note_in(into);
+    observe();
+  }
+
+  /// Calls `f(at, bytes)` for each range of the flat arrays that is trained: one, unless slots are frozen.
+  template <class Call>
+  void each_trained(Call&& f) const {
+    std::size_t begin = 0;
+    for (const auto& b : binding_.slots) {
+      if (!b.frozen || !net_->owns(b.slot)) continue;
+      const auto at = static_cast<std::size_t>(b.parameters - parameters());
+      if (at > begin) f(begin, at - begin);
+      begin = at + b.layer->parameter_bytes();
+    }
+    if (flat_bytes() > begin) f(begin, flat_bytes() - begin);
+  }
+
   /// What the kernels of a slot with partials have told of a micro-batch.
   const double* partials(int slot, int m) const {
     return reinterpret_cast<const double*>(map_.find(memory_kind::partials, slot, -1, detail::place_table(plan_->each.data())).at(m, false));
@@ -73,6 +99,7 @@ class alignas(alignment) bound_stage {
 
   GPIPE_OUT_OF_LINE void forward(const step_state& step, int m) {
     feed(step, m);
+    if (step.predicted != nullptr) return predict(step, m);
     for (const auto& b : binding_.slots) run_forward(b, step, m, false);
     for (const auto& p : binding_.copies) copy(p, step, m);
   }
@@ -88,8 +115,10 @@ class alignas(alignment) bound_stage {
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       current_ = &*b;
       clear_unread(*b, step, m);
-      if (b->kernels->backward != nullptr && b->wants_input) {
+      if (observed_) observer_.before_backward(context_, *b, step, m);
+      if (b->kernels->backward != nullptr && b->wants_input && !b->frozen) {
         b->kernels->backward(context_, call_of(*b, step, m, true));
+        if (observed_) observer_.after_input_part(*b, step, m), observer_.after_parameter_part(*b, step, m);
         add_up(*b, step, m);
       } else {
         run_input_part(*b, step, m);
@@ -104,6 +133,7 @@ class alignas(alignment) bound_stage {
     begin_backward(step, m);
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       clear_unread(*b, step, m);
+      if (observed_) observer_.before_backward(context_, *b, step, m);
       run_input_part(*b, step, m);
       if (step.examining) examine_input_part(*b, step, m);
       if (canary_) canary_->after_input_part(context_, b->slot, m);
@@ -154,6 +184,12 @@ class alignas(alignment) bound_stage {
     return binding_.slots[static_cast<std::size_t>(slot - binding_.slots.front().slot)];
   }
 
+  /// The stage has updated its parameters.
+  void updated() {
+    if (!observed_) return;
+    for (const auto& b : binding_.slots) observer_.after_update(b, flat_bytes());
+  }
+
  private:
   using bound = detail::bound_slot<context>;
 
@@ -194,8 +230,29 @@ class alignas(alignment) bound_stage {
     c.partial_stride = static_cast<std::ptrdiff_t>(b.partials.stride / sizeof(double));
     c.micro_batches = step.filled();
     c.random = {step.seed, step.step, static_cast<std::uint32_t>(b.slot),
-                static_cast<std::uint32_t>(step.first_sample(m))};
+                static_cast<std::uint32_t>(step.samples_before + step.first_sample(m))};
     return c;
+  }
+
+  bound& bound_at(int slot) { return binding_.slots[static_cast<std::size_t>(slot - binding_.slots.front().slot)]; }
+
+  void observe() {
+    observed_ = observer_.notes();
+    for (const auto& b : binding_.slots) observed_ = observed_ || b.watched != nullptr;
+  }
+
+  /// Forward of the layers before the loss.
+  GPIPE_OUT_OF_LINE void predict(const step_state& step, int m) {
+    const int loss = net_->loss_slot();
+    for (const auto& b : binding_.slots) {
+      if (b.slot < loss) run_forward(b, step, m, false);
+      if (b.slot != loss) continue;
+      for (int i = 0; i < b.inputs; ++i)
+        context_.copy(bytes(b.value_in[i], step, m), static_cast<const std::byte*>(b.in[i].at(m, false)),
+                      step.predicted->at(i, step.samples_before + step.first_sample(m)));
+    }
+    for (const auto& p : binding_.copies)
+      if (net_->values[p.value].writer < loss) copy(p, step, m);
   }
 
   /// Copies the micro-batch's rows of what enters from outside into the stash.
@@ -229,6 +286,7 @@ class alignas(alignment) bound_stage {
         if (b.value_in[i] < net_->entering) examine(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
     b.kernels->forward(context_, c);
     if (step.examining) examine_outputs(b, step, m, again, c);
+    if (observed_ && !again) observer_.after_forward(context_, b, c, step, m);
     if (canary_) canary_->after_forward(context_, b.slot, m, again);
   }
 
@@ -243,13 +301,15 @@ class alignas(alignment) bound_stage {
     if (!b.wants_input || b.kernels->backward_input == nullptr) return;
     current_ = &b;
     b.kernels->backward_input(context_, call_of(b, step, m, true));
+    if (observed_) observer_.after_input_part(b, step, m);
     add_up(b, step, m);
   }
 
   void run_parameter_part(const bound& b, const step_state& step, int m) {
-    if (b.kernels->backward_parameters == nullptr) return;
+    if (b.kernels->backward_parameters == nullptr || b.frozen) return;
     current_ = &b;
     b.kernels->backward_parameters(context_, call_of(b, step, m, true));
+    if (observed_) observer_.after_parameter_part(b, step, m);
   }
 
   /// Gradients from several readers become one before the layers run.
@@ -320,6 +380,8 @@ class alignas(alignment) bound_stage {
   detail::arena_map map_;
   detail::binding<context> binding_;
   std::optional<detail::canary<context>> canary_;
+  detail::observer<context> observer_;
+  bool observed_ = false;  ///< somebody looks at what the layers do
   const bound* current_ = nullptr;
 };
 

@@ -3,42 +3,37 @@
 #include <cmath>
 #include <vector>
 
-#include <gpipe/model/graph.hpp>
+#include <gpipe/runtime/outcome.hpp>
 #include <gpipe/runtime/step_state.hpp>
 
 namespace gpipe {
-
-/// What a step or an evaluation found, over all its samples.
-struct outcome {
-  double loss = 0;     ///< mean, by weight
-  double weight = 0;   ///< sum of the samples' weights
-  double correct = 0;  ///< sum of the weights of those that the model got right
-  double norm = 0;     ///< of the mean gradient, before clipping; steps only
-  int samples = 0;
-
-  double accuracy() const { return weight > 0 ? correct / weight : 0; }
-};
 
 /// The decision that all workers wait for before they update: made once, from what every stage has left.
 struct commit {
   double rate = 0;
   double clip = 0;              ///< the largest norm of the mean gradient; 0: any
   std::vector<double> squares;  ///< of each slot's gradient, summed in double
+  bool finite = false;          ///< whether loss, weight and norm are
   bool holds = false;           ///< whether the step may be applied
   double scale = 0;             ///< makes the summed gradient a mean, clipped
+  outcome earlier;              ///< of the calls that were accumulated for this step
   outcome found;
 
-  /// Sums the partials of the loss's slot in the order of micro-batches. `partials(m)` is where those of m lie.
+  /// Sums the partials of the loss's slot in the order of calls and micro-batches. `partials(m)` is where those of m
+  /// lie.
   template <class Partials>
   void sum(const row& loss, const step_state& step, int micro_batches, Partials&& partials) noexcept {
-    found = {};
-    found.samples = step.rows.samples;
+    found = step.training ? earlier : outcome{};
+    found.told_by = &loss;
+    found.samples += step.rows.samples;
+    const auto numbers = loss.partial_elements();
     for (int m = 0; m < micro_batches && step.samples(m) > 0; ++m) {
       const double* at = partials(m);
-      found.loss += at[loss.loss];
+      for (std::size_t p = 0; p < numbers; ++p) found.sums[p] += at[p];
       found.weight += loss.weight < 0 ? step.samples(m) : at[loss.weight];
-      if (loss.correct >= 0) found.correct += at[loss.correct];
     }
+    found.loss = found.sums[loss.loss];
+    if (loss.correct >= 0) found.correct = found.sums[loss.correct];
     if (found.weight > 0) found.loss /= found.weight;
   }
 
@@ -46,11 +41,12 @@ struct commit {
   void decide() noexcept {
     double sum = 0;
     for (const double square : squares) sum += square;
-    found.norm = std::sqrt(sum) / found.weight;
+    found.norm = std::sqrt(sum);
+    if (found.weight > 0) found.norm /= found.weight;
     scale = 1 / found.weight;
+    finite = std::isfinite(found.loss) && std::isfinite(found.norm) && std::isfinite(found.weight);
     // As a float, for that is what it may become.
-    holds = std::isfinite(found.loss) && std::isfinite(found.norm) && std::isfinite(found.weight) && found.weight > 0 &&
-            std::isfinite(static_cast<float>(scale));
+    holds = finite && found.weight > 0 && std::isfinite(static_cast<float>(scale));
     if (clip > 0 && found.norm > clip) scale *= clip / found.norm;
   }
 };

@@ -18,6 +18,7 @@ struct run_options {
   std::chrono::nanoseconds deadline = patience{}.deadline;  ///< without progress of any worker
   std::size_t trace_events = 0;                             ///< kept for each worker; 0: no trace
   std::byte arena_fill{0};                                  ///< what memory holds before its first use
+  std::size_t digest_calls = 0;                             ///< of train and accumulate, hashed; 0: no digest
   bool canary = GPIPE_CANARY;  ///< poisons what is dead, so that a layer which reads it makes NaN of its gradients
   /// Called by every worker before each instruction of a step until it is committed: of a worker's updates, before the
   /// first. What it throws fails the step.
@@ -75,17 +76,17 @@ class executor {
       evaluating_.push_back(program(schedule.forwards(), w));
     }
     initialise();
+    look();
   }
   GPIPE_ONCE ~executor() = default;
   executor(const executor&) = delete;
   executor& operator=(const executor&) = delete;
 
-  /// One step: forward, backward and update over the batch. `clip` is the largest norm of the mean gradient; 0: any.
-  /// On failure throws `error`, the first cause; parameters, moments, state and step count are as before.
+  /// One step: forward, backward and update over the batch, together with what was accumulated for it. `clip` is the
+  /// largest norm of the mean gradient; 0: any. On failure throws `error`, the first cause; parameters, moments,
+  /// state and step count are as before.
   GPIPE_ONCE outcome train(const batch& data, double rate, double clip = 0) {
-    require_loss();
-    if (const schedule_choice schedule = plan_.options.chosen_schedule(); !schedule.trains)
-      detail::refuse({"the schedule ", schedule.name(), " has no backward"}, {"train with another one"});
+    require_training();
     if (!std::isfinite(rate))
       detail::refuse({"the learning rate is ", std::to_string(rate)}, {"see the optimizer's and its schedule"},
                      {.step = static_cast<long>(step_.step)});
@@ -93,10 +94,38 @@ class executor {
     take(data, true);
     decision_.rate = rate;
     decision_.clip = clip;
-    run(training_);
-    if (!decision_.holds) explain(training_);
+    attempt([this] {
+      run(training_);
+      if (!decision_.holds) explain(training_);
+    });
     ++step_.step;
+    discard();
     return decision_.found;
+  }
+
+  /// Forward and backward over a part of the next step's mini-batch: gradients and weights are summed, nothing else
+  /// changes. Tells what the mini-batch has so far. A batch that is refused changes nothing; of a call that fails later
+  /// the gradients are mixed with those before, so then all that was accumulated is dropped, and the error says so.
+  GPIPE_ONCE outcome accumulate(const batch& data) {
+    require_training();
+    take(data, true);
+    step_.commits = false;
+    decision_.clip = 0;
+    attempt([this] {
+      run(training_);
+      settle();
+      if (!decision_.finite) explain(training_);
+    });
+    for (auto& stage : stages_) stage->absorb(step_);
+    decision_.earlier = decision_.found;
+    ++accumulated_;
+    return decision_.found;
+  }
+  /// Calls that wait for the next step, and an end to them.
+  int accumulated() const { return accumulated_; }
+  void discard() {
+    decision_.earlier = {};
+    accumulated_ = 0;
   }
 
   /// Forward only, without dropout. Throws `error` if the loss is not finite.
@@ -108,6 +137,50 @@ class executor {
     if (!std::isfinite(decision_.found.loss)) explain(evaluating_);
     return decision_.found;
   }
+
+  /// Forward only, without dropout, up to the loss: copies what enters it to the rows of `into` from `first` on. Fields
+  /// that nothing before the loss reads may be missing.
+  GPIPE_ONCE void predict(const batch& data, sample_rows& into, int first) {
+    require_loss();
+    take(data, false, net_.loss_slot());
+    step_.predicted = &into;
+    step_.samples_before = first;
+    run(evaluating_);
+  }
+  /// Rows for what enters the loss, of so many samples.
+  GPIPE_ONCE sample_rows predictions(int samples) const {
+    sample_rows rows;
+    const int slot = net_.loss_slot();
+    for (int i = 0; i < net_.row_of(slot).inputs; ++i) rows.add(net_.values[net_.reads_value(slot, i)].part, samples);
+    rows.hold(samples);
+    return rows;
+  }
+
+  /// Whether a slot's parameters and moments stay as they are, from the next call on, in every slot that uses them.
+  /// Their gradient is then zero, and counts in no norm.
+  GPIPE_ONCE void freeze(int slot, bool frozen) {
+    for (int l = 0; l < net_.slot_count; ++l)
+      if (net_.slots[l].owner == net_.slots[slot].owner) stages_[index(plan_.cut().stage_of(l))]->freeze(l, frozen);
+  }
+
+  /// Copies a slot's outputs and their gradients out of every step and accumulated call, from now on or no longer.
+  GPIPE_ONCE void watch(int slot, bool watched) {
+    std::unique_ptr<detail::watched_rows> rows;
+    if (watched) {
+      rows = std::make_unique<detail::watched_rows>();
+      for (int o = 0; o < net_.slots[slot].writes; ++o) {
+        const value& of = net_.values[net_.writes_value(slot, o)];
+        rows->outputs.add(of.part, plan_.most_samples());
+        rows->gradients.add(of.gradient ? of.part : edge_part{0, of.part.type}, plan_.most_samples());
+      }
+    }
+    stages_[index(plan_.cut().stage_of(slot))]->watch(slot, rows.get());
+    watched_[index(slot)] = std::move(rows);
+  }
+  /// What was copied in the last call; no samples if it failed. Null if the slot is not watched.
+  const detail::watched_rows* watched(int slot) const { return watched_[index(slot)].get(); }
+
+  const gpipe::digest& digest() const { return digest_; }
 
   const network& net() const { return net_; }
   const run_plan& plan() const { return plan_; }
@@ -204,13 +277,36 @@ class executor {
     }
   }
 
+  // Room for what may be asked of steps, so that they allocate nothing.
+  GPIPE_ONCE void look() {
+    watched_.resize(static_cast<std::size_t>(net_.slot_count));
+    if (const int slot = net_.loss_slot(); slot >= 0 && net_.row_of(slot).partial_elements() > max_metrics)
+      detail::refuse({"the loss tells ", net_.row_of(slot).partial_elements(), " numbers"},
+                     {"an outcome tells at most ", max_metrics},
+                     {.layer = std::string(net_.row_of(slot).name), .slot = slot});
+    if (options_.digest_calls == 0) return;
+    std::vector<std::string> layers;
+    for (int l = 0; l < net_.slot_count; ++l) layers.emplace_back(net_.row_of(l).name);
+    digest_ = {std::move(layers), plan_.micro_batches(), options_.digest_calls};
+    for (auto& stage : stages_) stage->note_in(digest_);
+  }
+
+  void require_training() const {
+    require_loss();
+    if (const schedule_choice schedule = plan_.options.chosen_schedule(); !schedule.trains)
+      detail::refuse({"the schedule ", schedule.name(), " has no backward"}, {"train with another one"});
+  }
   void require_loss() const {
     if (net_.loss_slot() < 0)
       detail::refuse({"the model has no loss"}, {"end it with a layer such as softmax_cross_entropy"});
   }
 
-  void take(const batch& data, bool training) {
-    check_batch(net_, data, plan_.most_samples(), step_.rows);
+  // Layers before slot `end` run.
+  void take(const batch& data, bool training, int end = (std::numeric_limits<int>::max)()) {
+    check_batch(net_, data, plan_.most_samples(), step_.rows, end);
+    step_.samples_before = training ? decision_.earlier.samples : 0;
+    step_.predicted = nullptr;
+    step_.commits = true;
     step_.per_micro_batch = (data.samples() + plan_.micro_batches() - 1) / plan_.micro_batches();
     step_.training = training;
     step_.examining = false;
@@ -218,11 +314,55 @@ class executor {
 
   void run(const std::vector<std::vector<instruction>>& programs) {
     try {
-      crew_.run([&](int w) { workers_[index(w)].walk(programs[index(w)], step_.training); });
+      crew_.run([&](int w) { workers_[index(w)].walk(programs[index(w)], step_.clears()); });
     } catch (...) {
       for (wire& w : wires_) w.reset();
       throw;
     }
+  }
+
+  // A call of train or accumulate, after its batch was taken.
+  template <class Call>
+  void attempt(Call&& call) {
+    for (auto& rows : watched_)
+      if (rows) rows->outputs.hold(0), rows->gradients.hold(0);
+    if (!digest_.full()) note_data();
+    try {
+      call();
+    } catch (const error& cause) {
+      const int lost = accumulated_;
+      discard();
+      if (lost == 0) throw;
+      std::throw_with_nested(
+          error(cause.wrong(),
+                detail::phrase({cause.remedy(), cause.remedy().empty() ? "" : "; ", "the gradients of ", lost,
+                                " accumulated ", lost == 1 ? "call" : "calls", " are dropped: accumulate anew"}),
+                cause.where()));
+    } catch (...) {
+      discard();
+      throw;
+    }
+    for (auto& rows : watched_)
+      if (rows) rows->outputs.hold(step_.rows.samples), rows->gradients.hold(step_.rows.samples);
+    digest_.close({step_.step, accumulated_});
+  }
+
+  GPIPE_ONCE void note_data() {
+    digest_.open();
+    hash sum;
+    const auto add = [&](const std::byte* rows, std::size_t size, dtype type) {
+      if (rows != nullptr) sum.add(rows, size * bytes_of(type) * static_cast<std::size_t>(step_.rows.samples));
+    };
+    add(step_.rows.inputs, net_.values[0].part.size, net_.values[0].part.type);
+    for (int f = 0; f < net_.field_count; ++f)
+      add(step_.rows.fields[index(f)], net_.fields[f].size, net_.fields[f].type);
+    digest_.put(act::idle, -1, -1, sum.value());
+  }
+
+  // What workers do at the gate where they commit.
+  void settle() {
+    sum_partials();
+    decision_.decide();
   }
 
   void sum_partials() {
@@ -234,11 +374,15 @@ class executor {
   // Replays what did not come out finite, looking at each layer, to name the one where it began.
   [[noreturn]] GPIPE_ONCE void explain(const std::vector<std::vector<instruction>>& programs) {
     const auto where = place{.step = static_cast<long>(step_.step)};
-    if (decision_.found.weight < (std::numeric_limits<float>::min)())
+    if (step_.commits && decision_.found.weight < (std::numeric_limits<float>::min)())
       detail::refuse({"the weights of the batch's samples sum to ", std::to_string(decision_.found.weight)},
                      {"give at least one sample a positive weight"}, where);
     step_.examining = true;
     run(programs);
+    if (step_.training && accumulated_ > 0)
+      throw error("the sum of the accumulated gradients is not finite, though those of this call are",
+                  "lower the learning rate or the loss; parameters are as before the step", where);
+    if (!step_.commits) settle();
     if (!step_.training || decision_.holds)
       throw error("a number was not finite, and was when it was computed again",
                   "see whether the data change meanwhile; parameters are as before", where);
@@ -256,6 +400,9 @@ class executor {
   std::vector<recorder> recorders_;
   step_state step_;
   commit decision_;
+  int accumulated_ = 0;
+  std::vector<std::unique_ptr<detail::watched_rows>> watched_;  // [slot]
+  gpipe::digest digest_;
   std::vector<std::vector<instruction>> training_, evaluating_;  // [worker]
   std::vector<worker<Device>> workers_;
   lifeline line_;

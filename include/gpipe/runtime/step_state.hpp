@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <gpipe/runtime/batch.hpp>
+#include <gpipe/runtime/sample_rows.hpp>
 
 namespace gpipe {
 
@@ -11,14 +12,19 @@ namespace gpipe {
 struct step_state {
   batch_rows rows;
   int per_micro_batch = 1;  ///< ceil(batch / M): micro-batch m holds the samples from m times this on
+  int samples_before = 0;   ///< of the mini-batch, in the calls before this one
   bool training = true;
+  bool commits = true;      ///< false: gradients are accumulated for a later call
   bool examining = false;   ///< look for the first number that is not finite
+  sample_rows* predicted = nullptr;  ///< what enters the loss goes here, and the loss does not run; null: it runs
   std::uint64_t seed = 0;
   std::uint64_t step = 0;   ///< of the optimizer: unchanged by a step that fails
 
   int first_sample(int m) const { return (std::min)(rows.samples, m * per_micro_batch); }
   int samples(int m) const { return first_sample(m + 1) - first_sample(m); }  ///< 0: the micro-batch is skipped
   int filled() const { return (rows.samples + per_micro_batch - 1) / per_micro_batch; }  ///< micro-batches with samples
+  /// Whether gradients are summed anew. Who examines looks at this call alone.
+  bool clears() const { return training && (samples_before == 0 || examining); }
 };
 
 }  // namespace gpipe

@@ -60,13 +60,13 @@ class alignas(alignment) worker {
  public:
   worker(const workshop<Device>& shop, int number, recorder* trace) : shop_(shop), number_(number), trace_(trace) {}
 
-  /// One pass over a program; `trains` clears the gradients first. Throws the cause of a failure, named.
-  void walk(const std::vector<instruction>& program, bool trains) {
+  /// One pass over a program; `clears` the gradients first. Throws the cause of a failure, named.
+  void walk(const std::vector<instruction>& program, bool clears) {
     committed_ = summed_ = false;
     for (const tie& t : shop_.plan.ties)
       if (shop_.plan.worker_of(stage_of(t.user)) == number_)
         at(t.user).borrow(t.user, at(t.owner).at(t.owner).parameters);
-    if (trains)
+    if (clears)
       for (const instruction& i : program)
         if (i.kind == act::reduce) stage(i).clear_gradients();
     auto begin = now_ns();
@@ -175,15 +175,17 @@ class alignas(alignment) worker {
 
   GPIPE_OUT_OF_LINE void reduce(const instruction& i) {
     bound_stage<Device>& s = stage(i);
-    if (!shop_.plan.ties.empty() && !summed_) waiting([&] { shop_.door.arrive(number_, errand_of(i)); });
+    const bool commits = shop_.step.commits;  // only then all uses of tied parameters become one sum
+    if (commits && !shop_.plan.ties.empty() && !summed_) waiting([&] { shop_.door.arrive(number_, errand_of(i)); });
     summed_ = true;
     for (const tie& t : shop_.plan.ties)
-      if (stage_of(t.owner) == i.stage) s.lend(t.owner, at(t.user).at(t.user).gradients);
+      if (commits && stage_of(t.owner) == i.stage && !s.at(t.owner).frozen)
+        s.lend(t.owner, at(t.user).at(t.user).gradients);
     for (const auto& b : s.slots()) {
-      if (!shop_.net.owns(b.slot)) continue;
       const auto n = static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type));
       double* into = &shop_.decision.squares[index(b.slot)];
-      if (b.layer->type == dtype::float64)
+      if (b.frozen || (commits && !shop_.net.owns(b.slot))) *into = 0;
+      else if (b.layer->type == dtype::float64)
         s.device().sum(n, detail::square_of<double>{reinterpret_cast<const double*>(b.gradients)}, into);
       else
         s.device().sum(n, detail::square_of<float>{reinterpret_cast<const float*>(b.gradients)}, into);
@@ -191,17 +193,21 @@ class alignas(alignment) worker {
   }
 
   GPIPE_OUT_OF_LINE void update(const instruction& i) {
+    if (!shop_.step.commits) return;
     if (!committed_)
       waiting([&] { shop_.door.arrive(number_, errand_of(i), [this]() noexcept { decide(); }); });
     committed_ = true;
     if (!shop_.decision.holds || shop_.step.examining) return;
     bound_stage<Device>& s = stage(i);
-    std::byte* moments[max_moments]{};
-    for (int k = 0; k < shop_.rule.moments(); ++k) moments[k] = s.moments(k);
-    shop_.rule(s.device(), shop_.net.type, s.flat_bytes(), s.parameters(), s.gradients(), moments,
-               {static_cast<std::int64_t>(shop_.step.step) + 1, shop_.decision.rate, shop_.decision.scale});
+    s.each_trained([&](std::size_t at, std::size_t bytes) {
+      std::byte* moments[max_moments]{};
+      for (int k = 0; k < shop_.rule.moments(); ++k) moments[k] = s.moments(k) + at;
+      shop_.rule(s.device(), shop_.net.type, bytes, s.parameters() + at, s.gradients() + at, moments,
+                 {static_cast<std::int64_t>(shop_.step.step) + 1, shop_.decision.rate, shop_.decision.scale});
+    });
     s.absorb(shop_.step);
     s.refresh();
+    s.updated();
   }
 
   void decide() noexcept {

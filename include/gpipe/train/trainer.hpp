@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,9 +27,10 @@ struct training_options {
   std::size_t trace_events = run_options{}.trace_events;
   std::byte arena_fill = run_options{}.arena_fill;
   bool canary = run_options{}.canary;
+  std::size_t digest_calls = run_options{}.digest_calls;
   std::function<void(const instruction&)> before{};
 
-  run_options run() const { return {seed, deadline, trace_events, arena_fill, canary, before}; }
+  run_options run() const { return {seed, deadline, trace_events, arena_fill, digest_calls, canary, before}; }
 };
 
 namespace broken {
@@ -60,12 +63,42 @@ class trainer {
   explicit trainer(Plan, Optimizer optimizer = {}, training_options how = {})
       : trainer(Plan::options, std::move(optimizer), cut_by<Plan>(std::move(how))) {}
 
-  /// One step over a batch of 1 to M x B samples: forward, backward, update. Throws `error` and leaves parameters,
-  /// moments, state and step count as they were.
-  outcome step(const batch& data) { return executor_.train(data, rate(), clip_); }
+  /// One step over a batch of 1 to M x B samples: forward, backward, update; at the learning rate that the schedule
+  /// has for it, or at `rate`. Throws `error` and leaves parameters, moments, state and step count as they
+  /// were.
+  outcome step(const batch& data) { return step(data, rate()); }
+  outcome step(const batch& data, double rate) {
+    const outcome found = executor_.train(data, rate, clip_);
+    for (std::size_t i = 0; i < hooks_.size(); ++i) hooks_[i](found, executor_.steps());
+    return found;
+  }
+
+  /// Forward and backward over a part of the next step's mini-batch, as many times as it has such parts: the next
+  /// `step` adds its own and divides by the weight of all. Tells what the mini-batch has so far, as that step's outcome
+  /// tells of all of it. Dropout sees one mini-batch: a sample's position counts on from call to call.
+  ///
+  /// Throws `error`. If the batch is refused, nothing has changed. If the call, or the step, fails later, all that was
+  /// accumulated is dropped, and the error says so: gradients are summed in place, and no copy is kept.
+  outcome accumulate(const batch& data) { return executor_.accumulate(data); }
+  /// Calls that wait for the next step; and drops them.
+  int accumulated() const { return executor_.accumulated(); }
+  void discard() { executor_.discard(); }
+
+  /// Calls `hook(outcome, steps)` after every step that was taken, `steps` counting it. The hook may read and evaluate,
+  /// and set parameters; what it throws reaches who called `step`, and the step stands.
+  GPIPE_ONCE void on_step(std::function<void(const outcome&, std::uint64_t steps)> hook) {
+    hooks_.push_back(std::move(hook));
+  }
 
   /// The learning rate of the next step.
   double rate() const { return optimizer_.learning_rate * rate_(executor_.steps()); }
+
+  /// Freezes a slot, or the slots [first, last): their parameters and moments do not change, their gradients are zero,
+  /// and cost nothing, and count in no norm. Holds from the next call on.
+  void freeze(int slot) { freeze(slot, slot + 1); }
+  void freeze(int first, int last) { freeze(first, last, true); }
+  void unfreeze(int slot) { unfreeze(slot, slot + 1); }
+  void unfreeze(int first, int last) { freeze(first, last, false); }
 
   /// Forward only, without dropout: mean loss and accuracy of a batch, or of a whole dataset.
   outcome evaluate(const batch& data) { return executor_.evaluate(data); }
@@ -77,12 +110,43 @@ class trainer {
       all.weight += found.weight;
       all.correct += found.correct;
       all.samples += found.samples;
+      all.told_by = found.told_by;
+      for (int p = 0; p < max_metrics; ++p) all.sums[p] += found.sums[p];
     }
     if (!(all.weight > 0))
       detail::refuse({"the weights of the dataset's samples sum to nothing"}, {"give at least one a positive weight"});
     all.loss /= all.weight;
     return all;
   }
+
+  /// What enters the loss, such as a classifier's logits, a row a sample in the order of the data: of a batch, or of a
+  /// dataset of any length. Runs forward, without dropout, up to the loss: its labels may be missing. If the loss reads
+  /// several tensors, the rows hold them all.
+  GPIPE_ONCE sample_rows predict(const batch& data) {
+    sample_rows rows = executor_.predictions(std::clamp(data.samples(), 0, plan().most_samples()));
+    executor_.predict(data, rows, 0);
+    return rows;
+  }
+  GPIPE_ONCE sample_rows predict(const dataset& data) {
+    sample_rows rows = executor_.predictions(data.samples());
+    int first = 0;
+    for (const batch& part : data.batches(plan().most_samples())) {
+      executor_.predict(part, rows, first);
+      first += part.samples();
+    }
+    return rows;
+  }
+
+  /// Copies what a slot writes, and the gradients of that, out of every step from now on; `activation` and
+  /// `activation_gradient` have the rows of the last call of `step` or `accumulate`, none if it failed. A gradient is
+  /// that of the sum over samples. Memory is taken here, for M x B samples.
+  void watch(int slot) { executor_.watch(checked(slot), true); }
+  void unwatch(int slot) { executor_.watch(checked(slot), false); }
+  const sample_rows& activation(int slot) const { return watched(slot).outputs; }
+  const sample_rows& activation_gradient(int slot) const { return watched(slot).gradients; }
+
+  /// Hashes of all that was computed in the first `digest_calls` calls: see `first_difference`.
+  const gpipe::digest& digest() const { return executor_.digest(); }
 
   /// A copy of a parameter, of its gradient in the last step (a sum over samples), or of the optimizer's `moment`-th
   /// array for it: of the layer at a slot, by the layer's name for it, such as "weight".
@@ -151,6 +215,22 @@ class trainer {
     return options;
   }
 
+  GPIPE_ONCE int checked(int slot) const {
+    const network& net = executor_.net();
+    if (slot < 0 || slot >= net.slot_count)
+      detail::refuse({"the model has no slot ", slot}, {"slots are 0 to ", net.slot_count - 1}, {.slot = slot});
+    return slot;
+  }
+  GPIPE_ONCE void freeze(int first, int last, bool frozen) {
+    if (last > first) checked(first), checked(last - 1);
+    for (int l = first; l < last; ++l) executor_.freeze(l, frozen);
+  }
+  GPIPE_ONCE const detail::watched_rows& watched(int slot) const {
+    if (const auto* rows = executor_.watched(checked(slot))) return *rows;
+    detail::refuse({"nobody watches the slot"}, {"call watch(", slot, ") before the step"},
+                   {.layer = std::string(executor_.net().row_of(slot).name), .slot = slot});
+  }
+
   // What of a layer: its parameters, or its state.
   struct listing {
     const gpipe::parameter* row::*list;
@@ -163,11 +243,8 @@ class trainer {
   // Bytes before one of them in its slot's block, and its elements.
   template <class T>
   GPIPE_ONCE std::pair<std::size_t, std::size_t> find(int slot, std::string_view name, const listing& what) const {
-    const network& net = executor_.net();
     using detail::refuse;
-    if (slot < 0 || slot >= net.slot_count)
-      refuse({"the model has no slot ", slot}, {"slots are 0 to ", net.slot_count - 1}, {.slot = slot});
-    const row& r = net.row_of(slot);
+    const row& r = executor_.net().row_of(checked(slot));
     const auto here = [&] { return place{.layer = std::string(r.name), .slot = slot}; };
     std::size_t at = 0;
     for (int p = 0; p < r.*what.count; ++p) {
@@ -203,6 +280,7 @@ class trainer {
   Optimizer optimizer_;
   rate_schedule rate_;
   double clip_;
+  std::vector<std::function<void(const outcome&, std::uint64_t)>> hooks_;
   gpipe::executor<Device> executor_;
 };
 

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/plan/action.hpp>
+
+namespace gpipe {
+
+/// Hashes of all that a training computes: of each call the data, what each layer wrote in forward and in both parts of
+/// backward for each micro-batch, and the parameters after the update. Kept by the layer's slot and not by the stage:
+/// trainings of one model that are the same to the bit have the same digest for every number of stages.
+class digest {
+ public:
+  digest() = default;
+  /// With room for so many calls of step and accumulate; later ones are not kept.
+  GPIPE_ONCE digest(std::vector<std::string> layers, int micro_batches, std::size_t calls)
+      : layers_(std::move(layers)), micro_batches_(micro_batches), room_(calls), hashes_(calls * per_call()) {
+    known_.reserve(calls);
+  }
+
+  /// A call of `step` or `accumulate`: its step, and how many calls of the same step were before it.
+  struct call {
+    std::uint64_t step;
+    int before;
+  };
+
+  std::size_t calls() const { return known_.size(); }
+  bool full() const { return known_.size() == room_; }
+  const std::vector<std::string>& layers() const { return layers_; }
+  int micro_batches() const { return micro_batches_; }
+  const call& at(std::size_t number) const { return known_[number]; }
+  std::span<const std::uint64_t> hashes(std::size_t number) const {
+    return std::span(hashes_).subspan(number * per_call(), per_call());
+  }
+
+  /// A call begins, once more if it failed: with zeros, to be written over.
+  std::span<std::uint64_t> open() {
+    if (full()) return {};
+    const auto hashes = std::span(hashes_).subspan(known_.size() * per_call(), per_call());
+    std::fill(hashes.begin(), hashes.end(), std::uint64_t{0});
+    return hashes;
+  }
+  /// What the call's action on a micro-batch (-1 for `update`) left at a slot; `idle` stands for the data.
+  void put(act kind, int micro_batch, int slot, std::uint64_t bits) {
+    if (!full()) hashes_[known_.size() * per_call() + place_of(kind, micro_batch, slot)] = bits;
+  }
+  void close(const call& now) {
+    if (!full()) known_.push_back(now);
+  }
+
+  /// The first action that left other bits in `b` than in `a`, in the calls that both have: step, slot, layer,
+  /// micro-batch (counted over accumulated calls) and action. Forward comes before backward, a micro-batch before the
+  /// next, a layer after those that it reads from. Throws `error` if the models or their micro-batches differ.
+  friend GPIPE_ONCE std::optional<place> first_difference(const digest& a, const digest& b) {
+    if (a.layers_ != b.layers_ || a.micro_batches_ != b.micro_batches_)
+      detail::refuse({"the digests are of different models or numbers of micro-batches"},
+                     {"compare trainings of one model with as many micro-batches"});
+    for (std::size_t i = 0; i < (std::min)(a.calls(), b.calls()); ++i)
+      if (const auto found = a.first_difference_in(i, b)) return found;
+    return std::nullopt;
+  }
+
+ private:
+  int slots() const { return static_cast<int>(layers_.size()); }
+  // The data; forward, and each part of backward, of every micro-batch; the update.
+  std::size_t per_call() const { return 1 + layers_.size() * (3 * static_cast<std::size_t>(micro_batches_) + 1); }
+  std::size_t place_of(act kind, int m, int slot) const {
+    if (kind == act::idle) return 0;
+    const int line = kind == act::forward          ? m
+                     : kind == act::backward_input ? micro_batches_ + m
+                     : kind == act::update         ? 3 * micro_batches_
+                                                   : 2 * micro_batches_ + m;
+    return 1 + static_cast<std::size_t>(line) * layers_.size() + static_cast<std::size_t>(slot);
+  }
+
+  GPIPE_ONCE std::optional<place> first_difference_in(std::size_t number, const digest& b) const {
+    const call& at = known_[number];
+    const auto differs = [&](act kind, int m, int slot) {
+      const std::size_t i = number * per_call() + place_of(kind, m, slot);
+      return hashes_[i] != b.hashes_[i];
+    };
+    const auto found = [&](std::string_view action, int m, int slot) {
+      return place{.layer = slot < 0 ? std::string() : layers_[static_cast<std::size_t>(slot)],
+                   .slot = slot,
+                   .micro_batch = m < 0 ? -1 : at.before * micro_batches_ + m,
+                   .action = std::string(action),
+                   .step = static_cast<long>(at.step)};
+    };
+    if (at.step != b.known_[number].step || at.before != b.known_[number].before) return found("call", -1, -1);
+    if (differs(act::idle, -1, -1)) return found("data", -1, -1);
+    for (int m = 0; m < micro_batches_; ++m)
+      for (int l = 0; l < slots(); ++l)
+        if (differs(act::forward, m, l)) return found(name(act::forward), m, l);
+    for (int m = 0; m < micro_batches_; ++m)
+      for (int l = slots() - 1; l >= 0; --l)
+        for (const act kind : {act::backward_input, act::backward_parameters})
+          if (differs(kind, m, l)) return found(name(kind), m, l);
+    for (int l = 0; l < slots(); ++l)
+      if (differs(act::update, -1, l)) return found(name(act::update), -1, l);
+    return std::nullopt;
+  }
+
+  std::vector<std::string> layers_;
+  int micro_batches_ = 0;
+  std::size_t room_ = 0;
+  std::vector<std::uint64_t> hashes_;
+  std::vector<call> known_;
+};
+
+}  // namespace gpipe

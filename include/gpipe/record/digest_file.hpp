@@ -1,0 +1,85 @@
+#pragma once
+
+#include <charconv>
+#include <fstream>
+#include <string>
+
+#include <gpipe/record/digest.hpp>
+#include <gpipe/record/file.hpp>
+
+namespace gpipe {
+
+/// Writes a digest, so that another process can compare with it: a line of counts, the layers, and a line a call.
+///
+///     gpipe digest 1 2 3              layers, micro-batches, calls
+///     linear<4>
+///     0 0 9e3779b97f4a7c15 ...        step, calls of it before, hashes in the order of `digest::hashes`
+GPIPE_ONCE inline void write_digest(const std::string& path, const digest& from) {
+  write_file(path, [&](std::ostream& out) {
+    out << detail::phrase({"gpipe digest ", from.layers().size(), " ", from.micro_batches(), " ", from.calls(), "\n"});
+    for (const std::string& layer : from.layers()) out << layer << '\n';
+    for (std::size_t i = 0; i < from.calls(); ++i) {
+      out << detail::phrase({from.at(i).step, " ", from.at(i).before});
+      for (const std::uint64_t bits : from.hashes(i)) {
+        char digits[16];
+        out << ' ';
+        out.write(digits, std::to_chars(digits, digits + 16, bits, 16).ptr - digits);
+      }
+      out << '\n';
+    }
+  });
+}
+
+/// Reads what `write_digest` wrote. Throws `error` if the file is not there, or is something else.
+GPIPE_ONCE inline digest read_digest(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  long line = 0;
+  const auto require = [&](bool holds) {
+    if (!holds)
+      throw error(in.is_open() ? "this is no digest" : "the file cannot be read", "give one that write_digest wrote",
+                  {.file = path, .line = in.is_open() ? line : -1});
+  };
+  require(in.is_open());
+  std::string text;
+  const char* at = nullptr;
+  const auto next_line = [&] {
+    ++line;
+    require(std::getline(in, text) && !in.eof());  // a line that does not end was cut off
+    at = text.c_str();
+  };
+  const auto number = [&](auto& into, int base = 10) {
+    if (*at == ' ') ++at;
+    const auto [end, wrong] = std::from_chars(at, text.c_str() + text.size(), into, base);
+    require(wrong == std::errc{});
+    at = end;
+  };
+  next_line();
+  constexpr std::string_view title = "gpipe digest ";
+  require(text.compare(0, title.size(), title) == 0);
+  at += title.size();
+  std::size_t layers = 0, calls = 0;
+  int micro_batches = 0;
+  number(layers), number(micro_batches), number(calls);
+  require(micro_batches >= 0 && *at == 0);
+  std::vector<std::string> names;
+  for (std::size_t l = 0; l < layers; ++l) next_line(), names.push_back(text);
+  // A call takes up two characters a hash or more: a file that is none cannot ask for more memory than it has.
+  const std::size_t hashes = 1 + layers * (3 * static_cast<std::size_t>(micro_batches) + 1);
+  const auto here = in.tellg();
+  in.seekg(0, std::ios::end);
+  const auto rest = static_cast<std::size_t>(in.tellg() - here);
+  in.seekg(here);
+  require(calls == 0 || hashes <= rest / 2 / calls);
+  digest found(std::move(names), micro_batches, calls);
+  for (std::size_t i = 0; i < calls; ++i) {
+    next_line();
+    digest::call now{};
+    number(now.step), number(now.before);
+    for (std::uint64_t& bits : found.open()) number(bits, 16);
+    require(*at == 0);
+    found.close(now);
+  }
+  return found;
+}
+
+}  // namespace gpipe

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <gpipe/core/hash.hpp>
+#include <gpipe/record/digest.hpp>
+#include <gpipe/runtime/binding.hpp>
+#include <gpipe/runtime/step_state.hpp>
+
+namespace gpipe::detail {
+
+/// Looks at the layers of a stage while it trains: copies rows of those that are watched, and notes hashes. What a step
+/// is replayed for, and what an evaluation does, it does not see.
+template <class Context>
+class observer {
+ public:
+  using bound = bound_slot<Context>;
+
+  observer(const network& net, int moments) : net_(&net), moments_(moments) {}
+
+  void note_in(digest& into) { notes_ = &into; }
+  bool notes() const { return notes_ != nullptr; }
+
+  GPIPE_OUT_OF_LINE void after_forward(const Context& c, const bound& b, const call& done, const step_state& step,
+                                       int m) const {
+    if (!looks(step)) return;
+    if (b.watched != nullptr)
+      for (int o = 0; o < b.outputs; ++o) copy(c, b.value_out[o], b.out[o].at(m, false), b.watched->outputs, o, step, m);
+    if (!noting()) return;
+    hash sum;
+    for (int o = 0; o < b.outputs; ++o) sum.add(b.out[o].at(m, false), bytes(b.value_out[o], step.samples(m)));
+    if (done.partials != nullptr)
+      sum.add(reinterpret_cast<const std::byte*>(done.partials),
+              sizeof(double) * b.layer->partial_elements());
+    notes_->put(act::forward, m, b.slot, sum.value());
+  }
+
+  /// The gradients of the outputs are complete.
+  GPIPE_OUT_OF_LINE void before_backward(const Context& c, const bound& b, const step_state& step, int m) const {
+    if (!looks(step) || b.watched == nullptr) return;
+    for (int o = 0; o < b.outputs; ++o)
+      if (b.out_gradient[o].base != nullptr)
+        copy(c, b.value_out[o], b.out_gradient[o].at(m, true), b.watched->gradients, o, step, m);
+  }
+
+  /// The layer's own parts of its inputs' gradients are there, and not yet added to those of other readers.
+  GPIPE_OUT_OF_LINE void after_input_part(const bound& b, const step_state& step, int m) const {
+    if (!looks(step) || !noting()) return;
+    hash sum;
+    for (int i = 0; i < b.inputs; ++i)
+      if (b.in_gradient[i].base != nullptr) sum.add(b.in_gradient[i].at(m, true), bytes(b.value_in[i], step.samples(m)));
+    notes_->put(act::backward_input, m, b.slot, sum.value());
+  }
+
+  GPIPE_OUT_OF_LINE void after_parameter_part(const bound& b, const step_state& step, int m) const {
+    if (!looks(step) || !noting()) return;
+    hash sum;
+    sum.add(b.gradients, b.layer->parameter_bytes());
+    notes_->put(act::backward_parameters, m, b.slot, sum.value());
+  }
+
+  /// `flat_bytes` are between a slot's parameters and its gradients, and between these and each of its moments.
+  GPIPE_OUT_OF_LINE void after_update(const bound& b, std::size_t flat_bytes) const {
+    if (!noting() || !net_->owns(b.slot)) return;
+    hash sum;
+    sum.add(b.parameters, b.layer->parameter_bytes());
+    for (int k = 0; k < moments_; ++k)
+      sum.add(b.parameters + static_cast<std::size_t>(k + 2) * flat_bytes, b.layer->parameter_bytes());
+    notes_->put(act::update, -1, b.slot, sum.value());
+  }
+
+ private:
+  bool noting() const { return notes_ != nullptr && !notes_->full(); }
+  static bool looks(const step_state& step) { return step.training && !step.examining; }
+
+  std::size_t bytes(int v, int samples) const {
+    return net_->values[v].part.size * bytes_of(net_->values[v].part.type) * static_cast<std::size_t>(samples);
+  }
+  void copy(const Context& c, int v, const std::byte* from, sample_rows& into, int tensor, const step_state& step,
+            int m) const {
+    c.copy(static_cast<std::ptrdiff_t>(bytes(v, step.samples(m))), from,
+           into.at(tensor, step.first_sample(m)));
+  }
+
+  const network* net_;
+  int moments_;
+  digest* notes_ = nullptr;
+};
+
+}  // namespace gpipe::detail
