@@ -3,6 +3,7 @@
 
 #include <iomanip>
 #include <iostream>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -29,6 +30,14 @@ static_assert(require_fits<default_plan, 8_MiB>());
 
 // The command line ----------------------------------------------------------------------------------------------------
 
+/// Those that train, by their names.
+std::vector<std::pair<std::string, schedule_kind>> schedules() {
+  std::vector<std::pair<std::string, schedule_kind>> found;
+  for (const schedule_kind kind : schedule_kinds)
+    if (schedule_choice(kind).trains) found.emplace_back(name(kind), kind);
+  return found;
+}
+
 struct settings {
   plan_options plan = default_plan::options;
   int batch = default_plan::M * default_plan::B;
@@ -39,25 +48,37 @@ struct settings {
   bool quiet = false;
 
   bool read(int count, char** words) {
-    return example::options(
-               "digits: trains a residual network on 8 x 8 images of handwritten digits, in a pipeline of stages.\n"
-               "The last two lines are the held-out accuracy and a hash of the parameters' bits: the same for every\n"
-               "number of stages and every way to recompute.")
-        .number("--stages", plan.stages, 1, slots_of<net>, "stages of the pipeline, a thread each")
-        .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches in a mini-batch")
-        .number("--batch", batch, 1, 65536, "samples in a mini-batch")
-        .number("--epochs", epochs, 1, 100000, "passes over the training samples")
-        .choice("--recompute", plan.recompute,
-                {{"always", recompute_mode::always},
-                 {"except-last", recompute_mode::except_last},
-                 {"never", recompute_mode::never}},
-                "which micro-batches run forward again before backward")
-        .number("--seed", seed, 0, INT64_MAX, "of first parameters, dropout and shuffling")
-        .text("--data", "FILE", data, "lines of 64 numbers and a label, comma-separated")
-        .text("--trace", "FILE.json", trace, "write what every worker did; opens in ui.perfetto.dev")
-        .text("--timeline", "FILE.svg", timeline, "draw the last step")
-        .flag("--quiet", quiet, "print the last two lines only")
-        .read(count, words);
+    std::optional<recompute_mode> recompute;
+    if (!example::options(
+             "digits: trains a residual network on 8 x 8 images of handwritten digits, in a pipeline of stages.\n"
+             "The last two lines are the held-out accuracy and a hash of the parameters' bits: the same for every\n"
+             "number of stages, every schedule, every way to recompute and every memory limit.")
+             .number("--stages", plan.stages, 1, slots_of<net>, "stages of the pipeline, a thread each or several a thread")
+             .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches in a mini-batch")
+             .number("--batch", batch, 1, 65536, "samples in a mini-batch")
+             .number("--epochs", epochs, 1, 100000, "passes over the training samples")
+             .choice("--schedule", plan.schedule, schedules(), "the order of work")
+             .number("--chunks", plan.chunks, 1, slots_of<net>, "stages a thread, of the interleaved schedule")
+             .choice("--recompute", recompute,
+                     {{"always", recompute_mode::always},
+                      {"except-last", recompute_mode::except_last},
+                      {"as-needed", recompute_mode::as_needed},
+                      {"never", recompute_mode::never}},
+                     "which micro-batches run forward again before backward\n"
+                     "                            (except-last; as-needed with a memory limit)")
+             .bytes("--memory-limit", plan.memory_limit,
+                    "of every stage, such as 4MiB: the cut obeys it, and recompute\n"
+                    "                            as needed makes room for it")
+             .number("--seed", seed, 0, INT64_MAX, "of first parameters, dropout and shuffling")
+             .text("--data", "FILE", data, "lines of 64 numbers and a label, comma-separated")
+             .text("--trace", "FILE.json", trace, "write what every worker did; opens in ui.perfetto.dev")
+             .text("--timeline", "FILE.svg", timeline, "draw the last step")
+             .flag("--quiet", quiet, "print the last two lines only")
+             .read(count, words))
+      return false;
+    if (plan.memory_limit != no_memory_limit) plan.recompute = recompute_mode::as_needed;
+    if (recompute) plan.recompute = *recompute;
+    return true;
   }
 };
 
