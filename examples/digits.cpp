@@ -1,6 +1,7 @@
 // Trains a residual network on real handwritten digits, across pipeline stages chosen on the command line.
 // Whatever the number of stages, the result is the same to the last bit: see the last two lines that it prints.
 
+#include <algorithm>
 #include <iomanip>
 #include <iostream>
 #include <optional>
@@ -44,7 +45,7 @@ struct settings {
   int epochs = 30;
   std::uint64_t seed = 1;
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
-  std::string trace, timeline;
+  std::string trace, timeline, breakdown;
   bool quiet = false;
 
   bool read(int count, char** words) {
@@ -53,7 +54,7 @@ struct settings {
              "digits: trains a residual network on 8 x 8 images of handwritten digits, in a pipeline of stages.\n"
              "The last two lines are the held-out accuracy and a hash of the parameters' bits: the same for every\n"
              "number of stages, every schedule, every way to recompute and every memory limit.")
-             .number("--stages", plan.stages, 1, slots_of<net>, "stages of the pipeline, a thread each or several a thread")
+             .number("--stages", plan.stages, 1, slots_of<net>, "stages of the pipeline, one or more a thread")
              .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches in a mini-batch")
              .number("--batch", batch, 1, 65536, "samples in a mini-batch")
              .number("--epochs", epochs, 1, 100000, "passes over the training samples")
@@ -73,6 +74,7 @@ struct settings {
              .text("--data", "FILE", data, "lines of 64 numbers and a label, comma-separated")
              .text("--trace", "FILE.json", trace, "write what every worker did; opens in ui.perfetto.dev")
              .text("--timeline", "FILE.svg", timeline, "draw the last step")
+             .text("--breakdown", "FILE.svg", breakdown, "draw where the time of a step went")
              .flag("--quiet", quiet, "print the last two lines only")
              .read(count, words))
       return false;
@@ -115,11 +117,17 @@ std::vector<event> events_since(std::int64_t begin, const std::vector<recorder>&
   return events;
 }
 
+/// Asks before the work whether all that is wanted can be written, each to a file of its own.
+void require_outputs(std::vector<std::string> files) {
+  std::erase(files, "");
+  std::sort(files.begin(), files.end());
+  if (const auto twice = std::adjacent_find(files.begin(), files.end()); twice != files.end())
+    throw error("two outputs are to be written to one file", "give each its own", {.file = *twice});
+  for (const std::string& file : files) require_writable(file);
+}
+
 void run(settings chosen) {
-  if (!chosen.trace.empty() && chosen.trace == chosen.timeline)
-    throw error("--trace and --timeline name one file", "give each its own", {.file = chosen.trace});
-  if (!chosen.trace.empty()) require_writable(chosen.trace);
-  if (!chosen.timeline.empty()) require_writable(chosen.timeline);
+  require_outputs({chosen.trace, chosen.timeline, chosen.breakdown});
   const split data = read_digits(chosen.data);
   chosen.batch = std::min(chosen.batch, data.train.samples());
   chosen.plan.micro_batch_size = (chosen.batch + chosen.plan.micro_batches - 1) / chosen.plan.micro_batches;
@@ -146,7 +154,10 @@ void run(settings chosen) {
     last_step = std::exchange(this_step, now_ns());
     if (chosen.trace.empty() && training.steps() < steps) training.forget_events();  // room for the last step
   });
-  write_report(out, training.report(), std::thread::hardware_concurrency());
+  write_report(out, training.report(), std::thread::hardware_concurrency(),
+               step_time(network_of<net>, training.plan()));
+  if (!chosen.breakdown.empty())
+    write_breakdown(chosen.breakdown, breakdown_of(training.report()), "digits: where the time of a step went");
   if (!chosen.timeline.empty())
     write_timeline(chosen.timeline, events_since(last_step, training.trace()), "digits: the last step");
   if (!chosen.trace.empty()) write_trace(chosen.trace, training.trace());

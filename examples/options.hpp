@@ -43,8 +43,8 @@ class options {
   options& bytes(std::string name, std::int64_t& into, std::string help) {
     return add(std::move(name), "BYTES", std::move(help), [&into](std::string_view self, std::string_view value) {
       constexpr std::pair<std::string_view, std::int64_t> units[] = {
-          {"", 1},          {"B", 1},         {"KB", 1'000},    {"MB", 1'000'000}, {"GB", 1'000'000'000},
-          {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TB", 1'000'000'000'000}, {"TiB", 1LL << 40}};
+          {"", 1},          {"B", 1},         {"KB", 1'000},    {"MB", 1'000'000},   {"GB", 1'000'000'000},
+          {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1LL << 40}, {"TB", 1'000'000'000'000}};
       const std::string remedy = "write 16GiB, 500MB or a number of bytes";
       if (value.empty()) refuse(self, value, "is empty", "give BYTES");
       std::int64_t number = 0;

@@ -3,6 +3,7 @@
 // Pipeline-parallel training: everything but the parts that need a library of their own beyond Thrust and Hana.
 #include <gpipe/plan.hpp>
 #include <gpipe/record/progress.hpp>
+#include <gpipe/record/report.hpp>
 #include <gpipe/record/timeline.hpp>
 #include <gpipe/train/loop.hpp>
 #include <gpipe/train/trainer.hpp>

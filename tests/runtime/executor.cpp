@@ -6,6 +6,7 @@
 
 #include <gpipe/core/optimizer.hpp>
 #include <gpipe/device/host/host.hpp>
+#include <gpipe/record/breakdown.hpp>
 
 #include "laws/layers.hpp"
 
@@ -86,7 +87,22 @@ TEST_CASE("report and trace tell of every stage since they were last forgotten")
     CHECK(events.events().back().kind == act::update);
     CHECK(run->report()[static_cast<std::size_t>(s)].busy(act::forward) > 0);
   }
+  run->evaluate(batch_of());  // is no step
+  const auto before = run->report()[0].step_ns, begin = now_ns();
+  run->train(batch_of(), 0.1);
+  const auto took = now_ns() - begin;
+  CHECK(run->report()[0].step_ns - before <= took);
+  const breakdown parts = breakdown_of(run->report());
+  CHECK(parts.steps == 2);
+  CHECK(parts.workers == 2);
+  CHECK(parts.total() == 2 * run->report()[0].step_ns);
+  for (const auto ns : {parts.compute, parts.recompute, parts.update, parts.bubble, parts.imbalance}) CHECK(ns >= 0);
+  for (const auto ns : {parts.compute, parts.recompute, parts.update}) CHECK(ns > 0);
   run->forget();
+  run->train(batch_of(), 0.1);
+  CHECK(run->report()[0].steps == 1);
+  run->forget();
+  CHECK(run->report()[0].step_ns == 0);
   CHECK(run->trace()[0].events().empty());
   CHECK(run->report()[0].busy() == 0);
   CHECK(made(two)->trace().empty());

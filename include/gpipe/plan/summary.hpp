@@ -65,6 +65,14 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
 
 }  // namespace detail
 
+/// What a step of a plan is reckoned to take, in picoseconds: by simulation of its schedule with its costs. Gates,
+/// updates and hand-overs take no time.
+GPIPE_ONCE inline std::int64_t step_time(const network& net, const run_plan& plan) {
+  return makespan_of(net, plan.options, plan.options.chosen_schedule(), plan.costs(), plan.cut(), plan.links.data(),
+                     static_cast<int>(plan.links.size()),
+                     [&](int s) { return plan.terms[static_cast<std::size_t>(s)].kept_copies; });
+}
+
 /// A plan in words, before anything runs: what each stage holds, its share of the predicted time, its parameters and
 /// its memory; then the bubble, and how long a step takes.
 ///
@@ -76,10 +84,7 @@ GPIPE_ONCE inline std::string describe(const network& net, const run_plan& plan)
   return detail::describe(
       {net, o, plan.cut(), schedule.name(), plan.costs(), plan.memory,
        timetable(schedule, o.stages, o.micro_batches).bubble(),
-       makespan_of(net, o, schedule, plan.costs(), plan.cut(), plan.links.data(),
-                   static_cast<int>(plan.links.size()),
-                   [&](int s) { return plan.terms[static_cast<std::size_t>(s)].kept_copies; }),
-       lower_bound_of(o, schedule, plan.costs())});
+       step_time(net, plan), lower_bound_of(o, schedule, plan.costs())});
 }
 
 /// The same of a plan made at compile time: `std::cout << gpipe::describe<plan>();`.

@@ -26,6 +26,7 @@ struct commit {
   std::vector<double> squares;  ///< of each slot's gradient, summed in double
   bool holds = false;           ///< whether the step may be applied
   double scale = 0;             ///< makes the summed gradient a mean, clipped
+  std::int64_t closed_ns = 0;   ///< when the last worker was at the gate
   outcome found;
 
   /// Sums the partials of the loss's slot in the order of micro-batches. `partials(m)` is where those of m lie.

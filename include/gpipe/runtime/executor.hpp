@@ -48,8 +48,9 @@ class executor {
     for (int s = 0; s < S; ++s) {
       stages_.push_back(std::make_unique<bound_stage<Device>>(net_, plan_, s, options_.arena_fill));
       maps.push_back(&stages_.back()->map());
-      reports_.push_back({s, plan_.first[index(s)], plan_.first[index(s) + 1], plan_.share(s), {}, 0,
-                          static_cast<std::size_t>(plan_.memory[index(s)].total()), parameters_of(s)});
+      reports_.push_back({s, plan_.first[index(s)], plan_.first[index(s) + 1], plan_.share(s), {}, 0, 0,
+                          static_cast<std::size_t>(plan_.memory[index(s)].total()), parameters_of(s),
+                          plan_.worker_of(s)});
     }
     for (int w = 0; w < K && options_.trace_events > 0; ++w)
       recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
@@ -123,11 +124,12 @@ class executor {
     for (auto& stage : stages_) stage->refresh();
   }
 
-  /// Each stage's times, and each worker's events, since the last `forget`.
+  /// Each stage's times in steps, and each worker's events, since the last `forget`. Of plans that only run forward
+  /// every evaluation is a step.
   const std::vector<stage_report>& report() const { return reports_; }
   const std::vector<recorder>& trace() const { return recorders_; }
   GPIPE_ONCE void forget() {
-    for (auto& r : reports_) r.busy_ns = {}, r.wait_ns = 0;
+    for (auto& r : reports_) r.busy_ns = {}, r.wait_ns = r.link_ns = r.step_ns = 0, r.steps = 0;
     forget_events();
   }
   void forget_events() {
@@ -191,10 +193,12 @@ class executor {
   }
 
   void take(const batch& data, bool training) {
+    begin_ns_ = now_ns();
     check_batch(net_, data, plan_.most_samples(), step_.rows);
     step_.per_micro_batch = (data.samples() + plan_.micro_batches() - 1) / plan_.micro_batches();
     step_.training = training;
     step_.examining = false;
+    step_.measured = training || !plan_.options.chosen_schedule().trains;
   }
 
   void run(const std::vector<std::vector<instruction>>& programs) {
@@ -202,8 +206,15 @@ class executor {
       crew_.run([&](int w) { workers_[index(w)].walk(programs[index(w)], step_.training); });
     } catch (...) {
       for (wire& w : wires_) w.reset();
+      clock();
       throw;
     }
+    clock();
+  }
+  void clock() {
+    if (!step_.measured) return;
+    const auto took = now_ns() - begin_ns_;
+    for (auto& r : reports_) r.step_ns += took, ++r.steps;
   }
 
   void sum_partials() {
@@ -219,6 +230,7 @@ class executor {
       detail::refuse({"the weights of the batch's samples sum to ", std::to_string(decision_.found.weight)},
                      {"give at least one sample a positive weight"}, where);
     step_.examining = true;
+    step_.measured = false;
     run(programs);
     if (!step_.training || decision_.holds)
       throw error("a number was not finite, and was when it was computed again",
@@ -236,6 +248,7 @@ class executor {
   std::vector<stage_report> reports_;
   std::vector<recorder> recorders_;
   step_state step_;
+  std::int64_t begin_ns_ = 0;
   commit decision_;
   std::vector<std::vector<instruction>> training_, evaluating_;  // [worker]
   std::vector<worker<Device>> workers_;

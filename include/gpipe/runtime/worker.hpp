@@ -1,11 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <vector>
 
-#include <gpipe/record/report.hpp>
+#include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/bound_stage.hpp>
 #include <gpipe/runtime/commit.hpp>
@@ -63,13 +64,16 @@ class alignas(alignment) worker {
   /// One pass over a program; `trains` clears the gradients first. Throws the cause of a failure, named.
   void walk(const std::vector<instruction>& program, bool trains) {
     committed_ = summed_ = false;
+    auto begin = now_ns();
     for (const tie& t : shop_.plan.ties)
       if (shop_.plan.worker_of(stage_of(t.user)) == number_)
         at(t.user).borrow(t.user, at(t.owner).at(t.owner).parameters);
     if (trains)
       for (const instruction& i : program)
         if (i.kind == act::reduce) stage(i).clear_gradients();
-    auto begin = now_ns();
+    const auto cleared = now_ns();
+    if (shop_.step.measured && !program.empty()) report(program.front()).busy(act::reduce) += cleared - begin;
+    begin = cleared;
     for (const instruction& i : program) {
       if (i.micro_batch >= 0 && shop_.step.samples(i.micro_batch) == 0) continue;
       waited_ = 0;
@@ -96,6 +100,7 @@ class alignas(alignment) worker {
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   bound_stage<Device>& stage(const instruction& i) { return *shop_.stages[index(i.stage)]; }
+  stage_report& report(const instruction& i) { return shop_.reports[index(i.stage)]; }
   int stage_of(int slot) const { return shop_.plan.cut().stage_of(slot); }
   bound_stage<Device>& at(int slot) { return *shop_.stages[index(stage_of(slot))]; }
   wire& link(const instruction& i) { return shop_.wires[index(i.link)]; }
@@ -191,8 +196,11 @@ class alignas(alignment) worker {
   }
 
   GPIPE_OUT_OF_LINE void update(const instruction& i) {
-    if (!committed_)
-      waiting([&] { shop_.door.arrive(number_, errand_of(i), [this]() noexcept { decide(); }); });
+    if (!committed_) {
+      const auto here = now_ns();
+      shop_.door.arrive(number_, errand_of(i), [this]() noexcept { decide(); });
+      waited_ += (std::max)(std::int64_t{0}, shop_.decision.closed_ns - here);  // what follows is the update's own
+    }
     committed_ = true;
     if (!shop_.decision.holds || shop_.step.examining) return;
     bound_stage<Device>& s = stage(i);
@@ -204,6 +212,7 @@ class alignas(alignment) worker {
   }
 
   void decide() noexcept {
+    shop_.decision.closed_ns = now_ns();
     const int slot = shop_.net.loss_slot();
     const auto& loss_stage = *shop_.stages[index(shop_.plan.cut().stage_of(slot))];
     shop_.decision.sum(shop_.net.row_of(slot), shop_.step, shop_.plan.micro_batches(),
@@ -212,9 +221,11 @@ class alignas(alignment) worker {
   }
 
   void account(const instruction& i, std::int64_t begin, std::int64_t end) {
-    stage_report& report = shop_.reports[index(i.stage)];
-    report.busy(i.kind) += end - begin - waited_;
-    report.wait_ns += waited_;
+    if (shop_.step.measured) {
+      stage_report& its = report(i);
+      its.busy(i.kind) += end - begin - waited_;
+      its.wait_ns += waited_;
+    }
     if (trace_ != nullptr) trace_->record({begin, end, i.kind, i.stage, i.micro_batch, -1});
   }
 
