@@ -44,6 +44,7 @@ struct settings {
   int batch = default_plan::M * default_plan::B;
   int epochs = 30;
   std::uint64_t seed = 1;
+  std::int64_t link_bytes_per_s = 0;
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
   std::string trace, timeline, breakdown;
   bool quiet = false;
@@ -70,6 +71,8 @@ struct settings {
              .bytes("--memory-limit", plan.memory_limit,
                     "of every stage, such as 4MiB: the cut obeys it, and recompute\n"
                     "                            as needed makes room for it")
+             .number("--link-bytes-per-s", link_bytes_per_s, 0, INT64_MAX / 1000,
+                     "emulate links that carry so much; 0: none; the cut pays for them")
              .number("--seed", seed, 0, INT64_MAX, "of first parameters, dropout and shuffling")
              .text("--data", "FILE", data, "lines of 64 numbers and a label, comma-separated")
              .text("--trace", "FILE.json", trace, "write what every worker did; opens in ui.perfetto.dev")
@@ -80,6 +83,8 @@ struct settings {
       return false;
     if (plan.memory_limit != no_memory_limit) plan.recompute = recompute_mode::as_needed;
     if (recompute) plan.recompute = *recompute;
+    plan.transfers = link_bytes_per_s > 0;
+    if (plan.transfers) plan.on.link_bytes_per_second = link_bytes_per_s, plan.on.link_latency_ns = 0;
     return true;
   }
 };
@@ -140,7 +145,8 @@ void run(settings chosen) {
       {.seed = chosen.seed,
        .rate = warm_up{steps / 20 + 1, cosine{steps - steps / 20}},
        .clip = 1,
-       .trace_events = chosen.trace.empty() && chosen.timeline.empty() ? std::size_t{0} : std::size_t{200'000}}};
+       .trace_events = chosen.trace.empty() && chosen.timeline.empty() ? std::size_t{0} : std::size_t{200'000},
+       .link_bytes_per_second = chosen.link_bytes_per_s}};
 
   std::ostream quiet(nullptr);
   std::ostream& out = chosen.quiet ? quiet : std::cout;

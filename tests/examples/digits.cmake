@@ -40,6 +40,7 @@ expect_same(--schedule Interleaved --chunks 3 --stages 6 --recompute always)
 expect_same(--schedule zb-h1 --recompute never)
 expect_same(--schedule ZB-V)
 expect_same(--schedule zb-v --recompute as-needed)
+expect_same(--link-bytes-per-s 10000000 --stages 2)
 expect_refused("ZB-V does not admit 3 stages" --schedule zb-v --stages 3)
 
 foreach(schedule fill-drain zb-h1)

@@ -6,6 +6,7 @@
 
 #include <gpipe/core/optimizer.hpp>
 #include <gpipe/device/host/host.hpp>
+#include <gpipe/plan/summary.hpp>
 #include <gpipe/record/breakdown.hpp>
 
 #include "laws/layers.hpp"
@@ -21,9 +22,10 @@ struct net : model<input<double, 4>, halve, cross, join, passing_loss> {};
 struct without_loss : model<input<double, 4>, halve, cross, join> {};
 
 template <class Net = net>
-std::unique_ptr<executor<host_device>> made(plan_options plan, run_options options = {}) {
+std::unique_ptr<executor<host_device>> made(plan_options plan, run_options options = {},
+                                            const std::vector<int>& cut = {}) {
   return std::make_unique<executor<host_device>>(network_of<Net>, kernels_of<Net, host::context>,
-                                                 make_plan(network_of<Net>, plan), update_rule<host::context>(sgd{}),
+                                                 make_plan(network_of<Net>, plan, cut), update_rule<host::context>(sgd{}),
                                                  std::move(options));
 }
 constexpr plan_options two{.stages = 2, .micro_batches = 3, .micro_batch_size = 2, .moments = 1};
@@ -106,6 +108,37 @@ TEST_CASE("report and trace tell of every stage since they were last forgotten")
   CHECK(run->trace()[0].events().empty());
   CHECK(run->report()[0].busy() == 0);
   CHECK(made(two)->trace().empty());
+}
+
+TEST_CASE("slow links delay what crosses them as the plan reckons, and change no bit") {
+  plan_options options = two;
+  options.transfers = true;
+  options.on.link_latency_ns = 0;
+  const auto plain = made(options, {}, {2});
+  const run_plan& plan = plain->plan();
+  const traffic bytes = traffic_of(plain->net(), plan.cut(), plan.links[0], 2);
+  REQUIRE(bytes.forward_bytes > 0);
+  CHECK(bytes.backward_bytes == bytes.forward_bytes);
+  options.on.link_bytes_per_second = bytes.forward_bytes * 50;  // 20 ms for a full micro-batch
+  run_options slow;
+  slow.link_bytes_per_second = options.on.link_bytes_per_second;
+  const auto run = made(options, slow, {2});
+  CHECK(run->train(batch_of(), 0.1).loss == plain->train(batch_of(), 0.1).loss);
+  CHECK(run->train(batch_of(), 0.1).norm == plain->train(batch_of(), 0.1).norm);
+
+  // 2 + 2 + 1 samples go there one after the other, then come back so, the last one first.
+  const double reckoned = 1e-9 * static_cast<double>(step_time(run->net(), run->plan()));
+  const breakdown parts = breakdown_of(run->report()), at_once = breakdown_of(plain->report());
+  CHECK(reckoned == doctest::Approx(120).epsilon(0.01));
+  CHECK(parts.step_ms() >= 99);
+  CHECK(parts.step_ms() < 480);
+  CHECK(parts.transfer > 2 * 95'000'000LL);
+  CHECK(parts.total() == 2 * run->report()[0].step_ns);
+  CHECK(parts.bubble >= 0);
+  CHECK(at_once.step_ms() < parts.step_ms());
+  CHECK(plain->report()[0].link_ns + plain->report()[1].link_ns == 0);
+  slow.link_bytes_per_second = -1;
+  CHECK_THROWS_WITH_AS(made(two, slow), doctest::Contains("a link of -1 bytes a second"), error);
 }
 
 TEST_CASE("a gradient whose norm alone is too large for a double is refused") {

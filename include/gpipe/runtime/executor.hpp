@@ -18,6 +18,9 @@ struct run_options {
   std::chrono::nanoseconds deadline = patience{}.deadline;  ///< without progress of any worker
   std::size_t trace_events = 0;                             ///< kept for each worker; 0: no trace
   std::byte arena_fill{0};                                  ///< what memory holds before its first use
+  /// Emulates links: what one worker sends another is there when a link of so many bytes a second has carried it, each
+  /// direction one transfer after the other. 0: at once.
+  std::int64_t link_bytes_per_second = 0;
   /// Called by every worker before each instruction of a step until it is committed: of a worker's updates, before the
   /// first. What it throws fails the step.
   std::function<void(const instruction&)> before{};
@@ -44,6 +47,8 @@ class executor {
         gate_(line_, plan_.workers()),
         crew_(line_, plan_.workers()) {
     const int S = plan_.stages(), K = plan_.workers();
+    const std::int64_t rate = options_.link_bytes_per_second;
+    if (rate < 0) detail::refuse({"a link of ", rate, " bytes a second"}, {"choose 0, for none, or more"});
     std::vector<const detail::arena_map*> maps;
     for (int s = 0; s < S; ++s) {
       stages_.push_back(std::make_unique<bound_stage<Device>>(net_, plan_, s, options_.arena_fill));
@@ -56,13 +61,18 @@ class executor {
       recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
     for (auto& stage : stages_) stage->bind(maps, kernels);
     for (std::size_t k = 0; k < plan_.links.size(); ++k) {
-      const auto& [from, to, gradient] = plan_.links[k];
+      const link& over = plan_.links[k];
+      const auto& [from, to, gradient] = over;
       const int sender = plan_.worker_of(from), receiver = plan_.worker_of(to);
       wire& w = wires_.emplace_back();
       if (sender == receiver) continue;  // what it writes is where it reads it
-      w.activations = std::make_unique<channel<>>(line_, sender, receiver, count(plan_.places_of_links[k].stash));
-      if (gradient)
-        w.gradients = std::make_unique<channel<>>(line_, receiver, sender, count(plan_.places_of_links[k].returned));
+      const int there = count(plan_.places_of_links[k].stash), here = count(plan_.places_of_links[k].returned);
+      w.activations = std::make_unique<channel<>>(line_, sender, receiver, there);
+      if (gradient) w.gradients = std::make_unique<channel<>>(line_, receiver, sender, here);
+      if (rate == 0) continue;
+      w.forth = std::make_unique<slow_link>(line_, receiver, there, rate);
+      if (gradient) w.back = std::make_unique<slow_link>(line_, sender, here, rate);
+      w.of_sample = traffic_of(net_, plan_.cut(), over, 1);
     }
     decision_.squares.resize(static_cast<std::size_t>(net_.slot_count));
     const schedule_choice schedule = plan_.options.chosen_schedule();

@@ -13,6 +13,7 @@
 #include <gpipe/runtime/update_rule.hpp>
 #include <gpipe/transport/channel.hpp>
 #include <gpipe/transport/gate.hpp>
+#include <gpipe/transport/slow_link.hpp>
 
 namespace gpipe {
 
@@ -28,13 +29,18 @@ struct square_of {
 
 }  // namespace detail
 
-/// The channels of one link: activations forward, gradients back if any flow.
+/// The channels of one link: activations forward, gradients back if any flow; and, where links are emulated, how they
+/// delay what these carry.
 struct wire {
   std::unique_ptr<channel<>> activations, gradients;
+  std::unique_ptr<slow_link> forth, back;
+  traffic of_sample;  ///< what each sample of a micro-batch adds
 
   void reset() {
     if (activations) activations->reset();
     if (gradients) gradients->reset();
+    if (forth) forth->reset();
+    if (back) back->reset();
   }
 };
 
@@ -76,7 +82,7 @@ class alignas(alignment) worker {
     begin = cleared;
     for (const instruction& i : program) {
       if (i.micro_batch >= 0 && shop_.step.samples(i.micro_batch) == 0) continue;
-      waited_ = 0;
+      waited_ = linked_ = 0;
       stage(i).begin();
       try {
         if (shop_.before && !committed_) shop_.before(i);
@@ -116,19 +122,31 @@ class alignas(alignment) worker {
     waited_ += now_ns() - begin;
   }
 
+  GPIPE_OUT_OF_LINE void carried(slow_link& link, int place) {
+    const auto before = waited_;
+    waiting([&] { link.arrive(place); });
+    linked_ += waited_ - before;
+  }
+
   void perform(const instruction& i) {
     const int m = i.micro_batch;
     switch (i.kind) {
       case act::receive_activation:
         waiting([&] { link(i).activations->consume(stash_place(i.link, m), errand_of(i)); });
+        if (link(i).forth) carried(*link(i).forth, stash_place(i.link, m));
         break;
       case act::receive_gradient:
         waiting([&] { link(i).gradients->consume(returned_place(i.link, m), errand_of(i)); });
+        if (link(i).back) carried(*link(i).back, returned_place(i.link, m));
         break;
       case act::send_activation:
+        if (link(i).forth)
+          link(i).forth->depart(stash_place(i.link, m), link(i).of_sample.forward_bytes * shop_.step.samples(m));
         link(i).activations->publish(stash_place(i.link, m), shop_.step.samples(m));
         break;
       case act::send_gradient:
+        if (link(i).back)
+          link(i).back->depart(returned_place(i.link, m), link(i).of_sample.backward_bytes * shop_.step.samples(m));
         link(i).gradients->publish(returned_place(i.link, m), shop_.step.samples(m));
         break;
       case act::forward:
@@ -225,6 +243,7 @@ class alignas(alignment) worker {
       stage_report& its = report(i);
       its.busy(i.kind) += end - begin - waited_;
       its.wait_ns += waited_;
+      its.link_ns += linked_;
     }
     if (trace_ != nullptr) trace_->record({begin, end, i.kind, i.stage, i.micro_batch, -1});
   }
@@ -249,7 +268,7 @@ class alignas(alignment) worker {
   workshop<Device> shop_;
   int number_;
   recorder* trace_;
-  std::int64_t waited_ = 0;
+  std::int64_t waited_ = 0, linked_ = 0;  ///< in this action: in all, and for a link
   bool summed_ = false;     ///< all stages' gradients of this step are there; asked only where some are tied
   bool committed_ = false;
 };

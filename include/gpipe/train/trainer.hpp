@@ -24,9 +24,10 @@ struct training_options {
   std::chrono::nanoseconds deadline = run_options{}.deadline;
   std::size_t trace_events = run_options{}.trace_events;
   std::byte arena_fill = run_options{}.arena_fill;
+  std::int64_t link_bytes_per_second = run_options{}.link_bytes_per_second;
   std::function<void(const instruction&)> before{};
 
-  run_options run() const { return {seed, deadline, trace_events, arena_fill, before}; }
+  run_options run() const { return {seed, deadline, trace_events, arena_fill, link_bytes_per_second, before}; }
 };
 
 namespace broken {
