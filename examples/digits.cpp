@@ -24,7 +24,12 @@ struct net : model<input<float, 64>, dropout<10>, linear<64>,
                    layer_norm, linear<10>, softmax_cross_entropy> {};
 
 // Its default plan is proven while this file compiles.
+#if defined(GPIPE_DIGITS_PROFILE)
+#include GPIPE_DIGITS_PROFILE  // what --profile has written: its struct `measured`
+using default_plan = plan<net, stages<4>, micro_batches<8>, micro_batch_size<8>, profiled<measured>>;
+#else
 using default_plan = plan<net, stages<4>, micro_batches<8>, micro_batch_size<8>>;
+#endif
 static_assert(default_plan::parameters() == 536'394);
 static_assert(default_plan::bubble() < 0.28);
 static_assert(require_fits<default_plan, 8_MiB>());
@@ -46,7 +51,7 @@ struct settings {
   std::uint64_t seed = 1;
   std::int64_t link_bytes_per_s = 0;
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
-  std::string trace, timeline, breakdown;
+  std::string trace, timeline, breakdown, profile;
   bool quiet = false;
 
   bool read(int count, char** words) {
@@ -78,6 +83,9 @@ struct settings {
              .text("--trace", "FILE.json", trace, "write what every worker did; opens in ui.perfetto.dev")
              .text("--timeline", "FILE.svg", timeline, "draw the last step")
              .text("--breakdown", "FILE.svg", breakdown, "draw where the time of a step went")
+             .text("--profile", "FILE.hpp", profile,
+                   "write what each layer took; a build with GPIPE_DIGITS_PROFILE\n"
+                   "                            plans by it")
              .flag("--quiet", quiet, "print the last two lines only")
              .read(count, words))
       return false;
@@ -122,6 +130,18 @@ std::vector<event> events_since(std::int64_t begin, const std::vector<recorder>&
   return events;
 }
 
+/// Writes what each layer took, and says what it changes.
+void write_costs(std::ostream& out, const std::string& path, const run_plan& now, const measured_profile& costs) {
+  write_profile(path, costs.view());
+  plan_options by_costs = now.options;
+  by_costs.measured = costs.view();
+  const auto reckoned = [&](const std::vector<int>& cut) {
+    return gpipe::detail::milliseconds(step_time(network_of<net>, make_plan(network_of<net>, by_costs, cut)));
+  };
+  out << "by what each layer took, a step is reckoned to take " << reckoned({now.first.begin() + 1, now.first.end() - 1})
+      << ", and with the best cut " << reckoned({}) << '\n';
+}
+
 /// Asks before the work whether all that is wanted can be written, each to a file of its own.
 void require_outputs(std::vector<std::string> files) {
   std::erase(files, "");
@@ -132,7 +152,7 @@ void require_outputs(std::vector<std::string> files) {
 }
 
 void run(settings chosen) {
-  require_outputs({chosen.trace, chosen.timeline, chosen.breakdown});
+  require_outputs({chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
   const split data = read_digits(chosen.data);
   chosen.batch = std::min(chosen.batch, data.train.samples());
   chosen.plan.micro_batch_size = (chosen.batch + chosen.plan.micro_batches - 1) / chosen.plan.micro_batches;
@@ -146,7 +166,8 @@ void run(settings chosen) {
        .rate = warm_up{steps / 20 + 1, cosine{steps - steps / 20}},
        .clip = 1,
        .trace_events = chosen.trace.empty() && chosen.timeline.empty() ? std::size_t{0} : std::size_t{200'000},
-       .link_bytes_per_second = chosen.link_bytes_per_s}};
+       .link_bytes_per_second = chosen.link_bytes_per_s,
+       .slot_times = !chosen.profile.empty()}};
 
   std::ostream quiet(nullptr);
   std::ostream& out = chosen.quiet ? quiet : std::cout;
@@ -162,6 +183,7 @@ void run(settings chosen) {
   });
   write_report(out, training.report(), std::thread::hardware_concurrency(),
                step_time(network_of<net>, training.plan()));
+  if (!chosen.profile.empty()) write_costs(out, chosen.profile, training.plan(), training.measured());
   if (!chosen.breakdown.empty())
     write_breakdown(chosen.breakdown, breakdown_of(training.report()), "digits: where the time of a step went");
   if (!chosen.timeline.empty())

@@ -1,5 +1,6 @@
 # The last two lines of digits are the same bits for every schedule, number of stages, recompute and memory limit. A
 # limit too small is refused with the smallest that does: that one does, and one byte less does not.
+# What --profile writes is of the model: digits compiles with it, and not with a line changed.
 cmake_minimum_required(VERSION 3.25)
 
 # digits(<output> <error> <options>...): what it prints.
@@ -51,3 +52,24 @@ foreach(schedule fill-drain zb-h1)
   expect_refused("no cut into 4 stages fits ${less} bytes" --schedule ${schedule} --memory-limit ${less})
 endforeach()
 expect_same(--schedule 1F1B --memory-limit 3500KiB)
+
+set(profile ${SCRATCH}/digits_profile.hpp)
+expect_same(--profile ${profile})
+list(TRANSFORM INCLUDE PREPEND -I)
+function(compile code)
+  execute_process(COMMAND ${COMPILER} -std=c++20 -fsyntax-only ${INCLUDE} -DGPIPE_EXAMPLES_DATA=""
+                          -DGPIPE_DIGITS_PROFILE="${profile}" ${SOURCE} RESULT_VARIABLE result ERROR_VARIABLE error)
+  set(${code} ${result} PARENT_SCOPE)
+  set(error "${error}" PARENT_SCOPE)
+endfunction()
+compile(failed)
+if(failed)
+  message(SEND_ERROR "digits does not compile with its profile:\n${error}")
+endif()
+file(READ ${profile} text)
+string(REPLACE "{3, \"linear<256>\"" "{3, \"linear<255>\"" text "${text}")
+file(WRITE ${profile} "${text}")
+compile(failed)
+if(NOT failed OR NOT error MATCHES "the profile is of another model")
+  message(SEND_ERROR "digits should not compile with the profile of another model:\n${error}")
+endif()

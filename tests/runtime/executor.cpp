@@ -141,6 +141,32 @@ TEST_CASE("slow links delay what crosses them as the plan reckons, and change no
   CHECK_THROWS_WITH_AS(made(two, slow), doctest::Contains("a link of -1 bytes a second"), error);
 }
 
+TEST_CASE("slots are timed in steps that change nothing") {
+  run_options options;
+  options.slot_times = true;
+  const auto run = made(two, options), plain = made(two);
+  const std::vector<double> six_inputs(24, 1.0);
+  const std::vector<std::int32_t> six_labels(6);
+  const batch full = batch(6).with("inputs", six_inputs).with("labels", six_labels);
+  CHECK_THROWS_WITH_AS(run->measured(), doctest::Contains("no full micro-batch was timed; run steps of 6 samples"), error);
+  const auto* weight = reinterpret_cast<const double*>(plain->parameters(1));
+  const double before = weight[0];
+  const measured_profile found = plain->measure(full, 3);
+  CHECK(weight[0] == before);
+  CHECK(plain->steps() == 0);
+  CHECK(breakdown_of(plain->report()).steps == 0);
+  CHECK(compare(found.view(), plain->net(), 2).what == profile_fault::none);
+  for (const measured_layer& line : found.layers) CHECK(line.forward_ns >= 0);
+  CHECK(found.layers[1].backward_parameters_ns > 0);
+  CHECK(found.layers[2].backward_input_ns > 0);
+  CHECK(found.layers[3].backward_parameters_ns == 0);
+  CHECK_THROWS_AS(plain->measured(), error);  // it no longer times
+  CHECK_THROWS_AS(plain->measure(full, 0), error);
+  CHECK(run->train(full, 0.1).norm == plain->train(full, 0.1).norm);
+  CHECK(weight[0] != before);
+  CHECK(run->measured().layers.size() == 4);
+}
+
 TEST_CASE("a gradient whose norm alone is too large for a double is refused") {
   const auto run = made(two);
   std::vector<double> large(20, 1e100);

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstring>
+#include <memory>
 #include <string>
 
+#include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/binding.hpp>
 #include <gpipe/runtime/step_state.hpp>
+#include <gpipe/runtime/stopwatch.hpp>
 
 namespace gpipe {
 
@@ -54,6 +57,12 @@ class alignas(alignment) bound_stage {
   /// The layer that ran last since `begin`: the one to name when a kernel throws. Null before the first.
   const detail::bound_slot<context>* current() const { return current_; }
   void begin() { current_ = nullptr; }
+  /// From now on every slot's calls on full micro-batches are timed, or none.
+  GPIPE_ONCE void time_slots(bool on) {
+    if (!on) watch_.reset();
+    else if (!watch_) watch_ = std::make_unique<stopwatch>(static_cast<int>(binding_.slots.size()));
+  }
+  const stopwatch* watch() const { return watch_.get(); }
 
   /// The stage's parameters, gradients and moments, each one flat array of `flat_bytes`.
   std::size_t flat_bytes() const { return static_cast<std::size_t>(memory_.of(memory_kind::parameters)); }
@@ -84,8 +93,10 @@ class alignas(alignment) bound_stage {
       current_ = &*b;
       clear_unread(*b, step, m);
       if (b->kernels->backward != nullptr && b->wants_input) {
-        b->kernels->backward(context_, call_of(*b, step, m, true));
-        add_up(*b, step, m);
+        time(*b, timed::backward, step, m, [&] {
+          b->kernels->backward(context_, call_of(*b, step, m, true));
+          add_up(*b, step, m);
+        });
       } else {
         run_input_part(*b, step, m);
         run_parameter_part(*b, step, m);
@@ -203,6 +214,15 @@ class alignas(alignment) bound_stage {
     }
   }
 
+  template <class Run>
+  void time(const bound& b, timed part, const step_state& step, int m, Run&& run) {
+    if (!watch_) return run();
+    const auto begin = now_ns();
+    run();
+    if (step.samples(m) == plan_->options.micro_batch_size)
+      watch_->take(b.slot - binding_.slots.front().slot, part, now_ns() - begin);
+  }
+
   void run_forward(const bound& b, const step_state& step, int m, bool again) {
     current_ = &b;
     call c = call_of(b, step, m, again);
@@ -210,7 +230,8 @@ class alignas(alignment) bound_stage {
     if (step.examining)
       for (int i = 0; i < b.inputs; ++i)
         if (b.value_in[i] < net_->entering) examine(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
-    b.kernels->forward(context_, c);
+    if (again) b.kernels->forward(context_, c);
+    else time(b, timed::forward, step, m, [&] { b.kernels->forward(context_, c); });
     if (!step.examining) return;
     for (int o = 0; o < b.outputs; ++o) examine(b, m, "its output", b.value_out[o], b.out[o].at(m, again), step);
     if (c.partials != nullptr && !all_finite(b.layer->partial_count, c.partials))
@@ -220,14 +241,17 @@ class alignas(alignment) bound_stage {
   void run_input_part(const bound& b, const step_state& step, int m) {
     if (!b.wants_input || b.kernels->backward_input == nullptr) return;
     current_ = &b;
-    b.kernels->backward_input(context_, call_of(b, step, m, true));
-    add_up(b, step, m);
+    time(b, timed::backward_input, step, m, [&] {
+      b.kernels->backward_input(context_, call_of(b, step, m, true));
+      add_up(b, step, m);
+    });
   }
 
   void run_parameter_part(const bound& b, const step_state& step, int m) {
     if (b.kernels->backward_parameters == nullptr) return;
     current_ = &b;
-    b.kernels->backward_parameters(context_, call_of(b, step, m, true));
+    time(b, timed::backward_parameters, step, m,
+         [&] { b.kernels->backward_parameters(context_, call_of(b, step, m, true)); });
   }
 
   /// Gradients from several readers become one before the layers run.
@@ -298,6 +322,7 @@ class alignas(alignment) bound_stage {
   detail::arena_map map_;
   detail::binding<context> binding_;
   const bound* current_ = nullptr;
+  std::unique_ptr<stopwatch> watch_;
 };
 
 }  // namespace gpipe

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <gpipe/plan/program.hpp>
+#include <gpipe/record/measured_profile.hpp>
 #include <gpipe/runtime/crew.hpp>
 #include <gpipe/runtime/initialise.hpp>
 #include <gpipe/runtime/worker.hpp>
@@ -21,6 +22,7 @@ struct run_options {
   /// Emulates links: what one worker sends another is there when a link of so many bytes a second has carried it, each
   /// direction one transfer after the other. 0: at once.
   std::int64_t link_bytes_per_second = 0;
+  bool slot_times = false;  ///< whether each slot is timed in every step, for `measured`
   /// Called by every worker before each instruction of a step until it is committed: of a worker's updates, before the
   /// first. What it throws fails the step.
   std::function<void(const instruction&)> before{};
@@ -59,7 +61,10 @@ class executor {
     }
     for (int w = 0; w < K && options_.trace_events > 0; ++w)
       recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
-    for (auto& stage : stages_) stage->bind(maps, kernels);
+    for (auto& stage : stages_) {
+      stage->bind(maps, kernels);
+      stage->time_slots(options_.slot_times);
+    }
     for (std::size_t k = 0; k < plan_.links.size(); ++k) {
       const link& over = plan_.links[k];
       const auto& [from, to, gradient] = over;
@@ -116,6 +121,50 @@ class executor {
     sum_partials();
     if (!std::isfinite(decision_.found.loss)) explain(evaluating_);
     return decision_.found;
+  }
+
+  /// Times every slot in so many steps over the batch, which are not applied: nothing changes but the gradients.
+  GPIPE_ONCE measured_profile measure(const batch& data, int steps) {
+    require_loss();
+    if (const schedule_choice schedule = plan_.options.chosen_schedule(); !schedule.trains)
+      detail::refuse({"the schedule ", schedule.name(), " has no backward"}, {"measure with another one"});
+    if (steps < 1) detail::refuse({steps, " steps measure nothing"}, {"choose at least 1"});
+    for (auto& stage : stages_) stage->time_slots(true);
+    for (int i = 0; i < steps; ++i) {
+      take(data, true);
+      step_.applied = step_.measured = false;
+      run(training_);
+    }
+    const measured_profile found = measured();
+    for (auto& stage : stages_) stage->time_slots(options_.slot_times);
+    return found;
+  }
+
+  /// What each slot took for a full micro-batch: medians of the newest times.
+  GPIPE_ONCE measured_profile measured() const {
+    measured_profile found{{}, plan_.options.micro_batch_size};
+    for (const auto& stage : stages_)
+      for (const auto& b : stage->slots()) {
+        const auto median = [&](timed part) {
+          return stage->watch() == nullptr ? -1 : stage->watch()->median(b.slot - stage->slots().front().slot, part);
+        };
+        const auto known = [](std::int64_t ns) { return (std::max)(std::int64_t{0}, ns); };
+        measured_layer line{b.slot, b.layer->name, median(timed::forward), known(median(timed::backward_input)),
+                            known(median(timed::backward_parameters))};
+        if (line.forward_ns < 0)
+          detail::refuse({"no full micro-batch was timed"},
+                         {"run steps of ", plan_.most_samples(), " samples with slot_times"}, {.slot = b.slot});
+        if (const std::int64_t both = median(timed::backward); both >= 0) {
+          // As much of it for each part as the costs say.
+          const layer_cost& costs = plan_.costs().of(stage->stage())[b.slot];
+          const double all = static_cast<double>(costs.backward_input) + static_cast<double>(costs.backward_parameters);
+          const double part = all > 0 ? static_cast<double>(costs.backward_input) / all : 1;
+          line.backward_input_ns = static_cast<std::int64_t>(static_cast<double>(both) * part);
+          line.backward_parameters_ns = both - line.backward_input_ns;
+        }
+        found.layers.push_back(line);
+      }
+    return found;
   }
 
   const network& net() const { return net_; }
@@ -208,6 +257,7 @@ class executor {
     step_.per_micro_batch = (data.samples() + plan_.micro_batches() - 1) / plan_.micro_batches();
     step_.training = training;
     step_.examining = false;
+    step_.applied = true;
     step_.measured = training || !plan_.options.chosen_schedule().trains;
   }
 
@@ -240,7 +290,7 @@ class executor {
       detail::refuse({"the weights of the batch's samples sum to ", std::to_string(decision_.found.weight)},
                      {"give at least one sample a positive weight"}, where);
     step_.examining = true;
-    step_.measured = false;
+    step_.applied = step_.measured = false;
     run(programs);
     if (!step_.training || decision_.holds)
       throw error("a number was not finite, and was when it was computed again",

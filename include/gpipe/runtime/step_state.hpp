@@ -13,6 +13,7 @@ struct step_state {
   int per_micro_batch = 1;  ///< ceil(batch / M): micro-batch m holds the samples from m times this on
   bool training = true;
   bool examining = false;   ///< look for the first number that is not finite
+  bool applied = true;      ///< whether parameters are updated
   bool measured = true;     ///< whether its times are reported
   std::uint64_t seed = 0;
   std::uint64_t step = 0;   ///< of the optimizer: unchanged by a step that fails

@@ -220,7 +220,7 @@ class alignas(alignment) worker {
       waited_ += (std::max)(std::int64_t{0}, shop_.decision.closed_ns - here);  // what follows is the update's own
     }
     committed_ = true;
-    if (!shop_.decision.holds || shop_.step.examining) return;
+    if (!shop_.decision.holds || !shop_.step.applied) return;
     bound_stage<Device>& s = stage(i);
     std::byte* moments[max_moments]{};
     for (int k = 0; k < shop_.rule.moments(); ++k) moments[k] = s.moments(k);

@@ -25,9 +25,12 @@ struct training_options {
   std::size_t trace_events = run_options{}.trace_events;
   std::byte arena_fill = run_options{}.arena_fill;
   std::int64_t link_bytes_per_second = run_options{}.link_bytes_per_second;
+  bool slot_times = run_options{}.slot_times;
   std::function<void(const instruction&)> before{};
 
-  run_options run() const { return {seed, deadline, trace_events, arena_fill, link_bytes_per_second, before}; }
+  run_options run() const {
+    return {seed, deadline, trace_events, arena_fill, link_bytes_per_second, slot_times, before};
+  }
 };
 
 namespace broken {
@@ -63,6 +66,12 @@ class trainer {
   /// One step over a batch of 1 to M x B samples: forward, backward, update. Throws `error` and leaves parameters,
   /// moments and step count as they were.
   outcome step(const batch& data) { return executor_.train(data, rate(), clip_); }
+
+  /// What each layer takes for a micro-batch, for `plan_options{.measured = costs.view()}`: medians over so many steps
+  /// that change nothing but the gradients. The batch has M x B samples.
+  measured_profile measure(const batch& data, int steps = 10) { return executor_.measure(data, steps); }
+  /// The same over the steps taken, newest first, of a training with `slot_times`.
+  measured_profile measured() const { return executor_.measured(); }
 
   /// The learning rate of the next step.
   double rate() const { return optimizer_.learning_rate * rate_(executor_.steps()); }
