@@ -138,8 +138,8 @@ void write_costs(std::ostream& out, const std::string& path, const run_plan& now
   const auto reckoned = [&](const std::vector<int>& cut) {
     return gpipe::detail::milliseconds(step_time(network_of<net>, make_plan(network_of<net>, by_costs, cut)));
   };
-  out << "by what each layer took, a step is reckoned to take " << reckoned({now.first.begin() + 1, now.first.end() - 1})
-      << ", and with the best cut " << reckoned({}) << '\n';
+  const std::vector<int> cut(now.first.begin() + 1, now.first.end() - 1);
+  out << "by what each layer took, a step is reckoned to take " << reckoned(cut) << ", and with the best cut " << reckoned({}) << '\n';
 }
 
 /// Asks before the work whether all that is wanted can be written, each to a file of its own.

@@ -49,5 +49,6 @@ TEST_CASE("a plan made at run time takes it as it is") {
 }
 
 TEST_CASE("a file that cannot be written is named") {
-  CHECK_THROWS_WITH_AS(write_profile("no/such/folder/p.hpp", profile{}), doctest::Contains("no/such/folder/p.hpp"), error);
+  CHECK_THROWS_WITH_AS(write_profile("no/such/folder/p.hpp", profile{}), doctest::Contains("no/such/folder/p.hpp"),
+                       error);
 }

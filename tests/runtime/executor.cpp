@@ -25,8 +25,8 @@ template <class Net = net>
 std::unique_ptr<executor<host_device>> made(plan_options plan, run_options options = {},
                                             const std::vector<int>& cut = {}) {
   return std::make_unique<executor<host_device>>(network_of<Net>, kernels_of<Net, host::context>,
-                                                 make_plan(network_of<Net>, plan, cut), update_rule<host::context>(sgd{}),
-                                                 std::move(options));
+                                                 make_plan(network_of<Net>, plan, cut),
+                                                 update_rule<host::context>(sgd{}), std::move(options));
 }
 constexpr plan_options two{.stages = 2, .micro_batches = 3, .micro_batch_size = 2, .moments = 1};
 
@@ -148,7 +148,8 @@ TEST_CASE("slots are timed in steps that change nothing") {
   const std::vector<double> six_inputs(24, 1.0);
   const std::vector<std::int32_t> six_labels(6);
   const batch full = batch(6).with("inputs", six_inputs).with("labels", six_labels);
-  CHECK_THROWS_WITH_AS(run->measured(), doctest::Contains("no full micro-batch was timed; run steps of 6 samples"), error);
+  CHECK_THROWS_WITH_AS(run->measured(), doctest::Contains("no full micro-batch was timed; run steps of 6 samples"),
+                       error);
   const auto* weight = reinterpret_cast<const double*>(plain->parameters(1));
   const double before = weight[0];
   const measured_profile found = plain->measure(full, 3);

@@ -57,7 +57,8 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
   }
   return table(rows) + phrase({plan.schedule, ", ", o.micro_batches, " micro-batches of at most ", o.micro_batch_size,
                                " samples, recompute ", name_of(o.recompute), ": bubble ", percent(plan.bubble, 1),
-                               "\na step is reckoned to take ", milliseconds(plan.makespan), o.measured.count > 0 ? " by " : " on ",
+                               "\na step is reckoned to take ", milliseconds(plan.makespan),
+                               o.measured.count > 0 ? " by " : " on ",
                                o.measured.count > 0 ? "its profile" : o.each_count > 0 ? "its devices" : o.on.name,
                                ", and with no cut less than ", milliseconds(plan.bound), "\nmemory of all stages ",
                                sized(static_cast<std::uint64_t>(bytes)), ", by sharing, of ",
