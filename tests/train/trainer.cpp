@@ -25,16 +25,24 @@ namespace {
 struct net : model<input<float, 4>, halve, cross, join, passing_loss> {};
 using training = trainer<net, adam>;
 
-/// Takes so many half milliseconds forward and twice as many backward, and leaves the core free.
+/// Passes on what it gets, in so many half milliseconds forward and twice as many backward, and leaves the core free.
 template <int Halves>
 struct sleeper {
   template <class In>
-  struct on {
-    using output = In;
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
     static constexpr work cost{.forward = 60'000'000, .backward_input = 120'000'000};
-    static void forward(const auto&, const auto&) { std::this_thread::sleep_for(Halves * half); }
-    static void backward_input(const auto&, const auto&) { std::this_thread::sleep_for(2 * Halves * half); }
     static constexpr auto half = std::chrono::microseconds(500);
+    static void forward(const auto&, const auto& a) {
+      std::this_thread::sleep_for(Halves * half);
+      loop(a.samples() * N, [&](int i) { a.out()[i] = a.in()[i]; });
+    }
+    static void backward_input(const auto&, const auto& a) {
+      std::this_thread::sleep_for(2 * Halves * half);
+      loop(a.samples() * N, [&](int i) { a.in_gradient()[i] = a.out_gradient()[i]; });
+    }
   };
 };
 /// The linear layer is there so that a gradient flows back.
