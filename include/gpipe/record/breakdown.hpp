@@ -21,8 +21,8 @@ namespace gpipe {
 /// - compute: forward and backward. K times the mean of the workers: all there would be, were the stages equal, the
 ///   pipeline always full and nothing else to do.
 /// - recompute: forward once more.
-/// - transfer: waiting while what is waited for is on a link, and the sender's and receiver's own work. (Where a value
-///   is copied for a second reader, or gradients of several are added, it is part of forward and backward.)
+/// - transfer: waiting while what is waited for is on a link, copies for several readers, and handing over. (Where
+///   gradients of several readers are added, it is part of backward.)
 /// - update: gradients cleared and their norms summed; from when the last worker is at the gate, the decision and the
 ///   update.
 /// - imbalance: of what is left, idle time, at most what the longest worker computes and recomputes beyond this one.

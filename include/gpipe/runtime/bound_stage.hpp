@@ -78,6 +78,11 @@ class alignas(alignment) bound_stage {
   GPIPE_OUT_OF_LINE void forward(const step_state& step, int m) {
     feed(step, m);
     for (const auto& b : binding_.slots) run_forward(b, step, m, false);
+  }
+
+  /// After forward: copies what several stages read, or this one too, to where they read it.
+  bool has_copies() const { return !binding_.copies.empty(); }
+  GPIPE_OUT_OF_LINE void pass_on(const step_state& step, int m) {
     for (const auto& p : binding_.copies) copy(p, step, m);
   }
 

@@ -82,7 +82,7 @@ class alignas(alignment) worker {
     begin = cleared;
     for (const instruction& i : program) {
       if (i.micro_batch >= 0 && shop_.step.samples(i.micro_batch) == 0) continue;
-      waited_ = linked_ = 0;
+      waited_ = linked_ = copied_ = 0;
       stage(i).begin();
       try {
         if (shop_.before && !committed_) shop_.before(i);
@@ -152,6 +152,7 @@ class alignas(alignment) worker {
       case act::forward:
         acquire_activations(i);
         stage(i).forward(shop_.step, m);
+        if (stage(i).has_copies()) pass_on(i);
         if (!shop_.step.training) release(i);
         break;
       case act::recompute: stage(i).recompute(shop_.step, m); break;
@@ -172,6 +173,12 @@ class alignas(alignment) worker {
       case act::update: update(i); break;
       case act::idle: break;
     }
+  }
+
+  GPIPE_OUT_OF_LINE void pass_on(const instruction& i) {
+    const auto begin = now_ns();
+    stage(i).pass_on(shop_.step, i.micro_batch);
+    copied_ = now_ns() - begin;
   }
 
   // Layers write straight into what is acquired here, so it is acquired before they run.
@@ -241,7 +248,8 @@ class alignas(alignment) worker {
   void account(const instruction& i, std::int64_t begin, std::int64_t end) {
     if (shop_.step.measured) {
       stage_report& its = report(i);
-      its.busy(i.kind) += end - begin - waited_;
+      its.busy(i.kind) += end - begin - waited_ - copied_;
+      its.busy(act::send_activation) += copied_;
       its.wait_ns += waited_;
       its.link_ns += linked_;
     }
@@ -268,7 +276,7 @@ class alignas(alignment) worker {
   workshop<Device> shop_;
   int number_;
   recorder* trace_;
-  std::int64_t waited_ = 0, linked_ = 0;  ///< in this action: in all, and for a link
+  std::int64_t waited_ = 0, linked_ = 0, copied_ = 0;  ///< in this action: in all, for a link; with what others read
   bool summed_ = false;     ///< all stages' gradients of this step are there; asked only where some are tied
   bool committed_ = false;
 };
