@@ -139,7 +139,8 @@ void write_costs(std::ostream& out, const std::string& path, const run_plan& now
     return gpipe::detail::milliseconds(step_time(network_of<net>, make_plan(network_of<net>, by_costs, cut)));
   };
   const std::vector<int> cut(now.first.begin() + 1, now.first.end() - 1);
-  out << "by what each layer took, a step is reckoned to take " << reckoned(cut) << ", and with the best cut " << reckoned({}) << '\n';
+  out << "by what each layer took, a step is reckoned to take " << reckoned(cut) << ", and once cut by it "
+      << reckoned({}) << '\n';
 }
 
 /// Asks before the work whether all that is wanted can be written, each to a file of its own.

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <string>
 
 #include <gpipe/core/optimizer.hpp>
@@ -19,6 +20,17 @@ using namespace laws;
 namespace {
 
 struct net : model<input<double, 4>, halve, cross, join, passing_loss> {};
+/// Has both parts of backward in one besides.
+struct whole_cross : cross {
+  template <class In>
+  struct on : cross::on<In> {
+    static void backward(const auto& c, const auto& a) {
+      cross::on<In>::backward_input(c, a);
+      cross::on<In>::backward_parameters(c, a);
+    }
+  };
+};
+struct whole_net : model<input<double, 4>, halve, whole_cross, whole_cross, join, passing_loss> {};
 struct without_loss : model<input<double, 4>, halve, cross, join> {};
 
 template <class Net = net>
@@ -166,6 +178,20 @@ TEST_CASE("slots are timed in steps that change nothing") {
   CHECK(run->train(full, 0.1).norm == plain->train(full, 0.1).norm);
   CHECK(weight[0] != before);
   CHECK(run->measured().layers.size() == 4);
+}
+
+TEST_CASE("what a layer takes for both parts of backward at once is split as the costs say") {
+  const auto run = made<whole_net>({.micro_batches = 3, .micro_batch_size = 2});
+  const std::vector<double> inputs(24, 1.0);
+  const std::vector<std::int32_t> kinds(6);
+  const measured_profile found = run->measure(batch(6).with("inputs", inputs).with("labels", kinds), 2);
+  const layer_cost& costs = run->plan().costs().of(0)[2];
+  const auto& line = found.layers[2];
+  CHECK(line.backward_input_ns > 0);
+  CHECK(line.backward_parameters_ns > 0);
+  CHECK(std::abs(line.backward_input_ns * (costs.backward_input + costs.backward_parameters) -
+                 (line.backward_input_ns + line.backward_parameters_ns) * costs.backward_input) <=
+        costs.backward_input + costs.backward_parameters);
 }
 
 TEST_CASE("a gradient whose norm alone is too large for a double is refused") {
