@@ -1,8 +1,10 @@
 // Trains a residual network on real handwritten digits, across pipeline stages chosen on the command line.
 // Whatever the number of stages, the result is the same to the last bit: see the last two lines that it prints.
 
+#include <algorithm>
 #include <iomanip>
 #include <iostream>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -22,42 +24,76 @@ struct net : model<input<float, 64>, dropout<10>, linear<64>,
                    layer_norm, linear<10>, softmax_cross_entropy> {};
 
 // Its default plan is proven while this file compiles.
+#if defined(GPIPE_DIGITS_PROFILE)
+#include GPIPE_DIGITS_PROFILE  // what --profile has written: its struct `measured`
+using default_plan = plan<net, stages<4>, micro_batches<8>, micro_batch_size<8>, profiled<measured>>;
+#else
 using default_plan = plan<net, stages<4>, micro_batches<8>, micro_batch_size<8>>;
+#endif
 static_assert(default_plan::parameters() == 536'394);
 static_assert(default_plan::bubble() < 0.28);
 static_assert(require_fits<default_plan, 8_MiB>());
 
 // The command line ----------------------------------------------------------------------------------------------------
 
+/// Those that train, by their names.
+std::vector<std::pair<std::string, schedule_kind>> schedules() {
+  std::vector<std::pair<std::string, schedule_kind>> found;
+  for (const schedule_kind kind : schedule_kinds)
+    if (schedule_choice(kind).trains) found.emplace_back(name(kind), kind);
+  return found;
+}
+
 struct settings {
   plan_options plan = default_plan::options;
   int batch = default_plan::M * default_plan::B;
   int epochs = 30;
   std::uint64_t seed = 1;
+  std::int64_t link_bytes_per_s = 0;
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
-  std::string trace, timeline;
+  std::string trace, timeline, breakdown, profile;
   bool quiet = false;
 
   bool read(int count, char** words) {
-    return example::options(
-               "digits: trains a residual network on 8 x 8 images of handwritten digits, in a pipeline of stages.\n"
-               "The last two lines are the held-out accuracy and a hash of the parameters' bits: the same for every\n"
-               "number of stages and every way to recompute.")
-        .number("--stages", plan.stages, 1, slots_of<net>, "stages of the pipeline, a thread each")
-        .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches in a mini-batch")
-        .number("--batch", batch, 1, 65536, "samples in a mini-batch")
-        .number("--epochs", epochs, 1, 100000, "passes over the training samples")
-        .choice("--recompute", plan.recompute,
-                {{"always", recompute_mode::always},
-                 {"except-last", recompute_mode::except_last},
-                 {"never", recompute_mode::never}},
-                "which micro-batches run forward again before backward")
-        .number("--seed", seed, 0, INT64_MAX, "of first parameters, dropout and shuffling")
-        .text("--data", "FILE", data, "lines of 64 numbers and a label, comma-separated")
-        .text("--trace", "FILE.json", trace, "write what every worker did; opens in ui.perfetto.dev")
-        .text("--timeline", "FILE.svg", timeline, "draw the last step")
-        .flag("--quiet", quiet, "print the last two lines only")
-        .read(count, words);
+    std::optional<recompute_mode> recompute;
+    if (!example::options(
+             "digits: trains a residual network on 8 x 8 images of handwritten digits, in a pipeline of stages.\n"
+             "The last two lines are the held-out accuracy and a hash of the parameters' bits: the same for every\n"
+             "number of stages, every schedule, every way to recompute and every memory limit.")
+             .number("--stages", plan.stages, 1, slots_of<net>, "stages of the pipeline, one or more a thread")
+             .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches in a mini-batch")
+             .number("--batch", batch, 1, 65536, "samples in a mini-batch")
+             .number("--epochs", epochs, 1, 100000, "passes over the training samples")
+             .choice("--schedule", plan.schedule, schedules(), "the order of work")
+             .number("--chunks", plan.chunks, 1, slots_of<net>, "stages a thread, of the interleaved schedule")
+             .choice("--recompute", recompute,
+                     {{"always", recompute_mode::always},
+                      {"except-last", recompute_mode::except_last},
+                      {"as-needed", recompute_mode::as_needed},
+                      {"never", recompute_mode::never}},
+                     "which micro-batches run forward again before backward\n"
+                     "                            (except-last; as-needed with a memory limit)")
+             .bytes("--memory-limit", plan.memory_limit,
+                    "of every stage, such as 4MiB: the cut obeys it, and recompute\n"
+                    "                            as needed makes room for it")
+             .number("--link-bytes-per-s", link_bytes_per_s, 0, INT64_MAX / 1000,
+                     "emulate links that carry so much; 0: none; the cut pays for them")
+             .number("--seed", seed, 0, INT64_MAX, "of first parameters, dropout and shuffling")
+             .text("--data", "FILE", data, "lines of 64 numbers and a label, comma-separated")
+             .text("--trace", "FILE.json", trace, "write what every worker did; opens in ui.perfetto.dev")
+             .text("--timeline", "FILE.svg", timeline, "draw the last step")
+             .text("--breakdown", "FILE.svg", breakdown, "draw where the time of a step went")
+             .text("--profile", "FILE.hpp", profile,
+                   "write what each layer took; a build with GPIPE_DIGITS_PROFILE\n"
+                   "                            plans by it")
+             .flag("--quiet", quiet, "print the last two lines only")
+             .read(count, words))
+      return false;
+    if (plan.memory_limit != no_memory_limit) plan.recompute = recompute_mode::as_needed;
+    if (recompute) plan.recompute = *recompute;
+    plan.transfers = link_bytes_per_s > 0;
+    if (plan.transfers) plan.on.link_bytes_per_second = link_bytes_per_s, plan.on.link_latency_ns = 0;
+    return true;
   }
 };
 
@@ -94,11 +130,30 @@ std::vector<event> events_since(std::int64_t begin, const std::vector<recorder>&
   return events;
 }
 
+/// Writes what each layer took, and says what it changes.
+void write_costs(std::ostream& out, const std::string& path, const run_plan& now, const measured_profile& costs) {
+  write_profile(path, costs.view());
+  plan_options by_costs = now.options;
+  by_costs.measured = costs.view();
+  const auto reckoned = [&](const std::vector<int>& cut) {
+    return gpipe::detail::milliseconds(step_time(network_of<net>, make_plan(network_of<net>, by_costs, cut)));
+  };
+  const std::vector<int> cut(now.first.begin() + 1, now.first.end() - 1);
+  out << "by what each layer took, a step is reckoned to take " << reckoned(cut) << ", and once cut by it "
+      << reckoned({}) << '\n';
+}
+
+/// Asks before the work whether all that is wanted can be written, each to a file of its own.
+void require_outputs(std::vector<std::string> files) {
+  std::erase(files, "");
+  std::sort(files.begin(), files.end());
+  if (const auto twice = std::adjacent_find(files.begin(), files.end()); twice != files.end())
+    throw error("two outputs are to be written to one file", "give each its own", {.file = *twice});
+  for (const std::string& file : files) require_writable(file);
+}
+
 void run(settings chosen) {
-  if (!chosen.trace.empty() && chosen.trace == chosen.timeline)
-    throw error("--trace and --timeline name one file", "give each its own", {.file = chosen.trace});
-  if (!chosen.trace.empty()) require_writable(chosen.trace);
-  if (!chosen.timeline.empty()) require_writable(chosen.timeline);
+  require_outputs({chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
   const split data = read_digits(chosen.data);
   chosen.batch = std::min(chosen.batch, data.train.samples());
   chosen.plan.micro_batch_size = (chosen.batch + chosen.plan.micro_batches - 1) / chosen.plan.micro_batches;
@@ -111,7 +166,9 @@ void run(settings chosen) {
       {.seed = chosen.seed,
        .rate = warm_up{steps / 20 + 1, cosine{steps - steps / 20}},
        .clip = 1,
-       .trace_events = chosen.trace.empty() && chosen.timeline.empty() ? std::size_t{0} : std::size_t{200'000}}};
+       .trace_events = chosen.trace.empty() && chosen.timeline.empty() ? std::size_t{0} : std::size_t{200'000},
+       .link_bytes_per_second = chosen.link_bytes_per_s,
+       .slot_times = !chosen.profile.empty()}};
 
   std::ostream quiet(nullptr);
   std::ostream& out = chosen.quiet ? quiet : std::cout;
@@ -125,7 +182,11 @@ void run(settings chosen) {
     last_step = std::exchange(this_step, now_ns());
     if (chosen.trace.empty() && training.steps() < steps) training.forget_events();  // room for the last step
   });
-  write_report(out, training.report(), std::thread::hardware_concurrency());
+  write_report(out, training.report(), std::thread::hardware_concurrency(),
+               step_time(network_of<net>, training.plan()));
+  if (!chosen.profile.empty()) write_costs(out, chosen.profile, training.plan(), training.measured());
+  if (!chosen.breakdown.empty())
+    write_breakdown(chosen.breakdown, breakdown_of(training.report()), "digits: where the time of a step went");
   if (!chosen.timeline.empty())
     write_timeline(chosen.timeline, events_since(last_step, training.trace()), "digits: the last step");
   if (!chosen.trace.empty()) write_trace(chosen.trace, training.trace());

@@ -2,6 +2,7 @@
 
 // The command line of the examples: `--name value`, each option with its range, and nothing accepted that is not meant.
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <functional>
@@ -38,6 +39,30 @@ class options {
                  into = value;
                });
   }
+  /// Bytes, as in 16GiB, 500MB or 1073741824.
+  options& bytes(std::string name, std::int64_t& into, std::string help) {
+    return add(std::move(name), "BYTES", std::move(help), [&into](std::string_view self, std::string_view value) {
+      constexpr std::pair<std::string_view, std::int64_t> units[] = {
+          {"", 1},          {"B", 1},         {"KB", 1'000},    {"MB", 1'000'000},   {"GB", 1'000'000'000},
+          {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1LL << 40}, {"TB", 1'000'000'000'000}};
+      const std::string remedy = "write 16GiB, 500MB or a number of bytes";
+      if (value.empty()) refuse(self, value, "is empty", "give BYTES");
+      std::int64_t number = 0;
+      const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), number);
+      if (failure == std::errc::invalid_argument) refuse(self, value, "is no number of bytes", remedy);
+      if (failure == std::errc::result_out_of_range) refuse(self, value, "is out of range", remedy);
+      if (number < 1) refuse(self, value, "is no memory", remedy);
+      const std::string_view unit = value.substr(static_cast<std::size_t>(end - value.data()));
+      for (const auto& [word, size] : units)
+        if (word == unit) {
+          if (number > INT64_MAX / size) refuse(self, value, "is out of range", remedy);
+          into = number * size;
+          return;
+        }
+      refuse(self, value, "has an unknown unit", remedy);
+    });
+  }
+  /// One of several words, in capitals or not.
   template <class Value>
   options& choice(std::string name, Value& into, std::vector<std::pair<std::string, Value>> choices, std::string help) {
     std::string all;
@@ -47,7 +72,7 @@ class options {
     }
     return add(std::move(name), all, std::move(help), [&into, choices, all](std::string_view self, std::string_view value) {
       for (const auto& [word, meant] : choices)
-        if (word == value) {
+        if (same(word, value)) {
           into = meant;
           return;
         }
@@ -100,6 +125,10 @@ class options {
                std::function<void(std::string_view, std::string_view)> take) {
     options_.push_back({std::move(name), std::move(placeholder), std::move(help), std::move(take)});
     return *this;
+  }
+  static bool same(std::string_view a, std::string_view b) {
+    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
   }
   static std::string range(std::int64_t least, std::int64_t most) {
     return "give a whole number from " + std::to_string(least) + " to " + std::to_string(most);

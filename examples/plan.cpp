@@ -2,7 +2,6 @@
 // costs, a model that is not written with gpipe at all.
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <iostream>
 #include <string>
@@ -564,29 +563,6 @@ void print_transformers() {
 
 // The command line ---------------------------------------------------------------------------------------------------
 
-/// Bytes as in 16GiB, 500MB or 1073741824.
-std::int64_t read_bytes(const std::string& text) {
-  constexpr std::pair<std::string_view, std::int64_t> units[] = {
-      {"", 1},         {"B", 1},       {"KB", 1_KB},   {"MB", 1_MB},   {"GB", 1_GB},
-      {"TB", 1000_GB}, {"KiB", 1_KiB}, {"MiB", 1_MiB}, {"GiB", 1_GiB}, {"TiB", 1024_GiB}};
-  const auto refuse = [&text](const char* wrong) {
-    throw error(phrase({"option --memory-limit: \"", text, "\" ", wrong}), "write 16GiB, 500MB or a number of bytes");
-  };
-  std::int64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failure == std::errc::invalid_argument) refuse("is no number of bytes");
-  if (failure == std::errc::result_out_of_range) refuse("is out of range");
-  if (number < 1) refuse("is no memory");
-  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  for (const auto& [word, size] : units)
-    if (word == unit) {
-      if (number > INT64_MAX / size) refuse("is out of range");
-      return number * size;
-    }
-  refuse("has an unknown unit");
-  return 0;
-}
-
 template <class Value, std::size_t N>
 std::vector<std::pair<std::string, Value>> words(const std::pair<const char*, Value> (&list)[N]) {
   return {std::begin(list), std::end(list)};
@@ -595,7 +571,7 @@ std::vector<std::pair<std::string, Value>> words(const std::pair<const char*, Va
 struct settings {
   choice how;
   int micro_batch_size = 8;
-  std::string costs, limit, svg;
+  std::string costs, svg;
   bool plain = false, stages_given = false;
 
   bool read(int count, char** arguments) {
@@ -614,12 +590,11 @@ struct settings {
              .choice("--recompute", how.recompute, words(recomputes),
                      "which micro-batches run forward again before backward;\n"
                      "                            as needed: as few as the memory limit asks for")
-             .text("--memory-limit", "BYTES", limit, "of every stage, such as 16GiB; the cut obeys it")
+             .bytes("--memory-limit", how.limit, "of every stage, such as 16GiB; the cut obeys it")
              .text("--svg", "FILE.svg", svg, "draw the cut and the timetable")
              .flag("--plain", plain, "print for programs: a line a stage, makespan_ns and lower_bound_ns")
              .read(count, arguments))
       return false;
-    if (!limit.empty()) how.limit = read_bytes(limit);
     const auto given = [&](std::string_view name) {
       return std::any_of(arguments + 1, arguments + count,
                          [name](std::string_view it) { return it.starts_with(name); });

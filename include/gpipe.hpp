@@ -2,8 +2,11 @@
 
 // Pipeline-parallel training: everything but the parts that need a library of their own beyond Thrust and Hana.
 #include <gpipe/plan.hpp>
+#include <gpipe/plan/summary.hpp>
 #include <gpipe/record/digest_file.hpp>
+#include <gpipe/record/measured_profile.hpp>
 #include <gpipe/record/progress.hpp>
+#include <gpipe/record/report.hpp>
 #include <gpipe/record/timeline.hpp>
 #include <gpipe/train/loop.hpp>
 #include <gpipe/train/trainer.hpp>

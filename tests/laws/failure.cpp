@@ -75,9 +75,9 @@ struct pair_of {
   int steps = 0;
 
   explicit pair_of(const std::vector<int>& cut, std::chrono::nanoseconds deadline = 60s,
-                schedule_kind schedule = schedule_kind::fill_drain)
+                   schedule_kind schedule = schedule_kind::fill_drain, std::int64_t link_bytes_per_second = 0)
       : how(options(cut, deadline)),
-        disturbed(plan(cut, schedule), adam{}, hooked()),
+        disturbed(plan(cut, schedule), adam{}, hooked(link_bytes_per_second)),
         twin(plan({}), adam{}, options({}, 60s)) {}
 
   static plan_options plan(const std::vector<int>& cut, schedule_kind schedule = schedule_kind::fill_drain) {
@@ -95,8 +95,9 @@ struct pair_of {
     o.deadline = deadline;
     return o;
   }
-  training_options hooked() {
+  training_options hooked(std::int64_t link_bytes_per_second) {
     training_options o = how;
+    o.link_bytes_per_second = link_bytes_per_second;
     o.before = [this](const instruction& i) {
       if (disturbance) disturbance(i);
     };
@@ -341,6 +342,19 @@ TEST_CASE("destruction right after a failure, or without a step, does not hang")
       };
       both.failure();
     }
+}
+
+TEST_CASE("a throw while others wait for a slow link") {
+  pair both(cuts[1], 60s, schedule_kind::one_f_one_b, 20'000);
+  for (const act where : {act::forward, act::backward}) {
+    both.disturbance = [&](const instruction& i) {
+      if (i.kind == where && i.micro_batch == 1) throw std::out_of_range("far");
+    };
+    const error found = both.failure();
+    CHECK(has(found, "far"));
+    CHECK(found.where().micro_batch == 1);
+    both.recovers();
+  }
 }
 
 TEST_CASE("a worker that makes no progress: the deadline ends the step and tells who waits for whom") {

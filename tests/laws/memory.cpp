@@ -191,6 +191,8 @@ TEST_CASE("a step allocates nothing, on no thread, not even the first") {
     how.digest_calls = 5;
     how.clip = 1;
     how.before = [](const instruction&) {};
+    how.slot_times = S > 1;
+    how.link_bytes_per_second = S > 2 ? 10'000'000 : 0;
     const plan_options options{.stages = S, .micro_batches = 3, .micro_batch_size = 3};
     trainer<verbose_net, adam> training(options, adam{}, how);
     batch b(8);

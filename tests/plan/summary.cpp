@@ -29,6 +29,18 @@ TEST_CASE("a plan prints itself, made at compile time or at run time") {
   CHECK(text == describe(network_of<net>, make_plan(network_of<net>, two::options)));
 }
 
+TEST_CASE("a plan by measured costs says so, and what its step is reckoned to take") {
+  // Forward 1 us, backward 2 us in each half: 4 + 1 ticks of 3 us, and of recompute what is not hidden.
+  constexpr measured_layer lines[] = {
+      {0, "linear", 500, 500, 500}, {1, "relu", 500, 1000, 0}, {2, "linear", 500, 500, 500}, {3, "relu", 500, 1000, 0}};
+  plan_options options = two::options;
+  options.measured = {lines, 4, 8};
+  options.recompute = recompute_mode::never;
+  const run_plan plan = make_plan(network_of<net>, options);
+  CHECK(step_time(network_of<net>, plan) == 15'000'000);
+  CHECK(describe(network_of<net>, plan).find("reckoned to take 0.015 ms by its profile, and") != std::string::npos);
+}
+
 TEST_CASE("a schedule and a cut of one's own are told as they are") {
   using mine = plan<net, cut_at<1>, micro_batches<4>, schedule<own>>;
   const std::string text = describe<mine>();

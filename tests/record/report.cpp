@@ -11,9 +11,9 @@ using gpipe::stage_report;
 
 namespace {
 
-std::string told(const std::vector<stage_report>& stages, unsigned cores = 0) {
+std::string told(const std::vector<stage_report>& stages, unsigned cores = 0, std::int64_t reckoned_ps = 0) {
   std::ostringstream out;
-  gpipe::write_report(out, stages, cores);
+  gpipe::write_report(out, stages, cores, reckoned_ps);
   return out.str();
 }
 
@@ -29,6 +29,7 @@ std::vector<stage_report> two() {
   stages[1].busy(act::forward) = 10'000'000;
   stages[1].busy(act::backward) = 30'000'000;
   stages[1].wait_ns = 40'000'000;
+  stages[1].worker = 1;
   return stages;
 }
 
@@ -51,8 +52,20 @@ TEST_CASE("before anything was measured there is nothing to tell of it") {
         "    0    0-2           3    64 B    100.0 %         -     -        -          -         -\n");
 }
 
-TEST_CASE("stages that share cores are told") {
-  CHECK(told(two(), 1).find("note: 2 stages share 1 core,") != std::string::npos);
+TEST_CASE("a step's time stands beside the reckoned one, and where it went") {
+  auto stages = two();
+  for (auto& s : stages) s.steps = 4, s.step_ns = 88'000'000;
+  const std::string text = told(stages, 0, 18'500'000'000);
+  CHECK(text.find("a step took 22 ms, and was reckoned to take 18.5 ms;\ncompute 51.1 %, recompute 5.7 %, ") !=
+        std::string::npos);
+  CHECK(told(stages).find("a step took 22 ms;\ncompute 51.1 %") != std::string::npos);
+}
+
+TEST_CASE("workers that share cores are told") {
+  CHECK(told(two(), 1).find("note: 2 workers share 1 core,") != std::string::npos);
+  auto one = two();
+  one[1].worker = 0;
+  CHECK(told(one, 1).find("note") == std::string::npos);
   CHECK(told(two(), 2).find("note") == std::string::npos);
   CHECK(told(two(), 0).find("note") == std::string::npos);
 }

@@ -87,6 +87,7 @@ TEST_CASE("forward and backward of a micro-batch, by hand and in one stage or th
     const step_state step = step_over_three();
     for (auto& stage : s.all) {
       stage->forward(step, 1);  // the micro-batch of sample 2 alone
+      stage->pass_on(step, 1);
       stage->recompute(step, 1);
     }
     const double* told = s.all.back()->partials(2, 1);

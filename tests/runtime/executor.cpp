@@ -2,12 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <string>
 
 #include <gpipe/core/optimizer.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/layer/linear.hpp>
 #include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/plan/summary.hpp>
+#include <gpipe/record/breakdown.hpp>
 
 #include "instances.hpp"
 #include "laws/layers.hpp"
@@ -20,13 +23,25 @@ using namespace laws;
 namespace {
 
 struct net : model<input<double, 4>, halve, cross, join, passing_loss> {};
+/// Has both parts of backward in one besides.
+struct whole_cross : cross {
+  template <class In>
+  struct on : cross::on<In> {
+    static void backward(const auto& c, const auto& a) {
+      cross::on<In>::backward_input(c, a);
+      cross::on<In>::backward_parameters(c, a);
+    }
+  };
+};
+struct whole_net : model<input<double, 4>, halve, whole_cross, whole_cross, join, passing_loss> {};
 struct without_loss : model<input<double, 4>, halve, cross, join> {};
 
 template <class Net = net>
-std::unique_ptr<executor<host_device>> made(plan_options plan, run_options options = {}) {
+std::unique_ptr<executor<host_device>> made(plan_options plan, run_options options = {},
+                                            const std::vector<int>& cut = {}) {
   return std::make_unique<executor<host_device>>(network_of<Net>, kernels_of<Net, host::context>,
-                                                 make_plan(network_of<Net>, plan), update_rule<host::context>(sgd{}),
-                                                 std::move(options));
+                                                 make_plan(network_of<Net>, plan, cut),
+                                                 update_rule<host::context>(sgd{}), std::move(options));
 }
 constexpr plan_options two{.stages = 2, .micro_batches = 3, .micro_batch_size = 2, .moments = 1};
 
@@ -89,10 +104,97 @@ TEST_CASE("report and trace tell of every stage since they were last forgotten")
     CHECK(events.events().back().kind == act::update);
     CHECK(run->report()[static_cast<std::size_t>(s)].busy(act::forward) > 0);
   }
+  run->evaluate(batch_of());  // is no step
+  const auto before = run->report()[0].step_ns, begin = now_ns();
+  run->train(batch_of(), 0.1);
+  const auto took = now_ns() - begin;
+  CHECK(run->report()[0].step_ns - before <= took);
+  const breakdown parts = breakdown_of(run->report());
+  CHECK(parts.steps == 2);
+  CHECK(parts.workers == 2);
+  CHECK(parts.total() == 2 * run->report()[0].step_ns);
+  for (const auto ns : {parts.compute, parts.recompute, parts.update, parts.bubble, parts.imbalance}) CHECK(ns >= 0);
+  for (const auto ns : {parts.compute, parts.recompute, parts.update}) CHECK(ns > 0);
   run->forget();
+  run->train(batch_of(), 0.1);
+  CHECK(run->report()[0].steps == 1);
+  run->forget();
+  CHECK(run->report()[0].step_ns == 0);
   CHECK(run->trace()[0].events().empty());
   CHECK(run->report()[0].busy() == 0);
   CHECK(made(two)->trace().empty());
+}
+
+TEST_CASE("slow links delay what crosses them as the plan reckons, and change no bit") {
+  plan_options options = two;
+  options.transfers = true;
+  options.on.link_latency_ns = 0;
+  const auto plain = made(options, {}, {2});
+  const run_plan& plan = plain->plan();
+  const traffic bytes = traffic_of(plain->net(), plan.cut(), plan.links[0], 2);
+  REQUIRE(bytes.forward_bytes > 0);
+  CHECK(bytes.backward_bytes == bytes.forward_bytes);
+  options.on.link_bytes_per_second = bytes.forward_bytes * 50;  // 20 ms for a full micro-batch
+  run_options slow;
+  slow.link_bytes_per_second = options.on.link_bytes_per_second;
+  const auto run = made(options, slow, {2});
+  CHECK(run->train(batch_of(), 0.1).loss == plain->train(batch_of(), 0.1).loss);
+  CHECK(run->train(batch_of(), 0.1).norm == plain->train(batch_of(), 0.1).norm);
+
+  // 2 + 2 + 1 samples go there one after the other, then come back so, the last one first.
+  const double reckoned = 1e-9 * static_cast<double>(step_time(run->net(), run->plan()));
+  const breakdown parts = breakdown_of(run->report()), at_once = breakdown_of(plain->report());
+  CHECK(reckoned == doctest::Approx(120).epsilon(0.01));
+  CHECK(parts.step_ms() >= 99);
+  CHECK(parts.step_ms() < 480);
+  CHECK(parts.transfer > 2 * 95'000'000LL);
+  CHECK(parts.total() == 2 * run->report()[0].step_ns);
+  CHECK(parts.bubble >= 0);
+  CHECK(at_once.step_ms() < parts.step_ms());
+  CHECK(plain->report()[0].link_ns + plain->report()[1].link_ns == 0);
+  slow.link_bytes_per_second = -1;
+  CHECK_THROWS_WITH_AS(made(two, slow), doctest::Contains("a link of -1 bytes a second"), error);
+}
+
+TEST_CASE("slots are timed in steps that change nothing") {
+  run_options options;
+  options.slot_times = true;
+  const auto run = made(two, options), plain = made(two);
+  const std::vector<double> six_inputs(24, 1.0);
+  const std::vector<std::int32_t> six_labels(6);
+  const batch full = batch(6).with("inputs", six_inputs).with("labels", six_labels);
+  CHECK_THROWS_WITH_AS(run->measured(), doctest::Contains("no full micro-batch was timed; run steps of 6 samples"),
+                       error);
+  const auto* weight = reinterpret_cast<const double*>(plain->parameters(1));
+  const double before = weight[0];
+  const measured_profile found = plain->measure(full, 3);
+  CHECK(weight[0] == before);
+  CHECK(plain->steps() == 0);
+  CHECK(breakdown_of(plain->report()).steps == 0);
+  CHECK(compare(found.view(), plain->net(), 2).what == profile_fault::none);
+  for (const measured_layer& line : found.layers) CHECK(line.forward_ns >= 0);
+  CHECK(found.layers[1].backward_parameters_ns > 0);
+  CHECK(found.layers[2].backward_input_ns > 0);
+  CHECK(found.layers[3].backward_parameters_ns == 0);
+  CHECK_THROWS_AS(plain->measured(), error);  // it no longer times
+  CHECK_THROWS_AS(plain->measure(full, 0), error);
+  CHECK(run->train(full, 0.1).norm == plain->train(full, 0.1).norm);
+  CHECK(weight[0] != before);
+  CHECK(run->measured().layers.size() == 4);
+}
+
+TEST_CASE("what a layer takes for both parts of backward at once is split as the costs say") {
+  const auto run = made<whole_net>({.micro_batches = 3, .micro_batch_size = 2});
+  const std::vector<double> inputs(24, 1.0);
+  const std::vector<std::int32_t> kinds(6);
+  const measured_profile found = run->measure(batch(6).with("inputs", inputs).with("labels", kinds), 2);
+  const layer_cost& costs = run->plan().costs().of(0)[2];
+  const auto& line = found.layers[2];
+  CHECK(line.backward_input_ns > 0);
+  CHECK(line.backward_parameters_ns > 0);
+  CHECK(std::abs(line.backward_input_ns * (costs.backward_input + costs.backward_parameters) -
+                 (line.backward_input_ns + line.backward_parameters_ns) * costs.backward_input) <=
+        costs.backward_input + costs.backward_parameters);
 }
 
 TEST_CASE("a gradient whose norm alone is too large for a double is refused") {

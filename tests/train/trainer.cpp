@@ -3,15 +3,19 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <stdexcept>
+#include <thread>
 
 #include <gpipe/layer/batch_norm.hpp>
 #include <gpipe/layer/linear.hpp>
 #include <gpipe/layer/softmax_cross_entropy.hpp>
 #include <gpipe/plan/plan.hpp>
+#include <gpipe/plan/summary.hpp>
+#include <gpipe/record/breakdown.hpp>
 
 #include "instances.hpp"
 #include "laws/layers.hpp"
@@ -25,6 +29,29 @@ namespace {
 
 struct net : model<input<float, 4>, halve, cross, join, passing_loss> {};
 using training = trainer<net, adam>;
+
+/// Passes on what it gets, in so many half milliseconds forward and twice as many backward, and leaves the core free.
+template <int Halves>
+struct sleeper {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr work cost{.forward = 60'000'000, .backward_input = 120'000'000};
+    static constexpr auto half = std::chrono::microseconds(500);
+    static void forward(const auto&, const auto& a) {
+      std::this_thread::sleep_for(Halves * half);
+      loop(a.samples() * N, [&](int i) { a.out()[i] = a.in()[i]; });
+    }
+    static void backward_input(const auto&, const auto& a) {
+      std::this_thread::sleep_for(2 * Halves * half);
+      loop(a.samples() * N, [&](int i) { a.in_gradient()[i] = a.out_gradient()[i]; });
+    }
+  };
+};
+/// The linear layer is there so that a gradient flows back.
+struct sleepers : model<input<float, 1>, linear<4>, sleeper<10>, repeat<10, sleeper<1>>, softmax_cross_entropy> {};
 
 const std::vector<float> x{1, 0, 2, 1, 0, 1, 1, 3, 2, 2, 0, 1, 1, 1, 0, 2, 3, 1, 1, 0};
 const std::vector<std::int32_t> labels{0, 1, 2, 3, 0};
@@ -131,6 +158,44 @@ TEST_CASE("a parameter that is not there, or is something else, is refused") {
           "parameter \"weight\" has 2 elements, not 3; give it all of them");
   refused([&] { t.moment(1, "weight", 2); }, "the optimizer has no moment 2; it keeps 2 arrays");
   refused([&] { t.moment(1, "weight", -1); }, "the optimizer has no moment -1");
+}
+
+TEST_CASE("planned by what was measured, an unbalanced network gets faster by as much as the plan says") {
+  // Analytically all sleepers are alike, and the half with the long one would take 15 of 20 units.
+  const std::vector<float> inputs(4);
+  const std::vector<std::int32_t> kinds(4);
+  const batch four = batch(4).with("inputs", inputs).with("labels", kinds);
+  plan_options options{.stages = 2, .micro_batches = 4, .micro_batch_size = 1, .recompute = recompute_mode::never};
+  struct figures {
+    double ms, reckoned_ms;
+    std::uint64_t hash;
+  };
+  const auto fastest = [&](trainer<sleepers, sgd>& t, const profile& costs) {
+    double ms = 1e9;
+    for (int i = 0; i < 4; ++i) {
+      t.forget();
+      t.step(four);
+      ms = std::min(ms, breakdown_of(t.report()).step_ms());
+    }
+    plan_options by_costs = t.plan().options;
+    by_costs.measured = costs;
+    const run_plan same_cut = make_plan(network_of<sleepers>, by_costs, {t.plan().first[1]});
+    return figures{ms, 1e-9 * static_cast<double>(step_time(network_of<sleepers>, same_cut)), t.parameter_hash()};
+  };
+  trainer<sleepers, sgd> unknowing(options);
+  const measured_profile costs = unknowing.measure(four, 2);
+  const figures before = fastest(unknowing, costs.view());
+  options.measured = costs.view();
+  trainer<sleepers, sgd> knowing(options);
+  const figures after = fastest(knowing, costs.view());
+
+  CHECK(knowing.plan().first[1] < unknowing.plan().first[1]);
+  CHECK(after.hash == before.hash);
+  CHECK(before.reckoned_ms / after.reckoned_ms > 1.15);
+  CHECK(before.ms > after.ms);
+  const double gain_over_reckoned = before.ms / after.ms * after.reckoned_ms / before.reckoned_ms;
+  CHECK(gain_over_reckoned > 0.88);
+  CHECK(gain_over_reckoned < 1.12);
 }
 
 TEST_CASE("plans that are none are refused") {

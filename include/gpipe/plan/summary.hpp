@@ -61,8 +61,9 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
   return table(rows) + phrase({plan.schedule, ", ", several(o.micro_batches, "micro-batch"), " of at most ",
                                several(o.micro_batch_size, "sample"), ", recompute ", name_of(o.recompute),
                                ": bubble ", percent(plan.bubble, 1),
-                               "\na step is reckoned to take ", milliseconds(plan.makespan), " on ",
-                               o.each_count > 0 ? "its devices" : o.on.name, ", and with no cut less than ",
+                               "\na step is reckoned to take ", milliseconds(plan.makespan),
+                               o.measured.count > 0 ? " by " : " on ",
+                               o.measured.count > 0 ? "its profile" : o.each_count > 0 ? "its devices" : o.on.name, ", and with no cut less than ",
                                milliseconds(plan.bound), "\nthe cut is ", above > 0 ? off : "", "the optimum",
                                "\nmemory of all stages ",
                                sized(static_cast<std::uint64_t>(bytes)), ", by sharing, of ",
@@ -70,6 +71,14 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
 }
 
 }  // namespace detail
+
+/// What a step of a plan is reckoned to take, in picoseconds: by simulation of its schedule with its costs. Gates,
+/// updates and hand-overs take no time.
+GPIPE_ONCE inline std::int64_t step_time(const network& net, const run_plan& plan) {
+  return makespan_of(net, plan.options, plan.options.chosen_schedule(), plan.costs(), plan.cut(), plan.links.data(),
+                     static_cast<int>(plan.links.size()),
+                     [&](int s) { return plan.terms[static_cast<std::size_t>(s)].kept_copies; });
+}
 
 /// A plan in words, before anything runs: what each stage holds, its share of the predicted time, its parameters and
 /// its memory; then the bubble, how long a step takes, and how far the cut is from the best one, by what cuts are
@@ -83,10 +92,8 @@ GPIPE_ONCE inline std::string describe(const network& net, const run_plan& plan)
   return detail::describe(
       {net, o, plan.cut(), schedule.name(), plan.costs(), plan.memory,
        timetable(schedule, o.stages, o.micro_batches).bubble(),
-       makespan_of(net, o, schedule, plan.costs(), plan.cut(), plan.links.data(),
-                   static_cast<int>(plan.links.size()),
-                   [&](int s) { return plan.terms[static_cast<std::size_t>(s)].kept_copies; }),
-       lower_bound_of(o, schedule, plan.costs()), distance_of(net, o, schedule, plan.costs(), plan.first.data())});
+       step_time(net, plan), lower_bound_of(o, schedule, plan.costs()),
+       distance_of(net, o, schedule, plan.costs(), plan.first.data())});
 }
 
 /// The same of a plan made at compile time: `std::cout << gpipe::describe<plan>();`.

@@ -2,10 +2,10 @@
 
 #include <gpipe/core/quantity.hpp>
 #include <gpipe/core/table.hpp>
-#include <gpipe/plan/action.hpp>
+#include <gpipe/record/breakdown.hpp>
+#include <gpipe/record/stage_report.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <ostream>
@@ -15,35 +15,14 @@
 
 namespace gpipe {
 
-/// What is known of one stage: told by the plan before, measured after. Holds the slots [first, last).
-struct stage_report {
-  int stage = 0, first = 0, last = 0;
-  double predicted_share = 0;              ///< of the time of all stages
-  std::array<std::int64_t, 12> busy_ns{};  ///< by `act`, without waiting
-  std::int64_t wait_ns = 0;                ///< for other stages
-  std::size_t bytes = 0;                   ///< predicted memory
-  std::size_t parameters = 0;              ///< their number
-
-  std::int64_t& busy(act kind) { return busy_ns[static_cast<std::size_t>(kind)]; }
-  std::int64_t busy(act kind) const { return busy_ns[static_cast<std::size_t>(kind)]; }
-
-  /// The time of all actions.
-  std::int64_t busy() const {
-    std::int64_t sum = 0;
-    for (const auto ns : busy_ns) sum += ns;
-    return sum;
-  }
-};
-
-static_assert(static_cast<std::size_t>(act::update) + 1 == std::tuple_size_v<decltype(stage_report::busy_ns)>);
-
-
 /// One line a stage: what the plan predicted against what was measured. Shares are of the time of all stages, idle is
-/// the stage's own; `cores` of 0 is unknown.
+/// the stage's own. Then the mean step, beside the one that was reckoned, and its breakdown. `cores` and `reckoned_ps`
+/// (picoseconds, as `step_time` tells them) of 0 are unknown.
 ///
 ///     stage  slots  parameters   memory  predicted  measured    idle  forward  recompute  backward
 ///         0   0-11      1.06 M  12.5 MiB     51.0 %    52.3 %   3.1 %  10.2 ms    10.1 ms   20.9 ms
-GPIPE_ONCE inline void write_report(std::ostream& out, std::span<const stage_report> stages, unsigned cores = 0) {
+GPIPE_ONCE inline void write_report(std::ostream& out, std::span<const stage_report> stages, unsigned cores = 0,
+                                    std::int64_t reckoned_ps = 0) {
   double predicted = 0, measured = 0, slowest = 0;
   int slowest_stage = 0;
   std::uint64_t bytes = 0, parameters = 0;
@@ -77,8 +56,15 @@ GPIPE_ONCE inline void write_report(std::ostream& out, std::span<const stage_rep
     out << "stage " << std::to_string(slowest_stage) << " is the slowest: "
         << detail::fixed(slowest * static_cast<double>(stages.size()) / measured, 2) << " of the mean\n";
   }
-  if (cores > 0 && stages.size() > cores) {
-    out << "note: " << std::to_string(stages.size()) << " stages share " << std::to_string(cores)
+  const breakdown parts = breakdown_of(stages);
+  if (parts.steps > 0) {
+    out << "a step took " << detail::significant(parts.step_ms(), 4) << " ms";
+    if (reckoned_ps > 0)
+      out << ", and was reckoned to take " << detail::significant(1e-9 * static_cast<double>(reckoned_ps), 4) << " ms";
+    out << ";\n" << describe(parts) << " of its workers' time\n";
+  }
+  if (const auto workers = static_cast<unsigned>(parts.workers); cores > 0 && workers > cores) {
+    out << "note: " << std::to_string(workers) << " workers share " << std::to_string(cores)
         << (cores == 1 ? " core" : " cores") << ", so idle time and shares do not show what as many devices would\n";
   }
 }

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/canary.hpp>
 #include <gpipe/runtime/observer.hpp>
 #include <gpipe/runtime/step_state.hpp>
+#include <gpipe/runtime/stopwatch.hpp>
 
 namespace gpipe {
 
@@ -61,6 +64,12 @@ class alignas(alignment) bound_stage {
   /// The layer that ran last since `begin`: the one to name when a kernel throws. Null before the first.
   const detail::bound_slot<context>* current() const { return current_; }
   void begin() { current_ = nullptr; }
+  /// From now on every slot's calls on full micro-batches are timed, or none.
+  GPIPE_ONCE void time_slots(bool on) {
+    if (!on) watch_.reset();
+    else if (!watch_) watch_ = std::make_unique<stopwatch>(static_cast<int>(binding_.slots.size()));
+  }
+  const stopwatch* watch() const { return watch_.get(); }
 
   /// The stage's parameters, gradients and moments, each one flat array of `flat_bytes`.
   std::size_t flat_bytes() const { return static_cast<std::size_t>(memory_.of(memory_kind::parameters)); }
@@ -101,7 +110,13 @@ class alignas(alignment) bound_stage {
     feed(step, m);
     if (step.predicted != nullptr) return predict(step, m);
     for (const auto& b : binding_.slots) run_forward(b, step, m, false);
-    for (const auto& p : binding_.copies) copy(p, step, m);
+  }
+
+  /// After forward: copies what several stages read, or this one too, to where they read it.
+  bool has_copies() const { return !binding_.copies.empty(); }
+  GPIPE_OUT_OF_LINE void pass_on(const step_state& step, int m) {
+    for (const auto& p : binding_.copies)
+      if (step.predicted == nullptr || net_->values[p.value].writer < net_->loss_slot()) copy(p, step, m);
   }
 
   /// Forward once more from the stash, as far as backward needs it.
@@ -117,9 +132,11 @@ class alignas(alignment) bound_stage {
       clear_unread(*b, step, m);
       if (observed_) observer_.before_backward(context_, *b, step, m);
       if (b->kernels->backward != nullptr && b->wants_input && !b->frozen) {
-        b->kernels->backward(context_, call_of(*b, step, m, true));
-        if (observed_) observer_.after_input_part(*b, step, m), observer_.after_parameter_part(*b, step, m);
-        add_up(*b, step, m);
+        time(*b, timed::backward, step, m, [&] {
+          b->kernels->backward(context_, call_of(*b, step, m, true));
+          if (observed_) observer_.after_input_part(*b, step, m), observer_.after_parameter_part(*b, step, m);
+          add_up(*b, step, m);
+        });
       } else {
         run_input_part(*b, step, m);
         run_parameter_part(*b, step, m);
@@ -251,8 +268,6 @@ class alignas(alignment) bound_stage {
         context_.copy(bytes(b.value_in[i], step, m), static_cast<const std::byte*>(b.in[i].at(m, false)),
                       step.predicted->at(i, step.samples_before + step.first_sample(m)));
     }
-    for (const auto& p : binding_.copies)
-      if (net_->values[p.value].writer < loss) copy(p, step, m);
   }
 
   /// Copies the micro-batch's rows of what enters from outside into the stash.
@@ -277,6 +292,15 @@ class alignas(alignment) bound_stage {
     }
   }
 
+  template <class Run>
+  void time(const bound& b, timed part, const step_state& step, int m, Run&& run) {
+    if (!watch_) return run();
+    const auto begin = now_ns();
+    run();
+    if (step.samples(m) == plan_->options.micro_batch_size)
+      watch_->take(b.slot - binding_.slots.front().slot, part, now_ns() - begin);
+  }
+
   void run_forward(const bound& b, const step_state& step, int m, bool again) {
     current_ = &b;
     call c = call_of(b, step, m, again);
@@ -284,7 +308,8 @@ class alignas(alignment) bound_stage {
     if (step.examining)
       for (int i = 0; i < b.inputs; ++i)
         if (b.value_in[i] < net_->entering) examine(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
-    b.kernels->forward(context_, c);
+    if (again) b.kernels->forward(context_, c);
+    else time(b, timed::forward, step, m, [&] { b.kernels->forward(context_, c); });
     if (step.examining) examine_outputs(b, step, m, again, c);
     if (observed_ && !again) observer_.after_forward(context_, b, c, step, m);
     if (canary_) canary_->after_forward(context_, b.slot, m, again);
@@ -300,15 +325,18 @@ class alignas(alignment) bound_stage {
   void run_input_part(const bound& b, const step_state& step, int m) {
     if (!b.wants_input || b.kernels->backward_input == nullptr) return;
     current_ = &b;
-    b.kernels->backward_input(context_, call_of(b, step, m, true));
-    if (observed_) observer_.after_input_part(b, step, m);
-    add_up(b, step, m);
+    time(b, timed::backward_input, step, m, [&] {
+      b.kernels->backward_input(context_, call_of(b, step, m, true));
+      if (observed_) observer_.after_input_part(b, step, m);
+      add_up(b, step, m);
+    });
   }
 
   void run_parameter_part(const bound& b, const step_state& step, int m) {
     if (b.kernels->backward_parameters == nullptr || b.frozen) return;
     current_ = &b;
-    b.kernels->backward_parameters(context_, call_of(b, step, m, true));
+    time(b, timed::backward_parameters, step, m,
+         [&] { b.kernels->backward_parameters(context_, call_of(b, step, m, true)); });
     if (observed_) observer_.after_parameter_part(b, step, m);
   }
 
@@ -383,6 +411,7 @@ class alignas(alignment) bound_stage {
   detail::observer<context> observer_;
   bool observed_ = false;  ///< somebody looks at what the layers do
   const bound* current_ = nullptr;
+  std::unique_ptr<stopwatch> watch_;
 };
 
 }  // namespace gpipe

@@ -17,6 +17,7 @@ struct commit {
   bool holds = false;           ///< whether the step may be applied
   double scale = 0;             ///< makes the summed gradient a mean, clipped
   outcome earlier;              ///< of the calls that were accumulated for this step
+  std::int64_t closed_ns = 0;   ///< when the last worker was at the gate
   outcome found;
 
   /// Sums the partials of the loss's slot in the order of calls and micro-batches. `partials(m)` is where those of m

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <gpipe/plan/program.hpp>
+#include <gpipe/record/measured_profile.hpp>
 #include <gpipe/runtime/crew.hpp>
 #include <gpipe/runtime/initialise.hpp>
 #include <gpipe/runtime/worker.hpp>
@@ -20,6 +21,10 @@ struct run_options {
   std::byte arena_fill{0};                                  ///< what memory holds before its first use
   std::size_t digest_calls = 0;                             ///< of train and accumulate, hashed; 0: no digest
   bool canary = GPIPE_CANARY;  ///< poisons what is dead, so that a layer which reads it makes NaN of its gradients
+  /// Emulates links: what one worker sends another is there when a link of so many bytes a second has carried it, each
+  /// direction one transfer after the other. 0: at once.
+  std::int64_t link_bytes_per_second = 0;
+  bool slot_times = false;  ///< whether each slot is timed in every step, for `measured`
   /// Called by every worker before each instruction of a step until it is committed: of a worker's updates, before the
   /// first. What it throws fails the step.
   std::function<void(const instruction&)> before{};
@@ -47,24 +52,35 @@ class executor {
         crew_(line_, plan_.workers()) {
     require_memory();
     const int S = plan_.stages(), K = plan_.workers();
+    const std::int64_t rate = options_.link_bytes_per_second;
+    if (rate < 0) detail::refuse({"a link of ", rate, " bytes a second"}, {"choose 0, for none, or more"});
     std::vector<const detail::arena_map*> maps;
     for (int s = 0; s < S; ++s) {
       stages_.push_back(std::make_unique<bound_stage<Device>>(net_, plan_, s, options_.arena_fill));
       maps.push_back(&stages_.back()->map());
-      reports_.push_back({s, plan_.first[index(s)], plan_.first[index(s) + 1], plan_.share(s), {}, 0,
-                          static_cast<std::size_t>(plan_.memory[index(s)].total()), parameters_of(s)});
+      reports_.push_back({s, plan_.first[index(s)], plan_.first[index(s) + 1], plan_.share(s), {}, 0, 0,
+                          static_cast<std::size_t>(plan_.memory[index(s)].total()), parameters_of(s),
+                          plan_.worker_of(s)});
     }
     for (int w = 0; w < K && options_.trace_events > 0; ++w)
       recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
-    for (auto& stage : stages_) stage->bind(maps, kernels, options_.canary);
+    for (auto& stage : stages_) {
+      stage->bind(maps, kernels, options_.canary);
+      stage->time_slots(options_.slot_times);
+    }
     for (std::size_t k = 0; k < plan_.links.size(); ++k) {
-      const auto& [from, to, gradient] = plan_.links[k];
+      const link& over = plan_.links[k];
+      const auto& [from, to, gradient] = over;
       const int sender = plan_.worker_of(from), receiver = plan_.worker_of(to);
       wire& w = wires_.emplace_back();
       if (sender == receiver) continue;  // what it writes is where it reads it
-      w.activations = std::make_unique<channel<>>(line_, sender, receiver, count(plan_.places_of_links[k].stash));
-      if (gradient)
-        w.gradients = std::make_unique<channel<>>(line_, receiver, sender, count(plan_.places_of_links[k].returned));
+      const int there = count(plan_.places_of_links[k].stash), here = count(plan_.places_of_links[k].returned);
+      w.activations = std::make_unique<channel<>>(line_, sender, receiver, there);
+      if (gradient) w.gradients = std::make_unique<channel<>>(line_, receiver, sender, here);
+      if (rate == 0) continue;
+      w.forth = std::make_unique<slow_link>(line_, receiver, there, rate);
+      if (gradient) w.back = std::make_unique<slow_link>(line_, sender, here, rate);
+      w.of_sample = traffic_of(net_, plan_.cut(), over, 1);
     }
     decision_.squares.resize(static_cast<std::size_t>(net_.slot_count));
     const schedule_choice schedule = plan_.options.chosen_schedule();
@@ -182,6 +198,50 @@ class executor {
 
   const gpipe::digest& digest() const { return digest_; }
 
+  /// Times every slot in so many steps over the batch, which are not applied: nothing changes but the gradients.
+  GPIPE_ONCE measured_profile measure(const batch& data, int steps) {
+    require_training();
+    if (accumulated_ > 0)
+      detail::refuse({"gradients of ", accumulated_, " accumulated calls wait for a step"}, {"take it, or discard them"});
+    if (steps < 1) detail::refuse({steps, " steps measure nothing"}, {"choose at least 1"});
+    for (auto& stage : stages_) stage->time_slots(true);
+    for (int i = 0; i < steps; ++i) {
+      take(data, true);
+      step_.applied = step_.measured = false;
+      run(training_);
+    }
+    const measured_profile found = measured();
+    for (auto& stage : stages_) stage->time_slots(options_.slot_times);
+    return found;
+  }
+
+  /// What each slot took for a full micro-batch: medians of the newest times.
+  GPIPE_ONCE measured_profile measured() const {
+    measured_profile found{{}, plan_.options.micro_batch_size};
+    for (const auto& stage : stages_)
+      for (const auto& b : stage->slots()) {
+        const auto median = [&](timed part) {
+          return stage->watch() == nullptr ? -1 : stage->watch()->median(b.slot - stage->slots().front().slot, part);
+        };
+        const auto known = [](std::int64_t ns) { return (std::max)(std::int64_t{0}, ns); };
+        measured_layer line{b.slot, b.layer->name, median(timed::forward), known(median(timed::backward_input)),
+                            known(median(timed::backward_parameters))};
+        if (line.forward_ns < 0)
+          detail::refuse({"no full micro-batch was timed"},
+                         {"run steps of ", plan_.most_samples(), " samples with slot_times"}, {.slot = b.slot});
+        if (const std::int64_t both = median(timed::backward); both >= 0) {
+          // As much of it for each part as the costs say.
+          const layer_cost& costs = plan_.costs().of(stage->stage())[b.slot];
+          const double all = static_cast<double>(costs.backward_input) + static_cast<double>(costs.backward_parameters);
+          const double part = all > 0 ? static_cast<double>(costs.backward_input) / all : 1;
+          line.backward_input_ns = static_cast<std::int64_t>(static_cast<double>(both) * part);
+          line.backward_parameters_ns = both - line.backward_input_ns;
+        }
+        found.layers.push_back(line);
+      }
+    return found;
+  }
+
   const network& net() const { return net_; }
   const run_plan& plan() const { return plan_; }
   /// Steps taken; a step that failed does not count.
@@ -200,11 +260,12 @@ class executor {
     for (auto& stage : stages_) stage->refresh();
   }
 
-  /// Each stage's times, and each worker's events, since the last `forget`.
+  /// Each stage's times in steps, and each worker's events, since the last `forget`. Of plans that only run forward
+  /// every evaluation is a step.
   const std::vector<stage_report>& report() const { return reports_; }
   const std::vector<recorder>& trace() const { return recorders_; }
   GPIPE_ONCE void forget() {
-    for (auto& r : reports_) r.busy_ns = {}, r.wait_ns = 0;
+    for (auto& r : reports_) r.busy_ns = {}, r.wait_ns = r.link_ns = r.step_ns = 0, r.steps = 0;
     forget_events();
   }
   void forget_events() {
@@ -303,6 +364,7 @@ class executor {
 
   // Layers before slot `end` run.
   void take(const batch& data, bool training, int end = (std::numeric_limits<int>::max)()) {
+    begin_ns_ = now_ns();
     check_batch(net_, data, plan_.most_samples(), step_.rows, end);
     step_.samples_before = training ? decision_.earlier.samples : 0;
     step_.predicted = nullptr;
@@ -310,6 +372,8 @@ class executor {
     step_.per_micro_batch = (data.samples() + plan_.micro_batches() - 1) / plan_.micro_batches();
     step_.training = training;
     step_.examining = false;
+    step_.applied = true;
+    step_.measured = training || !plan_.options.chosen_schedule().trains;
   }
 
   void run(const std::vector<std::vector<instruction>>& programs) {
@@ -317,8 +381,15 @@ class executor {
       crew_.run([&](int w) { workers_[index(w)].walk(programs[index(w)], step_.clears()); });
     } catch (...) {
       for (wire& w : wires_) w.reset();
+      clock();
       throw;
     }
+    clock();
+  }
+  void clock() {
+    if (!step_.measured) return;
+    const auto took = now_ns() - begin_ns_;
+    for (auto& r : reports_) r.step_ns += took, ++r.steps;
   }
 
   // A call of train or accumulate, after its batch was taken.
@@ -378,6 +449,7 @@ class executor {
       detail::refuse({"the weights of the batch's samples sum to ", std::to_string(decision_.found.weight)},
                      {"give at least one sample a positive weight"}, where);
     step_.examining = true;
+    step_.applied = step_.measured = false;
     run(programs);
     if (step_.training && accumulated_ > 0)
       throw error("the sum of the accumulated gradients is not finite, though those of this call are",
@@ -399,6 +471,7 @@ class executor {
   std::vector<stage_report> reports_;
   std::vector<recorder> recorders_;
   step_state step_;
+  std::int64_t begin_ns_ = 0;
   commit decision_;
   int accumulated_ = 0;
   std::vector<std::unique_ptr<detail::watched_rows>> watched_;  // [slot]

@@ -69,7 +69,7 @@ class observer {
 
  private:
   bool noting() const { return notes_ != nullptr && !notes_->full(); }
-  static bool looks(const step_state& step) { return step.training && !step.examining; }
+  static bool looks(const step_state& step) { return step.training && step.applied && !step.examining; }
 
   std::size_t bytes(int v, int samples) const {
     return net_->values[v].part.size * bytes_of(net_->values[v].part.type) * static_cast<std::size_t>(samples);

@@ -17,6 +17,8 @@ struct step_state {
   bool commits = true;      ///< false: gradients are accumulated for a later call
   bool examining = false;   ///< look for the first number that is not finite
   sample_rows* predicted = nullptr;  ///< what enters the loss goes here, and the loss does not run; null: it runs
+  bool applied = true;      ///< whether parameters are updated
+  bool measured = true;     ///< whether its times are reported
   std::uint64_t seed = 0;
   std::uint64_t step = 0;   ///< of the optimizer: unchanged by a step that fails
 

@@ -1,17 +1,19 @@
 #pragma once
 
+#include <algorithm>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <vector>
 
-#include <gpipe/record/report.hpp>
+#include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/bound_stage.hpp>
 #include <gpipe/runtime/commit.hpp>
 #include <gpipe/runtime/update_rule.hpp>
 #include <gpipe/transport/channel.hpp>
 #include <gpipe/transport/gate.hpp>
+#include <gpipe/transport/slow_link.hpp>
 
 namespace gpipe {
 
@@ -27,13 +29,18 @@ struct square_of {
 
 }  // namespace detail
 
-/// The channels of one link: activations forward, gradients back if any flow.
+/// The channels of one link: activations forward, gradients back if any flow; and, where links are emulated, how they
+/// delay what these carry.
 struct wire {
   std::unique_ptr<channel<>> activations, gradients;
+  std::unique_ptr<slow_link> forth, back;
+  traffic of_sample;  ///< what each sample of a micro-batch adds
 
   void reset() {
     if (activations) activations->reset();
     if (gradients) gradients->reset();
+    if (forth) forth->reset();
+    if (back) back->reset();
   }
 };
 
@@ -63,16 +70,19 @@ class alignas(alignment) worker {
   /// One pass over a program; `clears` the gradients first. Throws the cause of a failure, named.
   void walk(const std::vector<instruction>& program, bool clears) {
     committed_ = summed_ = false;
+    auto begin = now_ns();
     for (const tie& t : shop_.plan.ties)
       if (shop_.plan.worker_of(stage_of(t.user)) == number_)
         at(t.user).borrow(t.user, at(t.owner).at(t.owner).parameters);
     if (clears)
       for (const instruction& i : program)
         if (i.kind == act::reduce) stage(i).clear_gradients();
-    auto begin = now_ns();
+    const auto cleared = now_ns();
+    if (shop_.step.measured && !program.empty()) report(program.front()).busy(act::reduce) += cleared - begin;
+    begin = cleared;
     for (const instruction& i : program) {
       if (i.micro_batch >= 0 && shop_.step.samples(i.micro_batch) == 0) continue;
-      waited_ = 0;
+      waited_ = linked_ = copied_ = 0;
       stage(i).begin();
       try {
         if (shop_.before && !committed_) shop_.before(i);
@@ -96,6 +106,7 @@ class alignas(alignment) worker {
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   bound_stage<Device>& stage(const instruction& i) { return *shop_.stages[index(i.stage)]; }
+  stage_report& report(const instruction& i) { return shop_.reports[index(i.stage)]; }
   int stage_of(int slot) const { return shop_.plan.cut().stage_of(slot); }
   bound_stage<Device>& at(int slot) { return *shop_.stages[index(stage_of(slot))]; }
   wire& link(const instruction& i) { return shop_.wires[index(i.link)]; }
@@ -111,24 +122,37 @@ class alignas(alignment) worker {
     waited_ += now_ns() - begin;
   }
 
+  GPIPE_OUT_OF_LINE void carried(slow_link& link, int place) {
+    const auto before = waited_;
+    waiting([&] { link.arrive(place); });
+    linked_ += waited_ - before;
+  }
+
   void perform(const instruction& i) {
     const int m = i.micro_batch;
     switch (i.kind) {
       case act::receive_activation:
         waiting([&] { link(i).activations->consume(stash_place(i.link, m), errand_of(i)); });
+        if (link(i).forth) carried(*link(i).forth, stash_place(i.link, m));
         break;
       case act::receive_gradient:
         waiting([&] { link(i).gradients->consume(returned_place(i.link, m), errand_of(i)); });
+        if (link(i).back) carried(*link(i).back, returned_place(i.link, m));
         break;
       case act::send_activation:
+        if (link(i).forth)
+          link(i).forth->depart(stash_place(i.link, m), link(i).of_sample.forward_bytes * shop_.step.samples(m));
         link(i).activations->publish(stash_place(i.link, m), shop_.step.samples(m));
         break;
       case act::send_gradient:
+        if (link(i).back)
+          link(i).back->depart(returned_place(i.link, m), link(i).of_sample.backward_bytes * shop_.step.samples(m));
         link(i).gradients->publish(returned_place(i.link, m), shop_.step.samples(m));
         break;
       case act::forward:
         acquire_activations(i);
         stage(i).forward(shop_.step, m);
+        if (stage(i).has_copies()) pass_on(i);
         if (!shop_.step.training) release(i);
         break;
       case act::recompute: stage(i).recompute(shop_.step, m); break;
@@ -149,6 +173,12 @@ class alignas(alignment) worker {
       case act::update: update(i); break;
       case act::idle: break;
     }
+  }
+
+  GPIPE_OUT_OF_LINE void pass_on(const instruction& i) {
+    const auto begin = now_ns();
+    stage(i).pass_on(shop_.step, i.micro_batch);
+    copied_ = now_ns() - begin;
   }
 
   // Layers write straight into what is acquired here, so it is acquired before they run.
@@ -194,10 +224,13 @@ class alignas(alignment) worker {
 
   GPIPE_OUT_OF_LINE void update(const instruction& i) {
     if (!shop_.step.commits) return;
-    if (!committed_)
-      waiting([&] { shop_.door.arrive(number_, errand_of(i), [this]() noexcept { decide(); }); });
+    if (!committed_) {
+      const auto here = now_ns();
+      shop_.door.arrive(number_, errand_of(i), [this]() noexcept { decide(); });
+      waited_ += (std::max)(std::int64_t{0}, shop_.decision.closed_ns - here);  // what follows is the update's own
+    }
     committed_ = true;
-    if (!shop_.decision.holds || shop_.step.examining) return;
+    if (!shop_.decision.holds || !shop_.step.applied) return;
     bound_stage<Device>& s = stage(i);
     s.each_trained([&](std::size_t at, std::size_t bytes) {
       std::byte* moments[max_moments]{};
@@ -211,6 +244,7 @@ class alignas(alignment) worker {
   }
 
   void decide() noexcept {
+    shop_.decision.closed_ns = now_ns();
     const int slot = shop_.net.loss_slot();
     const auto& loss_stage = *shop_.stages[index(shop_.plan.cut().stage_of(slot))];
     shop_.decision.sum(shop_.net.row_of(slot), shop_.step, shop_.plan.micro_batches(),
@@ -219,9 +253,13 @@ class alignas(alignment) worker {
   }
 
   void account(const instruction& i, std::int64_t begin, std::int64_t end) {
-    stage_report& report = shop_.reports[index(i.stage)];
-    report.busy(i.kind) += end - begin - waited_;
-    report.wait_ns += waited_;
+    if (shop_.step.measured) {
+      stage_report& its = report(i);
+      its.busy(i.kind) += end - begin - waited_ - copied_;
+      its.busy(act::send_activation) += copied_;
+      its.wait_ns += waited_;
+      its.link_ns += linked_;
+    }
     if (trace_ != nullptr) trace_->record({begin, end, i.kind, i.stage, i.micro_batch, -1});
   }
 
@@ -245,7 +283,7 @@ class alignas(alignment) worker {
   workshop<Device> shop_;
   int number_;
   recorder* trace_;
-  std::int64_t waited_ = 0;
+  std::int64_t waited_ = 0, linked_ = 0, copied_ = 0;  ///< in this action: in all, for a link; with what others read
   bool summed_ = false;     ///< all stages' gradients of this step are there; asked only where some are tied
   bool committed_ = false;
 };

@@ -26,11 +26,15 @@ struct training_options {
   std::chrono::nanoseconds deadline = run_options{}.deadline;
   std::size_t trace_events = run_options{}.trace_events;
   std::byte arena_fill = run_options{}.arena_fill;
-  bool canary = run_options{}.canary;
   std::size_t digest_calls = run_options{}.digest_calls;
+  bool canary = run_options{}.canary;
+  std::int64_t link_bytes_per_second = run_options{}.link_bytes_per_second;
+  bool slot_times = run_options{}.slot_times;
   std::function<void(const instruction&)> before{};
 
-  run_options run() const { return {seed, deadline, trace_events, arena_fill, digest_calls, canary, before}; }
+  run_options run() const {
+    return {seed, deadline, trace_events, arena_fill, digest_calls, canary, link_bytes_per_second, slot_times, before};
+  }
 };
 
 namespace broken {
@@ -89,6 +93,12 @@ class trainer {
   GPIPE_ONCE void on_step(std::function<void(const outcome&, std::uint64_t steps)> hook) {
     hooks_.push_back(std::move(hook));
   }
+
+  /// What each layer takes for a micro-batch, for `plan_options{.measured = costs.view()}`: medians over so many steps
+  /// that change nothing but the gradients. The batch has M x B samples.
+  measured_profile measure(const batch& data, int steps = 10) { return executor_.measure(data, steps); }
+  /// The same over the steps taken, newest first, of a training with `slot_times`.
+  measured_profile measured() const { return executor_.measured(); }
 
   /// The learning rate of the next step.
   double rate() const { return optimizer_.learning_rate * rate_(executor_.steps()); }

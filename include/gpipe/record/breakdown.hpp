@@ -1,0 +1,138 @@
+#pragma once
+
+#include <gpipe/core/quantity.hpp>
+#include <gpipe/record/canvas.hpp>
+#include <gpipe/record/file.hpp>
+#include <gpipe/record/stage_report.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gpipe {
+
+/// Where the time of steps went: the time from call to return, once for each worker, in nanoseconds. The parts sum to
+/// it exactly. They are those of Huang et al., "GPipe", 2019 (arXiv 1811.06965), performance analysis, for K workers:
+///
+/// - compute: forward and backward. K times the mean of the workers: all there would be, were the stages equal, the
+///   pipeline always full and nothing else to do.
+/// - recompute: forward once more.
+/// - transfer: waiting while what is waited for is on a link, copies for several readers, and handing over. (Where
+///   gradients of several readers are added, it is part of backward.)
+/// - update: gradients cleared and their norms summed; from when the last worker is at the gate, the decision and the
+///   update.
+/// - imbalance: of what is left, idle time, at most what the longest worker computes and recomputes beyond this one.
+/// - bubble: the rest: the schedule's filling and draining, hand-overs, waking, and what others wait for in turn.
+struct breakdown {
+  std::int64_t compute = 0, recompute = 0, imbalance = 0, bubble = 0, transfer = 0, update = 0;
+  int workers = 0, steps = 0;
+
+  std::int64_t total() const { return compute + recompute + imbalance + bubble + transfer + update; }
+  /// How long a step took, in the mean.
+  double step_ms() const {
+    return steps == 0 ? 0 : 1e-6 * static_cast<double>(total()) / static_cast<double>(workers) / steps;
+  }
+};
+
+/// Of what executors report.
+GPIPE_ONCE inline breakdown breakdown_of(std::span<const stage_report> stages) {
+  breakdown sum;
+  for (const stage_report& s : stages) {
+    sum.workers = (std::max)(sum.workers, s.worker + 1);
+    sum.steps = s.steps;
+  }
+  const std::int64_t whole = stages.empty() ? 0 : stages[0].step_ns;
+  std::vector<std::int64_t> works(static_cast<std::size_t>(sum.workers)), idle(works.size(), whole);
+  for (const stage_report& s : stages) {
+    const std::int64_t compute =
+        s.busy(act::forward) + s.busy(act::backward) + s.busy(act::backward_input) + s.busy(act::backward_parameters);
+    const std::int64_t update = s.busy(act::reduce) + s.busy(act::update);
+    const std::int64_t recompute = s.busy(act::recompute);
+    const std::int64_t transfer = s.busy() - compute - recompute - update + s.link_ns;
+    sum.compute += compute;
+    sum.recompute += recompute;
+    sum.transfer += transfer;
+    sum.update += update;
+    works[static_cast<std::size_t>(s.worker)] += compute + recompute;
+    idle[static_cast<std::size_t>(s.worker)] -= compute + recompute + transfer + update;
+  }
+  for (std::size_t w = 0; w < works.size(); ++w) {
+    const std::int64_t beyond = *std::max_element(works.begin(), works.end()) - works[w];
+    const std::int64_t imbalance = (std::max)(std::int64_t{0}, (std::min)(idle[w], beyond));
+    sum.imbalance += imbalance;
+    sum.bubble += idle[w] - imbalance;
+  }
+  return sum;
+}
+
+namespace detail {
+
+struct breakdown_part {
+  const char* name;
+  std::int64_t ns;
+  act drawn;         // as a timeline draws this act, or
+  const char* fill;  // in a colour of its own
+};
+GPIPE_ONCE inline std::vector<breakdown_part> parts_of(const breakdown& b) {
+  return {{"compute", b.compute, act::backward, nullptr},
+          {"recompute", b.recompute, act::recompute, nullptr},
+          {"imbalance", b.imbalance, act::idle, hues[7].light},
+          {"bubble", b.bubble, act::idle, hues[4].light},
+          {"transfer", b.transfer, act::idle, hues[3].dark},
+          {"update", b.update, act::update, nullptr}};
+}
+
+}  // namespace detail
+
+/// In words: "compute 61.2 %, recompute 15.0 %, ...".
+GPIPE_ONCE inline std::string describe(const breakdown& b) {
+  std::string text;
+  for (const auto& part : detail::parts_of(b))
+    text += (text.empty() ? "" : ", ") + std::string(part.name) + " " +
+            detail::percent(static_cast<double>(part.ns), static_cast<double>(b.total()));
+  return text;
+}
+
+/// As a picture (SVG): one bar, each part as wide as its share.
+GPIPE_ONCE inline void write_breakdown(std::ostream& out, const breakdown& b,
+                                       const std::string& title = "where the time of a step went", int width = 900) {
+  const double left = 20, bar = (std::max)(100.0, width - 2 * left), top = 48, height = 40;
+  const auto whole = static_cast<double>((std::max)(std::int64_t{1}, b.total()));
+  detail::canvas picture(out, bar + 2 * left, 164, title);
+  picture.text("head", left, 30, title);
+  const auto parts = detail::parts_of(b);
+  const auto draw = [&](const char* kind, const detail::breakdown_part& part, double x, double y, double w, double h,
+                        const std::string& hint) {
+    if (part.fill == nullptr) return picture.action(kind, part.drawn, 0, x, y, w, h, hint);
+    picture.box(kind, x, y, w, h, (std::min)(2.5, w / 4));
+    out << " fill=\"" << part.fill << "\"><title>" << detail::xml(hint) << "</title></rect>\n";
+  };
+  const double column = bar / static_cast<double>(parts.size());
+  double x = left, key = left;
+  for (const auto& part : parts) {
+    const double wide = (std::max)(0.0, static_cast<double>(part.ns)) / whole * bar;
+    const std::string share = detail::percent(static_cast<double>(part.ns), whole);
+    if (part.ns > 0)
+      draw("part", part, x, top, wide - (wide > 3 ? 0.8 : 0), height, std::string(part.name) + " " + share);
+    x += wide;
+    draw("key", part, key, top + height + 20, 18, 13, part.name);
+    picture.text("name", key + 24, top + height + 31, part.name);
+    picture.text("faint", key + 24, top + height + 48, share);
+    key += column;
+  }
+  picture.text("faint", left, top + height + 70,
+               "a step of " + detail::significant(b.step_ms(), 4) + " ms, on " + std::to_string(b.workers) +
+                   (b.workers == 1 ? " worker" : " workers") + "; mean of " + std::to_string(b.steps));
+}
+
+/// Throws `gpipe::error` with the path unless all was written.
+inline void write_breakdown(const std::string& path, const breakdown& b,
+                            const std::string& title = "where the time of a step went", int width = 900) {
+  write_file(path, [&](std::ostream& out) { write_breakdown(out, b, title, width); });
+}
+
+}  // namespace gpipe

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <gpipe/plan/profile.hpp>
+#include <gpipe/record/file.hpp>
+#include <gpipe/record/text.hpp>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace gpipe {
+
+/// A profile with its lines, measured while the program runs. `plan_options{.measured = costs.view()}` plans by it, as
+/// long as it lives; written to a file it is the table that `profiled<measured>` reads.
+struct measured_profile {
+  std::vector<measured_layer> layers;
+  int micro_batch_size = 0;
+
+  profile view() const { return {layers.data(), static_cast<int>(layers.size()), micro_batch_size}; }
+};
+
+/// As a header with one struct of that name.
+GPIPE_ONCE inline void write_profile(std::ostream& out, const profile& p, const std::string& name = "measured") {
+  out << "#pragma once\n\n#include <gpipe/plan/profile.hpp>\n\n"
+         "// What each layer took for one micro-batch: forward, backward's input part, its parameter part; medians, in "
+         "ns.\n"
+      << "struct " << name << " {\n  static constexpr int micro_batch_size = " << std::to_string(p.micro_batch_size)
+      << ";\n  static constexpr gpipe::measured_layer layers[] = {\n";
+  for (int l = 0; l < p.count; ++l) {
+    const measured_layer& line = p.layers[l];
+    out << "      {" << std::to_string(line.position) << ", " << detail::json(line.layer) << ", "
+        << std::to_string(line.forward_ns) << ", " << std::to_string(line.backward_input_ns) << ", "
+        << std::to_string(line.backward_parameters_ns) << "},\n";
+  }
+  out << "  };\n};\n";
+}
+
+/// Throws `gpipe::error` with the path unless all was written.
+inline void write_profile(const std::string& path, const profile& p, const std::string& name = "measured") {
+  write_file(path, [&](std::ostream& out) { write_profile(out, p, name); });
+}
+
+}  // namespace gpipe

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <gpipe/core/config.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace gpipe {
+
+/// What is timed of a slot; `backward` is both parts at once.
+enum class timed : std::uint8_t { forward, backward_input, backward_parameters, backward };
+
+/// How long each slot of a stage took, call by call: the newest of each part. Its memory is made at construction.
+class stopwatch {
+ public:
+  explicit stopwatch(int slots) : series_(static_cast<std::size_t>(4 * slots)) {
+    for (series& s : series_) s.newest.resize(kept);
+  }
+
+  void take(int slot, timed part, std::int64_t ns) noexcept {
+    series& s = series_[index(slot, part)];
+    s.newest[s.count++ % kept] = ns;
+  }
+
+  /// Of the newest calls; -1 if there were none.
+  GPIPE_ONCE std::int64_t median(int slot, timed part) const {
+    const series& s = series_[index(slot, part)];
+    if (s.count == 0) return -1;
+    std::vector<std::int64_t> sorted = s.newest;
+    sorted.resize((std::min)(s.count, kept));
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    return *middle;
+  }
+
+ private:
+  static constexpr std::size_t kept = 256;
+  struct series {
+    std::vector<std::int64_t> newest;
+    std::size_t count = 0;
+  };
+  static std::size_t index(int slot, timed part) {
+    return 4 * static_cast<std::size_t>(slot) + static_cast<std::size_t>(part);
+  }
+
+  std::vector<series> series_;  // [slot][part]
+};
+
+}  // namespace gpipe
