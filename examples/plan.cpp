@@ -522,7 +522,13 @@ int most_blocks(int stages) {
   const auto needs = [&](int first, int last) {
     const int ends[] = {0, first, last, L};
     const int skip = first == 0, count = 3 - skip - (last == L);
-    return memory_of(stage_view(net, {ends + skip, count}, 1 - skip), {32, 1, 32, 1, 1}).total();
+    const memory_terms paper{.micro_batches = 32,
+                             .micro_batch_size = 1,
+                             .in_flight = 32,
+                             .moments = 1,
+                             .stash = {32, 32},
+                             .returned = {2, 2}};
+    return memory_of(stage_view(net, {ends + skip, count}, 1 - skip), paper).total();
   };
   const int head = more(needs(0, 1 + block), needs(0, 1 + 2 * block));
   const int middle = more(needs(1, 1 + block), needs(1, 1 + 2 * block));

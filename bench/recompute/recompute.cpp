@@ -35,17 +35,17 @@ int main(int count, char** arguments) {
   bench::print_environment();
   const bench::random_images made(micro_batches * micro_batch_size);
   const batch on = made.all();
-  const auto options = [](recompute_mode mode, std::int64_t limit = no_memory_limit) {
+  const auto options = [](recompute_mode mode, std::int64_t bytes = no_memory_limit) {
     return plan_options{.micro_batches = micro_batches,
                         .micro_batch_size = micro_batch_size,
                         .recompute = mode,
                         .moments = sgd::moments,
-                        .memory_limit = limit};
+                        .memory_limit = bytes};
   };
   // Half of what never holds beyond what every mode must.
   const auto memory_of = [&](recompute_mode mode) { return make_plan(network_of<bench::mlp>, options(mode)).memory[0]; };
   const stage_memory all = memory_of(recompute_mode::never);
-  const std::int64_t half = all.total() - (all.of(memory_kind::kept) + all.of(memory_kind::transient)) / 2;
+  const std::int64_t limit = all.total() - (all.of(memory_kind::kept) + all.of(memory_kind::transient)) / 2;
 
   std::vector<way> ways;
   for (const auto& [mode, name] : {std::pair{recompute_mode::never, "never"},
@@ -54,7 +54,7 @@ int main(int count, char** arguments) {
                                    {recompute_mode::always, "always"}})
     ways.push_back({mode, name,
                     std::make_unique<trainer<bench::mlp, sgd>>(
-                        options(mode, mode == recompute_mode::as_needed ? half : no_memory_limit))});
+                        options(mode, mode == recompute_mode::as_needed ? limit : no_memory_limit))});
   for (way& w : ways) w.training->step(on);
   for (int round = 0; round < rounds; ++round)
     for (way& w : ways) w.seconds.push_back(bench::timed([&] { w.training->step(on); }));
