@@ -17,7 +17,8 @@ inline void busy_until(double end) {
   static_cast<void>(precise);
   constexpr double spun = 80e-6;
   if (const double left = end - now() - spun; left > 0) {
-    const timespec time{static_cast<time_t>(left), static_cast<long>(1e9 * (left - static_cast<double>(static_cast<time_t>(left))))};
+    const auto whole = static_cast<time_t>(left);
+    const timespec time{whole, static_cast<long>(1e9 * (left - static_cast<double>(whole)))};
     clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
   }
   while (now() < end) {
@@ -25,8 +26,8 @@ inline void busy_until(double end) {
 }
 inline void busy_for(double seconds) { busy_until(now() + seconds); }
 
-/// A layer that takes so many microseconds forward, and for either part backward. It has a parameter, so that it has a
-/// parameter part.
+/// A layer that takes so many microseconds a sample forward, and for either part backward. It has a parameter, so that
+/// it has a parameter part.
 template <int Forward, int Input, int Parameters>
 struct device_work {
   template <class In>
@@ -36,9 +37,9 @@ struct device_work {
     static constexpr gpipe::work cost{.forward = Forward * 60'000LL,
                                       .backward_input = Input * 60'000LL,
                                       .backward_parameters = Parameters * 60'000LL};
-    static void forward(const auto&, const auto&) { busy_for(1e-6 * Forward); }
-    static void backward_input(const auto&, const auto&) { busy_for(1e-6 * Input); }
-    static void backward_parameters(const auto&, const auto&) { busy_for(1e-6 * Parameters); }
+    static void forward(const auto&, const auto& a) { busy_for(1e-6 * Forward * a.samples()); }
+    static void backward_input(const auto&, const auto& a) { busy_for(1e-6 * Input * a.samples()); }
+    static void backward_parameters(const auto&, const auto& a) { busy_for(1e-6 * Parameters * a.samples()); }
   };
 };
 

@@ -88,9 +88,11 @@ TEST_CASE("what a schedule tells of its places is what its rows say") {
         rows<decltype(schedule)> table(schedule, S, M);
         for (int a = 0; a < S; ++a)
           for (int b = a + 1; b < S; ++b) {
-            REQUIRE(schedule.stash_places(S, M, a, b) == stash_places(table, a, b));
-            if constexpr (requires { schedule.returned_places(S, M, b, a); })
-              REQUIRE(schedule.returned_places(S, M, b, a) == returned_places(table, b, a));
+            for (const int late : {0, 1, 2, 3}) {
+              REQUIRE(schedule.stash_places(S, M, a, b, late) == stash_places(table, a, b, nullptr, late));
+              if constexpr (requires { schedule.returned_places(S, M, b, a, late); })
+                REQUIRE(schedule.returned_places(S, M, b, a, late) == returned_places(table, b, a, nullptr, late));
+            }
           }
       }
   };

@@ -15,6 +15,9 @@ namespace gpipe {
 // A place is given again only in a later tick than the one in which it comes free. So ticks order all cells with all
 // waits for places, too, and of all that has not happened yet the first can always happen: no choice of places stops a
 // schedule whose table is right. Of the places that are free the one longest free is taken: the least to wait for.
+//
+// Where transfers take time, what is on its way holds its place, too: `on_the_way` ticks longer, so that links as slow as
+// stages are kept busy.
 
 namespace detail {
 
@@ -41,16 +44,19 @@ GPIPE_ONCE constexpr int give_places(int micro_batches, const int* begin, const 
   return count;
 }
 
+/// Ticks for which a place is held longer where transfers take time.
+constexpr int on_the_way(bool transfers) { return transfers ? 2 : 0; }
+
 /// Which ticks a place is taken for: from a cell of the stage that writes, until the last use by the one that reads.
 template <scheduler Schedule>
 GPIPE_ONCE constexpr int places_between(rows<Schedule>& table, int writer, int cell_ticks::*begin, int reader,
-                                        int cell_ticks::*end, int least, int* place) {
+                                        int cell_ticks::*end, int more, int least, int* place) {
   const int M = table.micro_batches();
   const scratch<int> ticks(2 * M);
   const cell_ticks *const from = table.of(writer), *const to = table.of(reader);
   for (int m = 0; m < M; ++m) {
     ticks[m] = from[m].*begin;
-    ticks[M + m] = to[m].*end;
+    ticks[M + m] = to[m].*end + more;
   }
   return give_places(M, ticks.data(), ticks.data() + M, least, place);
 }
@@ -61,18 +67,20 @@ GPIPE_ONCE constexpr int places_between(rows<Schedule>& table, int writer, int c
 /// outside: from forward there until the parameter gradients here (until forward if the schedule does not train).
 /// Returns how many there are; `place` has an element for each micro-batch, or is null.
 template <scheduler Schedule>
-constexpr int stash_places(detail::rows<Schedule>& table, int from, int to, int* place = nullptr) {
+constexpr int stash_places(detail::rows<Schedule>& table, int from, int to, int* place = nullptr, int on_the_way = 0) {
   using detail::cell_ticks;
   return detail::places_between(table, from, &cell_ticks::forward, to,
-                                table.schedule().trains ? &cell_ticks::retired : &cell_ticks::forward, 1, place);
+                                table.schedule().trains ? &cell_ticks::retired : &cell_ticks::forward, on_the_way, 1,
+                                place);
 }
 
 /// Places at stage `to` of the gradients that the later stage `from` writes: from backward there until the parameter
 /// gradients here. Two at least, so that one is written while the other is read.
 template <scheduler Schedule>
-constexpr int returned_places(detail::rows<Schedule>& table, int from, int to, int* place = nullptr) {
+constexpr int returned_places(detail::rows<Schedule>& table, int from, int to, int* place = nullptr,
+                              int on_the_way = 0) {
   using detail::cell_ticks;
-  return detail::places_between(table, from, &cell_ticks::backward, to, &cell_ticks::retired,
+  return detail::places_between(table, from, &cell_ticks::backward, to, &cell_ticks::retired, on_the_way,
                                 table.micro_batches() < 2 ? 1 : 2, place);
 }
 
@@ -80,7 +88,7 @@ constexpr int returned_places(detail::rows<Schedule>& table, int from, int to, i
 template <scheduler Schedule>
 constexpr int held_places(detail::rows<Schedule>& table, int stage, int* place = nullptr) {
   using detail::cell_ticks;
-  return detail::places_between(table, stage, &cell_ticks::backward, stage, &cell_ticks::retired, 1, place);
+  return detail::places_between(table, stage, &cell_ticks::backward, stage, &cell_ticks::retired, 0, 1, place);
 }
 
 }  // namespace gpipe

@@ -102,10 +102,11 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
 
   detail::rows<schedule_choice> table(schedule, S, M);
   const auto count = static_cast<std::size_t>(M);
+  const int late = detail::on_the_way(options.transfers);
   for (const link& l : p.links) {
     link_places& its = p.places_of_links.emplace_back(link_places{std::vector<int>(count), std::vector<int>(count)});
-    stash_places(table, l.from, l.to, its.stash.data());
-    if (schedule.trains && l.gradient) returned_places(table, l.to, l.from, its.returned.data());
+    stash_places(table, l.from, l.to, its.stash.data(), late);
+    if (schedule.trains && l.gradient) returned_places(table, l.to, l.from, its.returned.data(), late);
   }
   for (int m = 0; m < M; ++m) p.each.push_back(m);
   for (int s = 0; s < S; ++s) {

@@ -12,21 +12,22 @@ namespace detail {
 // A schedule may tell by itself how many places it takes from one stage to another; else its rows are read.
 
 template <scheduler Schedule>
-constexpr int stash_count(rows<Schedule>& table, int from, int to) {
+constexpr int stash_count(rows<Schedule>& table, const plan_options& o, int from, int to) {
   const Schedule& schedule = table.schedule();
-  if constexpr (requires { schedule.stash_places(1, 1, 0, 1); })
-    if (const int told = schedule.stash_places(table.stages(), table.micro_batches(), from, to); told >= 0) return told;
-  return stash_places(table, from, to);
+  if constexpr (requires { schedule.stash_places(1, 1, 0, 1, 0); })
+    if (const int told = schedule.stash_places(o.stages, o.micro_batches, from, to, on_the_way(o.transfers)); told >= 0)
+      return told;
+  return stash_places(table, from, to, nullptr, on_the_way(o.transfers));
 }
 
 template <scheduler Schedule>
-constexpr int returned_count(rows<Schedule>& table, int from, int to) {
+constexpr int returned_count(rows<Schedule>& table, const plan_options& o, int from, int to) {
   const Schedule& schedule = table.schedule();
   if (!schedule.trains) return 0;
-  if constexpr (requires { schedule.returned_places(1, 1, 0, 1); })
-    if (const int told = schedule.returned_places(table.stages(), table.micro_batches(), from, to); told >= 0)
+  if constexpr (requires { schedule.returned_places(1, 1, 0, 1, 0); })
+    if (const int told = schedule.returned_places(o.stages, o.micro_batches, from, to, on_the_way(o.transfers)); told >= 0)
       return told;
-  return returned_places(table, from, to);
+  return returned_places(table, from, to, nullptr, on_the_way(o.transfers));
 }
 
 constexpr void raise(int& most, int count) {
@@ -40,8 +41,8 @@ constexpr memory_terms terms_beside_skips(rows<Schedule>& table, const plan_opti
   terms.split = splits_backward(schedule, o.stages, o.micro_batches);
   if (terms.split) terms.kept_copies = terms.held = fewest_working_sets(table, stage);
   if (o.recompute == recompute_mode::never) raise(terms.kept_copies, terms.in_flight);
-  terms.stash = {stage > 0 ? stash_count(table, stage - 1, stage) : 0, 0};
-  terms.returned = {stage + 1 < o.stages ? returned_count(table, stage + 1, stage) : 0, 0};
+  terms.stash = {stage > 0 ? stash_count(table, o, stage - 1, stage) : 0, 0};
+  terms.returned = {stage + 1 < o.stages ? returned_count(table, o, stage + 1, stage) : 0, 0};
   return terms;
 }
 
@@ -54,8 +55,8 @@ template <scheduler Schedule>
 GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, int stage) {
   detail::rows<Schedule> table(schedule, o.stages, o.micro_batches);
   memory_terms terms = detail::terms_beside_skips(table, o, stage);
-  for (int s = 0; s < stage; ++s) detail::raise(terms.stash.skip, detail::stash_count(table, s, stage));
-  for (int s = stage + 1; s < o.stages; ++s) detail::raise(terms.returned.skip, detail::returned_count(table, s, stage));
+  for (int s = 0; s < stage; ++s) detail::raise(terms.stash.skip, detail::stash_count(table, o, s, stage));
+  for (int s = stage + 1; s < o.stages; ++s) detail::raise(terms.returned.skip, detail::returned_count(table, o, s, stage));
   return terms;
 }
 

@@ -23,9 +23,10 @@ struct fill_drain {
   static constexpr int worker_of(int, int stage) { return stage; }
   static constexpr int ticks(int stages, int micro_batches) { return 2 * (micro_batches + stages - 1); }
   static constexpr int in_flight(int, int micro_batches, int) { return micro_batches; }
-  static constexpr int stash_places(int, int micro_batches, int, int) { return micro_batches; }
-  static constexpr int returned_places(int, int micro_batches, int from, int to) {
-    return from - to + 1 < micro_batches ? from - to + 1 : micro_batches;
+  static constexpr int stash_places(int, int micro_batches, int, int, int = 0) { return micro_batches; }
+  static constexpr int returned_places(int, int micro_batches, int from, int to, int on_the_way = 0) {
+    const int most = from - to + 1 + on_the_way;
+    return most < micro_batches ? most : micro_batches;
   }
 
   static constexpr cell at(int stages, int micro_batches, int worker, int tick) {

@@ -22,8 +22,9 @@ struct forward_only {
   static constexpr int worker_of(int, int stage) { return stage; }
   static constexpr int ticks(int stages, int micro_batches) { return micro_batches + stages - 1; }
   static constexpr int in_flight(int, int, int) { return 1; }
-  static constexpr int stash_places(int, int micro_batches, int from, int to) {
-    return to - from + 1 < micro_batches ? to - from + 1 : micro_batches;
+  static constexpr int stash_places(int, int micro_batches, int from, int to, int on_the_way = 0) {
+    const int most = to - from + 1 + on_the_way;
+    return most < micro_batches ? most : micro_batches;
   }
 
   static constexpr cell at(int, int micro_batches, int worker, int tick) {

@@ -100,13 +100,13 @@ struct schedule_choice {
   }
 
   // -1: the schedule does not tell.
-  GPIPE_ONCE constexpr int stash_places(int S, int M, int from, int to) const {
-    if (kind == schedule_kind::fill_drain && trains) return fill_drain::stash_places(S, M, from, to);
-    return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::stash_places(S, M, from, to) : -1;
+  GPIPE_ONCE constexpr int stash_places(int S, int M, int from, int to, int late = 0) const {
+    if (kind == schedule_kind::fill_drain && trains) return fill_drain::stash_places(S, M, from, to, late);
+    return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::stash_places(S, M, from, to, late) : -1;
   }
-  GPIPE_ONCE constexpr int returned_places(int S, int M, int from, int to) const {
-    if (kind == schedule_kind::fill_drain && trains) return fill_drain::returned_places(S, M, from, to);
-    return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::returned_places(S, M, from, to) : -1;
+  GPIPE_ONCE constexpr int returned_places(int S, int M, int from, int to, int late = 0) const {
+    if (kind == schedule_kind::fill_drain && trains) return fill_drain::returned_places(S, M, from, to, late);
+    return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::returned_places(S, M, from, to, late) : -1;
   }
 };
 

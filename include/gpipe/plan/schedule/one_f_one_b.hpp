@@ -26,12 +26,12 @@ struct one_f_one_b {
   static constexpr int in_flight(int stages, int micro_batches, int stage) {
     return stages - stage < micro_batches ? stages - stage : micro_batches;
   }
-  static constexpr int stash_places(int stages, int micro_batches, int from, int to) {
-    const int most = (2 * stages - 1 - from - to) / 2 + 1;
+  static constexpr int stash_places(int stages, int micro_batches, int from, int to, int on_the_way = 0) {
+    const int most = (2 * stages - 1 - from - to + on_the_way) / 2 + 1;
     return most < micro_batches ? most : micro_batches;
   }
-  static constexpr int returned_places(int, int micro_batches, int from, int to) {
-    const int most = from - to > 2 ? (from - to) / 2 + 1 : 2;
+  static constexpr int returned_places(int, int micro_batches, int from, int to, int on_the_way = 0) {
+    const int most = from - to + on_the_way > 2 ? (from - to + on_the_way) / 2 + 1 : 2;
     return most < micro_batches ? most : micro_batches;
   }
 
