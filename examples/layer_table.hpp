@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/quantity.hpp>
 
 namespace example {
 
@@ -99,8 +100,11 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
       continue;
     }
 
+    if (text.empty()) refuse(line, "is empty", "leave it out");
     if (words.size() != column_at.size())
-      refuse(line, "has " + std::to_string(words.size()) + " columns, not " + std::to_string(column_at.size()),
+      refuse(line,
+             "has " + gpipe::detail::several(static_cast<std::int64_t>(words.size()), "column") + ", not " +
+                 std::to_string(column_at.size()),
              "give as many as the header");
     table_layer& layer = layers.emplace_back();
     for (std::size_t i = 0; i < words.size(); ++i) {

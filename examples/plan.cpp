@@ -231,9 +231,9 @@ class planner {
       }
     }
     throw error(
-        phrase({"no cut of ", several(it_.layers(), "layer"), " into ", several(c_.stages, "stage"), " fits ", c_.limit,
-                " bytes a stage"}),
-        phrase({"the smallest limit that would do is ", high, " bytes"}));
+        phrase({"no cut of ", several(it_.layers(), "layer"), " into ", several(c_.stages, "stage"), " fits ",
+                several(c_.limit, "byte"), " a stage"}),
+        phrase({"the smallest limit that would do is ", several(high, "byte")}));
   }
 
   /// What recompute as needed keeps: as much as there is room for.
@@ -391,7 +391,11 @@ void print_plain(const planned& p) {
 
 void print_stages(const subject& it, const choice& c, const planned& p) {
   std::cout << "\nThe best cut into " << several(c.stages, "stage") << " found for " << name(c.schedule) << " with "
-            << several(c.micro_batches, "micro-batch") << "\n\n";
+            << several(c.micro_batches, "micro-batch") << ", recompute " << name_of(c.recompute);
+  if (it.net)
+    std::cout << ";\na micro-batch has " << several(it.options.micro_batch_size, "sample")
+              << ", and times are reckoned for " << it.options.on.name;
+  std::cout << "\n\n";
   std::int64_t all = 0;
   for (const planned_stage& s : p.stages) all += s.forward + s.backward;
   table rows{{"stage", "layers", "from", "to", "parameters", "memory", "forward", "backward", "share"}};
@@ -588,7 +592,11 @@ struct settings {
                    "plan the layers of a table: a header line\n"
                    "                            name,forward_ns,backward_ns,parameter_bytes,activation_bytes\n"
                    "                            (and output_bytes, if known) and a line a layer, for one\n"
-                   "                            micro-batch; zero-bubble schedules split its backward in halves")
+                   "                            micro-batch. parameter_bytes are all that comes with its\n"
+                   "                            parameters: gradients and the optimizer's state too;\n"
+                   "                            activation_bytes what it keeps for backward, output_bytes what\n"
+                   "                            the next layer reads. Zero-bubble schedules split backward in\n"
+                   "                            halves")
              .number("--stages", how.stages, 1, 100'000, "stages of the pipeline, at most as many as layers")
              .number("--micro-batches", how.micro_batches, 1, 100'000, "micro-batches of a step")
              .number("--micro-batch-size", micro_batch_size, 1, 1'000'000, "samples of each, without --costs")

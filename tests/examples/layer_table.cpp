@@ -60,7 +60,8 @@ TEST_CASE("what is malformed is refused with its line") {
   CHECK(says("colour," + header, ":1: unknown column \"colour\""));
   CHECK(says(header + "a,1,2,3,4\nb,1,2,3\n", ":3: has 4 columns, not 5"));
   CHECK(says(header + "a,1,2,3,4,5\n", ":2: has 6 columns, not 5"));
-  CHECK(says(header + "a,1,2,3,4\n\nb,1,2,3,4\n", ":3: has 1 columns, not 5"));
+  CHECK(says(header + "# a comment\n", ":2: has 1 column, not 5"));
+  CHECK(says(header + "a,1,2,3,4\n\nb,1,2,3,4\n", ":3: is empty"));
   CHECK(says(header + "a,1,x,3,4\n", ":2: backward_ns: \"x\" is no whole number"));
   CHECK(says(header + "a,1.5,2,3,4\n", ":2: forward_ns: \"1.5\" is no whole number"));
   CHECK(says(header + "a,,2,3,4\n", ":2: forward_ns: \"\" is no whole number"));

@@ -64,6 +64,11 @@ static_assert(one.of(memory_kind::kept) == 3 * 256 * B + 64);
 static_assert(one.of(memory_kind::transient) == 2 * 256 * B);
 static_assert(one.lower_bound == one.total() - 64);
 
+// Without training parameters have values only.
+constexpr stage_memory evaluated = memory_of(whole, {.micro_batches = 5, .micro_batch_size = 2, .trains = false});
+static_assert(evaluated.of(memory_kind::parameters) == 128 && evaluated.of(memory_kind::gradients) == 0);
+static_assert(evaluated.of(memory_kind::moments) == 0);
+
 // In two stages the value between is written into the stash, and its gradient comes back, twice at a time.
 constexpr stage_memory m0 = memory_of(s0, terms), m1 = memory_of(s1, terms);
 static_assert(m0.of(memory_kind::transient) == 256 * B);  // of cross, or its gradient: join writes into stage 1

@@ -54,6 +54,14 @@ TEST_CASE("a schedule and a cut of one's own are told as they are") {
         std::string::npos);
 }
 
+TEST_CASE("it is told what a cut is measured by") {
+  CHECK(describe<two>().find("\nthe cut is the optimum\n") != std::string::npos);
+  using taking_turns = plan<net, stages<2>, micro_batches<4>, schedule<one_f_one_b>>;
+  CHECK(describe<taking_turns>().find("\nby its bottleneck the cut is the optimum\n") != std::string::npos);
+  using on_links = plan<net, stages<2>, micro_batches<4>, with_transfers>;
+  CHECK(describe<on_links>().find("\nby its bottleneck the cut is the optimum\n") != std::string::npos);
+}
+
 TEST_CASE("one is said in the singular") {
   const std::string text = describe<plan<net, micro_batch_size<1>>>();
   CHECK(text.find("fill-drain, 1 micro-batch of at most 1 sample, ") != std::string::npos);

@@ -35,6 +35,11 @@ static_assert(terms_of(fill_drain{}, with(recompute_mode::always), 0).stash == p
 static_assert(terms_of(one_f_one_b{}, with(recompute_mode::always), 2).stash == places_for{2, 2});
 static_assert(terms_of(zb_h1{}, with(recompute_mode::always), 2).held > 1);
 static_assert(terms_of(one_f_one_b{}, with(recompute_mode::always), 2).held == 0);
+// What does not train has neither gradients nor moments.
+static_assert(terms_of(fill_drain{}, with(recompute_mode::always), 0).trains);
+static_assert(terms_of(fill_drain{}, with(recompute_mode::always), 0).moments == 2);
+static_assert(!terms_of(forward_only{}, with(recompute_mode::always), 0).trains);
+static_assert(terms_of(forward_only{}, with(recompute_mode::always), 0).moments == 0);
 static_assert(terms_of(schedule_choice(schedule_kind::zb_h1), with(recompute_mode::always), 2) ==
               terms_of(zb_h1{}, with(recompute_mode::always), 2));
 

@@ -134,7 +134,7 @@ class layout {
   /// What lies there from step to step.
   GPIPE_ONCE constexpr void constants(int l, const row& r) {
     const auto all = static_cast<std::int64_t>(r.parameter_bytes()), bytes = net_.owns(l) ? all : 0;
-    for (int i = 0; i < 2 && !net_.owns(l); ++i) put(kind::tied, l, -1, i, all);
+    for (int i = 0; i < (t_.trains ? 2 : 1) && !net_.owns(l); ++i) put(kind::tied, l, -1, i, all);
     for (int i = 0; i < t_.moments; ++i)  // one whole array behind the other
       if (counted_ != nullptr)
         tell(kind::moments, l, -1, i,
@@ -143,7 +143,7 @@ class layout {
     counted(kind::moments) += bytes * t_.moments;
     // Every slot has a block of parameters, if an empty one, so that its address is known.
     put(kind::parameters, l, -1, 0, bytes);
-    put(kind::gradients, l, -1, 0, bytes);
+    put(kind::gradients, l, -1, 0, t_.trains ? bytes : 0);
     if (r.state_count > 0) put(kind::state, l, -1, 0, static_cast<std::int64_t>(r.state_bytes()));
     if (r.derived_count > 0) put(kind::derived, l, -1, 0, static_cast<std::int64_t>(r.derived_bytes()));
     if (r.partial_count > 0)

@@ -86,6 +86,7 @@ struct memory_terms {
   int held = 0;         ///< micro-batches that are between backward's two parts; 0: the one follows the other
   places_for stash{};     ///< activations of earlier stages
   places_for returned{};  ///< gradients of later stages
+  bool trains = true;     ///< else parameters have no gradients
 
   constexpr bool operator==(const memory_terms&) const = default;
 };

@@ -57,14 +57,17 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
                     sized(static_cast<std::uint64_t>(memory.total()))});
   }
   const std::int64_t best = plan.from_optimum.optimum, above = plan.from_optimum.of_cut - best;
+  const bool by_makespan = drains(o.chosen_schedule()) && !o.transfers;
   const std::string off = percent(static_cast<double>(above), static_cast<double>(best)) + " above ";
   return table(rows) + phrase({plan.schedule, ", ", several(o.micro_batches, "micro-batch"), " of at most ",
                                several(o.micro_batch_size, "sample"), ", recompute ", name_of(o.recompute),
                                ": bubble ", percent(plan.bubble, 1),
                                "\na step is reckoned to take ", milliseconds(plan.makespan),
                                o.measured.count > 0 ? " by " : " on ",
-                               o.measured.count > 0 ? "its profile" : o.each_count > 0 ? "its devices" : o.on.name, ", and with no cut less than ",
-                               milliseconds(plan.bound), "\nthe cut is ", above > 0 ? off : "", "the optimum",
+                               o.measured.count > 0 ? "its profile" : o.each_count > 0 ? "its devices" : o.on.name,
+                               ", and with no cut less than ", milliseconds(plan.bound),
+                               by_makespan ? "\nthe cut is " : "\nby its bottleneck the cut is ",
+                               above > 0 ? off : "", "the optimum",
                                "\nmemory of all stages ",
                                sized(static_cast<std::uint64_t>(bytes)), ", by sharing, of ",
                                sized(static_cast<std::uint64_t>(naive)), "\n"});
