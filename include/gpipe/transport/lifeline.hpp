@@ -138,13 +138,17 @@ class lifeline {
   bool spin(Ready& ready) const {
     if (ready()) return true;
     const auto begin = std::chrono::steady_clock::now();
-    do {
+    for (auto last = begin; !poisoned() && last - begin < limits_.spin;) {
       if (limits_.yields) std::this_thread::yield();
       for (int i = limits_.yields ? 31 : 0; i < 32; ++i) {
         detail::pause();
         if (ready()) return true;
       }
-    } while (!poisoned() && std::chrono::steady_clock::now() - begin < limits_.spin);
+      const auto now = std::chrono::steady_clock::now();
+      // Somebody else had the core meanwhile. Who yields to him again waits for his whole slice, who sleeps is woken.
+      if (limits_.yields && now - last > std::chrono::microseconds(20)) return false;
+      last = now;
+    }
     return false;
   }
 
