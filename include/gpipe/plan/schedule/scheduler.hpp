@@ -5,6 +5,7 @@
 #include <gpipe/plan/action.hpp>
 
 #include <concepts>
+#include <string>
 
 namespace gpipe {
 
@@ -37,14 +38,29 @@ concept scheduler = requires(const T& schedule, int count, int index) {
 
 namespace detail {
 
-[[noreturn]] inline void schedule_refuses(const char* schedule, int stages, int micro_batches) {
-  refuse({schedule, " does not admit ", several(stages, "stage"), " and ", several(micro_batches, "micro-batch")},
-         {"change either number, or choose another schedule"});
+/// Names the numbers of stages, and of micro-batches, that are admitted with the other number and nearest to what was
+/// asked.
+template <scheduler Schedule>
+[[noreturn]] GPIPE_ONCE void schedule_refuses(const Schedule& schedule, int stages, int micro_batches) {
+  std::string remedy = "choose ";
+  const auto offer = [&](int asked, const char* what, auto admits) {
+    for (int off = 1; off <= 64; ++off)
+      for (const int near : {asked - off, asked + off})
+        if (near >= 1 && admits(near)) {
+          remedy += several(near, what) + ", or ";
+          return;
+        }
+  };
+  offer(stages, "stage", [&](int near) { return schedule.admits(near, micro_batches); });
+  offer(micro_batches, "micro-batch", [&](int near) { return schedule.admits(stages, near); });
+  refuse({schedule.name(), " does not admit ", several(stages, "stage"), " and ",
+          several(micro_batches, "micro-batch")},
+         {remedy, "another schedule"});
 }
 
 template <scheduler Schedule>
 constexpr void require_admitted(const Schedule& schedule, int stages, int micro_batches) {
-  if (!schedule.admits(stages, micro_batches)) schedule_refuses(schedule.name(), stages, micro_batches);
+  if (!schedule.admits(stages, micro_batches)) schedule_refuses(schedule, stages, micro_batches);
 }
 
 }  // namespace detail
