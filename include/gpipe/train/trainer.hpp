@@ -79,7 +79,8 @@ class trainer {
 
   /// Forward and backward over a part of the next step's mini-batch, as many times as it has such parts: the next
   /// `step` adds its own and divides by the weight of all. Tells what the mini-batch has so far, as that step's outcome
-  /// tells of all of it. Dropout sees one mini-batch: a sample's position counts on from call to call.
+  /// tells of all of it. Dropout sees one mini-batch: a sample's position counts on from call to call. What a layer
+  /// averages, as batch_norm does, moves with each call, by this call's samples, and `discard` does not take it back.
   ///
   /// Throws `error`. If the batch is refused, nothing has changed. If the call, or the step, fails later, all that was
   /// accumulated is dropped, and the error says so: gradients are summed in place, and no copy is kept.
