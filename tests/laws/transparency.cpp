@@ -320,7 +320,7 @@ bits step_in_calls(const samples<float>& data, int S, int M, std::initializer_li
     first += size;
   }
   told.push_back(gradients_of(training));
-  told.push_back(training.parameter_hash());
+  told.push_back(state_of(training));
   return told;
 }
 

@@ -98,13 +98,13 @@ TEST_CASE("what cannot be checked is refused and named") {
   CHECK_THROWS_WITH_AS(check_table(interleaved{2}, 4, 3, chain<4>.links, 3),
                        doctest::Contains("interleaved does not admit 4 stages and 3 micro-batches"), error);
   CHECK_THROWS_WITH_AS(check_table(interleaved{2}, 4, 3, chain<4>.links, 3),
-                       doctest::Contains("choose for instance 4 stages and 4 micro-batches, or another"), error);
+                       doctest::Contains("micro-batches, or another"), error);
   CHECK_THROWS_WITH_AS(check_table(schedule_kind::zb_v, 3, 3, chain<3>.links, 2),
                        doctest::Contains("ZB-V does not admit 3 stages"), error);
   CHECK_THROWS_WITH_AS(check_table(schedule_kind::zb_v, 3, 3, chain<3>.links, 2),
-                       doctest::Contains("choose for instance 4 stages and 3 micro-batches, or another"), error);
+                       doctest::Contains("choose 2 stages, or another"), error);
   CHECK_THROWS_WITH_AS(check_table(interleaved{0}, 4, 3, chain<4>.links, 3),
-                       doctest::Contains("choose other numbers, or another schedule"), error);
+                       doctest::Contains("choose another schedule"), error);
   CHECK_THROWS_AS(check_table(fill_drain{}, 2, 2, backwards, 1), error);
 }
 

@@ -49,7 +49,7 @@ static_assert(taken() == 5430);
 TEST_CASE("a cut that is none is refused with its stage") {
   int first[4];
   const int one[] = {2}, back[] = {3, 2}, twice[] = {2, 2}, outside[] = {2, 5}, whole[] = {0, 2}, good[] = {1, 3};
-  CHECK_THROWS_WITH_AS(take_cut(one, 1, 5, 3, first), doctest::Contains("names 1 place, but 3 stages have 2"), error);
+  CHECK_THROWS_WITH_AS(take_cut(one, 1, 5, 3, first), doctest::Contains("names 1 place, not 2, for 3 stages"), error);
   CHECK_THROWS_WITH_AS(take_cut(back, 2, 5, 3, first), doctest::Contains("stage 1: a stage holds the slots [3, 2)"),
                        error);
   CHECK_THROWS_WITH_AS(take_cut(twice, 2, 5, 3, first), doctest::Contains("[2, 2)"), error);

@@ -68,7 +68,7 @@ TEST_CASE("cuts that are none are refused") {
     CHECK_THROWS_WITH_AS(made(options, cut), what, error);
   };
   refused({.stages = 3}, {1},
-          "the cut names 1 place, but 3 stages have 2 between them; name the first slot of every stage but the first");
+          "the cut names 1 place, not 2, for 3 stages; name the first slot of every stage but the first");
   for (const auto& cut : {std::vector<int>{0, 3}, {3, 3}, {4, 3}, {3, 7}, {-1, 2}})
     CHECK_THROWS_AS(made({.stages = 3}, cut), error);
   refused({.stages = 2}, {7},

@@ -28,6 +28,8 @@ std::vector<stage_report> two() {
   stages[0].wait_ns = 20'000'000;
   stages[1].busy(act::forward) = 10'000'000;
   stages[1].busy(act::backward) = 30'000'000;
+  stages[1].busy(act::reduce) = 2'000'000;
+  stages[1].busy(act::update) = 3'000'000;
   stages[1].wait_ns = 40'000'000;
   stages[1].worker = 1;
   return stages;
@@ -37,19 +39,19 @@ std::vector<stage_report> two() {
 
 TEST_CASE("a table with what was predicted and what was measured") {
   CHECK(told(two()) ==
-        "stage  slots  parameters    memory  predicted  measured    idle  forward  recompute  backward\n"
-        "    0   0-11      1.06 M  12.5 MiB     75.0 %    60.0 %  25.0 %  20.0 ms    10.0 ms   30.0 ms\n"
-        "    1     12          10     1 KiB     25.0 %    40.0 %  50.0 %  10.0 ms     0.0 ms   30.0 ms\n"
+        "stage  slots  parameters    memory  predicted  measured    idle  forward  recompute  backward  update\n"
+        "    0   0-11      1.06 M  12.5 MiB     75.0 %    57.1 %  25.0 %  20.0 ms    10.0 ms   30.0 ms  0.0 ms\n"
+        "    1     12          10     1 KiB     25.0 %    42.9 %  47.1 %  10.0 ms     0.0 ms   30.0 ms  5.0 ms\n"
         "  all             1.06 M  12.5 MiB\n"
-        "stage 0 is the slowest: 1.20 of the mean\n");
+        "stage 0 is the slowest: 1.14 of the mean\n");
 }
 
 TEST_CASE("before anything was measured there is nothing to tell of it") {
   std::vector<stage_report> stages(1);
   stages[0] = {.stage = 0, .first = 0, .last = 3, .predicted_share = 1, .bytes = 64, .parameters = 3};
   CHECK(told(stages) ==
-        "stage  slots  parameters  memory  predicted  measured  idle  forward  recompute  backward\n"
-        "    0    0-2           3    64 B    100.0 %         -     -        -          -         -\n");
+        "stage  slots  parameters  memory  predicted  measured  idle  forward  recompute  backward  update\n"
+        "    0    0-2           3    64 B    100.0 %         -     -        -          -         -       -\n");
 }
 
 TEST_CASE("a step's time stands beside the reckoned one, and where it went") {

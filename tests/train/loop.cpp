@@ -114,6 +114,7 @@ TEST_CASE("what is no loop is refused") {
   CHECK_THROWS_AS(fit(training, five, {.batch = 0}, nothing), error);
   CHECK_THROWS_AS(fit(training, dataset{}, {}, nothing), error);
   CHECK_THROWS_AS(fit(training, five, {.accumulate = 0}, nothing), error);
+  CHECK_THROWS_AS(fit(training, five, {.patience = 2}, nothing), error);
   CHECK(training.sizes.empty());
   CHECK(loop{.batch = 4}.steps_per_epoch(9) == 3);
 }

@@ -13,7 +13,7 @@ namespace detail {
          place{.stage = stage});
 }
 [[noreturn]] inline void bad_cut_length(int places, int stages) {
-  refuse({"the cut names ", several(places, "place"), ", but ", stages, " stages have ", stages - 1, " between them"},
+  refuse({"the cut names ", several(places, "place"), ", not ", stages - 1, ", for ", several(stages, "stage")},
          {"name the first slot of every stage but the first"});
 }
 [[noreturn]] inline void stage_misfits(int stage, int begin, int end) {

@@ -15,12 +15,13 @@
 
 namespace gpipe {
 
-/// One line a stage: what the plan predicted against what was measured. Shares are of the time of all stages, idle is
-/// the stage's own. Then the mean step, beside the one that was reckoned, and its breakdown. `cores` and `reckoned_ps`
-/// (picoseconds, as `step_time` tells them) of 0 are unknown.
+/// One line a stage: what the plan predicted against what was measured. Shares are of the time of all stages (the
+/// measured with the update in it, which no cut is made by), idle is the stage's own. Then the mean step, beside the one
+/// that was reckoned, and its breakdown. `cores` and `reckoned_ps` (picoseconds, as `step_time` tells them) of 0 are
+/// unknown.
 ///
-///     stage  slots  parameters   memory  predicted  measured    idle  forward  recompute  backward
-///         0   0-11      1.06 M  12.5 MiB     51.0 %    52.3 %   3.1 %  10.2 ms    10.1 ms   20.9 ms
+///     stage  slots  parameters   memory  predicted  measured    idle  forward  recompute  backward  update
+///         0   0-11      1.06 M  12.5 MiB     51.0 %    52.3 %   3.1 %  10.2 ms    10.1 ms   20.9 ms  1.4 ms
 GPIPE_ONCE inline void write_report(std::ostream& out, std::span<const stage_report> stages, unsigned cores = 0,
                                     std::int64_t reckoned_ps = 0) {
   double predicted = 0, measured = 0, slowest = 0;
@@ -39,7 +40,7 @@ GPIPE_ONCE inline void write_report(std::ostream& out, std::span<const stage_rep
     return measured > 0 ? detail::fixed(static_cast<double>(ns) * 1e-6, 1) + " ms" : "-";
   };
   std::vector<std::vector<std::string>> rows{{"stage", "slots", "parameters", "memory", "predicted", "measured", "idle",
-                                              "forward", "recompute", "backward"}};
+                                              "forward", "recompute", "backward", "update"}};
   for (const auto& s : stages) {
     const auto busy = static_cast<double>(s.busy()), wait = static_cast<double>(s.wait_ns);
     rows.push_back({std::to_string(s.stage),
@@ -48,7 +49,8 @@ GPIPE_ONCE inline void write_report(std::ostream& out, std::span<const stage_rep
                     detail::counted(s.parameters), detail::sized(s.bytes),
                     detail::percent(s.predicted_share, predicted), detail::percent(busy, measured),
                     detail::percent(wait, busy + wait), time(s.busy(act::forward)), time(s.busy(act::recompute)),
-                    time(s.busy(act::backward) + s.busy(act::backward_input) + s.busy(act::backward_parameters))});
+                    time(s.busy(act::backward) + s.busy(act::backward_input) + s.busy(act::backward_parameters)),
+                    time(s.busy(act::reduce) + s.busy(act::update))});
   }
   if (stages.size() > 1) rows.push_back({"all", "", detail::counted(parameters), detail::sized(bytes)});
   out << detail::table(rows);

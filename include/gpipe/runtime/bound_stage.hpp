@@ -10,6 +10,7 @@
 #include <gpipe/runtime/observer.hpp>
 #include <gpipe/runtime/step_state.hpp>
 #include <gpipe/runtime/stopwatch.hpp>
+#include <gpipe/runtime/told_earlier.hpp>
 
 namespace gpipe {
 
@@ -172,10 +173,31 @@ class alignas(alignment) bound_stage {
       if (!net_->owns(b.slot)) context_.fill(parameter_bytes(b), std::byte{0}, b.gradients);
   }
 
-  /// Moves the layers' state by what they have told of the step's micro-batches. Cannot fail.
+  /// Moves the layers' state by what they have told of the mini-batch's micro-batches. Cannot fail.
   GPIPE_OUT_OF_LINE void absorb(const step_state& step) noexcept {
-    for (const auto& b : binding_.slots)
-      if (b.kernels->absorb != nullptr) b.kernels->absorb(context_, call_of(b, step, 0, false));
+    for (std::size_t i = 0; i < binding_.slots.size(); ++i) {
+      const bound& b = binding_.slots[i];
+      if (b.kernels->absorb == nullptr) continue;
+      call c = call_of(b, step, 0, false);
+      if (!earlier_.empty() && earlier_[i].count() > 0) {
+        earlier_[i].append(c.partials, c.partial_stride, c.micro_batches);
+        c.partials = earlier_[i].all();
+        c.micro_batches = earlier_[i].count();
+      }
+      b.kernels->absorb(context_, c);
+    }
+  }
+  /// Keeps what they have told in an accumulated call for that; or forgets it.
+  GPIPE_ONCE void keep_told(const step_state& step) {
+    earlier_.resize(binding_.slots.size());
+    for (std::size_t i = 0; i < binding_.slots.size(); ++i)
+      if (const bound& b = binding_.slots[i]; b.kernels->absorb != nullptr) {
+        const call c = call_of(b, step, 0, false);
+        earlier_[i].keep(c.partials, c.partial_stride, c.micro_batches, plan_->micro_batches());
+      }
+  }
+  void forget_told() noexcept {
+    for (auto& told : earlier_) told.forget();
   }
 
   /// Makes what is derived from the stage's own parameters anew.
@@ -408,6 +430,7 @@ class alignas(alignment) bound_stage {
   detail::arena_map map_;
   detail::binding<context> binding_;
   std::optional<detail::canary<context>> canary_;
+  std::vector<detail::told_earlier> earlier_;  // [slot], where calls are accumulated
   detail::observer<context> observer_;
   bool observed_ = false;  ///< somebody looks at what the layers do
   const bound* current_ = nullptr;

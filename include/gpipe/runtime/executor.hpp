@@ -119,9 +119,10 @@ class executor {
     return decision_.found;
   }
 
-  /// Forward and backward over a part of the next step's mini-batch: gradients and weights are summed, nothing else
-  /// changes. Tells what the mini-batch has so far. A batch that is refused changes nothing; of a call that fails later
-  /// the gradients are mixed with those before, so then all that was accumulated is dropped, and the error says so.
+  /// Forward and backward over a part of the next step's mini-batch: gradients and weights are summed, layers' state
+  /// absorbs what this call told, and nothing else changes. Tells what the mini-batch has so far. A batch that is
+  /// refused changes nothing; of a call that fails later the gradients are mixed with those before, so then all that was
+  /// accumulated is dropped, and the error says so.
   GPIPE_ONCE outcome accumulate(const batch& data) {
     require_training();
     take(data, true);
@@ -131,8 +132,8 @@ class executor {
       run(training_);
       settle();
       if (!decision_.finite) explain(training_);
+      for (auto& stage : stages_) stage->keep_told(step_);
     });
-    for (auto& stage : stages_) stage->absorb(step_);
     decision_.earlier = decision_.found;
     ++accumulated_;
     return decision_.found;
@@ -142,6 +143,7 @@ class executor {
   void discard() {
     decision_.earlier = {};
     accumulated_ = 0;
+    for (auto& stage : stages_) stage->forget_told();
   }
 
   /// Forward only, without dropout. Throws `error` if the loss is not finite.

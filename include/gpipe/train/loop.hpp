@@ -41,6 +41,8 @@ template <class Trainer, class After>
 ending fit(Trainer& training, const dataset& data, const dataset* held_out, const loop& how, After& after) {
   if (how.accumulate < 1)
     refuse({"a step of ", how.accumulate, " mini-batches"}, {"choose at least 1"});
+  if (how.patience != 0 && held_out == nullptr)
+    refuse({"patience, and no data held out to lose it over"}, {"give fit a held-out dataset, or a patience of 0"});
   const int steps = how.steps_per_epoch(data.samples());
   ending end;
   for (int epoch = 1; epoch <= how.epochs && !end.stopped; ++epoch) {

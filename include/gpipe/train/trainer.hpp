@@ -79,7 +79,8 @@ class trainer {
 
   /// Forward and backward over a part of the next step's mini-batch, as many times as it has such parts: the next
   /// `step` adds its own and divides by the weight of all. Tells what the mini-batch has so far, as that step's outcome
-  /// tells of all of it. Dropout sees one mini-batch: a sample's position counts on from call to call.
+  /// tells of all of it. Dropout sees one mini-batch: a sample's position counts on from call to call. What layers
+  /// average, as batch_norm does, moves at the step, by all samples of the mini-batch.
   ///
   /// Throws `error`. If the batch is refused, nothing has changed. If the call, or the step, fails later, all that was
   /// accumulated is dropped, and the error says so: gradients are summed in place, and no copy is kept.
@@ -232,6 +233,8 @@ class trainer {
     return slot;
   }
   GPIPE_ONCE void freeze(int first, int last, bool frozen) {
+    if (last < first)
+      detail::refuse({"the slots [", first, ", ", last, ") end before they begin"}, {"give the first before the last"});
     if (last > first) checked(first), checked(last - 1);
     for (int l = first; l < last; ++l) executor_.freeze(l, frozen);
   }
@@ -256,6 +259,7 @@ class trainer {
     using detail::refuse;
     const row& r = executor_.net().row_of(checked(slot));
     const auto here = [&] { return place{.layer = std::string(r.name), .slot = slot}; };
+    std::string known;
     std::size_t at = 0;
     for (int p = 0; p < r.*what.count; ++p) {
       const auto& found = (r.*what.list)[p];
@@ -264,9 +268,11 @@ class trainer {
           refuse({what.one, " \"", name, "\" is ", name_of(r.type)}, {"read it as that"}, here());
         return {at, found.extents.size()};
       }
+      known.append(known.empty() ? "" : ", ").append(found.name);
       at += aligned(found.extents.size() * bytes_of(r.type));
     }
-    refuse({"the layer has no ", what.one, " \"", name, "\""}, {"see its `", what.all, "`"}, here());
+    refuse({"the layer has no ", what.one, " \"", name, "\""}, {"its ", what.all, ": ", known.empty() ? "none" : known},
+           here());
   }
   // `block` tells where the slot's block is, and is asked for a slot that is there.
   template <class T, class Block>

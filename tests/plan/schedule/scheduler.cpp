@@ -1,5 +1,8 @@
 #include <gpipe/plan/schedule/scheduler.hpp>
 
+#include <gpipe/plan/schedule/interleaved.hpp>
+#include <gpipe/plan/schedule/zb_v.hpp>
+
 #include <doctest/doctest.h>
 
 namespace {
@@ -43,4 +46,14 @@ TEST_CASE("a schedule refuses by name what it does not admit") {
                        doctest::Contains("one at a time does not admit 3 stages and 2 micro-batches"), gpipe::error);
   CHECK_NOTHROW(gpipe::detail::require_admitted(first_of{2}, 1, 2));
   CHECK_THROWS_AS(gpipe::detail::require_admitted(first_of{-1}, 1, 2), gpipe::error);
+}
+
+TEST_CASE("a schedule names the nearest numbers that it does admit") {
+  const auto refused = [](const auto& schedule, int S, int M, const char* remedy) {
+    CHECK_THROWS_WITH_AS(gpipe::detail::require_admitted(schedule, S, M), doctest::Contains(remedy), gpipe::error);
+  };
+  refused(gpipe::interleaved{3}, 9, 8, "; choose 6 stages, or 9 micro-batches, or another schedule");
+  refused(gpipe::interleaved{}, 3, 8, "; choose 2 stages, or another schedule");
+  refused(gpipe::zb_v{}, 1, 8, "; choose 2 stages, or another schedule");
+  refused(first_of{-1}, 1, 2, "; choose another schedule");
 }

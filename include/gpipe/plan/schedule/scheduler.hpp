@@ -5,6 +5,7 @@
 #include <gpipe/plan/action.hpp>
 
 #include <concepts>
+#include <string>
 
 namespace gpipe {
 
@@ -37,31 +38,29 @@ concept scheduler = requires(const T& schedule, int count, int index) {
 
 namespace detail {
 
-[[noreturn]] inline void schedule_refuses(const char* schedule, int stages, int micro_batches, int stages_admitted,
-                                          int micro_batches_admitted) {
-  const auto both = [](int S, int M) { return several(S, "stage") + " and " + several(M, "micro-batch"); };
-  refuse({schedule, " does not admit ", both(stages, micro_batches)},
-         {stages_admitted > 0 ? "choose for instance " + both(stages_admitted, micro_batches_admitted)
-                              : "choose other numbers",
-          ", or another schedule"});
-}
-
-/// Refuses both numbers, and names the next that would do: of micro-batches, else of stages.
+/// Names the numbers of stages, and of micro-batches, that are admitted with the other number and nearest to what was
+/// asked.
 template <scheduler Schedule>
-GPIPE_ONCE void refuse_counts(const Schedule& schedule, int stages, int micro_batches) {
-  constexpr int far = 1 << 20;
-  for (int more = 1; more <= stages && stages < far && micro_batches < far; ++more)
-    if (schedule.admits(stages, micro_batches + more))
-      schedule_refuses(schedule.name(), stages, micro_batches, stages, micro_batches + more);
-  for (int more = 1; more <= stages && stages < far; ++more)
-    if (schedule.admits(stages + more, micro_batches))
-      schedule_refuses(schedule.name(), stages, micro_batches, stages + more, micro_batches);
-  schedule_refuses(schedule.name(), stages, micro_batches, 0, 0);
+[[noreturn]] GPIPE_ONCE void schedule_refuses(const Schedule& schedule, int stages, int micro_batches) {
+  std::string remedy = "choose ";
+  const auto offer = [&](int asked, const char* what, auto admits) {
+    for (int off = 1; off <= 64; ++off)
+      for (const int other : {asked - off, asked + off})
+        if (other >= 1 && admits(other)) {
+          remedy += several(other, what) + ", or ";
+          return;
+        }
+  };
+  offer(stages, "stage", [&](int other) { return schedule.admits(other, micro_batches); });
+  offer(micro_batches, "micro-batch", [&](int other) { return schedule.admits(stages, other); });
+  refuse({schedule.name(), " does not admit ", several(stages, "stage"), " and ",
+          several(micro_batches, "micro-batch")},
+         {remedy, "another schedule"});
 }
 
 template <scheduler Schedule>
 constexpr void require_admitted(const Schedule& schedule, int stages, int micro_batches) {
-  if (!schedule.admits(stages, micro_batches)) refuse_counts(schedule, stages, micro_batches);
+  if (!schedule.admits(stages, micro_batches)) schedule_refuses(schedule, stages, micro_batches);
 }
 
 }  // namespace detail
