@@ -9,6 +9,7 @@
 #include <gpipe/plan/simulate.hpp>
 #include <gpipe/train/trainer.hpp>
 
+#include <cctype>
 #include <cstdint>
 #include <cstdio>
 #include <map>
@@ -29,6 +30,13 @@ struct net : gpipe::model<gpipe::input<float, 1>, gpipe::linear<4>, gpipe::repea
 struct figure {
   double predicted_ms, step_ms;
 };
+
+/// As in results: fill_drain, 1f1b, zb_h1.
+std::string key_of(gpipe::schedule_kind kind) {
+  std::string key = gpipe::name(kind);
+  for (char& letter : key) letter = letter == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return key;
+}
 
 figure measure(gpipe::schedule_kind kind, int micro_batches, int steps) {
   const bool two = kind == gpipe::schedule_kind::interleaved || kind == gpipe::schedule_kind::zb_v;
@@ -71,7 +79,7 @@ int main() {
   for (const gpipe::schedule_kind kind : gpipe::schedule_kinds) {
     if (kind == gpipe::schedule_kind::forward_only) continue;
     for (const int micro_batches : {8, 16, 32}) {
-      const figure f = found[{gpipe::name(kind), micro_batches}] = measure(kind, micro_batches, 9);
+      const figure f = found[{key_of(kind), micro_batches}] = measure(kind, micro_batches, 9);
       std::printf("%-12s  %2d  %12.1f  %7.1f  %5.3f\n", gpipe::name(kind), micro_batches, f.predicted_ms, f.step_ms,
                   f.step_ms / f.predicted_ms);
     }
@@ -79,8 +87,8 @@ int main() {
   std::printf("\n");
   for (const auto& [of, f] : found)
     bench::result("schedules." + of.first + "." + std::to_string(of.second), f.step_ms / f.predicted_ms, "ratio");
-  for (const auto& [name, key] : {std::pair{"ZB-H1", "zb_h1"}, {"ZB-V", "zb_v"}}) {
-    const figure one = found[{"1F1B", 32}], zb = found[{name, 32}];
+  for (const char* key : {"zb_h1", "zb_v"}) {
+    const figure one = found[{"1f1b", 32}], zb = found[{key, 32}];
     bench::result(std::string("schedules.gain.") + key,
                   (one.step_ms / zb.step_ms) / (one.predicted_ms / zb.predicted_ms), "ratio");
   }
