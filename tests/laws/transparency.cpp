@@ -241,6 +241,12 @@ TEST_CASE("every schedule, one of the user's own too: the same bits, at every re
   holds_for_schedules<skip_net, double>(samples<double>(40, 12, 2));
 }
 
+TEST_CASE("stages of one worker, whose backward is in one: nothing is poisoned that they read") {
+  const samples<float> data(19, 12, 1);
+  const auto run = [&](const setting& as) { return train<residual_net, float, adam>(as, data, 0.1, {13, 4}, 6); };
+  for (const int S : {2, 3}) CHECK(run({.S = S, .schedule = {schedule_kind::interleaved, S}}) == run({}));
+}
+
 TEST_CASE("a residual written as a skip is the residual") {
   const samples<float> data(16, 12, 1);
   const auto run = [&]<class Net>(Net, std::vector<int> cut) {
