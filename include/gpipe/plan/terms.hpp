@@ -37,7 +37,7 @@ template <scheduler Schedule>
 constexpr memory_terms terms_beside_skips(rows<Schedule>& table, const plan_options& o, int stage) {
   const Schedule& schedule = table.schedule();
   memory_terms terms{o.micro_batches, o.micro_batch_size, schedule.in_flight(o.stages, o.micro_batches, stage), 1, o.moments};
-  terms.split = splits_backward(schedule, o.stages, o.micro_batches);
+  terms.split = splits_backward(table, stage);
   if (terms.split) terms.kept_copies = terms.held = fewest_working_sets(table, stage);
   if (o.recompute == recompute_mode::never) raise(terms.kept_copies, terms.in_flight);
   terms.stash = {stage > 0 ? stash_count(table, stage - 1, stage) : 0, 0};

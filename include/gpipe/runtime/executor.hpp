@@ -83,13 +83,12 @@ class executor {
       w.of_sample = traffic_of(net_, plan_.cut(), over, 1);
     }
     decision_.squares.resize(static_cast<std::size_t>(net_.slot_count));
-    const schedule_choice schedule = plan_.options.chosen_schedule();
     for (int w = 0; w < K; ++w) {
       workers_.emplace_back(workshop<Device>{net_, plan_, rule_, stages_, wires_, line_, gate_, step_, decision_,
                                              reports_, options_.before},
                             w, recorders_.empty() ? nullptr : &recorders_[index(w)]);
-      training_.push_back(program(schedule, w));
-      evaluating_.push_back(program(schedule.forwards(), w));
+      training_.push_back(program(plan_.schedule, w));
+      evaluating_.push_back(program(plan_.schedule.forwards(), w));
     }
     initialise();
     look();
@@ -354,8 +353,8 @@ class executor {
 
   void require_training() const {
     require_loss();
-    if (const schedule_choice schedule = plan_.options.chosen_schedule(); !schedule.trains)
-      detail::refuse({"the schedule ", schedule.name(), " has no backward"}, {"train with another one"});
+    if (!plan_.schedule.trains)
+      detail::refuse({"the schedule ", plan_.schedule.name(), " has no backward"}, {"train with another one"});
   }
   void require_loss() const {
     if (net_.loss_slot() < 0)
@@ -373,7 +372,7 @@ class executor {
     step_.training = training;
     step_.examining = false;
     step_.applied = true;
-    step_.measured = training || !plan_.options.chosen_schedule().trains;
+    step_.measured = training || !plan_.schedule.trains;
   }
 
   void run(const std::vector<std::vector<instruction>>& programs) {
