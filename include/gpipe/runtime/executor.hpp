@@ -64,10 +64,8 @@ class executor {
     }
     for (int w = 0; w < K && options_.trace_events > 0; ++w)
       recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
-    for (auto& stage : stages_) {
-      stage->bind(maps, kernels, options_.canary);
-      stage->time_slots(options_.slot_times);
-    }
+    for (auto& stage : stages_) stage->bind(maps, kernels, options_.canary);
+    time_slots(options_.slot_times);
     for (std::size_t k = 0; k < plan_.links.size(); ++k) {
       const link& over = plan_.links[k];
       const auto& [from, to, gradient] = over;
@@ -203,15 +201,17 @@ class executor {
     if (accumulated_ > 0)
       detail::refuse({"gradients of ", accumulated_, " accumulated calls wait for a step"}, {"take it, or discard them"});
     if (steps < 1) detail::refuse({steps, " steps measure nothing"}, {"choose at least 1"});
-    for (auto& stage : stages_) stage->time_slots(true);
+    struct timing {
+      executor& of;
+      explicit timing(executor& its) : of(its) { of.time_slots(true); }
+      ~timing() { of.time_slots(of.options_.slot_times); }
+    } const here(*this);
     for (int i = 0; i < steps; ++i) {
       take(data, true);
       step_.applied = step_.measured = false;
       run(training_);
     }
-    const measured_profile found = measured();
-    for (auto& stage : stages_) stage->time_slots(options_.slot_times);
-    return found;
+    return measured();
   }
 
   /// What each slot took for a full micro-batch: medians of the newest times.
@@ -272,6 +272,9 @@ class executor {
   }
 
  private:
+  void time_slots(bool on) {
+    for (auto& stage : stages_) stage->time_slots(on);
+  }
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   static patience limits(int workers, std::chrono::nanoseconds deadline) {
     if (deadline <= deadline.zero())
