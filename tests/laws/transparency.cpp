@@ -126,13 +126,37 @@ struct eager {
   }
 };
 
+/// Two stages, and only the second has backward in two parts: it puts off all parameter parts.
+///
+///     F0  .  F1  B0 F2  B1  .  B2  .  .
+///      . F0  I0  F1 I1  F2 I2  P0 P1 P2
+struct parted_behind {
+  static constexpr bool trains = true;
+  static constexpr const char* name() { return "parted behind"; }
+  static constexpr bool admits(int stages, int micro_batches) { return stages == 2 && micro_batches >= 1; }
+  static constexpr int workers(int stages) { return stages; }
+  static constexpr int worker_of(int, int stage) { return stage; }
+  static constexpr int ticks(int, int micro_batches) { return 3 * micro_batches + 1; }
+  static constexpr int in_flight(int, int micro_batches, int stage) {
+    return stage == 0 && micro_batches > 2 ? 2 : micro_batches;
+  }
+  static constexpr cell at(int, int M, int worker, int tick) {
+    const int t = tick - worker, m = t / 2;
+    if (worker == 0 && t % 2 != 0) return t >= 3 && m <= M ? cell{act::backward, 0, m - 1} : cell{};
+    if (worker == 1 && t >= 2 * M) return {act::backward_parameters, 1, t - 2 * M};
+    if (t < 0 || m >= M) return {};
+    return {t % 2 == 0 ? act::forward : act::backward_input, worker, m};
+  }
+};
+
 const schedule_choice trained[] = {schedule_kind::fill_drain,
                                    schedule_kind::one_f_one_b,
                                    schedule_kind::interleaved,
                                    {schedule_kind::interleaved, 4},
                                    schedule_kind::zb_h1,
                                    schedule_kind::zb_v,
-                                   {own_schedule_of<eager>, false}};
+                                   {own_schedule_of<eager>, false},
+                                   {own_schedule_of<parted_behind>, true}};
 
 /// The largest stage of a plan, in bytes.
 template <class Net>
@@ -239,6 +263,12 @@ TEST_CASE("a tied parameter's gradient is the sum over its uses, and counts once
 TEST_CASE("every schedule, one of the user's own too: the same bits, at every recompute mode") {
   holds_for_schedules<tied_net, float>(samples<float>(40, 12, 1));
   holds_for_schedules<skip_net, double>(samples<double>(40, 12, 2));
+}
+
+TEST_CASE("stages of one worker, whose backward is in one: nothing is poisoned that they read") {
+  const samples<float> data(19, 12, 1);
+  const auto run = [&](const setting& as) { return train<residual_net, float, adam>(as, data, 0.1, {13, 4}, 6); };
+  for (const int S : {2, 3}) CHECK(run({.S = S, .schedule = {schedule_kind::interleaved, S}}) == run({}));
 }
 
 TEST_CASE("a residual written as a skip is the residual") {

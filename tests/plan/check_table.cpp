@@ -117,3 +117,15 @@ TEST_CASE("a stage of a worker that is not there is an unknown one's") {
   CHECK(found.worker == 2);
   CHECK(found.at.stage == 2);
 }
+
+TEST_CASE("a worker has a stage: nobody would wait for it, and it for nobody") {
+  struct spare_worker : fill_drain {
+    static constexpr int workers(int S) { return S + 1; }
+    static constexpr int worker_of(int, int stage) { return stage + 1; }
+    static constexpr cell at(int S, int M, int w, int t) { return w > 0 ? fill_drain::at(S, M, w - 1, t) : cell{}; }
+  };
+  const verdict found = check_table(spare_worker{}, 3, 4, chain<3>.links, 2);
+  CHECK(found.what == fault::missing);
+  CHECK(found.worker == 0);
+  CHECK(check_table(interleaved{4}, 4, 4, chain<4>.links, 3).ok());  // all stages are one worker's
+}

@@ -64,6 +64,14 @@ static_assert(again <= makespan_of(network_of<net>, with(recompute_mode::always)
 static_assert(lower_bound_of(with(recompute_mode::as_needed), fill_drain{}, unequal) ==
               lower_bound_of(on_four, fill_drain{}, unequal));
 
+// Where backward is split, gradients go back while parameter parts still run.
+constexpr layer_cost late[] = {{1, 5, 0}, {0, 0, 0}, {1, 1, 10}, {0, 0, 0}, {1, 5, 0}, {0, 0, 0}, {1, 1, 10}, {0, 0, 0}};
+constexpr plan_options on_two{.stages = 2, .micro_batches = 1, .micro_batch_size = 1, .recompute = recompute_mode::never};
+constexpr int halves[] = {0, 2, 4};
+static_assert(makespan_of(network_of<net>, on_two, zb_h1{}, {late, 4, true}, {halves, 2}, chain, 1,
+                          [](int) { return 1; }) == 13);
+static_assert(lower_bound_of(on_two, zb_h1{}, {late, 4, true}) <= 13);
+
 TEST_CASE("transfers make a step longer") {
   CHECK(step(fill_drain{}, recompute_mode::never, 1, true) > step(fill_drain{}, recompute_mode::never));
 }

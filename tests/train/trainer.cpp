@@ -570,6 +570,27 @@ TEST_CASE("hooks are called after every step that was taken; what they throw, th
   CHECK(t.parameter_hash() == twin.parameter_hash());
 }
 
+TEST_CASE("a hook may add hooks, more than there was room for") {
+  training t(two);
+  std::vector<std::uint64_t> told;
+  t.on_step([&t, &told](const outcome&, std::uint64_t steps) {
+    for (int i = 0; i < 9; ++i) t.on_step([&told](const outcome&, std::uint64_t later) { told.push_back(later); });
+    told.push_back(10 * steps);
+  });
+  t.step(all);
+  CHECK(told == std::vector<std::uint64_t>{10, 1, 1, 1, 1, 1, 1, 1, 1, 1});
+}
+
+TEST_CASE("of a measurement that fails no slot is timed any longer") {
+  training t(two);
+  const std::span<const float> rows(x);
+  CHECK_THROWS_WITH_AS(t.measure(batch(2).with("inputs", rows.first(8)).with("labels", std::span(labels).first(2))),
+                       doctest::Contains("no full micro-batch was timed"), error);
+  t.step(all);
+  CHECK_THROWS_AS(t.measured(), error);
+  CHECK(t.measure(all, 1).layers.size() == 4);
+}
+
 TEST_CASE("predictions are what enters the loss, a row a sample, and need no labels") {
   const training reference(plan_options{.micro_batches = 1, .micro_batch_size = 5});
   const auto w = reference.parameter(1, "weight");

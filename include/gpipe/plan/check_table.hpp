@@ -118,11 +118,23 @@ class table_check {
   verdict found_;
 };
 
+/// The first worker that has no stage; -1: each has one. No more than S + 1 need be looked at.
+template <scheduler Schedule>
+GPIPE_ONCE constexpr int first_without_stage(const Schedule& schedule, int stages) {
+  const scratch<bool> has(stages + 1);
+  for (int s = 0; s < stages; ++s)
+    if (const int w = schedule.worker_of(stages, s); w <= stages) has[w] = true;
+  int first = 0;
+  while (has[first]) ++first;
+  return first < schedule.workers(stages) ? first : -1;
+}
+
 }  // namespace detail
 
 /// Checks the table itself, and of it the rows of workers [first, last) only, with all that comes to them: so a table
 /// that is too large for one constant evaluation is checked in pieces. Tells the first bad cell; its position is a
-/// tick. A stage of no worker that is there is an unknown one's. Throws what `lower` throws.
+/// tick. A stage of no worker that is there is an unknown one's; a worker of no stage misses all. Throws what `lower`
+/// throws.
 ///
 /// It takes no programs, for it needs none. Let each row be right: every cell once, each (stage, micro-batch) forward,
 /// then backward, parameter gradients ascending, stash within its bound; and let what a cell takes over a link be made
@@ -138,6 +150,7 @@ GPIPE_ONCE constexpr verdict check_table(const Schedule& schedule, int stages, i
   for (int s = 0; s < stages; ++s)
     if (const int w = schedule.worker_of(stages, s); w < 0 || w >= schedule.workers(stages))
       return {fault::unknown, w, 0, {act::forward, s, 0, -1}};
+  if (const int w = detail::first_without_stage(schedule, stages); w >= 0) return {fault::missing, w, 0, {}};
   detail::table_check<Schedule> table(schedule, stages, micro_batches);
   for (int w = first; w < last && w < schedule.workers(stages); ++w) table.read(w);
   for (int i = 0; i < link_count; ++i) {

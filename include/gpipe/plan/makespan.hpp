@@ -91,7 +91,7 @@ GPIPE_ONCE constexpr std::int64_t lower_bound_of(const plan_options& o, const Sc
         const layer_cost& c = costs.of(stage)[slot];
         const std::int64_t back = schedule.trains ? detail::summed(c.backward_input, c.backward_parameters) : 0;
         const std::int64_t once = detail::multiplied(detail::summed(c.forward, back), o.micro_batches);
-        return slot_step{c.forward, !schedule.trains ? 0 : split ? c.backward_input : back,
+        return slot_step{c.forward, split ? 0 : back,
                          detail::summed(once, detail::multiplied(c.forward, recomputed[stage]))};
       });
 }

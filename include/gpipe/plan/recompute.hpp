@@ -38,17 +38,30 @@ GPIPE_ONCE constexpr int fewest_working_sets(const rows<Schedule>& table, int st
   return fewest;
 }
 
-/// Whether a schedule has backward in two parts. One that says so itself (`splits`) spares the search.
+/// Whether a schedule has backward in two parts, in any stage. One that says so itself (`splits`) spares the search.
 template <scheduler Schedule>
 constexpr bool splits_backward(const Schedule& schedule, int stages, int micro_batches) {
   if constexpr (requires { schedule.splits; }) {
     return schedule.splits;
   } else {
-    const int ticks = schedule.ticks(stages, micro_batches);
-    for (int t = 0; t < ticks; ++t)
-      if (schedule.at(stages, micro_batches, 0, t).kind == act::backward_input) return true;
+    const int workers = schedule.workers(stages), ticks = schedule.ticks(stages, micro_batches);
+    for (int w = 0; w < workers; ++w)
+      for (int t = 0; t < ticks; ++t)
+        if (schedule.at(stages, micro_batches, w, t).kind == act::backward_input) return true;
     return false;
   }
+}
+
+/// Whether one stage has, if its schedule may: others need not.
+template <scheduler Schedule>
+constexpr bool splits_backward(const rows<Schedule>& table, int stage) {
+  const Schedule& schedule = table.schedule();
+  if constexpr (requires { schedule.splits; })
+    if (!schedule.splits) return false;
+  const int S = table.stages(), M = table.micro_batches(), worker = table.worker_of(stage);
+  for (int t = 0, ticks = schedule.ticks(S, M); t < ticks; ++t)
+    if (const cell c = schedule.at(S, M, worker, t); c.kind == act::backward_input && c.stage == stage) return true;
+  return false;
 }
 
 /// Interval scheduling: walks a stage's cells and lets every micro-batch keep its working set until there is one too

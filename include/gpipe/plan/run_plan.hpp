@@ -32,6 +32,7 @@ struct tie {
 /// take, and the bytes of every stage.
 struct run_plan {
   plan_options options;
+  schedule_choice schedule;
   std::vector<int> first;  ///< of each stage, and the number of slots behind them
   std::vector<link> links;
   std::vector<std::vector<int>> incoming, outgoing;  ///< links of each stage
@@ -52,8 +53,8 @@ struct run_plan {
     return {options.recompute, options.recompute == recompute_mode::as_needed ? working_sets.data() : nullptr};
   }
   int stages() const { return options.stages; }
-  int workers() const { return options.chosen_schedule().workers(options.stages); }
-  int worker_of(int stage) const { return options.chosen_schedule().worker_of(options.stages, stage); }
+  int workers() const { return schedule.workers(options.stages); }
+  int worker_of(int stage) const { return schedule.worker_of(options.stages, stage); }
   int micro_batches() const { return options.micro_batches; }
   int most_samples() const { return options.micro_batches * options.micro_batch_size; }
   /// A stage's share of the predicted time.
@@ -61,7 +62,7 @@ struct run_plan {
     std::int64_t all = 0, own = 0;
     for (int s = 0; s < options.stages; ++s)
       for (int l = cut().first[s]; l < cut().first[s + 1]; ++l) {
-        const slot_cost of = detail::cost_in(options.chosen_schedule(), options, costs().of(s)[l]);
+        const slot_cost of = detail::cost_in(schedule, options, costs().of(s)[l]);
         all += of.forward + of.backward;
         if (s == stage) own += of.forward + of.backward;
       }
@@ -76,7 +77,7 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
   run_plan p;
   p.options = options;
   const int S = options.stages, M = options.micro_batches, L = net.slot_count;
-  const schedule_choice schedule = options.chosen_schedule();
+  const schedule_choice schedule = p.schedule = options.chosen_schedule();
   p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
   const stage_costs costs = fill_costs(net, options, p.costs_of_slots.data());
 
@@ -124,7 +125,7 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
     for (auto* places : {&its.entering, &its.forward, &its.again, &its.held}) places->resize(count);
     stash_places(table, s, s, its.entering.data());
     working_set_places(schedule, S, M, p.recompute(), s, its.forward.data(), its.again.data());
-    if (schedule.splits) held_places(table, s, its.held.data());
+    if (p.terms[static_cast<std::size_t>(s)].split) held_places(table, s, its.held.data());
   }
   return p;
 }

@@ -44,7 +44,8 @@ constexpr stage_order order_of(const Schedule& schedule, int stages, int micro_b
 ///     split backward   F + max over stages of M b + (M - k) f:         nothing need follow a parameter part
 ///
 /// and at least T, and where a worker has several stages, its share of all work. Recomputed forwards count besides, but
-/// not that of the first micro-batch to come back, which may run before. Each maximum is the smallest a cut can have.
+/// not that of the first micro-batch to come back, which may run before, and none of the first slots, to which no
+/// gradient comes. Each maximum is the smallest a cut can have.
 template <scheduler Schedule, class Fits = fits_always>
 GPIPE_ONCE constexpr std::int64_t schedule_lower_bound(const Schedule& schedule, const layer_cost* costs, int slots,
                                                        int stages, int micro_batches, recompute_mode mode,
@@ -61,18 +62,22 @@ GPIPE_ONCE constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
     backward = detail::summed(backward, detail::summed(costs[l].backward_input, costs[l].backward_parameters));
   }
   if (!schedule.trains) back = backward = 0;
+  // The first slots that have no backward: no gradient comes to a stage of these, so it may recompute at any time.
+  int still = 0;
+  std::int64_t forward_of_still = 0;
+  for (; still < slots && costs[still].backward_input == 0 && costs[still].backward_parameters == 0; ++still)
+    forward_of_still += costs[still].forward;
   const std::int64_t through = detail::summed(forward, split ? back : backward);
   const auto larger = [](std::int64_t a, std::int64_t b) { return a > b ? a : b; };
 
-  // The most of `times_forward` f + `times_backward` b that a stage must have, by the best cut; both may differ by
-  // stage.
+  // The most of `times_forward(stage, slot)` f + `times_backward` b that a stage must have, by the best cut.
   const auto bottleneck = [&](const auto& times_forward, std::int64_t times_backward) {
     const detail::scratch<slot_cost> weighted(stages * slots);
     const detail::scratch<int> kind_of(stages), first(stages);
     for (int s = 0; s < stages; ++s) {
       kind_of[s] = s;
       for (int l = 0; l < slots; ++l)
-        weighted[s * slots + l] = {detail::multiplied(costs[l].forward, times_forward(s)),
+        weighted[s * slots + l] = {detail::multiplied(costs[l].forward, times_forward(s, l)),
                                    detail::multiplied(slot_cost_of(costs[l], false).backward, times_backward)};
     }
     const partition_problem p{slots,   stages, micro_batches,        weighted.data(), stages, kind_of.data(),
@@ -91,7 +96,7 @@ GPIPE_ONCE constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
   }
 
   if (schedule.workers(stages) < stages) {  // several stages a worker
-    const auto times_forward = [&](int s) { return M + order[s].recomputed; };
+    const auto times_forward = [&](int s, int) { return M + order[s].recomputed; };
     const std::int64_t all = detail::summed(detail::multiplied(forward, M + fewest), detail::multiplied(backward, M));
     const int workers = schedule.workers(stages);
     const std::int64_t share = all / workers + (all % workers != 0);
@@ -102,13 +107,13 @@ GPIPE_ONCE constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
     const detail::scratch<slot_cost> whole(slots);
     const detail::scratch<int> first(stages);
     for (int l = 0; l < slots; ++l)
-      whole[l] = {costs[l].forward, schedule.trains ? slot_cost_of(costs[l], again).backward : 0};
+      whole[l] = {costs[l].forward, schedule.trains ? slot_cost_of(costs[l], again && l >= still).backward : 0};
     const partition_problem p{slots, stages, micro_batches, whole.data()};
     partition(p, first.data(), fits);
-    return objective_of(p, first.data()) - (again ? forward : 0);
+    return objective_of(p, first.data()) - (again ? forward - forward_of_still : 0);
   }
-  const auto times_forward = [&](int s) {
-    return M - order[s].forwards_before + order[s].recomputed - order[s].first_again;
+  const auto times_forward = [&](int s, int l) {
+    return M - order[s].forwards_before + (l < still ? 0 : order[s].recomputed - order[s].first_again);
   };
   return larger(through, detail::summed(split ? forward : through, bottleneck(times_forward, split ? M : M - 1)));
 }

@@ -41,7 +41,7 @@ constexpr memory_terms terms_beside_skips(rows<Schedule>& table, const plan_opti
                      schedule.in_flight(o.stages, o.micro_batches, stage), 1,
                      schedule.trains ? o.moments : 0};
   terms.trains = schedule.trains;
-  terms.split = splits_backward(schedule, o.stages, o.micro_batches);
+  terms.split = splits_backward(table, stage);
   if (terms.split) terms.kept_copies = terms.held = fewest_working_sets(table, stage);
   if (o.recompute == recompute_mode::never) raise(terms.kept_copies, terms.in_flight);
   terms.stash = {stage > 0 ? stash_count(table, o, stage - 1, stage) : 0, 0};

@@ -143,8 +143,11 @@ class alignas(alignment) bound_stage {
         run_parameter_part(*b, step, m);
       }
       if (step.examining) examine_input_part(*b, step, m), examine_parameter_part(*b, m);
-      if (canary_) canary_->after_input_part(context_, b->slot, m), canary_->after_parameter_part(context_, b->slot, m);
+      if (canary_) canary_->after_input_part(context_, b->slot, m);
     }
+    // Where the parameter part may come after all input parts, a slot before may still read what this one held for it.
+    if (canary_)
+      for (const auto& b : binding_.slots) canary_->after_parameter_part(context_, b.slot, m);
   }
 
   GPIPE_OUT_OF_LINE void backward_input(const step_state& step, int m) {

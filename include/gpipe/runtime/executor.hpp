@@ -64,10 +64,8 @@ class executor {
     }
     for (int w = 0; w < K && options_.trace_events > 0; ++w)
       recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
-    for (auto& stage : stages_) {
-      stage->bind(maps, kernels, options_.canary);
-      stage->time_slots(options_.slot_times);
-    }
+    for (auto& stage : stages_) stage->bind(maps, kernels, options_.canary);
+    time_slots(options_.slot_times);
     for (std::size_t k = 0; k < plan_.links.size(); ++k) {
       const link& over = plan_.links[k];
       const auto& [from, to, gradient] = over;
@@ -83,13 +81,12 @@ class executor {
       w.of_sample = traffic_of(net_, plan_.cut(), over, 1);
     }
     decision_.squares.resize(static_cast<std::size_t>(net_.slot_count));
-    const schedule_choice schedule = plan_.options.chosen_schedule();
     for (int w = 0; w < K; ++w) {
       workers_.emplace_back(workshop<Device>{net_, plan_, rule_, stages_, wires_, line_, gate_, step_, decision_,
                                              reports_, options_.before},
                             w, recorders_.empty() ? nullptr : &recorders_[index(w)]);
-      training_.push_back(program(schedule, w));
-      evaluating_.push_back(program(schedule.forwards(), w));
+      training_.push_back(program(plan_.schedule, w));
+      evaluating_.push_back(program(plan_.schedule.forwards(), w));
     }
     initialise();
     look();
@@ -206,15 +203,17 @@ class executor {
     if (accumulated_ > 0)
       detail::refuse({"gradients of ", accumulated_, " accumulated calls wait for a step"}, {"take it, or discard them"});
     if (steps < 1) detail::refuse({steps, " steps measure nothing"}, {"choose at least 1"});
-    for (auto& stage : stages_) stage->time_slots(true);
+    struct timing {
+      executor& of;
+      explicit timing(executor& its) : of(its) { of.time_slots(true); }
+      ~timing() { of.time_slots(of.options_.slot_times); }
+    } const here(*this);
     for (int i = 0; i < steps; ++i) {
       take(data, true);
       step_.applied = step_.measured = false;
       run(training_);
     }
-    const measured_profile found = measured();
-    for (auto& stage : stages_) stage->time_slots(options_.slot_times);
-    return found;
+    return measured();
   }
 
   /// What each slot took for a full micro-batch: medians of the newest times.
@@ -275,6 +274,9 @@ class executor {
   }
 
  private:
+  void time_slots(bool on) {
+    for (auto& stage : stages_) stage->time_slots(on);
+  }
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   static patience limits(int workers, std::chrono::nanoseconds deadline) {
     if (deadline <= deadline.zero())
@@ -356,8 +358,8 @@ class executor {
 
   void require_training() const {
     require_loss();
-    if (const schedule_choice schedule = plan_.options.chosen_schedule(); !schedule.trains)
-      detail::refuse({"the schedule ", schedule.name(), " has no backward"}, {"train with another one"});
+    if (!plan_.schedule.trains)
+      detail::refuse({"the schedule ", plan_.schedule.name(), " has no backward"}, {"train with another one"});
   }
   void require_loss() const {
     if (net_.loss_slot() < 0)
@@ -375,7 +377,7 @@ class executor {
     step_.training = training;
     step_.examining = false;
     step_.applied = true;
-    step_.measured = training || !plan_.options.chosen_schedule().trains;
+    step_.measured = training || !plan_.schedule.trains;
   }
 
   void run(const std::vector<std::vector<instruction>>& programs) {

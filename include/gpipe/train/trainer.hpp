@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,6 +56,8 @@ class trainer {
                                                             network_of<Model>.loss_slot() >= 0>) > 0);
 
  public:
+  using step_hook = std::function<void(const outcome&, std::uint64_t steps)>;
+
   GPIPE_ONCE explicit trainer(const plan_options& options, Optimizer optimizer = {}, training_options how = {})
       : optimizer_(optimizer),
         rate_(how.rate),
@@ -73,7 +76,7 @@ class trainer {
   outcome step(const batch& data) { return step(data, rate()); }
   outcome step(const batch& data, double rate) {
     const outcome found = executor_.train(data, rate, clip_);
-    for (std::size_t i = 0; i < hooks_.size(); ++i) hooks_[i](found, executor_.steps());
+    for (std::size_t i = 0; i < hooks_.size(); ++i) (*hooks_[i])(found, executor_.steps());
     return found;
   }
 
@@ -90,9 +93,9 @@ class trainer {
   void discard() { executor_.discard(); }
 
   /// Calls `hook(outcome, steps)` after every step that was taken, `steps` counting it. The hook may read and evaluate,
-  /// and set parameters; what it throws reaches who called `step`, and the step stands.
-  GPIPE_ONCE void on_step(std::function<void(const outcome&, std::uint64_t steps)> hook) {
-    hooks_.push_back(std::move(hook));
+  /// set parameters, and add hooks; what it throws reaches who called `step`, and the step stands.
+  GPIPE_ONCE void on_step(step_hook hook) {
+    hooks_.push_back(std::make_unique<step_hook>(std::move(hook)));
   }
 
   /// What each layer takes for a micro-batch, for `plan_options{.measured = costs.view()}`: medians over so many steps
@@ -296,7 +299,7 @@ class trainer {
   Optimizer optimizer_;
   rate_schedule rate_;
   double clip_;
-  std::vector<std::function<void(const outcome&, std::uint64_t)>> hooks_;
+  std::vector<std::unique_ptr<step_hook>> hooks_;  // they stay where they are when one adds another
   gpipe::executor<Device> executor_;
 };
 
