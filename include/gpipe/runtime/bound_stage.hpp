@@ -53,6 +53,8 @@ class alignas(alignment) bound_stage {
       canary_.emplace(stage_view(*net_, plan_->cut(), stage_), plan_->terms[static_cast<std::size_t>(stage_)],
                       binding_.slots);
     for (const auto& b : binding_.slots)
+      if (b.kernels->absorb != nullptr) earlier_.resize(binding_.slots.size());
+    for (const auto& b : binding_.slots)
       if (b.kernels->prepare != nullptr) b.kernels->prepare(context_, plan_->options.micro_batch_size);
   }
 
@@ -192,8 +194,7 @@ class alignas(alignment) bound_stage {
   }
   /// Keeps what they have told in an accumulated call for that; or forgets it.
   GPIPE_ONCE void keep_told(const step_state& step) {
-    earlier_.resize(binding_.slots.size());
-    for (std::size_t i = 0; i < binding_.slots.size(); ++i)
+    for (std::size_t i = 0; i < earlier_.size(); ++i)
       if (const bound& b = binding_.slots[i]; b.kernels->absorb != nullptr) {
         const call c = call_of(b, step, 0, false);
         earlier_[i].keep(c.partials, c.partial_stride, c.micro_batches, plan_->micro_batches());
