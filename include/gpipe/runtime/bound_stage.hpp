@@ -192,7 +192,7 @@ class alignas(alignment) bound_stage {
       b.kernels->absorb(context_, c);
     }
   }
-  /// Keeps what they have told in an accumulated call for that; or forgets it.
+  /// Keeps what they have told in an accumulated call for that, which may allocate; or forgets it.
   GPIPE_ONCE void keep_told(const step_state& step) {
     for (std::size_t i = 0; i < earlier_.size(); ++i)
       if (const bound& b = binding_.slots[i]; b.kernels->absorb != nullptr) {
