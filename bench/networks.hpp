@@ -24,7 +24,8 @@ template <int Blocks, int Width>
 struct residual_mlp
     : gpipe::model<
           gpipe::input<float, inputs>, gpipe::linear<Width>,
-          gpipe::repeat<Blocks, gpipe::residual<gpipe::layer_norm, gpipe::linear<4 * Width>, gpipe::gelu, gpipe::linear<Width>>>,
+          gpipe::repeat<Blocks, gpipe::residual<gpipe::layer_norm, gpipe::linear<4 * Width>, gpipe::gelu,
+                                                gpipe::linear<Width>>>,
           gpipe::linear<classes>, gpipe::softmax_cross_entropy> {};
 
 /// 4.2 M parameters: work enough for every action.

@@ -53,9 +53,10 @@ void tell(const std::string& name, const network& net, int M, int B, const std::
   for (const schedule_kind schedule : schedule_kinds)
     for (const recompute_mode mode : modes)
       if (schedule != schedule_kind::forward_only)
-        add_row(rows, net, {.stages = 4, .micro_batches = M, .micro_batch_size = B, .recompute = mode, .schedule = schedule});
+        add_row(rows, net,
+                {.stages = 4, .micro_batches = M, .micro_batch_size = B, .recompute = mode, .schedule = schedule});
   std::fputs(detail::table(rows).c_str(), stdout);
-  for (const auto& [what, mode] : {std::pair{"plain", recompute_mode::never}, {"recompute", recompute_mode::except_last}})
+  for (const char* what : {"plain", "recompute"})
     if (const auto found = torch.find(name + "." + what + ".whole_batch"); found != torch.end()) {
       std::printf("torch, %s: whole batch %s, in micro-batches %s\n", what,
                   detail::sized(static_cast<std::uint64_t>(found->second)).c_str(),
@@ -81,6 +82,7 @@ int main() {
     bench::result(of, ours, "bytes");
     bench::result(of + ".packed_weights", packed, "bytes");
     for (const char* way : {"plain.whole_batch", "plain.micro_batches", "recompute.whole_batch"})
-      if (!torch.empty()) bench::result(of + ".over_torch." + way, ours / torch.at(std::string(name) + "." + way), "ratio");
+      if (!torch.empty())
+        bench::result(of + ".over_torch." + way, ours / torch.at(std::string(name) + "." + way), "ratio");
   }
 }

@@ -81,7 +81,8 @@ std::size_t spare_places(const network& net, const run_plan& plan, int s) {
     for (std::size_t k = 0; k < plan.links.size(); ++k)
       if (plan.links[k].from == from && plan.links[k].to == to) {
         const link_places& its = plan.places_of_links[k];
-        return *std::max_element((back ? its.returned : its.stash).begin(), (back ? its.returned : its.stash).end()) + 1;
+        const std::vector<int>& places = back ? its.returned : its.stash;
+        return *std::max_element(places.begin(), places.end()) + 1;
       }
     return 0;
   };
@@ -89,7 +90,8 @@ std::size_t spare_places(const network& net, const run_plan& plan, int s) {
     if (b.value < 0 || (b.kind != memory_kind::stash && b.kind != memory_kind::returned)) continue;
     const int writer = plan.cut().stage_of(net.values[b.value].writer);
     if (b.kind == memory_kind::stash && writer < 0) continue;
-    const int count = b.kind == memory_kind::stash ? taken(writer, s, false) : taken(s, stage.returner(b.value, b.index), true);
+    const int count = b.kind == memory_kind::stash ? taken(writer, s, false)
+                                                   : taken(s, stage.returner(b.value, b.index), true);
     bytes += b.bytes * static_cast<std::size_t>(b.copies - count);
   }
   return bytes;

@@ -30,7 +30,8 @@ void are_distinct(rows<schedule_choice>& table, int from, int detail::cell_ticks
     REQUIRE((at(m) >= 0 && at(m) < count));
     for (int other = 0; other < m; ++other)
       if (at(other) == at(m))
-        REQUIRE((table.of(to)[other].*end < table.of(from)[m].*begin || table.of(to)[m].*end < table.of(from)[other].*begin));
+        REQUIRE((table.of(to)[other].*end < table.of(from)[m].*begin ||
+                 table.of(to)[m].*end < table.of(from)[other].*begin));
   }
 }
 
@@ -53,7 +54,8 @@ TEST_CASE("places are distinct while they are taken, between any two stages of a
         const auto last = schedule.trains ? &cell_ticks::retired : &cell_ticks::forward;
         for (int a = 0; a < S; ++a) {
           for (int b = a; b < S; ++b)
-            are_distinct(table, a, &cell_ticks::forward, b, last, [&](int* to) { return stash_places(table, a, b, to); });
+            are_distinct(table, a, &cell_ticks::forward, b, last,
+                         [&](int* to) { return stash_places(table, a, b, to); });
           if (!schedule.trains) continue;
           for (int b = 0; b < a; ++b)
             are_distinct(table, a, &cell_ticks::backward, b, last,

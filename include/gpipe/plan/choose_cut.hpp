@@ -12,7 +12,8 @@ namespace detail {
 /// Every value that one slot writes and others read, and how long it is on the way over the device's link.
 class value_transfers {
  public:
-  constexpr value_transfers(const network& net, const plan_options& o) : list_(net.value_count), readers_(net.read_count) {
+  constexpr value_transfers(const network& net, const plan_options& o)
+      : list_(net.value_count), readers_(net.read_count) {
     for (int v = 0, at = 0; v < net.value_count; ++v) {
       const value& of = net.values[v];
       if (of.writer < 0 || of.readers == 0) continue;

@@ -79,8 +79,9 @@ class layout {
 
   constexpr void tell(kind k, int slot, int value, int index, std::int64_t offset, std::int64_t bytes, int copies,
                       std::int64_t stride = 0) {
-    if (sink_.put) sink_.put(sink_.into, memory_block{k, slot, value, index, static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes), copies,
-                       static_cast<std::size_t>(stride)});
+    if (!sink_.put) return;
+    sink_.put(sink_.into, memory_block{k, slot, value, index, static_cast<std::size_t>(offset),
+                                       static_cast<std::size_t>(bytes), copies, static_cast<std::size_t>(stride)});
   }
   /// Behind what there is of its kind.
   GPIPE_ONCE constexpr void put(kind k, int slot, int value, int index, std::int64_t bytes, int copies = 1) {

@@ -16,13 +16,13 @@ namespace gpipe {
 // waits for places, too, and of all that has not happened yet the first can always happen: no choice of places stops a
 // schedule whose table is right. Of the places that are free the one longest free is taken: the least to wait for.
 //
-// Where transfers take time, what is on its way holds its place, too: `on_the_way` ticks longer, so that links as slow as
-// stages are kept busy.
+// Where transfers take time, what is on its way holds its place, too: `on_the_way` ticks longer, so that links as slow
+// as stages are kept busy.
 
 namespace detail {
 
-/// Gives each micro-batch a place from tick begin[m] until end[m], both included. Returns how many there are, `least` or
-/// more. `place` may be null.
+/// Gives each micro-batch a place from tick begin[m] until end[m], both included. Returns how many there are, `least`
+/// or more. `place` may be null.
 GPIPE_ONCE constexpr int give_places(int micro_batches, const int* begin, const int* end, int least, int* place) {
   const scratch<int> order(micro_batches), free_since(micro_batches + least);
   for (int m = 0; m < micro_batches; ++m) {

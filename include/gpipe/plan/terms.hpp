@@ -25,7 +25,8 @@ constexpr int returned_count(rows<Schedule>& table, const plan_options& o, int f
   const Schedule& schedule = table.schedule();
   if (!schedule.trains) return 0;
   if constexpr (requires { schedule.returned_places(1, 1, 0, 1, 0); })
-    if (const int told = schedule.returned_places(o.stages, o.micro_batches, from, to, on_the_way(o.transfers)); told >= 0)
+    if (const int told = schedule.returned_places(o.stages, o.micro_batches, from, to, on_the_way(o.transfers));
+        told >= 0)
       return told;
   return returned_places(table, from, to, nullptr, on_the_way(o.transfers));
 }
@@ -59,7 +60,8 @@ GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_
   detail::rows<Schedule> table(schedule, o.stages, o.micro_batches);
   memory_terms terms = detail::terms_beside_skips(table, o, stage);
   for (int s = 0; s < stage; ++s) detail::raise(terms.stash.skip, detail::stash_count(table, o, s, stage));
-  for (int s = stage + 1; s < o.stages; ++s) detail::raise(terms.returned.skip, detail::returned_count(table, o, s, stage));
+  for (int s = stage + 1; s < o.stages; ++s)
+    detail::raise(terms.returned.skip, detail::returned_count(table, o, s, stage));
   return terms;
 }
 

@@ -7,8 +7,8 @@
 
 namespace gpipe::detail {
 
-/// Which place each micro-batch has, [micro-batch], when it runs forward, and when it runs again: recompute and backward.
-/// Null: there is one place for all.
+/// Which place each micro-batch has, [micro-batch], when it runs forward, and when it runs again: recompute and
+/// backward. Null: there is one place for all.
 struct place_table {
   const int *forward = nullptr, *again = nullptr;
 

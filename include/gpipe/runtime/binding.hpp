@@ -167,7 +167,8 @@ class binder {
       before = to;
     }
     for (int k = 1; of.gradient && k < s_.returns(v); ++k)
-      b.folds.push_back({v, returned(v, s_.stage(), k, s_.returner(v, k)), returned(v, s_.stage(), 0, s_.top_stage(v))});
+      b.folds.push_back(
+          {v, returned(v, s_.stage(), k, s_.returner(v, k)), returned(v, s_.stage(), 0, s_.top_stage(v))});
   }
 
   const network& net_;

@@ -106,7 +106,8 @@ class alignas(alignment) bound_stage {
 
   /// What the kernels of a slot with partials have told of a micro-batch.
   const double* partials(int slot, int m) const {
-    return reinterpret_cast<const double*>(map_.find(memory_kind::partials, slot, -1, detail::place_table(plan_->each.data())).at(m, false));
+    const detail::place_table each(plan_->each.data());
+    return reinterpret_cast<const double*>(map_.find(memory_kind::partials, slot, -1, each).at(m, false));
   }
 
   GPIPE_OUT_OF_LINE void forward(const step_state& step, int m) {
@@ -333,7 +334,8 @@ class alignas(alignment) bound_stage {
     c.again = again;
     if (step.examining)
       for (int i = 0; i < b.inputs; ++i)
-        if (b.value_in[i] < net_->entering) examine(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
+        if (b.value_in[i] < net_->entering)
+          examine(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
     if (again) b.kernels->forward(context_, c);
     else time(b, timed::forward, step, m, [&] { b.kernels->forward(context_, c); });
     if (step.examining) examine_outputs(b, step, m, again, c);
@@ -412,7 +414,8 @@ class alignas(alignment) bound_stage {
   // Before the gradients are sent: then they are another stage's.
   GPIPE_ONCE void examine_input_part(const bound& b, const step_state& step, int m) const {
     for (int i = 0; i < b.inputs; ++i)
-      if (b.in_gradient[i].base != nullptr) examine(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i].at(m, true), step);
+      if (b.in_gradient[i].base != nullptr)
+        examine(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i].at(m, true), step);
   }
   GPIPE_ONCE void examine_parameter_part(const bound& b, int m) const {
     if (!finite(b.layer->type,

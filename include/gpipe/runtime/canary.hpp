@@ -40,7 +40,9 @@ class canary {
   }
 
   /// After a slot ran forward, its input part, its parameter part.
-  void after_forward(const Context& c, int slot, int m, bool again) const { poison(c, dead_[index(slot)].forward, m, again); }
+  void after_forward(const Context& c, int slot, int m, bool again) const {
+    poison(c, dead_[index(slot)].forward, m, again);
+  }
   void after_input_part(const Context& c, int slot, int m) const { poison(c, dead_[index(slot)].input, m, true); }
   void after_parameter_part(const Context& c, int slot, int m) const {
     poison(c, dead_[index(slot)].parameters, m, true);

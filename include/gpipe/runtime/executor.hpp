@@ -201,7 +201,8 @@ class executor {
   GPIPE_ONCE measured_profile measure(const batch& data, int steps) {
     require_training();
     if (accumulated_ > 0)
-      detail::refuse({"gradients of ", accumulated_, " accumulated calls wait for a step"}, {"take it, or discard them"});
+      detail::refuse({"gradients of ", accumulated_, " accumulated calls wait for a step"},
+                     {"take it, or discard them"});
     if (steps < 1) detail::refuse({steps, " steps measure nothing"}, {"choose at least 1"});
     struct timing {
       executor& of;

@@ -23,7 +23,8 @@ class observer {
                                        int m) const {
     if (!looks(step)) return;
     if (b.watched != nullptr)
-      for (int o = 0; o < b.outputs; ++o) copy(c, b.value_out[o], b.out[o].at(m, false), b.watched->outputs, o, step, m);
+      for (int o = 0; o < b.outputs; ++o)
+        copy(c, b.value_out[o], b.out[o].at(m, false), b.watched->outputs, o, step, m);
     if (!noting()) return;
     hash sum;
     for (int o = 0; o < b.outputs; ++o) sum.add(b.out[o].at(m, false), bytes(b.value_out[o], step.samples(m)));
@@ -46,7 +47,8 @@ class observer {
     if (!looks(step) || !noting()) return;
     hash sum;
     for (int i = 0; i < b.inputs; ++i)
-      if (b.in_gradient[i].base != nullptr) sum.add(b.in_gradient[i].at(m, true), bytes(b.value_in[i], step.samples(m)));
+      if (b.in_gradient[i].base != nullptr)
+        sum.add(b.in_gradient[i].at(m, true), bytes(b.value_in[i], step.samples(m)));
     notes_->put(act::backward_input, m, b.slot, sum.value());
   }
 

@@ -13,7 +13,8 @@ namespace {
 struct mine : zb_h1 {
   static constexpr const char* name() { return "mine"; }
 };
-constexpr plan_options options{.stages = 3, .micro_batches = 5, .schedule = schedule_kind::own, .own = &own_schedule_of<mine>};
+constexpr plan_options options{
+    .stages = 3, .micro_batches = 5, .schedule = schedule_kind::own, .own = &own_schedule_of<mine>};
 constexpr schedule_choice chosen = options.chosen_schedule();
 
 constexpr bool same_tables() {
