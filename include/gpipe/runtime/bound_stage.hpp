@@ -7,22 +7,13 @@
 
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/canary.hpp>
+#include <gpipe/runtime/examiner.hpp>
 #include <gpipe/runtime/observer.hpp>
 #include <gpipe/runtime/step_state.hpp>
 #include <gpipe/runtime/stopwatch.hpp>
 #include <gpipe/runtime/told_earlier.hpp>
 
 namespace gpipe {
-
-namespace detail {
-
-template <class T>
-struct zero_if_finite {
-  const T* x;
-  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const { return static_cast<double>(x[i] - x[i]); }
-};
-
-}  // namespace detail
 
 /// One stage with its arena: runs its layers forward and backward on one micro-batch. It knows neither channels nor
 /// threads: who calls it has received what it reads and owns what it writes. Stages share no cache line.
@@ -145,7 +136,7 @@ class alignas(alignment) bound_stage {
         run_input_part(*b, step, m);
         run_parameter_part(*b, step, m);
       }
-      if (step.examining) examine_input_part(*b, step, m), examine_parameter_part(*b, m);
+      if (step.examining) examine().look_at_input_part(*b, step, m), examine().look_at_parameter_part(*b, m);
       if (canary_) canary_->after_input_part(context_, b->slot, m);
     }
     // Where the parameter part may come after all input parts, a slot before may still read what this one held for it.
@@ -159,7 +150,7 @@ class alignas(alignment) bound_stage {
       clear_unread(*b, step, m);
       if (observed_) observer_.before_backward(context_, *b, step, m);
       run_input_part(*b, step, m);
-      if (step.examining) examine_input_part(*b, step, m);
+      if (step.examining) examine().look_at_input_part(*b, step, m);
       if (canary_) canary_->after_input_part(context_, b->slot, m);
     }
   }
@@ -167,7 +158,7 @@ class alignas(alignment) bound_stage {
   GPIPE_OUT_OF_LINE void backward_parameters(const step_state& step, int m) {
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       run_parameter_part(*b, step, m);
-      if (step.examining) examine_parameter_part(*b, m);
+      if (step.examining) examine().look_at_parameter_part(*b, m);
       if (canary_) canary_->after_parameter_part(context_, b->slot, m);
     }
   }
@@ -319,6 +310,8 @@ class alignas(alignment) bound_stage {
     }
   }
 
+  detail::examiner<context> examine() const { return {context_, *net_, stage_}; }
+
   template <class Run>
   void time(const bound& b, timed part, const step_state& step, int m, Run&& run) {
     if (!watch_) return run();
@@ -332,22 +325,12 @@ class alignas(alignment) bound_stage {
     current_ = &b;
     call c = call_of(b, step, m, again);
     c.again = again;
-    if (step.examining)
-      for (int i = 0; i < b.inputs; ++i)
-        if (b.value_in[i] < net_->entering)
-          examine(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
+    if (step.examining) examine().look_at_inputs(b, step, m, again);
     if (again) b.kernels->forward(context_, c);
     else time(b, timed::forward, step, m, [&] { b.kernels->forward(context_, c); });
-    if (step.examining) examine_outputs(b, step, m, again, c);
+    if (step.examining) examine().look_at_outputs(b, step, m, c);
     if (observed_ && !again) observer_.after_forward(context_, b, c, step, m);
     if (canary_) canary_->after_forward(context_, b.slot, m, again);
-  }
-
-  GPIPE_ONCE void examine_outputs(const bound& b, const step_state& step, int m, bool again, const call& c) const {
-    for (int o = 0; o < b.outputs; ++o) examine(b, m, "its output", b.value_out[o], b.out[o].at(m, again), step);
-    const bool tells = step.training || b.layer->state_count == 0;
-    if (!again && tells && !all_finite(static_cast<std::ptrdiff_t>(b.layer->partial_elements()), c.partials))
-      not_finite(b, m, "its loss or another of its partials");
   }
 
   void run_input_part(const bound& b, const step_state& step, int m) {
@@ -394,38 +377,6 @@ class alignas(alignment) bound_stage {
 
   void copy(const detail::passage& p, const step_state& step, int m) {
     context_.copy(bytes(p.value, step, m), static_cast<const std::byte*>(p.from.at(m, false)), p.into.at(m, false));
-  }
-
-  // Only when a step is replayed because its loss or norm was not finite.
-  template <class T>
-  bool all_finite(std::ptrdiff_t n, const T* data) const {
-    double sum = 0;
-    context_.sum(n, detail::zero_if_finite<T>{data}, &sum);
-    return sum == 0;
-  }
-  GPIPE_ONCE bool finite(dtype type, std::ptrdiff_t n, const std::byte* data) const {
-    if (type == dtype::float64) return all_finite(n, reinterpret_cast<const double*>(data));
-    return type != dtype::float32 || all_finite(n, reinterpret_cast<const float*>(data));
-  }
-  GPIPE_ONCE void examine(const bound& b, int m, const char* what, int v, const std::byte* at,
-                          const step_state& step) const {
-    if (!finite(type(v), elements(v, step, m), at)) not_finite(b, m, what);
-  }
-  // Before the gradients are sent: then they are another stage's.
-  GPIPE_ONCE void examine_input_part(const bound& b, const step_state& step, int m) const {
-    for (int i = 0; i < b.inputs; ++i)
-      if (b.in_gradient[i].base != nullptr)
-        examine(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i].at(m, true), step);
-  }
-  GPIPE_ONCE void examine_parameter_part(const bound& b, int m) const {
-    if (!finite(b.layer->type,
-                static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type)), b.gradients))
-      not_finite(b, m, "the gradient of its parameters");
-  }
-  [[noreturn]] GPIPE_ONCE void not_finite(const bound& b, int m, const char* what) const {
-    detail::refuse({what, " is not finite"},
-                   {"look for such numbers in the data, or lower the learning rate; parameters are as before the step"},
-                   {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_, .micro_batch = m});
   }
 
   const network* net_;

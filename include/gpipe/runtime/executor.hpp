@@ -6,9 +6,9 @@
 #include <string>
 
 #include <gpipe/plan/program.hpp>
-#include <gpipe/record/measured_profile.hpp>
 #include <gpipe/runtime/crew.hpp>
 #include <gpipe/runtime/initialise.hpp>
+#include <gpipe/runtime/measured.hpp>
 #include <gpipe/runtime/worker.hpp>
 
 namespace gpipe {
@@ -220,27 +220,7 @@ class executor {
   /// What each slot took for a full micro-batch: medians of the newest times.
   GPIPE_ONCE measured_profile measured() const {
     measured_profile found{{}, plan_.options.micro_batch_size};
-    for (const auto& stage : stages_)
-      for (const auto& b : stage->slots()) {
-        const auto median = [&](timed part) {
-          return stage->watch() == nullptr ? -1 : stage->watch()->median(b.slot - stage->slots().front().slot, part);
-        };
-        const auto known = [](std::int64_t ns) { return (std::max)(std::int64_t{0}, ns); };
-        measured_layer line{b.slot, b.layer->name, median(timed::forward), known(median(timed::backward_input)),
-                            known(median(timed::backward_parameters))};
-        if (line.forward_ns < 0)
-          detail::refuse({"no full micro-batch was timed"},
-                         {"run steps of ", plan_.most_samples(), " samples with slot_times"}, {.slot = b.slot});
-        if (const std::int64_t both = median(timed::backward); both >= 0) {
-          // As much of it for each part as the costs say.
-          const layer_cost& costs = plan_.costs().of(stage->stage())[b.slot];
-          const double all = static_cast<double>(costs.backward_input) + static_cast<double>(costs.backward_parameters);
-          const double part = all > 0 ? static_cast<double>(costs.backward_input) / all : 1;
-          line.backward_input_ns = static_cast<std::int64_t>(static_cast<double>(both) * part);
-          line.backward_parameters_ns = both - line.backward_input_ns;
-        }
-        found.layers.push_back(line);
-      }
+    for (const auto& stage : stages_) detail::append_measured(plan_, *stage, found);
     return found;
   }
 
@@ -325,24 +305,12 @@ class executor {
     step_.rows.fields.resize(static_cast<std::size_t>(net_.field_count));  // so that no step allocates
     for (int l = 0; l < net_.slot_count; ++l) {
       const row& r = net_.row_of(l);
-      if (net_.owns(l)) first_values(l, r.parameters, r.parameter_count, 0, parameters(l));
-      if (r.state_count > 0) first_values(l, r.state, r.state_count, r.parameter_count, state(l));
+      if (net_.owns(l)) first_values(r.type, r.parameters, r.parameter_count, options_.seed, l, 0, parameters(l));
+      if (r.state_count > 0)
+        first_values(r.type, r.state, r.state_count, options_.seed, l, r.parameter_count, state(l));
     }
     refresh();
   }
-  GPIPE_ONCE void first_values(int l, const parameter* list, int count, int before, std::byte* at) const {
-    const dtype type = net_.row_of(l).type;
-    for (int p = 0; p < count; ++p) {
-      const std::size_t n = list[p].extents.size();
-      for (std::size_t i = 0; i < n; ++i) {
-        const double x = first_value(list[p].first, options_.seed, l, before + p, i);
-        if (type == dtype::float64) reinterpret_cast<double*>(at)[i] = x;
-        else reinterpret_cast<float*>(at)[i] = static_cast<float>(x);
-      }
-      at += aligned(n * bytes_of(type));
-    }
-  }
-
   // Room for what may be asked of steps, so that they allocate nothing.
   GPIPE_ONCE void look() {
     watched_.resize(static_cast<std::size_t>(net_.slot_count));

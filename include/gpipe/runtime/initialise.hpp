@@ -33,4 +33,19 @@ inline double first_value(const initialiser& how, std::uint64_t seed, int slot, 
   return bound * std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
 
+/// Writes the first values of a slot's parameters or state, one aligned array behind the other. They are numbered from
+/// `before` on.
+GPIPE_ONCE inline void first_values(dtype type, const parameter* list, int count, std::uint64_t seed, int slot,
+                                    int before, std::byte* at) {
+  for (int p = 0; p < count; ++p) {
+    const std::size_t n = list[p].extents.size();
+    for (std::size_t i = 0; i < n; ++i) {
+      const double x = first_value(list[p].first, seed, slot, before + p, i);
+      if (type == dtype::float64) reinterpret_cast<double*>(at)[i] = x;
+      else reinterpret_cast<float*>(at)[i] = static_cast<float>(x);
+    }
+    at += aligned(n * bytes_of(type));
+  }
+}
+
 }  // namespace gpipe

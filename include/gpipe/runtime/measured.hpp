@@ -1,0 +1,38 @@
+#pragma once
+
+#include <algorithm>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/plan/run_plan.hpp>
+#include <gpipe/record/measured_profile.hpp>
+#include <gpipe/runtime/stopwatch.hpp>
+
+namespace gpipe::detail {
+
+/// What each slot of a stage took for a full micro-batch, by its stopwatch: medians of the newest times. Throws `error`
+/// if there are none.
+template <class Stage>
+GPIPE_ONCE void append_measured(const run_plan& plan, const Stage& stage, measured_profile& into) {
+  for (const auto& b : stage.slots()) {
+    const auto median = [&](timed part) {
+      return stage.watch() == nullptr ? -1 : stage.watch()->median(b.slot - stage.slots().front().slot, part);
+    };
+    const auto known = [](std::int64_t ns) { return (std::max)(std::int64_t{0}, ns); };
+    measured_layer line{b.slot, b.layer->name, median(timed::forward), known(median(timed::backward_input)),
+                        known(median(timed::backward_parameters))};
+    if (line.forward_ns < 0)
+      refuse({"no full micro-batch was timed"},
+             {"run steps of ", plan.most_samples(), " samples with slot_times"}, {.slot = b.slot});
+    if (const std::int64_t both = median(timed::backward); both >= 0) {
+      // As much of it for each part as the costs say.
+      const layer_cost& costs = plan.costs().of(stage.stage())[b.slot];
+      const double all = static_cast<double>(costs.backward_input) + static_cast<double>(costs.backward_parameters);
+      const double part = all > 0 ? static_cast<double>(costs.backward_input) / all : 1;
+      line.backward_input_ns = static_cast<std::int64_t>(static_cast<double>(both) * part);
+      line.backward_parameters_ns = both - line.backward_input_ns;
+    }
+    into.layers.push_back(line);
+  }
+}
+
+}  // namespace gpipe::detail
