@@ -160,6 +160,11 @@ struct verbose_loss {
 };
 struct verbose_net : model<input<float, 12>, linear<12>, halve, cross, join, verbose_loss> {};
 
+/// That of examples/digits.cpp.
+struct digits_net : model<input<float, 64>, dropout<10>, linear<64>,
+                          repeat<16, residual<layer_norm, linear<256>, gelu, linear<64>, dropout<10>>>, layer_norm,
+                          linear<10>, softmax_cross_entropy> {};
+
 }  // namespace
 
 TEST_CASE("what a stage's arena holds is what was predicted: all of it, and nothing behind it") {
@@ -167,6 +172,20 @@ TEST_CASE("what a stage's arena holds is what was predicted: all of it, and noth
   touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2));
   touches_what_is_predicted<pair_net<double>>(samples<double>(9, 12, 1));
   touches_what_is_predicted<integer_net<float>>(samples<float, std::int32_t>(9, 3, 1));
+}
+
+TEST_CASE("and so for the example that trains, as it is planned and with other schedules") {
+  samples<float> data(64, 64, 1);
+  for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_v})
+    for (const recompute_mode mode : {recompute_mode::except_last, recompute_mode::never}) {
+      const plan_options options{
+          .stages = 4, .micro_batches = 8, .micro_batch_size = 8, .recompute = mode, .schedule = schedule};
+      CAPTURE(name(schedule));
+      for (const auto& lines : touched<digits_net>(options, data, std::byte{0xa5})) {
+        CHECK(lines[lines.size() - 2]);  // the highest line that was predicted
+        CHECK(!lines.back());            // the first behind it
+      }
+    }
 }
 
 TEST_CASE("and so with every schedule") {
