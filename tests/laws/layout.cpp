@@ -12,11 +12,6 @@ struct readme_net : model<input<float, 64>, linear<512>, gelu,
                           repeat<8, residual<layer_norm, linear<512>, gelu, linear<512>>>, linear<10>,
                           softmax_cross_entropy> {};
 
-/// The digits example's.
-struct block : residual<layer_norm, linear<256>, gelu, linear<64>, dropout<10>> {};
-struct digits_net : model<input<float, 64>, linear<64>, repeat<16, block>, layer_norm, linear<10>,
-                          softmax_cross_entropy> {};
-
 /// No stage's arena is more than `percent` above what is alive in it at one time. With a set for each micro-batch a
 /// buffer cannot lie partly in its own set and partly in what all share: a few percent more.
 template <class Net>

@@ -160,11 +160,6 @@ struct verbose_loss {
 };
 struct verbose_net : model<input<float, 12>, linear<12>, halve, cross, join, verbose_loss> {};
 
-/// That of examples/digits.cpp.
-struct digits_net : model<input<float, 64>, dropout<10>, linear<64>,
-                          repeat<16, residual<layer_norm, linear<256>, gelu, linear<64>, dropout<10>>>, layer_norm,
-                          linear<10>, softmax_cross_entropy> {};
-
 }  // namespace
 
 TEST_CASE("what a stage's arena holds is what was predicted: all of it, and nothing behind it") {

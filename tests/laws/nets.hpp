@@ -48,6 +48,11 @@ struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<1
                         pop<"x">, add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, linear<7>,
                         softmax_cross_entropy> {};
 
+/// That of examples/digits.cpp.
+struct digits_net : model<input<float, 64>, dropout<10>, linear<64>,
+                          repeat<16, residual<layer_norm, linear<256>, gelu, linear<64>, dropout<10>>>, layer_norm,
+                          linear<10>, softmax_cross_entropy> {};
+
 /// A number in [-1, 1) of stream `which`.
 inline double noise(std::uint32_t which, std::size_t i) {
   return 2 * static_cast<double>(uniform(draw({7, 0, which, 0}, 0, static_cast<std::uint32_t>(i)).word[0])) - 1;

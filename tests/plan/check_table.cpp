@@ -7,19 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "plan/chain.hpp"
+
 using namespace gpipe;
 
 namespace {
-
-template <int Stages>
-struct chain_of {
-  link links[Stages] = {};
-  constexpr chain_of() {
-    for (int s = 0; s + 1 < Stages; ++s) links[s] = {s, s + 1};
-  }
-};
-template <int Stages>
-constexpr chain_of<Stages> chain;
 
 /// 1F1B in which worker `worker` runs what `tick` tells as `now`.
 struct changed : one_f_one_b {

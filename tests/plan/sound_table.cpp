@@ -2,19 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include "plan/chain.hpp"
+
 using namespace gpipe;
 
 namespace {
-
-template <int Stages>
-struct chain_of {
-  link links[Stages] = {};
-  constexpr chain_of() {
-    for (int s = 0; s + 1 < Stages; ++s) links[s] = {s, s + 1};
-  }
-};
-template <int Stages>
-constexpr chain_of<Stages> chain;
 
 /// As a plan has it: checked by its stretches or piece by piece, under the compilers' default limits.
 template <auto Schedule, int Stages, int MicroBatches>

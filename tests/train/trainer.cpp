@@ -197,6 +197,30 @@ TEST_CASE("planned by what was measured, an unbalanced network gets faster by as
   CHECK(as_reckoned());
 }
 
+namespace {
+
+/// A schedule of the user's own: 1F1B under another name.
+struct mine : one_f_one_b {
+  static constexpr const char* name() { return "mine"; }
+};
+using by_hand = plan<net, cut_at<1>, micro_batches<2>, micro_batch_size<3>, schedule<mine>>;
+
+}  // namespace
+
+TEST_CASE("a compiled plan runs as it was proven: by its own cut, on its own schedule") {
+  trainer t{by_hand{}, adam{}};
+  CHECK(t.plan().first == std::vector<int>{0, 1, 4});
+  CHECK(trainer<net, adam>(two).plan().first != t.plan().first);
+  CHECK(std::string(t.plan().schedule.name()) == "mine");
+  CHECK(t.plan().memory[0].total() == by_hand::memory(0).total());
+  trainer<net, adam> other(two);
+  CHECK(t.step(all).loss == other.step(all).loss);
+  CHECK(t.parameter_hash() == other.parameter_hash());
+  training_options how;
+  how.cut = {3};  // said once more at run time, it is that one
+  CHECK(trainer(by_hand{}, adam{}, how).plan().first == std::vector<int>{0, 3, 4});
+}
+
 TEST_CASE("plans that are none are refused") {
   CHECK_THROWS_AS(training({.stages = 5}), error);
   CHECK_THROWS_AS(training({.micro_batches = 0}), error);

@@ -211,9 +211,7 @@ class alignas(alignment) bound_stage {
   GPIPE_OUT_OF_LINE void lend(int slot, const std::byte* gradients) {
     const bound& b = at(slot);
     const auto n = parameter_bytes(b) / static_cast<std::ptrdiff_t>(bytes_of(b.layer->type));
-    if (b.layer->type == dtype::float64)
-      context_.add(n, reinterpret_cast<const double*>(gradients), reinterpret_cast<double*>(b.gradients));
-    else context_.add(n, reinterpret_cast<const float*>(gradients), reinterpret_cast<float*>(b.gradients));
+    add(b.layer->type, n, gradients, b.gradients);
   }
   const detail::bound_slot<context>& at(int slot) const {
     return binding_.slots[static_cast<std::size_t>(slot - binding_.slots.front().slot)];
@@ -367,12 +365,12 @@ class alignas(alignment) bound_stage {
   }
 
   void add(int v, const detail::location& from, const detail::location& into, const step_state& step, int m) {
-    if (type(v) == dtype::float64)
-      context_.add(elements(v, step, m), reinterpret_cast<const double*>(from.at(m, true)),
-                   reinterpret_cast<double*>(into.at(m, true)));
-    else
-      context_.add(elements(v, step, m), reinterpret_cast<const float*>(from.at(m, true)),
-                   reinterpret_cast<float*>(into.at(m, true)));
+    add(type(v), elements(v, step, m), from.at(m, true), into.at(m, true));
+  }
+  void add(dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) {
+    if (type == dtype::float64)
+      context_.add(n, reinterpret_cast<const double*>(from), reinterpret_cast<double*>(into));
+    else context_.add(n, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(into));
   }
 
   void copy(const detail::passage& p, const step_state& step, int m) {

@@ -116,10 +116,10 @@ class executor {
     return decision_.found;
   }
 
-  /// Forward and backward over a part of the next step's mini-batch: gradients and weights are summed, layers' state
-  /// absorbs what this call told, and nothing else changes. Tells what the mini-batch has so far. A batch that is
-  /// refused changes nothing; of a call that fails later the gradients are mixed with those before, so then all that was
-  /// accumulated is dropped, and the error says so.
+  /// Forward and backward over a part of the next step's mini-batch: gradients and weights are summed, what layers with
+  /// state tell is kept for the commit, and nothing else changes. Tells what the mini-batch has so far. A batch that is
+  /// refused changes nothing; of a call that fails later the gradients are mixed with those before, so then all that
+  /// was accumulated is dropped, and the error says so.
   GPIPE_ONCE outcome accumulate(const batch& data) {
     require_training();
     take(data, true);

@@ -24,11 +24,3 @@ TEST_CASE("the table is the drawn one") {
   CHECK(row(3, 2, 1) == ". F0 F1 .");
   CHECK(row(3, 2, 2) == ". . F0 F1");
 }
-
-TEST_CASE("the forwards of a schedule run where it runs them") {
-  CHECK(describe(timetable(forwards_of<interleaved>{{2}}, 4, 2)) ==
-        "tick      0    1    2    3    4    5    6    7    8    9\n"
-        "worker 0  0F0  0F1  2F0  .    2F1  .    .    .    .    .\n"
-        "worker 1  .    1F0  1F1  3F0  .    3F1  .    .    .    .\n");
-  CHECK_THROWS_AS(timetable(forwards_of<interleaved>{{2}}, 4, 3), error);
-}

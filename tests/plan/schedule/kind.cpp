@@ -4,6 +4,9 @@
 
 #include <string>
 
+#include <gpipe/plan/describe.hpp>
+#include <gpipe/plan/timetable.hpp>
+
 using namespace gpipe;
 
 constexpr int ticks_of(schedule_choice choice) {
@@ -31,4 +34,13 @@ TEST_CASE("a kind becomes the schedule of its name, and back") {
 TEST_CASE("what is no schedule is refused and named") {
   for (const char* text : {"", "1f1", "1f1bb", "gpipe", "fill drain"})
     CHECK_THROWS_WITH_AS(parse_schedule(text), doctest::Contains(("'" + std::string(text) + "' is no").c_str()), error);
+}
+
+TEST_CASE("the forwards of a schedule run where it runs them") {
+  const schedule_choice forwards = schedule_choice(schedule_kind::interleaved).forwards();
+  CHECK(describe(timetable(forwards, 4, 2)) ==
+        "tick      0    1    2    3    4    5    6    7    8    9\n"
+        "worker 0  0F0  0F1  2F0  .    2F1  .    .    .    .    .\n"
+        "worker 1  .    1F0  1F1  3F0  .    3F1  .    .    .    .\n");
+  CHECK_THROWS_AS(timetable(forwards, 4, 3), error);
 }

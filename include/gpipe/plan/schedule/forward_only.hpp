@@ -49,24 +49,4 @@ struct stretches_of<forward_only> {
   }
 };
 
-/// The forwards of a schedule that trains, where it runs them: evaluation on the same workers, also where these have
-/// several stages.
-template <scheduler Training>
-struct forwards_of {
-  Training training;
-
-  static constexpr bool trains = false;
-
-  static constexpr const char* name() { return "forward-only"; }
-  constexpr bool admits(int stages, int micro_batches) const { return training.admits(stages, micro_batches); }
-  constexpr int workers(int stages) const { return training.workers(stages); }
-  constexpr int worker_of(int stages, int stage) const { return training.worker_of(stages, stage); }
-  constexpr int ticks(int stages, int micro_batches) const { return training.ticks(stages, micro_batches); }
-  static constexpr int in_flight(int, int, int) { return 1; }
-  constexpr cell at(int stages, int micro_batches, int worker, int tick) const {
-    const cell found = training.at(stages, micro_batches, worker, tick);
-    return found.kind == act::forward ? found : cell{};
-  }
-};
-
 }  // namespace gpipe

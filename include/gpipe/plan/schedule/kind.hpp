@@ -63,7 +63,7 @@ struct schedule_choice {
   constexpr schedule_choice(const own_schedule& users, bool split)
       : kind(schedule_kind::own), own(&users), trains(users.trains), splits(split) {}
 
-  /// Its forwards alone, on the same workers: evaluation.
+  /// Its forwards alone, where it runs them: evaluation on the same workers, also where these have several stages.
   constexpr schedule_choice forwards() const {
     schedule_choice alone = *this;
     alone.trains = alone.splits = false;
