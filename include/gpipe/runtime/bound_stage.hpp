@@ -8,6 +8,7 @@
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/canary.hpp>
 #include <gpipe/runtime/examiner.hpp>
+#include <gpipe/runtime/feed.hpp>
 #include <gpipe/runtime/observer.hpp>
 #include <gpipe/runtime/step_state.hpp>
 #include <gpipe/runtime/stopwatch.hpp>
@@ -102,7 +103,7 @@ class alignas(alignment) bound_stage {
   }
 
   GPIPE_OUT_OF_LINE void forward(const step_state& step, int m) {
-    feed(step, m);
+    for (const auto& b : binding_.slots) detail::feed(context_, *net_, b, step, m);
     if (step.predicted != nullptr) return predict(step, m);
     for (const auto& b : binding_.slots) run_forward(b, step, m, false);
   }
@@ -283,28 +284,6 @@ class alignas(alignment) bound_stage {
       for (int i = 0; i < b.inputs; ++i)
         context_.copy(bytes(b.value_in[i], step, m), static_cast<const std::byte*>(b.in[i].at(m, false)),
                       step.predicted->at(i, step.samples_before + step.first_sample(m)));
-    }
-  }
-
-  /// Copies the micro-batch's rows of what enters from outside into the stash.
-  void feed(const step_state& step, int m) {
-    const auto rows = [&](const std::byte* from, std::size_t size, dtype type, std::byte* into) {
-      const auto n = static_cast<std::ptrdiff_t>(size) * step.samples(m);
-      const auto bytes = static_cast<std::ptrdiff_t>(bytes_of(type));
-      if (from != nullptr)
-        context_.copy(n * bytes, from + static_cast<std::ptrdiff_t>(size) * step.first_sample(m) * bytes, into);
-      else if (type == dtype::float32) context_.fill(n, 1.0F, reinterpret_cast<float*>(into));
-      else if (type == dtype::float64) context_.fill(n, 1.0, reinterpret_cast<double*>(into));
-      else if (type == dtype::int32) context_.fill(n, std::int32_t{1}, reinterpret_cast<std::int32_t*>(into));
-      else context_.fill(n, std::byte{1}, into);
-    };
-    for (const auto& b : binding_.slots) {
-      for (int i = 0; i < b.inputs; ++i)
-        if (b.value_in[i] < net_->entering)
-          rows(step.rows.inputs, net_->values[b.value_in[i]].part.size, type(b.value_in[i]), b.in[i].at(m, false));
-      for (int f = 0; f < b.layer->field_count; ++f)
-        rows(step.rows.fields[static_cast<std::size_t>(b.layer->field_index[f])], b.layer->fields[f].size,
-             b.layer->fields[f].type, b.fields[f].at(m, false));
     }
   }
 

@@ -52,8 +52,6 @@ class executor {
         crew_(line_, plan_.workers()) {
     require_memory();
     const int S = plan_.stages(), K = plan_.workers();
-    const std::int64_t rate = options_.link_bytes_per_second;
-    if (rate < 0) detail::refuse({"a link of ", rate, " bytes a second"}, {"choose 0, for none, or more"});
     std::vector<const detail::arena_map*> maps;
     for (int s = 0; s < S; ++s) {
       stages_.push_back(std::make_unique<bound_stage<Device>>(net_, plan_, s, options_.arena_fill));
@@ -66,20 +64,7 @@ class executor {
       recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
     for (auto& stage : stages_) stage->bind(maps, kernels, options_.canary);
     time_slots(options_.slot_times);
-    for (std::size_t k = 0; k < plan_.links.size(); ++k) {
-      const link& over = plan_.links[k];
-      const auto& [from, to, gradient] = over;
-      const int sender = plan_.worker_of(from), receiver = plan_.worker_of(to);
-      wire& w = wires_.emplace_back();
-      if (sender == receiver) continue;  // what it writes is where it reads it
-      const int there = count(plan_.places_of_links[k].stash), here = count(plan_.places_of_links[k].returned);
-      w.activations = std::make_unique<channel<>>(line_, sender, receiver, there);
-      if (gradient) w.gradients = std::make_unique<channel<>>(line_, receiver, sender, here);
-      if (rate == 0) continue;
-      w.forth = std::make_unique<slow_link>(line_, receiver, there, rate);
-      if (gradient) w.back = std::make_unique<slow_link>(line_, sender, here, rate);
-      w.of_sample = traffic_of(net_, plan_.cut(), over, 1);
-    }
+    wires_ = make_wires(net_, plan_, line_, options_.link_bytes_per_second);
     decision_.squares.resize(static_cast<std::size_t>(net_.slot_count));
     for (int w = 0; w < K; ++w) {
       workers_.emplace_back(workshop<Device>{net_, plan_, rule_, stages_, wires_, line_, gate_, step_, decision_,
@@ -267,7 +252,6 @@ class executor {
     p.deadline = deadline;
     return p;
   }
-  static int count(const std::vector<int>& places) { return *std::max_element(places.begin(), places.end()) + 1; }
   std::byte* block(memory_kind kind, int slot, int i) const {
     return stages_[index(plan_.cut().stage_of(slot))]->map().find(kind, slot, -1, {}, i).base;
   }

@@ -11,9 +11,8 @@
 #include <gpipe/runtime/bound_stage.hpp>
 #include <gpipe/runtime/commit.hpp>
 #include <gpipe/runtime/update_rule.hpp>
-#include <gpipe/transport/channel.hpp>
+#include <gpipe/runtime/wire.hpp>
 #include <gpipe/transport/gate.hpp>
-#include <gpipe/transport/slow_link.hpp>
 
 namespace gpipe {
 
@@ -28,21 +27,6 @@ struct square_of {
 };
 
 }  // namespace detail
-
-/// The channels of one link: activations forward, gradients back if any flow; and, where links are emulated, how they
-/// delay what these carry.
-struct wire {
-  std::unique_ptr<channel<>> activations, gradients;
-  std::unique_ptr<slow_link> forth, back;
-  traffic of_sample;  ///< what each sample of a micro-batch adds
-
-  void reset() {
-    if (activations) activations->reset();
-    if (gradients) gradients->reset();
-    if (forth) forth->reset();
-    if (back) back->reset();
-  }
-};
 
 /// What the workers of an executor share.
 template <class Device>

@@ -11,6 +11,7 @@
 #include <gpipe/core/hash.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/runtime/executor.hpp>
+#include <gpipe/train/array.hpp>
 #include <gpipe/train/dataset.hpp>
 #include <gpipe/train/rate.hpp>
 
@@ -182,7 +183,7 @@ class trainer {
   /// A copy of what a layer has beside its parameters, such as the moving "mean" of batch_norm.
   template <element T = float>
   std::vector<T> state(int slot, std::string_view name) const {
-    return read<T>(slot, name, [&] { return executor_.state(slot); }, of_state);
+    return read<T>(slot, name, [&] { return executor_.state(slot); }, detail::of_state);
   }
   /// Gives a parameter, or a layer's state, new values.
   template <element T = float>
@@ -191,7 +192,7 @@ class trainer {
   }
   template <element T = float>
   void set_state(int slot, std::string_view name, std::span<const T> values) {
-    write(slot, name, values, [&] { return executor_.state(slot); }, of_state);
+    write(slot, name, values, [&] { return executor_.state(slot); }, detail::of_state);
   }
 
   /// A hash of all parameters' bits, in model order: the same for every cut.
@@ -247,39 +248,14 @@ class trainer {
                    {.layer = std::string(executor_.net().row_of(slot).name), .slot = slot});
   }
 
-  // What of a layer: its parameters, or its state.
-  struct listing {
-    const gpipe::parameter* row::*list;
-    int row::*count;
-    const char *one, *all;
-  };
-  static constexpr listing of_parameters{&row::parameters, &row::parameter_count, "parameter", "parameters"},
-      of_state{&row::state, &row::state_count, "state", "state"};
-
   // Bytes before one of them in its slot's block, and its elements.
   template <class T>
-  GPIPE_ONCE std::pair<std::size_t, std::size_t> find(int slot, std::string_view name, const listing& what) const {
-    using detail::refuse;
-    const row& r = executor_.net().row_of(checked(slot));
-    const auto here = [&] { return place{.layer = std::string(r.name), .slot = slot}; };
-    std::string known;
-    std::size_t at = 0;
-    for (int p = 0; p < r.*what.count; ++p) {
-      const auto& found = (r.*what.list)[p];
-      if (found.name == name) {
-        if (r.type != dtype_of<T>)
-          refuse({what.one, " \"", name, "\" is ", name_of(r.type)}, {"read it as that"}, here());
-        return {at, found.extents.size()};
-      }
-      known.append(known.empty() ? "" : ", ").append(found.name);
-      at += aligned(found.extents.size() * bytes_of(r.type));
-    }
-    refuse({"the layer has no ", what.one, " \"", name, "\""}, {"its ", what.all, ": ", known.empty() ? "none" : known},
-           here());
+  std::pair<std::size_t, std::size_t> find(int slot, std::string_view name, const detail::listing& what) const {
+    return detail::find_array(executor_.net().row_of(checked(slot)), slot, name, dtype_of<T>, what);
   }
   // `block` tells where the slot's block is, and is asked for a slot that is there.
   template <class T, class Block>
-  std::vector<T> read(int slot, std::string_view name, Block block, const listing& what = of_parameters) const {
+  std::vector<T> read(int slot, std::string_view name, Block block, const detail::listing& what = detail::of_parameters) const {
     const auto [at, size] = find<T>(slot, name, what);
     std::vector<T> out(size);
     std::memcpy(out.data(), block() + at, size * sizeof(T));
@@ -287,7 +263,7 @@ class trainer {
   }
   template <class T, class Block>
   void write(int slot, std::string_view name, std::span<const T> values, Block block,
-             const listing& what = of_parameters) {
+             const detail::listing& what = detail::of_parameters) {
     const auto [at, size] = find<T>(slot, name, what);
     if (values.size() != size)
       detail::refuse({what.one, " \"", name, "\" has ", size, " elements, not ", values.size()},

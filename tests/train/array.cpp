@@ -1,0 +1,23 @@
+#include <gpipe/train/array.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace gpipe;
+using detail::find_array;
+
+TEST_CASE("an array is found by its name, behind those before it") {
+  constexpr parameter parameters[] = {{"weight", {3, 7}}, {"bias", {7}}};
+  row r;
+  r.name = "it";
+  r.parameters = parameters;
+  r.parameter_count = 2;
+  CHECK(find_array(r, 4, "weight", dtype::float32, detail::of_parameters) == std::pair<std::size_t, std::size_t>{0, 21});
+  CHECK(find_array(r, 4, "bias", dtype::float32, detail::of_parameters) ==
+        std::pair<std::size_t, std::size_t>{aligned(84), 7});
+  CHECK_THROWS_WITH_AS(find_array(r, 4, "gain", dtype::float32, detail::of_parameters),
+                       doctest::Contains("the layer has no parameter \"gain\"; its parameters: weight, bias"), error);
+  CHECK_THROWS_WITH_AS(find_array(r, 4, "bias", dtype::float64, detail::of_parameters),
+                       doctest::Contains("parameter \"bias\" is float; read it as that"), error);
+  CHECK_THROWS_WITH_AS(find_array(r, 4, "mean", dtype::float32, detail::of_state),
+                       doctest::Contains("the layer has no state \"mean\"; its state: none"), error);
+}
