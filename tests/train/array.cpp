@@ -11,9 +11,9 @@ TEST_CASE("an array is found by its name, behind those before it") {
   r.name = "it";
   r.parameters = parameters;
   r.parameter_count = 2;
-  CHECK(find_array(r, 4, "weight", dtype::float32, detail::of_parameters) == std::pair<std::size_t, std::size_t>{0, 21});
-  CHECK(find_array(r, 4, "bias", dtype::float32, detail::of_parameters) ==
-        std::pair<std::size_t, std::size_t>{aligned(84), 7});
+  using place_and_size = std::pair<std::size_t, std::size_t>;
+  CHECK(find_array(r, 4, "weight", dtype::float32, detail::of_parameters) == place_and_size{0, 21});
+  CHECK(find_array(r, 4, "bias", dtype::float32, detail::of_parameters) == place_and_size{aligned(84), 7});
   CHECK_THROWS_WITH_AS(find_array(r, 4, "gain", dtype::float32, detail::of_parameters),
                        doctest::Contains("the layer has no parameter \"gain\"; its parameters: weight, bias"), error);
   CHECK_THROWS_WITH_AS(find_array(r, 4, "bias", dtype::float64, detail::of_parameters),

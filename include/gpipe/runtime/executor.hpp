@@ -67,9 +67,7 @@ class executor {
     wires_ = make_wires(net_, plan_, line_, options_.link_bytes_per_second);
     decision_.squares.resize(static_cast<std::size_t>(net_.slot_count));
     for (int w = 0; w < K; ++w) {
-      workers_.emplace_back(workshop<Device>{net_, plan_, rule_, stages_, wires_, line_, gate_, step_, decision_,
-                                             reports_, options_.before},
-                            w, recorders_.empty() ? nullptr : &recorders_[index(w)]);
+      workers_.emplace_back(shop(), w, recorders_.empty() ? nullptr : &recorders_[index(w)]);
       training_.push_back(program(plan_.schedule, w));
       evaluating_.push_back(program(plan_.schedule.forwards(), w));
     }
@@ -133,7 +131,7 @@ class executor {
     require_loss();
     take(data, false);
     run(evaluating_);
-    sum_partials();
+    shop().sum_partials();
     if (!std::isfinite(decision_.found.loss)) explain(evaluating_);
     return decision_.found;
   }
@@ -387,16 +385,13 @@ class executor {
     digest_.put(act::idle, -1, -1, sum.value());
   }
 
+  workshop<Device> shop() {
+    return {net_, plan_, rule_, stages_, wires_, line_, gate_, step_, decision_, reports_, options_.before};
+  }
   // What workers do at the gate where they commit.
   void settle() {
-    sum_partials();
+    shop().sum_partials();
     decision_.decide();
-  }
-
-  void sum_partials() {
-    const int slot = net_.loss_slot();
-    decision_.sum(net_.row_of(slot), step_, plan_.micro_batches(),
-                  [&](int m) { return stages_[index(plan_.cut().stage_of(slot))]->partials(slot, m); });
   }
 
   // Replays what did not come out finite, looking at each layer, to name the one where it began.

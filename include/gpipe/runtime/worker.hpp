@@ -42,6 +42,13 @@ struct workshop {
   commit& decision;
   std::vector<stage_report>& reports;
   const std::function<void(const instruction&)>& before;
+
+  /// What was told of the loss, summed over the call's micro-batches and those accumulated before.
+  void sum_partials() const noexcept {
+    const int slot = net.loss_slot();
+    const auto& stage = *stages[static_cast<std::size_t>(plan.cut().stage_of(slot))];
+    decision.sum(net.row_of(slot), step, plan.micro_batches(), [&](int m) { return stage.partials(slot, m); });
+  }
 };
 
 /// Walks a program. It knows its stages, the channels to others, and nothing of schedules. Aligned, for what it writes
@@ -229,10 +236,7 @@ class alignas(alignment) worker {
 
   void decide() noexcept {
     shop_.decision.closed_ns = now_ns();
-    const int slot = shop_.net.loss_slot();
-    const auto& loss_stage = *shop_.stages[index(shop_.plan.cut().stage_of(slot))];
-    shop_.decision.sum(shop_.net.row_of(slot), shop_.step, shop_.plan.micro_batches(),
-                       [&](int m) { return loss_stage.partials(slot, m); });
+    shop_.sum_partials();
     shop_.decision.decide();
   }
 
