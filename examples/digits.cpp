@@ -66,6 +66,9 @@ struct settings {
              .number("--epochs", epochs, 1, 100000, "passes over the training samples")
              .choice("--schedule", plan.schedule, schedules(), "the order of work")
              .number("--chunks", plan.chunks, 1, slots_of<net>, "stages a thread, of the interleaved schedule")
+             .number("--workers", plan.workers, 0, slots_of<net>,
+                     "threads, each with the stages of several neighbours; 0: as many\n"
+                     "                            as the schedule has work for")
              .choice("--recompute", recompute,
                      {{"always", recompute_mode::always},
                       {"except-last", recompute_mode::except_last},

@@ -42,6 +42,8 @@ expect_same(--schedule zb-h1 --recompute never)
 expect_same(--schedule ZB-V)
 expect_same(--schedule zb-v --recompute as-needed)
 expect_same(--link-bytes-per-s 10000000 --stages 2)
+expect_same(--schedule 1F1B --stages 5 --workers 2)
+expect_refused("has work for 4 workers, not 5" --workers 5)
 expect_refused("ZB-V does not admit 3 stages" --schedule zb-v --stages 3)
 
 foreach(schedule fill-drain zb-h1)

@@ -246,6 +246,32 @@ TEST_CASE("every schedule passes for every S <= 8 and M <= 16 that it admits") {
       }
 }
 
+TEST_CASE("every schedule passes on fewer workers than it has, and each stage does the same in the same order") {
+  const auto order = [](const schedule_choice& schedule, int S, int M, int stage) {
+    std::vector<cell> cells;
+    const int worker = schedule.worker_of(S, stage);
+    for (int t = 0; t < schedule.ticks(S, M); ++t)
+      if (const cell c = schedule.at(S, M, worker, t); c.stage == stage) cells.push_back(c);
+    return cells;
+  };
+  for (const auto& choice : choices)
+    for (int S = 1; S <= 8; ++S)
+      for (const int M : {1, 4, 8, 12})
+        for (int W = 1; admits(choice, S, M) && W <= choice.workers(S); ++W) {
+          CAPTURE(name(choice.kind));
+          CAPTURE(S);
+          CAPTURE(M);
+          CAPTURE(W);
+          const schedule_choice fewer = choice.on_workers(W);
+          CHECK(fewer.workers(S) == W);
+          const network net(S);
+          CHECK(describe(check_table(fewer, S, M, net.links, net.count)) == "no fault");
+          for (const int slots : {rendezvous, 1})
+            CHECK(check_schedule(fewer, S, M, recompute_mode::except_last, net.links, net.count, slots).ok());
+          for (int s = 0; s < S; ++s) CHECK(order(fewer, S, M, s) == order(choice, S, M, s));
+        }
+}
+
 TEST_CASE("large ones pass at start") {
   link links[127];
   for (int s = 0; s < 127; ++s) links[s] = {s, s + 1};

@@ -49,6 +49,7 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
                              .recompute = as.recompute,
                              .schedule = as.schedule.kind,
                              .chunks = as.schedule.chunks,
+                             .workers = as.schedule.onto,
                              .own = as.schedule.own,
                              .memory_limit = as.memory_limit};
   trainer<Net<T>, Optimizer> training(options, Optimizer{.learning_rate = 0.05}, how);
@@ -189,6 +190,9 @@ void holds_for_schedules(const samples<T>& data) {
         CAPTURE(S);
         CAPTURE(M);
         for (const recompute_mode mode : modes) CHECK(run({.S = S, .recompute = mode, .schedule = schedule}) == expected);
+        for (const int W : {1, 2, 3})
+          if (W < schedule.workers(S))
+            CHECK(run({.S = S, .recompute = modes[W % 3], .schedule = schedule.on_workers(W)}) == expected);
         for (const std::int64_t limit : limits<Net<T>>(S, M, schedule)) {
           CAPTURE(limit);
           CHECK(run({.S = S, .recompute = recompute_mode::as_needed, .schedule = schedule, .memory_limit = limit}) ==

@@ -35,4 +35,10 @@ TEST_CASE("options that make no plan are refused, with what would") {
   CHECK(refusal({.micro_batches = 1 << 16, .micro_batch_size = 1 << 15}).find("more than can be counted") !=
         std::string::npos);
   CHECK(refusal({.micro_batches = 1 << 15, .micro_batch_size = (1 << 16) - 1}) == "");
+  CHECK(refusal({.stages = 4, .workers = 4}) == "");
+  CHECK(refusal({.stages = 4, .workers = 5}) ==
+        "fill-drain of 4 stages has work for 4 workers, not 5; choose 1 to 4, or 0 for as many as it has");
+  CHECK(refusal({.stages = 4, .schedule = schedule_kind::zb_v, .workers = 3}).find("2 workers, not 3") !=
+        std::string::npos);
+  CHECK(refusal({.workers = -1}).find("-1 workers do nothing") != std::string::npos);
 }

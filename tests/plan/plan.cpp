@@ -51,6 +51,14 @@ constexpr std::int64_t most = [] {
 static_assert(require_fits<four, most>());
 static_assert(require_fits<four, 8_GiB>());
 
+// Folded onto fewer workers it holds the same; as many as it has are no fold.
+using folded_four = plan<net, workers<3>, stages<4>, micro_batches<16>, micro_batch_size<8>>;
+static_assert(folded_four::schedule.workers(4) == 3 && folded_four::bubble() > four::bubble());
+static_assert(folded_four::memory(1).of(memory_kind::parameters) > 0 && folded_four::makespan() > four::makespan());
+using whole_four = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>, workers<4>>;
+static_assert(whole_four::makespan() == four::makespan() && whole_four::bubble() == four::bubble() &&
+              whole_four::cut().first[1] == four::cut().first[1]);
+
 // Stages as types: as many as asked for, in a recompute wrapper unless nothing is recomputed.
 template <class Plan, int I>
 using stage_at = std::remove_cvref_t<decltype(boost::hana::at_c<I>(Plan::stages()))>;

@@ -69,6 +69,11 @@ template <int V>
 struct chunks {
   static constexpr void choose(plan_options& o) { o.chunks = V; }
 };
+/// Workers that the schedule's own are folded onto, neighbours together: at most as many as it has; 0: these.
+template <int W>
+struct workers {
+  static constexpr void choose(plan_options& o) { o.workers = W; }
+};
 /// Costs are those of a device: `on_device<p100>`, or one described by a `constexpr device` of your own.
 template <const device& Device>
 struct on_device {
@@ -115,8 +120,9 @@ namespace broken {
 template <class Option, bool Holds>
 struct option_of_a_plan {
   static_assert(Holds, "gpipe: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, recompute<mode>, "
-                       "schedule<type>, chunks<V>, optimizer<type>, on_device<device>, on_devices<devices...>, profiled<table>, with_transfers, "
-                       "memory_limit<bytes> and cut_at<slots...>");
+                       "schedule<type>, chunks<V>, workers<W>, optimizer<type>, on_device<device>, "
+                       "on_devices<devices...>, profiled<table>, with_transfers, memory_limit<bytes> and "
+                       "cut_at<slots...>");
 };
 
 }  // namespace broken
@@ -177,6 +183,19 @@ struct chosen_types<cut_at<At...>, Rest...> : chosen_types<Rest...> {
       std::conditional_t<chosen_types<Rest...>::has_cut, typename chosen_types<Rest...>::own_cut, cut_at<At...>>;
   static constexpr bool has_cut = true;
 };
+
+template <class Option>
+inline constexpr bool is_fold = false;
+template <int W>
+inline constexpr bool is_fold<workers<W>> = true;
+
+/// The chosen schedule as an object, folded if workers were named.
+template <class... Options>
+constexpr auto schedule_in(const plan_options& o) {
+  const auto whole = chosen_types<Options...>::schedule(o);
+  if constexpr ((is_fold<Options> || ...)) return folded{whole, o.workers};
+  else return whole;
+}
 
 }  // namespace detail
 

@@ -31,10 +31,13 @@ class value_transfers {
   int count_ = 0;
 };
 
-/// Whether all forwards come before all backwards, so that the makespan is known for every cut.
+/// Whether all forwards come before all backwards, each stage on a worker of its own, so that the makespan is known for
+/// every cut.
 template <scheduler Schedule>
-constexpr bool drains(const Schedule& schedule) {
-  if constexpr (requires { schedule.kind; })
+constexpr bool drains(const Schedule& schedule, int stages) {
+  if (schedule.workers(stages) < stages) return false;
+  if constexpr (requires { schedule.of; }) return drains(schedule.of, stages);
+  else if constexpr (requires { schedule.kind; })
     return schedule.kind == schedule_kind::fill_drain || schedule.kind == schedule_kind::forward_only;
   else return std::is_same_v<Schedule, fill_drain> || std::is_same_v<Schedule, forward_only>;
 }
@@ -59,7 +62,7 @@ constexpr auto with_problem(const network& net, const plan_options& o, const Sch
   for (int s = 0; s < o.stages; ++s) kind_of[s] = kinds > 1 ? s : 0;
   partition_problem problem{net.slot_count, o.stages, o.micro_batches, of_slots.data(), kinds, kind_of.data()};
   if (!o.transfers) {
-    if (!drains(schedule)) problem.goal = objective::bottleneck;
+    if (!drains(schedule, o.stages)) problem.goal = objective::bottleneck;
     return use(problem);
   }
   const value_transfers transfers(net, o);

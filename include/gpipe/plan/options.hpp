@@ -19,6 +19,7 @@ struct plan_options {
   recompute_mode recompute = recompute_mode::except_last;
   schedule_kind schedule = schedule_kind::fill_drain;
   int chunks = 2;   ///< stages a worker, of the interleaved schedule
+  int workers = 0;  ///< at most the schedule's, which are folded onto them, neighbours together; 0: as many as those
   const own_schedule* own = nullptr;  ///< of `schedule_kind::own`: `&own_schedule_of<mine>`
   int moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam two, SGD with momentum one
   device on = this_cpu;  ///< what costs and transfers are reckoned for
@@ -29,8 +30,14 @@ struct plan_options {
   std::int64_t memory_limit = no_memory_limit;  ///< bytes of every stage
 
   constexpr schedule_choice chosen_schedule() const {
-    if (schedule != schedule_kind::own) return {schedule, chunks};
-    return {*own, own->admits(stages, micro_batches) && detail::splits_backward(*own, stages, micro_batches)};
+    if (schedule != schedule_kind::own) return schedule_choice(schedule, chunks).on_workers(workers);
+    const bool splits = own->admits(stages, micro_batches) && detail::splits_backward(*own, stages, micro_batches);
+    return schedule_choice(*own, splits).on_workers(workers);
+  }
+  /// Workers of the schedule before it is folded; 0: it does not admit the numbers.
+  constexpr int most_workers() const {
+    const schedule_choice whole = chosen_schedule().on_workers(0);
+    return whole.admits(stages, micro_batches) ? whole.workers(stages) : 0;
   }
 
   GPIPE_ONCE constexpr void require_sensible(int slots) const {
@@ -50,6 +57,11 @@ struct plan_options {
     if (micro_batch_size > (std::numeric_limits<int>::max)() / micro_batches)
       refuse({micro_batches, " micro-batches of ", micro_batch_size, " samples are more than can be counted"},
              {"choose fewer"});
+    if (workers < 0) refuse({workers, " workers do nothing"}, {"choose 0, for as many as the schedule has, or more"});
+    if (const int most = most_workers(); most > 0 && workers > most)
+      refuse({chosen_schedule().name(), " of ", detail::several(stages, "stage"), " has work for ",
+              detail::several(most, "worker"), ", not ", workers},
+             {"choose 1 to ", most, ", or 0 for as many as it has"});
   }
 };
 

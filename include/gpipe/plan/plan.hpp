@@ -31,6 +31,11 @@ template <int Stages, int Devices, bool Holds>
 struct every_stage_has_a_device {
   static_assert(Holds, "gpipe: on_devices<...> names a device for every stage (Stages, Devices)");
 };
+template <int Workers, int OfTheSchedule, bool Holds>
+struct workers_have_work {
+  static_assert(Holds, "gpipe: a schedule's workers are folded onto as many as it has, or fewer (Workers, "
+                       "OfTheSchedule); 0: as many as it has");
+};
 template <int Stages, std::int64_t BytesAllowed, bool Holds>
 struct some_cut_fits_memory {
   static_assert(Holds, "gpipe: no cut into so many stages fits the memory limit (Stages, BytesAllowed)");
@@ -67,7 +72,7 @@ class plan {
   static constexpr plan_options options = detail::chosen<Options...>();
   static constexpr int S = options.stages, M = options.micro_batches, B = options.micro_batch_size;
   static constexpr int L = slots_of<planned>;
-  static constexpr auto schedule = types::schedule(options);
+  static constexpr auto schedule = detail::schedule_in<Options...>(options);
 
  private:
   static_assert(sizeof(broken::stages_at_most_layers<S, L, as::mistaken || (S >= 1 && S <= L)>) > 0);
@@ -75,6 +80,10 @@ class plan {
   static_assert(sizeof(broken::micro_batches_hold_samples<M, B, counts_samples>) > 0);
   static_assert(sizeof(broken::every_stage_has_a_device<
                        S, options.each_count, (options.each_count == 0 || options.each_count == S)>) > 0);
+  static constexpr int most_workers = S >= 1 && M >= 1 ? options.most_workers() : 0;  // 0: that has its error below
+  static_assert(sizeof(broken::workers_have_work<options.workers, most_workers,
+                                                 options.workers >= 0 && (most_workers == 0 ||
+                                                                          options.workers <= most_workers)>) > 0);
   static constexpr int sane_stages = S >= 1 && S <= L ? S : 1, sane_batches = M >= 1 ? M : 1;
   static constexpr profile sane_profile = (detail::suits<Options, planned, B>() && ...) ? options.measured : profile{};
   static constexpr plan_options sane = [] {

@@ -51,6 +51,10 @@ constexpr bool splits_backward(const Schedule& schedule, int stages, int micro_b
     return false;
   }
 }
+template <scheduler Schedule>
+constexpr bool splits_backward(const folded<Schedule>& schedule, int stages, int micro_batches) {
+  return splits_backward(schedule.of, stages, micro_batches);
+}
 
 /// Whether one stage has, if its schedule may: others need not.
 template <scheduler Schedule>

@@ -57,7 +57,7 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
                     sized(static_cast<std::uint64_t>(memory.total()))});
   }
   const std::int64_t best = plan.from_optimum.optimum, above = plan.from_optimum.of_cut - best;
-  const bool by_makespan = drains(o.chosen_schedule()) && !o.transfers;
+  const bool by_makespan = drains(o.chosen_schedule(), o.stages) && !o.transfers;
   const std::string off = percent(static_cast<double>(above), static_cast<double>(best)) + " above ";
   return table(rows) + phrase({plan.schedule, ", ", several(o.micro_batches, "micro-batch"), " of at most ",
                                several(o.micro_batch_size, "sample"), ", recompute ", name_of(o.recompute),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/plan/schedule/fill_drain.hpp>
+#include <gpipe/plan/schedule/folded.hpp>
 #include <gpipe/plan/schedule/forward_only.hpp>
 #include <gpipe/plan/schedule/interleaved.hpp>
 #include <gpipe/plan/schedule/one_f_one_b.hpp>
@@ -46,13 +47,14 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, const own_sch
 
 }  // namespace detail
 
-/// A kind and what it needs besides: itself a schedule, the one that was chosen. It looks up which at every call, so
-/// that what works on any schedule is compiled once for all that are chosen at run time.
+/// A kind and what it needs besides: itself a schedule, the one that was chosen, folded onto `onto` workers. It looks up
+/// which at every call, so that what works on any schedule is compiled once for all that are chosen at run time.
 struct schedule_choice {
   schedule_kind kind = schedule_kind::fill_drain;
   int chunks = 2;                     ///< stages a worker, of the interleaved one
   const own_schedule* own = nullptr;  ///< the user's own
   bool trains = true, splits = false;
+  int onto = 0;  ///< workers; 0: as many as it has
 
   constexpr schedule_choice() = default;
   constexpr schedule_choice(schedule_kind k, int chunk_count = 2)
@@ -69,8 +71,14 @@ struct schedule_choice {
     alone.trains = alone.splits = false;
     return alone;
   }
+  /// The same on at most so many workers; 0: as many as it has.
+  constexpr schedule_choice on_workers(int count) const {
+    schedule_choice fewer = *this;
+    fewer.onto = count;
+    return fewer;
+  }
 
-  /// Calls `use` with an object of the schedule's own type.
+  /// Calls `use` with an object of the schedule's own type, which is not folded.
   template <class Use>
   constexpr decltype(auto) with(Use&& use) const {
     return detail::with_kind(kind, chunks, own, std::forward<Use>(use));
@@ -83,28 +91,30 @@ struct schedule_choice {
     return with([=](auto it) { return it.admits(S, M); });
   }
   GPIPE_ONCE constexpr int workers(int S) const {
-    return with([=](auto it) { return it.workers(S); });
+    return with([=, this](auto it) { return folded{it, onto}.workers(S); });
   }
   GPIPE_ONCE constexpr int worker_of(int S, int stage) const {
-    return with([=](auto it) { return it.worker_of(S, stage); });
+    return with([=, this](auto it) { return folded{it, onto}.worker_of(S, stage); });
   }
   GPIPE_ONCE constexpr int ticks(int S, int M) const {
-    return with([=](auto it) { return it.ticks(S, M); });
+    return with([=, this](auto it) { return folded{it, onto}.ticks(S, M); });
   }
   GPIPE_ONCE constexpr int in_flight(int S, int M, int stage) const {
     return trains ? with([=](auto it) { return it.in_flight(S, M, stage); }) : 1;
   }
   GPIPE_ONCE constexpr cell at(int S, int M, int worker, int tick) const {
-    const cell found = with([=](auto it) { return it.at(S, M, worker, tick); });
+    const cell found = with([=, this](auto it) { return folded{it, onto}.at(S, M, worker, tick); });
     return trains || found.kind == act::forward ? found : cell{};
   }
 
-  // -1: the schedule does not tell.
+  // -1: the schedule does not tell; folded it has other ticks.
   GPIPE_ONCE constexpr int stash_places(int S, int M, int from, int to, int late = 0) const {
+    if (onto > 0) return -1;
     if (kind == schedule_kind::fill_drain && trains) return fill_drain::stash_places(S, M, from, to, late);
     return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::stash_places(S, M, from, to, late) : -1;
   }
   GPIPE_ONCE constexpr int returned_places(int S, int M, int from, int to, int late = 0) const {
+    if (onto > 0) return -1;
     if (kind == schedule_kind::fill_drain && trains) return fill_drain::returned_places(S, M, from, to, late);
     return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::returned_places(S, M, from, to, late) : -1;
   }

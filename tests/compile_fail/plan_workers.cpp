@@ -1,0 +1,16 @@
+// expect: a schedule's workers are folded onto as many as it has, or fewer
+// expect: workers_have_work<4, 3, false>
+// errors: 1
+#include <gpipe/layer/relu.hpp>
+#include <gpipe/plan/plan.hpp>
+
+using namespace gpipe;
+
+struct net : model<input<float, 8>, relu, relu, relu> {};
+#ifdef GPIPE_FAIL
+constexpr int W = 4;
+#else
+constexpr int W = 2;
+#endif
+using some = plan<net, stages<3>, micro_batches<2>, workers<W>>;
+static_assert(some::makespan() > 0);
