@@ -2,9 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <gpipe/device/host/trial.hpp>
@@ -65,28 +65,33 @@ void agrees_with_plain_loops(int samples) {
   CHECK(t.overrun().empty());
 }
 
-// Knows nothing but which products were made ready, and which are asked for.
+// Knows nothing but which products were made ready, with how many rows, and which are asked for.
 struct recorder {
-  mutable std::vector<std::pair<int, int>> ready, ready_transposed;
+  using product = std::array<int, 3>;
+  mutable std::vector<product> ready, ready_transposed;
   mutable int unprepared = 0, products = 0;
 
   template <class T>
-  void prepare_multiply(int n, int k) const {
-    ready.emplace_back(n, k);
+  void prepare_multiply(int most_rows, int n, int k) const {
+    ready.push_back({n, k, most_rows});
   }
   template <class T>
-  void prepare_multiply_transposed(int m, int n) const {
-    ready_transposed.emplace_back(m, n);
+  void prepare_multiply_transposed(int m, int n, int most_rows) const {
+    ready_transposed.push_back({m, n, most_rows});
   }
-  void ask(const std::vector<std::pair<int, int>>& list, int first, int second) const {
+  void ask(const std::vector<product>& list, int first, int second, int rows) const {
     ++products;
-    for (const auto& entry : list)
-      if (entry == std::pair(first, second)) return;
+    for (const product& p : list)
+      if (p[0] == first && p[1] == second && rows <= p[2]) return;
     ++unprepared;
   }
-  void multiply(int, int n, int k, const float*, const float*, float*, bool) const { ask(ready, n, k); }
-  void multiply_plus(int, int n, int k, const float*, const float*, const float*, float*) const { ask(ready, n, k); }
-  void multiply_transposed(int m, int n, int, const float*, const float*, float*) const { ask(ready_transposed, m, n); }
+  void multiply(int rows, int n, int k, const float*, const float*, float*, bool) const { ask(ready, n, k, rows); }
+  void multiply_plus(int rows, int n, int k, const float*, const float*, const float*, float*) const {
+    ask(ready, n, k, rows);
+  }
+  void multiply_transposed(int m, int n, int rows, const float*, const float*, float*) const {
+    ask(ready_transposed, m, n, rows);
+  }
   template <class F>
   void columns(std::ptrdiff_t, std::ptrdiff_t, F, float*) const {}
 };
@@ -102,11 +107,11 @@ TEST_CASE_TEMPLATE("all three products agree with plain loops", T, float, double
 }
 
 TEST_CASE("prepare makes ready every product that the kernels ask for") {
-  using layer = linear<40>::on<tensor<float, 7>>;
-  host::trial<linear<40>, tensor<float, 7>> t(2, 2);
+  using layer = linear<40>::on<tensor<float, 3, 7>>;
+  host::trial<linear<40>, tensor<float, 3, 7>> t(2, 2);
   const recorder context;
   layer::prepare(context, 2);
-  const operands<bound<linear<40>, tensor<float, 7>>> a(t.call());
+  const operands<bound<linear<40>, tensor<float, 3, 7>>> a(t.call());
   layer::forward(context, a);
   layer::backward_input(context, a);
   layer::backward_parameters(context, a);

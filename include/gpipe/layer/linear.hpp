@@ -39,10 +39,10 @@ struct linear {
                                .bytes = static_cast<std::int64_t>(sizeof(T)) * rows * (K + N)};
 
     template <class C>
-    static void prepare(const C& c, int) {
-      c.template prepare_multiply<T>(N, K);
-      c.template prepare_multiply<T>(K, N);
-      c.template prepare_multiply_transposed<T>(N, K);
+    static void prepare(const C& c, int samples) {
+      c.template prepare_multiply<T>(samples * rows, N, K);
+      c.template prepare_multiply<T>(samples * rows, K, N);
+      c.template prepare_multiply_transposed<T>(N, K, samples * rows);
     }
 
     template <class C, class A>

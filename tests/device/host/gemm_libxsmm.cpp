@@ -58,8 +58,8 @@ TEST_CASE("after prepare, no number of rows compiles or allocates anything") {
   const context c;
   products::matrix<float> a(products::cells(most, k)), packed(gpipe::packed_size(k, n)), b(products::cells(most, n));
   products::matrix<float> gradient(products::cells(n, k));
-  c.prepare_multiply<float>(n, k);
-  c.prepare_multiply_transposed<float>(n, k);
+  c.prepare_multiply<float>(most, n, k);
+  c.prepare_multiply_transposed<float>(n, k, most);
 
   libxsmm_registry_info before{}, after{};
   libxsmm_get_registry_info(&before);

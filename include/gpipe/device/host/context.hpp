@@ -120,13 +120,14 @@ struct basic_context {
     Gemm::multiply_transposed(m, n, rows, a, b, c);
   }
 
-  /// What a layer calls at construction for each product that it will ask for, so that nothing is made in a step.
+  /// What a layer calls at construction for each product that it will ask for, of so many rows or fewer, so that
+  /// nothing is made in a step.
   template <class T>
-  void prepare_multiply(int n, int k) const {
+  void prepare_multiply(int /*most_rows*/, int n, int k) const {
     Gemm::template prepare_multiply<T>(n, k);
   }
   template <class T>
-  void prepare_multiply_transposed(int m, int n) const {
+  void prepare_multiply_transposed(int m, int n, int /*most_rows*/) const {
     Gemm::template prepare_multiply_transposed<T>(m, n);
   }
 };

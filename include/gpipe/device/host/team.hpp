@@ -18,27 +18,27 @@ struct team {
 
   /// g(i) for i in [0, width), in any order.
   template <class G>
-  void each(std::ptrdiff_t width, G g) const {
+  GPIPE_HOST_DEVICE void each(std::ptrdiff_t width, G g) const {
     for (std::ptrdiff_t i = 0; i < width; ++i) g(i);
   }
 
   /// The sum of g(i) for i in [0, width), of the type that g returns.
   template <class G>
-  auto sum(std::ptrdiff_t width, G g) const {
+  GPIPE_HOST_DEVICE auto sum(std::ptrdiff_t width, G g) const {
     using value = std::remove_cvref_t<decltype(g(width))>;
     return reduce(width, value(0), g, [](value a, value b) { return a + b; });
   }
 
   /// The greatest of `least` and g(i) for i in [0, width). NaN is passed over.
   template <class T, class G>
-  T max(std::ptrdiff_t width, T least, G g) const {
+  GPIPE_HOST_DEVICE T max(std::ptrdiff_t width, T least, G g) const {
     return reduce(width, least, g, [](T a, T b) { return b > a ? b : a; });
   }
 
  private:
   // Values first, then the reduction: two plain loops vectorise where one around a long g does not.
   template <class T, class G, class Op>
-  static T reduce(std::ptrdiff_t width, T nothing, G g, Op op) {
+  GPIPE_HOST_DEVICE static T reduce(std::ptrdiff_t width, T nothing, G g, Op op) {
     constexpr std::ptrdiff_t chunk = 8 * lanes;
     alignas(alignment) T value[chunk];
     T lane[lanes];
