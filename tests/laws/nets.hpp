@@ -100,14 +100,18 @@ std::uint64_t state_of(const Trainer& training) {
   const auto& run = training.executor();
   for (int l = 0; l < run.net().slot_count; ++l) {
     const row& r = run.net().row_of(l);
-    const std::size_t bytes = r.parameter_bytes();
-    sum.add(run.parameters(l), bytes);
-    for (int k = 0; k < run.plan().options.moments; ++k) sum.add(run.moments(l, k), bytes);
-    if (r.state_count == 0) continue;
-    const std::byte* at = run.state(l);
+    const auto add = [&](memory_kind kind, int index, std::size_t at, std::size_t bytes) {
+      std::vector<std::byte> copy(bytes);
+      run.read(kind, l, index, at, bytes, copy.data());
+      sum.add(copy.data(), bytes);
+    };
+    add(memory_kind::parameters, 0, 0, r.parameter_bytes());
+    for (int k = 0; k < run.plan().options.moments; ++k) add(memory_kind::moments, k, 0, r.parameter_bytes());
+    std::size_t at = 0;
     for (int i = 0; i < r.state_count; ++i) {  // not what fills up to the next boundary
-      sum.add(at, r.state[i].extents.size() * bytes_of(r.type));
-      at += aligned(r.state[i].extents.size() * bytes_of(r.type));
+      const std::size_t bytes = r.state[i].extents.size() * bytes_of(r.type);
+      add(memory_kind::state, 0, at, bytes);
+      at += aligned(bytes);
     }
   }
   const std::uint64_t steps = training.steps();
@@ -120,7 +124,11 @@ template <class Trainer>
 std::uint64_t gradients_of(const Trainer& training) {
   hash sum;
   const auto& run = training.executor();
-  for (int l = 0; l < run.net().slot_count; ++l) sum.add(run.gradients(l), run.net().row_of(l).parameter_bytes());
+  for (int l = 0; l < run.net().slot_count; ++l) {
+    std::vector<std::byte> copy(run.net().row_of(l).parameter_bytes());
+    run.read(memory_kind::gradients, l, 0, 0, copy.size(), copy.data());
+    sum.add(copy.data(), copy.size());
+  }
   return sum.value();
 }
 

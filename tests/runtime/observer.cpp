@@ -56,9 +56,9 @@ struct one_slot {
     notes.open();
     eye.note_in(notes);
     eye.after_forward(c, b, done, step, 0);
-    eye.after_input_part(b, step, 0);
-    eye.after_parameter_part(b, step, 0);
-    eye.after_update(b, 16 * sizeof(float));
+    eye.after_input_part(c, b, step, 0);
+    eye.after_parameter_part(c, b, step, 0);
+    eye.after_update(c, b, 16 * sizeof(float));
     notes.close({0, 0});
     return notes;
   }

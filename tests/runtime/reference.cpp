@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -83,9 +82,8 @@ void follows(const update_rule<host::context>& rule, double rate, const double* 
       executor<host_device> run(of, kernels_of<net<T>, host::context>, make_plan(of, options), rule);
       for (const place_of& at : places(of, known::parameter_count)) {
         const auto start = rounded<T>(std::span(known::initial).subspan(at.first, at.size));
-        std::memcpy(run.parameters(at.slot) + at.offset, start.data(), at.size * sizeof(T));
+        run.write(memory_kind::parameters, at.slot, 0, at.offset, at.size * sizeof(T), start.data());
       }
-      run.refresh();
 
       // The largest distance of what lies in the blocks from known numbers.
       const auto distance = [&](auto block, double divisor, const double* numbers) {
@@ -137,8 +135,7 @@ void averages(int M, const double* losses, const double* norms, const double* pa
                                .moments = descent.moments()};
     executor<host_device> run(of, kernels_of<averaging_net<T>, host::context>, make_plan(of, options), descent);
     for (const place_of& at : places(of, averaged::parameter_count))
-      std::memcpy(run.parameters(at.slot) + at.offset, start.data() + at.first, at.size * sizeof(T));
-    run.refresh();
+      run.write(memory_kind::parameters, at.slot, 0, at.offset, at.size * sizeof(T), start.data() + at.first);
     for (int step = 0; step < averaged::steps; ++step) {
       const outcome found = run.train(data, 0.1);
       CHECK(std::abs(found.loss - losses[step]) < tolerance<T>);

@@ -24,7 +24,7 @@ struct alone {
       make_plan(network_of<net>, {.micro_batches = 3, .micro_batch_size = 2, .recompute = recompute_mode::always});
   update_rule<context> rule{sgd{}};
   std::vector<std::unique_ptr<bound_stage<host_device>>> stages;
-  std::vector<wire> wires;
+  std::vector<wire<>> wires;
   lifeline line{1};
   gate door{line, 1};
   step_state step;
@@ -40,7 +40,7 @@ struct alone {
     stages.push_back(std::make_unique<bound_stage<host_device>>(network_of<net>, plan, 0, std::byte{0}));
     const std::vector<const detail::arena_map*> maps{&stages[0]->map()};
     stages[0]->bind(maps, kernels_of<net, context>);
-    decision.squares.resize(4);
+    decision.hold(network_of<net>, 3);
     decision.rate = 1;
     lower(fill_drain{}, 1, 3, recompute_mode::always, nullptr, 0, 0,
           [&](const instruction& i) { program.push_back(i); });

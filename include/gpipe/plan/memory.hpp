@@ -149,6 +149,7 @@ class layout {
     if (r.derived_count > 0) put(kind::derived, l, -1, 0, static_cast<std::int64_t>(r.derived_bytes()));
     if (r.partial_count > 0)
       put(kind::partials, l, -1, 0, static_cast<std::int64_t>(r.partial_bytes()), t_.micro_batches);
+    counted(kind::sums) += static_cast<std::int64_t>(sizeof(double));
   }
 
   /// What other stages, and who feeds the model, write here.
@@ -249,6 +250,8 @@ class layout {
   GPIPE_ONCE constexpr void finish() {
     const std::int64_t kept = now_.late.bytes + now_.early.bytes, others = (t_.kept_copies - 1) * kept;
     stage_memory& m = now_.memory;
+    counted(kind::sums) = static_cast<std::int64_t>(aligned(static_cast<std::size_t>(m.of(kind::sums))));
+    if (counted_ != nullptr) tell(kind::sums, -1, -1, 0, base(kind::sums), m.of(kind::sums), 1);
     counted(kind::kept) = kept + others;
     counted(kind::transient) = now_.height - kept;
     m.lower_bound = m.before(static_cast<int>(kind::kept)) + others + now_.most_alive;

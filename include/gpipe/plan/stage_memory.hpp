@@ -7,8 +7,8 @@ namespace gpipe {
 
 /// What a stage's arena holds, in the order in which it lies there.
 ///
-///     | parameters | gradients | moments | tied | state | derived | partials | stash | returned | held | kept ... transient |
-///       one flat array each: an update is one call                                                     | the working set    |
+///     | parameters | gradients | moments | tied | state | derived | partials | sums | stash | returned | held | kept ... |
+///       one flat array each: an update is one call                                                     | working set   |
 ///
 /// The working set is of one micro-batch: what backward keeps lies at its lower end, first what is needed longest; what
 /// lives a moment hangs from its upper end, and comes down to where nothing is kept yet, or no longer. Where several
@@ -23,6 +23,7 @@ enum class memory_kind : std::uint8_t {
   state,        ///< of layers, not trained: moving averages
   derived,      ///< made from the parameters after each commit: packed weights
   partials,     ///< what layers tell of each micro-batch: loss, weight, batch statistics
+  sums,         ///< a double a slot: the squares of its gradient
   stash,        ///< what enters the stage, for each micro-batch in flight
   returned,     ///< gradients from later stages
   held,         ///< gradients that parameter parts read which the schedule puts off
@@ -32,12 +33,12 @@ enum class memory_kind : std::uint8_t {
   backward,     ///< gradients between the stage's layers
   scratch,      ///< further gradients of a value with several readers
 };
-inline constexpr int memory_kinds = 12;  ///< that are counted
+inline constexpr int memory_kinds = 13;  ///< that are counted
 
 constexpr const char* name_of(memory_kind kind) {
   constexpr const char* names[] = {"parameters", "gradients",   "moments",  "tied",   "state",
-                                   "derived",    "partials",    "stash",    "returned", "held",
-                                   "kept",       "transient",   "activations", "backward", "scratch"};
+                                   "derived",    "partials",    "sums",     "stash",  "returned",
+                                   "held",       "kept",        "transient", "activations", "backward", "scratch"};
   return names[static_cast<int>(kind)];
 }
 

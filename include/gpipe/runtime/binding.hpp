@@ -31,6 +31,7 @@ struct bound_slot {
   bool unread[max_edge]{};  ///< nobody reads the output: its gradient is zeros
   location extras, partials, fields[max_fields];
   std::byte *parameters = nullptr, *state = nullptr, *derived = nullptr, *gradients = nullptr;
+  double* sum_of_squares = nullptr;  ///< of its gradient; until there is one, for who sums something else
 };
 
 /// Bytes of a value that go from one buffer to another: copied forward, added backward.
@@ -152,6 +153,7 @@ class binder {
     b.parameters = own().find(owns ? memory_kind::parameters : memory_kind::tied, l, -1).base;
     b.gradients = own().find(owns ? memory_kind::gradients : memory_kind::tied, l, -1, {}, owns ? 0 : 1).base;
     if (r.state_count > 0) b.state = own().find(memory_kind::state, l, -1).base;
+    b.sum_of_squares = reinterpret_cast<double*>(own().find(memory_kind::sums, -1, -1).base) + (l - s_.first());
     if (r.derived_count > 0) b.derived = own().find(memory_kind::derived, l, -1).base;
     return b;
   }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include <gpipe/device/executing_device.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/canary.hpp>
 #include <gpipe/runtime/examiner.hpp>
@@ -16,25 +17,51 @@
 
 namespace gpipe {
 
+namespace detail {
+
+template <class T>
+struct square_of {
+  const T* x;
+  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const {
+    return static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  }
+};
+
+}  // namespace detail
+
 /// One stage with its arena: runs its layers forward and backward on one micro-batch. It knows neither channels nor
 /// threads: who calls it has received what it reads and owns what it writes. Stages share no cache line.
 template <class Device>
 class alignas(alignment) bound_stage {
  public:
   using context = typename Device::context;
+  using marker = typename Device::marker;
 
   GPIPE_ONCE bound_stage(const network& net, const run_plan& plan, int stage, std::byte fill)
       : net_(&net),
         plan_(&plan),
         stage_(stage),
         memory_(plan.memory[static_cast<std::size_t>(stage)]),
-        arena_(static_cast<std::size_t>(memory_.total()), fill),
+        context_(Device::make_context(stage)),
+        arena_(Device::make_arena(context_, static_cast<std::size_t>(memory_.total()), fill)),
         map_(arena_.data()),
         observer_(net, plan.options.moments) {
     for (const memory_block& b : plan.blocks[static_cast<std::size_t>(stage)]) map_.add(b);
     // Gaps between parameters are zero and stay so: whole arrays are updated at once.
     const auto flat = memory_.of(memory_kind::parameters) * (2 + plan.options.moments);
     context_.fill(static_cast<std::ptrdiff_t>(flat + memory_.of(memory_kind::tied)), std::byte{0}, arena_.data());
+  }
+
+  ~bound_stage() { settle(); }
+  bound_stage(const bound_stage&) = delete;
+  bound_stage& operator=(const bound_stage&) = delete;
+
+  /// Waits until nothing is under way here, whatever became of it.
+  GPIPE_ONCE void settle() const noexcept {
+    try {
+      context_.finish();
+    } catch (...) {
+    }
   }
 
   /// Resolves every address and makes what libraries need, once all stages have their arenas.
@@ -55,10 +82,15 @@ class alignas(alignment) bound_stage {
   const detail::arena_map& map() const { return map_; }
   const auto& arena() const { return arena_; }
   const context& device() const { return context_; }
+  /// Marked by the stage's worker when what other stages wait for has been asked for.
+  marker& done() { return done_; }
   const std::vector<detail::bound_slot<context>>& slots() const { return binding_.slots; }
   /// The layer that ran last since `begin`: the one to name when a kernel throws. Null before the first.
   const detail::bound_slot<context>* current() const { return current_; }
-  void begin() { current_ = nullptr; }
+  void begin([[maybe_unused]] int m = -1) {
+    current_ = nullptr;
+    if constexpr (requires { context_.asks(asker{}); }) context_.asks({.stage = stage_, .micro_batch = m});
+  }
   /// From now on every slot's calls on full micro-batches are timed, or none.
   GPIPE_ONCE void time_slots(bool on) {
     if (!on) watch_.reset();
@@ -96,10 +128,28 @@ class alignas(alignment) bound_stage {
     if (flat_bytes() > begin) f(begin, flat_bytes() - begin);
   }
 
-  /// What the kernels of a slot with partials have told of a micro-batch.
-  const double* partials(int slot, int m) const {
-    const detail::place_table each(plan_->each.data());
-    return reinterpret_cast<const double*>(map_.find(memory_kind::partials, slot, -1, each).at(m, false));
+  /// Downloads what the kernels of a slot have told of each micro-batch with samples.
+  void download_partials(int slot, const step_state& step, double* into) const {
+    const detail::location& from = at(slot).partials;
+    context_.download(static_cast<std::ptrdiff_t>(from.stride) * step.filled(), from.base,
+                      reinterpret_cast<std::byte*>(into));
+  }
+  /// Sums the squares of every slot's gradient, of tied ones where they are owned if the call commits, ...
+  GPIPE_OUT_OF_LINE void sum_squares(bool commits) {
+    for (const auto& b : binding_.slots) {
+      const auto n = parameter_bytes(b) / static_cast<std::ptrdiff_t>(bytes_of(b.layer->type));
+      if (b.frozen || (commits && !net_->owns(b.slot))) context_.fill(1, 0.0, b.sum_of_squares);
+      else if (b.layer->type == dtype::float64)
+        context_.sum(n, detail::square_of<double>{reinterpret_cast<const double*>(b.gradients)}, b.sum_of_squares);
+      else context_.sum(n, detail::square_of<float>{reinterpret_cast<const float*>(b.gradients)}, b.sum_of_squares);
+    }
+  }
+  /// ... and downloads them to where each slot's is.
+  void download_squares(double* of_slots) const {
+    const auto& first = binding_.slots.front();
+    context_.download(static_cast<std::ptrdiff_t>(binding_.slots.size() * sizeof(double)),
+                      reinterpret_cast<const std::byte*>(first.sum_of_squares),
+                      reinterpret_cast<std::byte*>(of_slots + first.slot));
   }
 
   GPIPE_OUT_OF_LINE void forward(const step_state& step, int m) {
@@ -124,13 +174,14 @@ class alignas(alignment) bound_stage {
   GPIPE_OUT_OF_LINE void backward(const step_state& step, int m) {
     begin_backward(step, m);
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
-      current_ = &*b;
+      enter(*b, m);
       clear_unread(*b, step, m);
       if (observed_) observer_.before_backward(context_, *b, step, m);
       if (b->kernels->backward != nullptr && b->wants_input && !b->frozen) {
         time(*b, timed::backward, step, m, [&] {
           b->kernels->backward(context_, call_of(*b, step, m, true));
-          if (observed_) observer_.after_input_part(*b, step, m), observer_.after_parameter_part(*b, step, m);
+          if (observed_)
+            observer_.after_input_part(context_, *b, step, m), observer_.after_parameter_part(context_, *b, step, m);
           add_up(*b, step, m);
         });
       } else {
@@ -148,6 +199,7 @@ class alignas(alignment) bound_stage {
   GPIPE_OUT_OF_LINE void backward_input(const step_state& step, int m) {
     begin_backward(step, m);
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
+      enter(*b, m);
       clear_unread(*b, step, m);
       if (observed_) observer_.before_backward(context_, *b, step, m);
       run_input_part(*b, step, m);
@@ -178,7 +230,7 @@ class alignas(alignment) bound_stage {
       if (b.kernels->absorb == nullptr) continue;
       call c = call_of(b, step, 0, false);
       if (!earlier_.empty() && earlier_[i].count() > 0) {
-        earlier_[i].append(c.partials, c.partial_stride, c.micro_batches);
+        earlier_[i].append(context_, c.partials, c.partial_stride, c.micro_batches);
         c.partials = earlier_[i].all();
         c.micro_batches = earlier_[i].count();
       }
@@ -190,7 +242,7 @@ class alignas(alignment) bound_stage {
     for (std::size_t i = 0; i < earlier_.size(); ++i)
       if (const bound& b = binding_.slots[i]; b.kernels->absorb != nullptr) {
         const call c = call_of(b, step, 0, false);
-        earlier_[i].keep(c.partials, c.partial_stride, c.micro_batches, plan_->micro_batches());
+        earlier_[i].keep(context_, c.partials, c.partial_stride, c.micro_batches, plan_->micro_batches());
       }
   }
   void forget_told() noexcept {
@@ -221,7 +273,7 @@ class alignas(alignment) bound_stage {
   /// The stage has updated its parameters.
   void updated() {
     if (!observed_) return;
-    for (const auto& b : binding_.slots) observer_.after_update(b, flat_bytes());
+    for (const auto& b : binding_.slots) observer_.after_update(context_, b, flat_bytes());
   }
 
  private:
@@ -282,9 +334,15 @@ class alignas(alignment) bound_stage {
       if (b.slot < loss) run_forward(b, step, m, false);
       if (b.slot != loss) continue;
       for (int i = 0; i < b.inputs; ++i)
-        context_.copy(bytes(b.value_in[i], step, m), static_cast<const std::byte*>(b.in[i].at(m, false)),
-                      step.predicted->at(i, step.samples_before + step.first_sample(m)));
+        context_.download(bytes(b.value_in[i], step, m), b.in[i].at(m, false),
+                          step.predicted->at(i, step.samples_before + step.first_sample(m)));
     }
+  }
+
+  /// A layer's operations follow.
+  void enter(const bound& b, [[maybe_unused]] int m) {
+    current_ = &b;
+    if constexpr (requires { context_.asks(asker{}); }) context_.asks({b.layer->name, b.slot, stage_, m});
   }
 
   detail::examiner<context> examine() const { return {context_, *net_, stage_}; }
@@ -299,7 +357,7 @@ class alignas(alignment) bound_stage {
   }
 
   void run_forward(const bound& b, const step_state& step, int m, bool again) {
-    current_ = &b;
+    enter(b, m);
     call c = call_of(b, step, m, again);
     c.again = again;
     if (step.examining) examine().look_at_inputs(b, step, m, again);
@@ -312,20 +370,20 @@ class alignas(alignment) bound_stage {
 
   void run_input_part(const bound& b, const step_state& step, int m) {
     if (!b.wants_input || b.kernels->backward_input == nullptr) return;
-    current_ = &b;
+    enter(b, m);
     time(b, timed::backward_input, step, m, [&] {
       b.kernels->backward_input(context_, call_of(b, step, m, true));
-      if (observed_) observer_.after_input_part(b, step, m);
+      if (observed_) observer_.after_input_part(context_, b, step, m);
       add_up(b, step, m);
     });
   }
 
   void run_parameter_part(const bound& b, const step_state& step, int m) {
     if (b.kernels->backward_parameters == nullptr || b.frozen) return;
-    current_ = &b;
+    enter(b, m);
     time(b, timed::backward_parameters, step, m,
          [&] { b.kernels->backward_parameters(context_, call_of(b, step, m, true)); });
-    if (observed_) observer_.after_parameter_part(b, step, m);
+    if (observed_) observer_.after_parameter_part(context_, b, step, m);
   }
 
   /// Gradients from several readers become one before the layers run.
@@ -360,15 +418,16 @@ class alignas(alignment) bound_stage {
   const run_plan* plan_;
   int stage_;
   stage_memory memory_;
-  context context_{};
+  context context_;
   typename Device::arena arena_;
   detail::arena_map map_;
   detail::binding<context> binding_;
   std::optional<detail::canary<context>> canary_;
-  std::vector<detail::told_earlier> earlier_;  // [slot], where calls are accumulated
+  std::vector<detail::told_earlier<Device>> earlier_;  // [slot], where calls are accumulated
   detail::observer<context> observer_;
   bool observed_ = false;  ///< somebody looks at what the layers do
   const bound* current_ = nullptr;
+  [[no_unique_address]] marker done_{};
   std::unique_ptr<stopwatch> watch_;
 };
 

@@ -13,6 +13,7 @@ struct commit {
   double rate = 0;
   double clip = 0;              ///< the largest norm of the mean gradient; 0: any
   std::vector<double> squares;  ///< of each slot's gradient, summed in double
+  std::vector<double> told;     ///< the partials of the loss's slot, as far apart for each micro-batch as in its stage
   bool finite = false;          ///< whether loss, weight and norm are
   bool holds = false;           ///< whether the step may be applied
   double scale = 0;             ///< makes the summed gradient a mean, clipped
@@ -20,16 +21,21 @@ struct commit {
   std::int64_t closed_ns = 0;   ///< when the last worker was at the gate
   outcome found;
 
-  /// Sums the partials of the loss's slot in the order of calls and micro-batches. `partials(m)` is where those of m
-  /// lie.
-  template <class Partials>
-  void sum(const row& loss, const step_state& step, int micro_batches, Partials&& partials) noexcept {
+  /// Room for what stages leave.
+  GPIPE_ONCE void hold(const network& net, int micro_batches) {
+    squares.resize(static_cast<std::size_t>(net.slot_count));
+    if (const int slot = net.loss_slot(); slot >= 0)
+      told.resize(static_cast<std::size_t>(micro_batches) * net.row_of(slot).partial_bytes() / sizeof(double));
+  }
+
+  /// Sums the partials of the loss's slot in the order of calls and micro-batches.
+  void sum(const row& loss, const step_state& step) noexcept {
     found = step.training ? earlier : outcome{};
     found.told_by = &loss;
     found.samples += step.rows.samples;
     const auto numbers = loss.partial_elements();
-    for (int m = 0; m < micro_batches && step.samples(m) > 0; ++m) {
-      const double* at = partials(m);
+    const double* at = told.data();
+    for (int m = 0; m < step.filled(); ++m, at += loss.partial_bytes() / sizeof(double)) {
       for (std::size_t p = 0; p < numbers; ++p) found.sums[p] += at[p];
       found.weight += loss.weight < 0 ? step.samples(m) : at[loss.weight];
     }

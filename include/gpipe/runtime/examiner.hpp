@@ -31,7 +31,7 @@ class examiner {
   GPIPE_ONCE void look_at_outputs(const bound& b, const step_state& step, int m, const call& done) const {
     for (int o = 0; o < b.outputs; ++o) look(b, m, "its output", b.value_out[o], b.out[o].at(m, done.again), step);
     const bool tells = step.training || b.layer->state_count == 0;
-    if (!done.again && tells && !all_finite(static_cast<std::ptrdiff_t>(b.layer->partial_elements()), done.partials))
+    if (!done.again && tells && !all_finite(b, static_cast<std::ptrdiff_t>(b.layer->partial_elements()), done.partials))
       not_finite(b, m, "its loss or another of its partials");
   }
   /// Before the gradients are sent: then they are another stage's.
@@ -41,26 +41,29 @@ class examiner {
         look(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i].at(m, true), step);
   }
   GPIPE_ONCE void look_at_parameter_part(const bound& b, int m) const {
-    if (!finite(b.layer->type,
+    if (!finite(b, b.layer->type,
                 static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type)), b.gradients))
       not_finite(b, m, "the gradient of its parameters");
   }
 
  private:
   template <class T>
-  bool all_finite(std::ptrdiff_t n, const T* data) const {
+  bool all_finite(const bound& b, std::ptrdiff_t n, const T* data) const {
     double sum = 0;
-    context_.sum(n, zero_if_finite<T>{data}, &sum);
+    context_.sum(n, zero_if_finite<T>{data}, b.sum_of_squares);
+    context_.download(sizeof sum, reinterpret_cast<const std::byte*>(b.sum_of_squares),
+                      reinterpret_cast<std::byte*>(&sum));
+    context_.finish();
     return sum == 0;
   }
-  GPIPE_ONCE bool finite(dtype type, std::ptrdiff_t n, const std::byte* data) const {
-    if (type == dtype::float64) return all_finite(n, reinterpret_cast<const double*>(data));
-    return type != dtype::float32 || all_finite(n, reinterpret_cast<const float*>(data));
+  GPIPE_ONCE bool finite(const bound& b, dtype type, std::ptrdiff_t n, const std::byte* data) const {
+    if (type == dtype::float64) return all_finite(b, n, reinterpret_cast<const double*>(data));
+    return type != dtype::float32 || all_finite(b, n, reinterpret_cast<const float*>(data));
   }
   GPIPE_ONCE void look(const bound& b, int m, const char* what, int v, const std::byte* at,
                        const step_state& step) const {
     const edge_part& part = net_.values[v].part;
-    if (!finite(part.type, static_cast<std::ptrdiff_t>(part.size) * step.samples(m), at)) not_finite(b, m, what);
+    if (!finite(b, part.type, static_cast<std::ptrdiff_t>(part.size) * step.samples(m), at)) not_finite(b, m, what);
   }
   [[noreturn]] GPIPE_ONCE void not_finite(const bound& b, int m, const char* what) const {
     refuse({what, " is not finite"},

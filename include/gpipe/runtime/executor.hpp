@@ -64,8 +64,8 @@ class executor {
       recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
     for (auto& stage : stages_) stage->bind(maps, kernels, options_.canary);
     time_slots(options_.slot_times);
-    wires_ = make_wires(net_, plan_, line_, options_.link_bytes_per_second);
-    decision_.squares.resize(static_cast<std::size_t>(net_.slot_count));
+    wires_ = make_wires<typename Device::marker>(net_, plan_, line_, options_.link_bytes_per_second);
+    decision_.hold(net_, plan_.micro_batches());
     for (int w = 0; w < K; ++w) {
       workers_.emplace_back(shop(), w, recorders_.empty() ? nullptr : &recorders_[index(w)]);
       training_.push_back(program(plan_.schedule, w));
@@ -213,17 +213,26 @@ class executor {
   std::uint64_t steps() const { return step_.step; }
   const bound_stage<Device>& stage(int s) const { return *stages_[index(s)]; }
 
-  /// The parameters, their gradients (sums over the last step's samples) or a moment of a slot, in its stage's memory;
-  /// of tied ones, their owner's.
-  /// Whoever writes parameters calls `refresh` before the next step.
-  std::byte* parameters(int slot) const { return block(memory_kind::parameters, net_.slots[slot].owner, 0); }
-  std::byte* gradients(int slot) const { return block(memory_kind::gradients, net_.slots[slot].owner, 0); }
-  std::byte* moments(int slot, int i) const { return block(memory_kind::moments, net_.slots[slot].owner, i); }
-  /// The state of a slot whose layer has one.
-  std::byte* state(int slot) const { return block(memory_kind::state, slot, 0); }
-  void refresh() {
-    for (auto& stage : stages_) stage->refresh();
+  /// Copies out of a slot's parameters, gradients (sums over the last step's samples), `index`-th moment or state:
+  /// `bytes` of them, from `at` on; of tied ones, out of their owner's.
+  GPIPE_ONCE void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into) const {
+    const auto& device = owner(kind, slot).device();
+    device.download(static_cast<std::ptrdiff_t>(bytes), block(kind, slot, index) + at, static_cast<std::byte*>(into));
+    device.finish();
   }
+  /// The same into them, and makes anew what is derived from parameters.
+  GPIPE_ONCE void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, const void* from) {
+    const auto& device = owner(kind, slot).device();
+    device.upload(static_cast<std::ptrdiff_t>(bytes), static_cast<const std::byte*>(from),
+                  block(kind, slot, index) + at);
+    refresh();
+  }
+
+  /// Where they lie, in their stage's memory: not to be read where that is not the host's.
+  std::byte* parameters(int slot) const { return block(memory_kind::parameters, slot, 0); }
+  std::byte* gradients(int slot) const { return block(memory_kind::gradients, slot, 0); }
+  std::byte* moments(int slot, int i) const { return block(memory_kind::moments, slot, i); }
+  std::byte* state(int slot) const { return block(memory_kind::state, slot, 0); }
 
   /// Each stage's times in steps, and each worker's events, since the last `forget`. Of plans that only run forward
   /// every evaluation is a step.
@@ -250,8 +259,17 @@ class executor {
     p.deadline = deadline;
     return p;
   }
+  // State is a slot's own, all else its owner's.
+  int owner_of(memory_kind kind, int slot) const { return kind == memory_kind::state ? slot : net_.slots[slot].owner; }
+  const bound_stage<Device>& owner(memory_kind kind, int slot) const {
+    return *stages_[index(plan_.cut().stage_of(owner_of(kind, slot)))];
+  }
   std::byte* block(memory_kind kind, int slot, int i) const {
-    return stages_[index(plan_.cut().stage_of(slot))]->map().find(kind, slot, -1, {}, i).base;
+    return owner(kind, slot).map().find(kind, owner_of(kind, slot), -1, {}, i).base;
+  }
+  void refresh() {
+    for (auto& stage : stages_) stage->refresh();
+    for (auto& stage : stages_) stage->device().finish();
   }
   std::size_t parameters_of(int s) const {
     std::size_t sum = 0;
@@ -287,9 +305,17 @@ class executor {
     step_.rows.fields.resize(static_cast<std::size_t>(net_.field_count));  // so that no step allocates
     for (int l = 0; l < net_.slot_count; ++l) {
       const row& r = net_.row_of(l);
-      if (net_.owns(l)) first_values(r.type, r.parameters, r.parameter_count, options_.seed, l, 0, parameters(l));
+      const auto put = [&](memory_kind kind) {
+        return [this, kind, l](std::size_t at, std::size_t bytes, const std::byte* values) {
+          const auto& device = owner(kind, l).device();
+          device.upload(static_cast<std::ptrdiff_t>(bytes), values, block(kind, l, 0) + at);
+          device.finish();
+        };
+      };
+      if (net_.owns(l))
+        first_values(r.type, r.parameters, r.parameter_count, options_.seed, l, 0, put(memory_kind::parameters));
       if (r.state_count > 0)
-        first_values(r.type, r.state, r.state_count, options_.seed, l, r.parameter_count, state(l));
+        first_values(r.type, r.state, r.state_count, options_.seed, l, r.parameter_count, put(memory_kind::state));
     }
     refresh();
   }
@@ -335,7 +361,8 @@ class executor {
     try {
       crew_.run([&](int w) { workers_[index(w)].walk(programs[index(w)], step_.clears()); });
     } catch (...) {
-      for (wire& w : wires_) w.reset();
+      for (auto& stage : stages_) stage->settle();
+      for (auto& w : wires_) w.reset();
       clock();
       throw;
     }
@@ -419,7 +446,7 @@ class executor {
   update_rule<context> rule_;
   run_options options_;
   std::vector<std::unique_ptr<bound_stage<Device>>> stages_;
-  std::vector<wire> wires_;
+  std::vector<wire<typename Device::marker>> wires_;
   std::vector<stage_report> reports_;
   std::vector<recorder> recorders_;
   step_state step_;

@@ -5,29 +5,29 @@
 
 namespace gpipe::detail {
 
-/// Copies a micro-batch's rows of a tensor; ones, where an optional field is absent.
+/// Uploads a micro-batch's rows of a tensor; ones, where an optional field is absent.
 template <class Context>
-void copy_rows(const Context& c, const std::byte* from, std::size_t size, dtype type, const step_state& step, int m,
-               std::byte* into) {
+void upload_rows(const Context& c, const std::byte* from, std::size_t size, dtype type, const step_state& step, int m,
+                 std::byte* into) {
   const auto n = static_cast<std::ptrdiff_t>(size) * step.samples(m);
   const auto bytes = static_cast<std::ptrdiff_t>(bytes_of(type));
   if (from != nullptr)
-    c.copy(n * bytes, from + static_cast<std::ptrdiff_t>(size) * step.first_sample(m) * bytes, into);
+    c.upload(n * bytes, from + static_cast<std::ptrdiff_t>(size) * step.first_sample(m) * bytes, into);
   else if (type == dtype::float32) c.fill(n, 1.0F, reinterpret_cast<float*>(into));
   else if (type == dtype::float64) c.fill(n, 1.0, reinterpret_cast<double*>(into));
   else if (type == dtype::int32) c.fill(n, std::int32_t{1}, reinterpret_cast<std::int32_t*>(into));
   else c.fill(n, std::byte{1}, into);
 }
 
-/// Copies what a slot reads from outside into the stash: the micro-batch's rows of the model's input and of its fields.
+/// Uploads what a slot reads from outside into the stash: the micro-batch's rows of the model's input and of its fields.
 template <class Context>
 GPIPE_OUT_OF_LINE void feed(const Context& c, const network& net, const bound_slot<Context>& b, const step_state& step,
                             int m) {
   for (int i = 0; i < b.inputs; ++i)
     if (const int v = b.value_in[i]; v < net.entering)
-      copy_rows(c, step.rows.inputs, net.values[v].part.size, net.values[v].part.type, step, m, b.in[i].at(m, false));
+      upload_rows(c, step.rows.inputs, net.values[v].part.size, net.values[v].part.type, step, m, b.in[i].at(m, false));
   for (int f = 0; f < b.layer->field_count; ++f)
-    copy_rows(c, step.rows.fields[static_cast<std::size_t>(b.layer->field_index[f])], b.layer->fields[f].size,
+    upload_rows(c, step.rows.fields[static_cast<std::size_t>(b.layer->field_index[f])], b.layer->fields[f].size,
               b.layer->fields[f].type, step, m, b.fields[f].at(m, false));
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include <gpipe/core/random.hpp>
 #include <gpipe/layer/description.hpp>
@@ -33,16 +35,24 @@ inline double first_value(const initialiser& how, std::uint64_t seed, int slot, 
   return bound * std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
 
-/// Writes the first values of a slot's parameters or state, one aligned array behind the other. They are numbered from
-/// `before` on.
-GPIPE_ONCE inline void first_values(dtype type, const parameter* list, int count, std::uint64_t seed, int slot,
-                                    int before, std::byte* at) {
+/// Puts the first values of a slot's parameters or state, one aligned array behind the other: `put(bytes before it,
+/// bytes, values)`, piece by piece. They are numbered from `before` on.
+template <class Put>
+GPIPE_ONCE void first_values(dtype type, const parameter* list, int count, std::uint64_t seed, int slot, int before,
+                             Put&& put) {
+  constexpr std::size_t most = 1 << 15;
+  std::vector<std::byte> values(most * bytes_of(type));
+  std::size_t at = 0;
   for (int p = 0; p < count; ++p) {
     const std::size_t n = list[p].extents.size();
-    for (std::size_t i = 0; i < n; ++i) {
-      const double x = first_value(list[p].first, seed, slot, before + p, i);
-      if (type == dtype::float64) reinterpret_cast<double*>(at)[i] = x;
-      else reinterpret_cast<float*>(at)[i] = static_cast<float>(x);
+    for (std::size_t first = 0; first < n; first += most) {
+      const std::size_t some = (std::min)(most, n - first);
+      for (std::size_t i = 0; i < some; ++i) {
+        const double x = first_value(list[p].first, seed, slot, before + p, first + i);
+        if (type == dtype::float64) reinterpret_cast<double*>(values.data())[i] = x;
+        else reinterpret_cast<float*>(values.data())[i] = static_cast<float>(x);
+      }
+      put(at + first * bytes_of(type), some * bytes_of(type), values.data());
     }
     at += aligned(n * bytes_of(type));
   }

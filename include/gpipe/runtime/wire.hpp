@@ -12,9 +12,10 @@
 namespace gpipe {
 
 /// The channels of one link: activations forward, gradients back if any flow; and, where links are emulated, how they
-/// delay what these carry.
+/// delay what these carry. `Marker` is the device's.
+template <class Marker = unmarked>
 struct wire {
-  std::unique_ptr<channel<>> activations, gradients;
+  std::unique_ptr<channel<Marker>> activations, gradients;
   std::unique_ptr<slow_link> forth, back;
   traffic of_sample;  ///< what each sample of a micro-batch adds
 
@@ -28,22 +29,23 @@ struct wire {
 
 /// A wire for each link of a plan, empty where one worker has both ends: what it writes is where it reads it. Links are
 /// emulated at so many bytes a second, unless that is 0.
-GPIPE_ONCE inline std::vector<wire> make_wires(const network& net, const run_plan& plan, lifeline& line,
-                                               std::int64_t bytes_per_second) {
+template <class Marker>
+GPIPE_ONCE std::vector<wire<Marker>> make_wires(const network& net, const run_plan& plan, lifeline& line,
+                                                std::int64_t bytes_per_second) {
   if (bytes_per_second < 0)
     detail::refuse({"a link of ", bytes_per_second, " bytes a second"}, {"choose 0, for none, or more"});
   const auto count = [](const std::vector<int>& places) {
     return *std::max_element(places.begin(), places.end()) + 1;
   };
-  std::vector<wire> wires(plan.links.size());
+  std::vector<wire<Marker>> wires(plan.links.size());
   for (std::size_t k = 0; k < plan.links.size(); ++k) {
     const auto& [from, to, gradient] = plan.links[k];
     const int sender = plan.worker_of(from), receiver = plan.worker_of(to);
     if (sender == receiver) continue;
-    wire& w = wires[k];
+    wire<Marker>& w = wires[k];
     const int there = count(plan.places_of_links[k].stash), here = count(plan.places_of_links[k].returned);
-    w.activations = std::make_unique<channel<>>(line, sender, receiver, there);
-    if (gradient) w.gradients = std::make_unique<channel<>>(line, receiver, sender, here);
+    w.activations = std::make_unique<channel<Marker>>(line, sender, receiver, there);
+    if (gradient) w.gradients = std::make_unique<channel<Marker>>(line, receiver, sender, here);
     if (bytes_per_second == 0) continue;
     w.forth = std::make_unique<slow_link>(line, receiver, there, bytes_per_second);
     if (gradient) w.back = std::make_unique<slow_link>(line, sender, here, bytes_per_second);

@@ -16,18 +16,6 @@
 
 namespace gpipe {
 
-namespace detail {
-
-template <class T>
-struct square_of {
-  const T* x;
-  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const {
-    return static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  }
-};
-
-}  // namespace detail
-
 /// What the workers of an executor share.
 template <class Device>
 struct workshop {
@@ -35,7 +23,7 @@ struct workshop {
   const run_plan& plan;
   const update_rule<typename Device::context>& rule;
   std::vector<std::unique_ptr<bound_stage<Device>>>& stages;
-  std::vector<wire>& wires;
+  std::vector<wire<typename Device::marker>>& wires;
   lifeline& line;
   gate& door;
   const step_state& step;
@@ -45,22 +33,30 @@ struct workshop {
 
   /// What was told of the loss, summed over the call's micro-batches and those accumulated before.
   void sum_partials() const noexcept {
-    const int slot = net.loss_slot();
-    const auto& stage = *stages[static_cast<std::size_t>(plan.cut().stage_of(slot))];
-    decision.sum(net.row_of(slot), step, plan.micro_batches(), [&](int m) { return stage.partials(slot, m); });
+    decision.sum(net.row_of(net.loss_slot()), step);
   }
 };
 
 /// Walks a program. It knows its stages, the channels to others, and nothing of schedules. Aligned, for what it writes
 /// in every action must not share a cache line with another worker.
+///
+/// What it asks of its stages' devices happens later, in the order of the program: they take turns. It waits for them
+/// twice in a step: before the gate, where the decision needs what they have found, and at the end.
 template <class Device>
 class alignas(alignment) worker {
  public:
-  worker(const workshop<Device>& shop, int number, recorder* trace) : shop_(shop), number_(number), trace_(trace) {}
+  using context = typename Device::context;
+
+  GPIPE_ONCE worker(const workshop<Device>& shop, int number, recorder* trace)
+      : shop_(shop), number_(number), trace_(trace) {
+    for (int s = 0; s < shop_.plan.stages(); ++s)
+      if (shop_.plan.worker_of(s) == number) own_.push_back(s);
+  }
 
   /// One pass over a program; `clears` the gradients first. Throws the cause of a failure, named.
   void walk(const std::vector<instruction>& program, bool clears) {
     committed_ = summed_ = false;
+    turn_ = nullptr;
     auto begin = now_ns();
     for (const tie& t : shop_.plan.ties)
       if (shop_.plan.worker_of(stage_of(t.user)) == number_)
@@ -74,7 +70,7 @@ class alignas(alignment) worker {
     for (const instruction& i : program) {
       if (i.micro_batch >= 0 && shop_.step.samples(i.micro_batch) == 0) continue;
       waited_ = linked_ = copied_ = 0;
-      stage(i).begin();
+      stage(i).begin(i.micro_batch);
       try {
         if (shop_.before && !committed_) shop_.before(i);
         perform(i);
@@ -92,6 +88,8 @@ class alignas(alignment) worker {
       account(i, begin, end);
       begin = end;
     }
+    if (committed_) finish();
+    else gather();
   }
 
  private:
@@ -100,11 +98,43 @@ class alignas(alignment) worker {
   stage_report& report(const instruction& i) { return shop_.reports[index(i.stage)]; }
   int stage_of(int slot) const { return shop_.plan.cut().stage_of(slot); }
   bound_stage<Device>& at(int slot) { return *shop_.stages[index(stage_of(slot))]; }
-  wire& link(const instruction& i) { return shop_.wires[index(i.link)]; }
+  wire<typename Device::marker>& link(const instruction& i) { return shop_.wires[index(i.link)]; }
   const link_places& places(int link) const { return shop_.plan.places_of_links[index(link)]; }
   int stash_place(int link, int m) const { return places(link).stash[index(m)]; }
   int returned_place(int link, int m) const { return places(link).returned[index(m)]; }
   static errand errand_of(const instruction& i) { return {i.stage, i.micro_batch, name(i.kind)}; }
+
+  const context& device(const instruction& i) { return stage(i).device(); }
+
+  // Where the worker's stages have queues of their own, one follows the other in these, too.
+  void take_turn(bound_stage<Device>& s) {
+    if (turn_ == &s) return;
+    if (turn_ != nullptr) {
+      turn_->device().mark(over_);
+      s.device().await(over_);
+    }
+    turn_ = &s;
+  }
+
+  // What the call's decision is made of comes to the host.
+  GPIPE_OUT_OF_LINE void gather() {
+    const int loss = shop_.step.predicted == nullptr ? shop_.net.loss_slot() : -1;
+    for (const int s : own_) {
+      const bound_stage<Device>& its = *shop_.stages[index(s)];
+      if (shop_.step.training) its.download_squares(shop_.decision.squares.data());
+      if (loss >= 0 && stage_of(loss) == s) its.download_partials(loss, shop_.step, shop_.decision.told.data());
+    }
+    finish();
+  }
+  GPIPE_OUT_OF_LINE void finish() {
+    for (const int s : own_) {
+      try {
+        shop_.stages[index(s)]->device().finish();
+      } catch (const error& cause) {
+        fail({committed_ ? act::update : act::reduce, s, -1, -1}, cause.wrong(), cause.remedy(), cause.where());
+      }
+    }
+  }
 
   template <class Call>
   void waiting(Call&& call) {
@@ -121,23 +151,28 @@ class alignas(alignment) worker {
 
   void perform(const instruction& i) {
     const int m = i.micro_batch;
+    take_turn(stage(i));
     switch (i.kind) {
       case act::receive_activation:
         waiting([&] { link(i).activations->consume(stash_place(i.link, m), errand_of(i)); });
+        device(i).await(link(i).activations->marker(stash_place(i.link, m)));
         if (link(i).forth) carried(*link(i).forth, stash_place(i.link, m));
         break;
       case act::receive_gradient:
         waiting([&] { link(i).gradients->consume(returned_place(i.link, m), errand_of(i)); });
+        device(i).await(link(i).gradients->marker(returned_place(i.link, m)));
         if (link(i).back) carried(*link(i).back, returned_place(i.link, m));
         break;
       case act::send_activation:
         if (link(i).forth)
           link(i).forth->depart(stash_place(i.link, m), link(i).of_sample.forward_bytes * shop_.step.samples(m));
+        device(i).mark(link(i).activations->marker(stash_place(i.link, m)));
         link(i).activations->publish(stash_place(i.link, m), shop_.step.samples(m));
         break;
       case act::send_gradient:
         if (link(i).back)
           link(i).back->depart(returned_place(i.link, m), link(i).of_sample.backward_bytes * shop_.step.samples(m));
+        device(i).mark(link(i).gradients->marker(returned_place(i.link, m)));
         link(i).gradients->publish(returned_place(i.link, m), shop_.step.samples(m));
         break;
       case act::forward:
@@ -175,47 +210,53 @@ class alignas(alignment) worker {
   // Layers write straight into what is acquired here, so it is acquired before they run.
   GPIPE_OUT_OF_LINE void acquire_activations(const instruction& i) {
     for (const int k : shop_.plan.outgoing[index(i.stage)])
-      if (const auto& to = shop_.wires[index(k)].activations)
+      if (const auto& to = shop_.wires[index(k)].activations) {
         waiting([&] { to->acquire(stash_place(k, i.micro_batch), errand_of(i)); });
+        device(i).await(to->marker(stash_place(k, i.micro_batch)));
+      }
   }
   GPIPE_OUT_OF_LINE void acquire_gradients(const instruction& i) {
     for (const int k : shop_.plan.incoming[index(i.stage)])
-      if (const auto& to = shop_.wires[index(k)].gradients)
+      if (const auto& to = shop_.wires[index(k)].gradients) {
         waiting([&] { to->acquire(returned_place(k, i.micro_batch), errand_of(i)); });
+        device(i).await(to->marker(returned_place(k, i.micro_batch)));
+      }
   }
   // The last use of what the stage received for this micro-batch is over.
   GPIPE_OUT_OF_LINE void release(const instruction& i) {
     for (const int k : shop_.plan.incoming[index(i.stage)])
-      if (const auto& from = shop_.wires[index(k)].activations)
+      if (const auto& from = shop_.wires[index(k)].activations) {
+        device(i).mark(from->marker(stash_place(k, i.micro_batch)));
         from->release(stash_place(k, i.micro_batch));
+      }
     if (!shop_.step.training) return;
     for (const int k : shop_.plan.outgoing[index(i.stage)])
-      if (const auto& from = shop_.wires[index(k)].gradients)
+      if (const auto& from = shop_.wires[index(k)].gradients) {
+        device(i).mark(from->marker(returned_place(k, i.micro_batch)));
         from->release(returned_place(k, i.micro_batch));
+      }
   }
 
   GPIPE_OUT_OF_LINE void reduce(const instruction& i) {
     bound_stage<Device>& s = stage(i);
     const bool commits = shop_.step.commits;  // only then all uses of tied parameters become one sum
-    if (commits && !shop_.plan.ties.empty() && !summed_) waiting([&] { shop_.door.arrive(number_, errand_of(i)); });
+    if (commits && !shop_.plan.ties.empty() && !summed_) {
+      for (const int own : own_) shop_.stages[index(own)]->device().mark(shop_.stages[index(own)]->done());
+      waiting([&] { shop_.door.arrive(number_, errand_of(i)); });
+    }
     summed_ = true;
     for (const tie& t : shop_.plan.ties)
-      if (commits && stage_of(t.owner) == i.stage && !s.at(t.owner).frozen)
+      if (commits && stage_of(t.owner) == i.stage && !s.at(t.owner).frozen) {
+        s.device().await(at(t.user).done());
         s.lend(t.owner, at(t.user).at(t.user).gradients);
-    for (const auto& b : s.slots()) {
-      const auto n = static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type));
-      double* into = &shop_.decision.squares[index(b.slot)];
-      if (b.frozen || (commits && !shop_.net.owns(b.slot))) *into = 0;
-      else if (b.layer->type == dtype::float64)
-        s.device().sum(n, detail::square_of<double>{reinterpret_cast<const double*>(b.gradients)}, into);
-      else
-        s.device().sum(n, detail::square_of<float>{reinterpret_cast<const float*>(b.gradients)}, into);
-    }
+      }
+    s.sum_squares(commits);
   }
 
   GPIPE_OUT_OF_LINE void update(const instruction& i) {
     if (!shop_.step.commits) return;
     if (!committed_) {
+      gather();
       const auto here = now_ns();
       shop_.door.arrive(number_, errand_of(i), [this]() noexcept { decide(); });
       waited_ += (std::max)(std::int64_t{0}, shop_.decision.closed_ns - here);  // what follows is the update's own
@@ -271,6 +312,9 @@ class alignas(alignment) worker {
   workshop<Device> shop_;
   int number_;
   recorder* trace_;
+  std::vector<int> own_;  ///< stages
+  bound_stage<Device>* turn_ = nullptr;  ///< the stage that was asked last
+  [[no_unique_address]] typename Device::marker over_{};
   std::int64_t waited_ = 0, linked_ = 0, copied_ = 0;  ///< in this action: in all, for a link; with what others read
   bool summed_ = false;     ///< all stages' gradients of this step are there; asked only where some are tied
   bool committed_ = false;

@@ -167,44 +167,47 @@ class trainer {
   /// array for it: of the layer at a slot, by the layer's name for it, such as "weight".
   template <element T = float>
   std::vector<T> parameter(int slot, std::string_view name) const {
-    return read<T>(slot, name, [&] { return executor_.parameters(slot); });
+    return read<T>(memory_kind::parameters, slot, name);
   }
   template <element T = float>
   std::vector<T> gradient(int slot, std::string_view name) const {
-    return read<T>(slot, name, [&] { return executor_.gradients(slot); });
+    return read<T>(memory_kind::gradients, slot, name);
   }
   template <element T = float>
   std::vector<T> moment(int slot, std::string_view name, int moment) const {
     if (moment < 0 || moment >= Optimizer::moments)
       detail::refuse({"the optimizer has no moment ", moment},
                      {"it keeps ", Optimizer::moments, " arrays, counted from 0"});
-    return read<T>(slot, name, [&] { return executor_.moments(slot, moment); });
+    return read<T>(memory_kind::moments, slot, name, moment);
   }
   /// A copy of what a layer has beside its parameters, such as the moving "mean" of batch_norm.
   template <element T = float>
   std::vector<T> state(int slot, std::string_view name) const {
-    return read<T>(slot, name, [&] { return executor_.state(slot); }, detail::of_state);
+    return read<T>(memory_kind::state, slot, name);
   }
   /// Gives a parameter, or a layer's state, new values.
   template <element T = float>
   void set_parameter(int slot, std::string_view name, std::span<const T> values) {
-    write(slot, name, values, [&] { return executor_.parameters(slot); });
+    write(memory_kind::parameters, slot, name, values);
   }
   template <element T = float>
   void set_state(int slot, std::string_view name, std::span<const T> values) {
-    write(slot, name, values, [&] { return executor_.state(slot); }, detail::of_state);
+    write(memory_kind::state, slot, name, values);
   }
 
   /// A hash of all parameters' bits, in model order: the same for every cut.
-  std::uint64_t parameter_hash() const {
+  GPIPE_ONCE std::uint64_t parameter_hash() const {
     hash sum;
+    std::vector<std::byte> copy;
     for (int l = 0; l < executor_.net().slot_count; ++l) {
       if (!executor_.net().owns(l)) continue;
       const row& r = executor_.net().row_of(l);
-      const std::byte* at = executor_.parameters(l);
+      std::size_t at = 0;
       for (int p = 0; p < r.parameter_count; ++p) {
         const std::size_t bytes = r.parameters[p].extents.size() * bytes_of(r.type);
-        sum.add(at, bytes);
+        copy.resize(bytes);
+        executor_.read(memory_kind::parameters, l, 0, at, bytes, copy.data());
+        sum.add(copy.data(), bytes);
         at += aligned(bytes);
       }
     }
@@ -253,23 +256,24 @@ class trainer {
   std::pair<std::size_t, std::size_t> find(int slot, std::string_view name, const detail::listing& what) const {
     return detail::find_array(executor_.net().row_of(checked(slot)), slot, name, dtype_of<T>, what);
   }
-  // `block` tells where the slot's block is, and is asked for a slot that is there.
-  template <class T, class Block>
-  std::vector<T> read(int slot, std::string_view name, Block block, const detail::listing& what = detail::of_parameters) const {
-    const auto [at, size] = find<T>(slot, name, what);
+  static const detail::listing& listed(memory_kind kind) {
+    return kind == memory_kind::state ? detail::of_state : detail::of_parameters;
+  }
+  template <class T>
+  std::vector<T> read(memory_kind kind, int slot, std::string_view name, int index = 0) const {
+    const auto [at, size] = find<T>(slot, name, listed(kind));
     std::vector<T> out(size);
-    std::memcpy(out.data(), block() + at, size * sizeof(T));
+    executor_.read(kind, slot, index, at, size * sizeof(T), out.data());
     return out;
   }
-  template <class T, class Block>
-  void write(int slot, std::string_view name, std::span<const T> values, Block block,
-             const detail::listing& what = detail::of_parameters) {
+  template <class T>
+  void write(memory_kind kind, int slot, std::string_view name, std::span<const T> values) {
+    const detail::listing& what = listed(kind);
     const auto [at, size] = find<T>(slot, name, what);
     if (values.size() != size)
       detail::refuse({what.one, " \"", name, "\" has ", size, " elements, not ", values.size()},
                      {"give it all of them"}, {.layer = std::string(executor_.net().row_of(slot).name), .slot = slot});
-    std::memcpy(block() + at, values.data(), size * sizeof(T));
-    executor_.refresh();
+    executor_.write(kind, slot, 0, at, size * sizeof(T), values.data());
   }
 
   Optimizer optimizer_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/device/executing_device.hpp>
 #include <gpipe/transport/ends.hpp>
 #include <gpipe/transport/lifeline.hpp>
 
@@ -13,14 +14,12 @@
 
 namespace gpipe {
 
-/// On the host a published slot is ready: there is nothing to mark.
-struct unmarked {};
-
 /// The channel between two workers of one process. It moves no bytes: between `acquire` and `publish` the sender
 /// writes straight into the receiver's memory, which the receiver owns from `consume` until `release`.
 ///
-/// `Marker` is what a device with queues needs besides, such as an event: one a slot, touched by the slot's owner
-/// only. The sender waits for it after `acquire` and records it before `publish`; the receiver likewise.
+/// `Marker` is what a device that works later needs besides, such as an event: one a slot, touched by the slot's owner
+/// only. The sender awaits it after `acquire` and marks it before `publish`; the receiver likewise, after `consume` and
+/// before `release`.
 ///
 /// Sender and receiver are seats of the lifeline. A slot used out of turn is a fault of the program: asserted.
 template <class Marker = unmarked>

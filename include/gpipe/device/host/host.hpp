@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/device/executing_device.hpp>
 #include <gpipe/device/host/arena.hpp>
 #include <gpipe/device/host/context.hpp>
 
@@ -9,9 +10,15 @@ namespace gpipe {
 struct host_device {
   using context = host::context;
   using arena = host::arena;
+  using marker = unmarked;
 
   /// Bytes that the machine can still give; the largest number where it does not tell.
   static std::int64_t memory_left() { return host::memory_left(); }
+
+  static context make_context(int) { return {}; }
+  static arena make_arena(const context&, std::size_t bytes, std::byte fill) { return arena(bytes, fill); }
 };
+
+static_assert(executing_device<host_device>);
 
 }  // namespace gpipe
