@@ -16,8 +16,9 @@ namespace gpipe {
 //     another       ... await(a)  each(..)  mark(b) ...
 //
 // The law, kept by every model (tests/laws/device.cpp):
-//   - what is asked of one context happens in the order in which it was asked for; of two contexts nothing is known but
-//     by marks: what was asked of one before `mark(a)` has happened before what is asked of the other after `await(a)`.
+//   - what is asked of one context happens in the order in which it was asked for; of two contexts nothing is known
+//     but by marks: what was asked of one before `mark(a)` has happened before what is asked of the other after
+//     `await(a)`.
 //     To await what was never marked is to go on; what is marked again is awaited as it was marked last;
 //   - arenas are the device's memory, of whichever stage: the host neither reads nor writes them, but by `upload` and
 //     `download`. What is uploaded stays as it is, and what is downloaded is not looked at, until `finish` has returned;

@@ -19,7 +19,7 @@ void upload_rows(const Context& c, const std::byte* from, std::size_t size, dtyp
   else c.fill(n, std::byte{1}, into);
 }
 
-/// Uploads what a slot reads from outside into the stash: the micro-batch's rows of the model's input and of its fields.
+/// Uploads what a slot reads from outside into the stash: the micro-batch's rows of the model's input and its fields.
 template <class Context>
 GPIPE_OUT_OF_LINE void feed(const Context& c, const network& net, const bound_slot<Context>& b, const step_state& step,
                             int m) {

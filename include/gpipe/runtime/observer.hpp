@@ -11,8 +11,8 @@
 
 namespace gpipe::detail {
 
-/// Looks at the layers of a stage while it trains: downloads rows of those that are watched, and notes hashes, for which
-/// it waits until they are computed. What a step is replayed for, and what an evaluation does, it does not see.
+/// Looks at the layers of a stage while it trains: downloads rows of those that are watched, and notes hashes, for
+/// which it waits until they are computed. What a step is replayed for, and what an evaluation does, it does not see.
 template <class Context>
 class observer {
  public:
