@@ -3,6 +3,8 @@
 
 set(GPIPE_LIBXSMM AUTO CACHE STRING "GEMM by libxsmm: AUTO takes it where it is found, ON insists on it, OFF goes without")
 set_property(CACHE GPIPE_LIBXSMM PROPERTY STRINGS AUTO ON OFF)
+set(GPIPE_CUDA AUTO CACHE STRING "GPUs by CUDA: AUTO takes a toolkit where it is found, ON insists on it, OFF goes without")
+set_property(CACHE GPIPE_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 set(gpipe_missing "")
 
@@ -70,6 +72,41 @@ elseif(NOT TARGET gpipe::libxsmm)
     message(STATUS "gpipe: matrix products by ${gpipe_gemm}")
   endif()
   unset(gpipe_gemm)
+endif()
+
+# For who trains on GPUs: links gpipe::cuda too, and between processes gpipe::nccl, and has nvcc compile what includes
+# gpipe/device/cuda/cuda.hpp.
+if(CMAKE_VERSION VERSION_LESS 3.26)  # which does not know nvcc's flag, and compiles as C++17 without a word
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+if(NOT GPIPE_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  string(APPEND gpipe_missing "\n  a value of GPIPE_CUDA, which is AUTO, ON or OFF and not '${GPIPE_CUDA}'")
+elseif(NOT GPIPE_CUDA STREQUAL "OFF" AND NOT TARGET gpipe::cuda)
+  find_package(CUDAToolkit 12 QUIET)
+  if(TARGET CUDA::cudart AND TARGET CUDA::cublasLt AND TARGET CUDA::nvtx3)
+    add_library(gpipe::cuda INTERFACE IMPORTED)
+    set_property(TARGET gpipe::cuda PROPERTY INTERFACE_LINK_LIBRARIES "CUDA::cudart;CUDA::cublasLt;CUDA::nvtx3")
+    # NCCL's own config comes first; else it lies beside the toolkit, or under the name of its run-time package.
+    find_package(NCCL CONFIG QUIET)
+    if(NOT TARGET NCCL::nccl)
+      find_path(GPIPE_NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+      find_library(GPIPE_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR})
+      mark_as_advanced(GPIPE_NCCL_INCLUDE_DIR GPIPE_NCCL_LIBRARY)
+      if(GPIPE_NCCL_INCLUDE_DIR AND GPIPE_NCCL_LIBRARY)
+        add_library(NCCL::nccl INTERFACE IMPORTED)
+        set_target_properties(NCCL::nccl PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${GPIPE_NCCL_INCLUDE_DIR}"
+                                                    INTERFACE_LINK_LIBRARIES "${GPIPE_NCCL_LIBRARY}")
+      endif()
+    endif()
+    if(TARGET NCCL::nccl)
+      add_library(gpipe::nccl INTERFACE IMPORTED)
+      set_property(TARGET gpipe::nccl PROPERTY INTERFACE_LINK_LIBRARIES "gpipe::cuda;NCCL::nccl")
+    endif()
+  elseif(GPIPE_CUDA STREQUAL "ON")
+    string(APPEND gpipe_missing "\n  the CUDA toolkit, 12 or newer, with cuBLASLt, which GPIPE_CUDA=ON insists on: see "
+           "https://developer.nvidia.com/cuda-downloads, or set CUDAToolkit_ROOT, or take GPIPE_CUDA=AUTO")
+  endif()
 endif()
 
 if(gpipe_missing)

@@ -123,7 +123,8 @@ TEST_CASE("dependencies enter through their doors") {
   CHECK(past_the_door(headers(), "boost/", {"gpipe/model/detail/hana.hpp"}) == none);
   CHECK(past_the_door(headers(), "thrust/", {"gpipe/device/"}) == none);
   CHECK(past_the_door(headers(), "libxsmm", {"gpipe/device/host/"}) == none);
-  CHECK(past_the_door(headers(), "cuda", {"gpipe/device/", "gpipe/transport/"}) == none);
+  for (const char* library : {"cuda", "cublas"}) CHECK(past_the_door(headers(), library, {"gpipe/device/cuda/"}) == none);
+  CHECK(past_the_door(headers(), "nccl", {"gpipe/transport/nccl"}) == none);
   CHECK(past_the_door(headers(), "doctest", {}) == none);
 }
 

@@ -1,0 +1,264 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <thrust/execution_policy.h>
+#include <thrust/for_each.h>
+#include <thrust/iterator/counting_iterator.h>
+
+#include <gpipe/device/cuda/elements.hpp>
+#include <gpipe/device/cuda/gemm.hpp>
+#include <gpipe/device/cuda/grids.hpp>
+#include <gpipe/device/cuda/marker.hpp>
+#include <gpipe/device/cuda/staging.hpp>
+#include <gpipe/device/executing_device.hpp>
+#include <gpipe/device/host/team.hpp>
+#include <gpipe/layer/panels.hpp>
+
+namespace gpipe::cuda {
+
+/// Where the kernels of a stage's layers run: a stream of a GPU. What is asked of it happens in the order asked, later,
+/// and nobody waits but in `finish`, which tells of what went wrong; until then nothing more is asked of the GPU. It
+/// offers what host::basic_context does, to the same texts: each operation gives the same bits for the same values on
+/// one kind of GPU, and sums have a fixed order, which is another than the host's. For one thread at a time.
+class context {
+ public:
+  GPIPE_ONCE explicit context(int gpu = 0) : stream_(gpu), gemm_(stream_), staging_(stream_) {}
+
+  int gpu() const { return stream_.gpu(); }
+  cudaStream_t stream() const { return stream_.get(); }
+
+  /// f(i) for i in [0, n), in any order.
+  template <class F>
+  void each(std::ptrdiff_t n, F f) const {
+    ask([&] {
+      thrust::for_each_n(thrust::cuda::par_nosync.on(stream()), thrust::counting_iterator<std::ptrdiff_t>(0), n, f);
+    });
+  }
+
+  /// f(row, team) for row in [0, count), in any order.
+  template <class F>
+  void rows(std::ptrdiff_t count, F f) const {
+    if (count > 0) launch(detail::over_rows<F>, dim3(blocks(count)), dim3(team::threads), count, f);
+  }
+
+  /// into[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j) for j in [0, n).
+  template <class F, class T>
+  void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* into) const {
+    constexpr int lanes = detail::column_lanes;
+    if (n > 0)
+      launch(detail::over_columns<F, T>, dim3(static_cast<unsigned>((n + lanes - 1) / lanes)), dim3(lanes, lanes), rows,
+             n, f, into);
+  }
+
+  /// *into = f(0) + ... + f(n - 1), in double; `into` is the GPU's.
+  template <class F>
+  void sum(std::ptrdiff_t n, F f, double* into) const {
+    const auto parts = (std::clamp)((n + detail::sum_chunk - 1) / detail::sum_chunk, std::ptrdiff_t{1},
+                                    detail::sum_blocks);
+    double* const found = parts > 1 ? gemm_.scratch<double>() : into;
+    launch(detail::over_parts<F>, dim3(static_cast<unsigned>(parts)), dim3(team::threads), n, f, found);
+    if (parts > 1)
+      launch(detail::over_parts<detail::number_at>, dim3(1), dim3(team::threads), parts, detail::number_at{found}, into);
+  }
+
+  /// From memory of any GPU that this one reaches.
+  template <class T>
+  void copy(std::ptrdiff_t n, const T* from, T* into) const {
+    ask([&] {
+      check(cudaMemcpyAsync(into, from, sizeof(T) * static_cast<std::size_t>(n), cudaMemcpyDefault, stream()),
+            "cudaMemcpyAsync");
+    });
+  }
+  template <class T>
+  void fill(std::ptrdiff_t n, T value, T* into) const {
+    if constexpr (sizeof(T) == 1)
+      ask([&] {
+        check(cudaMemsetAsync(into, static_cast<int>(value), static_cast<std::size_t>(n), stream()), "cudaMemsetAsync");
+      });
+    else each(n, detail::set_to<T>{into, value});
+  }
+  /// into[i] += from[i]
+  template <class T>
+  void add(std::ptrdiff_t n, const T* from, T* into) const {
+    each(n, host::detail::add_to<T>{from, into});
+  }
+
+  /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements: here as rows, each filled up with zeros to
+  /// whole panels. Row-major, `stride` elements from row to row; if transposed, what is given is B^T, n x k.
+  template <class T>
+  void pack(int k, int n, const T* source, int stride, bool transposed, T* into) const {
+    each(static_cast<std::ptrdiff_t>(packed_size(k, n)),
+         detail::packing<T>{source, into, n, padded(n), transposed ? 1 : stride, transposed ? stride : 1});
+  }
+
+  /// C[rows x n] = A[rows x k] * B[k x n], or C += A * B; all row-major, B packed.
+  template <class T>
+  void multiply(int rows, int n, int k, const T* a, const T* packed_b, T* c, bool accumulate) const {
+    ask([&] { gemm_.run(by_packed<T>(rows, n, k), a, packed_b, c, accumulate); });
+  }
+  /// The same plus `row`, n elements, added to each row of the product: C = row + A * B.
+  template <class T>
+  void multiply_plus(int rows, int n, int k, const T* a, const T* packed_b, const T* row, T* c) const {
+    plus(by_packed<T>(rows, n, k), a, packed_b, row, c);
+  }
+  /// C[m x n] += A[rows x m]^T * B[rows x n]; all row-major.
+  template <class T>
+  void multiply_transposed(int m, int n, int rows, const T* a, const T* b, T* c) const {
+    ask([&] { gemm_.run(of_transposed<T>(m, n, rows), a, b, c, true); });
+  }
+
+  /// What a layer calls at construction for each product that it will ask for, of so many rows or fewer, so that
+  /// nothing is made in a step.
+  template <class T>
+  void prepare_multiply(int most_rows, int n, int k) const {
+    prepare(by_packed<T>(most_rows, n, k), epilogue::bias);
+  }
+  template <class T>
+  void prepare_multiply_transposed(int m, int n, int most_rows) const {
+    prepare(of_transposed<T>(m, n, most_rows), epilogue::bias_gradient);
+  }
+
+  // Beyond what layers' own texts ask for: a weight W {N, K} is read as it is, and not packed.
+
+  /// C[rows x n] = row + A[rows x k] * W^T.
+  template <class T>
+  void multiply_by_weight(int rows, int n, int k, const T* a, const T* weight, const T* row, T* c) const {
+    plus(by_weight<T>(rows, n, k, true), a, weight, row, c);
+  }
+  /// C[rows x k] = A[rows x n] * W.
+  template <class T>
+  void multiply_back(int rows, int n, int k, const T* a, const T* weight, T* c) const {
+    ask([&] { gemm_.run(by_weight<T>(rows, k, n, false), a, weight, c); });
+  }
+  /// C[m x n] += A[rows x m]^T * B[rows x n], and sums[i] += the i-th column of A: in one kernel where there is one.
+  template <class T>
+  void multiply_transposed_and_sum(int m, int n, int rows, const T* a, const T* b, T* c, T* sums) const {
+    product p = of_transposed<T>(m, n, rows);
+    p.then = epilogue::bias_gradient;
+    const bool fits = sizeof(T) * static_cast<std::size_t>(m) <= gemm::scratch_bytes;
+    bool fused = false;
+    ask([&] {
+      fused = fits && gemm_.offers(p);
+      if (fused) gemm_.run(p, a, b, c, true, gemm_.scratch<T>());
+    });
+    if (fused) return add(m, static_cast<const T*>(gemm_.scratch<T>()), sums);
+    multiply_transposed(m, n, rows, a, b, c);
+    columns(rows, m, detail::entries<T>{a, m}, sums);
+  }
+  template <class T>
+  void prepare_multiply_by_weight(int most_rows, int n, int k) const {
+    prepare(by_weight<T>(most_rows, n, k, true), epilogue::bias);
+  }
+  template <class T>
+  void prepare_multiply_back(int most_rows, int n, int k) const {
+    prepare(by_weight<T>(most_rows, k, n, false), epilogue::none);
+  }
+
+  // What the runtime asks for.
+
+  void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const {
+    ask([&] { staging_.up(static_cast<std::size_t>(bytes), from, into); });
+  }
+  void download(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const {
+    ask([&] { staging_.down(static_cast<std::size_t>(bytes), from, into); });
+  }
+  void mark(marker& at) const {
+    ask([&] { at.record(stream_); });
+  }
+  void await(const marker& at) const {
+    ask([&] { at.hold_back(stream_); });
+  }
+  void asks(const asker& who) const { asker_ = who; }
+
+  /// Waits until all that was asked for is done. Throws `error` if any of it failed: the first, with who asked last
+  /// before it came to light.
+  GPIPE_ONCE void finish() const {
+    ask([&] { check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); });
+    if (!failure_) return staging_.drain();
+    static_cast<void>(cudaStreamSynchronize(stream()));  // nothing is under way when others use the memory
+    staging_.drop();
+    const error first = *std::exchange(failure_, std::nullopt);
+    throw first;
+  }
+
+ private:
+  static unsigned blocks(std::ptrdiff_t count) {
+    return static_cast<unsigned>((std::min)(count, detail::most_blocks));
+  }
+
+  // Asks the GPU for something, unless it has failed.
+  template <class Call>
+  void ask(Call&& call) const {
+    if (failure_) return;
+    try {
+      use(gpu());
+      call();
+    } catch (const error& cause) {
+      fail(cause.wrong(), cause.remedy());
+    } catch (const std::exception& cause) {  // Thrust's
+      fail(cause.what(), "");
+    }
+  }
+  GPIPE_ONCE void fail(std::string wrong, std::string remedy) const {
+    failure_.emplace(std::move(wrong), std::move(remedy),
+                     place{.layer = std::string(asker_.layer),
+                           .slot = asker_.slot,
+                           .stage = asker_.stage,
+                           .micro_batch = asker_.micro_batch});
+  }
+  template <class... Terms, class... Given>
+  void launch(void (*kernel)(Terms...), dim3 grid, dim3 block, Given... given) const {
+    ask([&] {
+      kernel<<<grid, block, 0, stream()>>>(given...);
+      check(cudaGetLastError(), "the launch of a kernel");
+    });
+  }
+
+  static int padded(int n) { return static_cast<int>(packed_size(1, n)); }
+  template <class T>
+  static product by_packed(int rows, int n, int k) {
+    return {library_type<T>, library_type<T>, epilogue::none, false, false, n, k, padded(n), rows};
+  }
+  template <class T>
+  static product by_weight(int rows, int n, int k, bool transposed) {
+    return {library_type<T>, library_type<T>, epilogue::none, false, transposed, n, k, transposed ? k : n, rows};
+  }
+  template <class T>
+  static product of_transposed(int m, int n, int rows) {
+    return {library_type<T>, library_type<T>, epilogue::none, true, false, n, m, n, rows};
+  }
+
+  GPIPE_ONCE void prepare(product p, epilogue also) const {
+    gemm_.prepare(p);
+    p.then = also;
+    if (also != epilogue::none) gemm_.prepare(p);
+  }
+
+  template <class T>
+  void plus(product p, const T* a, const T* b, const T* row, T* c) const {
+    product fused = p;
+    fused.then = epilogue::bias;
+    bool offered = false;
+    ask([&] {
+      offered = gemm_.offers(fused);
+      if (offered) gemm_.run(fused, a, b, c, false, const_cast<T*>(row));
+    });
+    if (offered) return;
+    each(std::ptrdiff_t{p.rows} * p.n, detail::repeat_row<T>{row, c, p.n});
+    ask([&] { gemm_.run(p, a, b, c, true); });
+  }
+
+  // What changes is the queue and its tools, not what a layer knows of its context.
+  cuda::stream stream_;
+  mutable gemm gemm_;
+  mutable staging staging_;
+  mutable asker asker_{};
+  mutable std::optional<error> failure_;
+};
+
+}  // namespace gpipe::cuda

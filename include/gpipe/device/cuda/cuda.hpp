@@ -1,0 +1,37 @@
+#pragma once
+
+#include <algorithm>
+
+#include <gpipe/device/cuda/arena.hpp>
+#include <gpipe/device/cuda/context.hpp>
+
+namespace gpipe {
+
+/// The GPUs of this machine; for programs that nvcc compiles. Stages go round the GPUs that CUDA_VISIBLE_DEVICES leaves,
+/// and where there is one they share it. Throws `error` where there is none.
+struct cuda_device {
+  using context = cuda::context;
+  using arena = cuda::arena;
+  using marker = cuda::marker;
+
+  /// Bytes that the GPUs can still give, all together.
+  GPIPE_ONCE static std::int64_t memory_left() {
+    cuda::require_gpu();
+    std::int64_t left = 0;
+    for (int gpu = 0; gpu < cuda::gpus(); ++gpu) left += cuda::memory_left(gpu);
+    return left;
+  }
+
+  GPIPE_ONCE static context make_context(int stage) {
+    cuda::require_gpu();
+    if (stage == 0) cuda::connect_gpus();
+    return context(stage % cuda::gpus());
+  }
+  static arena make_arena(const context& of, std::size_t bytes, std::byte fill) {
+    return arena(bytes, fill, of.gpu());
+  }
+};
+
+static_assert(executing_device<cuda_device>);
+
+}  // namespace gpipe

@@ -1,0 +1,274 @@
+#include <gpipe/device/cuda/cuda.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gpipe/core/random.hpp>
+#include <gpipe/device/host/context.hpp>
+
+#include "on_gpu.hpp"
+
+// Every operation against the host's.
+
+using namespace gpipe;
+
+namespace {
+
+template <class T>
+std::vector<T> numbers(std::size_t size, std::uint32_t stream = 0) {
+  std::vector<T> found(size);
+  for (std::size_t i = 0; i < size; ++i)
+    found[i] = static_cast<T>(uniform(draw({.slot = stream}, 0, static_cast<std::uint32_t>(i)).word[0]) - 0.5F);
+  return found;
+}
+
+template <class T>
+double worst(const std::vector<T>& got, const std::vector<T>& want) {
+  REQUIRE(got.size() == want.size());
+  double most = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double off = std::fabs(static_cast<double>(got[i]) - static_cast<double>(want[i]));
+    if (!(off <= most)) most = off;
+  }
+  return most;
+}
+
+// Sums of k products of numbers below 1/2, each side by its own order.
+template <class T>
+double tolerance(int k) {
+  return (sizeof(T) == 4 ? 1e-7 : 2e-16) * (4 + k);
+}
+
+constexpr std::size_t cells(int rows, int columns) {
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
+}
+
+struct count {
+  int* visits;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { ++visits[i]; }
+};
+struct row_statistics {
+  const float* values;
+  std::ptrdiff_t width;
+  float *sums, *tops, *doubled;
+  template <class Team>
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+    const float* from = values + row * width;
+    float* into = doubled + row * width;
+    const std::ptrdiff_t last = width - 1;
+    tops[row] = team.max(width, -1.0F, [from](std::ptrdiff_t i) { return from[i]; });
+    team.each(width, [=](std::ptrdiff_t i) { into[i] = 2 * from[i]; });
+    sums[row] = team.sum(width, [=](std::ptrdiff_t i) { return into[last - i]; });
+  }
+};
+struct entry {
+  const float* values;
+  std::ptrdiff_t width;
+  GPIPE_HOST_DEVICE float operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
+    return values[row * width + column];
+  }
+};
+struct number {
+  const float* values;
+  GPIPE_HOST_DEVICE float operator()(std::ptrdiff_t i) const { return values[i]; }
+};
+
+const host::context here;
+
+}  // namespace
+
+TEST_CASE("each visits every index once") {
+  const gpipe::cuda::context there;
+  for (const int n : {0, 1, 7, 1000, 300'000}) {
+    const on_gpu<int> visits(there, std::vector<int>(static_cast<std::size_t>(n) + 1));
+    there.each(n, count{visits});
+    int wrong = 0;
+    const auto found = visits.back();
+    for (int i = 0; i < n; ++i) wrong += found[static_cast<std::size_t>(i)] == 1 ? 0 : 1;
+    CHECK(wrong == 0);
+    CHECK(found.back() == 0);
+  }
+}
+
+TEST_CASE("rows hands each row a team, whose loops follow one another") {
+  const gpipe::cuda::context there;
+  for (const int rows : {1, 5, 70'000})
+    for (const int width : {1, 31, 256, 257, 1000}) {
+      if (rows > 5 && width > 31) continue;
+      CAPTURE(rows);
+      CAPTURE(width);
+      const auto values = numbers<float>(cells(rows, width));
+      std::vector<float> sums(cells(rows, 1)), tops(sums), doubled(values.size());
+      const on_gpu<float> v(there, values), s(there, sums), t(there, tops), w(there, doubled);
+      here.rows(rows, row_statistics{values.data(), width, sums.data(), tops.data(), doubled.data()});
+      there.rows(rows, row_statistics{v, width, s, t, w});
+      CHECK(worst(s.back(), sums) < 2 * tolerance<float>(width));
+      CHECK(t.back() == tops);
+      CHECK(w.back() == doubled);
+    }
+}
+
+TEST_CASE("columns adds up rows, onto what was there") {
+  const gpipe::cuda::context there;
+  for (const int rows : {1, 9, 33, 1000})
+    for (const int n : {1, 10, 32, 33, 100}) {
+      const auto values = numbers<float>(cells(rows, n));
+      auto into = numbers<float>(cells(1, n), 1);
+      const on_gpu<float> v(there, values), i(there, into);
+      here.columns(rows, n, entry{values.data(), n}, into.data());
+      there.columns(rows, n, entry{v, n}, i.data());
+      CHECK(worst(i.back(), into) < tolerance<float>(rows));
+    }
+}
+
+TEST_CASE("sum is in double, and the same each time") {
+  const gpipe::cuda::context there;
+  for (const int n : {0, 1, 1000, 4097, 3'000'000}) {
+    const auto values = numbers<float>(static_cast<std::size_t>(n));
+    const on_gpu<float> v(there, values);
+    const on_gpu<double> first(there, {-1.0}), second(there, {-2.0});
+    double want = 0;
+    here.sum(n, number{values.data()}, &want);
+    there.sum(n, number{v}, first);
+    there.sum(n, number{v}, second);
+    CHECK(std::fabs(first.back()[0] - want) < 1e-9);
+    CHECK(first.back() == second.back());
+  }
+}
+
+TEST_CASE("copy, fill and add") {
+  const gpipe::cuda::context there;
+  const on_gpu<double> a(there, {1, 2, 3}), b(there, std::vector<double>(4, -1.0));
+  there.copy(3, static_cast<const double*>(a), b.data());
+  CHECK(b.back() == std::vector<double>{1, 2, 3, -1});
+  there.add(3, static_cast<const double*>(a), b.data());
+  CHECK(b.back() == std::vector<double>{2, 4, 6, -1});
+  there.fill(3, 7.0, b.data());
+  CHECK(b.back() == std::vector<double>{7, 7, 7, -1});
+  there.fill(8, std::byte{0}, reinterpret_cast<std::byte*>(b.data()));
+  CHECK(b.back() == std::vector<double>{0, 7, 7, -1});
+}
+
+TEST_CASE_TEMPLATE("products agree with the host's, for every number of rows up to what was prepared", T, float, double) {
+  const gpipe::cuda::context there;
+  for (const auto& [n, k] : {std::pair{1, 1}, {10, 64}, {33, 7}, {64, 256}, {256, 600}}) {
+    constexpr int most = 70;
+    CAPTURE(n);
+    CAPTURE(k);
+    const auto a = numbers<T>(cells(most, k), 1), w = numbers<T>(cells(n, k), 2), row = numbers<T>(cells(1, n), 3);
+    const auto dy = numbers<T>(cells(most, n), 4);
+    std::vector<T> packed(packed_size(k, n)), packed_back(packed_size(n, k));
+    here.pack(k, n, w.data(), k, true, packed.data());
+    here.pack(n, k, w.data(), k, false, packed_back.data());
+    const on_gpu<T> a_(there, a), w_(there, w), row_(there, row), dy_(there, dy);
+    const on_gpu<T> packed_(there, packed), packed_back_(there, packed_back);
+    there.pack(k, n, static_cast<const T*>(w_), k, true, packed_.data());
+    there.pack(n, k, static_cast<const T*>(w_), k, false, packed_back_.data());
+    there.prepare_multiply<T>(most, n, k);
+    there.prepare_multiply<T>(most, k, n);
+    there.prepare_multiply_by_weight<T>(most, n, k);
+    there.prepare_multiply_back<T>(most, n, k);
+    there.prepare_multiply_transposed<T>(n, k, most);
+    for (const int rows : {1, 2, 5, 64, 70}) {
+      CAPTURE(rows);
+      auto y = numbers<T>(cells(rows, n), 5), dx = numbers<T>(cells(rows, k), 6), dw = numbers<T>(cells(n, k), 7);
+      auto db = numbers<T>(cells(1, n), 8);
+      const on_gpu<T> y_(there, y), z_(there, y), dx_(there, dx), dv_(there, dx), dw_(there, dw), du_(there, dw);
+      const on_gpu<T> db_(there, db), plain_(there, y);
+
+      here.multiply(rows, n, k, a.data(), packed.data(), y.data(), true);
+      there.multiply(rows, n, k, static_cast<const T*>(a_), static_cast<const T*>(packed_), plain_.data(), true);
+      CHECK(worst(plain_.back(), y) < tolerance<T>(k));
+
+      here.multiply_plus(rows, n, k, a.data(), packed.data(), row.data(), y.data());
+      there.multiply_plus<T>(rows, n, k, a_, packed_, row_, y_);
+      there.multiply_by_weight<T>(rows, n, k, a_, w_, row_, z_);
+      CHECK(worst(y_.back(), y) < tolerance<T>(k));
+      CHECK(worst(z_.back(), y) < tolerance<T>(k));
+
+      here.multiply(rows, k, n, dy.data(), packed_back.data(), dx.data(), false);
+      there.multiply<T>(rows, k, n, dy_, packed_back_, dx_, false);
+      there.multiply_back<T>(rows, n, k, dy_, w_, dv_);
+      CHECK(worst(dx_.back(), dx) < tolerance<T>(n));
+      CHECK(worst(dv_.back(), dx) < tolerance<T>(n));
+
+      here.multiply_transposed(n, k, rows, dy.data(), a.data(), dw.data());
+      for (int r = 0; r < rows; ++r)
+        for (int j = 0; j < n; ++j) db[cells(1, j)] += dy[cells(r, n) + cells(1, j)];
+      there.multiply_transposed<T>(n, k, rows, dy_, a_, dw_);
+      there.multiply_transposed_and_sum<T>(n, k, rows, dy_, a_, du_, db_);
+      CHECK(worst(dw_.back(), dw) < tolerance<T>(rows));
+      CHECK(worst(du_.back(), dw) < tolerance<T>(rows));
+      CHECK(worst(db_.back(), db) < tolerance<T>(rows));
+    }
+  }
+}
+
+TEST_CASE("float is not TF32, which has 10 bits after the point") {
+  const gpipe::cuda::context there;
+  constexpr int size = 256;
+  std::vector<float> a(cells(size, size)), one(a.size());
+  for (int i = 0; i < size; ++i) a[cells(i, size + 1)] = 1 + 0x1p-20F, one[cells(i, size + 1)] = 1;
+  const on_gpu<float> a_(there, a), b_(there, one), c_(there, a);
+  there.multiply_back<float>(size, size, size, a_, b_, c_);
+  CHECK(c_.back() == a);
+}
+
+TEST_CASE("the same product gives the same bits, whatever is asked for between") {
+  const gpipe::cuda::context there, other;
+  constexpr int rows = 500, n = 384, k = 2048;
+  const auto a = numbers<float>(cells(rows, k), 1), w = numbers<float>(cells(n, k), 2);
+  const on_gpu<float> a_(there, a), w_(there, w), first(there, a), second(there, a);
+  there.finish();
+  there.multiply_back<float>(rows, k, n, a_, w_, first);
+  for (int i = 0; i < 5; ++i) other.multiply_back<float>(rows, k, n, a_, w_, second);
+  other.finish();
+  CHECK(first.back() == second.back());
+}
+
+TEST_CASE("what is more than all pieces goes up and comes down") {
+  const gpipe::cuda::context there;
+  const auto values = numbers<float>(std::size_t{10} << 20);  // 40 MiB
+  const on_gpu<float> v(there, values);
+  CHECK(v.back() == values);
+}
+
+TEST_CASE("what is asked for after await happens after what was asked for before mark") {
+  const gpipe::cuda::context one, two;
+  gpipe::cuda::marker done, free;
+  constexpr int size = 1 << 20;
+  const on_gpu<float> slot(one, std::vector<float>(size));
+  const on_gpu<float> sum(two, std::vector<float>(size));
+  one.finish(), two.finish();
+  for (int round = 0; round < 50; ++round) {
+    one.await(free);
+    for (int i = 0; i < 5; ++i) one.fill(size, static_cast<float>(i == 4 ? round : -1), slot.data());
+    one.mark(done);
+    two.await(done);
+    two.add(size, static_cast<const float*>(slot), sum.data());
+    two.mark(free);
+  }
+  CHECK(sum.back() == std::vector<float>(size, 49 * 50 / 2));
+}
+
+TEST_CASE("what went wrong is told by finish, with the call and who asked, and then is forgotten") {
+  const gpipe::cuda::context there;
+  there.asks({.layer = "linear<512>", .slot = 3, .stage = 1, .micro_batch = 2});
+  there.copy(10, static_cast<const float*>(nullptr), static_cast<float*>(nullptr));
+  there.asks({.layer = "gelu", .slot = 4});
+  std::string told;
+  try {
+    there.finish();
+  } catch (const error& failure) {
+    told = failure.what();
+    CHECK(failure.where().slot == 3);
+  }
+  CHECK(told.find("layer 3 linear<512>, stage 1, micro-batch 2: cudaMemcpyAsync: ") == 0);
+  there.finish();
+  const on_gpu<int> still(there, {7});
+  CHECK(still.back()[0] == 7);
+}
