@@ -16,6 +16,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/device/executing_device.hpp>
+#include <gpipe/device/host/gemm_bf16.hpp>
 #include <gpipe/device/host/gemm_portable.hpp>
 #include <gpipe/device/host/team.hpp>
 #include <gpipe/layer/panels.hpp>
@@ -76,16 +77,16 @@ struct basic_context {
   void fill(std::ptrdiff_t n, T value, T* into) const {
     thrust::fill_n(thrust::seq, into, n, value);
   }
-  /// into[i] += from[i]
+  /// into[i] += from[i], each sum rounded once.
   template <class T>
   void add(std::ptrdiff_t n, const T* from, T* into) const {
     each(n, detail::add_to<T>{from, into});
   }
 
-  /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements. Row-major, `stride` elements from row to
-  /// row; if transposed, what is given is B^T, n x k.
+  /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements, rounded where these are bf16. Row-major,
+  /// `stride` elements from row to row; if transposed, what is given is B^T, n x k.
   template <class T>
-  GPIPE_OUT_OF_LINE void pack(int k, int n, const T* source, int stride, bool transposed, T* into) const {
+  GPIPE_OUT_OF_LINE void pack(int k, int n, const compute_type<T>* source, int stride, bool transposed, T* into) const {
     for (int first = 0; first < n; first += panel_width) {
       const int width = (std::min)(panel_width, n - first);
       if (width < panel_width) fill(std::ptrdiff_t{k} * panel_width, T(0), into);
@@ -93,31 +94,33 @@ struct basic_context {
         // Squares of a panel's width: read along the source's rows, written into a part that stays in the cache.
         for (int square = 0; square < k; square += panel_width)
           for (int column = 0; column < width; ++column) {
-            const T* from = source + std::ptrdiff_t{first + column} * stride;
+            const compute_type<T>* from = source + std::ptrdiff_t{first + column} * stride;
             for (int row = square; row < (std::min)(k, square + panel_width); ++row)
               into[std::ptrdiff_t{row} * panel_width + column] = from[row];
           }
       } else {
         for (int row = 0; row < k; ++row)
-          copy(width, source + std::ptrdiff_t{row} * stride + first, into + std::ptrdiff_t{row} * panel_width);
+          thrust::copy_n(thrust::seq, source + std::ptrdiff_t{row} * stride + first, width,
+                         into + std::ptrdiff_t{row} * panel_width);
       }
       into += std::ptrdiff_t{k} * panel_width;
     }
   }
 
-  /// C[rows x n] = A[rows x k] * B[k x n], or C += A * B; all row-major, B packed.
+  /// C[rows x n] = A[rows x k] * B[k x n], or C += A * B; all row-major, B packed. Of bf16 the sums are in float, and
+  /// each is rounded once, when it is whole.
   template <class T>
   void multiply(int rows, int n, int k, const T* a, const T* packed_b, T* c, bool accumulate) const {
     Gemm::multiply(rows, n, k, a, packed_b, c, accumulate);
   }
   /// The same plus `row`, n elements, added to each row of the product: C = row + A * B.
   template <class T>
-  void multiply_plus(int rows, int n, int k, const T* a, const T* packed_b, const T* row, T* c) const {
+  void multiply_plus(int rows, int n, int k, const T* a, const T* packed_b, const compute_type<T>* row, T* c) const {
     Gemm::multiply(rows, n, k, a, packed_b, c, false, row);
   }
   /// C[m x n] += A[rows x m]^T * B[rows x n]; all row-major.
   template <class T>
-  void multiply_transposed(int m, int n, int rows, const T* a, const T* b, T* c) const {
+  void multiply_transposed(int m, int n, int rows, const T* a, const T* b, compute_type<T>* c) const {
     Gemm::multiply_transposed(m, n, rows, a, b, c);
   }
 
@@ -142,9 +145,9 @@ struct basic_context {
 
 /// The host's context. Its matrix products are libxsmm's where the build has it, else our own.
 #if GPIPE_WITH_LIBXSMM
-using context = basic_context<gemm<libxsmm_tile>>;
+using context = basic_context<gemm_with_bf16<libxsmm_tile>>;
 #else
-using context = basic_context<gemm<portable_tile>>;
+using context = basic_context<gemm_with_bf16<portable_tile>>;
 #endif
 
 }  // namespace gpipe::host

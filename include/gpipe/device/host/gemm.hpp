@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/dtype.hpp>
 #include <gpipe/layer/panels.hpp>
 
 namespace gpipe::host {
@@ -64,9 +66,11 @@ struct gemm {
   }
 
   /// C[m x n] += A[rows x m]^T * B[rows x n]. Both are packed as they are used: rows a power of two apart would fall
-  /// on the same few lines of the cache.
-  template <class T>
-  GPIPE_OUT_OF_LINE static void multiply_transposed(int m, int n, int rows, const T* a, const T* b, T* c) {
+  /// on the same few lines of the cache. What is bf16 becomes float there.
+  template <class From>
+  GPIPE_OUT_OF_LINE static void multiply_transposed(int m, int n, int rows, const From* a, const From* b,
+                                                    compute_type<From>* c) {
+    using T = compute_type<From>;
     alignas(alignment) T left[depth_block * panel_width];
     alignas(alignment) T right[packed_elements];
     for (int row = 0, depth; row < rows; row += depth) {
@@ -122,14 +126,16 @@ struct gemm {
       }
   }
 
- private:
+ protected:
   static constexpr int packed_elements = 8192;
 
   static constexpr std::ptrdiff_t offset(int index, int stride) { return std::ptrdiff_t{index} * stride; }
 
-  template <class T>
-  static void copy(int count, const T* from, T* into) {
-    std::memcpy(into, from, sizeof(T) * static_cast<std::size_t>(count));
+  template <class From, class T>
+  static void copy(int count, const From* from, T* into) {
+    if constexpr (std::is_same_v<From, T>) std::memcpy(into, from, sizeof(T) * static_cast<std::size_t>(count));
+    else
+      for (int i = 0; i < count; ++i) into[i] = from[i];
   }
 
   // Where C ends inside a panel the block is made beside it, whole vectors wide, and its true columns are copied.
@@ -145,8 +151,8 @@ struct gemm {
     for (int r = 0; r < height; ++r) copy(columns, block + offset(r, panel_width), c + offset(r, ldc));
   }
 
-  template <class T>
-  static void pack_panel(int rows, int filled, int columns, const T* from, int stride, T* into) {
+  template <class From, class T>
+  static void pack_panel(int rows, int filled, int columns, const From* from, int stride, T* into) {
     if (filled < rows || columns < panel_width)
       std::memset(into, 0, sizeof(T) * static_cast<std::size_t>(rows * panel_width));
     for (int row = 0; row < filled; ++row, from += stride, into += panel_width) {

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/dtype.hpp>
 
 namespace gpipe::host {
 
@@ -22,10 +23,10 @@ struct team {
     for (std::ptrdiff_t i = 0; i < width; ++i) g(i);
   }
 
-  /// The sum of g(i) for i in [0, width), of the type that g returns.
+  /// The sum of g(i) for i in [0, width), of the type that g returns, or of float for bf16.
   template <class G>
   GPIPE_HOST_DEVICE auto sum(std::ptrdiff_t width, G g) const {
-    using value = std::remove_cvref_t<decltype(g(width))>;
+    using value = compute_type<std::remove_cvref_t<decltype(g(width))>>;
     return reduce(width, value(0), g, [](value a, value b) { return a + b; });
   }
 
@@ -73,7 +74,7 @@ template <class T>
 struct add_to {
   const T* from;
   T* into;
-  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] += from[i]; }
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] = into[i] + from[i]; }
 };
 
 }  // namespace detail

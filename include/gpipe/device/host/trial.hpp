@@ -59,6 +59,7 @@ class guarded_buffer {
       case dtype::float64: return at<double>(i);
       case dtype::int32: return at<std::int32_t>(i);
       case dtype::uint8: return at<std::uint8_t>(i);
+      case dtype::bf16: return static_cast<double>(at<bf16>(i));
     }
     return 0;
   }
@@ -68,6 +69,7 @@ class guarded_buffer {
       case dtype::float64: at<double>(i) = value; break;
       case dtype::int32: at<std::int32_t>(i) = static_cast<std::int32_t>(value); break;
       case dtype::uint8: at<std::uint8_t>(i) = static_cast<std::uint8_t>(value); break;
+      case dtype::bf16: at<bf16>(i) = static_cast<float>(value); break;
     }
   }
 
