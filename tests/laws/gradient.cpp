@@ -4,6 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include <gpipe/layer.hpp>
 
 using namespace gpipe;
@@ -24,7 +28,102 @@ void holds() {
     }
 }
 
+/// What a layer computes in bf16 beside what it computes in double from the same numbers, in units of the greatest of
+/// each tensor: where a bf16 is written it is rounded, by 2^-8 at most; a second time where backward reads something
+/// that forward has stored in it, as gelu its derivative; and all between, losses and gradients of parameters are float.
+template <class Layer, class Narrow, class Wide>
+class in_bf16 {
+ public:
+  explicit in_bf16(bool training) : narrow_(5, 6), wide_(5, 6) {
+    narrow_.randomise(3);
+    narrow_.call().training = wide_.call().training = training;
+    hand_over(narrow_.in, wide_.in);
+    hand_over(narrow_.out_gradient, wide_.out_gradient);
+    hand_over(narrow_.fields, wide_.fields);
+    for (std::size_t p = 0; p < narrow::bound::parameters.size(); ++p)
+      hand_over(narrow_.parameters[0], narrow::first_of(p), wide_.parameters[0], wide::first_of(p),
+                narrow::bound::parameters[p].extents.size());
+    for (std::size_t p = 0; p < narrow::bound::state.size(); ++p)
+      hand_over(narrow_.state[0], narrow::first_of_state(p), wide_.state[0], wide::first_of_state(p),
+                narrow::bound::state[p].extents.size());
+    run(narrow_);
+    run(wide_);
+  }
+
+  void holds() {
+    for (std::size_t o = 0; o < wide_.out.size(); ++o) compare(narrow_.out[o], wide_.out[o], 0x1.01p-8);
+    for (std::size_t i = 0; i < wide_.in.size(); ++i) compare(narrow_.in_gradient[i], wide_.in_gradient[i], 0x1.01p-7);
+    compare(narrow_.partials[0], wide_.partials[0], 1e-5);
+    for (std::size_t p = 0; p < narrow::bound::parameters.size(); ++p)
+      compare(narrow_.gradients[0], narrow::first_of(p), wide_.gradients[0], wide::first_of(p),
+              narrow::bound::parameters[p].extents.size(), 1e-5);
+    CHECK(narrow_.overrun() == "");
+  }
+
+ private:
+  using narrow = host::trial<Layer, Narrow>;
+  using wide = host::trial<Layer, Wide>;
+  using buffer = host::guarded_buffer;
+
+  // Rounded on the way, so that weights are the same whether a layer rounds them or not.
+  static void hand_over(buffer& from, std::size_t first, buffer& into, std::size_t at, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const float same = bf16(static_cast<float>(from.get(first + i)));
+      from.set(first + i, static_cast<double>(same));
+      into.set(at + i, static_cast<double>(same));
+    }
+  }
+  static void hand_over(std::vector<buffer>& from, std::vector<buffer>& into) {
+    for (std::size_t b = 0; b < from.size(); ++b) hand_over(from[b], 0, into[b], 0, from[b].count());
+  }
+  static void run(auto& t) {
+    t.refresh();
+    t.forward();
+    t.backward_input();
+    t.backward_parameters();
+  }
+
+  void compare(const buffer& got, std::size_t first, const buffer& want, std::size_t at, std::size_t count,
+               double tolerance) {
+    double most = 1e-30, off = 0;
+    for (std::size_t i = 0; i < count; ++i) most = (std::max)(most, std::fabs(want.get(at + i)));
+    for (std::size_t i = 0; i < count; ++i)
+      off = (std::max)(off, std::fabs(got.get(first + i) - want.get(at + i)) / most);
+    CAPTURE(type_name<Layer>);
+    CAPTURE(got.name());
+    CHECK(off <= tolerance);
+  }
+  void compare(const buffer& got, const buffer& want, double tolerance) {
+    const auto used = static_cast<std::size_t>(narrow_.call().samples);
+    const bool samples = got.type() == dtype::bf16;
+    compare(got, 0, want, 0, samples ? got.count() / 6 * used : got.count(), tolerance);
+  }
+
+  narrow narrow_;
+  wide wide_;
+};
+
+template <class Layer, int... N>
+void holds_in_bf16() {
+  for (const bool training : {true, false})
+    in_bf16<Layer, tensor<bf16, N...>, tensor<double, N...>>(training).holds();
+}
+
 }  // namespace
+
+TEST_CASE("in bf16 every layer is as near to what it is in double as its roundings") {
+  using narrow = tensor<bf16, 40>;
+  using wide = tensor<double, 40>;
+  in_bf16<add, bundle<narrow, narrow>, bundle<wide, wide>>(true).holds();
+  holds_in_bf16<batch_norm<>, 37>();
+  holds_in_bf16<batch_norm<>, 3, 5>();
+  holds_in_bf16<dropout<10>, 3, 11>();
+  holds_in_bf16<gelu, 40>();
+  holds_in_bf16<layer_norm, 3, 17>();
+  holds_in_bf16<linear<34>, 2, 300>();
+  holds_in_bf16<relu, 40>();
+  holds_in_bf16<softmax_cross_entropy, 3, 17>();
+}
 
 TEST_CASE("add") { holds<add, bundle<tensor<double, 5>, tensor<double, 5>>>(); }
 

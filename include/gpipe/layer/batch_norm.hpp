@@ -33,6 +33,7 @@ struct batch_norm {
     requires(is_floating(dtype_of<T>))
   struct on<tensor<T, C, Extents...>> {
     using output = tensor<T, C, Extents...>;
+    using number = compute_type<T>;
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     using channels = channel_strips<output>;
     static constexpr int lanes = channels::lanes;
@@ -76,14 +77,14 @@ struct batch_norm {
       const T* in;
       int samples;
       const double* found;
-      const T *average_mean, *average_variance;
-      GPIPE_HOST_DEVICE T mean(std::ptrdiff_t channel) const {
-        return found ? static_cast<T>(found[channel]) : average_mean[channel];
+      const number *average_mean, *average_variance;
+      GPIPE_HOST_DEVICE number mean(std::ptrdiff_t channel) const {
+        return found ? static_cast<number>(found[channel]) : average_mean[channel];
       }
-      GPIPE_HOST_DEVICE T inverse(std::ptrdiff_t channel) const {
+      GPIPE_HOST_DEVICE number inverse(std::ptrdiff_t channel) const {
         const double variance =
             found ? found[C + channel] / found[2 * C] : static_cast<double>(average_variance[channel]);
-        return static_cast<T>(1 / std::sqrt(variance + Millionths * 1e-6));
+        return static_cast<number>(1 / std::sqrt(variance + Millionths * 1e-6));
       }
     };
     template <class A>
@@ -116,11 +117,12 @@ struct batch_norm {
 
     struct normalise {
       seen of;
-      const T *weight, *bias;
+      const number *weight, *bias;
       T* out;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
-        const T *x = of.in, *w = weight, *b = bias;
+        const T* x = of.in;
+        const number *w = weight, *b = bias;
         T* y = out;
         const std::ptrdiff_t first = strip * lanes;
         const taken by(team, first, of);
@@ -132,11 +134,13 @@ struct batch_norm {
 
     struct differentiate {
       seen of;
-      const T *out_gradient, *weight;
+      const T* out_gradient;
+      const number* weight;
       T* in_gradient;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
-        const T *x = of.in, *dy = out_gradient, *w = weight;
+        const T *x = of.in, *dy = out_gradient;
+        const number* w = weight;
         T* dx = in_gradient;
         const std::ptrdiff_t first = strip * lanes;
         const taken by(team, first, of);
@@ -148,7 +152,8 @@ struct batch_norm {
         }
         channels::each(team, of.samples, first, [=, &by, &along_one, &along_h](std::ptrdiff_t i, std::ptrdiff_t lane) {
           dx[i] = w[first + lane] * by.inverse[lane] *
-                  (dy[i] - static_cast<T>(along_one[lane]) - by.normal(x[i], lane) * static_cast<T>(along_h[lane]));
+                  (dy[i] - static_cast<number>(along_one[lane]) -
+                   by.normal(x[i], lane) * static_cast<number>(along_h[lane]));
         });
       }
     };
@@ -156,23 +161,23 @@ struct batch_norm {
     struct add_up {
       seen of;
       const T* out_gradient;
-      T *weight, *bias;
+      number *weight, *bias;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
         const std::ptrdiff_t first = strip * lanes;
         double of_bias[lanes], of_weight[lanes];
         add_along(team, of, first, out_gradient, taken(team, first, of), of_bias, of_weight);
-        T *w = weight + first, *b = bias + first;
+        number *w = weight + first, *b = bias + first;
         team.each(channels::width(first), [&](std::ptrdiff_t lane) {
-          w[lane] += static_cast<T>(of_weight[lane]);
-          b[lane] += static_cast<T>(of_bias[lane]);
+          w[lane] += static_cast<number>(of_weight[lane]);
+          b[lane] += static_cast<number>(of_bias[lane]);
         });
       }
     };
 
     // The statistics of a strip, taken once.
     struct taken {
-      T mean[lanes] = {}, inverse[lanes] = {};
+      number mean[lanes] = {}, inverse[lanes] = {};
       template <class Team>
       GPIPE_HOST_DEVICE taken(const Team& team, std::ptrdiff_t first, const seen& of) {
         channels::own(team, channels::width(first), [&](std::ptrdiff_t lane) {
@@ -180,7 +185,7 @@ struct batch_norm {
           inverse[lane] = of.inverse(first + lane);
         });
       }
-      GPIPE_HOST_DEVICE T normal(T x, std::ptrdiff_t lane) const { return (x - mean[lane]) * inverse[lane]; }
+      GPIPE_HOST_DEVICE number normal(number x, std::ptrdiff_t lane) const { return (x - mean[lane]) * inverse[lane]; }
     };
 
     // The sums of dy and of dy h.
@@ -196,7 +201,7 @@ struct batch_norm {
     // Micro-batches are put together two by two, by Chan, Golub and LeVeque (1979): no difference of large squares.
     struct merge {
       told_partials told;
-      T *mean, *variance;
+      number *mean, *variance;
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t channel) const {
         double count = 0, middle = 0, squares = 0;
         for (int m = 0; m < told.micro_batches; ++m) {
@@ -208,9 +213,9 @@ struct batch_norm {
         move(mean[channel], middle);
         if (count > 1) move(variance[channel], squares / (count - 1));
       }
-      GPIPE_HOST_DEVICE static void move(T& average, double found) {
+      GPIPE_HOST_DEVICE static void move(number& average, double found) {
         const auto old = static_cast<double>(average);
-        average = static_cast<T>(old + PerMille / 1000.0 * (found - old));
+        average = static_cast<number>(old + PerMille / 1000.0 * (found - old));
       }
     };
   };

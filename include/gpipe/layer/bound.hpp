@@ -46,7 +46,7 @@ struct element_of_edge<bundle<First, Rest...>> : element_of_edge<First> {};
 ///       static constexpr partial partials[] = {...};      what forward tells of a micro-batch: a loss, for `absorb`
 ///       static constexpr work cost{...};                  operations a sample
 ///       static constexpr bool view = true;                its output is its input under another shape: no kernel
-///       using value_type = float;                         the element type of its parameters and extras
+///       using value_type = float;                         the element type of its parameters; of bf16 it is float
 ///     };
 template <class Layer, edge Input>
 struct bound {
@@ -93,12 +93,14 @@ struct bound {
     else return false;
   }();
 
-  using value_type = typename decltype([] {
+  // The type of its floating-point edges, and of its parameters.
+  using edge_type = typename decltype([] {
     if constexpr (requires { typename on::value_type; }) return std::type_identity<typename on::value_type>{};
     else if constexpr (!std::is_void_v<typename detail::element_of_edge<output>::type>)
       return std::type_identity<typename detail::element_of_edge<output>::type>{};
     else return detail::element_of_edge<input>{};
   }())::type;
+  using value_type = compute_type<edge_type>;
 
   static constexpr std::string_view name = type_name<Layer>;
 };

@@ -34,7 +34,7 @@ struct causal_attention {
                                                {"out_proj_bias", {Width}}};
     static constexpr buffer extras[] = {{"queries, keys, values", 3 * output::size, dtype_of<T>},
                                         {"heads", output::size, dtype_of<T>},
-                                        {"summary", std::size_t{Heads} * Tokens, dtype_of<T>}};
+                                        {"summary", std::size_t{Heads} * Tokens, dtype_of<compute_type<T>>}};
     static constexpr keep keeps{.input = true};
 
     static constexpr auto elements = static_cast<std::int64_t>(output::size);

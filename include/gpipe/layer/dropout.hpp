@@ -23,6 +23,7 @@ struct dropout {
     requires(is_floating(dtype_of<T>))
   struct on<tensor<T, Extents...>> {
     using output = tensor<T, Extents...>;
+    using number = compute_type<T>;
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 25 * elements,
                                .backward_input = 25 * elements,
@@ -67,11 +68,11 @@ struct dropout {
         }
       }
 
-      GPIPE_HOST_DEVICE static T kept(std::uint32_t word, T x) {
+      GPIPE_HOST_DEVICE static number kept(std::uint32_t word, number x) {
         constexpr auto threshold = static_cast<std::uint32_t>((std::uint64_t{Percent} << 32) / 100);
-        constexpr T scale = T(100) / T(100 - Percent);
-        const T scaled = x * scale;
-        return word < threshold ? T(0) : scaled;
+        constexpr number scale = number(100) / number(100 - Percent);
+        const number scaled = x * scale;
+        return word < threshold ? number(0) : scaled;
       }
     };
   };

@@ -15,7 +15,8 @@ namespace gpipe {
 ///     h = (x - mean) r,  r = 1 / sqrt(variance + 1e-5),  y = weight h + bias
 ///     dx = r (g - mean of g - h mean of g h),  g = dy weight
 ///
-/// Input and output tensor<T, ..., N>, weight {N} and bias {N}. The variance is the biased one, as in PyTorch.
+/// Input and output tensor<T, ..., N>, weight {N} and bias {N}. The variance is the biased one, as in PyTorch. Of bf16
+/// it computes in float, and so are mean and r.
 struct layer_norm {
   template <class In>
   struct on;
@@ -24,10 +25,11 @@ struct layer_norm {
     requires(sizeof...(Extents) > 0 && is_floating(dtype_of<T>))
   struct on<tensor<T, Extents...>> {
     using output = tensor<T, Extents...>;
+    using number = compute_type<T>;
     static constexpr int N = last_extent<output>, rows = rows_in<output>;
 
     static constexpr parameter parameters[] = {{"weight", {N}, initialiser::ones()}, {"bias", {N}}};
-    static constexpr buffer extras[] = {{"mean", rows, dtype_of<T>}, {"deviation", rows, dtype_of<T>}};
+    static constexpr buffer extras[] = {{"mean", rows, dtype_of<number>}, {"deviation", rows, dtype_of<number>}};
     static constexpr keep keeps{.input = true};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 7 * elements,
@@ -54,7 +56,7 @@ struct layer_norm {
     }
 
     struct of_rows {
-      T *mean, *inverse;  // the inverse deviation
+      number *mean, *inverse;  // the inverse deviation
     };
     template <class A>
     static of_rows statistics(const A& a) {
@@ -62,16 +64,19 @@ struct layer_norm {
     }
 
     struct normalise {
-      const T *in, *weight, *bias;
+      const T* in;
+      const number *weight, *bias;
       T* out;
       of_rows found;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const T *x = in + row * N, *w = weight, *b = bias;
+        const T* x = in + row * N;
+        const number *w = weight, *b = bias;
         T* y = out + row * N;
-        const T mean = team.sum(N, [x](std::ptrdiff_t i) { return x[i]; }) / T(N);
-        const T variance = team.sum(N, [x, mean](std::ptrdiff_t i) { return (x[i] - mean) * (x[i] - mean); }) / T(N);
-        const T inverse = T(1) / std::sqrt(variance + T(1e-5));
+        const number mean = team.sum(N, [x](std::ptrdiff_t i) { return number(x[i]); }) / number(N);
+        const number variance =
+            team.sum(N, [x, mean](std::ptrdiff_t i) { return (x[i] - mean) * (x[i] - mean); }) / number(N);
+        const number inverse = number(1) / std::sqrt(variance + number(1e-5));
         team.each(N, [=](std::ptrdiff_t i) { y[i] = (x[i] - mean) * inverse * w[i] + b[i]; });
         found.mean[row] = mean;
         found.inverse[row] = inverse;
@@ -79,17 +84,19 @@ struct layer_norm {
     };
 
     struct differentiate {
-      const T *in, *out_gradient, *weight;
+      const T *in, *out_gradient;
+      const number* weight;
       T* in_gradient;
       of_rows found;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const T *x = in + row * N, *dy = out_gradient + row * N, *w = weight;
+        const T *x = in + row * N, *dy = out_gradient + row * N;
+        const number* w = weight;
         T* dx = in_gradient + row * N;
-        const T mean = found.mean[row], inverse = found.inverse[row];
-        const T along_one = team.sum(N, [dy, w](std::ptrdiff_t i) { return dy[i] * w[i]; }) / T(N);
-        const T along_h =
-            team.sum(N, [=](std::ptrdiff_t i) { return dy[i] * w[i] * ((x[i] - mean) * inverse); }) / T(N);
+        const number mean = found.mean[row], inverse = found.inverse[row];
+        const number along_one = team.sum(N, [dy, w](std::ptrdiff_t i) { return dy[i] * w[i]; }) / number(N);
+        const number along_h =
+            team.sum(N, [=](std::ptrdiff_t i) { return dy[i] * w[i] * ((x[i] - mean) * inverse); }) / number(N);
         team.each(N, [=](std::ptrdiff_t i) {
           dx[i] = inverse * (dy[i] * w[i] - along_one - (x[i] - mean) * inverse * along_h);
         });
@@ -99,13 +106,13 @@ struct layer_norm {
     struct of_weight {
       const T *x, *dy;
       of_rows found;
-      GPIPE_HOST_DEVICE T operator()(std::ptrdiff_t row, std::ptrdiff_t i) const {
+      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const {
         return dy[row * N + i] * ((x[row * N + i] - found.mean[row]) * found.inverse[row]);
       }
     };
     struct of_bias {
       const T* dy;
-      GPIPE_HOST_DEVICE T operator()(std::ptrdiff_t row, std::ptrdiff_t i) const { return dy[row * N + i]; }
+      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const { return dy[row * N + i]; }
     };
   };
 };

@@ -14,7 +14,7 @@ namespace gpipe {
 ///
 ///     input tensor<T, ..., K>, output tensor<T, ..., N>, weight {N, K}, bias {N}
 ///
-/// Both products with the weight read a packed copy of it, which is made once a step.
+/// Both products with the weight read a packed copy of it, which is made once a step: of bf16 it is rounded there.
 template <int N>
 struct linear {
   template <class In>
@@ -25,6 +25,7 @@ struct linear {
   struct on<tensor<T, Extents...>> {
     using input = tensor<T, Extents...>;
     using output = with_last<input, N>;
+    using number = compute_type<T>;
     static constexpr int K = last_extent<input>, rows = rows_in<input>;
 
     static constexpr parameter parameters[] = {{"weight", {N, K}, initialiser::uniform(K)},
@@ -47,14 +48,15 @@ struct linear {
 
     template <class C, class A>
     static void refresh(const C& c, const A& a) noexcept {
-      const T* weight = a.template parameter<0>();
+      const number* weight = a.template parameter<0>();
       c.pack(K, N, weight, K, true, a.template derived<0>());
       c.pack(N, K, weight, K, false, a.template derived<1>());
     }
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      const T *packed = a.template derived<0>(), *bias = a.template parameter<1>();
+      const T* packed = a.template derived<0>();
+      const number* bias = a.template parameter<1>();
       c.multiply_plus(a.samples() * rows, N, K, a.in(), packed, bias, a.out());
     }
 
@@ -74,7 +76,7 @@ struct linear {
 
     struct row_major {
       const T* values;
-      GPIPE_HOST_DEVICE T operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
+      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
         return values[row * N + column];
       }
     };

@@ -108,6 +108,10 @@ class operands {
   using in_type = typename part<typename Bound::input, I>::value_type;
   template <int I>
   using out_type = typename part<typename Bound::output, I>::value_type;
+  template <int I>
+  using derived_type = element_of<Bound::derived[std::size_t{I}].type>;
+  template <int I>
+  using extra_type = element_of<Bound::extras[std::size_t{I}].type>;
 
   explicit operands(const call& buffers) : call_(buffers) {}
 
@@ -152,11 +156,11 @@ class operands {
   }
   // Written by `refresh` alone, which the executor hands the same block for writing.
   template <int I = 0>
-  value_type* derived() const {
-    return reinterpret_cast<value_type*>(const_cast<std::byte*>(call_.derived) +
+  derived_type<I>* derived() const {
+    return reinterpret_cast<derived_type<I>*>(const_cast<std::byte*>(call_.derived) +
                                          detail::offset_in(Bound::derived, std::size_t{I}, std::size_t{1}));
   }
-  template <int I = 0, class T = value_type>
+  template <int I = 0, class T = extra_type<I>>
   T* extra() const {
     return reinterpret_cast<T*>(
         call_.extras + detail::offset_in(Bound::extras, std::size_t{I}, static_cast<std::size_t>(call_.capacity)));

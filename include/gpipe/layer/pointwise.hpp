@@ -15,7 +15,7 @@ namespace gpipe {
 ///       template <class T> GPIPE_HOST_DEVICE static T derivative(T x) { return gpipe::math::sigmoid(x); }
 ///     };
 ///
-/// It keeps its input and takes the derivative in backward.
+/// It keeps its input and takes the derivative in backward. Of bf16 it is the function of a float.
 template <class Function>
 struct pointwise {
   template <class In>
@@ -25,6 +25,7 @@ struct pointwise {
     requires(is_floating(dtype_of<T>))
   struct on<tensor<T, Extents...>> {
     using output = tensor<T, Extents...>;
+    using number = compute_type<T>;
     static constexpr keep keeps{.input = true};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 10 * elements,
@@ -43,12 +44,12 @@ struct pointwise {
     struct apply {
       const T* x;
       T* y;
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { y[i] = Function::value(x[i]); }
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { y[i] = Function::value(number(x[i])); }
     };
     struct chain {
       const T *x, *dy;
       T* dx;
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { dx[i] = dy[i] * Function::derivative(x[i]); }
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { dx[i] = dy[i] * Function::derivative(number(x[i])); }
     };
   };
 };
@@ -69,6 +70,7 @@ struct pointwise_stored {
     requires(is_floating(dtype_of<T>))
   struct on<tensor<T, Extents...>> {
     using output = tensor<T, Extents...>;
+    using number = compute_type<T>;
     static constexpr buffer extras[] = {{"derivative", output::size, dtype_of<T>}};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 20 * elements,
@@ -89,7 +91,7 @@ struct pointwise_stored {
       const T* x;
       T *y, *derivative;
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-        const value_and_derivative<T> both = Function::both(x[i]);
+        const value_and_derivative<number> both = Function::both(number(x[i]));
         y[i] = both.value;
         derivative[i] = both.derivative;
       }

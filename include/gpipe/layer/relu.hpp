@@ -18,6 +18,7 @@ struct relu {
     requires(is_floating(dtype_of<T>))
   struct on<tensor<T, Extents...>> {
     using output = tensor<T, Extents...>;
+    using number = compute_type<T>;
     static constexpr keep keeps{.output = true};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = elements,
@@ -37,16 +38,16 @@ struct relu {
       const T* x;
       T* y;
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-        const T value = x[i];
-        y[i] = value < T(0) ? T(0) : value;
+        const number value = x[i];
+        y[i] = value < number(0) ? number(0) : value;
       }
     };
     struct chain {
       const T *y, *dy;
       T* dx;
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-        const T gradient = dy[i];
-        dx[i] = y[i] > T(0) ? gradient : T(0);
+        const number gradient = dy[i];
+        dx[i] = y[i] > number(0) ? gradient : number(0);
       }
     };
   };

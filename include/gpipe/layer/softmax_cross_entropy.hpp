@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include <gpipe/core/math.hpp>
 #include <gpipe/layer/bound.hpp>
@@ -17,8 +18,9 @@ namespace gpipe {
 ///     loss = weight (log sum_j e^x_j - x_label),    d loss / d x_j = weight (e^x_j / sum - [j = label])
 ///
 /// Input tensor<T, ..., C>; a sample of tensor<T, 128, C> has 128 rows, each with a label and a weight. The field
-/// "labels" is int32 below C; the field "weights" of T is all ones where it is missing. Nothing flows on. The gradient
-/// is that of the sum; who commits divides by the sum of the weights. NaN and infinities in the input give a NaN loss.
+/// "labels" is int32 below C; the field "weights" of T (float, of bf16) is all ones where it is missing. Nothing flows
+/// on. The gradient is that of the sum; who commits divides by the sum of the weights. NaN and infinities in the input
+/// give a NaN loss.
 struct softmax_cross_entropy {
   template <class In>
   struct on;
@@ -28,23 +30,25 @@ struct softmax_cross_entropy {
   struct on<tensor<T, Extents...>> {
     using input = tensor<T, Extents...>;
     using output = bundle<>;
+    using number = compute_type<T>;
     static constexpr int classes = last_extent<input>, rows = rows_in<input>;
 
     /// What forward finds out about a row; backward takes the exponentials again, which is cheaper to hold.
     struct summary {
-      T top;       ///< the greatest input, taken off before the exponential
-      T inverse;   ///< 1 / sum_j e^(x_j - top)
-      T loss;      ///< without the weight
-      T correct;   ///< 1 where the label is the first of the greatest inputs, else 0
+      number top;      ///< the greatest input, taken off before the exponential
+      number inverse;  ///< 1 / sum_j e^(x_j - top)
+      number loss;     ///< without the weight
+      number correct;  ///< 1 where the label is the first of the greatest inputs, else 0
     };
 
     static constexpr field fields[] = {{"labels", rows, dtype::int32, classes},
-                                       {"weights", rows, dtype_of<T>, 0, true}};
+                                       {"weights", rows, dtype_of<number>, 0, true}};
     static constexpr partial partials[] = {"loss", "weight", "correct"};
-    static constexpr buffer extras[] = {{"summary", std::size_t{rows} * sizeof(summary) / sizeof(T), dtype_of<T>}};
+    static constexpr std::size_t summaries = std::size_t{rows} * sizeof(summary) / sizeof(number);
+    static constexpr buffer extras[] = {{"summary", summaries, dtype_of<number>}};
     static constexpr keep keeps{.input = true};
     static constexpr std::int64_t elements = std::int64_t{rows} * classes;
-    static constexpr T least = -std::numeric_limits<T>::infinity();
+    static constexpr number least = -std::numeric_limits<number>::infinity();
     static constexpr work cost{.forward = 20 * elements,
                                .backward_input = 20 * elements,
                                .bytes = static_cast<std::int64_t>(sizeof(T)) * elements};
@@ -53,7 +57,7 @@ struct softmax_cross_entropy {
     static void forward(const C& c, const A& a) {
       const std::ptrdiff_t count = std::ptrdiff_t{a.samples()} * rows;
       const auto* labels = a.template field<0, std::int32_t>();
-      const auto* weights = a.template field<1, T>();
+      const auto* weights = a.template field<1, number>();
       auto* out = a.template extra<0, summary>();
       c.rows(count, summarise{a.in(), labels, out});
       if (double* partial = a.partials()) {
@@ -67,7 +71,7 @@ struct softmax_cross_entropy {
     static void backward_input(const C& c, const A& a) {
       if (!a.in_gradient()) return;
       c.rows(std::ptrdiff_t{a.samples()} * rows,
-             differentiate{a.in(), a.template field<0, std::int32_t>(), {a.template field<1, T>()},
+             differentiate{a.in(), a.template field<0, std::int32_t>(), {a.template field<1, number>()},
                            a.template extra<0, summary>(), a.in_gradient()});
     }
 
@@ -79,20 +83,21 @@ struct softmax_cross_entropy {
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
         const T* x = in + row * classes;
         const std::int32_t label = labels[row];
-        const T top = team.max(classes, least, [x](std::ptrdiff_t j) { return x[j]; });
-        const T total = team.sum(classes, [x, top](std::ptrdiff_t j) { return math::exp(x[j] - top); });
-        const T equals = team.sum(label, [x, top](std::ptrdiff_t j) { return x[j] == top ? T(1) : T(0); });
-        out[row] = {top, T(1) / total, std::log(total) + (top - x[label]),
-                    x[label] == top && equals == T(0) ? T(1) : T(0)};
+        const number top = team.max(classes, least, [x](std::ptrdiff_t j) { return number(x[j]); });
+        const number total = team.sum(classes, [x, top](std::ptrdiff_t j) { return math::exp(x[j] - top); });
+        const number equals =
+            team.sum(label, [x, top](std::ptrdiff_t j) { return x[j] == top ? number(1) : number(0); });
+        out[row] = {top, number(1) / total, std::log(total) + (top - x[label]),
+                    x[label] == top && equals == number(0) ? number(1) : number(0)};
       }
     };
 
     struct weight_of {
-      const T* weights;
-      GPIPE_HOST_DEVICE T operator()(std::ptrdiff_t row) const { return weights ? weights[row] : T(1); }
+      const number* weights;
+      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row) const { return weights ? weights[row] : number(1); }
     };
 
-    template <T summary::*Member>
+    template <number summary::*Member>
     struct weighted {
       const summary* rows_;
       weight_of weights;
@@ -112,9 +117,13 @@ struct softmax_cross_entropy {
         const T* x = in + row * classes;
         T* dx = gradient + row * classes;
         const std::int32_t label = labels[row];
-        const T weight = weights(row), top = rows_[row].top, inverse = rows_[row].inverse;
+        const number weight = weights(row), top = rows_[row].top, inverse = rows_[row].inverse;
         team.each(classes, [=](std::ptrdiff_t j) { dx[j] = weight * (math::exp(x[j] - top) * inverse); });
-        team.each(1, [=](std::ptrdiff_t) { dx[label] -= weight; });
+        team.each(1, [=](std::ptrdiff_t) {
+          // What is left of a probability near 1 would be lost in a bf16's rounding of that.
+          if constexpr (std::is_same_v<T, number>) dx[label] -= weight;
+          else dx[label] = weight * (math::exp(x[label] - top) * inverse) - weight;
+        });
       }
     };
   };

@@ -26,15 +26,16 @@ struct token_head {
   struct on<tensor<T, Extents...>> {
     using input = tensor<T, Extents...>;
     using output = bundle<>;
+    using number = compute_type<T>;
     static constexpr int width = last_extent<input>, rows = rows_in<input>;
     static constexpr std::size_t logits = std::size_t{rows} * Vocabulary;
 
     static constexpr parameter parameters[] = {{"weight", {Vocabulary, width}, initialiser::uniform(width)},
                                                {"bias", {Vocabulary}, initialiser::uniform(width)}};
     static constexpr field fields[] = {{"labels", rows, dtype::int32, Vocabulary},
-                                       {"weights", rows, dtype_of<T>, 0, true}};
+                                       {"weights", rows, dtype_of<number>, 0, true}};
     static constexpr partial partials[] = {"loss", "weight", "correct"};
-    static constexpr buffer extras[] = {{"logits", logits, dtype_of<T>}, {"summary", 4 * rows, dtype_of<T>}};
+    static constexpr buffer extras[] = {{"logits", logits, dtype_of<T>}, {"summary", 4 * rows, dtype_of<number>}};
     static constexpr keep keeps{.input = true};
 
     static constexpr auto elements = static_cast<std::int64_t>(logits);
