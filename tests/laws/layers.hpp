@@ -170,8 +170,9 @@ struct scale {
   struct both {
     using output = tensor<T, N>;
     static constexpr keep keeps{.input = true};
-    static T factor(const auto& a, int i) {
-      return T(1) + static_cast<T>(a.template in<1 - X>()[i / N * K + i % K]) / T(8);
+    using number = compute_type<T>;
+    static number factor(const auto& a, int i) {
+      return number(1) + static_cast<number>(a.template in<1 - X>()[i / N * K + i % K]) / number(8);
     }
     static void forward(const auto&, const auto& a) {
       loop(a.samples() * N, [&](int i) { a.out()[i] = a.template in<X>()[i] * factor(a, i); });
@@ -195,15 +196,16 @@ struct passing_loss {
   template <class T, int N>
   struct on<tensor<T, N>> {
     using output = tensor<T, N>;
-    static constexpr field fields[] = {{"labels", 1, dtype::int32, N}, {"weights", 1, dtype_of<T>, 0, true}};
+    using number = compute_type<T>;
+    static constexpr field fields[] = {{"labels", 1, dtype::int32, N}, {"weights", 1, dtype_of<number>, 0, true}};
     static constexpr partial partials[] = {"weight", "loss"};
     static constexpr keep keeps{.input = true};
-    static T distance(const auto& a, int i) {
-      return a.in()[i] - (i % N == a.template field<0, std::int32_t>()[i / N] ? T(1) : T(0));
+    static number distance(const auto& a, int i) {
+      return a.in()[i] - (i % N == a.template field<0, std::int32_t>()[i / N] ? number(1) : number(0));
     }
     static void forward(const auto&, const auto& a) {
       double weight = 0, loss = 0;
-      const T* weights = a.template field<1, T>();
+      const number* weights = a.template field<1, number>();
       loop(a.samples(), [&](int row) { weight += static_cast<double>(weights[row]); });
       loop(a.samples() * N, [&](int i) {
         a.out()[i] = a.in()[i];
@@ -213,7 +215,7 @@ struct passing_loss {
     }
     static void backward_input(const auto&, const auto& a) {
       loop(a.samples() * N,
-           [&](int i) { a.in_gradient()[i] = a.template field<1, T>()[i / N] * distance(a, i) + a.out_gradient()[i]; });
+           [&](int i) { a.in_gradient()[i] = a.template field<1, number>()[i / N] * distance(a, i) + a.out_gradient()[i]; });
     }
   };
 };

@@ -71,7 +71,7 @@ constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::exce
 
 /// S stages from the best cut, and lopsided ones: one slot a stage, the rest in the last, or in the first.
 template <template <class> class Net, class T, class Optimizer>
-void holds_for_stages(const samples<T>& data, double clip) {
+void holds_for_stages(const samples<compute_type<T>>& data, double clip) {
   constexpr int L = slots_of<Net<T>>;
   // 13 samples are 3 + 3 + 3 + 3 + 1; 4 are fewer than M, 1 is fewer than most S.
   const auto run = [&](const setting& as) { return train<Net, T, Optimizer>(as, data, clip, {13, 4, 1}); };
@@ -179,7 +179,7 @@ std::vector<std::int64_t> limits(int S, int M, const schedule_choice& schedule) 
 }
 
 template <template <class> class Net, class T>
-void holds_for_schedules(const samples<T>& data) {
+void holds_for_schedules(const samples<compute_type<T>>& data) {
   for (const int M : {1, 3, 8}) {
     const auto run = [&](const setting& as) { return train<Net, T, adam>(as, data, 0.1, {4 * M - 1, 2, 1}, M); };
     const bits expected = run({.fill = std::byte{0}});
@@ -233,6 +233,13 @@ TEST_CASE("integers on edges: the same bits for every cut") {
 
 TEST_CASE("tied parameters: the same bits for every S, recompute, trace") {
   holds_for_stages<tied_net, float, adam>(samples<float>(19, 12, 1), 0.1);
+}
+
+TEST_CASE("in bf16: the same bits for every S, recompute, trace, cut and schedule") {
+  holds_for_stages<residual_net, bf16, adam>(samples<float>(19, 12, 1), 0.1);
+  holds_for_every_cut<skip_net, bf16>(samples<float>(9, 12, 2));
+  holds_for_every_cut<pair_net, bf16>(samples<float>(9, 12, 1));
+  holds_for_schedules<tied_net, bf16>(samples<float>(40, 12, 1));
 }
 
 TEST_CASE("a tied parameter's gradient is the sum over its uses, and counts once in the norm") {

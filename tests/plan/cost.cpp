@@ -102,6 +102,20 @@ TEST_CASE("what cannot be counted is refused") {
 
 TEST_CASE("a device without a rate that the model needs is refused by name") {
   row doubles = free_row;
-  doubles.type = dtype::float64;
+  doubles.computes = dtype::float64;
   CHECK_THROWS_WITH_AS(cost_of(doubles, 1, false, tpu_v3_core), doctest::Contains("TPU v3 core"), error);
+}
+
+TEST_CASE("what computes in bf16 goes by the rate of matrix units") {
+  row fast = free_row;
+  const auto takes = [&](std::int64_t operations) {
+    fast.cost.forward = operations;
+    return cost_of(fast, 1, false, h100).forward;
+  };
+  const std::int64_t slow = takes(989'000'000) - takes(0);
+  fast.computes = dtype::bf16;
+  CHECK(takes(989'000'000) - takes(0) == 1'000'000);
+  CHECK(slow > 14'000'000);
+  CHECK_THROWS_WITH_AS(cost_of(fast, 1, false, device{.name = "old", .float32 = 1, .memory_bytes_per_second = 1}),
+                       doctest::Contains("old"), error);
 }

@@ -59,6 +59,23 @@ using whole_four = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>, 
 static_assert(whole_four::makespan() == four::makespan() && whole_four::bubble() == four::bubble() &&
               whole_four::cut().first[1] == four::cut().first[1]);
 
+// In bf16: the same layers; what flows and what is derived from weights takes half, what is trained the same.
+template <class... More>
+using cut_by_hand = plan<net, cut_at<4, 8, 12>, micro_batches<16>, micro_batch_size<8>, More...>;
+using single = cut_by_hand<>;
+using narrow = cut_by_hand<in<precision::bf16>>;
+static_assert(std::is_same_v<narrow::model, in_bf16<net>> && narrow::parameters() == single::parameters());
+constexpr bool takes(memory_kind kind, int halves) {
+  return 2 * narrow::memory(1).of(kind) == halves * single::memory(1).of(kind) && single::memory(1).of(kind) > 0;
+}
+static_assert(takes(memory_kind::stash, 1) && takes(memory_kind::kept, 1) && takes(memory_kind::derived, 1));
+static_assert(takes(memory_kind::parameters, 2) && takes(memory_kind::gradients, 2) && takes(memory_kind::moments, 2));
+static_assert(precision_of(network_of<narrow::model>) == precision::bf16 &&
+              precision_of(network_of<net>) == precision::float32);
+constexpr traffic across(const network& of) { return traffic_of(of, single::cut(), {1, 2, true}, 8); }
+static_assert(2 * across(network_of<narrow::model>).forward_bytes == across(network_of<net>).forward_bytes);
+static_assert(2 * across(network_of<narrow::model>).backward_bytes == across(network_of<net>).backward_bytes);
+
 // Stages as types: as many as asked for, in a recompute wrapper unless nothing is recomputed.
 template <class Plan, int I>
 using stage_at = std::remove_cvref_t<decltype(boost::hana::at_c<I>(Plan::stages()))>;

@@ -23,7 +23,8 @@ struct row {
   std::string_view name;
   int inputs = 0, outputs = 0;
   edge_part in[max_edge], out[max_edge];
-  dtype type = dtype::float32;  ///< of parameters
+  dtype type = dtype::float32;      ///< of parameters
+  dtype computes = dtype::float32;  ///< in which it multiplies, that of its edges
   const parameter *parameters = nullptr, *state = nullptr;
   const buffer *derived = nullptr, *extras = nullptr;
   const field* fields = nullptr;
@@ -149,7 +150,10 @@ constexpr row describe_row() {
       r.in, std::make_integer_sequence<int, parts<typename Bound::input>>{});
   r.outputs = edge_parts_into<typename Bound::output>(
       r.out, std::make_integer_sequence<int, parts<typename Bound::output>>{});
-  if constexpr (!std::is_void_v<typename Bound::value_type>) r.type = dtype_of<typename Bound::value_type>;
+  if constexpr (!std::is_void_v<typename Bound::value_type>) {
+    r.type = dtype_of<typename Bound::value_type>;
+    r.computes = dtype_of<typename Bound::edge_type>;
+  }
   r.parameters = Bound::parameters.data();
   r.state = Bound::state.data();
   r.derived = Bound::derived.data();

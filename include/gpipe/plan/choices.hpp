@@ -40,6 +40,11 @@ template <recompute_mode Mode>
 struct recompute {
   static constexpr void choose(plan_options& o) { o.recompute = Mode; }
 };
+/// In what it computes: `in<precision::bf16>`.
+template <precision In>
+struct in {
+  static constexpr void choose(plan_options& o) { o.in = In; }
+};
 template <class Optimizer>
 struct optimizer {
   static constexpr void choose(plan_options& o) {
@@ -119,10 +124,10 @@ namespace broken {
 
 template <class Option, bool Holds>
 struct option_of_a_plan {
-  static_assert(Holds, "gpipe: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, recompute<mode>, "
-                       "schedule<type>, chunks<V>, workers<W>, optimizer<type>, on_device<device>, "
-                       "on_devices<devices...>, profiled<table>, with_transfers, memory_limit<bytes> and "
-                       "cut_at<slots...>");
+  static_assert(Holds, "gpipe: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, "
+                       "in<precision>, recompute<mode>, schedule<type>, chunks<V>, workers<W>, optimizer<type>, "
+                       "on_device<device>, on_devices<devices...>, profiled<table>, with_transfers, "
+                       "memory_limit<bytes> and cut_at<slots...>");
 };
 
 }  // namespace broken

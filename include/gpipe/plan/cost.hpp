@@ -78,7 +78,7 @@ constexpr std::int64_t kernel_time(std::int64_t flops, std::int64_t bytes, int s
 /// kernel's start for each part.
 GPIPE_ONCE constexpr layer_cost layer_cost_of(const row& r, int samples, const device& on = this_cpu) {
   const auto time = [&](std::int64_t flops, std::int64_t bytes) {
-    return detail::kernel_time(flops, bytes, samples, r.type, on);
+    return detail::kernel_time(flops, bytes, samples, r.computes, on);
   };
   return {time(r.cost.forward, r.cost.bytes), time(r.cost.backward_input, r.cost.bytes),
           r.parameter_count == 0 ? 0 : time(r.cost.backward_parameters, 0)};

@@ -12,14 +12,16 @@ namespace gpipe {
 struct device {
   const char* name = "";
   std::int64_t float32 = 0, float64 = 0;  ///< floating-point operations a second by type, without matrix units
-  std::int64_t half = 0;                  ///< and in 16-bit types on matrix units where it has them; 0: not told
+  std::int64_t half = 0;                  ///< and in bf16 and its like, on matrix units where it has them; 0: not told
   std::int64_t memory_bytes_per_second = 0;
   std::int64_t link_bytes_per_second = 0;  ///< one direction
   std::int64_t link_latency_ns = 0;        ///< of one transfer, however small
   std::int64_t launch_ns = 0;              ///< of starting one kernel
   std::int64_t memory_bytes = 0;
 
-  constexpr std::int64_t flops_per_second(dtype type) const { return type == dtype::float64 ? float64 : float32; }
+  constexpr std::int64_t flops_per_second(dtype type) const {
+    return type == dtype::float64 ? float64 : type == dtype::bf16 ? half : float32;
+  }
   /// The same device where float32 layers compute in 16 bits.
   constexpr device in_half() const {
     device d = *this;
@@ -64,11 +66,11 @@ inline constexpr device l4 = detail::gpu("L4", 30'300, 473, 121'000, 300, 32, 24
 inline constexpr device tpu_v2_core = detail::gpu("TPU v2 core", 23'000, 0, 23'000, 350, 62, 8_GB);
 inline constexpr device tpu_v3_core = detail::gpu("TPU v3 core", 61'500, 0, 61'500, 450, 82, 16_GB);
 
-/// One core of a current CPU; neighbouring stages share its memory.
+/// One core of a current CPU; neighbouring stages share its memory. In bf16 it computes as in float32.
 inline constexpr device this_cpu{.name = "this CPU",
                                  .float32 = 60 * detail::giga,
                                  .float64 = 30 * detail::giga,
-                                 .half = 0,
+                                 .half = 60 * detail::giga,
                                  .memory_bytes_per_second = 20 * detail::giga,
                                  .link_bytes_per_second = 20 * detail::giga,
                                  .link_latency_ns = 200,

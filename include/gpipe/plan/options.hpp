@@ -3,6 +3,7 @@
 #include <limits>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/precision.hpp>
 #include <gpipe/core/recompute.hpp>
 #include <gpipe/plan/profile.hpp>
 #include <gpipe/plan/recompute.hpp>
@@ -16,6 +17,7 @@ struct plan_options {
   int stages = 1;             ///< S
   int micro_batches = 1;      ///< M
   int micro_batch_size = 32;  ///< B, the most samples of a micro-batch
+  precision in = precision::float32;
   recompute_mode recompute = recompute_mode::except_last;
   schedule_kind schedule = schedule_kind::fill_drain;
   int chunks = 2;   ///< stages a worker, of the interleaved schedule

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/model/model.hpp>
+#include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/choices.hpp>
 #include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/fit.hpp>
@@ -65,16 +65,16 @@ template <class Model, class... Options>
 class plan {
   using types = detail::chosen_types<Options...>;
   using as = decltype(detail::planned_model<Model>());
-  using planned = typename as::type;
 
  public:
-  using model = Model;
   static constexpr plan_options options = detail::chosen<Options...>();
+  using model = typename detail::model_in<Model, options.in>::type;  ///< in its precision
   static constexpr int S = options.stages, M = options.micro_batches, B = options.micro_batch_size;
-  static constexpr int L = slots_of<planned>;
+  static constexpr int L = slots_of<typename as::type>;
   static constexpr auto schedule = detail::schedule_in<Options...>(options);
 
  private:
+  using planned = typename detail::model_in<typename as::type, options.in>::type;
   static_assert(sizeof(broken::stages_at_most_layers<S, L, as::mistaken || (S >= 1 && S <= L)>) > 0);
   static constexpr bool counts_samples = M >= 1 && B >= 1 && B <= (std::numeric_limits<int>::max)() / (M >= 1 ? M : 1);
   static_assert(sizeof(broken::micro_batches_hold_samples<M, B, counts_samples>) > 0);

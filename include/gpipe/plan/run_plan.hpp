@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/check_table.hpp>
 #include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/describe.hpp>
@@ -74,8 +75,12 @@ struct run_plan {
 GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& options,
                                      const std::vector<int>& own_cut = {}) {
   options.require_sensible(net.slot_count);
+  if (options.in == precision::bf16 && precision_of(net) != precision::bf16)
+    detail::refuse({"the plan is to be in bf16, and the network is in float32"},
+                   {"plan the network of in_bf16<model>, or make the trainer one of in_both<model>"});
   run_plan p;
   p.options = options;
+  p.options.in = precision_of(net);
   const int S = options.stages, M = options.micro_batches, L = net.slot_count;
   const schedule_choice schedule = p.schedule = options.chosen_schedule();
   p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));

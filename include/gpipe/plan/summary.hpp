@@ -61,6 +61,7 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
   const std::string off = percent(static_cast<double>(above), static_cast<double>(best)) + " above ";
   return table(rows) + phrase({plan.schedule, ", ", several(o.micro_batches, "micro-batch"), " of at most ",
                                several(o.micro_batch_size, "sample"), ", recompute ", name_of(o.recompute),
+                               o.in == precision::bf16 ? ", in bf16" : "",
                                ": bubble ", percent(plan.bubble, 1),
                                "\na step is reckoned to take ", milliseconds(plan.makespan),
                                o.measured.count > 0 ? " by " : " on ",

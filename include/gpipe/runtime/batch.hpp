@@ -61,6 +61,7 @@ struct batch_rows {
   int samples = 0;
   const std::byte* inputs = nullptr;
   std::vector<const std::byte*> fields;
+  std::vector<bf16> rounded;  ///< the inputs, where a batch has floats and the model takes bf16
 };
 
 namespace detail {
@@ -83,6 +84,15 @@ GPIPE_ONCE inline std::string names_of_fields(const network& net) {
   std::string names = "inputs";
   for (int f = 0; f < net.field_count; ++f) names.append(", ").append(net.fields[f].name);
   return names;
+}
+
+inline bool is_rounded(const network& net, const batch::entry& inputs) {
+  return net.values[0].part.type == dtype::bf16 && inputs.type == dtype::float32;
+}
+GPIPE_OUT_OF_LINE inline const std::byte* round(const std::byte* rows, std::size_t count, std::vector<bf16>& into) {
+  into.resize(count);
+  for (std::size_t i = 0; i < count; ++i) into[i] = reinterpret_cast<const float*>(rows)[i];
+  return reinterpret_cast<const std::byte*>(into.data());
 }
 
 template <class T>
@@ -112,7 +122,8 @@ void check_weights(const field& wanted, const T* weights, std::size_t count) {
 }  // namespace detail
 
 /// Checks a batch against what the model reads, and that it reads all that is there: names, types, widths, the range of
-/// integers. What only layers from slot `end` on read may be missing. Throws `error`.
+/// integers. What only layers from slot `end` on read may be missing. Of a model in bf16 inputs may be floats, which are
+/// rounded. Throws `error`.
 GPIPE_ONCE inline void check_batch(const network& net, const batch& from, int most_samples, batch_rows& rows,
                                    int end = (std::numeric_limits<int>::max)()) {
   using detail::refuse;
@@ -122,8 +133,11 @@ GPIPE_ONCE inline void check_batch(const network& net, const batch& from, int mo
             " (micro-batches times micro-batch size)"},
            {"raise the micro-batch size of the plan, or split the batch"});
   rows.samples = from.samples();
-  rows.inputs = detail::rows_of(from, "inputs", net.values[0].part.size, net.values[0].part.type);
-  if (rows.inputs == nullptr) refuse({"the batch lacks the field \"inputs\""}, {"add it by with(\"inputs\", ...)"});
+  const batch::entry* const given = from.find("inputs");
+  if (given == nullptr) refuse({"the batch lacks the field \"inputs\""}, {"add it by with(\"inputs\", ...)"});
+  const edge_part& entering = net.values[0].part;
+  const bool rounds = detail::is_rounded(net, *given);
+  rows.inputs = detail::rows_of(from, "inputs", entering.size, rounds ? dtype::float32 : entering.type);
   rows.fields.resize(static_cast<std::size_t>(net.field_count));
   for (const batch::entry& e : from.entries()) {
     bool known = e.name == "inputs";
@@ -148,6 +162,8 @@ GPIPE_ONCE inline void check_batch(const network& net, const batch& from, int mo
     if (wanted.type == dtype::int32) detail::check_range(wanted, reinterpret_cast<const std::int32_t*>(data), count);
     if (wanted.type == dtype::uint8) detail::check_range(wanted, reinterpret_cast<const std::uint8_t*>(data), count);
   }
+  if (rounds)
+    rows.inputs = detail::round(rows.inputs, entering.size * static_cast<std::size_t>(from.samples()), rows.rounded);
 }
 
 }  // namespace gpipe

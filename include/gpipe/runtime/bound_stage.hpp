@@ -407,6 +407,8 @@ class alignas(alignment) bound_stage {
   void add(dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) {
     if (type == dtype::float64)
       context_.add(n, reinterpret_cast<const double*>(from), reinterpret_cast<double*>(into));
+    else if (type == dtype::bf16)  // each sum of two is rounded
+      context_.add(n, reinterpret_cast<const bf16*>(from), reinterpret_cast<bf16*>(into));
     else context_.add(n, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(into));
   }
 

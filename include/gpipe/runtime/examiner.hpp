@@ -58,6 +58,7 @@ class examiner {
   }
   GPIPE_ONCE bool finite(const bound& b, dtype type, std::ptrdiff_t n, const std::byte* data) const {
     if (type == dtype::float64) return all_finite(b, n, reinterpret_cast<const double*>(data));
+    if (type == dtype::bf16) return all_finite(b, n, reinterpret_cast<const bf16*>(data));
     return type != dtype::float32 || all_finite(b, n, reinterpret_cast<const float*>(data));
   }
   GPIPE_ONCE void look(const bound& b, int m, const char* what, int v, const std::byte* at,

@@ -303,6 +303,8 @@ class executor {
   GPIPE_ONCE void initialise() {
     step_.seed = options_.seed;
     step_.rows.fields.resize(static_cast<std::size_t>(net_.field_count));  // so that no step allocates
+    if (const edge_part& entering = net_.values[0].part; entering.type == dtype::bf16)
+      step_.rows.rounded.resize(entering.size * static_cast<std::size_t>(plan_.most_samples()));
     for (int l = 0; l < net_.slot_count; ++l) {
       const row& r = net_.row_of(l);
       const auto put = [&](memory_kind kind) {

@@ -53,19 +53,16 @@ struct model_ends_in_a_loss {
 /// time, `trainer<net, adam> training{plan_options{.stages = 4}, adam{}};`. Not for two callers at once.
 template <class Model, class Optimizer, class Device = host_device>
 class trainer {
-  static_assert(sizeof(broken::model_ends_in_a_loss<Model, detail::mistaken_model<Model> ||
-                                                            network_of<Model>.loss_slot() >= 0>) > 0);
+  using context = typename Device::context;
+  using model = typename detail::unwrapped<Model>::model;
+  static_assert(sizeof(broken::model_ends_in_a_loss<model, detail::mistaken_model<model> ||
+                                                            network_of<model>.loss_slot() >= 0>) > 0);
 
  public:
   using step_hook = std::function<void(const outcome&, std::uint64_t steps)>;
 
   GPIPE_ONCE explicit trainer(const plan_options& options, Optimizer optimizer = {}, training_options how = {})
-      : optimizer_(optimizer),
-        rate_(how.rate),
-        clip_(how.clip),
-        executor_(network_of<Model>, kernels_of<Model, typename Device::context>,
-                  make_plan(network_of<Model>, with_moments(options), how.cut),
-                  update_rule<typename Device::context>(optimizer), how.run()) {}
+      : trainer(compiled_in(options.in), options, optimizer, how) {}
   template <class Plan>
     requires requires { Plan::options; }
   explicit trainer(Plan, Optimizer optimizer = {}, training_options how = {})
@@ -223,6 +220,23 @@ class trainer {
   const gpipe::executor<Device>& executor() const { return executor_; }
 
  private:
+  struct compiled {
+    const network& net;
+    const kernel_row<context>* kernels;
+  };
+  static compiled compiled_in(precision wanted) {
+    if constexpr (detail::unwrapped<Model>::both)
+      if (wanted == precision::bf16) return {network_of<in_bf16<model>>, kernels_of<in_bf16<model>, context>};
+    return {network_of<model>, kernels_of<model, context>};
+  }
+  GPIPE_ONCE trainer(const compiled& from, const plan_options& options, const Optimizer& optimizer,
+                     const training_options& how)
+      : optimizer_(optimizer),
+        rate_(how.rate),
+        clip_(how.clip),
+        executor_(from.net, from.kernels, make_plan(from.net, with_moments(options), how.cut),
+                  update_rule<context>(optimizer), how.run()) {}
+
   template <class Plan>
   static training_options cut_by(training_options how) {
     if (how.cut.empty()) how.cut.assign(Plan::cut().first + 1, Plan::cut().first + Plan::S);
