@@ -23,6 +23,7 @@ struct linear {
   template <class T, int... Extents>
     requires(sizeof...(Extents) > 0 && is_floating(dtype_of<T>))
   struct on<tensor<T, Extents...>> {
+    using layer = linear;
     using input = tensor<T, Extents...>;
     using output = with_last<input, N>;
     using number = compute_type<T>;

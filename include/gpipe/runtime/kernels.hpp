@@ -2,15 +2,11 @@
 
 #include <type_traits>
 
+#include <gpipe/device/kernels.hpp>
 #include <gpipe/layer/operands.hpp>
 #include <gpipe/model/model.hpp>
 
 namespace gpipe {
-
-/// The kernels of a layer on a device: the layer's own text over the device's context. Specialise it, for
-/// `Layer::on<Input>` and a device's context, only where a library or a kernel of its own is faster.
-template <class On, class Context>
-struct kernels : On {};
 
 namespace broken {
 

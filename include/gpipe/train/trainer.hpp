@@ -253,6 +253,12 @@ class trainer {
       detail::refuse({"the model has no slot ", slot}, {"slots are 0 to ", net.slot_count - 1}, {.slot = slot});
     return slot;
   }
+  GPIPE_ONCE place place_of(int slot) const {
+    place found;
+    found.layer = executor_.net().row_of(slot).name;
+    found.slot = slot;
+    return found;
+  }
   GPIPE_ONCE void freeze(int first, int last, bool frozen) {
     if (last < first)
       detail::refuse({"the slots [", first, ", ", last, ") end before they begin"}, {"give the first before the last"});
@@ -262,7 +268,7 @@ class trainer {
   GPIPE_ONCE const detail::watched_rows& watched(int slot) const {
     if (const auto* rows = executor_.watched(checked(slot))) return *rows;
     detail::refuse({"nobody watches the slot"}, {"call watch(", slot, ") before the step"},
-                   {.layer = std::string(executor_.net().row_of(slot).name), .slot = slot});
+                   place_of(slot));
   }
 
   // Bytes before one of them in its slot's block, and its elements.
@@ -286,7 +292,7 @@ class trainer {
     const auto [at, size] = find<T>(slot, name, what);
     if (values.size() != size)
       detail::refuse({what.one, " \"", name, "\" has ", size, " elements, not ", values.size()},
-                     {"give it all of them"}, {.layer = std::string(executor_.net().row_of(slot).name), .slot = slot});
+                     {"give it all of them"}, place_of(slot));
     executor_.write(kind, slot, 0, at, size * sizeof(T), values.data());
   }
 

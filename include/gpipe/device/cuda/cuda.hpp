@@ -4,6 +4,7 @@
 
 #include <gpipe/device/cuda/arena.hpp>
 #include <gpipe/device/cuda/context.hpp>
+#include <gpipe/device/cuda/linear.hpp>
 
 namespace gpipe {
 

@@ -1,0 +1,10 @@
+#pragma once
+
+namespace gpipe {
+
+/// The kernels of a layer on a device: the layer's own text over the device's context. Specialise it, for
+/// `Layer::on<Input>` and a device's context, only where a library or a kernel of its own is faster.
+template <class On, class Context>
+struct kernels : On {};
+
+}  // namespace gpipe
