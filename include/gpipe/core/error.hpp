@@ -15,6 +15,7 @@ struct place {
   long line = -1;
   std::string layer{};  ///< the layer's type, such as `linear<512>`
   int slot = -1;        ///< its position in the model
+  int rank = -1;  ///< of a process in its job
   int stage = -1;
   int micro_batch = -1;
   std::string action{};  ///< what the worker was doing, such as `forward`
@@ -51,6 +52,7 @@ class error : public std::runtime_error {
       else part("layer ", where.slot);
       if (!where.layer.empty()) (at += " ") += where.layer;
     }
+    if (where.rank >= 0) part("rank ", where.rank);
     if (where.stage >= 0) part("stage ", where.stage);
     if (where.micro_batch >= 0) part("micro-batch ", where.micro_batch);
     if (!where.action.empty()) part("", where.action);

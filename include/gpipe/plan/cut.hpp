@@ -51,6 +51,8 @@ class stage_view {
     const value& of = net_.values[v];
     return of.readers > 0 && holds(of.writer) && net_.reader(v, of.readers - 1) >= last_;
   }
+  /// Whether the next stage has the `i`-th reader of a value.
+  constexpr bool read_by_next(int v, int i) const { return stage_of(net_.reader(v, i)) == stage_ + 1; }
   /// Whether the stage's backward reads the value again.
   constexpr bool kept(int v) const {
     const value& of = net_.values[v];

@@ -94,6 +94,7 @@ class layout {
     const row& r = net_.row_of(l);
     constants(l, r);
     arrivals(l, r);
+    if (t_.apart()) departures(l);
     kept_stack& stack = life_.waits(l) ? now_.late : now_.early;
     const auto keep = [&](int slot, int v, std::int64_t bytes) {
       if (counted_ != nullptr)
@@ -136,6 +137,9 @@ class layout {
   GPIPE_ONCE constexpr void constants(int l, const row& r) {
     const auto all = static_cast<std::int64_t>(r.parameter_bytes()), bytes = net_.owns(l) ? all : 0;
     for (int i = 0; i < (t_.trains ? 2 : 1) && !net_.owns(l); ++i) put(kind::tied, l, -1, i, all);
+    if (t_.trains && t_.apart() && net_.owns(l))  // gradients arrive here from users elsewhere
+      for (int user = s_.last(); user < net_.slot_count; ++user)
+        if (net_.slots[user].owner == l) put(kind::tied, user, -1, 0, all);
     for (int i = 0; i < t_.moments; ++i)  // one whole array behind the other
       if (counted_ != nullptr)
         tell(kind::moments, l, -1, i,
@@ -168,6 +172,27 @@ class layout {
       if (!net_.values[v].gradient || !s_.sent(v)) continue;
       for (int k = 0; k < s_.returns(v); ++k)
         put(kind::returned, -1, v, k, size_of(v), s_.returned_by_next(v, k) ? t_.returned.next : t_.returned.skip);
+    }
+  }
+
+  /// What leaves for workers that share no memory with this one.
+  GPIPE_ONCE constexpr void departures(int l) {
+    for (int o = 0; o < net_.slots[l].writes; ++o)
+      if (const int v = net_.writes_value(l, o); s_.sent(v)) {
+        int copies = 0;
+        for (int i = 0; i < net_.values[v].readers; ++i)
+          if (const int asked = s_.read_by_next(v, i) ? t_.outgoing.next : t_.outgoing.skip;
+              net_.reader(v, i) >= s_.last() && asked > copies)
+            copies = asked;
+        if (copies > 0) put(kind::outgoing, -1, v, 0, size_of(v), copies);
+      }
+    for (int i = 0; i < net_.slots[l].reads; ++i) {
+      const int v = net_.reads_value(l, i), index = s_.reader_index(v, l, i);
+      if (!t_.trains || !net_.values[v].gradient || net_.values[v].writer >= s_.first()) continue;
+      if (s_.top_stage(v) == s_.stage() && !s_.reads_first(v, index)) continue;
+      const bool back = s_.origin_of(v) == stage_view::origin::next;
+      if (const int copies = back ? t_.outgoing.back : t_.outgoing.skip; copies > 0)
+        put(kind::outgoing, -1, v, s_.return_of(v, index), size_of(v), copies);
     }
   }
 

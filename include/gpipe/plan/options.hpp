@@ -22,6 +22,7 @@ struct plan_options {
   schedule_kind schedule = schedule_kind::fill_drain;
   int chunks = 2;   ///< stages a worker, of the interleaved schedule
   int workers = 0;  ///< at most the schedule's, which are folded onto them, neighbours together; 0: as many as those
+  bool apart = false;  ///< workers share no memory: what one sends lies in its own until it has left
   const own_schedule* own = nullptr;  ///< of `schedule_kind::own`: `&own_schedule_of<mine>`
   int moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam two, SGD with momentum one
   device on = this_cpu;  ///< what costs and transfers are reckoned for

@@ -41,6 +41,7 @@ struct run_plan {
   /// A forward-only pass takes the same places, and gives them back after forward.
   std::vector<stage_places> places_of_stages;
   std::vector<int> each;  ///< 0 ... M - 1: the places of what every micro-batch has its own of
+  std::vector<int> leaving;  ///< places of each micro-batch of what goes to workers that share no memory
   std::vector<tie> ties;  ///< in model order of their users
   std::vector<memory_terms> terms;
   std::vector<std::vector<memory_block>> blocks;  ///< of each stage's arena
@@ -114,7 +115,7 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
     stash_places(table, l.from, l.to, its.stash.data(), late);
     if (schedule.trains && l.gradient) returned_places(table, l.to, l.from, its.returned.data(), late);
   }
-  for (int m = 0; m < M; ++m) p.each.push_back(m);
+  for (int m = 0; m < M; ++m) p.each.push_back(m), p.leaving.push_back(m % 2);
   for (int s = 0; s < S; ++s) {
     const stage_view stage(net, p.cut(), s);
     p.terms.push_back(with_room(terms_of(schedule, options, stage), options, stage));

@@ -7,7 +7,7 @@ namespace gpipe {
 
 /// What a stage's arena holds, in the order in which it lies there.
 ///
-///     | parameters | gradients | moments | tied | state | derived | partials | sums | stash | returned | held |
+///     | parameters | gradients | moments | tied | state | derived | partials | sums | stash | returned | outgoing | held |
 ///       one flat array each: an update is one call
 ///     | kept ... transient |
 ///       the working set
@@ -21,13 +21,14 @@ enum class memory_kind : std::uint8_t {
   parameters,
   gradients,
   moments,      ///< of the optimizer
-  tied,         ///< values and gradients of parameters that an earlier slot owns
+  tied,         ///< values and gradients of parameters that an earlier slot owns; where these arrive from elsewhere
   state,        ///< of layers, not trained: moving averages
   derived,      ///< made from the parameters after each commit: packed weights
   partials,     ///< what layers tell of each micro-batch: loss, weight, batch statistics
   sums,         ///< a double a slot: the squares of its gradient
   stash,        ///< what enters the stage, for each micro-batch in flight
   returned,     ///< gradients from later stages
+  outgoing,     ///< what goes to workers that share no memory with this one, until it has left
   held,         ///< gradients that parameter parts read which the schedule puts off
   kept,         ///< what backward reads again, for each micro-batch that is not recomputed
   transient,    ///< what the following need beyond that: they share memory, and are not counted apart
@@ -35,12 +36,13 @@ enum class memory_kind : std::uint8_t {
   backward,     ///< gradients between the stage's layers
   scratch,      ///< further gradients of a value with several readers
 };
-inline constexpr int memory_kinds = 13;  ///< that are counted
+inline constexpr int memory_kinds = 14;  ///< that are counted
 
 constexpr const char* name_of(memory_kind kind) {
   constexpr const char* names[] = {"parameters", "gradients",   "moments",  "tied",   "state",
                                    "derived",    "partials",    "sums",     "stash",  "returned",
-                                   "held",       "kept",        "transient", "activations", "backward", "scratch"};
+                                   "outgoing",   "held",        "kept",     "transient", "activations",
+                                   "backward",   "scratch"};
   return names[static_cast<int>(kind)];
 }
 
@@ -78,6 +80,14 @@ struct places_for {
   constexpr bool operator==(const places_for&) const = default;
 };
 
+/// Places for what goes to workers that share no memory with this one: activations to the next stage, gradients to the
+/// one before, and either to any other. 0: nothing does, and if no other may, all share memory.
+struct outgoing_places {
+  int next = 0, back = 0, skip = 0;
+
+  constexpr bool operator==(const outgoing_places&) const = default;
+};
+
 /// What the memory of a stage depends on beside the cut.
 struct memory_terms {
   int micro_batches = 1;
@@ -89,8 +99,10 @@ struct memory_terms {
   int held = 0;         ///< micro-batches that are between backward's two parts; 0: the one follows the other
   places_for stash{};     ///< activations of earlier stages
   places_for returned{};  ///< gradients of later stages
+  outgoing_places outgoing{};
   bool trains = true;     ///< else parameters have no gradients
 
+  constexpr bool apart() const { return outgoing.skip > 0; }
   constexpr bool operator==(const memory_terms&) const = default;
 };
 

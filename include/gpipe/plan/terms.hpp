@@ -31,6 +31,17 @@ constexpr int returned_count(rows<Schedule>& table, const plan_options& o, int f
   return returned_places(table, from, to, nullptr, on_the_way(o.transfers));
 }
 
+/// Two places, so that one is written while the other leaves.
+template <scheduler Schedule>
+constexpr outgoing_places places_to_leave(rows<Schedule>& table, const plan_options& o, int stage) {
+  if (!o.apart) return {};
+  const int places = o.micro_batches < 2 ? 1 : 2;
+  const auto leaves_for = [&](int other) {
+    return other >= 0 && other < o.stages && table.worker_of(other) != table.worker_of(stage);
+  };
+  return {leaves_for(stage + 1) ? places : 0, leaves_for(stage - 1) ? places : 0, places};
+}
+
 constexpr void raise(int& most, int count) {
   if (count > most) most = count;
 }
@@ -46,6 +57,7 @@ constexpr memory_terms terms_beside_skips(rows<Schedule>& table, const plan_opti
   if (terms.split) terms.kept_copies = terms.held = fewest_working_sets(table, stage);
   if (o.recompute == recompute_mode::never) raise(terms.kept_copies, terms.in_flight);
   terms.stash = {stage > 0 ? stash_count(table, o, stage - 1, stage) : 0, 0};
+  terms.outgoing = places_to_leave(table, o, stage);
   terms.returned = {stage + 1 < o.stages ? returned_count(table, o, stage + 1, stage) : 0, 0};
   return terms;
 }

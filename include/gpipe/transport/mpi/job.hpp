@@ -1,0 +1,182 @@
+#pragma once
+
+#include <gpipe/transport/mpi/assembly.hpp>
+
+#include <exception>
+#include <map>
+
+namespace gpipe::mpi {
+
+/// The processes that mpirun has started together, each with workers of its own: `mpi::job job;` at the beginning of
+/// `main`, and `{.peers = &job}` among the options of a training.
+///
+/// Initialises MPI, unless the program has (`MPI_THREAD_FUNNELED` serves: a job is used by one thread), and then ends it.
+/// It talks over communicators of its own. SIGTERM is noted while it lives, for who has died to be told.
+class job final : public peers {
+ public:
+  GPIPE_ONCE job() {
+    int before = 0, level = 0;
+    MPI_Initialized(&before);
+    if (!before) check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
+    else MPI_Query_thread(&level);
+    owns_ = !before;
+    if (level < MPI_THREAD_FUNNELED)
+      gpipe::detail::refuse({"MPI was initialised for programs without threads"},
+                            {"call MPI_Init_thread with MPI_THREAD_FUNNELED, or leave it to gpipe"});
+    MPI_Comm line = MPI_COMM_NULL;
+    for (MPI_Comm* comm : {&line, &control_}) {
+      check(MPI_Comm_dup(MPI_COMM_WORLD, comm), "MPI_Comm_dup");
+      MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
+    }
+    MPI_Comm_rank(line, &rank_);
+    MPI_Comm_size(line, &ranks_);
+    book_ = std::make_unique<ledger>(control_);
+    std::vector<int> on_host(static_cast<std::size_t>(book_->count()));
+    check(MPI_Allgather(&rank_, 1, MPI_INT, on_host.data(), 1, MPI_INT, book_->host()), "MPI_Allgather");
+    watch_ = std::make_unique<lookout>(*book_, on_host);
+    wiring_.reset(new wiring{*watch_, line, control_});
+    if (ranks_ > 1) guard_ = std::make_unique<termination_guard>();
+  }
+  /// Ends MPI together with all others. After a loss, or while an error leaves the program, it does not wait for them:
+  /// the process is to end with a code that is not 0.
+  GPIPE_ONCE ~job() override {
+    if (!part()) {
+      linger();
+      return;
+    }
+    book_->close();
+    for (MPI_Comm* comm : {&wiring_->line, &control_}) MPI_Comm_free(comm);
+    if (owns_) MPI_Finalize();
+  }
+  job(const job&) = delete;
+  job& operator=(const job&) = delete;
+
+  int rank() const noexcept override { return rank_; }
+  int ranks() const noexcept override { return ranks_; }
+
+  void expect(std::chrono::nanoseconds deadline) override { watch_->expect(deadline); }
+
+  GPIPE_ONCE void agree(const std::vector<trait>& traits) override {
+    const std::size_t n = traits.size();
+    std::vector<std::uint64_t> own, all(n * static_cast<std::size_t>(ranks_));
+    for (const trait& t : traits) own.push_back(t.hash);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallgather(own.data(), static_cast<int>(n), MPI_UINT64_T, all.data(), static_cast<int>(n), MPI_UINT64_T,
+                         control_, &request),
+          "MPI_Iallgather");
+    await(request, {.action = "agree"});
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (all[i] != all[i % n])
+        gpipe::detail::refuse({"ranks 0 and ", i / n, " do not agree on ", traits[i % n].name},
+                              {"run the same program with the same options in every process"});
+  }
+
+  GPIPE_ONCE std::unique_ptr<far_sender> sender(const route& along) override { return make<mpi::sender>(along, out_); }
+  GPIPE_ONCE std::unique_ptr<far_receiver> receiver(const route& along) override {
+    return make<mpi::receiver>(along, in_);
+  }
+  GPIPE_ONCE std::unique_ptr<assembly> assemble(const std::vector<std::size_t>& sizes) override {
+    return std::make_unique<star>(*watch_, rank_, sizes, [this](const route& r) { return sender(r); },
+                                  [this](const route& r) { return receiver(r); });
+  }
+
+  void begin(errand what) override {
+    page& mine = book_->mine();
+    mine.stage.store(what.stage, std::memory_order_relaxed);
+    mine.micro_batch.store(what.micro_batch, std::memory_order_relaxed);
+    mine.action.set(what.action);
+    mine.tick();
+    watch_->look();
+  }
+
+  GPIPE_ONCE void broadcast(void* bytes, std::size_t size, int root) override {
+    for (std::size_t done = 0; done < size;) {
+      const std::size_t part = (std::min)(size - done, std::size_t{1} << 30);
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Ibcast(static_cast<std::byte*>(bytes) + done, static_cast<int>(part), MPI_BYTE, root, control_, &request),
+            "MPI_Ibcast");
+      await(request, {.action = "broadcast"}, root);
+      done += part;
+    }
+    watch_->pass();
+  }
+
+  GPIPE_ONCE void fail(const error& cause) noexcept override {
+    place at = cause.where();
+    at.rank = rank_;
+    book_->thrown().put(error(cause.wrong(), cause.remedy(), at), watch_->round());
+  }
+
+  GPIPE_ONCE error recover() override {
+    try {
+      watch_->recover(true);
+      if (!book_->lost().is_there()) {
+        const error cause = book_->thrown().get();
+        for (end* it : wiring_->ends) it->drain();
+        meet();
+        if (book_->own() == 0) book_->thrown().state = verdict::none;
+        meet();
+        watch_->recover(false);
+        return cause;
+      }
+    } catch (const gpipe::detail::poisoned&) {
+    }
+    book_->mine().told = true;
+    return book_->lost().get();
+  }
+
+ private:
+  template <class End>
+  std::unique_ptr<End> make(const route& along, std::map<int, int>& tags) {
+    int& tag = tags[along.peer];
+    auto made = std::make_unique<End>(*wiring_, along, tag);
+    tag += end::tags(along);
+    return made;
+  }
+
+  void await(MPI_Request& request, errand what, int peer = -1) {
+    watch_->await(
+        [&] {
+          int done = 0;
+          check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+          return done != 0;
+        },
+        what, peer);
+  }
+  void meet() {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibarrier(control_, &request), "MPI_Ibarrier");
+    await(request, {.action = "recover"});
+  }
+
+  // Whether all leave together.
+  GPIPE_ONCE bool part() noexcept {
+    if (book_->lost().is_there()) return false;
+    book_->mine().left = true;
+    watch_->leave();
+    try {
+      meet();
+      return true;
+    } catch (...) {
+      return false;
+    }
+  }
+  // mpirun ends all when one has ended: until each has told what it knows, or a second has passed.
+  GPIPE_ONCE void linger() noexcept {
+    book_->mine().told = true;
+    for (int i = 0, ms = 0; i < book_->count() && ms < 1000;)
+      if (watch_->knows(i)) ++i;
+      else std::this_thread::sleep_for(std::chrono::milliseconds(1)), ++ms;
+  }
+
+  bool owns_ = false;
+  int rank_ = 0, ranks_ = 1;
+  MPI_Comm control_ = MPI_COMM_NULL;
+  std::unique_ptr<ledger> book_;
+  std::unique_ptr<lookout> watch_;
+  std::unique_ptr<wiring> wiring_;
+  std::unique_ptr<termination_guard> guard_;
+  std::map<int, int> out_, in_;  // [peer]: the next tag
+};
+
+}  // namespace gpipe::mpi

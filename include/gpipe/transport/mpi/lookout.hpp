@@ -1,0 +1,170 @@
+#pragma once
+
+#include <gpipe/transport/mpi/ledger.hpp>
+#include <gpipe/transport/mpi/signal.hpp>
+
+#include <sched.h>
+#include <signal.h>
+
+#include <cerrno>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace gpipe::mpi {
+
+/// How a process waits for others: it asks MPI, which is what makes messages move, and looks whether all is well.
+///
+///     ask, ask ...   yield where there are more processes than cores   sleep a little
+///     beat           a loss or a throw is in the ledger: leave         every 2 ms: has a process ended?
+///                                                                      every 1/4 deadline: has anybody made progress?
+class lookout {
+ public:
+  using clock = std::chrono::steady_clock;
+
+  /// `ranks[i]`: the rank of the host's i-th process.
+  GPIPE_ONCE lookout(ledger& book, std::vector<int> ranks)
+      : book_(book), ranks_(std::move(ranks)), beats_(ranks_.size()), seen_(ranks_.size()) {
+    crowded_ = patience::of(book.count()).yields;
+    for (int i = 0; i < book.count(); ++i) seen_[index(i)] = !gone(i);  // not from within another container
+  }
+
+  void expect(std::chrono::nanoseconds deadline) noexcept { deadline_ = deadline; }
+  std::chrono::nanoseconds deadline() const noexcept { return deadline_; }
+
+  /// Assemblies and broadcasts that this process has behind it.
+  std::uint64_t round() const noexcept { return round_; }
+  void pass() noexcept {
+    book_.mine().round.store(++round_, std::memory_order_release);
+    book_.mine().tick();
+  }
+  /// Until the next word on it only a loss ends waits; and, when it leaves, no more that others do.
+  void recover(bool now) noexcept { recovering_ = now; }
+  void leave() noexcept { recovering_ = leaving_ = true; }
+
+  /// Whether the host's i-th process knows of a loss, or is no more.
+  bool knows(int i) noexcept { return book_.of(i).told.load() || !seen_[index(i)] || gone(i); }
+
+  /// Throws `detail::poisoned` after a failure elsewhere.
+  void look() {
+    if (terminated()) [[unlikely]] find_end();
+    if (book_.lost().is_there()) [[unlikely]] throw gpipe::detail::poisoned{};
+    if (const verdict& cause = book_.thrown(); cause.is_there() && !recovering_) [[unlikely]]
+      if (cause.round.load(std::memory_order_relaxed) <= round_) throw gpipe::detail::poisoned{};
+  }
+
+  /// Returns when `ready()`; `peer` is the rank that it depends on, -1: all. Throws `detail::poisoned`, after silence
+  /// too, which is then in the ledger.
+  template <class Ready>
+  void await(Ready ready, errand what, int peer) {
+    if (!ready()) wait([](void* it) { return (*static_cast<Ready*>(it))(); }, &ready, what, peer);
+    book_.mine().tick();
+  }
+
+ private:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+  GPIPE_OUT_OF_LINE void wait(bool (*ready)(void*), void* it, const errand& what, int peer) {
+    using namespace std::chrono_literals;
+    const auto begin = clock::now();
+    auto last = begin, looked = begin, quarter = begin;
+    std::uint64_t seen = 0;
+    for (int quarters = -1;;) {
+      for (int i = 0; i < (crowded_ ? 2 : 16); ++i) {
+        gpipe::detail::pause();
+        if (ready(it)) return;
+      }
+      book_.mine().beat();
+      look();
+      auto now = clock::now();
+      if (now - looked > 2ms) looked = now, find_end_of_others();
+      if (quarters < 0 || now - quarter >= deadline_ / 4) {
+        const auto sum = ticks();
+        const bool moved = quarters < 0 || sum != seen;
+        quarters = moved ? 0 : quarters + 1;
+        if (moved) note_beats();
+        if (quarters == 4) silence(what, peer);
+        seen = sum, quarter = now;
+      }
+      if (crowded_ || now - begin > 300us) {
+        // Somebody else had the core meanwhile: who yields to him again waits for his whole slice.
+        if (now - last > 20us + (crowded_ ? 0us : 100us) || now - begin > 5ms) std::this_thread::sleep_for(1us);
+        else sched_yield();
+        now = clock::now();
+      }
+      last = now;
+    }
+  }
+
+  std::uint64_t ticks() noexcept {
+    std::uint64_t sum = 0;
+    for (int i = 0; i < book_.count(); ++i) sum += book_.of(i).ticks.load(std::memory_order_relaxed);
+    return sum;
+  }
+  void note_beats() noexcept {
+    for (int i = 0; i < book_.count(); ++i) beats_[index(i)] = book_.of(i).beats.load(std::memory_order_relaxed);
+  }
+
+  bool gone(int i) noexcept { return kill(book_.of(i).process.load(), 0) != 0 && errno == ESRCH; }
+
+  GPIPE_ONCE place where(int i) {
+    const page& its = book_.of(i);
+    return {.rank = ranks_[index(i)], .stage = its.stage.load(), .micro_batch = its.micro_batch.load(),
+            .action = its.action.get()};
+  }
+
+  GPIPE_ONCE bool find_end_of_others() {
+    for (int i = 0; i < book_.count(); ++i) {
+      if (i == book_.own() || !seen_[index(i)]) continue;
+      const bool left = !leaving_ && book_.of(i).left.load() && book_.of(i).round.load() <= round_;
+      if (!left && !gone(i)) continue;
+      const int process = book_.of(i).process.load();
+      book_.lost().put(error(gpipe::detail::phrase({"the process ", process, left ? " leaves the job" : " has ended",
+                                                    " while others wait for it"}),
+                             "see what it wrote, or who ended it; no update was left half-applied", where(i)),
+                       round_);
+      return true;
+    }
+    return false;
+  }
+
+  /// We are asked to end: because another process has ended, or by somebody who means us.
+  GPIPE_ONCE void find_end() {
+    for (int i = 0; i < 200 && !book_.lost().is_there() && !find_end_of_others(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (!book_.lost().is_there()) end_by_default();
+  }
+
+  [[noreturn]] GPIPE_ONCE void silence(const errand& what, int peer) {
+    int culprit = -1;
+    for (int i = 0; i < book_.count(); ++i) {
+      const bool still = i != book_.own() && book_.of(i).beats.load(std::memory_order_relaxed) == beats_[index(i)];
+      if (still && (culprit < 0 || ranks_[index(i)] == peer)) culprit = i;
+    }
+    const std::string told = gpipe::detail::told(deadline_);
+    if (culprit >= 0)
+      book_.lost().put(error(gpipe::detail::phrase({"the process ", book_.of(culprit).process.load(),
+                                                    " shows no sign of life, and no other made progress for ", told}),
+                             "see what it does, or raise the deadline", where(culprit)),
+                       round_);
+    else
+      book_.lost().put(
+          error(gpipe::detail::phrase({"waits", peer < 0 ? "" : " for rank ", peer < 0 ? "" : std::to_string(peer),
+                                       ", and no process made progress for ", told}),
+                "every process waits: look for a peer on another host that died, or programs that do not match",
+                {.rank = ranks_[index(book_.own())], .stage = what.stage, .micro_batch = what.micro_batch,
+                 .action = what.action}),
+          round_);
+    throw gpipe::detail::poisoned{};
+  }
+
+  ledger& book_;
+  std::vector<int> ranks_;
+  std::vector<std::uint64_t> beats_;
+  std::vector<char> seen_;  // whether the process can be seen from here
+  std::chrono::nanoseconds deadline_ = patience{}.deadline;
+  std::uint64_t round_ = 0;
+  bool crowded_ = false, recovering_ = false, leaving_ = false;
+};
+
+}  // namespace gpipe::mpi
