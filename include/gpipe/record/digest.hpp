@@ -52,6 +52,16 @@ class digest {
   void put(act kind, int micro_batch, int slot, std::uint64_t bits) {
     if (!full()) hashes_[known_.size() * per_call() + place_of(kind, micro_batch, slot)] = bits;
   }
+  /// The same of the slots [first, last), line by line: out of the open call, and into it.
+  GPIPE_ONCE std::vector<std::uint64_t> of_slots(int first, int last) {
+    std::vector<std::uint64_t> found;
+    each_line(first, last, [&](std::uint64_t& bits) { found.push_back(bits); });
+    return found;
+  }
+  GPIPE_ONCE void put_slots(int first, int last, const std::vector<std::uint64_t>& from) {
+    std::size_t next = 0;
+    each_line(first, last, [&](std::uint64_t& bits) { bits = from[next++]; });
+  }
   void close(const call& now) {
     if (!full()) known_.push_back(now);
   }
@@ -72,6 +82,13 @@ class digest {
   int slots() const { return static_cast<int>(layers_.size()); }
   // The data; forward, and each part of backward, of every micro-batch; the update.
   std::size_t per_call() const { return 1 + layers_.size() * (3 * static_cast<std::size_t>(micro_batches_) + 1); }
+  template <class Visit>
+  void each_line(int first, int last, Visit&& visit) {
+    for (int line = 0; line <= 3 * micro_batches_ && !full(); ++line)
+      for (int l = first; l < last; ++l)
+        visit(hashes_[known_.size() * per_call() + 1 + static_cast<std::size_t>(line) * layers_.size() +
+                      static_cast<std::size_t>(l)]);
+  }
   std::size_t place_of(act kind, int m, int slot) const {
     if (kind == act::idle) return 0;
     const int line = kind == act::forward          ? m

@@ -49,7 +49,8 @@ struct binding {
 };
 
 /// Finds every address of a stage. `maps[s]` holds the blocks of stage s: a layer whose output only a later stage
-/// reads writes straight into that stage's stash, and a gradient straight into the writer's stage.
+/// reads writes straight into that stage's stash, and a gradient straight into the writer's stage. Null: the stage is in
+/// another process, and what goes there is written to where it leaves from.
 template <class Context>
 class binder {
  public:
@@ -79,15 +80,21 @@ class binder {
     return plan_.places_of_links[k];
   }
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
+  bool away(int stage) const { return maps_[static_cast<std::size_t>(stage)] == nullptr; }
+  location leaving(int v, int index) const {
+    return own().find(memory_kind::outgoing, -1, v, place_table(plan_.leaving.data()), index);
+  }
 
   /// Of a value that enters the model, or that an earlier stage writes, in the stage that reads it.
   GPIPE_ONCE location stashed(int v, int stage) const {
+    if (away(stage)) return leaving(v, 0);
     const int writer = stage_of(net_.values[v].writer);
     const auto places = writer < 0 ? entering_places() : place_table(between(writer, stage).stash.data());
     return map(stage).find(memory_kind::stash, -1, v, places);
   }
   /// Of the `index`-th gradient that comes back to the stage that writes a value, from stage `maker`.
   GPIPE_ONCE location returned(int v, int stage, int index, int maker) const {
+    if (away(stage)) return leaving(v, index);
     return map(stage).find(memory_kind::returned, -1, v, place_table(between(stage, maker).returned.data()), index);
   }
 
@@ -161,12 +168,15 @@ class binder {
   GPIPE_ONCE void pass_on(int v, binding<Context>& b) const {
     const value& of = net_.values[v];
     if (!s_.sent(v)) return;
-      int before = s_.direct(v) ? first_destination(v) : -1;
+    int before = s_.direct(v) ? first_destination(v) : -1;
+    bool leaves = before >= 0 && away(before);
     for (int i = 0; i < of.readers; ++i) {
       const int to = stage_of(net_.reader(v, i));
       if (to <= s_.stage() || to <= before) continue;
-      b.copies.push_back({v, activation(v), stashed(v, to)});
       before = to;
+      if (away(to) && leaves) continue;  // all that are away take it from one place
+      leaves = leaves || away(to);
+      b.copies.push_back({v, activation(v), stashed(v, to)});
     }
     for (int k = 1; of.gradient && k < s_.returns(v); ++k)
       b.folds.push_back(

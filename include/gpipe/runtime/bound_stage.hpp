@@ -257,7 +257,7 @@ class alignas(alignment) bound_stage {
   /// The same for tied parameters, whose values are the owner's.
   GPIPE_OUT_OF_LINE void borrow(int slot, const std::byte* owners) {
     const bound& b = at(slot);
-    context_.copy(parameter_bytes(b), owners, b.parameters);
+    if (owners != b.parameters) context_.copy(parameter_bytes(b), owners, b.parameters);
     refresh(b);
   }
   /// Adds a tied use's gradients to the owner's, which is in this stage.

@@ -9,6 +9,7 @@
 #include <gpipe/runtime/crew.hpp>
 #include <gpipe/runtime/initialise.hpp>
 #include <gpipe/runtime/measured.hpp>
+#include <gpipe/runtime/plan_traits.hpp>
 #include <gpipe/runtime/worker.hpp>
 
 namespace gpipe {
@@ -25,13 +26,15 @@ struct run_options {
   /// direction one transfer after the other. 0: at once.
   std::int64_t link_bytes_per_second = 0;
   bool slot_times = false;  ///< whether each slot is timed in every step, for `measured`
+  gpipe::peers* peers = nullptr;  ///< the job whose every process is one of the plan's workers; null: alone
   /// Called by every worker before each instruction of a step until it is committed: of a worker's updates, before the
   /// first. What it throws fails the step.
   std::function<void(const instruction&)> before{};
 };
 
 /// Runs a plan by a worker for each worker of the schedule: the first is the thread that calls, the others are threads
-/// that live as long as the executor.
+/// that live as long as the executor. In a job of processes each is one worker, and the plan's workers share no memory:
+/// every process makes the same calls with the same batches in the same order, what reads too, and has the same answers.
 /// Not for two callers at once.
 ///
 ///     walk the program  |  reduce  |  gate: all are here, loss and norm are finite  |  update  |  rest
@@ -47,27 +50,38 @@ class executor {
         plan_(std::move(plan)),
         rule_(std::move(rule)),
         options_(std::move(options)),
-        line_(plan_.workers(), limits(plan_.workers(), options_.deadline)),
-        gate_(line_, plan_.workers()),
-        crew_(line_, plan_.workers()) {
+        line_(seats(), limits(seats(), options_.deadline)),
+        gate_(line_, seats()),
+        crew_(line_, seats()) {
+    if (options_.peers != nullptr) agree();
     require_memory();
     const int S = plan_.stages(), K = plan_.workers();
     std::vector<const detail::arena_map*> maps;
     for (int s = 0; s < S; ++s) {
-      stages_.push_back(std::make_unique<bound_stage<Device>>(net_, plan_, s, options_.arena_fill));
-      maps.push_back(&stages_.back()->map());
+      stages_.push_back(is_here(s) ? std::make_unique<bound_stage<Device>>(net_, plan_, s, options_.arena_fill)
+                                   : nullptr);
+      maps.push_back(is_here(s) ? &stages_.back()->map() : nullptr);
       reports_.push_back({s, plan_.first[index(s)], plan_.first[index(s) + 1], plan_.share(s), {}, 0, 0,
                           static_cast<std::size_t>(plan_.memory[index(s)].total()), parameters_of(s),
                           plan_.worker_of(s)});
     }
     for (int w = 0; w < K && options_.trace_events > 0; ++w)
-      recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
-    for (auto& stage : stages_) stage->bind(maps, kernels, options_.canary);
+      if (has_seat(w))
+        recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
+    each_stage([&](auto& stage) { stage.bind(maps, kernels, options_.canary); });
     time_slots(options_.slot_times);
-    wires_ = make_wires<typename Device::marker>(net_, plan_, line_, options_.link_bytes_per_second);
+    if (options_.peers == nullptr) {
+      wires_ = make_wires<typename Device::marker>(net_, plan_, line_, options_.link_bytes_per_second);
+    } else {
+      wires_.resize(plan_.links.size());
+      others_ = std::make_unique<abroad>(*options_.peers, net_, plan_, maps);
+      others_->connect(wires_);
+    }
     decision_.hold(net_, plan_.micro_batches());
     for (int w = 0; w < K; ++w) {
-      workers_.emplace_back(shop(), w, recorders_.empty() ? nullptr : &recorders_[index(w)]);
+      if (!has_seat(w)) continue;
+      const int seat = static_cast<int>(workers_.size());
+      workers_.emplace_back(shop(), w, seat, recorders_.empty() ? nullptr : &recorders_[index(seat)]);
       training_.push_back(program(plan_.schedule, w));
       evaluating_.push_back(program(plan_.schedule.forwards(), w));
     }
@@ -112,7 +126,7 @@ class executor {
       run(training_);
       settle();
       if (!decision_.finite) explain(training_);
-      for (auto& stage : stages_) stage->keep_told(step_);
+      each_stage([this](auto& stage) { stage.keep_told(step_); });
     });
     decision_.earlier = decision_.found;
     ++accumulated_;
@@ -123,7 +137,7 @@ class executor {
   void discard() {
     decision_.earlier = {};
     accumulated_ = 0;
-    for (auto& stage : stages_) stage->forget_told();
+    each_stage([](auto& stage) { stage.forget_told(); });
   }
 
   /// Forward only, without dropout. Throws `error` if the loss is not finite.
@@ -144,6 +158,8 @@ class executor {
     step_.predicted = &into;
     step_.samples_before = first;
     run(evaluating_);
+    for (int t = 0; others_ && t < into.tensors(); ++t)
+      others_->share(stage_of(net_.loss_slot()), into.at(t, first), into.row_bytes(t) * index(data.samples()));
   }
   /// Rows for what enters the loss, of so many samples.
   GPIPE_ONCE sample_rows predictions(int samples) const {
@@ -158,7 +174,8 @@ class executor {
   /// Their gradient is then zero, and counts in no norm.
   GPIPE_ONCE void freeze(int slot, bool frozen) {
     for (int l = 0; l < net_.slot_count; ++l)
-      if (net_.slots[l].owner == net_.slots[slot].owner) stages_[index(plan_.cut().stage_of(l))]->freeze(l, frozen);
+      if (auto& stage = stages_[index(stage_of(l))]; stage && net_.slots[l].owner == net_.slots[slot].owner)
+        stage->freeze(l, frozen);
   }
 
   /// Copies a slot's outputs and their gradients out of every step and accumulated call, from now on or no longer.
@@ -172,7 +189,7 @@ class executor {
         rows->gradients.add(of.gradient ? of.part : edge_part{0, of.part.type}, plan_.most_samples());
       }
     }
-    stages_[index(plan_.cut().stage_of(slot))]->watch(slot, rows.get());
+    if (auto& stage = stages_[index(stage_of(slot))]) stage->watch(slot, rows.get());
     watched_[index(slot)] = std::move(rows);
   }
   /// What was copied in the last call; no samples if it failed. Null if the slot is not watched.
@@ -203,7 +220,10 @@ class executor {
   /// What each slot took for a full micro-batch: medians of the newest times.
   GPIPE_ONCE measured_profile measured() const {
     measured_profile found{{}, plan_.options.micro_batch_size};
-    for (const auto& stage : stages_) detail::append_measured(plan_, *stage, found);
+    for (int s = 0; s < plan_.stages(); ++s) {
+      if (is_here(s)) detail::append_measured(plan_, *stages_[index(s)], found);
+      if (others_) share_measured(s, found);
+    }
     return found;
   }
 
@@ -216,15 +236,19 @@ class executor {
   /// Copies out of a slot's parameters, gradients (sums over the last step's samples), `index`-th moment or state:
   /// `bytes` of them, from `at` on; of tied ones, out of their owner's.
   GPIPE_ONCE void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into) const {
-    const auto& device = owner(kind, slot).device();
-    device.download(static_cast<std::ptrdiff_t>(bytes), block(kind, slot, index) + at, static_cast<std::byte*>(into));
-    device.finish();
+    const int stage = stage_of(owner_of(kind, slot));
+    if (is_here(stage)) {
+      const auto& device = stages_[this->index(stage)]->device();
+      device.download(static_cast<std::ptrdiff_t>(bytes), block(kind, slot, index) + at, static_cast<std::byte*>(into));
+      device.finish();
+    }
+    if (others_) others_->share(stage, into, bytes);
   }
   /// The same into them, and makes anew what is derived from parameters.
   GPIPE_ONCE void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, const void* from) {
-    const auto& device = owner(kind, slot).device();
-    device.upload(static_cast<std::ptrdiff_t>(bytes), static_cast<const std::byte*>(from),
-                  block(kind, slot, index) + at);
+    if (is_here(stage_of(owner_of(kind, slot))))
+      owner(kind, slot).device().upload(static_cast<std::ptrdiff_t>(bytes), static_cast<const std::byte*>(from),
+                                        block(kind, slot, index) + at);
     refresh();
   }
 
@@ -234,9 +258,13 @@ class executor {
   std::byte* moments(int slot, int i) const { return block(memory_kind::moments, slot, i); }
   std::byte* state(int slot) const { return block(memory_kind::state, slot, 0); }
 
-  /// Each stage's times in steps, and each worker's events, since the last `forget`. Of plans that only run forward
-  /// every evaluation is a step.
-  const std::vector<stage_report>& report() const { return reports_; }
+  /// Each stage's times in steps, and each worker's events, since the last `forget`; of a job's processes the events are
+  /// of this one's. Of plans that only run forward every evaluation is a step.
+  GPIPE_ONCE const std::vector<stage_report>& report() const {
+    for (int s = 0; others_ && s < plan_.stages(); ++s)
+      others_->share(s, &reports_[index(s)], sizeof(stage_report));
+    return reports_;
+  }
   const std::vector<recorder>& trace() const { return recorders_; }
   GPIPE_ONCE void forget() {
     for (auto& r : reports_) r.busy_ns = {}, r.wait_ns = r.link_ns = r.step_ns = 0, r.steps = 0;
@@ -247,10 +275,36 @@ class executor {
   }
 
  private:
-  void time_slots(bool on) {
-    for (auto& stage : stages_) stage->time_slots(on);
-  }
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
+
+  // In this process.
+  int seats() const { return options_.peers == nullptr ? plan_.workers() : 1; }
+  bool has_seat(int worker) const { return options_.peers == nullptr || options_.peers->rank() == worker; }
+  bool is_here(int stage) const { return has_seat(plan_.worker_of(stage)); }
+  template <class Call>
+  void each_stage(Call&& call) const {
+    for (const auto& stage : stages_)
+      if (stage) call(*stage);
+  }
+  void time_slots(bool on) {
+    each_stage([on](auto& stage) { stage.time_slots(on); });
+  }
+
+  // Before anything is made that depends on it.
+  GPIPE_ONCE void agree() {
+    peers& job = *options_.peers;
+    job.expect(options_.deadline);
+    if (job.ranks() != plan_.workers())
+      detail::refuse({"the job has ", detail::several(job.ranks(), "process"), ", and the plan ",
+                      detail::several(plan_.workers(), "worker")},
+                     {"start a process for each worker, or choose as many stages as there are processes"});
+    if (options_.link_bytes_per_second != 0)
+      detail::refuse({"links between processes are not emulated"}, {"emulate them between threads"});
+    if (!plan_.options.apart)
+      detail::refuse({"the plan's workers share memory, and processes do not"}, {"make it with .apart = true"});
+    job.agree(traits_of(net_, plan_, options_.seed));
+  }
   static patience limits(int workers, std::chrono::nanoseconds deadline) {
     if (deadline <= deadline.zero())
       detail::refuse({"a deadline of ", detail::told(deadline), " is over before a step begins"},
@@ -262,14 +316,14 @@ class executor {
   // State is a slot's own, all else its owner's.
   int owner_of(memory_kind kind, int slot) const { return kind == memory_kind::state ? slot : net_.slots[slot].owner; }
   const bound_stage<Device>& owner(memory_kind kind, int slot) const {
-    return *stages_[index(plan_.cut().stage_of(owner_of(kind, slot)))];
+    return *stages_[index(stage_of(owner_of(kind, slot)))];
   }
   std::byte* block(memory_kind kind, int slot, int i) const {
     return owner(kind, slot).map().find(kind, owner_of(kind, slot), -1, {}, i).base;
   }
   void refresh() {
-    for (auto& stage : stages_) stage->refresh();
-    for (auto& stage : stages_) stage->device().finish();
+    each_stage([](auto& stage) { stage.refresh(); });
+    each_stage([](auto& stage) { stage.device().finish(); });
   }
   std::size_t parameters_of(int s) const {
     std::size_t sum = 0;
@@ -282,6 +336,7 @@ class executor {
   GPIPE_ONCE void require_memory() const {
     std::int64_t left = Device::memory_left();
     for (int s = 0; s < plan_.stages(); ++s) {
+      if (!is_here(s)) continue;
       const std::int64_t needed = plan_.memory[index(s)].total();
       if (needed > left)
         detail::refuse({"the stage needs ", needed, " bytes, and the machine has ", left, " left"},
@@ -306,6 +361,7 @@ class executor {
     if (const edge_part& entering = net_.values[0].part; entering.type == dtype::bf16)
       step_.rows.rounded.resize(entering.size * static_cast<std::size_t>(plan_.most_samples()));
     for (int l = 0; l < net_.slot_count; ++l) {
+      if (!is_here(stage_of(l))) continue;
       const row& r = net_.row_of(l);
       const auto put = [&](memory_kind kind) {
         return [this, kind, l](std::size_t at, std::size_t bytes, const std::byte* values) {
@@ -332,7 +388,7 @@ class executor {
     std::vector<std::string> layers;
     for (int l = 0; l < net_.slot_count; ++l) layers.emplace_back(net_.row_of(l).name);
     digest_ = {std::move(layers), plan_.micro_batches(), options_.digest_calls};
-    for (auto& stage : stages_) stage->note_in(digest_);
+    each_stage([this](auto& stage) { stage.note_in(digest_); });
   }
 
   void require_training() const {
@@ -361,11 +417,14 @@ class executor {
 
   void run(const std::vector<std::vector<instruction>>& programs) {
     try {
-      crew_.run([&](int w) { workers_[index(w)].walk(programs[index(w)], step_.clears()); });
+      const auto walk = [&](int w) { workers_[index(w)].walk(programs[index(w)], step_.clears()); };
+      if (others_) walk(0);
+      else crew_.run(walk);
     } catch (...) {
-      for (auto& stage : stages_) stage->settle();
+      each_stage([](auto& stage) { stage.settle(); });
       for (auto& w : wires_) w.reset();
       clock();
+      if (others_) others_->leave();
       throw;
     }
     clock();
@@ -399,7 +458,30 @@ class executor {
     }
     for (auto& rows : watched_)
       if (rows) rows->outputs.hold(step_.rows.samples), rows->gradients.hold(step_.rows.samples);
+    if (others_) share_looks();
     digest_.close({step_.step, accumulated_});
+  }
+
+  // What was copied and noted in this call, for all processes.
+  GPIPE_ONCE void share_looks() {
+    for (int l = 0; l < net_.slot_count; ++l)
+      if (watched_[index(l)])
+        for (sample_rows* rows : {&watched_[index(l)]->outputs, &watched_[index(l)]->gradients})
+          for (int t = 0; t < rows->tensors(); ++t)
+            others_->share(stage_of(l), rows->at(t, 0), rows->row_bytes(t) * index(step_.rows.samples));
+    for (int s = 0; s < plan_.stages(); ++s) {
+      auto hashes = digest_.of_slots(plan_.first[index(s)], plan_.first[index(s) + 1]);
+      if (!hashes.empty()) others_->share(s, hashes.data(), hashes.size() * sizeof(hashes[0]));
+      if (!is_here(s)) digest_.put_slots(plan_.first[index(s)], plan_.first[index(s) + 1], hashes);
+    }
+  }
+  GPIPE_ONCE void share_measured(int s, measured_profile& found) const {
+    for (int l = plan_.first[index(s)]; l < plan_.first[index(s) + 1]; ++l) {
+      measured_layer& line = found.layers.size() > index(l) ? found.layers[index(l)] : found.layers.emplace_back();
+      std::int64_t ns[] = {line.forward_ns, line.backward_input_ns, line.backward_parameters_ns};
+      others_->share(s, ns, sizeof ns);
+      line = {l, net_.row_of(l).name, ns[0], ns[1], ns[2]};
+    }
   }
 
   GPIPE_ONCE void note_data() {
@@ -415,7 +497,8 @@ class executor {
   }
 
   workshop<Device> shop() {
-    return {net_, plan_, rule_, stages_, wires_, line_, gate_, step_, decision_, reports_, options_.before};
+    return {net_, plan_, rule_, stages_, wires_, line_, gate_, step_, decision_, reports_, options_.before,
+            others_.get()};
   }
   // What workers do at the gate where they commit.
   void settle() {
@@ -449,7 +532,8 @@ class executor {
   run_options options_;
   std::vector<std::unique_ptr<bound_stage<Device>>> stages_;
   std::vector<wire<typename Device::marker>> wires_;
-  std::vector<stage_report> reports_;
+  std::unique_ptr<abroad> others_;
+  mutable std::vector<stage_report> reports_;  // of stages elsewhere as they were told last
   std::vector<recorder> recorders_;
   step_state step_;
   std::int64_t begin_ns_ = 0;

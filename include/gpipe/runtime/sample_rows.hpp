@@ -38,6 +38,10 @@ class sample_rows {
 
   // For who fills it: how many rows there are, and where they are.
   void hold(int samples) { samples_ = samples; }
+  std::size_t row_bytes(int tensor) const {
+    const edge_part& of = tensors_[static_cast<std::size_t>(tensor)].of;
+    return of.size * bytes_of(of.type);
+  }
   bool wants(int tensor) const { return tensors_[static_cast<std::size_t>(tensor)].of.size > 0; }
   std::byte* at(int tensor, int sample) {
     held& into = tensors_[static_cast<std::size_t>(tensor)];

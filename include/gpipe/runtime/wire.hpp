@@ -7,21 +7,35 @@
 #include <gpipe/plan/crossing.hpp>
 #include <gpipe/plan/run_plan.hpp>
 #include <gpipe/transport/channel.hpp>
+#include <gpipe/transport/peers.hpp>
 #include <gpipe/transport/slow_link.hpp>
 
 namespace gpipe {
+
+/// One direction of a link: a channel, or the end of one that this process has. Empty: nothing flows.
+template <class Marker>
+struct lane {
+  std::unique_ptr<channel<Marker>> near;
+  std::unique_ptr<far_sender> out;
+  std::unique_ptr<far_receiver> in;
+
+  explicit operator bool() const { return near || out || in; }
+  void reset() {
+    if (near) near->reset();
+  }
+};
 
 /// The channels of one link: activations forward, gradients back if any flow; and, where links are emulated, how they
 /// delay what these carry. `Marker` is the device's.
 template <class Marker = unmarked>
 struct wire {
-  std::unique_ptr<channel<Marker>> activations, gradients;
+  lane<Marker> activations, gradients;
   std::unique_ptr<slow_link> forth, back;
   traffic of_sample;  ///< what each sample of a micro-batch adds
 
   void reset() {
-    if (activations) activations->reset();
-    if (gradients) gradients->reset();
+    activations.reset();
+    gradients.reset();
     if (forth) forth->reset();
     if (back) back->reset();
   }
@@ -44,8 +58,8 @@ GPIPE_ONCE std::vector<wire<Marker>> make_wires(const network& net, const run_pl
     if (sender == receiver) continue;
     wire<Marker>& w = wires[k];
     const int there = count(plan.places_of_links[k].stash), here = count(plan.places_of_links[k].returned);
-    w.activations = std::make_unique<channel<Marker>>(line, sender, receiver, there);
-    if (gradient) w.gradients = std::make_unique<channel<Marker>>(line, receiver, sender, here);
+    w.activations.near = std::make_unique<channel<Marker>>(line, sender, receiver, there);
+    if (gradient) w.gradients.near = std::make_unique<channel<Marker>>(line, receiver, sender, here);
     if (bytes_per_second == 0) continue;
     w.forth = std::make_unique<slow_link>(line, receiver, there, bytes_per_second);
     if (gradient) w.back = std::make_unique<slow_link>(line, sender, here, bytes_per_second);

@@ -8,6 +8,7 @@
 
 #include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
+#include <gpipe/runtime/abroad.hpp>
 #include <gpipe/runtime/bound_stage.hpp>
 #include <gpipe/runtime/commit.hpp>
 #include <gpipe/runtime/update_rule.hpp>
@@ -30,6 +31,7 @@ struct workshop {
   commit& decision;
   std::vector<stage_report>& reports;
   const std::function<void(const instruction&)>& before;
+  abroad* others = nullptr;  ///< processes of the job; null: alone
 
   /// What was told of the loss, summed over the call's micro-batches and those accumulated before.
   void sum_partials() const noexcept {
@@ -47,8 +49,9 @@ class alignas(alignment) worker {
  public:
   using context = typename Device::context;
 
-  GPIPE_ONCE worker(const workshop<Device>& shop, int number, recorder* trace)
-      : shop_(shop), number_(number), trace_(trace) {
+  /// `seat` is the worker's at the gate.
+  GPIPE_ONCE worker(const workshop<Device>& shop, int number, int seat, recorder* trace)
+      : shop_(shop), number_(number), seat_(seat), trace_(trace) {
     for (int s = 0; s < shop_.plan.stages(); ++s)
       if (shop_.plan.worker_of(s) == number) own_.push_back(s);
   }
@@ -58,9 +61,7 @@ class alignas(alignment) worker {
     committed_ = summed_ = false;
     turn_ = nullptr;
     auto begin = now_ns();
-    for (const tie& t : shop_.plan.ties)
-      if (shop_.plan.worker_of(stage_of(t.user)) == number_)
-        at(t.user).borrow(t.user, at(t.owner).at(t.owner).parameters);
+    borrow();
     if (clears)
       for (const instruction& i : program)
         if (i.kind == act::reduce) stage(i).clear_gradients();
@@ -72,6 +73,7 @@ class alignas(alignment) worker {
       waited_ = linked_ = copied_ = 0;
       stage(i).begin(i.micro_batch);
       try {
+        if (shop_.others != nullptr && !committed_) shop_.others->begin(errand_of(i));
         if (shop_.before && !committed_) shop_.before(i);
         perform(i);
       } catch (const detail::poisoned&) {
@@ -83,7 +85,7 @@ class alignas(alignment) worker {
       } catch (...) {
         fail(i, "something was thrown that is no std::exception", "", {});
       }
-      shop_.line.progress(number_);
+      shop_.line.progress(seat_);
       const auto end = now_ns();
       account(i, begin, end);
       begin = end;
@@ -102,6 +104,7 @@ class alignas(alignment) worker {
   const link_places& places(int link) const { return shop_.plan.places_of_links[index(link)]; }
   int stash_place(int link, int m) const { return places(link).stash[index(m)]; }
   int returned_place(int link, int m) const { return places(link).returned[index(m)]; }
+  bool is_here(int slot) const { return shop_.stages[index(stage_of(slot))] != nullptr; }
   static errand errand_of(const instruction& i) { return {i.stage, i.micro_batch, name(i.kind)}; }
 
   const context& device(const instruction& i) { return stage(i).device(); }
@@ -125,6 +128,7 @@ class alignas(alignment) worker {
       if (loss >= 0 && stage_of(loss) == s) its.download_partials(loss, shop_.step, shop_.decision.told.data());
     }
     finish();
+    if (shop_.others != nullptr) waiting([&] { shop_.others->exchange(shop_.decision); });
   }
   GPIPE_OUT_OF_LINE void finish() {
     for (const int s : own_) {
@@ -154,26 +158,22 @@ class alignas(alignment) worker {
     take_turn(stage(i));
     switch (i.kind) {
       case act::receive_activation:
-        waiting([&] { link(i).activations->consume(stash_place(i.link, m), errand_of(i)); });
-        device(i).await(link(i).activations->marker(stash_place(i.link, m)));
+        consume(i, link(i).activations, stash_place(i.link, m));
         if (link(i).forth) carried(*link(i).forth, stash_place(i.link, m));
         break;
       case act::receive_gradient:
-        waiting([&] { link(i).gradients->consume(returned_place(i.link, m), errand_of(i)); });
-        device(i).await(link(i).gradients->marker(returned_place(i.link, m)));
+        consume(i, link(i).gradients, returned_place(i.link, m));
         if (link(i).back) carried(*link(i).back, returned_place(i.link, m));
         break;
       case act::send_activation:
         if (link(i).forth)
           link(i).forth->depart(stash_place(i.link, m), link(i).of_sample.forward_bytes * shop_.step.samples(m));
-        device(i).mark(link(i).activations->marker(stash_place(i.link, m)));
-        link(i).activations->publish(stash_place(i.link, m), shop_.step.samples(m));
+        publish(i, link(i).activations, stash_place(i.link, m));
         break;
       case act::send_gradient:
         if (link(i).back)
           link(i).back->depart(returned_place(i.link, m), link(i).of_sample.backward_bytes * shop_.step.samples(m));
-        device(i).mark(link(i).gradients->marker(returned_place(i.link, m)));
-        link(i).gradients->publish(returned_place(i.link, m), shop_.step.samples(m));
+        publish(i, link(i).gradients, returned_place(i.link, m));
         break;
       case act::forward:
         acquire_activations(i);
@@ -207,34 +207,61 @@ class alignas(alignment) worker {
     copied_ = now_ns() - begin;
   }
 
+  using lane_of = lane<typename Device::marker>;
+
+  GPIPE_OUT_OF_LINE void acquire(const instruction& i, lane_of& to, int place) {
+    if (to.near) {
+      waiting([&] { to.near->acquire(place, errand_of(i)); });
+      device(i).await(to.near->marker(place));
+    } else if (to.out) {
+      waiting([&] { to.out->acquire(i.micro_batch, errand_of(i)); });
+    }
+  }
+  GPIPE_OUT_OF_LINE void publish(const instruction& i, lane_of& to, int place) {
+    const int samples = shop_.step.samples(i.micro_batch);
+    if (to.out) return to.out->publish(i.micro_batch, samples);
+    device(i).mark(to.near->marker(place));
+    to.near->publish(place, samples);
+  }
+  GPIPE_OUT_OF_LINE void consume(const instruction& i, lane_of& from, int place) {
+    if (from.in) return waiting([&] { from.in->consume(i.micro_batch, errand_of(i)); });
+    waiting([&] { from.near->consume(place, errand_of(i)); });
+    device(i).await(from.near->marker(place));
+  }
+  GPIPE_OUT_OF_LINE void release(const instruction& i, lane_of& from, int place) {
+    if (from.near) {
+      device(i).mark(from.near->marker(place));
+      from.near->release(place);
+    } else if (from.in) {
+      from.in->release(i.micro_batch);
+    }
+  }
+
   // Layers write straight into what is acquired here, so it is acquired before they run.
   GPIPE_OUT_OF_LINE void acquire_activations(const instruction& i) {
     for (const int k : shop_.plan.outgoing[index(i.stage)])
-      if (const auto& to = shop_.wires[index(k)].activations) {
-        waiting([&] { to->acquire(stash_place(k, i.micro_batch), errand_of(i)); });
-        device(i).await(to->marker(stash_place(k, i.micro_batch)));
-      }
+      acquire(i, shop_.wires[index(k)].activations, stash_place(k, i.micro_batch));
   }
   GPIPE_OUT_OF_LINE void acquire_gradients(const instruction& i) {
     for (const int k : shop_.plan.incoming[index(i.stage)])
-      if (const auto& to = shop_.wires[index(k)].gradients) {
-        waiting([&] { to->acquire(returned_place(k, i.micro_batch), errand_of(i)); });
-        device(i).await(to->marker(returned_place(k, i.micro_batch)));
-      }
+      acquire(i, shop_.wires[index(k)].gradients, returned_place(k, i.micro_batch));
   }
   // The last use of what the stage received for this micro-batch is over.
   GPIPE_OUT_OF_LINE void release(const instruction& i) {
     for (const int k : shop_.plan.incoming[index(i.stage)])
-      if (const auto& from = shop_.wires[index(k)].activations) {
-        device(i).mark(from->marker(stash_place(k, i.micro_batch)));
-        from->release(stash_place(k, i.micro_batch));
-      }
+      release(i, shop_.wires[index(k)].activations, stash_place(k, i.micro_batch));
     if (!shop_.step.training) return;
     for (const int k : shop_.plan.outgoing[index(i.stage)])
-      if (const auto& from = shop_.wires[index(k)].gradients) {
-        device(i).mark(from->marker(returned_place(k, i.micro_batch)));
-        from->release(returned_place(k, i.micro_batch));
-      }
+      release(i, shop_.wires[index(k)].gradients, returned_place(k, i.micro_batch));
+  }
+
+  // Of tied parameters the owner's values, for every call.
+  void borrow() {
+    if (shop_.others != nullptr) shop_.others->give_values();
+    for (const tie& t : shop_.plan.ties)
+      if (shop_.plan.worker_of(stage_of(t.user)) == number_)
+        at(t.user).borrow(t.user, is_here(t.owner) ? at(t.owner).at(t.owner).parameters
+                                                   : shop_.others->take_values(t));
   }
 
   GPIPE_OUT_OF_LINE void reduce(const instruction& i) {
@@ -242,14 +269,21 @@ class alignas(alignment) worker {
     const bool commits = shop_.step.commits;  // only then all uses of tied parameters become one sum
     if (commits && !shop_.plan.ties.empty() && !summed_) {
       for (const int own : own_) shop_.stages[index(own)]->device().mark(shop_.stages[index(own)]->done());
-      waiting([&] { shop_.door.arrive(number_, errand_of(i)); });
+      waiting([&] { shop_.door.arrive(seat_, errand_of(i)); });
+      if (shop_.others != nullptr)
+        for (const tie& t : shop_.plan.ties)
+          if (is_here(t.user) && !at(t.user).at(t.user).frozen) shop_.others->give_gradients(t);
     }
     summed_ = true;
-    for (const tie& t : shop_.plan.ties)
-      if (commits && stage_of(t.owner) == i.stage && !s.at(t.owner).frozen) {
+    for (const tie& t : shop_.plan.ties) {
+      if (!commits || stage_of(t.owner) != i.stage || s.at(t.owner).frozen) continue;
+      if (is_here(t.user)) {
         s.device().await(at(t.user).done());
         s.lend(t.owner, at(t.user).at(t.user).gradients);
+      } else {
+        waiting([&] { s.lend(t.owner, shop_.others->take_gradients(t, errand_of(i))); });
       }
+    }
     s.sum_squares(commits);
   }
 
@@ -258,7 +292,7 @@ class alignas(alignment) worker {
     if (!committed_) {
       gather();
       const auto here = now_ns();
-      shop_.door.arrive(number_, errand_of(i), [this]() noexcept { decide(); });
+      shop_.door.arrive(seat_, errand_of(i), [this]() noexcept { decide(); });
       waited_ += (std::max)(std::int64_t{0}, shop_.decision.closed_ns - here);  // what follows is the update's own
     }
     committed_ = true;
@@ -310,7 +344,7 @@ class alignas(alignment) worker {
   }
 
   workshop<Device> shop_;
-  int number_;
+  int number_, seat_;
   recorder* trace_;
   std::vector<int> own_;  ///< stages
   bound_stage<Device>* turn_ = nullptr;  ///< the stage that was asked last

@@ -32,10 +32,11 @@ struct training_options {
   bool canary = run_options{}.canary;
   std::int64_t link_bytes_per_second = run_options{}.link_bytes_per_second;
   bool slot_times = run_options{}.slot_times;
+  gpipe::peers* peers = nullptr;
   std::function<void(const instruction&)> before{};
 
   run_options run() const {
-    return {seed, deadline, trace_events, arena_fill, digest_calls, canary, link_bytes_per_second, slot_times, before};
+    return {seed, deadline, trace_events, arena_fill, digest_calls, canary, link_bytes_per_second, slot_times, peers, before};
   }
 };
 
@@ -234,7 +235,7 @@ class trainer {
       : optimizer_(optimizer),
         rate_(how.rate),
         clip_(how.clip),
-        executor_(from.net, from.kernels, make_plan(from.net, with_moments(options), how.cut),
+        executor_(from.net, from.kernels, make_plan(from.net, completed(options, how), how.cut),
                   update_rule<context>(optimizer), how.run()) {}
 
   template <class Plan>
@@ -242,8 +243,12 @@ class trainer {
     if (how.cut.empty()) how.cut.assign(Plan::cut().first + 1, Plan::cut().first + Plan::S);
     return how;
   }
-  static plan_options with_moments(plan_options options) {
+  static plan_options completed(plan_options options, const training_options& how) {
     options.moments = Optimizer::moments;
+    if (how.peers != nullptr) {
+      options.apart = true;
+      if (options.workers == 0 && how.peers->ranks() < options.most_workers()) options.workers = how.peers->ranks();
+    }
     return options;
   }
 

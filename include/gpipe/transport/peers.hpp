@@ -46,12 +46,13 @@ class far_receiver {
   virtual void release(int micro_batch) = 0;
 };
 
-/// Where all processes bring bytes and take those of all others. Whoever leaves it knows that all have come.
+/// Where all processes bring bytes and take those of all others, at the end of every call. All or none: who leaves it
+/// knows that all have come, and that none of them has failed before. What `settled` sent from is free again.
 class assembly {
  public:
   virtual ~assembly() = default;
   virtual std::byte* mine() = 0;  ///< to be filled before
-  virtual void meet(errand what) = 0;
+  virtual void meet(errand what, const std::vector<far_sender*>& settled) = 0;
   virtual const std::byte* of(int rank) const = 0;
 };
 

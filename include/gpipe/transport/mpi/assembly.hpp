@@ -37,21 +37,23 @@ class star final : public assembly {
   std::byte* mine() override { return mine_.data(); }
   const std::byte* of(int rank) const override { return all_.data() + begins_[index(rank)]; }
 
-  void meet(errand what) override {
+  void meet(errand what, const std::vector<far_sender*>& settled) override {
     if (rank_ == 0) {
       for (const auto& end : out_) end->acquire(0, what);
       std::memcpy(all_.data(), mine_.data(), mine_.size());
       for (const auto& end : in_) end->consume(0, what);
       std::memcpy(all_.data() + mine_.size(), arriving_.data() + mine_.size(), all_.size() - mine_.size());
       for (const auto& end : in_) end->release(0);
+      for (far_sender* end : settled) end->acquire(0, what);
       for (const auto& end : out_) end->publish(0, 1);
     } else {
       in_[0]->release(0);  // what it brought is read no longer
       out_[0]->publish(0, 1);
       in_[0]->consume(0, what);
       out_[0]->acquire(0, what);
+      for (far_sender* end : settled) end->acquire(0, what);
     }
-    watch_.pass();
+    watch_.pass();  // from here on no failure of others reaches us in this call
   }
 
  private:

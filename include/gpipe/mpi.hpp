@@ -1,0 +1,4 @@
+#pragma once
+
+// Processes over MPI: a library of its own, which who includes this links beside.
+#include <gpipe/transport/mpi/job.hpp>
