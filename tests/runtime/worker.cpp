@@ -54,8 +54,8 @@ struct alone {
     step.per_micro_batch = (samples + 2) / 3;
   }
   void walk() {
-    worker<host_device> w({network_of<net>, plan, rule, stages, wires, line, door, step, decision, reports, before}, 0, 0,
-                          &events);
+    worker<host_device> w({network_of<net>, plan, rule, stages, wires, line, door, step, decision, reports, before}, 0,
+                          0, &events);
     w.walk(program, true);
   }
 };

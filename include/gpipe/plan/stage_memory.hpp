@@ -7,10 +7,10 @@ namespace gpipe {
 
 /// What a stage's arena holds, in the order in which it lies there.
 ///
-///     | parameters | gradients | moments | tied | state | derived | partials | sums | stash | returned | outgoing | held |
+///     | parameters | gradients | moments | tied | state | derived | partials | sums | stash | returned |
 ///       one flat array each: an update is one call
-///     | kept ... transient |
-///       the working set
+///     | outgoing | held | kept ... transient |
+///                         the working set
 ///
 /// The working set is of one micro-batch: what backward keeps lies at its lower end, first what is needed longest; what
 /// lives a moment hangs from its upper end, and comes down to where nothing is kept yet, or no longer. Where several

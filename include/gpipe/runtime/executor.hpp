@@ -33,8 +33,8 @@ struct run_options {
 };
 
 /// Runs a plan by a worker for each worker of the schedule: the first is the thread that calls, the others are threads
-/// that live as long as the executor. In a job of processes each is one worker, and the plan's workers share no memory:
-/// every process makes the same calls with the same batches in the same order, what reads too, and has the same answers.
+/// that live as long as the executor. In a job of processes each is one worker, and these share no memory: every process
+/// makes the same calls with the same batches in the same order, those that read too, and has the same answers.
 /// Not for two callers at once.
 ///
 ///     walk the program  |  reduce  |  gate: all are here, loss and norm are finite  |  update  |  rest
@@ -258,8 +258,8 @@ class executor {
   std::byte* moments(int slot, int i) const { return block(memory_kind::moments, slot, i); }
   std::byte* state(int slot) const { return block(memory_kind::state, slot, 0); }
 
-  /// Each stage's times in steps, and each worker's events, since the last `forget`; of a job's processes the events are
-  /// of this one's. Of plans that only run forward every evaluation is a step.
+  /// Each stage's times in steps, and each worker's events, since the last `forget`; in a job those of this process's
+  /// worker. Of plans that only run forward every evaluation is a step.
   GPIPE_ONCE const std::vector<stage_report>& report() const {
     for (int s = 0; others_ && s < plan_.stages(); ++s)
       others_->share(s, &reports_[index(s)], sizeof(stage_report));

@@ -36,7 +36,8 @@ struct training_options {
   std::function<void(const instruction&)> before{};
 
   run_options run() const {
-    return {seed, deadline, trace_events, arena_fill, digest_calls, canary, link_bytes_per_second, slot_times, peers, before};
+    return {seed, deadline, trace_events, arena_fill, digest_calls, canary, link_bytes_per_second, slot_times, peers,
+            before};
   }
 };
 

@@ -10,8 +10,8 @@ namespace gpipe::mpi {
 /// The processes that mpirun has started together, each with workers of its own: `mpi::job job;` at the beginning of
 /// `main`, and `{.peers = &job}` among the options of a training.
 ///
-/// Initialises MPI, unless the program has (`MPI_THREAD_FUNNELED` serves: a job is used by one thread), and then ends it.
-/// It talks over communicators of its own. SIGTERM is noted while it lives, for who has died to be told.
+/// Initialises MPI, unless the program has (`MPI_THREAD_FUNNELED` serves: a job is used by one thread), and then ends
+/// it. It talks over communicators of its own. SIGTERM is noted while it lives, for who has died to be told.
 class job final : public peers {
  public:
   GPIPE_ONCE job() {
@@ -93,7 +93,8 @@ class job final : public peers {
     for (std::size_t done = 0; done < size;) {
       const std::size_t part = (std::min)(size - done, std::size_t{1} << 30);
       MPI_Request request = MPI_REQUEST_NULL;
-      check(MPI_Ibcast(static_cast<std::byte*>(bytes) + done, static_cast<int>(part), MPI_BYTE, root, control_, &request),
+      check(MPI_Ibcast(static_cast<std::byte*>(bytes) + done, static_cast<int>(part), MPI_BYTE, root, control_,
+                       &request),
             "MPI_Ibcast");
       await(request, {.action = "broadcast"}, root);
       done += part;
