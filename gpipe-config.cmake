@@ -6,6 +6,9 @@ set_property(CACHE GPIPE_LIBXSMM PROPERTY STRINGS AUTO ON OFF)
 set(GPIPE_CUDA AUTO CACHE STRING "GPUs by CUDA: AUTO takes a toolkit where it is found, ON insists on it, OFF goes without")
 set_property(CACHE GPIPE_CUDA PROPERTY STRINGS AUTO ON OFF)
 
+set(GPIPE_MPI AUTO CACHE STRING "Processes over MPI: AUTO takes it where it is found, ON insists on it, OFF goes without")
+set_property(CACHE GPIPE_MPI PROPERTY STRINGS AUTO ON OFF)
+
 set(gpipe_missing "")
 
 find_package(Threads QUIET)
@@ -106,6 +109,22 @@ elseif(NOT GPIPE_CUDA STREQUAL "OFF" AND NOT TARGET gpipe::cuda)
   elseif(GPIPE_CUDA STREQUAL "ON")
     string(APPEND gpipe_missing "\n  the CUDA toolkit, 12 or newer, with cuBLASLt, which GPIPE_CUDA=ON insists on: see "
            "https://developer.nvidia.com/cuda-downloads, or set CUDAToolkit_ROOT, or take GPIPE_CUDA=AUTO")
+  endif()
+endif()
+
+# For who trains in several processes: links gpipe::mpi too, and includes gpipe/mpi.hpp.
+if(NOT GPIPE_MPI MATCHES "^(AUTO|ON|OFF)$")
+  string(APPEND gpipe_missing "\n  a value of GPIPE_MPI, which is AUTO, ON or OFF and not '${GPIPE_MPI}'")
+elseif(NOT GPIPE_MPI STREQUAL "OFF" AND NOT TARGET gpipe::mpi)
+  set(MPI_CXX_SKIP_MPICXX ON)  # its C++ bindings are not used
+  find_package(MPI QUIET COMPONENTS CXX)
+  if(TARGET MPI::MPI_CXX)
+    add_library(gpipe::mpi INTERFACE IMPORTED)
+    set_target_properties(gpipe::mpi PROPERTIES INTERFACE_LINK_LIBRARIES MPI::MPI_CXX
+                                                INTERFACE_COMPILE_DEFINITIONS GPIPE_WITH_MPI=1)
+  elseif(GPIPE_MPI STREQUAL "ON")
+    string(APPEND gpipe_missing "\n  MPI, which GPIPE_MPI=ON insists on: install libopenmpi-dev and openmpi-bin (Debian, "
+           "Ubuntu), or set MPI_HOME, or take GPIPE_MPI=AUTO")
   endif()
 endif()
 
