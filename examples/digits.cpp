@@ -59,11 +59,13 @@ struct settings {
     if (!example::options(
              "digits: trains a residual network on 8 x 8 images of handwritten digits, in a pipeline of stages.\n"
              "The last two lines are the held-out accuracy and a hash of the parameters' bits: the same for every\n"
-             "number of stages, every schedule, every way to recompute and every memory limit.")
+             "number of stages, every schedule, every way to recompute and every memory limit, in either precision.")
              .number("--stages", plan.stages, 1, slots_of<net>, "stages of the pipeline, one or more a thread")
              .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches in a mini-batch")
              .number("--batch", batch, 1, 65536, "samples in a mini-batch")
              .number("--epochs", epochs, 1, 100000, "passes over the training samples")
+             .choice("--precision", plan.in, {{"float32", precision::float32}, {"bf16", precision::bf16}},
+                     "of what flows between layers, and of products")
              .choice("--schedule", plan.schedule, schedules(), "the order of work")
              .number("--chunks", plan.chunks, 1, slots_of<net>, "stages a thread, of the interleaved schedule")
              .number("--workers", plan.workers, 0, slots_of<net>,
@@ -134,12 +136,13 @@ std::vector<event> events_since(std::int64_t begin, const std::vector<recorder>&
 }
 
 /// Writes what each layer took, and says what it changes.
-void write_costs(std::ostream& out, const std::string& path, const run_plan& now, const measured_profile& costs) {
+void write_costs(std::ostream& out, const std::string& path, const network& of, const run_plan& now,
+                 const measured_profile& costs) {
   write_profile(path, costs.view());
   plan_options by_costs = now.options;
   by_costs.measured = costs.view();
   const auto reckoned = [&](const std::vector<int>& cut) {
-    return gpipe::detail::milliseconds(step_time(network_of<net>, make_plan(network_of<net>, by_costs, cut)));
+    return gpipe::detail::milliseconds(step_time(of, make_plan(of, by_costs, cut)));
   };
   const std::vector<int> cut(now.first.begin() + 1, now.first.end() - 1);
   out << "by what each layer took, a step is reckoned to take " << reckoned(cut) << ", and once cut by it "
@@ -163,7 +166,7 @@ void run(settings chosen) {
 
   const loop epochs{.epochs = chosen.epochs, .batch = chosen.batch, .seed = chosen.seed};
   const auto steps = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.train.samples()) * chosen.epochs);
-  trainer<net, adamw> training{
+  trainer<in_both<net>, adamw> training{
       chosen.plan,
       adamw{.learning_rate = 3e-3},
       {.seed = chosen.seed,
@@ -175,7 +178,8 @@ void run(settings chosen) {
 
   std::ostream quiet(nullptr);
   std::ostream& out = chosen.quiet ? quiet : std::cout;
-  out << describe(network_of<net>, training.plan());
+  const network& of = training.executor().net();
+  out << describe(of, training.plan());
 
   progress line(out, chosen.quiet ? voice::quiet : voice_for(stdout));
   std::int64_t last_step = 0, this_step = now_ns();
@@ -186,8 +190,8 @@ void run(settings chosen) {
     if (chosen.trace.empty() && training.steps() < steps) training.forget_events();  // room for the last step
   });
   write_report(out, training.report(), std::thread::hardware_concurrency(),
-               step_time(network_of<net>, training.plan()));
-  if (!chosen.profile.empty()) write_costs(out, chosen.profile, training.plan(), training.measured());
+               step_time(of, training.plan()));
+  if (!chosen.profile.empty()) write_costs(out, chosen.profile, of, training.plan(), training.measured());
   if (!chosen.breakdown.empty())
     write_breakdown(chosen.breakdown, breakdown_of(training.report()), "digits: where the time of a step went");
   if (!chosen.timeline.empty())

@@ -155,7 +155,8 @@ struct verbose_loss {
   template <class T, int N>
   struct on<tensor<T, N>> : passing_loss::on<tensor<T, N>> {
     static constexpr field fields[] = {{"the class that each of the samples belongs to", 1, dtype::int32, N},
-                                       {"how much each of the samples counts in the loss", 1, dtype_of<T>, 0, true}};
+                                       {"how much each of the samples counts in the loss", 1, dtype_of<compute_type<T>>, 0,
+                                        true}};
   };
 };
 struct verbose_net : model<input<float, 12>, linear<12>, halve, cross, join, verbose_loss> {};
@@ -167,6 +168,8 @@ TEST_CASE("what a stage's arena holds is what was predicted: all of it, and noth
   touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2));
   touches_what_is_predicted<pair_net<double>>(samples<double>(9, 12, 1));
   touches_what_is_predicted<integer_net<float>>(samples<float, std::int32_t>(9, 3, 1));
+  touches_what_is_predicted<residual_net<bf16>>(samples<float>(9, 12, 1));
+  touches_what_is_predicted<skip_net<bf16>>(samples<float>(9, 12, 2));
 }
 
 TEST_CASE("and so for the example that trains, as it is planned and with other schedules") {
@@ -209,8 +212,11 @@ TEST_CASE("a step allocates nothing, on no thread, not even the first") {
     how.before = [](const instruction&) {};
     how.slot_times = S > 1;
     how.link_bytes_per_second = S > 2 ? 10'000'000 : 0;
-    const plan_options options{.stages = S, .micro_batches = 3, .micro_batch_size = 3};
-    trainer<verbose_net, adam> training(options, adam{}, how);
+    const plan_options options{.stages = S,
+                               .micro_batches = 3,
+                               .micro_batch_size = 3,
+                               .in = S == 2 ? precision::bf16 : precision::float32};
+    trainer<in_both<verbose_net>, adam> training(options, adam{}, how);
     batch b(8);
     b.with("inputs", std::span(data.inputs).first(8 * 12))
         .with("the class that each of the samples belongs to", std::span(data.labels).first(8))

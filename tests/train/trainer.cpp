@@ -72,6 +72,58 @@ TEST_CASE("a trainer is made from a compiled plan, or from options") {
   CHECK(with_more.plan().options.moments == 1);  // the optimizer's
 }
 
+TEST_CASE("a precision is the model's, the compiled plan's, or chosen at run time: the same bits") {
+  using plan = gpipe::plan<net, stages<2>, micro_batches<2>, micro_batch_size<3>, in<precision::bf16>>;
+  plan_options chosen = two;
+  chosen.in = precision::bf16;
+  trainer<in_both<net>, adam> both(chosen), wide(two);
+  trainer<in_bf16<net>, adam> narrow(two);
+  trainer compiled{plan{}, adam{}};
+  training plain(two);
+  CHECK(both.plan().options.in == precision::bf16);
+  CHECK(narrow.plan().options.in == precision::bf16);
+  CHECK(wide.plan().options.in == precision::float32);
+  CHECK(both.parameter_hash() == plain.parameter_hash());  // first values are not rounded
+  const double loss = both.step(all).loss, in_float = plain.step(all).loss;
+  CHECK(loss == narrow.step(all).loss);
+  CHECK(loss == compiled.step(all).loss);
+  CHECK(wide.step(all).loss == in_float);
+  CHECK(loss != in_float);
+  CHECK(loss == doctest::Approx(in_float).epsilon(0.01));
+  CHECK(both.parameter_hash() == narrow.parameter_hash());
+  CHECK(both.parameter_hash() == compiled.parameter_hash());
+  CHECK(wide.parameter_hash() == plain.parameter_hash());
+  CHECK_THROWS_WITH_AS(training{chosen},
+                       "the plan is to be in bf16, and the network is in float32; plan the network of in_bf16<model>, "
+                       "or make the trainer one of in_both<model>",
+                       error);
+}
+
+TEST_CASE("a model in bf16 takes floats, or what is rounded already, and predicts bf16") {
+  trainer<in_bf16<net>, adam> floats(two), rounded(two);
+  std::vector<float> inputs = x;
+  for (float& value : inputs) value += 0.001F;  // so that rounding changes it
+  const std::vector<bf16> narrow(inputs.begin(), inputs.end());
+  const batch given = batch(5).with("inputs", inputs).with("labels", labels);
+  CHECK(floats.step(given).loss == rounded.step(batch(5).with("inputs", narrow).with("labels", labels)).loss);
+  CHECK(floats.parameter_hash() == rounded.parameter_hash());
+  const sample_rows found = floats.predict(given);
+  CHECK(found.of<bf16>(4).size() == 4);
+  CHECK_THROWS_WITH_AS(found.of(4), "tensor 0 holds bf16; read it as that", error);
+  const std::vector<double> doubles(x.begin(), x.end());
+  CHECK_THROWS_WITH_AS(floats.step(batch(5).with("inputs", doubles).with("labels", labels)),
+                       doctest::Contains("holds double, the model reads bf16"), error);
+  CHECK(floats.parameter<float>(1, "weight").size() == 2);
+}
+
+TEST_CASE("a number that is not finite is found in bf16 too, and the layer named") {
+  trainer<in_bf16<net>, adam> narrow(two);
+  std::vector<float> inputs = x;
+  inputs[13] = std::numeric_limits<float>::max();  // rounds to infinity
+  CHECK_THROWS_WITH_AS(narrow.step(batch(5).with("inputs", inputs).with("labels", labels)),
+                       doctest::Contains("the field \"inputs\" of the data is not finite"), error);
+}
+
 TEST_CASE("training lowers the loss, and reaches the same by the same way again") {
   std::uint64_t hashes[2];
   for (std::uint64_t& hash : hashes) {
