@@ -1,0 +1,380 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <csetjmp>
+#include <csignal>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "instances.hpp"
+#include "nets.hpp"
+#include "queued_device.hpp"
+
+// The law of gpipe/device/executing_device.hpp, over every model that runs here; and the laws of trainings over a
+// device whose operations happen later, in memory that the host cannot touch.
+
+using namespace laws;
+
+namespace {
+
+/// Two contexts with an arena, n numbers long.
+template <class Device>
+struct bench {
+  static constexpr std::size_t n = 1000;
+  typename Device::context first = Device::make_context(0), second = Device::make_context(1);
+  typename Device::arena memory = Device::make_arena(first, 3 * n * sizeof(float), std::byte{0xff});
+  float* at(int part) { return reinterpret_cast<float*>(memory.data()) + static_cast<std::size_t>(part) * n; }
+
+  bench() { first.finish(); }
+  ~bench() { first.finish(), second.finish(); }
+
+  static std::byte* bytes(float* of) { return reinterpret_cast<std::byte*>(of); }
+  static void upload(const auto& c, std::vector<float>& from, float* into) {
+    c.upload(static_cast<std::ptrdiff_t>(from.size() * sizeof(float)), bytes(from.data()), bytes(into));
+  }
+  static void download(const auto& c, float* from, std::vector<float>& into) {
+    c.download(static_cast<std::ptrdiff_t>(into.size() * sizeof(float)), bytes(from), bytes(into.data()));
+  }
+};
+
+struct add_one {
+  float* x;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { x[i] += 1; }
+};
+
+template <class Device, class Call>
+void in_every_mood(Call&& call) {
+  for (const unsigned lazy : {0u, 1u, 2u, ~0u}) {
+    if (std::is_same_v<Device, host_device> && lazy > 0) return;
+    CAPTURE(lazy);
+    queued::lazy = lazy;
+    call();
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("what is asked of a context happens in order, and is there after finish", Device, host_device,
+                   queued::device) {
+  in_every_mood<Device>([] {
+    bench<Device> on;
+    std::vector<float> from(on.n, 1.5F), into(on.n), untouched(on.n);
+    on.download(on.first, on.at(1), untouched);
+    on.upload(on.first, from, on.at(0));
+    for (int i = 0; i < 100; ++i) on.first.each(on.n, add_one{on.at(0)});
+    on.first.copy(on.n, static_cast<const float*>(on.at(0)), on.at(1));
+    on.first.each(on.n, add_one{on.at(0)});
+    on.download(on.first, on.at(1), into);
+    on.first.finish();
+    CHECK(into == std::vector<float>(on.n, 101.5F));
+    CHECK(std::bit_cast<std::uint32_t>(untouched[0]) == 0xffffffffu);
+  });
+}
+
+TEST_CASE_TEMPLATE("a mark orders two contexts, as it was marked last, and none is no wait", Device, host_device,
+                   queued::device) {
+  in_every_mood<Device>([] {
+    bench<Device> on;
+    typename Device::marker there{}, back{};
+    on.first.await(back);  // never marked
+    std::vector<float> zeros(on.n), into(on.n);
+    on.upload(on.first, zeros, on.at(0));
+    for (int i = 0; i < 50; ++i) {  // to and fro, by two markers that are marked again and again
+      on.first.each(on.n, add_one{on.at(0)});
+      on.first.mark(there);
+      on.second.await(there);
+      on.second.each(on.n, add_one{on.at(0)});
+      on.second.mark(back);
+      on.first.await(back);
+    }
+    on.download(on.first, on.at(0), into);
+    on.first.finish();
+    CHECK(into == std::vector<float>(on.n, 100));
+  });
+}
+
+TEST_CASE("what fails later is told by finish, with whose it was, and then the context is as new") {
+  in_every_mood<queued::device>([] {
+    bench<queued::device> on;
+    std::vector<float> zeros(on.n), into(on.n);
+    on.upload(on.first, zeros, on.at(0));
+    on.first.asks({"this layer", 3, 1, 2});
+    on.first.each(1, [](std::ptrdiff_t) { throw std::runtime_error("blown"); });
+    on.first.asks({"the next", 4, 1, 2});
+    on.first.each(on.n, add_one{on.at(0)});
+    CHECK_THROWS_WITH_AS(on.first.finish(), "layer 3 this layer, stage 1, micro-batch 2: blown", error);
+    on.first.each(on.n, add_one{on.at(0)});
+    on.download(on.first, on.at(0), into);
+    on.first.finish();
+    CHECK(into == std::vector<float>(on.n, 1));
+  });
+}
+
+#ifndef QUEUED_UNDER_TSAN
+namespace {
+
+sigjmp_buf out_of_there;
+
+bool is_caught(volatile float* there, bool writes) {
+  if (sigsetjmp(out_of_there, 1) != 0) return true;
+  if (writes) *there = 2;
+  else static_cast<void>(*there);
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("a host that reads or writes the memory of the queued device is caught") {
+  queued::lazy = ~0u;
+  bench<queued::device> on;
+  on.first.fill(1, 1.0F, on.at(0));
+  struct sigaction caught {
+  }, before{};
+  caught.sa_handler = [](int) { siglongjmp(out_of_there, 1); };
+  sigaction(SIGSEGV, &caught, &before);
+  const bool read = is_caught(on.at(0), false), written = is_caught(on.at(0), true);
+  sigaction(SIGSEGV, &before, nullptr);
+  CHECK(read);
+  CHECK(written);
+}
+
+TEST_CASE("without a mark, of two contexts one reads what the other has not written yet") {
+  queued::lazy = 1;
+  bench<queued::device> on;
+  std::vector<float> zeros(on.n), into(on.n);
+  on.upload(on.first, zeros, on.at(0));
+  on.download(on.second, on.at(0), into);
+  on.second.finish();
+  CHECK(std::isnan(into[0]));
+  on.first.finish();
+}
+#endif
+
+namespace {
+
+using bits = std::vector<std::uint64_t>;
+
+void add(bits& to, const outcome& found) {
+  for (const double x : {found.loss, found.weight, found.correct, found.norm})
+    to.push_back(std::bit_cast<std::uint64_t>(x));
+}
+void add(bits& to, const sample_rows& rows) {
+  for (int t = 0; t < rows.tensors(); ++t) {
+    hash sum;
+    if (rows.wants(t)) sum.add(reinterpret_cast<const std::byte*>(rows.all(t).data()), rows.all(t).size_bytes());
+    to.push_back(sum.value());
+  }
+}
+
+/// 14 slots: a value that three slots read, two of them far away, parameters that three slots use, and averages.
+struct net : model<input<float, 12>, linear<16>, stash<"x">, tied<"w", linear<16>>, dropout<25>, gelu, batch_norm<>,
+                   pop<"x">, gpipe::add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, pop<"x">,
+                   gpipe::add, layer_norm, linear<7>, softmax_cross_entropy> {};
+
+/// Two steps in a row, calls that are accumulated, an evaluation, predictions; with a slot that is frozen, and one that
+/// is watched.
+template <class Device>
+std::pair<bits, digest> train(const plan_options& options, bool hashed) {
+  const samples<float> data(19, 12, 1);
+  training_options how;
+  how.seed = 11;
+  how.clip = 0.1;
+  how.arena_fill = std::byte{0xff};
+  how.canary = true;
+  how.digest_calls = hashed ? 5 : 0;
+  trainer<net, adam, Device> training(options, adam{.learning_rate = 0.05}, how);
+  bits told;
+  training.watch(4);
+  const auto look = [&] {
+    told.push_back(gradients_of(training));
+    told.push_back(state_of(training));
+    add(told, training.activation(4));
+    add(told, training.activation_gradient(4));
+  };
+  add(told, training.step(data.take(0, 13)));
+  add(told, training.step(data.take(3, 16)));
+  look();
+  add(told, training.evaluate(data.take(0, 9)));
+  training.freeze(1);
+  for (int first = 13; first < 17; first += 2) add(told, training.accumulate(data.take(first, 2)));
+  look();
+  add(told, training.step(data.take(17, 2)));
+  look();
+  add(told, training.predict(dataset{}.with("inputs", 12, data.inputs)));
+  auto bias = training.parameter(0, "bias");
+  for (float& x : bias) x += 1;
+  training.template set_parameter<float>(0, "bias", bias);
+  add(told, training.evaluate(data.take(0, 9)));
+  told.push_back(training.parameter_hash());
+  return {told, training.digest()};
+}
+
+}  // namespace
+
+TEST_CASE("on a device that works later: the same bits as on the host") {
+  plan_options options{.micro_batches = 4, .micro_batch_size = 4};
+  const auto expected = train<host_device>(options, true);
+  struct {
+    schedule_kind schedule;
+    int stages, workers;
+    recompute_mode recompute;
+    unsigned lazy;
+  } const cases[] = {{schedule_kind::fill_drain, 1, 0, recompute_mode::always, 1},
+                     {schedule_kind::fill_drain, 3, 0, recompute_mode::except_last, 0},
+                     {schedule_kind::fill_drain, 3, 0, recompute_mode::always, ~0u},
+                     {schedule_kind::one_f_one_b, 4, 0, recompute_mode::never, 5},
+                     {schedule_kind::one_f_one_b, 4, 0, recompute_mode::always, 10},
+                     {schedule_kind::one_f_one_b, 8, 0, recompute_mode::except_last, 0xcc},
+                     {schedule_kind::zb_h1, 3, 0, recompute_mode::always, 2},
+                     {schedule_kind::zb_v, 4, 0, recompute_mode::never, 3},
+                     // Several stages of one worker, with a queue each.
+                     {schedule_kind::fill_drain, 4, 1, recompute_mode::always, ~0u},
+                     {schedule_kind::one_f_one_b, 4, 1, recompute_mode::except_last, 6},
+                     {schedule_kind::one_f_one_b, 4, 2, recompute_mode::always, 9}};
+  for (const auto& c : cases) {
+    options.schedule = c.schedule, options.stages = c.stages, options.workers = c.workers;
+    options.recompute = c.recompute;
+    queued::lazy = c.lazy;
+    CAPTURE(name(c.schedule));
+    CAPTURE(c.stages);
+    CAPTURE(c.workers);
+    CAPTURE(c.lazy);
+    CHECK(train<queued::device>(options, false).first == expected.first);
+  }
+  const auto hashed = train<queued::device>(options, true);
+  CHECK(hashed.first == expected.first);
+  CHECK(hashed.second.calls() == 5);
+  CHECK_FALSE(first_difference(expected.second, hashed.second));
+}
+
+namespace {
+
+/// Where an operation of `brittle` throws, when the device comes to it.
+struct {
+  std::atomic<int> slot{-1}, first_sample{0};
+  std::atomic<bool> backward{false};
+} trap;
+
+/// y = x w; its operations may throw, later.
+struct brittle {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr parameter parameters[] = {{"weight", {N}, initialiser::uniform(1)}};
+    static constexpr keep keeps{.input = true};
+
+    struct product {
+      const T *in, *weight;
+      T* out;
+      bool throws;
+      void operator()(std::ptrdiff_t i) const {
+        if (throws && i == 1) throw std::runtime_error("blown");
+        out[i] = in[i] * weight[i % N];
+      }
+    };
+    struct add_product {
+      const T *in, *gradient;
+      int samples;
+      T* into;
+      void operator()(std::ptrdiff_t j) const {
+        for (std::ptrdiff_t i = j; i < samples * N; i += N) into[j] += in[i] * gradient[i];
+      }
+    };
+    static bool blows(const auto& a, bool backward) {
+      return trap.slot == static_cast<int>(a.random().slot) && trap.backward == backward &&
+             trap.first_sample == static_cast<int>(a.random().first_sample);
+    }
+    static void forward(const auto& c, const auto& a) {
+      c.each(a.samples() * N, product{a.in(), a.template parameter<0>(), a.out(), blows(a, false)});
+    }
+    static void backward_input(const auto& c, const auto& a) {
+      c.each(a.samples() * N,
+             product{a.out_gradient(), a.template parameter<0>(), a.in_gradient(), blows(a, true)});
+    }
+    static void backward_parameters(const auto& c, const auto& a) {
+      c.each(N, add_product{a.in(), a.out_gradient(), a.samples(), a.template gradient<0>()});
+    }
+  };
+};
+
+struct fragile : model<input<float, 12>, brittle, brittle, batch_norm<>, brittle, linear<7>, softmax_cross_entropy> {};
+
+}  // namespace
+
+TEST_CASE("what fails on a device that works later fails the step, named, changes nothing, and the next step works") {
+  const samples<float> data(40, 12, 1);
+  for (const int stages : {1, 3})
+    for (const unsigned lazy : {0u, 2u, ~0u}) {
+      CAPTURE(stages);
+      CAPTURE(lazy);
+      queued::lazy = lazy;
+      const plan_options options{.stages = stages, .micro_batches = 4, .micro_batch_size = 3};
+      training_options how;
+      how.arena_fill = std::byte{0xff};
+      std::function<void(const instruction&)> disturbance;
+      how.before = [&](const instruction& i) {
+        if (disturbance) disturbance(i);
+      };
+      trainer<fragile, adam, queued::device> training(options, adam{}, how);
+      trainer<fragile, adam> twin(options, adam{});
+      int first = 0;
+      const auto recovers = [&] {
+        trap.slot = -1, disturbance = {};
+        const batch next = data.take(first++, 11);
+        CHECK(training.step(next).loss == twin.step(next).loss);
+        CHECK(state_of(training) == state_of(twin));
+      };
+      const auto failure = [&](const batch& with) {
+        const std::uint64_t before = state_of(training);
+        error found("no failure", "");
+        try {
+          training.step(with);
+        } catch (const error& cause) {
+          found = cause;
+        }
+        CHECK(state_of(training) == before);
+        return found;
+      };
+      recovers();
+      for (const int slot : {1, 3})
+        for (const bool backward : {false, true}) {
+          CAPTURE(slot);
+          CAPTURE(backward);
+          trap.slot = slot, trap.backward = backward, trap.first_sample = 3;
+          const error found = failure(data.take(0, 11));
+          CHECK(found.wrong() == "blown");
+          CHECK(found.where().slot == slot);
+          CHECK(found.where().layer == type_name<brittle>);
+          CHECK(found.where().stage == training.plan().cut().stage_of(slot));
+          CHECK(found.where().micro_batch == 1);
+          CHECK(found.where().step == first);
+          recovers();
+        }
+      // The worker itself throws, with much under way.
+      for (const act where : {act::forward, act::backward, act::reduce, act::update}) {
+        CAPTURE(name(where));
+        disturbance = [&](const instruction& i) {
+          const bool there = i.kind == where || (where == act::backward && i.kind == act::backward_input);
+          if (there && i.stage == stages - 1 && (i.micro_batch == 1 || i.micro_batch < 0))
+            throw std::runtime_error("thrown here");
+        };
+        CHECK(failure(data.take(0, 11)).wrong() == "thrown here");
+        recovers();
+      }
+      auto bad = data;
+      bad.inputs[12 * 7] = std::numeric_limits<float>::quiet_NaN();
+      CHECK(failure(bad.take(0, 11)).wrong() == "the field \"inputs\" of the data is not finite");
+      recovers();
+      CHECK_THROWS_WITH_AS(training.evaluate(bad.take(0, 11)),
+                           doctest::Contains("the field \"inputs\" of the data is not finite"), error);
+      recovers();
+    }
+}
