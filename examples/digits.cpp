@@ -12,6 +12,7 @@
 
 #include "csv.hpp"
 #include "options.hpp"
+#include "processes.hpp"
 
 using namespace gpipe;
 
@@ -52,7 +53,14 @@ struct settings {
   std::int64_t link_bytes_per_s = 0;
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
   std::string trace, timeline, breakdown, profile;
+  example::transport transport = example::transport::threads;
   bool quiet = false;
+
+  /// Of the plan; one if there is none, which is refused later.
+  int workers() const {
+    const schedule_choice schedule = plan.chosen_schedule();
+    return schedule.admits(plan.stages, plan.micro_batches) ? schedule.workers(plan.stages) : 1;
+  }
 
   bool read(int count, char** words) {
     std::optional<recompute_mode> recompute;
@@ -83,6 +91,9 @@ struct settings {
                     "                            as needed makes room for it")
              .number("--link-bytes-per-s", link_bytes_per_s, 0, INT64_MAX / 1000,
                      "emulate links that carry so much; 0: none; the cut pays for them")
+             .choice("--transport", transport,
+                     {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},
+                     "workers are threads, or processes, which mpirun starts")
              .number("--seed", seed, 0, INT64_MAX, "of first parameters, dropout and shuffling")
              .text("--data", "FILE", data, "lines of 64 numbers and a label, comma-separated")
              .text("--trace", "FILE.json", trace, "write what every worker did; opens in ui.perfetto.dev")
@@ -158,8 +169,10 @@ void require_outputs(std::vector<std::string> files) {
   for (const std::string& file : files) require_writable(file);
 }
 
-void run(settings chosen) {
-  require_outputs({chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
+// In a job of processes every one of them trains, and asks, for each has a part of the answer; the first one tells.
+void run(settings chosen, peers* job) {
+  const bool tells = job == nullptr || job->rank() == 0;
+  if (tells) require_outputs({chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
   const split data = read_digits(chosen.data);
   chosen.batch = std::min(chosen.batch, data.train.samples());
   chosen.plan.micro_batch_size = (chosen.batch + chosen.plan.micro_batches - 1) / chosen.plan.micro_batches;
@@ -174,14 +187,15 @@ void run(settings chosen) {
        .clip = 1,
        .trace_events = chosen.trace.empty() && chosen.timeline.empty() ? std::size_t{0} : std::size_t{200'000},
        .link_bytes_per_second = chosen.link_bytes_per_s,
-       .slot_times = !chosen.profile.empty()}};
+       .slot_times = !chosen.profile.empty(),
+       .peers = job}};
 
   std::ostream quiet(nullptr);
-  std::ostream& out = chosen.quiet ? quiet : std::cout;
+  std::ostream& out = chosen.quiet || !tells ? quiet : std::cout;
   const network& of = training.executor().net();
   out << describe(of, training.plan());
 
-  progress line(out, chosen.quiet ? voice::quiet : voice_for(stdout));
+  progress line(out, chosen.quiet || !tells ? voice::quiet : voice_for(stdout));
   std::int64_t last_step = 0, this_step = now_ns();
   fit(training, data.train, epochs, [&](const standing& now) {
     if (now.step == now.steps) line.epoch(now);
@@ -189,24 +203,32 @@ void run(settings chosen) {
     last_step = std::exchange(this_step, now_ns());
     if (chosen.trace.empty() && training.steps() < steps) training.forget_events();  // room for the last step
   });
-  write_report(out, training.report(), std::thread::hardware_concurrency(),
-               step_time(of, training.plan()));
-  if (!chosen.profile.empty()) write_costs(out, chosen.profile, of, training.plan(), training.measured());
-  if (!chosen.breakdown.empty())
-    write_breakdown(chosen.breakdown, breakdown_of(training.report()), "digits: where the time of a step went");
-  if (!chosen.timeline.empty())
-    write_timeline(chosen.timeline, events_since(last_step, training.trace()), "digits: the last step");
-  if (!chosen.trace.empty()) write_trace(chosen.trace, training.trace());
-
+  const std::vector<stage_report> report = training.report();
+  const std::vector<recorder>& trace = training.trace();
+  const measured_profile costs = chosen.profile.empty() ? measured_profile{} : training.measured();
   const double accuracy = training.evaluate(data.test).accuracy();
+  const std::uint64_t hash = training.parameter_hash();
+  if (!tells) return;
+
+  write_report(out, report, std::thread::hardware_concurrency(), step_time(of, training.plan()));
+  if (!chosen.profile.empty()) write_costs(out, chosen.profile, of, training.plan(), costs);
+  if (!chosen.breakdown.empty())
+    write_breakdown(chosen.breakdown, breakdown_of(report), "digits: where the time of a step went");
+  if (!chosen.timeline.empty())
+    write_timeline(chosen.timeline, events_since(last_step, trace), "digits: the last step");
+  if (!chosen.trace.empty()) write_trace(chosen.trace, trace);
   std::cout << "test accuracy " << std::fixed << std::setprecision(4) << accuracy << '\n'
-            << "parameters " << std::hex << std::setw(16) << std::setfill('0') << training.parameter_hash() << '\n';
+            << "parameters " << std::hex << std::setw(16) << std::setfill('0') << hash << '\n';
 }
 
 int main(int count, char** words) {
+  std::unique_ptr<peers> job;  // leaves last: after what went wrong was told
   try {
     settings chosen;
-    if (chosen.read(count, words)) run(chosen);
+    if (chosen.read(count, words)) {
+      job = example::join(chosen.transport, chosen.workers(), count, words);
+      run(chosen, job.get());
+    }
     if (!std::cout.flush()) throw error("cannot write to the standard output", "see where it goes");
   } catch (const std::exception& failure) {
     std::cerr << "digits: " << failure.what() << '\n';

@@ -46,6 +46,14 @@ class alignas(alignment) recorder {
     }
   }
 
+  /// Makes the events of several recorders the same: `bring(bytes, size)` brings those of one of them to all.
+  template <class Bring>
+  GPIPE_ONCE void share(Bring&& bring) {
+    bring(&size_, sizeof size_);
+    bring(&dropped_, sizeof dropped_);
+    bring(events_.data(), size_ * sizeof(event));
+  }
+
   /// Forgets all, keeping the memory.
   void clear() noexcept { size_ = dropped_ = 0; }
 

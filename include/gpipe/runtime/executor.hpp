@@ -66,8 +66,7 @@ class executor {
                           plan_.worker_of(s)});
     }
     for (int w = 0; w < K && options_.trace_events > 0; ++w)
-      if (has_seat(w))
-        recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
+      recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
     each_stage([&](auto& stage) { stage.bind(maps, kernels, options_.canary); });
     time_slots(options_.slot_times);
     if (options_.peers == nullptr) {
@@ -81,7 +80,7 @@ class executor {
     for (int w = 0; w < K; ++w) {
       if (!has_seat(w)) continue;
       const int seat = static_cast<int>(workers_.size());
-      workers_.emplace_back(shop(), w, seat, recorders_.empty() ? nullptr : &recorders_[index(seat)]);
+      workers_.emplace_back(shop(), w, seat, recorders_.empty() ? nullptr : &recorders_[index(w)]);
       training_.push_back(program(plan_.schedule, w));
       evaluating_.push_back(program(plan_.schedule.forwards(), w));
     }
@@ -258,14 +257,20 @@ class executor {
   std::byte* moments(int slot, int i) const { return block(memory_kind::moments, slot, i); }
   std::byte* state(int slot) const { return block(memory_kind::state, slot, 0); }
 
-  /// Each stage's times in steps, and each worker's events, since the last `forget`; in a job those of this process's
-  /// worker. Of plans that only run forward every evaluation is a step.
+  /// Each stage's times in steps, and each worker's events, since the last `forget`. Of plans that only run forward
+  /// every evaluation is a step.
   GPIPE_ONCE const std::vector<stage_report>& report() const {
     for (int s = 0; others_ && s < plan_.stages(); ++s)
       others_->share(s, &reports_[index(s)], sizeof(stage_report));
     return reports_;
   }
-  const std::vector<recorder>& trace() const { return recorders_; }
+  GPIPE_ONCE const std::vector<recorder>& trace() const {
+    for (std::size_t w = 0; others_ && w < recorders_.size(); ++w)
+      recorders_[w].share([&](void* bytes, std::size_t size) {
+        options_.peers->broadcast(bytes, size, static_cast<int>(w));
+      });
+    return recorders_;
+  }
   GPIPE_ONCE void forget() {
     for (auto& r : reports_) r.busy_ns = {}, r.wait_ns = r.link_ns = r.step_ns = 0, r.steps = 0;
     forget_events();
@@ -296,7 +301,7 @@ class executor {
     peers& job = *options_.peers;
     job.expect(options_.deadline);
     if (job.ranks() != plan_.workers())
-      detail::refuse({"the job has ", detail::several(job.ranks(), "process"), ", and the plan ",
+      detail::refuse({"the job has ", job.ranks(), job.ranks() == 1 ? " process" : " processes", ", and the plan ",
                       detail::several(plan_.workers(), "worker")},
                      {"start a process for each worker, or choose as many stages as there are processes"});
     if (options_.link_bytes_per_second != 0)
@@ -534,7 +539,7 @@ class executor {
   std::vector<wire<typename Device::marker>> wires_;
   std::unique_ptr<abroad> others_;
   mutable std::vector<stage_report> reports_;  // of stages elsewhere as they were told last
-  std::vector<recorder> recorders_;
+  mutable std::vector<recorder> recorders_;    // so are those of their workers
   step_state step_;
   std::int64_t begin_ns_ = 0;
   commit decision_;

@@ -122,7 +122,6 @@ class job final : public peers {
       }
     } catch (const gpipe::detail::poisoned&) {
     }
-    book_->mine().told = true;
     return book_->lost().get();
   }
 

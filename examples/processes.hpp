@@ -1,0 +1,63 @@
+#pragma once
+
+// How an example becomes several processes: by mpirun, which it calls itself if nobody has.
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/transport/peers.hpp>
+#if GPIPE_WITH_MPI
+#include <gpipe/mpi.hpp>
+#endif
+
+namespace example {
+
+enum class transport { threads, mpi };
+
+/// How many copies of the program mpirun has started; 0: it was started without.
+inline int copies() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (const char* count = std::getenv(name)) return std::atoi(count);
+  return 0;
+}
+
+/// Becomes mpirun, which starts the program so many times.
+[[noreturn]] inline void launch(int processes, int count, char** words) {
+  setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);  // more processes than cores are welcome
+  const std::string number = std::to_string(processes);
+  std::vector<std::string> line{"mpirun", "-np", number, "/proc/self/exe"};
+  std::string self(4096, '\0');
+  if (const auto size = readlink("/proc/self/exe", self.data(), self.size()); size > 0)
+    line[3] = self.substr(0, static_cast<std::size_t>(size));
+  line.insert(line.end(), words + 1, words + count);
+  std::vector<char*> pointers;
+  for (std::string& word : line) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  execvp("mpirun", pointers.data());
+  throw gpipe::error("mpirun does not start", "install openmpi-bin, or your system's MPI");
+}
+
+/// The job that this process is one of; null where workers are threads.
+inline std::unique_ptr<gpipe::peers> join(transport by, [[maybe_unused]] int workers, [[maybe_unused]] int count,
+                                          [[maybe_unused]] char** words) {
+  if (by == transport::threads) {
+    if (copies() > 1)
+      throw gpipe::error("mpirun has started " + std::to_string(copies()) + " copies, each of which would train alone",
+                         "say --transport mpi, or start it without mpirun");
+    return nullptr;
+  }
+#if GPIPE_WITH_MPI
+  if (copies() == 0) launch(workers, count, words);
+  return std::make_unique<gpipe::mpi::job>();
+#else
+  throw gpipe::error("the program was built without MPI",
+                     "install libopenmpi-dev and openmpi-bin, and configure it anew with GPIPE_MPI=ON");
+#endif
+}
+
+}  // namespace example
