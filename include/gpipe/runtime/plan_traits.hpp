@@ -47,7 +47,7 @@ class trait_hash {
 
 /// What the processes of a job must have in common: each hash tells whether they have.
 GPIPE_ONCE inline std::vector<trait> traits_of(const network& net, const run_plan& plan, std::uint64_t seed) {
-  detail::trait_hash build, model, options, cut, schedule, memory;
+  detail::trait_hash build, in, model, options, cut, schedule, memory;
   build(std::string_view(__VERSION__), sizeof(void*));
 #if defined(__AVX512F__)
   build(512);
@@ -63,6 +63,7 @@ GPIPE_ONCE inline std::vector<trait> traits_of(const network& net, const run_pla
 #if defined(__OPTIMIZE__)
   build('o');
 #endif
+  in(plan.options.in);
   model(net.slot_count, net.value_count, net.field_count);
   for (int l = 0; l < net.slot_count; ++l) {
     const row& r = net.row_of(l);
@@ -78,6 +79,7 @@ GPIPE_ONCE inline std::vector<trait> traits_of(const network& net, const run_pla
   for (const link_places& of : plan.places_of_links) schedule(of.stash, of.returned);
   for (const stage_memory& of : plan.memory) memory(of.total());
   return {{"the build", build.value()},
+          {"the precision", in.value()},
           {"the model", model.value()},
           {"the cut", cut.value()},
           {"the schedule", schedule.value()},
