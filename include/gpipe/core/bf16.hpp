@@ -14,12 +14,13 @@ struct bf16 {
   std::uint16_t bits;
 
   bf16() = default;
-  // Integer operations without a branch, so that loops over many vectorise; a NaN is made quiet, lest its fraction's
-  // upper bits be zeros.
+  // Integer operations without a choice, so that loops over many vectorise well. A NaN, of all ones in `nan`, is not
+  // rounded but made quiet, lest its fraction's upper bits be zeros.
   GPIPE_HOST_DEVICE constexpr bf16(float x) : bits(0) {
     const auto from = __builtin_bit_cast(std::uint32_t, x);
-    const std::uint32_t rounded = (from + 0x7fffU + (from >> 16 & 1U)) >> 16, quiet = from >> 16 | 0x40U;
-    bits = static_cast<std::uint16_t>((from & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+    const auto nan = static_cast<std::uint32_t>((0x7f800000 - static_cast<std::int32_t>(from & 0x7fffffffU)) >> 31);
+    const std::uint32_t half = 0x7fffU + (from >> 16 & 1U);
+    bits = static_cast<std::uint16_t>(((from + (half & ~nan)) | (0x400000U & nan)) >> 16);
   }
   GPIPE_HOST_DEVICE constexpr operator float() const { return __builtin_bit_cast(float, std::uint32_t{bits} << 16); }
 };
