@@ -17,19 +17,23 @@ struct scale {
   template <class T, int N>
   struct on<tensor<T, N>> {
     using output = tensor<T, N>;
+    using number = compute_type<T>;  // what parameters are, and sums: float where T is bf16
     static constexpr parameter parameters[] = {{"gain", {N}, initialiser::ones()}};
     static constexpr keep keeps{.input = true};  // backward reads it again
     static constexpr work cost{.forward = N, .backward_input = N, .backward_parameters = 2 * N, .bytes = 2 * N * sizeof(T)};
 
     // Functors, not lambdas, and raw pointers inside: the same text can run on other devices.
     struct product {
-      const T *x, *gain;
+      const T* x;
+      const number* gain;
       T* y;
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { y[i] = x[i] * gain[i % N]; }
     };
     struct contribution {
       view<const T, N> x, dy;
-      GPIPE_HOST_DEVICE T operator()(std::ptrdiff_t sample, std::ptrdiff_t j) const { return x(sample, j) * dy(sample, j); }
+      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t sample, std::ptrdiff_t j) const {
+        return x(sample, j) * dy(sample, j);
+      }
     };
 
     static void forward(const auto& context, const auto& a) {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include <gpipe/model/model.hpp>
+#include <gpipe/model/in_bf16.hpp>
 
 #include "laws/layers.hpp"
 
@@ -24,6 +24,16 @@ struct tagged {
   };
 };
 struct with_tags : model<input<std::uint8_t, 3>, tagged> {};
+
+using narrow = in_bf16<model<input<float, 3>, laws::passing_loss>>;
+struct weighed_in_bf16 {
+  template <class In>
+  struct on {
+    using output = In;
+    static constexpr field fields[] = {{"weights", 1, dtype::bf16, 0, true}};
+  };
+};
+struct weighed : model<input<bf16, 3>, weighed_in_bf16> {};
 
 }  // namespace
 
@@ -73,6 +83,23 @@ TEST_CASE("integers are held to their limit, of any type that has one") {
   CHECK_NOTHROW(check());
   tags[1] = 4;
   CHECK_THROWS_WITH_AS(check(), "field \"tags\" of sample 0 is 4; it must lie in 0 ... 3", error);
+}
+
+TEST_CASE("what a model in bf16 takes is rounded, weights of that type are weights, and nothing else is converted") {
+  const std::vector<float> x{1.001F, -3.14159F, 7}, tiny{1};
+  const std::int32_t labels[] = {2};
+  batch_rows rows;
+  check_batch(network_of<narrow>, batch(1).with("inputs", x).with("labels", labels), 1, rows);
+  const auto* taken = reinterpret_cast<const bf16*>(rows.inputs);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(taken[i].bits == bf16(x[i]).bits);
+
+  const std::vector<bf16> already(x.begin(), x.end()), negative{-1.0F};
+  check_batch(network_of<narrow>, batch(1).with("inputs", already).with("labels", labels), 1, rows);
+  CHECK(rows.inputs == reinterpret_cast<const std::byte*>(already.data()));
+  CHECK_THROWS_WITH_AS(check_batch(network_of<weighed>, batch(1).with("inputs", x).with("weights", negative), 1, rows),
+                       doctest::Contains("field \"weights\" of sample 0 is -1.0"), error);
+  CHECK_THROWS_WITH_AS(check_batch(network_of<weighed>, batch(1).with("inputs", x).with("weights", tiny), 1, rows),
+                       doctest::Contains("holds float, the model reads bf16; convert it before the step"), error);
 }
 
 TEST_CASE("what only layers behind the last to run read may be missing") {

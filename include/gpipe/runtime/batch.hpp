@@ -158,6 +158,8 @@ GPIPE_ONCE inline void check_batch(const network& net, const batch& from, int mo
       detail::check_weights(wanted, reinterpret_cast<const float*>(data), count);
     if (wanted.optional && wanted.type == dtype::float64)
       detail::check_weights(wanted, reinterpret_cast<const double*>(data), count);
+    if (wanted.optional && wanted.type == dtype::bf16)
+      detail::check_weights(wanted, reinterpret_cast<const bf16*>(data), count);
     if (wanted.below == 0) continue;
     if (wanted.type == dtype::int32) detail::check_range(wanted, reinterpret_cast<const std::int32_t*>(data), count);
     if (wanted.type == dtype::uint8) detail::check_range(wanted, reinterpret_cast<const std::uint8_t*>(data), count);

@@ -15,6 +15,7 @@ void upload_rows(const Context& c, const std::byte* from, std::size_t size, dtyp
     c.upload(n * bytes, from + static_cast<std::ptrdiff_t>(size) * step.first_sample(m) * bytes, into);
   else if (type == dtype::float32) c.fill(n, 1.0F, reinterpret_cast<float*>(into));
   else if (type == dtype::float64) c.fill(n, 1.0, reinterpret_cast<double*>(into));
+  else if (type == dtype::bf16) c.fill(n, bf16(1), reinterpret_cast<bf16*>(into));
   else if (type == dtype::int32) c.fill(n, std::int32_t{1}, reinterpret_cast<std::int32_t*>(into));
   else c.fill(n, std::byte{1}, into);
 }

@@ -52,7 +52,8 @@ struct model_ends_in_a_loss {
 }  // namespace broken
 
 /// Trains a model by a plan: `trainer training{plan{}, adam{.learning_rate = 1e-3}};`, or, with choices made at run
-/// time, `trainer<net, adam> training{plan_options{.stages = 4}, adam{}};`. Not for two callers at once.
+/// time, `trainer<net, adam> training{plan_options{.stages = 4}, adam{}};`. A trainer of `in_both<net>` leaves the
+/// precision to be chosen so, too. Not for two callers at once.
 template <class Model, class Optimizer, class Device = host_device>
 class trainer {
   using context = typename Device::context;
