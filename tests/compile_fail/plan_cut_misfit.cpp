@@ -1,5 +1,5 @@
 // expect: a stage needs more memory than it is allowed .Stage, BytesNeeded, BytesAllowed.
-// expect: stage_fits_memory<1, 192, 190, false>
+// expect: stage_fits_memory<1, 256, 200, false>
 // errors: 1
 #include <gpipe/layer/relu.hpp>
 #include <gpipe/plan/plan.hpp>
@@ -8,7 +8,7 @@ using namespace gpipe;
 
 struct net : model<input<float, 8>, relu, relu, relu> {};
 #ifdef GPIPE_FAIL
-using some = plan<net, micro_batch_size<1>, cut_at<1>, memory_limit<190>>;
+using some = plan<net, micro_batch_size<1>, cut_at<1>, memory_limit<200>>;
 #else
 using some = plan<net, micro_batch_size<1>, cut_at<1>, memory_limit<1_MiB>>;
 #endif

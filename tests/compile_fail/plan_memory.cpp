@@ -1,5 +1,5 @@
 // expect: a stage needs more memory than it is allowed .Stage, BytesNeeded, BytesAllowed.
-// expect: stage_fits_memory<0, 384, 320, false>
+// expect: stage_fits_memory<0, 448, 384, false>
 // errors: 1
 #include <gpipe/layer/relu.hpp>
 #include <gpipe/plan/plan.hpp>
