@@ -67,9 +67,10 @@ struct settings {
     if (!example::options(
              "digits: trains a residual network on 8 x 8 images of handwritten digits, in a pipeline of stages.\n"
              "The last two lines are the held-out accuracy and a hash of the parameters' bits: the same for every\n"
-             "number of stages, every schedule, every way to recompute and every memory limit, in either precision.")
+             "number of stages, every schedule, every way to recompute and every memory limit, in either precision.\n"
+             "(Replicas sum in another order: each number of them has bits of its own.)")
              .number("--stages", plan.stages, 1, slots_of<net>, "stages of the pipeline, one or more a thread")
-             .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches in a mini-batch")
+             .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches in a mini-batch, of each replica")
              .number("--batch", batch, 1, 65536, "samples in a mini-batch")
              .number("--epochs", epochs, 1, 100000, "passes over the training samples")
              .choice("--precision", plan.in, {{"float32", precision::float32}, {"bf16", precision::bf16}},
@@ -79,6 +80,8 @@ struct settings {
              .number("--workers", plan.workers, 0, slots_of<net>,
                      "threads, each with the stages of several neighbours; 0: as many\n"
                      "                            as the schedule has work for")
+             .number("--replicas", plan.replicas, 1, 256,
+                     "of the pipeline, each with as many threads and its part of a mini-batch")
              .choice("--recompute", recompute,
                      {{"always", recompute_mode::always},
                       {"except-last", recompute_mode::except_last},
@@ -175,7 +178,8 @@ void run(settings chosen, peers* job) {
   if (tells) require_outputs({chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
   const split data = read_digits(chosen.data);
   chosen.batch = std::min(chosen.batch, data.train.samples());
-  chosen.plan.micro_batch_size = (chosen.batch + chosen.plan.micro_batches - 1) / chosen.plan.micro_batches;
+  const int parts = chosen.plan.all_micro_batches();
+  chosen.plan.micro_batch_size = (chosen.batch + parts - 1) / parts;
 
   const loop epochs{.epochs = chosen.epochs, .batch = chosen.batch, .seed = chosen.seed};
   const auto steps = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.train.samples()) * chosen.epochs);

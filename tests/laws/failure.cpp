@@ -6,6 +6,7 @@
 #include <chrono>
 #include <exception>
 #include <limits>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -75,17 +76,20 @@ struct pair_of {
   int steps = 0;
 
   explicit pair_of(const std::vector<int>& cut, std::chrono::nanoseconds deadline = 60s,
-                   schedule_kind schedule = schedule_kind::fill_drain, std::int64_t link_bytes_per_second = 0)
+                   schedule_kind schedule = schedule_kind::fill_drain, std::int64_t link_bytes_per_second = 0,
+                   int replicas = 1)
       : how(options(cut, deadline)),
-        disturbed(plan(cut, schedule), adam{}, hooked(link_bytes_per_second)),
-        twin(plan({}), adam{}, options({}, 60s)) {}
+        disturbed(plan(cut, schedule, replicas), adam{}, hooked(link_bytes_per_second)),
+        twin(plan({}, schedule_kind::fill_drain, replicas), adam{}, options({}, 60s)) {}
 
-  static plan_options plan(const std::vector<int>& cut, schedule_kind schedule = schedule_kind::fill_drain) {
+  static plan_options plan(const std::vector<int>& cut, schedule_kind schedule = schedule_kind::fill_drain,
+                           int replicas = 1) {
     return {.stages = static_cast<int>(cut.size()) + 1,
             .micro_batches = M,
             .micro_batch_size = 3,
             .recompute = recompute_mode::always,
-            .schedule = schedule};
+            .schedule = schedule,
+            .replicas = replicas};
   }
   static training_options options(const std::vector<int>& cut, std::chrono::nanoseconds deadline) {
     training_options o;
@@ -117,6 +121,7 @@ struct pair_of {
     }
     CHECK(found.wrong() != "no failure");
     CHECK(state_of(disturbed) == before);
+    CHECK(replicas_agree(disturbed));
     disturbance = {};
     trap.id = -1;
     return found;
@@ -130,6 +135,7 @@ struct pair_of {
     CHECK(found.loss == expected.loss);
     CHECK(found.norm == expected.norm);
     CHECK(state_of(disturbed) == state_of(twin));
+    CHECK(replicas_agree(disturbed));
   }
 };
 
@@ -181,6 +187,53 @@ TEST_CASE("a throw before any instruction of any stage fails the step, named, an
   for (const auto& cut : cuts) fails_everywhere(cut, schedule_kind::fill_drain);
   for (const schedule_kind schedule : schedule_kinds)
     if (schedule != schedule_kind::forward_only) fails_everywhere({2, 4, 6}, schedule);
+}
+
+TEST_CASE("and so in any replica, whose micro-batches are counted through") {
+  for (const auto& cut : {std::vector<int>{}, {2, 4}}) {
+    pair both(cut, 60s, schedule_kind::one_f_one_b, 0, 2);
+    both.recovers();
+    std::vector<instruction> lines;
+    std::mutex door;
+    both.disturbance = [&](const instruction& i) {
+      const std::lock_guard<std::mutex> inside(door);
+      if (std::find(lines.begin(), lines.end(), i) == lines.end()) lines.push_back(i);
+    };
+    both.recovers();
+    int most = 0;
+    for (const instruction& at : lines) {
+      CAPTURE(at.stage);
+      CAPTURE(name(at.kind));
+      CAPTURE(at.micro_batch);
+      most = (std::max)(most, at.micro_batch);
+      both.disturbance = [&](const instruction& i) {
+        if (i == at) throw std::runtime_error("thrown here");
+      };
+      const error found = both.failure();
+      CHECK(found.wrong() == "thrown here");
+      CHECK(found.where().stage == at.stage);
+      CHECK(found.where().micro_batch == at.micro_batch);
+      CHECK(found.where().action == name(at.kind));
+      both.recovers();
+    }
+    CHECK(most == 5);  // of 2 samples each, the last of 1
+
+    auto bad = data;
+    bad.inputs[12 * 9 + 5] = std::numeric_limits<float>::quiet_NaN();  // sample 9 is in micro-batch 4
+    const error found = both.failure(bad.take(0, batch_size));
+    CHECK(has(found, "the field \"inputs\" of the data is not finite"));
+    CHECK(found.where().micro_batch == 4);
+    both.recovers();
+    both.disturbed.accumulate(both.next());
+    both.disturbance = [](const instruction& i) {
+      if (i.kind == act::update) throw std::runtime_error("thrown here");
+    };
+    CHECK(has(both.failure(), "the gradients of 1 accumulated call are dropped"));
+    both.recovers();
+    const error too_few = both.failure(data.take(0, 1));
+    CHECK(has(too_few, "a batch of 1 sample is too small for 2 replicas"));
+    both.recovers();
+  }
 }
 
 TEST_CASE("averages that layers keep are part of what a failed step does not change") {

@@ -203,8 +203,9 @@ TEST_CASE("a plan tells the same memory at compile time and at run time") {
 #ifdef LAWS_COUNTED
 TEST_CASE("a step allocates nothing, on no thread, not even the first") {
   const samples<float> data(9, 12, 1);
-  for (const int S : {1, 2, 5}) {
+  for (const auto& [S, R] : {std::pair(1, 1), {2, 1}, {5, 1}, {1, 2}, {2, 3}}) {
     CAPTURE(S);
+    CAPTURE(R);
     training_options how;
     how.trace_events = 100;
     how.digest_calls = 5;
@@ -215,7 +216,8 @@ TEST_CASE("a step allocates nothing, on no thread, not even the first") {
     const plan_options options{.stages = S,
                                .micro_batches = 3,
                                .micro_batch_size = 3,
-                               .in = S == 2 ? precision::bf16 : precision::float32};
+                               .in = S == 2 ? precision::bf16 : precision::float32,
+                               .replicas = R};
     trainer<in_both<verbose_net>, adam> training(options, adam{}, how);
     batch b(8);
     b.with("inputs", std::span(data.inputs).first(8 * 12))

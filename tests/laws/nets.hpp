@@ -93,16 +93,17 @@ struct samples {
   batch all() const { return take(0, count); }
 };
 
-/// The bits of everything that a training has changed: parameters, moments, state, the number of steps.
+/// The bits of everything that a training has changed: parameters, moments, state, the number of steps; of
+/// one replica.
 template <class Trainer>
-std::uint64_t state_of(const Trainer& training) {
+std::uint64_t state_of(const Trainer& training, int replica = 0) {
   hash sum;
   const auto& run = training.executor();
   for (int l = 0; l < run.net().slot_count; ++l) {
     const row& r = run.net().row_of(l);
     const auto add = [&](memory_kind kind, int index, std::size_t at, std::size_t bytes) {
       std::vector<std::byte> copy(bytes);
-      run.read(kind, l, index, at, bytes, copy.data());
+      run.read(kind, l, index, at, bytes, copy.data(), replica);
       sum.add(copy.data(), bytes);
     };
     add(memory_kind::parameters, 0, 0, r.parameter_bytes());
@@ -117,6 +118,14 @@ std::uint64_t state_of(const Trainer& training) {
   const std::uint64_t steps = training.steps();
   sum.add(reinterpret_cast<const std::byte*>(&steps), sizeof steps);
   return sum.value();
+}
+
+/// Whether all replicas are the same.
+template <class Trainer>
+bool replicas_agree(const Trainer& training) {
+  bool agree = true;
+  for (int r = 1; r < training.plan().replicas(); ++r) agree = agree && state_of(training, r) == state_of(training);
+  return agree;
 }
 
 /// The bits of every parameter's gradient.

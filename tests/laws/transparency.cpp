@@ -30,6 +30,7 @@ struct setting {
   std::int64_t memory_limit = no_memory_limit;
   bool canary = true;
   digest* hashes = nullptr;  // of all that was computed, where they are asked for
+  int replicas = 1;
 };
 
 /// Three steps over `sizes` samples each, at M = 5.
@@ -50,6 +51,7 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
                              .schedule = as.schedule.kind,
                              .chunks = as.schedule.chunks,
                              .workers = as.schedule.onto,
+                             .replicas = as.replicas,
                              .own = as.schedule.own,
                              .memory_limit = as.memory_limit};
   trainer<Net<T>, Optimizer> training(options, Optimizer{.learning_rate = 0.05}, how);
@@ -59,6 +61,7 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
     add(found, training.step(data.take(first, size)));
     found.push_back(gradients_of(training));
     found.push_back(state_of(training));
+    CHECK(replicas_agree(training));
     first += size;
   }
   add(found, training.evaluate(data.take(0, (std::min)(9, 4 * M))));
@@ -202,6 +205,31 @@ void holds_for_schedules(const samples<compute_type<T>>& data) {
   }
 }
 
+/// At a fixed number of replicas: any S, schedule, number of workers, recompute.
+template <template <class> class Net, class T, class Optimizer>
+void holds_for_replicas(const samples<T>& data) {
+  for (const int R : {2, 3}) {
+    digest hashes, others;
+    const auto run = [&](setting as, digest& found) {
+      as.hashes = &found;
+      as.replicas = R;
+      return train<Net, T, Optimizer>(as, data, 0.1, {13, R, 4 * R + 1}, 3);
+    };
+    const bits expected = run({.fill = std::byte{0}}, hashes);
+    CHECK(hashes.calls() == 3);
+    for (const schedule_choice& schedule : trained)
+      for (const int S : {1, 2, 4, slots_of<Net<T>>}) {
+        if (!schedule.admits(S, 3)) continue;
+        CAPTURE(R);
+        CAPTURE(S);
+        CAPTURE(schedule.name());
+        CHECK(run({.S = S, .recompute = modes[S % 3], .schedule = schedule}, others) == expected);
+        CHECK_FALSE(first_difference(hashes, others));
+        if (S == 4) CHECK(run({.S = S, .trace_events = 50, .schedule = schedule.on_workers(1)}, others) == expected);
+      }
+  }
+}
+
 struct shared : model<input<float, 12>, tied<"w", linear<12>>, gelu, tied<"w", linear<12>>, linear<7>,
                       softmax_cross_entropy> {};
 struct apart : model<input<float, 12>, linear<12>, gelu, linear<12>, linear<7>, softmax_cross_entropy> {};
@@ -282,6 +310,12 @@ TEST_CASE("stages of one worker, whose backward is in one: nothing is poisoned t
   for (const int S : {2, 3}) CHECK(run({.S = S, .schedule = {schedule_kind::interleaved, S}}) == run({}));
 }
 
+TEST_CASE("replicas: the same bits for every S, schedule, number of workers, recompute; and in all of them") {
+  holds_for_replicas<tied_net, float, adam>(samples<float>(60, 12, 1));
+  holds_for_replicas<residual_net, float, sgd>(samples<float>(60, 12, 1));
+  holds_for_replicas<skip_net, double, adam>(samples<double>(60, 12, 2));
+}
+
 TEST_CASE("a residual written as a skip is the residual") {
   const samples<float> data(16, 12, 1);
   const auto run = [&]<class Net>(Net, std::vector<int> cut) {
@@ -326,6 +360,7 @@ bits train_in_parts(const samples<float>& data, const plan_options& options, con
   const auto look = [&] {
     told.push_back(gradients_of(training));
     told.push_back(state_of(training));
+    CHECK(replicas_agree(training));
     for (const int slot : watched) add(told, training.activation(slot)), add(told, training.activation_gradient(slot));
   };
   training.freeze(3, 6);
@@ -337,7 +372,7 @@ bits train_in_parts(const samples<float>& data, const plan_options& options, con
   add(told, training.step(data.take(12, 6)));
   look();
   training.unfreeze(0, slots_of<Net>);
-  add(told, training.step(data.take(18, 1), 0.01));
+  add(told, training.step(data.take(19 - options.replicas, options.replicas), 0.01));
   look();
   add(told, training.predict(dataset{}.with("inputs", 12, data.inputs)));
   CHECK(training.digest().calls() == 3);
@@ -370,10 +405,11 @@ bits step_in_calls(const samples<float>& data, int S, int M, std::initializer_li
 namespace {
 
 template <class Net>
-void holds_in_parts() {
+void holds_in_parts(int replicas = 1) {
   const samples<float> data(19, 12, 1);
   digest hashes;
-  plan_options options{.micro_batches = 5, .micro_batch_size = 4, .recompute = recompute_mode::never};
+  plan_options options{
+      .micro_batches = 5, .micro_batch_size = 4, .recompute = recompute_mode::never, .replicas = replicas};
   const bits expected = train_in_parts<Net>(data, options, nullptr, &hashes);
   for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_v})
     for (const int S : {1, 2, 3, 4, 8, slots_of<Net>})
@@ -393,6 +429,11 @@ TEST_CASE("accumulated calls, frozen slots, what is watched, predicted, hashed: 
 }
 
 TEST_CASE("and so with batch norm and tied parameters, frozen between the calls") { holds_in_parts<tied_net<float>>(); }
+
+TEST_CASE("and so with replicas") {
+  holds_in_parts<tied_net<float>>(2);
+  holds_in_parts<residual_net<float>>(3);
+}
 
 TEST_CASE("calls whose micro-batches are those of one larger step are that step, to the bit") {
   const samples<float> data(19, 12, 1);

@@ -25,9 +25,9 @@ struct found {
 };
 
 template <class T, class Net = net<T>>
-found<T> train(const batch& b, int M, int S = 1) {
-  const int B = (b.samples() + M - 1) / M;
-  trainer<Net, sgd> training(plan_options{.stages = S, .micro_batches = M, .micro_batch_size = B},
+found<T> train(const batch& b, int M, int S = 1, int R = 1) {
+  const int B = (b.samples() + R * M - 1) / (R * M);
+  trainer<Net, sgd> training(plan_options{.stages = S, .micro_batches = M, .micro_batch_size = B, .replicas = R},
                              sgd{.learning_rate = 0.5});
   found<T> f;
   f.step = training.step(b);
@@ -75,6 +75,27 @@ TEST_CASE_TEMPLATE("a micro-batch counts by its samples: any M gives the same me
       }
     }
   }
+}
+
+TEST_CASE_TEMPLATE("R replicas of M micro-batches are one of R M, but for the order of sums", T, float, double) {
+  const samples<T> data(13, 12, 1), pairs(13, 12, 2);
+  const auto holds = [&](const batch& b, auto net) {
+    for (const int R : {2, 3})
+      for (const int M : {1, 2, 4}) {
+        CAPTURE(R);
+        CAPTURE(M);
+        const auto one = train<T, decltype(net)>(b, R * M), apart = train<T, decltype(net)>(b, M, 3, R);
+        CHECK(apart.step.loss == one.step.loss);  // to the bit: forward is the same
+        CHECK(apart.step.weight == one.step.weight);
+        CHECK(apart.step.correct == one.step.correct);
+        CHECK(apart.step.samples == 13);
+        CHECK(std::abs(apart.step.norm - one.step.norm) < tolerance<T>);
+        CHECK(difference(apart.gradients, one.gradients) < tolerance<T>);
+      }
+  };
+  holds(data.all(), residual_net<T>{});
+  holds(data.all(), tied_net<T>{});
+  holds(pairs.all(), skip_net<T>{});
 }
 
 TEST_CASE("dropout is drawn by a sample's position in the mini-batch, wherever micro-batches begin") {

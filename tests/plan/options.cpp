@@ -40,5 +40,8 @@ TEST_CASE("options that make no plan are refused, with what would") {
         "fill-drain of 4 stages has work for 4 workers, not 5; choose 1 to 4, or 0 for as many as it has");
   CHECK(refusal({.stages = 4, .schedule = schedule_kind::zb_v, .workers = 3}).find("2 workers, not 3") !=
         std::string::npos);
+  CHECK(refusal({.replicas = 0}) == "0 replicas train nothing; choose at least 1");
+  CHECK(refusal({.micro_batches = 1 << 15, .micro_batch_size = 1 << 10, .replicas = 64}) ==
+        "64 replicas with 32768 micro-batches of 1024 samples are more than can be counted; choose fewer");
   CHECK(refusal({.workers = -1}).find("-1 workers do nothing") != std::string::npos);
 }

@@ -76,6 +76,11 @@ constexpr traffic across(const network& of) { return traffic_of(of, single::cut(
 static_assert(2 * across(network_of<narrow::model>).forward_bytes == across(network_of<net>).forward_bytes);
 static_assert(2 * across(network_of<narrow::model>).backward_bytes == across(network_of<net>).backward_bytes);
 
+// Replicas share a mini-batch's micro-batches, and each holds what is told of all of them.
+using doubled = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>, replicas<2>>;
+static_assert(doubled::memory(3).of(memory_kind::partials) == 2 * four::memory(3).of(memory_kind::partials));
+static_assert(doubled::memory(0).total() == four::memory(0).total() && doubled::makespan() == four::makespan());
+
 // Stages as types: as many as asked for, in a recompute wrapper unless nothing is recomputed.
 template <class Plan, int I>
 using stage_at = std::remove_cvref_t<decltype(boost::hana::at_c<I>(Plan::stages()))>;

@@ -46,6 +46,23 @@ TEST_CASE("a table with what was predicted and what was measured") {
         "stage 0 is the slowest: 1.14 of the mean\n");
 }
 
+TEST_CASE("of replicas each has its rows, and the model's parameters count once") {
+  auto stages = two();
+  for (stage_report s : two()) {
+    s.replica = 1, s.worker += 2;
+    s.busy(act::forward) *= 2;
+    stages.push_back(s);
+  }
+  CHECK(told(stages) ==
+        "replica  stage  slots  parameters    memory  predicted  measured    idle  forward  recompute  backward  update\n"
+        "      0      0   0-11      1.06 M  12.5 MiB     37.5 %    25.0 %  25.0 %  20.0 ms    10.0 ms   30.0 ms  0.0 ms\n"
+        "      0      1     12          10     1 KiB     12.5 %    18.8 %  47.1 %  10.0 ms     0.0 ms   30.0 ms  5.0 ms\n"
+        "      1      0   0-11      1.06 M  12.5 MiB     37.5 %    33.3 %  20.0 %  40.0 ms    10.0 ms   30.0 ms  0.0 ms\n"
+        "      1      1     12          10     1 KiB     12.5 %    22.9 %  42.1 %  20.0 ms     0.0 ms   30.0 ms  5.0 ms\n"
+        "           all             1.06 M    25 MiB\n"
+        "replica 1, stage 0 is the slowest: 1.33 of the mean\n");
+}
+
 TEST_CASE("before anything was measured there is nothing to tell of it") {
   std::vector<stage_report> stages(1);
   stages[0] = {.stage = 0, .first = 0, .last = 3, .predicted_share = 1, .bytes = 64, .parameters = 3};

@@ -82,6 +82,16 @@ TEST_CASE("a picture has a box an event, a lane a stage, and is well formed") {
   CHECK(count(text, "http") == 1);  // its namespace: nothing is fetched
 }
 
+TEST_CASE("replicas have lanes of their own") {
+  auto events = step();
+  for (event e : step()) e.replica = 1, events.push_back(e);
+  const auto text = drawn(events);
+  CHECK(balanced(text));
+  for (const char* name : {">0: stage 0<", ">0: stage 1<", ">1: stage 0<", ">1: stage 1<"}) CHECK(count(text, name) == 1);
+  CHECK(count(text, "waits 30 %") == 4);
+  CHECK(count(text, "backward 1, 1: stage 0: 8.000 to 10.000 ms") == 1);
+}
+
 TEST_CASE("lengths are times: 10 ms over the whole lane") {
   const auto text = drawn(step());
   CHECK(count(text, "x=\"76.00\" y=\"74.00\" width=\"1040.00\"") == 1);                 // the lane

@@ -20,6 +20,24 @@ TEST_CASE("micro-batch m holds the samples from m times ceil(batch / M) on") {
   CHECK(step.filled() == 4);
 }
 
+TEST_CASE("a replica has its part of the micro-batches, of samples and of names") {
+  step_state step;
+  step.rows.samples = 13;
+  step.per_micro_batch = 3;
+  step.first_micro_batch = 3;
+  step.micro_batches = 3;
+  CHECK(step.among_all(1) == 4);
+  CHECK(step.first_sample(0) == 9);
+  CHECK(step.samples(1) == 1);
+  CHECK(step.samples(2) == 0);
+  CHECK(step.filled() == 2);
+  CHECK(step.filled_of_all() == 5);
+  step.first_micro_batch = 6;
+  CHECK(step.filled() == 0);
+  step.first_micro_batch = 0;
+  CHECK(step.filled() == 3);
+}
+
 TEST_CASE("gradients are summed anew in the first call of a step, and where one call is looked at") {
   step_state step;
   CHECK(step.clears());

@@ -23,9 +23,8 @@ struct alone {
   run_plan plan =
       make_plan(network_of<net>, {.micro_batches = 3, .micro_batch_size = 2, .recompute = recompute_mode::always});
   update_rule<context> rule{sgd{}};
-  std::vector<std::unique_ptr<bound_stage<host_device>>> stages;
-  std::vector<wire<>> wires;
   lifeline line{1};
+  replica_list<host_device> replicas;
   gate door{line, 1};
   step_state step;
   commit decision;
@@ -37,9 +36,9 @@ struct alone {
   std::vector<std::int32_t> labels = std::vector<std::int32_t>(5);
 
   alone() {
-    stages.push_back(std::make_unique<bound_stage<host_device>>(network_of<net>, plan, 0, std::byte{0}));
-    const std::vector<const detail::arena_map*> maps{&stages[0]->map()};
-    stages[0]->bind(maps, kernels_of<net, context>);
+    replicas.push_back(
+        std::make_unique<replica<host_device>>(network_of<net>, plan, 0, -1, line, std::byte{0}, 0));
+    replicas[0]->bind(kernels_of<net, context>, false);
     decision.hold(network_of<net>, 3);
     decision.rate = 1;
     lower(fill_drain{}, 1, 3, recompute_mode::always, nullptr, 0, 0,
@@ -53,9 +52,12 @@ struct alone {
     check_batch(network_of<net>, b, 6, step.rows);
     step.per_micro_batch = (samples + 2) / 3;
   }
+  bound_stage<host_device>& stage() { return replicas[0]->stage(0); }
   void walk() {
-    worker<host_device> w({network_of<net>, plan, rule, stages, wires, line, door, step, decision, reports, before}, 0,
-                          0, &events);
+    replicas[0]->take(step);
+    worker<host_device> w(
+        {network_of<net>, plan, rule, replicas, nullptr, line, door, step, decision, reports, before}, *replicas[0], 0, 0,
+        &events);
     w.walk(program, true);
   }
 };
@@ -93,8 +95,8 @@ TEST_CASE("micro-batches without samples are passed over") {
 
 TEST_CASE("gradients are cleared at the start of a pass, and parameters change at its end alone") {
   alone a;
-  const auto* gradient = reinterpret_cast<const float*>(a.stages[0]->gradients());
-  const auto* parameter = reinterpret_cast<const float*>(a.stages[0]->parameters());
+  const auto* gradient = reinterpret_cast<const float*>(a.stage().gradients());
+  const auto* parameter = reinterpret_cast<const float*>(a.stage().parameters());
   a.before = [&](const instruction& i) {
     if (i.kind == act::forward && i.micro_batch == 2) CHECK(gradient[0] == 0);
     CHECK(parameter[0] == 0);
@@ -103,7 +105,7 @@ TEST_CASE("gradients are cleared at the start of a pass, and parameters change a
   const float first = gradient[0], after = parameter[0];
   CHECK(first != 0);
   CHECK(after == doctest::Approx(-first / 5));
-  a.stages[0]->device().fill(64, std::byte{0}, a.stages[0]->parameters());
+  a.stage().device().fill(64, std::byte{0}, a.stage().parameters());
   a.walk();
   CHECK(gradient[0] == first);
 }

@@ -10,6 +10,8 @@ namespace {
 struct noting {
   std::vector<int> sizes{}, labels{}, accumulated{};
   std::vector<double> held_out{};  // losses to be found, the last first
+  int least = 1;
+  int least_samples() const { return least; }
   double rate() const { return 0.5 / static_cast<double>(sizes.size() + 1); }
   void accumulate(const batch& b) { accumulated.push_back(b.samples()); }
   outcome evaluate(const dataset&) {
@@ -115,6 +117,12 @@ TEST_CASE("what is no loop is refused") {
   CHECK_THROWS_AS(fit(training, dataset{}, {}, nothing), error);
   CHECK_THROWS_AS(fit(training, five, {.accumulate = 0}, nothing), error);
   CHECK_THROWS_AS(fit(training, five, {.patience = 2}, nothing), error);
+  training.least = 2;
+  CHECK_THROWS_WITH_AS(fit(training, five, {.batch = 2}, nothing),
+                       "an epoch's last batch of 1 sample is too small for 2 replicas; choose fewer replicas, or batches "
+                       "of another size", error);
   CHECK(training.sizes.empty());
+  fit(training, five, {.batch = 3}, nothing);
+  CHECK(training.sizes == std::vector<int>{3, 2});
   CHECK(loop{.batch = 4}.steps_per_epoch(9) == 3);
 }

@@ -46,6 +46,20 @@ TEST_CASE("the last to arrive runs the function once, and all see what it wrote"
   }
 }
 
+TEST_CASE("some of a line's workers meet, and the others know nothing of it") {
+  gpipe::lifeline line(6);
+  gpipe::gate even(line, 3, 0, 2), odd(line, 3, 1, 2);
+  std::vector<int> rounds(6);
+  together(6, [&](int me) {
+    for (int round = 0; round < (me % 2 == 0 ? 2000 : 1000); ++round) {
+      gpipe::gate& mine = me % 2 == 0 ? even : odd;
+      mine.arrive(me, {}, [&]() noexcept { ++rounds[static_cast<std::size_t>(me % 2)]; });
+    }
+  });
+  CHECK(rounds[0] == 2000);
+  CHECK(rounds[1] == 1000);
+}
+
 TEST_CASE("poison opens the gate by throwing, and nothing was run") {
   for (const auto spin : {0ns, std::chrono::nanoseconds(10s)}) {
     gpipe::lifeline line(3, {.spin = spin, .deadline = 60s});

@@ -56,7 +56,7 @@ concept executing_device =
     std::default_initializable<typename D::marker> && executing_context<typename D::context, typename D::marker> &&
     requires(const typename D::context& context, typename D::arena& arena, std::size_t bytes, std::byte fill) {
       { D::memory_left() } -> std::same_as<std::int64_t>;  // bytes that it can still give
-      { D::make_context(0) } -> std::same_as<typename D::context>;  // of a stage
+      { D::make_context(0) } -> std::same_as<typename D::context>;  // of a stage, counted through replicas
       // One allocation, aligned, filled throughout with one byte; `alignment` bytes behind it are there, too.
       { D::make_arena(context, bytes, fill) } -> std::same_as<typename D::arena>;
       { arena.data() } -> std::same_as<std::byte*>;

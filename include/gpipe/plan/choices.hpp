@@ -79,6 +79,12 @@ template <int W>
 struct workers {
   static constexpr void choose(plan_options& o) { o.workers = W; }
 };
+/// Replicas of the pipeline, each with as many workers: every mini-batch is R x M micro-batches.
+template <int R>
+struct replicas {
+  static_assert(R >= 1, "gpipe: a plan needs at least one replica of the pipeline");
+  static constexpr void choose(plan_options& o) { o.replicas = R; }
+};
 /// Costs are those of a device: `on_device<p100>`, or one described by a `constexpr device` of your own.
 template <const device& Device>
 struct on_device {
@@ -125,7 +131,7 @@ namespace broken {
 template <class Option, bool Holds>
 struct option_of_a_plan {
   static_assert(Holds, "gpipe: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, "
-                       "in<precision>, recompute<mode>, schedule<type>, chunks<V>, workers<W>, optimizer<type>, "
+                       "in<precision>, recompute<mode>, schedule<type>, chunks<V>, workers<W>, replicas<R>, optimizer<type>, "
                        "on_device<device>, on_devices<devices...>, profiled<table>, with_transfers, "
                        "memory_limit<bytes> and cut_at<slots...>");
 };

@@ -23,6 +23,7 @@ struct plan_options {
   int chunks = 2;   ///< stages a worker, of the interleaved schedule
   int workers = 0;  ///< at most the schedule's, which are folded onto them, neighbours together; 0: as many as those
   bool apart = false;  ///< workers share no memory: what one sends lies in its own until it has left
+  int replicas = 1;  ///< R, of the pipeline: each runs M micro-batches of every mini-batch
   const own_schedule* own = nullptr;  ///< of `schedule_kind::own`: `&own_schedule_of<mine>`
   int moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam two, SGD with momentum one
   device on = this_cpu;  ///< what costs and transfers are reckoned for
@@ -37,6 +38,8 @@ struct plan_options {
     const bool splits = own->admits(stages, micro_batches) && detail::splits_backward(*own, stages, micro_batches);
     return schedule_choice(*own, splits).on_workers(workers);
   }
+  /// Micro-batches of a mini-batch, of all replicas.
+  constexpr int all_micro_batches() const { return replicas * micro_batches; }
   /// Workers of the schedule before it is folded; 0: it does not admit the numbers.
   constexpr int most_workers() const {
     const schedule_choice whole = chosen_schedule().on_workers(0);
@@ -57,8 +60,11 @@ struct plan_options {
     if (micro_batches < 1) refuse({micro_batches, " micro-batches are no step"}, {"choose at least 1"});
     if (micro_batch_size < 1)
       refuse({"a micro-batch of ", micro_batch_size, " samples is no micro-batch"}, {"choose at least 1"});
-    if (micro_batch_size > (std::numeric_limits<int>::max)() / micro_batches)
-      refuse({micro_batches, " micro-batches of ", micro_batch_size, " samples are more than can be counted"},
+    if (replicas < 1) refuse({replicas, " replicas train nothing"}, {"choose at least 1"});
+    if (micro_batch_size > (std::numeric_limits<int>::max)() / micro_batches / replicas)
+      refuse({replicas > 1 ? detail::several(replicas, "replica") + " with " : "",
+              detail::several(micro_batches, "micro-batch"), " of ", micro_batch_size,
+              " samples are more than can be counted"},
              {"choose fewer"});
     if (workers < 0) refuse({workers, " workers do nothing"}, {"choose 0, for as many as the schedule has, or more"});
     if (const int most = most_workers(); most > 0 && workers > most)

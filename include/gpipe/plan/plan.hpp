@@ -76,7 +76,9 @@ class plan {
  private:
   using planned = typename detail::model_in<typename as::type, options.in>::type;
   static_assert(sizeof(broken::stages_at_most_layers<S, L, as::mistaken || (S >= 1 && S <= L)>) > 0);
-  static constexpr bool counts_samples = M >= 1 && B >= 1 && B <= (std::numeric_limits<int>::max)() / (M >= 1 ? M : 1);
+  static constexpr bool counts_samples =
+      M >= 1 && B >= 1 &&
+      B <= (std::numeric_limits<int>::max)() / (M >= 1 ? M : 1) / (options.replicas >= 1 ? options.replicas : 1);
   static_assert(sizeof(broken::micro_batches_hold_samples<M, B, counts_samples>) > 0);
   static_assert(sizeof(broken::every_stage_has_a_device<
                        S, options.each_count, (options.each_count == 0 || options.each_count == S)>) > 0);

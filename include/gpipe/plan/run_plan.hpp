@@ -40,7 +40,7 @@ struct run_plan {
   std::vector<link_places> places_of_links;
   /// A forward-only pass takes the same places, and gives them back after forward.
   std::vector<stage_places> places_of_stages;
-  std::vector<int> each;  ///< 0 ... M - 1: the places of what every micro-batch has its own of
+  std::vector<int> each;  ///< 0 ... R M - 1: the places of what every micro-batch of all replicas has its own of
   std::vector<int> leaving;  ///< places of each micro-batch of what goes to workers that share no memory
   std::vector<tie> ties;  ///< in model order of their users
   std::vector<memory_terms> terms;
@@ -57,8 +57,11 @@ struct run_plan {
   int stages() const { return options.stages; }
   int workers() const { return schedule.workers(options.stages); }
   int worker_of(int stage) const { return schedule.worker_of(options.stages, stage); }
-  int micro_batches() const { return options.micro_batches; }
-  int most_samples() const { return options.micro_batches * options.micro_batch_size; }
+  int micro_batches() const { return options.micro_batches; }  ///< of each replica
+  int all_micro_batches() const { return options.all_micro_batches(); }
+  int replicas() const { return options.replicas; }
+  int most_samples() const { return options.all_micro_batches() * options.micro_batch_size; }
+  int least_samples() const { return options.replicas; }  ///< of a step: one for each replica
   /// A stage's share of the predicted time.
   double share(int stage) const {
     std::int64_t all = 0, own = 0;
@@ -115,7 +118,8 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
     stash_places(table, l.from, l.to, its.stash.data(), late);
     if (schedule.trains && l.gradient) returned_places(table, l.to, l.from, its.returned.data(), late);
   }
-  for (int m = 0; m < M; ++m) p.each.push_back(m), p.leaving.push_back(m % 2);
+  for (int m = 0; m < p.all_micro_batches(); ++m) p.each.push_back(m);
+  for (int m = 0; m < M; ++m) p.leaving.push_back(m % 2);
   for (int s = 0; s < S; ++s) {
     const stage_view stage(net, p.cut(), s);
     p.terms.push_back(with_room(terms_of(schedule, options, stage), options, stage));

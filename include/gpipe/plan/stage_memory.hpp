@@ -90,7 +90,7 @@ struct outgoing_places {
 
 /// What the memory of a stage depends on beside the cut.
 struct memory_terms {
-  int micro_batches = 1;
+  int micro_batches = 1;  ///< of all replicas: a stage holds what is told of each
   int micro_batch_size = 1;
   int in_flight = 1;    ///< micro-batches that are forward here and whose parameter gradients are not done
   int kept_copies = 1;  ///< micro-batches whose kept activations are held: 1 with recompute, else all in flight

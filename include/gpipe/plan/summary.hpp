@@ -60,8 +60,9 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
   const bool by_makespan = drains(o.chosen_schedule(), o.stages) && !o.transfers;
   const std::string off = percent(static_cast<double>(above), static_cast<double>(best)) + " above ";
   return table(rows) + phrase({plan.schedule, ", ", several(o.micro_batches, "micro-batch"), " of at most ",
-                               several(o.micro_batch_size, "sample"), ", recompute ", name_of(o.recompute),
-                               o.in == precision::bf16 ? ", in bf16" : "",
+                               several(o.micro_batch_size, "sample"),
+                               o.replicas > 1 ? " in each of " + several(o.replicas, "replica") : "", ", recompute ",
+                               name_of(o.recompute), o.in == precision::bf16 ? ", in bf16" : "",
                                ": bubble ", percent(plan.bubble, 1),
                                "\na step is reckoned to take ", milliseconds(plan.makespan),
                                o.measured.count > 0 ? " by " : " on ",
@@ -70,6 +71,7 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
                                by_makespan ? "\nthe cut is " : "\nby its bottleneck the cut is ",
                                above > 0 ? off : "", "the optimum",
                                "\nmemory of all stages ",
+                               o.replicas > 1 ? "of a replica " : "",
                                sized(static_cast<std::uint64_t>(bytes)), ", by sharing, of ",
                                sized(static_cast<std::uint64_t>(naive)), "\n"});
 }

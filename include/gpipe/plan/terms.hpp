@@ -49,7 +49,7 @@ constexpr void raise(int& most, int count) {
 template <scheduler Schedule>
 constexpr memory_terms terms_beside_skips(rows<Schedule>& table, const plan_options& o, int stage) {
   const Schedule& schedule = table.schedule();
-  memory_terms terms{o.micro_batches, o.micro_batch_size,
+  memory_terms terms{o.all_micro_batches(), o.micro_batch_size,
                      schedule.in_flight(o.stages, o.micro_batches, stage), 1,
                      schedule.trains ? o.moments : 0};
   terms.trains = schedule.trains;

@@ -15,7 +15,7 @@
 
 namespace gpipe {
 
-/// One line a stage: what the plan predicted against what was measured. Shares are of the time of all stages (the
+/// One line a stage, of replica after replica: what the plan predicted against what was measured. Shares are of the time of all stages (the
 /// measured with the update in it, which no cut is made by), idle is the stage's own. Then the mean step, beside the one
 /// that was reckoned, and its breakdown. `cores` and `reckoned_ps` (picoseconds, as `step_time` tells them) of 0 are
 /// unknown.
@@ -25,25 +25,27 @@ namespace gpipe {
 GPIPE_ONCE inline void write_report(std::ostream& out, std::span<const stage_report> stages, unsigned cores = 0,
                                     std::int64_t reckoned_ps = 0) {
   double predicted = 0, measured = 0, slowest = 0;
-  int slowest_stage = 0;
+  std::string slowest_stage;
+  const bool several = !stages.empty() && stages.back().replica > 0;
   std::uint64_t bytes = 0, parameters = 0;
   for (const auto& s : stages) {
     const auto busy = static_cast<double>(s.busy());
     predicted += s.predicted_share;
     measured += busy;
     bytes += s.bytes;
-    parameters += s.parameters;
-    if (busy > slowest) slowest_stage = s.stage;
+    if (s.replica == 0) parameters += s.parameters;
+    if (busy > slowest)
+      slowest_stage = (several ? "replica " + std::to_string(s.replica) + ", stage " : "stage ") + std::to_string(s.stage);
     slowest = (std::max)(slowest, busy);
   }
   const auto time = [&](std::int64_t ns) {
     return measured > 0 ? detail::fixed(static_cast<double>(ns) * 1e-6, 1) + " ms" : "-";
   };
-  std::vector<std::vector<std::string>> rows{{"stage", "slots", "parameters", "memory", "predicted", "measured", "idle",
-                                              "forward", "recompute", "backward", "update"}};
+  std::vector<std::vector<std::string>> rows{{"replica", "stage", "slots", "parameters", "memory", "predicted",
+                                              "measured", "idle", "forward", "recompute", "backward", "update"}};
   for (const auto& s : stages) {
     const auto busy = static_cast<double>(s.busy()), wait = static_cast<double>(s.wait_ns);
-    rows.push_back({std::to_string(s.stage),
+    rows.push_back({std::to_string(s.replica), std::to_string(s.stage),
                     s.last - s.first == 1 ? std::to_string(s.first)
                                           : std::to_string(s.first) + "-" + std::to_string(s.last - 1),
                     detail::counted(s.parameters), detail::sized(s.bytes),
@@ -52,10 +54,12 @@ GPIPE_ONCE inline void write_report(std::ostream& out, std::span<const stage_rep
                     time(s.busy(act::backward) + s.busy(act::backward_input) + s.busy(act::backward_parameters)),
                     time(s.busy(act::reduce) + s.busy(act::update))});
   }
-  if (stages.size() > 1) rows.push_back({"all", "", detail::counted(parameters), detail::sized(bytes)});
+  if (stages.size() > 1) rows.push_back({"", "all", "", detail::counted(parameters), detail::sized(bytes)});
+  if (!several)
+    for (auto& line : rows) line.erase(line.begin());
   out << detail::table(rows);
   if (measured > 0 && stages.size() > 1) {
-    out << "stage " << std::to_string(slowest_stage) << " is the slowest: "
+    out << slowest_stage << " is the slowest: "
         << detail::fixed(slowest * static_cast<double>(stages.size()) / measured, 2) << " of the mean\n";
   }
   const breakdown parts = breakdown_of(stages);

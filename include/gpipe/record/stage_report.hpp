@@ -9,7 +9,7 @@
 
 namespace gpipe {
 
-/// What is known of one stage: told by the plan before, measured after. Holds the slots [first, last).
+/// What is known of one stage of a replica: told by the plan before, measured after. Holds the slots [first, last).
 struct stage_report {
   int stage = 0, first = 0, last = 0;
   double predicted_share = 0;              ///< of the time of all stages
@@ -18,7 +18,8 @@ struct stage_report {
   std::int64_t link_ns = 0;                ///< of this, the time that what it waited for spent on a link
   std::size_t bytes = 0;                   ///< predicted memory
   std::size_t parameters = 0;              ///< their number
-  int worker = 0;                          ///< whose it is
+  int replica = 0;                         ///< of the pipeline
+  int worker = 0;                          ///< whose it is, counted through all replicas
   int steps = 0;                           ///< measured, the same for all stages
   std::int64_t step_ns = 0;                ///< of all these steps from call to return, the same for all stages
 

@@ -30,28 +30,31 @@ GPIPE_ONCE inline double round_step(double range, double count) {
 
 }  // namespace detail
 
-/// A step as a picture (SVG): a row a stage, a hue a micro-batch, time from left to right, and where a row shows its
+/// A step as a picture (SVG): a row a stage, of replica after replica, a hue a micro-batch, time from left to right, and where a row shows its
 /// background the stage waits. Transfers and idle events are not drawn. Works as well for a timetable that was
 /// never run: give its events synthetic times.
 GPIPE_ONCE inline void write_timeline(std::ostream& out, std::span<const event> events,
                                       const std::string& title = "one step", int width = 1200) {
   std::int64_t first = INT64_MAX, last = INT64_MIN;
-  int stages = 1;
+  int stages = 1, replicas = 1;
   std::vector<act> kinds;
   for (const event& e : events) {
     if (!detail::look_of(e.kind).shown || e.stage < 0) continue;
     first = (std::min)(first, e.begin_ns);
     last = (std::max)(last, e.end_ns);
     stages = (std::max)(stages, e.stage + 1);
+    replicas = (std::max)(replicas, e.replica + 1);
     if (std::find(kinds.begin(), kinds.end(), e.kind) == kinds.end()) kinds.push_back(e.kind);
   }
   std::sort(kinds.begin(), kinds.end());
   if (first >= last) last = (first = 0) + 1'000'000;
+  const int rows = replicas * stages;
+  const auto row_of = [stages](const event& e) { return e.replica * stages + e.stage; };
 
   const double span = static_cast<double>(last - first), left = 76, right = 84, top = 74;
   const double plot = (std::max)(100.0, width - left - right);
-  const double lane = (std::max)(12.0, (std::min)(34.0, 640.0 / stages)), pitch = lane + (lane < 20 ? 3 : 6);
-  const double bottom = top + stages * pitch;
+  const double lane = (std::max)(12.0, (std::min)(34.0, 640.0 / rows)), pitch = lane + (lane < 20 ? 3 : 6);
+  const double bottom = top + rows * pitch;
   const auto at = [&](std::int64_t ns) { return left + static_cast<double>(ns - first) / span * plot; };
 
   detail::canvas picture(out, left + plot + right, bottom + 46, title);
@@ -67,16 +70,19 @@ GPIPE_ONCE inline void write_timeline(std::ostream& out, std::span<const event> 
   picture.text("faint", x + 24, 54.5, "waiting");
   picture.text("faint", x + 24 + 66, 54.5, "number and hue: micro-batch");
 
-  std::vector<double> busy(static_cast<std::size_t>(stages));
+  std::vector<double> busy(static_cast<std::size_t>(rows));
   for (const event& e : events)
     if (detail::look_of(e.kind).shown && e.stage >= 0)
-      busy[static_cast<std::size_t>(e.stage)] += static_cast<double>(e.end_ns - e.begin_ns);
-  for (int s = 0; s < stages; ++s) {
-    const double y = top + s * pitch;
+      busy[static_cast<std::size_t>(row_of(e))] += static_cast<double>(e.end_ns - e.begin_ns);
+  const auto name_of = [=](int row) {
+    return (replicas > 1 ? std::to_string(row / stages) + ": stage " : "stage ") + std::to_string(row % stages);
+  };
+  for (int row = 0; row < rows; ++row) {
+    const double y = top + row * pitch;
     picture.box("lane", left, y, plot, lane, 3);
     out << "/>\n";
-    picture.text("row", left - 10, y + lane / 2 + 4, "stage " + std::to_string(s));
-    const double waiting = (std::max)(0.0, 1 - busy[static_cast<std::size_t>(s)] / span);
+    picture.text("row", left - 10, y + lane / 2 + 4, name_of(row));
+    const double waiting = (std::max)(0.0, 1 - busy[static_cast<std::size_t>(row)] / span);
     picture.text("faint", left + plot + 10, y + lane / 2 + 4, "waits " + detail::fixed(100 * waiting, 0) + " %");
   }
 
@@ -92,13 +98,13 @@ GPIPE_ONCE inline void write_timeline(std::ostream& out, std::span<const event> 
   for (const event& e : events) {
     const auto look = detail::look_of(e.kind);
     if (!look.shown || e.stage < 0) continue;
-    const double from = at(e.begin_ns), to = at(e.end_ns), y = top + e.stage * pitch;
+    const double from = at(e.begin_ns), to = at(e.end_ns), y = top + row_of(e) * pitch;
     const double gap = to - from > 4 ? 0.8 : 0;
     const std::string number = e.micro_batch < 0 ? "" : std::to_string(e.micro_batch);
     const auto ms = [first](std::int64_t ns) { return detail::fixed(static_cast<double>(ns - first) * 1e-6, 3); };
     picture.action("event", e.kind, e.micro_batch, from, y, to - from - gap, lane,
-                   std::string(name(e.kind)) + (number.empty() ? "" : " " + number) + ", stage " +
-                       std::to_string(e.stage) + ": " + ms(e.begin_ns) + " to " + ms(e.end_ns) + " ms");
+                   std::string(name(e.kind)) + (number.empty() ? "" : " " + number) + ", " + name_of(row_of(e)) +
+                       ": " + ms(e.begin_ns) + " to " + ms(e.end_ns) + " ms");
     if (!number.empty() && to - from >= 7.0 * static_cast<double>(number.size()) + 4)
       picture.text(look.dark ? "dark" : "light", (from + to - gap) / 2, y + lane / 2 + 4, number);
   }

@@ -24,6 +24,7 @@ struct event {
   int stage = -1;
   int micro_batch = -1;
   int slot = -1;
+  int replica = 0;
 };
 
 /// The clock of events, in nanoseconds since some fixed moment.
@@ -118,6 +119,7 @@ GPIPE_ONCE inline void write_trace(std::ostream& out, std::span<const recorder> 
           << detail::microseconds(e.begin_ns - start)
           << ",\"dur\":" << detail::microseconds((std::max)(e.end_ns, e.begin_ns) - e.begin_ns)
           << ",\"args\":{\"stage\":" << std::to_string(e.stage);
+      if (e.replica > 0) out << ",\"replica\":" << std::to_string(e.replica);
       if (e.micro_batch >= 0) out << ",\"micro_batch\":" << std::to_string(e.micro_batch);
       if (e.slot >= 0) out << ",\"slot\":" << std::to_string(e.slot);
       out << "}}";

@@ -12,23 +12,27 @@
 namespace gpipe {
 
 /// What a worker has to do with the other processes of its job, each of which is a worker of the same plan: the ends of
-/// links that lead there, values and gradients of tied parameters, and what a call's decision is made of.
+/// links that lead there, values and gradients of tied parameters, and what a call's decision is made of. Replica r has
+/// the ranks r K ... r K + K - 1.
 class abroad {
  public:
   /// `maps[s]` holds the blocks of stage s; null where it is not here. Every process makes its ends in the same order.
   GPIPE_ONCE abroad(peers& job, const network& net, const run_plan& plan,
                     const std::vector<const detail::arena_map*>& maps)
-      : job_(job), net_(net), plan_(plan), maps_(maps) {
+      : job_(job), net_(net), plan_(plan), maps_(maps), replica_(job.rank() / plan.workers()) {
     for (const tie& t : plan.ties) join(t);
     std::vector<std::size_t> sizes(static_cast<std::size_t>(job.ranks()));
     told_ = net.loss_slot() < 0 ? 0
                                 : static_cast<std::size_t>(plan.micro_batches()) *
                                       net.row_of(net.loss_slot()).partial_bytes();
-    for (int s = 0; s < plan.stages(); ++s) sizes[index(plan.worker_of(s))] += squares_of(s) + told_of(s);
+    for (int r = 0; r < plan.replicas(); ++r)
+      for (int s = 0; s < plan.stages(); ++s) sizes[index(rank_of(r, s))] += squares_of(r, s) + told_of(s);
     meeting_ = job.assemble(sizes);
   }
 
-  bool has(int stage) const { return plan_.worker_of(stage) == job_.rank(); }
+  /// Which replica is here, in part.
+  int replica() const { return replica_; }
+  bool has(int stage) const { return rank_of(replica_, stage) == job_.rank(); }
   peers& job() const { return job_; }
   void begin(errand what) { job_.begin(what); }
 
@@ -49,24 +53,24 @@ class abroad {
 
   /// All bring what their stages have found, and have what all have.
   GPIPE_OUT_OF_LINE void exchange(commit& decision) {
-    visit([&](int s, std::size_t at) {
-      if (!has(s)) return;
+    visit([&](int r, int s, std::size_t at) {
+      if (rank_of(r, s) != job_.rank()) return;
       std::byte* to = meeting_->mine() + at;
-      std::memcpy(to, decision.squares.data() + plan_.first[index(s)], squares_of(s));
-      std::memcpy(to + squares_of(s), decision.told.data(), told_of(s));
+      std::memcpy(to, decision.squares.data() + plan_.first[index(s)], squares_of(r, s));
+      std::memcpy(to + squares_of(r, s), told_in(decision, r), told_of(s));
     });
     meeting_->meet({.action = "meet"}, settled_);
-    visit([&](int s, std::size_t at) {
-      if (has(s)) return;
-      const std::byte* from = meeting_->of(plan_.worker_of(s)) + at;
-      std::memcpy(decision.squares.data() + plan_.first[index(s)], from, squares_of(s));
-      std::memcpy(decision.told.data(), from + squares_of(s), told_of(s));
+    visit([&](int r, int s, std::size_t at) {
+      if (rank_of(r, s) == job_.rank()) return;
+      const std::byte* from = meeting_->of(rank_of(r, s)) + at;
+      std::memcpy(decision.squares.data() + plan_.first[index(s)], from, squares_of(r, s));
+      std::memcpy(told_in(decision, r), from + squares_of(r, s), told_of(s));
     });
   }
 
-  /// Bytes that the process with a stage has, for all.
-  void share(int stage, void* bytes, std::size_t size) const {
-    job_.broadcast(bytes, size, plan_.worker_of(stage));
+  /// Bytes that the process with a stage of a replica has, for all.
+  void share(int replica, int stage, void* bytes, std::size_t size) const {
+    job_.broadcast(bytes, size, rank_of(replica, stage));
   }
 
   /// In a handler, after a call has failed, here or elsewhere: returns to none, but throws the first cause of all.
@@ -115,21 +119,28 @@ class abroad {
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   const detail::arena_map& map(int stage) const { return *maps_[index(stage)]; }
-  std::size_t squares_of(int s) const {
-    return index(plan_.first[index(s) + 1] - plan_.first[index(s)]) * sizeof(double);
+  int rank_of(int replica, int stage) const { return replica * plan_.workers() + plan_.worker_of(stage); }
+  int rank_of(int stage) const { return rank_of(replica_, stage); }
+  // The first replica tells those of all, for gradients are summed over replicas by then.
+  std::size_t squares_of(int r, int s) const {
+    return r > 0 ? 0 : index(plan_.first[index(s) + 1] - plan_.first[index(s)]) * sizeof(double);
+  }
+  std::byte* told_in(commit& decision, int r) const {
+    return reinterpret_cast<std::byte*>(decision.told.data()) + index(r) * told_;
   }
   std::size_t told_of(int s) const {
     return net_.loss_slot() >= 0 && plan_.cut().stage_of(net_.loss_slot()) == s ? told_ : 0;
   }
-  /// Each stage, and where what its process brings of it lies.
+  /// Each stage of each replica, and where what its process brings of it lies.
   template <class Visit>
   void visit(Visit&& call) const {
-    for (int r = 0; r < job_.ranks(); ++r) {
+    for (int rank = 0; rank < job_.ranks(); ++rank) {
+      const int r = rank / plan_.workers();
       std::size_t at = 0;
       for (int s = 0; s < plan_.stages(); ++s) {
-        if (plan_.worker_of(s) != r) continue;
-        call(s, at);
-        at += squares_of(s) + told_of(s);
+        if (rank_of(r, s) != rank) continue;
+        call(r, s, at);
+        at += squares_of(r, s) + told_of(s);
       }
     }
   }
@@ -145,7 +156,7 @@ class abroad {
     t.of = of;
     if (plan_.worker_of(owner) != plan_.worker_of(user)) {
       const auto along = [&](int stage, std::byte* at) {
-        return route{plan_.worker_of(stage), 1, {{at, 0, net_.row_of(of.owner).parameter_bytes()}}, {0}, {0}};
+        return route{rank_of(stage), 1, {{at, 0, net_.row_of(of.owner).parameter_bytes()}}, {0}, {0}};
       };
       if (has(owner)) {
         t.values = map(owner).find(memory_kind::parameters, of.owner, -1).base;
@@ -179,7 +190,7 @@ class abroad {
   // Of the end at one of the link's stages.
   GPIPE_ONCE route activations(const link& it, int end, const std::vector<int>& slots) const {
     const bool leaves = end == it.from;
-    route along = start(plan_.worker_of(leaves ? it.to : it.from), slots, leaves);
+    route along = start(rank_of(leaves ? it.to : it.from), slots, leaves);
     each_value(it, [&](int v) {
       const auto at = leaves ? map(end).find(memory_kind::outgoing, -1, v) : map(end).find(memory_kind::stash, -1, v);
       along.values.push_back(lies(at, v));
@@ -188,7 +199,7 @@ class abroad {
   }
   GPIPE_ONCE route gradients(const link& it, int end, const std::vector<int>& slots) const {
     const bool leaves = end == it.to;
-    route along = start(plan_.worker_of(leaves ? it.from : it.to), slots, leaves);
+    route along = start(rank_of(leaves ? it.from : it.to), slots, leaves);
     const stage_view maker(net_, plan_.cut(), it.to);
     each_value(it, [&](int v) {
       if (!net_.values[v].gradient) return;
@@ -213,7 +224,8 @@ class abroad {
   const network& net_;
   const run_plan& plan_;
   std::vector<const detail::arena_map*> maps_;
-  std::size_t told_ = 0;
+  int replica_;
+  std::size_t told_ = 0;  ///< bytes of what the loss tells of a replica's micro-batches
   std::vector<joined> ties_;
   std::vector<far_sender*> settled_;
   std::unique_ptr<assembly> meeting_;

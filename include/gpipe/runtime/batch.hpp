@@ -61,7 +61,7 @@ struct batch_rows {
   int samples = 0;
   const std::byte* inputs = nullptr;
   std::vector<const std::byte*> fields;
-  std::vector<bf16> rounded;  ///< the inputs, where a batch has floats and the model takes bf16
+  bf16* rounded = nullptr;  ///< room for the inputs, where a batch has floats and the model takes bf16
 };
 
 namespace detail {
@@ -89,10 +89,9 @@ GPIPE_ONCE inline std::string names_of_fields(const network& net) {
 inline bool is_rounded(const network& net, const batch::entry& inputs) {
   return net.values[0].part.type == dtype::bf16 && inputs.type == dtype::float32;
 }
-GPIPE_OUT_OF_LINE inline const std::byte* round(const std::byte* rows, std::size_t count, std::vector<bf16>& into) {
-  into.resize(count);
+GPIPE_OUT_OF_LINE inline const std::byte* round(const std::byte* rows, std::size_t count, bf16* into) {
   for (std::size_t i = 0; i < count; ++i) into[i] = reinterpret_cast<const float*>(rows)[i];
-  return reinterpret_cast<const std::byte*>(into.data());
+  return reinterpret_cast<const std::byte*>(into);
 }
 
 template <class T>

@@ -48,14 +48,20 @@ struct binding {
   std::vector<passage> folds;   ///< gradients from several readers, into the first
 };
 
-/// Finds every address of a stage. `maps[s]` holds the blocks of stage s: a layer whose output only a later stage
+/// Finds every address of a stage. `maps[s]` holds the blocks of stage s of the same replica: a layer whose output only a later stage
 /// reads writes straight into that stage's stash, and a gradient straight into the writer's stage. Null: the stage is
 /// in another process, and what goes there is written to where it leaves from.
 template <class Context>
 class binder {
  public:
-  binder(const network& net, const run_plan& plan, const std::vector<const arena_map*>& maps, int stage)
-      : net_(net), plan_(plan), maps_(maps), s_(net, plan.cut(), stage), rerun_(s_.last() - s_.first()) {
+  binder(const network& net, const run_plan& plan, const std::vector<const arena_map*>& maps, int stage,
+         int replica = 0)
+      : net_(net),
+        plan_(plan),
+        maps_(maps),
+        s_(net, plan.cut(), stage),
+        rerun_(s_.last() - s_.first()),
+        each_(plan.each.data() + replica * plan.micro_batches()) {
     s_.mark_rerun(rerun_.data());
   }
 
@@ -155,7 +161,7 @@ class binder {
       b.fields[f] = own().find(memory_kind::stash, l, -1, entering_places(), f);
     if (r.extra_count > 0)
       b.extras = own().find(memory_kind::kept, l, -1, kept_places());
-    if (r.partial_count > 0) b.partials = own().find(memory_kind::partials, l, -1, place_table(plan_.each.data()));
+    if (r.partial_count > 0) b.partials = own().find(memory_kind::partials, l, -1, place_table(each_));
     const bool owns = net_.owns(l);
     b.parameters = own().find(owns ? memory_kind::parameters : memory_kind::tied, l, -1).base;
     b.gradients = own().find(owns ? memory_kind::gradients : memory_kind::tied, l, -1, {}, owns ? 0 : 1).base;
@@ -188,6 +194,7 @@ class binder {
   const std::vector<const arena_map*>& maps_;
   stage_view s_;
   scratch<bool> rerun_;
+  const int* each_;  ///< places of what each micro-batch of the replica has its own of
 };
 
 }  // namespace gpipe::detail

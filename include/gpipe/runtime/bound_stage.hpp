@@ -37,12 +37,13 @@ class alignas(alignment) bound_stage {
   using context = typename Device::context;
   using marker = typename Device::marker;
 
-  GPIPE_ONCE bound_stage(const network& net, const run_plan& plan, int stage, std::byte fill)
+  GPIPE_ONCE bound_stage(const network& net, const run_plan& plan, int stage, std::byte fill, int replica = 0)
       : net_(&net),
         plan_(&plan),
         stage_(stage),
+        replica_(replica),
         memory_(plan.memory[static_cast<std::size_t>(stage)]),
-        context_(Device::make_context(stage)),
+        context_(Device::make_context(replica * plan.stages() + stage)),
         arena_(Device::make_arena(context_, static_cast<std::size_t>(memory_.total()), fill)),
         map_(arena_.data()),
         observer_(net, plan.options.moments) {
@@ -67,7 +68,7 @@ class alignas(alignment) bound_stage {
   /// Resolves every address and makes what libraries need, once all stages have their arenas.
   GPIPE_ONCE void bind(const std::vector<const detail::arena_map*>& maps, const kernel_row<context>* kernels,
                        bool poisons = false) {
-    binding_ = detail::binder<context>(*net_, *plan_, maps, stage_).bind(kernels);
+    binding_ = detail::binder<context>(*net_, *plan_, maps, stage_, replica_).bind(kernels);
     if (poisons)
       canary_.emplace(stage_view(*net_, plan_->cut(), stage_), plan_->terms[static_cast<std::size_t>(stage_)],
                       binding_.slots);
@@ -128,11 +129,38 @@ class alignas(alignment) bound_stage {
     if (flat_bytes() > begin) f(begin, flat_bytes() - begin);
   }
 
-  /// Downloads what the kernels of a slot have told of each micro-batch with samples.
+  /// Calls `f(at, bytes)` for each range of the arena with gradients: one, and, if asked for, those of tied uses.
+  template <class Call>
+  void each_gradient(bool tied, Call&& f) const {
+    f(flat_bytes(), flat_bytes());
+    for (const auto& b : binding_.slots)
+      if (tied && !net_->owns(b.slot))
+        f(static_cast<std::size_t>(b.gradients - arena_.data()), b.layer->parameter_bytes());
+  }
+  void add(dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) const {
+    if (type == dtype::float64)
+      context_.add(n, reinterpret_cast<const double*>(from), reinterpret_cast<double*>(into));
+    else if (type == dtype::bf16)  // each sum of two is rounded
+      context_.add(n, reinterpret_cast<const bf16*>(from), reinterpret_cast<bf16*>(into));
+    else context_.add(n, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(into));
+  }
+
+  /// Copies what the stage's like of another replica has told in a step, beside its own.
+  GPIPE_OUT_OF_LINE void hear(const bound_stage& other, const step_state& its) {
+    for (std::size_t i = 0; i < binding_.slots.size(); ++i) {
+      const detail::location &from = other.binding_.slots[i].partials, &into = binding_.slots[i].partials;
+      if (from.base == nullptr) continue;
+      const std::size_t before = from.stride * static_cast<std::size_t>(its.first_micro_batch);
+      context_.copy(static_cast<std::ptrdiff_t>(from.stride) * its.filled(),
+                    static_cast<const std::byte*>(from.base + before), into.base + before);
+    }
+  }
+  /// Downloads what the kernels of a slot have told of each micro-batch with samples, to where each one's of all is.
   void download_partials(int slot, const step_state& step, double* into) const {
     const detail::location& from = at(slot).partials;
-    context_.download(static_cast<std::ptrdiff_t>(from.stride) * step.filled(), from.base,
-                      reinterpret_cast<std::byte*>(into));
+    const std::size_t before = from.stride * static_cast<std::size_t>(step.first_micro_batch);
+    context_.download(static_cast<std::ptrdiff_t>(from.stride) * step.filled(), from.base + before,
+                      reinterpret_cast<std::byte*>(into) + before);
   }
   /// Sums the squares of every slot's gradient, of tied ones where they are owned if the call commits, ...
   GPIPE_OUT_OF_LINE void sum_squares(bool commits) {
@@ -188,7 +216,7 @@ class alignas(alignment) bound_stage {
         run_input_part(*b, step, m);
         run_parameter_part(*b, step, m);
       }
-      if (step.examining) examine().look_at_input_part(*b, step, m), examine().look_at_parameter_part(*b, m);
+      if (step.examining) examine().look_at_input_part(*b, step, m), examine().look_at_parameter_part(*b, step, m);
       if (canary_) canary_->after_input_part(context_, b->slot, m);
     }
     // Where the parameter part may come after all input parts, a slot before may still read what this one held for it.
@@ -211,7 +239,7 @@ class alignas(alignment) bound_stage {
   GPIPE_OUT_OF_LINE void backward_parameters(const step_state& step, int m) {
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       run_parameter_part(*b, step, m);
-      if (step.examining) examine().look_at_parameter_part(*b, m);
+      if (step.examining) examine().look_at_parameter_part(*b, step, m);
       if (canary_) canary_->after_parameter_part(context_, b->slot, m);
     }
   }
@@ -228,7 +256,7 @@ class alignas(alignment) bound_stage {
     for (std::size_t i = 0; i < binding_.slots.size(); ++i) {
       const bound& b = binding_.slots[i];
       if (b.kernels->absorb == nullptr) continue;
-      call c = call_of(b, step, 0, false);
+      call c = told_by_all(b, step);
       if (!earlier_.empty() && earlier_[i].count() > 0) {
         earlier_[i].append(context_, c.partials, c.partial_stride, c.micro_batches);
         c.partials = earlier_[i].all();
@@ -241,8 +269,8 @@ class alignas(alignment) bound_stage {
   GPIPE_ONCE void keep_told(const step_state& step) {
     for (std::size_t i = 0; i < earlier_.size(); ++i)
       if (const bound& b = binding_.slots[i]; b.kernels->absorb != nullptr) {
-        const call c = call_of(b, step, 0, false);
-        earlier_[i].keep(context_, c.partials, c.partial_stride, c.micro_batches, plan_->micro_batches());
+        const call c = told_by_all(b, step);
+        earlier_[i].keep(context_, c.partials, c.partial_stride, c.micro_batches, plan_->all_micro_batches());
       }
   }
   void forget_told() noexcept {
@@ -314,9 +342,16 @@ class alignas(alignment) bound_stage {
     c.extras = b.extras.at(m, again);
     c.partials = reinterpret_cast<double*>(b.partials.at(m, again));
     c.partial_stride = static_cast<std::ptrdiff_t>(b.partials.stride / sizeof(double));
-    c.micro_batches = step.filled();
+    c.micro_batches = step.filled_of_all();
     c.random = {step.seed, step.step, static_cast<std::uint32_t>(b.slot),
                 static_cast<std::uint32_t>(step.samples_before + step.first_sample(m))};
+    return c;
+  }
+
+  /// A call for `absorb`, with what was told of all micro-batches of the step.
+  call told_by_all(const bound& b, const step_state& step) const {
+    call c = call_of(b, step, 0, false);
+    c.partials = reinterpret_cast<double*>(b.partials.base);
     return c;
   }
 
@@ -404,13 +439,6 @@ class alignas(alignment) bound_stage {
   void add(int v, const detail::location& from, const detail::location& into, const step_state& step, int m) {
     add(type(v), elements(v, step, m), from.at(m, true), into.at(m, true));
   }
-  void add(dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) {
-    if (type == dtype::float64)
-      context_.add(n, reinterpret_cast<const double*>(from), reinterpret_cast<double*>(into));
-    else if (type == dtype::bf16)  // each sum of two is rounded
-      context_.add(n, reinterpret_cast<const bf16*>(from), reinterpret_cast<bf16*>(into));
-    else context_.add(n, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(into));
-  }
 
   void copy(const detail::passage& p, const step_state& step, int m) {
     context_.copy(bytes(p.value, step, m), static_cast<const std::byte*>(p.from.at(m, false)), p.into.at(m, false));
@@ -418,7 +446,7 @@ class alignas(alignment) bound_stage {
 
   const network* net_;
   const run_plan* plan_;
-  int stage_;
+  int stage_, replica_;
   stage_memory memory_;
   context context_;
   typename Device::arena arena_;

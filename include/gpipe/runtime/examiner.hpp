@@ -32,7 +32,7 @@ class examiner {
     for (int o = 0; o < b.outputs; ++o) look(b, m, "its output", b.value_out[o], b.out[o].at(m, done.again), step);
     const bool tells = step.training || b.layer->state_count == 0;
     if (!done.again && tells && !all_finite(b, static_cast<std::ptrdiff_t>(b.layer->partial_elements()), done.partials))
-      not_finite(b, m, "its loss or another of its partials");
+      not_finite(b, step, m, "its loss or another of its partials");
   }
   /// Before the gradients are sent: then they are another stage's.
   GPIPE_ONCE void look_at_input_part(const bound& b, const step_state& step, int m) const {
@@ -40,10 +40,10 @@ class examiner {
       if (b.in_gradient[i].base != nullptr)
         look(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i].at(m, true), step);
   }
-  GPIPE_ONCE void look_at_parameter_part(const bound& b, int m) const {
+  GPIPE_ONCE void look_at_parameter_part(const bound& b, const step_state& step, int m) const {
     if (!finite(b, b.layer->type,
                 static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type)), b.gradients))
-      not_finite(b, m, "the gradient of its parameters");
+      not_finite(b, step, m, "the gradient of its parameters");
   }
 
  private:
@@ -64,12 +64,12 @@ class examiner {
   GPIPE_ONCE void look(const bound& b, int m, const char* what, int v, const std::byte* at,
                        const step_state& step) const {
     const edge_part& part = net_.values[v].part;
-    if (!finite(b, part.type, static_cast<std::ptrdiff_t>(part.size) * step.samples(m), at)) not_finite(b, m, what);
+    if (!finite(b, part.type, static_cast<std::ptrdiff_t>(part.size) * step.samples(m), at)) not_finite(b, step, m, what);
   }
-  [[noreturn]] GPIPE_ONCE void not_finite(const bound& b, int m, const char* what) const {
+  [[noreturn]] GPIPE_ONCE void not_finite(const bound& b, const step_state& step, int m, const char* what) const {
     refuse({what, " is not finite"},
            {"look for such numbers in the data, or lower the learning rate; parameters are as before the step"},
-           {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_, .micro_batch = m});
+           {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_, .micro_batch = step.among_all(m)});
   }
 
   const Context& context_;

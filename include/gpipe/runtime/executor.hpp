@@ -6,6 +6,7 @@
 #include <string>
 
 #include <gpipe/plan/program.hpp>
+#include <gpipe/runtime/all_reduce.hpp>
 #include <gpipe/runtime/crew.hpp>
 #include <gpipe/runtime/initialise.hpp>
 #include <gpipe/runtime/measured.hpp>
@@ -32,8 +33,8 @@ struct run_options {
   std::function<void(const instruction&)> before{};
 };
 
-/// Runs a plan by a worker for each worker of the schedule: the first is the thread that calls, the others are threads
-/// that live as long as the executor. In a job of processes each is one worker, and these share no memory: every process
+/// Runs a plan by a worker for each worker of the schedule, and of each replica: the first is the thread that calls, the
+/// others are threads that live as long as the executor. In a job of processes each is one worker, and these share no memory: every process
 /// makes the same calls with the same batches in the same order, those that read too, and has the same answers.
 /// Not for two callers at once.
 ///
@@ -55,35 +56,32 @@ class executor {
         crew_(line_, seats()) {
     if (options_.peers != nullptr) agree();
     require_memory();
-    const int S = plan_.stages(), K = plan_.workers();
-    std::vector<const detail::arena_map*> maps;
-    for (int s = 0; s < S; ++s) {
-      stages_.push_back(is_here(s) ? std::make_unique<bound_stage<Device>>(net_, plan_, s, options_.arena_fill)
-                                   : nullptr);
-      maps.push_back(is_here(s) ? &stages_.back()->map() : nullptr);
-      reports_.push_back({s, plan_.first[index(s)], plan_.first[index(s) + 1], plan_.share(s), {}, 0, 0,
-                          static_cast<std::size_t>(plan_.memory[index(s)].total()), parameters_of(s),
-                          plan_.worker_of(s)});
+    const int R = plan_.replicas(), S = plan_.stages(), K = plan_.workers();
+    for (int r = 0; r < R; ++r) {
+      for (int s = 0; s < S; ++s) report_of(r, s);
+      const int only = options_.peers == nullptr ? -1 : options_.peers->rank() % K;
+      replicas_.push_back(has_part(r) ? std::make_unique<replica<Device>>(net_, plan_, r, only, line_,
+                                                                          options_.arena_fill,
+                                                                          options_.link_bytes_per_second)
+                                      : nullptr);
+      if (has_part(r)) replicas_.back()->bind(kernels, options_.canary);
     }
-    for (int w = 0; w < K && options_.trace_events > 0; ++w)
-      recorders_.emplace_back(options_.trace_events, detail::phrase({K < S ? "worker " : "stage ", w}));
-    each_stage([&](auto& stage) { stage.bind(maps, kernels, options_.canary); });
     time_slots(options_.slot_times);
-    if (options_.peers == nullptr) {
-      wires_ = make_wires<typename Device::marker>(net_, plan_, line_, options_.link_bytes_per_second);
-    } else {
-      wires_.resize(plan_.links.size());
-      others_ = std::make_unique<abroad>(*options_.peers, net_, plan_, maps);
-      others_->connect(wires_);
+    if (options_.peers != nullptr) {
+      replica<Device>& here = *replicas_[index(options_.peers->rank() / K)];
+      others_ = std::make_unique<abroad>(*options_.peers, net_, plan_, here.maps());
+      others_->connect(here.wires());
+    } else if (R > 1) {
+      sums_ = std::make_unique<shared_all_reduce<Device>>(net_, plan_, line_, replicas_);
     }
-    decision_.hold(net_, plan_.micro_batches());
-    for (int w = 0; w < K; ++w) {
-      if (!has_seat(w)) continue;
-      const int seat = static_cast<int>(workers_.size());
-      workers_.emplace_back(shop(), w, seat, recorders_.empty() ? nullptr : &recorders_[index(w)]);
-      training_.push_back(program(plan_.schedule, w));
-      evaluating_.push_back(program(plan_.schedule.forwards(), w));
-    }
+    decision_.hold(net_, plan_.all_micro_batches());
+    for (int rank = 0; rank < R * K && options_.trace_events > 0; ++rank)
+      recorders_.emplace_back(options_.trace_events,
+                              detail::phrase({R > 1 ? "replica " + std::to_string(rank / K) + ", " : "",
+                                              K < S ? "worker " : "stage ", rank % K}));
+    for (int r = 0; r < R; ++r)
+      for (int w = 0; w < K; ++w)
+        if (has_seat(r, w)) take_seat(r, w);
     initialise();
     look();
   }
@@ -157,8 +155,7 @@ class executor {
     step_.predicted = &into;
     step_.samples_before = first;
     run(evaluating_);
-    for (int t = 0; others_ && t < into.tensors(); ++t)
-      others_->share(stage_of(net_.loss_slot()), into.at(t, first), into.row_bytes(t) * index(data.samples()));
+    if (others_) share_rows(stage_of(net_.loss_slot()), into, first);
   }
   /// Rows for what enters the loss, of so many samples.
   GPIPE_ONCE sample_rows predictions(int samples) const {
@@ -173,8 +170,8 @@ class executor {
   /// Their gradient is then zero, and counts in no norm.
   GPIPE_ONCE void freeze(int slot, bool frozen) {
     for (int l = 0; l < net_.slot_count; ++l)
-      if (auto& stage = stages_[index(stage_of(l))]; stage && net_.slots[l].owner == net_.slots[slot].owner)
-        stage->freeze(l, frozen);
+      if (net_.slots[l].owner == net_.slots[slot].owner)
+        each_like(stage_of(l), [&](auto& stage) { stage.freeze(l, frozen); });
   }
 
   /// Copies a slot's outputs and their gradients out of every step and accumulated call, from now on or no longer.
@@ -188,7 +185,7 @@ class executor {
         rows->gradients.add(of.gradient ? of.part : edge_part{0, of.part.type}, plan_.most_samples());
       }
     }
-    if (auto& stage = stages_[index(stage_of(slot))]) stage->watch(slot, rows.get());
+    each_like(stage_of(slot), [&](auto& stage) { stage.watch(slot, rows.get()); });
     watched_[index(slot)] = std::move(rows);
   }
   /// What was copied in the last call; no samples if it failed. Null if the slot is not watched.
@@ -220,7 +217,7 @@ class executor {
   GPIPE_ONCE measured_profile measured() const {
     measured_profile found{{}, plan_.options.micro_batch_size};
     for (int s = 0; s < plan_.stages(); ++s) {
-      if (is_here(s)) detail::append_measured(plan_, *stages_[index(s)], found);
+      if (is_here(0, s)) detail::append_measured(plan_, stage(s), found);
       if (others_) share_measured(s, found);
     }
     return found;
@@ -230,38 +227,39 @@ class executor {
   const run_plan& plan() const { return plan_; }
   /// Steps taken; a step that failed does not count.
   std::uint64_t steps() const { return step_.step; }
-  const bound_stage<Device>& stage(int s) const { return *stages_[index(s)]; }
+  const bound_stage<Device>& stage(int s, int replica = 0) const { return replicas_[index(replica)]->stage(s); }
 
   /// Copies out of a slot's parameters, gradients (sums over the last step's samples), `index`-th moment or state:
-  /// `bytes` of them, from `at` on; of tied ones, out of their owner's.
-  GPIPE_ONCE void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into) const {
-    const int stage = stage_of(owner_of(kind, slot));
-    if (is_here(stage)) {
-      const auto& device = stages_[this->index(stage)]->device();
-      device.download(static_cast<std::ptrdiff_t>(bytes), block(kind, slot, index) + at, static_cast<std::byte*>(into));
+  /// `bytes` of them, from `at` on; of tied ones, out of their owner's. Replicas have the same; while calls wait for a
+  /// step only the first has the sums of gradients.
+  GPIPE_ONCE void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
+                       int replica = 0) const {
+    const int s = stage_of(owner_of(kind, slot));
+    if (is_here(replica, s)) {
+      const auto& device = stage(s, replica).device();
+      device.download(static_cast<std::ptrdiff_t>(bytes), block(kind, slot, index, replica) + at,
+                      static_cast<std::byte*>(into));
       device.finish();
     }
-    if (others_) others_->share(stage, into, bytes);
+    if (others_) others_->share(replica, s, into, bytes);
   }
   /// The same into them, and makes anew what is derived from parameters.
   GPIPE_ONCE void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, const void* from) {
-    if (is_here(stage_of(owner_of(kind, slot))))
-      owner(kind, slot).device().upload(static_cast<std::ptrdiff_t>(bytes), static_cast<const std::byte*>(from),
-                                        block(kind, slot, index) + at);
+    upload(kind, slot, index, at, bytes, from);
     refresh();
   }
 
   /// Where they lie, in their stage's memory: not to be read where that is not the host's.
-  std::byte* parameters(int slot) const { return block(memory_kind::parameters, slot, 0); }
-  std::byte* gradients(int slot) const { return block(memory_kind::gradients, slot, 0); }
-  std::byte* moments(int slot, int i) const { return block(memory_kind::moments, slot, i); }
-  std::byte* state(int slot) const { return block(memory_kind::state, slot, 0); }
+  std::byte* parameters(int slot) const { return block(memory_kind::parameters, slot, 0, 0); }
+  std::byte* gradients(int slot) const { return block(memory_kind::gradients, slot, 0, 0); }
+  std::byte* moments(int slot, int i) const { return block(memory_kind::moments, slot, i, 0); }
+  std::byte* state(int slot) const { return block(memory_kind::state, slot, 0, 0); }
 
-  /// Each stage's times in steps, and each worker's events, since the last `forget`. Of plans that only run forward
-  /// every evaluation is a step.
+  /// Each stage's times in steps, of replica after replica, and each worker's events, since the last `forget`. Of plans
+  /// that only run forward every evaluation is a step.
   GPIPE_ONCE const std::vector<stage_report>& report() const {
-    for (int s = 0; others_ && s < plan_.stages(); ++s)
-      others_->share(s, &reports_[index(s)], sizeof(stage_report));
+    if (others_)
+      for (stage_report& r : reports_) others_->share(r.replica, r.stage, &r, sizeof r);
     return reports_;
   }
   GPIPE_ONCE const std::vector<recorder>& trace() const {
@@ -284,13 +282,44 @@ class executor {
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
 
   // In this process.
-  int seats() const { return options_.peers == nullptr ? plan_.workers() : 1; }
-  bool has_seat(int worker) const { return options_.peers == nullptr || options_.peers->rank() == worker; }
-  bool is_here(int stage) const { return has_seat(plan_.worker_of(stage)); }
+  int seats() const { return options_.peers == nullptr ? plan_.replicas() * plan_.workers() : 1; }
+  bool has_seat(int replica, int worker) const {
+    return options_.peers == nullptr || options_.peers->rank() == replica * plan_.workers() + worker;
+  }
+  bool has_part(int replica) const {
+    return options_.peers == nullptr || options_.peers->rank() / plan_.workers() == replica;
+  }
+  bool is_here(int replica, int stage) const { return has_seat(replica, plan_.worker_of(stage)); }
   template <class Call>
   void each_stage(Call&& call) const {
-    for (const auto& stage : stages_)
-      if (stage) call(*stage);
+    for (int s = 0; s < plan_.stages(); ++s) each_like(s, call);
+  }
+  template <class Call>
+  void each_replica(Call&& call) const {
+    for (const auto& it : replicas_)
+      if (it) call(*it);
+  }
+  /// A stage, in each replica.
+  template <class Call>
+  void each_like(int s, Call&& call) const {
+    for (const auto& it : replicas_)
+      if (it && it->has(s)) call(it->stage(s));
+  }
+  GPIPE_ONCE void report_of(int r, int s) {
+    stage_report its;
+    its.stage = s, its.first = plan_.first[index(s)], its.last = plan_.first[index(s) + 1];
+    its.predicted_share = plan_.share(s);
+    its.bytes = static_cast<std::size_t>(plan_.memory[index(s)].total());
+    its.parameters = parameters_of(s);
+    its.replica = r, its.worker = r * plan_.workers() + plan_.worker_of(s);
+    reports_.push_back(its);
+  }
+  GPIPE_ONCE void take_seat(int r, int w) {
+    workers_.emplace_back(shop(), *replicas_[index(r)], w, static_cast<int>(workers_.size()),
+                          recorders_.empty() ? nullptr : &recorders_[index(r * plan_.workers() + w)]);
+    if (training_.size() == index(plan_.workers())) return;  // the programs of all replicas are the first's
+    training_.push_back(program(plan_.schedule, w));
+    evaluating_.push_back(program(plan_.schedule.forwards(), w));
   }
   void time_slots(bool on) {
     each_stage([on](auto& stage) { stage.time_slots(on); });
@@ -300,10 +329,12 @@ class executor {
   GPIPE_ONCE void agree() {
     peers& job = *options_.peers;
     job.expect(options_.deadline);
-    if (job.ranks() != plan_.workers())
+    if (const int workers = plan_.replicas() * plan_.workers(); job.ranks() != workers)
       detail::refuse({"the job has ", job.ranks(), job.ranks() == 1 ? " process" : " processes", ", and the plan ",
-                      detail::several(plan_.workers(), "worker")},
+                      detail::several(workers, "worker"), plan_.replicas() > 1 ? " in all replicas" : ""},
                      {"start a process for each worker, or choose as many stages as there are processes"});
+    if (plan_.replicas() > 1)
+      detail::refuse({"replicas do not train together between processes"}, {"train them in threads"});
     if (options_.link_bytes_per_second != 0)
       detail::refuse({"links between processes are not emulated"}, {"emulate them between threads"});
     if (!plan_.options.apart)
@@ -320,11 +351,21 @@ class executor {
   }
   // State is a slot's own, all else its owner's.
   int owner_of(memory_kind kind, int slot) const { return kind == memory_kind::state ? slot : net_.slots[slot].owner; }
-  const bound_stage<Device>& owner(memory_kind kind, int slot) const {
-    return *stages_[index(stage_of(owner_of(kind, slot)))];
+  const bound_stage<Device>& owner(memory_kind kind, int slot, int replica) const {
+    return stage(stage_of(owner_of(kind, slot)), replica);
   }
-  std::byte* block(memory_kind kind, int slot, int i) const {
-    return owner(kind, slot).map().find(kind, owner_of(kind, slot), -1, {}, i).base;
+  std::byte* block(memory_kind kind, int slot, int i, int replica) const {
+    return owner(kind, slot, replica).map().find(kind, owner_of(kind, slot), -1, {}, i).base;
+  }
+  // To every replica.
+  void upload(memory_kind kind, int slot, int i, std::size_t at, std::size_t bytes, const void* from) {
+    for (int r = 0; r < plan_.replicas(); ++r) {
+      if (!is_here(r, stage_of(owner_of(kind, slot)))) continue;
+      const auto& device = owner(kind, slot, r).device();
+      device.upload(static_cast<std::ptrdiff_t>(bytes), static_cast<const std::byte*>(from),
+                    block(kind, slot, i, r) + at);
+      device.finish();
+    }
   }
   void refresh() {
     each_stage([](auto& stage) { stage.refresh(); });
@@ -340,15 +381,16 @@ class executor {
   // Before anything is allocated, for a machine that has promised too much ends programs without a word.
   GPIPE_ONCE void require_memory() const {
     std::int64_t left = Device::memory_left();
-    for (int s = 0; s < plan_.stages(); ++s) {
-      if (!is_here(s)) continue;
-      const std::int64_t needed = plan_.memory[index(s)].total();
-      if (needed > left)
-        detail::refuse({"the stage needs ", needed, " bytes, and the machine has ", left, " left"},
-                       {"recompute more, make micro-batches smaller, or use a machine with more memory"},
-                       {.stage = s});
-      left -= needed;
-    }
+    for (int r = 0; r < plan_.replicas(); ++r)
+      for (int s = 0; s < plan_.stages(); ++s) {
+        if (!is_here(r, s)) continue;
+        const std::int64_t needed = plan_.memory[index(s)].total();
+        if (needed > left)
+          detail::refuse({"the stage needs ", needed, " bytes, and the machine has ", left, " left"},
+                         {"recompute more, make micro-batches smaller, or use a machine with more memory"},
+                         {.stage = s});
+        left -= needed;
+      }
   }
 
   GPIPE_ONCE std::vector<instruction> program(schedule_choice schedule, int worker) const {
@@ -364,15 +406,17 @@ class executor {
     step_.seed = options_.seed;
     step_.rows.fields.resize(static_cast<std::size_t>(net_.field_count));  // so that no step allocates
     if (const edge_part& entering = net_.values[0].part; entering.type == dtype::bf16)
-      step_.rows.rounded.resize(entering.size * static_cast<std::size_t>(plan_.most_samples()));
+      rounded_.resize(entering.size * static_cast<std::size_t>(plan_.most_samples()));
+    step_.rows.rounded = rounded_.data();
+    each_replica([this](auto& it) { it.take(step_); });
     for (int l = 0; l < net_.slot_count; ++l) {
-      if (!is_here(stage_of(l))) continue;
+      bool here = false;
+      each_like(stage_of(l), [&](auto&) { here = true; });
+      if (!here) continue;
       const row& r = net_.row_of(l);
       const auto put = [&](memory_kind kind) {
         return [this, kind, l](std::size_t at, std::size_t bytes, const std::byte* values) {
-          const auto& device = owner(kind, l).device();
-          device.upload(static_cast<std::ptrdiff_t>(bytes), values, block(kind, l, 0) + at);
-          device.finish();
+          upload(kind, l, 0, at, bytes, values);
         };
       };
       if (net_.owns(l))
@@ -392,7 +436,7 @@ class executor {
     if (options_.digest_calls == 0) return;
     std::vector<std::string> layers;
     for (int l = 0; l < net_.slot_count; ++l) layers.emplace_back(net_.row_of(l).name);
-    digest_ = {std::move(layers), plan_.micro_batches(), options_.digest_calls};
+    digest_ = {std::move(layers), plan_.all_micro_batches(), options_.digest_calls};
     each_stage([this](auto& stage) { stage.note_in(digest_); });
   }
 
@@ -409,11 +453,15 @@ class executor {
   // Layers before slot `end` run.
   void take(const batch& data, bool training, int end = (std::numeric_limits<int>::max)()) {
     begin_ns_ = now_ns();
+    if (training && data.samples() > 0 && data.samples() < plan_.least_samples())
+      detail::refuse({"a batch of ", detail::several(data.samples(), "sample"), " is too small for ", plan_.replicas(),
+                      " replicas"},
+                     {"give at least one sample to each, or choose fewer replicas"});
     check_batch(net_, data, plan_.most_samples(), step_.rows, end);
     step_.samples_before = training ? decision_.earlier.samples : 0;
     step_.predicted = nullptr;
     step_.commits = true;
-    step_.per_micro_batch = (data.samples() + plan_.micro_batches() - 1) / plan_.micro_batches();
+    step_.per_micro_batch = (data.samples() + plan_.all_micro_batches() - 1) / plan_.all_micro_batches();
     step_.training = training;
     step_.examining = false;
     step_.applied = true;
@@ -421,13 +469,18 @@ class executor {
   }
 
   void run(const std::vector<std::vector<instruction>>& programs) {
+    each_replica([this](auto& it) { it.take(step_); });
     try {
-      const auto walk = [&](int w) { workers_[index(w)].walk(programs[index(w)], step_.clears()); };
+      const auto walk = [&](int seat) {
+        workers_[index(seat)].walk(programs[index(seat) % programs.size()], step_.clears());
+      };
       if (others_) walk(0);
       else crew_.run(walk);
     } catch (...) {
       each_stage([](auto& stage) { stage.settle(); });
-      for (auto& w : wires_) w.reset();
+      each_replica([](auto& it) {
+        for (auto& w : it.wires()) w.reset();
+      });
       clock();
       if (others_) others_->leave();
       throw;
@@ -472,19 +525,33 @@ class executor {
     for (int l = 0; l < net_.slot_count; ++l)
       if (watched_[index(l)])
         for (sample_rows* rows : {&watched_[index(l)]->outputs, &watched_[index(l)]->gradients})
-          for (int t = 0; t < rows->tensors(); ++t)
-            others_->share(stage_of(l), rows->at(t, 0), rows->row_bytes(t) * index(step_.rows.samples));
+          share_rows(stage_of(l), *rows, 0);
     for (int s = 0; s < plan_.stages(); ++s) {
-      auto hashes = digest_.of_slots(plan_.first[index(s)], plan_.first[index(s) + 1]);
-      if (!hashes.empty()) others_->share(s, hashes.data(), hashes.size() * sizeof(hashes[0]));
-      if (!is_here(s)) digest_.put_slots(plan_.first[index(s)], plan_.first[index(s) + 1], hashes);
+      const int first = plan_.first[index(s)], last = plan_.first[index(s) + 1];
+      const auto own = digest_.of_slots(first, last);
+      std::vector<std::uint64_t> all(own.size());  // each is noted by one replica, and zero in the others
+      for (int r = 0; r < plan_.replicas() && !own.empty(); ++r) {
+        auto its = own;
+        others_->share(r, s, its.data(), its.size() * sizeof(its[0]));
+        for (std::size_t i = 0; i < all.size(); ++i) all[i] |= its[i];
+      }
+      digest_.put_slots(first, last, all);
+    }
+  }
+  // Rows of the call's samples, which each replica has its part of.
+  void share_rows(int s, sample_rows& rows, int before) {
+    for (int r = 0; r < plan_.replicas(); ++r) {
+      const int first = step_.first_sample(r * plan_.micro_batches());
+      const int count = step_.first_sample((r + 1) * plan_.micro_batches()) - first;
+      for (int t = 0; t < rows.tensors() && count > 0; ++t)
+        others_->share(r, s, rows.at(t, before + first), rows.row_bytes(t) * index(count));
     }
   }
   GPIPE_ONCE void share_measured(int s, measured_profile& found) const {
     for (int l = plan_.first[index(s)]; l < plan_.first[index(s) + 1]; ++l) {
       measured_layer& line = found.layers.size() > index(l) ? found.layers[index(l)] : found.layers.emplace_back();
       std::int64_t ns[] = {line.forward_ns, line.backward_input_ns, line.backward_parameters_ns};
-      others_->share(s, ns, sizeof ns);
+      others_->share(0, s, ns, sizeof ns);
       line = {l, net_.row_of(l).name, ns[0], ns[1], ns[2]};
     }
   }
@@ -502,7 +569,7 @@ class executor {
   }
 
   workshop<Device> shop() {
-    return {net_, plan_, rule_, stages_, wires_, line_, gate_, step_, decision_, reports_, options_.before,
+    return {net_, plan_, rule_, replicas_, sums_.get(), line_, gate_, step_, decision_, reports_, options_.before,
             others_.get()};
   }
   // What workers do at the gate where they commit.
@@ -535,19 +602,20 @@ class executor {
   run_plan plan_;
   update_rule<context> rule_;
   run_options options_;
-  std::vector<std::unique_ptr<bound_stage<Device>>> stages_;
-  std::vector<wire<typename Device::marker>> wires_;
+  replica_list<Device> replicas_;
+  std::unique_ptr<all_reduce<Device>> sums_;  // null: there is one replica
   std::unique_ptr<abroad> others_;
-  mutable std::vector<stage_report> reports_;  // of stages elsewhere as they were told last
+  mutable std::vector<stage_report> reports_;  // [replica][stage]; of stages elsewhere as they were told last
   mutable std::vector<recorder> recorders_;    // so are those of their workers
+  std::vector<bf16> rounded_;  // a batch's inputs, where it has floats and the model takes bf16
   step_state step_;
   std::int64_t begin_ns_ = 0;
   commit decision_;
   int accumulated_ = 0;
   std::vector<std::unique_ptr<detail::watched_rows>> watched_;  // [slot]
   gpipe::digest digest_;
-  std::vector<std::vector<instruction>> training_, evaluating_;  // [worker]
-  std::vector<worker<Device>> workers_;
+  std::vector<std::vector<instruction>> training_, evaluating_;  // [worker of a replica]
+  std::vector<worker<Device>> workers_;  // [seat]
   lifeline line_;
   gate gate_;
   crew crew_;  // last: its threads end first

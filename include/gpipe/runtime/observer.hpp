@@ -37,7 +37,7 @@ class observer {
     for (int o = 0; o < b.outputs; ++o) add(c, b.out[o].at(m, false), bytes(b.value_out[o], step.samples(m)), sum);
     if (done.partials != nullptr)
       add(c, reinterpret_cast<const std::byte*>(done.partials), sizeof(double) * b.layer->partial_elements(), sum);
-    notes_->put(act::forward, m, b.slot, sum.value());
+    notes_->put(act::forward, step.among_all(m), b.slot, sum.value());
   }
 
   /// The gradients of the outputs are complete.
@@ -55,14 +55,14 @@ class observer {
     for (int i = 0; i < b.inputs; ++i)
       if (b.in_gradient[i].base != nullptr)
         add(c, b.in_gradient[i].at(m, true), bytes(b.value_in[i], step.samples(m)), sum);
-    notes_->put(act::backward_input, m, b.slot, sum.value());
+    notes_->put(act::backward_input, step.among_all(m), b.slot, sum.value());
   }
 
   GPIPE_OUT_OF_LINE void after_parameter_part(const Context& c, const bound& b, const step_state& step, int m) {
     if (!looks(step) || !noting()) return;
     hash sum;
     add(c, b.gradients, b.layer->parameter_bytes(), sum);
-    notes_->put(act::backward_parameters, m, b.slot, sum.value());
+    notes_->put(act::backward_parameters, step.among_all(m), b.slot, sum.value());
   }
 
   /// `flat_bytes` are between a slot's parameters and its gradients, and between these and each of its moments.

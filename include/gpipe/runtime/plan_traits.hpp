@@ -72,7 +72,7 @@ GPIPE_ONCE inline std::vector<trait> traits_of(const network& net, const run_pla
   }
   for (int v = 0; v < net.value_count; ++v) model(net.values[v].part.size, net.values[v].part.type);
   const plan_options& o = plan.options;
-  options(o.micro_batches, o.micro_batch_size, o.recompute, o.moments, seed);
+  options(o.replicas, o.micro_batches, o.micro_batch_size, o.recompute, o.moments, seed);
   cut(plan.first);
   schedule(o.schedule, o.chunks, o.workers, plan.workers());
   for (int s = 0; s < plan.stages(); ++s) schedule(plan.worker_of(s));
@@ -83,7 +83,7 @@ GPIPE_ONCE inline std::vector<trait> traits_of(const network& net, const run_pla
           {"the model", model.value()},
           {"the cut", cut.value()},
           {"the schedule", schedule.value()},
-          {"micro-batches, recompute, optimizer or seed", options.value()},
+          {"replicas, micro-batches, recompute, optimizer or seed", options.value()},
           {"the plan of the memory", memory.value()}};
 }
 

@@ -42,10 +42,10 @@ struct wire {
 };
 
 /// A wire for each link of a plan, empty where one worker has both ends: what it writes is where it reads it. Links are
-/// emulated at so many bytes a second, unless that is 0.
+/// emulated at so many bytes a second, unless that is 0. The plan's workers have the line's seats from `first_seat` on.
 template <class Marker>
 GPIPE_ONCE std::vector<wire<Marker>> make_wires(const network& net, const run_plan& plan, lifeline& line,
-                                                std::int64_t bytes_per_second) {
+                                                std::int64_t bytes_per_second, int first_seat = 0) {
   if (bytes_per_second < 0)
     detail::refuse({"a link of ", bytes_per_second, " bytes a second"}, {"choose 0, for none, or more"});
   const auto count = [](const std::vector<int>& places) {
@@ -54,7 +54,7 @@ GPIPE_ONCE std::vector<wire<Marker>> make_wires(const network& net, const run_pl
   std::vector<wire<Marker>> wires(plan.links.size());
   for (std::size_t k = 0; k < plan.links.size(); ++k) {
     const auto& [from, to, gradient] = plan.links[k];
-    const int sender = plan.worker_of(from), receiver = plan.worker_of(to);
+    const int sender = first_seat + plan.worker_of(from), receiver = first_seat + plan.worker_of(to);
     if (sender == receiver) continue;
     wire<Marker>& w = wires[k];
     const int there = count(plan.places_of_links[k].stash), here = count(plan.places_of_links[k].returned);

@@ -9,11 +9,10 @@
 #include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/abroad.hpp>
-#include <gpipe/runtime/bound_stage.hpp>
+#include <gpipe/runtime/all_reduce.hpp>
 #include <gpipe/runtime/commit.hpp>
+#include <gpipe/runtime/replica.hpp>
 #include <gpipe/runtime/update_rule.hpp>
-#include <gpipe/runtime/wire.hpp>
-#include <gpipe/transport/gate.hpp>
 
 namespace gpipe {
 
@@ -23,13 +22,13 @@ struct workshop {
   const network& net;
   const run_plan& plan;
   const update_rule<typename Device::context>& rule;
-  std::vector<std::unique_ptr<bound_stage<Device>>>& stages;
-  std::vector<wire<typename Device::marker>>& wires;
+  replica_list<Device>& replicas;
+  all_reduce<Device>* sums;  ///< over replicas; null: there is one
   lifeline& line;
-  gate& door;
-  const step_state& step;
+  gate& door;              ///< of all workers here
+  const step_state& step;  ///< of all replicas
   commit& decision;
-  std::vector<stage_report>& reports;
+  std::vector<stage_report>& reports;  ///< of replica after replica
   const std::function<void(const instruction&)>& before;
   abroad* others = nullptr;  ///< processes of the job; null: alone
 
@@ -39,8 +38,8 @@ struct workshop {
   }
 };
 
-/// Walks a program. It knows its stages, the channels to others, and nothing of schedules. Aligned, for what it writes
-/// in every action must not share a cache line with another worker.
+/// Walks a program. It knows its replica's stages, the channels to others, and nothing of schedules. Aligned, for what
+/// it writes in every action must not share a cache line with another worker.
 ///
 /// What it asks of its stages' devices happens later, in the order of the program: they take turns. It waits for them
 /// twice in a step: before the gate, where the decision needs what they have found, and at the end.
@@ -49,9 +48,9 @@ class alignas(alignment) worker {
  public:
   using context = typename Device::context;
 
-  /// `seat` is the worker's at the gate.
-  GPIPE_ONCE worker(const workshop<Device>& shop, int number, int seat, recorder* trace)
-      : shop_(shop), number_(number), seat_(seat), trace_(trace) {
+  /// `number` is the worker's in its replica, `seat` at the gate.
+  GPIPE_ONCE worker(const workshop<Device>& shop, replica<Device>& its, int number, int seat, recorder* trace)
+      : shop_(shop), its_(&its), number_(number), seat_(seat), trace_(trace) {
     for (int s = 0; s < shop_.plan.stages(); ++s)
       if (shop_.plan.worker_of(s) == number) own_.push_back(s);
   }
@@ -66,15 +65,15 @@ class alignas(alignment) worker {
       for (const instruction& i : program)
         if (i.kind == act::reduce) stage(i).clear_gradients();
     const auto cleared = now_ns();
-    if (shop_.step.measured && !program.empty()) report(program.front()).busy(act::reduce) += cleared - begin;
+    if (step().measured && !program.empty()) report(program.front()).busy(act::reduce) += cleared - begin;
     begin = cleared;
     for (const instruction& i : program) {
-      if (i.micro_batch >= 0 && shop_.step.samples(i.micro_batch) == 0) continue;
+      if (i.micro_batch >= 0 && step().samples(i.micro_batch) == 0) continue;
       waited_ = linked_ = copied_ = 0;
-      stage(i).begin(i.micro_batch);
+      stage(i).begin(told(i));
       try {
         if (shop_.others != nullptr && !committed_) shop_.others->begin(errand_of(i));
-        if (shop_.before && !committed_) shop_.before(i);
+        if (shop_.before && !committed_) shop_.before({i.kind, i.stage, told(i), i.link});
         perform(i);
       } catch (const detail::poisoned&) {
         throw;
@@ -96,16 +95,21 @@ class alignas(alignment) worker {
 
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  bound_stage<Device>& stage(const instruction& i) { return *shop_.stages[index(i.stage)]; }
-  stage_report& report(const instruction& i) { return shop_.reports[index(i.stage)]; }
+  const step_state& step() const { return its_->step(); }
+  bound_stage<Device>& stage(const instruction& i) { return its_->stage(i.stage); }
+  stage_report& report(const instruction& i) {
+    return shop_.reports[index(its_->number() * shop_.plan.stages() + i.stage)];
+  }
   int stage_of(int slot) const { return shop_.plan.cut().stage_of(slot); }
-  bound_stage<Device>& at(int slot) { return *shop_.stages[index(stage_of(slot))]; }
-  wire<typename Device::marker>& link(const instruction& i) { return shop_.wires[index(i.link)]; }
+  bound_stage<Device>& at(int slot) { return its_->stage(stage_of(slot)); }
+  wire<typename Device::marker>& link(const instruction& i) { return its_->wires()[index(i.link)]; }
   const link_places& places(int link) const { return shop_.plan.places_of_links[index(link)]; }
   int stash_place(int link, int m) const { return places(link).stash[index(m)]; }
   int returned_place(int link, int m) const { return places(link).returned[index(m)]; }
-  bool is_here(int slot) const { return shop_.stages[index(stage_of(slot))] != nullptr; }
-  static errand errand_of(const instruction& i) { return {i.stage, i.micro_batch, name(i.kind)}; }
+  bool is_here(int slot) const { return its_->has(stage_of(slot)); }
+  /// A micro-batch as others know it: counted through all replicas.
+  int told(const instruction& i) const { return i.micro_batch < 0 ? -1 : step().among_all(i.micro_batch); }
+  errand errand_of(const instruction& i) const { return {i.stage, told(i), name(i.kind)}; }
 
   const context& device(const instruction& i) { return stage(i).device(); }
 
@@ -121,11 +125,11 @@ class alignas(alignment) worker {
 
   // What the call's decision is made of comes to the host.
   GPIPE_OUT_OF_LINE void gather() {
-    const int loss = shop_.step.predicted == nullptr ? shop_.net.loss_slot() : -1;
+    const int loss = step().predicted == nullptr ? shop_.net.loss_slot() : -1;
     for (const int s : own_) {
-      const bound_stage<Device>& its = *shop_.stages[index(s)];
-      if (shop_.step.training) its.download_squares(shop_.decision.squares.data());
-      if (loss >= 0 && stage_of(loss) == s) its.download_partials(loss, shop_.step, shop_.decision.told.data());
+      const bound_stage<Device>& its = its_->stage(s);
+      if (step().training && its_->number() == 0) its.download_squares(shop_.decision.squares.data());
+      if (loss >= 0 && stage_of(loss) == s) its.download_partials(loss, step(), shop_.decision.told.data());
     }
     finish();
     if (shop_.others != nullptr) waiting([&] { shop_.others->exchange(shop_.decision); });
@@ -133,7 +137,7 @@ class alignas(alignment) worker {
   GPIPE_OUT_OF_LINE void finish() {
     for (const int s : own_) {
       try {
-        shop_.stages[index(s)]->device().finish();
+        its_->stage(s).device().finish();
       } catch (const error& cause) {
         fail({committed_ ? act::update : act::reduce, s, -1, -1}, cause.wrong(), cause.remedy(), cause.where());
       }
@@ -167,32 +171,32 @@ class alignas(alignment) worker {
         break;
       case act::send_activation:
         if (link(i).forth)
-          link(i).forth->depart(stash_place(i.link, m), link(i).of_sample.forward_bytes * shop_.step.samples(m));
+          link(i).forth->depart(stash_place(i.link, m), link(i).of_sample.forward_bytes * step().samples(m));
         publish(i, link(i).activations, stash_place(i.link, m));
         break;
       case act::send_gradient:
         if (link(i).back)
-          link(i).back->depart(returned_place(i.link, m), link(i).of_sample.backward_bytes * shop_.step.samples(m));
+          link(i).back->depart(returned_place(i.link, m), link(i).of_sample.backward_bytes * step().samples(m));
         publish(i, link(i).gradients, returned_place(i.link, m));
         break;
       case act::forward:
         acquire_activations(i);
-        stage(i).forward(shop_.step, m);
+        stage(i).forward(step(), m);
         if (stage(i).has_copies()) pass_on(i);
-        if (!shop_.step.training) release(i);
+        if (!step().training) release(i);
         break;
-      case act::recompute: stage(i).recompute(shop_.step, m); break;
+      case act::recompute: stage(i).recompute(step(), m); break;
       case act::backward_input:
         acquire_gradients(i);
-        stage(i).backward_input(shop_.step, m);
+        stage(i).backward_input(step(), m);
         break;
       case act::backward_parameters:
-        stage(i).backward_parameters(shop_.step, m);
+        stage(i).backward_parameters(step(), m);
         release(i);
         break;
       case act::backward:
         acquire_gradients(i);
-        stage(i).backward(shop_.step, m);
+        stage(i).backward(step(), m);
         release(i);
         break;
       case act::reduce: reduce(i); break;
@@ -203,7 +207,7 @@ class alignas(alignment) worker {
 
   GPIPE_OUT_OF_LINE void pass_on(const instruction& i) {
     const auto begin = now_ns();
-    stage(i).pass_on(shop_.step, i.micro_batch);
+    stage(i).pass_on(step(), i.micro_batch);
     copied_ = now_ns() - begin;
   }
 
@@ -218,7 +222,7 @@ class alignas(alignment) worker {
     }
   }
   GPIPE_OUT_OF_LINE void publish(const instruction& i, lane_of& to, int place) {
-    const int samples = shop_.step.samples(i.micro_batch);
+    const int samples = step().samples(i.micro_batch);
     if (to.out) return to.out->publish(i.micro_batch, samples);
     device(i).mark(to.near->marker(place));
     to.near->publish(place, samples);
@@ -240,19 +244,19 @@ class alignas(alignment) worker {
   // Layers write straight into what is acquired here, so it is acquired before they run.
   GPIPE_OUT_OF_LINE void acquire_activations(const instruction& i) {
     for (const int k : shop_.plan.outgoing[index(i.stage)])
-      acquire(i, shop_.wires[index(k)].activations, stash_place(k, i.micro_batch));
+      acquire(i, its_->wires()[index(k)].activations, stash_place(k, i.micro_batch));
   }
   GPIPE_OUT_OF_LINE void acquire_gradients(const instruction& i) {
     for (const int k : shop_.plan.incoming[index(i.stage)])
-      acquire(i, shop_.wires[index(k)].gradients, returned_place(k, i.micro_batch));
+      acquire(i, its_->wires()[index(k)].gradients, returned_place(k, i.micro_batch));
   }
   // The last use of what the stage received for this micro-batch is over.
   GPIPE_OUT_OF_LINE void release(const instruction& i) {
     for (const int k : shop_.plan.incoming[index(i.stage)])
-      release(i, shop_.wires[index(k)].activations, stash_place(k, i.micro_batch));
-    if (!shop_.step.training) return;
+      release(i, its_->wires()[index(k)].activations, stash_place(k, i.micro_batch));
+    if (!step().training) return;
     for (const int k : shop_.plan.outgoing[index(i.stage)])
-      release(i, shop_.wires[index(k)].gradients, returned_place(k, i.micro_batch));
+      release(i, its_->wires()[index(k)].gradients, returned_place(k, i.micro_batch));
   }
 
   // Of tied parameters the owner's values, for every call.
@@ -266,10 +270,10 @@ class alignas(alignment) worker {
 
   GPIPE_OUT_OF_LINE void reduce(const instruction& i) {
     bound_stage<Device>& s = stage(i);
-    const bool commits = shop_.step.commits;  // only then all uses of tied parameters become one sum
+    const bool commits = step().commits;  // only then all uses of tied parameters become one sum
     if (commits && !shop_.plan.ties.empty() && !summed_) {
-      for (const int own : own_) shop_.stages[index(own)]->device().mark(shop_.stages[index(own)]->done());
-      waiting([&] { shop_.door.arrive(seat_, errand_of(i)); });
+      for (const int own : own_) its_->stage(own).device().mark(its_->stage(own).done());
+      waiting([&] { its_->door().arrive(seat_, errand_of(i)); });
       if (shop_.others != nullptr)
         for (const tie& t : shop_.plan.ties)
           if (is_here(t.user) && !at(t.user).at(t.user).frozen) shop_.others->give_gradients(t);
@@ -284,11 +288,12 @@ class alignas(alignment) worker {
         waiting([&] { s.lend(t.owner, shop_.others->take_gradients(t, errand_of(i))); });
       }
     }
-    s.sum_squares(commits);
+    if (shop_.sums != nullptr) waited_ += shop_.sums->sum(its_->number(), i.stage, errand_of(i), commits);
+    if (its_->number() == 0) s.sum_squares(commits);  // the sums are the same in all
   }
 
   GPIPE_OUT_OF_LINE void update(const instruction& i) {
-    if (!shop_.step.commits) return;
+    if (!step().commits) return;
     if (!committed_) {
       gather();
       const auto here = now_ns();
@@ -296,17 +301,17 @@ class alignas(alignment) worker {
       waited_ += (std::max)(std::int64_t{0}, shop_.decision.closed_ns - here);  // what follows is the update's own
     }
     committed_ = true;
-    if (!shop_.decision.holds || !shop_.step.applied) return;
+    if (!shop_.decision.holds || !step().applied) return;
     bound_stage<Device>& s = stage(i);
     s.each_trained([&](std::size_t at, std::size_t bytes) {
       std::byte* moments[max_moments]{};
       for (int k = 0; k < shop_.rule.moments(); ++k) moments[k] = s.moments(k) + at;
       shop_.rule(s.device(), shop_.net.type, bytes, s.parameters() + at, s.gradients() + at, moments,
-                 {static_cast<std::int64_t>(shop_.step.step) + 1, shop_.decision.rate, shop_.decision.scale});
+                 {static_cast<std::int64_t>(step().step) + 1, shop_.decision.rate, shop_.decision.scale});
     });
-    s.absorb(shop_.step);
+    s.absorb(step());
     s.refresh();
-    s.updated();
+    if (its_->number() == 0) s.updated();
   }
 
   void decide() noexcept {
@@ -316,14 +321,14 @@ class alignas(alignment) worker {
   }
 
   void account(const instruction& i, std::int64_t begin, std::int64_t end) {
-    if (shop_.step.measured) {
+    if (step().measured) {
       stage_report& its = report(i);
       its.busy(i.kind) += end - begin - waited_ - copied_;
       its.busy(act::send_activation) += copied_;
       its.wait_ns += waited_;
       its.link_ns += linked_;
     }
-    if (trace_ != nullptr) trace_->record({begin, end, i.kind, i.stage, i.micro_batch, -1});
+    if (trace_ != nullptr) trace_->record({begin, end, i.kind, i.stage, told(i), -1, its_->number()});
   }
 
   // Says where, as far as who threw did not know.
@@ -337,13 +342,14 @@ class alignas(alignment) worker {
       at.layer = layer->layer->name;
     }
     if (at.stage < 0) at.stage = i.stage;
-    if (at.micro_batch < 0) at.micro_batch = i.micro_batch;
+    if (at.micro_batch < 0) at.micro_batch = told(i);
     if (at.action.empty()) at.action = name(i.kind);
-    at.step = static_cast<long>(shop_.step.step);
+    at.step = static_cast<long>(step().step);
     std::throw_with_nested(error(wrong, remedy, at));
   }
 
   workshop<Device> shop_;
+  replica<Device>* its_;
   int number_, seat_;
   recorder* trace_;
   std::vector<int> own_;  ///< stages

@@ -43,6 +43,12 @@ ending fit(Trainer& training, const dataset& data, const dataset* held_out, cons
     refuse({"a step of ", how.accumulate, " mini-batches"}, {"choose at least 1"});
   if (how.patience != 0 && held_out == nullptr)
     refuse({"patience, and no data held out to lose it over"}, {"give fit a held-out dataset, or a patience of 0"});
+  // Batches of no sample are refused by who makes them.
+  const int behind = how.batch > 0 ? data.samples() % how.batch : 0, last = behind > 0 ? behind : how.batch;
+  if (how.batch > 0 && data.samples() > 0 && last < training.least_samples())
+    refuse({"an epoch's last batch of ", several(last, "sample"), " is too small for ", training.least_samples(),
+            " replicas"},
+           {"choose fewer replicas, or batches of another size"});
   const int steps = how.steps_per_epoch(data.samples());
   ending end;
   for (int epoch = 1; epoch <= how.epochs && !end.stopped; ++epoch) {

@@ -71,7 +71,7 @@ class trainer {
   explicit trainer(Plan, Optimizer optimizer = {}, training_options how = {})
       : trainer(Plan::options, std::move(optimizer), cut_by<Plan>(std::move(how))) {}
 
-  /// One step over a batch of 1 to M x B samples: forward, backward, update; at the learning rate that the schedule
+  /// One step over a batch of 1 to R x M x B samples, and at least one for each replica: forward, backward, update; at the learning rate that the schedule
   /// has for it, or at `rate`. Throws `error` and leaves parameters, moments, state and step count as they
   /// were.
   outcome step(const batch& data) { return step(data, rate()); }
@@ -195,8 +195,8 @@ class trainer {
     write(memory_kind::state, slot, name, values);
   }
 
-  /// A hash of all parameters' bits, in model order: the same for every cut.
-  GPIPE_ONCE std::uint64_t parameter_hash() const {
+  /// A hash of all parameters' bits, in model order: the same for every cut, and of every replica.
+  GPIPE_ONCE std::uint64_t parameter_hash(int replica = 0) const {
     hash sum;
     std::vector<std::byte> copy;
     for (int l = 0; l < executor_.net().slot_count; ++l) {
@@ -206,7 +206,7 @@ class trainer {
       for (int p = 0; p < r.parameter_count; ++p) {
         const std::size_t bytes = r.parameters[p].extents.size() * bytes_of(r.type);
         copy.resize(bytes);
-        executor_.read(memory_kind::parameters, l, 0, at, bytes, copy.data());
+        executor_.read(memory_kind::parameters, l, 0, at, bytes, copy.data(), replica);
         sum.add(copy.data(), bytes);
         at += aligned(bytes);
       }
@@ -215,6 +215,8 @@ class trainer {
   }
 
   const run_plan& plan() const { return executor_.plan(); }
+  /// Of a step.
+  int least_samples() const { return plan().least_samples(); }
   std::uint64_t steps() const { return executor_.steps(); }
   const std::vector<stage_report>& report() const { return executor_.report(); }
   const std::vector<recorder>& trace() const { return executor_.trace(); }
@@ -249,7 +251,8 @@ class trainer {
     options.moments = Optimizer::moments;
     if (how.peers != nullptr) {
       options.apart = true;
-      if (options.workers == 0 && how.peers->ranks() < options.most_workers()) options.workers = how.peers->ranks();
+      const int ranks = how.peers->ranks() / (std::max)(1, options.replicas);  // of each replica
+      if (options.workers == 0 && ranks < options.most_workers()) options.workers = ranks;
     }
     return options;
   }

@@ -11,7 +11,8 @@
 
 namespace gpipe {
 
-/// Where workers 0 ... N-1 meet, such as before a commit: the last to arrive runs a function, then all go on.
+/// Where workers meet, such as before a commit: all of a line, or some, whose seats are equally far apart. The last to
+/// arrive runs a function, then all go on.
 ///
 /// All or none: either the function ran and every worker returns, or it did not and every worker throws. A worker
 /// that must leave (poison, deadline) first takes back its arrival; once all have arrived nobody can.
@@ -19,8 +20,9 @@ namespace gpipe {
 ///     state = round << 32 | arrived
 class gate {
  public:
-  gate(lifeline& line, int workers) : line_(&line), workers_(static_cast<std::uint64_t>(workers)) {
-    assert(workers > 0 && workers <= line.workers());
+  gate(lifeline& line, int workers, int first = 0, int every = 1)
+      : line_(&line), workers_(static_cast<std::uint64_t>(workers)), first_(first), every_(every) {
+    assert(workers > 0 && first >= 0 && every > 0 && first + (workers - 1) * every < line.workers());
   }
 
   /// What the workers wrote before they arrived is seen by `commit`, what `commit` wrote by all of them.
@@ -35,7 +37,7 @@ class gate {
     if (arrived(before) + 1 == workers_) {
       std::forward<Commit>(commit)();
       state_.store((round + 1) << 32, std::memory_order_release);
-      for (int w = 0; w < static_cast<int>(workers_); ++w)
+      for (int i = 0, w = first_; i < static_cast<int>(workers_); ++i, w += every_)
         if (w != worker) line_->wake(w);
       return;
     }
@@ -63,6 +65,7 @@ class gate {
 
   lifeline* line_;
   std::uint64_t workers_;
+  int first_, every_;
   alignas(alignment) std::atomic<std::uint64_t> state_{0};
 };
 
