@@ -17,7 +17,7 @@ struct plan_options {
   int stages = 1;             ///< S
   int micro_batches = 1;      ///< M
   int micro_batch_size = 32;  ///< B, the most samples of a micro-batch
-  precision in = precision::float32;
+  precision in = precision::float32;  ///< of what the network is compiled in: see in_bf16 and in_both
   recompute_mode recompute = recompute_mode::except_last;
   schedule_kind schedule = schedule_kind::fill_drain;
   int chunks = 2;   ///< stages a worker, of the interleaved schedule
