@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <thrust/execution_policy.h>
@@ -88,27 +89,30 @@ class context {
     each(n, host::detail::add_to<T>{from, into});
   }
 
-  /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements: here as rows, each filled up with zeros to
-  /// whole panels. Row-major, `stride` elements from row to row; if transposed, what is given is B^T, n x k.
+  /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements, rounded where these are bf16: here as
+  /// rows, each filled up with zeros to whole panels. Row-major, `stride` elements from row to row; if transposed, what
+  /// is given is B^T, n x k.
   template <class T>
-  void pack(int k, int n, const T* source, int stride, bool transposed, T* into) const {
+  void pack(int k, int n, const compute_type<T>* source, int stride, bool transposed, T* into) const {
     each(static_cast<std::ptrdiff_t>(packed_size(k, n)),
          detail::packing<T>{source, into, n, padded(n), transposed ? 1 : stride, transposed ? stride : 1});
   }
 
-  /// C[rows x n] = A[rows x k] * B[k x n], or C += A * B; all row-major, B packed.
+  /// C[rows x n] = A[rows x k] * B[k x n], or C += A * B; all row-major, B packed. Of bf16 the sums are in float, and
+  /// each is rounded once, when it is whole.
   template <class T>
   void multiply(int rows, int n, int k, const T* a, const T* packed_b, T* c, bool accumulate) const {
     ask([&] { gemm_.run(by_packed<T>(rows, n, k), a, packed_b, c, accumulate); });
   }
-  /// The same plus `row`, n elements, added to each row of the product: C = row + A * B.
+  /// The same plus `row`, n elements, added to each row of the product: C = row + A * B. Where C is bf16, it is rounded
+  /// before.
   template <class T>
-  void multiply_plus(int rows, int n, int k, const T* a, const T* packed_b, const T* row, T* c) const {
+  void multiply_plus(int rows, int n, int k, const T* a, const T* packed_b, const compute_type<T>* row, T* c) const {
     plus(by_packed<T>(rows, n, k), a, packed_b, row, c);
   }
   /// C[m x n] += A[rows x m]^T * B[rows x n]; all row-major.
   template <class T>
-  void multiply_transposed(int m, int n, int rows, const T* a, const T* b, T* c) const {
+  void multiply_transposed(int m, int n, int rows, const T* a, const T* b, compute_type<T>* c) const {
     ask([&] { gemm_.run(of_transposed<T>(m, n, rows), a, b, c, true); });
   }
 
@@ -137,16 +141,17 @@ class context {
   }
   /// C[m x n] += A[rows x m]^T * B[rows x n], and sums[i] += the i-th column of A: in one kernel where there is one.
   template <class T>
-  void multiply_transposed_and_sum(int m, int n, int rows, const T* a, const T* b, T* c, T* sums) const {
+  void multiply_transposed_and_sum(int m, int n, int rows, const T* a, const T* b, compute_type<T>* c,
+                                   compute_type<T>* sums) const {
+    using number = compute_type<T>;
     product p = of_transposed<T>(m, n, rows);
     p.then = epilogue::bias_gradient;
-    const bool fits = sizeof(T) * static_cast<std::size_t>(m) <= gemm::scratch_bytes;
     bool fused = false;
     ask([&] {
-      fused = fits && gemm_.offers(p);
-      if (fused) gemm_.run(p, a, b, c, true, gemm_.scratch<T>());
+      fused = gemm_.fits_scratch<number>(m) && gemm_.offers(p);
+      if (fused) gemm_.run(p, a, b, c, true, gemm_.scratch<number>());
     });
-    if (fused) return add(m, static_cast<const T*>(gemm_.scratch<T>()), sums);
+    if (fused) return add(m, static_cast<const number*>(gemm_.scratch<number>()), sums);
     multiply_transposed(m, n, rows, a, b, c);
     columns(rows, m, detail::entries<T>{a, m}, sums);
   }
@@ -230,7 +235,7 @@ class context {
   }
   template <class T>
   static product of_transposed(int m, int n, int rows) {
-    return {library_type<T>, library_type<T>, epilogue::none, true, false, n, m, n, rows};
+    return {library_type<T>, library_type<compute_type<T>>, epilogue::none, true, false, n, m, n, rows};
   }
 
   GPIPE_ONCE void prepare(product p, epilogue also) const {
@@ -240,17 +245,21 @@ class context {
   }
 
   template <class T>
-  void plus(product p, const T* a, const T* b, const T* row, T* c) const {
+  void plus(product p, const T* a, const T* b, const compute_type<T>* row, T* c) const {
     product fused = p;
     fused.then = epilogue::bias;
     bool offered = false;
-    ask([&] {
-      offered = gemm_.offers(fused);
-      if (offered) gemm_.run(fused, a, b, c, false, const_cast<T*>(row));
-    });
-    if (offered) return;
-    each(std::ptrdiff_t{p.rows} * p.n, detail::repeat_row<T>{row, c, p.n});
-    ask([&] { gemm_.run(p, a, b, c, true); });
+    ask([&] { offered = gemm_.fits_scratch<T>(p.n) && gemm_.offers(fused); });
+    if (!offered) {
+      each(std::ptrdiff_t{p.rows} * p.n, detail::repeat_row<T>{row, c, p.n});
+      return ask([&] { gemm_.run(p, a, b, c, true); });
+    }
+    const void* added = row;
+    if constexpr (!std::is_same_v<T, compute_type<T>>) {
+      each(p.n, detail::repeat_row<T>{row, gemm_.scratch<T>(), p.n});
+      added = gemm_.scratch<T>();
+    }
+    ask([&] { gemm_.run(fused, a, b, c, false, const_cast<void*>(added)); });
   }
 
   // What changes is the queue and its tools, not what a layer knows of its context.

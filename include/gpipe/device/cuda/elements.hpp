@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include <gpipe/core/config.hpp>
+#include <gpipe/core/dtype.hpp>
 
 namespace gpipe::cuda::detail {
 
@@ -18,12 +18,12 @@ struct set_to {
 /// Rows of a matrix, or of its transpose, each filled up with zeros to `stride` elements.
 template <class T>
 struct packing {
-  const T* source;
+  const compute_type<T>* source;
   T* into;
   int columns, stride, to_row, to_column;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
     const std::ptrdiff_t row = i / stride, column = i % stride;
-    into[i] = column < columns ? source[row * to_row + column * to_column] : T(0);
+    into[i] = column < columns ? T(source[row * to_row + column * to_column]) : T(0);
   }
 };
 
@@ -31,14 +31,15 @@ template <class T>
 struct entries {
   const T* values;
   int stride;
-  GPIPE_HOST_DEVICE T operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
+  GPIPE_HOST_DEVICE compute_type<T> operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
     return values[row * stride + column];
   }
 };
 
+/// A row again and again; rounded, where `into` is bf16.
 template <class T>
 struct repeat_row {
-  const T* row;
+  const compute_type<T>* row;
   T* into;
   int n;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] = row[i % n]; }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include <gpipe/core/dtype.hpp>
 #include <gpipe/device/cuda/stream.hpp>
 
 namespace gpipe::cuda {
@@ -14,12 +15,14 @@ template <class T>
 inline constexpr cudaDataType library_type = CUDA_R_32F;
 template <>
 inline constexpr cudaDataType library_type<double> = CUDA_R_64F;
+template <>
+inline constexpr cudaDataType library_type<bf16> = CUDA_R_16BF;
 
 /// What is done to a product while it is still at hand.
 enum class epilogue {
   none,
-  bias,           ///< a row is added to every row of D
-  bias_gradient,  ///< the columns of A, which is given transposed, are summed: written, not added
+  bias,           ///< a row, of D's type, is added to every row of D
+  bias_gradient,  ///< the columns of A, which is given transposed, are summed, in D's type: written, not added
 };
 
 /// D[m x n] = op(A)[m x k] op(B)[k x n], row-major, one element behind the other in D. What is transposed is given so:
@@ -38,7 +41,8 @@ struct product {
 };
 
 /// cuBLASLt on one stream, with all that it needs made once: a handle, a workspace, and for each product the algorithm.
-/// Which one depends on the product alone, and each gives the same bits again and again; float is float, not TF32.
+/// Which one depends on the product alone, and each gives the same bits again and again; float is float, not TF32,
+/// and of bf16 the sums are in float.
 /// For any number of rows runs what was chosen for the least of 1, 2, 4, ..., all of them that is not smaller.
 class gemm {
  public:
@@ -63,6 +67,11 @@ class gemm {
   template <class T>
   T* scratch() const {
     return reinterpret_cast<T*>(static_cast<std::byte*>(workspace_) + workspace_bytes);
+  }
+
+  template <class T>
+  static constexpr bool fits_scratch(int count) {
+    return sizeof(T) * static_cast<std::size_t>(count) <= scratch_bytes;
   }
 
   /// Chooses algorithms for a product of `p.rows` rows or fewer.

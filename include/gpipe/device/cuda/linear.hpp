@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include <gpipe/device/cuda/context.hpp>
 #include <gpipe/device/kernels.hpp>
 #include <gpipe/layer/linear.hpp>
@@ -18,33 +20,45 @@ concept on_linear = is_linear<typename On::layer>;
 
 }  // namespace cuda::detail
 
-/// On a GPU the products read the weight as it is, for nothing is gained by packing it; the bias is added, and its
-/// gradient summed, while they are at hand.
+/// On a GPU the products read the weight as it is, for nothing is gained by packing it, but in bf16 its rounded copies;
+/// the bias is added, and its gradient summed, while they are at hand.
 template <class On>
   requires cuda::detail::on_linear<On>
 struct kernels<On, cuda::context> : On {
   static constexpr int N = last_extent<typename On::output>, K = On::K, rows = On::rows;
   using value = typename On::output::value_type;
+  static constexpr bool as_it_is = std::is_same_v<value, typename On::number>;
 
   static void prepare(const cuda::context& c, int samples) {
-    c.prepare_multiply_by_weight<value>(samples * rows, N, K);
-    c.prepare_multiply_back<value>(samples * rows, N, K);
-    c.prepare_multiply_transposed<value>(N, K, samples * rows);
+    if constexpr (!as_it_is) {
+      On::prepare(c, samples);
+    } else {
+      c.prepare_multiply_by_weight<value>(samples * rows, N, K);
+      c.prepare_multiply_back<value>(samples * rows, N, K);
+      c.prepare_multiply_transposed<value>(N, K, samples * rows);
+    }
   }
 
   template <class A>
-  static void refresh(const cuda::context&, const A&) noexcept {}
+  static void refresh(const cuda::context& c, const A& a) noexcept {
+    if constexpr (!as_it_is) On::refresh(c, a);
+  }
 
   template <class A>
   static void forward(const cuda::context& c, const A& a) {
-    c.multiply_by_weight(a.samples() * rows, N, K, a.in(), a.template parameter<0>(), a.template parameter<1>(),
-                         a.out());
+    if constexpr (!as_it_is) On::forward(c, a);
+    else
+      c.multiply_by_weight(a.samples() * rows, N, K, a.in(), a.template parameter<0>(), a.template parameter<1>(),
+                           a.out());
   }
+
   template <class A>
   static void backward_input(const cuda::context& c, const A& a) {
-    if (a.in_gradient())
+    if constexpr (!as_it_is) On::backward_input(c, a);
+    else if (a.in_gradient())
       c.multiply_back(a.samples() * rows, N, K, a.out_gradient(), a.template parameter<0>(), a.in_gradient());
   }
+
   template <class A>
   static void backward_parameters(const cuda::context& c, const A& a) {
     c.multiply_transposed_and_sum(N, K, a.samples() * rows, a.out_gradient(), a.in(), a.template gradient<0>(),

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include <gpipe/core/config.hpp>
+#include <gpipe/core/dtype.hpp>
 
 namespace gpipe::cuda {
 
@@ -25,7 +25,7 @@ struct team {
 
   template <class G>
   __device__ auto sum(std::ptrdiff_t width, G g) const {
-    using value = std::remove_cvref_t<decltype(g(width))>;
+    using value = compute_type<std::remove_cvref_t<decltype(g(width))>>;
     return reduce(width, value(0), g, [](value a, value b) { return a + b; });
   }
 

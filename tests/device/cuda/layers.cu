@@ -1,0 +1,134 @@
+#include <gpipe/device/cuda/cuda.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <gpipe/device/host/trial.hpp>
+#include <gpipe/layer.hpp>
+#include <gpipe/runtime/kernels.hpp>
+
+#include "on_gpu.hpp"
+
+// Every layer on a GPU against the same on the host: one text, two devices.
+
+using namespace gpipe;
+
+namespace {
+
+struct softplus : pointwise<softplus> {
+  template <class T>
+  GPIPE_HOST_DEVICE static T value(T x) {
+    return x + math::exp(-x);
+  }
+  template <class T>
+  GPIPE_HOST_DEVICE static T derivative(T x) {
+    return T(1) - math::exp(-x);
+  }
+};
+
+/// The buffers of a trial, by copy, in a GPU's memory.
+template <class Trial>
+class moved {
+ public:
+  moved(const gpipe::cuda::context& context, Trial& from) : from_(from), call_(from.call()) {
+    each_buffer([&](host::guarded_buffer& b) {
+      copies_.push_back(std::make_unique<on_gpu<std::byte>>(context, b.data(), b.bytes()));
+    });
+    const auto move = [&](auto*& at) {
+      std::size_t i = 0;
+      bool done = false;
+      each_buffer([&](host::guarded_buffer& b) {
+        if (!done && reinterpret_cast<const std::byte*>(at) == b.data())
+          at = reinterpret_cast<std::remove_reference_t<decltype(at)>>(copies_[i]->data()), done = true;
+        ++i;
+      });
+    };
+    for (int i = 0; i < max_edge; ++i)
+      move(call_.in[i]), move(call_.out[i]), move(call_.in_gradient[i]), move(call_.out_gradient[i]);
+    for (auto& field : call_.fields) move(field);
+    move(call_.parameters), move(call_.state), move(call_.derived), move(call_.gradients), move(call_.extras);
+    move(call_.partials);
+  }
+
+  const gpipe::call& call() const { return call_; }
+
+  /// Copies all of it back into the trial.
+  void back() {
+    std::size_t i = 0;
+    each_buffer([&](host::guarded_buffer& b) {
+      const auto bits = copies_[i++]->back();
+      if (!bits.empty()) std::memcpy(b.data(), bits.data(), bits.size());
+    });
+  }
+
+ private:
+  template <class F>
+  void each_buffer(F f) {
+    for (auto* list : {&from_.in, &from_.out, &from_.in_gradient, &from_.out_gradient, &from_.parameters,
+                       &from_.gradients, &from_.state, &from_.derived, &from_.extras, &from_.partials, &from_.fields})
+      for (auto& b : *list) f(b);
+  }
+
+  Trial& from_;
+  gpipe::call call_;
+  std::vector<std::unique_ptr<on_gpu<std::byte>>> copies_;
+};
+
+double worst(const std::vector<host::guarded_buffer>& got, const std::vector<host::guarded_buffer>& want) {
+  double most = 0;
+  for (std::size_t b = 0; b < want.size(); ++b)
+    for (std::size_t i = 0; i < want[b].count(); ++i) {
+      const double x = got[b].get(i), y = want[b].get(i), off = std::fabs(x - y) / (std::fmax)(1.0, std::fabs(y));
+      if (!(off <= most) && !(std::isnan(x) && std::isnan(y))) most = off;  // NaN is what nobody has written
+    }
+  return most;
+}
+
+/// Numbers differ by at most `tolerance`, of their size where they are above 1.
+template <class Layer, class Input>
+void agrees(double tolerance) {
+  using trial = host::trial<Layer, Input>;
+  const auto row = gpipe::detail::entry_points<typename trial::bound, gpipe::cuda::context>::row();
+  for (const int samples : {1, 5, 16}) {
+    CAPTURE(std::string(trial::bound::name));
+    CAPTURE(samples);
+    trial want(samples, 16), got(samples, 16);
+    want.randomise(5), got.randomise(5);
+    const gpipe::cuda::context there;
+    moved<trial> there_(there, got);
+    if (row.prepare != nullptr) row.prepare(there, 16);
+    const typename kernel_row<gpipe::cuda::context>::kernel kernels[] = {
+        row.refresh, row.forward, row.backward_input, row.backward_parameters, row.absorb};
+    for (const auto kernel : kernels)
+      if (kernel != nullptr) kernel(there, there_.call());
+    there_.back();
+    want.refresh(), want.forward(), want.backward(), want.absorb();
+    CHECK(worst(got.out, want.out) < tolerance);
+    CHECK(worst(got.in_gradient, want.in_gradient) < tolerance);
+    CHECK(worst(got.gradients, want.gradients) < tolerance);
+    CHECK(worst(got.partials, want.partials) < tolerance);
+    CHECK(worst(got.state, want.state) < tolerance);
+  }
+}
+
+}  // namespace
+
+// Sums of up to some hundred numbers near 1, in another order; bf16 has 8 bits, and what differs a little before may
+// round apart.
+TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
+  constexpr double few = std::is_same_v<T, float> ? 1e-5 : 3e-2;
+  agrees<add, bundle<tensor<T, 9>, tensor<T, 9>>>(few);
+  agrees<relu, tensor<T, 33>>(few);
+  agrees<gelu, tensor<T, 33>>(few);
+  agrees<softplus, tensor<T, 33>>(few);
+  agrees<dropout<30>, tensor<T, 33>>(few);
+  agrees<layer_norm, tensor<T, 3, 70>>(few);
+  agrees<batch_norm<>, tensor<T, 40>>(10 * few);
+  agrees<batch_norm<>, tensor<T, 3, 5, 7>>(10 * few);
+  agrees<linear<24>, tensor<T, 3, 40>>(few);
+  agrees<softmax_cross_entropy, tensor<T, 2, 300>>(few);
+}
