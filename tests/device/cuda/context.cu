@@ -79,6 +79,12 @@ struct number {
 
 const host::context here;
 
+#if GPIPE_PRETENDED_GPU
+constexpr int many = 100;
+#else
+constexpr int many = 70'000;  // more than there are blocks
+#endif
+
 }  // namespace
 
 TEST_CASE("each visits every index once") {
@@ -96,7 +102,7 @@ TEST_CASE("each visits every index once") {
 
 TEST_CASE("rows hands each row a team, whose loops follow one another") {
   const gpipe::cuda::context there;
-  for (const int rows : {1, 5, 70'000})
+  for (const int rows : {1, 5, many})
     for (const int width : {1, 31, 256, 257, 1000}) {
       if (rows > 5 && width > 31) continue;
       CAPTURE(rows);
@@ -153,7 +159,7 @@ TEST_CASE("copy, fill and add") {
   CHECK(b.back() == std::vector<double>{0, 7, 7, -1});
 }
 
-TEST_CASE_TEMPLATE("products agree with the host's, for every number of rows up to what was prepared", T, float, double) {
+TEST_CASE_TEMPLATE("products agree with the host's, of as many rows as were prepared, or fewer", T, float, double) {
   const gpipe::cuda::context there;
   for (const auto& [n, k] : {std::pair{1, 1}, {10, 64}, {33, 7}, {64, 256}, {256, 600}}) {
     constexpr int most = 70;

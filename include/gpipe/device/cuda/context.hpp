@@ -7,13 +7,11 @@
 #include <type_traits>
 #include <utility>
 
-#include <thrust/execution_policy.h>
-#include <thrust/for_each.h>
-#include <thrust/iterator/counting_iterator.h>
-
 #include <gpipe/device/cuda/elements.hpp>
+#include <gpipe/device/cuda/for_each.hpp>
 #include <gpipe/device/cuda/gemm.hpp>
 #include <gpipe/device/cuda/grids.hpp>
+#include <gpipe/device/cuda/launch.hpp>
 #include <gpipe/device/cuda/marker.hpp>
 #include <gpipe/device/cuda/staging.hpp>
 #include <gpipe/device/executing_device.hpp>
@@ -36,15 +34,14 @@ class context {
   /// f(i) for i in [0, n), in any order.
   template <class F>
   void each(std::ptrdiff_t n, F f) const {
-    ask([&] {
-      thrust::for_each_n(thrust::cuda::par_nosync.on(stream()), thrust::counting_iterator<std::ptrdiff_t>(0), n, f);
-    });
+    ask([&] { for_each(stream_, n, f); });
   }
 
   /// f(row, team) for row in [0, count), in any order.
   template <class F>
   void rows(std::ptrdiff_t count, F f) const {
-    if (count > 0) launch(detail::over_rows<F>, dim3(blocks(count)), dim3(team::threads), count, f);
+    if (count > 0)
+      ask([&] { launch(stream_, detail::blocks(count), dim3(team::threads), detail::over_rows<F>, count, f); });
   }
 
   /// into[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j) for j in [0, n).
@@ -52,19 +49,24 @@ class context {
   void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* into) const {
     constexpr int lanes = detail::column_lanes;
     if (n > 0)
-      launch(detail::over_columns<F, T>, dim3(static_cast<unsigned>((n + lanes - 1) / lanes)), dim3(lanes, lanes), rows,
-             n, f, into);
+      ask([&] {
+        launch(stream_, detail::blocks((n + lanes - 1) / lanes), dim3(lanes, lanes), detail::over_columns<F, T>, rows,
+               n, f, into);
+      });
   }
 
   /// *into = f(0) + ... + f(n - 1), in double; `into` is the GPU's.
   template <class F>
   void sum(std::ptrdiff_t n, F f, double* into) const {
+    using detail::number_at, detail::over_parts;
     const auto parts = (std::clamp)((n + detail::sum_chunk - 1) / detail::sum_chunk, std::ptrdiff_t{1},
                                     detail::sum_blocks);
     double* const found = parts > 1 ? gemm_.scratch<double>() : into;
-    launch(detail::over_parts<F>, dim3(static_cast<unsigned>(parts)), dim3(team::threads), n, f, found);
-    if (parts > 1)
-      launch(detail::over_parts<detail::number_at>, dim3(1), dim3(team::threads), parts, detail::number_at{found}, into);
+    ask([&] {
+      launch(stream_, detail::blocks(parts), dim3(team::threads), over_parts<F>, n, f, found);
+      if (parts > 1)
+        launch(stream_, dim3(1), dim3(team::threads), over_parts<number_at>, parts, number_at{found}, into);
+    });
   }
 
   /// From memory of any GPU that this one reaches.
@@ -192,10 +194,6 @@ class context {
   }
 
  private:
-  static unsigned blocks(std::ptrdiff_t count) {
-    return static_cast<unsigned>((std::min)(count, detail::most_blocks));
-  }
-
   // Asks the GPU for something, unless it has failed.
   template <class Call>
   void ask(Call&& call) const {
@@ -216,14 +214,6 @@ class context {
                            .stage = asker_.stage,
                            .micro_batch = asker_.micro_batch});
   }
-  template <class... Terms, class... Given>
-  void launch(void (*kernel)(Terms...), dim3 grid, dim3 block, Given... given) const {
-    ask([&] {
-      kernel<<<grid, block, 0, stream()>>>(given...);
-      check(cudaGetLastError(), "the launch of a kernel");
-    });
-  }
-
   static int padded(int n) { return static_cast<int>(packed_size(1, n)); }
   template <class T>
   static product by_packed(int rows, int n, int k) {

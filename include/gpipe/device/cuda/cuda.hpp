@@ -8,8 +8,8 @@
 
 namespace gpipe {
 
-/// The GPUs of this machine; for programs that nvcc compiles. Stages go round the GPUs that CUDA_VISIBLE_DEVICES leaves,
-/// and where there is one they share it. Throws `error` where there is none.
+/// The GPUs of this machine; for programs that nvcc compiles. Stages go round the GPUs that CUDA_VISIBLE_DEVICES
+/// leaves, and where there is one they share it. Throws `error` where there is none.
 struct cuda_device {
   using context = cuda::context;
   using arena = cuda::arena;

@@ -11,7 +11,7 @@ namespace gpipe::cuda {
 /// same for all of them. Element i is always thread i mod 256's, so that a thread's own arrays serve in every loop,
 /// and the order of a sum is fixed:
 ///
-///     thread t = g(t) + g(t + 256) + ...,   then threads of a warp in pairs 16 apart, 8, 4, 2, 1,   then warps in order
+///     thread t = g(t) + g(t + 256) + ...,   then a warp's threads in pairs 16 apart, 8, 4, 2, 1,   then warps in order
 ///
 /// Loops follow one another: what one wrote the next may read.
 struct team {
