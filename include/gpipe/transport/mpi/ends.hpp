@@ -92,7 +92,12 @@ class sender final : public far_sender, public end {
                             tag_of(along.slot[index(m)], v), of.line, &full_[index(m * values() + v)]),
               "MPI_Send_init");
   }
+  /// Waits until what left is gone, for its memory goes next; not after a loss.
   GPIPE_ONCE ~sender() override {
+    try {
+      for (int p = 0; p < static_cast<int>(active_.size()); ++p) settle(p, {.action = "leave"});
+    } catch (...) {
+    }
     for (MPI_Request& r : full_)
       if (r != MPI_REQUEST_NULL) MPI_Request_free(&r);
   }

@@ -1,0 +1,220 @@
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "instances.hpp"
+#include "nets.hpp"
+#include "processes.hpp"
+
+// Laws 1 and 7 in a job of processes, as many as mpirun has started: a training in them beside one in threads, which
+// every process runs for itself.
+
+using namespace laws;
+
+namespace {
+
+constexpr int M = 4, B = 4;
+
+plan_options plan_by(schedule_kind kind, int workers) {
+  plan_options o{.micro_batches = M, .micro_batch_size = B, .schedule = kind};
+  o.stages = kind == schedule_kind::interleaved || kind == schedule_kind::zb_v ? 2 * workers : workers;
+  return o;
+}
+
+training_options options(peers* job) {
+  training_options o;
+  o.seed = 5;
+  o.clip = 0.5;
+  o.arena_fill = std::byte{0xff};
+  o.deadline = std::chrono::seconds(30);
+  o.canary = true;
+  o.peers = job;
+  return o;
+}
+
+/// All that a training tells.
+template <class Net, class Data>
+std::vector<double> told(const plan_options& o, training_options how, const Data& data) {
+  how.digest_calls = 3;
+  how.trace_events = 1000;
+  trainer<Net, adam> training(o, adam{.learning_rate = 0.02}, how);
+  const int slot = slots_of<Net> / 2;
+  training.watch(slot);
+  std::vector<double> found;
+  const auto add = [&](const outcome& of) {
+    found.insert(found.end(), {of.loss, of.norm, of.weight, of.correct});
+  };
+  const auto add_bits = [&](std::uint64_t bits) {
+    found.insert(found.end(), {static_cast<double>(bits >> 32), static_cast<double>(bits & 0xffffffffu)});
+  };
+  const auto add_rows = [&](const sample_rows& rows) {
+    try {
+      for (const float x : rows.all()) found.push_back(static_cast<double>(x));
+    } catch (const error&) {  // they are of another type
+    }
+  };
+  // 13 samples are 4 + 4 + 4 + 1, one is fewer than stages.
+  for (const int size : {13, 16, 1}) {
+    add(training.step(data.take(0, size)));
+    add_rows(training.activation(slot));
+    add_rows(training.activation_gradient(slot));
+  }
+  add(training.accumulate(data.take(2, 7)));
+  training.freeze(1);
+  add(training.step(data.take(9, 4)));
+  training.unfreeze(1);
+  add_bits(gradients_of(training));
+  add(training.evaluate(data.take(0, 9)));
+  add_rows(training.predict(data.take(3, 9)));
+  add_bits(state_of(training));
+  add_bits(training.parameter_hash());
+  hash all;
+  for (std::size_t call = 0; call < training.digest().calls(); ++call)
+    for (const std::uint64_t bits : training.digest().hashes(call))
+      all.add(reinterpret_cast<const std::byte*>(&bits), sizeof bits);
+  add_bits(all.value());
+  for (const stage_report& r : training.report()) found.push_back(r.busy(act::forward) > 0);
+  for (const recorder& worker : training.trace()) found.push_back(static_cast<double>(worker.events().size()));
+  for (int l = 0; l < slots_of<Net>; ++l) {  // values of one's own, tied ones too
+    const row& r = training.executor().net().row_of(l);
+    if (r.parameter_count == 0) continue;
+    std::vector<float> ones(r.parameters[0].extents.size(), 0.125F);
+    training.set_parameter(l, r.parameters[0].name, std::span<const float>(ones));
+    break;
+  }
+  add(training.step(data.take(0, 5)));
+  return found;
+}
+
+template <class Net, class Data>
+void same_as_in_threads(const Data& data) {
+  for (const schedule_kind kind : schedule_kinds) {
+    const plan_options o = plan_by(kind, the_job().ranks());
+    if (kind == schedule_kind::forward_only || o.stages > slots_of<Net> || o.most_workers() == 0) continue;
+    CAPTURE(name(kind));
+    CHECK(told<Net>(o, options(&the_job()), data) == told<Net>(o, options(nullptr), data));
+  }
+}
+
+const samples<float> plain(40, 12, 1), channels(40, 12, 2);
+
+error failure_of(trainer<tied_net<float>, adam>& training, const batch& data) {
+  try {
+    training.step(data);
+  } catch (const error& cause) {
+    return cause;
+  }
+  return {"no failure", ""};
+}
+
+}  // namespace
+
+TEST_CASE("processes have the bits that threads have: residuals") { same_as_in_threads<residual_net<float>>(plain); }
+TEST_CASE("processes have the bits that threads have: skips") { same_as_in_threads<skip_net<float>>(channels); }
+TEST_CASE("processes have the bits that threads have: tied layers") { same_as_in_threads<tied_net<float>>(plain); }
+TEST_CASE("processes have the bits that threads have: integers, links without gradients") {
+  same_as_in_threads<integer_net<float>>(samples<float, std::int32_t>(40, 3, 1));
+}
+
+TEST_CASE("fewer processes than the schedule has workers take several each") {
+  plan_options o = plan_by(schedule_kind::one_f_one_b, the_job().ranks());
+  o.stages = 7;
+  CHECK(told<tied_net<float>>(o, options(&the_job()), plain).size() > 100);
+  o.workers = the_job().ranks();
+  CHECK(told<tied_net<float>>(o, options(&the_job()), plain) == told<tied_net<float>>(o, options(nullptr), plain));
+}
+
+TEST_CASE("a throw before any action of any process fails the step everywhere, named, and the next one works") {
+  const plan_options o = plan_by(schedule_kind::fill_drain, the_job().ranks());
+  trainer<tied_net<float>, adam> twin(o, adam{}, options(nullptr));
+  training_options how = options(&the_job());
+  std::vector<std::vector<instruction>> programs(static_cast<std::size_t>(o.stages));
+  std::function<void(const instruction&)> disturbance;
+  how.before = [&](const instruction& i) {
+    if (disturbance) disturbance(i);
+  };
+  {
+    training_options noting = options(nullptr);
+    noting.before = [&](const instruction& i) { programs[static_cast<std::size_t>(i.stage)].push_back(i); };
+    trainer<tied_net<float>, adam>(o, adam{}, noting).step(plain.take(0, 11));
+  }
+  trainer<tied_net<float>, adam> disturbed(o, adam{}, how);
+  int steps = 0;
+  std::vector<instruction> actions;
+  for (const auto& program : programs) actions.insert(actions.end(), program.begin(), program.end());
+  for (const instruction& at : actions) {
+    CAPTURE(at.stage);
+    CAPTURE(at.micro_batch);
+    CAPTURE(name(at.kind));
+    bool reached = false;
+    disturbance = [&](const instruction& i) {
+      if (!(i == at)) return;
+      reached = true;
+      throw std::runtime_error("thrown here");
+    };
+    const batch data = plain.take(steps % 20, 11);
+    const std::uint64_t before = state_of(disturbed);
+    const error cause = failure_of(disturbed, data);
+    disturbance = {};
+    CHECK(cause.wrong() == "thrown here");
+    CHECK(cause.where().rank == o.chosen_schedule().worker_of(o.stages, at.stage));
+    CHECK(cause.where().stage == at.stage);
+    CHECK(cause.where().micro_batch == at.micro_batch);
+    CHECK(cause.where().action == name(at.kind));
+    CHECK(cause.where().step == steps);
+    CHECK(reached == (the_job().rank() == cause.where().rank));
+    CHECK(state_of(disturbed) == before);
+    CHECK(disturbed.step(data).loss == twin.step(data).loss);
+    ++steps;
+  }
+  CHECK(steps > 3 * M);
+  CHECK(state_of(disturbed) == state_of(twin));
+}
+
+TEST_CASE("what is not finite is named everywhere, by the process that has the layer") {
+  const plan_options o = plan_by(schedule_kind::fill_drain, the_job().ranks());
+  trainer<tied_net<float>, adam> training(o, adam{}, options(&the_job()));
+  samples<float> broken = plain;
+  broken.inputs[5] = std::numeric_limits<float>::infinity();
+  const error cause = failure_of(training, broken.take(0, 11));
+  CHECK(cause.where().slot == 0);
+  CHECK(cause.where().rank == 0);
+  CHECK(std::isfinite(training.step(plain.take(0, 11)).loss));
+  CHECK_THROWS_AS(training.evaluate(broken.take(0, 11)), error);
+  CHECK(std::isfinite(training.evaluate(plain.take(0, 11)).loss));
+}
+
+TEST_CASE("processes that do not fit the plan, or have others, are refused") {
+  const auto refusal = [&](const plan_options& o, const training_options& how) -> std::string {
+    try {
+      trainer<tied_net<float>, adam> training(o, adam{}, how);
+      return "";
+    } catch (const error& cause) {
+      return cause.wrong();
+    }
+  };
+  const int ranks = the_job().ranks(), last = ranks - 1;
+  const bool differs = the_job().rank() == last;
+  plan_options o = plan_by(schedule_kind::fill_drain, ranks);
+  training_options how = options(&the_job());
+  CHECK(refusal(o, how) == "");
+  const std::string two = "ranks 0 and " + std::to_string(last) + " do not agree on ";
+  if (differs) how.seed = 6;
+  CHECK(refusal(o, how) == two + "micro-batches, recompute, optimizer or seed");
+  how.seed = 5;
+  if (differs) o.schedule = schedule_kind::one_f_one_b;
+  CHECK(refusal(o, how) == two + "the schedule");
+  o.schedule = schedule_kind::fill_drain;
+  if (differs) how.cut.assign({2, 5, 7}), how.cut.resize(static_cast<std::size_t>(last));
+  CHECK(refusal(o, how) == two + "the cut");
+  how.cut = {};
+  how.link_bytes_per_second = 1000;
+  CHECK(refusal(o, how) == "links between processes are not emulated");
+  how.link_bytes_per_second = 0;
+  o.stages = ranks - 1;
+  CHECK(refusal(o, how) == "the job has " + std::to_string(ranks) + " processes, and the plan " +
+                               std::to_string(o.stages) + (o.stages == 1 ? " worker" : " workers"));
+}

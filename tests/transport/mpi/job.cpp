@@ -1,0 +1,214 @@
+#include <gpipe/mpi.hpp>
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "processes.hpp"
+
+// The law of gpipe/transport/ends.hpp between processes. Rank 0 sends, rank 1 receives, the others look on.
+
+using namespace gpipe;
+
+static std::atomic<long> allocations{0};
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+
+namespace {
+
+constexpr int capacity = 4, width = 700;  // 2,800 words: above the limit below which messages are sent at once
+
+/// Both ends of one channel of `values` values over `slots` slots, micro-batch m in slot m mod slots; the sender has
+/// `places` places of its own.
+struct channel_of {
+  int micro_batches, slots, places, values;
+  std::vector<std::vector<std::uint32_t>> memory;  // [value]
+  std::unique_ptr<far_sender> out;
+  std::unique_ptr<far_receiver> in;
+
+  channel_of(int count, int slot_count, int place_count, int value_count = 1)
+      : micro_batches(count), slots(slot_count), places(place_count), values(value_count) {
+    const bool sends = the_job().rank() == 0;
+    route along{sends ? 1 : 0, capacity, {}, {}, {}};
+    for (int v = 0; v < values; ++v) {
+      const auto row = static_cast<std::size_t>(width / (v + 1));
+      auto& words = memory.emplace_back(row * capacity * static_cast<std::size_t>(std::max(slots, places)));
+      along.values.push_back({reinterpret_cast<std::byte*>(words.data()), 4 * row * capacity, 4 * row});
+    }
+    for (int m = 0; m < count; ++m) along.slot.push_back(m % slots), along.place.push_back(m % places);
+    if (sends) out = the_job().sender(along);
+    if (the_job().rank() == 1) {
+      along.place = along.slot;
+      in = the_job().receiver(along);
+    }
+  }
+
+  static std::uint32_t word(int message, int v, std::size_t i) {
+    return static_cast<std::uint32_t>(message * 31 + v) * 2654435761u + static_cast<std::uint32_t>(i);
+  }
+  std::span<std::uint32_t> at(int v, int place, int samples = capacity) {
+    const auto row = static_cast<std::size_t>(width / (v + 1));
+    return std::span(memory[static_cast<std::size_t>(v)])
+        .subspan(row * capacity * static_cast<std::size_t>(place), row * static_cast<std::size_t>(samples));
+  }
+  void send(int m, int message) {
+    const int samples = samples_of(message);
+    out->acquire(m, {});
+    for (int v = 0; v < values; ++v) {
+      const auto words = at(v, m % places, samples);
+      for (std::size_t i = 0; i < words.size(); ++i) words[i] = word(message, v, i);
+    }
+    out->publish(m, samples);
+  }
+  bool holds(int m, int message) {
+    bool same = true;
+    for (int v = 0; v < values; ++v) {
+      const auto words = at(v, m % slots, samples_of(message));
+      for (std::size_t i = 0; i < words.size(); ++i) same = same && words[i] == word(message, v, i);
+    }
+    return same;
+  }
+  bool take(int m, int message) { return in->consume(m, {}) == samples_of(message) && holds(m, message); }
+  static int samples_of(int message) { return message % 5 == 3 ? 1 + message % 3 : capacity; }
+
+  /// Rounds over all micro-batches; the receiver releases them in turn, or last in, first out.
+  bool exchange(int rounds, bool last_first) {
+    bool same = true;
+    for (int message = 0; message < rounds * micro_batches; ++message)
+      if (out) send(message % micro_batches, message);
+    for (int first = 0; in && first < rounds * micro_batches; first += slots) {
+      const int n = std::min(slots, rounds * micro_batches - first);
+      for (int k = 0; k < n; ++k) {
+        same = same && take((first + k) % micro_batches, first + k);
+        if (!last_first) in->release((first + k) % micro_batches);
+      }
+      for (int k = n - 1; last_first && k >= 0; --k) in->release((first + k) % micro_batches);
+    }
+    return same;
+  }
+};
+
+/// All processes are here.
+void meet() {
+  int nothing = 0;
+  for (int r = 0; r < the_job().ranks(); ++r) the_job().broadcast(&nothing, sizeof nothing, r);
+}
+
+}  // namespace
+
+TEST_CASE("order, content and number of samples are kept, nothing is lost or doubled") {
+  for (const int values : {1, 3})
+    for (const int slots : {1, 2, 5})
+      for (const int places : {1, 2})
+        for (const bool last_first : {false, true}) {
+          channel_of channel(10, slots, places, values);
+          CHECK(channel.exchange(20, last_first));
+          meet();
+        }
+}
+
+TEST_CASE("slots are waited for one by one, not in order") {
+  channel_of channel(3, 3, 3);
+  for (const int m : {2, 0, 1})
+    if (channel.out) channel.send(m, m);
+  for (const int m : {1, 2, 0})
+    if (channel.in) CHECK(channel.take(m, m));
+  if (channel.in) channel.in->release(2);
+  if (channel.out) channel.out->acquire(2, {});
+  meet();
+}
+
+TEST_CASE("a failure ends every wait, with its cause, and nothing is left under way") {
+  for (const int guilty : {0, 1}) {
+    channel_of channel(5, 5, 2), back(1, 1, 1);
+    CHECK(channel.exchange(1, false));
+    try {
+      // Some messages are under way, some are taken.
+      for (int m = 0; m < 3; ++m)
+        if (channel.out) channel.send(m, m + 7);
+      if (channel.in) CHECK(channel.take(0, 7));
+      if (the_job().rank() == guilty)
+        throw error("thrown here", "do that", {.stage = 4, .micro_batch = 2, .action = "forward"});
+      if (channel.in) channel.in->consume(4, {});
+      for (;;) the_job().begin({.action = "forward"});
+    } catch (const detail::poisoned&) {
+      CHECK(the_job().rank() != guilty);
+    } catch (const error& cause) {
+      CHECK(the_job().rank() == guilty);
+      the_job().fail(cause);
+    }
+    const error cause = the_job().recover();
+    CHECK(cause.wrong() == "thrown here");
+    CHECK(cause.remedy() == "do that");
+    CHECK(cause.where().rank == guilty);
+    CHECK(cause.where().stage == 4);
+    CHECK(cause.where().micro_batch == 2);
+    CHECK(cause.where().action == "forward");
+    CHECK(channel.exchange(2, true));
+    meet();
+  }
+}
+
+TEST_CASE("nothing of ours is allocated after construction") {
+  channel_of channel(4, 2, 2);
+  const auto meeting = the_job().assemble(std::vector<std::size_t>(static_cast<std::size_t>(the_job().ranks()), 8));
+  const long before = allocations;
+  for (int i = 0; i < 5; ++i) {
+    channel.exchange(5, false);
+    meeting->meet({}, {});
+  }
+  CHECK(allocations == before);
+}
+
+TEST_CASE("all bring bytes, and have all of them") {
+  const int ranks = the_job().ranks(), rank = the_job().rank();
+  std::vector<std::size_t> sizes;
+  for (int r = 0; r < ranks; ++r) sizes.push_back(static_cast<std::size_t>(64 * r));  // the first brings none
+  const auto meeting = the_job().assemble(sizes);
+  for (int round = 0; round < 50; ++round) {
+    std::memset(meeting->mine(), round + rank, sizes[static_cast<std::size_t>(rank)]);
+    meeting->meet({}, {});
+    for (int r = 1; r < ranks; ++r)
+      for (const std::size_t i : {std::size_t{0}, sizes[static_cast<std::size_t>(r)] - 1})
+        CHECK(meeting->of(r)[i] == static_cast<std::byte>(round + r));
+  }
+  for (int r = 0; r < ranks; ++r) {
+    std::vector<int> numbers(5000, r == rank ? 10 + r : 0);
+    the_job().broadcast(numbers.data(), numbers.size() * sizeof(int), r);
+    CHECK(numbers.front() + numbers.back() == 20 + 2 * r);
+  }
+}
+
+TEST_CASE("what processes do not agree on is told, and by whom") {
+  the_job().agree({{"the weather", 1}, {"the time", 2}});
+  const auto last = static_cast<std::uint64_t>(the_job().ranks() - 1);
+  const std::uint64_t mine = static_cast<std::uint64_t>(the_job().rank()) == last ? 4 : 3;
+  std::string told;
+  try {
+    the_job().agree({{"the weather", 1}, {"the time", mine}});
+  } catch (const error& cause) {
+    told = cause.wrong();
+  }
+  CHECK(told == "ranks 0 and " + std::to_string(last) + " do not agree on the time");
+}
+
+TEST_CASE("a message of more than two gigabytes is refused") {
+  const route along{1 - the_job().rank() % 2, 1 << 20, {{nullptr, 0, 1 << 12}}, {0}, {0}};
+  CHECK_THROWS_WITH_AS(the_job().sender(along),
+                       "a micro-batch of 1048576 samples of 4096 bytes is more than one message carries; make "
+                       "micro-batches smaller",
+                       error);
+}
