@@ -94,10 +94,12 @@ class sender final : public far_sender, public end {
   }
   /// Waits until what left is gone, for its memory goes next; not after a loss.
   GPIPE_ONCE ~sender() override {
+    of_.watch.leave(true);
     try {
       for (int p = 0; p < static_cast<int>(active_.size()); ++p) settle(p, {.action = "leave"});
     } catch (...) {
     }
+    of_.watch.leave(false);
     for (MPI_Request& r : full_)
       if (r != MPI_REQUEST_NULL) MPI_Request_free(&r);
   }

@@ -65,6 +65,7 @@ class job final : public peers {
                          control_, &request),
           "MPI_Iallgather");
     await(request, {.action = "agree"});
+    watch_->pass();
     for (std::size_t i = 0; i < all.size(); ++i)
       if (all[i] != all[i % n])
         gpipe::detail::refuse({"ranks 0 and ", i / n, " do not agree on ", traits[i % n].name},
@@ -147,13 +148,14 @@ class job final : public peers {
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Ibarrier(control_, &request), "MPI_Ibarrier");
     await(request, {.action = "recover"});
+    watch_->pass();
   }
 
   // Whether all leave together.
   GPIPE_ONCE bool part() noexcept {
     if (book_->lost().is_there()) return false;
     book_->mine().left = true;
-    watch_->leave();
+    watch_->leave(true);
     try {
       meet();
       return true;

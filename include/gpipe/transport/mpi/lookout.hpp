@@ -32,15 +32,16 @@ class lookout {
   void expect(std::chrono::nanoseconds deadline) noexcept { deadline_ = deadline; }
   std::chrono::nanoseconds deadline() const noexcept { return deadline_; }
 
-  /// Assemblies and broadcasts that this process has behind it.
+  /// What all processes do together, and this one has behind it: who has as much may leave.
   std::uint64_t round() const noexcept { return round_; }
   void pass() noexcept {
     book_.mine().round.store(++round_, std::memory_order_release);
     book_.mine().tick();
   }
-  /// Until the next word on it only a loss ends waits; and, when it leaves, no more that others do.
+  /// Until the next word on it only a loss ends waits.
   void recover(bool now) noexcept { recovering_ = now; }
-  void leave() noexcept { recovering_ = leaving_ = true; }
+  /// The same; and that others leave the job is no loss.
+  void leave(bool now) noexcept { recovering_ = leaving_ = now; }
 
   /// Whether the host's i-th process knows of a loss, or is no more.
   bool knows(int i) noexcept { return book_.of(i).told.load() || !seen_[index(i)] || gone(i); }
