@@ -203,7 +203,7 @@ TEST_CASE("processes that do not fit the plan, or have others, are refused") {
   CHECK(refusal(o, how) == "");
   const std::string two = "ranks 0 and " + std::to_string(last) + " do not agree on ";
   if (differs) how.seed = 6;
-  CHECK(refusal(o, how) == two + "micro-batches, recompute, optimizer or seed");
+  CHECK(refusal(o, how) == two + "replicas, micro-batches, recompute, optimizer or seed");
   how.seed = 5;
   if (differs) o.schedule = schedule_kind::one_f_one_b;
   CHECK(refusal(o, how) == two + "the schedule");
