@@ -207,7 +207,7 @@ void holds_for_schedules(const samples<compute_type<T>>& data) {
 
 /// At a fixed number of replicas: any S, schedule, number of workers, recompute.
 template <template <class> class Net, class T, class Optimizer>
-void holds_for_replicas(const samples<T>& data) {
+void holds_for_replicas(const samples<compute_type<T>>& data) {
   for (const int R : {2, 3}) {
     digest hashes, others;
     const auto run = [&](setting as, digest& found) {
@@ -314,6 +314,7 @@ TEST_CASE("replicas: the same bits for every S, schedule, number of workers, rec
   holds_for_replicas<tied_net, float, adam>(samples<float>(60, 12, 1));
   holds_for_replicas<residual_net, float, sgd>(samples<float>(60, 12, 1));
   holds_for_replicas<skip_net, double, adam>(samples<double>(60, 12, 2));
+  holds_for_replicas<tied_net, bf16, adam>(samples<float>(60, 12, 1));
 }
 
 TEST_CASE("a residual written as a skip is the residual") {
