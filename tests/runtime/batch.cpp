@@ -88,7 +88,9 @@ TEST_CASE("integers are held to their limit, of any type that has one") {
 TEST_CASE("what a model in bf16 takes is rounded, weights of that type are weights, and nothing else is converted") {
   const std::vector<float> x{1.001F, -3.14159F, 7}, tiny{1};
   const std::int32_t labels[] = {2};
+  std::vector<bf16> room(3);
   batch_rows rows;
+  rows.rounded = room.data();
   check_batch(network_of<narrow>, batch(1).with("inputs", x).with("labels", labels), 1, rows);
   const auto* taken = reinterpret_cast<const bf16*>(rows.inputs);
   for (std::size_t i = 0; i < 3; ++i) CHECK(taken[i].bits == bf16(x[i]).bits);
