@@ -9,6 +9,9 @@
 #include <utility>
 
 #include <gpipe.hpp>
+#if GPIPE_WITH_CUDA
+#include <gpipe/device/cuda/cuda.hpp>
+#endif
 
 #include "csv.hpp"
 #include "options.hpp"
@@ -45,6 +48,8 @@ std::vector<std::pair<std::string, schedule_kind>> schedules() {
   return found;
 }
 
+enum class processor { host, cuda };
+
 struct settings {
   plan_options plan = default_plan::options;
   int batch = default_plan::M * default_plan::B;
@@ -53,6 +58,7 @@ struct settings {
   std::int64_t link_bytes_per_s = 0;
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
   std::string trace, timeline, breakdown, profile;
+  processor device = processor::host;
   example::transport transport = example::transport::threads;
   bool quiet = false;
 
@@ -73,6 +79,8 @@ struct settings {
              .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches in a mini-batch, of each replica")
              .number("--batch", batch, 1, 65536, "samples in a mini-batch")
              .number("--epochs", epochs, 1, 100000, "passes over the training samples")
+             .choice("--device", device, {{"host", processor::host}, {"cuda", processor::cuda}},
+                     "where the stages compute: on the processor, or on the machine's GPUs")
              .choice("--precision", plan.in, {{"float32", precision::float32}, {"bf16", precision::bf16}},
                      "of what flows between layers, and of products")
              .choice("--schedule", plan.schedule, schedules(), "the order of work")
@@ -173,7 +181,8 @@ void require_outputs(std::vector<std::string> files) {
 }
 
 // In a job of processes every one of them trains, and asks, for each has a part of the answer; the first one tells.
-void run(settings chosen, peers* job) {
+template <class Device>
+void run_on(settings chosen, peers* job) {
   const bool tells = job == nullptr || job->rank() == 0;
   if (tells) require_outputs({chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
   const split data = read_digits(chosen.data);
@@ -183,7 +192,7 @@ void run(settings chosen, peers* job) {
 
   const loop epochs{.epochs = chosen.epochs, .batch = chosen.batch, .seed = chosen.seed};
   const auto steps = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.train.samples()) * chosen.epochs);
-  trainer<in_both<net>, adamw> training{
+  trainer<in_both<net>, adamw, Device> training{
       chosen.plan,
       adamw{.learning_rate = 3e-3},
       {.seed = chosen.seed,
@@ -223,6 +232,18 @@ void run(settings chosen, peers* job) {
   if (!chosen.trace.empty()) write_trace(chosen.trace, trace);
   std::cout << "test accuracy " << std::fixed << std::setprecision(4) << accuracy << '\n'
             << "parameters " << std::hex << std::setw(16) << std::setfill('0') << hash << '\n';
+}
+
+void run(const settings& chosen, peers* job) {
+  if (chosen.device == processor::host) return run_on<host_device>(chosen, job);
+#if GPIPE_WITH_CUDA
+  if (job != nullptr)
+    throw error("MPI does not reach into a GPU's memory", "let threads be the workers: they share the machine's GPUs");
+  run_on<cuda_device>(chosen, job);
+#else
+  throw error("the program was built without CUDA",
+              "install the CUDA toolkit, and configure it anew with GPIPE_CUDA=ON");
+#endif
 }
 
 int main(int count, char** words) {
