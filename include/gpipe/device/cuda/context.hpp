@@ -29,7 +29,8 @@ class context {
   GPIPE_ONCE explicit context(int gpu = 0) : stream_(gpu), gemm_(stream_), staging_(stream_) {}
 
   int gpu() const { return stream_.gpu(); }
-  cudaStream_t stream() const { return stream_.get(); }
+  /// What its work is queued in.
+  const cuda::stream& queue() const { return stream_; }
 
   /// f(i) for i in [0, n), in any order.
   template <class F>
@@ -73,7 +74,7 @@ class context {
   template <class T>
   void copy(std::ptrdiff_t n, const T* from, T* into) const {
     ask([&] {
-      check(cudaMemcpyAsync(into, from, sizeof(T) * static_cast<std::size_t>(n), cudaMemcpyDefault, stream()),
+      check(cudaMemcpyAsync(into, from, sizeof(T) * static_cast<std::size_t>(n), cudaMemcpyDefault, stream_.get()),
             "cudaMemcpyAsync");
     });
   }
@@ -81,7 +82,7 @@ class context {
   void fill(std::ptrdiff_t n, T value, T* into) const {
     if constexpr (sizeof(T) == 1)
       ask([&] {
-        check(cudaMemsetAsync(into, static_cast<int>(value), static_cast<std::size_t>(n), stream()), "cudaMemsetAsync");
+        check(cudaMemsetAsync(into, static_cast<int>(value), static_cast<std::size_t>(n), stream_.get()), "cudaMemsetAsync");
       });
     else each(n, detail::set_to<T>{into, value});
   }
@@ -185,9 +186,9 @@ class context {
   /// Waits until all that was asked for is done. Throws `error` if any of it failed: the first, with who asked last
   /// before it came to light.
   GPIPE_ONCE void finish() const {
-    ask([&] { check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize"); });
+    ask([&] { check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); });
     if (!failure_) return staging_.drain();
-    static_cast<void>(cudaStreamSynchronize(stream()));  // nothing is under way when others use the memory
+    static_cast<void>(cudaStreamSynchronize(stream_.get()));  // nothing is under way when others use the memory
     staging_.drop();
     const error first = *std::exchange(failure_, std::nullopt);
     throw first;

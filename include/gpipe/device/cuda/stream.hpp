@@ -49,6 +49,12 @@ class event {
   void wait() const {
     if (handle_ != nullptr) check(cudaEventSynchronize(handle_), "cudaEventSynchronize");
   }
+  /// Whether the moment is over, or there was none.
+  bool over() const {
+    const cudaError_t found = handle_ == nullptr ? cudaSuccess : cudaEventQuery(handle_);
+    if (found != cudaErrorNotReady) check(found, "cudaEventQuery");
+    return found == cudaSuccess;
+  }
   /// Milliseconds from this moment to a later one; both are over, and timed.
   float until(const event& later) const {
     float ms = 0;

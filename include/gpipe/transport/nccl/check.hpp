@@ -1,0 +1,16 @@
+#pragma once
+
+#include <nccl.h>
+
+#include <gpipe/core/error.hpp>
+
+namespace gpipe::nccl {
+
+/// Throws `error` if a call of NCCL has failed; what is still in progress has not.
+inline void check(ncclResult_t found, const char* call) {
+  if (found == ncclSuccess || found == ncclInProgress) return;
+  gpipe::detail::refuse({call, ": ", ncclGetErrorString(found), ", ", ncclGetLastError(nullptr)},
+                        {"NCCL_DEBUG=WARN tells more"});
+}
+
+}  // namespace gpipe::nccl

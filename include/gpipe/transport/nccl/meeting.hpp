@@ -1,0 +1,77 @@
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gpipe/device/cuda/gpu.hpp>
+#include <gpipe/transport/nccl/check.hpp>
+#include <gpipe/transport/patience.hpp>
+#include <gpipe/transport/peers.hpp>
+
+namespace gpipe::nccl {
+
+/// Which of all GPUs one is.
+struct identity {
+  char bytes[16]{};
+
+  GPIPE_ONCE static identity of(int gpu) {
+    cudaDeviceProp found{};
+    cuda::check(cudaGetDeviceProperties(&found, gpu), "cudaGetDeviceProperties");
+    identity it;
+    static_assert(sizeof it.bytes == sizeof found.uuid.bytes);
+    std::memcpy(it.bytes, found.uuid.bytes, sizeof it.bytes);
+    return it;
+  }
+  bool operator==(const identity& other) const { return std::memcmp(bytes, other.bytes, sizeof bytes) == 0; }
+};
+
+/// Refuses two ranks on one GPU, of which NCCL would only say that its usage is invalid. `gpus[rank]`.
+GPIPE_ONCE inline void require_own_gpus(const std::vector<identity>& gpus) {
+  for (std::size_t a = 0; a < gpus.size(); ++a)
+    for (std::size_t b = a + 1; b < gpus.size(); ++b)
+      if (gpus[a] == gpus[b])
+        gpipe::detail::refuse({"ranks ", a, " and ", b, " have the same GPU, between which NCCL carries nothing"},
+                              {"start one process a GPU, or let one process have several stages: they share it"});
+}
+
+/// How all ranks get the name of a communicator that they are to make: from rank 0, by another transport ...
+GPIPE_ONCE inline ncclUniqueId meet(peers& job, int gpu) {
+  std::vector<identity> gpus(static_cast<std::size_t>(job.ranks()));
+  gpus[static_cast<std::size_t>(job.rank())] = identity::of(gpu);
+  for (int r = 0; r < job.ranks(); ++r) job.broadcast(&gpus[static_cast<std::size_t>(r)], sizeof(identity), r);
+  require_own_gpus(gpus);
+  ncclUniqueId name{};
+  if (job.rank() == 0) check(ncclGetUniqueId(&name), "ncclGetUniqueId");
+  job.broadcast(&name, sizeof name, 0);
+  return name;
+}
+
+/// ... or by a file that all of them see, which rank 0 writes. It must not be there before.
+GPIPE_ONCE inline void tell(const ncclUniqueId& name, const std::string& file) {
+  const std::string draft = file + ".draft";
+  std::FILE* const into = std::fopen(draft.c_str(), "wb");
+  const bool written = into != nullptr && std::fwrite(&name, sizeof name, 1, into) == 1;
+  if (into == nullptr || std::fclose(into) != 0 || !written || std::rename(draft.c_str(), file.c_str()) != 0)
+    gpipe::detail::refuse({"cannot be written"}, {"choose a file of a folder that all processes see"}, {.file = file});
+}
+/// Waits for the file until the deadline.
+GPIPE_ONCE inline ncclUniqueId told(const std::string& file, std::chrono::nanoseconds deadline) {
+  const auto until = std::chrono::steady_clock::now() + deadline;
+  for (ncclUniqueId name{};;) {
+    if (std::FILE* const from = std::fopen(file.c_str(), "rb")) {
+      const bool whole = std::fread(&name, sizeof name, 1, from) == 1;
+      std::fclose(from);
+      if (whole) return name;
+    }
+    if (std::chrono::steady_clock::now() > until)
+      gpipe::detail::refuse({"rank 0 has not written it within ", gpipe::detail::told(deadline)},
+                            {"see whether rank 0 runs, and sees the same folder"}, {.file = file});
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace gpipe::nccl
