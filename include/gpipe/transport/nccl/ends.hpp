@@ -15,7 +15,7 @@ namespace gpipe::nccl {
 class end {
  public:
   GPIPE_ONCE end(route along, std::unique_ptr<communicator> over, const cuda::stream& stage, int peer)
-      : along_(std::move(along)), over_(std::move(over)), stage_(stage), lane_(stage.gpu()), peer_(peer) {
+      : along_(std::move(along)), stage_(stage), lane_(stage.gpu()), over_(std::move(over)), peer_(peer) {
     int most = 0;
     for (const auto* list : {&along_.slot, &along_.place})
       for (const int at : *list) most = at > most ? at : most;
@@ -41,9 +41,9 @@ class end {
   }
 
   route along_;
-  std::unique_ptr<communicator> over_;
   const cuda::stream& stage_;
   cuda::stream lane_;
+  std::unique_ptr<communicator> over_;  // ends before the stream does
   int peer_;
 
  private:
