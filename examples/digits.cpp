@@ -65,7 +65,7 @@ struct settings {
   /// Of the plan; one if there is none, which is refused later.
   int workers() const {
     const schedule_choice schedule = plan.chosen_schedule();
-    return schedule.admits(plan.stages, plan.micro_batches) ? schedule.workers(plan.stages) : 1;
+    return schedule.admits(plan.stages, plan.micro_batches) ? plan.replicas * schedule.workers(plan.stages) : 1;
   }
 
   bool read(int count, char** words) {

@@ -1,0 +1,171 @@
+// What do processes cost, beside threads, beside MPI itself, and what do others pay for them?
+//
+//     mpi [rounds]
+//
+// It calls mpirun for two processes of itself, `mpi --share` and `mpi --handover`.
+
+#include "../networks.hpp"
+#include "../peer.hpp"
+
+#include <gpipe/mpi.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+namespace {
+
+using namespace gpipe;
+
+constexpr int micro_batches = 32, micro_batch_size = 32, samples = micro_batches * micro_batch_size;
+
+/// Rank 0 goes on while the other sleeps, and does not spin a core away.
+void sleep_until_told(int rank) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  char word = 0;
+  if (rank == 0) MPI_Isend(&word, 1, MPI_CHAR, 1, 0, MPI_COMM_WORLD, &request);
+  else MPI_Irecv(&word, 1, MPI_CHAR, 0, 0, MPI_COMM_WORLD, &request);
+  for (int done = 0; MPI_Test(&request, &done, MPI_STATUS_IGNORE), !done;) usleep(1000);
+}
+
+// Two stages in two processes, and in two threads of one of them, in turn ---------------------------------------------
+
+void measure_share(int rounds) {
+  mpi::job job;
+  const bench::random_images made(samples);
+  const batch on = made.all();
+  for (const schedule_kind schedule : {schedule_kind::one_f_one_b, schedule_kind::fill_drain}) {
+    const plan_options options{.stages = 2,
+                               .micro_batches = micro_batches,
+                               .micro_batch_size = micro_batch_size,
+                               .recompute = recompute_mode::never,
+                               .schedule = schedule};
+    using training = trainer<bench::mlp, sgd>;
+    const sgd rule{.learning_rate = 1e-3};
+    training_options how;
+    how.peers = &job;
+    training processes(options, rule, how);
+    std::unique_ptr<training> threads;
+    if (job.rank() == 0) threads = std::make_unique<training>(options, rule);
+    constexpr int steps = 3;
+    const auto run = [&](training& it) {
+      return bench::timed([&] {
+        for (int i = 0; i < steps; ++i) it.step(on);
+      });
+    };
+    std::vector<double> share, rate;
+    for (int round = -1; round < rounds; ++round) {  // the first touches memory
+      const double before = threads ? run(*threads) : 0;
+      sleep_until_told(job.rank());
+      const double apart = run(processes);
+      const double together = (before + (threads ? run(*threads) : 0)) / 2;
+      sleep_until_told(job.rank());
+      if (round < 0) continue;
+      share.push_back(together / apart);
+      rate.push_back(6e-9 * static_cast<double>(network_of<bench::mlp>.parameters()) * samples * steps / apart);
+    }
+    const std::string suffix = schedule == schedule_kind::fill_drain ? "" : ".1f1b";
+    if (job.rank() != 0) continue;
+    std::printf("mlp, %s: two processes %.1f GFLOP/s, of two threads %.3f (10 %% %.3f, 90 %% %.3f)\n", name(schedule),
+                bench::median(rate), bench::median(share), bench::quantile(share, 0.1), bench::quantile(share, 0.9));
+    bench::result("mpi.share" + suffix, bench::median(share), "ratio");
+    bench::result("mpi.gflops" + suffix, bench::median(rate), "GFLOP/s");
+  }
+}
+
+// An activation to and fro, and the same bytes by MPI alone -----------------------------------------------------------
+
+void measure_handover(int rounds) {
+  mpi::job job;
+  const int rank = job.rank(), other = 1 - rank;
+  for (const std::size_t bytes : {std::size_t{4} << 10, std::size_t{64} << 10, std::size_t{1} << 20}) {
+    std::vector<std::byte> out(bytes), in(bytes);
+    const route there{other, 1, {{out.data(), 0, bytes}}, {0}, {0}}, here{other, 1, {{in.data(), 0, bytes}}, {0}, {0}};
+    const auto sender = job.sender(there);
+    const auto receiver = job.receiver(here);
+    const int count = static_cast<int>(bytes), times = bytes < 100'000 ? 2000 : 200;
+    const auto ours = [&] {
+      for (int i = 0; i < times; ++i) {
+        for (int turn = 0; turn < 2; ++turn) {
+          if (turn == rank) {
+            sender->acquire(0, {});
+            sender->publish(0, 1);
+          } else {
+            receiver->consume(0, {});
+            receiver->release(0);
+          }
+        }
+      }
+    };
+    const auto bare = [&] {
+      for (int i = 0; i < times; ++i)
+        for (int turn = 0; turn < 2; ++turn)
+          if (turn == rank) MPI_Send(out.data(), count, MPI_BYTE, other, 1, MPI_COMM_WORLD);
+          else MPI_Recv(in.data(), count, MPI_BYTE, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    };
+    std::vector<double> ratio, us, bare_us;
+    for (int round = -1; round < rounds; ++round) {
+      const double before = bench::timed(bare), our = bench::timed(ours), after = bench::timed(bare);
+      if (round < 0) continue;
+      ratio.push_back(2 * our / (before + after));
+      us.push_back(1e6 * our / (2 * times));
+      bare_us.push_back(1e6 * (before + after) / (4 * times));
+    }
+    if (rank != 0) continue;
+    std::printf("%7zu bytes: handed over in %.2f us, by MPI alone in %.2f us: %.3f (10 %% %.3f, 90 %% %.3f)\n", bytes,
+                bench::median(us), bench::median(bare_us), bench::median(ratio), bench::quantile(ratio, 0.1),
+                bench::quantile(ratio, 0.9));
+    bench::result("mpi.handover." + std::to_string(bytes >> 10) + "KiB", bench::median(ratio), "ratio");
+  }
+}
+
+// The three questions -------------------------------------------------------------------------------------------------
+
+/// What two processes of this program say; their results by name.
+std::map<std::string, double> in_two_processes(const std::string& part, int rounds) {
+  std::map<std::string, double> found;
+  const std::string self = std::filesystem::canonical("/proc/self/exe");
+  std::FILE* out = popen(("mpirun -np 2 --bind-to none " + self + " " + part + " " + std::to_string(rounds)).c_str(), "r");
+  if (out == nullptr) return found;
+  char line[512], name[256];
+  double value = 0;
+  while (std::fgets(line, sizeof line, out) != nullptr)
+    if (std::sscanf(line, "result %255s %lf", name, &value) == 2) found[name] = value;
+    else std::fputs(line, stdout);
+  pclose(out);
+  return found;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  const std::string part = count > 1 ? words[1] : "";
+  const int rounds = std::atoi(words[count - 1]) > 0 ? std::atoi(words[count - 1]) : 15;
+  if (part == "--share") measure_share(rounds);
+  else if (part == "--handover") measure_handover(rounds);
+  if (part.starts_with("--")) return 0;
+
+  setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+  if (geteuid() == 0) setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0), setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+  bench::print_environment();
+  auto found = in_two_processes("--share", rounds);
+  found.merge(in_two_processes("--handover", rounds));
+  const auto torch = bench::peer("mpi/torch_pipelining.py", std::to_string(rounds));
+  double best = 0;
+  for (const auto& [name, value] : torch) {
+    std::printf("torch.distributed.pipelining, %s: %.1f GFLOP/s\n", name.c_str(), value);
+    best = std::max(best, value);
+  }
+  if (best > 0)
+    found["mpi.over_pipelining"] = std::max(found["mpi.gflops"], found["mpi.gflops.1f1b"]) / best;
+  else std::printf("torch is not here: no comparison\n");
+  for (const auto& [name, value] : found)
+    bench::result(name, value, name.find("gflops") != std::string::npos ? "GFLOP/s" : "ratio");
+}
