@@ -1,5 +1,5 @@
-// Is there a way to lose a process that the others do not see, or do not name? A step of a job of processes is disturbed
-// at every action of every process, in every way: by a throw, an exit, SIGKILL and SIGSTOP.
+// Is there a way to lose a process that the others do not see, or do not name? A step of a job of processes is
+// disturbed at every action of every process, in every way: by a throw, an exit, SIGKILL and SIGSTOP.
 //
 //   faults                  the whole matrix, for 2 and for 4 stages: some minutes
 //   faults --every N        each N-th case of it
@@ -27,8 +27,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-struct net : model<input<float, 8>, linear<16>, stash<"x">, gelu, linear<16>, pop<"x">, add, linear<16>, gelu, linear<4>,
-                   softmax_cross_entropy> {};
+struct net : model<input<float, 8>, linear<16>, stash<"x">, gelu, linear<16>, pop<"x">, add, linear<16>, gelu,
+                   linear<4>, softmax_cross_entropy> {};
 
 constexpr auto deadline = 1s;
 constexpr int steps_before = 2, batch_size = 7, no_such_action = 77;
@@ -136,7 +136,8 @@ struct tally {
 
 void run_one(const std::string& self, int stages, const char* kind, int number, const instruction& at, tally& all) {
   const std::string mark = gpipe::detail::phrase({"--case ", stages, " ", kind, " ", number});
-  const std::string command = "timeout -s KILL 30 mpirun -np " + std::to_string(stages) + " " + self + " " + mark + " 2>&1";
+  const std::string command =
+      "timeout -s KILL 30 mpirun -np " + std::to_string(stages) + " " + self + " " + mark + " 2>&1";
   const auto begin = std::chrono::steady_clock::now();
   FILE* out = popen(command.c_str(), "r");
   std::string text;

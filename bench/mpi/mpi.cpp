@@ -132,7 +132,8 @@ void measure_handover(int rounds) {
 std::map<std::string, double> in_two_processes(const std::string& part, int rounds) {
   std::map<std::string, double> found;
   const std::string self = std::filesystem::canonical("/proc/self/exe");
-  std::FILE* out = popen(("mpirun -np 2 --bind-to none " + self + " " + part + " " + std::to_string(rounds)).c_str(), "r");
+  const std::string words = "mpirun -np 2 --bind-to none " + self + " " + part + " " + std::to_string(rounds);
+  std::FILE* out = popen(words.c_str(), "r");
   if (out == nullptr) return found;
   char line[512], name[256];
   double value = 0;
