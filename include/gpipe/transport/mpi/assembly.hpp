@@ -45,6 +45,7 @@ class star final : public assembly {
       std::memcpy(all_.data() + mine_.size(), arriving_.data() + mine_.size(), all_.size() - mine_.size());
       for (const auto& end : in_) end->release(0);
       for (far_sender* end : settled) end->acquire(0, what);
+      watch_.look();  // a process that was stopped may find all that others brought before they left
       for (const auto& end : out_) end->publish(0, 1);
     } else {
       in_[0]->release(0);  // what it brought is read no longer
