@@ -278,3 +278,36 @@ TEST_CASE("what went wrong is told by finish, with the call and who asked, and t
   const on_gpu<int> still(there, {7});
   CHECK(still.back()[0] == 7);
 }
+
+TEST_CASE("a graph does again what two contexts were asked for, with what its uploads are refilled with") {
+  const gpipe::cuda::context one, two;
+  gpipe::cuda::marker forth, back;
+  const on_gpu<float> a(one, {0, 0, 0}), sum(two, {0, 0, 0});
+  one.finish(), two.finish();
+  gpipe::cuda::graph written;
+  std::vector<float> numbers{1, 2, 3}, told(3);
+  const auto bytes = [](auto* at) { return reinterpret_cast<std::byte*>(at); };
+  one.begin(written), two.begin(written);
+  one.upload(12, bytes(numbers.data()), bytes(a.data()));
+  one.mark(forth);
+  two.await(forth);
+  two.add(3, static_cast<const float*>(a), sum.data());
+  two.download(12, bytes(sum.data()), bytes(told.data()));
+  two.mark(back);
+  one.await(back);
+  two.end(written), one.end(written);
+  CHECK(sum.back() == std::vector<float>{0, 0, 0});
+  one.launch(written), one.finish();
+  CHECK(told == std::vector<float>{1, 2, 3});
+  numbers = {10, 20, 30};
+  written.refill(0, 12, bytes(numbers.data()));
+  one.launch(written), one.finish();
+  CHECK(told == std::vector<float>{11, 22, 33});
+  CHECK(sum.back() == told);
+
+  gpipe::cuda::graph dropped;
+  one.begin(dropped);
+  one.fill(3, 7.0F, a.data());
+  one.finish();
+  CHECK(a.back() == numbers);
+}

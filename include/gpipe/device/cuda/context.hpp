@@ -10,6 +10,7 @@
 #include <gpipe/device/cuda/elements.hpp>
 #include <gpipe/device/cuda/for_each.hpp>
 #include <gpipe/device/cuda/gemm.hpp>
+#include <gpipe/device/cuda/graph.hpp>
 #include <gpipe/device/cuda/grids.hpp>
 #include <gpipe/device/cuda/launch.hpp>
 #include <gpipe/device/cuda/marker.hpp>
@@ -42,7 +43,7 @@ class context {
   template <class F>
   void rows(std::ptrdiff_t count, F f) const {
     if (count > 0)
-      ask([&] { launch(stream_, detail::blocks(count), dim3(team::threads), detail::over_rows<F>, count, f); });
+      ask([&] { cuda::launch(stream_, detail::blocks(count), dim3(team::threads), detail::over_rows<F>, count, f); });
   }
 
   /// into[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j) for j in [0, n).
@@ -51,8 +52,8 @@ class context {
     constexpr int lanes = detail::column_lanes;
     if (n > 0)
       ask([&] {
-        launch(stream_, detail::blocks((n + lanes - 1) / lanes), dim3(lanes, lanes), detail::over_columns<F, T>, rows,
-               n, f, into);
+        cuda::launch(stream_, detail::blocks((n + lanes - 1) / lanes), dim3(lanes, lanes), detail::over_columns<F, T>,
+                     rows, n, f, into);
       });
   }
 
@@ -64,9 +65,9 @@ class context {
                                     detail::sum_blocks);
     double* const found = parts > 1 ? gemm_.scratch<double>() : into;
     ask([&] {
-      launch(stream_, detail::blocks(parts), dim3(team::threads), over_parts<F>, n, f, found);
+      cuda::launch(stream_, detail::blocks(parts), dim3(team::threads), over_parts<F>, n, f, found);
       if (parts > 1)
-        launch(stream_, dim3(1), dim3(team::threads), over_parts<number_at>, parts, number_at{found}, into);
+        cuda::launch(stream_, dim3(1), dim3(team::threads), over_parts<number_at>, parts, number_at{found}, into);
     });
   }
 
@@ -82,7 +83,8 @@ class context {
   void fill(std::ptrdiff_t n, T value, T* into) const {
     if constexpr (sizeof(T) == 1)
       ask([&] {
-        check(cudaMemsetAsync(into, static_cast<int>(value), static_cast<std::size_t>(n), stream_.get()), "cudaMemsetAsync");
+        check(cudaMemsetAsync(into, static_cast<int>(value), static_cast<std::size_t>(n), stream_.get()),
+              "cudaMemsetAsync");
       });
     else each(n, detail::set_to<T>{into, value});
   }
@@ -170,10 +172,12 @@ class context {
   // What the runtime asks for.
 
   void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const {
-    ask([&] { staging_.up(static_cast<std::size_t>(bytes), from, into); });
+    const auto size = static_cast<std::size_t>(bytes);
+    ask([&] { writing_ ? writing_->up(stream_, size, from, into) : staging_.up(size, from, into); });
   }
   void download(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const {
-    ask([&] { staging_.down(static_cast<std::size_t>(bytes), from, into); });
+    const auto size = static_cast<std::size_t>(bytes);
+    ask([&] { writing_ ? writing_->down(stream_, size, from, into) : staging_.down(size, from, into); });
   }
   void mark(marker& at) const {
     ask([&] { at.record(stream_); });
@@ -183,11 +187,31 @@ class context {
   }
   void asks(const asker& who) const { asker_ = who; }
 
+  /// Between these, what is asked for is written down and not done.
+  void begin(graph& to) const {
+    ask([&] { to.begin(stream_); });
+    writing_ = &to;
+  }
+  void end(graph& to) const {
+    writing_ = nullptr;
+    ask([&] { to.end(stream_); });
+  }
+  void launch(graph& written) const {
+    ask([&] { written.launch(stream_); });
+    launched_ = &written;
+  }
+
   /// Waits until all that was asked for is done. Throws `error` if any of it failed: the first, with who asked last
   /// before it came to light.
   GPIPE_ONCE void finish() const {
+    if (writing_ != nullptr) std::exchange(writing_, nullptr)->drop();
+    graph* const launched = std::exchange(launched_, nullptr);
     ask([&] { check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); });
-    if (!failure_) return staging_.drain();
+    if (!failure_) {
+      staging_.drain();
+      if (launched != nullptr) launched->drain();
+      return;
+    }
     static_cast<void>(cudaStreamSynchronize(stream_.get()));  // nothing is under way when others use the memory
     staging_.drop();
     const error first = *std::exchange(failure_, std::nullopt);
@@ -257,6 +281,7 @@ class context {
   cuda::stream stream_;
   mutable gemm gemm_;
   mutable staging staging_;
+  mutable graph *writing_ = nullptr, *launched_ = nullptr;
   mutable asker asker_{};
   mutable std::optional<error> failure_;
 };

@@ -14,6 +14,7 @@ struct cuda_device {
   using context = cuda::context;
   using arena = cuda::arena;
   using marker = cuda::marker;
+  using graph = cuda::graph;
 
   /// Bytes that the GPUs can still give, all together.
   GPIPE_ONCE static std::int64_t memory_left() {

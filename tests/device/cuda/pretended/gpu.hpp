@@ -1,7 +1,7 @@
 #pragma once
 
-// Two GPUs that are this processor: what the library calls of CUDA and cuBLASLt, in plain C++. A stream is a thread that
-// works off a queue, later; memory is the host's. It shows what is asked for, in which order and of whom, and that
+// Two GPUs that are this processor: what the library calls of CUDA and cuBLASLt, in plain C++. A stream is a thread
+// that works off a queue, later; memory is the host's. It shows what is asked for, in which order and of whom, and that
 // products are described as they are meant. It shows nothing of a GPU's own: numbers, speed, limits.
 
 #include <cublasLt.h>
@@ -17,7 +17,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
+#include <vector>
 
 #include <gpipe/core/bf16.hpp>
 
@@ -25,6 +27,9 @@ namespace pretended {
 
 inline constexpr int gpus = 2;
 inline thread_local int in_use = 0;
+
+/// What a graph does: the order in which it was asked for is one of those that its streams allow.
+using script = std::vector<std::function<void()>>;
 
 /// Something that comes to pass.
 class moment {
@@ -48,18 +53,36 @@ class moment {
 }  // namespace pretended
 
 struct CUstream_st {
-  CUstream_st() : gpu(pretended::in_use), thread_([this] { work(); }) {}
+  CUstream_st() : gpu(pretended::in_use), thread_([this] { work(); }) {
+    const std::lock_guard here(of_all());
+    all().insert(this);
+  }
   ~CUstream_st() {
+    {
+      const std::lock_guard here(of_all());
+      all().erase(this);
+    }
     ask([this] { over_ = true; });
     thread_.join();
   }
   void ask(std::function<void()> what) {
+    if (writes) return writes->push_back(std::move(what));
     const std::lock_guard here(lock_);
     queue_.push_back(std::move(what));
     more_.notify_one();
   }
 
+  static std::set<CUstream_st*>& all() {
+    static std::set<CUstream_st*> streams;
+    return streams;
+  }
+  static std::mutex& of_all() {
+    static std::mutex lock;
+    return lock;
+  }
+
   const int gpu;
+  std::shared_ptr<pretended::script> writes;  ///< what is asked for, instead of doing it
 
  private:
   void work() {
@@ -83,6 +106,13 @@ struct CUstream_st {
 struct CUevent_st {
   const int gpu = pretended::in_use;
   std::shared_ptr<pretended::moment> last;
+  std::shared_ptr<pretended::script> within;  // the graph that it is a moment of
+};
+struct CUgraph_st {
+  std::shared_ptr<pretended::script> script;
+};
+struct CUgraphExec_st {
+  std::shared_ptr<pretended::script> script;
 };
 
 namespace pretended {
@@ -183,27 +213,64 @@ inline cudaError_t cudaFreeHost(void* at) { return cudaFree(at); }
 inline cudaError_t cudaMemset(void* at, int value, std::size_t bytes) {
   return std::memset(at, value, bytes), cudaSuccess;
 }
-inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* made, unsigned) { return *made = new CUstream_st, cudaSuccess; }
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* made, unsigned) {
+  return *made = new CUstream_st, cudaSuccess;
+}
 inline cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete stream, cudaSuccess; }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* made, unsigned) { return *made = new CUevent_st, cudaSuccess; }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (event->gpu != stream->gpu) return cudaErrorInvalidResourceHandle;
   event->last = std::make_shared<pretended::moment>();
+  event->within = stream->writes;
+  if (event->within) return cudaSuccess;
   return pretended::ask(stream, [now = event->last] { now->pass(); });
 }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (event->within) {
+    if (stream->writes && stream->writes != event->within) return cudaErrorStreamCaptureMerge;
+    if (event->within.use_count() == 1) return cudaErrorCapturedEvent;
+    stream->writes = event->within;
+    return cudaSuccess;
+  }
+  if (stream->writes) return cudaErrorStreamCaptureIsolation;
   stream->ask([then = event->last] { then->wait(); });
   return cudaSuccess;
 }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t event) { return event->last->wait(), cudaSuccess; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->within) return cudaErrorCapturedEvent;
+  return event->last->wait(), cudaSuccess;
+}
+inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  stream->writes = std::make_shared<pretended::script>();
+  return cudaSuccess;
+}
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { return *ms = 1, cudaSuccess; }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (stream->writes) return cudaErrorStreamCaptureUnsupported;
   pretended::moment here;
   stream->ask([&here] { here.pass(); });
   return here.wait(), cudaSuccess;
 }
-inline cudaError_t cudaMemcpyAsync(void* into, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* written) {
+  const auto all = stream->writes;
+  const std::lock_guard here(CUstream_st::of_all());
+  for (const auto other : CUstream_st::all())
+    if (other->writes == all) other->writes.reset();
+  return *written = new CUgraph_st{all}, cudaSuccess;
+}
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t written, unsigned long long) {
+  return *made = new CUgraphExec_st{written->script}, cudaSuccess;
+}
+inline cudaError_t cudaGraphDestroy(cudaGraph_t written) { return delete written, cudaSuccess; }
+inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t made) { return delete made, cudaSuccess; }
+inline cudaError_t cudaGraphLaunch(cudaGraphExec_t made, cudaStream_t stream) {
+  return pretended::ask(stream, [script = made->script] {
+    for (const auto& line : *script) line();
+  });
+}
+inline cudaError_t cudaMemcpyAsync(void* into, const void* from, std::size_t bytes, cudaMemcpyKind,
+                                   cudaStream_t stream) {
   if (bytes > 0 && (into == nullptr || from == nullptr)) return cudaErrorInvalidValue;
   return pretended::ask(stream, [=] { std::memcpy(into, from, bytes); });
 }
@@ -218,7 +285,8 @@ inline const char* cublasLtGetStatusString(cublasStatus_t) { return "a pretended
 inline cublasStatus_t cublasLtCreate(cublasLtHandle_t*) { return CUBLAS_STATUS_SUCCESS; }
 inline cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
 inline cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t made, std::size_t, cudaDataType type,
-                                                        std::uint64_t rows, std::uint64_t columns, std::int64_t stride) {
+                                                        std::uint64_t rows, std::uint64_t columns,
+                                                        std::int64_t stride) {
   pretended::as<pretended::layout>(made) = {type, rows, columns, stride};
   return CUBLAS_STATUS_SUCCESS;
 }
