@@ -14,6 +14,7 @@
 #include <gpipe/device/cuda/grids.hpp>
 #include <gpipe/device/cuda/launch.hpp>
 #include <gpipe/device/cuda/marker.hpp>
+#include <gpipe/device/cuda/range.hpp>
 #include <gpipe/device/cuda/staging.hpp>
 #include <gpipe/device/executing_device.hpp>
 #include <gpipe/device/host/team.hpp>
@@ -185,7 +186,10 @@ class context {
   void await(const marker& at) const {
     ask([&] { at.hold_back(stream_); });
   }
-  void asks(const asker& who) const { asker_ = who; }
+  void asks(const asker& who) const {
+    asker_ = who;
+    range_.begin(who);
+  }
 
   /// Between these, what is asked for is written down and not done.
   void begin(graph& to) const {
@@ -206,6 +210,7 @@ class context {
   GPIPE_ONCE void finish() const {
     if (writing_ != nullptr) std::exchange(writing_, nullptr)->drop();
     graph* const launched = std::exchange(launched_, nullptr);
+    range_.end();
     ask([&] { check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); });
     if (!failure_) {
       staging_.drain();
@@ -283,6 +288,7 @@ class context {
   mutable staging staging_;
   mutable graph *writing_ = nullptr, *launched_ = nullptr;
   mutable asker asker_{};
+  [[no_unique_address]] mutable range range_;
   mutable std::optional<error> failure_;
 };
 
