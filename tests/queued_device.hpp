@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -13,9 +14,11 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/device/executing_device.hpp>
@@ -195,20 +198,98 @@ struct marker {
   std::uint64_t number = 0;
 };
 
+class context;
+
+/// What several contexts were asked for, in the order of asking.
+class graph {
+ public:
+  /// As asked for, each by its context, once more. Marks are made as often.
+  void launch() {
+    ++launches;
+    for (const line& it : lines_) {
+      if (it.marked != nullptr) *it.marked = {it.of, it.of->asked()};
+      else if (it.awaited == nullptr) it.of->ask(it.what, it.who);
+      else if (it.awaited->of != it.of) it.of->ask([m = *it.awaited] { m.of->wait(m.number); }, it.who, true);
+    }
+  }
+  void refill(std::size_t upload, std::ptrdiff_t bytes, const std::byte* from) {
+    if (staged_.at(upload).size() != static_cast<std::size_t>(bytes)) throw std::length_error("another upload");
+    std::copy(from, from + bytes, staged_[upload].begin());
+  }
+
+  static inline std::atomic<int> written = 0, launches = 0;
+
+ private:
+  friend context;
+  // A context joins by awaiting a mark of one that has joined, and before it ends the first awaits a mark of its last.
+  void add(queue* of, std::function<void()> what, const gpipe::asker& who) {
+    if (!has_joined(of)) throw std::logic_error("a context has not joined the graph");
+    lines_.push_back({of, std::move(what), who});
+  }
+  void mark(queue* of, marker& m) {
+    if (!has_joined(of)) throw std::logic_error("a context has not joined the graph");
+    lines_.push_back({of, {}, {}, &m, nullptr});
+  }
+  void await(queue* of, marker& m) {
+    const auto it = std::find_if(lines_.rbegin(), lines_.rend(), [&m](const line& l) { return l.marked == &m; });
+    if (it == lines_.rend()) throw std::logic_error("what the graph does not mark is awaited in it");
+    if (of == joined_.front())
+      for (auto before = it; before != lines_.rend(); ++before)
+        if (before->of == it->of) before->seen = true;
+    if (!has_joined(of)) joined_.push_back(of);
+    lines_.push_back({of, {}, {}, nullptr, &m});
+  }
+  void end(queue* of) {
+    for (const line& l : lines_)
+      if (of == joined_.front() && l.of != of && !l.seen) throw std::logic_error("a context has not come back");
+  }
+  bool has_joined(const queue* it) const { return std::find(joined_.begin(), joined_.end(), it) != joined_.end(); }
+
+  struct line {
+    queue* of;
+    std::function<void()> what;
+    gpipe::asker who;
+    marker *marked = nullptr, *awaited = nullptr;
+    bool seen = false;  // by the first context
+  };
+
+  std::vector<line> lines_;
+  std::vector<const queue*> joined_;
+  std::vector<std::vector<std::byte>> staged_;  // what uploads read
+};
+
 /// A host's context whose operations happen later. It is its stage's: not for two threads at once.
 class context {
  public:
   explicit context(int stage) : queue_(std::make_unique<queue>(stage)) {}
 
   void asks(const gpipe::asker& who) const { who_ = who; }
-  void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const { copy(bytes, from, into); }
+  void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const {
+    if (graph_ != nullptr) from = graph_->staged_.emplace_back(from, from + bytes).data();
+    copy(bytes, from, into);
+  }
   void download(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const { copy(bytes, from, into); }
-  void mark(marker& m) const { m = {queue_.get(), queue_->asked()}; }
+  void mark(marker& m) const {
+    if (graph_ != nullptr) graph_->mark(queue_.get(), m);
+    else m = {queue_.get(), queue_->asked()};
+  }
   void await(marker& m) const {
-    if (m.of != nullptr && m.of != queue_.get())
+    if (graph_ != nullptr) graph_->await(queue_.get(), m);
+    else if (m.of != nullptr && m.of != queue_.get())
       queue_->ask([m] { m.of->wait(m.number); }, who_, true);
   }
+  void begin(graph& g) const {
+    if (g.joined_.empty()) g.joined_.push_back(queue_.get());
+    graph_ = &g;
+  }
+  void end(graph& g) const {
+    g.end(queue_.get());
+    graph_ = nullptr;
+    ++graph::written;
+  }
+  void launch(graph& g) const { g.launch(); }
   void finish() const {
+    graph_ = nullptr;
     queue_->wait(queue_->asked());
     if (const auto cause = queue_->failure()) std::rethrow_exception(cause);
   }
@@ -242,7 +323,7 @@ class context {
     ask([=] { gpipe::host::context{}.add(n, from, into); });
   }
   template <class T>
-  void pack(int k, int n, const T* source, int stride, bool transposed, T* into) const {
+  void pack(int k, int n, const gpipe::compute_type<T>* source, int stride, bool transposed, T* into) const {
     ask([=] { gpipe::host::context{}.pack(k, n, source, stride, transposed, into); });
   }
   template <class T>
@@ -250,11 +331,12 @@ class context {
     ask([=] { gpipe::host::context{}.multiply(rows, n, k, a, packed_b, c, accumulate); });
   }
   template <class T>
-  void multiply_plus(int rows, int n, int k, const T* a, const T* packed_b, const T* row, T* c) const {
+  void multiply_plus(int rows, int n, int k, const T* a, const T* packed_b, const gpipe::compute_type<T>* row,
+                     T* c) const {
     ask([=] { gpipe::host::context{}.multiply_plus(rows, n, k, a, packed_b, row, c); });
   }
   template <class T>
-  void multiply_transposed(int m, int n, int rows, const T* a, const T* b, T* c) const {
+  void multiply_transposed(int m, int n, int rows, const T* a, const T* b, gpipe::compute_type<T>* c) const {
     ask([=] { gpipe::host::context{}.multiply_transposed(m, n, rows, a, b, c); });
   }
   template <class T>
@@ -269,11 +351,13 @@ class context {
  private:
   template <class What>
   void ask(What what) const {
-    queue_->ask(std::move(what), who_);
+    if (graph_ != nullptr) graph_->add(queue_.get(), std::move(what), who_);
+    else queue_->ask(std::move(what), who_);
   }
 
   std::unique_ptr<queue> queue_;
   mutable gpipe::asker who_;
+  mutable graph* graph_ = nullptr;  // where what is asked for is written down
 };
 
 class arena {
@@ -297,12 +381,13 @@ struct device {
   using context = queued::context;
   using arena = queued::arena;
   using marker = queued::marker;
+  using graph = queued::graph;
 
   static std::int64_t memory_left() { return std::int64_t{1} << 28; }
   static context make_context(int stage) { return context(stage); }
   static arena make_arena(const context& on, std::size_t bytes, std::byte fill) { return {on, bytes, fill}; }
 };
 
-static_assert(gpipe::executing_device<device>);
+static_assert(gpipe::graph_device<device>);
 
 }  // namespace queued

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <functional>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -180,7 +181,7 @@ struct net : model<input<float, 12>, linear<16>, stash<"x">, tied<"w", linear<16
 /// Two steps in a row, calls that are accumulated, an evaluation, predictions; with a slot that is frozen, and one that
 /// is watched.
 template <class Device>
-std::pair<bits, digest> train(const plan_options& options, bool hashed) {
+std::pair<bits, digest> train(const plan_options& options, bool hashed, bool graph = false) {
   const samples<float> data(19, 12, 1);
   training_options how;
   how.seed = 11;
@@ -188,6 +189,7 @@ std::pair<bits, digest> train(const plan_options& options, bool hashed) {
   how.arena_fill = std::byte{0xff};
   how.canary = true;
   how.digest_calls = hashed ? 5 : 0;
+  how.graph = graph;
   trainer<net, adam, Device> training(options, adam{.learning_rate = 0.05}, how);
   bits told;
   training.watch(4);
@@ -198,7 +200,7 @@ std::pair<bits, digest> train(const plan_options& options, bool hashed) {
     add(told, training.activation_gradient(4));
   };
   add(told, training.step(data.take(0, 13)));
-  add(told, training.step(data.take(3, 16)));
+  add(told, training.step(data.take(3, 13)));
   look();
   add(told, training.evaluate(data.take(0, 9)));
   training.freeze(1);
@@ -251,6 +253,78 @@ TEST_CASE("on a device that works later: the same bits as on the host") {
   CHECK(hashed.first == expected.first);
   CHECK(hashed.second.calls() == 5);
   CHECK_FALSE(first_difference(expected.second, hashed.second));
+}
+
+namespace {
+
+struct without_dropout : model<input<float, 12>, linear<16>, tied<"w", linear<16>>, gelu, batch_norm<>,
+                               tied<"w", linear<16>>, linear<7>, softmax_cross_entropy> {};
+
+}  // namespace
+
+TEST_CASE("a step that is written down and launched: the same bits, with batches, rates and weights of its own") {
+  plan_options options{.micro_batches = 4, .micro_batch_size = 4};
+  const auto expected = train<host_device>(options, true);
+  const samples<float> data(60, 12, 1);
+  for (const int stages : {1, 3})
+    for (const unsigned lazy : {0u, 2u, ~0u}) {
+      CAPTURE(stages);
+      CAPTURE(lazy);
+      queued::lazy = lazy;
+      options.stages = stages, options.workers = 1, options.schedule = schedule_kind::one_f_one_b;
+      CHECK(train<queued::device>(options, true, true).first == expected.first);
+      CHECK(train<queued::device>(options, false, true).first == expected.first);
+
+      training_options how;
+      how.graph = true;
+      how.clip = 0.1;
+      how.arena_fill = std::byte{0xff};
+      trainer<without_dropout, adam, queued::device> training(options, adam{.learning_rate = 0.01}, how);
+      how.graph = false;
+      trainer<without_dropout, adam> twin(options, adam{.learning_rate = 0.01}, how);
+      queued::graph::written = queued::graph::launches = 0;
+      for (int i = 0; i < 4; ++i) {
+        const batch next = data.take(13 * i, 13);
+        CHECK(training.step(next, 0.01 + i * 0.02).loss == twin.step(next, 0.01 + i * 0.02).loss);
+        CHECK(training.evaluate(next).loss == twin.evaluate(next).loss);
+      }
+      CHECK(queued::graph::written == stages);
+      CHECK(queued::graph::launches == 4);
+      // What differs is written anew.
+      const auto same_step = [&](const batch& next) {
+        CHECK(training.step(next).loss == twin.step(next).loss);
+        CHECK(state_of(training) == state_of(twin));
+        return queued::graph::written.exchange(0) == stages;
+      };
+      queued::graph::written = 0;
+      CHECK(same_step(data.take(0, 9)));
+      CHECK_FALSE(same_step(data.take(3, 9)));
+      training.freeze(2), twin.freeze(2);
+      CHECK(same_step(data.take(3, 9)));
+      batch unweighted(9);
+      unweighted.with("inputs", std::span(data.inputs).first(9 * 12)).with("labels", std::span(data.labels).first(9));
+      CHECK(same_step(unweighted));
+      training.accumulate(unweighted), twin.accumulate(unweighted);
+      CHECK(same_step(unweighted));
+      // A step that fails, when it was launched, and one that is replayed to say why.
+      auto bad = data;
+      bad.inputs[5] = std::numeric_limits<float>::infinity();
+      CHECK(same_step(data.take(3, 9)));
+      CHECK_THROWS_WITH_AS(training.step(bad.take(0, 9)),
+                           doctest::Contains("the field \"inputs\" of the data is not finite"), error);
+      CHECK_FALSE(same_step(data.take(5, 9)));
+    }
+}
+
+TEST_CASE("a graph that nobody can make is refused") {
+  const auto refused = [](auto device, plan_options options, const char* why) {
+    training_options how;
+    how.graph = true;
+    CHECK_THROWS_WITH_AS((trainer<without_dropout, adam, decltype(device)>(options, adam{}, how)),
+                         doctest::Contains(why), error);
+  };
+  refused(host_device{}, {}, "the device has no graphs");
+  refused(queued::device{}, {.stages = 2, .micro_batches = 2}, "a graph is of one worker, and the plan has 2");
 }
 
 namespace {

@@ -30,6 +30,16 @@ namespace gpipe {
 //   - after a context was made nothing is allocated by it, and destruction waits for what is under way.
 //
 // Times that a runtime takes of kernels are times of asking.
+//
+// A device may have graphs besides: what was asked for is written down once and runs as often as wanted.
+//
+//     first.begin(g)  others begin(g), await a mark of first  ask ... ask  first awaits marks of others, that end(g)
+//     first.end(g)  first.launch(g)  finish      g.refill(0, ..) g.refill(1, ..)  first.launch(g)  finish     ...
+//
+//   - between `begin` and `end` a context does nothing of what it is asked for. `launch` asks for all of it, each time:
+//     the bits are the same. A `finish` in between drops what was written;
+//   - uploads are numbered as they are asked for, over all contexts. What they read is copied while they are written
+//     down, and by `refill`, while nothing is under way; all else is as it was: addresses, and what operations hold.
 
 /// A marker of a device that does at once what it is asked for: there is nothing to mark.
 struct unmarked {};
@@ -62,5 +72,15 @@ concept executing_device =
       { arena.data() } -> std::same_as<std::byte*>;
       { arena.size() } -> std::same_as<std::size_t>;
     };
+
+template <class D>
+concept graph_device = executing_device<D> && std::default_initializable<typename D::graph> &&
+                       requires(const typename D::context& context, typename D::graph& graph, std::size_t upload,
+                                std::ptrdiff_t bytes, const std::byte* from) {
+                         context.begin(graph);
+                         context.end(graph);
+                         context.launch(graph);
+                         graph.refill(upload, bytes, from);
+                       };
 
 }  // namespace gpipe

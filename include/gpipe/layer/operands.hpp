@@ -36,6 +36,7 @@ struct call {
   int micro_batches = 0;                ///< for `absorb`: those that have samples
   const std::byte* fields[max_fields]{};
   random_key random{};
+  bool* drew = nullptr;  ///< set where somebody asks for `random`, if anybody wants to know
 };
 
 namespace detail {
@@ -117,7 +118,10 @@ class operands {
 
   int samples() const { return call_.samples; }
   bool training() const { return call_.training; }
-  const random_key& random() const { return call_.random; }
+  const random_key& random() const {
+    if (call_.drew != nullptr) *call_.drew = true;
+    return call_.random;
+  }
 
   template <int I = 0>
   const in_type<I>* in() const {

@@ -180,8 +180,17 @@ class alignas(alignment) bound_stage {
                       reinterpret_cast<std::byte*>(of_slots + first.slot));
   }
 
+  /// Uploads what enters the stage from outside, by a context or by what remembers its uploads.
+  template <class Into>
+  void feed(const Into& into, const step_state& step, int m) const {
+    for (const auto& b : binding_.slots) detail::feed(into, *net_, b, step, m);
+  }
+  /// Whether a layer has asked for random numbers since this was set.
+  bool drew() const { return drew_; }
+  void drew(bool it) { drew_ = it; }
+
   GPIPE_OUT_OF_LINE void forward(const step_state& step, int m) {
-    for (const auto& b : binding_.slots) detail::feed(context_, *net_, b, step, m);
+    feed(context_, step, m);
     if (step.predicted != nullptr) return predict(step, m);
     for (const auto& b : binding_.slots) run_forward(b, step, m, false);
   }
@@ -345,6 +354,7 @@ class alignas(alignment) bound_stage {
     c.micro_batches = step.filled_of_all();
     c.random = {step.seed, step.step, static_cast<std::uint32_t>(b.slot),
                 static_cast<std::uint32_t>(step.samples_before + step.first_sample(m))};
+    c.drew = &drew_;
     return c;
   }
 
@@ -455,6 +465,7 @@ class alignas(alignment) bound_stage {
   std::optional<detail::canary<context>> canary_;
   std::vector<detail::told_earlier<Device>> earlier_;  // [slot], where calls are accumulated
   detail::observer<context> observer_;
+  mutable bool drew_ = false;
   bool observed_ = false;  ///< somebody looks at what the layers do
   const bound* current_ = nullptr;
   [[no_unique_address]] marker done_{};

@@ -27,6 +27,10 @@ struct run_options {
   /// direction one transfer after the other. 0: at once.
   std::int64_t link_bytes_per_second = 0;
   bool slot_times = false;  ///< whether each slot is timed in every step, for `measured`
+  /// What devices are asked for until the gate is written down as a graph, in the first step and in each that is unlike
+  /// the one before, and launched in those that are like it: with other batches of as many samples, unless a layer draws
+  /// random numbers. For devices that have graphs, and a plan of one worker. The bits are the same.
+  bool graph = false;
   gpipe::peers* peers = nullptr;  ///< the job whose every process is one of the plan's workers; null: alone
   /// Called by every worker before each instruction of a step until it is committed: of a worker's updates, before the
   /// first. What it throws fails the step.
@@ -56,6 +60,7 @@ class executor {
         gate_(line_, seats()),
         crew_(line_, seats()) {
     if (options_.peers != nullptr) agree();
+    if (options_.graph) require_graph();
     require_memory();
     const int R = plan_.replicas(), S = plan_.stages(), K = plan_.workers();
     for (int r = 0; r < R; ++r) {
@@ -100,6 +105,7 @@ class executor {
                      {.step = static_cast<long>(step_.step)});
     if (!(clip >= 0)) detail::refuse({"the largest norm is ", std::to_string(clip)}, {"choose 0, for any, or more"});
     take(data, true);
+    step_.written = options_.graph && digest_.full();
     decision_.rate = rate;
     decision_.clip = clip;
     attempt([this] {
@@ -170,6 +176,7 @@ class executor {
   /// Whether a slot's parameters and moments stay as they are, from the next call on, in every slot that uses them.
   /// Their gradient is then zero, and counts in no norm.
   GPIPE_ONCE void freeze(int slot, bool frozen) {
+    ++step_.looks;
     for (int l = 0; l < net_.slot_count; ++l)
       if (net_.slots[l].owner == net_.slots[slot].owner)
         each_like(stage_of(l), [&](auto& stage) { stage.freeze(l, frozen); });
@@ -177,6 +184,7 @@ class executor {
 
   /// Copies a slot's outputs and their gradients out of every step and accumulated call, from now on or no longer.
   GPIPE_ONCE void watch(int slot, bool watched) {
+    ++step_.looks;
     std::unique_ptr<detail::watched_rows> rows;
     if (watched) {
       rows = std::make_unique<detail::watched_rows>();
@@ -379,6 +387,17 @@ class executor {
     return sum;
   }
 
+  GPIPE_ONCE void require_graph() const {
+    if (!graph_device<Device>)
+      detail::refuse({"the device has no graphs"}, {"train without one, or on a device that writes down what it does"});
+    if (plan_.workers() != 1)
+      detail::refuse({"a graph is of one worker, and the plan has ", plan_.workers()},
+                     {"choose .workers = 1: it has all the stages, on one device"});
+    if (options_.before || options_.slot_times)
+      detail::refuse({"a step that is launched from a graph calls nobody before an instruction, and times no slot"},
+                     {"train without a graph"});
+  }
+
   // Before anything is allocated, for a machine that has promised too much ends programs without a word.
   GPIPE_ONCE void require_memory() const {
     std::int64_t left = Device::memory_left();
@@ -464,7 +483,7 @@ class executor {
     step_.commits = true;
     step_.per_micro_batch = (data.samples() + plan_.all_micro_batches() - 1) / plan_.all_micro_batches();
     step_.training = training;
-    step_.examining = false;
+    step_.examining = step_.written = false;
     step_.applied = true;
     step_.measured = training || !plan_.schedule.trains;
   }
@@ -586,7 +605,7 @@ class executor {
       detail::refuse({"the weights of the batch's samples sum to ", std::to_string(decision_.found.weight)},
                      {"give at least one sample a positive weight"}, where);
     step_.examining = true;
-    step_.applied = step_.measured = false;
+    step_.applied = step_.measured = step_.written = false;
     run(programs);
     if (step_.training && accumulated_ > 0)
       throw error("the sum of the accumulated gradients is not finite, though those of this call are",

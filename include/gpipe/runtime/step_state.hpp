@@ -23,6 +23,8 @@ struct step_state {
   sample_rows* predicted = nullptr;  ///< what enters the loss goes here, and the loss does not run; null: it runs
   bool applied = true;      ///< whether parameters are updated
   bool measured = true;     ///< whether its times are reported
+  bool written = false;     ///< what devices are asked for until the gate is written down, and not asked for again
+  int looks = 0;            ///< counts changes of what is frozen and who is watched
   std::uint64_t seed = 0;
   std::uint64_t step = 0;   ///< of the optimizer: unchanged by a step that fails
 

@@ -13,6 +13,7 @@
 #include <gpipe/runtime/commit.hpp>
 #include <gpipe/runtime/replica.hpp>
 #include <gpipe/runtime/update_rule.hpp>
+#include <gpipe/runtime/written_step.hpp>
 
 namespace gpipe {
 
@@ -57,43 +58,78 @@ class alignas(alignment) worker {
 
   /// One pass over a program; `clears` the gradients first. Throws the cause of a failure, named.
   void walk(const std::vector<instruction>& program, bool clears) {
-    committed_ = summed_ = false;
+    committed_ = summed_ = told_ = false;
     turn_ = nullptr;
-    auto begin = now_ns();
-    borrow();
-    if (clears)
-      for (const instruction& i : program)
-        if (i.kind == act::reduce) stage(i).clear_gradients();
-    const auto cleared = now_ns();
-    if (step().measured && !program.empty()) report(program.front()).busy(act::reduce) += cleared - begin;
-    begin = cleared;
-    for (const instruction& i : program) {
-      if (i.micro_batch >= 0 && step().samples(i.micro_batch) == 0) continue;
-      waited_ = linked_ = copied_ = 0;
-      stage(i).begin(told(i));
-      try {
-        if (shop_.others != nullptr && !committed_) shop_.others->begin(errand_of(i));
-        if (shop_.before && !committed_) shop_.before({i.kind, i.stage, told(i), i.link});
-        perform(i);
-      } catch (const detail::poisoned&) {
-        throw;
-      } catch (const error& cause) {
-        fail(i, cause.wrong(), cause.remedy(), cause.where());
-      } catch (const std::exception& cause) {
-        fail(i, cause.what(), "", {});
-      } catch (...) {
-        fail(i, "something was thrown that is no std::exception", "", {});
-      }
-      shop_.line.progress(seat_);
-      const auto end = now_ns();
-      account(i, begin, end);
-      begin = end;
-    }
+    begin_ns_ = now_ns();
+    std::size_t done = 0;
+    if constexpr (graph_device<Device>)
+      if (step().written) done = walk_written(program, clears);
+    if (done == 0) open(program, clears);
+    for (; done < program.size(); ++done) follow(program[done]);
     if (committed_) finish();
     else gather();
   }
 
  private:
+  // Before the first instruction.
+  void open(const std::vector<instruction>& program, bool clears) {
+    borrow();
+    if (clears)
+      for (const instruction& i : program)
+        if (i.kind == act::reduce) stage(i).clear_gradients();
+    const auto cleared = now_ns();
+    if (step().measured && !program.empty()) report(program.front()).busy(act::reduce) += cleared - begin_ns_;
+    begin_ns_ = cleared;
+  }
+
+  void follow(const instruction& i) {
+    if (i.micro_batch >= 0 && step().samples(i.micro_batch) == 0) return;
+    waited_ = linked_ = copied_ = 0;
+    stage(i).begin(told(i));
+    try {
+      if (shop_.others != nullptr && !committed_) shop_.others->begin(errand_of(i));
+      if (shop_.before && !committed_) shop_.before({i.kind, i.stage, told(i), i.link});
+      perform(i);
+    } catch (const detail::poisoned&) {
+      throw;
+    } catch (const error& cause) {
+      fail(i, cause.wrong(), cause.remedy(), cause.where());
+    } catch (const std::exception& cause) {
+      fail(i, cause.what(), "", {});
+    } catch (...) {
+      fail(i, "something was thrown that is no std::exception", "", {});
+    }
+    shop_.line.progress(seat_);
+    const auto end = now_ns();
+    account(i, begin_ns_, end);
+    begin_ns_ = end;
+  }
+
+  // What comes before the first update, written down or launched again; how many instructions that are.
+  GPIPE_ONCE std::size_t walk_written(const std::vector<instruction>& program, bool clears)
+    requires graph_device<Device>
+  {
+    std::size_t until = 0;
+    while (program[until].kind != act::update) ++until;
+    if (!written_) {
+      std::vector<bound_stage<Device>*> stages;
+      for (const int s : own_) stages.push_back(&its_->stage(s));
+      written_ = std::make_unique<written_step>(std::move(stages));
+    }
+    if (written_->holds(step())) {
+      written_->refill(step(), program);
+    } else {
+      written_->write(step(), [&] {
+        open(program, clears);
+        for (std::size_t i = 0; i < until; ++i) follow(program[i]);
+        tell();
+      });
+    }
+    written_->launch();
+    told_ = true;
+    return until;
+  }
+
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   const step_state& step() const { return its_->step(); }
   bound_stage<Device>& stage(const instruction& i) { return its_->stage(i.stage); }
@@ -125,14 +161,17 @@ class alignas(alignment) worker {
 
   // What the call's decision is made of comes to the host.
   GPIPE_OUT_OF_LINE void gather() {
+    if (!told_) tell();
+    finish();
+    if (shop_.others != nullptr) waiting([&] { shop_.others->exchange(shop_.decision); });
+  }
+  void tell() {
     const int loss = step().predicted == nullptr ? shop_.net.loss_slot() : -1;
     for (const int s : own_) {
       const bound_stage<Device>& its = its_->stage(s);
       if (step().training && its_->number() == 0) its.download_squares(shop_.decision.squares.data());
       if (loss >= 0 && stage_of(loss) == s) its.download_partials(loss, step(), shop_.decision.told.data());
     }
-    finish();
-    if (shop_.others != nullptr) waiting([&] { shop_.others->exchange(shop_.decision); });
   }
   GPIPE_OUT_OF_LINE void finish() {
     for (const int s : own_) {
@@ -357,7 +396,12 @@ class alignas(alignment) worker {
   [[no_unique_address]] typename Device::marker over_{};
   std::int64_t waited_ = 0, linked_ = 0, copied_ = 0;  ///< in this action: in all, for a link; with what others read
   bool summed_ = false;     ///< all stages' gradients of this step are there; asked only where some are tied
+  bool told_ = false;       ///< what the decision needs was asked for
   bool committed_ = false;
+  std::int64_t begin_ns_ = 0;  ///< of the instruction
+  struct nothing {};
+  using written_step = typename std::conditional<graph_device<Device>, detail::written_step<Device>, nothing>::type;
+  std::unique_ptr<written_step> written_;
 };
 
 }  // namespace gpipe

@@ -32,12 +32,13 @@ struct training_options {
   bool canary = run_options{}.canary;
   std::int64_t link_bytes_per_second = run_options{}.link_bytes_per_second;
   bool slot_times = run_options{}.slot_times;
+  bool graph = run_options{}.graph;
   gpipe::peers* peers = nullptr;
   std::function<void(const instruction&)> before{};
 
   run_options run() const {
-    return {seed, deadline, trace_events, arena_fill, digest_calls, canary, link_bytes_per_second, slot_times, peers,
-            before};
+    return {seed, deadline, trace_events, arena_fill, digest_calls, canary, link_bytes_per_second, slot_times, graph,
+            peers, before};
   }
 };
 
