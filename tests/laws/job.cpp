@@ -1,0 +1,228 @@
+#include <doctest/doctest.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "instances.hpp"
+#include "nets.hpp"
+#include "threaded_job.hpp"
+
+// What gpipe/transport/peers.hpp promises, and the laws of trainings in a job, over processes that are threads with a
+// wire between them: it is late, lets slots overtake one another, and fails on demand.
+
+using namespace laws;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr errand sends{.stage = 3, .micro_batch = 5, .action = "send"};
+
+/// Two values, in places of their own at each end: 3 here, 2 there.
+struct ends {
+  static constexpr int M = 6;
+  std::array<std::uint32_t, 3 * 4> first_out{}, first_in{};
+  std::array<std::uint64_t, 3 * 4> second_out{}, second_in{};
+
+  static std::byte* bytes(auto& from) { return reinterpret_cast<std::byte*>(from.data()); }
+  route out(int peer) {
+    return {peer, 4, {{bytes(first_out), 16, 4}, {bytes(second_out), 32, 8}}, {0, 1, 2, 0, 1, 2}, {0, 1, 0, 1, 0, 1}};
+  }
+  route in(int peer) {
+    return {peer, 4, {{bytes(first_in), 16, 4}, {bytes(second_in), 32, 8}}, {0, 1, 2, 0, 1, 2}, {0, 1, 2, 0, 1, 2}};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("what is sent arrives, in each slot in order, with its number of samples, and goes on after a failure") {
+  threaded::job job(2);
+  std::atomic<int> wrong{0};
+  for (int round = 0; round < 20; ++round) {
+    job.lose_after(round % 2 == 0 ? -1 : 10 * round);
+    job.run([&](peers& here) {
+      ends memory;
+      const bool sender = here.rank() == 0;
+      const auto out = sender ? here.sender(memory.out(1)) : nullptr;
+      const auto in = sender ? nullptr : here.receiver(memory.in(0));
+      const auto exchange = [&](int rounds) {
+        for (int i = 0; i < rounds; ++i)
+          for (int m = 0; m < ends::M; ++m) {
+            const auto n = static_cast<std::size_t>(1 + (i + m) % 4), at = static_cast<std::size_t>(m % 2) * 4;
+            const auto slot = static_cast<std::size_t>(m % 3) * 4;
+            const auto number = static_cast<std::uint32_t>(100 * i + m);
+            if (sender) {
+              out->acquire(m, sends);
+              for (std::size_t k = 0; k < n; ++k) memory.second_out[at + k] = memory.first_out[at + k] = number;
+              out->publish(m, static_cast<int>(n));
+            } else {
+              if (in->consume(m, sends) != static_cast<int>(n)) ++wrong;
+              for (std::size_t k = 0; k < n; ++k)
+                if (memory.first_in[slot + k] != number || memory.second_in[slot + k] != number) ++wrong;
+              in->release(m);
+            }
+          }
+      };
+      try {
+        exchange(40);
+        std::byte done{1};
+        here.broadcast(&done, 1, 1);
+        if (round % 2 != 0) ++wrong;
+      } catch (const gpipe::detail::poisoned&) {
+        if (here.recover().wrong() != "a message was lost") ++wrong;
+      }
+      exchange(2);
+      std::byte done{1};
+      here.broadcast(&done, 1, 1);  // so that nobody is gone while something is on its way
+    });
+  }
+  CHECK(wrong == 0);
+  CHECK(job.overtaken() > 0);
+}
+
+TEST_CASE("silence ends a wait, and names it") {
+  threaded::job job(2);
+  std::string said;
+  job.run([&](peers& here) {
+    here.expect(30ms);
+    ends memory;
+    const auto in = here.rank() == 0 ? here.receiver(memory.in(1)) : nullptr;
+    try {
+      if (here.rank() == 0) in->consume(5, sends);
+      else std::this_thread::sleep_for(100ms), here.begin({});
+    } catch (const error& silent) {
+      said = silent.what();
+      here.fail(silent);
+    } catch (const gpipe::detail::poisoned&) {
+    }
+    here.recover();
+  });
+  CHECK(said.find("stage 3, micro-batch 5, send: waits for rank 1 to fill slot 2") == 0);
+}
+
+namespace {
+
+using bits = std::vector<std::uint64_t>;
+
+/// Steps, an accumulated call, an evaluation, predictions.
+template <class Net>
+bits train(plan_options options, peers* job) {
+  const samples<float> data(19, 12, 1);
+  training_options how;
+  how.seed = 11;
+  how.clip = 0.1;
+  how.arena_fill = std::byte{0xff};
+  how.canary = true;
+  how.peers = job;
+  trainer<Net, adam> training(options, adam{.learning_rate = 0.05}, how);
+  bits told;
+  const auto add = [&](const outcome& found) {
+    for (const double x : {found.loss, found.weight, found.correct, found.norm})
+      told.push_back(std::bit_cast<std::uint64_t>(x));
+  };
+  for (const int size : {13, 4, 1}) {
+    add(training.step(data.take(0, size)));
+    told.push_back(gradients_of(training));
+    told.push_back(state_of(training));
+  }
+  add(training.evaluate(data.take(0, 9)));
+  add(training.accumulate(data.take(0, 9)));
+  add(training.step(data.take(9, 9)));
+  const auto rows = training.predict(dataset{}.with("inputs", 12, data.inputs));
+  hash sum;
+  sum.add(reinterpret_cast<const std::byte*>(rows.all().data()), rows.all().size_bytes());
+  told.push_back(sum.value());
+  told.push_back(training.parameter_hash());
+  return told;
+}
+
+}  // namespace
+
+TEST_CASE("in a job with a wire that is late and lets slots overtake one another: the same bits as in threads") {
+  plan_options options{.micro_batches = 5, .micro_batch_size = 4};
+  const bits expected = train<tied_net<float>>(options, nullptr);
+  struct {
+    schedule_kind schedule;
+    int stages, workers;
+  } const cases[] = {{schedule_kind::fill_drain, 2, 0},
+                     {schedule_kind::fill_drain, 4, 0},
+                     {schedule_kind::one_f_one_b, 3, 0},
+                     {schedule_kind::zb_h1, 4, 0},
+                     {schedule_kind::zb_v, 4, 0},
+                     {schedule_kind::one_f_one_b, 5, 2}};
+  std::uint32_t random = 0;
+  for (const auto& c : cases)
+    for (const recompute_mode mode : {recompute_mode::always, recompute_mode::never}) {
+      options.schedule = c.schedule, options.stages = c.stages, options.workers = c.workers, options.recompute = mode;
+      CAPTURE(name(c.schedule));
+      CAPTURE(c.stages);
+      threaded::job job(options.chosen_schedule().workers(options.stages), ++random);
+      std::vector<bits> found(static_cast<std::size_t>(job.ranks()));
+      job.run([&](peers& here) {
+        found[static_cast<std::size_t>(here.rank())] = train<tied_net<float>>(options, &here);
+      });
+      for (const bits& of_rank : found) CHECK(of_rank == expected);
+    }
+}
+
+TEST_CASE("in a job: a message that is lost, or a throw, fails the step everywhere alike, and the next step works") {
+  const samples<float> data(40, 12, 1);
+  const plan_options options{.stages = 3, .micro_batches = 4, .micro_batch_size = 3};
+  trainer<tied_net<float>, adam> twin({.micro_batches = 4, .micro_batch_size = 3});
+  constexpr int rounds = 24;
+  std::vector<std::uint64_t> expected;
+  for (int i = 0; i < rounds; ++i) twin.step(data.take(i, 11)), expected.push_back(state_of(twin));
+
+  threaded::job job(3);
+  std::array<std::vector<std::string>, 3> said;
+  std::atomic<int> wrong{0}, throws_at{-1};
+  job.run([&](peers& here) {
+    training_options how;
+    how.peers = &here;
+    std::atomic<int> count{0};
+    how.before = [&](const instruction&) {
+      if (here.rank() == 1 && count++ == throws_at) throw std::runtime_error("thrown here");
+    };
+    trainer<tied_net<float>, adam> training(options, adam{}, how);
+    const auto all_are_here = [&] {
+      std::byte nothing{};
+      here.broadcast(&nothing, 1, 0);
+    };
+    for (int i = 0; i < rounds; ++i) {
+      all_are_here();
+      if (here.rank() == 0) {
+        if (i % 2 == 0) job.lose_after(i / 2);
+        else throws_at = i;
+      }
+      count = 0;
+      all_are_here();
+      try {
+        training.step(data.take(i, 11));
+        said[static_cast<std::size_t>(here.rank())].push_back("nothing");
+      } catch (const error& cause) {
+        said[static_cast<std::size_t>(here.rank())].push_back(cause.what());
+      }
+      all_are_here();
+      if (here.rank() == 0) job.lose_after(-1), throws_at = -1;
+      all_are_here();
+      if (i > 0 && state_of(training) != expected[static_cast<std::size_t>(i) - 1]) ++wrong;
+      training.step(data.take(i, 11));
+      if (state_of(training) != expected[static_cast<std::size_t>(i)]) ++wrong;
+    }
+  });
+  CHECK(wrong == 0);
+  CHECK(said[0] == said[1]);
+  CHECK(said[0] == said[2]);
+  int lost = 0, thrown = 0;
+  for (const std::string& text : said[0]) {
+    CAPTURE(text);
+    lost += text.find("a message was lost") != std::string::npos;
+    thrown += text.find("rank 1") != std::string::npos && text.find("thrown here") != std::string::npos;
+  }
+  CHECK(lost == rounds / 2);
+  CHECK(thrown == rounds / 2);
+}
