@@ -328,8 +328,9 @@ class member final : public gpipe::peers {
   }
   void broadcast(void* bytes, std::size_t size, int root) override {
     auto* const at = static_cast<std::byte*>(bytes);
-    const auto all = job_.gather(rank_, rank_ == root ? std::vector<std::byte>(at, at + size) : std::vector<std::byte>(),
-                                 {.action = "broadcast"});
+    std::vector<std::byte> mine;
+    if (rank_ == root) mine.assign(at, at + size);
+    const auto all = job_.gather(rank_, std::move(mine), {.action = "broadcast"});
     std::copy(all[job::index(root)].begin(), all[job::index(root)].end(), at);
   }
   void fail(const gpipe::error& cause) noexcept override {

@@ -253,6 +253,14 @@ TEST_CASE("on a device that works later: the same bits as on the host") {
   CHECK(hashed.first == expected.first);
   CHECK(hashed.second.calls() == 5);
   CHECK_FALSE(first_difference(expected.second, hashed.second));
+
+  options = {.stages = 2, .micro_batches = 2, .micro_batch_size = 4, .replicas = 2};
+  const bits of_two = train<host_device>(options, false).first;
+  for (const unsigned lazy : {0u, 1u, 2u, ~0u}) {
+    queued::lazy = lazy;
+    CAPTURE(lazy);
+    CHECK(train<queued::device>(options, false).first == of_two);
+  }
 }
 
 namespace {

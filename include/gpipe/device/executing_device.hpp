@@ -21,7 +21,8 @@ namespace gpipe {
 //     `await(a)`.
 //     To await what was never marked is to go on; what is marked again is awaited as it was marked last;
 //   - arenas are the device's memory, of whichever stage: the host neither reads nor writes them, but by `upload` and
-//     `download`. What is uploaded stays as it is, and what is downloaded is not looked at, until `finish` has returned;
+//     `download`. What is uploaded stays as it is, and what is downloaded is not looked at, until `finish` has
+//     returned;
 //   - kernels, `refresh` and `absorb` among them, ask for operations and look at no result: sums go to where the arena
 //     has a place for them;
 //   - asking throws nothing of the device's own, and the host waits in `finish` alone: it returns when all is done, or

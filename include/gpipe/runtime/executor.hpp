@@ -28,8 +28,8 @@ struct run_options {
   std::int64_t link_bytes_per_second = 0;
   bool slot_times = false;  ///< whether each slot is timed in every step, for `measured`
   /// What devices are asked for until the gate is written down as a graph, in the first step and in each that is unlike
-  /// the one before, and launched in those that are like it: with other batches of as many samples, unless a layer draws
-  /// random numbers. For devices that have graphs, and a plan of one worker. The bits are the same.
+  /// the one before, and launched in those that are like it: with other batches of as many samples, unless a layer
+  /// draws random numbers. For devices that have graphs, and a plan of one worker. The bits are the same.
   bool graph = false;
   gpipe::peers* peers = nullptr;  ///< the job whose every process is one of the plan's workers; null: alone
   /// Called by every worker before each instruction of a step until it is committed: of a worker's updates, before the
@@ -390,8 +390,8 @@ class executor {
   GPIPE_ONCE void require_graph() const {
     if (!graph_device<Device>)
       detail::refuse({"the device has no graphs"}, {"train without one, or on a device that writes down what it does"});
-    if (plan_.workers() != 1)
-      detail::refuse({"a graph is of one worker, and the plan has ", plan_.workers()},
+    if (const int all = plan_.workers() * plan_.replicas(); all != 1)
+      detail::refuse({"a graph is of one worker, and the plan has ", all},
                      {"choose .workers = 1: it has all the stages, on one device"});
     if (options_.before || options_.slot_times)
       detail::refuse({"a step that is launched from a graph calls nobody before an instruction, and times no slot"},
