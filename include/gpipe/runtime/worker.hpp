@@ -63,7 +63,7 @@ class alignas(alignment) worker {
     begin_ns_ = now_ns();
     std::size_t done = 0;
     if constexpr (graph_device<Device>)
-      if (step().written) done = walk_written(program, clears);
+      if (step().written) done = walk_written(program, clears, written_);
     if (done == 0) open(program, clears);
     for (; done < program.size(); ++done) follow(program[done]);
     if (committed_) finish();
@@ -106,26 +106,26 @@ class alignas(alignment) worker {
   }
 
   // What comes before the first update, written down or launched again; how many instructions that are.
-  GPIPE_ONCE std::size_t walk_written(const std::vector<instruction>& program, bool clears)
-    requires graph_device<Device>
-  {
+  template <class Written>
+  GPIPE_ONCE std::size_t walk_written(const std::vector<instruction>& program, bool clears,
+                                      std::unique_ptr<Written>& written) {
     std::size_t until = 0;
     while (program[until].kind != act::update) ++until;
-    if (!written_) {
+    if (!written) {
       std::vector<bound_stage<Device>*> stages;
       for (const int s : own_) stages.push_back(&its_->stage(s));
-      written_ = std::make_unique<written_step>(std::move(stages));
+      written = std::make_unique<Written>(std::move(stages));
     }
-    if (written_->holds(step())) {
-      written_->refill(step(), program);
+    if (written->holds(step())) {
+      written->refill(step(), program);
     } else {
-      written_->write(step(), [&] {
+      written->write(step(), [&] {
         open(program, clears);
         for (std::size_t i = 0; i < until; ++i) follow(program[i]);
         tell();
       });
     }
-    written_->launch();
+    written->launch();
     told_ = true;
     return until;
   }
