@@ -57,7 +57,7 @@ std::vector<double> told(const plan_options& o, training_options how, const Data
     }
   };
   // 13 samples are 4 + 4 + 4 + 1, one is fewer than stages.
-  for (const int size : {13, 16, 1}) {
+  for (const int size : {13, 16, o.replicas}) {
     add(training.step(data.take(0, size)));
     add_rows(training.activation(slot));
     add_rows(training.activation_gradient(slot));
@@ -71,6 +71,7 @@ std::vector<double> told(const plan_options& o, training_options how, const Data
   add_rows(training.predict(data.take(3, 9)));
   add_bits(state_of(training));
   add_bits(training.parameter_hash());
+  CHECK(replicas_agree(training));
   hash all;
   for (std::size_t call = 0; call < training.digest().calls(); ++call)
     for (const std::uint64_t bits : training.digest().hashes(call))
@@ -125,6 +126,70 @@ TEST_CASE("fewer processes than the schedule has workers take several each") {
   CHECK(told<tied_net<float>>(o, options(&the_job()), plain).size() > 100);
   o.workers = the_job().ranks();
   CHECK(told<tied_net<float>>(o, options(&the_job()), plain) == told<tied_net<float>>(o, options(nullptr), plain));
+}
+
+TEST_CASE("replicas in processes have the bits of replicas in threads") {
+  const int ranks = the_job().ranks();
+  for (int R = 2; R <= ranks; ++R)
+    for (const schedule_kind kind : {schedule_kind::fill_drain, schedule_kind::zb_h1}) {
+      if (ranks % R != 0) continue;
+      plan_options o = plan_by(kind, ranks / R);
+      o.replicas = R;
+      for (const int S : {o.stages, 3}) {  // of three some have several a process
+        o.stages = S;
+        if (S < ranks / R) continue;
+        CAPTURE(R);
+        CAPTURE(S);
+        CAPTURE(name(kind));
+        plan_options folded = o;
+        folded.workers = ranks / R;
+        const auto same = [&]<class Net>(Net, const samples<float>& data) {
+          CHECK(told<Net>(o, options(&the_job()), data) == told<Net>(folded, options(nullptr), data));
+        };
+        same(residual_net<float>{}, plain);
+        same(tied_net<float>{}, plain);
+        same(skip_net<float>{}, channels);
+      }
+    }
+}
+
+TEST_CASE("a throw in any replica fails the step in all") {
+  plan_options o = plan_by(schedule_kind::fill_drain, 1);
+  o.replicas = the_job().ranks();
+  o.stages = 2, o.workers = 1;
+  trainer<tied_net<float>, adam> twin(o, adam{}, options(nullptr));
+  training_options how = options(&the_job());
+  std::function<void(const instruction&)> disturbance;
+  how.before = [&](const instruction& i) {
+    if (disturbance) disturbance(i);
+  };
+  trainer<tied_net<float>, adam> disturbed(o, adam{}, how);
+  for (int r = 0; r < o.replicas; ++r)
+    for (const act kind : {act::forward, act::backward_parameters, act::backward, act::reduce, act::update})
+      for (int s = 0; s < 2; ++s) {
+        CAPTURE(r);
+        CAPTURE(s);
+        CAPTURE(name(kind));
+        disturbance = [&](const instruction& i) {
+          if (the_job().rank() == r && i.kind == kind && i.stage == s) throw std::runtime_error("thrown here");
+        };
+        const batch data = plain.take(r, 17);
+        const std::uint64_t before = state_of(disturbed);
+        const std::uint64_t steps = disturbed.steps();
+        const error cause = failure_of(disturbed, data);
+        disturbance = {};
+        if (disturbed.steps() > steps) {  // the stage has no such action, or its worker commits by another's
+          twin.step(data);
+          continue;
+        }
+        CHECK(cause.wrong() == "thrown here");
+        CHECK(cause.where().rank == r);
+        CHECK(state_of(disturbed) == before);
+        CHECK(replicas_agree(disturbed));
+        CHECK(disturbed.step(data).loss == twin.step(data).loss);
+      }
+  CHECK(state_of(disturbed) == state_of(twin));
+  CHECK(replicas_agree(disturbed));
 }
 
 TEST_CASE("a throw before any action of any process fails the step everywhere, named, and the next one works") {

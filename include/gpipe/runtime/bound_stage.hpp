@@ -145,6 +145,12 @@ class alignas(alignment) bound_stage {
     else context_.add(n, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(into));
   }
 
+  /// Calls `f(where)` for what each slot with partials tells of micro-batches.
+  template <class Call>
+  void each_told(Call&& f) const {
+    for (const auto& b : binding_.slots)
+      if (b.partials.base != nullptr) f(b.partials);
+  }
   /// Copies what the stage's like of another replica has told in a step, beside its own.
   GPIPE_OUT_OF_LINE void hear(const bound_stage& other, const step_state& its) {
     for (std::size_t i = 0; i < binding_.slots.size(); ++i) {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include <gpipe/plan/program.hpp>
-#include <gpipe/runtime/all_reduce.hpp>
 #include <gpipe/runtime/crew.hpp>
+#include <gpipe/runtime/exchanged_all_reduce.hpp>
 #include <gpipe/runtime/initialise.hpp>
 #include <gpipe/runtime/measured.hpp>
 #include <gpipe/runtime/plan_traits.hpp>
@@ -77,6 +77,7 @@ class executor {
       replica<Device>& here = *replicas_[index(options_.peers->rank() / K)];
       others_ = std::make_unique<abroad>(*options_.peers, net_, plan_, here.maps());
       others_->connect(here.wires());
+      if (R > 1) sums_ = std::make_unique<exchanged_all_reduce<Device>>(*options_.peers, net_, plan_, here);
     } else if (R > 1) {
       sums_ = std::make_unique<shared_all_reduce<Device>>(net_, plan_, line_, replicas_);
     }
@@ -342,8 +343,6 @@ class executor {
       detail::refuse({"the job has ", job.ranks(), job.ranks() == 1 ? " process" : " processes", ", and the plan ",
                       detail::several(workers, "worker"), plan_.replicas() > 1 ? " in all replicas" : ""},
                      {"start a process for each worker, or choose as many stages as there are processes"});
-    if (plan_.replicas() > 1)
-      detail::refuse({"replicas do not train together between processes"}, {"train them in threads"});
     if (options_.link_bytes_per_second != 0)
       detail::refuse({"links between processes are not emulated"}, {"emulate them between threads"});
     if (!plan_.options.apart)

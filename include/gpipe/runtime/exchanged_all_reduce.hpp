@@ -1,0 +1,169 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <gpipe/runtime/all_reduce.hpp>
+#include <gpipe/transport/peers.hpp>
+
+namespace gpipe {
+
+/// Between processes, of which each replica has one for the stage: every one owns a slice, takes it of all others, sums
+/// it, and gives the sum to them. The bits are those of one process.
+///
+///     replica 0   gives slice 1 | takes slice 0 of 1 | sums slice 0 | gives it | takes the sum of slice 1
+///     replica 1   gives slice 0 | takes slice 1 of 0 | sums slice 1 | gives it | takes the sum of slice 0
+///
+/// Nothing is copied but by who carries it; what others give of the own slice has memory of its own beside the arena.
+template <class Device>
+class exchanged_all_reduce final : public all_reduce<Device> {
+ public:
+  /// Every process makes its ends in the same order.
+  GPIPE_ONCE exchanged_all_reduce(peers& job, const network& net, const run_plan& plan, replica<Device>& here)
+      : job_(job), net_(net), plan_(plan), here_(here), exchanges_(index(plan.stages())) {
+    for (int s = 0; s < plan.stages(); ++s) {
+      if (!here.has(s)) continue;
+      const bound_stage<Device>& own = here.stage(s);
+      own.each_gradient(true, [&](std::size_t begin, std::size_t bytes) { join(s, begin, bytes); });
+      own.each_told([&](const detail::location& at) { exchanges_[index(s)].told.push_back(at); });
+      for (int r = 0; r < plan.replicas() && !exchanges_[index(s)].told.empty(); ++r)
+        if (r != here.number()) join_told(s, r);
+    }
+  }
+
+  GPIPE_OUT_OF_LINE std::int64_t sum(int replica, int stage, const errand& what, bool commits) override {
+    const bound_stage<Device>& own = here_.stage(stage);
+    exchange& all = exchanges_[index(stage)];
+    const std::size_t ranges = commits ? 1 : all.ranges.size();  // then the uses of tied parameters have lent theirs
+    own.device().finish();
+    for (const auto& from : all.hear) from->release(0);  // not before: layers absorb what others told after the gate
+    for (const auto& to : all.tell) to->publish(0, 1);
+    for (std::size_t i = 0; i < ranges; ++i)
+      for (const auto& to : all.ranges[i].give) to.end->publish(0, 1);
+    std::int64_t waited = 0;
+    for (std::size_t i = 0; i < ranges; ++i) waited += sum_slice(own, all.ranges[i], what);
+    for (std::size_t i = 0; i < ranges; ++i) waited += take_sums(all.ranges[i], what);
+    waited += timed([&] {
+      for (const auto& from : all.hear) from->consume(0, what);
+      for (const auto& to : all.tell) to->acquire(0, what);
+    });
+    if (!commits && replica > 0)
+      own.each_gradient(true, [&](std::size_t begin, std::size_t bytes) {
+        own.device().fill(static_cast<std::ptrdiff_t>(bytes), std::byte{0}, own.arena().data() + begin);
+      });
+    return waited;
+  }
+
+ private:
+  template <class End>
+  struct end_of {
+    int replica;
+    std::unique_ptr<End> end;
+  };
+  using arena = typename Device::arena;
+  // A range of gradients: of each other replica what it gives of the own slice, and the sums of its own.
+  struct range {
+    std::size_t begin = 0, bytes = 0;  // of the own slice
+    std::unique_ptr<arena> landing;    // of the others' parts, in ascending order of replicas
+    std::vector<end_of<far_sender>> give, give_sum;
+    std::vector<end_of<far_receiver>> take, take_sum;
+  };
+  struct exchange {
+    std::vector<range> ranges;            // the stage's own parameters, then each tied use
+    std::vector<detail::location> told;   // of each slot that tells of micro-batches
+    std::vector<std::unique_ptr<far_sender>> tell;
+    std::vector<std::unique_ptr<far_receiver>> hear;
+  };
+
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  int rank_of(int replica, int stage) const { return replica * plan_.workers() + plan_.worker_of(stage); }
+  std::size_t edge(std::size_t bytes, int replica) const {
+    return bytes / alignment * index(replica) / index(plan_.replicas()) * alignment;
+  }
+  template <class Call>
+  static std::int64_t timed(Call&& call) {
+    const auto begin = now_ns();
+    call();
+    return now_ns() - begin;
+  }
+
+  // One message carries no more than an `int` of bytes.
+  static void load(route& along, std::byte* at, std::size_t bytes) {
+    constexpr std::size_t most = std::size_t{1} << 30;
+    for (std::size_t done = 0; done < bytes; done += most)
+      along.values.push_back({at + done, 0, (std::min)(most, bytes - done)});
+  }
+  route along(int replica, int stage) const { return {rank_of(replica, stage), 1, {}, {0}, {0}}; }
+
+  GPIPE_ONCE void join(int s, std::size_t begin, std::size_t bytes) {
+    std::byte* const base = here_.stage(s).arena().data() + begin;
+    const int R = plan_.replicas(), own = here_.number();
+    range it;
+    it.begin = begin + edge(bytes, own);
+    it.bytes = edge(bytes, own + 1) - edge(bytes, own);
+    const std::size_t room = it.bytes * index(R - 1) + alignment;
+    it.landing.reset(new arena(Device::make_arena(here_.stage(s).device(), room, std::byte{0})));
+    std::byte* landing = it.landing->data();
+    for (int r = 0; r < R; ++r) {
+      if (r == own) continue;
+      const std::size_t first = edge(bytes, r), size = edge(bytes, r + 1) - first;
+      route parts = along(r, s), sums = along(r, s), own_parts = along(r, s), own_sums = along(r, s);
+      load(parts, base + first, size), load(sums, base + first, size);
+      load(own_parts, landing, it.bytes), load(own_sums, base + edge(bytes, own), it.bytes);
+      landing += it.bytes;
+      if (size > 0) it.give.push_back({r, job_.sender(parts)});
+      if (it.bytes > 0) it.take.push_back({r, job_.receiver(own_parts)});
+      if (it.bytes > 0) it.give_sum.push_back({r, job_.sender(own_sums)});
+      if (size > 0) it.take_sum.push_back({r, job_.receiver(sums)});
+    }
+    exchanges_[index(s)].ranges.push_back(std::move(it));
+  }
+  GPIPE_ONCE void join_told(int s, int r) {
+    exchange& all = exchanges_[index(s)];
+    route out = along(r, s), in = along(r, s);
+    for (const detail::location& at : all.told) {
+      const std::size_t part = at.stride * index(plan_.micro_batches());
+      load(out, at.base + part * index(here_.number()), part);
+      load(in, at.base + part * index(r), part);
+    }
+    all.tell.push_back(job_.sender(out));
+    all.hear.push_back(job_.receiver(in));
+  }
+
+  // ((g0 + g1) + g2) + ...: those before the own part are summed where they arrived, the rest is added to it.
+  std::int64_t sum_slice(const bound_stage<Device>& own, range& it, const errand& what) {
+    std::int64_t waited = 0;
+    std::byte *const mine = own.arena().data() + it.begin, *const first = it.landing->data();
+    const auto n = static_cast<std::ptrdiff_t>(it.bytes / bytes_of(net_.type));
+    std::byte* arrived = first;
+    for (auto& from : it.take) {
+      waited += timed([&] { from.end->consume(0, what); });
+      if (from.replica > here_.number()) own.add(net_.type, n, arrived, mine);
+      else if (arrived != first) own.add(net_.type, n, arrived, first);
+      arrived += it.bytes;
+      if (from.replica + 1 == here_.number()) own.add(net_.type, n, first, mine);
+    }
+    own.device().finish();
+    for (auto& from : it.take) from.end->release(0);
+    for (auto& to : it.give_sum) to.end->publish(0, 1);
+    return waited;
+  }
+  // The others' slices have left, so their sums may arrive there.
+  std::int64_t take_sums(range& it, const errand& what) {
+    return timed([&] {
+      for (auto& to : it.give) to.end->acquire(0, what);
+      for (auto& from : it.take_sum) from.end->consume(0, what), from.end->release(0);
+      for (auto& to : it.give_sum) to.end->acquire(0, what);
+    });
+  }
+
+  peers& job_;
+  const network& net_;
+  const run_plan& plan_;
+  replica<Device>& here_;
+  std::vector<exchange> exchanges_;  // [stage]
+};
+
+}  // namespace gpipe
