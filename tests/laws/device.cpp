@@ -165,10 +165,13 @@ void add(bits& to, const outcome& found) {
   for (const double x : {found.loss, found.weight, found.correct, found.norm})
     to.push_back(std::bit_cast<std::uint64_t>(x));
 }
-void add(bits& to, const sample_rows& rows) {
+void add(bits& to, const sample_rows& rows, precision in) {
   for (int t = 0; t < rows.tensors(); ++t) {
     hash sum;
-    if (rows.wants(t)) sum.add(reinterpret_cast<const std::byte*>(rows.all(t).data()), rows.all(t).size_bytes());
+    if (rows.wants(t)) {
+      const auto all = in == precision::bf16 ? std::as_bytes(rows.all<bf16>(t)) : std::as_bytes(rows.all(t));
+      sum.add(all.data(), all.size());
+    }
     to.push_back(sum.value());
   }
 }
@@ -190,14 +193,14 @@ std::pair<bits, digest> train(const plan_options& options, bool hashed, bool gra
   how.canary = true;
   how.digest_calls = hashed ? 5 : 0;
   how.graph = graph;
-  trainer<net, adam, Device> training(options, adam{.learning_rate = 0.05}, how);
+  trainer<in_both<net>, adam, Device> training(options, adam{.learning_rate = 0.05}, how);
   bits told;
   training.watch(4);
   const auto look = [&] {
     told.push_back(gradients_of(training));
     told.push_back(state_of(training));
-    add(told, training.activation(4));
-    add(told, training.activation_gradient(4));
+    add(told, training.activation(4), options.in);
+    add(told, training.activation_gradient(4), options.in);
   };
   add(told, training.step(data.take(0, 13)));
   add(told, training.step(data.take(3, 13)));
@@ -208,7 +211,7 @@ std::pair<bits, digest> train(const plan_options& options, bool hashed, bool gra
   look();
   add(told, training.step(data.take(17, 2)));
   look();
-  add(told, training.predict(dataset{}.with("inputs", 12, data.inputs)));
+  add(told, training.predict(dataset{}.with("inputs", 12, data.inputs)), options.in);
   auto bias = training.parameter(0, "bias");
   for (float& x : bias) x += 1;
   training.template set_parameter<float>(0, "bias", bias);
@@ -218,6 +221,16 @@ std::pair<bits, digest> train(const plan_options& options, bool hashed, bool gra
 }
 
 }  // namespace
+
+TEST_CASE("on a device that works later, in bf16: the same bits as on the host") {
+  plan_options options{.micro_batches = 4, .micro_batch_size = 4, .in = precision::bf16};
+  const auto expected = train<host_device>(options, false).first;
+  for (const int stages : {1, 3}) {
+    options.stages = stages;
+    queued::lazy = ~0u;
+    CHECK(train<queued::device>(options, false).first == expected);
+  }
+}
 
 TEST_CASE("on a device that works later: the same bits as on the host") {
   plan_options options{.micro_batches = 4, .micro_batch_size = 4};
