@@ -117,8 +117,8 @@ int run_case(int stages, const std::string& kind, int number) {
 
 // The matrix ----------------------------------------------------------------------------------------------------------
 
-/// Processes that run this program with these words, beside this one.
-int left_running(const std::string& mark) {
+/// Processes that run this program with these words.
+int count_running(const std::string& mark) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     std::ifstream line(entry.path() / "cmdline", std::ios::binary);
@@ -127,6 +127,12 @@ int left_running(const std::string& mark) {
     if (words.find(mark) != std::string::npos && words.find("sh -c") == std::string::npos) ++count;
   }
   return count;
+}
+
+/// Whether there are any a second after mpirun has ended.
+bool left_running(const std::string& mark) {
+  for (int i = 0; i < 100 && count_running(mark) > 0; ++i) usleep(10'000);
+  return count_running(mark) > 0;
 }
 
 struct tally {
@@ -152,7 +158,7 @@ void run_one(const std::string& self, int stages, const char* kind, int number, 
   // Every process that has not ended by itself tells who was the first; one that was stopped may wake to tell it, too.
   const std::string way = kind;
   std::vector<std::string> wrong;
-  if (took > 29 || left_running(mark) > 0) ++all.hangs, wrong.push_back("something hangs");
+  if (took > 29 || left_running(mark)) ++all.hangs, wrong.push_back("something hangs");
   for (int r = 0; r < stages; ++r) {
     if (r == at.stage && way != "throw") continue;
     const auto line = text.find("rank " + std::to_string(r) + " named unchanged uncounted: ");

@@ -2,6 +2,7 @@
 
 #include <gpipe/transport/mpi/assembly.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <map>
 
@@ -14,7 +15,9 @@ namespace gpipe::mpi {
 /// it. It talks over communicators of its own. SIGTERM is noted while it lives, for who has died to be told.
 class job final : public peers {
  public:
-  GPIPE_ONCE job() {
+  ///
+  /// `shares_memory`: whether the processes of one host do, to see each other; else each is as if on a host of its own.
+  GPIPE_ONCE explicit job(bool shares_memory = true) {
     int before = 0, level = 0;
     MPI_Initialized(&before);
     if (!before) check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
@@ -24,16 +27,20 @@ class job final : public peers {
       gpipe::detail::refuse({"MPI was initialised for programs without threads"},
                             {"call MPI_Init_thread with MPI_THREAD_FUNNELED, or leave it to gpipe"});
     MPI_Comm line = MPI_COMM_NULL;
-    for (MPI_Comm* comm : {&line, &control_}) {
+    for (MPI_Comm* comm : {&line, &control_, &news_}) {
       check(MPI_Comm_dup(MPI_COMM_WORLD, comm), "MPI_Comm_dup");
       MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
     }
     MPI_Comm_rank(line, &rank_);
     MPI_Comm_size(line, &ranks_);
-    book_ = std::make_unique<ledger>(control_);
+    book_ = std::make_unique<ledger>(control_, shares_memory);
     std::vector<int> on_host(static_cast<std::size_t>(book_->count()));
     check(MPI_Allgather(&rank_, 1, MPI_INT, on_host.data(), 1, MPI_INT, book_->host()), "MPI_Allgather");
-    watch_ = std::make_unique<lookout>(*book_, on_host);
+    std::vector<int> elsewhere;
+    for (int r = 0; r < ranks_; ++r)
+      if (std::find(on_host.begin(), on_host.end(), r) == on_host.end()) elsewhere.push_back(r);
+    if (!elsewhere.empty()) herald_ = std::make_unique<herald>(news_, elsewhere);
+    watch_ = std::make_unique<lookout>(*book_, on_host, herald_.get());
     wiring_.reset(new wiring{*watch_, line, control_});
     if (ranks_ > 1) guard_ = std::make_unique<termination_guard>();
   }
@@ -44,8 +51,9 @@ class job final : public peers {
       linger();
       return;
     }
+    herald_.reset();
     book_->close();
-    for (MPI_Comm* comm : {&wiring_->line, &control_}) MPI_Comm_free(comm);
+    for (MPI_Comm* comm : {&wiring_->line, &control_, &news_}) MPI_Comm_free(comm);
     if (owns_) MPI_Finalize();
   }
   job(const job&) = delete;
@@ -106,24 +114,24 @@ class job final : public peers {
   GPIPE_ONCE void fail(const error& cause) noexcept override {
     place at = cause.where();
     at.rank = rank_;
-    book_->thrown().put(error(cause.wrong(), cause.remedy(), at), watch_->round());
+    watch_->tell(error(cause.wrong(), cause.remedy(), at), false);
   }
 
   GPIPE_ONCE error recover() override {
     try {
       watch_->recover(true);
       if (!book_->lost().is_there()) {
-        const error cause = book_->thrown().get();
+        watch_->await([this] { return book_->thrown().is_there(); }, {.action = "recover"}, -1);
         for (end* it : wiring_->ends) it->drain();
-        meet();
+        const cause first = first_of_all(book_->thrown().what);
         if (book_->own() == 0) book_->thrown().state = verdict::none;
         meet();
         watch_->recover(false);
-        return cause;
+        return first.get();
       }
     } catch (const gpipe::detail::poisoned&) {
     }
-    return book_->lost().get();
+    return book_->lost().what.get();
   }
 
  private:
@@ -143,6 +151,16 @@ class job final : public peers {
           return done != 0;
         },
         what, peer);
+  }
+  // Of what was thrown on several hosts, that of the lowest rank.
+  GPIPE_ONCE cause first_of_all(cause mine) {
+    int least = mine.rank;
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallreduce(&mine.rank, &least, 1, MPI_INT, MPI_MIN, control_, &request), "MPI_Iallreduce");
+    await(request, {.action = "recover"});
+    watch_->pass();
+    broadcast(&mine, sizeof mine, least);
+    return mine;
   }
   void meet() {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -173,8 +191,9 @@ class job final : public peers {
 
   bool owns_ = false;
   int rank_ = 0, ranks_ = 1;
-  MPI_Comm control_ = MPI_COMM_NULL;
+  MPI_Comm control_ = MPI_COMM_NULL, news_ = MPI_COMM_NULL;
   std::unique_ptr<ledger> book_;
+  std::unique_ptr<herald> herald_;
   std::unique_ptr<lookout> watch_;
   std::unique_ptr<wiring> wiring_;
   std::unique_ptr<termination_guard> guard_;

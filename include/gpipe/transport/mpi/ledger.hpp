@@ -43,32 +43,26 @@ struct alignas(2 * alignment) page {
   void beat() noexcept { beats.store(beats.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 };
 
-/// The first cause of a failure: who writes it first has it.
-struct alignas(alignment) verdict {
-  enum : int { none, writing, there };
-  std::atomic<int> state{none};
-  std::atomic<std::uint64_t> round{0};  ///< the assemblies behind it: those who wait in an earlier one go on
+/// An error as bytes, in memory that is shared or in a message.
+struct cause {
+  bool lost = false;        ///< a process is; else one has thrown, and goes on
+  std::uint64_t round = 0;  ///< what who found it had behind it: those who wait for something earlier go on
   written<1024> wrong, remedy;
   written<256> layer, file;
   written<32> action;
   int rank = -1, slot = -1, stage = -1, micro_batch = -1;
   long line = -1, step = -1;
 
-  bool is_there() const noexcept { return state.load(std::memory_order_acquire) == there; }
-
-  void put(const error& cause, std::uint64_t now) noexcept {
-    int free = none;
-    if (!state.compare_exchange_strong(free, writing, std::memory_order_acq_rel)) return;
-    const place& at = cause.where();
-    wrong.set(cause.wrong());
-    remedy.set(cause.remedy());
+  cause() = default;
+  GPIPE_ONCE cause(const error& of, bool is_lost, std::uint64_t now) noexcept : lost(is_lost), round(now) {
+    const place& at = of.where();
+    wrong.set(of.wrong());
+    remedy.set(of.remedy());
     layer.set(at.layer);
     file.set(at.file);
     action.set(at.action);
     rank = at.rank, slot = at.slot, stage = at.stage, micro_batch = at.micro_batch;
     line = at.line, step = at.step;
-    round.store(now, std::memory_order_relaxed);
-    state.store(there, std::memory_order_release);
   }
   GPIPE_ONCE error get() const {
     return {wrong.get(), remedy.get(),
@@ -77,12 +71,31 @@ struct alignas(alignment) verdict {
   }
 };
 
+/// The first cause of a failure: who writes it first has it.
+struct alignas(alignment) verdict {
+  enum : int { none, writing, there };
+  std::atomic<int> state{none};
+  cause what;
+
+  bool is_there() const noexcept { return state.load(std::memory_order_acquire) == there; }
+  /// Whether it was the first.
+  bool put(const cause& found) noexcept {
+    int free = none;
+    if (!state.compare_exchange_strong(free, writing, std::memory_order_acq_rel)) return false;
+    what = found;
+    state.store(there, std::memory_order_release);
+    return true;
+  }
+};
+
 /// Memory that the processes of one host share: a page for each, what was thrown, and who is lost.
 class ledger {
  public:
-  /// Every process of `everyone` makes one.
-  GPIPE_ONCE explicit ledger(MPI_Comm everyone) {
-    check(MPI_Comm_split_type(everyone, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host_), "MPI_Comm_split_type");
+  /// Every process of `everyone` makes one; with nobody, if they are not to share memory.
+  GPIPE_ONCE ledger(MPI_Comm everyone, bool shares) {
+    if (shares)
+      check(MPI_Comm_split_type(everyone, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host_), "MPI_Comm_split_type");
+    else check(MPI_Comm_dup(MPI_COMM_SELF, &host_), "MPI_Comm_dup");
     MPI_Comm_rank(host_, &own_);
     MPI_Comm_size(host_, &count_);
     const auto bytes = sizeof(heading) + static_cast<std::size_t>(count_) * sizeof(page) + alignof(page);
@@ -115,6 +128,7 @@ class ledger {
   page& of(int i) noexcept { return pages_[i]; }
   verdict& thrown() noexcept { return heading_->thrown; }
   verdict& lost() noexcept { return heading_->lost; }
+  bool put(const cause& found) noexcept { return (found.lost ? lost() : thrown()).put(found); }
 
  private:
   struct alignas(2 * alignment) heading {

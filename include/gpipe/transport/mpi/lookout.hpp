@@ -1,11 +1,12 @@
 #pragma once
 
-#include <gpipe/transport/mpi/ledger.hpp>
+#include <gpipe/transport/mpi/herald.hpp>
 #include <gpipe/transport/mpi/signal.hpp>
 
 #include <sched.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <thread>
@@ -22,9 +23,9 @@ class lookout {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// `ranks[i]`: the rank of the host's i-th process.
-  GPIPE_ONCE lookout(ledger& book, std::vector<int> ranks)
-      : book_(book), ranks_(std::move(ranks)), beats_(ranks_.size()), seen_(ranks_.size()) {
+  /// `ranks[i]`: the rank of the host's i-th process; `others`: carries causes to and from other hosts, if there are.
+  GPIPE_ONCE lookout(ledger& book, std::vector<int> ranks, herald* others)
+      : book_(book), others_(others), ranks_(std::move(ranks)), beats_(ranks_.size()), seen_(ranks_.size()) {
     crowded_ = patience::of(book.count()).yields;
     for (int i = 0; i < book.count(); ++i) seen_[index(i)] = !gone(i);  // not from within another container
   }
@@ -49,9 +50,15 @@ class lookout {
   /// Throws `detail::poisoned` after a failure elsewhere.
   void look() {
     if (terminated()) [[unlikely]] find_end();
+    if (others_ != nullptr) hear();
     if (book_.lost().is_there()) [[unlikely]] throw gpipe::detail::poisoned{};
-    if (const verdict& cause = book_.thrown(); cause.is_there() && !recovering_) [[unlikely]]
-      if (cause.round.load(std::memory_order_relaxed) <= round_) throw gpipe::detail::poisoned{};
+    if (const verdict& thrown = book_.thrown(); thrown.is_there() && !recovering_) [[unlikely]]
+      if (thrown.what.round <= round_) throw gpipe::detail::poisoned{};
+  }
+  /// Tells everybody, unless somebody was first.
+  void tell(const error& of, bool lost) noexcept {
+    const cause found(of, lost, round_);
+    if (book_.put(found) && others_ != nullptr) others_->send(found);
   }
 
   /// Returns when `ready()`; `peer` is the rank that it depends on, -1: all. Throws `detail::poisoned`, after silence
@@ -106,6 +113,12 @@ class lookout {
     for (int i = 0; i < book_.count(); ++i) beats_[index(i)] = book_.of(i).beats.load(std::memory_order_relaxed);
   }
 
+  // What was thrown before the last recovery is known.
+  GPIPE_ONCE void hear() {
+    while (const cause* heard = others_->receive())
+      if (heard->lost || (!recovering_ && heard->round >= round_)) book_.put(*heard);
+  }
+
   bool gone(int i) noexcept { return kill(book_.of(i).process.load(), 0) != 0 && errno == ESRCH; }
 
   GPIPE_ONCE place where(int i) {
@@ -120,10 +133,10 @@ class lookout {
       const bool left = !leaving_ && book_.of(i).left.load() && book_.of(i).round.load() <= round_;
       if (!left && !gone(i)) continue;
       const int process = book_.of(i).process.load();
-      book_.lost().put(error(gpipe::detail::phrase({"the process ", process, left ? " leaves the job" : " has ended",
-                                                    " while others wait for it"}),
-                             "see what it wrote, or who ended it; no update was left half-applied", where(i)),
-                       round_);
+      tell(error(gpipe::detail::phrase({"the process ", process, left ? " leaves the job" : " has ended",
+                                        " while others wait for it"}),
+                 "see what it wrote, or who ended it; no update was left half-applied", where(i)),
+           true);
       return true;
     }
     return false;
@@ -131,8 +144,10 @@ class lookout {
 
   /// We are asked to end: because another process has ended, or by somebody who means us.
   GPIPE_ONCE void find_end() {
-    for (int i = 0; i < 200 && !book_.lost().is_there() && !find_end_of_others(); ++i)
+    for (int i = 0; i < 200 && !book_.lost().is_there() && !find_end_of_others(); ++i) {
+      if (others_ != nullptr) hear();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     if (!book_.lost().is_there()) end_by_default();
   }
 
@@ -144,22 +159,27 @@ class lookout {
     }
     const std::string told = gpipe::detail::told(deadline_);
     if (culprit >= 0)
-      book_.lost().put(error(gpipe::detail::phrase({"the process ", book_.of(culprit).process.load(),
-                                                    " shows no sign of life, and no other made progress for ", told}),
-                             "see what it does, or raise the deadline", where(culprit)),
-                       round_);
+      tell(error(gpipe::detail::phrase({"the process ", book_.of(culprit).process.load(),
+                                        " shows no sign of life, and no other made progress for ", told}),
+                 "see what it does, or raise the deadline", where(culprit)),
+           true);
+    else if (peer >= 0 && std::find(ranks_.begin(), ranks_.end(), peer) == ranks_.end())
+      tell(error(gpipe::detail::phrase({"the process, on another host, is waited for by rank ",
+                                        ranks_[index(book_.own())], " (", what.action, "), and nothing came for ", told}),
+                 "see whether it lives, and what it waits for itself, or raise the deadline", {.rank = peer}),
+           true);
     else
-      book_.lost().put(
-          error(gpipe::detail::phrase({"waits", peer < 0 ? "" : " for rank ", peer < 0 ? "" : std::to_string(peer),
-                                       ", and no process made progress for ", told}),
-                "every process waits: look for a peer on another host that died, or programs that do not match",
-                {.rank = ranks_[index(book_.own())], .stage = what.stage, .micro_batch = what.micro_batch,
-                 .action = what.action}),
-          round_);
+      tell(error(gpipe::detail::phrase({"waits", peer < 0 ? "" : " for rank ", peer < 0 ? "" : std::to_string(peer),
+                                        ", and no process made progress for ", told}),
+                 "every process waits: look for programs that do not match",
+                 {.rank = ranks_[index(book_.own())], .stage = what.stage, .micro_batch = what.micro_batch,
+                  .action = what.action}),
+           true);
     throw gpipe::detail::poisoned{};
   }
 
   ledger& book_;
+  herald* others_;
   std::vector<int> ranks_;
   std::vector<std::uint64_t> beats_;
   std::vector<char> seen_;  // whether the process can be seen from here
