@@ -64,7 +64,7 @@ ending fit(Trainer& training, const dataset& data, const dataset* held_out, cons
         continue;
       }
       now.rate = training.rate();
-      const outcome found = training.step(next);
+      const gpipe::outcome found = training.step(next);
       loss += found.loss * found.weight;
       weight += found.weight;
       samples += found.samples;
