@@ -34,6 +34,6 @@ struct cuda_device {
   }
 };
 
-static_assert(executing_device<cuda_device>);
+static_assert(graph_device<cuda_device>);
 
 }  // namespace gpipe
