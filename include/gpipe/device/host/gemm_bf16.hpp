@@ -29,7 +29,8 @@ struct gemm_with_bf16 : gemm<Tile> {
         for (int inner = 0; inner < k; inner += depth_at_once) {
           const int depth = (std::min)(depth_at_once, k - inner);
           if (held != inner)
-            for (int r = 0; r < count; ++r) copy(depth, a + offset(row + r, k) + inner, left + offset(r, depth_at_once));
+            for (int r = 0; r < count; ++r)
+              copy(depth, a + offset(row + r, k) + inner, left + offset(r, depth_at_once));
           held = inner;
           copy(depth * panel_width, b + offset(column, k) + offset(inner, panel_width), right);
           multiply_block(count, depth, start != nullptr || accumulate || inner > 0, left, right, sums);
