@@ -357,6 +357,7 @@ namespace {
 struct {
   std::atomic<int> slot{-1}, first_sample{0};
   std::atomic<bool> backward{false};
+  std::atomic<bool> anywhere{false};
 } trap;
 
 /// y = x w; its operations may throw, later.
@@ -374,7 +375,7 @@ struct brittle {
       T* out;
       bool throws;
       void operator()(std::ptrdiff_t i) const {
-        if (throws && i == 1) throw std::runtime_error("blown");
+        if ((throws || trap.anywhere) && i == 1) throw std::runtime_error("blown");
         out[i] = in[i] * weight[i % N];
       }
     };
@@ -387,7 +388,7 @@ struct brittle {
       }
     };
     static bool blows(const auto& a, bool backward) {
-      return trap.slot == static_cast<int>(a.random().slot) && trap.backward == backward &&
+      return trap.slot >= 0 && trap.slot == static_cast<int>(a.random().slot) && trap.backward == backward &&
              trap.first_sample == static_cast<int>(a.random().first_sample);
     }
     static void forward(const auto& c, const auto& a) {
@@ -475,4 +476,38 @@ TEST_CASE("what fails on a device that works later fails the step, named, change
                            doctest::Contains("the field \"inputs\" of the data is not finite"), error);
       recovers();
     }
+}
+
+TEST_CASE("what fails in a step that is written down fails it as well, and is not launched again") {
+  const samples<float> data(40, 12, 1);
+  queued::lazy = 2;
+  trap.slot = -1;
+  const plan_options options{.stages = 3, .micro_batches = 4, .micro_batch_size = 3, .workers = 1};
+  training_options how;
+  how.graph = true;
+  trainer<fragile, adam, queued::device> training(options, adam{}, how);
+  trainer<fragile, adam> twin(options, adam{});
+  const auto steps_alike = [&](int first) {
+    queued::graph::written = 0;
+    const batch next = data.take(first, 11);
+    CHECK(training.step(next).loss == twin.step(next).loss);
+    CHECK(state_of(training) == state_of(twin));
+    return queued::graph::written > 0;
+  };
+  CHECK(steps_alike(0));
+  CHECK_FALSE(steps_alike(1));
+  const std::uint64_t before = state_of(training);
+  trap.anywhere = true;
+  CHECK_THROWS_WITH_AS(training.step(data.take(0, 11)), doctest::Contains("blown"), error);
+  trap.anywhere = false;
+  CHECK(state_of(training) == before);
+  CHECK(steps_alike(2));
+  CHECK_FALSE(steps_alike(3));
+  // One that is written and fails, by an operation that is in it.
+  training.freeze(4), twin.freeze(4);
+  trap.slot = 1, trap.backward = false, trap.first_sample = 3;
+  CHECK_THROWS_WITH_AS(training.step(data.take(0, 11)),
+                       doctest::Contains("brittle, stage 0, micro-batch 1, reduce, step 4: blown"), error);
+  trap.slot = -1;
+  CHECK(steps_alike(4));
 }

@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <gpipe/record/stage_report.hpp>
@@ -68,6 +69,7 @@ class alignas(alignment) worker {
     for (; done < program.size(); ++done) follow(program[done]);
     if (committed_) finish();
     else gather();
+    sound_ = true;
   }
 
  private:
@@ -111,7 +113,7 @@ class alignas(alignment) worker {
                                       std::unique_ptr<Written>& written) {
     std::size_t until = 0;
     while (program[until].kind != act::update) ++until;
-    if (!written) {
+    if (!written || !std::exchange(sound_, false)) {  // what has failed may fail whenever it is launched
       std::vector<bound_stage<Device>*> stages;
       for (const int s : own_) stages.push_back(&its_->stage(s));
       written = std::make_unique<Written>(std::move(stages));
@@ -398,6 +400,7 @@ class alignas(alignment) worker {
   bool summed_ = false;     ///< all stages' gradients of this step are there; asked only where some are tied
   bool told_ = false;       ///< what the decision needs was asked for
   bool committed_ = false;
+  bool sound_ = false;      ///< the last pass came to its end
   std::int64_t begin_ns_ = 0;  ///< of the instruction
   struct nothing {};
   using written_step = typename std::conditional<graph_device<Device>, detail::written_step<Device>, nothing>::type;
