@@ -193,7 +193,7 @@ class job {
   gpipe::error recover() {
     std::unique_lock<std::mutex> inside(door_);
     if (!cause_) throw std::logic_error("nothing has failed");
-    const gpipe::error first = *cause_;
+    gpipe::error first(cause_->wrong(), cause_->remedy(), cause_->where());  // a copy would share its text
     const auto round = recoveries_;
     if (++recovering_ == ranks_) {
       for (const auto& c : channels_) c->reset();
