@@ -1,0 +1,99 @@
+// Two replicas of one stage on two cores against two independent trainings, one on each core: what do sums over
+// replicas and a common step cost?
+//
+//     replicas [rounds]
+
+#include "../networks.hpp"
+
+#include <gpipe/record/report.hpp>
+
+#include <barrier>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace gpipe;
+
+template <class Training>
+void run(Training& it, const batch& on, int steps) {
+  for (int i = 0; i < steps; ++i) it.step(on);
+}
+
+// Two that start together; the time from there until both are done.
+template <class Training>
+double run_both(Training& first, Training& second, const batch& on, int steps) {
+  double begin = 0;
+  std::barrier start(2, [&begin]() noexcept { begin = bench::now(); });
+  std::thread other([&] {
+    start.arrive_and_wait();
+    run(second, on, steps);
+  });
+  start.arrive_and_wait();
+  run(first, on, steps);
+  other.join();
+  return bench::now() - begin;
+}
+
+/// The share of what two independent trainings reach. Rates are of useful work: 6 operations a weight and sample.
+template <class Net>
+double measure(const char* name, int micro_batches, int micro_batch_size, int rounds, int steps) {
+  const int samples = micro_batches * micro_batch_size;
+  const bench::random_images half(samples), whole(2 * samples);
+  const batch on_one = half.all(), on_two = whole.all();
+  const auto options = [&](int replicas) {
+    return plan_options{.micro_batches = micro_batches,
+                        .micro_batch_size = micro_batch_size,
+                        .recompute = recompute_mode::never,
+                        .replicas = replicas};
+  };
+  using training = trainer<Net, sgd>;
+  const sgd rule{.learning_rate = 1e-3};
+  training two(options(2), rule), first(options(1), rule), second(options(1), rule);
+  run(two, on_two, 1), two.forget();  // first steps touch memory
+  for (training* it : {&first, &second}) run(*it, on_one, 1), it->forget();
+
+  // Each round does the same work in each way; one alone does half of it.
+  const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;
+  std::vector<double> of_two, of_both, of_alone, share;
+  for (int round = 0; round < rounds; ++round) {
+    const double before = bench::timed([&] { run(two, on_two, steps); });
+    const double both = run_both(first, second, on_one, 2 * steps);
+    const double after = bench::timed([&] { run(two, on_two, steps); });
+    const double alone = bench::timed([&] { run(first, on_one, steps); });
+    of_two.push_back(4 * steps * work / (before + after));
+    of_both.push_back(4 * steps * work / both);
+    of_alone.push_back(steps * work / alone);
+    share.push_back(of_two.back() / of_both.back());
+  }
+
+  std::printf("%s: %.2f M parameters, %d micro-batches of %d a replica; GFLOP/s\n", name,
+              1e-6 * static_cast<double>(network_of<Net>.parameters()), micro_batches, micro_batch_size);
+  const auto row = [](const char* what, const std::vector<double>& values, int digits) {
+    std::printf("  %-28s %6.*f  (10 %% %.*f, 90 %% %.*f)\n", what, digits, bench::median(values), digits,
+                bench::quantile(values, 0.1), digits, bench::quantile(values, 0.9));
+  };
+  row("2 replicas", of_two, 1);
+  row("2 trainings", of_both, 1);
+  row("1 training alone", of_alone, 1);
+  row("share", share, 3);
+  std::printf("\n");
+  write_report(std::cout, two.report());
+  std::printf("\n");
+  return bench::median(share);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
+  bench::print_environment();
+  const double mlp = measure<bench::mlp>("mlp", 16, 32, rounds, 2);
+  const double small = measure<bench::mlps>("mlps", 32, 4, 2 * rounds, 60);
+  bench::result("replicas.small", small, "ratio");
+  bench::result("replicas.2", mlp, "ratio");
+}
