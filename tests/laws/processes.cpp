@@ -1,6 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <limits>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -13,6 +16,15 @@
 // every process runs for itself.
 
 using namespace laws;
+
+static std::atomic<long> allocations{0};
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace {
 
@@ -237,6 +249,16 @@ TEST_CASE("a throw before any action of any process fails the step everywhere, n
   }
   CHECK(steps > 3 * M);
   CHECK(state_of(disturbed) == state_of(twin));
+}
+
+TEST_CASE("nothing of ours is allocated in a step") {
+  trainer<tied_net<float>, adam> training(plan_by(schedule_kind::one_f_one_b, the_job().ranks()), adam{},
+                                          options(&the_job()));
+  const batch full = plain.take(0, 16), part = plain.take(3, 9);
+  training.step(full);
+  const long before = allocations;
+  for (int i = 0; i < 3; ++i) training.step(full), training.step(part), training.evaluate(part);
+  CHECK(allocations == before);
 }
 
 TEST_CASE("what is not finite is named everywhere, by the process that has the layer") {

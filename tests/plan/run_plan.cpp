@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <gpipe/layer/linear.hpp>
 #include <gpipe/layer/relu.hpp>
 #include <gpipe/model/model.hpp>
 
@@ -17,10 +18,27 @@ namespace {
 
 struct net : model<input<float, 8>, halve, cross, join, stash<"x">, relu, pop<"x">, add, relu, passing_loss> {};
 constexpr const network& n = network_of<net>;
+/// One tensor of 16 numbers on each edge.
+struct chain : model<input<float, 16>, linear<16>, relu, relu, relu, passing_loss> {};
 
 run_plan made(plan_options options, const std::vector<int>& cut = {}) { return make_plan(n, options, cut); }
 
 }  // namespace
+
+TEST_CASE("workers that share no memory have places for what leaves") {
+  const auto bytes = [](bool apart, int workers) {
+    plan_options o{.stages = 3, .micro_batches = 4, .micro_batch_size = 2, .workers = workers, .apart = apart};
+    std::vector<std::int64_t> found;
+    for (const stage_memory& m : make_plan(network_of<chain>, o, {1, 3}).memory)
+      found.push_back(m.of(memory_kind::outgoing));
+    return found;
+  };
+  // 16 floats a sample leave forward, and as many gradients back: two places of two samples each.
+  constexpr std::int64_t one = 2 * 2 * 16 * 4;
+  CHECK(bytes(false, 0) == std::vector<std::int64_t>{0, 0, 0});
+  CHECK(bytes(true, 0) == std::vector<std::int64_t>{one, 2 * one, one});
+  CHECK(bytes(true, 2) == std::vector<std::int64_t>{0, one, one});  // the first two stages have one worker
+}
 
 TEST_CASE("a plan holds all slots, in stages none of which is empty") {
   for (int S = 1; S <= 7; ++S) {

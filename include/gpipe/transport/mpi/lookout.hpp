@@ -164,8 +164,8 @@ class lookout {
                  "see what it does, or raise the deadline", where(culprit)),
            true);
     else if (peer >= 0 && std::find(ranks_.begin(), ranks_.end(), peer) == ranks_.end())
-      tell(error(gpipe::detail::phrase({"the process, on another host, is waited for by rank ",
-                                        ranks_[index(book_.own())], " (", what.action, "), and nothing came for ", told}),
+      tell(error(gpipe::detail::phrase({"rank ", ranks_[index(book_.own())], " waits for the process (", what.action,
+                                        "), which is on another host, and nothing came for ", told}),
                  "see whether it lives, and what it waits for itself, or raise the deadline", {.rank = peer}),
            true);
     else
