@@ -1,6 +1,7 @@
 #pragma once
 
-#include <gpipe/transport/mpi/ends.hpp>
+#include <gpipe/transport/mpi/lookout.hpp>
+#include <gpipe/transport/peers.hpp>
 
 #include <cstring>
 #include <functional>

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <gpipe/transport/mpi/assembly.hpp>
+#include <gpipe/transport/mpi/receiver.hpp>
+#include <gpipe/transport/mpi/sender.hpp>
 
 #include <algorithm>
 #include <exception>

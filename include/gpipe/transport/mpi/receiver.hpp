@@ -1,0 +1,77 @@
+#pragma once
+
+#include <gpipe/transport/mpi/end.hpp>
+
+#include <vector>
+
+namespace gpipe::mpi {
+
+/// Receives straight into its slots: a receive is posted for each that is free.
+class receiver final : public far_receiver, public end {
+ public:
+  GPIPE_ONCE receiver(wiring& of, const route& along, int tag)
+      : end(of, along, tag),
+        received_(index(slots(along))),
+        posted_(received_.size()),
+        states_(along.values.size()),
+        requests_(received_.size() * along.values.size(), MPI_REQUEST_NULL) {
+    for (int k = 0; k < slots(along); ++k) {
+      for (int v = 0; v < values(); ++v)
+        check(MPI_Recv_init(at(v, k), bytes(v, along.capacity), MPI_BYTE, along.peer, tag_of(k, v), of.line,
+                            &requests_[index(k * values() + v)]),
+              "MPI_Recv_init");
+      post(k);
+    }
+  }
+  GPIPE_ONCE ~receiver() override {
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      if (requests_[i] == MPI_REQUEST_NULL) continue;
+      if (posted_[i / along_.values.size()]) {
+        MPI_Cancel(&requests_[i]);
+        MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);
+      }
+      MPI_Request_free(&requests_[i]);
+    }
+  }
+
+  int consume(int m, errand what) override {
+    const int k = along_.slot[index(m)];
+    take(k, what);
+    int got = 0;
+    MPI_Get_count(&states_[0], MPI_BYTE, &got);
+    return got / static_cast<int>(along_.values[0].row);
+  }
+  void release(int m) override { post(along_.slot[index(m)]); }
+
+  void drain() override {
+    std::vector<std::int64_t> started(received_.size());
+    MPI_Request hearing = MPI_REQUEST_NULL;
+    check(MPI_Irecv(started.data(), static_cast<int>(started.size()), MPI_INT64_T, along_.peer, tag_, of_.control,
+                    &hearing),
+          "MPI_Irecv");
+    await_one(hearing, recovering);
+    for (int k = 0; k < static_cast<int>(received_.size()); ++k) {
+      while (received_[index(k)] < started[index(k)]) post(k), take(k, recovering);
+      post(k);
+    }
+  }
+
+ private:
+  void post(int k) {
+    if (posted_[index(k)]) return;
+    check(MPI_Startall(values(), &requests_[index(k * values())]), "MPI_Startall");
+    posted_[index(k)] = 1;
+  }
+  void take(int k, errand what) {
+    await(&requests_[index(k * values())], what, states_.data());
+    posted_[index(k)] = 0;
+    ++received_[index(k)];
+  }
+
+  std::vector<std::int64_t> received_;  // [slot]
+  std::vector<char> posted_;            // [slot]
+  std::vector<MPI_Status> states_;
+  std::vector<MPI_Request> requests_;   // [slot][value]
+};
+
+}  // namespace gpipe::mpi
