@@ -16,6 +16,7 @@
 #include "instances.hpp"
 #include "nets.hpp"
 #include "queued_device.hpp"
+#include "threaded_job.hpp"
 
 // The law of gpipe/device/executing_device.hpp, over every model that runs here; and the laws of trainings over a
 // device whose operations happen later, in memory that the host cannot touch.
@@ -476,6 +477,16 @@ TEST_CASE("what fails on a device that works later fails the step, named, change
                            doctest::Contains("the field \"inputs\" of the data is not finite"), error);
       recovers();
     }
+}
+
+TEST_CASE("processes, which carry the host's memory, are refused another device") {
+  threaded::job job(1);
+  job.run([](peers& alone) {
+    training_options how;
+    how.peers = &alone;
+    CHECK_THROWS_WITH_AS((trainer<fragile, adam, queued::device>{plan_options{}, adam{}, how}),
+                         doctest::Contains("processes carry the memory of processors"), error);
+  });
 }
 
 TEST_CASE("what fails in a step that is written down fails it as well, and is not launched again") {

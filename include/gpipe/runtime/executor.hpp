@@ -4,6 +4,7 @@
 #include <chrono>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 #include <gpipe/plan/program.hpp>
 #include <gpipe/runtime/crew.hpp>
@@ -345,6 +346,9 @@ class executor {
                      {"start a process for each worker, or choose as many stages as there are processes"});
     if (options_.link_bytes_per_second != 0)
       detail::refuse({"links between processes are not emulated"}, {"emulate them between threads"});
+    if (!std::is_same_v<typename Device::marker, unmarked>)
+      detail::refuse({"processes carry the memory of processors, and the stages are on another device"},
+                     {"train in one process, which may have several such devices"});
     if (!plan_.options.apart)
       detail::refuse({"the plan's workers share memory, and processes do not"}, {"make it with .apart = true"});
     job.agree(traits_of(net_, plan_, options_.seed));
