@@ -203,7 +203,8 @@ TEST_CASE("a plan tells the same memory at compile time and at run time") {
 #ifdef LAWS_COUNTED
 TEST_CASE("a step allocates nothing, on no thread, not even the first") {
   const samples<float> data(9, 12, 1);
-  for (const auto& [S, R] : {std::pair(1, 1), {2, 1}, {5, 1}, {1, 2}, {2, 3}}) {
+  for (const auto& [stages, replicas] : {std::pair(1, 1), {2, 1}, {5, 1}, {1, 2}, {2, 3}}) {
+    const int S = stages, R = replicas;  // clang 14 captures no binding
     CAPTURE(S);
     CAPTURE(R);
     training_options how;
