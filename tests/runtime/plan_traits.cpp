@@ -37,11 +37,11 @@ TEST_CASE("what processes disagree on is told by its name") {
   CHECK(first_apart(own, traits<in_bf16<net<16>>>(two)) == "the precision");
   CHECK(first_apart(own, traits<net<17>>(two)) == "the model");
   CHECK(first_apart(own, traits<net<16>>(two, {2})) == "the cut");
-  CHECK(first_apart(own, traits<net<16>>(two, {1}, 2)) == "micro-batches, recompute, optimizer or seed");
+  CHECK(first_apart(own, traits<net<16>>(two, {1}, 2)) == "replicas, micro-batches, recompute, optimizer or seed");
   plan_options other = two;
   other.schedule = schedule_kind::one_f_one_b;
   CHECK(first_apart(own, traits<net<16>>(other)) == "the schedule");
   other = two;
   other.recompute = recompute_mode::never;
-  CHECK(first_apart(own, traits<net<16>>(other)) == "micro-batches, recompute, optimizer or seed");
+  CHECK(first_apart(own, traits<net<16>>(other)) == "replicas, micro-batches, recompute, optimizer or seed");
 }
