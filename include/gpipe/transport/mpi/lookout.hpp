@@ -40,7 +40,7 @@ class lookout {
     book_.mine().tick();
   }
   /// Until the next word on it only a loss ends waits.
-  void recover(bool now) noexcept { recovering_ = now; }
+  void recover(bool now) noexcept { recovering_ = now, known_ = now ? round_ + rounds_of_recovery : 0; }
   /// The same; and that others leave the job is no loss.
   void leave(bool now) noexcept { recovering_ = leaving_ = now; }
 
@@ -70,6 +70,9 @@ class lookout {
   }
 
  private:
+  /// Who was first, its cause, and the end: a process that is through may throw anew while others are not.
+  static constexpr std::uint64_t rounds_of_recovery = 3;
+
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
   GPIPE_OUT_OF_LINE void wait(bool (*ready)(void*), void* it, const errand& what, int peer) {
@@ -116,7 +119,7 @@ class lookout {
   // What was thrown before the last recovery is known.
   GPIPE_ONCE void hear() {
     while (const cause* heard = others_->receive())
-      if (heard->lost || (!recovering_ && heard->round >= round_)) book_.put(*heard);
+      if (heard->lost || heard->round >= (std::max)(known_, round_)) book_.put(*heard);
   }
 
   bool gone(int i) noexcept { return kill(book_.of(i).process.load(), 0) != 0 && errno == ESRCH; }
@@ -185,6 +188,7 @@ class lookout {
   std::vector<char> seen_;  // whether the process can be seen from here
   std::chrono::nanoseconds deadline_ = patience{}.deadline;
   std::uint64_t round_ = 0;
+  std::uint64_t known_ = 0;  // what was thrown in a round before is what is recovered from
   bool crowded_ = false, recovering_ = false, leaving_ = false;
 };
 
