@@ -274,6 +274,15 @@ TEST_CASE("what is not finite is named everywhere, by the process that has the l
   CHECK(std::isfinite(training.evaluate(plain.take(0, 11)).loss));
 }
 
+TEST_CASE("what was not timed is refused everywhere, and processes stay together") {
+  const int ranks = the_job().ranks();
+  trainer<tied_net<float>, adam> training(plan_by(schedule_kind::fill_drain, ranks), adam{}, options(&the_job()));
+  CHECK_THROWS_WITH_AS(training.measure(plain.take(0, 11), 2), doctest::Contains("no full micro-batch"), error);
+  CHECK_THROWS_WITH_AS(training.measured(), doctest::Contains("no full micro-batch"), error);
+  CHECK(training.measure(plain.take(0, 16), 2).layers.size() == static_cast<std::size_t>(slots_of<tied_net<float>>));
+  CHECK(std::isfinite(training.step(plain.take(0, 11)).loss));
+}
+
 TEST_CASE("processes that do not fit the plan, or have others, are refused") {
   const auto refusal = [&](const plan_options& o, const training_options& how) -> std::string {
     try {

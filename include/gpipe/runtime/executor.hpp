@@ -231,6 +231,7 @@ class executor {
       if (is_here(0, s)) detail::append_measured(plan_, stage(s), found);
       if (others_) share_measured(s, found);
     }
+    detail::require_measured(plan_, found);  // when all processes have it, for all of them
     return found;
   }
 

@@ -9,8 +9,8 @@
 
 namespace gpipe::detail {
 
-/// What each slot of a stage took for a full micro-batch, by its stopwatch: medians of the newest times. Throws `error`
-/// if there are none.
+/// What each slot of a stage took for a full micro-batch, by its stopwatch: medians of the newest times; -1 if there
+/// are none.
 template <class Stage>
 GPIPE_ONCE void append_measured(const run_plan& plan, const Stage& stage, measured_profile& into) {
   for (const auto& b : stage.slots()) {
@@ -20,9 +20,6 @@ GPIPE_ONCE void append_measured(const run_plan& plan, const Stage& stage, measur
     const auto known = [](std::int64_t ns) { return (std::max)(std::int64_t{0}, ns); };
     measured_layer line{b.slot, b.layer->name, median(timed::forward), known(median(timed::backward_input)),
                         known(median(timed::backward_parameters))};
-    if (line.forward_ns < 0)
-      refuse({"no full micro-batch was timed"},
-             {"run steps of ", plan.most_samples(), " samples with slot_times"}, {.slot = b.slot});
     if (const std::int64_t both = median(timed::backward); both >= 0) {
       // As much of it for each part as the costs say.
       const layer_cost& costs = plan.costs().of(stage.stage())[b.slot];
@@ -33,6 +30,14 @@ GPIPE_ONCE void append_measured(const run_plan& plan, const Stage& stage, measur
     }
     into.layers.push_back(line);
   }
+}
+
+/// Throws `error` if some slot was not timed.
+GPIPE_ONCE inline void require_measured(const run_plan& plan, const measured_profile& found) {
+  for (const measured_layer& line : found.layers)
+    if (line.forward_ns < 0)
+      refuse({"no full micro-batch was timed"},
+             {"run steps of ", plan.most_samples(), " samples with slot_times"}, {.slot = line.position});
 }
 
 }  // namespace gpipe::detail
