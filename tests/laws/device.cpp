@@ -521,4 +521,11 @@ TEST_CASE("what fails in a step that is written down fails it as well, and is no
                        doctest::Contains("brittle, stage 0, micro-batch 1, reduce, step 4: blown"), error);
   trap.slot = -1;
   CHECK(steps_alike(4));
+  // An evaluation that goes well says nothing of it.
+  training.freeze(1), twin.freeze(1);
+  trap.slot = 1;
+  CHECK_THROWS_AS(training.step(data.take(0, 11)), error);
+  trap.slot = -1;
+  CHECK(training.evaluate(data.take(0, 11)).loss == twin.evaluate(data.take(0, 11)).loss);
+  CHECK(steps_alike(5));
 }

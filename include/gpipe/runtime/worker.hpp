@@ -69,7 +69,7 @@ class alignas(alignment) worker {
     for (; done < program.size(); ++done) follow(program[done]);
     if (committed_) finish();
     else gather();
-    sound_ = true;
+    if (step().written) sound_ = true;
   }
 
  private:
@@ -302,7 +302,10 @@ class alignas(alignment) worker {
 
   // Of tied parameters the owner's values, for every call.
   void borrow() {
-    if (shop_.others != nullptr) shop_.others->give_values();
+    if (shop_.others != nullptr) {
+      shop_.others->begin({.action = "begin"});  // a job that has lost a process sends nothing more
+      shop_.others->give_values();
+    }
     for (const tie& t : shop_.plan.ties)
       if (shop_.plan.worker_of(stage_of(t.user)) == number_)
         at(t.user).borrow(t.user, is_here(t.owner) ? at(t.owner).at(t.owner).parameters
@@ -400,7 +403,7 @@ class alignas(alignment) worker {
   bool summed_ = false;     ///< all stages' gradients of this step are there; asked only where some are tied
   bool told_ = false;       ///< what the decision needs was asked for
   bool committed_ = false;
-  bool sound_ = false;      ///< the last pass came to its end
+  bool sound_ = false;      ///< the last pass that was written down came to its end
   std::int64_t begin_ns_ = 0;  ///< of the instruction
   struct nothing {};
   using written_step = typename std::conditional<graph_device<Device>, detail::written_step<Device>, nothing>::type;
