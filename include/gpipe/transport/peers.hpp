@@ -63,7 +63,8 @@ struct trait {
 };
 
 /// The processes of a job as an executor sees them, of which this one is `rank()`. Every process makes the same calls
-/// in the same order, from one thread. What waits throws `detail::poisoned` after a failure elsewhere.
+/// in the same order, from one thread. What waits throws `detail::poisoned` after a failure elsewhere; `agree` and
+/// `broadcast`, which are asked outside of steps, throw the cause.
 ///
 /// A failure is *thrown*, by a process that goes on, or a process is *lost*: it has ended, was killed, or is silent.
 /// After the first all meet in `recover`, and the next call works; after the second all that is asked throws the cause.

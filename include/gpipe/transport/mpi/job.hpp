@@ -74,7 +74,7 @@ class job final : public peers {
     check(MPI_Iallgather(own.data(), static_cast<int>(n), MPI_UINT64_T, all.data(), static_cast<int>(n), MPI_UINT64_T,
                          control_, &request),
           "MPI_Iallgather");
-    await(request, {.action = "agree"});
+    outside_of_steps([&] { await(request, {.action = "agree"}); });
     watch_->pass();
     for (std::size_t i = 0; i < all.size(); ++i)
       if (all[i] != all[i % n])
@@ -101,16 +101,7 @@ class job final : public peers {
   }
 
   GPIPE_ONCE void broadcast(void* bytes, std::size_t size, int root) override {
-    for (std::size_t done = 0; done < size;) {
-      const std::size_t part = (std::min)(size - done, std::size_t{1} << 30);
-      MPI_Request request = MPI_REQUEST_NULL;
-      check(MPI_Ibcast(static_cast<std::byte*>(bytes) + done, static_cast<int>(part), MPI_BYTE, root, control_,
-                       &request),
-            "MPI_Ibcast");
-      await(request, {.action = "broadcast"}, root);
-      done += part;
-    }
-    watch_->pass();
+    outside_of_steps([&] { spread(bytes, size, root); });
   }
 
   GPIPE_ONCE void fail(const error& cause) noexcept override {
@@ -137,6 +128,31 @@ class job final : public peers {
   }
 
  private:
+  // Where nobody is in a step, nobody else throws what has happened.
+  template <class Call>
+  void outside_of_steps(Call&& call) {
+    try {
+      watch_->look();
+      call();
+      return;
+    } catch (const gpipe::detail::poisoned&) {
+    }
+    throw recover();
+  }
+
+  void spread(void* bytes, std::size_t size, int root) {
+    for (std::size_t done = 0; done < size;) {
+      const std::size_t part = (std::min)(size - done, std::size_t{1} << 30);
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Ibcast(static_cast<std::byte*>(bytes) + done, static_cast<int>(part), MPI_BYTE, root, control_,
+                       &request),
+            "MPI_Ibcast");
+      await(request, {.action = "broadcast"}, root);
+      done += part;
+    }
+    watch_->pass();
+  }
+
   template <class End>
   std::unique_ptr<End> make(const route& along, std::map<int, int>& tags) {
     int& tag = tags[along.peer];
@@ -161,7 +177,7 @@ class job final : public peers {
     check(MPI_Iallreduce(&mine.rank, &least, 1, MPI_INT, MPI_MIN, control_, &request), "MPI_Iallreduce");
     await(request, {.action = "recover"});
     watch_->pass();
-    broadcast(&mine, sizeof mine, least);
+    spread(&mine, sizeof mine, least);
     return mine;
   }
   void meet() {
