@@ -147,7 +147,7 @@ TEST_CASE("slow links delay what crosses them as the plan reckons, and change no
   CHECK(reckoned == doctest::Approx(120).epsilon(0.01));
   CHECK(parts.step_ms() >= 99);
   CHECK(parts.step_ms() < 480);
-  CHECK(parts.transfer > 2 * 95'000'000LL);
+  CHECK(parts.transfer > 2 * 60'000'000LL);  // less of it where a worker comes late
   CHECK(parts.total() == 2 * run->report()[0].step_ns);
   CHECK(parts.bubble >= 0);
   CHECK(at_once.step_ms() < parts.step_ms());
