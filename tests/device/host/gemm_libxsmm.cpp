@@ -6,9 +6,11 @@
 
 #if GPIPE_WITH_LIBXSMM
 
+#include <atomic>
 #include <cstdlib>
 #include <new>
 #include <thread>
+#include <vector>
 
 // Counts what this thread allocates, by whatever road. A sanitizer has roads of its own.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -78,6 +80,30 @@ TEST_CASE_TEMPLATE("after prepare, no number of rows compiles or allocates anyth
   CHECK(before.size == after.size);
   CHECK(before.nbytes == after.nbytes);
   CHECK(counted == 0);
+}
+
+TEST_CASE("each thread of thousands finds the kernel that it asks for") {
+  // libxsmm's own look-up mixes up shapes once a process has made a thousand threads.
+  constexpr int shapes = 24, threads = 1100;
+  const auto find = [](int i) {
+    return gpipe::host::libxsmm_kernels::find({1 + i % 4, 8 * (1 + i % 3), 4 * (1 + i), 256, 256, false, false});
+  };
+  std::vector<libxsmm_smmfunction> kernels;
+  for (int i = 0; i < shapes; ++i) kernels.push_back(find(i));
+  std::atomic<int> wrong = 0;
+  const auto ask = [&] {
+    for (int i = 0; i < shapes; ++i) wrong += find(i) != kernels[static_cast<std::size_t>(i)];
+  };
+  std::atomic<bool> over = false;
+  std::thread beside([&] {
+    while (!over) ask();
+  });
+  for (int i = 0; i < threads; ++i) std::thread([&] {
+      for (int round = 0; round < 100; ++round) ask();
+    }).join();
+  over = true;
+  beside.join();
+  CHECK(wrong == 0);
 }
 
 #if GPIPE_COUNTS_ALLOCATIONS

@@ -3,16 +3,14 @@
 #include <bit>
 #include <type_traits>
 
-#include <libxsmm.h>
-
 #include <gpipe/core/error.hpp>
 #include <gpipe/device/host/gemm.hpp>
 #include <gpipe/device/host/gemm_portable.hpp>
+#include <gpipe/device/host/libxsmm_kernels.hpp>
 
 namespace gpipe::host {
 
-/// Tiles made by libxsmm for exactly one shape, compiled when first asked for and kept by the library for the life of
-/// the process; later they are found without a lock. So that any number of rows runs compiled shapes, blocks are as
+/// Tiles that libxsmm makes, each for exactly one shape. So that any number of rows runs compiled shapes, blocks are as
 /// high as a power of two. For float; other types take the portable tile.
 struct libxsmm_tile {
   static int rows_of(int left) { return left >= row_block ? row_block : power_below(left); }
@@ -32,17 +30,11 @@ struct libxsmm_tile {
         no_kernel(rows, k, columns);
   }
 
-  /// libxsmm counts columns first: its (m, n, k, A, B) are our (columns, rows, k, B, A).
   template <class T, bool Transposed>
   static auto find(int rows, int columns, int k, int lda, int ldc, bool accumulate) {
-    if constexpr (std::is_same_v<T, float>) {
-      constexpr int width = panel_width, flags = Transposed ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
-      const float alpha = 1, beta = accumulate ? 1.0F : 0.0F;
-      const auto kernel = libxsmm_smmdispatch(columns, rows, k, &width, &lda, &ldc, &alpha, &beta, &flags, nullptr);
-      return on_swapped{kernel};
-    } else {
-      return portable_tile::find<T, Transposed>(rows, columns, k, lda, ldc, accumulate);
-    }
+    if constexpr (std::is_same_v<T, float>)
+      return on_swapped{libxsmm_kernels::find({rows, columns, k, lda, ldc, accumulate, Transposed})};
+    else return portable_tile::find<T, Transposed>(rows, columns, k, lda, ldc, accumulate);
   }
 
  private:
@@ -51,7 +43,7 @@ struct libxsmm_tile {
                           {"build without GPIPE_WITH_LIBXSMM on this kind of machine"});
   }
 
-  struct on_swapped {
+  struct on_swapped {  // libxsmm's A is our B
     libxsmm_smmfunction kernel;
     void operator()(const float* a, const float* b, float* c) const { kernel(b, a, c); }
     explicit operator bool() const { return kernel != nullptr; }
