@@ -4,15 +4,14 @@
 //     pipeline [rounds]
 
 #include "../networks.hpp"
+#include "../two_trainings.hpp"
 
 #include <gpipe/record/report.hpp>
 
-#include <barrier>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace {
@@ -20,26 +19,6 @@ namespace {
 using namespace gpipe;
 
 constexpr int micro_batches = 32;
-
-template <class Training>
-void run(Training& it, const batch& on, int steps) {
-  for (int i = 0; i < steps; ++i) it.step(on);
-}
-
-// Two that start together; the time from there until both are done.
-template <class Training>
-double run_both(Training& first, Training& second, const batch& on, int steps) {
-  double begin = 0;
-  std::barrier start(2, [&begin]() noexcept { begin = bench::now(); });
-  std::thread other([&] {
-    start.arrive_and_wait();
-    run(second, on, steps);
-  });
-  start.arrive_and_wait();
-  run(first, on, steps);
-  other.join();
-  return bench::now() - begin;
-}
 
 struct figures {
   double piped, both, alone, share;
@@ -61,17 +40,17 @@ figures measure(const char* name, schedule_kind schedule, int micro_batch_size, 
   using training = trainer<Net, sgd>;
   const sgd rule{.learning_rate = 1e-3};
   training piped(options(2), rule), first(options(1), rule), second(options(1), rule);
-  for (training* it : {&piped, &first, &second}) run(*it, on, 1), it->forget();  // first steps touch memory
+  for (training* it : {&piped, &first, &second}) bench::run(*it, on, 1), it->forget();  // first steps touch memory
 
   // Each round does the same work in each way: 2 x `steps` steps; one alone does half of it.
   const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;
   const double bubble_left = double{micro_batches} / (micro_batches + 1);
   std::vector<double> of_piped, of_both, of_alone, share;
   for (int round = 0; round < rounds; ++round) {
-    const double before = bench::timed([&] { run(piped, on, steps); });
-    const double both = run_both(first, second, on, steps);
-    const double after = bench::timed([&] { run(piped, on, steps); });
-    const double alone = bench::timed([&] { run(first, on, steps); });
+    const double before = bench::timed([&] { bench::run(piped, on, steps); });
+    const double both = bench::run_both(first, second, on, steps);
+    const double after = bench::timed([&] { bench::run(piped, on, steps); });
+    const double alone = bench::timed([&] { bench::run(first, on, steps); });
     of_piped.push_back(2 * steps * work / (before + after));
     of_both.push_back(2 * steps * work / both);
     of_alone.push_back(steps * work / alone);

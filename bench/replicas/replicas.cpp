@@ -4,40 +4,19 @@
 //     replicas [rounds]
 
 #include "../networks.hpp"
+#include "../two_trainings.hpp"
 
 #include <gpipe/record/report.hpp>
 
-#include <barrier>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace {
 
 using namespace gpipe;
-
-template <class Training>
-void run(Training& it, const batch& on, int steps) {
-  for (int i = 0; i < steps; ++i) it.step(on);
-}
-
-// Two that start together; the time from there until both are done.
-template <class Training>
-double run_both(Training& first, Training& second, const batch& on, int steps) {
-  double begin = 0;
-  std::barrier start(2, [&begin]() noexcept { begin = bench::now(); });
-  std::thread other([&] {
-    start.arrive_and_wait();
-    run(second, on, steps);
-  });
-  start.arrive_and_wait();
-  run(first, on, steps);
-  other.join();
-  return bench::now() - begin;
-}
 
 /// The share of what two independent trainings reach. Rates are of useful work: 6 operations a weight and sample.
 template <class Net>
@@ -54,17 +33,17 @@ double measure(const char* name, int micro_batches, int micro_batch_size, int ro
   using training = trainer<Net, sgd>;
   const sgd rule{.learning_rate = 1e-3};
   training two(options(2), rule), first(options(1), rule), second(options(1), rule);
-  run(two, on_two, 1), two.forget();  // first steps touch memory
-  for (training* it : {&first, &second}) run(*it, on_one, 1), it->forget();
+  bench::run(two, on_two, 1), two.forget();  // first steps touch memory
+  for (training* it : {&first, &second}) bench::run(*it, on_one, 1), it->forget();
 
   // Each round does the same work in each way; one alone does half of it.
   const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;
   std::vector<double> of_two, of_both, of_alone, share;
   for (int round = 0; round < rounds; ++round) {
-    const double before = bench::timed([&] { run(two, on_two, steps); });
-    const double both = run_both(first, second, on_one, 2 * steps);
-    const double after = bench::timed([&] { run(two, on_two, steps); });
-    const double alone = bench::timed([&] { run(first, on_one, steps); });
+    const double before = bench::timed([&] { bench::run(two, on_two, steps); });
+    const double both = bench::run_both(first, second, on_one, 2 * steps);
+    const double after = bench::timed([&] { bench::run(two, on_two, steps); });
+    const double alone = bench::timed([&] { bench::run(first, on_one, steps); });
     of_two.push_back(4 * steps * work / (before + after));
     of_both.push_back(4 * steps * work / both);
     of_alone.push_back(steps * work / alone);

@@ -7,12 +7,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "allocations.hpp"
 
 // The law of gpipe/transport/ends.hpp, over every model. A model brings up both ends with K slots of memory:
 //
@@ -22,15 +22,6 @@
 //   poison(), recover()                               what the executor does after a failure, and before the next step
 
 using namespace std::chrono_literals;
-
-static std::atomic<long> allocations{0};
-void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace {
 

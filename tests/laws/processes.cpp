@@ -1,13 +1,11 @@
 #include <doctest/doctest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <limits>
-#include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "allocations.hpp"
 #include "instances.hpp"
 #include "nets.hpp"
 #include "processes.hpp"
@@ -16,15 +14,6 @@
 // every process runs for itself.
 
 using namespace laws;
-
-static std::atomic<long> allocations{0};
-void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace {
 

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -147,8 +148,15 @@ TEST_CASE("slow links delay what crosses them as the plan reckons, and change no
   CHECK(reckoned == doctest::Approx(120).epsilon(0.01));
   CHECK(parts.step_ms() >= 99);
   CHECK(parts.step_ms() < 480);
-  CHECK(parts.transfer > 2 * 60'000'000LL);  // less of it where a worker comes late
   CHECK(parts.total() == 2 * run->report()[0].step_ns);
+  // A worker that a busy machine makes late waits less for the link: the best of several steps tells.
+  auto waited = parts.transfer;
+  for (int again = 0; again < 20 && waited <= 2 * 95'000'000LL; ++again) {
+    run->forget();
+    run->train(batch_of(), 0.1);
+    waited = (std::max)(waited, breakdown_of(run->report()).transfer);
+  }
+  CHECK(waited > 2 * 95'000'000LL);
   CHECK(parts.bubble >= 0);
   CHECK(at_once.step_ms() < parts.step_ms());
   CHECK(plain->report()[0].link_ns + plain->report()[1].link_ns == 0);

@@ -3,29 +3,18 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "allocations.hpp"
 #include "processes.hpp"
 
 // The law of gpipe/transport/ends.hpp between processes. Rank 0 sends, rank 1 receives, the others look on.
 
 using namespace gpipe;
-
-static std::atomic<long> allocations{0};
-void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace {
 
