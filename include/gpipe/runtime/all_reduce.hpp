@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <gpipe/record/trace.hpp>
-#include <gpipe/runtime/replica.hpp>
+#include <gpipe/runtime/replica_list.hpp>
 
 namespace gpipe {
 
@@ -47,11 +47,12 @@ class shared_all_reduce final : public all_reduce<Device> {
     const auto met = now_ns();
     for (auto& ready : at.ready) own.device().await(ready);
     own.each_gradient(!commits, [&](std::size_t begin, std::size_t bytes) {
-      const auto edge = [&](int of) { return bytes / alignment * index(of) / (*replicas_).size() * alignment; };
+      const auto edge = [&](int of) { return bytes / alignment * index(of) / index(replicas_->count()) * alignment; };
       sum_slice(own, stage, begin + edge(replica), edge(replica + 1) - edge(replica), commits);
     });
-    for (const auto& it : *replicas_)
-      if (it->number() != replica) own.hear(it->stage(stage), it->step());
+    replicas_->each([&](const auto& it) {
+      if (it.number() != replica) own.hear(it.stage(stage), it.step());
+    });
     own.device().mark(at.summed[index(replica)]);
     const auto summed = now_ns();
     at.door.arrive(seat, what);
@@ -68,7 +69,7 @@ class shared_all_reduce final : public all_reduce<Device> {
         : door(line, replicas, first, every), ready(index(replicas)), summed(index(replicas)) {}
   };
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  bound_stage<Device>& in(int replica, int stage) const { return (*replicas_)[index(replica)]->stage(stage); }
+  bound_stage<Device>& in(int replica, int stage) const { return replicas_->at(replica).stage(stage); }
 
   // In pieces that stay in a cache until they have been copied.
   void sum_slice(const bound_stage<Device>& by, int stage, std::size_t begin, std::size_t bytes, bool commits) const {

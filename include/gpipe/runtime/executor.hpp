@@ -1,42 +1,22 @@
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <limits>
+#include <memory>
 #include <string>
-#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <gpipe/plan/program.hpp>
+#include <gpipe/runtime/admission.hpp>
+#include <gpipe/runtime/contents.hpp>
 #include <gpipe/runtime/crew.hpp>
 #include <gpipe/runtime/exchanged_all_reduce.hpp>
-#include <gpipe/runtime/initialise.hpp>
+#include <gpipe/runtime/looks.hpp>
 #include <gpipe/runtime/measured.hpp>
-#include <gpipe/runtime/plan_traits.hpp>
+#include <gpipe/runtime/records.hpp>
 #include <gpipe/runtime/worker.hpp>
 
 namespace gpipe {
-
-/// What a run may be told beside its plan.
-struct run_options {
-  std::uint64_t seed = 0;
-  std::chrono::nanoseconds deadline = patience{}.deadline;  ///< without progress of any worker
-  std::size_t trace_events = 0;                             ///< kept for each worker; 0: no trace
-  std::byte arena_fill{0};                                  ///< what memory holds before its first use
-  std::size_t digest_calls = 0;                             ///< of train and accumulate, hashed; 0: no digest
-  bool canary = GPIPE_CANARY;  ///< poisons what is dead, so that a layer which reads it makes NaN of its gradients
-  /// Emulates links: what one worker sends another is there when a link of so many bytes a second has carried it, each
-  /// direction one transfer after the other. 0: at once.
-  std::int64_t link_bytes_per_second = 0;
-  bool slot_times = false;  ///< whether each slot is timed in every step, for `measured`
-  /// What devices are asked for until the gate is written down as a graph, in the first step and in each that is unlike
-  /// the one before, and launched in those that are like it: with other batches of as many samples, unless a layer
-  /// draws random numbers. For devices that have graphs, and a plan of one worker. The bits are the same.
-  bool graph = false;
-  gpipe::peers* peers = nullptr;  ///< the job whose every process is one of the plan's workers; null: alone
-  /// Called by every worker before each instruction of a step until it is committed: of a worker's updates, before the
-  /// first. What it throws fails the step.
-  std::function<void(const instruction&)> before{};
-};
 
 /// Runs a plan by a worker for each worker of the schedule, and of each replica: the first is the thread that calls, the
 /// others are threads that live as long as the executor. In a job of processes each is one worker, and these share no
@@ -57,41 +37,32 @@ class executor {
         plan_(std::move(plan)),
         rule_(std::move(rule)),
         options_(std::move(options)),
-        line_(seats(), limits(seats(), options_.deadline)),
-        gate_(line_, seats()),
-        crew_(line_, seats()) {
-    if (options_.peers != nullptr) agree();
-    if (options_.graph) require_graph();
-    require_memory();
-    const int R = plan_.replicas(), S = plan_.stages(), K = plan_.workers();
-    for (int r = 0; r < R; ++r) {
-      for (int s = 0; s < S; ++s) report_of(r, s);
-      const int only = options_.peers == nullptr ? -1 : options_.peers->rank() % K;
-      replicas_.push_back(has_part(r) ? std::make_unique<replica<Device>>(net_, plan_, r, only, line_,
-                                                                          options_.arena_fill,
-                                                                          options_.link_bytes_per_second)
-                                      : nullptr);
-      if (has_part(r)) replicas_.back()->bind(kernels, options_.canary);
-    }
+        here_(plan_, options_.peers),
+        contents_(net_, plan_, here_, replicas_),
+        records_(net_, plan_, options_.trace_events),
+        looks_(net_, plan_, options_.digest_calls),
+        line_(here_.count(), detail::patience_of(here_.count(), options_.deadline)),
+        gate_(line_, here_.count()),
+        crew_(line_, here_.count()) {
+    detail::admit<Device>(net_, plan_, options_, here_);
+    replicas_.make(net_, plan_, here_, line_, options_, kernels);
     time_slots(options_.slot_times);
     if (options_.peers != nullptr) {
-      replica<Device>& here = *replicas_[index(options_.peers->rank() / K)];
-      others_ = std::make_unique<abroad>(*options_.peers, net_, plan_, here.maps());
-      others_->connect(here.wires());
-      if (R > 1) sums_ = std::make_unique<exchanged_all_reduce<Device>>(*options_.peers, net_, plan_, here);
-    } else if (R > 1) {
+      replica<Device>& its = replicas_.at(here_.replica());
+      others_ = std::make_unique<abroad>(*options_.peers, net_, plan_, its.maps());
+      others_->connect(its.wires());
+      if (plan_.replicas() > 1)
+        sums_ = std::make_unique<exchanged_all_reduce<Device>>(*options_.peers, net_, plan_, its);
+    } else if (plan_.replicas() > 1) {
       sums_ = std::make_unique<shared_all_reduce<Device>>(net_, plan_, line_, replicas_);
     }
     decision_.hold(net_, plan_.all_micro_batches());
-    for (int rank = 0; rank < R * K && options_.trace_events > 0; ++rank)
-      recorders_.emplace_back(options_.trace_events,
-                              detail::phrase({R > 1 ? "replica " + std::to_string(rank / K) + ", " : "",
-                                              K < S ? "worker " : "stage ", rank % K}));
-    for (int r = 0; r < R; ++r)
-      for (int w = 0; w < K; ++w)
-        if (has_seat(r, w)) take_seat(r, w);
-    initialise();
-    look();
+    for (int r = 0; r < plan_.replicas(); ++r)
+      for (int w = 0; w < plan_.workers(); ++w)
+        if (here_.has_worker(r, w)) take_seat(r, w);
+    hold();
+    replicas_.each([this](auto& it) { it.take(step_); });
+    contents_.initialise(options_.seed);
   }
   GPIPE_ONCE ~executor() = default;
   executor(const executor&) = delete;
@@ -107,7 +78,7 @@ class executor {
                      {.step = static_cast<long>(step_.step)});
     if (!(clip >= 0)) detail::refuse({"the largest norm is ", std::to_string(clip)}, {"choose 0, for any, or more"});
     take(data, true);
-    step_.written = options_.graph && digest_.full();
+    step_.written = options_.graph && digest().full();
     decision_.rate = rate;
     decision_.clip = clip;
     attempt([this] {
@@ -132,7 +103,7 @@ class executor {
       run(training_);
       settle();
       if (!decision_.finite) explain(training_);
-      each_stage([this](auto& stage) { stage.keep_told(step_); });
+      replicas_.each_stage([this](auto& stage) { stage.keep_told(step_); });
     });
     decision_.earlier = decision_.found;
     ++accumulated_;
@@ -143,7 +114,7 @@ class executor {
   void discard() {
     decision_.earlier = {};
     accumulated_ = 0;
-    each_stage([](auto& stage) { stage.forget_told(); });
+    replicas_.each_stage([](auto& stage) { stage.forget_told(); });
   }
 
   /// Forward only, without dropout. Throws `error` if the loss is not finite.
@@ -164,7 +135,7 @@ class executor {
     step_.predicted = &into;
     step_.samples_before = first;
     run(evaluating_);
-    if (others_) share_rows(stage_of(net_.loss_slot()), into, first);
+    if (others_) detail::share_rows(*others_, plan_, step_, stage_of(net_.loss_slot()), into, first);
   }
   /// Rows for what enters the loss, of so many samples.
   GPIPE_ONCE sample_rows predictions(int samples) const {
@@ -181,28 +152,19 @@ class executor {
     ++step_.looks;
     for (int l = 0; l < net_.slot_count; ++l)
       if (net_.slots[l].owner == net_.slots[slot].owner)
-        each_like(stage_of(l), [&](auto& stage) { stage.freeze(l, frozen); });
+        replicas_.each_like(stage_of(l), [&](auto& stage) { stage.freeze(l, frozen); });
   }
 
   /// Copies a slot's outputs and their gradients out of every step and accumulated call, from now on or no longer.
   GPIPE_ONCE void watch(int slot, bool watched) {
     ++step_.looks;
-    std::unique_ptr<detail::watched_rows> rows;
-    if (watched) {
-      rows = std::make_unique<detail::watched_rows>();
-      for (int o = 0; o < net_.slots[slot].writes; ++o) {
-        const value& of = net_.values[net_.writes_value(slot, o)];
-        rows->outputs.add(of.part, plan_.most_samples());
-        rows->gradients.add(of.gradient ? of.part : edge_part{0, of.part.type}, plan_.most_samples());
-      }
-    }
-    each_like(stage_of(slot), [&](auto& stage) { stage.watch(slot, rows.get()); });
-    watched_[index(slot)] = std::move(rows);
+    detail::watched_rows* const rows = looks_.watch(slot, watched);
+    replicas_.each_like(stage_of(slot), [&](auto& stage) { stage.watch(slot, rows); });
   }
   /// What was copied in the last call; no samples if it failed. Null if the slot is not watched.
-  const detail::watched_rows* watched(int slot) const { return watched_[index(slot)].get(); }
+  const detail::watched_rows* watched(int slot) const { return looks_.watched(slot); }
 
-  const gpipe::digest& digest() const { return digest_; }
+  const gpipe::digest& digest() const { return looks_.digest(); }
 
   /// Times every slot in so many steps over the batch, which are not applied: nothing changes but the gradients.
   GPIPE_ONCE measured_profile measure(const batch& data, int steps) {
@@ -228,8 +190,8 @@ class executor {
   GPIPE_ONCE measured_profile measured() const {
     measured_profile found{{}, plan_.options.micro_batch_size};
     for (int s = 0; s < plan_.stages(); ++s) {
-      if (is_here(0, s)) detail::append_measured(plan_, stage(s), found);
-      if (others_) share_measured(s, found);
+      if (here_.has_stage(0, s)) detail::append_measured(plan_, stage(s), found);
+      if (others_) detail::share_measured(net_, plan_, *others_, s, found);
     }
     detail::require_measured(plan_, found);  // when all processes have it, for all of them
     return found;
@@ -239,184 +201,51 @@ class executor {
   const run_plan& plan() const { return plan_; }
   /// Steps taken; a step that failed does not count.
   std::uint64_t steps() const { return step_.step; }
-  const bound_stage<Device>& stage(int s, int replica = 0) const { return replicas_[index(replica)]->stage(s); }
+  const bound_stage<Device>& stage(int s, int replica = 0) const { return replicas_.at(replica).stage(s); }
 
   /// Copies out of a slot's parameters, gradients (sums over the last step's samples), `index`-th moment or state:
   /// `bytes` of them, from `at` on; of tied ones, out of their owner's. Replicas have the same; while calls wait for a
   /// step only the first has the sums of gradients.
   GPIPE_ONCE void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
                        int replica = 0) const {
-    const int s = stage_of(owner_of(kind, slot));
-    if (is_here(replica, s)) {
-      const auto& device = stage(s, replica).device();
-      device.download(static_cast<std::ptrdiff_t>(bytes), block(kind, slot, index, replica) + at,
-                      static_cast<std::byte*>(into));
-      device.finish();
-    }
-    if (others_) others_->share(replica, s, into, bytes);
+    contents_.read(kind, slot, index, at, bytes, into, replica, others_.get());
   }
   /// The same into them, and makes anew what is derived from parameters.
   GPIPE_ONCE void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, const void* from) {
-    upload(kind, slot, index, at, bytes, from);
-    refresh();
+    contents_.write(kind, slot, index, at, bytes, from);
+    contents_.refresh();
   }
 
   /// Where they lie, in their stage's memory: not to be read where that is not the host's.
-  std::byte* parameters(int slot) const { return block(memory_kind::parameters, slot, 0, 0); }
-  std::byte* gradients(int slot) const { return block(memory_kind::gradients, slot, 0, 0); }
-  std::byte* moments(int slot, int i) const { return block(memory_kind::moments, slot, i, 0); }
-  std::byte* state(int slot) const { return block(memory_kind::state, slot, 0, 0); }
+  std::byte* parameters(int slot) const { return contents_.find(memory_kind::parameters, slot, 0, 0); }
+  std::byte* gradients(int slot) const { return contents_.find(memory_kind::gradients, slot, 0, 0); }
+  std::byte* moments(int slot, int i) const { return contents_.find(memory_kind::moments, slot, i, 0); }
+  std::byte* state(int slot) const { return contents_.find(memory_kind::state, slot, 0, 0); }
 
   /// Each stage's times in steps, of replica after replica, and each worker's events, since the last `forget`. Of plans
   /// that only run forward every evaluation is a step.
   GPIPE_ONCE const std::vector<stage_report>& report() const {
-    if (others_)
-      for (stage_report& r : reports_) others_->share(r.replica, r.stage, &r, sizeof r);
-    return reports_;
+    if (others_) records_.share_stages(*others_);
+    return records_.stages();
   }
   GPIPE_ONCE const std::vector<recorder>& trace() const {
-    for (std::size_t w = 0; others_ && w < recorders_.size(); ++w)
-      recorders_[w].share([&](void* bytes, std::size_t size) {
-        options_.peers->broadcast(bytes, size, static_cast<int>(w));
-      });
-    return recorders_;
+    if (others_) records_.share_workers(*others_);
+    return records_.workers();
   }
-  GPIPE_ONCE void forget() {
-    for (auto& r : reports_) r.busy_ns = {}, r.wait_ns = r.link_ns = r.step_ns = 0, r.steps = 0;
-    forget_events();
-  }
-  void forget_events() {
-    for (auto& r : recorders_) r.clear();
-  }
+  void forget() { records_.forget(); }
+  void forget_events() { records_.forget_events(); }
 
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
 
-  // In this process.
-  int seats() const { return options_.peers == nullptr ? plan_.replicas() * plan_.workers() : 1; }
-  bool has_seat(int replica, int worker) const {
-    return options_.peers == nullptr || options_.peers->rank() == replica * plan_.workers() + worker;
-  }
-  bool has_part(int replica) const {
-    return options_.peers == nullptr || options_.peers->rank() / plan_.workers() == replica;
-  }
-  bool is_here(int replica, int stage) const { return has_seat(replica, plan_.worker_of(stage)); }
-  template <class Call>
-  void each_stage(Call&& call) const {
-    for (int s = 0; s < plan_.stages(); ++s) each_like(s, call);
-  }
-  template <class Call>
-  void each_replica(Call&& call) const {
-    for (const auto& it : replicas_)
-      if (it) call(*it);
-  }
-  /// A stage, in each replica.
-  template <class Call>
-  void each_like(int s, Call&& call) const {
-    for (const auto& it : replicas_)
-      if (it && it->has(s)) call(it->stage(s));
-  }
-  GPIPE_ONCE void report_of(int r, int s) {
-    stage_report its;
-    its.stage = s, its.first = plan_.first[index(s)], its.last = plan_.first[index(s) + 1];
-    its.predicted_share = plan_.share(s);
-    its.bytes = static_cast<std::size_t>(plan_.memory[index(s)].total());
-    its.parameters = parameters_of(s);
-    its.replica = r, its.worker = r * plan_.workers() + plan_.worker_of(s);
-    reports_.push_back(its);
-  }
   GPIPE_ONCE void take_seat(int r, int w) {
-    workers_.emplace_back(shop(), *replicas_[index(r)], w, static_cast<int>(workers_.size()),
-                          recorders_.empty() ? nullptr : &recorders_[index(r * plan_.workers() + w)]);
+    workers_.emplace_back(shop(), replicas_.at(r), w, static_cast<int>(workers_.size()),
+                          records_.of_worker(r * plan_.workers() + w));
     if (training_.size() == index(plan_.workers())) return;  // the programs of all replicas are the first's
     training_.push_back(program(plan_.schedule, w));
     evaluating_.push_back(program(plan_.schedule.forwards(), w));
   }
-  void time_slots(bool on) {
-    each_stage([on](auto& stage) { stage.time_slots(on); });
-  }
-
-  // Before anything is made that depends on it.
-  GPIPE_ONCE void agree() {
-    peers& job = *options_.peers;
-    job.expect(options_.deadline);
-    if (const int workers = plan_.replicas() * plan_.workers(); job.ranks() != workers)
-      detail::refuse({"the job has ", job.ranks(), job.ranks() == 1 ? " process" : " processes", ", and the plan ",
-                      detail::several(workers, "worker"), plan_.replicas() > 1 ? " in all replicas" : ""},
-                     {"start a process for each worker, or choose as many stages as there are processes"});
-    if (options_.link_bytes_per_second != 0)
-      detail::refuse({"links between processes are not emulated"}, {"emulate them between threads"});
-    if (!std::is_same_v<typename Device::marker, unmarked>)
-      detail::refuse({"processes carry the memory of processors, and the stages are on another device"},
-                     {"train in one process, which may have several such devices"});
-    if (!plan_.options.apart)
-      detail::refuse({"the plan's workers share memory, and processes do not"}, {"make it with .apart = true"});
-    job.agree(traits_of(net_, plan_, options_.seed));
-  }
-  static patience limits(int workers, std::chrono::nanoseconds deadline) {
-    if (deadline <= deadline.zero())
-      detail::refuse({"a deadline of ", detail::told(deadline), " is over before a step begins"},
-                     {"choose one longer than a micro-batch takes"});
-    patience p = patience::of(workers);
-    p.deadline = deadline;
-    return p;
-  }
-  // State is a slot's own, all else its owner's.
-  int owner_of(memory_kind kind, int slot) const { return kind == memory_kind::state ? slot : net_.slots[slot].owner; }
-  const bound_stage<Device>& owner(memory_kind kind, int slot, int replica) const {
-    return stage(stage_of(owner_of(kind, slot)), replica);
-  }
-  std::byte* block(memory_kind kind, int slot, int i, int replica) const {
-    return owner(kind, slot, replica).map().find(kind, owner_of(kind, slot), -1, {}, i).base;
-  }
-  // To every replica.
-  void upload(memory_kind kind, int slot, int i, std::size_t at, std::size_t bytes, const void* from) {
-    for (int r = 0; r < plan_.replicas(); ++r) {
-      if (!is_here(r, stage_of(owner_of(kind, slot)))) continue;
-      const auto& device = owner(kind, slot, r).device();
-      device.upload(static_cast<std::ptrdiff_t>(bytes), static_cast<const std::byte*>(from),
-                    block(kind, slot, i, r) + at);
-      device.finish();
-    }
-  }
-  void refresh() {
-    each_stage([](auto& stage) { stage.refresh(); });
-    each_stage([](auto& stage) { stage.device().finish(); });
-  }
-  std::size_t parameters_of(int s) const {
-    std::size_t sum = 0;
-    for (int l = plan_.first[index(s)]; l < plan_.first[index(s) + 1]; ++l)
-      if (net_.owns(l)) sum += net_.row_of(l).parameter_elements();
-    return sum;
-  }
-
-  GPIPE_ONCE void require_graph() const {
-    if (!graph_device<Device>)
-      detail::refuse({"the device has no graphs"}, {"train without one, or on a device that writes down what it does"});
-    if (const int all = plan_.workers() * plan_.replicas(); all != 1)
-      detail::refuse({"a graph is of one worker, and the plan has ", all},
-                     {"choose .workers = 1: it has all the stages, on one device"});
-    if (options_.before || options_.slot_times)
-      detail::refuse({"a step that is launched from a graph calls nobody before an instruction, and times no slot"},
-                     {"train without a graph"});
-  }
-
-  // Before anything is allocated, for a machine that has promised too much ends programs without a word.
-  GPIPE_ONCE void require_memory() const {
-    std::int64_t left = Device::memory_left();
-    for (int r = 0; r < plan_.replicas(); ++r)
-      for (int s = 0; s < plan_.stages(); ++s) {
-        if (!is_here(r, s)) continue;
-        const std::int64_t needed = plan_.memory[index(s)].total();
-        if (needed > left)
-          detail::refuse({"the stage needs ", needed, " bytes, and the machine has ", left, " left"},
-                         {"recompute more, make micro-batches smaller, or use a machine with more memory"},
-                         {.stage = s});
-        left -= needed;
-      }
-  }
-
   GPIPE_ONCE std::vector<instruction> program(schedule_choice schedule, int worker) const {
     std::vector<instruction> lines;
     lower(
@@ -425,43 +254,22 @@ class executor {
         send_mode::buffered);
     return lines;
   }
-
-  GPIPE_ONCE void initialise() {
-    step_.seed = options_.seed;
-    step_.rows.fields.resize(static_cast<std::size_t>(net_.field_count));  // so that no step allocates
-    if (const edge_part& entering = net_.values[0].part; entering.type == dtype::bf16)
-      rounded_.resize(entering.size * static_cast<std::size_t>(plan_.most_samples()));
-    step_.rows.rounded = rounded_.data();
-    each_replica([this](auto& it) { it.take(step_); });
-    for (int l = 0; l < net_.slot_count; ++l) {
-      bool here = false;
-      each_like(stage_of(l), [&](auto&) { here = true; });
-      if (!here) continue;
-      const row& r = net_.row_of(l);
-      const auto put = [&](memory_kind kind) {
-        return [this, kind, l](std::size_t at, std::size_t bytes, const std::byte* values) {
-          upload(kind, l, 0, at, bytes, values);
-        };
-      };
-      if (net_.owns(l))
-        first_values(r.type, r.parameters, r.parameter_count, options_.seed, l, 0, put(memory_kind::parameters));
-      if (r.state_count > 0)
-        first_values(r.type, r.state, r.state_count, options_.seed, l, r.parameter_count, put(memory_kind::state));
-    }
-    refresh();
-  }
   // Room for what may be asked of steps, so that they allocate nothing.
-  GPIPE_ONCE void look() {
-    watched_.resize(static_cast<std::size_t>(net_.slot_count));
+  GPIPE_ONCE void hold() {
+    step_.seed = options_.seed;
+    step_.rows.fields.resize(index(net_.field_count));
+    if (const edge_part& entering = net_.values[0].part; entering.type == dtype::bf16)
+      rounded_.resize(entering.size * index(plan_.most_samples()));
+    step_.rows.rounded = rounded_.data();
     if (const int slot = net_.loss_slot(); slot >= 0 && net_.row_of(slot).partial_elements() > max_metrics)
       detail::refuse({"the loss tells ", net_.row_of(slot).partial_elements(), " numbers"},
                      {"an outcome tells at most ", max_metrics},
                      {.layer = std::string(net_.row_of(slot).name), .slot = slot});
-    if (options_.digest_calls == 0) return;
-    std::vector<std::string> layers;
-    for (int l = 0; l < net_.slot_count; ++l) layers.emplace_back(net_.row_of(l).name);
-    digest_ = {std::move(layers), plan_.all_micro_batches(), options_.digest_calls};
-    each_stage([this](auto& stage) { stage.note_in(digest_); });
+    if (options_.digest_calls > 0)
+      replicas_.each_stage([this](auto& stage) { stage.note_in(looks_.digest()); });
+  }
+  void time_slots(bool on) {
+    replicas_.each_stage([on](auto& stage) { stage.time_slots(on); });
   }
 
   void require_training() const {
@@ -493,7 +301,7 @@ class executor {
   }
 
   void run(const std::vector<std::vector<instruction>>& programs) {
-    each_replica([this](auto& it) { it.take(step_); });
+    replicas_.each([this](auto& it) { it.take(step_); });
     try {
       const auto walk = [&](int seat) {
         workers_[index(seat)].walk(programs[index(seat) % programs.size()], step_.clears());
@@ -501,8 +309,8 @@ class executor {
       if (others_) walk(0);
       else crew_.run(walk);
     } catch (...) {
-      each_stage([](auto& stage) { stage.settle(); });
-      each_replica([](auto& it) {
+      replicas_.each_stage([](auto& stage) { stage.settle(); });
+      replicas_.each([](auto& it) {
         for (auto& w : it.wires()) w.reset();
       });
       clock();
@@ -512,17 +320,13 @@ class executor {
     clock();
   }
   void clock() {
-    if (!step_.measured) return;
-    const auto took = now_ns() - begin_ns_;
-    for (auto& r : reports_) r.step_ns += took, ++r.steps;
+    if (step_.measured) records_.add_step(now_ns() - begin_ns_);
   }
 
   // A call of train or accumulate, after its batch was taken.
   template <class Call>
   void attempt(Call&& call) {
-    for (auto& rows : watched_)
-      if (rows) rows->outputs.hold(0), rows->gradients.hold(0);
-    if (!digest_.full()) note_data();
+    looks_.open(step_);
     try {
       call();
     } catch (const error& cause) {
@@ -538,62 +342,11 @@ class executor {
       discard();
       throw;
     }
-    for (auto& rows : watched_)
-      if (rows) rows->outputs.hold(step_.rows.samples), rows->gradients.hold(step_.rows.samples);
-    if (others_) share_looks();
-    digest_.close({step_.step, accumulated_});
-  }
-
-  // What was copied and noted in this call, for all processes.
-  GPIPE_ONCE void share_looks() {
-    for (int l = 0; l < net_.slot_count; ++l)
-      if (watched_[index(l)])
-        for (sample_rows* rows : {&watched_[index(l)]->outputs, &watched_[index(l)]->gradients})
-          share_rows(stage_of(l), *rows, 0);
-    for (int s = 0; s < plan_.stages(); ++s) {
-      const int first = plan_.first[index(s)], last = plan_.first[index(s) + 1];
-      const auto own = digest_.of_slots(first, last);
-      std::vector<std::uint64_t> all(own.size());  // each is noted by one replica, and zero in the others
-      for (int r = 0; r < plan_.replicas() && !own.empty(); ++r) {
-        auto its = own;
-        others_->share(r, s, its.data(), its.size() * sizeof(its[0]));
-        for (std::size_t i = 0; i < all.size(); ++i) all[i] |= its[i];
-      }
-      digest_.put_slots(first, last, all);
-    }
-  }
-  // Rows of the call's samples, which each replica has its part of.
-  void share_rows(int s, sample_rows& rows, int before) {
-    for (int r = 0; r < plan_.replicas(); ++r) {
-      const int first = step_.first_sample(r * plan_.micro_batches());
-      const int count = step_.first_sample((r + 1) * plan_.micro_batches()) - first;
-      for (int t = 0; t < rows.tensors() && count > 0; ++t)
-        others_->share(r, s, rows.at(t, before + first), rows.row_bytes(t) * index(count));
-    }
-  }
-  GPIPE_ONCE void share_measured(int s, measured_profile& found) const {
-    for (int l = plan_.first[index(s)]; l < plan_.first[index(s) + 1]; ++l) {
-      measured_layer& line = found.layers.size() > index(l) ? found.layers[index(l)] : found.layers.emplace_back();
-      std::int64_t ns[] = {line.forward_ns, line.backward_input_ns, line.backward_parameters_ns};
-      others_->share(0, s, ns, sizeof ns);
-      line = {l, net_.row_of(l).name, ns[0], ns[1], ns[2]};
-    }
-  }
-
-  GPIPE_ONCE void note_data() {
-    digest_.open();
-    hash sum;
-    const auto add = [&](const std::byte* rows, std::size_t size, dtype type) {
-      if (rows != nullptr) sum.add(rows, size * bytes_of(type) * static_cast<std::size_t>(step_.rows.samples));
-    };
-    add(step_.rows.inputs, net_.values[0].part.size, net_.values[0].part.type);
-    for (int f = 0; f < net_.field_count; ++f)
-      add(step_.rows.fields[index(f)], net_.fields[f].size, net_.fields[f].type);
-    digest_.put(act::idle, -1, -1, sum.value());
+    looks_.close(step_, accumulated_, others_.get());
   }
 
   workshop<Device> shop() {
-    return {net_, plan_, rule_, replicas_, sums_.get(), line_, gate_, step_, decision_, reports_, options_.before,
+    return {net_, plan_, rule_, sums_.get(), line_, gate_, step_, decision_, records_.stages(), options_.before,
             others_.get()};
   }
   // What workers do at the gate where they commit.
@@ -626,18 +379,18 @@ class executor {
   run_plan plan_;
   update_rule<context> rule_;
   run_options options_;
+  seating here_;
   replica_list<Device> replicas_;
+  contents<Device> contents_;
   std::unique_ptr<all_reduce<Device>> sums_;  // null: there is one replica
   std::unique_ptr<abroad> others_;
-  mutable std::vector<stage_report> reports_;  // [replica][stage]; of stages elsewhere as they were told last
-  mutable std::vector<recorder> recorders_;    // so are those of their workers
+  mutable records records_;
+  detail::looks looks_;
   std::vector<bf16> rounded_;  // a batch's inputs, where it has floats and the model takes bf16
   step_state step_;
   std::int64_t begin_ns_ = 0;
   commit decision_;
   int accumulated_ = 0;
-  std::vector<std::unique_ptr<detail::watched_rows>> watched_;  // [slot]
-  gpipe::digest digest_;
   std::vector<std::vector<instruction>> training_, evaluating_;  // [worker of a replica]
   std::vector<worker<Device>> workers_;  // [seat]
   lifeline line_;

@@ -5,6 +5,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/plan/run_plan.hpp>
 #include <gpipe/record/measured_profile.hpp>
+#include <gpipe/runtime/abroad.hpp>
 #include <gpipe/runtime/stopwatch.hpp>
 
 namespace gpipe::detail {
@@ -29,6 +30,18 @@ GPIPE_ONCE void append_measured(const run_plan& plan, const Stage& stage, measur
       line.backward_parameters_ns = both - line.backward_input_ns;
     }
     into.layers.push_back(line);
+  }
+}
+
+/// Brings to all processes what the first replica's has measured of a stage: behind what is found of those before it.
+GPIPE_ONCE inline void share_measured(const network& net, const run_plan& plan, const abroad& others, int stage,
+                                      measured_profile& found) {
+  const auto index = [](int i) { return static_cast<std::size_t>(i); };
+  for (int l = plan.first[index(stage)]; l < plan.first[index(stage) + 1]; ++l) {
+    measured_layer& line = found.layers.size() > index(l) ? found.layers[index(l)] : found.layers.emplace_back();
+    std::int64_t ns[] = {line.forward_ns, line.backward_input_ns, line.backward_parameters_ns};
+    others.share(0, stage, ns, sizeof ns);
+    line = {l, net.row_of(l).name, ns[0], ns[1], ns[2]};
   }
 }
 

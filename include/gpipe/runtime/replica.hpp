@@ -66,8 +66,4 @@ class replica {
   gate door_;
 };
 
-/// Null where none of it is here.
-template <class Device>
-using replica_list = std::vector<std::unique_ptr<replica<Device>>>;
-
 }  // namespace gpipe

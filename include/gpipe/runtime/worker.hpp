@@ -24,7 +24,6 @@ struct workshop {
   const network& net;
   const run_plan& plan;
   const update_rule<typename Device::context>& rule;
-  replica_list<Device>& replicas;
   all_reduce<Device>* sums;  ///< over replicas; null: there is one
   lifeline& line;
   gate& door;              ///< of all workers here

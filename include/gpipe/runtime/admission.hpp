@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <gpipe/device/executing_device.hpp>
+#include <gpipe/runtime/plan_traits.hpp>
+#include <gpipe/runtime/run_options.hpp>
+#include <gpipe/runtime/seating.hpp>
+
+namespace gpipe::detail {
+
+/// For so many workers of this process. Throws `error` if the deadline is none.
+GPIPE_ONCE inline patience patience_of(int workers, std::chrono::nanoseconds deadline) {
+  if (deadline <= deadline.zero())
+    refuse({"a deadline of ", told(deadline), " is over before a step begins"},
+           {"choose one longer than a micro-batch takes"});
+  patience p = patience::of(workers);
+  p.deadline = deadline;
+  return p;
+}
+
+/// The processes of a job are as many as the plan has workers, and have the same plan. `carried`: what they send lies
+/// in the host's memory.
+GPIPE_ONCE inline void agree(const network& net, const run_plan& plan, const run_options& options, bool carried) {
+  peers& job = *options.peers;
+  job.expect(options.deadline);
+  if (const int workers = plan.replicas() * plan.workers(); job.ranks() != workers)
+    refuse({"the job has ", job.ranks(), job.ranks() == 1 ? " process" : " processes", ", and the plan ",
+            several(workers, "worker"), plan.replicas() > 1 ? " in all replicas" : ""},
+           {"start a process for each worker, or choose as many stages as there are processes"});
+  if (options.link_bytes_per_second != 0)
+    refuse({"links between processes are not emulated"}, {"emulate them between threads"});
+  if (!carried)
+    refuse({"processes carry the memory of processors, and the stages are on another device"},
+           {"train in one process, which may have several such devices"});
+  if (!plan.options.apart)
+    refuse({"the plan's workers share memory, and processes do not"}, {"make it with .apart = true"});
+  job.agree(traits_of(net, plan, options.seed));
+}
+
+GPIPE_ONCE inline void require_graph(const run_plan& plan, const run_options& options, bool has_graphs) {
+  if (!has_graphs)
+    refuse({"the device has no graphs"}, {"train without one, or on a device that writes down what it does"});
+  if (const int all = plan.workers() * plan.replicas(); all != 1)
+    refuse({"a graph is of one worker, and the plan has ", all},
+           {"choose .workers = 1: it has all the stages, on one device"});
+  if (options.before || options.slot_times)
+    refuse({"a step that is launched from a graph calls nobody before an instruction, and times no slot"},
+           {"train without a graph"});
+}
+
+/// `left` bytes are enough for the stages that are here. A machine that has promised too much ends programs without a
+/// word.
+GPIPE_ONCE inline void require_memory(const run_plan& plan, const seating& here, std::int64_t left) {
+  for (int r = 0; r < plan.replicas(); ++r)
+    for (int s = 0; s < plan.stages(); ++s) {
+      if (!here.has_stage(r, s)) continue;
+      const std::int64_t needed = plan.memory[static_cast<std::size_t>(s)].total();
+      if (needed > left)
+        refuse({"the stage needs ", needed, " bytes, and the machine has ", left, " left"},
+               {"recompute more, make micro-batches smaller, or use a machine with more memory"}, {.stage = s});
+      left -= needed;
+    }
+}
+
+/// Refuses what cannot run, before anything is made that depends on it.
+template <class Device>
+GPIPE_ONCE void admit(const network& net, const run_plan& plan, const run_options& options, const seating& here) {
+  if (options.peers != nullptr) agree(net, plan, options, std::is_same_v<typename Device::marker, unmarked>);
+  if (options.graph) require_graph(plan, options, graph_device<Device>);
+  require_memory(plan, here, Device::memory_left());
+}
+
+}  // namespace gpipe::detail
