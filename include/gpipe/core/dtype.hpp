@@ -50,6 +50,7 @@ inline constexpr dtype dtype_of = std::is_same_v<T, float>          ? dtype::flo
                                   : std::is_same_v<T, std::int32_t> ? dtype::int32
                                   : std::is_same_v<T, bf16>         ? dtype::bf16
                                                                     : dtype::uint8;
+/// The type whose `dtype` this is.
 template <dtype Type>
 using element_of = typename detail::element_named<Type>::type;
 

@@ -9,6 +9,7 @@ enum class precision {
   bf16,  ///< half the bytes on edges and links, and a device's matrix units
 };
 
+/// In words, as options name it.
 constexpr const char* name_of(precision chosen) { return chosen == precision::bf16 ? "bf16" : "float32"; }
 
 }  // namespace gpipe

@@ -11,6 +11,7 @@ enum class recompute_mode {
   as_needed,    ///< the fewest for which a stage's working sets fit the memory that there is
 };
 
+/// In words, as options name it.
 constexpr const char* name_of(recompute_mode mode) {
   constexpr const char* names[] = {"always", "except-last", "never", "as-needed"};
   return names[static_cast<int>(mode)];

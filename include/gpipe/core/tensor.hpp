@@ -26,11 +26,13 @@ struct bundle {};
 /// The most tensors that one edge carries, and that a layer reads or writes.
 inline constexpr int max_edge = 4;
 
+/// Whether a type is a `tensor`.
 template <class>
 inline constexpr bool is_tensor = false;
 template <class T, int... N>
 inline constexpr bool is_tensor<tensor<T, N...>> = true;
 
+/// Whether a type is a `bundle` of tensors.
 template <class>
 inline constexpr bool is_bundle = false;
 template <class... Tensors>

@@ -30,6 +30,14 @@ struct element_of_edge<tensor<T, N...>> {
 template <class First, class... Rest>
 struct element_of_edge<bundle<First, Rest...>> : element_of_edge<First> {};
 
+// What a layer names, or the type of what it writes, or of what it reads.
+template <class On, class Input, class Output>
+constexpr auto type_of_edges() {
+  if constexpr (requires { typename On::value_type; }) return std::type_identity<typename On::value_type>{};
+  else if constexpr (!std::is_void_v<typename element_of_edge<Output>::type>) return element_of_edge<Output>{};
+  else return element_of_edge<Input>{};
+}
+
 }  // namespace detail
 
 /// A layer bound to what it reads: `Layer::on<Input>` with every member that it left out at its default.
@@ -94,12 +102,7 @@ struct bound {
   }();
 
   // The type of its floating-point edges, and of its parameters.
-  using edge_type = typename decltype([] {
-    if constexpr (requires { typename on::value_type; }) return std::type_identity<typename on::value_type>{};
-    else if constexpr (!std::is_void_v<typename detail::element_of_edge<output>::type>)
-      return std::type_identity<typename detail::element_of_edge<output>::type>{};
-    else return detail::element_of_edge<input>{};
-  }())::type;
+  using edge_type = typename decltype(detail::type_of_edges<on, input, output>())::type;
   using value_type = compute_type<edge_type>;
 
   static constexpr std::string_view name = type_name<Layer>;

@@ -13,6 +13,7 @@ namespace gpipe {
 template <class Tensor>
 inline constexpr int last_extent = Tensor::extents[Tensor::rank - 1];
 
+/// Rows of one sample.
 template <class Tensor>
 inline constexpr int rows_in = static_cast<int>(Tensor::size) / last_extent<Tensor>;
 
@@ -30,6 +31,7 @@ struct replace_last<tensor<T, Before...>, tensor<T, Only>, Last> {
 
 }  // namespace detail
 
+/// The tensor with another last extent.
 template <class Tensor, int Last>
 using with_last = typename detail::replace_last<tensor<typename Tensor::value_type>, Tensor, Last>::type;
 

@@ -49,6 +49,7 @@ struct link {
   constexpr bool operator==(const link&) const = default;
 };
 
+/// Whether something leaves the worker, or arrives, by a link.
 constexpr bool is_send(act kind) { return kind == act::send_activation || kind == act::send_gradient; }
 constexpr bool is_receive(act kind) { return kind == act::receive_activation || kind == act::receive_gradient; }
 

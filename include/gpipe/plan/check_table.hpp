@@ -162,6 +162,7 @@ GPIPE_ONCE constexpr verdict check_table(const Schedule& schedule, int stages, i
   return table.found();
 }
 
+/// The whole table.
 template <scheduler Schedule>
 constexpr verdict check_table(const Schedule& schedule, int stages, int micro_batches, const link* links,
                               int link_count) {

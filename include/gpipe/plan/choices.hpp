@@ -24,18 +24,22 @@ struct schedule_of_a_plan {
 }  // namespace broken
 
 // Options of a plan, in any order.
+/// S, 1 to the number of the model's slots.
 template <int S>
 struct stages {
   static constexpr void choose(plan_options& o) { o.stages = S; }
 };
+/// M, of every mini-batch and replica.
 template <int M>
 struct micro_batches {
   static constexpr void choose(plan_options& o) { o.micro_batches = M; }
 };
+/// B, the most samples of a micro-batch.
 template <int B>
 struct micro_batch_size {
   static constexpr void choose(plan_options& o) { o.micro_batch_size = B; }
 };
+/// Which micro-batches run forward a second time before backward.
 template <recompute_mode Mode>
 struct recompute {
   static constexpr void choose(plan_options& o) { o.recompute = Mode; }
@@ -45,6 +49,7 @@ template <precision In>
 struct in {
   static constexpr void choose(plan_options& o) { o.in = In; }
 };
+/// Whose arrays the stages have room for: `optimizer<sgd>`. A trainer's own counts where there is one.
 template <class Optimizer>
 struct optimizer {
   static constexpr void choose(plan_options& o) {

@@ -89,6 +89,7 @@ constexpr slot_cost slot_cost_of(const layer_cost& c, bool recomputed) {
   const std::int64_t backward = detail::summed(c.backward_input, c.backward_parameters);
   return {c.forward, recomputed ? detail::summed(backward, c.forward) : backward};
 }
+/// The analytic cost of a row, so.
 constexpr slot_cost cost_of(const row& r, int samples, bool recomputed, const device& on = this_cpu) {
   return slot_cost_of(layer_cost_of(r, samples, on), recomputed);
 }

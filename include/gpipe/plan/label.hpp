@@ -48,6 +48,7 @@ constexpr label label_of(const instruction& it, bool with_stage = false) {
   return text;
 }
 
+/// Of a cell of a table: `F3`, or with its stage `2F3`.
 constexpr label label_of(const cell& it, bool with_stage = false) {
   return label_of(instruction{it.kind, it.stage, it.micro_batch, -1}, with_stage);
 }

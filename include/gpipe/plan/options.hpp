@@ -10,6 +10,7 @@
 
 namespace gpipe {
 
+/// Any number of bytes will do.
 inline constexpr std::int64_t no_memory_limit = (std::numeric_limits<std::int64_t>::max)();
 
 /// The choices that make a plan of a network, at compile time or at run time.

@@ -34,12 +34,14 @@ struct profile {
   int micro_batch_size = 0;
 };
 
+/// The profile that a struct with a table is.
 template <class Table>
 inline constexpr profile profile_of{Table::layers, static_cast<int>(sizeof(Table::layers) / sizeof(measured_layer)),
                                     Table::micro_batch_size};
 
 /// Why a profile is not of a model, and at which line; `line` is -1 where it is none's.
 enum class profile_fault { none, length, micro_batch_size, position, layer, negative };
+/// What `compare` finds.
 struct profile_verdict {
   profile_fault what = profile_fault::none;
   int line = -1;

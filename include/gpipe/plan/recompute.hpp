@@ -116,6 +116,7 @@ GPIPE_ONCE constexpr int flag_recomputed(detail::rows<Schedule>& table, const re
   return count;
 }
 
+/// The same for a schedule whose rows nobody has read yet.
 template <scheduler Schedule>
 constexpr int flag_recomputed(const Schedule& schedule, int stages, int micro_batches, const recompute_choice& choice,
                               int stage, bool* recomputed) {

@@ -38,6 +38,7 @@ enum class memory_kind : std::uint8_t {
 };
 inline constexpr int memory_kinds = 14;  ///< that are counted
 
+/// In a word, for tables and errors.
 constexpr const char* name_of(memory_kind kind) {
   constexpr const char* names[] = {"parameters", "gradients",   "moments",  "tied",   "state",
                                    "derived",    "partials",    "sums",     "stash",  "returned",

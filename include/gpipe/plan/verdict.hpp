@@ -19,6 +19,7 @@ enum class fault : std::uint8_t {
   stash,       ///< more micro-batches in flight than the stage has room for
 };
 
+/// In a word.
 constexpr const char* name(fault what) {
   constexpr const char* names[] = {"none",     "unknown",  "premature",  "repeated", "missing",
                                    "unpaired", "deadlock", "retirement", "stash"};

@@ -28,6 +28,7 @@ struct standing {
   double held_out = std::numeric_limits<double>::quiet_NaN();  ///< loss on other data, where it was looked at
 };
 
+/// How much a training says of itself.
 enum class voice : std::uint8_t {
   quiet,  ///< says nothing
   lines,  ///< one line an epoch

@@ -21,6 +21,7 @@ namespace gpipe {
 ///     batch{32}.with("inputs", pixels).with("labels", digits)
 class batch {
  public:
+  /// A field: `elements` of all samples together, row after row.
   struct entry {
     std::string_view name;
     const void* data = nullptr;

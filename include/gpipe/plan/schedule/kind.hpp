@@ -17,6 +17,7 @@ namespace gpipe {
 /// The schedules that we ship, for a choice at run time, and the user's own.
 enum class schedule_kind { fill_drain, one_f_one_b, interleaved, zb_h1, zb_v, forward_only, own };
 
+/// Those that we ship.
 inline constexpr schedule_kind schedule_kinds[] = {schedule_kind::fill_drain,  schedule_kind::one_f_one_b,
                                                    schedule_kind::interleaved, schedule_kind::zb_h1,
                                                    schedule_kind::zb_v,        schedule_kind::forward_only};
@@ -128,6 +129,7 @@ constexpr decltype(auto) with_schedule(schedule_choice choice, Use&& use) {
 
 static_assert(scheduler<schedule_choice>);
 
+/// As `parse_schedule` reads it.
 constexpr const char* name(schedule_kind kind) { return schedule_choice(kind).name(); }
 
 namespace detail {

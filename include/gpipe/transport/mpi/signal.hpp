@@ -11,7 +11,9 @@ namespace gpipe::mpi {
 // mpirun ends a job of which a process has ended by SIGTERM, and a second later by SIGKILL. In that second the others
 // tell who it was; so, unless the program has other plans, the signal is noted and looked into at the next wait.
 
+/// Whether SIGTERM has come, noted by the handler.
 inline std::atomic<bool> termination{false};
+/// What the handler has noted.
 inline bool terminated() noexcept { return termination.load(std::memory_order_relaxed); }
 
 /// Notes SIGTERM, if it would end the program, for as long as this lives.
@@ -34,6 +36,7 @@ class termination_guard {
   bool set_ = false;
 };
 
+/// Ends the process as SIGTERM would have.
 GPIPE_ONCE inline void end_by_default() {
   termination.store(false);
   signal(SIGTERM, SIG_DFL);
