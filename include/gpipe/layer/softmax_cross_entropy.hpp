@@ -83,7 +83,7 @@ struct softmax_cross_entropy {
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
         const T* x = in + row * classes;
         const std::int32_t label = labels[row];
-        const number top = team.max(classes, least, [x](std::ptrdiff_t j) { return number(x[j]); });
+        const number top = team.maximum(classes, least, [x](std::ptrdiff_t j) { return number(x[j]); });
         const number total = team.sum(classes, [x, top](std::ptrdiff_t j) { return math::exp(x[j] - top); });
         const number equals =
             team.sum(label, [x, top](std::ptrdiff_t j) { return x[j] == top ? number(1) : number(0); });

@@ -60,7 +60,7 @@ struct row_statistics {
     const float* from = values + row * width;
     float* into = doubled + row * width;
     const std::ptrdiff_t last = width - 1;
-    tops[row] = team.max(width, -1.0F, [from](std::ptrdiff_t i) { return from[i]; });
+    tops[row] = team.maximum(width, -1.0F, [from](std::ptrdiff_t i) { return from[i]; });
     team.each(width, [=](std::ptrdiff_t i) { into[i] = 2 * from[i]; });
     sums[row] = team.sum(width, [=](std::ptrdiff_t i) { return into[last - i]; });
   }

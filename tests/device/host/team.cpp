@@ -41,17 +41,17 @@ TEST_CASE("a sum is of the type that its function returns") {
   CHECK(ones == 100);
 }
 
-TEST_CASE("max finds the greatest wherever it is") {
+TEST_CASE("maximum finds the greatest wherever it is") {
   for (std::ptrdiff_t width = 1; width < 200; ++width)
     for (std::ptrdiff_t at = 0; at < width; at += 3)
-      REQUIRE(team{}.max(width, -9.0F, [at](std::ptrdiff_t i) { return i == at ? -1.0F : -2.0F; }) == -1.0F);
+      REQUIRE(team{}.maximum(width, -9.0F, [at](std::ptrdiff_t i) { return i == at ? -1.0F : -2.0F; }) == -1.0F);
 }
 
-TEST_CASE("max passes over NaN and starts from the least") {
+TEST_CASE("maximum passes over NaN and starts from the least") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  CHECK(team{}.max(40, -5.0F, [nan](std::ptrdiff_t i) { return i == 20 ? 3.0F : nan; }) == 3);
-  CHECK(team{}.max(40, -5.0F, [nan](std::ptrdiff_t) { return nan; }) == -5);
-  CHECK(team{}.max(0, -5.0F, [](std::ptrdiff_t) { return 1.0F; }) == -5);
+  CHECK(team{}.maximum(40, -5.0F, [nan](std::ptrdiff_t i) { return i == 20 ? 3.0F : nan; }) == 3);
+  CHECK(team{}.maximum(40, -5.0F, [nan](std::ptrdiff_t) { return nan; }) == -5);
+  CHECK(team{}.maximum(0, -5.0F, [](std::ptrdiff_t) { return 1.0F; }) == -5);
 }
 
 TEST_CASE("each visits every element once, and a later loop sees what it wrote") {

@@ -30,7 +30,7 @@ struct team {
   }
 
   template <class T, class G>
-  __device__ T max(std::ptrdiff_t width, T least, G g) const {
+  __device__ T maximum(std::ptrdiff_t width, T least, G g) const {
     return reduce(width, least, g, [](T a, T b) { return b > a ? b : a; });
   }
 

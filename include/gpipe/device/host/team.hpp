@@ -32,7 +32,7 @@ struct team {
 
   /// The greatest of `least` and g(i) for i in [0, width). NaN is passed over.
   template <class T, class G>
-  GPIPE_HOST_DEVICE T max(std::ptrdiff_t width, T least, G g) const {
+  GPIPE_HOST_DEVICE T maximum(std::ptrdiff_t width, T least, G g) const {
     return reduce(width, least, g, [](T a, T b) { return b > a ? b : a; });
   }
 
