@@ -1,30 +1,91 @@
 # What gpipe needs from outside, found once for both roads: CMakeLists.txt includes this file in the tree,
-# and it is installed as the package's config for find_package(gpipe).
+# and it is installed as the package's config for find_package(gpipe). Its parts are
+#     host    gpipe::gpipe, to plan and to train on the processor
+#     cuda    gpipe::cuda, for GPUs
+#     nccl    gpipe::nccl, for GPUs of several processes
+#     mpi     gpipe::mpi, for several processes
+# A part that find_package names is insisted on, and those that it does not name are not looked for; where it names
+# none, and in the tree, the options below say which are taken. No language is enabled here.
 
 set(GPIPE_LIBXSMM AUTO CACHE STRING "GEMM by libxsmm: AUTO takes it where it is found, ON insists on it, OFF goes without")
-set_property(CACHE GPIPE_LIBXSMM PROPERTY STRINGS AUTO ON OFF)
 set(GPIPE_CUDA AUTO CACHE STRING "GPUs by CUDA: AUTO takes a toolkit where it is found, ON insists on it, OFF goes without")
-set_property(CACHE GPIPE_CUDA PROPERTY STRINGS AUTO ON OFF)
-
 set(GPIPE_MPI AUTO CACHE STRING "Processes over MPI: AUTO takes it where it is found, ON insists on it, OFF goes without")
-set_property(CACHE GPIPE_MPI PROPERTY STRINGS AUTO ON OFF)
+set_property(CACHE GPIPE_LIBXSMM GPIPE_CUDA GPIPE_MPI PROPERTY STRINGS AUTO ON OFF)
 
 set(gpipe_missing "")
+foreach(gpipe_option IN ITEMS LIBXSMM CUDA MPI)
+  if(NOT GPIPE_${gpipe_option} MATCHES "^(AUTO|ON|OFF)$")
+    string(APPEND gpipe_missing "\n  a value of GPIPE_${gpipe_option}, which is AUTO, ON or OFF and not "
+           "'${GPIPE_${gpipe_option}}'")
+  endif()
+endforeach()
+
+# AUTO, ON or OFF for each part, and who insists on it.
+set(gpipe_cuda ${GPIPE_CUDA})
+set(gpipe_nccl ${GPIPE_CUDA})
+set(gpipe_mpi ${GPIPE_MPI})
+set(gpipe_cuda_by "GPIPE_CUDA=ON insists on")
+set(gpipe_mpi_by "GPIPE_MPI=ON insists on")
+if(gpipe_nccl STREQUAL "ON")
+  set(gpipe_nccl AUTO)  # a toolkit serves without it
+endif()
+if(gpipe_FIND_COMPONENTS)
+  set(gpipe_unnamed cuda nccl mpi)
+  list(REMOVE_ITEM gpipe_unnamed ${gpipe_FIND_COMPONENTS})
+  foreach(gpipe_part IN LISTS gpipe_unnamed)
+    set(gpipe_${gpipe_part} OFF)
+  endforeach()
+  foreach(gpipe_part IN LISTS gpipe_FIND_COMPONENTS)
+    set(gpipe_option CUDA)
+    if(gpipe_part STREQUAL "mpi")
+      set(gpipe_option MPI)
+    endif()
+    if(NOT gpipe_part MATCHES "^(host|cuda|nccl|mpi)$")
+      if(gpipe_FIND_REQUIRED_${gpipe_part})
+        string(APPEND gpipe_missing "\n  a component '${gpipe_part}': there are host, cuda, nccl and mpi")
+      endif()
+    elseif(NOT gpipe_part STREQUAL "host" AND gpipe_FIND_REQUIRED_${gpipe_part})
+      if(GPIPE_${gpipe_option} STREQUAL "OFF")
+        string(APPEND gpipe_missing "\n  its component '${gpipe_part}', which GPIPE_${gpipe_option}=OFF goes without")
+      else()
+        set(gpipe_${gpipe_part} ON)
+        set(gpipe_${gpipe_part}_by "its component '${gpipe_part}' is")
+      endif()
+    endif()
+  endforeach()
+  if(NOT gpipe_nccl STREQUAL "OFF" AND NOT gpipe_cuda STREQUAL "ON")
+    set(gpipe_cuda ${gpipe_nccl})
+    set(gpipe_cuda_by "its component 'nccl' needs")
+  endif()
+endif()
 
 find_package(Threads QUIET)
 if(NOT Threads_FOUND)
   string(APPEND gpipe_missing "\n  threads")
 endif()
 
+# C++20 for nvcc, too: CMake before 3.26 does not know its flag and compiles as C++17 without a word, and none gives one
+# unless asked. A target carries it wherever it is linked from, which a variable would not.
+if(NOT TARGET gpipe::dialect)
+  add_library(gpipe::dialect INTERFACE IMPORTED)
+  set(gpipe_older "$<VERSION_LESS:$<TARGET_PROPERTY:CUDA_STANDARD>,20>")
+  if(CMAKE_VERSION VERSION_LESS 3.26)
+    set(gpipe_older 1)
+  endif()
+  set_property(TARGET gpipe::dialect PROPERTY
+               INTERFACE_COMPILE_OPTIONS "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,${gpipe_older}>:-std=c++20>")
+endif()
+
 if(NOT TARGET gpipe::hana)
-  add_library(gpipe::hana INTERFACE IMPORTED)
   find_package(Boost 1.74 CONFIG QUIET)
   if(TARGET Boost::headers)
+    add_library(gpipe::hana INTERFACE IMPORTED)
     set_property(TARGET gpipe::hana PROPERTY INTERFACE_LINK_LIBRARIES Boost::headers)
   else()
     find_path(GPIPE_HANA_INCLUDE_DIR boost/hana/version.hpp)
     mark_as_advanced(GPIPE_HANA_INCLUDE_DIR)
     if(GPIPE_HANA_INCLUDE_DIR)
+      add_library(gpipe::hana INTERFACE IMPORTED)
       set_property(TARGET gpipe::hana PROPERTY INTERFACE_INCLUDE_DIRECTORIES "${GPIPE_HANA_INCLUDE_DIR}")
     else()
       string(APPEND gpipe_missing "\n  Boost.Hana, headers only: install libboost-dev (Debian, Ubuntu) or set Boost_DIR")
@@ -34,12 +95,12 @@ endif()
 
 # The host path needs Thrust's headers and no CUDA: a distribution's own come first, a CUDA toolkit's serve as well.
 if(NOT TARGET gpipe::thrust)
-  add_library(gpipe::thrust INTERFACE IMPORTED)
   find_path(GPIPE_THRUST_INCLUDE_DIR thrust/version.h)
   find_path(GPIPE_THRUST_INCLUDE_DIR thrust/version.h
             PATHS ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES include/cccl include)
   mark_as_advanced(GPIPE_THRUST_INCLUDE_DIR)
   if(GPIPE_THRUST_INCLUDE_DIR)
+    add_library(gpipe::thrust INTERFACE IMPORTED)
     set_property(TARGET gpipe::thrust PROPERTY INTERFACE_INCLUDE_DIRECTORIES "${GPIPE_THRUST_INCLUDE_DIR}")
   else()
     string(APPEND gpipe_missing
@@ -47,9 +108,7 @@ if(NOT TARGET gpipe::thrust)
   endif()
 endif()
 
-if(NOT GPIPE_LIBXSMM MATCHES "^(AUTO|ON|OFF)$")
-  string(APPEND gpipe_missing "\n  a value of GPIPE_LIBXSMM, which is AUTO, ON or OFF and not '${GPIPE_LIBXSMM}'")
-elseif(NOT TARGET gpipe::libxsmm)
+if(NOT TARGET gpipe::libxsmm)
   add_library(gpipe::libxsmm INTERFACE IMPORTED)
   set(gpipe_gemm "its own kernels")
   if(NOT GPIPE_LIBXSMM STREQUAL "OFF")
@@ -74,64 +133,72 @@ elseif(NOT TARGET gpipe::libxsmm)
   if(NOT gpipe_FIND_QUIETLY)
     message(STATUS "gpipe: matrix products by ${gpipe_gemm}")
   endif()
-  unset(gpipe_gemm)
 endif()
 
 # For who trains on GPUs: links gpipe::cuda too, and between processes gpipe::nccl, and has nvcc compile what includes
 # gpipe/device/cuda/cuda.hpp.
-if(CMAKE_VERSION VERSION_LESS 3.26)  # which does not know nvcc's flag, and compiles as C++17 without a word
-  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
-  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
-endif()
-if(NOT GPIPE_CUDA MATCHES "^(AUTO|ON|OFF)$")
-  string(APPEND gpipe_missing "\n  a value of GPIPE_CUDA, which is AUTO, ON or OFF and not '${GPIPE_CUDA}'")
-elseif(NOT GPIPE_CUDA STREQUAL "OFF" AND NOT TARGET gpipe::cuda)
+if(NOT gpipe_cuda STREQUAL "OFF" AND NOT TARGET gpipe::cuda)
   find_package(CUDAToolkit 12 QUIET)
   if(TARGET CUDA::cudart AND TARGET CUDA::cublasLt AND TARGET CUDA::nvtx3)
     add_library(gpipe::cuda INTERFACE IMPORTED)
-    set_property(TARGET gpipe::cuda PROPERTY INTERFACE_LINK_LIBRARIES "CUDA::cudart;CUDA::cublasLt;CUDA::nvtx3")
-    # NCCL's own config comes first; else it lies beside the toolkit, or under the name of its run-time package.
-    find_package(NCCL CONFIG QUIET)
-    if(NOT TARGET NCCL::nccl)
-      find_path(GPIPE_NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-      find_library(GPIPE_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR})
-      mark_as_advanced(GPIPE_NCCL_INCLUDE_DIR GPIPE_NCCL_LIBRARY)
-      if(GPIPE_NCCL_INCLUDE_DIR AND GPIPE_NCCL_LIBRARY)
-        add_library(NCCL::nccl INTERFACE IMPORTED)
-        set_target_properties(NCCL::nccl PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${GPIPE_NCCL_INCLUDE_DIR}"
-                                                    INTERFACE_LINK_LIBRARIES "${GPIPE_NCCL_LIBRARY}")
-      endif()
+    set_property(TARGET gpipe::cuda PROPERTY
+                 INTERFACE_LINK_LIBRARIES "gpipe::dialect;CUDA::cudart;CUDA::cublasLt;CUDA::nvtx3")
+  elseif(gpipe_cuda STREQUAL "ON")
+    string(APPEND gpipe_missing "\n  the CUDA toolkit, 12 or newer, with cuBLASLt, which ${gpipe_cuda_by}: see "
+           "https://developer.nvidia.com/cuda-downloads, or set CUDAToolkit_ROOT")
+  endif()
+endif()
+
+# NCCL's own config comes first; else it lies beside the toolkit, or under the name of its run-time package.
+if(NOT gpipe_nccl STREQUAL "OFF" AND TARGET gpipe::cuda AND NOT TARGET gpipe::nccl)
+  find_package(NCCL CONFIG QUIET)
+  if(NOT TARGET NCCL::nccl)
+    find_path(GPIPE_NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    find_library(GPIPE_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR})
+    mark_as_advanced(GPIPE_NCCL_INCLUDE_DIR GPIPE_NCCL_LIBRARY)
+    if(GPIPE_NCCL_INCLUDE_DIR AND GPIPE_NCCL_LIBRARY)
+      add_library(NCCL::nccl INTERFACE IMPORTED)
+      set_target_properties(NCCL::nccl PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${GPIPE_NCCL_INCLUDE_DIR}"
+                                                  INTERFACE_LINK_LIBRARIES "${GPIPE_NCCL_LIBRARY}")
     endif()
-    if(TARGET NCCL::nccl)
-      add_library(gpipe::nccl INTERFACE IMPORTED)
-      set_property(TARGET gpipe::nccl PROPERTY INTERFACE_LINK_LIBRARIES "gpipe::cuda;NCCL::nccl")
-    endif()
-  elseif(GPIPE_CUDA STREQUAL "ON")
-    string(APPEND gpipe_missing "\n  the CUDA toolkit, 12 or newer, with cuBLASLt, which GPIPE_CUDA=ON insists on: see "
-           "https://developer.nvidia.com/cuda-downloads, or set CUDAToolkit_ROOT, or take GPIPE_CUDA=AUTO")
+  endif()
+  if(TARGET NCCL::nccl)
+    add_library(gpipe::nccl INTERFACE IMPORTED)
+    set_property(TARGET gpipe::nccl PROPERTY INTERFACE_LINK_LIBRARIES "gpipe::cuda;NCCL::nccl")
+  elseif(gpipe_nccl STREQUAL "ON")
+    string(APPEND gpipe_missing "\n  NCCL, which ${gpipe_nccl_by}: install libnccl-dev (from NVIDIA's repository for "
+           "Debian, Ubuntu), or set CMAKE_PREFIX_PATH")
   endif()
 endif()
 
 # For who trains in several processes: links gpipe::mpi too, and includes gpipe/mpi.hpp.
-if(NOT GPIPE_MPI MATCHES "^(AUTO|ON|OFF)$")
-  string(APPEND gpipe_missing "\n  a value of GPIPE_MPI, which is AUTO, ON or OFF and not '${GPIPE_MPI}'")
-elseif(NOT GPIPE_MPI STREQUAL "OFF" AND NOT TARGET gpipe::mpi)
+if(NOT gpipe_mpi STREQUAL "OFF" AND NOT TARGET gpipe::mpi)
   set(MPI_CXX_SKIP_MPICXX ON)  # its C++ bindings are not used
   find_package(MPI QUIET COMPONENTS CXX)
   if(TARGET MPI::MPI_CXX)
     add_library(gpipe::mpi INTERFACE IMPORTED)
     set_target_properties(gpipe::mpi PROPERTIES INTERFACE_LINK_LIBRARIES MPI::MPI_CXX
                                                 INTERFACE_COMPILE_DEFINITIONS GPIPE_WITH_MPI=1)
-  elseif(GPIPE_MPI STREQUAL "ON")
-    string(APPEND gpipe_missing "\n  MPI, which GPIPE_MPI=ON insists on: install libopenmpi-dev and openmpi-bin (Debian, "
-           "Ubuntu), or set MPI_HOME, or take GPIPE_MPI=AUTO")
+  elseif(gpipe_mpi STREQUAL "ON")
+    string(APPEND gpipe_missing "\n  MPI, which ${gpipe_mpi_by}: install libopenmpi-dev and openmpi-bin (Debian, "
+           "Ubuntu), or set MPI_HOME")
   endif()
 endif()
 
+set(gpipe_host_FOUND TRUE)
+foreach(gpipe_part IN ITEMS cuda nccl mpi)
+  set(gpipe_${gpipe_part}_FOUND FALSE)
+  if(TARGET gpipe::${gpipe_part})
+    set(gpipe_${gpipe_part}_FOUND TRUE)
+  endif()
+endforeach()
 if(gpipe_missing)
   set(gpipe_FOUND FALSE)
   set(gpipe_NOT_FOUND_MESSAGE "gpipe lacks:${gpipe_missing}")
 elseif(CMAKE_FIND_PACKAGE_NAME STREQUAL "gpipe")  # installed: the tree makes the target itself
   include("${CMAKE_CURRENT_LIST_DIR}/gpipe-targets.cmake")
 endif()
-unset(gpipe_missing)
+foreach(gpipe_local IN ITEMS missing option unnamed part older gemm cuda nccl mpi cuda_by nccl_by mpi_by)
+  unset(gpipe_${gpipe_local})
+endforeach()
+unset(gpipe_local)
