@@ -1,0 +1,42 @@
+# Builds by path, with a compiler and no CMake, from a copy of gpipe: what plans only, with Boost.Hana alone, and two
+# translation units without RTTI, with macros min and max.
+#     cmake -D CONSUMERS=<this folder> -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D SYSTEM=<include folders>
+#           -D VERSION=<x.y.z> [-D LIBXSMM=ON] -P by_path.cmake
+
+set(work ${SCRATCH}/by_path)
+file(REMOVE_RECURSE ${work})
+file(COPY ${CONSUMERS}/ DESTINATION ${work} PATTERN "*.cmake" EXCLUDE)
+list(JOIN SYSTEM ":" path)
+set(ENV{CPLUS_INCLUDE_PATH} "${path}")
+set(warnings -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
+
+# build(<program> <what it says> <arguments of the compiler...>)
+function(build program says)
+  execute_process(COMMAND ${COMPILER} -std=c++20 ${warnings} -I ${COPY}/include ${ARGN} -o ${program}
+                  WORKING_DIRECTORY ${work} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ./${program} WORKING_DIRECTORY ${work} OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT said STREQUAL "${says}\n")
+    message(FATAL_ERROR "${program} says '${said}' where it should say '${says}'")
+  endif()
+endfunction()
+
+build(plans "gpipe ${VERSION} idles for 1/7" planning.cpp)
+
+# What gpipe.hpp may include from outside: the standard library, Boost.Hana and Thrust, none of which stands macros as
+# windows.h has them. Thrust is told what gpipe tells it where there is no CUDA.
+file(GLOB_RECURSE headers ${COPY}/include/*.hpp)
+set(outside "#define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP")
+foreach(header IN LISTS headers)
+  file(STRINGS ${header} lines REGEX "^#include <([a-z_]+>|boost/|thrust/)")
+  list(APPEND outside ${lines})
+endforeach()
+list(REMOVE_DUPLICATES outside)
+list(JOIN outside "\n" outside)
+file(WRITE ${work}/units/outside.hpp "${outside}\n")
+set(flags "")
+set(libraries "")
+if(LIBXSMM)
+  set(flags -DGPIPE_WITH_LIBXSMM=1)
+  set(libraries -lxsmm -lxsmmnoblas -ldl)
+endif()
+build(trains "two units train: yes" -fno-rtti ${flags} units/main.cpp units/other.cpp ${libraries} -pthread)

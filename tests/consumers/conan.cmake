@@ -1,0 +1,33 @@
+# Makes the Conan package and trains with it, by Conan from PyPI, in a virtual environment and a home that go with the
+# scratch folder. Where there is no PyPI, it says that it skips.
+#     cmake -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D PYTHON=<python3> -D SYSTEM=<include folders>
+#           -D README=<README.md> -P conan.cmake
+
+set(command conan create conan -pr:a conan/profiles/system -nr)
+list(JOIN command " " told)
+file(READ ${README} readme)
+string(FIND "${readme}" "${told}" at)
+if(at EQUAL -1)
+  message(FATAL_ERROR "README.md does not tell what this test runs: ${told}")
+endif()
+
+set(work ${SCRATCH}/conan)
+file(REMOVE_RECURSE ${work})
+file(MAKE_DIRECTORY ${work})
+execute_process(COMMAND ${PYTHON} -m venv ${work}/venv RESULT_VARIABLE failed)
+if(NOT failed)
+  execute_process(COMMAND ${work}/venv/bin/pip install --quiet --disable-pip-version-check "conan>=2.2,<3"
+                  TIMEOUT 120 RESULT_VARIABLE failed)
+endif()
+if(failed)
+  message(STATUS "SKIPPED: Conan cannot be had from PyPI, so its package was not made (${failed})")
+  return()
+endif()
+
+list(JOIN SYSTEM ":" path)
+set(ENV{CPLUS_INCLUDE_PATH} "${path}")
+set(ENV{CONAN_HOME} ${work}/home)
+set(ENV{CXX} ${COMPILER})
+set(ENV{PATH} "${work}/venv/bin:$ENV{PATH}")
+execute_process(COMMAND conan profile detect OUTPUT_QUIET ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${command} WORKING_DIRECTORY ${COPY} COMMAND_ERROR_IS_FATAL ANY)

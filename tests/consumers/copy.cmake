@@ -1,0 +1,9 @@
+# Copies what a stranger gets: the tree without .git and without what was built.
+#     cmake -D ROOT=<the tree> -D COPY=<folder> -P copy.cmake
+
+file(REMOVE_RECURSE ${COPY})
+file(GLOB all RELATIVE ${ROOT} ${ROOT}/*)
+list(REMOVE_ITEM all build .git)
+foreach(name IN LISTS all)
+  file(COPY ${ROOT}/${name} DESTINATION ${COPY})
+endforeach()

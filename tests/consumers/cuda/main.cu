@@ -1,0 +1,11 @@
+#include <iostream>
+
+#include <gpipe/device/cuda/cuda.hpp>
+
+int main() {
+  try {
+    std::cout << gpipe::cuda_device::memory_left() << " bytes on GPUs\n";
+  } catch (const gpipe::error& told) {
+    std::cout << "as there is no GPU: " << told.what() << '\n';
+  }
+}

@@ -1,0 +1,28 @@
+# Installs a copy of gpipe, moves what was installed, and unpacks the Debian package: for the projects to find.
+#     cmake -D COPY=<gpipe> -D SCRATCH=<folder> -D VERSION=<x.y.z>
+#           [-D DPKG_DEB=<dpkg-deb>] -P package.cmake
+
+file(REMOVE_RECURSE ${SCRATCH}/first ${SCRATCH}/installed ${SCRATCH}/unpacked)
+execute_process(COMMAND ${CMAKE_COMMAND} --workflow --preset package WORKING_DIRECTORY ${COPY} COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} --install build/package --prefix ${SCRATCH}/first WORKING_DIRECTORY ${COPY}
+                OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+file(RENAME ${SCRATCH}/first ${SCRATCH}/installed)
+file(GLOB_RECURSE installed ${SCRATCH}/installed/*)
+foreach(file IN LISTS installed)
+  file(STRINGS ${file} places REGEX "${SCRATCH}|${COPY}")
+  if(places)
+    message(FATAL_ERROR "${file} names a place of the machine it was made on: ${places}")
+  endif()
+endforeach()
+
+set(deb ${COPY}/build/package/libgpipe-dev.deb)
+if(DPKG_DEB)
+  execute_process(COMMAND ${DPKG_DEB} -x ${deb} ${SCRATCH}/unpacked COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${DPKG_DEB} -f ${deb} OUTPUT_VARIABLE fields COMMAND_ERROR_IS_FATAL ANY)
+  foreach(field IN ITEMS "Package: libgpipe-dev" "Version: ${VERSION}" "Architecture: all"
+                         "Depends: libboost-dev [^\n]*, libthrust-dev" "Recommends: libxsmm-dev")
+    if(NOT fields MATCHES "(^|\n)${field}")
+      message(FATAL_ERROR "the package has no '${field}' in\n${fields}")
+    endif()
+  endforeach()
+endif()

@@ -1,0 +1,33 @@
+# Does what README.md tells under "Use it in your project", from a copy of gpipe without .git: each block of CMake is
+# written to CMakeLists.txt, and each block of commands is run.
+#     cmake -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D SYSTEM=<include folders> -P readme.cmake
+
+set(work ${SCRATCH}/readme)
+file(REMOVE_RECURSE ${work})
+file(COPY ${COPY}/ DESTINATION ${work}/gpipe PATTERN build EXCLUDE)
+file(RENAME ${work}/gpipe/examples/readme.cpp ${work}/main.cpp)
+list(JOIN SYSTEM ":" path)
+set(ENV{CPLUS_INCLUDE_PATH} "${path}")
+set(ENV{CXX} ${COMPILER})
+
+file(READ ${COPY}/README.md rest)
+string(REGEX REPLACE "^.*\n## Use it in your project\n" "" rest "${rest}")
+string(REGEX REPLACE "\n## .*$" "" rest "${rest}")
+set(trained 0)
+while(rest MATCHES "\n```(sh|cmake)\n([^`]*)```\n(.*)$")
+  set(block "${CMAKE_MATCH_2}")
+  set(rest "\n${CMAKE_MATCH_3}")
+  if(CMAKE_MATCH_1 STREQUAL "cmake")
+    file(REMOVE_RECURSE ${work}/build)
+    file(WRITE ${work}/CMakeLists.txt "${block}")
+  else()
+    message(STATUS "${block}")
+    execute_process(COMMAND bash -euc "${block}" WORKING_DIRECTORY ${work} OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
+    if(said MATCHES "\naccuracy (1|0\\.9[0-9]*)\n")
+      math(EXPR trained "${trained} + 1")
+    endif()
+  endif()
+endwhile()
+if(NOT trained EQUAL 3)
+  message(FATAL_ERROR "of the three ways that README.md tells, ${trained} train the program above")
+endif()
