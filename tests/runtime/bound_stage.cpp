@@ -91,7 +91,7 @@ TEST_CASE("forward and backward of a micro-batch, by hand and in one stage or th
       stage->recompute(step, 1);
     }
     double told[2 * 8];
-    s.all.back()->download_partials(2, step, told);
+    s.all.back()->told().download(2, step, told);
     CHECK(told[8] == 1);  // of micro-batch 1; weights are all ones where they are not given
     CHECK(told[9] == (11.0 * 11.0 + 18.0 * 18.0) / 2);
     for (auto stage = s.all.rbegin(); stage != s.all.rend(); ++stage) {

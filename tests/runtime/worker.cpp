@@ -24,7 +24,7 @@ struct alone {
       make_plan(network_of<net>, {.micro_batches = 3, .micro_batch_size = 2, .recompute = recompute_mode::always});
   update_rule<context> rule{sgd{}};
   lifeline line{1};
-  replica_list<host_device> replicas;
+  replica<host_device> its{network_of<net>, plan, 0, -1, line, std::byte{0}, 0};
   gate door{line, 1};
   step_state step;
   commit decision;
@@ -36,9 +36,7 @@ struct alone {
   std::vector<std::int32_t> labels = std::vector<std::int32_t>(5);
 
   alone() {
-    replicas.push_back(
-        std::make_unique<replica<host_device>>(network_of<net>, plan, 0, -1, line, std::byte{0}, 0));
-    replicas[0]->bind(kernels_of<net, context>, false);
+    its.bind(kernels_of<net, context>, false);
     decision.hold(network_of<net>, 3);
     decision.rate = 1;
     lower(fill_drain{}, 1, 3, recompute_mode::always, nullptr, 0, 0,
@@ -52,12 +50,11 @@ struct alone {
     check_batch(network_of<net>, b, 6, step.rows);
     step.per_micro_batch = (samples + 2) / 3;
   }
-  bound_stage<host_device>& stage() { return replicas[0]->stage(0); }
+  bound_stage<host_device>& stage() { return its.stage(0); }
   void walk() {
-    replicas[0]->take(step);
+    its.take(step);
     worker<host_device> w(
-        {network_of<net>, plan, rule, replicas, nullptr, line, door, step, decision, reports, before}, *replicas[0], 0, 0,
-        &events);
+        {network_of<net>, plan, rule, nullptr, line, door, step, decision, reports, before}, its, 0, 0, &events);
     w.walk(program, true);
   }
 };

@@ -51,7 +51,7 @@ class shared_all_reduce final : public all_reduce<Device> {
       sum_slice(own, stage, begin + edge(replica), edge(replica + 1) - edge(replica), commits);
     });
     replicas_->each([&](const auto& it) {
-      if (it.number() != replica) own.hear(it.stage(stage), it.step());
+      if (it.number() != replica) own.told().hear(it.stage(stage).told(), it.step());
     });
     own.device().mark(at.summed[index(replica)]);
     const auto summed = now_ns();

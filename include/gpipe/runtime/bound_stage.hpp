@@ -1,69 +1,31 @@
 #pragma once
 
-#include <cstring>
 #include <memory>
 #include <optional>
-#include <string>
 
-#include <gpipe/device/executing_device.hpp>
 #include <gpipe/record/trace.hpp>
+#include <gpipe/runtime/bound_call.hpp>
 #include <gpipe/runtime/canary.hpp>
 #include <gpipe/runtime/examiner.hpp>
 #include <gpipe/runtime/feed.hpp>
 #include <gpipe/runtime/observer.hpp>
-#include <gpipe/runtime/step_state.hpp>
+#include <gpipe/runtime/stage_arena.hpp>
 #include <gpipe/runtime/stopwatch.hpp>
-#include <gpipe/runtime/told_earlier.hpp>
+#include <gpipe/runtime/telling.hpp>
 
 namespace gpipe {
 
-namespace detail {
-
-template <class T>
-struct square_of {
-  const T* x;
-  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const {
-    return static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  }
-};
-
-}  // namespace detail
-
-/// One stage with its arena: runs its layers forward and backward on one micro-batch. It knows neither channels nor
+/// A stage that runs its layers forward and backward on one micro-batch. It knows neither channels nor
 /// threads: who calls it has received what it reads and owns what it writes. Stages share no cache line.
 template <class Device>
-class alignas(alignment) bound_stage {
+class alignas(alignment) bound_stage : public stage_arena<Device> {
  public:
-  using context = typename Device::context;
+  using typename stage_arena<Device>::context;
+  using stage_arena<Device>::add, stage_arena<Device>::at, stage_arena<Device>::flat_bytes;
   using marker = typename Device::marker;
 
   GPIPE_ONCE bound_stage(const network& net, const run_plan& plan, int stage, std::byte fill, int replica = 0)
-      : net_(&net),
-        plan_(&plan),
-        stage_(stage),
-        replica_(replica),
-        memory_(plan.memory[static_cast<std::size_t>(stage)]),
-        context_(Device::make_context(replica * plan.stages() + stage)),
-        arena_(Device::make_arena(context_, static_cast<std::size_t>(memory_.total()), fill)),
-        map_(arena_.data()),
-        observer_(net, plan.options.moments) {
-    for (const memory_block& b : plan.blocks[static_cast<std::size_t>(stage)]) map_.add(b);
-    // Gaps between parameters are zero and stay so: whole arrays are updated at once.
-    const auto flat = memory_.of(memory_kind::parameters) * (2 + plan.options.moments);
-    context_.fill(static_cast<std::ptrdiff_t>(flat + memory_.of(memory_kind::tied)), std::byte{0}, arena_.data());
-  }
-
-  ~bound_stage() { settle(); }
-  bound_stage(const bound_stage&) = delete;
-  bound_stage& operator=(const bound_stage&) = delete;
-
-  /// Waits until nothing is under way here, whatever became of it.
-  GPIPE_ONCE void settle() const noexcept {
-    try {
-      context_.finish();
-    } catch (...) {
-    }
-  }
+      : stage_arena<Device>(net, plan, stage, fill, replica), told_(plan, *this), observer_(net, plan.options.moments) {}
 
   /// Resolves every address and makes what libraries need, once all stages have their arenas.
   GPIPE_ONCE void bind(const std::vector<const detail::arena_map*>& maps, const kernel_row<context>* kernels,
@@ -72,20 +34,15 @@ class alignas(alignment) bound_stage {
     if (poisons)
       canary_.emplace(stage_view(*net_, plan_->cut(), stage_), plan_->terms[static_cast<std::size_t>(stage_)],
                       binding_.slots);
-    for (const auto& b : binding_.slots)
-      if (b.kernels->absorb != nullptr) earlier_.resize(binding_.slots.size());
+    told_.hold();
     for (const auto& b : binding_.slots)
       if (b.kernels->prepare != nullptr) b.kernels->prepare(context_, plan_->options.micro_batch_size);
   }
 
-  int stage() const { return stage_; }
-  const stage_memory& memory() const { return memory_; }
-  const detail::arena_map& map() const { return map_; }
-  const auto& arena() const { return arena_; }
-  const context& device() const { return context_; }
+  detail::telling<Device>& told() { return told_; }
+  const detail::telling<Device>& told() const { return told_; }
   /// Marked by the stage's worker when what other stages wait for has been asked for.
   marker& done() { return done_; }
-  const std::vector<detail::bound_slot<context>>& slots() const { return binding_.slots; }
   /// The layer that ran last since `begin`: the one to name when a kernel throws. Null before the first.
   const detail::bound_slot<context>* current() const { return current_; }
   void begin([[maybe_unused]] int m = -1) {
@@ -99,12 +56,6 @@ class alignas(alignment) bound_stage {
   }
   const stopwatch* watch() const { return watch_.get(); }
 
-  /// The stage's parameters, gradients and moments, each one flat array of `flat_bytes`.
-  std::size_t flat_bytes() const { return static_cast<std::size_t>(memory_.of(memory_kind::parameters)); }
-  std::byte* parameters() const { return arena_.data(); }
-  std::byte* gradients() const { return arena_.data() + flat_bytes(); }
-  std::byte* moments(int i) const { return arena_.data() + flat_bytes() * static_cast<std::size_t>(2 + i); }
-
   /// Between steps: whether a slot's parameters stay as they are, and who looks at what its layers do.
   void freeze(int slot, bool frozen) { bound_at(slot).frozen = frozen; }
   GPIPE_ONCE void watch(int slot, detail::watched_rows* into) {
@@ -114,76 +65,6 @@ class alignas(alignment) bound_stage {
   GPIPE_ONCE void note_in(digest& into) {
     observer_.note_in(into);
     observe();
-  }
-
-  /// Calls `f(at, bytes)` for each range of the flat arrays that is trained: one, unless slots are frozen.
-  template <class Call>
-  void each_trained(Call&& f) const {
-    std::size_t begin = 0;
-    for (const auto& b : binding_.slots) {
-      if (!b.frozen || !net_->owns(b.slot)) continue;
-      const auto at = static_cast<std::size_t>(b.parameters - parameters());
-      if (at > begin) f(begin, at - begin);
-      begin = at + b.layer->parameter_bytes();
-    }
-    if (flat_bytes() > begin) f(begin, flat_bytes() - begin);
-  }
-
-  /// Calls `f(at, bytes)` for each range of the arena with gradients: one, and, if asked for, those of tied uses.
-  template <class Call>
-  void each_gradient(bool tied, Call&& f) const {
-    f(flat_bytes(), flat_bytes());
-    for (const auto& b : binding_.slots)
-      if (tied && !net_->owns(b.slot))
-        f(static_cast<std::size_t>(b.gradients - arena_.data()), b.layer->parameter_bytes());
-  }
-  void add(dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) const {
-    if (type == dtype::float64)
-      context_.add(n, reinterpret_cast<const double*>(from), reinterpret_cast<double*>(into));
-    else if (type == dtype::bf16)  // each sum of two is rounded
-      context_.add(n, reinterpret_cast<const bf16*>(from), reinterpret_cast<bf16*>(into));
-    else context_.add(n, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(into));
-  }
-
-  /// Calls `f(where)` for what each slot with partials tells of micro-batches.
-  template <class Call>
-  void each_told(Call&& f) const {
-    for (const auto& b : binding_.slots)
-      if (b.partials.base != nullptr) f(b.partials);
-  }
-  /// Copies what the stage's like of another replica has told in a step, beside its own.
-  GPIPE_OUT_OF_LINE void hear(const bound_stage& other, const step_state& its) {
-    for (std::size_t i = 0; i < binding_.slots.size(); ++i) {
-      const detail::location &from = other.binding_.slots[i].partials, &into = binding_.slots[i].partials;
-      if (from.base == nullptr) continue;
-      const std::size_t before = from.stride * static_cast<std::size_t>(its.first_micro_batch);
-      context_.copy(static_cast<std::ptrdiff_t>(from.stride) * its.filled(),
-                    static_cast<const std::byte*>(from.base + before), into.base + before);
-    }
-  }
-  /// Downloads what the kernels of a slot have told of each micro-batch with samples, to where each one's of all is.
-  void download_partials(int slot, const step_state& step, double* into) const {
-    const detail::location& from = at(slot).partials;
-    const std::size_t before = from.stride * static_cast<std::size_t>(step.first_micro_batch);
-    context_.download(static_cast<std::ptrdiff_t>(from.stride) * step.filled(), from.base + before,
-                      reinterpret_cast<std::byte*>(into) + before);
-  }
-  /// Sums the squares of every slot's gradient, of tied ones where they are owned if the call commits, ...
-  GPIPE_OUT_OF_LINE void sum_squares(bool commits) {
-    for (const auto& b : binding_.slots) {
-      const auto n = parameter_bytes(b) / static_cast<std::ptrdiff_t>(bytes_of(b.layer->type));
-      if (b.frozen || (commits && !net_->owns(b.slot))) context_.fill(1, 0.0, b.sum_of_squares);
-      else if (b.layer->type == dtype::float64)
-        context_.sum(n, detail::square_of<double>{reinterpret_cast<const double*>(b.gradients)}, b.sum_of_squares);
-      else context_.sum(n, detail::square_of<float>{reinterpret_cast<const float*>(b.gradients)}, b.sum_of_squares);
-    }
-  }
-  /// ... and downloads them to where each slot's is.
-  void download_squares(double* of_slots) const {
-    const auto& first = binding_.slots.front();
-    context_.download(static_cast<std::ptrdiff_t>(binding_.slots.size() * sizeof(double)),
-                      reinterpret_cast<const std::byte*>(first.sum_of_squares),
-                      reinterpret_cast<std::byte*>(of_slots + first.slot));
   }
 
   /// Uploads what enters the stage from outside, by a context or by what remembers its uploads.
@@ -259,39 +140,6 @@ class alignas(alignment) bound_stage {
     }
   }
 
-  /// Zeros, before the first micro-batch adds to them.
-  void clear_gradients() {
-    context_.fill(static_cast<std::ptrdiff_t>(flat_bytes()), std::byte{0}, gradients());
-    for (const auto& b : binding_.slots)
-      if (!net_->owns(b.slot)) context_.fill(parameter_bytes(b), std::byte{0}, b.gradients);
-  }
-
-  /// Moves the layers' state by what they have told of the mini-batch's micro-batches. Cannot fail.
-  GPIPE_OUT_OF_LINE void absorb(const step_state& step) noexcept {
-    for (std::size_t i = 0; i < binding_.slots.size(); ++i) {
-      const bound& b = binding_.slots[i];
-      if (b.kernels->absorb == nullptr) continue;
-      call c = told_by_all(b, step);
-      if (!earlier_.empty() && earlier_[i].count() > 0) {
-        earlier_[i].append(context_, c.partials, c.partial_stride, c.micro_batches);
-        c.partials = earlier_[i].all();
-        c.micro_batches = earlier_[i].count();
-      }
-      b.kernels->absorb(context_, c);
-    }
-  }
-  /// Keeps what they have told in an accumulated call for that, which may allocate; or forgets it.
-  GPIPE_ONCE void keep_told(const step_state& step) {
-    for (std::size_t i = 0; i < earlier_.size(); ++i)
-      if (const bound& b = binding_.slots[i]; b.kernels->absorb != nullptr) {
-        const call c = told_by_all(b, step);
-        earlier_[i].keep(context_, c.partials, c.partial_stride, c.micro_batches, plan_->all_micro_batches());
-      }
-  }
-  void forget_told() noexcept {
-    for (auto& told : earlier_) told.forget();
-  }
-
   /// Makes what is derived from the stage's own parameters anew.
   GPIPE_OUT_OF_LINE void refresh() {
     for (const auto& b : binding_.slots)
@@ -309,10 +157,6 @@ class alignas(alignment) bound_stage {
     const auto n = parameter_bytes(b) / static_cast<std::ptrdiff_t>(bytes_of(b.layer->type));
     add(b.layer->type, n, gradients, b.gradients);
   }
-  const detail::bound_slot<context>& at(int slot) const {
-    return binding_.slots[static_cast<std::size_t>(slot - binding_.slots.front().slot)];
-  }
-
   /// The stage has updated its parameters.
   void updated() {
     if (!observed_) return;
@@ -320,11 +164,11 @@ class alignas(alignment) bound_stage {
   }
 
  private:
-  using bound = detail::bound_slot<context>;
+  using base = stage_arena<Device>;
+  using typename base::bound;
+  using base::parameter_bytes;
+  using base::net_, base::plan_, base::stage_, base::replica_, base::context_, base::binding_;
 
-  static std::ptrdiff_t parameter_bytes(const bound& b) {
-    return static_cast<std::ptrdiff_t>(b.layer->parameter_bytes());
-  }
   void refresh(const bound& b) {
     if (b.kernels->refresh != nullptr) b.kernels->refresh(context_, call_of(b, step_state{}, 0, false));
   }
@@ -336,38 +180,9 @@ class alignas(alignment) bound_stage {
   }
   dtype type(int v) const { return net_->values[v].part.type; }
 
-  GPIPE_OUT_OF_LINE call call_of(const bound& b, const step_state& step, int m, bool again) const {
-    call c;
-    c.samples = step.samples(m);
-    c.capacity = plan_->options.micro_batch_size;
-    c.training = step.training;
-    for (int i = 0; i < b.inputs; ++i) {
-      c.in[i] = b.in[i].at(m, again);
-      c.in_gradient[i] = b.in_gradient[i].at(m, again);
-    }
-    for (int o = 0; o < b.outputs; ++o) {
-      c.out[o] = b.out[o].at(m, again);
-      c.out_gradient[o] = b.out_gradient[o].at(m, again);
-    }
-    for (int f = 0; f < b.layer->field_count; ++f) c.fields[f] = b.fields[f].at(m, again);
-    c.parameters = b.parameters;
-    c.state = b.state;
-    c.derived = b.derived;
-    c.gradients = b.gradients;
-    c.extras = b.extras.at(m, again);
-    c.partials = reinterpret_cast<double*>(b.partials.at(m, again));
-    c.partial_stride = static_cast<std::ptrdiff_t>(b.partials.stride / sizeof(double));
-    c.micro_batches = step.filled_of_all();
-    c.random = {step.seed, step.step, static_cast<std::uint32_t>(b.slot),
-                static_cast<std::uint32_t>(step.samples_before + step.first_sample(m))};
+  call call_of(const bound& b, const step_state& step, int m, bool again) const {
+    call c = detail::call_of(b, step, plan_->options.micro_batch_size, m, again);
     c.drew = &drew_;
-    return c;
-  }
-
-  /// A call for `absorb`, with what was told of all micro-batches of the step.
-  call told_by_all(const bound& b, const step_state& step) const {
-    call c = call_of(b, step, 0, false);
-    c.partials = reinterpret_cast<double*>(b.partials.base);
     return c;
   }
 
@@ -460,16 +275,8 @@ class alignas(alignment) bound_stage {
     context_.copy(bytes(p.value, step, m), static_cast<const std::byte*>(p.from.at(m, false)), p.into.at(m, false));
   }
 
-  const network* net_;
-  const run_plan* plan_;
-  int stage_, replica_;
-  stage_memory memory_;
-  context context_;
-  typename Device::arena arena_;
-  detail::arena_map map_;
-  detail::binding<context> binding_;
+  detail::telling<Device> told_;
   std::optional<detail::canary<context>> canary_;
-  std::vector<detail::told_earlier<Device>> earlier_;  // [slot], where calls are accumulated
   detail::observer<context> observer_;
   mutable bool drew_ = false;
   bool observed_ = false;  ///< somebody looks at what the layers do

@@ -27,7 +27,7 @@ class exchanged_all_reduce final : public all_reduce<Device> {
       if (!here.has(s)) continue;
       const bound_stage<Device>& own = here.stage(s);
       own.each_gradient(true, [&](std::size_t begin, std::size_t bytes) { join(s, begin, bytes); });
-      own.each_told([&](const detail::location& at) { exchanges_[index(s)].told.push_back(at); });
+      own.told().each([&](const detail::location& at) { exchanges_[index(s)].told.push_back(at); });
       for (int r = 0; r < plan.replicas() && !exchanges_[index(s)].told.empty(); ++r)
         if (r != here.number()) join_told(s, r);
     }

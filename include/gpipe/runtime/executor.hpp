@@ -103,7 +103,7 @@ class executor {
       run(training_);
       settle();
       if (!decision_.finite) explain(training_);
-      replicas_.each_stage([this](auto& stage) { stage.keep_told(step_); });
+      replicas_.each_stage([this](auto& stage) { stage.told().keep(step_); });
     });
     decision_.earlier = decision_.found;
     ++accumulated_;
@@ -114,7 +114,7 @@ class executor {
   void discard() {
     decision_.earlier = {};
     accumulated_ = 0;
-    replicas_.each_stage([](auto& stage) { stage.forget_told(); });
+    replicas_.each_stage([](auto& stage) { stage.told().forget(); });
   }
 
   /// Forward only, without dropout. Throws `error` if the loss is not finite.

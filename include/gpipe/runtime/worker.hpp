@@ -2,42 +2,16 @@
 
 #include <algorithm>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
-#include <gpipe/runtime/abroad.hpp>
-#include <gpipe/runtime/all_reduce.hpp>
-#include <gpipe/runtime/commit.hpp>
-#include <gpipe/runtime/replica.hpp>
-#include <gpipe/runtime/update_rule.hpp>
+#include <gpipe/runtime/handover.hpp>
+#include <gpipe/runtime/workshop.hpp>
 #include <gpipe/runtime/written_step.hpp>
 
 namespace gpipe {
-
-/// What the workers of an executor share.
-template <class Device>
-struct workshop {
-  const network& net;
-  const run_plan& plan;
-  const update_rule<typename Device::context>& rule;
-  all_reduce<Device>* sums;  ///< over replicas; null: there is one
-  lifeline& line;
-  gate& door;              ///< of all workers here
-  const step_state& step;  ///< of all replicas
-  commit& decision;
-  std::vector<stage_report>& reports;  ///< of replica after replica
-  const std::function<void(const instruction&)>& before;
-  abroad* others = nullptr;  ///< processes of the job; null: alone
-
-  /// What was told of the loss, summed over the call's micro-batches and those accumulated before.
-  void sum_partials() const noexcept {
-    decision.sum(net.row_of(net.loss_slot()), step);
-  }
-};
 
 /// Walks a program. It knows its replica's stages, the channels to others, and nothing of schedules. Aligned, for what
 /// it writes in every action must not share a cache line with another worker.
@@ -51,7 +25,7 @@ class alignas(alignment) worker {
 
   /// `number` is the worker's in its replica, `seat` at the gate.
   GPIPE_ONCE worker(const workshop<Device>& shop, replica<Device>& its, int number, int seat, recorder* trace)
-      : shop_(shop), its_(&its), number_(number), seat_(seat), trace_(trace) {
+      : shop_(shop), its_(&its), number_(number), seat_(seat), trace_(trace), passes_(shop.plan, its.wires()) {
     for (int s = 0; s < shop_.plan.stages(); ++s)
       if (shop_.plan.worker_of(s) == number) own_.push_back(s);
   }
@@ -85,7 +59,8 @@ class alignas(alignment) worker {
 
   void follow(const instruction& i) {
     if (i.micro_batch >= 0 && step().samples(i.micro_batch) == 0) return;
-    waited_ = linked_ = copied_ = 0;
+    waited_ = copied_ = 0;
+    passes_.begin();
     stage(i).begin(told(i));
     try {
       if (shop_.others != nullptr && !committed_) shop_.others->begin(errand_of(i));
@@ -139,10 +114,6 @@ class alignas(alignment) worker {
   }
   int stage_of(int slot) const { return shop_.plan.cut().stage_of(slot); }
   bound_stage<Device>& at(int slot) { return its_->stage(stage_of(slot)); }
-  wire<typename Device::marker>& link(const instruction& i) { return its_->wires()[index(i.link)]; }
-  const link_places& places(int link) const { return shop_.plan.places_of_links[index(link)]; }
-  int stash_place(int link, int m) const { return places(link).stash[index(m)]; }
-  int returned_place(int link, int m) const { return places(link).returned[index(m)]; }
   bool is_here(int slot) const { return its_->has(stage_of(slot)); }
   /// A micro-batch as others know it: counted through all replicas.
   int told(const instruction& i) const { return i.micro_batch < 0 ? -1 : step().among_all(i.micro_batch); }
@@ -171,7 +142,7 @@ class alignas(alignment) worker {
     for (const int s : own_) {
       const bound_stage<Device>& its = its_->stage(s);
       if (step().training && its_->number() == 0) its.download_squares(shop_.decision.squares.data());
-      if (loss >= 0 && stage_of(loss) == s) its.download_partials(loss, step(), shop_.decision.told.data());
+      if (loss >= 0 && stage_of(loss) == s) its.told().download(loss, step(), shop_.decision.told.data());
     }
   }
   GPIPE_OUT_OF_LINE void finish() {
@@ -191,53 +162,33 @@ class alignas(alignment) worker {
     waited_ += now_ns() - begin;
   }
 
-  GPIPE_OUT_OF_LINE void carried(slow_link& link, int place) {
-    const auto before = waited_;
-    waiting([&] { link.arrive(place); });
-    linked_ += waited_ - before;
-  }
-
   void perform(const instruction& i) {
     const int m = i.micro_batch;
     take_turn(stage(i));
     switch (i.kind) {
       case act::receive_activation:
-        consume(i, link(i).activations, stash_place(i.link, m));
-        if (link(i).forth) carried(*link(i).forth, stash_place(i.link, m));
-        break;
-      case act::receive_gradient:
-        consume(i, link(i).gradients, returned_place(i.link, m));
-        if (link(i).back) carried(*link(i).back, returned_place(i.link, m));
-        break;
+      case act::receive_gradient: passes_.receive(device(i), i, errand_of(i)); break;
       case act::send_activation:
-        if (link(i).forth)
-          link(i).forth->depart(stash_place(i.link, m), link(i).of_sample.forward_bytes * step().samples(m));
-        publish(i, link(i).activations, stash_place(i.link, m));
-        break;
-      case act::send_gradient:
-        if (link(i).back)
-          link(i).back->depart(returned_place(i.link, m), link(i).of_sample.backward_bytes * step().samples(m));
-        publish(i, link(i).gradients, returned_place(i.link, m));
-        break;
+      case act::send_gradient: passes_.send(device(i), step(), i); break;
       case act::forward:
-        acquire_activations(i);
+        passes_.acquire_activations(device(i), i, errand_of(i));  // layers write straight into them
         stage(i).forward(step(), m);
         if (stage(i).has_copies()) pass_on(i);
-        if (!step().training) release(i);
+        if (!step().training) passes_.release(device(i), i, false);
         break;
       case act::recompute: stage(i).recompute(step(), m); break;
       case act::backward_input:
-        acquire_gradients(i);
+        passes_.acquire_gradients(device(i), i, errand_of(i));
         stage(i).backward_input(step(), m);
         break;
       case act::backward_parameters:
         stage(i).backward_parameters(step(), m);
-        release(i);
+        passes_.release(device(i), i, true);
         break;
       case act::backward:
-        acquire_gradients(i);
+        passes_.acquire_gradients(device(i), i, errand_of(i));
         stage(i).backward(step(), m);
-        release(i);
+        passes_.release(device(i), i, true);
         break;
       case act::reduce: reduce(i); break;
       case act::update: update(i); break;
@@ -249,54 +200,6 @@ class alignas(alignment) worker {
     const auto begin = now_ns();
     stage(i).pass_on(step(), i.micro_batch);
     copied_ = now_ns() - begin;
-  }
-
-  using lane_of = lane<typename Device::marker>;
-
-  GPIPE_OUT_OF_LINE void acquire(const instruction& i, lane_of& to, int place) {
-    if (to.near) {
-      waiting([&] { to.near->acquire(place, errand_of(i)); });
-      device(i).await(to.near->marker(place));
-    } else if (to.out) {
-      waiting([&] { to.out->acquire(i.micro_batch, errand_of(i)); });
-    }
-  }
-  GPIPE_OUT_OF_LINE void publish(const instruction& i, lane_of& to, int place) {
-    const int samples = step().samples(i.micro_batch);
-    if (to.out) return to.out->publish(i.micro_batch, samples);
-    device(i).mark(to.near->marker(place));
-    to.near->publish(place, samples);
-  }
-  GPIPE_OUT_OF_LINE void consume(const instruction& i, lane_of& from, int place) {
-    if (from.in) return waiting([&] { from.in->consume(i.micro_batch, errand_of(i)); });
-    waiting([&] { from.near->consume(place, errand_of(i)); });
-    device(i).await(from.near->marker(place));
-  }
-  GPIPE_OUT_OF_LINE void release(const instruction& i, lane_of& from, int place) {
-    if (from.near) {
-      device(i).mark(from.near->marker(place));
-      from.near->release(place);
-    } else if (from.in) {
-      from.in->release(i.micro_batch);
-    }
-  }
-
-  // Layers write straight into what is acquired here, so it is acquired before they run.
-  GPIPE_OUT_OF_LINE void acquire_activations(const instruction& i) {
-    for (const int k : shop_.plan.outgoing[index(i.stage)])
-      acquire(i, its_->wires()[index(k)].activations, stash_place(k, i.micro_batch));
-  }
-  GPIPE_OUT_OF_LINE void acquire_gradients(const instruction& i) {
-    for (const int k : shop_.plan.incoming[index(i.stage)])
-      acquire(i, its_->wires()[index(k)].gradients, returned_place(k, i.micro_batch));
-  }
-  // The last use of what the stage received for this micro-batch is over.
-  GPIPE_OUT_OF_LINE void release(const instruction& i) {
-    for (const int k : shop_.plan.incoming[index(i.stage)])
-      release(i, its_->wires()[index(k)].activations, stash_place(k, i.micro_batch));
-    if (!step().training) return;
-    for (const int k : shop_.plan.outgoing[index(i.stage)])
-      release(i, its_->wires()[index(k)].gradients, returned_place(k, i.micro_batch));
   }
 
   // Of tied parameters the owner's values, for every call.
@@ -352,7 +255,7 @@ class alignas(alignment) worker {
       shop_.rule(s.device(), shop_.net.type, bytes, s.parameters() + at, s.gradients() + at, moments,
                  {static_cast<std::int64_t>(step().step) + 1, shop_.decision.rate, shop_.decision.scale});
     });
-    s.absorb(step());
+    s.told().absorb(step());
     s.refresh();
     if (its_->number() == 0) s.updated();
   }
@@ -366,10 +269,11 @@ class alignas(alignment) worker {
   void account(const instruction& i, std::int64_t begin, std::int64_t end) {
     if (step().measured) {
       stage_report& its = report(i);
-      its.busy(i.kind) += end - begin - waited_ - copied_;
+      const std::int64_t waited = waited_ + passes_.waited();
+      its.busy(i.kind) += end - begin - waited - copied_;
       its.busy(act::send_activation) += copied_;
-      its.wait_ns += waited_;
-      its.link_ns += linked_;
+      its.wait_ns += waited;
+      its.link_ns += passes_.linked();
     }
     if (trace_ != nullptr) trace_->record({begin, end, i.kind, i.stage, told(i), -1, its_->number()});
   }
@@ -395,10 +299,11 @@ class alignas(alignment) worker {
   replica<Device>* its_;
   int number_, seat_;
   recorder* trace_;
+  detail::handover<Device> passes_;
   std::vector<int> own_;  ///< stages
   bound_stage<Device>* turn_ = nullptr;  ///< the stage that was asked last
   [[no_unique_address]] typename Device::marker over_{};
-  std::int64_t waited_ = 0, linked_ = 0, copied_ = 0;  ///< in this action: in all, for a link; with what others read
+  std::int64_t waited_ = 0, copied_ = 0;  ///< in this action: beside hand-overs; with what others read
   bool summed_ = false;     ///< all stages' gradients of this step are there; asked only where some are tied
   bool told_ = false;       ///< what the decision needs was asked for
   bool committed_ = false;
