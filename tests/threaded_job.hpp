@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -55,7 +56,7 @@ struct channel {
 class job {
  public:
   explicit job(int ranks, std::uint32_t random = 1)
-      : ranks_(ranks), random_(random), brought_(index(ranks)), wire_([this] { carry(); }) {}
+      : ranks_(ranks), random_(random), brought_(index(ranks)), asked_(index(ranks)), wire_([this] { carry(); }) {}
   ~job() {
     {
       const std::lock_guard<std::mutex> inside(door_);
@@ -145,6 +146,21 @@ class job {
     return all_;  // of this round: the next is not over before all have come again
   }
 
+  // What ranks are asked for, in order: compared with what the first is, by whoever comes later.
+  void enter(int rank, gpipe::request what, std::span<const gpipe::trait> traits) {
+    const std::lock_guard<std::mutex> inside(door_);
+    if (cause_) throw gpipe::detail::poisoned{};
+    asked_[index(rank)].push_back({what, traits});
+    for (int r = 1; r < ranks_ && !cause_; ++r)
+      if (auto &first = asked_[0], &other = asked_[index(r)]; rank == 0 || rank == r)
+        if (const std::size_t n = asked_[index(rank)].size(); n <= first.size() && n <= other.size())
+          if (!(first[n - 1] == other[n - 1])) {
+            const gpipe::error found = first[n - 1].difference(other[n - 1], r, traits);
+            fail(r, found);
+          }
+    if (cause_) throw gpipe::detail::poisoned{};
+  }
+
   // The wire: of what can arrive now, any, and sometimes nothing for a while.
   void carry() {
     std::unique_lock<std::mutex> inside(door_);
@@ -197,6 +213,7 @@ class job {
     const auto round = recoveries_;
     if (++recovering_ == ranks_) {
       for (const auto& c : channels_) c->reset();
+      for (auto& list : asked_) list.clear();
       cause_.reset();
       recovering_ = come_ = 0;
       ++recoveries_;
@@ -214,6 +231,7 @@ class job {
   std::chrono::nanoseconds deadline_ = std::chrono::seconds(60);
   std::vector<std::unique_ptr<channel>> channels_;
   std::vector<std::vector<std::byte>> brought_, all_;
+  std::vector<std::vector<gpipe::asked>> asked_;  // [rank], since the last failure
   std::optional<gpipe::error> cause_;
   std::uint64_t progress_ = 0, round_ = 0, recoveries_ = 0;
   int come_ = 0, recovering_ = 0, until_lost_ = -1, overtaken_ = 0;
@@ -304,14 +322,15 @@ class member final : public gpipe::peers {
     const std::lock_guard<std::mutex> inside(job_.door_);
     job_.deadline_ = deadline;
   }
-  void agree(const std::vector<gpipe::trait>& traits) override {
-    std::vector<std::byte> mine(traits.size() * sizeof(std::uint64_t));
-    for (std::size_t i = 0; i < traits.size(); ++i)
-      std::memcpy(mine.data() + i * sizeof(std::uint64_t), &traits[i].hash, sizeof(std::uint64_t));
-    const auto all = job_.gather(rank_, mine, {.action = "agree"});
-    for (std::size_t r = 1; r < all.size(); ++r)
-      if (all[r] != all[0]) gpipe::detail::refuse({"ranks 0 and ", r, " do not agree"}, {"start them alike"});
+  void agree(gpipe::request what, std::span<const gpipe::trait> traits) override {
+    try {
+      enter(what, traits);
+      job_.gather(rank_, {}, {.action = "agree"});
+    } catch (const gpipe::detail::poisoned&) {
+      throw job_.recover();
+    }
   }
+  void enter(gpipe::request what, std::span<const gpipe::trait> traits) override { job_.enter(rank_, what, traits); }
   std::unique_ptr<gpipe::far_sender> sender(const route& along) override {
     return std::make_unique<threaded::sender>(job_, rank_, along);
   }

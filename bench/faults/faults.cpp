@@ -107,7 +107,21 @@ int run_case(int stages, const std::string& kind, int number) {
     const std::size_t bytes = run.net().row_of(l).parameter_bytes();
     same = same && bits_of(run.parameters(l), bytes) == bits_of(twin.executor().parameters(l), bytes);
   }
-  const bool named = where.rank == at.stage && where.stage == at.stage && where.micro_batch == at.micro_batch &&
+  // After a loss every later call throws its cause, those that only write, too; after a throw they work.
+  const auto throws = [&](auto&& call) {
+    try {
+      call();
+      return false;
+    } catch (const error& again) {
+      return again.wrong() == told;
+    }
+  };
+  const bool lost = kind != std::string("throw");
+  const std::vector<float> bias(16, 0.5F);
+  const bool again = throws([&] { training.set_parameter<float>(0, "bias", bias); }) == lost &&
+                     throws([&] { training.freeze(0); }) == lost && throws([&] { training.watch(0); }) == lost &&
+                     throws([&] { training.parameter_hash(); }) == lost;
+  const bool named = again && where.rank == at.stage && where.stage == at.stage && where.micro_batch == at.micro_batch &&
                      where.action == name(at.kind);
   std::printf("rank %d %s %s %s: %s\n", job.rank(), named ? "named" : "unnamed", same ? "unchanged" : "changed",
               std::string(training.steps() == steps_before ? "uncounted" : "counted").c_str(), told.c_str());

@@ -84,6 +84,35 @@ TEST_CASE("what is sent arrives, in each slot in order, with its number of sampl
   CHECK(job.overtaken() > 0);
 }
 
+TEST_CASE("who is asked for something else is told to all, and they go on together") {
+  threaded::job job(3);
+  std::atomic<int> wrong{0};
+  job.run([&](peers& here) {
+    const auto meeting = here.assemble({8, 8, 8});
+    for (int odd = 0; odd < 4; ++odd) {  // nobody is, for once
+      const trait samples[] = {trait::number("the samples of the call", here.rank() == odd ? 9 : 16)};
+      const std::string values = odd == 0 ? ": 9 and 16" : ": 16 and 9";
+      std::string said = odd == 3 ? "do not agree on the samples of the call" + values : "", asked = said;
+      try {
+        here.enter(request::step, samples);
+        meeting->meet({.action = "meet"}, {});
+      } catch (const gpipe::detail::poisoned&) {
+        said = here.recover().wrong();
+      }
+      try {
+        here.agree(request::fit, samples);
+      } catch (const error& cause) {
+        asked = cause.wrong();
+      }
+      for (const std::string& text : {said, asked})
+        if (text.find("do not agree on the samples of the call" + values) == std::string::npos) ++wrong;
+      std::byte done{1};
+      here.broadcast(&done, 1, 1);
+    }
+  });
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("silence ends a wait, and names it") {
   threaded::job job(2);
   std::string said;

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -272,6 +274,73 @@ TEST_CASE("what was not timed is refused everywhere, and processes stay together
   CHECK(std::isfinite(training.step(plain.take(0, 11)).loss));
 }
 
+TEST_CASE("processes that are asked for different things are told at once, with both values, and no update is applied") {
+  const int ranks = the_job().ranks(), last = ranks - 1;
+  const bool differs = the_job().rank() == last;
+  const std::string two = "ranks 0 and " + std::to_string(last) + " do not agree on ";
+  const plan_options o = plan_by(schedule_kind::one_f_one_b, ranks);
+  trainer<tied_net<float>, adam> twin(o, adam{}, options(nullptr)), training(o, adam{}, options(&the_job()));
+  const batch data = plain.take(0, 13);
+  const auto told = [&](auto&& own, auto&& others) -> std::string {
+    try {
+      if (differs) others();
+      else own();
+    } catch (const error& cause) {
+      CHECK(cause.where().rank == last);
+      return cause.wrong();
+    }
+    return "nothing";
+  };
+  const auto step = [&] { training.step(data, 0.1); };
+  std::vector<float> values(12 * 16, 0.5F);
+  const auto write = [&] { training.set_parameter<float>(0, "weight", values); };
+  const auto begin = std::chrono::steady_clock::now();
+  for (int round = 0; round < 2; ++round) {
+    const auto again = [&] {
+      CHECK(state_of(training) == state_of(twin));
+      CHECK(training.step(data).loss == twin.step(data).loss);
+    };
+    CHECK(told(step, [&] { training.step(plain.take(0, 9), 0.1); }) == two + "the samples of the call: 13 and 9");
+    again();
+    CHECK(told(step, [&] { training.step(plain.take(0, 1), 0.1); }) == two + "the samples of the call: 13 and 1");
+    CHECK(told(step, [&] { training.step(data, 0.2); }) ==
+          two + "the learning rate: 0.10000000000000001 and 0.20000000000000001");
+    CHECK(told(step, [&] { training.step(plain.take(5, 13), 0.1); }) == two + "the batch: its first samples differ");
+    CHECK(told(step, [&] { training.evaluate(data); }) == two + "the call: step and evaluate");
+    CHECK(told([&] { training.evaluate(data); }, step) == two + "the call: evaluate and step");
+    CHECK(told(step, [&] { training.accumulate(data); }) == two + "the call: step and accumulate");
+    again();
+    CHECK(told(step, [&] { training.predict(data); }) == two + "the call: step and predict");
+    CHECK(told(step, [&] { training.parameter_hash(); }) == two + "the call: step and read");
+    CHECK(told([&] { training.parameter_hash(); }, step) == two + "the call: read and step");
+    CHECK(told([&] { training.freeze(1); }, write) == two + "the call: freeze and write");
+    CHECK(told([&] { training.freeze(0); }, [&] { training.freeze(1); }) == two + "the slot: 0 and 1");
+    values[3] = differs ? 0.25F : 0.5F;
+    CHECK(told(write, write) == two + "the values");
+    CHECK(told(step, [&] { training.step(plain.take(0, 17), 0.1); })
+              .starts_with("the batch has 17 samples, but the plan holds 16"));
+    CHECK(told(step, [&] { training.step(data, std::numeric_limits<double>::infinity()); }) ==
+          "the learning rate is inf");
+    again();
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));  // nobody was waited for in vain
+}
+
+TEST_CASE("who leaves before the training begins is named") {
+  const int last = the_job().ranks() - 1;
+  mpi::job job(std::getenv("GPIPE_TEST_HOSTS") == nullptr);
+  if (job.rank() == last) return;
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    trainer<tied_net<float>, adam> training(plan_by(schedule_kind::fill_drain, job.ranks()), adam{}, options(&job));
+    FAIL_CHECK("a job without its last process");
+  } catch (const error& cause) {
+    CHECK(cause.where().rank == last);
+    CHECK(cause.wrong().find("left the job before the training began") != std::string::npos);
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
+}
+
 TEST_CASE("processes that do not fit the plan, or have others, are refused") {
   const auto refusal = [&](const plan_options& o, const training_options& how) -> std::string {
     try {
@@ -287,12 +356,22 @@ TEST_CASE("processes that do not fit the plan, or have others, are refused") {
   training_options how = options(&the_job());
   CHECK(refusal(o, how) == "");
   const std::string two = "ranks 0 and " + std::to_string(last) + " do not agree on ";
-  if (differs) how.seed = 6;
-  CHECK(refusal(o, how) == two + "replicas, micro-batches, recompute, optimizer or seed");
-  how.seed = 5;
-  if (differs) o.schedule = schedule_kind::one_f_one_b;
-  CHECK(refusal(o, how) == two + "the schedule");
-  o.schedule = schedule_kind::fill_drain;
+  const auto apart = [&](auto& of, auto member, auto value) {
+    const auto own = of.*member;
+    if (differs) of.*member = value;
+    std::string told = refusal(o, how);
+    of.*member = own;
+    return told;
+  };
+  CHECK(apart(how, &training_options::seed, 6u) == two + "the seed: 5 and 6");
+  CHECK(apart(how, &training_options::trace_events, 100u) == two + "the events to trace: 0 and 100");
+  CHECK(apart(how, &training_options::digest_calls, 2u) == two + "the calls to digest: 0 and 2");
+  CHECK(apart(how, &training_options::slot_times, true) == two + "whether slots are timed: 0 and 1");
+  CHECK(apart(o, &plan_options::schedule, schedule_kind::one_f_one_b) == two + "the schedule: fill-drain and 1F1B");
+  CHECK(apart(o, &plan_options::micro_batches, 5) == two + "the number of micro-batches: 4 and 5");
+  CHECK(apart(o, &plan_options::micro_batch_size, 6) == two + "the size of a micro-batch: 4 and 6");
+  CHECK(apart(o, &plan_options::recompute, recompute_mode::always) == two + "recompute: except-last and always");
+  CHECK(apart(o, &plan_options::stages, ranks + 1).starts_with(two + "the number of stages: "));
   if (differs) how.cut.assign({2, 5, 7}), how.cut.resize(static_cast<std::size_t>(last));
   CHECK(refusal(o, how) == two + "the cut");
   how.cut = {};

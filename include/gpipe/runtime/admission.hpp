@@ -21,10 +21,19 @@ GPIPE_ONCE inline patience patience_of(int workers, std::chrono::nanoseconds dea
 }
 
 /// The processes of a job are as many as the plan has workers, and have the same plan. `carried`: what they send lies
-/// in the host's memory.
-GPIPE_ONCE inline void agree(const network& net, const run_plan& plan, const run_options& options, bool carried) {
+/// in the host's memory. `rule`: what the optimizer makes of a number.
+GPIPE_ONCE inline void agree(const network& net, const run_plan& plan, double rule, const run_options& options,
+                             bool carried) {
   peers& job = *options.peers;
   job.expect(options.deadline);
+  std::vector<trait> traits = traits_of(net, plan);
+  traits.push_back(trait::real("the optimizer: what it makes of a number", rule));
+  traits.push_back(trait::number("the seed", static_cast<std::int64_t>(options.seed)));
+  traits.push_back(trait::number("the deadline in ns", options.deadline.count()));
+  traits.push_back(trait::number("the events to trace", static_cast<std::int64_t>(options.trace_events)));
+  traits.push_back(trait::number("the calls to digest", static_cast<std::int64_t>(options.digest_calls)));
+  traits.push_back(trait::number("whether slots are timed", options.slot_times));
+  job.agree(request::make, traits);
   if (const int workers = plan.replicas() * plan.workers(); job.ranks() != workers)
     refuse({"the job has ", job.ranks(), job.ranks() == 1 ? " process" : " processes", ", and the plan ",
             several(workers, "worker"), plan.replicas() > 1 ? " in all replicas" : ""},
@@ -36,7 +45,6 @@ GPIPE_ONCE inline void agree(const network& net, const run_plan& plan, const run
            {"train in one process, which may have several such devices"});
   if (!plan.options.apart)
     refuse({"the plan's workers share memory, and processes do not"}, {"make it with .apart = true"});
-  job.agree(traits_of(net, plan, options.seed));
 }
 
 GPIPE_ONCE inline void require_graph(const run_plan& plan, const run_options& options, bool has_graphs) {
@@ -66,8 +74,9 @@ GPIPE_ONCE inline void require_memory(const run_plan& plan, const seating& here,
 
 /// Refuses what cannot run, before anything is made that depends on it.
 template <class Device>
-GPIPE_ONCE void admit(const network& net, const run_plan& plan, const run_options& options, const seating& here) {
-  if (options.peers != nullptr) agree(net, plan, options, std::is_same_v<typename Device::marker, unmarked>);
+GPIPE_ONCE void admit(const network& net, const run_plan& plan, double rule, const run_options& options,
+                      const seating& here) {
+  if (options.peers != nullptr) agree(net, plan, rule, options, std::is_same_v<typename Device::marker, unmarked>);
   if (options.graph) require_graph(plan, options, graph_device<Device>);
   require_memory(plan, here, Device::memory_left());
 }

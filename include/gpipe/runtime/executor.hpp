@@ -1,13 +1,16 @@
 #pragma once
 
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/hash.hpp>
 #include <gpipe/plan/program.hpp>
 #include <gpipe/runtime/admission.hpp>
+#include <gpipe/runtime/call_traits.hpp>
 #include <gpipe/runtime/contents.hpp>
 #include <gpipe/runtime/crew.hpp>
 #include <gpipe/runtime/exchanged_all_reduce.hpp>
@@ -44,7 +47,7 @@ class executor {
         line_(here_.count(), detail::patience_of(here_.count(), options_.deadline)),
         gate_(line_, here_.count()),
         crew_(line_, here_.count()) {
-    detail::admit<Device>(net_, plan_, options_, here_);
+    detail::admit<Device>(net_, plan_, rule_.trial(), options_, here_);
     replicas_.make(net_, plan_, here_, line_, options_, kernels);
     time_slots(options_.slot_times);
     if (options_.peers != nullptr) {
@@ -73,11 +76,13 @@ class executor {
   /// state and step count are as before.
   GPIPE_ONCE outcome train(const batch& data, double rate, double clip = 0) {
     require_training();
-    if (!std::isfinite(rate))
-      detail::refuse({"the learning rate is ", std::to_string(rate)}, {"see the optimizer's and its schedule"},
-                     {.step = static_cast<long>(step_.step)});
-    if (!(clip >= 0)) detail::refuse({"the largest norm is ", std::to_string(clip)}, {"choose 0, for any, or more"});
-    take(data, true);
+    together([&] {
+      if (!std::isfinite(rate))
+        detail::refuse({"the learning rate is ", std::to_string(rate)}, {"see the optimizer's and its schedule"},
+                       {.step = static_cast<long>(step_.step)});
+      if (!(clip >= 0)) detail::refuse({"the largest norm is ", std::to_string(clip)}, {"choose 0, for any, or more"});
+      take(data, true);
+    });
     step_.written = options_.graph && digest().full();
     decision_.rate = rate;
     decision_.clip = clip;
@@ -96,7 +101,7 @@ class executor {
   /// was accumulated is dropped, and the error says so.
   GPIPE_ONCE outcome accumulate(const batch& data) {
     require_training();
-    take(data, true);
+    together([&] { take(data, true); });
     step_.commits = false;
     decision_.clip = 0;
     attempt([this] {
@@ -120,7 +125,7 @@ class executor {
   /// Forward only, without dropout. Throws `error` if the loss is not finite.
   GPIPE_ONCE outcome evaluate(const batch& data) {
     require_loss();
-    take(data, false);
+    together([&] { take(data, false); });
     run(evaluating_);
     shop().sum_partials();
     if (!std::isfinite(decision_.found.loss)) explain(evaluating_);
@@ -131,7 +136,7 @@ class executor {
   /// that nothing before the loss reads may be missing.
   GPIPE_ONCE void predict(const batch& data, sample_rows& into, int first) {
     require_loss();
-    take(data, false, net_.loss_slot());
+    together([&] { take(data, false, net_.loss_slot()); });
     step_.predicted = &into;
     step_.samples_before = first;
     run(evaluating_);
@@ -149,6 +154,7 @@ class executor {
   /// Whether a slot's parameters and moments stay as they are, from the next call on, in every slot that uses them.
   /// Their gradient is then zero, and counts in no norm.
   GPIPE_ONCE void freeze(int slot, bool frozen) {
+    concur(request::freeze, {trait::number("the slot", slot), trait::number("whether it is frozen", frozen)});
     ++step_.looks;
     for (int l = 0; l < net_.slot_count; ++l)
       if (net_.slots[l].owner == net_.slots[slot].owner)
@@ -157,6 +163,7 @@ class executor {
 
   /// Copies a slot's outputs and their gradients out of every step and accumulated call, from now on or no longer.
   GPIPE_ONCE void watch(int slot, bool watched) {
+    concur(request::watch, {trait::number("the slot", slot), trait::number("whether it is watched", watched)});
     ++step_.looks;
     detail::watched_rows* const rows = looks_.watch(slot, watched);
     replicas_.each_like(stage_of(slot), [&](auto& stage) { stage.watch(slot, rows); });
@@ -179,7 +186,7 @@ class executor {
       ~timing() { of.time_slots(of.options_.slot_times); }
     } const here(*this);
     for (int i = 0; i < steps; ++i) {
-      take(data, true);
+      together([&] { take(data, true); });
       step_.applied = step_.measured = false;
       run(training_);
     }
@@ -212,6 +219,11 @@ class executor {
   }
   /// The same into them, and makes anew what is derived from parameters.
   GPIPE_ONCE void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, const void* from) {
+    hash values;
+    values.add(static_cast<const std::byte*>(from), bytes);
+    concur(request::write,
+           {trait::number("what is written", static_cast<int>(kind)), trait::number("the slot", slot),
+            trait::number("the first byte", static_cast<std::int64_t>(at)), {"the values", values.value()}});
     contents_.write(kind, slot, index, at, bytes, from);
     contents_.refresh();
   }
@@ -245,6 +257,21 @@ class executor {
     if (training_.size() == index(plan_.workers())) return;  // the programs of all replicas are the first's
     training_.push_back(program(plan_.schedule, w));
     evaluating_.push_back(program(plan_.schedule.forwards(), w));
+  }
+
+  // Set-up calls, which all processes make alike.
+  GPIPE_ONCE void concur(request what, std::initializer_list<trait> traits) {
+    if (others_) options_.peers->agree(what, {traits.begin(), traits.size()});
+  }
+  // What this process refuses fails the call in all.
+  template <class Call>
+  void together(Call&& call) {
+    try {
+      call();
+    } catch (...) {
+      if (others_) others_->leave();
+      throw;
+    }
   }
   GPIPE_ONCE std::vector<instruction> program(schedule_choice schedule, int worker) const {
     std::vector<instruction> lines;
@@ -303,6 +330,8 @@ class executor {
   void run(const std::vector<std::vector<instruction>>& programs) {
     replicas_.each([this](auto& it) { it.take(step_); });
     try {
+      if (others_)  // that all processes are asked for the same is found out while they work
+        options_.peers->enter(detail::request_of(step_), detail::traits_of_call(net_, step_, decision_));
       const auto walk = [&](int seat) {
         workers_[index(seat)].walk(programs[index(seat) % programs.size()], step_.clears());
       };

@@ -45,9 +45,9 @@ class trait_hash {
 
 }  // namespace detail
 
-/// What the processes of a job must have in common: each hash tells whether they have.
-GPIPE_ONCE inline std::vector<trait> traits_of(const network& net, const run_plan& plan, std::uint64_t seed) {
-  detail::trait_hash build, in, model, options, cut, schedule, memory;
+/// What the plans of a job's processes must have in common.
+GPIPE_ONCE inline std::vector<trait> traits_of(const network& net, const run_plan& plan) {
+  detail::trait_hash build, model, cut, schedule, memory;
   build(std::string_view(__VERSION__), sizeof(void*));
 #if defined(__AVX512F__)
   build(512);
@@ -63,7 +63,6 @@ GPIPE_ONCE inline std::vector<trait> traits_of(const network& net, const run_pla
 #if defined(__OPTIMIZE__)
   build('o');
 #endif
-  in(plan.options.in);
   model(net.slot_count, net.value_count, net.field_count);
   for (int l = 0; l < net.slot_count; ++l) {
     const row& r = net.row_of(l);
@@ -72,18 +71,28 @@ GPIPE_ONCE inline std::vector<trait> traits_of(const network& net, const run_pla
   }
   for (int v = 0; v < net.value_count; ++v) model(net.values[v].part.size, net.values[v].part.type);
   const plan_options& o = plan.options;
-  options(o.replicas, o.micro_batches, o.micro_batch_size, o.recompute, o.moments, seed);
   cut(plan.first);
-  schedule(o.schedule, o.chunks, o.workers, plan.workers());
   for (int s = 0; s < plan.stages(); ++s) schedule(plan.worker_of(s));
   for (const link_places& of : plan.places_of_links) schedule(of.stash, of.returned);
   for (const stage_memory& of : plan.memory) memory(of.total());
   return {{"the build", build.value()},
-          {"the precision", in.value()},
+          trait::choice("the precision", o.in),
           {"the model", model.value()},
+          trait::number("the number of stages", o.stages),
+          trait::number("the number of replicas", o.replicas),
+          trait::number("the number of workers", plan.workers()),
+          trait::number("the number of micro-batches", o.micro_batches),
+          trait::number("the size of a micro-batch", o.micro_batch_size),
+          {"the schedule", static_cast<std::uint64_t>(o.schedule),
+           [](std::uint64_t x) {
+             const auto kind = static_cast<schedule_kind>(x);
+             return std::string(kind == schedule_kind::own ? "one's own" : name(kind));
+           }},
+          trait::number("the chunks of the schedule", o.chunks),
           {"the cut", cut.value()},
-          {"the schedule", schedule.value()},
-          {"replicas, micro-batches, recompute, optimizer or seed", options.value()},
+          {"the order of the schedule", schedule.value()},
+          trait::choice("recompute", o.recompute),
+          trait::number("the optimizer's moments", o.moments),
           {"the plan of the memory", memory.value()}};
 }
 

@@ -16,11 +16,14 @@ class update_rule {
       : moments_(Optimizer::moments),
         optimizer_(std::make_shared<const Optimizer>(optimizer)),
         floats_(&apply<Optimizer, float>),
-        doubles_(&apply<Optimizer, double>) {
+        doubles_(&apply<Optimizer, double>),
+        trial_(trial_of(optimizer)) {
     static_assert(Optimizer::moments <= max_moments, "gpipe: an optimizer asks for more than gpipe::max_moments arrays");
   }
 
   int moments() const { return moments_; }
+  /// What two updates make of a number: by which rules of one type are told apart.
+  double trial() const { return trial_; }
 
   /// Updates `bytes` of parameters of one type. Cannot fail.
   void operator()(const Context& c, dtype type, std::size_t bytes, std::byte* parameters, const std::byte* gradients,
@@ -41,9 +44,21 @@ class update_rule {
            static_cast<const Optimizer*>(optimizer)->template rule<T>(of, now));
   }
 
+  template <class Optimizer>
+  GPIPE_ONCE static double trial_of(const Optimizer& optimizer) {
+    double parameter = 1, gradient = 0.75, moments[max_moments]{};
+    for (int step = 1; step <= 2; ++step, gradient = -0.5) {
+      update_operands<double> of{&parameter, &gradient, {}};
+      for (int i = 0; i < Optimizer::moments; ++i) of.moment[i] = &moments[i];
+      optimizer.template rule<double>(of, {step, 0.1, 1})(0);
+    }
+    return parameter;
+  }
+
   int moments_;
   std::shared_ptr<const void> optimizer_;
   function floats_, doubles_;
+  double trial_;
 };
 
 }  // namespace gpipe

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/transport/asked.hpp>
 #include <gpipe/transport/patience.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,15 +58,9 @@ class assembly {
   virtual const std::byte* of(int rank) const = 0;
 };
 
-/// Something that all processes of a job must agree on.
-struct trait {
-  std::string_view name;
-  std::uint64_t hash;
-};
-
 /// The processes of a job as an executor sees them, of which this one is `rank()`. Every process makes the same calls
-/// in the same order, from one thread. What waits throws `detail::poisoned` after a failure elsewhere; `agree` and
-/// `broadcast`, which are asked outside of steps, throw the cause.
+/// in the same order, from one thread; if one does not, all fail. What waits throws `detail::poisoned` after a failure
+/// elsewhere; `agree` and `broadcast`, which are asked outside of steps, throw the cause.
 ///
 /// A failure is *thrown*, by a process that goes on, or a process is *lost*: it has ended, was killed, or is silent.
 /// After the first all meet in `recover`, and the next call works; after the second all that is asked throws the cause.
@@ -76,13 +72,16 @@ class peers {
 
   /// How long silence may last, from now on.
   virtual void expect(std::chrono::nanoseconds deadline) = 0;
-  /// Throws `error` on every rank if a trait differs, and names two that differ.
-  virtual void agree(const std::vector<trait>& traits) = 0;
+  /// Returns when all are asked for the same; else throws, on every rank, an `error` that names two that are not.
+  virtual void agree(request what, std::span<const trait> traits) = 0;
   virtual std::unique_ptr<far_sender> sender(const route& along) = 0;
   virtual std::unique_ptr<far_receiver> receiver(const route& along) = 0;
   /// `sizes[r]`: the bytes that rank r brings.
   virtual std::unique_ptr<assembly> assemble(const std::vector<std::size_t>& sizes) = 0;
 
+  /// Begins a call that ends in the meeting of an assembly. It waits for nobody: that another is asked for something else
+  /// is a failure, which is found before they have met.
+  virtual void enter(request what, std::span<const trait> traits) = 0;
   /// What this process does from now on: it shows that it lives, and looks whether others do.
   virtual void begin(errand what) = 0;
   /// Bytes of rank `root` to all.

@@ -181,17 +181,61 @@ TEST_CASE("all bring bytes, and have all of them") {
   }
 }
 
-TEST_CASE("what processes do not agree on is told, and by whom") {
-  the_job().agree({{"the weather", 1}, {"the time", 2}});
-  const auto last = static_cast<std::uint64_t>(the_job().ranks() - 1);
-  const std::uint64_t mine = static_cast<std::uint64_t>(the_job().rank()) == last ? 4 : 3;
-  std::string told;
-  try {
-    the_job().agree({{"the weather", 1}, {"the time", mine}});
-  } catch (const error& cause) {
-    told = cause.wrong();
+TEST_CASE("what processes do not agree on is told, and by whom, and they go on together") {
+  const int last = the_job().ranks() - 1;
+  const bool differs = the_job().rank() == last;
+  const std::string two = "ranks 0 and " + std::to_string(last) + " do not agree on ";
+  const auto told = [](request what, std::initializer_list<trait> traits) {
+    try {
+      the_job().agree(what, {traits.begin(), traits.size()});
+    } catch (const error& cause) {
+      CHECK(cause.where().rank == the_job().ranks() - 1);
+      return cause.wrong();
+    }
+    return std::string();
+  };
+  const trait weather{"the weather", 1};
+  for (int round = 0; round < 3; ++round) {
+    CHECK(told(request::fit, {weather, trait::number("the time", 2)}) == "");
+    CHECK(told(request::fit, {weather, trait::number("the time", differs ? -4 : 3)}) == two + "the time: 3 and -4");
+    CHECK(told(request::fit, {{"the weather", differs ? 1u : 2u}, trait::number("the time", 5)}) == two + "the weather");
+    CHECK(told(differs ? request::freeze : request::fit, {weather}) == two + "the call: fit and freeze");
   }
-  CHECK(told == "ranks 0 and " + std::to_string(last) + " do not agree on the time");
+  meet();
+}
+
+TEST_CASE("who is asked for something else is told to all at once, whatever they wait for") {
+  const int ranks = the_job().ranks(), rank = the_job().rank(), last = ranks - 1;
+  const auto meeting = the_job().assemble(std::vector<std::size_t>(static_cast<std::size_t>(ranks), 8));
+  channel_of channel(1, 1, 1);
+  for (int round = 0; round < 6; ++round) {
+    const trait samples[] = {trait::number("the samples of the call", rank == last ? 9 : 16)};
+    try {
+      the_job().enter(request::step, samples);
+      if (round % 2 == 0) meeting->meet({.action = "meet"}, {});
+      if (channel.in) channel.in->consume(0, {});  // nothing was sent
+      for (;;) the_job().begin({.action = "forward"});
+    } catch (const detail::poisoned&) {
+    }
+    CHECK(the_job().recover().what() ==
+          doctest::String(("rank " + std::to_string(last) + ": ranks 0 and " + std::to_string(last) +
+                           " do not agree on the samples of the call: 16 and 9; run the same program with the same "
+                           "options and data in every process")
+                              .c_str()));
+    CHECK(channel.exchange(1, false));
+    std::string told;
+    try {  // one reads, the others step
+      if (rank == last) meet();
+      the_job().enter(request::step, samples);
+      meeting->meet({.action = "meet"}, {});
+    } catch (const detail::poisoned&) {
+      told = the_job().recover().wrong();
+    } catch (const error& cause) {
+      told = cause.wrong();
+    }
+    CHECK(told == "ranks 0 and " + std::to_string(last) + " do not agree on the call: step and read");
+    meet();
+  }
 }
 
 TEST_CASE("a message of more than two gigabytes is refused") {

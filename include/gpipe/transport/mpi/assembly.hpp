@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/transport/mpi/lookout.hpp>
+#include <gpipe/transport/mpi/roll_call.hpp>
 #include <gpipe/transport/peers.hpp>
 
 #include <cstring>
@@ -14,10 +14,10 @@ namespace gpipe::mpi {
 class star final : public assembly {
  public:
   /// `to` and `from` make ends of a channel, in the same order everywhere.
-  GPIPE_ONCE star(lookout& watch, int rank, const std::vector<std::size_t>& sizes,
+  GPIPE_ONCE star(lookout& watch, roll_call& call, int rank, const std::vector<std::size_t>& sizes,
                   const std::function<std::unique_ptr<far_sender>(const route&)>& to,
                   const std::function<std::unique_ptr<far_receiver>(const route&)>& from)
-      : watch_(watch), rank_(rank), begins_(1, 0) {
+      : watch_(watch), call_(call), rank_(rank), begins_(1, 0) {
     for (const std::size_t size : sizes) begins_.push_back(begins_.back() + aligned(size + 1));  // none is empty
     const auto piece = [this](int r) { return begins_[index(r) + 1] - begins_[index(r)]; };
     mine_.resize(piece(rank));
@@ -46,6 +46,7 @@ class star final : public assembly {
       std::memcpy(all_.data() + mine_.size(), arriving_.data() + mine_.size(), all_.size() - mine_.size());
       for (const auto& end : in_) end->release(0);
       for (far_sender* end : settled) end->acquire(0, what);
+      call_.complete();
       watch_.look();  // a process that was stopped may find all that others brought before they left
       for (const auto& end : out_) end->publish(0, 1);
     } else {
@@ -62,6 +63,7 @@ class star final : public assembly {
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
   lookout& watch_;
+  roll_call& call_;
   int rank_;
   std::vector<std::size_t> begins_;
   std::vector<std::byte> mine_, all_, arriving_;

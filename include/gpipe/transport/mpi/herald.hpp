@@ -13,7 +13,7 @@ class herald {
  public:
   /// `line` is for nothing else; `elsewhere` are the ranks on other hosts.
   GPIPE_ONCE herald(MPI_Comm line, std::vector<int> elsewhere)
-      : line_(line), elsewhere_(std::move(elsewhere)), sending_(2 * elsewhere_.size(), MPI_REQUEST_NULL) {
+      : line_(line), elsewhere_(std::move(elsewhere)), sending_(3 * elsewhere_.size(), MPI_REQUEST_NULL) {
     post();
   }
   GPIPE_ONCE ~herald() {
@@ -25,9 +25,9 @@ class herald {
 
   /// What was lost goes even if what was thrown is still on its way.
   GPIPE_ONCE void send(const cause& what) noexcept {
-    const std::size_t first = what.lost ? elsewhere_.size() : 0;
+    const std::size_t kind = what.leaves ? 2 : what.lost ? 1 : 0, first = kind * elsewhere_.size();
     MPI_Waitall(static_cast<int>(elsewhere_.size()), sending_.data() + first, MPI_STATUSES_IGNORE);
-    cause& leaving = sent_[what.lost ? 1 : 0];
+    cause& leaving = sent_[kind];
     leaving = what;
     for (std::size_t i = 0; i < elsewhere_.size(); ++i)
       MPI_Isend(&leaving, static_cast<int>(sizeof leaving), MPI_BYTE, elsewhere_[i], 0, line_, &sending_[first + i]);
@@ -51,7 +51,7 @@ class herald {
 
   MPI_Comm line_;
   std::vector<int> elsewhere_;
-  cause sent_[2], arriving_, received_;
+  cause sent_[3], arriving_, received_;
   std::vector<MPI_Request> sending_;
   MPI_Request receiving_ = MPI_REQUEST_NULL;
 };

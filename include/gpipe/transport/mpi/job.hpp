@@ -44,6 +44,9 @@ class job final : public peers {
     if (!elsewhere.empty()) herald_ = std::make_unique<herald>(news_, elsewhere);
     watch_ = std::make_unique<lookout>(*book_, on_host, herald_.get());
     wiring_.reset(new wiring{*watch_, line, control_});
+    roll_ = std::make_unique<roll_call>(*watch_, rank_, ranks_,
+                                        [this](const route& r) { return make<mpi::sender>(r, out_); },
+                                        [this](const route& r) { return make<mpi::receiver>(r, in_); });
     if (ranks_ > 1) guard_ = std::make_unique<termination_guard>();
   }
   /// Ends MPI together with all others. After a loss, or while an error leaves the program, it does not wait for them:
@@ -53,6 +56,7 @@ class job final : public peers {
       linger();
       return;
     }
+    roll_.reset();
     herald_.reset();
     book_->close();
     for (MPI_Comm* comm : {&wiring_->line, &control_, &news_}) MPI_Comm_free(comm);
@@ -66,28 +70,17 @@ class job final : public peers {
 
   void expect(std::chrono::nanoseconds deadline) override { watch_->expect(deadline); }
 
-  GPIPE_ONCE void agree(const std::vector<trait>& traits) override {
-    const std::size_t n = traits.size();
-    std::vector<std::uint64_t> own, all(n * static_cast<std::size_t>(ranks_));
-    for (const trait& t : traits) own.push_back(t.hash);
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Iallgather(own.data(), static_cast<int>(n), MPI_UINT64_T, all.data(), static_cast<int>(n), MPI_UINT64_T,
-                         control_, &request),
-          "MPI_Iallgather");
-    outside_of_steps([&] { await(request, {.action = "agree"}); });
-    watch_->pass();
-    for (std::size_t i = 0; i < all.size(); ++i)
-      if (all[i] != all[i % n])
-        gpipe::detail::refuse({"ranks 0 and ", i / n, " do not agree on ", traits[i % n].name},
-                              {"run the same program with the same options in every process"});
+  GPIPE_ONCE void agree(request what, std::span<const trait> traits) override {
+    outside_of_steps([&] { settle(what, traits); });
   }
+  void enter(request what, std::span<const trait> traits) override { roll_->enter(what, traits); }
 
   GPIPE_ONCE std::unique_ptr<far_sender> sender(const route& along) override { return make<mpi::sender>(along, out_); }
   GPIPE_ONCE std::unique_ptr<far_receiver> receiver(const route& along) override {
     return make<mpi::receiver>(along, in_);
   }
   GPIPE_ONCE std::unique_ptr<assembly> assemble(const std::vector<std::size_t>& sizes) override {
-    return std::make_unique<star>(*watch_, rank_, sizes, [this](const route& r) { return sender(r); },
+    return std::make_unique<star>(*watch_, *roll_, rank_, sizes, [this](const route& r) { return sender(r); },
                                   [this](const route& r) { return receiver(r); });
   }
 
@@ -101,7 +94,12 @@ class job final : public peers {
   }
 
   GPIPE_ONCE void broadcast(void* bytes, std::size_t size, int root) override {
-    outside_of_steps([&] { spread(bytes, size, root); });
+    outside_of_steps([&] {
+      const trait wanted[] = {trait::number("the bytes to read", static_cast<std::int64_t>(size)),
+                              trait::number("the rank to read from", root)};
+      settle(request::read, wanted);  // what MPI does for all at once is begun by all or nobody
+      spread(bytes, size, root);
+    });
   }
 
   GPIPE_ONCE void fail(const error& cause) noexcept override {
@@ -112,6 +110,7 @@ class job final : public peers {
 
   GPIPE_ONCE error recover() override {
     try {
+      roll_->forget();
       watch_->recover(true);
       if (!book_->lost().is_there()) {
         watch_->await([this] { return book_->thrown().is_there(); }, {.action = "recover"}, -1);
@@ -140,6 +139,10 @@ class job final : public peers {
     throw recover();
   }
 
+  void settle(request what, std::span<const trait> traits) {
+    roll_->enter(what, traits);
+    roll_->close();
+  }
   void spread(void* bytes, std::size_t size, int root) {
     for (std::size_t done = 0; done < size;) {
       const std::size_t part = (std::min)(size - done, std::size_t{1} << 30);
@@ -193,7 +196,19 @@ class job final : public peers {
     book_->mine().left = true;
     watch_->leave(true);
     try {
-      meet();
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Ibarrier(news_, &request), "MPI_Ibarrier");  // others may be in another call, over the other line
+      const auto begin = lookout::clock::now();
+      bool told = false;
+      watch_->await(
+          [&] {
+            int done = 0;
+            check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+            if (done == 0 && !told && lookout::clock::now() - begin > std::chrono::milliseconds(20))
+              told = true, watch_->take_leave();
+            return done != 0;
+          },
+          {.action = "leave"}, -1);
       return true;
     } catch (...) {
       return false;
@@ -216,6 +231,7 @@ class job final : public peers {
   std::unique_ptr<wiring> wiring_;
   std::unique_ptr<termination_guard> guard_;
   std::map<int, int> out_, in_;  // [peer]: the next tag
+  std::unique_ptr<roll_call> roll_;
 };
 
 }  // namespace gpipe::mpi

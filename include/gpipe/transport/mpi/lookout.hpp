@@ -10,9 +10,19 @@
 #include <cerrno>
 #include <chrono>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace gpipe::mpi {
+
+/// Looks at what comes while a process waits for something else.
+class listener {
+ public:
+  virtual void hear() = 0;
+
+ protected:
+  ~listener() = default;
+};
 
 /// How a process waits for others: it asks MPI, which is what makes messages move, and looks whether all is well.
 ///
@@ -30,6 +40,7 @@ class lookout {
     for (int i = 0; i < book.count(); ++i) seen_[index(i)] = !gone(i);  // not from within another container
   }
 
+  void attend(listener* to) noexcept { listener_ = to; }
   void expect(std::chrono::nanoseconds deadline) noexcept { deadline_ = deadline; }
   std::chrono::nanoseconds deadline() const noexcept { return deadline_; }
 
@@ -43,6 +54,12 @@ class lookout {
   void recover(bool now) noexcept { recovering_ = now, known_ = now ? round_ + rounds_of_recovery : 0; }
   /// The same; and that others leave the job is no loss.
   void leave(bool now) noexcept { recovering_ = leaving_ = now; }
+  /// On other hosts they know that this process leaves.
+  GPIPE_ONCE void take_leave() noexcept {
+    cause farewell;
+    farewell.leaves = true, farewell.rank = ranks_[index(book_.own())], farewell.round = round_;
+    if (others_ != nullptr) others_->send(farewell);
+  }
 
   /// Whether the host's i-th process knows of a loss, or is no more.
   bool knows(int i) noexcept { return book_.of(i).told.load() || !seen_[index(i)] || gone(i); }
@@ -51,6 +68,7 @@ class lookout {
   void look() {
     if (terminated()) [[unlikely]] find_end();
     if (others_ != nullptr) hear();
+    if (listener_ != nullptr) listener_->hear();
     if (book_.lost().is_there()) [[unlikely]] throw gpipe::detail::poisoned{};
     if (const verdict& thrown = book_.thrown(); thrown.is_there() && !recovering_) [[unlikely]]
       if (thrown.what.round <= round_) throw gpipe::detail::poisoned{};
@@ -119,7 +137,8 @@ class lookout {
   // What was thrown before the last recovery is known.
   GPIPE_ONCE void hear() {
     while (const cause* heard = others_->receive())
-      if (heard->lost || heard->round >= (std::max)(known_, round_)) book_.put(*heard);
+      if (heard->leaves) left_elsewhere_.push_back({heard->rank, heard->round});
+      else if (heard->lost || heard->round >= (std::max)(known_, round_)) book_.put(*heard);
   }
 
   bool gone(int i) noexcept { return kill(book_.of(i).process.load(), 0) != 0 && errno == ESRCH; }
@@ -135,14 +154,19 @@ class lookout {
       if (i == book_.own() || !seen_[index(i)]) continue;
       const bool left = !leaving_ && book_.of(i).left.load() && book_.of(i).round.load() <= round_;
       if (!left && !gone(i)) continue;
-      const int process = book_.of(i).process.load();
-      tell(error(gpipe::detail::phrase({"the process ", process, left ? " leaves the job" : " has ended",
-                                        " while others wait for it"}),
-                 "see what it wrote, or who ended it; no update was left half-applied", where(i)),
-           true);
+      tell_end(book_.of(i).process.load(), left, book_.of(i).round.load(), where(i));
       return true;
     }
+    for (const auto& [rank, round] : left_elsewhere_)
+      if (!leaving_ && round <= round_) return tell_end(0, true, round, {.rank = rank}), true;
     return false;
+  }
+  GPIPE_ONCE void tell_end(int process, bool left, std::uint64_t round, const place& its) {
+    const std::string id = process == 0 ? "the process" : gpipe::detail::phrase({"the process ", process});
+    const char* const how = !left        ? " has ended while others wait for it"
+                            : round == 0 ? " left the job before the training began"
+                                         : " leaves the job while others wait for it";
+    tell(error(id + how, "see what it wrote, or who ended it; no update was left half-applied", its), true);
   }
 
   /// We are asked to end: because another process has ended, or by somebody who means us.
@@ -183,9 +207,11 @@ class lookout {
 
   ledger& book_;
   herald* others_;
+  listener* listener_ = nullptr;
   std::vector<int> ranks_;
   std::vector<std::uint64_t> beats_;
   std::vector<char> seen_;  // whether the process can be seen from here
+  std::vector<std::pair<int, std::uint64_t>> left_elsewhere_;  // ranks, and what they had behind them
   std::chrono::nanoseconds deadline_ = patience{}.deadline;
   std::uint64_t round_ = 0;
   std::uint64_t known_ = 0;  // what was thrown in a round before is what is recovered from
