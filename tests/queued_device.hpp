@@ -23,6 +23,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/device/executing_device.hpp>
 #include <gpipe/device/host/host.hpp>
+#include <gpipe/record/trace.hpp>
 #include <gpipe/transport/patience.hpp>
 
 #if defined(__has_feature)
@@ -198,6 +199,12 @@ struct marker {
   std::uint64_t number = 0;
 };
 
+/// When its context came to where it was noted.
+struct moment {
+  std::int64_t ns = 0;
+  std::int64_t ns_until(const moment& later) const { return later.ns - ns; }
+};
+
 class context;
 
 /// What several contexts were asked for, in the order of asking.
@@ -277,6 +284,9 @@ class context {
     if (graph_ != nullptr) graph_->await(queue_.get(), m);
     else if (m.of != nullptr && m.of != queue_.get())
       queue_->ask([m] { m.of->wait(m.number); }, who_, true);
+  }
+  void note(moment& now) const {
+    queue_->ask([&now] { now.ns = gpipe::now_ns(); }, who_, true);
   }
   void begin(graph& g) const {
     if (g.joined_.empty()) g.joined_.push_back(queue_.get());
@@ -381,6 +391,7 @@ struct device {
   using context = queued::context;
   using arena = queued::arena;
   using marker = queued::marker;
+  using moment = queued::moment;
   using graph = queued::graph;
 
   static std::int64_t memory_left() { return std::int64_t{1} << 28; }
@@ -388,6 +399,6 @@ struct device {
   static arena make_arena(const context& on, std::size_t bytes, std::byte fill) { return {on, bytes, fill}; }
 };
 
-static_assert(gpipe::graph_device<device>);
+static_assert(gpipe::graph_device<device> && gpipe::timing_device<device>);
 
 }  // namespace queued

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <csetjmp>
 #include <csignal>
@@ -10,8 +11,11 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
+
+#include <gpipe/record/breakdown.hpp>
 
 #include "instances.hpp"
 #include "nets.hpp"
@@ -98,6 +102,23 @@ TEST_CASE_TEMPLATE("a mark orders two contexts, as it was marked last, and none 
     on.download(on.first, on.at(0), into);
     on.first.finish();
     CHECK(into == std::vector<float>(on.n, 100));
+  });
+}
+
+TEST_CASE("between two moments of a context lies what it was asked for between them, and no more") {
+  in_every_mood<queued::device>([] {
+    bench<queued::device> on;
+    queued::moment before, after, end;
+    const auto dawdle = [](std::ptrdiff_t) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+    on.first.each(1, dawdle);
+    on.first.note(before);
+    on.first.each(1, dawdle);
+    on.first.note(after);
+    on.first.note(end);
+    on.first.each(1, dawdle);
+    on.first.finish();
+    CHECK(before.ns_until(after) >= 20'000'000);
+    CHECK(after.ns_until(end) < 20'000'000);
   });
 }
 
@@ -286,6 +307,68 @@ struct without_dropout : model<input<float, 12>, linear<16>, tied<"w", linear<16
                                tied<"w", linear<16>>, linear<7>, softmax_cross_entropy> {};
 
 }  // namespace
+
+namespace {
+
+/// y = x, and its device takes 5 ms for that, however soon it was asked.
+struct slow {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    struct hold {
+      const T* in;
+      T* out;
+      void operator()(std::ptrdiff_t i) const {
+        if (i == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        out[i] = in[i];
+      }
+    };
+    static void forward(const auto& c, const auto& a) { c.each(a.samples() * N, hold{a.in(), a.out()}); }
+    static void backward_input(const auto& c, const auto& a) {
+      c.each(a.samples() * N, hold{a.out_gradient(), a.in_gradient()});
+    }
+  };
+};
+struct slow_net : model<input<float, 8>, linear<8>, slow, linear<7>, softmax_cross_entropy> {};
+
+}  // namespace
+
+TEST_CASE("what a device takes is in reports, traces and measured costs, not what the asking takes") {
+  queued::lazy = 0;
+  const samples<float> data(8, 8, 1);
+  training_options how;
+  how.trace_events = 1000;
+  how.cut = {2};
+  const plan_options options{.stages = 2, .micro_batches = 4, .micro_batch_size = 2, .recompute = recompute_mode::never};
+  for (const int workers : {1, 2}) {
+    CAPTURE(workers);
+    plan_options o = options;
+    o.workers = workers;
+    trainer<slow_net, sgd, queued::device> training(o, sgd{.learning_rate = 0.1}, how);
+    training.step(data.all());
+    const auto& first = training.report()[0];
+    CHECK(first.busy(act::forward) >= 4 * 5'000'000);
+    CHECK(first.busy(act::backward) + first.busy(act::backward_input) >= 4 * 5'000'000);
+    CHECK(first.busy() <= first.step_ns);
+    const breakdown parts = breakdown_of(training.report());
+    CHECK(parts.total() == workers * first.step_ns);
+    CHECK(parts.bubble >= 0);
+    if (workers == 2) CHECK(training.report()[1].wait_ns >= 5'000'000);  // for the first micro-batch
+    int forwards = 0;
+    for (const recorder& of : training.trace())
+      for (const auto& e : of.events()) {
+        CHECK(e.begin_ns <= e.end_ns);
+        if (e.kind != act::forward || e.stage != 0) continue;
+        ++forwards;
+        CHECK(e.end_ns - e.begin_ns >= 5'000'000);
+      }
+    CHECK(forwards == 4);
+    const auto costs = training.measure(data.all());
+    CHECK(costs.view().layers[1].forward_ns >= 5'000'000);
+  }
+}
 
 TEST_CASE("a step that is written down and launched: the same bits, with batches, rates and weights of its own") {
   plan_options options{.micro_batches = 4, .micro_batch_size = 4};

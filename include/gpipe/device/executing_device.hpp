@@ -30,7 +30,13 @@ namespace gpipe {
 //     device knows. After either nothing is under way, and the context is as new;
 //   - after a context was made nothing is allocated by it, and destruction waits for what is under way.
 //
-// Times that a runtime takes of kernels are times of asking.
+// A device that works later may tell when, by moments of a context:
+//
+//     note(a)  each(..)  note(b)  finish      a.ns_until(b): how long each(..) took
+//
+//   - a moment is when all that was asked for before `note` was done, and of two moments of one context the time
+//     between them is known once `finish` has returned. What is noted again is the later moment.
+// Of a device without moments, times that a runtime takes of kernels are times of asking; on the host that is the same.
 //
 // A device may have graphs besides: what was asked for is written down once and runs as often as wanted.
 //
@@ -73,6 +79,13 @@ concept executing_device =
       { arena.data() } -> std::same_as<std::byte*>;
       { arena.size() } -> std::same_as<std::size_t>;
     };
+
+template <class D>
+concept timing_device = executing_device<D> && std::default_initializable<typename D::moment> &&
+                        requires(const typename D::context& context, typename D::moment& moment) {
+                          context.note(moment);
+                          { moment.ns_until(moment) } -> std::same_as<std::int64_t>;
+                        };
 
 template <class D>
 concept graph_device = executing_device<D> && std::default_initializable<typename D::graph> &&

@@ -216,8 +216,10 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   template <class Run>
   void time(const bound& b, timed part, const step_state& step, int m, Run&& run) {
     if (!watch_) return run();
+    context_.finish();  // such a step waits for its device wherever it times one
     const auto begin = now_ns();
     run();
+    context_.finish();
     if (step.samples(m) == plan_->options.micro_batch_size)
       watch_->take(b.slot - binding_.slots.front().slot, part, now_ns() - begin);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <gpipe/record/trace.hpp>
+#include <gpipe/runtime/device_times.hpp>
 #include <gpipe/runtime/handover.hpp>
 #include <gpipe/runtime/workshop.hpp>
 #include <gpipe/runtime/written_step.hpp>
@@ -35,13 +36,17 @@ class alignas(alignment) worker {
     committed_ = summed_ = told_ = false;
     turn_ = nullptr;
     begin_ns_ = now_ns();
+    const auto began = begin_ns_;
+    times_.open(!step().written && (step().measured || trace_ != nullptr), program.size(), shop_.plan.stages());
     std::size_t done = 0;
     if constexpr (graph_device<Device>)
       if (step().written) done = walk_written(program, clears, written_);
     if (done == 0) open(program, clears);
     for (; done < program.size(); ++done) follow(program[done]);
+    if (times_.on()) note_end();
     if (committed_) finish();
     else gather();
+    account_noted(began);
     if (step().written) sound_ = true;
   }
 
@@ -165,6 +170,7 @@ class alignas(alignment) worker {
   void perform(const instruction& i) {
     const int m = i.micro_batch;
     take_turn(stage(i));
+    times_.begin(device(i));
     switch (i.kind) {
       case act::receive_activation:
       case act::receive_gradient: passes_.receive(device(i), i, errand_of(i)); break;
@@ -194,6 +200,10 @@ class alignas(alignment) worker {
       case act::update: update(i); break;
       case act::idle: break;
     }
+    times_.end(device(i), i);
+  }
+  void note_end() {
+    for (const int s : own_) take_turn(its_->stage(s)), times_.over(its_->stage(s).device(), s);
   }
 
   GPIPE_OUT_OF_LINE void pass_on(const instruction& i) {
@@ -245,6 +255,7 @@ class alignas(alignment) worker {
       const auto here = now_ns();
       shop_.door.arrive(seat_, errand_of(i), [this]() noexcept { decide(); });
       waited_ += (std::max)(std::int64_t{0}, shop_.decision.closed_ns - here);  // what follows is the update's own
+      times_.begin(device(i));
     }
     committed_ = true;
     if (!shop_.decision.holds || !step().applied) return;
@@ -267,15 +278,31 @@ class alignas(alignment) worker {
   }
 
   void account(const instruction& i, std::int64_t begin, std::int64_t end) {
+    if (step().measured) report(i).link_ns += passes_.linked();
+    if (times_.on()) return;  // these are times of asking
     if (step().measured) {
       stage_report& its = report(i);
       const std::int64_t waited = waited_ + passes_.waited();
       its.busy(i.kind) += end - begin - waited - copied_;
       its.busy(act::send_activation) += copied_;
       its.wait_ns += waited;
-      its.link_ns += passes_.linked();
     }
+    trace(i, begin, end);
+  }
+  void trace(const instruction& i, std::int64_t begin, std::int64_t end) {
     if (trace_ != nullptr) trace_->record({begin, end, i.kind, i.stage, told(i), -1, its_->number()});
+  }
+  // Between actions a device waits, and in those that receive, for what others have not done yet.
+  GPIPE_OUT_OF_LINE void account_noted(std::int64_t last) {
+    times_.tell(now_ns(), [&](const instruction& i, std::int64_t begin, std::int64_t end) {
+      const bool waits = i.kind == act::receive_activation || i.kind == act::receive_gradient;
+      if (step().measured) {
+        report(i).wait_ns += (std::max)(std::int64_t{0}, begin - last) + (waits ? end - begin : 0);
+        if (!waits) report(i).busy(i.kind) += end - begin;
+      }
+      trace(i, begin, end);
+      last = end;
+    });
   }
 
   // Says where, as far as who threw did not know.
@@ -309,6 +336,7 @@ class alignas(alignment) worker {
   bool committed_ = false;
   bool sound_ = false;      ///< the last pass that was written down came to its end
   std::int64_t begin_ns_ = 0;  ///< of the instruction
+  [[no_unique_address]] device_times<Device> times_;
   struct nothing {};
   using written_step = typename std::conditional<graph_device<Device>, detail::written_step<Device>, nothing>::type;
   std::unique_ptr<written_step> written_;

@@ -186,6 +186,9 @@ class context {
   void await(const marker& at) const {
     ask([&] { at.hold_back(stream_); });
   }
+  void note(moment& now) const {
+    ask([&] { now.record(stream_); });
+  }
   void asks(const asker& who) const {
     asker_ = who;
     range_.begin(who);

@@ -14,6 +14,7 @@ struct cuda_device {
   using context = cuda::context;
   using arena = cuda::arena;
   using marker = cuda::marker;
+  using moment = cuda::moment;
   using graph = cuda::graph;
 
   /// Bytes that the GPUs can still give, all together.
@@ -34,6 +35,6 @@ struct cuda_device {
   }
 };
 
-static_assert(graph_device<cuda_device>);
+static_assert(graph_device<cuda_device> && timing_device<cuda_device>);
 
 }  // namespace gpipe

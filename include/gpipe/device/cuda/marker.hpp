@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <gpipe/device/cuda/stream.hpp>
 
 namespace gpipe::cuda {
@@ -21,6 +23,20 @@ class marker {
   event moments_[2];
   int gpu_[2] = {-1, -1};
   int last_ = 0;
+};
+
+/// When a GPU came to where its context was asked to note it.
+class moment {
+ public:
+  /// The GPU of the stream is in use.
+  void record(const stream& on) { event_.record(on); }
+  /// To half a microsecond. Of one GPU, and both are over.
+  std::int64_t ns_until(const moment& later) const {
+    return static_cast<std::int64_t>(1e6 * static_cast<double>(event_.until(later.event_)));
+  }
+
+ private:
+  event event_{true};
 };
 
 }  // namespace gpipe::cuda

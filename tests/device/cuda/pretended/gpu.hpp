@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 #include <vector>
@@ -36,18 +38,22 @@ class moment {
  public:
   void pass() {
     const std::lock_guard here(lock_);
-    passed_ = true;
+    passed_ = std::chrono::steady_clock::now();
     all_.notify_all();
   }
   void wait() {
     std::unique_lock here(lock_);
-    all_.wait(here, [this] { return passed_; });
+    all_.wait(here, [this] { return passed_.has_value(); });
+  }
+  /// Milliseconds until a later one has passed; both have.
+  float until(const moment& later) const {
+    return std::chrono::duration<float, std::milli>(*later.passed_ - *passed_).count();
   }
 
  private:
   std::mutex lock_;
   std::condition_variable all_;
-  bool passed_ = false;
+  std::optional<std::chrono::steady_clock::time_point> passed_;
 };
 
 }  // namespace pretended
@@ -245,7 +251,9 @@ inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCapture
   stream->writes = std::make_shared<pretended::script>();
   return cudaSuccess;
 }
-inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { return *ms = 1, cudaSuccess; }
+inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+  return *ms = from->last->until(*to->last), cudaSuccess;
+}
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (stream->writes) return cudaErrorStreamCaptureUnsupported;
   pretended::moment here;
