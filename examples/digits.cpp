@@ -218,6 +218,7 @@ void run_on(settings chosen, peers* job) {
   });
   const std::vector<stage_report> report = training.report();
   const std::vector<recorder>& trace = training.trace();
+  const std::vector<event> drawn = events_since(last_step, trace);  // without the evaluation that follows
   const measured_profile costs = chosen.profile.empty() ? measured_profile{} : training.measured();
   const double accuracy = training.evaluate(data.test).accuracy();
   const std::uint64_t hash = training.parameter_hash();
@@ -228,7 +229,7 @@ void run_on(settings chosen, peers* job) {
   if (!chosen.breakdown.empty())
     write_breakdown(chosen.breakdown, breakdown_of(report), "digits: where the time of a step went");
   if (!chosen.timeline.empty())
-    write_timeline(chosen.timeline, events_since(last_step, trace), "digits: the last step");
+    write_timeline(chosen.timeline, drawn, "digits: the last step");
   if (!chosen.trace.empty()) write_trace(chosen.trace, trace);
   std::cout << "test accuracy " << std::fixed << std::setprecision(4) << accuracy << '\n'
             << "parameters " << std::hex << std::setw(16) << std::setfill('0') << hash << '\n';

@@ -104,6 +104,15 @@ expect_same(--precision bf16 --schedule 1F1B --stages 3)
 expect_same(--precision bf16 --schedule zb-h1 --recompute never)
 set(expected "${in_float32}")
 
+# A timeline is of one step: each micro-batch runs forward once in each stage, and nothing is drawn of the evaluation.
+expect_same(--stages 2 --timeline ${SCRATCH}/digits_step.svg)
+file(READ ${SCRATCH}/digits_step.svg drawn)
+string(REGEX MATCHALL ">forward [0-9]+, stage [01]:" forwards "${drawn}")
+list(LENGTH forwards count)
+if(NOT count EQUAL 16)
+  message(SEND_ERROR "the timeline of a step in 8 micro-batches on 2 stages has ${count} forwards, not 16")
+endif()
+
 set(profile ${SCRATCH}/digits_profile.hpp)
 expect_same(--profile ${profile})
 list(TRANSFORM INCLUDE PREPEND -I)
