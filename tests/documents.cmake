@@ -11,7 +11,7 @@
 cmake_minimum_required(VERSION 3.25)
 
 file(GLOB_RECURSE documents RELATIVE ${ROOT} ${ROOT}/include/*.md ${ROOT}/examples/*.md ${ROOT}/bench/*.md)
-list(PREPEND documents README.md)
+list(PREPEND documents README.md CHANGELOG.md)
 
 # Commands that are not run here, as regular expressions, and why.
 set(not_run
