@@ -10,3 +10,4 @@
 #include <gpipe/record/timeline.hpp>
 #include <gpipe/train/loop.hpp>
 #include <gpipe/train/trainer.hpp>
+#include <gpipe/version.hpp>

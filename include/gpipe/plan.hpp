@@ -6,3 +6,4 @@
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/plan/summary.hpp>
+#include <gpipe/version.hpp>

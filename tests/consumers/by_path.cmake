@@ -1,5 +1,5 @@
 # Builds by path, with a compiler and no CMake, from a copy of gpipe: what plans only, with Boost.Hana alone, and two
-# translation units without RTTI, with macros min and max.
+# translation units without RTTI, with macros min and max. No macro comes with gpipe but those named here.
 #     cmake -D CONSUMERS=<this folder> -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D SYSTEM=<include folders>
 #           -D VERSION=<x.y.z> [-D LIBXSMM=ON] -P by_path.cmake
 
@@ -33,6 +33,17 @@ endforeach()
 list(REMOVE_DUPLICATES outside)
 list(JOIN outside "\n" outside)
 file(WRITE ${work}/units/outside.hpp "${outside}\n")
+
+# What gpipe.hpp defines beside: these macros and no others.
+file(WRITE ${work}/all.hpp "#include \"units/outside.hpp\"\n#include <gpipe.hpp>\n")
+set(macros "'${COMPILER}' -std=c++20 -I '${COPY}/include' -E -dM -x c++")
+execute_process(COMMAND bash -c "comm -13 <(${macros} units/outside.hpp | sort) <(${macros} all.hpp | sort) | cut -d ' ' -f 2 | sed 's/(.*//'"
+                WORKING_DIRECTORY ${work} OUTPUT_VARIABLE defined COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX REPLACE "\n" " " defined "${defined}")
+set(known "GPIPE_CANARY GPIPE_HOST_DEVICE GPIPE_ONCE GPIPE_OUT_OF_LINE GPIPE_VERSION GPIPE_VERSION_MAJOR GPIPE_VERSION_MINOR GPIPE_VERSION_PATCH ")
+if(NOT defined STREQUAL known)
+  message(FATAL_ERROR "gpipe.hpp defines '${defined}' where it is known to define '${known}'")
+endif()
 set(flags "")
 set(libraries "")
 if(LIBXSMM)

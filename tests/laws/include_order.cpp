@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -152,4 +153,30 @@ TEST_CASE("the reader sees what is wrong") {
   CHECK(cycles(planted) == none);
   CHECK(missing(planted).size() == 1);
   CHECK(past_the_door(planted, "thrust/", {"gpipe/device/"}).size() == 1);
+}
+
+TEST_CASE("no header leaves a macro, a pragma or a using-directive behind that is not ours to leave") {
+  // Thrust's own switch, and MPI's to leave out its C++ bindings, must hold for whoever includes these later, too.
+  const std::set<std::string> known{"THRUST_DEVICE_SYSTEM", "OMPI_SKIP_MPICXX", "MPICH_SKIP_MPICXX"};
+  std::vector<std::string> left;
+  for (const auto& [header, list] : headers()) {
+    std::ifstream text(fs::path(__FILE__).parent_path() / "../../include" / header);
+    std::set<std::string> undefined;
+    std::vector<std::string> defined;
+    for (std::string line; std::getline(text, line);) {
+      std::istringstream words(line);
+      std::string first, second;
+      words >> first >> second;
+      if (first == "#") words >> second, first = "#" + second, words >> second;
+      if (first == "#define") defined.push_back(second.substr(0, second.find('(')));
+      if (first == "#undef") undefined.insert(second);
+      if (first == "#pragma" && second != "once") left.push_back(header + ": " + line);
+      if (line.rfind("using namespace", 0) == 0) left.push_back(header + ": " + line);
+    }
+    for (const auto& name : defined)
+      if (name.rfind("GPIPE_", 0) != 0 && !known.count(name)) left.push_back(header + ": " + name);
+    for (const auto& name : undefined)
+      if (std::find(defined.begin(), defined.end(), name) == defined.end()) left.push_back(header + ": undefines " + name);
+  }
+  CHECK(left == none);
 }

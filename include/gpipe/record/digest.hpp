@@ -74,7 +74,7 @@ class digest {
       detail::refuse({"the digests are of different models or numbers of micro-batches"},
                      {"compare trainings of one model with as many micro-batches"});
     for (std::size_t i = 0; i < (std::min)(a.calls(), b.calls()); ++i)
-      if (const auto found = a.first_difference_in(i, b)) return found;
+      if (auto found = a.first_difference_in(i, b)) return found;
     return std::nullopt;
   }
 
