@@ -31,8 +31,8 @@
 #define GPIPE_ONCE __attribute__((noinline, optimize("Os")))
 #endif
 
-/// Pipeline-parallel training of neural networks: layers make a model, a model a plan, and a trainer runs it. Parts of a
-/// device or a transport have namespaces of their own; what is in `detail` and `broken` is nobody's interface.
+/// Pipeline-parallel training of neural networks: layers make a model, a model a plan, and a trainer runs it. Parts of
+/// a device or a transport have namespaces of their own; what is in `detail` and `broken` is nobody's interface.
 namespace gpipe {
 
 /// Every buffer starts on such a boundary (bytes): a cache line, and the widest vector register.

@@ -102,9 +102,9 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
 
 }  // namespace detail
 
-/// Cuts a model as its options ask: exactly optimal in the makespan for fill-drain and forward only with free transfers,
-/// else in the bottleneck; every stage within the memory limit. Tells whether a cut fits; if none does, `first` is the
-/// best without a limit.
+/// Cuts a model as its options ask: exactly optimal in the makespan for fill-drain and forward only with free
+/// transfers, else in the bottleneck; every stage within the memory limit. Tells whether a cut fits; if none does,
+/// `first` is the best without a limit.
 ///
 /// Where that cut breaks the limit it is exactly the best that obeys it, too, while 32,768 partial cuts suffice to find
 /// it: with 60 slots and 8 stages they mostly do. Beyond, a range of slots is held to fit where its parts do, and what

@@ -43,8 +43,8 @@ constexpr void require_in_reach(int stages, int micro_batches, std::int64_t most
 
 }  // namespace detail
 
-/// The length of a step of a cut model, in picoseconds, by simulation. `kept(s)` tells how many working sets a stage has
-/// room for, which recompute as needed asks.
+/// The length of a step of a cut model, in picoseconds, by simulation. `kept(s)` tells how many working sets a stage
+/// has room for, which recompute as needed asks.
 template <scheduler Schedule, class Kept>
 GPIPE_ONCE constexpr std::int64_t makespan_of(const network& net, const plan_options& o, const Schedule& schedule,
                                               const stage_costs& costs, const cut& cut, const link* links,

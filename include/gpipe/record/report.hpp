@@ -15,10 +15,10 @@
 
 namespace gpipe {
 
-/// One line a stage, of replica after replica: what the plan predicted against what was measured. Shares are of the time of all stages (the
-/// measured with the update in it, which no cut is made by), idle is the stage's own. Then the mean step, beside the one
-/// that was reckoned, and its breakdown. `cores` and `reckoned_ps` (picoseconds, as `step_time` tells them) of 0 are
-/// unknown.
+/// One line a stage, of replica after replica: what the plan predicted against what was measured. Shares are of the
+/// time of all stages (the measured with the update in it, which no cut is made by), idle is the stage's own. Then the
+/// mean step, beside the one that was reckoned, and its breakdown. `cores` and `reckoned_ps` (picoseconds, as
+/// `step_time` tells them) of 0 are unknown.
 ///
 ///     stage  slots  parameters   memory  predicted  measured    idle  forward  recompute  backward  update
 ///         0   0-11      1.06 M  12.5 MiB     51.0 %    52.3 %   3.1 %  10.2 ms    10.1 ms   20.9 ms  1.4 ms

@@ -30,9 +30,9 @@ GPIPE_ONCE inline double round_step(double range, double count) {
 
 }  // namespace detail
 
-/// A step as a picture (SVG): a row a stage, of replica after replica, a hue a micro-batch, time from left to right, and where a row shows its
-/// background the stage waits. Transfers and idle events are not drawn. Works as well for a timetable that was
-/// never run: give its events synthetic times.
+/// A step as a picture (SVG): a row a stage, of replica after replica, a hue a micro-batch, time from left to right,
+/// and where a row shows its background the stage waits. Transfers and idle events are not drawn. Works as well for a
+/// timetable that was never run: give its events synthetic times.
 GPIPE_ONCE inline void write_timeline(std::ostream& out, std::span<const event> events,
                                       const std::string& title = "one step", int width = 1200) {
   std::int64_t first = INT64_MAX, last = INT64_MIN;

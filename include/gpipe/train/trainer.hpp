@@ -72,9 +72,9 @@ class trainer {
   explicit trainer(Plan, Optimizer optimizer = {}, training_options how = {})
       : trainer(Plan::options, std::move(optimizer), cut_by<Plan>(std::move(how))) {}
 
-  /// One step over a batch of 1 to R x M x B samples, and at least one for each replica: forward, backward, update; at the learning rate that the schedule
-  /// has for it, or at `rate`. Throws `error` and leaves parameters, moments, state and step count as they
-  /// were.
+  /// One step over a batch of 1 to R x M x B samples, and at least one for each replica: forward, backward, update; at
+  /// the learning rate that the schedule has for it, or at `rate`. Throws `error` and leaves parameters, moments, state
+  /// and step count as they were.
   outcome step(const batch& data) { return step(data, rate()); }
   outcome step(const batch& data, double rate) {
     const outcome found = executor_.train(data, rate, clip_);

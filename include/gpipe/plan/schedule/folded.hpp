@@ -25,9 +25,9 @@ struct fold {
 
 }  // namespace detail
 
-/// A schedule on fewer workers than it asks for: each does in turn what those of its block do in one tick, so that tick t
-/// of a block of F becomes the ticks t F ... t F + F - 1. What was made in an earlier tick still is, and every stage does
-/// the same in the same order: its table is right where the schedule's is, and no bit changes.
+/// A schedule on fewer workers than it asks for: each does in turn what those of its block do in one tick, so that tick
+/// t of a block of F becomes the ticks t F ... t F + F - 1. What was made in an earlier tick still is, and every stage
+/// does the same in the same order: its table is right where the schedule's is, and no bit changes.
 ///
 ///     fill-drain       tick      0    1    2    3    4    5    6    7    8    9    10   11   12   13   14   15
 ///     of 3 stages      worker 0  0F1  .    0F0  1F1  .    1F0  .    .    .    .    .    1B0  0B0  1B1  0B1  .

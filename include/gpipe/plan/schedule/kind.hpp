@@ -48,8 +48,8 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, const own_sch
 
 }  // namespace detail
 
-/// A kind and what it needs besides: itself a schedule, the one that was chosen, folded onto `onto` workers. It looks up
-/// which at every call, so that what works on any schedule is compiled once for all that are chosen at run time.
+/// A kind and what it needs besides: itself a schedule, the one that was chosen, folded onto `onto` workers. It looks
+/// up which at every call, so that what works on any schedule is compiled once for all that are chosen at run time.
 struct schedule_choice {
   schedule_kind kind = schedule_kind::fill_drain;
   int chunks = 2;                     ///< stages a worker, of the interleaved one

@@ -20,8 +20,8 @@ namespace gpipe {
 ///   are there (until the end of forward if it does not train).
 ///
 /// Ticks order cells; how long each takes is no matter of the table. `workers` is S unless a worker has several stages.
-/// A schedule with parameters, such as a number of chunks, has them as members; the others may be static throughout. One
-/// that has `splits`, whether backward comes in two parts, spares others the search, and so do `stash_places` and
+/// A schedule with parameters, such as a number of chunks, has them as members; the others may be static throughout.
+/// One that has `splits`, whether backward comes in two parts, spares others the search, and so do `stash_places` and
 /// `returned_places` (S, M, from, to, on_the_way), the numbers that the functions of these names count; one with
 /// `stretches_of` spares a compiler the look at every cell.
 template <class T>
