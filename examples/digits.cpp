@@ -73,9 +73,9 @@ struct settings {
     if (!example::options(
              "digits: trains a residual network on 8 x 8 images of handwritten digits, in a pipeline of stages.\n"
              "The last two lines are the held-out accuracy and a hash of the parameters' bits: the same for every\n"
-             "number of stages, every schedule, every way to recompute and every memory limit, in either precision.\n"
-             "(Replicas sum in another order: each number of them has bits of its own.)")
-             .number("--stages", plan.stages, 1, slots_of<net>, "stages of the pipeline, one or more a thread")
+             "number of stages, every schedule, every way to recompute and every memory limit, in threads or processes.\n"
+             "(Each precision has bits of its own, and so has each number of replicas: they sum in another order.)")
+             .number("--stages", plan.stages, 1, slots_of<net>, "stages of the pipeline, one or more a worker")
              .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches in a mini-batch, of each replica")
              .number("--batch", batch, 1, 65536, "samples in a mini-batch")
              .number("--epochs", epochs, 1, 100000, "passes over the training samples")
@@ -84,12 +84,12 @@ struct settings {
              .choice("--precision", plan.in, {{"float32", precision::float32}, {"bf16", precision::bf16}},
                      "of what flows between layers, and of products")
              .choice("--schedule", plan.schedule, schedules(), "the order of work")
-             .number("--chunks", plan.chunks, 1, slots_of<net>, "stages a thread, of the interleaved schedule")
+             .number("--chunks", plan.chunks, 1, slots_of<net>, "stages a worker, of the interleaved schedule")
              .number("--workers", plan.workers, 0, slots_of<net>,
-                     "threads, each with the stages of several neighbours; 0: as many\n"
+                     "threads or processes, each with the stages of neighbours; 0: as many\n"
                      "                            as the schedule has work for")
              .number("--replicas", plan.replicas, 1, 256,
-                     "of the pipeline, each with as many threads and its part of a mini-batch")
+                     "of the pipeline, each with as many workers and its part of a mini-batch")
              .choice("--recompute", recompute,
                      {{"always", recompute_mode::always},
                       {"except-last", recompute_mode::except_last},
@@ -208,7 +208,9 @@ void run_on(settings chosen, peers* job) {
   const network& of = training.executor().net();
   out << describe(of, training.plan());
 
-  progress line(out, chosen.quiet || !tells ? voice::quiet : voice_for(stdout));
+  // mpirun gives processes a terminal of their own, whoever reads what they print.
+  const voice how_watched = job == nullptr ? voice_for(stdout) : voice::lines;
+  progress line(out, chosen.quiet || !tells ? voice::quiet : how_watched);
   std::int64_t last_step = 0, this_step = now_ns();
   fit(training, data.train, epochs, [&](const standing& now) {
     if (now.step == now.steps) line.epoch(now);
@@ -257,7 +259,7 @@ int main(int count, char** words) {
     }
     if (!std::cout.flush()) throw error("cannot write to the standard output", "see where it goes");
   } catch (const std::exception& failure) {
-    std::cerr << "digits: " << failure.what() << '\n';
+    if (example::tells(job.get(), failure)) std::cerr << "digits: " << failure.what() << std::endl;
     return 1;
   }
 }

@@ -3,6 +3,7 @@
 // How an example becomes several processes: by mpirun, which it calls itself if nobody has.
 
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,17 @@ inline int copies() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const char* count = std::getenv(name)) return std::atoi(count);
   return 0;
+}
+
+/// In the last handler of `main`: whether this process is the one to tell the user. The others end, too.
+inline bool tells(gpipe::peers* job, const std::exception& failure) {
+  if (job != nullptr) {
+    const auto* const known = dynamic_cast<const gpipe::error*>(&failure);
+    return job->leave(known != nullptr ? *known : gpipe::error(failure.what(), ""));
+  }
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"})
+    if (const char* rank = std::getenv(name)) return std::atoi(rank) == 0;
+  return true;
 }
 
 /// Becomes mpirun, which starts the program so many times.

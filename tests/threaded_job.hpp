@@ -357,6 +357,10 @@ class member final : public gpipe::peers {
     job_.fail(rank_, cause);
   }
   gpipe::error recover() override { return job_.recover(); }
+  bool leave(const gpipe::error& cause) noexcept override {
+    fail(cause);
+    return rank_ == 0;
+  }
 
  private:
   job& job_;

@@ -100,7 +100,7 @@ TEST_CASE("who is asked for something else is told to all, and they go on togeth
         said = here.recover().wrong();
       }
       try {
-        here.agree(request::fit, samples);
+        here.agree(request::make, samples);
       } catch (const error& cause) {
         asked = cause.wrong();
       }

@@ -326,19 +326,26 @@ TEST_CASE("processes that are asked for different things are told at once, with 
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));  // nobody was waited for in vain
 }
 
-TEST_CASE("who leaves before the training begins is named") {
+TEST_CASE("who leaves before the training begins is named, with the cause if it gives one, and one process tells it") {
   const int last = the_job().ranks() - 1;
-  mpi::job job(std::getenv("GPIPE_TEST_HOSTS") == nullptr);
-  if (job.rank() == last) return;
-  const auto begin = std::chrono::steady_clock::now();
-  try {
-    trainer<tied_net<float>, adam> training(plan_by(schedule_kind::fill_drain, job.ranks()), adam{}, options(&job));
-    FAIL_CHECK("a job without its last process");
-  } catch (const error& cause) {
-    CHECK(cause.where().rank == last);
-    CHECK(cause.wrong().find("left the job before the training began") != std::string::npos);
+  for (const bool tells : {false, true}) {
+    const auto begin = std::chrono::steady_clock::now();
+    mpi::job job(std::getenv("GPIPE_TEST_HOSTS") == nullptr);
+    if (job.rank() == last) {
+      if (tells) CHECK(!job.leave(error("there are no data", "bring some")));
+      continue;
+    }
+    try {
+      trainer<tied_net<float>, adam> training(plan_by(schedule_kind::fill_drain, job.ranks()), adam{}, options(&job));
+      FAIL_CHECK("a job without its last process");
+    } catch (const error& cause) {
+      CHECK(cause.where().rank == last);
+      CHECK(cause.wrong().find(tells ? "there are no data" : "left the job before the training began") !=
+            std::string::npos);
+      CHECK(job.leave(cause) == (job.rank() == 0));
+    }
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
   }
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5));
 }
 
 TEST_CASE("processes that do not fit the plan, or have others, are refused") {

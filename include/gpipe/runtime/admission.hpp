@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 #include <gpipe/device/executing_device.hpp>
@@ -20,6 +22,21 @@ GPIPE_ONCE inline patience patience_of(int workers, std::chrono::nanoseconds dea
   return p;
 }
 
+/// Says how many processes would do.
+[[noreturn]] GPIPE_ONCE inline void refuse_ranks(const run_plan& plan, int ranks) {
+  const int R = plan.replicas(), each = ranks / R, most = plan.options.most_workers();
+  const int fewer = R * (std::min)(each, most), more = R * (each + 1);
+  const bool divides = ranks % R == 0 && each <= most;  // another number of workers was asked for
+  const std::string right = divides                            ? std::to_string(R * plan.workers())
+                            : each >= most                     ? std::to_string(fewer)
+                            : each == 0                        ? std::to_string(more)
+                                                               : phrase({fewer, " or ", more});
+  refuse({"the job has ", ranks, ranks == 1 ? " process" : " processes", ", and the plan ",
+          several(R * plan.workers(), "worker"), R > 1 ? phrase({" in ", R, " replicas"}) : std::string()},
+         {"start ", right, " processes", divides ? phrase({", or choose ", several(each, "worker")}) : std::string(),
+          divides && R > 1 ? " of each replica" : ""});
+}
+
 /// The processes of a job are as many as the plan has workers, and have the same plan. `carried`: what they send lies
 /// in the host's memory. `rule`: what the optimizer makes of a number.
 GPIPE_ONCE inline void agree(const network& net, const run_plan& plan, double rule, const run_options& options,
@@ -34,10 +51,7 @@ GPIPE_ONCE inline void agree(const network& net, const run_plan& plan, double ru
   traits.push_back(trait::number("the calls to digest", static_cast<std::int64_t>(options.digest_calls)));
   traits.push_back(trait::number("whether slots are timed", options.slot_times));
   job.agree(request::make, traits);
-  if (const int workers = plan.replicas() * plan.workers(); job.ranks() != workers)
-    refuse({"the job has ", job.ranks(), job.ranks() == 1 ? " process" : " processes", ", and the plan ",
-            several(workers, "worker"), plan.replicas() > 1 ? " in all replicas" : ""},
-           {"start a process for each worker, or choose as many stages as there are processes"});
+  if (job.ranks() != plan.replicas() * plan.workers()) refuse_ranks(plan, job.ranks());
   if (options.link_bytes_per_second != 0)
     refuse({"links between processes are not emulated"}, {"emulate them between threads"});
   if (!carried)

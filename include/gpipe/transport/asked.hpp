@@ -13,11 +13,13 @@
 namespace gpipe {
 
 /// What the processes of a job do together.
-enum class request : std::uint8_t { make, step, accumulate, measure, examine, evaluate, predict, read, write, freeze, watch, fit };
+enum class request : std::uint8_t {
+  make, step, accumulate, measure, examine, evaluate, predict, read, write, freeze, watch
+};
 
 constexpr const char* name_of(request what) {
   constexpr const char* names[] = {"make a trainer", "step", "accumulate", "measure", "examine", "evaluate",
-                                   "predict",        "read", "write",      "freeze",  "watch",   "fit"};
+                                   "predict",        "read", "write",      "freeze",  "watch"};
   return names[static_cast<int>(what)];
 }
 

@@ -79,8 +79,8 @@ class peers {
   /// `sizes[r]`: the bytes that rank r brings.
   virtual std::unique_ptr<assembly> assemble(const std::vector<std::size_t>& sizes) = 0;
 
-  /// Begins a call that ends in the meeting of an assembly. It waits for nobody: that another is asked for something else
-  /// is a failure, which is found before they have met.
+  /// Begins a call that ends in the meeting of an assembly. It waits for nobody: that another is asked for something
+  /// else is a failure, which is found before they have met.
   virtual void enter(request what, std::span<const trait> traits) = 0;
   /// What this process does from now on: it shows that it lives, and looks whether others do.
   virtual void begin(errand what) = 0;
@@ -91,6 +91,10 @@ class peers {
   virtual void fail(const error& cause) noexcept = 0;
   /// After a failure: returns when no message is under way and all processes are here. The first cause, or the loss.
   virtual error recover() = 0;
+
+  /// In a program's last handler: this process ends, for this cause, and so do all others, if they do not already.
+  /// Whether it is the one to tell the user: rank 0 is, and where that is lost, each of the others.
+  virtual bool leave(const error& cause) noexcept = 0;
 };
 
 }  // namespace gpipe

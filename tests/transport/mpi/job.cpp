@@ -196,10 +196,10 @@ TEST_CASE("what processes do not agree on is told, and by whom, and they go on t
   };
   const trait weather{"the weather", 1};
   for (int round = 0; round < 3; ++round) {
-    CHECK(told(request::fit, {weather, trait::number("the time", 2)}) == "");
-    CHECK(told(request::fit, {weather, trait::number("the time", differs ? -4 : 3)}) == two + "the time: 3 and -4");
-    CHECK(told(request::fit, {{"the weather", differs ? 1u : 2u}, trait::number("the time", 5)}) == two + "the weather");
-    CHECK(told(differs ? request::freeze : request::fit, {weather}) == two + "the call: fit and freeze");
+    CHECK(told(request::make, {weather, trait::number("the time", 2)}) == "");
+    CHECK(told(request::make, {weather, trait::number("the time", differs ? -4 : 3)}) == two + "the time: 3 and -4");
+    CHECK(told(request::make, {{"the weather", differs ? 1u : 2u}, trait::number("the time", 5)}) == two + "the weather");
+    CHECK(told(differs ? request::freeze : request::make, {weather}) == two + "the call: make a trainer and freeze");
   }
   meet();
 }

@@ -126,6 +126,13 @@ class job final : public peers {
     return book_->lost().what.get();
   }
 
+  GPIPE_ONCE bool leave(const error& cause) noexcept override {
+    place at = cause.where();
+    if (at.rank < 0) at.rank = rank_;
+    watch_->tell(error(cause.wrong(), cause.remedy(), at), true, true);
+    return rank_ == 0 || (book_->lost().what.rank == 0 && !book_->lost().what.own);
+  }
+
  private:
   // Where nobody is in a step, nobody else throws what has happened.
   template <class Call>

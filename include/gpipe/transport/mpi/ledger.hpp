@@ -46,6 +46,7 @@ struct alignas(2 * alignment) page {
 /// An error as bytes, in memory that is shared or in a message.
 struct cause {
   bool lost = false;        ///< a process is; else one has thrown, and goes on
+  bool own = false;         ///< told by a process that can still tell its user
   bool leaves = false;      ///< neither: it only says that `rank` waits for the others to leave
   std::uint64_t round = 0;  ///< what who found it had behind it: those who wait for something earlier go on
   written<1024> wrong, remedy;

@@ -73,9 +73,10 @@ class lookout {
     if (const verdict& thrown = book_.thrown(); thrown.is_there() && !recovering_) [[unlikely]]
       if (thrown.what.round <= round_) throw gpipe::detail::poisoned{};
   }
-  /// Tells everybody, unless somebody was first.
-  void tell(const error& of, bool lost) noexcept {
-    const cause found(of, lost, round_);
+  /// Tells everybody, unless somebody was first. `own`: of a loss, that the process ends by itself.
+  void tell(const error& of, bool lost, bool own = false) noexcept {
+    cause found(of, lost, round_);
+    found.own = own;
     if (book_.put(found) && others_ != nullptr) others_->send(found);
   }
 
