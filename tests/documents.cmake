@@ -171,6 +171,16 @@ function(check_commands document text)
   endforeach()
 endfunction()
 
+# Blocks of other languages than C++ are README.md's, and tests/consumers runs them.
+function(check_fences document text)
+  flatten("${text}" text)
+  string(REGEX MATCHALL "\n```[a-z]+" fences "${text}")
+  list(FILTER fences EXCLUDE REGEX "cpp")
+  if(fences AND NOT document STREQUAL "README.md")
+    complain("${document} has blocks that nobody runs:${fences}")
+  endif()
+endfunction()
+
 # C++ -----------------------------------------------------------------------------------------------------------------
 
 # Appends the C++ of a document to `program`: what is fenced, and what a comment hides.
@@ -232,6 +242,7 @@ foreach(document IN LISTS documents)
   file(READ ${ROOT}/${document} text)
   check_links(${document} "${text}")
   check_commands(${document} "${text}")
+  check_fences(${document} "${text}")
   append_blocks(${document} "${text}")
   math(EXPR number "${number} + 1")
 endforeach()

@@ -215,14 +215,19 @@ class trainer {
     return sum.value();
   }
 
+  /// What runs: its cut, costs and memory.
   const run_plan& plan() const { return executor_.plan(); }
   /// Of a step.
   int least_samples() const { return plan().least_samples(); }
+  /// Steps taken; a step that failed does not count.
   std::uint64_t steps() const { return executor_.steps(); }
+  /// A line a stage, of replica after replica: its times in all steps since the last `forget`. For `write_report`.
   const std::vector<stage_report>& report() const { return executor_.report(); }
+  /// What each worker did since the last `forget` or `forget_events`, as far as there was room for `trace_events`.
   const std::vector<recorder>& trace() const { return executor_.trace(); }
   void forget() { executor_.forget(); }
   void forget_events() { executor_.forget_events(); }
+  /// Whoever runs the plan, for what a trainer does not pass on.
   const gpipe::executor<Device>& executor() const { return executor_; }
 
  private:
