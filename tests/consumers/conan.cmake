@@ -1,7 +1,7 @@
 # Makes the Conan package and trains with it, by Conan from PyPI, in a virtual environment and a home that go with the
 # scratch folder. Where there is no PyPI, it says that it skips.
 #     cmake -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D PYTHON=<python3> -D SYSTEM=<include folders>
-#           -D README=<README.md> -P conan.cmake
+#           -D GENERATOR=<of CMake> -D README=<README.md> -P conan.cmake
 
 set(command conan create conan -pr:a conan/profiles/system -nr)
 list(JOIN command " " told)
@@ -29,5 +29,6 @@ set(ENV{CPLUS_INCLUDE_PATH} "${path}")
 set(ENV{CONAN_HOME} ${work}/home)
 set(ENV{CXX} ${COMPILER})
 set(ENV{PATH} "${work}/venv/bin:$ENV{PATH}")
+file(WRITE ${work}/home/global.conf "tools.cmake.cmaketoolchain:generator=${GENERATOR}\n")
 execute_process(COMMAND conan profile detect OUTPUT_QUIET ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${command} WORKING_DIRECTORY ${COPY} COMMAND_ERROR_IS_FATAL ANY)
