@@ -3,7 +3,8 @@
 #   - what they link to is there, headings too, and so is every file that they name;
 #   - their C++ compiles: all blocks of a document, one after the other, are a namespace of one file. What a block needs
 #     and a reader does not stands before it in a comment of the document that begins with "<!-- cpp";
-#   - their commands run, or are named below with who runs them else;
+#   - their commands run, or are named below with who runs them else; a table behind a comment "<!-- told by: COMMAND -->"
+#     has the figures that the command prints;
 #   - the program in README.md is examples/readme.cpp, letter by letter.
 #
 # cmake -D ROOT=... -D SCRATCH=... -D COMPILER=... -D INCLUDE=<folders> -D MPI=<whether there is one>
@@ -145,7 +146,8 @@ function(check_command document command)
     list(PREPEND words --epochs 1)
   endif()
   execute_process(COMMAND ${EXAMPLES}/${name} ${words} WORKING_DIRECTORY ${SCRATCH} RESULT_VARIABLE result
-                  OUTPUT_QUIET ERROR_VARIABLE told)
+                  OUTPUT_VARIABLE printed ERROR_VARIABLE told)
+  set(printed "${printed}" PARENT_SCOPE)
   set(found "${result}")
   if(result EQUAL 0)
     set(found succeed)
@@ -168,6 +170,24 @@ function(check_commands document text)
   list(REMOVE_DUPLICATES commands)
   foreach(command IN LISTS commands)
     check_command(${document} "${command}")
+  endforeach()
+endfunction()
+
+function(check_figures document text)
+  flatten("${text}" text)
+  string(REGEX MATCHALL "<!-- told by: [^\n]* -->\n(\\|[^\n]*\n)+" tables "${text}")
+  foreach(table IN LISTS tables)
+    string(REGEX MATCH "told by: (.*) -->" command "${table}")
+    set(command "${CMAKE_MATCH_1}")
+    set(printed "")
+    check_command(${document} "${command}")
+    string(REGEX MATCHALL "[0-9.]+ (ms|MiB|%)" figures "${table}")
+    foreach(figure IN LISTS figures)
+      string(FIND "${printed}" " ${figure}" at)
+      if(printed AND at EQUAL -1)
+        complain("${document} has the figure ${figure}, which is not what this prints: ${command}")
+      endif()
+    endforeach()
   endforeach()
 endfunction()
 
@@ -242,6 +262,7 @@ foreach(document IN LISTS documents)
   file(READ ${ROOT}/${document} text)
   check_links(${document} "${text}")
   check_commands(${document} "${text}")
+  check_figures(${document} "${text}")
   check_fences(${document} "${text}")
   append_blocks(${document} "${text}")
   math(EXPR number "${number} + 1")
