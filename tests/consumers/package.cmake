@@ -15,6 +15,12 @@ foreach(file IN LISTS installed)
   endif()
 endforeach()
 
+file(STRINGS ${COPY}/CHANGELOG.md entries REGEX "^## ")
+list(GET entries 0 newest)
+if(NOT newest STREQUAL "## ${VERSION}")
+  message(FATAL_ERROR "the newest entry of CHANGELOG.md is '${newest}', and version.hpp has ${VERSION}")
+endif()
+
 set(deb ${COPY}/build/package/libgpipe-dev.deb)
 if(DPKG_DEB)
   execute_process(COMMAND ${DPKG_DEB} -x ${deb} ${SCRATCH}/unpacked COMMAND_ERROR_IS_FATAL ANY)

@@ -1,7 +1,7 @@
 #pragma once
 
 #if __cplusplus < 202002L
-#error "gpipe needs C++20: compile with -std=c++20 (with CMake 3.25 nvcc silently drops to C++17; see README.md)"
+#error "gpipe needs C++20: compile with -std=c++20 (CMake before 3.26 leaves nvcc at C++17; gpipe::gpipe mends it)"
 #endif
 
 #include <cstddef>
