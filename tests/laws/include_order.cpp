@@ -178,5 +178,5 @@ TEST_CASE("no header leaves a macro, a pragma or a using-directive behind that i
     for (const auto& name : undefined)
       if (std::find(defined.begin(), defined.end(), name) == defined.end()) left.push_back(header + ": undefines " + name);
   }
-  CHECK(left == none);
+  for (const std::string& one : left) FAIL_CHECK(one);
 }
