@@ -50,6 +50,25 @@ struct sleeper {
     }
   };
 };
+/// A step of the rate against each gradient's sign.
+struct sign_descent {
+  double learning_rate = 1e-3;
+  static constexpr int moments = 0;
+
+  template <class T>
+  struct rule_for {
+    update_operands<T> of;
+    T rate;
+    void operator()(std::ptrdiff_t i) const {
+      of.parameter[i] -= of.gradient[i] > 0 ? rate : of.gradient[i] < 0 ? -rate : T(0);
+    }
+  };
+  template <class T>
+  rule_for<T> rule(const update_operands<T>& of, const update_terms& now) const {
+    return {of, static_cast<T>(now.rate)};
+  }
+};
+
 /// The linear layer is there so that a gradient flows back.
 struct sleepers : model<input<float, 1>, linear<4>, sleeper<10>, repeat<10, sleeper<1>>, softmax_cross_entropy> {};
 
@@ -137,6 +156,20 @@ TEST_CASE("training lowers the loss, and reaches the same by the same way again"
   }
   CHECK(hashes[0] == hashes[1]);
   CHECK(training(two, {}, {.seed = 1}).parameter_hash() != training(two).parameter_hash());
+}
+
+TEST_CASE("an optimizer of one's own, which keeps no array") {
+  trainer<net, sign_descent> own(two, {.learning_rate = 0.125});
+  for (const memory_block& block : own.plan().blocks[1]) CHECK(block.kind != memory_kind::moments);
+  const std::vector<float> before = own.parameter(1, "weight");
+  own.step(all);
+  const std::vector<float> after = own.parameter(1, "weight"), gradient = own.gradient(1, "weight");
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    CAPTURE(i);
+    CHECK(after[i] == before[i] - (gradient[i] > 0 ? 0.125F : gradient[i] < 0 ? -0.125F : 0.0F));
+  }
+  CHECK(after != before);
+  CHECK_THROWS_WITH_AS(own.moment(1, "weight", 0), doctest::Contains("the optimizer has no moment 0"), error);
 }
 
 TEST_CASE("the rate is the optimizer's times the schedule's") {
