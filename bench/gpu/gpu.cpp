@@ -66,7 +66,7 @@ void run() {
   using gpipe::precision, gpipe::recompute_mode;
   const bench::random_images data(samples), few(64);
   constexpr double parameters = double{blocks} * 8 * width * width, work = 6 * parameters * samples;
-  const auto torch = bench::peer("gpu/torch_mlp.py", gpipe::detail::phrase({blocks, " ", width, " ", samples, " ",
+  const auto torch = bench::peer("torch/on_gpu.py", gpipe::detail::phrase({blocks, " ", width, " ", samples, " ",
                                                                            bench::inputs, " ", bench::classes}));
   for (const precision in : {precision::float32, precision::bf16}) {
     const std::string name = gpipe::name_of(in);

@@ -68,7 +68,7 @@ void tell(const std::string& name, const network& net, int M, int B, const std::
 }  // namespace
 
 int main() {
-  const auto torch = bench::peer("memory/torch_peak.py");
+  const auto torch = bench::peer("torch/peak_memory.py");
   if (torch.empty()) std::printf("torch is not there: only our half\n\n");
   tell("mlp", network_of<bench::mlp>, 32, 32, torch);
   tell("digits", network_of<digits>, 8, 8, torch);

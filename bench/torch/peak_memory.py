@@ -6,17 +6,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
-INPUTS, CLASSES = 64, 10
-
-
-class Block(nn.Module):
-    def __init__(self, width, wide, dropout):
-        super().__init__()
-        layers = [nn.LayerNorm(width), nn.Linear(width, wide), nn.GELU(), nn.Linear(wide, width)]
-        self.body = nn.Sequential(*layers, *([nn.Dropout(0.1)] if dropout else []))
-
-    def forward(self, x):
-        return x + self.body(x)
+from networks import CLASSES, INPUTS, Block
 
 
 class Net(nn.Module):
@@ -24,7 +14,7 @@ class Net(nn.Module):
         super().__init__()
         self.recompute = recompute
         self.first = nn.Sequential(*([nn.Dropout(0.1)] if dropout else []), nn.Linear(INPUTS, width))
-        self.blocks = nn.ModuleList(Block(width, 4 * width, dropout) for _ in range(blocks))
+        self.blocks = nn.ModuleList(Block(width, dropout) for _ in range(blocks))
         self.last = nn.Sequential(*([nn.LayerNorm(width)] if dropout else []), nn.Linear(width, CLASSES))
 
     def forward(self, x):

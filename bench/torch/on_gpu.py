@@ -1,4 +1,4 @@
-"""The network of gpu.cpp in torch, on one GPU: seconds a step, in float32 (no TF32) and with parameters in float32 and
+"""The network of bench/gpu in torch, on one GPU: seconds a step, in float32 (no TF32) and with parameters in float32 and
 products in bf16."""
 
 import sys
@@ -7,22 +7,14 @@ import time
 import torch
 from torch import nn
 
+from networks import layers
+
 BLOCKS, WIDTH, SAMPLES, INPUTS, CLASSES = (int(word) for word in sys.argv[1:6])
-
-
-class Residual(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(approximate="tanh"),
-                                  nn.Linear(4 * WIDTH, WIDTH))
-
-    def forward(self, x):
-        return x + self.body(x)
 
 
 if torch.cuda.is_available():
     torch.manual_seed(1)
-    net = nn.Sequential(nn.Linear(INPUTS, WIDTH), *(Residual() for _ in range(BLOCKS)), nn.Linear(WIDTH, CLASSES)).cuda()
+    net = nn.Sequential(*layers(BLOCKS, WIDTH, INPUTS, CLASSES)).cuda()
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4, fused=True)
     images, labels = torch.rand(SAMPLES, INPUTS).cuda(), torch.arange(SAMPLES).cuda() % CLASSES
     for name, half in (("float32", False), ("bf16", True)):

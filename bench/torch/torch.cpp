@@ -1,0 +1,112 @@
+// Two stages on two cores against what torch makes of the same two cores: the whole mini-batch at once on two threads,
+// and torch.distributed.pipelining.
+//
+//     torch [rounds]
+
+#include "../networks.hpp"
+#include "../peer.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace gpipe;
+
+constexpr int micro_batches = 32;
+
+struct way {
+  std::string whose, name;
+  std::function<double(int)> seconds;  // of so many steps
+  int steps = 1;                       // enough of them for a tenth of a second
+  std::vector<double> rates{};         // GFLOP/s of useful work: 6 operations a weight and sample
+
+  double rate() const { return rates.empty() ? 0 : bench::median(rates); }
+};
+
+const way& best_of(const std::vector<way>& ways, const std::string& whose) {
+  const way* best = nullptr;
+  for (const way& w : ways)
+    if (w.whose == whose && (best == nullptr || w.rate() > best->rate())) best = &w;
+  return *best;
+}
+
+using results = std::vector<std::pair<std::string, double>>;
+
+template <class Net>
+void compare(const std::string& name, int micro_batch_size, int rounds, results& found) {
+  const int samples = micro_batches * micro_batch_size;
+  const bench::random_images made(samples);
+  const batch on = made.all();
+  bench::rival whole("torch/whole_batch.py", name), pipelining("torch/pipelining.py", name);
+  const auto ours = [&](schedule_kind schedule) {
+    const plan_options options{.stages = 2,
+                               .micro_batches = micro_batches,
+                               .micro_batch_size = micro_batch_size,
+                               .recompute = recompute_mode::never,
+                               .schedule = schedule};
+    return [&on, it = std::make_shared<trainer<Net, sgd>>(options, sgd{.learning_rate = 1e-3})](int steps) {
+      return bench::timed([&] {
+        for (int i = 0; i < steps; ++i) it->step(on);
+      });
+    };
+  };
+  const auto theirs = [](bench::rival& it, const std::string& of) {
+    return [&it, of](int steps) { return it.seconds(of, steps); };
+  };
+  std::vector<way> ways{{"gpipe", "fill-drain", ours(schedule_kind::fill_drain)},
+                        {"torch, whole batch", "plain", theirs(whole, "plain")},
+                        {"torch pipelining", "GPipe", theirs(pipelining, "gpipe")},
+                        {"gpipe", "1F1B", ours(schedule_kind::one_f_one_b)},
+                        {"torch, whole batch", "compiled", theirs(whole, "compiled")},
+                        {"torch pipelining", "1F1B", theirs(pipelining, "1f1b")}};
+  for (way& w : ways) {
+    w.seconds(1), w.seconds(1);  // the first ones compile and touch memory
+    w.steps = std::clamp(static_cast<int>(0.1 / w.seconds(1)), 1, 200);
+  }
+  const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;
+  for (int round = 0; round < rounds; ++round)
+    for (way& w : ways) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // threads of the one before spin for a while
+      w.rates.push_back(w.steps * work / w.seconds(w.steps));
+    }
+
+  std::printf("%s, %d micro-batches of %d; GFLOP/s, medians of %d rounds\n", name.c_str(), micro_batches,
+              micro_batch_size, rounds);
+  for (const way& w : ways)
+    if (w.rate() > 0)
+      std::printf("  %-20s %-10s %7.1f  (10 %% %.1f, 90 %% %.1f)\n", w.whose.c_str(), w.name.c_str(), w.rate(),
+                  bench::quantile(w.rates, 0.1), bench::quantile(w.rates, 0.9));
+  const way& us = best_of(ways, "gpipe");
+  for (const auto& [whose, called] :
+       {std::pair{"torch, whole batch", "over_whole_batch"}, {"torch pipelining", "over_pipelining"}}) {
+    const way& them = best_of(ways, whose);
+    if (them.rate() == 0) {
+      std::printf("  torch is not there: only our half\n");
+      continue;
+    }
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < us.rates.size(); ++i) ratios.push_back(us.rates[i] / them.rates[i]);
+    found.emplace_back("torch." + name + "." + called, bench::median(ratios));
+  }
+  std::printf("\n");
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
+  bench::print_environment();
+  results found;
+  compare<bench::mlp>("mlp", 32, rounds, found);
+  compare<bench::mlps>("mlps", 4, rounds, found);
+  for (const auto& [name, ratio] : found) bench::result(name, ratio, "ratio");
+}

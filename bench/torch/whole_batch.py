@@ -1,0 +1,32 @@
+"""A network of bench/networks.hpp in torch, as a user without a pipeline trains it: two threads, the whole mini-batch at
+once. "plain" is eager, "compiled" by torch.compile; asked for steps line by line."""
+
+import sys
+
+import torch
+from torch import nn
+
+from networks import CLASSES, INPUTS, MICRO_BATCHES, NETWORKS, answer, layers
+
+blocks, width, samples = NETWORKS[sys.argv[1]]
+torch.set_num_threads(2)
+torch.manual_seed(1)
+samples *= MICRO_BATCHES
+x, y = torch.randn(samples, INPUTS), torch.randint(0, CLASSES, (samples,))
+loss = nn.CrossEntropyLoss()
+
+
+def way(wrapped):
+    net = nn.Sequential(*layers(blocks, width))
+    rule = torch.optim.SGD(net.parameters(), lr=1e-3, fused=True)
+    forward = wrapped(lambda: loss(net(x), y))
+
+    def step():
+        rule.zero_grad()
+        forward().backward()
+        rule.step()
+
+    return step
+
+
+answer({"plain": way(lambda f: f), "compiled": way(torch.compile)})
