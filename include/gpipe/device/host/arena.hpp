@@ -8,6 +8,10 @@
 #include <new>
 #include <string>
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
 
@@ -26,17 +30,22 @@ GPIPE_ONCE inline std::int64_t memory_left() {
   return kibibytes < 0 ? unknown : kibibytes * 1024;
 }
 
-/// The one allocation of a stage, page-aligned and filled with one byte throughout.
+/// The one allocation of a stage, page-aligned and filled with one byte throughout. A large one is in large pages where
+/// Linux has them: a weight's panels, rows of an activation and a gradient's blocks lie on hundreds of small ones.
 class arena {
  public:
-  explicit arena(std::size_t bytes, std::byte fill = std::byte{0}) : bytes_(bytes) {
-    data_ = static_cast<std::byte*>(::operator new(bytes + alignment, std::align_val_t{page}, std::nothrow));
+  explicit arena(std::size_t bytes, std::byte fill = std::byte{0})
+      : bytes_(bytes), at_{bytes < large_page ? page : large_page} {
+    data_ = static_cast<std::byte*>(::operator new(bytes + alignment, at_, std::nothrow));
     if (data_ == nullptr)
       throw error("the machine does not give " + std::to_string(bytes) + " bytes of memory",
                   "use more stages, smaller micro-batches or recompute");
+#ifdef MADV_HUGEPAGE
+    if (bytes >= large_page) madvise(data_, bytes / large_page * large_page, MADV_HUGEPAGE);
+#endif
     std::memset(data_, static_cast<int>(fill), bytes + alignment);
   }
-  ~arena() { ::operator delete(data_, std::align_val_t{page}); }
+  ~arena() { ::operator delete(data_, at_); }
   arena(const arena&) = delete;
   arena& operator=(const arena&) = delete;
 
@@ -44,9 +53,10 @@ class arena {
   std::size_t size() const noexcept { return bytes_; }
 
  private:
-  static constexpr std::size_t page = 4096;
+  static constexpr std::size_t page = 4096, large_page = std::size_t{2} << 20;
   std::byte* data_ = nullptr;
   std::size_t bytes_;
+  std::align_val_t at_;
 };
 
 }  // namespace gpipe::host

@@ -20,9 +20,10 @@ inline constexpr int row_block = 32, inner_block = 512, depth_block = 128;
 ///                                 than is left stands for rows of zeros
 ///     Tile::columns_of<T>(left)   how many columns are computed where fewer than a panel's are left
 ///     Tile::find<T, Transposed>(rows, columns, k, lda, ldc, accumulate)
-///                                 a function (a, b, c):  c[rows x columns] (+)= a[rows x k] * b, where b is a panel;
-///                                 if transposed, a[k x rows]. After `Tile::prepare` of the same arguments it neither
-///                                 allocates nor compiles.
+///                                 a function (a, b, c, next):  c[rows x columns] (+)= a[rows x k] * b, where b is a
+///                                 panel; if transposed, a[k x rows]. It may bring `next` nearer meanwhile, the panel
+///                                 that follows (or b once more). After `Tile::prepare` of the same arguments it
+///                                 neither allocates nor compiles.
 ///
 /// All matrices are row-major. The bits of an element depend on its row and its column, and with some tiles on the
 /// height of its block (libxsmm sums short blocks in another order where it has AVX-512): never on where the matrices
@@ -45,20 +46,22 @@ struct gemm {
         const auto panel = [&](int column) { return b + offset(column, k) + offset(inner, panel_width); };
         if (full) {
           const auto tile = Tile::template find<T, false>(height, panel_width, depth, k, n, add);
-          for (int column = 0; column < full; column += panel_width)
+          for (int column = 0; column < full; column += panel_width) {
+            const T* next = panel(column + panel_width < n ? column + panel_width : column);
             for (int i = row; i < end; i += height) {
               T* out = c + offset(i, n) + column;
               if (row_of_start)
                 for (int r = 0; r < height; ++r) copy(panel_width, row_of_start + column, out + offset(r, n));
-              tile(a + offset(i, k) + inner, panel(column), out);
+              tile(a + offset(i, k) + inner, panel(column), out, next);
             }
+          }
         }
         if (last) {
           const auto tile =
               Tile::template find<T, false>(height, Tile::template columns_of<T>(last), depth, k, panel_width, add);
           for (int i = row; i < end; i += height)
             at_edge(height, last, c + offset(i, n) + full, n, add, row_of_start ? row_of_start + full : nullptr,
-                    [&](T* out) { tile(a + offset(i, k) + inner, panel(full), out); });
+                    [&](T* out) { tile(a + offset(i, k) + inner, panel(full), out, panel(full)); });
         }
         row = end;
       }
@@ -79,22 +82,22 @@ struct gemm {
       const int width = packed_elements / depth / panel_width * panel_width;
       for (int first = 0; first < n; first += width) {
         const int until = (std::min)(n, first + width), last = (until - first) % panel_width, full = until - last;
+        const auto panel = [&](int column) { return right + offset(column - first, depth); };
         for (int column = first; column < until; column += panel_width)
-          pack_panel(depth, filled, (std::min)(panel_width, n - column), b + offset(row, n) + column, n,
-                     right + offset(column - first, depth));
+          pack_panel(depth, filled, (std::min)(panel_width, n - column), b + offset(row, n) + column, n, panel(column));
         for (int i = 0; i < m; i += panel_width) {
           const int height = (std::min)(panel_width, m - i);
           pack_panel(depth, filled, height, a + offset(row, m) + i, m, left);
           if (full > first) {
             const auto tile = Tile::template find<T, true>(height, panel_width, depth, panel_width, n, true);
             for (int column = first; column < full; column += panel_width)
-              tile(left, right + offset(column - first, depth), c + offset(i, n) + column);
+              tile(left, panel(column), c + offset(i, n) + column, panel(column));
           }
           if (last) {
             const auto tile = Tile::template find<T, true>(height, Tile::template columns_of<T>(last), depth,
                                                            panel_width, panel_width, true);
             at_edge(height, last, c + offset(i, n) + full, n, true, static_cast<const T*>(nullptr),
-                    [&](T* out) { tile(left, right + offset(full - first, depth), out); });
+                    [&](T* out) { tile(left, panel(full), out, panel(full)); });
           }
         }
       }

@@ -67,7 +67,7 @@ struct gemm_with_bf16 : gemm<Tile> {
     for (int row = 0, height; row < rows; row += height) {
       height = Tile::rows_of(rows - row);
       Tile::template find<float, false>(height, panel_width, depth, depth_at_once, panel_width, add)(
-          left + offset(row, depth_at_once), right, sums + offset(row, panel_width));
+          left + offset(row, depth_at_once), right, sums + offset(row, panel_width), right);
     }
   }
 };

@@ -45,7 +45,9 @@ struct libxsmm_tile {
 
   struct on_swapped {  // libxsmm's A is our B
     libxsmm_smmfunction kernel;
-    void operator()(const float* a, const float* b, float* c) const { kernel(b, a, c); }
+    void operator()(const float* a, const float* b, float* c, const float* next) const {
+      kernel(b, a, c, next, nullptr, nullptr);
+    }
     explicit operator bool() const { return kernel != nullptr; }
   };
   static int power_below(int n) { return static_cast<int>(std::bit_floor(static_cast<unsigned>(n))); }

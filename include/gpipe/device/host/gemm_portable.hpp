@@ -59,7 +59,7 @@ struct portable_tile {
 
   template <class T, bool Transposed>
   static auto find(int rows, int columns, int k, int lda, int ldc, bool accumulate) {
-    return [=](const T* a, const T* b, T* c) {
+    return [=](const T* a, const T* b, T* c, const T* /*next*/) {
       // Blocks of nearly equal height: a block of one or two rows would wait for its own sums.
       for (int done = 0, blocks = (rows + 5) / 6; blocks > 0; --blocks) {
         const int height = (rows - done + blocks - 1) / blocks;

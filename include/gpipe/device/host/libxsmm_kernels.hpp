@@ -59,8 +59,11 @@ class libxsmm_kernels {
   /// libxsmm counts columns first: its (m, n, k, A, B) are our (columns, rows, k, B, A).
   static libxsmm_smmfunction ask(const shape& of) {
     const int width = panel_width, flags = of.transposed ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
+    // In a block of few rows, asking for the next panel takes longer than it saves.
+    const int ahead = of.transposed || of.rows < panel_width / 2 ? LIBXSMM_GEMM_PREFETCH_NONE
+                                                                 : LIBXSMM_GEMM_PREFETCH_AL2;
     const float alpha = 1, beta = of.accumulate ? 1.0F : 0.0F;
-    return libxsmm_smmdispatch(of.columns, of.rows, of.k, &width, &of.lda, &of.ldc, &alpha, &beta, &flags, nullptr);
+    return libxsmm_smmdispatch(of.columns, of.rows, of.k, &width, &of.lda, &of.ldc, &alpha, &beta, &flags, &ahead);
   }
 
   static constexpr std::size_t count = 1024;
