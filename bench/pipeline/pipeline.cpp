@@ -97,6 +97,7 @@ int main(int count, char** arguments) {
     tell("alone_gflops", mlp.alone, "GFLOP/s");
     tell("small_gflops", small.piped, "GFLOP/s");
     tell("small_share", small.share, "ratio");
+    tell("mlps.share", small.share, "ratio");
     tell("share", mlp.share, "ratio");
   }
 }
