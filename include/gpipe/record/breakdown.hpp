@@ -1,8 +1,8 @@
 #pragma once
 
 #include <gpipe/core/quantity.hpp>
-#include <gpipe/record/canvas.hpp>
 #include <gpipe/record/file.hpp>
+#include <gpipe/record/stacked_bar.hpp>
 #include <gpipe/record/stage_report.hpp>
 
 #include <algorithm>
@@ -71,13 +71,7 @@ GPIPE_ONCE inline breakdown breakdown_of(std::span<const stage_report> stages) {
 
 namespace detail {
 
-struct breakdown_part {
-  const char* name;
-  std::int64_t ns;
-  act drawn;         // as a timeline draws this act, or
-  const char* fill;  // in a colour of its own
-};
-GPIPE_ONCE inline std::vector<breakdown_part> parts_of(const breakdown& b) {
+GPIPE_ONCE inline std::vector<bar_part> parts_of(const breakdown& b) {
   return {{"compute", b.compute, act::backward, nullptr},
           {"recompute", b.recompute, act::recompute, nullptr},
           {"imbalance", b.imbalance, act::idle, hues[7].light},
@@ -100,33 +94,10 @@ GPIPE_ONCE inline std::string describe(const breakdown& b) {
 /// As a picture (SVG): one bar, each part as wide as its share.
 GPIPE_ONCE inline void write_breakdown(std::ostream& out, const breakdown& b,
                                        const std::string& title = "where the time of a step went", int width = 900) {
-  const double left = 20, bar = (std::max)(100.0, width - 2 * left), top = 48, height = 40;
-  const auto whole = static_cast<double>((std::max)(std::int64_t{1}, b.total()));
-  detail::canvas picture(out, bar + 2 * left, 164, title);
-  picture.text("head", left, 30, title);
-  const auto parts = detail::parts_of(b);
-  const auto draw = [&](const char* kind, const detail::breakdown_part& part, double x, double y, double w, double h,
-                        const std::string& hint) {
-    if (part.fill == nullptr) return picture.action(kind, part.drawn, 0, x, y, w, h, hint);
-    picture.box(kind, x, y, w, h, (std::min)(2.5, w / 4));
-    out << " fill=\"" << part.fill << "\"><title>" << detail::xml(hint) << "</title></rect>\n";
-  };
-  const double column = bar / static_cast<double>(parts.size());
-  double x = left, key = left;
-  for (const auto& part : parts) {
-    const double wide = (std::max)(0.0, static_cast<double>(part.ns)) / whole * bar;
-    const std::string share = detail::percent(static_cast<double>(part.ns), whole);
-    if (part.ns > 0)
-      draw("part", part, x, top, wide - (wide > 3 ? 0.8 : 0), height, std::string(part.name) + " " + share);
-    x += wide;
-    draw("key", part, key, top + height + 20, 18, 13, part.name);
-    picture.text("name", key + 24, top + height + 31, part.name);
-    picture.text("faint", key + 24, top + height + 48, share);
-    key += column;
-  }
-  picture.text("faint", left, top + height + 70,
-               "a step of " + detail::significant(b.step_ms(), 4) + " ms, on " + std::to_string(b.workers) +
-                   (b.workers == 1 ? " worker" : " workers") + "; mean of " + std::to_string(b.steps));
+  detail::write_stacked_bar(out, detail::parts_of(b), title,
+                            "a step of " + detail::significant(b.step_ms(), 4) + " ms, on " +
+                                detail::several(b.workers, "worker") + "; mean of " + std::to_string(b.steps),
+                            width);
 }
 
 /// Throws `gpipe::error` with the path unless all was written.
