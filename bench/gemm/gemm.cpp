@@ -1,0 +1,160 @@
+// What share of the two cores' matrix products does a training reach, and where does the rest of a step's time go?
+//
+//     gemm [rounds [folder]]      where the folder is to have a picture of each
+
+#include "../networks.hpp"
+#include "../product_peak.hpp"
+#include "../two_trainings.hpp"
+
+#include <gpipe/core/table.hpp>
+#include <gpipe/record/stacked_bar.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace gpipe;
+
+constexpr int micro_batches = 32, stages = 2;
+
+// Nanoseconds of both workers, a step.
+struct kinds {
+  double forward = 0, input_gradient = 0, parameter_gradient = 0, activations = 0, normalisation = 0, additions = 0,
+         loss = 0, hand_over = 0, waiting = 0, update = 0, gate = 0;
+  double rest = 0;  // of forward and backward: between layers, and what means have beyond medians
+
+  std::vector<detail::bar_part> parts() const {
+    const auto part = [](const char* name, double ns, const char* fill) {
+      return detail::bar_part{name, static_cast<std::int64_t>(ns), act::idle, fill};
+    };
+    const auto& hue = detail::hues;
+    return {part("products", forward, hue[0].light),
+            part("input gradient", input_gradient, hue[0].dark),
+            part("parameters", parameter_gradient, hue[6].dark),
+            part("activations", activations, hue[1].light),
+            part("layer norm", normalisation, hue[2].light),
+            part("additions", additions, hue[3].light),
+            part("loss", loss, hue[5].light),
+            part("rest of passes", rest, hue[5].dark),
+            part("hand-over", hand_over, hue[3].dark),
+            part("waiting", waiting, hue[4].light),
+            part("update, packing", update, hue[7].dark),
+            part("start, gate", gate, hue[4].dark)};
+  }
+};
+
+/// Of a training whose layers were timed in the steps that it reports.
+template <class Training>
+kinds where(const Training& it) {
+  kinds sum;
+  double layers = 0;
+  for (const measured_layer& line : it.measured().layers) {
+    const double forward = micro_batches * static_cast<double>(line.forward_ns);
+    const double input = micro_batches * static_cast<double>(line.backward_input_ns);
+    const double parameters = micro_batches * static_cast<double>(line.backward_parameters_ns);
+    layers += forward + input + parameters;
+    if (line.layer.starts_with("linear")) {
+      sum.forward += forward, sum.input_gradient += input, sum.parameter_gradient += parameters;
+    } else {
+      (line.layer == "gelu" ? sum.activations
+       : line.layer == "layer_norm" ? sum.normalisation
+       : line.layer == "add" ? sum.additions
+                             : sum.loss) += forward + input + parameters;
+    }
+  }
+  for (const stage_report& s : it.report()) {
+    const auto mean = [&](std::int64_t ns) { return static_cast<double>(ns) / s.steps; };
+    const double passes = mean(s.busy(act::forward) + s.busy(act::backward) + s.busy(act::backward_input) +
+                               s.busy(act::backward_parameters));
+    const double update = mean(s.busy(act::update) + s.busy(act::reduce));
+    sum.rest += passes;
+    sum.update += update;
+    sum.hand_over += mean(s.busy()) - passes - update;
+    sum.waiting += mean(s.wait_ns);
+    sum.gate += mean(s.step_ns - s.busy() - s.wait_ns);
+  }
+  sum.rest = std::max(0.0, sum.rest - layers);
+  return sum;
+}
+
+struct picture {
+  std::string name, title;
+  std::vector<detail::bar_part> parts;
+};
+
+/// The share of the better schedule.
+template <class Net>
+double measure(const std::string& name, int micro_batch_size, int rounds, int steps, const bench::product_peak& peak,
+               std::vector<picture>& pictures) {
+  const int samples = micro_batches * micro_batch_size;
+  const bench::random_images made(samples);
+  const batch on = made.all();
+  const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;
+  std::vector<std::vector<std::string>> rows{{"", "fill-drain", "", "1F1B", ""}};
+  double best = 0;
+  for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b}) {
+    const plan_options options{.stages = stages,
+                               .micro_batches = micro_batches,
+                               .micro_batch_size = micro_batch_size,
+                               .recompute = recompute_mode::never,
+                               .schedule = schedule};
+    trainer<Net, sgd> training(options, sgd{.learning_rate = 1e-3});
+    bench::run(training, on, 2);
+    std::vector<double> rates, peaks, shares;
+    double before = peak();
+    for (int round = 0; round < rounds; ++round) {
+      rates.push_back(steps * work / bench::timed([&] { bench::run(training, on, steps); }));
+      const double after = peak();
+      peaks.push_back((before + after) / 2);
+      shares.push_back(rates.back() / peaks.back());
+      before = after;
+    }
+    std::printf("%s, %s: %.1f of %.1f GFLOP/s, share %.3f (10 %% %.3f, 90 %% %.3f)\n", name.c_str(),
+                gpipe::name(schedule), bench::median(rates), bench::median(peaks), bench::median(shares),
+                bench::quantile(shares, 0.1), bench::quantile(shares, 0.9));
+    best = std::max(best, bench::median(shares));
+
+    training_options timed;
+    timed.slot_times = true;
+    trainer<Net, sgd> watched(options, sgd{.learning_rate = 1e-3}, timed);
+    bench::run(watched, on, 2);
+    watched.forget();
+    bench::run(watched, on, rounds * steps);
+    const auto parts = where(watched).parts();
+    double whole = 0;
+    for (const auto& part : parts) whole += static_cast<double>(part.ns);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (rows.size() <= i + 1) rows.push_back({parts[i].name});
+      rows[i + 1].push_back(detail::fixed(1e-6 * static_cast<double>(parts[i].ns) / stages, 3) + " ms");
+      rows[i + 1].push_back(detail::percent(static_cast<double>(parts[i].ns), whole));
+    }
+    pictures.push_back({name + "." + gpipe::name(schedule),
+                        name + ", " + gpipe::name(schedule) + ": where the time of a step goes", parts});
+  }
+  std::printf("\na step's time, of each of two workers in the mean\n%s\n", detail::table(rows).c_str());
+  return best;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
+  bench::print_environment();
+  const bench::product_peak peak(stages);
+  std::printf("peak: products of %d x %d x %d on %d pinned threads, before and after each round\n\n", peak.best().rows,
+              peak.best().columns, peak.best().inner, stages);
+  std::vector<picture> pictures;
+  const double mlp = measure<bench::mlp>("mlp", 32, rounds, 2, peak, pictures);
+  const double mlps = measure<bench::mlps>("mlps", 4, rounds, 60, peak, pictures);
+  if (count > 2)
+    for (const picture& p : pictures)
+      write_file(std::string(arguments[2]) + "/" + p.name + ".svg", [&](std::ostream& out) {
+        detail::write_stacked_bar(out, p.parts, p.title, "a step of two workers", 900);
+      });
+  bench::result("gemm.mlp.share", mlp, "ratio");
+  bench::result("gemm.mlps.share", mlps, "ratio");
+}

@@ -1,0 +1,94 @@
+#pragma once
+
+#include "measure.hpp"
+
+#include <gpipe/device/host/context.hpp>
+
+#include <barrier>
+#include <cstddef>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <pthread.h>
+#include <sched.h>
+
+namespace bench {
+
+/// What the machine's cores reach at matrix products, one pinned thread each: by the kernels that trainings use, at the
+/// shape of a few at which they are fastest, with everything in the caches nearest to the core.
+class product_peak {
+ public:
+  struct shape {
+    int rows, columns, inner;
+  };
+
+  explicit product_peak(int threads) : threads_(threads) {
+    double most = 0;
+    for (const shape candidate : {shape{32, 64, 256}, {64, 64, 256}, {128, 128, 256}, {256, 256, 256}}) {
+      const double rate = probe(candidate, 0.1);
+      if (rate > most) most = rate, best_ = candidate;
+    }
+  }
+
+  const shape& best() const { return best_; }
+  /// In GFLOP/s, of all threads together; it takes so many seconds.
+  double operator()(double seconds = 0.2) const { return probe(best_, seconds); }
+
+ private:
+  double probe(const shape& of, double seconds) const {
+    std::vector<double> rates(static_cast<std::size_t>(threads_));
+    std::barrier start(threads_);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < threads_; ++t)
+      threads.emplace_back([&, t] {
+        pin(t);
+        rates[static_cast<std::size_t>(t)] = rate_here(of, seconds, start);
+      });
+    for (std::thread& t : threads) t.join();
+    double sum = 0;
+    for (const double rate : rates) sum += rate;
+    return sum;
+  }
+
+  /// To the n-th of the cores that this process may use.
+  static void pin(int n) {
+    cpu_set_t allowed, one;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(core, &allowed) && n-- == 0) {
+        CPU_SET(core, &one);
+        pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+      }
+  }
+
+  template <class Start>
+  static double rate_here(const shape& of, double seconds, Start& start) {
+    const auto elements = [](std::size_t count) { return std::vector<float>(count + 16, 0.01F); };
+    const auto aligned = [](std::vector<float>& v) {
+      void* at = v.data();
+      std::size_t space = v.size() * sizeof(float);
+      return static_cast<float*>(std::align(gpipe::alignment, 1, at, space));
+    };
+    auto a = elements(static_cast<std::size_t>(of.rows) * static_cast<std::size_t>(of.inner));
+    auto b = elements(gpipe::packed_size(of.inner, of.columns));
+    auto c = elements(static_cast<std::size_t>(of.rows) * static_cast<std::size_t>(of.columns));
+    const gpipe::host::context products;
+    products.prepare_multiply<float>(of.rows, of.columns, of.inner);
+    const auto run = [&] {
+      for (int i = 0; i < 16; ++i)
+        products.multiply(of.rows, of.columns, of.inner, aligned(a), aligned(b), aligned(c), false);
+    };
+    run();
+    start.arrive_and_wait();
+    double count = 0, took = 0;
+    for (const double begin = now(); took < seconds; took = now() - begin, count += 16) run();
+    return 2e-9 * of.rows * of.columns * of.inner * count / took;
+  }
+
+  int threads_;
+  shape best_{};
+};
+
+}  // namespace bench

@@ -1,0 +1,29 @@
+#include <gpipe/device/host/arena.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+using namespace gpipe;
+
+TEST_CASE("an arena is filled throughout, and begins where a page does, a large one where a large page does") {
+  constexpr std::size_t small = 5000, large = (std::size_t{2} << 20) + 5000;
+  for (const auto& [bytes, boundary] : {std::pair{small, 4096}, {large, 2 << 20}}) {
+    const host::arena made(bytes, std::byte{0x5a});
+    CHECK(made.size() == bytes);
+    CHECK(reinterpret_cast<std::uintptr_t>(made.data()) % static_cast<std::uintptr_t>(boundary) == 0);
+    CHECK(std::count(made.data(), made.data() + bytes, std::byte{0x5a}) == static_cast<std::ptrdiff_t>(bytes));
+  }
+}
+
+TEST_CASE("an arena that the machine does not give is refused with its size") {
+  try {
+    const host::arena impossible(std::size_t{1} << 62);
+    FAIL("it was given");
+  } catch (const error& refused) {
+    CHECK(std::string(refused.what()).find("4611686018427387904 bytes") != std::string::npos);
+  }
+}
