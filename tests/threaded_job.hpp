@@ -280,6 +280,10 @@ class receiver final : public gpipe::far_receiver {
     s.arrived = false;
     return s.samples;
   }
+  bool arrived(int m) override {
+    const std::lock_guard<std::mutex> inside(job_.door_);
+    return channel_.slots[job::index(along_.slot[job::index(m)])].arrived;
+  }
   void release(int m) override {
     const std::lock_guard<std::mutex> inside(job_.door_);
     channel_.slots[job::index(along_.slot[job::index(m)])].posted = true;

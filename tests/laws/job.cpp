@@ -11,6 +11,7 @@
 #include "instances.hpp"
 #include "nets.hpp"
 #include "threaded_job.hpp"
+#include "wide.hpp"
 
 // What gpipe/transport/peers.hpp promises, and the laws of trainings in a job, over processes that are threads with a
 // wire between them: it is late, lets slots overtake one another, and fails on demand.
@@ -196,6 +197,26 @@ TEST_CASE("in a job with a wire that is late and lets slots overtake one another
       });
       for (const bits& of_rank : found) CHECK(of_rank == expected);
     }
+}
+
+TEST_CASE("replicas in a job sum gradients while a stage's backward runs, to the bits of threads") {
+  for (const auto schedule : {schedule_kind::fill_drain, schedule_kind::zb_h1}) {
+    const int S = schedule == schedule_kind::zb_h1 ? 2 : 1;
+    const plan_options options{
+        .stages = S, .micro_batches = 2, .micro_batch_size = 4, .schedule = schedule, .replicas = 2};
+    const wide_training alone(options, nullptr);
+    CHECK(alone.sums_within_backward == 0);
+    threaded::job job(2 * S);
+    std::vector<bits> found(static_cast<std::size_t>(job.ranks()));
+    std::atomic<int> fewest{1000};
+    job.run([&](peers& here) {
+      const wide_training training(options, &here);
+      found[static_cast<std::size_t>(here.rank())] = training.bits;
+      if (training.sums_within_backward < fewest) fewest = training.sums_within_backward;
+    });
+    for (const bits& of_rank : found) CHECK(of_rank == alone.bits);
+    CHECK(fewest >= wide_training::least_sums);
+  }
 }
 
 TEST_CASE("in a job: a message that is lost, or a throw, fails the step everywhere alike, and the next step works") {

@@ -11,6 +11,7 @@
 #include "instances.hpp"
 #include "nets.hpp"
 #include "processes.hpp"
+#include "wide.hpp"
 
 // Laws 1 and 7 in a job of processes, as many as mpirun has started: a training in them beside one in threads, which
 // every process runs for itself.
@@ -154,6 +155,17 @@ TEST_CASE("replicas in processes have the bits of replicas in threads") {
         same(skip_net<float>{}, channels);
       }
     }
+}
+
+TEST_CASE("replicas in processes sum gradients while a stage's backward runs, to the bits of threads") {
+  const int ranks = the_job().ranks();
+  plan_options options{.micro_batches = 2, .micro_batch_size = 4, .replicas = 2};
+  if (ranks % 2 != 0) return;
+  options.stages = ranks / 2;
+  const wide_training there(options, &the_job()), here(options, nullptr);
+  CHECK(there.bits == here.bits);
+  CHECK(there.sums_within_backward >= wide_training::least_sums);
+  CHECK(here.sums_within_backward == 0);
 }
 
 TEST_CASE("a throw in any replica fails the step in all") {

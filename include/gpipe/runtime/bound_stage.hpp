@@ -8,6 +8,7 @@
 #include <gpipe/runtime/canary.hpp>
 #include <gpipe/runtime/examiner.hpp>
 #include <gpipe/runtime/feed.hpp>
+#include <gpipe/runtime/gradient_listener.hpp>
 #include <gpipe/runtime/observer.hpp>
 #include <gpipe/runtime/stage_arena.hpp>
 #include <gpipe/runtime/stopwatch.hpp>
@@ -95,7 +96,8 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       if (b.rerun) run_forward(b, step, m, true);
   }
 
-  GPIPE_OUT_OF_LINE void backward(const step_state& step, int m) {
+  /// `last`: who is told of complete gradients, in the stage's last backward of a step; null: nobody.
+  GPIPE_OUT_OF_LINE void backward(const step_state& step, int m, gradient_listener* last = nullptr) {
     begin_backward(step, m);
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       enter(*b, m);
@@ -114,6 +116,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       }
       if (step.examining) examine().look_at_input_part(*b, step, m), examine().look_at_parameter_part(*b, step, m);
       if (canary_) canary_->after_input_part(context_, b->slot, m);
+      if (last != nullptr) last->complete(b->slot);
     }
     // Where the parameter part may come after all input parts, a slot before may still read what this one held for it.
     if (canary_)
@@ -132,11 +135,12 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     }
   }
 
-  GPIPE_OUT_OF_LINE void backward_parameters(const step_state& step, int m) {
+  GPIPE_OUT_OF_LINE void backward_parameters(const step_state& step, int m, gradient_listener* last = nullptr) {
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       run_parameter_part(*b, step, m);
       if (step.examining) examine().look_at_parameter_part(*b, step, m);
       if (canary_) canary_->after_parameter_part(context_, b->slot, m);
+      if (last != nullptr) last->complete(b->slot);
     }
   }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include <gpipe/plan/buckets.hpp>
 #include <gpipe/runtime/all_reduce.hpp>
 #include <gpipe/transport/peers.hpp>
 
@@ -16,6 +17,9 @@ namespace gpipe {
 ///     replica 0   gives slice 1 | takes slice 0 of 1 | sums slice 0 | gives it | takes the sum of slice 1
 ///     replica 1   gives slice 0 | takes slice 1 of 0 | sums slice 1 | gives it | takes the sum of slice 0
 ///
+/// Gradients go in buckets, and those of a stage's last layers while its backward still runs: they are given when they
+/// are complete, and summed when those of the others are there.
+///
 /// Nothing is copied but by who carries it; what others give of the own slice has memory of its own beside the arena.
 template <class Device>
 class exchanged_all_reduce final : public all_reduce<Device> {
@@ -26,7 +30,11 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     for (int s = 0; s < plan.stages(); ++s) {
       if (!here.has(s)) continue;
       const bound_stage<Device>& own = here.stage(s);
-      own.each_gradient(true, [&](std::size_t begin, std::size_t bytes) { join(s, begin, bytes); });
+      each_bucket(stage_view(net, plan.cut(), s), [&](const bucket& b) {
+        join(s, own.flat_bytes() + b.begin, b.bytes).complete_at = b.early ? b.first : range::never;
+      });
+      exchanges_[index(s)].buckets = exchanges_[index(s)].ranges.size();
+      own.each_tied_gradient([&](std::size_t begin, std::size_t bytes) { join(s, begin, bytes); });
       own.told().each([&](const detail::location& at) { exchanges_[index(s)].told.push_back(at); });
       for (int r = 0; r < plan.replicas() && !exchanges_[index(s)].told.empty(); ++r)
         if (r != here.number()) join_told(s, r);
@@ -36,12 +44,11 @@ class exchanged_all_reduce final : public all_reduce<Device> {
   GPIPE_OUT_OF_LINE std::int64_t sum(int replica, int stage, const errand& what, bool commits) override {
     const bound_stage<Device>& own = here_.stage(stage);
     exchange& all = exchanges_[index(stage)];
-    const std::size_t ranges = commits ? 1 : all.ranges.size();  // then the uses of tied parameters have lent theirs
+    const std::size_t ranges = commits ? all.buckets : all.ranges.size();  // then tied uses have lent theirs
     own.device().finish();
     for (const auto& from : all.hear) from->release(0);  // not before: layers absorb what others told after the gate
     for (const auto& to : all.tell) to->publish(0, 1);
-    for (std::size_t i = 0; i < ranges; ++i)
-      for (const auto& to : all.ranges[i].give) to.end->publish(0, 1);
+    for (std::size_t i = 0; i < ranges; ++i) give(all.ranges[i]);
     std::int64_t waited = 0;
     for (std::size_t i = 0; i < ranges; ++i) waited += sum_slice(own, all.ranges[i], what);
     for (std::size_t i = 0; i < ranges; ++i) waited += take_sums(all.ranges[i], what);
@@ -56,6 +63,28 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     return waited;
   }
 
+  GPIPE_OUT_OF_LINE bool begin(int stage, int slot, const errand& what) override {
+    const bound_stage<Device>& own = here_.stage(stage);
+    bool moved = false;
+    for (range& it : exchanges_[index(stage)].ranges) {
+      if (it.complete_at < slot || it.now == range::summed) continue;
+      if (it.now == range::untouched) {
+        own.device().finish();
+        give(it);
+      } else if (std::all_of(it.take.begin(), it.take.end(), [](auto& from) { return from.end->arrived(0); })) {
+        sum_slice(own, it, what);
+      } else {
+        continue;
+      }
+      moved = true;
+    }
+    return moved;
+  }
+  void forget() override {
+    for (exchange& all : exchanges_)
+      for (range& it : all.ranges) it.now = range::untouched;
+  }
+
  private:
   template <class End>
   struct end_of {
@@ -65,13 +94,17 @@ class exchanged_all_reduce final : public all_reduce<Device> {
   using arena = typename Device::arena;
   // A range of gradients: of each other replica what it gives of the own slice, and the sums of its own.
   struct range {
+    static constexpr int never = -1;
+    int complete_at = never;           // when the last backward of this slot is over; never before that of the stage
+    enum { untouched, given, summed } now = untouched;
     std::size_t begin = 0, bytes = 0;  // of the own slice
     std::unique_ptr<arena> landing;    // of the others' parts, in ascending order of replicas
     std::vector<end_of<far_sender>> give, give_sum;
     std::vector<end_of<far_receiver>> take, take_sum;
   };
   struct exchange {
-    std::vector<range> ranges;            // the stage's own parameters, then each tied use
+    std::vector<range> ranges;            // of the stage's own parameters, then of each tied use
+    std::size_t buckets = 0;              // of its own
     std::vector<detail::location> told;   // of each slot that tells of micro-batches
     std::vector<std::unique_ptr<far_sender>> tell;
     std::vector<std::unique_ptr<far_receiver>> hear;
@@ -97,7 +130,7 @@ class exchanged_all_reduce final : public all_reduce<Device> {
   }
   route along(int replica, int stage) const { return {rank_of(replica, stage), 1, {}, {0}, {0}}; }
 
-  GPIPE_ONCE void join(int s, std::size_t begin, std::size_t bytes) {
+  GPIPE_ONCE range& join(int s, std::size_t begin, std::size_t bytes) {
     std::byte* const base = here_.stage(s).arena().data() + begin;
     const int R = plan_.replicas(), own = here_.number();
     range it;
@@ -118,7 +151,7 @@ class exchanged_all_reduce final : public all_reduce<Device> {
       if (it.bytes > 0) it.give_sum.push_back({r, job_.sender(own_sums)});
       if (size > 0) it.take_sum.push_back({r, job_.receiver(sums)});
     }
-    exchanges_[index(s)].ranges.push_back(std::move(it));
+    return exchanges_[index(s)].ranges.emplace_back(std::move(it));
   }
   GPIPE_ONCE void join_told(int s, int r) {
     exchange& all = exchanges_[index(s)];
@@ -132,9 +165,15 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     all.hear.push_back(job_.receiver(in));
   }
 
+  void give(range& it) {
+    if (it.now != range::untouched) return;
+    for (const auto& to : it.give) to.end->publish(0, 1);
+    it.now = range::given;
+  }
   // ((g0 + g1) + g2) + ...: those before the own part are summed where they arrived, the rest is added to it.
   std::int64_t sum_slice(const bound_stage<Device>& own, range& it, const errand& what) {
     std::int64_t waited = 0;
+    if (it.now == range::summed) return waited;
     std::byte *const mine = own.arena().data() + it.begin, *const first = it.landing->data();
     const auto n = static_cast<std::ptrdiff_t>(it.bytes / bytes_of(net_.type));
     std::byte* arrived = first;
@@ -148,10 +187,12 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     own.device().finish();
     for (auto& from : it.take) from.end->release(0);
     for (auto& to : it.give_sum) to.end->publish(0, 1);
+    it.now = range::summed;
     return waited;
   }
   // The others' slices have left, so their sums may arrive there.
   std::int64_t take_sums(range& it, const errand& what) {
+    it.now = range::untouched;
     return timed([&] {
       for (auto& to : it.give) to.end->acquire(0, what);
       for (auto& from : it.take_sum) from.end->consume(0, what), from.end->release(0);

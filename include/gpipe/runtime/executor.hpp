@@ -342,6 +342,7 @@ class executor {
       replicas_.each([](auto& it) {
         for (auto& w : it.wires()) w.reset();
       });
+      if (sums_) sums_->forget();
       clock();
       if (others_) others_->leave();
       throw;

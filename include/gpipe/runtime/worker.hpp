@@ -20,7 +20,7 @@ namespace gpipe {
 /// What it asks of its stages' devices happens later, in the order of the program: they take turns. It waits for them
 /// twice in a step: before the gate, where the decision needs what they have found, and at the end.
 template <class Device>
-class alignas(alignment) worker {
+class alignas(alignment) worker final : private gradient_listener {
  public:
   using context = typename Device::context;
 
@@ -167,6 +167,22 @@ class alignas(alignment) worker {
     waited_ += now_ns() - begin;
   }
 
+  // While a stage's last backward runs, replicas sum what it has added to; its time is told apart.
+  gradient_listener* listener(const instruction& i) {
+    running_ = &i;
+    return shop_.sums != nullptr && i.micro_batch + 1 == step().filled() ? this : nullptr;
+  }
+  void complete(int slot) override {
+    const instruction sums{act::reduce, running_->stage, -1, -1};
+    const auto begin = now_ns();
+    if (!shop_.sums->begin(running_->stage, slot, errand_of(sums))) return;
+    account(*running_, begin_ns_, begin);
+    waited_ = copied_ = 0;
+    passes_.begin();
+    begin_ns_ = now_ns();
+    account(sums, begin, begin_ns_);
+  }
+
   void perform(const instruction& i) {
     const int m = i.micro_batch;
     take_turn(stage(i));
@@ -188,12 +204,12 @@ class alignas(alignment) worker {
         stage(i).backward_input(step(), m);
         break;
       case act::backward_parameters:
-        stage(i).backward_parameters(step(), m);
+        stage(i).backward_parameters(step(), m, listener(i));
         passes_.release(device(i), i, true);
         break;
       case act::backward:
         passes_.acquire_gradients(device(i), i, errand_of(i));
-        stage(i).backward(step(), m);
+        stage(i).backward(step(), m, listener(i));
         passes_.release(device(i), i, true);
         break;
       case act::reduce: reduce(i); break;
@@ -335,7 +351,8 @@ class alignas(alignment) worker {
   bool told_ = false;       ///< what the decision needs was asked for
   bool committed_ = false;
   bool sound_ = false;      ///< the last pass that was written down came to its end
-  std::int64_t begin_ns_ = 0;  ///< of the instruction
+  std::int64_t begin_ns_ = 0;  ///< of the instruction, or of what is left of it
+  const instruction* running_ = nullptr;  ///< whose gradients are listened to
   [[no_unique_address]] device_times<Device> times_;
   struct nothing {};
   using written_step = typename std::conditional<graph_device<Device>, detail::written_step<Device>, nothing>::type;

@@ -45,6 +45,8 @@ class far_receiver {
  public:
   virtual ~far_receiver() = default;
   virtual int consume(int micro_batch, errand what) = 0;  ///< its number of samples
+  /// Whether `consume` would wait for nothing; who cannot tell says that it would.
+  virtual bool arrived(int) { return false; }
   virtual void release(int micro_batch) = 0;
 };
 

@@ -49,6 +49,13 @@ class receiver final : public far_receiver, public end {
     MPI_Get_count(&states_[0], MPI_BYTE, &got);
     return got / static_cast<int>(along_.values[0].row);
   }
+  bool arrived(int m) override {
+    int all = 1;
+    for (int v = 0, one = 0; v < values() && all != 0; ++v, all = one)
+      check(MPI_Request_get_status(requests_[index(along_.slot[index(m)] * values() + v)], &one, MPI_STATUS_IGNORE),
+            "MPI_Request_get_status");
+    return all != 0;
+  }
   void release(int m) override { post(along_.slot[index(m)]); }
 
   void drain() override {
