@@ -61,3 +61,27 @@ TEST_CASE("what others lend their gradients to is not summed early") {
   CHECK(buckets<lends>(0, 2) == std::vector<bucket>{{0, 2, 0, wide, false}});
   CHECK(buckets<lends>(3, 5).empty());
 }
+
+TEST_CASE("slices meet, and what is planned for landing holds those of all buckets and little more") {
+  for (int R = 2; R <= 5; ++R) {
+    for (const std::size_t bytes : {std::size_t{0}, alignment, 7 * alignment, 1000 * alignment}) {
+      CHECK(slice_begin(bytes, 0, R) == 0);
+      CHECK(slice_begin(bytes, R, R) == bytes);
+      const std::size_t largest = bytes - slice_begin(bytes, R - 1, R);
+      CHECK(landing_bytes(bytes, R - 1) == largest * static_cast<std::size_t>(R - 1));
+    }
+    const auto needed = [R](const std::vector<bucket>& all, std::size_t& bytes) {
+      std::size_t sum = 0;
+      for (const bucket& b : all)
+        bytes += b.bytes, sum += (b.bytes - slice_begin(b.bytes, R - 1, R)) * static_cast<std::size_t>(R - 1);
+      return sum;
+    };
+    for (const auto& all : {buckets<net>(0, 7), buckets<net>(5, 7), buckets<net>(6, 7), buckets<deep>(0, 40),
+                            buckets<deep>(0, network_of<deep>.slot_count)}) {
+      std::size_t bytes = 0;
+      const std::size_t needs = needed(all, bytes), planned = landing_of_buckets(bytes, R - 1);
+      CHECK(planned >= needs);
+      CHECK(planned - needs <= most_buckets * alignment * static_cast<std::size_t>(R - 1));
+    }
+  }
+}

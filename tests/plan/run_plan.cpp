@@ -21,6 +21,8 @@ constexpr const network& n = network_of<net>;
 /// One tensor of 16 numbers on each edge.
 struct chain : model<input<float, 16>, linear<16>, relu, relu, relu, passing_loss> {};
 
+struct lends : model<input<float, 64>, tied<"w", linear<64>>, linear<64>, tied<"w", linear<64>>, passing_loss> {};
+
 run_plan made(plan_options options, const std::vector<int>& cut = {}) { return make_plan(n, options, cut); }
 
 }  // namespace
@@ -38,6 +40,21 @@ TEST_CASE("workers that share no memory have places for what leaves") {
   CHECK(bytes(false, 0) == std::vector<std::int64_t>{0, 0, 0});
   CHECK(bytes(true, 0) == std::vector<std::int64_t>{one, 2 * one, one});
   CHECK(bytes(true, 2) == std::vector<std::int64_t>{0, one, one});  // the first two stages have one worker
+}
+
+TEST_CASE("replicas that share no memory have room for what they give each other, of tied uses too") {
+  const auto landing = [](int replicas, bool apart) {
+    const plan_options o{.stages = 2, .micro_batches = 4, .apart = apart, .replicas = replicas};
+    std::vector<std::int64_t> found;
+    for (const stage_memory& m : make_plan(network_of<lends>, o, {2}).memory)
+      found.push_back(m.of(memory_kind::landing));
+    return found;
+  };
+  constexpr std::int64_t layer = 4 * 64 * 65;
+  CHECK(landing(1, true) == std::vector<std::int64_t>{0, 0});
+  CHECK(landing(2, false) == std::vector<std::int64_t>{0, 0});
+  CHECK(landing(2, true) == std::vector<std::int64_t>{layer, aligned(layer / 2)});
+  CHECK(landing(4, true) == std::vector<std::int64_t>{3 * layer / 2, 3 * aligned(layer / 4)});
 }
 
 TEST_CASE("a plan holds all slots, in stages none of which is empty") {

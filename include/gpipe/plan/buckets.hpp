@@ -22,6 +22,22 @@ struct bucket {
 /// Smaller ones cost more messages than they hide time, and so do more of them than that.
 inline constexpr std::size_t least_bucket_bytes = std::size_t{1} << 20, most_buckets = 16;
 
+/// Of so many bytes each of R replicas sums a slice: where that of replica r begins, and that of r - 1 ends.
+constexpr std::size_t slice_begin(std::size_t bytes, int r, int R) {
+  return bytes / alignment * static_cast<std::size_t>(r) / static_cast<std::size_t>(R) * alignment;
+}
+
+/// Enough for what `others` replicas give of a slice of a range, if it is cut into so many.
+constexpr std::size_t landing_bytes(std::size_t bytes, int others, std::size_t ranges = 1) {
+  if (bytes == 0) return 0;
+  const auto R = static_cast<std::size_t>(others) + 1;
+  return static_cast<std::size_t>(others) * (aligned((bytes + R - 1) / R) + (ranges - 1) * alignment);
+}
+/// The same of all buckets of so many bytes. More bytes never need less.
+constexpr std::size_t landing_of_buckets(std::size_t bytes, int others) {
+  return landing_bytes(bytes, others, (std::min)(most_buckets, bytes / least_bucket_bytes + 1));
+}
+
 /// Calls `sink(const bucket&)` for each of a stage, the last slots first, for so backward goes. They hold all of the
 /// array, whole slots each.
 template <class Sink>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/plan/buckets.hpp>
 #include <gpipe/plan/hanging.hpp>
 #include <gpipe/plan/lifetime.hpp>
 #include <gpipe/plan/stage_memory.hpp>
@@ -137,6 +138,8 @@ class layout {
   GPIPE_ONCE constexpr void constants(int l, const row& r) {
     const auto all = static_cast<std::int64_t>(r.parameter_bytes()), bytes = net_.owns(l) ? all : 0;
     for (int i = 0; i < (t_.trains ? 2 : 1) && !net_.owns(l); ++i) put(kind::tied, l, -1, i, all);
+    if (t_.others > 0 && !net_.owns(l))
+      put(kind::landing, l, -1, 0, static_cast<std::int64_t>(landing_bytes(r.parameter_bytes(), t_.others)));
     if (t_.trains && t_.apart() && net_.owns(l))  // gradients arrive here from users elsewhere
       for (int user = s_.last(); user < net_.slot_count; ++user)
         if (net_.slots[user].owner == l) put(kind::tied, user, -1, 0, all);
@@ -277,6 +280,10 @@ class layout {
     stage_memory& m = now_.memory;
     counted(kind::sums) = static_cast<std::int64_t>(aligned(static_cast<std::size_t>(m.of(kind::sums))));
     if (counted_ != nullptr) tell(kind::sums, -1, -1, 0, base(kind::sums), m.of(kind::sums), 1);
+    if (t_.others > 0) {
+      const auto flat = static_cast<std::size_t>(m.of(kind::parameters));
+      put(kind::landing, -1, -1, 0, static_cast<std::int64_t>(landing_of_buckets(flat, t_.others)));
+    }
     counted(kind::kept) = kept + others;
     counted(kind::transient) = now_.height - kept;
     m.lower_bound = m.before(static_cast<int>(kind::kept)) + others + now_.most_alive;

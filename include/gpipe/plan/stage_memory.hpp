@@ -9,8 +9,8 @@ namespace gpipe {
 ///
 ///     | parameters | gradients | moments | tied | state | derived | partials | sums | stash | returned |
 ///       one flat array each: an update is one call
-///     | outgoing | held | kept ... transient |
-///                         the working set
+///     | outgoing | landing | held | kept ... transient |
+///                                   the working set
 ///
 /// The working set is of one micro-batch: what backward keeps lies at its lower end, first what is needed longest; what
 /// lives a moment hangs from its upper end, and comes down to where nothing is kept yet, or no longer. Where several
@@ -29,6 +29,7 @@ enum class memory_kind : std::uint8_t {
   stash,        ///< what enters the stage, for each micro-batch in flight
   returned,     ///< gradients from later stages
   outgoing,     ///< what goes to workers that share no memory with this one, until it has left
+  landing,      ///< what other replicas give of the gradients that this one sums, if they share no memory with it
   held,         ///< gradients that parameter parts read which the schedule puts off
   kept,         ///< what backward reads again, for each micro-batch that is not recomputed
   transient,    ///< what the following need beyond that: they share memory, and are not counted apart
@@ -36,14 +37,14 @@ enum class memory_kind : std::uint8_t {
   backward,     ///< gradients between the stage's layers
   scratch,      ///< further gradients of a value with several readers
 };
-inline constexpr int memory_kinds = 14;  ///< that are counted
+inline constexpr int memory_kinds = 15;  ///< that are counted
 
 /// In a word, for tables and errors.
 constexpr const char* name_of(memory_kind kind) {
   constexpr const char* names[] = {"parameters", "gradients",   "moments",  "tied",   "state",
                                    "derived",    "partials",    "sums",     "stash",  "returned",
-                                   "outgoing",   "held",        "kept",     "transient", "activations",
-                                   "backward",   "scratch"};
+                                   "outgoing",   "landing",     "held",     "kept",   "transient",
+                                   "activations", "backward",   "scratch"};
   return names[static_cast<int>(kind)];
 }
 
@@ -102,6 +103,7 @@ struct memory_terms {
   places_for returned{};  ///< gradients of later stages
   outgoing_places outgoing{};
   bool trains = true;     ///< else parameters have no gradients
+  int others = 0;         ///< replicas that share no memory with this one
 
   constexpr bool apart() const { return outgoing.skip > 0; }
   constexpr bool operator==(const memory_terms&) const = default;

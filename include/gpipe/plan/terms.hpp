@@ -58,6 +58,7 @@ constexpr memory_terms terms_beside_skips(rows<Schedule>& table, const plan_opti
   if (o.recompute == recompute_mode::never) raise(terms.kept_copies, terms.in_flight);
   terms.stash = {stage > 0 ? stash_count(table, o, stage - 1, stage) : 0, 0};
   terms.outgoing = places_to_leave(table, o, stage);
+  terms.others = o.apart && terms.trains ? o.replicas - 1 : 0;
   terms.returned = {stage + 1 < o.stages ? returned_count(table, o, stage + 1, stage) : 0, 0};
   return terms;
 }

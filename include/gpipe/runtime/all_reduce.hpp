@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include <gpipe/plan/buckets.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/replica_list.hpp>
 
@@ -57,7 +58,7 @@ class shared_all_reduce final : public all_reduce<Device> {
     const auto met = now_ns();
     for (auto& ready : at.ready) own.device().await(ready);
     own.each_gradient(!commits, [&](std::size_t begin, std::size_t bytes) {
-      const auto edge = [&](int of) { return bytes / alignment * index(of) / index(replicas_->count()) * alignment; };
+      const auto edge = [&](int of) { return slice_begin(bytes, of, plan_->replicas()); };
       sum_slice(own, stage, begin + edge(replica), edge(replica + 1) - edge(replica), commits);
     });
     replicas_->each([&](const auto& it) {

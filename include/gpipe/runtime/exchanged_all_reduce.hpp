@@ -20,7 +20,7 @@ namespace gpipe {
 /// Gradients go in buckets, and those of a stage's last layers while its backward still runs: they are given when they
 /// are complete, and summed when those of the others are there.
 ///
-/// Nothing is copied but by who carries it; what others give of the own slice has memory of its own beside the arena.
+/// Nothing is copied but by who carries it; what others give of the own slice has a place of its own in the arena.
 template <class Device>
 class exchanged_all_reduce final : public all_reduce<Device> {
  public:
@@ -30,14 +30,19 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     for (int s = 0; s < plan.stages(); ++s) {
       if (!here.has(s)) continue;
       const bound_stage<Device>& own = here.stage(s);
-      each_bucket(stage_view(net, plan.cut(), s), [&](const bucket& b) {
-        join(s, own.flat_bytes() + b.begin, b.bytes).complete_at = b.early ? b.first : range::never;
-      });
-      exchanges_[index(s)].buckets = exchanges_[index(s)].ranges.size();
-      own.each_tied_gradient([&](std::size_t begin, std::size_t bytes) { join(s, begin, bytes); });
       own.told().each([&](const detail::location& at) { exchanges_[index(s)].told.push_back(at); });
       for (int r = 0; r < plan.replicas() && !exchanges_[index(s)].told.empty(); ++r)
         if (r != here.number()) join_told(s, r);
+      if (!plan.schedule.trains) continue;
+      std::byte* landing = own.map().find(memory_kind::landing, -1, -1).base;
+      each_bucket(stage_view(net, plan.cut(), s), [&](const bucket& b) {
+        landing = join(s, own.gradients() + b.begin, b.bytes, landing, b.early ? b.first : range::never);
+      });
+      exchanges_[index(s)].buckets = exchanges_[index(s)].ranges.size();
+      for (const auto& b : own.slots())
+        if (!net.owns(b.slot))
+          join(s, b.gradients, b.layer->parameter_bytes(), own.map().find(memory_kind::landing, b.slot, -1).base,
+               range::never);
     }
   }
 
@@ -91,14 +96,14 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     int replica;
     std::unique_ptr<End> end;
   };
-  using arena = typename Device::arena;
   // A range of gradients: of each other replica what it gives of the own slice, and the sums of its own.
   struct range {
     static constexpr int never = -1;
     int complete_at = never;           // when the last backward of this slot is over; never before that of the stage
     enum { untouched, given, summed } now = untouched;
-    std::size_t begin = 0, bytes = 0;  // of the own slice
-    std::unique_ptr<arena> landing;    // of the others' parts, in ascending order of replicas
+    std::byte* own = nullptr;      // slice, of so many bytes
+    std::size_t bytes = 0;
+    std::byte* landing = nullptr;  // of the others' parts, in ascending order of replicas
     std::vector<end_of<far_sender>> give, give_sum;
     std::vector<end_of<far_receiver>> take, take_sum;
   };
@@ -112,9 +117,7 @@ class exchanged_all_reduce final : public all_reduce<Device> {
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   int rank_of(int replica, int stage) const { return replica * plan_.workers() + plan_.worker_of(stage); }
-  std::size_t edge(std::size_t bytes, int replica) const {
-    return bytes / alignment * index(replica) / index(plan_.replicas()) * alignment;
-  }
+  std::size_t edge(std::size_t bytes, int replica) const { return slice_begin(bytes, replica, plan_.replicas()); }
   template <class Call>
   static std::int64_t timed(Call&& call) {
     const auto begin = now_ns();
@@ -130,28 +133,28 @@ class exchanged_all_reduce final : public all_reduce<Device> {
   }
   route along(int replica, int stage) const { return {rank_of(replica, stage), 1, {}, {0}, {0}}; }
 
-  GPIPE_ONCE range& join(int s, std::size_t begin, std::size_t bytes) {
-    std::byte* const base = here_.stage(s).arena().data() + begin;
+  // Tells where the next one's landing may be.
+  GPIPE_ONCE std::byte* join(int s, std::byte* base, std::size_t bytes, std::byte* landing, int complete_at) {
     const int R = plan_.replicas(), own = here_.number();
     range it;
-    it.begin = begin + edge(bytes, own);
+    it.complete_at = complete_at;
+    it.own = base + edge(bytes, own);
     it.bytes = edge(bytes, own + 1) - edge(bytes, own);
-    const std::size_t room = it.bytes * index(R - 1) + alignment;
-    it.landing.reset(new arena(Device::make_arena(here_.stage(s).device(), room, std::byte{0})));
-    std::byte* landing = it.landing->data();
+    it.landing = landing;
     for (int r = 0; r < R; ++r) {
       if (r == own) continue;
       const std::size_t first = edge(bytes, r), size = edge(bytes, r + 1) - first;
       route parts = along(r, s), sums = along(r, s), own_parts = along(r, s), own_sums = along(r, s);
       load(parts, base + first, size), load(sums, base + first, size);
-      load(own_parts, landing, it.bytes), load(own_sums, base + edge(bytes, own), it.bytes);
+      load(own_parts, landing, it.bytes), load(own_sums, it.own, it.bytes);
       landing += it.bytes;
       if (size > 0) it.give.push_back({r, job_.sender(parts)});
       if (it.bytes > 0) it.take.push_back({r, job_.receiver(own_parts)});
       if (it.bytes > 0) it.give_sum.push_back({r, job_.sender(own_sums)});
       if (size > 0) it.take_sum.push_back({r, job_.receiver(sums)});
     }
-    return exchanges_[index(s)].ranges.emplace_back(std::move(it));
+    exchanges_[index(s)].ranges.push_back(std::move(it));
+    return landing;
   }
   GPIPE_ONCE void join_told(int s, int r) {
     exchange& all = exchanges_[index(s)];
@@ -174,7 +177,7 @@ class exchanged_all_reduce final : public all_reduce<Device> {
   std::int64_t sum_slice(const bound_stage<Device>& own, range& it, const errand& what) {
     std::int64_t waited = 0;
     if (it.now == range::summed) return waited;
-    std::byte *const mine = own.arena().data() + it.begin, *const first = it.landing->data();
+    std::byte *const mine = it.own, *const first = it.landing;
     const auto n = static_cast<std::ptrdiff_t>(it.bytes / bytes_of(net_.type));
     std::byte* arrived = first;
     for (auto& from : it.take) {

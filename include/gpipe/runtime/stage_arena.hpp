@@ -86,12 +86,8 @@ class stage_arena {
   template <class Call>
   void each_gradient(bool tied, Call&& f) const {
     f(flat_bytes(), flat_bytes());
-    if (tied) each_tied_gradient(f);
-  }
-  template <class Call>
-  void each_tied_gradient(Call&& f) const {
     for (const auto& b : binding_.slots)
-      if (!net_->owns(b.slot))
+      if (tied && !net_->owns(b.slot))
         f(static_cast<std::size_t>(b.gradients - arena_.data()), b.layer->parameter_bytes());
   }
   void add(dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) const {
