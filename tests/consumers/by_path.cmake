@@ -22,15 +22,16 @@ endfunction()
 
 build(plans "gpipe ${VERSION} idles for 1/7" planning.cpp)
 
-# What gpipe.hpp may include from outside: the standard library, Boost.Hana and Thrust, none of which stands macros as
+# What gpipe.hpp may include from outside: the standard library, the system, Boost.Hana and Thrust, none of which stands macros as
 # windows.h has them. Thrust is told what gpipe tells it where there is no CUDA.
 file(GLOB_RECURSE headers ${COPY}/include/*.hpp)
 set(outside "#define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP")
 foreach(header IN LISTS headers)
-  file(STRINGS ${header} lines REGEX "^#include <([a-z_]+>|boost/|thrust/)")
+  file(STRINGS ${header} lines REGEX "^#include <([a-z_]+(\\.h)?>|sys/|boost/|thrust/)")
   list(APPEND outside ${lines})
 endforeach()
 list(REMOVE_DUPLICATES outside)
+list(FILTER outside EXCLUDE REGEX "<(io|mpi|nccl|libxsmm|cuda[a-z_]*)\\.h>")  # of other systems, and of parts
 list(JOIN outside "\n" outside)
 file(WRITE ${work}/units/outside.hpp "${outside}\n")
 
