@@ -5,7 +5,8 @@
 #     and a reader does not stands before it in a comment of the document that begins with "<!-- cpp";
 #   - their commands run, or are named below with who runs them else; a table behind a comment
 #     "<!-- told by: COMMAND -->" has the figures that the command prints;
-#   - the program in README.md is examples/readme.cpp, letter by letter.
+#   - the program in README.md is examples/readme.cpp, letter by letter;
+#   - the guide names every example, and the page of benches every bench.
 #
 # cmake -D ROOT=... -D SCRATCH=... -D COMPILER=... -D INCLUDE=<folders> -D MPI=<whether there is one>
 #       -D EXAMPLES=<folder of the built examples, or nothing> -D STRICT=<whether a warning is an error>
@@ -275,6 +276,24 @@ string(FIND "${readme}" "```cpp\n${first_program}```\n" at)
 if(at EQUAL -1)
   complain("the program in README.md differs from examples/readme.cpp: copy the file into the document")
 endif()
+
+file(READ ${ROOT}/examples/README.md guide)
+file(GLOB examples RELATIVE ${ROOT}/examples ${ROOT}/examples/*.cpp)
+foreach(example IN LISTS examples)
+  string(FIND "${guide}" "](${example})" at)
+  if(at EQUAL -1)
+    complain("examples/README.md does not name ${example}")
+  endif()
+endforeach()
+file(READ ${ROOT}/bench/README.md questions)
+file(GLOB benches RELATIVE ${ROOT}/bench ${ROOT}/bench/*/README.md)
+foreach(bench IN LISTS benches)
+  string(REPLACE "/README.md" "" bench ${bench})
+  string(FIND "${questions}" "\n| `${bench}` |" at)
+  if(at EQUAL -1)
+    complain("bench/README.md does not name ${bench}")
+  endif()
+endforeach()
 
 file(WRITE ${SCRATCH}/documents.cpp "${includes}\n${program}")
 list(TRANSFORM INCLUDE PREPEND -I)
