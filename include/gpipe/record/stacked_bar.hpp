@@ -46,7 +46,8 @@ GPIPE_ONCE inline void write_stacked_bar(std::ostream& out, const std::vector<ba
       draw("part", part, x, top, wide - (wide > 3 ? 0.8 : 0), height, std::string(part.name) + " " + share);
     x += wide;
     const double key = left + bar / static_cast<double>(columns) * static_cast<double>(i % columns);
-    const double down = top + height + line * static_cast<double>(i / columns);
+    const std::size_t row = i / columns;
+    const double down = top + height + line * static_cast<double>(row);
     draw("key", part, key, down + 20, 18, 13, part.name);
     picture.text("name", key + 24, down + 31, part.name);
     picture.text("faint", key + 24, down + 48, share);
