@@ -1,12 +1,9 @@
 #pragma once
 
-#include "measure.hpp"
-
-#include <gpipe/device/host/context.hpp>
+#include <gpipe/device/host/product_rate.hpp>
 
 #include <barrier>
 #include <cstddef>
-#include <memory>
 #include <thread>
 #include <vector>
 
@@ -43,7 +40,8 @@ class product_peak {
     for (int t = 0; t < threads_; ++t)
       threads.emplace_back([&, t] {
         pin(t);
-        rates[static_cast<std::size_t>(t)] = rate_here(of, seconds, start);
+        start.arrive_and_wait();
+        rates[static_cast<std::size_t>(t)] = 1e-9 * gpipe::host::product_rate(seconds, of.rows, of.columns, of.inner);
       });
     for (std::thread& t : threads) t.join();
     double sum = 0;
@@ -61,30 +59,6 @@ class product_peak {
         CPU_SET(core, &one);
         pthread_setaffinity_np(pthread_self(), sizeof one, &one);
       }
-  }
-
-  template <class Start>
-  static double rate_here(const shape& of, double seconds, Start& start) {
-    const auto elements = [](std::size_t count) { return std::vector<float>(count + 16, 0.01F); };
-    const auto aligned = [](std::vector<float>& v) {
-      void* at = v.data();
-      std::size_t space = v.size() * sizeof(float);
-      return static_cast<float*>(std::align(gpipe::alignment, 1, at, space));
-    };
-    auto a = elements(static_cast<std::size_t>(of.rows) * static_cast<std::size_t>(of.inner));
-    auto b = elements(gpipe::packed_size(of.inner, of.columns));
-    auto c = elements(static_cast<std::size_t>(of.rows) * static_cast<std::size_t>(of.columns));
-    const gpipe::host::context products;
-    products.prepare_multiply<float>(of.rows, of.columns, of.inner);
-    const auto run = [&] {
-      for (int i = 0; i < 16; ++i)
-        products.multiply(of.rows, of.columns, of.inner, aligned(a), aligned(b), aligned(c), false);
-    };
-    run();
-    start.arrive_and_wait();
-    double count = 0, took = 0;
-    for (const double begin = now(); took < seconds; took = now() - begin, count += 16) run();
-    return 2e-9 * of.rows * of.columns * of.inner * count / took;
   }
 
   int threads_;

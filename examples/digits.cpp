@@ -6,6 +6,7 @@
 #include <iostream>
 #include <optional>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include <gpipe.hpp>
@@ -58,6 +59,7 @@ struct settings {
   std::int64_t link_bytes_per_s = 0;
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
   std::string trace, timeline, breakdown, profile;
+  bool layers = false;
   processor device = processor::host;
   example::transport transport = example::transport::threads;
   bool quiet = false;
@@ -113,6 +115,9 @@ struct settings {
              .text("--profile", "FILE.hpp", profile,
                    "write what each layer took; a build with GPIPE_DIGITS_PROFILE\n"
                    "                            plans by it")
+             .flag("--layers", layers,
+                   "tell what each layer took, its share of what a core can, and what\n"
+                   "                            to do about the worst")
              .flag("--quiet", quiet, "print the last two lines only")
              .read(count, words))
       return false;
@@ -200,7 +205,7 @@ void run_on(settings chosen, peers* job) {
        .clip = 1,
        .trace_events = chosen.trace.empty() && chosen.timeline.empty() ? std::size_t{0} : std::size_t{200'000},
        .link_bytes_per_second = chosen.link_bytes_per_s,
-       .slot_times = !chosen.profile.empty(),
+       .slot_times = chosen.layers || !chosen.profile.empty(),
        .peers = job}};
 
   std::ostream quiet(nullptr);
@@ -221,12 +226,14 @@ void run_on(settings chosen, peers* job) {
   const std::vector<stage_report> report = training.report();
   const std::vector<recorder>& trace = training.trace();
   const std::vector<event> drawn = events_since(last_step, trace);  // without the evaluation that follows
-  const measured_profile costs = chosen.profile.empty() ? measured_profile{} : training.measured();
+  const bool timed = chosen.layers || !chosen.profile.empty();
+  const measured_profile costs = timed ? training.measured() : measured_profile{};
   const double accuracy = training.evaluate(data.test).accuracy();
   const std::uint64_t hash = training.parameter_hash();
   if (!tells) return;
 
   write_report(out, report, std::thread::hardware_concurrency(), step_time(of, training.plan()));
+  if (chosen.layers) write_layers(out, of, costs.view(), std::is_same_v<Device, host_device> ? host::product_rate() : 0);
   if (!chosen.profile.empty()) write_costs(out, chosen.profile, of, training.plan(), costs);
   if (!chosen.breakdown.empty())
     write_breakdown(chosen.breakdown, breakdown_of(report), "digits: where the time of a step went");

@@ -133,6 +133,11 @@ if(NOT count EQUAL 16)
   message(SEND_ERROR "the timeline of a step in 8 micro-batches on 2 stages has ${count} forwards, not 16")
 endif()
 
+execute_process(COMMAND ${PROGRAM} --epochs 1 --layers OUTPUT_VARIABLE printed)
+if(NOT printed MATCHES "100  softmax_cross_entropy +[0-9.]+ %.*\\([0-9]+ layers?\\) loses most: [0-9.]+ %")
+  message(SEND_ERROR "no line a layer, or nothing about the worst, in\n${printed}")
+endif()
+
 set(profile ${SCRATCH}/digits_profile.hpp)
 expect_same(--profile ${profile})
 list(TRANSFORM INCLUDE PREPEND -I)

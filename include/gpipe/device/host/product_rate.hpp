@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/device/host/arena.hpp>
+#include <gpipe/device/host/context.hpp>
+
+namespace gpipe::host {
+
+/// Operations a second that the calling thread reaches at products of floats of rows x inner by inner x columns, with
+/// all they read in the nearest caches: what a layer's kernels are to be compared with. Takes so many seconds.
+GPIPE_ONCE inline double product_rate(double seconds = 0.05, int rows = 64, int columns = 64, int inner = 256) {
+  const auto count = [](int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); };
+  const arena a(count(rows, inner) * sizeof(float)), b(packed_size(inner, columns) * sizeof(float)),
+      c(count(rows, columns) * sizeof(float));
+  const auto floats = [](const arena& of) { return reinterpret_cast<float*>(of.data()); };
+  const context products;
+  products.prepare_multiply<float>(rows, columns, inner);
+  const auto run = [&] {
+    for (int i = 0; i < 16; ++i) products.multiply(rows, columns, inner, floats(a), floats(b), floats(c), false);
+  };
+  run();  // fills the caches
+  using clock = std::chrono::steady_clock;
+  const auto begin = clock::now();
+  double done = 0, took = 0;
+  for (; took < seconds; took = std::chrono::duration<double>(clock::now() - begin).count(), done += 16) run();
+  return 2.0 * rows * columns * inner * done / took;
+}
+
+}  // namespace gpipe::host

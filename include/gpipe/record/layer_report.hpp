@@ -1,0 +1,87 @@
+#pragma once
+
+#include <gpipe/core/quantity.hpp>
+#include <gpipe/core/table.hpp>
+#include <gpipe/plan/profile.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace gpipe {
+
+namespace detail {
+
+/// What layers of one name took for a micro-batch, together.
+struct layer_time {
+  const row* of;
+  int layers = 0;
+  double ns = 0, operations = 0;
+
+  /// What is lost against a core that computes at the peak all the time, in nanoseconds.
+  double lost(double peak) const { return (std::max)(0.0, ns - 1e9 * operations / peak); }
+};
+
+GPIPE_ONCE inline double operations_of(const row& r, int samples) {
+  return static_cast<double>(samples) * static_cast<double>(r.cost.forward + r.cost.backward_input +
+                                                            (r.parameter_count > 0 ? r.cost.backward_parameters : 0));
+}
+
+/// What to do about a layer that takes long for what it computes.
+GPIPE_ONCE inline std::string remedy(const row& r, int samples) {
+  // Products have many operations to a byte that flows, others a few.
+  if (r.parameter_count > 0 && r.cost.forward > 16 * r.cost.bytes)
+    return "its weights are read, and their gradients written, for every micro-batch of " + several(samples, "sample") +
+           ": take fewer and larger ones, or more stages, whose weights fit a core's cache";
+  return "it moves much for what it computes: build for speed and for this processor (-O3 -march=native), and if it is "
+         "a layer of your own, let it do more for each number that it reads, or see that its loops become vectors";
+}
+
+}  // namespace detail
+
+/// One line a layer: what it took for one micro-batch, its share of the time of all, the operations that it declares by
+/// the time, and what share they are of `peak`, operations a second of what computed it (`host::product_rate()`; 0: not
+/// known). Below, the layers that lose most against that peak, those of one name together,
+/// and what to do about them.
+///
+///     slot  layer         share   forward  input part  parameter part  GFLOP/s  of the peak
+///        2  linear<1024>  11.2 %  111.2 us    129.3 us        162.1 us      125       70.4 %
+GPIPE_ONCE inline void write_layers(std::ostream& out, const network& net, const profile& costs, double peak = 0) {
+  require_profile_of(costs, net, costs.micro_batch_size);
+  const auto time_of = [](const measured_layer& line) {
+    return static_cast<double>(line.forward_ns + line.backward_input_ns + line.backward_parameters_ns);
+  };
+  double whole = 0;
+  for (int l = 0; l < costs.count; ++l) whole += time_of(costs.layers[l]);
+  const auto us = [](std::int64_t ns) { return detail::fixed(1e-3 * static_cast<double>(ns), 1) + " us"; };
+  std::vector<detail::layer_time> named;
+  std::vector<std::vector<std::string>> rows{
+      {"slot", "layer", "share", "forward", "input part", "parameter part", "GFLOP/s", "of the peak"}};
+  for (int l = 0; l < costs.count; ++l) {
+    const measured_layer& line = costs.layers[l];
+    const row& r = net.row_of(l);
+    const double ns = time_of(line), operations = detail::operations_of(r, costs.micro_batch_size);
+    auto sum = std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.of->name == r.name; });
+    if (sum == named.end()) sum = named.insert(sum, {&r});
+    ++sum->layers, sum->ns += ns, sum->operations += operations;
+    rows.push_back({std::to_string(l), std::string(r.name), detail::percent(ns, whole), us(line.forward_ns),
+                    us(line.backward_input_ns), us(line.backward_parameters_ns),
+                    ns > 0 ? detail::fixed(operations / ns, 1) : "-", detail::percent(1e9 * operations, ns * peak)});
+  }
+  out << detail::table(rows);
+  if (!(peak > 0) || !(whole > 0)) return;
+  const auto worst = std::max_element(named.begin(), named.end(),
+                                      [&](const auto& a, const auto& b) { return a.lost(peak) < b.lost(peak); });
+  double operations = 0;
+  for (const detail::layer_time& sum : named) operations += sum.operations;
+  out << "all layers reach " << detail::percent(1e9 * operations, whole * peak) << " of the "
+      << detail::fixed(1e-9 * peak, 0) << " GFLOP/s that one core reaches at matrix products\n"
+      << worst->of->name << " (" << detail::several(worst->layers, "layer") << ") loses most: "
+      << detail::percent(worst->lost(peak), whole) << " of the time; "
+      << detail::remedy(*worst->of, costs.micro_batch_size) << '\n';
+}
+
+}  // namespace gpipe
