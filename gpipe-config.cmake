@@ -164,7 +164,8 @@ if(NOT gpipe_nccl STREQUAL "OFF" AND TARGET gpipe::cuda AND NOT TARGET gpipe::nc
   endif()
   if(TARGET NCCL::nccl)
     add_library(gpipe::nccl INTERFACE IMPORTED)
-    set_property(TARGET gpipe::nccl PROPERTY INTERFACE_LINK_LIBRARIES "gpipe::cuda;NCCL::nccl")
+    set_target_properties(gpipe::nccl PROPERTIES INTERFACE_LINK_LIBRARIES "gpipe::cuda;NCCL::nccl"
+                                                 INTERFACE_COMPILE_DEFINITIONS GPIPE_WITH_NCCL=1)
   elseif(gpipe_nccl STREQUAL "ON")
     string(APPEND gpipe_missing "\n  NCCL, which ${gpipe_nccl_by}: install libnccl-dev (from NVIDIA's repository for "
            "Debian, Ubuntu), or set CMAKE_PREFIX_PATH")

@@ -12,6 +12,9 @@
 #include <gpipe.hpp>
 #if GPIPE_WITH_CUDA
 #include <gpipe/device/cuda/cuda.hpp>
+#if GPIPE_WITH_NCCL
+#include <gpipe/transport/nccl/job.hpp>
+#endif
 #endif
 
 #include "csv.hpp"
@@ -247,9 +250,14 @@ void run_on(settings chosen, peers* job) {
 void run(const settings& chosen, peers* job) {
   if (chosen.device == processor::host) return run_on<host_device>(chosen, job);
 #if GPIPE_WITH_CUDA
-  if (job != nullptr)
-    throw error("MPI does not reach into a GPU's memory", "let threads be the workers: they share the machine's GPUs");
-  run_on<cuda_device>(chosen, job);
+  if (job == nullptr) return run_on<cuda_device>(chosen, nullptr);
+#if GPIPE_WITH_NCCL
+  nccl::job gpus(*job);
+  run_on<cuda_device>(chosen, &gpus);
+#else
+  throw error("the program was built without NCCL, and MPI does not reach into a GPU's memory",
+              "install libnccl-dev and configure it anew, or let threads be the workers: they share the machine's GPUs");
+#endif
 #else
   throw error("the program was built without CUDA",
               "install the CUDA toolkit, and configure it anew with GPIPE_CUDA=ON");

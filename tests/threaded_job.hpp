@@ -349,6 +349,10 @@ class member final : public gpipe::peers {
     if (job_.cause_) throw gpipe::detail::poisoned{};
     job_.moved();
   }
+  void look() override {
+    const std::lock_guard<std::mutex> inside(job_.door_);
+    if (job_.cause_) throw gpipe::detail::poisoned{};
+  }
   void broadcast(void* bytes, std::size_t size, int root) override {
     auto* const at = static_cast<std::byte*>(bytes);
     std::vector<std::byte> mine;

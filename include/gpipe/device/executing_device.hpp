@@ -68,6 +68,10 @@ concept executing_context = requires(const C& context, std::ptrdiff_t bytes, con
   context.finish();
 };
 
+/// A context whose work is in a queue that others can be put in order with, such as a GPU's stream.
+template <class C>
+concept queueing_context = requires(const C& context) { context.queue(); };
+
 template <class D>
 concept executing_device =
     std::default_initializable<typename D::marker> && executing_context<typename D::context, typename D::marker> &&

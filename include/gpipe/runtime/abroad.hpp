@@ -16,10 +16,11 @@ namespace gpipe {
 /// the ranks r K ... r K + K - 1.
 class abroad {
  public:
-  /// `maps[s]` holds the blocks of stage s; null where it is not here. Every process makes its ends in the same order.
+  /// `maps[s]` holds the blocks of stage s, null where it is not here, and `queues[s]` is its device's. Every process
+  /// makes its ends in the same order.
   GPIPE_ONCE abroad(peers& job, const network& net, const run_plan& plan,
-                    const std::vector<const detail::arena_map*>& maps)
-      : job_(job), net_(net), plan_(plan), maps_(maps), replica_(job.rank() / plan.workers()) {
+                    const std::vector<const detail::arena_map*>& maps, std::vector<const void*> queues)
+      : job_(job), net_(net), plan_(plan), maps_(maps), queues_(std::move(queues)), replica_(job.rank() / plan.workers()) {
     for (const tie& t : plan.ties) join(t);
     std::vector<std::size_t> sizes(static_cast<std::size_t>(job.ranks()));
     told_ = net.loss_slot() < 0 ? 0
@@ -35,6 +36,10 @@ class abroad {
   bool has(int stage) const { return rank_of(replica_, stage) == job_.rank(); }
   peers& job() const { return job_; }
   void begin(errand what) { job_.begin(what); }
+  /// The host waits for a stage's device.
+  void wait(int stage, errand what) {
+    if (const void* queue = queues_[index(stage)]) job_.wait(queue, what);
+  }
 
   /// Makes the ends of links that lead to other processes.
   template <class Marker>
@@ -155,8 +160,9 @@ class abroad {
     joined t;
     t.of = of;
     if (plan_.worker_of(owner) != plan_.worker_of(user)) {
+      const void* const queue = queues_[index(has(owner) ? owner : user)];
       const auto along = [&](int stage, std::byte* at) {
-        return route{rank_of(stage), 1, {{at, 0, net_.row_of(of.owner).parameter_bytes()}}, {0}, {0}};
+        return route{rank_of(stage), 1, {{at, 0, net_.row_of(of.owner).parameter_bytes()}}, {0}, {0}, queue};
       };
       if (has(owner)) {
         t.values = map(owner).find(memory_kind::parameters, of.owner, -1).base;
@@ -180,8 +186,8 @@ class abroad {
     ties_.push_back(std::move(t));
   }
 
-  GPIPE_ONCE route start(int peer, const std::vector<int>& slots, bool leaves) const {
-    return {peer, plan_.options.micro_batch_size, {}, slots, leaves ? plan_.leaving : slots};
+  GPIPE_ONCE route start(int peer, const std::vector<int>& slots, bool leaves, int end) const {
+    return {peer, plan_.options.micro_batch_size, {}, slots, leaves ? plan_.leaving : slots, queues_[index(end)]};
   }
   cargo lies(const detail::location& at, int v) const {
     const edge_part& of = net_.values[v].part;
@@ -190,7 +196,7 @@ class abroad {
   // Of the end at one of the link's stages.
   GPIPE_ONCE route activations(const link& it, int end, const std::vector<int>& slots) const {
     const bool leaves = end == it.from;
-    route along = start(rank_of(leaves ? it.to : it.from), slots, leaves);
+    route along = start(rank_of(leaves ? it.to : it.from), slots, leaves, end);
     each_value(it, [&](int v) {
       const auto at = leaves ? map(end).find(memory_kind::outgoing, -1, v) : map(end).find(memory_kind::stash, -1, v);
       along.values.push_back(lies(at, v));
@@ -199,7 +205,7 @@ class abroad {
   }
   GPIPE_ONCE route gradients(const link& it, int end, const std::vector<int>& slots) const {
     const bool leaves = end == it.to;
-    route along = start(rank_of(leaves ? it.from : it.to), slots, leaves);
+    route along = start(rank_of(leaves ? it.from : it.to), slots, leaves, end);
     const stage_view maker(net_, plan_.cut(), it.to);
     each_value(it, [&](int v) {
       if (!net_.values[v].gradient) return;
@@ -224,6 +230,7 @@ class abroad {
   const network& net_;
   const run_plan& plan_;
   std::vector<const detail::arena_map*> maps_;
+  std::vector<const void*> queues_;  // [stage]
   int replica_;
   std::size_t told_ = 0;  ///< bytes of what the loss tells of a replica's micro-batches
   std::vector<joined> ties_;

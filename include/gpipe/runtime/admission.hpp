@@ -37,8 +37,8 @@ GPIPE_ONCE inline patience patience_of(int workers, std::chrono::nanoseconds dea
           divides && R > 1 ? " of each replica" : ""});
 }
 
-/// The processes of a job are as many as the plan has workers, and have the same plan. `carried`: what they send lies
-/// in the host's memory. `rule`: what the optimizer makes of a number.
+/// The processes of a job are as many as the plan has workers, and have the same plan. `carried`: the job carries what
+/// the device's memory holds. `rule`: what the optimizer makes of a number.
 GPIPE_ONCE inline void agree(const network& net, const run_plan& plan, double rule, const run_options& options,
                              bool carried) {
   peers& job = *options.peers;
@@ -56,7 +56,7 @@ GPIPE_ONCE inline void agree(const network& net, const run_plan& plan, double ru
     refuse({"links between processes are not emulated"}, {"emulate them between threads"});
   if (!carried)
     refuse({"processes carry the memory of processors, and the stages are on another device"},
-           {"train in one process, which may have several such devices"});
+           {"train in one process, which may have several such devices; GPUs of several are reached by nccl::job"});
   if (!plan.options.apart)
     refuse({"the plan's workers share memory, and processes do not"}, {"make it with .apart = true"});
 }
@@ -86,11 +86,18 @@ GPIPE_ONCE inline void require_memory(const run_plan& plan, const seating& here,
     }
 }
 
+/// Whether the job carries what the device's memory holds.
+template <class Device>
+bool carried(const peers& job) {
+  return std::is_same_v<typename Device::marker, unmarked> ||
+         (queueing_context<typename Device::context> && job.reaches_devices());
+}
+
 /// Refuses what cannot run, before anything is made that depends on it.
 template <class Device>
 GPIPE_ONCE void admit(const network& net, const run_plan& plan, double rule, const run_options& options,
                       const seating& here) {
-  if (options.peers != nullptr) agree(net, plan, rule, options, std::is_same_v<typename Device::marker, unmarked>);
+  if (options.peers != nullptr) agree(net, plan, rule, options, carried<Device>(*options.peers));
   if (options.graph) require_graph(plan, options, graph_device<Device>);
   require_memory(plan, here, Device::memory_left());
 }

@@ -26,7 +26,7 @@ class exchanged_all_reduce final : public all_reduce<Device> {
  public:
   /// Every process makes its ends in the same order.
   GPIPE_ONCE exchanged_all_reduce(peers& job, const network& net, const run_plan& plan, replica<Device>& here)
-      : job_(job), net_(net), plan_(plan), here_(here), exchanges_(index(plan.stages())) {
+      : job_(job), net_(net), plan_(plan), here_(here), queues_(here.queues()), exchanges_(index(plan.stages())) {
     for (int s = 0; s < plan.stages(); ++s) {
       if (!here.has(s)) continue;
       const bound_stage<Device>& own = here.stage(s);
@@ -50,12 +50,12 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     const bound_stage<Device>& own = here_.stage(stage);
     exchange& all = exchanges_[index(stage)];
     const std::size_t ranges = commits ? all.buckets : all.ranges.size();  // then tied uses have lent theirs
-    own.device().finish();
+    finish(own, stage);
     for (const auto& from : all.hear) from->release(0);  // not before: layers absorb what others told after the gate
     for (const auto& to : all.tell) to->publish(0, 1);
     for (std::size_t i = 0; i < ranges; ++i) give(all.ranges[i]);
     std::int64_t waited = 0;
-    for (std::size_t i = 0; i < ranges; ++i) waited += sum_slice(own, all.ranges[i], what);
+    for (std::size_t i = 0; i < ranges; ++i) waited += sum_slice(own, stage, all.ranges[i], what);
     for (std::size_t i = 0; i < ranges; ++i) waited += take_sums(all.ranges[i], what);
     waited += timed([&] {
       for (const auto& from : all.hear) from->consume(0, what);
@@ -74,10 +74,10 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     for (range& it : exchanges_[index(stage)].ranges) {
       if (it.complete_at < slot || it.now == range::summed) continue;
       if (it.now == range::untouched) {
-        own.device().finish();
+        finish(own, stage);
         give(it);
       } else if (std::all_of(it.take.begin(), it.take.end(), [](auto& from) { return from.end->arrived(0); })) {
-        sum_slice(own, it, what);
+        sum_slice(own, stage, it, what);
       } else {
         continue;
       }
@@ -131,7 +131,13 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     for (std::size_t done = 0; done < bytes; done += most)
       along.values.push_back({at + done, 0, (std::min)(most, bytes - done)});
   }
-  route along(int replica, int stage) const { return {rank_of(replica, stage), 1, {}, {0}, {0}}; }
+  route along(int replica, int stage) const {
+    return {rank_of(replica, stage), 1, {}, {0}, {0}, queues_[index(stage)]};
+  }
+  // Ends that are used in a device's order wait for it themselves.
+  void finish(const bound_stage<Device>& own, int stage) const {
+    if (queues_[index(stage)] == nullptr) own.device().finish();
+  }
 
   // Tells where the next one's landing may be.
   GPIPE_ONCE std::byte* join(int s, std::byte* base, std::size_t bytes, std::byte* landing, int complete_at) {
@@ -174,7 +180,7 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     it.now = range::given;
   }
   // ((g0 + g1) + g2) + ...: those before the own part are summed where they arrived, the rest is added to it.
-  std::int64_t sum_slice(const bound_stage<Device>& own, range& it, const errand& what) {
+  std::int64_t sum_slice(const bound_stage<Device>& own, int stage, range& it, const errand& what) {
     std::int64_t waited = 0;
     if (it.now == range::summed) return waited;
     std::byte *const mine = it.own, *const first = it.landing;
@@ -187,7 +193,7 @@ class exchanged_all_reduce final : public all_reduce<Device> {
       arrived += it.bytes;
       if (from.replica + 1 == here_.number()) own.add(net_.type, n, first, mine);
     }
-    own.device().finish();
+    finish(own, stage);
     for (auto& from : it.take) from.end->release(0);
     for (auto& to : it.give_sum) to.end->publish(0, 1);
     it.now = range::summed;
@@ -207,6 +213,7 @@ class exchanged_all_reduce final : public all_reduce<Device> {
   const network& net_;
   const run_plan& plan_;
   replica<Device>& here_;
+  std::vector<const void*> queues_;  // [stage]
   std::vector<exchange> exchanges_;  // [stage]
 };
 

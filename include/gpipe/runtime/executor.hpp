@@ -52,10 +52,11 @@ class executor {
     time_slots(options_.slot_times);
     if (options_.peers != nullptr) {
       replica<Device>& its = replicas_.at(here_.replica());
-      others_ = std::make_unique<abroad>(*options_.peers, net_, plan_, its.maps());
+      others_ = std::make_unique<abroad>(*options_.peers, net_, plan_, its.maps(), its.queues());
       others_->connect(its.wires());
       if (plan_.replicas() > 1)
         sums_ = std::make_unique<exchanged_all_reduce<Device>>(*options_.peers, net_, plan_, its);
+      options_.peers->connect();
     } else if (plan_.replicas() > 1) {
       sums_ = std::make_unique<shared_all_reduce<Device>>(net_, plan_, line_, replicas_);
     }
@@ -338,6 +339,7 @@ class executor {
       if (others_) walk(0);
       else crew_.run(walk);
     } catch (...) {
+      if (others_) options_.peers->abandon();  // before devices are waited for
       replicas_.each_stage([](auto& stage) { stage.settle(); });
       replicas_.each([](auto& it) {
         for (auto& w : it.wires()) w.reset();

@@ -47,6 +47,15 @@ class replica {
   }
   const step_state& step() const { return step_; }
 
+  /// The queues of the stages' devices, in whose order what lies in their memory is used; null where it is the host's.
+  std::vector<const void*> queues() const {
+    std::vector<const void*> found(stages_.size());
+    if constexpr (queueing_context<context>)
+      for (std::size_t s = 0; s < stages_.size(); ++s)
+        if (stages_[s]) found[s] = &stages_[s]->device().queue();
+    return found;
+  }
+
   bool has(int s) const { return stages_[static_cast<std::size_t>(s)] != nullptr; }
   const std::vector<std::unique_ptr<bound_stage<Device>>>& stages() const { return stages_; }
   /// The blocks of each stage; null where it is not here.

@@ -153,6 +153,7 @@ class alignas(alignment) worker final : private gradient_listener {
   GPIPE_OUT_OF_LINE void finish() {
     for (const int s : own_) {
       try {
+        if (shop_.others != nullptr && !committed_) shop_.others->wait(s, {s, -1, "finish"});
         its_->stage(s).device().finish();
       } catch (const error& cause) {
         fail({committed_ ? act::update : act::reduce, s, -1, -1}, cause.wrong(), cause.remedy(), cause.where());

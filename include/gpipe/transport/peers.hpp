@@ -29,6 +29,7 @@ struct route {
   int capacity = 1;        ///< samples of a full micro-batch
   std::vector<cargo> values;
   std::vector<int> slot, place;  ///< [micro-batch]
+  const void* queue = nullptr;   ///< of the device whose memory it is, for ends that are used in its order; null: the host's
 };
 
 /// The end of a channel in the process that sends. The law is that of ends.hpp, but a micro-batch is named where there
@@ -71,6 +72,8 @@ class peers {
   virtual ~peers() = default;
   virtual int rank() const noexcept = 0;
   virtual int ranks() const noexcept = 0;
+  /// Whether it carries what lies in the memory of devices that have queues.
+  virtual bool reaches_devices() const noexcept { return false; }
 
   /// How long silence may last, from now on.
   virtual void expect(std::chrono::nanoseconds deadline) = 0;
@@ -84,13 +87,21 @@ class peers {
   /// Begins a call that ends in the meeting of an assembly. It waits for nobody: that another is asked for something
   /// else is a failure, which is found before they have met.
   virtual void enter(request what, std::span<const trait> traits) = 0;
+  /// All ends are made; what it takes to use them is made now, and not in a step.
+  virtual void connect() {}
   /// What this process does from now on: it shows that it lives, and looks whether others do.
   virtual void begin(errand what) = 0;
+  /// It still does that, and looks whether others do.
+  virtual void look() = 0;
+  /// The host waits until all is done that was asked of a queue; null: there is nothing to wait for.
+  virtual void wait(const void* /* queue */, errand /* what */) {}
   /// Bytes of rank `root` to all.
   virtual void broadcast(void* bytes, std::size_t size, int root) = 0;
 
   /// Tells all others that this process has failed, and why, if nobody was first.
   virtual void fail(const error& cause) noexcept = 0;
+  /// After a failure, before anything else: no device waits for another process any more.
+  virtual void abandon() noexcept {}
   /// After a failure: returns when no message is under way and all processes are here. The first cause, or the loss.
   virtual error recover() = 0;
 

@@ -11,6 +11,12 @@
 
 #include "laws/nets.hpp"
 
+#if GPIPE_WITH_NCCL
+#include <gpipe/transport/nccl/job.hpp>
+
+#include "threaded_job.hpp"
+#endif
+
 // Whole trainings on GPUs: the same bits for every number of stages, and the host's numbers within a tolerance.
 
 using namespace gpipe;
@@ -37,23 +43,26 @@ struct setting {
   schedule_kind schedule = schedule_kind::fill_drain;
   precision in = precision::float32;
   bool graph = false;
+  int replicas = 1;
 };
 
 template <class Device>
-auto training_of(const setting& as) {
+auto training_of(const setting& as, training_options how = {}) {
   const plan_options options{.stages = as.S,
                              .micro_batches = M,
                              .micro_batch_size = B,
                              .in = as.in,
                              .recompute = as.recompute,
                              .schedule = as.schedule,
-                             .workers = as.graph ? 1 : 0};
-  return trainer<in_both<net>, adamw, Device>(options, adamw{.learning_rate = 1e-3}, {.seed = 3, .clip = 1, .graph = as.graph});
+                             .workers = as.graph ? 1 : 0,
+                             .replicas = as.replicas};
+  how.seed = 3, how.clip = 1, how.graph = as.graph;
+  return trainer<in_both<net>, adamw, Device>(options, adamw{.learning_rate = 1e-3}, how);
 }
 
 /// The bits of three steps, one of them of fewer samples, and of an evaluation.
-std::vector<std::uint64_t> bits(const setting& as) {
-  auto training = training_of<cuda_device>(as);
+std::vector<std::uint64_t> bits(const setting& as, training_options how = {}) {
+  auto training = training_of<cuda_device>(as, how);
   std::vector<std::uint64_t> found;
   const auto add = [&](const outcome& o) {
     for (const double x : {o.loss, o.weight, o.correct, o.norm}) found.push_back(std::bit_cast<std::uint64_t>(x));
@@ -113,3 +122,53 @@ TEST_CASE("a GPU that is too small is refused before anything is allocated, with
   CHECK(told.find("the stage needs ") != std::string::npos);
   CHECK(told.find(" bytes, and the machine has ") != std::string::npos);
 }
+
+#if GPIPE_WITH_NCCL
+TEST_CASE("processes, each with a GPU of its own, have the bits of one process, and go on after a failure") {
+  if (gpipe::cuda::gpus() < 2) {
+    MESSAGE("SKIPPED, NOTHING WAS TRAINED: there are no two GPUs here");
+    return;
+  }
+  for (const setting& as : {setting{.S = 2}, setting{.S = 2, .schedule = schedule_kind::zb_h1, .in = precision::bf16},
+                            setting{.S = 1, .replicas = 2}}) {
+    CAPTURE(as.S);
+    const auto expected = bits(as);
+    threaded::job job(2);
+    std::vector<std::uint64_t> found[2];
+    std::string said[2];
+    job.run([&](peers& here) {
+      nccl::job gpus(here);
+      bool fails = here.rank() == 1;
+      training_options how{.peers = &gpus, .before = [&](const instruction& i) {
+                             if (fails && i.kind == act::forward) throw std::runtime_error("thrown here");
+                           }};
+      {
+        auto training = training_of<cuda_device>(as, how);
+        try {
+          training.step(data.take(0, M * B));
+        } catch (const error& cause) {
+          said[here.rank()] = cause.wrong();
+        }
+        fails = false;
+        training.step(data.take(0, M * B));  // over communicators that are new
+        training.parameter_hash();
+      }
+      how.before = {};
+      found[here.rank()] = bits(as, how);
+    });
+    for (const int rank : {0, 1}) {
+      CHECK(said[rank] == "thrown here");
+      CHECK(found[rank] == expected);
+    }
+  }
+}
+
+TEST_CASE("two processes on one GPU are refused by name") {
+  const auto refused = [](int one, int other) {
+    nccl::require_apart(1, nccl::identity::of(one), 0, nccl::identity::of(other));
+  };
+  if (gpipe::cuda::gpus() == 0) return;
+  CHECK_THROWS_WITH_AS(refused(0, 0), doctest::Contains("ranks 0 and 1 have the same GPU"), error);
+  if (gpipe::cuda::gpus() > 1) refused(0, 1);
+}
+#endif

@@ -12,17 +12,17 @@
 using namespace gpipe;
 
 TEST_CASE("two ranks on one GPU are refused, and named") {
-  std::vector<nccl::identity> gpus(3);
-  gpus[0].bytes[0] = 1, gpus[1].bytes[0] = 2, gpus[2].bytes[0] = 1;
+  nccl::identity one, other;
+  one.bytes[0] = other.bytes[0] = 1;
   std::string told;
   try {
-    nccl::require_own_gpus(gpus);
+    nccl::require_apart(2, one, 0, other);
   } catch (const error& refused) {
     told = refused.what();
   }
   CHECK(told.find("ranks 0 and 2 have the same GPU") == 0);
-  gpus[2].bytes[15] = 1;
-  nccl::require_own_gpus(gpus);
+  other.bytes[15] = 1;
+  nccl::require_apart(2, one, 0, other);
 }
 
 TEST_CASE("the name travels by a file, for which the others wait") {
@@ -52,7 +52,7 @@ TEST_CASE("micro-batches go from one GPU to another, in two places") {
   std::vector<int> places, arrived(capacity * micro_batches);
   for (int m = 0; m < micro_batches; ++m) places.push_back(m % 2);
   const auto end_at = [&](int rank, const cuda::arena& memory) {
-    return route{1 - rank, capacity, {{memory.data(), stride, sizeof(int)}}, places, places};
+    return route{1 - rank, capacity, {{memory.data(), stride, sizeof(int)}}, places, places, nullptr};
   };
   const auto bytes = [](void* at) { return static_cast<std::byte*>(at); };
   const auto other = [&](int rank, const cuda::stream& stage) {
@@ -61,7 +61,8 @@ TEST_CASE("micro-batches go from one GPU to another, in two places") {
   std::thread sends([&] {
     const cuda::stream stage(0);
     const cuda::arena memory(2 * stride, std::byte{0}, 0);
-    nccl::sender to(end_at(0, memory), other(0, stage), stage, 1);
+    nccl::sender to(end_at(0, memory), stage);
+    to.join(other(0, stage), 1);
     std::vector<std::vector<int>> rows;
     for (int m = 0; m < micro_batches; ++m) {
       rows.emplace_back(capacity, m + 1);
@@ -76,7 +77,8 @@ TEST_CASE("micro-batches go from one GPU to another, in two places") {
   const cuda::stream stage(1);
   const cuda::arena memory(2 * stride, std::byte{0}, 1);
   {
-    nccl::receiver from(end_at(1, memory), other(1, stage), stage, 0);
+    nccl::receiver from(end_at(1, memory), stage);
+    from.join(other(1, stage), 0);
     for (int m = 0; m < micro_batches; ++m) {
       from.consume(m, {});
       cuda::check(cudaMemcpyAsync(bytes(arrived.data()) + stride * static_cast<std::size_t>(m),

@@ -93,6 +93,8 @@ class job final : public peers {
     watch_->look();
   }
 
+  void look() override { watch_->glance(); }
+
   GPIPE_ONCE void broadcast(void* bytes, std::size_t size, int root) override {
     outside_of_steps([&] {
       const trait wanted[] = {trait::number("the bytes to read", static_cast<std::int64_t>(size)),

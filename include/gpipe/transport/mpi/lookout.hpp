@@ -73,6 +73,13 @@ class lookout {
     if (const verdict& thrown = book_.thrown(); thrown.is_there() && !recovering_) [[unlikely]]
       if (thrown.what.round <= round_) throw gpipe::detail::poisoned{};
   }
+  /// A look while something else than a message is waited for.
+  void glance() {
+    book_.mine().beat();
+    look();
+    if (const auto now = clock::now(); now - glanced_ > std::chrono::milliseconds(2))
+      glanced_ = now, find_end_of_others();
+  }
   /// Tells everybody, unless somebody was first. `own`: of a loss, that the process ends by itself.
   void tell(const error& of, bool lost, bool own = false) noexcept {
     cause found(of, lost, round_);
@@ -214,6 +221,7 @@ class lookout {
   std::vector<char> seen_;  // whether the process can be seen from here
   std::vector<std::pair<int, std::uint64_t>> left_elsewhere_;  // ranks, and what they had behind them
   std::chrono::nanoseconds deadline_ = patience{}.deadline;
+  clock::time_point glanced_{};
   std::uint64_t round_ = 0;
   std::uint64_t known_ = 0;  // what was thrown in a round before is what is recovered from
   bool crowded_ = false, recovering_ = false, leaving_ = false;

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <thread>
+#include <utility>
 
 #include <gpipe/device/cuda/stream.hpp>
 #include <gpipe/transport/nccl/check.hpp>
@@ -14,9 +16,11 @@ namespace gpipe::nccl {
 /// for a rank that is no more. After that every call throws.
 class communicator {
  public:
-  /// All ranks make theirs at the same time, by one name.
-  GPIPE_ONCE communicator(const ncclUniqueId& name, int ranks, int rank, int gpu, std::chrono::nanoseconds deadline)
-      : deadline_(deadline) {
+  /// All ranks make theirs at the same time, by one name. `meanwhile` is called while NCCL is waited for, and throws if
+  /// that is in vain.
+  GPIPE_ONCE communicator(const ncclUniqueId& name, int ranks, int rank, int gpu, std::chrono::nanoseconds deadline,
+                          std::function<void()> meanwhile = {})
+      : deadline_(deadline), meanwhile_(std::move(meanwhile)) {
     cuda::use(gpu);
     ncclConfig_t how = NCCL_CONFIG_INITIALIZER;
     how.blocking = 0;
@@ -55,13 +59,10 @@ class communicator {
     check(ncclRecv(into, bytes, ncclInt8, from, handle_, on.get()), "ncclRecv");
   }
 
-  /// The calling thread waits for a moment behind what was sent or received.
-  void wait(const cuda::event& moment) {
+  /// Throws if what is under way has failed.
+  void look() {
     require_whole();
-    until("cudaEventQuery", [&] {
-      check(state(), "ncclCommGetAsyncError");
-      return moment.over();
-    });
+    check(state(), "ncclCommGetAsyncError");
   }
 
   GPIPE_ONCE void abort() noexcept {
@@ -102,6 +103,7 @@ class communicator {
         if (std::chrono::steady_clock::now() > limit)
           gpipe::detail::refuse({name, ": nothing came for ", gpipe::detail::told(deadline_)},
                                 {"see whether all ranks are alive; NCCL_DEBUG=WARN tells more"});
+        if (meanwhile_) meanwhile_();
         std::this_thread::yield();
       }
     } catch (...) {
@@ -112,6 +114,7 @@ class communicator {
 
   ncclComm_t handle_ = nullptr;
   std::chrono::nanoseconds deadline_;
+  std::function<void()> meanwhile_;
 };
 
 }  // namespace gpipe::nccl

@@ -14,15 +14,42 @@ namespace gpipe::nccl {
 /// many bytes as a full micro-batch has are sent.
 class end {
  public:
-  GPIPE_ONCE end(route along, std::unique_ptr<communicator> over, const cuda::stream& stage, int peer)
-      : along_(std::move(along)), stage_(stage), lane_(stage.gpu()), over_(std::move(over)), peer_(peer) {
+  /// `stage`: the stream of who writes what is sent, or reads what has come.
+  GPIPE_ONCE end(route along, const cuda::stream& stage)
+      : along_(std::move(along)), stage_(stage), lane_(stage.gpu()) {
     int most = 0;
     for (const auto* list : {&along_.slot, &along_.place})
       for (const int at : *list) most = at > most ? at : most;
     moments_.resize(static_cast<std::size_t>(most) + 1);
   }
+  end(const end&) = delete;
+  end& operator=(const end&) = delete;
+
+  /// Goes over this communicator from now on, where the other rank has the number `other`; nothing is under way.
+  GPIPE_ONCE void join(std::unique_ptr<communicator> over, int other) {
+    over_ = std::move(over);
+    other_ = other;
+  }
+  /// Nothing waits for the other rank any more.
+  GPIPE_ONCE void part() noexcept {
+    if (over_) over_->abort();
+  }
+  int gpu() const { return stage_.gpu(); }
+  /// The rank at the other end, in the job.
+  int peer() const { return along_.peer; }
+  /// Throws if the communicator has failed.
+  void look() const {
+    if (over_) over_->look();
+  }
+  /// Whether all that was asked of it is done.
+  bool idle() const {
+    for (const cuda::event& m : moments_)
+      if (!m.over()) return false;
+    return true;
+  }
 
  protected:
+  ~end() = default;
   cuda::event& moment(int place) { return moments_[static_cast<std::size_t>(place)]; }
   int place(int micro_batch) const { return along_.place[static_cast<std::size_t>(micro_batch)]; }
 
@@ -44,7 +71,7 @@ class end {
   const cuda::stream& stage_;
   cuda::stream lane_;
   std::unique_ptr<communicator> over_;  // ends before the stream does
-  int peer_;
+  int other_ = 0;
 
  private:
   std::vector<cuda::event> moments_;  // [place], up to which it is in use
@@ -52,7 +79,7 @@ class end {
 };
 
 /// Sends from the stage's arena. Nothing here waits on the host but for NCCL to take what it is asked.
-class sender final : public far_sender, private end {
+class sender : public far_sender, public end {
  public:
   using end::end;
 
@@ -63,13 +90,13 @@ class sender final : public far_sender, private end {
   void publish(int micro_batch, int) override {
     const int at = place(micro_batch);
     follow(lane_, stage_);
-    each_value(at, [&](const std::byte* from, std::size_t bytes) { over_->send(from, bytes, peer_, lane_); });
+    each_value(at, [&](const std::byte* from, std::size_t bytes) { over_->send(from, bytes, other_, lane_); });
     moment(at).record(lane_);
   }
 };
 
 /// Receives into the stage's arena.
-class receiver final : public far_receiver, private end {
+class receiver : public far_receiver, public end {
  public:
   using end::end;
 
@@ -77,8 +104,9 @@ class receiver final : public far_receiver, private end {
     const int at = place(micro_batch);
     cuda::use(stage_.gpu());
     moment(at).hold_back(lane_);
-    each_value(at, [&](std::byte* into, std::size_t bytes) { over_->receive(into, bytes, peer_, lane_); });
+    each_value(at, [&](std::byte* into, std::size_t bytes) { over_->receive(into, bytes, other_, lane_); });
     follow(stage_, lane_);
+    moment(at).record(lane_);
     return along_.capacity;
   }
   void release(int micro_batch) override {

@@ -1,16 +1,15 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include <gpipe/device/cuda/gpu.hpp>
 #include <gpipe/transport/nccl/check.hpp>
 #include <gpipe/transport/patience.hpp>
-#include <gpipe/transport/peers.hpp>
 
 namespace gpipe::nccl {
 
@@ -29,28 +28,16 @@ struct identity {
   bool operator==(const identity& other) const { return std::memcmp(bytes, other.bytes, sizeof bytes) == 0; }
 };
 
-/// Refuses two ranks on one GPU, of which NCCL would only say that its usage is invalid. `gpus[rank]`.
-GPIPE_ONCE inline void require_own_gpus(const std::vector<identity>& gpus) {
-  for (std::size_t a = 0; a < gpus.size(); ++a)
-    for (std::size_t b = a + 1; b < gpus.size(); ++b)
-      if (gpus[a] == gpus[b])
-        gpipe::detail::refuse({"ranks ", a, " and ", b, " have the same GPU, between which NCCL carries nothing"},
-                              {"start one process a GPU, or let one process have several stages: they share it"});
+/// Refuses two ranks on one GPU, of which NCCL would only say that its usage is invalid.
+GPIPE_ONCE inline void require_apart(int one, const identity& gpu_of_one, int other, const identity& gpu_of_other) {
+  if (gpu_of_one == gpu_of_other)
+    gpipe::detail::refuse({"ranks ", (std::min)(one, other), " and ", (std::max)(one, other),
+                           " have the same GPU, between which NCCL carries nothing"},
+                          {"start one process a GPU, or let one process have several stages: they share it"});
 }
 
-/// How all ranks get the name of a communicator that they are to make: from rank 0, by another transport ...
-GPIPE_ONCE inline ncclUniqueId meet(peers& job, int gpu) {
-  std::vector<identity> gpus(static_cast<std::size_t>(job.ranks()));
-  gpus[static_cast<std::size_t>(job.rank())] = identity::of(gpu);
-  for (int r = 0; r < job.ranks(); ++r) job.broadcast(&gpus[static_cast<std::size_t>(r)], sizeof(identity), r);
-  require_own_gpus(gpus);
-  ncclUniqueId name{};
-  if (job.rank() == 0) check(ncclGetUniqueId(&name), "ncclGetUniqueId");
-  job.broadcast(&name, sizeof name, 0);
-  return name;
-}
-
-/// ... or by a file that all of them see, which rank 0 writes. It must not be there before.
+/// How ranks without a job get the name of a communicator that they are to make: by a file that all of them see, which
+/// rank 0 writes. It must not be there before.
 GPIPE_ONCE inline void tell(const ncclUniqueId& name, const std::string& file) {
   const std::string draft = file + ".draft";
   std::FILE* const into = std::fopen(draft.c_str(), "wb");

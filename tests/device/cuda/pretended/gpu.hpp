@@ -45,6 +45,10 @@ class moment {
     std::unique_lock here(lock_);
     all_.wait(here, [this] { return passed_.has_value(); });
   }
+  bool passed() {
+    const std::lock_guard here(lock_);
+    return passed_.has_value();
+  }
   /// Milliseconds until a later one has passed; both have.
   float until(const moment& later) const {
     return std::chrono::duration<float, std::milli>(*later.passed_ - *passed_).count();
@@ -246,6 +250,14 @@ inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, u
 inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event->within) return cudaErrorCapturedEvent;
   return event->last->wait(), cudaSuccess;
+}
+inline cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return !event->last || event->last->passed() ? cudaSuccess : cudaErrorNotReady;
+}
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int gpu) {
+  *found = {};
+  found->uuid.bytes[0] = static_cast<char>(gpu + 1);
+  return cudaSuccess;
 }
 inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   stream->writes = std::make_shared<pretended::script>();
