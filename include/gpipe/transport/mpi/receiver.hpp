@@ -34,14 +34,6 @@ class receiver final : public far_receiver, public end {
     }
   }
 
-  /// Whether it can be consumed, and then it has been.
-  bool has_come(int m) {
-    const int k = along_.slot[index(m)];
-    int done = 0;
-    check(MPI_Testall(values(), &requests_[index(k * values())], &done, states_.data()), "MPI_Testall");
-    if (done != 0) taken(k);
-    return done != 0;
-  }
   int consume(int m, errand what) override {
     const int k = along_.slot[index(m)];
     take(k, what);
@@ -79,9 +71,6 @@ class receiver final : public far_receiver, public end {
   }
   void take(int k, errand what) {
     await(&requests_[index(k * values())], what, states_.data());
-    taken(k);
-  }
-  void taken(int k) {
     posted_[index(k)] = 0;
     ++received_[index(k)];
   }

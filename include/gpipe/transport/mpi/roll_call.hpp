@@ -82,7 +82,10 @@ class roll_call final : public listener {
   /// Looks at what has come.
   void hear() override {
     for (std::size_t i = 0; left_ > 0 && i < in_.size(); ++i)
-      if (!heard_[i] && in_[i]->has_come(0)) compare(i);
+      if (!heard_[i] && in_[i]->arrived(0)) {
+        in_[i]->consume(0, entering);  // at once
+        compare(i);
+      }
   }
   /// After a failure: what has come meanwhile is of no call.
   void forget() {
