@@ -1,7 +1,7 @@
 # Builds by path, with a compiler and no CMake, from a copy of gpipe: what plans only, with Boost.Hana alone, and two
 # translation units without RTTI, with macros min and max. No macro comes with gpipe but those named here.
 #     cmake -D CONSUMERS=<this folder> -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D SYSTEM=<include folders>
-#           -D VERSION=<x.y.z> [-D LIBXSMM=ON] -P by_path.cmake
+#           -D VERSION=<x.y.z> [-D LIBXSMM=ON] [-D MPICXX=<mpicxx>] -P by_path.cmake
 
 set(work ${SCRATCH}/by_path)
 file(REMOVE_RECURSE ${work})
@@ -52,3 +52,12 @@ if(LIBXSMM)
   set(libraries -lxsmm -lxsmmnoblas -ldl)
 endif()
 build(trains "two units train: yes" -fno-rtti ${flags} units/main.cpp units/other.cpp ${libraries} -pthread)
+
+if(MPICXX)
+  execute_process(COMMAND ${MPICXX} --showme:compile OUTPUT_VARIABLE flags COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${MPICXX} --showme:link OUTPUT_VARIABLE libraries COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(flags UNIX_COMMAND "${flags}")
+  separate_arguments(libraries UNIX_COMMAND "${libraries}")
+  list(TRANSFORM flags REPLACE "^-I" "-isystem")  # its warnings are not ours
+  build(in_processes "1 processes" ${flags} processes/main.cpp ${libraries})
+endif()
