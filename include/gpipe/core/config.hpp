@@ -14,9 +14,12 @@
 #endif
 
 /// Keeps a kernel in one piece: inlined into different callers, or cloned for a constant argument,
-/// the same text may contract to different fused multiply-adds and so give different bits.
+/// the same text may contract to different fused multiply-adds and so give different bits. Where registers of 512 bits
+/// are there, loops use them whole, as matrix products do: g++ would take halves.
 #if defined(__clang__)
 #define GPIPE_OUT_OF_LINE __attribute__((noinline))
+#elif defined(__AVX512F__) && !defined(__CUDACC__)
+#define GPIPE_OUT_OF_LINE __attribute__((noinline, noclone, target("prefer-vector-width=512")))
 #else
 #define GPIPE_OUT_OF_LINE __attribute__((noinline, noclone))
 #endif
