@@ -78,7 +78,7 @@ struct settings {
     if (!example::options(
              "digits: trains a residual network on 8 x 8 images of handwritten digits, in a pipeline of stages.\n"
              "The last two lines are the held-out accuracy and a hash of the parameters' bits: the same for every\n"
-             "number of stages, every schedule, every way to recompute and every memory limit, in threads or processes.\n"
+             "number of stages, schedule, way to recompute and memory limit, in threads or in processes.\n"
              "(Each precision has bits of its own, and so has each number of replicas: they sum in another order.)")
              .number("--stages", plan.stages, 1, slots_of<net>, "stages of the pipeline, one or more a worker")
              .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches in a mini-batch, of each replica")
@@ -256,7 +256,7 @@ void run(const settings& chosen, peers* job) {
   run_on<cuda_device>(chosen, &gpus);
 #else
   throw error("the program was built without NCCL, and MPI does not reach into a GPU's memory",
-              "install libnccl-dev and configure it anew, or let threads be the workers: they share the machine's GPUs");
+              "install libnccl-dev and configure it anew, or let threads be the workers: they share the GPUs");
 #endif
 #else
   throw error("the program was built without CUDA",

@@ -286,7 +286,7 @@ TEST_CASE("what was not timed is refused everywhere, and processes stay together
   CHECK(std::isfinite(training.step(plain.take(0, 11)).loss));
 }
 
-TEST_CASE("processes that are asked for different things are told at once, with both values, and no update is applied") {
+TEST_CASE("processes that are asked for different things are told at once, with both values, and nothing is updated") {
   const int ranks = the_job().ranks(), last = ranks - 1;
   const bool differs = the_job().rank() == last;
   const std::string two = "ranks 0 and " + std::to_string(last) + " do not agree on ";

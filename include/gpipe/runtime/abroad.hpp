@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <gpipe/runtime/arena_map.hpp>
@@ -20,7 +21,12 @@ class abroad {
   /// makes its ends in the same order.
   GPIPE_ONCE abroad(peers& job, const network& net, const run_plan& plan,
                     const std::vector<const detail::arena_map*>& maps, std::vector<const void*> queues)
-      : job_(job), net_(net), plan_(plan), maps_(maps), queues_(std::move(queues)), replica_(job.rank() / plan.workers()) {
+      : job_(job),
+        net_(net),
+        plan_(plan),
+        maps_(maps),
+        queues_(std::move(queues)),
+        replica_(job.rank() / plan.workers()) {
     for (const tie& t : plan.ties) join(t);
     std::vector<std::size_t> sizes(static_cast<std::size_t>(job.ranks()));
     told_ = net.loss_slot() < 0 ? 0

@@ -29,7 +29,7 @@ struct route {
   int capacity = 1;        ///< samples of a full micro-batch
   std::vector<cargo> values;
   std::vector<int> slot, place;  ///< [micro-batch]
-  const void* queue = nullptr;   ///< of the device whose memory it is, for ends that are used in its order; null: the host's
+  const void* queue = nullptr;   ///< of the device whose memory it is, in whose order the ends work; null: the host's
 };
 
 /// The end of a channel in the process that sends. The law is that of ends.hpp, but a micro-batch is named where there

@@ -136,9 +136,9 @@ TEST_CASE("processes, each with a GPU of its own, have the bits of one process, 
     threaded::job job(2);
     std::vector<std::uint64_t> found[2];
     std::string said[2];
-    job.run([&](peers& here) {
-      nccl::job gpus(here);
-      bool fails = here.rank() == 1;
+    job.run([&](peers& its) {
+      nccl::job gpus(its);
+      bool fails = its.rank() == 1;
       training_options how{.peers = &gpus, .before = [&](const instruction& i) {
                              if (fails && i.kind == act::forward) throw std::runtime_error("thrown here");
                            }};
@@ -147,14 +147,14 @@ TEST_CASE("processes, each with a GPU of its own, have the bits of one process, 
         try {
           training.step(data.take(0, M * B));
         } catch (const error& cause) {
-          said[here.rank()] = cause.wrong();
+          said[its.rank()] = cause.wrong();
         }
         fails = false;
         training.step(data.take(0, M * B));  // over communicators that are new
         training.parameter_hash();
       }
       how.before = {};
-      found[here.rank()] = bits(as, how);
+      found[its.rank()] = bits(as, how);
     });
     for (const int rank : {0, 1}) {
       CHECK(said[rank] == "thrown here");
