@@ -18,7 +18,7 @@ namespace gpipe {
 ///     replica 1   gives slice 0 | takes slice 1 of 0 | sums slice 1 | gives it | takes the sum of slice 0
 ///
 /// Gradients go in buckets, and those of a stage's last layers while its backward still runs: they are given when they
-/// are complete, and summed when those of the others are there.
+/// are complete, and summed when those of the others are there. They go as one where ends are used in a device's order.
 ///
 /// Nothing is copied but by who carries it; what others give of the own slice has a place of its own in the arena.
 template <class Device>
@@ -35,9 +35,13 @@ class exchanged_all_reduce final : public all_reduce<Device> {
         if (r != here.number()) join_told(s, r);
       if (!plan.schedule.trains) continue;
       std::byte* landing = own.map().find(memory_kind::landing, -1, -1).base;
-      each_bucket(stage_view(net, plan.cut(), s), [&](const bucket& b) {
-        landing = join(s, own.gradients() + b.begin, b.bytes, landing, b.early ? b.first : range::never);
-      });
+      if (queues_[index(s)] != nullptr) {  // each end keeps some of the device busy until the other is there
+        join(s, own.gradients(), own.flat_bytes(), landing, range::never);
+      } else {
+        each_bucket(stage_view(net, plan.cut(), s), [&](const bucket& b) {
+          landing = join(s, own.gradients() + b.begin, b.bytes, landing, b.early ? b.first : range::never);
+        });
+      }
       exchanges_[index(s)].buckets = exchanges_[index(s)].ranges.size();
       for (const auto& b : own.slots())
         if (!net.owns(b.slot))
