@@ -120,7 +120,9 @@ struct profile_has_a_line_for_each_layer {
 };
 template <int SizeOfPlan, int SizeOfProfile, bool Holds>
 struct profile_has_the_micro_batch_size {
-  static_assert(Holds, "gpipe: the profile was measured with micro-batches of another size");
+  static_assert(Holds, "gpipe: the profile was measured with micro-batches of another size than the plan's "
+                       "(SizeOfPlan, SizeOfProfile): measure with micro-batches of the plan's size, or plan without "
+                       "`profiled`");
 };
 template <int Line, int Position, bool Holds>
 struct profile_is_in_order {
