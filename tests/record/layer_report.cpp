@@ -20,9 +20,9 @@ struct net : model<input<float, 64>, linear<64>, gelu, linear<64>, gelu> {};
 // A product of 4 samples has 3 x 32768 operations and some for the bias, gelu 4 x 64 x 21.
 std::string told(std::int64_t product_ns, std::int64_t gelu_ns, double peak) {
   const std::vector<measured_layer> lines{{0, "linear<64>", product_ns, product_ns, product_ns},
-                                          {1, "gelu", gelu_ns, 0, 0},
+                                          {1, "gelu", gelu_ns / 2, gelu_ns / 2, 0},
                                           {2, "linear<64>", product_ns, product_ns, product_ns},
-                                          {3, "gelu", gelu_ns, 0, 0}};
+                                          {3, "gelu", gelu_ns / 2, gelu_ns / 2, 0}};
   std::ostringstream out;
   write_layers(out, network_of<net>, {lines.data(), 4, 4}, peak);
   return out.str();
@@ -36,7 +36,18 @@ TEST_CASE("each layer has its line: time, share, operations by the time, share o
   const std::string text = told(1000, 2000, 100e9);
   CHECK(has(text, "slot       layer   share  forward  input part  parameter part  GFLOP/s  of the peak\n"));
   CHECK(has(text, "   2  linear<64>  30.0 %   1.0 us      1.0 us          1.0 us     32.9       32.9 %\n"));
-  CHECK(has(text, "   3        gelu  20.0 %   2.0 us      0.0 us          0.0 us      2.7        2.7 %\n"));
+  CHECK(has(text, "   3        gelu  20.0 %   1.0 us      1.0 us          0.0 us      2.7        2.7 %\n"));
+}
+
+TEST_CASE("a part that did not run, such as the input part of the first layer, has no operations") {
+  const std::vector<measured_layer> lines{{0, "linear<64>", 1000, 0, 1000},
+                                          {1, "gelu", 1000, 1000, 0},
+                                          {2, "linear<64>", 1000, 1000, 0},
+                                          {3, "gelu", 1000, 1000, 0}};
+  std::ostringstream out;
+  write_layers(out, network_of<net>, {lines.data(), 4, 4}, 100e9);
+  CHECK(has(out.str(), "   0  linear<64>  25.0 %   1.0 us      0.0 us          1.0 us     33.0       33.0 %\n"));
+  CHECK(has(out.str(), "   2  linear<64>  25.0 %   1.0 us      1.0 us          0.0 us     32.9       32.9 %\n"));
 }
 
 TEST_CASE("what loses most is named with what to do about it") {

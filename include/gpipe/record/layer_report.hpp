@@ -25,9 +25,12 @@ struct layer_time {
   double lost(double peak) const { return (std::max)(0.0, ns - 1e9 * operations / peak); }
 };
 
-GPIPE_ONCE inline double operations_of(const row& r, int samples) {
-  return static_cast<double>(samples) * static_cast<double>(r.cost.forward + r.cost.backward_input +
-                                                            (r.parameter_count > 0 ? r.cost.backward_parameters : 0));
+/// What a micro-batch took, operations: of the parts that ran, for nobody asks for the gradient of a model's input.
+GPIPE_ONCE inline double operations_of(const row& r, const measured_layer& line, int samples) {
+  return static_cast<double>(samples) *
+         static_cast<double>((line.forward_ns > 0 ? r.cost.forward : 0) +
+                             (line.backward_input_ns > 0 ? r.cost.backward_input : 0) +
+                             (line.backward_parameters_ns > 0 ? r.cost.backward_parameters : 0));
 }
 
 /// What to do about a layer that takes long for what it computes.
@@ -42,10 +45,10 @@ GPIPE_ONCE inline std::string remedy(const row& r, int samples) {
 
 }  // namespace detail
 
-/// One line a layer: what it took for one micro-batch, its share of the time of all, the operations that it declares by
-/// the time, and what share they are of `peak`, operations a second of what computed it (`host::product_rate()`; 0: not
-/// known). Below, the layers that lose most against that peak, those of one name together,
-/// and what to do about them.
+/// One line a layer: what it took for one micro-batch, its share of the time of all, the operations that it declares,
+/// of the parts that ran, by the time, and what share they are of `peak`, operations a second of what computed it
+/// (`host::product_rate()`; 0: not known). Below, the layers that lose most against that peak, those of one name
+/// together, and what to do about them.
 ///
 ///     slot  layer         share   forward  input part  parameter part  GFLOP/s  of the peak
 ///        2  linear<1024>  11.2 %  111.2 us    129.3 us        162.1 us      125       70.4 %
@@ -63,7 +66,7 @@ GPIPE_ONCE inline void write_layers(std::ostream& out, const network& net, const
   for (int l = 0; l < costs.count; ++l) {
     const measured_layer& line = costs.layers[l];
     const row& r = net.row_of(l);
-    const double ns = time_of(line), operations = detail::operations_of(r, costs.micro_batch_size);
+    const double ns = time_of(line), operations = detail::operations_of(r, line, costs.micro_batch_size);
     auto sum = std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.of->name == r.name; });
     if (sum == named.end()) sum = named.insert(sum, {&r});
     ++sum->layers, sum->ns += ns, sum->operations += operations;
