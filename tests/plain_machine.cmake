@@ -1,4 +1,5 @@
-# Compiles the whole library where no header of CUDA's runtime is to be found: Thrust alone, as Debian ships it.
+# Compiles the whole library where no header of CUDA's runtime is to be found: Thrust alone, as Debian ships it. Where
+# there is no Thrust, or no Boost, the first error names what to install.
 
 set(ENV{LC_ALL} C)
 execute_process(COMMAND ${compiler} -xc++ -E -v /dev/null ERROR_VARIABLE told OUTPUT_QUIET)
@@ -26,3 +27,15 @@ if(code)
   string(SUBSTRING "${messages}" 0 2000 messages)
   message(FATAL_ERROR "${messages}")
 endif()
+
+# needs(<header> <package>): without the system's headers, the first error of a header of ours names the package.
+function(needs header package)
+  execute_process(COMMAND ${compiler} -std=c++20 -fsyntax-only -nostdinc -I ${CMAKE_CURRENT_LIST_DIR}/../include -xc++
+                          ${CMAKE_CURRENT_LIST_DIR}/../include/gpipe/${header} ERROR_VARIABLE messages)
+  string(REGEX MATCH "error: [^\n]*" first "${messages}")
+  if(NOT first MATCHES "install ${package}")
+    message(SEND_ERROR "${header} without ${package} says: ${messages}")
+  endif()
+endfunction()
+needs(device/host/context.hpp libthrust-dev)
+needs(model/detail/hana.hpp libboost-dev)

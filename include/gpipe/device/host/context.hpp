@@ -1,5 +1,9 @@
 #pragma once
 
+#if !__has_include(<thrust/copy.h>)
+#error "gpipe needs Thrust: install libthrust-dev (Debian, Ubuntu), or name a CUDA toolkit's include/cccl with -I"
+#endif
+
 #include <algorithm>
 #include <cstddef>
 

@@ -2,6 +2,9 @@
 
 // The library's one door to Boost.Hana. Arithmetic over a model is done on arrays; Hana holds types, and only as
 // `basic_tuple`: its `tuple` makes nvcc fifty times slower.
+#if !__has_include(<boost/hana/basic_tuple.hpp>)
+#error "gpipe needs the headers of Boost.Hana: install libboost-dev (Debian, Ubuntu), or name Boost's folder with -I"
+#endif
 #include <boost/hana/at.hpp>
 #include <boost/hana/basic_tuple.hpp>
 #include <boost/hana/type.hpp>
