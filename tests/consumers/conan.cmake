@@ -1,15 +1,19 @@
-# Makes the Conan package and trains with it, by Conan from PyPI, in a virtual environment and a home that go with the
+# Makes the Conan package and trains with it, then installs it for a project of its own, by Conan from PyPI, in a virtual environment and a home that go with the
 # scratch folder. Where there is no PyPI, it says that it skips.
 #     cmake -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D PYTHON=<python3> -D SYSTEM=<include folders>
 #           -D GENERATOR=<of CMake> -D README=<README.md> -P conan.cmake
 
-set(command conan create conan -pr:a conan/profiles/system -nr)
-list(JOIN command " " told)
+set(detect conan profile detect)
+set(create conan create conan -pr:a conan/profiles/system -nr)
+set(install conan install . -pr:a <gpipe>/conan/profiles/system -nr)
 file(READ ${README} readme)
-string(FIND "${readme}" "${told}" at)
-if(at EQUAL -1)
-  message(FATAL_ERROR "README.md does not tell what this test runs: ${told}")
-endif()
+foreach(command IN ITEMS detect create install)
+  list(JOIN ${command} " " told)
+  string(FIND "${readme}" "`${told}`" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "README.md does not tell what this test runs: ${told}")
+  endif()
+endforeach()
 
 set(work ${SCRATCH}/conan)
 file(REMOVE_RECURSE ${work})
@@ -30,5 +34,11 @@ set(ENV{CONAN_HOME} ${work}/home)
 set(ENV{CXX} ${COMPILER})
 set(ENV{PATH} "${work}/venv/bin:$ENV{PATH}")
 file(WRITE ${work}/home/global.conf "tools.cmake.cmaketoolchain:generator=${GENERATOR}\n")
-execute_process(COMMAND conan profile detect OUTPUT_QUIET ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND ${command} WORKING_DIRECTORY ${COPY} COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${detect} OUTPUT_QUIET ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${create} WORKING_DIRECTORY ${COPY} COMMAND_ERROR_IS_FATAL ANY)
+file(WRITE ${work}/project/conanfile.txt "[requires]\ngpipe/[>=0]\n[generators]\nCMakeDeps\nCMakeToolchain\n")
+list(TRANSFORM install REPLACE "<gpipe>" "${COPY}")
+execute_process(COMMAND ${install} WORKING_DIRECTORY ${work}/project COMMAND_ERROR_IS_FATAL ANY)
+if(NOT EXISTS ${work}/project/conan_toolchain.cmake)
+  message(FATAL_ERROR "conan install has written no toolchain for a project")
+endif()
