@@ -136,8 +136,8 @@ namespace broken {
 template <class Option, bool Holds>
 struct option_of_a_plan {
   static_assert(Holds, "gpipe: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, "
-                       "in<precision>, recompute<mode>, schedule<type>, chunks<V>, workers<W>, replicas<R>, optimizer<type>, "
-                       "on_device<device>, on_devices<devices...>, profiled<table>, with_transfers, "
+                       "in<precision>, recompute<mode>, schedule<type>, chunks<V>, workers<W>, replicas<R>, "
+                       "optimizer<type>, on_device<device>, on_devices<devices...>, profiled<table>, with_transfers, "
                        "memory_limit<bytes> and cut_at<slots...>");
 };
 

@@ -108,7 +108,8 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
   }
 
   const verdict checked = check_table(schedule, S, M, p.links.data(), static_cast<int>(p.links.size()));
-  if (!checked.ok()) detail::refuse({"the schedule's table is wrong: ", describe(checked)}, {"choose another schedule"});
+  if (!checked.ok())
+    detail::refuse({"the schedule's table is wrong: ", describe(checked)}, {"choose another schedule"});
 
   detail::rows<schedule_choice> table(schedule, S, M);
   const auto count = static_cast<std::size_t>(M);

@@ -35,7 +35,8 @@ GPIPE_ONCE inline void write_report(std::ostream& out, std::span<const stage_rep
     bytes += s.bytes;
     if (s.replica == 0) parameters += s.parameters;
     if (busy > slowest)
-      slowest_stage = (several ? "replica " + std::to_string(s.replica) + ", stage " : "stage ") + std::to_string(s.stage);
+      slowest_stage =
+          (several ? "replica " + std::to_string(s.replica) + ", stage " : "stage ") + std::to_string(s.stage);
     slowest = (std::max)(slowest, busy);
   }
   const auto time = [&](std::int64_t ns) {

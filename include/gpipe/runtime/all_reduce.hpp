@@ -19,13 +19,13 @@ class all_reduce {
   virtual ~all_reduce() = default;
 
   /// Called by a worker of each replica when the backward of its stage is over, for stages in the same order. If the
-  /// call commits, every replica has the sums; else replica 0 has, and the others have zeros, to be added to in the next.
-  /// Returns for how many nanoseconds the worker waited for others. Throws as waiting does.
+  /// call commits, every replica has the sums; else replica 0 has, and the others have zeros, to be added to in the
+  /// next. Returns for how many nanoseconds the worker waited for others. Throws as waiting does.
   virtual std::int64_t sum(int replica, int stage, const errand& what, bool commits) = 0;
 
-  /// Before, as often as it likes: the gradients of the stage's slots from `slot` on will not change until then. Whether
-  /// it has begun something, or gone on with it: it waits for nobody. In one process it does nothing, for there is
-  /// nobody but the workers to do it.
+  /// Before, as often as it likes: the gradients of the stage's slots from `slot` on will not change until then.
+  /// Whether it has begun something, or gone on with it: it waits for nobody. In one process it does nothing, for there
+  /// is nobody but the workers to do it.
   virtual bool begin(int stage, int slot, const errand& what) {
     (void)stage, (void)slot, (void)what;
     return false;

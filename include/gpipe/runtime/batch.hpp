@@ -122,8 +122,8 @@ void check_weights(const field& wanted, const T* weights, std::size_t count) {
 }  // namespace detail
 
 /// Checks a batch against what the model reads, and that it reads all that is there: names, types, widths, the range of
-/// integers. What only layers from slot `end` on read may be missing. Of a model in bf16 inputs may be floats, which are
-/// rounded. Throws `error`.
+/// integers. What only layers from slot `end` on read may be missing. Of a model in bf16 inputs may be floats, which
+/// are rounded. Throws `error`.
 GPIPE_ONCE inline void check_batch(const network& net, const batch& from, int most_samples, batch_rows& rows,
                                    int end = (std::numeric_limits<int>::max)()) {
   using detail::refuse;

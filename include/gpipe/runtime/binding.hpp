@@ -48,9 +48,9 @@ struct binding {
   std::vector<passage> folds;   ///< gradients from several readers, into the first
 };
 
-/// Finds every address of a stage. `maps[s]` holds the blocks of stage s of the same replica: a layer whose output only a later stage
-/// reads writes straight into that stage's stash, and a gradient straight into the writer's stage. Null: the stage is
-/// in another process, and what goes there is written to where it leaves from.
+/// Finds every address of a stage. `maps[s]` holds the blocks of stage s of the same replica: a layer whose output only
+/// a later stage reads writes straight into that stage's stash, and a gradient straight into the writer's stage. Null:
+/// the stage is in another process, and what goes there is written to where it leaves from.
 template <class Context>
 class binder {
  public:

@@ -26,7 +26,9 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   using marker = typename Device::marker;
 
   GPIPE_ONCE bound_stage(const network& net, const run_plan& plan, int stage, std::byte fill, int replica = 0)
-      : stage_arena<Device>(net, plan, stage, fill, replica), told_(plan, *this), observer_(net, plan.options.moments) {}
+      : stage_arena<Device>(net, plan, stage, fill, replica),
+        told_(plan, *this),
+        observer_(net, plan.options.moments) {}
 
   /// Resolves every address and makes what libraries need, once all stages have their arenas.
   GPIPE_ONCE void bind(const std::vector<const detail::arena_map*>& maps, const kernel_row<context>* kernels,

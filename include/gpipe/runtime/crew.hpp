@@ -12,9 +12,9 @@
 
 namespace gpipe {
 
-/// Workers that do one task at a time, all together. Worker 0 is whoever calls; the others are threads that live as long
-/// as the crew and sleep between tasks. A thread of its own for worker 0 would cost two wakes a task (some 70 us), and
-/// the caller, one more than there are cores, would push two workers onto the same core.
+/// Workers that do one task at a time, all together. Worker 0 is whoever calls; the others are threads that live as
+/// long as the crew and sleep between tasks. A thread of its own for worker 0 would cost two wakes a task (some 70 us),
+/// and the caller, one more than there are cores, would push two workers onto the same core.
 class crew {
  public:
   GPIPE_ONCE crew(lifeline& line, int workers) : line_(line), workers_(workers) {

@@ -64,7 +64,8 @@ class examiner {
   GPIPE_ONCE void look(const bound& b, int m, const char* what, int v, const std::byte* at,
                        const step_state& step) const {
     const edge_part& part = net_.values[v].part;
-    if (!finite(b, part.type, static_cast<std::ptrdiff_t>(part.size) * step.samples(m), at)) not_finite(b, step, m, what);
+    if (!finite(b, part.type, static_cast<std::ptrdiff_t>(part.size) * step.samples(m), at))
+      not_finite(b, step, m, what);
   }
   [[noreturn]] GPIPE_ONCE void not_finite(const bound& b, const step_state& step, int m, const char* what) const {
     refuse({what, " is not finite"},

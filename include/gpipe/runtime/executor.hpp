@@ -21,10 +21,10 @@
 
 namespace gpipe {
 
-/// Runs a plan by a worker for each worker of the schedule, and of each replica: the first is the thread that calls, the
-/// others are threads that live as long as the executor. In a job of processes each is one worker, and these share no
-/// memory: every process makes the same calls with the same batches in the same order, those that read too, and has the
-/// same answers.
+/// Runs a plan by a worker for each worker of the schedule, and of each replica: the first is the thread that calls,
+/// the others are threads that live as long as the executor. In a job of processes each is one worker, and these share
+/// no memory: every process makes the same calls with the same batches in the same order, those that read too, and has
+/// the same answers.
 /// Not for two callers at once.
 ///
 ///     walk the program  |  reduce  |  gate: all are here, loss and norm are finite  |  update  |  rest

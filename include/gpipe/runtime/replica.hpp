@@ -10,7 +10,8 @@
 namespace gpipe {
 
 /// One of R copies of the pipeline: its stages, with parameters of their own that the same updates keep the same, the
-/// wires between them, and its part of each step's micro-batches. In a job of processes only what one worker has is here.
+/// wires between them, and its part of each step's micro-batches. In a job of processes only what one worker has is
+/// here.
 template <class Device>
 class replica {
  public:

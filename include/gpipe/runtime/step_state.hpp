@@ -9,8 +9,8 @@
 
 namespace gpipe {
 
-/// What all stages of a step share: the rows of the batch, and how they are cut into micro-batches. Replicas have a part
-/// of these each.
+/// What all stages of a step share: the rows of the batch, and how they are cut into micro-batches. Replicas have a
+/// part of these each.
 struct step_state {
   batch_rows rows;
   int per_micro_batch = 1;  ///< ceil(batch / (R M)): micro-batch m holds the samples from m times this on

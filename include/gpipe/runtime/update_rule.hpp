@@ -18,7 +18,8 @@ class update_rule {
         floats_(&apply<Optimizer, float>),
         doubles_(&apply<Optimizer, double>),
         trial_(trial_of(optimizer)) {
-    static_assert(Optimizer::moments <= max_moments, "gpipe: an optimizer asks for more than gpipe::max_moments arrays");
+    static_assert(Optimizer::moments <= max_moments,
+                  "gpipe: an optimizer asks for more than gpipe::max_moments arrays");
   }
 
   int moments() const { return moments_; }

@@ -24,7 +24,8 @@ struct cosine {
   std::uint64_t steps = 1;
   double floor = 0;
   double operator()(std::uint64_t step) const {
-    const double part = static_cast<double>((std::min)(step, steps)) / static_cast<double>((std::max)(steps, std::uint64_t{1}));
+    const double part =
+        static_cast<double>((std::min)(step, steps)) / static_cast<double>((std::max)(steps, std::uint64_t{1}));
     return floor + (1 - floor) * 0.5 * (1 + std::cos(std::numbers::pi * part));
   }
 };

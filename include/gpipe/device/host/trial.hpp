@@ -139,7 +139,8 @@ class trial {
   }
 
   /// Random numbers in everything that a layer reads: in [-1.5, 1.5) in its input and its output's gradient, below
-  /// `integers_below` in integers, labels and weights within their limits, parameters and state around their first values.
+  /// `integers_below` in integers, labels and weights within their limits, parameters and state around their first
+  /// values.
   void randomise(std::uint64_t seed, int integers_below = 2) {
     std::uint32_t stream = 0;
     const auto fill = [&](guarded_buffer& into, std::size_t first, std::size_t count, double middle, double spread) {
