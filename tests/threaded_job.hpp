@@ -353,7 +353,7 @@ class member final : public gpipe::peers {
     const std::lock_guard<std::mutex> inside(job_.door_);
     if (job_.cause_) throw gpipe::detail::poisoned{};
   }
-  void broadcast(void* bytes, std::size_t size, int root) override {
+  void broadcast(void* bytes, std::size_t size, int root, std::uint64_t) override {
     auto* const at = static_cast<std::byte*>(bytes);
     std::vector<std::byte> mine;
     if (rank_ == root) mine.assign(at, at + size);

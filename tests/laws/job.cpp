@@ -71,14 +71,14 @@ TEST_CASE("what is sent arrives, in each slot in order, with its number of sampl
       try {
         exchange(40);
         std::byte done{1};
-        here.broadcast(&done, 1, 1);
+        here.broadcast(&done, 1, 1, 0);
         if (round % 2 != 0) ++wrong;
       } catch (const gpipe::detail::poisoned&) {
         if (here.recover().wrong() != "a message was lost") ++wrong;
       }
       exchange(2);
       std::byte done{1};
-      here.broadcast(&done, 1, 1);  // so that nobody is gone while something is on its way
+      here.broadcast(&done, 1, 1, 0);  // so that nobody is gone while something is on its way
     });
   }
   CHECK(wrong == 0);
@@ -108,7 +108,7 @@ TEST_CASE("who is asked for something else is told to all, and they go on togeth
       for (const std::string& text : {said, asked})
         if (text.find("do not agree on the samples of the call" + values) == std::string::npos) ++wrong;
       std::byte done{1};
-      here.broadcast(&done, 1, 1);
+      here.broadcast(&done, 1, 1, 0);
     }
   });
   CHECK(wrong == 0);
@@ -240,7 +240,7 @@ TEST_CASE("in a job: a message that is lost, or a throw, fails the step everywhe
     trainer<tied_net<float>, adam> training(options, adam{}, how);
     const auto all_are_here = [&] {
       std::byte nothing{};
-      here.broadcast(&nothing, 1, 0);
+      here.broadcast(&nothing, 1, 0, 0);
     };
     for (int i = 0; i < rounds; ++i) {
       all_are_here();

@@ -44,7 +44,7 @@ struct process {
 /// All processes are here.
 void meet(peers& job) {
   std::byte nothing{};
-  for (int r = 0; r < R; ++r) job.broadcast(&nothing, 1, r);
+  for (int r = 0; r < R; ++r) job.broadcast(&nothing, 1, r, 0);
 }
 
 }  // namespace

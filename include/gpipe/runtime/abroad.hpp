@@ -79,9 +79,9 @@ class abroad {
     });
   }
 
-  /// Bytes that the process with a stage of a replica has, for all.
-  void share(int replica, int stage, void* bytes, std::size_t size) const {
-    job_.broadcast(bytes, size, rank_of(replica, stage));
+  /// Bytes that the process with a stage of a replica has, for all; `which` tells them from others.
+  void share(int replica, int stage, void* bytes, std::size_t size, std::uint64_t which = 0) const {
+    job_.broadcast(bytes, size, rank_of(replica, stage), which);
   }
 
   /// In a handler, after a call has failed, here or elsewhere: returns to none, but throws the first cause of all.

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/hash.hpp>
 #include <gpipe/runtime/abroad.hpp>
 #include <gpipe/runtime/initialise.hpp>
 #include <gpipe/runtime/replica_list.hpp>
@@ -32,7 +33,11 @@ class contents {
                       static_cast<std::byte*>(into));
       device.finish();
     }
-    if (others != nullptr) others->share(replica, s, into, bytes);
+    if (others == nullptr) return;
+    const std::int64_t which[] = {static_cast<int>(kind), slot, index, static_cast<std::int64_t>(at)};
+    hash asked;
+    asked.add(reinterpret_cast<const std::byte*>(which), sizeof which);
+    others->share(replica, s, into, bytes, asked.value());
   }
   /// Copies them in, in every replica.
   GPIPE_ONCE void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes,

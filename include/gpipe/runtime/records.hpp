@@ -39,7 +39,7 @@ class records {
   GPIPE_ONCE void share_workers(const abroad& others) {
     for (std::size_t w = 0; w < workers_.size(); ++w)
       workers_[w].share(
-          [&](void* bytes, std::size_t size) { others.job().broadcast(bytes, size, static_cast<int>(w)); });
+          [&](void* bytes, std::size_t size) { others.job().broadcast(bytes, size, static_cast<int>(w), 0); });
   }
   GPIPE_ONCE void forget() {
     for (stage_report& r : stages_) r.busy_ns = {}, r.wait_ns = r.link_ns = r.step_ns = 0, r.steps = 0;

@@ -95,8 +95,8 @@ class peers {
   virtual void look() = 0;
   /// The host waits until all is done that was asked of a queue; null: there is nothing to wait for.
   virtual void wait(const void* /* queue */, errand /* what */) {}
-  /// Bytes of rank `root` to all.
-  virtual void broadcast(void* bytes, std::size_t size, int root) = 0;
+  /// Bytes of rank `root` to all; `which` tells them from others, and is the same everywhere.
+  virtual void broadcast(void* bytes, std::size_t size, int root, std::uint64_t which) = 0;
 
   /// Tells all others that this process has failed, and why, if nobody was first.
   virtual void fail(const error& cause) noexcept = 0;

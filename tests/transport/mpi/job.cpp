@@ -93,7 +93,7 @@ struct channel_of {
 /// All processes are here.
 void meet() {
   int nothing = 0;
-  for (int r = 0; r < the_job().ranks(); ++r) the_job().broadcast(&nothing, sizeof nothing, r);
+  for (int r = 0; r < the_job().ranks(); ++r) the_job().broadcast(&nothing, sizeof nothing, r, 0);
 }
 
 }  // namespace
@@ -176,7 +176,7 @@ TEST_CASE("all bring bytes, and have all of them") {
   }
   for (int r = 0; r < ranks; ++r) {
     std::vector<int> numbers(5000, r == rank ? 10 + r : 0);
-    the_job().broadcast(numbers.data(), numbers.size() * sizeof(int), r);
+    the_job().broadcast(numbers.data(), numbers.size() * sizeof(int), r, 0);
     CHECK(numbers.front() + numbers.back() == 20 + 2 * r);
   }
 }
@@ -236,6 +236,35 @@ TEST_CASE("who is asked for something else is told to all at once, whatever they
     CHECK(told == "ranks 0 and " + std::to_string(last) + " do not agree on the call: step and read");
     meet();
   }
+}
+
+TEST_CASE("processes that read different things of one size, from one rank, are told") {
+  const bool differs = the_job().rank() == the_job().ranks() - 1;
+  int number = 7;
+  CHECK_THROWS_WITH_AS(the_job().broadcast(&number, sizeof number, 0, differs ? 1 : 2),
+                       doctest::Contains("do not agree on what to read"), error);
+  CHECK(number == 7);
+  meet();
+}
+
+TEST_CASE("a round ends for all, or for nobody who has seen a loss") {
+  MPI_Comm all = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &all);
+  for (const bool in_time : {true, false}) {
+    mpi::ledger book(all, true);
+    const auto everybody = [&] { MPI_Barrier(all); };
+    if (book.own() == 0) CHECK(book.conclude(1));
+    everybody();
+    if (in_time && book.own() == 0) CHECK(book.conclude(2));
+    everybody();
+    if (book.own() > 0) CHECK(book.give_up(2) != in_time);
+    everybody();
+    if (book.own() == 0) CHECK_FALSE(book.conclude(in_time ? 3 : 2));
+    if (book.own() > 0) CHECK(book.give_up(3));
+    everybody();
+    book.close();
+  }
+  MPI_Comm_free(&all);
 }
 
 TEST_CASE("a message of more than two gigabytes is refused") {

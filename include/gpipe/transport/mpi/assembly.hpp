@@ -47,14 +47,21 @@ class star final : public assembly {
       for (const auto& end : in_) end->release(0);
       for (far_sender* end : settled) end->acquire(0, what);
       call_.complete();
-      watch_.look();  // a process that was stopped may find all that others brought before they left
+      watch_.conclude();  // a process that was stopped may find all that others brought before they left
       for (const auto& end : out_) end->publish(0, 1);
     } else {
       in_[0]->release(0);  // what it brought is read no longer
       out_[0]->publish(0, 1);
-      in_[0]->consume(0, what);
-      out_[0]->acquire(0, what);
-      for (far_sender* end : settled) end->acquire(0, what);
+      bool has_all = false;
+      try {
+        in_[0]->consume(0, what);
+        has_all = true;
+        out_[0]->acquire(0, what);
+        for (far_sender* end : settled) end->acquire(0, what);
+      } catch (const gpipe::detail::poisoned&) {
+        watch_.outlast([&] { return has_all || in_[0]->arrived(0); });
+        if (!has_all) in_[0]->consume(0, what);
+      }
     }
     watch_.pass();  // from here on no failure of others reaches us in this call
   }

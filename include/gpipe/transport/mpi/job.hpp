@@ -95,10 +95,10 @@ class job final : public peers {
 
   void look() override { watch_->glance(); }
 
-  GPIPE_ONCE void broadcast(void* bytes, std::size_t size, int root) override {
+  GPIPE_ONCE void broadcast(void* bytes, std::size_t size, int root, std::uint64_t which) override {
     outside_of_steps([&] {
       const trait wanted[] = {trait::number("the bytes to read", static_cast<std::int64_t>(size)),
-                              trait::number("the rank to read from", root)};
+                              trait::number("the rank to read from", root), {"what to read", which}};
       settle(request::read, wanted);  // what MPI does for all at once is begun by all or nobody
       spread(bytes, size, root);
     });

@@ -132,9 +132,20 @@ class ledger {
   verdict& lost() noexcept { return heading_->lost; }
   bool put(const cause& found) noexcept { return (found.lost ? lost() : thrown()).put(found); }
 
+  /// A round ends for all, or for nobody: false if somebody has given it up. Rank 0 asks, when all have come.
+  bool conclude(std::uint64_t round) noexcept {
+    std::uint64_t now = heading_->concluded.load();
+    while ((now & 1) == 0)
+      if (heading_->concluded.compare_exchange_weak(now, round << 1)) return true;
+    return false;
+  }
+  /// After a loss: false if the round has been concluded. Else it never is, and none behind it.
+  bool give_up(std::uint64_t round) noexcept { return heading_->concluded.fetch_or(1) >> 1 < round; }
+
  private:
   struct alignas(2 * alignment) heading {
     verdict thrown, lost;
+    std::atomic<std::uint64_t> concluded{0};  ///< twice the last round that has ended for all; odd: there is none behind
   };
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
                 std::atomic<bool>::is_always_lock_free);

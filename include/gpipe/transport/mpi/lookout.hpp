@@ -50,6 +50,23 @@ class lookout {
     book_.mine().round.store(++round_, std::memory_order_release);
     book_.mine().tick();
   }
+  /// Rank 0, when all have come: from here on the round ends for all, whoever is lost.
+  void conclude() {
+    look();
+    if (!book_.conclude(round_ + 1)) throw gpipe::detail::poisoned{};
+  }
+  /// In a handler: after a loss the round may have been concluded nevertheless, and then this waits for the last word
+  /// of it, until `ready()`. Throws on else. (Between hosts nobody can tell: there a loss is the end.)
+  template <class Ready>
+  void outlast(Ready ready) {
+    const bool sees_rank_0 = ranks_[0] == 0;
+    if (!sees_rank_0 || !book_.lost().is_there() || book_.give_up(round_ + 1)) throw;
+    while (!ready()) {
+      if (gone(0)) throw;
+      book_.mine().beat();
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
   /// Until the next word on it only a loss ends waits.
   void recover(bool now) noexcept { recovering_ = now, known_ = now ? round_ + rounds_of_recovery : 0; }
   /// The same; and that others leave the job is no loss.

@@ -70,7 +70,9 @@ class job final : public peers {
   }
   void begin(errand what) override { job_.begin(what); }
   void look() override { job_.look(); }
-  void broadcast(void* bytes, std::size_t size, int root) override { job_.broadcast(bytes, size, root); }
+  void broadcast(void* bytes, std::size_t size, int root, std::uint64_t which) override {
+    job_.broadcast(bytes, size, root, which);
+  }
 
   /// The host waits for the stage's stream, and looks meanwhile whether anybody has failed.
   void wait(const void* queue, errand what) override {
