@@ -67,15 +67,15 @@ class abroad {
     visit([&](int r, int s, std::size_t at) {
       if (rank_of(r, s) != job_.rank()) return;
       std::byte* to = meeting_->mine() + at;
-      std::memcpy(to, decision.squares.data() + plan_.first[index(s)], squares_of(r, s));
-      std::memcpy(to + squares_of(r, s), told_in(decision, r), told_of(s));
+      copy(to, decision.squares.data() + plan_.first[index(s)], squares_of(r, s));
+      copy(to + squares_of(r, s), told_in(decision, r), told_of(s));
     });
     meeting_->meet({.action = "meet"}, settled_);
     visit([&](int r, int s, std::size_t at) {
       if (rank_of(r, s) == job_.rank()) return;
       const std::byte* from = meeting_->of(rank_of(r, s)) + at;
-      std::memcpy(decision.squares.data() + plan_.first[index(s)], from, squares_of(r, s));
-      std::memcpy(told_in(decision, r), from + squares_of(r, s), told_of(s));
+      copy(decision.squares.data() + plan_.first[index(s)], from, squares_of(r, s));
+      copy(told_in(decision, r), from + squares_of(r, s), told_of(s));
     });
   }
 
@@ -129,6 +129,10 @@ class abroad {
   };
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  // Of who brings nothing the bytes are nowhere.
+  static void copy(void* into, const void* from, std::size_t bytes) {
+    if (bytes > 0) std::memcpy(into, from, bytes);
+  }
   const detail::arena_map& map(int stage) const { return *maps_[index(stage)]; }
   int rank_of(int replica, int stage) const { return replica * plan_.workers() + plan_.worker_of(stage); }
   int rank_of(int stage) const { return rank_of(replica_, stage); }
