@@ -191,7 +191,8 @@ class lookout {
     const char* const how = !left        ? " has ended while others wait for it"
                             : round == 0 ? " left the job before the training began"
                                          : " leaves the job while others wait for it";
-    tell(error(id + how, "see what it wrote, or who ended it; no update was left half-applied", its), true);
+    const char* const whole = others_ == nullptr ? "; no update was left half-applied" : "";  // certain on one host
+    tell(error(id + how, std::string("see what it wrote, or who ended it") + whole, its), true);
   }
 
   /// We are asked to end: because another process has ended, or by somebody who means us.
