@@ -55,6 +55,11 @@ TEST_CASE("a row's bits do not depend on what its neighbours hold") {
   products::neighbours_do_not_matter<context, float>();
 }
 
+TEST_CASE_TEMPLATE("a transposed product of rows in several places has the bits of several", T, float, double,
+                   gpipe::bf16) {
+  products::parts_do_not_matter<context, T>();
+}
+
 TEST_CASE_TEMPLATE("after prepare, no number of rows compiles or allocates anything", T, float, gpipe::bf16) {
   constexpr int most = 300, n = std::is_same_v<T, float> ? 74 : 76, k = 1100;  // shapes of its own
   const context c;

@@ -131,6 +131,32 @@ void agree_with_plain_loops() {
   check_transposed_product<Context, T>(33, 70, 300);
 }
 
+/// Rows in several places, and products of them one after the other: the same bits. The rows of each but the last.
+template <class Context, class T>
+void parts_do_not_matter() {
+  const Context context;
+  for (int m = 1; m <= 70; m += m < 34 ? 1 : 9)
+    for (const int n : {1, 3, 8, 15, 16, 17, 24, 25, 31, 32, 33, 100, 300})
+      for (const int rows : {1, 3, 4, 8, 32, 50}) {
+        const int parts = 1 + (m + n + rows) % most_together, last = 1 + (m + n) % rows, all = rows * (parts - 1) + last;
+        matrix<T> a(cells(all, m), 1), b(cells(all, n), 2);
+        matrix<compute_type<T>> one(cells(m, n), 3), several(cells(m, n), 3);
+        row_parts<T> from_a{{}, rows}, from_b{{}, rows};
+        for (int i = 0; i < parts; ++i) {  // in descending order in memory
+          const int first = i + 1 < parts ? all - rows * (i + 1) : 0, count = i + 1 < parts ? rows : last;
+          from_a.part[i] = a + cells(first, m), from_b.part[i] = b + cells(first, n);
+          context.template multiply_transposed<T>(m, n, count, from_a.part[i], from_b.part[i], one);
+        }
+        context.template multiply_transposed<T>(m, n, all, from_a, from_b, several);
+        CAPTURE(m);
+        CAPTURE(n);
+        CAPTURE(rows);
+        CAPTURE(parts);
+        CHECK(std::memcmp(one, several, sizeof(compute_type<T>) * one.size()) == 0);
+        CHECK(several.intact());
+      }
+}
+
 /// A row's results are the same bits whatever the rows around it hold.
 template <class Context, class T>
 void neighbours_do_not_matter() {

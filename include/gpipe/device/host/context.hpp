@@ -125,6 +125,13 @@ struct basic_context {
   /// C[m x n] += A[rows x m]^T * B[rows x n]; all row-major.
   template <class T>
   void multiply_transposed(int m, int n, int rows, const T* a, const T* b, compute_type<T>* c) const {
+    if (rows > 0) Gemm::multiply_transposed(m, n, rows, row_parts<T>{{a}, rows}, row_parts<T>{{b}, rows}, c);
+  }
+  /// The same where the rows lie in as many parts of A and B, with the bits of one product after the other, and made
+  /// ready by what makes these ready.
+  template <class T>
+  void multiply_transposed(int m, int n, int rows, const row_parts<T>& a, const row_parts<T>& b,
+                           compute_type<T>* c) const {
     Gemm::multiply_transposed(m, n, rows, a, b, c);
   }
 

@@ -8,6 +8,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/dtype.hpp>
 #include <gpipe/layer/panels.hpp>
+#include <gpipe/layer/row_parts.hpp>
 
 namespace gpipe::host {
 
@@ -18,7 +19,7 @@ inline constexpr int row_block = 32, inner_block = 512, depth_block = 128;
 ///     Tile::rows_of(left)         how many of the `left` rows the next block takes, at most `row_block`
 ///     Tile::depth_of(left)        the same for the inner extent of a transposed product, at most `depth_block`; more
 ///                                 than is left stands for rows of zeros
-///     Tile::columns_of<T>(left)   how many columns are computed where fewer than a panel's are left
+///     Tile::columns_of<T, Transposed>(left)   how many columns are computed where fewer than a panel's are left
 ///     Tile::find<T, Transposed>(rows, columns, k, lda, ldc, accumulate)
 ///                                 a function (a, b, c, next):  c[rows x columns] (+)= a[rows x k] * b, where b is a
 ///                                 panel; if transposed, a[k x rows]. It may bring `next` nearer meanwhile, the panel
@@ -27,7 +28,8 @@ inline constexpr int row_block = 32, inner_block = 512, depth_block = 128;
 ///
 /// All matrices are row-major. The bits of an element depend on its row and its column, and with some tiles on the
 /// height of its block (libxsmm sums short blocks in another order where it has AVX-512): never on where the matrices
-/// lie or what other rows hold. The portable tile sums in ascending order of the inner index whatever the height.
+/// lie or what other rows hold. The portable tile sums in ascending order of the inner index whatever the height. A
+/// transposed product adds row after row to what C holds: in one product or in several, the bits are the same.
 template <class Tile>
 struct gemm {
   /// C[rows x n] = A[rows x k] * B + start, with B packed. `start` is one row, for every row of C; null: C itself if
@@ -58,7 +60,7 @@ struct gemm {
         }
         if (last) {
           const auto tile =
-              Tile::template find<T, false>(height, Tile::template columns_of<T>(last), depth, k, panel_width, add);
+              Tile::template find<T, false>(height, Tile::template columns_of<T, false>(last), depth, k, panel_width, add);
           for (int i = row; i < end; i += height)
             at_edge(height, last, c + offset(i, n) + full, n, add, row_of_start ? row_of_start + full : nullptr,
                     [&](T* out) { tile(a + offset(i, k) + inner, panel(full), out, panel(full)); });
@@ -68,11 +70,11 @@ struct gemm {
     }
   }
 
-  /// C[m x n] += A[rows x m]^T * B[rows x n]. Both are packed as they are used: rows a power of two apart would fall
-  /// on the same few lines of the cache. What is bf16 becomes float there.
+  /// C[m x n] += A[rows x m]^T * B[rows x n], whose rows lie in as many places. Both are packed as they are used: rows a
+  /// power of two apart would fall on the same few lines of the cache. What is bf16 becomes float there.
   template <class From>
-  GPIPE_OUT_OF_LINE static void multiply_transposed(int m, int n, int rows, const From* a, const From* b,
-                                                    compute_type<From>* c) {
+  GPIPE_OUT_OF_LINE static void multiply_transposed(int m, int n, int rows, const row_parts<From>& a,
+                                                    const row_parts<From>& b, compute_type<From>* c) {
     using T = compute_type<From>;
     alignas(alignment) T left[depth_block * panel_width];
     alignas(alignment) T right[packed_elements];
@@ -84,17 +86,17 @@ struct gemm {
         const int until = (std::min)(n, first + width), last = (until - first) % panel_width, full = until - last;
         const auto panel = [&](int column) { return right + offset(column - first, depth); };
         for (int column = first; column < until; column += panel_width)
-          pack_panel(depth, filled, (std::min)(panel_width, n - column), b + offset(row, n) + column, n, panel(column));
+          pack_panel(depth, filled, (std::min)(panel_width, n - column), b, row, column, n, panel(column));
         for (int i = 0; i < m; i += panel_width) {
           const int height = (std::min)(panel_width, m - i);
-          pack_panel(depth, filled, height, a + offset(row, m) + i, m, left);
+          pack_panel(depth, filled, height, a, row, i, m, left);
           if (full > first) {
             const auto tile = Tile::template find<T, true>(height, panel_width, depth, panel_width, n, true);
             for (int column = first; column < full; column += panel_width)
               tile(left, panel(column), c + offset(i, n) + column, panel(column));
           }
           if (last) {
-            const auto tile = Tile::template find<T, true>(height, Tile::template columns_of<T>(last), depth,
+            const auto tile = Tile::template find<T, true>(height, Tile::template columns_of<T, true>(last), depth,
                                                            panel_width, panel_width, true);
             at_edge(height, last, c + offset(i, n) + full, n, true, static_cast<const T*>(nullptr),
                     [&](T* out) { tile(left, panel(full), out, panel(full)); });
@@ -114,7 +116,7 @@ struct gemm {
           const int depth = (std::min)(inner_block, k - inner);
           if (n > last) Tile::template prepare<T, false>(height, panel_width, depth, k, n, add);
           if (last)
-            Tile::template prepare<T, false>(height, Tile::template columns_of<T>(last), depth, k, panel_width, add);
+            Tile::template prepare<T, false>(height, Tile::template columns_of<T, false>(last), depth, k, panel_width, add);
         }
   }
   template <class T>
@@ -124,7 +126,7 @@ struct gemm {
       for (int depth = depth_block; depth > 0 && height > 0 && height <= m; depth /= 2) {
         if (n > last) Tile::template prepare<T, true>(height, panel_width, depth, panel_width, n, true);
         if (last)
-          Tile::template prepare<T, true>(height, Tile::template columns_of<T>(last), depth, panel_width, panel_width,
+          Tile::template prepare<T, true>(height, Tile::template columns_of<T, true>(last), depth, panel_width, panel_width,
                                           true);
       }
   }
@@ -155,10 +157,17 @@ struct gemm {
   }
 
   template <class From, class T>
-  static void pack_panel(int rows, int filled, int columns, const From* from, int stride, T* into) {
+  static void pack_panel(int rows, int filled, int columns, const row_parts<From>& source, int first, int column,
+                         int stride, T* into) {
     if (filled < rows || columns < panel_width)
       std::memset(into, 0, sizeof(T) * static_cast<std::size_t>(rows * panel_width));
-    for (int row = 0; row < filled; ++row, from += stride, into += panel_width) {
+    int part = first / source.rows, inside = first % source.rows;
+    const From* from = source.part[part] + offset(inside, stride) + column;
+    for (int row = 0; row < filled; ++row, ++inside, from += stride, into += panel_width) {
+      if (inside == source.rows) {
+        inside = 0;
+        from = source.part[++part] + column;
+      }
       if (columns == panel_width) copy(panel_width, from, into);  // of a length that the compiler knows
       else copy(columns, from, into);
     }

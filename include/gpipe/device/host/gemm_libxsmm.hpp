@@ -16,11 +16,12 @@ struct libxsmm_tile {
   static int rows_of(int left) { return left >= row_block ? row_block : power_below(left); }
   // Rounded up to 4: a depth of one or two costs as much.
   static int depth_of(int left) { return left >= depth_block ? depth_block : power_below((left + 3) / 4 * 4); }
-  // The library's code for a part of a vector is slow below AVX-512.
-  template <class T>
+  // The library's code for a part of a vector is slow below AVX-512. There, in blocks of one vector and few rows, it adds
+  // up every second or fourth product apart: the sum of several products would not be that of one.
+  template <class T, bool Transposed>
   static int columns_of(int left) {
-    if constexpr (std::is_same_v<T, float>) return (left + 7) / 8 * 8;
-    else return portable_tile::columns_of<T>(left);
+    if constexpr (!std::is_same_v<T, float>) return portable_tile::columns_of<T, Transposed>(left);
+    else return Transposed && left <= 16 ? 24 : (left + 7) / 8 * 8;
   }
 
   template <class T, bool Transposed>

@@ -48,7 +48,7 @@ struct vector {
 struct portable_tile {
   static int rows_of(int left) { return (std::min)(left, row_block); }
   static int depth_of(int left) { return (std::min)(left, depth_block); }
-  template <class T>
+  template <class T, bool Transposed>
   static int columns_of(int left) {
     constexpr int step = 2 * detail::vector<T>::width;
     return (left + step - 1) / step * step;
