@@ -98,12 +98,15 @@ std::size_t spare_places(const network& net, const run_plan& plan, int s) {
 }
 
 template <class Net, class Data>
-void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedule_kind::fill_drain) {
+void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedule_kind::fill_drain,
+                               int coalesce = 0) {
   for (const int S : {1, 2, 3, 4, 5, slots_of<Net>})
     for (const recompute_mode mode : modes)
       for (const int M : {1, 2, 3}) {
         const plan_options options{
-            .stages = S, .micro_batches = M, .micro_batch_size = 3, .recompute = mode, .schedule = schedule};
+            .stages = S, .micro_batches = M, .micro_batch_size = 3, .recompute = mode, .schedule = schedule,
+            .coalesce = coalesce};
+        if (coalesce > 1 && !options.may_coalesce()) continue;
         if (!options.chosen_schedule().admits(S, M)) continue;
         // Some byte may be the fill by chance, not in both.
         const auto one = touched<Net>(options, data, std::byte{0xa5});
@@ -168,6 +171,10 @@ TEST_CASE("what a stage's arena holds is what was predicted: all of it, and noth
   touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2));
   touches_what_is_predicted<pair_net<double>>(samples<double>(9, 12, 1));
   touches_what_is_predicted<integer_net<float>>(samples<float, std::int32_t>(9, 3, 1));
+  for (const int together : {2, 3}) {
+    touches_what_is_predicted<residual_net<float>>(samples<float>(9, 12, 1), schedule_kind::fill_drain, together);
+    touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2), schedule_kind::fill_drain, together);
+  }
   touches_what_is_predicted<residual_net<bf16>>(samples<float>(9, 12, 1));
   touches_what_is_predicted<skip_net<bf16>>(samples<float>(9, 12, 2));
 }

@@ -62,6 +62,20 @@ constexpr bool all_pass(int stages, int micro_batches, std::integer_sequence<int
                                                           passes(choices[I], stages, micro_batches, true, 1))) &&
           ...);
 }
+constexpr bool passes_together(int stages, int micro_batches, int coalesce) {
+  const network net(stages, true);
+  for (const int slots : {rendezvous, 1})
+    for (const send_mode sends : {send_mode::synchronous, send_mode::buffered})
+      if ((sends == send_mode::synchronous || slots != rendezvous) &&
+          !check_schedule(fill_drain{}, stages, micro_batches, recompute_mode::never, net.links, net.count,
+                          sends == send_mode::buffered ? micro_batches : slots, sends, coalesce)
+               .ok())
+        return false;
+  return true;
+}
+static_assert(passes_together(1, 1, 2) && passes_together(4, 6, 2) && passes_together(4, 6, 4) &&
+              passes_together(3, 5, 8) && passes_together(8, 4, 3));
+
 static_assert(all_pass(1, 1, std::make_integer_sequence<int, 8>{}));
 static_assert(all_pass(4, 6, std::make_integer_sequence<int, 8>{}));
 static_assert(all_pass(8, 4, std::make_integer_sequence<int, 8>{}));

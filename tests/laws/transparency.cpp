@@ -31,6 +31,7 @@ struct setting {
   bool canary = true;
   digest* hashes = nullptr;  // of all that was computed, where they are asked for
   int replicas = 1;
+  int coalesce = 0;
 };
 
 /// Three steps over `sizes` samples each, at M = 5.
@@ -53,6 +54,7 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
                              .workers = as.schedule.onto,
                              .replicas = as.replicas,
                              .own = as.schedule.own,
+                             .coalesce = as.coalesce,
                              .memory_limit = as.memory_limit};
   trainer<Net<T>, Optimizer> training(options, Optimizer{.learning_rate = 0.05}, how);
   bits found;
@@ -84,6 +86,9 @@ void holds_for_stages(const samples<compute_type<T>>& data, double clip) {
     CAPTURE(S);
     for (const recompute_mode mode : modes) CHECK(run({S, {}, mode}) == expected);
     CHECK(run({.S = S, .recompute = recompute_mode::except_last, .trace_events = 50, .canary = false}) == expected);
+    for (const int together : {2, 3, 5})  // who looks for canaries sees one micro-batch after the other
+      for (const bool canary : {true, false})
+        CHECK(run({.S = S, .recompute = recompute_mode::never, .canary = canary, .coalesce = together}) == expected);
     std::vector<int> front, back;
     for (int s = 1; s < S; ++s) front.push_back(s), back.push_back(L - S + s);
     for (const recompute_mode mode : modes) {
@@ -226,6 +231,8 @@ void holds_for_replicas(const samples<compute_type<T>>& data) {
         CHECK(run({.S = S, .recompute = modes[S % 3], .schedule = schedule}, others) == expected);
         CHECK_FALSE(first_difference(hashes, others));
         if (S == 4) CHECK(run({.S = S, .trace_events = 50, .schedule = schedule.on_workers(1)}, others) == expected);
+        if (schedule.kind == schedule_kind::fill_drain)
+          CHECK(run({.S = S, .recompute = recompute_mode::never, .canary = false, .coalesce = 2}, others) == expected);
       }
   }
 }

@@ -43,5 +43,12 @@ TEST_CASE("options that make no plan are refused, with what would") {
   CHECK(refusal({.replicas = 0}) == "0 replicas train nothing; choose at least 1");
   CHECK(refusal({.micro_batches = 1 << 15, .micro_batch_size = 1 << 10, .replicas = 64}) ==
         "64 replicas with 32768 micro-batches of 1024 samples are more than can be counted; choose fewer");
+  CHECK(refusal({.recompute = recompute_mode::never, .coalesce = 4}) == "");
+  CHECK(refusal({.coalesce = 1}) == "");
+  CHECK(refusal({.coalesce = -1}) == "-1 micro-batches together make no gradients; choose at least 1, or 0");
+  const std::string alone = "the parameter gradients of 4 micro-batches are to be made together; choose fill-drain and "
+                            "recompute never, or leave them alone: 1";
+  CHECK(refusal({.coalesce = 4}) == alone);
+  CHECK(refusal({.recompute = recompute_mode::never, .schedule = schedule_kind::one_f_one_b, .coalesce = 4}) == alone);
   CHECK(refusal({.workers = -1}).find("-1 workers do nothing") != std::string::npos);
 }

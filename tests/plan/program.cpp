@@ -16,11 +16,11 @@ constexpr link mixed[] = {{0, 1, false}, {0, 2}, {1, 2, true}};
 
 template <class Schedule>
 std::string text(Schedule schedule, int S, int M, recompute_choice choice, const link* links, int count, int worker,
-                 send_mode sends = send_mode::synchronous) {
+                 send_mode sends = send_mode::synchronous, int coalesce = 1) {
   std::string out;
   lower(
       schedule, S, M, choice, links, count, worker,
-      [&](const instruction& it) { out.append(out.empty() ? "" : " ").append(label_of(it).text()); }, sends);
+      [&](const instruction& it) { out.append(out.empty() ? "" : " ").append(label_of(it).text()); }, sends, coalesce);
   return out;
 }
 
@@ -69,6 +69,18 @@ TEST_CASE("recompute starts before the gradient arrives, and spares the last if 
         "F1<0 F1 F1>1 F0<0 F0 F0>1 R0 B0<1 I0 B0>0 W0 R1 B1<1 I1 B1>0 W1 reduce update");
   CHECK(text(fill_drain{}, 1, 3, recompute_mode::except_last, nullptr, 0, 0) ==
         "F2 F1 F0 B0 R1 B1 R2 B2 reduce update");
+}
+
+TEST_CASE("parameter parts may come together, and gradients leave before") {
+  const auto never = recompute_mode::never;
+  CHECK(text(fill_drain{}, 1, 3, never, nullptr, 0, 0, send_mode::buffered, 2) ==
+        "F2 F1 F0 I0 I1 W0 W1 I2 W2 reduce update");
+  CHECK(text(fill_drain{}, 2, 3, never, chain, 1, 1, send_mode::buffered, 2) ==
+        "F2<0 F2 F1<0 F1 F0<0 F0 I0 B0>0 I1 B1>0 W0 W1 I2 B2>0 W2 reduce update");
+  CHECK(text(fill_drain{}, 2, 3, never, chain, 1, 0, send_mode::buffered, 8) ==
+        "F2 F2>0 F1 F1>0 F0 F0>0 B0<0 I0 B1<0 I1 B2<0 I2 W0 W1 W2 reduce update");
+  CHECK(text(fill_drain{}, 2, 3, never, chain, 1, 1, send_mode::synchronous, 2) ==
+        "F2<0 F2 F1<0 F1 F0<0 F0 I0 B0>0 I1 B1>0 W0 W1 I2 B2>0 W2 reduce update");
 }
 
 TEST_CASE("forward-only neither goes back nor updates") {

@@ -37,6 +37,14 @@ TEST_CASE("a stage's row is that of its worker, and each cell is found where it 
   }
 }
 
+TEST_CASE("parameter parts that come together are done together") {
+  detail::rows<fill_drain> table(fill_drain{}, 2, 5, 2);
+  const detail::cell_ticks* first = table.of(0);
+  for (int m = 0; m < 5; ++m) CHECK(first[m].retired == first[m < 2 ? 1 : m < 4 ? 3 : 4].backward);
+  CHECK(table.first_with(3) == 2);
+  CHECK(table.last_with(4) == 4);
+}
+
 TEST_CASE("what never runs has no tick") {
   detail::rows<forward_only> table(forward_only{}, 2, 2);
   CHECK(table.of(1)[1].forward == 2);

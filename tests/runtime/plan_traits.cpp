@@ -44,6 +44,11 @@ TEST_CASE("what processes disagree on is told by its name, and by the values of 
   };
   CHECK(differs(&plan_options::schedule, schedule_kind::one_f_one_b) == ranks + "the schedule: fill-drain and 1F1B");
   CHECK(differs(&plan_options::recompute, recompute_mode::never) == ranks + "recompute: except-last and never");
+  plan_options alone = two, together = two;
+  alone.recompute = together.recompute = recompute_mode::never;
+  together.coalesce = 2;
+  CHECK(apart(traits<net<16>>(alone), traits<net<16>>(together)) ==
+        ranks + "the micro-batches that are coalesced: 1 and 2");
   CHECK(differs(&plan_options::micro_batches, 5) == ranks + "the number of micro-batches: 4 and 5");
   CHECK(differs(&plan_options::micro_batch_size, 3) == ranks + "the size of a micro-batch: 4 and 3");
   CHECK(differs(&plan_options::replicas, 2) == ranks + "the number of replicas: 1 and 2");

@@ -7,6 +7,7 @@
 #include <gpipe/layer/extents.hpp>
 #include <gpipe/layer/operands.hpp>
 #include <gpipe/layer/panels.hpp>
+#include <gpipe/layer/row_parts.hpp>
 
 namespace gpipe {
 
@@ -73,6 +74,20 @@ struct linear {
     static void backward_parameters(const C& c, const A& a) {
       c.multiply_transposed(N, K, a.samples() * rows, a.out_gradient(), a.in(), a.template gradient<0>());
       c.columns(std::ptrdiff_t{a.samples()} * rows, N, row_major{a.out_gradient()}, a.template gradient<1>());
+    }
+
+    /// The same of several micro-batches, to the bit: dW is read and written once.
+    template <class C, class A>
+      requires requires(const C& c, row_parts<T> in, number* out) { c.multiply_transposed(N, K, rows, in, in, out); }
+    static void backward_parameters_together(const C& c, const A& all) {
+      row_parts<T> dy{{}, all[0].samples() * rows}, x = dy;
+      for (int i = 0; i < all.size(); ++i) {
+        dy.part[i] = all[i].out_gradient();
+        x.part[i] = all[i].in();
+      }
+      c.multiply_transposed(N, K, all.samples() * rows, dy, x, all[0].template gradient<0>());
+      for (int i = 0; i < all.size(); ++i)
+        c.columns(std::ptrdiff_t{all[i].samples()} * rows, N, row_major{dy.part[i]}, all[i].template gradient<1>());
     }
 
     struct row_major {

@@ -37,11 +37,12 @@ namespace detail {
 template <scheduler Schedule>
 GPIPE_ONCE constexpr verdict check_schedule(const Schedule& schedule, int stages, int micro_batches,
                                             const recompute_choice& choice, const link* links, int link_count,
-                                            int slots = rendezvous, send_mode mode = send_mode::synchronous) {
+                                            int slots = rendezvous, send_mode mode = send_mode::synchronous,
+                                            int coalesce = 1) {
   detail::require_admitted(schedule, stages, micro_batches);
   detail::require_links(stages, links, link_count);
   const int workers = schedule.workers(stages);
-  detail::rows<Schedule> table(schedule, stages, micro_batches);
+  detail::rows<Schedule> table(schedule, stages, micro_batches, coalesce);
   const detail::scratch<bool> recomputed(stages * micro_batches);
   const detail::scratch<int> in_flight(stages), worker_of(stages);
   for (int s = 0; s < stages; ++s) {
@@ -72,8 +73,9 @@ GPIPE_ONCE constexpr verdict check_schedule(const Schedule& schedule, int stages
 
 constexpr verdict check_schedule(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
                                  const link* links, int link_count, int slots = rendezvous,
-                                 send_mode mode = send_mode::synchronous) {
-  return check_schedule<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, slots, mode);
+                                 send_mode mode = send_mode::synchronous, int coalesce = 1) {
+  return check_schedule<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, slots, mode,
+                                         coalesce);
 }
 
 }  // namespace gpipe

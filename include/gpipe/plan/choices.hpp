@@ -90,6 +90,12 @@ struct replicas {
   static_assert(R >= 1, "gpipe: a plan needs at least one replica of the pipeline");
   static constexpr void choose(plan_options& o) { o.replicas = R; }
 };
+/// Micro-batches whose parameter gradients a stage makes together: see `plan_options::coalesce`.
+template <int G>
+struct coalesce {
+  static_assert(G >= 0, "gpipe: coalesce<G> names at least 1 micro-batch, or 0, for as many as pay");
+  static constexpr void choose(plan_options& o) { o.coalesce = G; }
+};
 /// Costs are those of a device: `on_device<p100>`, or one described by a `constexpr device` of your own.
 template <const device& Device>
 struct on_device {
@@ -137,8 +143,8 @@ template <class Option, bool Holds>
 struct option_of_a_plan {
   static_assert(Holds, "gpipe: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, "
                        "in<precision>, recompute<mode>, schedule<type>, chunks<V>, workers<W>, replicas<R>, "
-                       "optimizer<type>, on_device<device>, on_devices<devices...>, profiled<table>, with_transfers, "
-                       "memory_limit<bytes> and cut_at<slots...>");
+                       "optimizer<type>, coalesce<G>, on_device<device>, on_devices<devices...>, profiled<table>, "
+                       "with_transfers, memory_limit<bytes> and cut_at<slots...>");
 };
 
 }  // namespace broken

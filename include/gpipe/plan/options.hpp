@@ -26,6 +26,9 @@ struct plan_options {
   bool apart = false;  ///< workers share no memory: what one sends lies in its own until it has left
   int replicas = 1;  ///< R, of the pipeline: each runs M micro-batches of every mini-batch
   const own_schedule* own = nullptr;  ///< of `schedule_kind::own`: `&own_schedule_of<mine>`
+  /// Micro-batches whose parameter gradients a stage makes together, by fill-drain where nothing is recomputed: what
+  /// makes them reads and writes a gradient once for all. The bits are the same. 0: as many as pay (see `coalesced`).
+  int coalesce = 0;
   int moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam two, SGD with momentum one
   device on = this_cpu;  ///< what costs and transfers are reckoned for
   const device* each = nullptr;  ///< of the stages in turn, `each_count` of them, where they are not alike
@@ -41,6 +44,10 @@ struct plan_options {
   }
   /// Micro-batches of a mini-batch, of all replicas.
   constexpr int all_micro_batches() const { return replicas * micro_batches; }
+  /// Whether a stage holds so many micro-batches anyway that their parameter gradients may wait for each other.
+  constexpr bool may_coalesce() const {
+    return schedule == schedule_kind::fill_drain && recompute == recompute_mode::never;
+  }
   /// Workers of the schedule before it is folded; 0: it does not admit the numbers.
   constexpr int most_workers() const {
     const schedule_choice whole = chosen_schedule().on_workers(0);
@@ -67,6 +74,10 @@ struct plan_options {
               detail::several(micro_batches, "micro-batch"), " of ", micro_batch_size,
               " samples are more than can be counted"},
              {"choose fewer"});
+    if (coalesce < 0) refuse({coalesce, " micro-batches together make no gradients"}, {"choose at least 1, or 0"});
+    if (coalesce > 1 && !may_coalesce())
+      refuse({"the parameter gradients of ", detail::several(coalesce, "micro-batch"), " are to be made together"},
+             {"choose fill-drain and recompute never, or leave them alone: 1"});
     if (workers < 0) refuse({workers, " workers do nothing"}, {"choose 0, for as many as the schedule has, or more"});
     if (const int most = most_workers(); most > 0 && workers > most)
       refuse({chosen_schedule().name(), " of ", detail::several(stages, "stage"), " has work for ",

@@ -3,6 +3,7 @@
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/choices.hpp>
 #include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/coalesce.hpp>
 #include <gpipe/plan/fit.hpp>
 #include <gpipe/plan/links.hpp>
 #include <gpipe/plan/makespan.hpp>
@@ -94,6 +95,7 @@ class plan {
     o.micro_batches = sane_batches;
     o.measured = sane_profile;
     if (o.each_count != o.stages) o.each_count = 0;
+    o.coalesce = coalesced(network_of<planned>, o);
     return o;
   }();
 

@@ -50,10 +50,12 @@ GPIPE_ONCE constexpr void lower_worker(rows<Schedule>& table, const bool* recomp
   }
 
   agenda transfers;
-  cell behind;  // its parameter part is yet to run
+  cell behind;  // its parameter part is yet to run, and those that have waited for it
   cell ahead;   // is yet to be recomputed
   const auto settle = [&] {
-    if (behind.kind != act::idle) sink(instruction{act::backward_parameters, behind.stage, behind.micro_batch, -1});
+    if (behind.kind != act::idle)
+      for (int m = table.first_with(behind.micro_batch); m <= behind.micro_batch; ++m)
+        sink(instruction{act::backward_parameters, behind.stage, m, -1});
     if (ahead.kind != act::idle) sink(instruction{act::recompute, ahead.stage, ahead.micro_batch, -1});
     behind = ahead = {};
   };
@@ -95,9 +97,9 @@ GPIPE_ONCE constexpr void lower_worker(rows<Schedule>& table, const bool* recomp
     if (back && recomputed && recomputed[c.stage * table.micro_batches() + c.micro_batch]) ahead = c;
     make_transfers_before(t);
     const bool gives = forward ? plan(act::send_activation, t, c) > 0 : back && plan(act::send_gradient, t, c) > 0;
-    const bool parts = c.kind == act::backward && gives;
+    const bool parts = c.kind == act::backward && (gives || table.coalesce() > 1);
     sink(instruction{parts ? act::backward_input : c.kind, c.stage, c.micro_batch, -1});
-    if (parts) behind = c;
+    if (parts && c.micro_batch == table.last_with(c.micro_batch)) behind = c;
   });
   make_transfers_before((std::numeric_limits<int>::max)());
   if (table.schedule().trains)
@@ -115,6 +117,7 @@ GPIPE_ONCE constexpr void lower_worker(rows<Schedule>& table, const bool* recomp
 ///
 /// - Recompute starts before the gradient arrives, and the gradient leaves before the parameter part. A stage that
 ///   sends no gradient runs the fused `backward`. Cells that are split already stay where the table has them.
+/// - `coalesce`: of so many micro-batches in turn the parameter parts come together, behind the last one's input part.
 /// - After the last cell of a schedule that trains: `reduce` of each stage of the worker, then `update` of each.
 /// - A link between two stages of one worker is no transfer and makes no instruction.
 ///
@@ -136,13 +139,13 @@ GPIPE_ONCE constexpr void lower_worker(rows<Schedule>& table, const bool* recomp
 template <scheduler Schedule, class Sink>
 constexpr void lower(const Schedule& schedule, int stages, int micro_batches, const recompute_choice& choice,
                      const link* links, int link_count, int worker, Sink&& sink,
-                     send_mode mode = send_mode::synchronous) {
+                     send_mode mode = send_mode::synchronous, int coalesce = 1) {
   detail::require_admitted(schedule, stages, micro_batches);
   if (worker < 0 || worker >= schedule.workers(stages))
     detail::bad_worker(schedule.name(), worker, schedule.workers(stages));
   detail::require_links(stages, links, link_count);
 
-  detail::rows<Schedule> table(schedule, stages, micro_batches);
+  detail::rows<Schedule> table(schedule, stages, micro_batches, coalesce);
   const detail::scratch<bool> recomputed(stages * micro_batches);
   for (int s = 0; s < stages; ++s)
     if (table.worker_of(s) == worker) flag_recomputed(table, choice, s, recomputed.data() + s * micro_batches);
@@ -153,8 +156,8 @@ constexpr void lower(const Schedule& schedule, int stages, int micro_batches, co
 template <class Sink>
 constexpr void lower(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
                      const link* links, int link_count, int worker, Sink&& sink,
-                     send_mode mode = send_mode::synchronous) {
-  lower<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, worker, sink, mode);
+                     send_mode mode = send_mode::synchronous, int coalesce = 1) {
+  lower<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, worker, sink, mode, coalesce);
 }
 
 /// How many instructions `lower` makes.

@@ -15,11 +15,13 @@ struct cell_ticks {
 };
 
 /// A table read from the other side: when does a cell run? A worker's row is walked when first asked for.
+///
+/// `coalesce`: of as many micro-batches, from 0 on, the parameter parts come together, after the last one's cell.
 template <scheduler Schedule>
 class rows {
  public:
-  constexpr rows(const Schedule& schedule, int stages, int micro_batches)
-      : schedule_(schedule), stages_(stages), micro_batches_(micro_batches), of_(stages) {}
+  constexpr rows(const Schedule& schedule, int stages, int micro_batches, int coalesce = 1)
+      : schedule_(schedule), stages_(stages), micro_batches_(micro_batches), coalesce_(coalesce), of_(stages) {}
   constexpr ~rows() {
     for (int s = 0; s < stages_; ++s) delete[] of_[s];
   }
@@ -29,6 +31,13 @@ class rows {
   constexpr const Schedule& schedule() const { return schedule_; }
   constexpr int stages() const { return stages_; }
   constexpr int micro_batches() const { return micro_batches_; }
+  constexpr int coalesce() const { return coalesce_; }
+  /// The first and the last of the micro-batches whose parameter parts come together with that of `m`.
+  constexpr int first_with(int m) const { return m - m % coalesce_; }
+  constexpr int last_with(int m) const {
+    const int last = first_with(m) + coalesce_ - 1;
+    return last < micro_batches_ ? last : micro_batches_ - 1;
+  }
   constexpr int worker_of(int stage) const { return schedule_.worker_of(stages_, stage); }
   /// Whether there is such a stage and such a micro-batch; in a wrong table there may not be.
   constexpr bool knows(const cell& c) const {
@@ -68,10 +77,13 @@ class rows {
       }
       before = t;
     });
+    for (int s = 0; s < stages_ && coalesce_ > 1; ++s)
+      for (int m = 0; m < micro_batches_ && worker_of(s) == worker; ++m)
+        of_[s][m].retired = of_[s][last_with(m)].retired;
   }
 
   const Schedule schedule_;
-  const int stages_, micro_batches_;
+  const int stages_, micro_batches_, coalesce_;
   const scratch<cell_ticks*> of_;
 };
 

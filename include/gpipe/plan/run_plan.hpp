@@ -6,6 +6,7 @@
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/check_table.hpp>
 #include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/coalesce.hpp>
 #include <gpipe/plan/describe.hpp>
 #include <gpipe/plan/links.hpp>
 
@@ -85,6 +86,7 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
   run_plan p;
   p.options = options;
   p.options.in = precision_of(net);
+  p.options.coalesce = coalesced(net, options);
   const int S = options.stages, M = options.micro_batches, L = net.slot_count;
   const schedule_choice schedule = p.schedule = options.chosen_schedule();
   p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
@@ -92,10 +94,10 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
 
   p.first.assign(static_cast<std::size_t>(S) + 1, 0);
   if (own_cut.empty()) {
-    if (!choose_cut(net, options, schedule, costs, p.first.data()))
+    if (!choose_cut(net, p.options, schedule, costs, p.first.data()))
       detail::refuse({"no cut into ", detail::several(S, "stage"), " fits ", options.memory_limit, " bytes a stage"},
                      {"the smallest limit with which one does is ",
-                      least_memory_limit(net, options, schedule, costs), " bytes"});
+                      least_memory_limit(net, p.options, schedule, costs), " bytes"});
   } else take_cut(own_cut.data(), static_cast<int>(own_cut.size()), L, S, p.first.data());
   for (int l = 0; l < L; ++l)
     if (!net.owns(l)) p.ties.push_back({net.slots[l].owner, l});
@@ -111,7 +113,7 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
   if (!checked.ok())
     detail::refuse({"the schedule's table is wrong: ", describe(checked)}, {"choose another schedule"});
 
-  detail::rows<schedule_choice> table(schedule, S, M);
+  detail::rows<schedule_choice> table(schedule, S, M, p.options.coalesce);
   const auto count = static_cast<std::size_t>(M);
   const int late = detail::on_the_way(options.transfers);
   for (const link& l : p.links) {
@@ -123,7 +125,7 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
   for (int m = 0; m < M; ++m) p.leaving.push_back(m % 2);
   for (int s = 0; s < S; ++s) {
     const stage_view stage(net, p.cut(), s);
-    p.terms.push_back(with_room(terms_of(schedule, options, stage), options, stage));
+    p.terms.push_back(with_room(terms_of(schedule, p.options, stage), options, stage));
     p.working_sets.push_back(p.terms.back().kept_copies);
     std::vector<memory_block>& blocks = p.blocks.emplace_back();
     p.memory.push_back(lay_out(stage, p.terms.back(), [&blocks](const memory_block& b) { blocks.push_back(b); }));

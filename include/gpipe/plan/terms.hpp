@@ -26,7 +26,7 @@ constexpr int returned_count(rows<Schedule>& table, const plan_options& o, int f
   if (!schedule.trains) return 0;
   if constexpr (requires { schedule.returned_places(1, 1, 0, 1, 0); })
     if (const int told = schedule.returned_places(o.stages, o.micro_batches, from, to, on_the_way(o.transfers));
-        told >= 0)
+        told >= 0 && table.coalesce() == 1)
       return told;
   return returned_places(table, from, to, nullptr, on_the_way(o.transfers));
 }
@@ -55,6 +55,10 @@ constexpr memory_terms terms_beside_skips(rows<Schedule>& table, const plan_opti
   terms.trains = schedule.trains;
   terms.split = splits_backward(table, stage);
   if (terms.split) terms.kept_copies = terms.held = fewest_working_sets(table, stage);
+  if (table.coalesce() > 1) {
+    terms.split = true;
+    terms.held = table.coalesce();
+  }
   if (o.recompute == recompute_mode::never) raise(terms.kept_copies, terms.in_flight);
   terms.stash = {stage > 0 ? stash_count(table, o, stage - 1, stage) : 0, 0};
   terms.outgoing = places_to_leave(table, o, stage);
@@ -70,7 +74,7 @@ constexpr memory_terms terms_beside_skips(rows<Schedule>& table, const plan_opti
 /// `with_room`. What skips a stage, either way, has as many places as that from the stage with the most.
 template <scheduler Schedule>
 GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, int stage) {
-  detail::rows<Schedule> table(schedule, o.stages, o.micro_batches);
+  detail::rows<Schedule> table(schedule, o.stages, o.micro_batches, o.coalesce > 1 ? o.coalesce : 1);
   memory_terms terms = detail::terms_beside_skips(table, o, stage);
   for (int s = 0; s < stage; ++s) detail::raise(terms.stash.skip, detail::stash_count(table, o, s, stage));
   for (int s = stage + 1; s < o.stages; ++s)
@@ -82,7 +86,7 @@ GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_
 template <scheduler Schedule>
 GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, const stage_view& stage) {
   if (stage.skipped()) return terms_of(schedule, o, stage.stage());
-  detail::rows<Schedule> table(schedule, o.stages, o.micro_batches);
+  detail::rows<Schedule> table(schedule, o.stages, o.micro_batches, o.coalesce > 1 ? o.coalesce : 1);
   return detail::terms_beside_skips(table, o, stage.stage());
 }
 

@@ -48,6 +48,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   marker& done() { return done_; }
   /// The layer that ran last since `begin`: the one to name when a kernel throws. Null before the first.
   const detail::bound_slot<context>* current() const { return current_; }
+  int current_micro_batch() const { return current_micro_batch_; }
   void begin([[maybe_unused]] int m = -1) {
     current_ = nullptr;
     if constexpr (requires { context_.asks(asker{}); }) context_.asks({.stage = stage_, .micro_batch = m});
@@ -114,7 +115,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
         });
       } else {
         run_input_part(*b, step, m);
-        run_parameter_part(*b, step, m);
+        run_parameter_part(*b, step, m, m);
       }
       if (step.examining) examine().look_at_input_part(*b, step, m), examine().look_at_parameter_part(*b, step, m);
       if (canary_) canary_->after_input_part(context_, b->slot, m);
@@ -137,9 +138,13 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     }
   }
 
-  GPIPE_OUT_OF_LINE void backward_parameters(const step_state& step, int m, gradient_listener* last = nullptr) {
+  /// Of the micro-batches [first, m]. The sums are the same in either order; who looks sees one after the other.
+  GPIPE_OUT_OF_LINE void backward_parameters(const step_state& step, int first, int m,
+                                             gradient_listener* last = nullptr) {
+    const bool looked_at = observed_ || step.examining || canary_;
+    for (; looked_at && first < m; ++first) backward_parameters(step, first, first);
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
-      run_parameter_part(*b, step, m);
+      run_parameter_part(*b, step, first, m);
       if (step.examining) examine().look_at_parameter_part(*b, step, m);
       if (canary_) canary_->after_parameter_part(context_, b->slot, m);
       if (last != nullptr) last->complete(b->slot);
@@ -211,9 +216,10 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     }
   }
 
-  /// A layer's operations follow.
-  void enter(const bound& b, [[maybe_unused]] int m) {
+  /// A layer's operations on a micro-batch follow.
+  void enter(const bound& b, int m) {
     current_ = &b;
+    current_micro_batch_ = m;
     if constexpr (requires { context_.asks(asker{}); }) context_.asks({b.layer->name, b.slot, stage_, m});
   }
 
@@ -252,12 +258,24 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     });
   }
 
-  void run_parameter_part(const bound& b, const step_state& step, int m) {
+  void run_parameter_part(const bound& b, const step_state& step, int first, int m) {
     if (b.kernels->backward_parameters == nullptr || b.frozen) return;
-    enter(b, m);
-    time(b, timed::backward_parameters, step, m,
-         [&] { b.kernels->backward_parameters(context_, call_of(b, step, m, true)); });
-    if (observed_) observer_.after_parameter_part(context_, b, step, m);
+    if (first < m && b.kernels->backward_parameters_together != nullptr && !watch_) {
+      call each[most_together];
+      for (; first <= m; first += most_together) {
+        int count = 0;
+        enter(b, first);
+        for (; count < most_together && first + count <= m; ++count) each[count] = call_of(b, step, first + count, true);
+        b.kernels->backward_parameters_together(context_, each, count);
+      }
+      return;
+    }
+    for (; first <= m; ++first) {
+      enter(b, first);
+      time(b, timed::backward_parameters, step, first,
+           [&] { b.kernels->backward_parameters(context_, call_of(b, step, first, true)); });
+      if (observed_) observer_.after_parameter_part(context_, b, step, first);
+    }
   }
 
   /// Gradients from several readers become one before the layers run.
@@ -289,6 +307,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   mutable bool drew_ = false;
   bool observed_ = false;  ///< somebody looks at what the layers do
   const bound* current_ = nullptr;
+  int current_micro_batch_ = -1;
   [[no_unique_address]] marker done_{};
   std::unique_ptr<stopwatch> watch_;
 };

@@ -47,6 +47,8 @@ struct kernel_row {
   kernel backward_input = nullptr;
   kernel backward_parameters = nullptr;
   kernel backward = nullptr;  ///< both at once
+  /// The parameter parts of several micro-batches, at most `most_together`.
+  void (*backward_parameters_together)(const Context&, const call*, int count) = nullptr;
   kernel absorb = nullptr;
   kernel refresh = nullptr;
   void (*prepare)(const Context&, int samples) = nullptr;  ///< makes what libraries need, before the first step
@@ -61,6 +63,7 @@ struct entry_points {
   using body = kernels<typename Bound::on, Context>;
   using arguments = operands<Bound>;
   using again = operands<Bound, pass::backward>;
+  using together = several_operands<Bound>;
   using committed = operands<Bound, pass::absorb>;
 
   static constexpr bool has_forward =
@@ -71,6 +74,8 @@ struct entry_points {
       requires(const Context& c, const again& a) { body::backward_parameters(c, a); };
   static constexpr bool has_backward =
       requires(const Context& c, const again& a) { body::backward(c, a); };
+  static constexpr bool has_backward_parameters_together =
+      requires(const Context& c, const together& all) { body::backward_parameters_together(c, all); };
   static constexpr bool has_absorb =
       requires(const Context& c, const committed& a) { { body::absorb(c, a) } noexcept; };
   static constexpr bool has_refresh =
@@ -101,6 +106,9 @@ struct entry_points {
   GPIPE_OUT_OF_LINE static void backward_parameters(const Context& c, const call& b) {
     body::backward_parameters(c, again(b));
   }
+  GPIPE_OUT_OF_LINE static void backward_parameters_together(const Context& c, const call* all, int count) {
+    body::backward_parameters_together(c, together(all, count));
+  }
   GPIPE_OUT_OF_LINE static void backward(const Context& c, const call& b) { body::backward(c, again(b)); }
   GPIPE_OUT_OF_LINE static void absorb(const Context& c, const call& b) { body::absorb(c, committed(b)); }
   GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b) { body::refresh(c, arguments(b)); }
@@ -119,6 +127,8 @@ struct entry_points {
     if constexpr (has_backward_input || (Bound::view && takes_floating)) k.backward_input = &backward_input;
     if constexpr (has_backward_parameters && trained) k.backward_parameters = &backward_parameters;
     if constexpr (has_backward) k.backward = &backward;
+    if constexpr (has_backward_parameters_together && trained)
+      k.backward_parameters_together = &backward_parameters_together;
     if constexpr (has_absorb && !Bound::state.empty()) k.absorb = &absorb;
     if constexpr (has_refresh && !Bound::derived.empty()) k.refresh = &refresh;
     if constexpr (has_prepare) k.prepare = &prepare;

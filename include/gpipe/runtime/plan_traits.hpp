@@ -89,9 +89,10 @@ GPIPE_ONCE inline std::vector<trait> traits_of(const network& net, const run_pla
              return std::string(kind == schedule_kind::own ? "one's own" : name(kind));
            }},
           trait::number("the chunks of the schedule", o.chunks),
+          trait::choice("recompute", o.recompute),
+          trait::number("the micro-batches that are coalesced", o.coalesce),
           {"the cut", cut.value()},
           {"the order of the schedule", schedule.value()},
-          trait::choice("recompute", o.recompute),
           trait::number("the optimizer's moments", o.moments),
           {"the plan of the memory", memory.value()}};
 }

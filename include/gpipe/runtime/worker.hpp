@@ -35,6 +35,7 @@ class alignas(alignment) worker final : private gradient_listener {
   void walk(const std::vector<instruction>& program, bool clears) {
     committed_ = summed_ = told_ = false;
     turn_ = nullptr;
+    waiting_since_ = -1;
     begin_ns_ = now_ns();
     const auto began = begin_ns_;
     times_.open(!step().written && (step().measured || trace_ != nullptr), program.size(), shop_.plan.stages());
@@ -42,7 +43,7 @@ class alignas(alignment) worker final : private gradient_listener {
     if constexpr (graph_device<Device>)
       if (step().written) done = walk_written(program, clears, written_);
     if (done == 0) open(program, clears);
-    for (; done < program.size(); ++done) follow(program[done]);
+    for (; done < program.size(); ++done) follow(program, done);
     if (times_.on()) note_end();
     if (committed_) finish();
     else gather();
@@ -62,7 +63,9 @@ class alignas(alignment) worker final : private gradient_listener {
     begin_ns_ = cleared;
   }
 
-  void follow(const instruction& i) {
+  void follow(const std::vector<instruction>& program, std::size_t at) {
+    const instruction& i = program[at];
+    goes_on_ = at + 1 < program.size() && is_behind(program[at + 1], i);
     if (i.micro_batch >= 0 && step().samples(i.micro_batch) == 0) return;
     waited_ = copied_ = 0;
     passes_.begin();
@@ -102,7 +105,7 @@ class alignas(alignment) worker final : private gradient_listener {
     } else {
       written->write(step(), [&] {
         open(program, clears);
-        for (std::size_t i = 0; i < until; ++i) follow(program[i]);
+        for (std::size_t i = 0; i < until; ++i) follow(program, i);
         tell();
       });
     }
@@ -184,6 +187,12 @@ class alignas(alignment) worker final : private gradient_listener {
     account(sums, begin, begin_ns_);
   }
 
+  // Whether it is the parameter part of the next micro-batch: they are made together.
+  bool is_behind(const instruction& next, const instruction& i) const {
+    return i.kind == act::backward_parameters && next.kind == i.kind && next.stage == i.stage &&
+           next.micro_batch == i.micro_batch + 1 && step().samples(next.micro_batch) > 0;
+  }
+
   void perform(const instruction& i) {
     const int m = i.micro_batch;
     take_turn(stage(i));
@@ -205,8 +214,12 @@ class alignas(alignment) worker final : private gradient_listener {
         stage(i).backward_input(step(), m);
         break;
       case act::backward_parameters:
-        stage(i).backward_parameters(step(), m, listener(i));
-        passes_.release(device(i), i, true);
+        if (waiting_since_ < 0) waiting_since_ = m;
+        if (goes_on_) break;
+        stage(i).backward_parameters(step(), waiting_since_, m, listener(i));
+        for (; waiting_since_ <= m; ++waiting_since_)
+          passes_.release(device(i), {i.kind, i.stage, waiting_since_}, true);
+        waiting_since_ = -1;
         break;
       case act::backward:
         passes_.acquire_gradients(device(i), i, errand_of(i));
@@ -331,6 +344,7 @@ class alignas(alignment) worker final : private gradient_listener {
     if (computes && layer != nullptr && at.slot < 0) {
       at.slot = layer->slot;
       at.layer = layer->layer->name;
+      if (at.micro_batch < 0) at.micro_batch = step().among_all(stage(i).current_micro_batch());
     }
     if (at.stage < 0) at.stage = i.stage;
     if (at.micro_batch < 0) at.micro_batch = told(i);
@@ -348,6 +362,8 @@ class alignas(alignment) worker final : private gradient_listener {
   bound_stage<Device>* turn_ = nullptr;  ///< the stage that was asked last
   [[no_unique_address]] typename Device::marker over_{};
   std::int64_t waited_ = 0, copied_ = 0;  ///< in this action: beside hand-overs; with what others read
+  bool goes_on_ = false;    ///< the next instruction is the parameter part of the next micro-batch
+  int waiting_since_ = -1;  ///< the first micro-batch whose parameter part waits for this one's
   bool summed_ = false;     ///< all stages' gradients of this step are there; asked only where some are tied
   bool told_ = false;       ///< what the decision needs was asked for
   bool committed_ = false;

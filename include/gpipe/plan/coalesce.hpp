@@ -1,0 +1,35 @@
+#pragma once
+
+#include <gpipe/layer/row_parts.hpp>
+#include <gpipe/model/graph.hpp>
+#include <gpipe/plan/options.hpp>
+
+namespace gpipe {
+
+/// Of how many micro-batches a stage makes the parameter gradients together: what the options ask for, or as many as
+/// pay. They pay where a gradient is larger than the nearest cache and a micro-batch has few rows for it: then a product
+/// takes longer to read and write the gradient than to multiply. Where memory is limited nothing is held for that.
+///
+///     rows of a sample = operations of the parameter part / 2 / parameters
+GPIPE_ONCE constexpr int coalesced(const network& net, const plan_options& o) {
+  constexpr std::size_t nearest_cache = 48 * 1024;
+  constexpr std::int64_t enough_rows = 256;
+  if (!o.may_coalesce()) return 1;
+  int together = o.coalesce;
+  if (together == 0) {
+    std::int64_t operations = 0, parameters = 0;
+    for (int l = 0; l < net.slot_count; ++l) {
+      const row& r = net.row_of(l);
+      if (r.parameter_bytes() <= nearest_cache) continue;
+      operations += r.cost.backward_parameters / 2;
+      parameters += static_cast<std::int64_t>(r.parameter_elements());
+    }
+    together = 1;
+    const std::int64_t rows = parameters == 0 ? 0 : (operations + parameters / 2) / parameters * o.micro_batch_size;
+    if (rows > 0 && o.memory_limit == no_memory_limit)
+      while (together < most_together && rows * together < enough_rows) together *= 2;
+  }
+  return together < o.micro_batches ? together : o.micro_batches;
+}
+
+}  // namespace gpipe
