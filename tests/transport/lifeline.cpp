@@ -7,6 +7,10 @@
 #include <string>
 #include <thread>
 
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
 using namespace std::chrono_literals;
 using gpipe::detail::outcome;
 
@@ -183,3 +187,34 @@ TEST_CASE("a rest knows neither deadline nor poison") {
   waiter.join();
   CHECK(rested);
 }
+
+#if defined(__linux__)
+TEST_CASE("a worker that begins where another one runs moves away, and is not pinned") {
+  cpu_set_t all, one;
+  sched_getaffinity(0, sizeof all, &all);
+  if (CPU_COUNT(&all) < 2) return;
+  int core = 0;
+  while (!CPU_ISSET(core, &all)) ++core;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  sched_setaffinity(0, sizeof one, &one);
+
+  gpipe::lifeline line(2, sleeping), crowded(2, {.yields = true});
+  for (auto* of : {&line, &crowded}) of->spread(0);
+  std::thread other([&] {  // begins on the same core
+    const auto here = [] { return gpipe::detail::cores::here(); };
+    line.spread(1);
+    CHECK(here() == core);  // it may run on no other
+    sched_setaffinity(0, sizeof all, &all);
+    crowded.spread(1);
+    CHECK(here() == core);  // more workers than cores: there is nowhere to go
+    line.spread(1);
+    CHECK(here() != core);
+    cpu_set_t after;
+    sched_getaffinity(0, sizeof after, &after);
+    CHECK(CPU_EQUAL(&after, &all));
+  });
+  other.join();
+  sched_setaffinity(0, sizeof all, &all);
+}
+#endif

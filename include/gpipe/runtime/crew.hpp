@@ -40,6 +40,7 @@ class crew {
     running_.store(workers_, std::memory_order_relaxed);
     call_.fetch_add(1, std::memory_order_release);
     for (int w = 1; w < workers_; ++w) line_.wake(w);
+    line_.spread(0);
     attempt(0);
     line_.rest(0, [this] { return running_.load(std::memory_order_acquire) == 0; });
     if (!cause_) return;

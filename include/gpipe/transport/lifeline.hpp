@@ -2,6 +2,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
+#include <gpipe/transport/cores.hpp>
 #include <gpipe/transport/patience.hpp>
 
 #include <algorithm>
@@ -79,6 +80,22 @@ class lifeline {
     return spin(ready) ? detail::outcome::ready : sleep(worker, condition(ready), true);
   }
 
+  /// A worker begins, or wakes: where another one runs on its core, it moves to one that none runs on. A system may place
+  /// who is woken beside who wakes him, and leave both there for many steps while a core is idle. Nobody is pinned.
+  void spread(int worker) noexcept {
+    if (limits_.yields) return;
+    const int here = detail::cores::here();
+    at(worker).core.store(here, std::memory_order_relaxed);
+    bool shared = false;
+    for (int w = 0; w < workers_; ++w) shared = shared || (w != worker && here >= 0 && core_of(w) == here);
+    if (!shared) return;
+    detail::cores free;
+    for (int w = 0; w < workers_; ++w)
+      if (w != worker) free.leave_out(core_of(w));
+    free.move();
+    at(worker).core.store(detail::cores::here(), std::memory_order_relaxed);
+  }
+
   /// Between steps: waits without a deadline, and poison does not end it.
   template <class Ready>
   void rest(int worker, Ready ready) {
@@ -106,6 +123,7 @@ class lifeline {
   struct alignas(alignment) seat {
     std::atomic<std::uint64_t> ticks{0};
     alignas(alignment) std::atomic<int> asleep{0};
+    std::atomic<int> core{-1};  // that it was last seen on; -1: it sleeps
     std::atomic<bool> waits{false};  // awake or asleep: from before it sleeps until it has what it waits for, or throws
     std::mutex door;
     std::condition_variable bell;
@@ -115,6 +133,8 @@ class lifeline {
     assert(worker >= 0 && worker < workers_);
     return seats_[static_cast<std::size_t>(worker)];
   }
+
+  int core_of(int worker) const noexcept { return at(worker).core.load(std::memory_order_relaxed); }
 
   std::uint64_t ticks() const noexcept {
     std::uint64_t sum = 0;
@@ -157,6 +177,7 @@ class lifeline {
   GPIPE_ONCE detail::outcome sleep(int worker, condition ready, bool impatient) {
     seat& s = at(worker);
     s.waits.store(true, std::memory_order_release);
+    s.core.store(-1, std::memory_order_relaxed);
     std::unique_lock<std::mutex> inside(s.door);
     const auto over = [&] {
       s.asleep.exchange(1, std::memory_order_acq_rel);
@@ -172,6 +193,8 @@ class lifeline {
       seen = now;
     }
     s.asleep.exchange(0, std::memory_order_acq_rel);
+    inside.unlock();
+    spread(worker);
     if (ready()) {
       s.waits.store(false, std::memory_order_release);
       return detail::outcome::ready;
