@@ -23,6 +23,7 @@
 #include <gpipe/device/host/gemm_bf16.hpp>
 #include <gpipe/device/host/gemm_portable.hpp>
 #include <gpipe/device/host/team.hpp>
+#include <gpipe/device/host/transpose.hpp>
 #include <gpipe/layer/panels.hpp>
 
 #if GPIPE_WITH_LIBXSMM
@@ -97,11 +98,8 @@ struct basic_context {
       if (transposed) {
         // Squares of a panel's width: read along the source's rows, written into a part that stays in the cache.
         for (int square = 0; square < k; square += panel_width)
-          for (int column = 0; column < width; ++column) {
-            const compute_type<T>* from = source + std::ptrdiff_t{first + column} * stride;
-            for (int row = square; row < (std::min)(k, square + panel_width); ++row)
-              into[std::ptrdiff_t{row} * panel_width + column] = from[row];
-          }
+          transpose((std::min)(panel_width, k - square), width, source + std::ptrdiff_t{first} * stride + square, stride,
+                    into + std::ptrdiff_t{square} * panel_width, panel_width);
       } else {
         for (int row = 0; row < k; ++row)
           thrust::copy_n(thrust::seq, source + std::ptrdiff_t{row} * stride + first, width,
