@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -225,15 +226,16 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
 
   detail::examiner<context> examine() const { return {context_, *net_, stage_}; }
 
+  /// ... of `together` micro-batches in turn, the first of them m: what each took in the mean.
   template <class Run>
-  void time(const bound& b, timed part, const step_state& step, int m, Run&& run) {
+  void time(const bound& b, timed part, const step_state& step, int m, Run&& run, int together = 1) {
     if (!watch_) return run();
     context_.finish();  // such a step waits for its device wherever it times one
     const auto begin = now_ns();
     run();
     context_.finish();
-    if (step.samples(m) == plan_->options.micro_batch_size)
-      watch_->take(b.slot - binding_.slots.front().slot, part, now_ns() - begin);
+    if (step.samples(m + together - 1) == plan_->options.micro_batch_size)
+      watch_->take(b.slot - binding_.slots.front().slot, part, (now_ns() - begin) / together);
   }
 
   void run_forward(const bound& b, const step_state& step, int m, bool again) {
@@ -260,13 +262,18 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
 
   void run_parameter_part(const bound& b, const step_state& step, int first, int m) {
     if (b.kernels->backward_parameters == nullptr || b.frozen) return;
-    if (first < m && b.kernels->backward_parameters_together != nullptr && !watch_) {
+    if (first < m && b.kernels->backward_parameters_together != nullptr) {
       call each[most_together];
-      for (; first <= m; first += most_together) {
-        int count = 0;
+      for (int count = 0; first <= m; first += count) {
+        count = (std::min)(most_together, m - first + 1);
         enter(b, first);
-        for (; count < most_together && first + count <= m; ++count) each[count] = call_of(b, step, first + count, true);
-        b.kernels->backward_parameters_together(context_, each, count);
+        time(
+            b, timed::backward_parameters, step, first,
+            [&] {
+              for (int i = 0; i < count; ++i) each[i] = call_of(b, step, first + i, true);
+              b.kernels->backward_parameters_together(context_, each, count);
+            },
+            count);
       }
       return;
     }

@@ -12,7 +12,7 @@
 
 namespace gpipe::host {
 
-inline constexpr int row_block = 32, inner_block = 512, depth_block = 128;
+inline constexpr int row_block = 32, inner_block = 512, depth_block = 256;
 
 /// Matrix products in blocks, around a `Tile` that knows how to multiply one block:
 ///
@@ -132,7 +132,7 @@ struct gemm {
   }
 
  protected:
-  static constexpr int packed_elements = 8192;
+  static constexpr int packed_elements = 16384;
 
   static constexpr std::ptrdiff_t offset(int index, int stride) { return std::ptrdiff_t{index} * stride; }
 
