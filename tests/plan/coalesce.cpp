@@ -53,7 +53,8 @@ TEST_CASE("what is held for it is in the plan, the same while a program compiles
   CHECK(eight::memory(0).of(memory_kind::held) > 0);
   CHECK(eight::memory(0).of(memory_kind::returned) > alone::memory(0).of(memory_kind::returned));
   const run_plan made = make_plan(network_of<wide<256>>, with(4));
-  CHECK(made.options.coalesce == 8);
+  CHECK(made.coalesce == 8);
+  CHECK(made.options.coalesce == 0);  // for who changes them and plans anew
   for (std::size_t s = 0; s < 2; ++s) {
     CHECK(made.terms[s].held == 8);
     for (int kind = 0; kind < memory_kinds; ++kind)

@@ -35,6 +35,7 @@ struct tie {
 struct run_plan {
   plan_options options;
   schedule_choice schedule;
+  int coalesce = 1;        ///< micro-batches whose parameter gradients are made together
   std::vector<int> first;  ///< of each stage, and the number of slots behind them
   std::vector<link> links;
   std::vector<std::vector<int>> incoming, outgoing;  ///< links of each stage
@@ -86,7 +87,9 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
   run_plan p;
   p.options = options;
   p.options.in = precision_of(net);
-  p.options.coalesce = coalesced(net, options);
+  p.coalesce = coalesced(net, options);
+  plan_options chosen = p.options;
+  chosen.coalesce = p.coalesce;
   const int S = options.stages, M = options.micro_batches, L = net.slot_count;
   const schedule_choice schedule = p.schedule = options.chosen_schedule();
   p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
@@ -94,10 +97,10 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
 
   p.first.assign(static_cast<std::size_t>(S) + 1, 0);
   if (own_cut.empty()) {
-    if (!choose_cut(net, p.options, schedule, costs, p.first.data()))
+    if (!choose_cut(net, chosen, schedule, costs, p.first.data()))
       detail::refuse({"no cut into ", detail::several(S, "stage"), " fits ", options.memory_limit, " bytes a stage"},
                      {"the smallest limit with which one does is ",
-                      least_memory_limit(net, p.options, schedule, costs), " bytes"});
+                      least_memory_limit(net, chosen, schedule, costs), " bytes"});
   } else take_cut(own_cut.data(), static_cast<int>(own_cut.size()), L, S, p.first.data());
   for (int l = 0; l < L; ++l)
     if (!net.owns(l)) p.ties.push_back({net.slots[l].owner, l});
@@ -113,7 +116,7 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
   if (!checked.ok())
     detail::refuse({"the schedule's table is wrong: ", describe(checked)}, {"choose another schedule"});
 
-  detail::rows<schedule_choice> table(schedule, S, M, p.options.coalesce);
+  detail::rows<schedule_choice> table(schedule, S, M, p.coalesce);
   const auto count = static_cast<std::size_t>(M);
   const int late = detail::on_the_way(options.transfers);
   for (const link& l : p.links) {
@@ -125,7 +128,7 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
   for (int m = 0; m < M; ++m) p.leaving.push_back(m % 2);
   for (int s = 0; s < S; ++s) {
     const stage_view stage(net, p.cut(), s);
-    p.terms.push_back(with_room(terms_of(schedule, p.options, stage), options, stage));
+    p.terms.push_back(with_room(terms_of(schedule, chosen, stage), options, stage));
     p.working_sets.push_back(p.terms.back().kept_copies);
     std::vector<memory_block>& blocks = p.blocks.emplace_back();
     p.memory.push_back(lay_out(stage, p.terms.back(), [&blocks](const memory_block& b) { blocks.push_back(b); }));

@@ -279,7 +279,7 @@ class executor {
     lower(
         schedule, plan_.stages(), plan_.micro_batches(), plan_.recompute(), plan_.links.data(),
         static_cast<int>(plan_.links.size()), worker, [&](const instruction& i) { lines.push_back(i); },
-        send_mode::buffered, schedule.trains ? plan_.options.coalesce : 1);
+        send_mode::buffered, schedule.trains ? plan_.coalesce : 1);
     return lines;
   }
   // Room for what may be asked of steps, so that they allocate nothing.

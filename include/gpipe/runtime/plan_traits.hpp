@@ -90,7 +90,7 @@ GPIPE_ONCE inline std::vector<trait> traits_of(const network& net, const run_pla
            }},
           trait::number("the chunks of the schedule", o.chunks),
           trait::choice("recompute", o.recompute),
-          trait::number("the micro-batches that are coalesced", o.coalesce),
+          trait::number("the micro-batches that are coalesced", plan.coalesce),
           {"the cut", cut.value()},
           {"the order of the schedule", schedule.value()},
           trait::number("the optimizer's moments", o.moments),
