@@ -350,6 +350,11 @@ class context {
     ask([=] { gpipe::host::context{}.multiply_transposed(m, n, rows, a, b, c); });
   }
   template <class T>
+  void multiply_transposed(int m, int n, int rows, const gpipe::row_parts<T>& a, const gpipe::row_parts<T>& b,
+                           gpipe::compute_type<T>* c) const {
+    ask([=] { gpipe::host::context{}.multiply_transposed(m, n, rows, a, b, c); });
+  }
+  template <class T>
   void prepare_multiply(int most_rows, int n, int k) const {
     gpipe::host::context{}.prepare_multiply<T>(most_rows, n, k);
   }
