@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <gpipe/device/host/host.hpp>
+#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/relu.hpp>
 #include <gpipe/layer/reshape.hpp>
 
 #include "laws/layers.hpp"
@@ -94,4 +97,25 @@ TEST_CASE("a specialisation for a device takes the place of the layer's own text
   c.out[0] = reinterpret_cast<std::byte*>(y);
   rows[3].forward(toy{}, c);
   CHECK(y[0] == 2);
+}
+
+namespace {
+
+/// Has a parameter part of its own, and with it no longer linear's for several micro-batches.
+struct own_part {
+  template <class In>
+  struct on : linear<4>::on<In> {
+    static void backward_parameters(const auto&, const auto&) {}
+  };
+};
+struct derived : model<input<float, 4>, linear<4>, own_part, relu> {};
+
+}  // namespace
+
+TEST_CASE("a layer that is derived from another and has a parameter part of its own is asked for that") {
+  const kernel_row<host::context>* of = kernels_of<derived, host::context>;
+  const auto takes_several = [&](int row) { return of[row].backward_parameters_together != nullptr; };
+  CHECK(takes_several(0));
+  CHECK_FALSE(takes_several(1));
+  CHECK_FALSE(takes_several(2));
 }

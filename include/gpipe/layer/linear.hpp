@@ -79,14 +79,14 @@ struct linear {
     /// The same of several micro-batches, to the bit: dW is read and written once.
     template <class C, class A>
       requires requires(const C& c, row_parts<T> in, number* out) { c.multiply_transposed(N, K, rows, in, in, out); }
-    static void backward_parameters_together(const C& c, const A& all) {
+    static void backward_parameters(const C& c, const A& all, int micro_batches) {
       row_parts<T> dy{{}, all[0].samples() * rows}, x = dy;
-      for (int i = 0; i < all.size(); ++i) {
+      for (int i = 0; i < micro_batches; ++i) {
         dy.part[i] = all[i].out_gradient();
         x.part[i] = all[i].in();
       }
       c.multiply_transposed(N, K, all.samples() * rows, dy, x, all[0].template gradient<0>());
-      for (int i = 0; i < all.size(); ++i)
+      for (int i = 0; i < micro_batches; ++i)
         c.columns(std::ptrdiff_t{all[i].samples()} * rows, N, row_major{dy.part[i]}, all[i].template gradient<1>());
     }
 

@@ -182,13 +182,13 @@ class operands {
   const call& call_;
 };
 
-/// The operands of backward's parameter part on several micro-batches in turn, all full but the last.
+/// The operands of backward's parameter part on several micro-batches, `[i]` of each in turn, all of as many samples but the
+/// last: what `backward_parameters(context, operands, micro_batches)` gets, which may add them all up in one go.
 template <class Bound>
 class several_operands {
  public:
   several_operands(const call* calls, int count) : calls_(calls), count_(count) {}
 
-  int size() const { return count_; }
   operands<Bound, pass::backward> operator[](int i) const { return operands<Bound, pass::backward>(calls_[i]); }
   int samples() const { return calls_[0].samples * (count_ - 1) + calls_[count_ - 1].samples; }  ///< of all
 

@@ -74,8 +74,9 @@ struct entry_points {
       requires(const Context& c, const again& a) { body::backward_parameters(c, a); };
   static constexpr bool has_backward =
       requires(const Context& c, const again& a) { body::backward(c, a); };
+  // An overload, which goes where a layer that is derived from another has a parameter part of its own.
   static constexpr bool has_backward_parameters_together =
-      requires(const Context& c, const together& all) { body::backward_parameters_together(c, all); };
+      requires(const Context& c, const together& all) { body::backward_parameters(c, all, 2); };
   static constexpr bool has_absorb =
       requires(const Context& c, const committed& a) { { body::absorb(c, a) } noexcept; };
   static constexpr bool has_refresh =
@@ -107,7 +108,7 @@ struct entry_points {
     body::backward_parameters(c, again(b));
   }
   GPIPE_OUT_OF_LINE static void backward_parameters_together(const Context& c, const call* all, int count) {
-    body::backward_parameters_together(c, together(all, count));
+    body::backward_parameters(c, together(all, count), count);
   }
   GPIPE_OUT_OF_LINE static void backward(const Context& c, const call& b) { body::backward(c, again(b)); }
   GPIPE_OUT_OF_LINE static void absorb(const Context& c, const call& b) { body::absorb(c, committed(b)); }
