@@ -143,6 +143,7 @@ class planner {
     o_.recompute = c.recompute;
     o_.memory_limit = c.limit;
     o_.require_sensible(it.layers());
+    if (it.net) o_.coalesce = coalesced(*it.net, o_);
     with_schedule(c.schedule, [this](auto schedule) {
       gpipe::detail::require_admitted(schedule, c_.stages, c_.micro_batches);
       workers_ = schedule.workers(c_.stages);

@@ -23,7 +23,7 @@ struct digits : model<input<float, 64>, dropout<10>, linear<64>,
 
 constexpr recompute_mode modes[] = {recompute_mode::never, recompute_mode::except_last, recompute_mode::always};
 
-/// A line of the table.
+/// A line of the table. "alone": each micro-batch's parameter gradients.
 void add_row(std::vector<std::vector<std::string>>& rows, const network& net, const plan_options& options) {
   std::int64_t bytes[memory_kinds]{}, total = 0, largest = 0;
   for (const stage_memory& m : make_plan(net, options).memory) {
@@ -37,9 +37,10 @@ void add_row(std::vector<std::vector<std::string>>& rows, const network& net, co
     return detail::sized(static_cast<std::uint64_t>(sum));
   };
   using enum memory_kind;
-  rows.push_back({name(options.schedule), std::to_string(options.stages),
-                  name_of(options.recompute), of({parameters, gradients, moments, derived}), of({stash, returned, held}),
-                  of({kept, transient}), detail::sized(static_cast<std::uint64_t>(total)),
+  rows.push_back({name(options.schedule) + std::string(options.coalesce == 1 ? ", alone" : ""),
+                  std::to_string(options.stages),
+                  name_of(options.recompute), of({parameters, gradients, moments, derived}), of({stash, returned}),
+                  of({kept, held, transient}), detail::sized(static_cast<std::uint64_t>(total)),
                   detail::sized(static_cast<std::uint64_t>(largest))});
 }
 
@@ -47,6 +48,8 @@ void tell(const std::string& name, const network& net, int M, int B, const std::
   std::printf("%s, %d micro-batches of %d, Adam: bytes of all stages, and of the largest\n", name.c_str(), M, B);
   std::vector<std::vector<std::string>> rows{
       {"schedule", "stages", "recompute", "parameters, Adam", "between stages", "activations", "all", "largest stage"}};
+  add_row(rows, net,
+          {.micro_batches = M, .micro_batch_size = B, .recompute = recompute_mode::never, .coalesce = 1});
   for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b})
     for (const recompute_mode mode : modes)
       add_row(rows, net, {.micro_batches = M, .micro_batch_size = B, .recompute = mode, .schedule = schedule});

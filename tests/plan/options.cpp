@@ -47,7 +47,7 @@ TEST_CASE("options that make no plan are refused, with what would") {
   CHECK(refusal({.coalesce = 1}) == "");
   CHECK(refusal({.coalesce = -1}) == "-1 micro-batches together make no gradients; choose at least 1, or 0");
   const std::string alone = "the parameter gradients of 4 micro-batches are to be made together; choose fill-drain and "
-                            "recompute never, or leave them alone: 1";
+                            "recompute never, or .coalesce = 0";
   CHECK(refusal({.coalesce = 4}) == alone);
   CHECK(refusal({.recompute = recompute_mode::never, .schedule = schedule_kind::one_f_one_b, .coalesce = 4}) == alone);
   CHECK(refusal({.workers = -1}).find("-1 workers do nothing") != std::string::npos);

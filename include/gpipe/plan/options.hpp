@@ -77,7 +77,7 @@ struct plan_options {
     if (coalesce < 0) refuse({coalesce, " micro-batches together make no gradients"}, {"choose at least 1, or 0"});
     if (coalesce > 1 && !may_coalesce())
       refuse({"the parameter gradients of ", detail::several(coalesce, "micro-batch"), " are to be made together"},
-             {"choose fill-drain and recompute never, or leave them alone: 1"});
+             {"choose fill-drain and recompute never, or .coalesce = 0"});
     if (workers < 0) refuse({workers, " workers do nothing"}, {"choose 0, for as many as the schedule has, or more"});
     if (const int most = most_workers(); most > 0 && workers > most)
       refuse({chosen_schedule().name(), " of ", detail::several(stages, "stage"), " has work for ",

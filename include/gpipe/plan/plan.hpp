@@ -37,6 +37,11 @@ struct workers_have_work {
   static_assert(Holds, "gpipe: a schedule's workers are folded onto as many as it has, or fewer (Workers, "
                        "OfTheSchedule); 0: as many as it has");
 };
+template <int Coalesce, bool Holds>
+struct coalesced_where_nothing_is_recomputed {
+  static_assert(Holds, "gpipe: parameter gradients of several micro-batches are made together by fill-drain where nothing "
+                       "is recomputed: add recompute<recompute_mode::never>, or leave out coalesce<G>");
+};
 template <int Stages, std::int64_t BytesAllowed, bool Holds>
 struct some_cut_fits_memory {
   static_assert(Holds, "gpipe: no cut into so many stages fits the memory limit (Stages, BytesAllowed)");
@@ -87,6 +92,8 @@ class plan {
   static_assert(sizeof(broken::workers_have_work<options.workers, most_workers,
                                                  options.workers >= 0 && (most_workers == 0 ||
                                                                           options.workers <= most_workers)>) > 0);
+  static_assert(sizeof(broken::coalesced_where_nothing_is_recomputed<options.coalesce, options.coalesce <= 1 ||
+                                                                                           options.may_coalesce()>) > 0);
   static constexpr int sane_stages = S >= 1 && S <= L ? S : 1, sane_batches = M >= 1 ? M : 1;
   static constexpr profile sane_profile = (detail::suits<Options, planned, B>() && ...) ? options.measured : profile{};
   static constexpr plan_options sane = [] {
