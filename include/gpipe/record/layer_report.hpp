@@ -47,7 +47,7 @@ GPIPE_ONCE inline std::string remedy(const row& r, int samples) {
 
 /// One line a layer: what it took for one micro-batch, its share of the time of all, the operations that it declares,
 /// of the parts that ran, by the time, and what share they are of `peak`, operations a second of what computed it
-/// (`host::product_rate()`; 0: not known). Below, the layers that lose most against that peak, those of one name
+/// (`host::product_peak()`; 0: not known). Below, the layers that lose most against that peak, those of one name
 /// together, and what to do about them.
 ///
 ///     slot  layer         share   forward  input part  parameter part  GFLOP/s  of the peak

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 
@@ -10,7 +11,7 @@
 namespace gpipe::host {
 
 /// Operations a second that the calling thread reaches at products of floats of rows x inner by inner x columns, with
-/// all they read in the nearest caches: what a layer's kernels are to be compared with. Takes so many seconds.
+/// all they read in the nearest caches. Takes so many seconds.
 GPIPE_ONCE inline double product_rate(double seconds = 0.05, int rows = 64, int columns = 64, int inner = 256) {
   const auto count = [](int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); };
   const arena a(count(rows, inner) * sizeof(float)), b(packed_size(inner, columns) * sizeof(float)),
@@ -27,6 +28,17 @@ GPIPE_ONCE inline double product_rate(double seconds = 0.05, int rows = 64, int 
   double done = 0, took = 0;
   for (; took < seconds; took = std::chrono::duration<double>(clock::now() - begin).count(), done += 16) run();
   return 2.0 * rows * columns * inner * done / took;
+}
+
+/// The highest of many such rates, each of a few milliseconds, over a few shapes: what a layer's kernels are to be
+/// compared with, whatever else ran meanwhile. Takes a tenth of a second.
+GPIPE_ONCE inline double product_peak() {
+  double most = 0;
+  for (int i = 0; i < 24; ++i) {
+    const int extent = 32 << i % 3;
+    most = (std::max)(most, product_rate(0.004, extent, extent < 64 ? 64 : extent));
+  }
+  return most;
 }
 
 }  // namespace gpipe::host
