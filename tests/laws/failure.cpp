@@ -67,6 +67,15 @@ constexpr int M = 4, batch_size = 11;  // 3 + 3 + 3 + 2 samples
 const std::vector<int> cuts[] = {{}, {2, 4}, {1, 2, 3, 4, 5, 6, 7}};
 
 /// A training that is disturbed, and a twin that is not: after each failure both must be the same.
+/// Takes 60 ms for the parameter part of a micro-batch.
+struct slow {
+  template <class In>
+  struct on : linear<8>::on<In> {
+    static void backward_parameters(const auto&, const auto&) { std::this_thread::sleep_for(60ms); }
+  };
+};
+struct slow_net : model<input<float, 12>, slow, gelu, linear<7>, softmax_cross_entropy> {};
+
 template <class Net>
 struct pair_of {
   using training = trainer<Net, adam>;
@@ -408,6 +417,15 @@ TEST_CASE("a throw while others wait for a slow link") {
     CHECK(found.where().micro_batch == 1);
     both.recovers();
   }
+}
+
+TEST_CASE("parameter gradients of several micro-batches, together longer than the deadline, are no silence") {
+  training_options how;
+  how.deadline = 250ms;
+  const plan_options plan{.stages = 2, .micro_batches = 8, .recompute = recompute_mode::never, .coalesce = 8};
+  trainer<slow_net, sgd> training(plan, sgd{}, how);
+  const samples<float> data(8, 12, 1);
+  CHECK_NOTHROW(training.step(data.take(0, 8)));
 }
 
 TEST_CASE("a worker that makes no progress: the deadline ends the step and tells who waits for whom") {

@@ -98,7 +98,7 @@ TEST_CASE("forward and backward of a micro-batch, by hand and in one stage or th
       (*stage)->begin();
       CHECK((*stage)->current() == nullptr);
       (*stage)->backward_input(step, 1);
-      (*stage)->backward_parameters(step, 1, 1);
+      (*stage)->backward_parameters(step, 1, 1, [] {});
       CHECK((*stage)->current() != nullptr);
     }
     // dy = (11, -18); of the second weight x = (11, 19), of the first (5, 6) times the second weight.

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 
+#include <gpipe/layer/row_parts.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/bound_call.hpp>
 #include <gpipe/runtime/canary.hpp>
@@ -116,7 +116,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
         });
       } else {
         run_input_part(*b, step, m);
-        run_parameter_part(*b, step, m, m);
+        run_parameter_part(*b, step, m, m, [] {});
       }
       if (step.examining) examine().look_at_input_part(*b, step, m), examine().look_at_parameter_part(*b, step, m);
       if (canary_) canary_->after_input_part(context_, b->slot, m);
@@ -139,13 +139,15 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     }
   }
 
-  /// Of the micro-batches [first, m]. The sums are the same in either order; who looks sees one after the other.
-  GPIPE_OUT_OF_LINE void backward_parameters(const step_state& step, int first, int m,
+  /// Of the micro-batches [first, m], at most `most_together`. The sums are the same in either order; who looks sees one
+  /// after the other. Calls `alive()` between layers.
+  template <class Alive>
+  GPIPE_OUT_OF_LINE void backward_parameters(const step_state& step, int first, int m, const Alive& alive,
                                              gradient_listener* last = nullptr) {
     const bool looked_at = observed_ || step.examining || canary_;
-    for (; looked_at && first < m; ++first) backward_parameters(step, first, first);
+    for (; looked_at && first < m; ++first) backward_parameters(step, first, first, alive);
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
-      run_parameter_part(*b, step, first, m);
+      run_parameter_part(*b, step, first, m, alive);
       if (step.examining) examine().look_at_parameter_part(*b, step, m);
       if (canary_) canary_->after_parameter_part(context_, b->slot, m);
       if (last != nullptr) last->complete(b->slot);
@@ -260,24 +262,21 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     });
   }
 
-  void run_parameter_part(const bound& b, const step_state& step, int first, int m) {
+  template <class Alive>
+  void run_parameter_part(const bound& b, const step_state& step, int first, int m, const Alive& alive) {
     if (b.kernels->backward_parameters == nullptr || b.frozen) return;
     if (first < m && b.kernels->backward_parameters_together != nullptr) {
-      call each[most_together];
-      for (int count = 0; first <= m; first += count) {
-        count = (std::min)(most_together, m - first + 1);
-        enter(b, first);
-        time(
-            b, timed::backward_parameters, step, first,
-            [&] {
-              for (int i = 0; i < count; ++i) each[i] = call_of(b, step, first + i, true);
-              b.kernels->backward_parameters_together(context_, each, count);
-            },
-            count);
-      }
-      return;
+      enter(b, first);
+      const int count = m - first + 1;
+      const auto run = [&] {
+        call each[most_together];
+        for (int i = 0; i < count; ++i) each[i] = call_of(b, step, first + i, true);
+        b.kernels->backward_parameters_together(context_, each, count);
+      };
+      time(b, timed::backward_parameters, step, first, run, count);
+      return alive();
     }
-    for (; first <= m; ++first) {
+    for (; first <= m; ++first, alive()) {
       enter(b, first);
       time(b, timed::backward_parameters, step, first,
            [&] { b.kernels->backward_parameters(context_, call_of(b, step, first, true)); });

@@ -187,10 +187,11 @@ class alignas(alignment) worker final : private gradient_listener {
     account(sums, begin, begin_ns_);
   }
 
-  // Whether it is the parameter part of the next micro-batch: they are made together.
+  // Whether it is the parameter part of the next micro-batch: they are made together, as many as a kernel takes.
   bool is_behind(const instruction& next, const instruction& i) const {
     return i.kind == act::backward_parameters && next.kind == i.kind && next.stage == i.stage &&
-           next.micro_batch == i.micro_batch + 1 && step().samples(next.micro_batch) > 0;
+           next.micro_batch == i.micro_batch + 1 && step().samples(next.micro_batch) > 0 &&
+           (waiting_since_ < 0 || next.micro_batch - waiting_since_ < most_together);
   }
 
   void perform(const instruction& i) {
@@ -216,7 +217,7 @@ class alignas(alignment) worker final : private gradient_listener {
       case act::backward_parameters:
         if (waiting_since_ < 0) waiting_since_ = m;
         if (goes_on_) break;
-        stage(i).backward_parameters(step(), waiting_since_, m, listener(i));
+        stage(i).backward_parameters(step(), waiting_since_, m, [this] { shop_.line.progress(seat_); }, listener(i));
         for (; waiting_since_ <= m; ++waiting_since_)
           passes_.release(device(i), {i.kind, i.stage, waiting_since_}, true);
         waiting_since_ = -1;

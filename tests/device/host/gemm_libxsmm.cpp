@@ -58,6 +58,7 @@ TEST_CASE("a row's bits do not depend on what its neighbours hold") {
 TEST_CASE_TEMPLATE("a transposed product of rows in several places has the bits of several", T, float, double,
                    gpipe::bf16) {
   products::parts_do_not_matter<context, T>();
+  products::tiny_parts_do_not_matter<context, T>();
 }
 
 TEST_CASE_TEMPLATE("after prepare, no number of rows compiles or allocates anything", T, float, gpipe::bf16) {

@@ -10,6 +10,7 @@ TEST_CASE_TEMPLATE("products agree with plain loops", T, float, double) {
 
 TEST_CASE_TEMPLATE("a transposed product of rows in several places has the bits of several", T, float, double) {
   products::parts_do_not_matter<context, T>();
+  products::tiny_parts_do_not_matter<context, T>();
 }
 
 TEST_CASE_TEMPLATE("a row's bits do not depend on the other rows", T, float, double) {

@@ -157,6 +157,25 @@ void parts_do_not_matter() {
       }
 }
 
+/// The same where products are too small for a number, down to a zero's sign.
+template <class Context, class T>
+void tiny_parts_do_not_matter() {
+  constexpr auto tiny = static_cast<compute_type<T>>(sizeof(T) == 8 ? 1e-200 : 1e-30);
+  for (const int rows : {1, 2, 3, 4, 5, 8}) {
+    matrix<T> a(cells(rows, 1)), b(cells(rows, 1));
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] = T(tiny), b[i] = T(-tiny);
+    compute_type<T> one = 0, several = 0;
+    row_parts<T> from_a{{}, rows}, from_b{{}, rows};
+    for (int i = 0; i < 4; ++i) {
+      from_a.part[i] = a, from_b.part[i] = b;
+      Context{}.template multiply_transposed<T>(1, 1, rows, a, b, &one);
+    }
+    Context{}.template multiply_transposed<T>(1, 1, 4 * rows, from_a, from_b, &several);
+    CAPTURE(rows);
+    CHECK(std::memcmp(&one, &several, sizeof one) == 0);
+  }
+}
+
 /// A row's results are the same bits whatever the rows around it hold.
 template <class Context, class T>
 void neighbours_do_not_matter() {
