@@ -182,8 +182,8 @@ class operands {
   const call& call_;
 };
 
-/// The operands of backward's parameter part on several micro-batches, `[i]` of each in turn, all of as many samples but the
-/// last: what `backward_parameters(context, operands, micro_batches)` gets, which may add them all up in one go.
+/// The operands of backward's parameter part on several micro-batches, `[i]` of each in turn, all of as many samples but
+/// the last: what `backward_parameters(context, operands, micro_batches)` gets, which may add them up in one go.
 template <class Bound>
 class several_operands {
  public:

@@ -39,8 +39,8 @@ struct workers_have_work {
 };
 template <int Coalesce, bool Holds>
 struct coalesced_where_nothing_is_recomputed {
-  static_assert(Holds, "gpipe: parameter gradients of several micro-batches are made together by fill-drain where nothing "
-                       "is recomputed: add recompute<recompute_mode::never>, or leave out coalesce<G>");
+  static_assert(Holds, "gpipe: parameter gradients of several micro-batches are made together by fill-drain where "
+                       "nothing is recomputed: add recompute<recompute_mode::never>, or leave out coalesce<G>");
 };
 template <int Stages, std::int64_t BytesAllowed, bool Holds>
 struct some_cut_fits_memory {

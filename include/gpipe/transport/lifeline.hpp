@@ -80,8 +80,8 @@ class lifeline {
     return spin(ready) ? detail::outcome::ready : sleep(worker, condition(ready), true);
   }
 
-  /// A worker begins, or wakes: where another one runs on its core, it moves to one that none runs on. A system may place
-  /// who is woken beside who wakes him, and leave both there for many steps while a core is idle. Nobody is pinned.
+  /// A worker begins, or wakes: where another one runs on its core, it moves to one that none runs on. A system may
+  /// place who is woken beside who wakes him, and leave both there for many steps while a core is idle. Nobody is pinned.
   void spread(int worker) noexcept {
     if (limits_.yields) return;
     const int here = detail::cores::here();

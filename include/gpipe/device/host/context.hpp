@@ -132,7 +132,8 @@ struct basic_context {
                            compute_type<T>* c) const {
     // Rows of zeros that fill a product up to four make a zero's sign plus: where parts are filled up, each for itself.
     if (a.rows % 4 == 0) return Gemm::multiply_transposed(m, n, rows, a, b, c);
-    for (int i = 0; rows > 0; ++i, rows -= a.rows) multiply_transposed(m, n, (std::min)(rows, a.rows), a.part[i], b.part[i], c);
+    for (int i = 0; rows > 0; ++i, rows -= a.rows)
+      multiply_transposed(m, n, (std::min)(rows, a.rows), a.part[i], b.part[i], c);
   }
 
   /// What a layer calls at construction for each product that it will ask for, of so many rows or fewer, so that

@@ -59,8 +59,8 @@ struct gemm {
           }
         }
         if (last) {
-          const auto tile =
-              Tile::template find<T, false>(height, Tile::template columns_of<T, false>(last), depth, k, panel_width, add);
+          const int columns = Tile::template columns_of<T, false>(last);
+          const auto tile = Tile::template find<T, false>(height, columns, depth, k, panel_width, add);
           for (int i = row; i < end; i += height)
             at_edge(height, last, c + offset(i, n) + full, n, add, row_of_start ? row_of_start + full : nullptr,
                     [&](T* out) { tile(a + offset(i, k) + inner, panel(full), out, panel(full)); });
@@ -70,8 +70,8 @@ struct gemm {
     }
   }
 
-  /// C[m x n] += A[rows x m]^T * B[rows x n], whose rows lie in as many places. Both are packed as they are used: rows a
-  /// power of two apart would fall on the same few lines of the cache. What is bf16 becomes float there.
+  /// C[m x n] += A[rows x m]^T * B[rows x n], whose rows lie in as many places. Both are packed as they are used: rows
+  /// a power of two apart would fall on the same few lines of the cache. What is bf16 becomes float there.
   template <class From>
   GPIPE_OUT_OF_LINE static void multiply_transposed(int m, int n, int rows, const row_parts<From>& a,
                                                     const row_parts<From>& b, compute_type<From>* c) {
@@ -116,7 +116,8 @@ struct gemm {
           const int depth = (std::min)(inner_block, k - inner);
           if (n > last) Tile::template prepare<T, false>(height, panel_width, depth, k, n, add);
           if (last)
-            Tile::template prepare<T, false>(height, Tile::template columns_of<T, false>(last), depth, k, panel_width, add);
+            Tile::template prepare<T, false>(height, Tile::template columns_of<T, false>(last), depth, k, panel_width,
+                                             add);
         }
   }
   template <class T>
@@ -126,8 +127,8 @@ struct gemm {
       for (int depth = depth_block; depth > 0 && height > 0 && height <= m; depth /= 2) {
         if (n > last) Tile::template prepare<T, true>(height, panel_width, depth, panel_width, n, true);
         if (last)
-          Tile::template prepare<T, true>(height, Tile::template columns_of<T, true>(last), depth, panel_width, panel_width,
-                                          true);
+          Tile::template prepare<T, true>(height, Tile::template columns_of<T, true>(last), depth, panel_width,
+                                          panel_width, true);
       }
   }
 
