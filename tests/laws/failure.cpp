@@ -424,7 +424,6 @@ TEST_CASE("parameter gradients of several micro-batches, together longer than th
   how.deadline = 250ms;
   const plan_options plan{.stages = 2, .micro_batches = 8, .recompute = recompute_mode::never, .coalesce = 8};
   trainer<slow_net, sgd> training(plan, sgd{}, how);
-  const samples<float> data(8, 12, 1);
   CHECK_NOTHROW(training.step(data.take(0, 8)));
 }
 
