@@ -129,6 +129,8 @@ void agree_with_plain_loops() {
   }
   check_transposed_product<Context, T>(40, 300, 130);
   check_transposed_product<Context, T>(33, 70, 300);
+  check_transposed_product<Context, T>(150, 170, 260);  // neither is packed whole
+  check_transposed_product<Context, T>(170, 150, 260);
 }
 
 /// Rows in several places, and products of them one after the other: the same bits. The rows of each but the last.

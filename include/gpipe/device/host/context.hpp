@@ -123,17 +123,14 @@ struct basic_context {
   /// C[m x n] += A[rows x m]^T * B[rows x n]; all row-major.
   template <class T>
   void multiply_transposed(int m, int n, int rows, const T* a, const T* b, compute_type<T>* c) const {
-    if (rows > 0) Gemm::multiply_transposed(m, n, rows, row_parts<T>{{a}, rows}, row_parts<T>{{b}, rows}, c);
+    multiply_transposed(m, n, rows, row_parts<T>{{a}, rows}, row_parts<T>{{b}, rows}, c);
   }
   /// The same where the rows lie in as many parts of A and B, with the bits of one product after the other, and made
   /// ready by what makes these ready.
   template <class T>
   void multiply_transposed(int m, int n, int rows, const row_parts<T>& a, const row_parts<T>& b,
                            compute_type<T>* c) const {
-    // Rows of zeros that fill a product up to four make a zero's sign plus: where parts are filled up, each for itself.
-    if (a.rows % 4 == 0) return Gemm::multiply_transposed(m, n, rows, a, b, c);
-    for (int i = 0; rows > 0; ++i, rows -= a.rows)
-      multiply_transposed(m, n, (std::min)(rows, a.rows), a.part[i], b.part[i], c);
+    Gemm::multiply_transposed(m, n, rows, a, b, c);
   }
 
   /// What a layer calls at construction for each product that it will ask for, of so many rows or fewer, so that

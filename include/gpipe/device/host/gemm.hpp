@@ -17,8 +17,8 @@ inline constexpr int row_block = 32, inner_block = 512, depth_block = 256;
 /// Matrix products in blocks, around a `Tile` that knows how to multiply one block:
 ///
 ///     Tile::rows_of(left)         how many of the `left` rows the next block takes, at most `row_block`
-///     Tile::depth_of(left)        the same for the inner extent of a transposed product, at most `depth_block`; more
-///                                 than is left stands for rows of zeros
+///     Tile::depth_of(left)        the same for the inner extent of a transposed product, at most `depth_block`: a
+///                                 multiple of `Tile::depth_step`, filled up with rows of zeros
 ///     Tile::columns_of<T, Transposed>(left)   how many columns are computed where fewer than a panel's are left
 ///     Tile::find<T, Transposed>(rows, columns, k, lda, ldc, accumulate)
 ///                                 a function (a, b, c, next):  c[rows x columns] (+)= a[rows x k] * b, where b is a
@@ -70,40 +70,15 @@ struct gemm {
     }
   }
 
-  /// C[m x n] += A[rows x m]^T * B[rows x n], whose rows lie in as many places. Both are packed as they are used: rows
-  /// a power of two apart would fall on the same few lines of the cache. What is bf16 becomes float there.
+  /// C[m x n] += A[rows x m]^T * B[rows x n], whose rows lie in as many parts of A and B: with the bits of one product
+  /// after the other.
   template <class From>
-  GPIPE_OUT_OF_LINE static void multiply_transposed(int m, int n, int rows, const row_parts<From>& a,
-                                                    const row_parts<From>& b, compute_type<From>* c) {
-    using T = compute_type<From>;
-    alignas(alignment) T left[depth_block * panel_width];
-    alignas(alignment) T right[packed_elements];
-    for (int row = 0, depth; row < rows; row += depth) {
-      depth = Tile::depth_of(rows - row);
-      const int filled = (std::min)(depth, rows - row);
-      const int width = packed_elements / depth / panel_width * panel_width;
-      for (int first = 0; first < n; first += width) {
-        const int until = (std::min)(n, first + width), last = (until - first) % panel_width, full = until - last;
-        const auto panel = [&](int column) { return right + offset(column - first, depth); };
-        for (int column = first; column < until; column += panel_width)
-          pack_panel(depth, filled, (std::min)(panel_width, n - column), b, row, column, n, panel(column));
-        for (int i = 0; i < m; i += panel_width) {
-          const int height = (std::min)(panel_width, m - i);
-          pack_panel(depth, filled, height, a, row, i, m, left);
-          if (full > first) {
-            const auto tile = Tile::template find<T, true>(height, panel_width, depth, panel_width, n, true);
-            for (int column = first; column < full; column += panel_width)
-              tile(left, panel(column), c + offset(i, n) + column, panel(column));
-          }
-          if (last) {
-            const auto tile = Tile::template find<T, true>(height, Tile::template columns_of<T, true>(last), depth,
-                                                           panel_width, panel_width, true);
-            at_edge(height, last, c + offset(i, n) + full, n, true, static_cast<const T*>(nullptr),
-                    [&](T* out) { tile(left, panel(full), out, panel(full)); });
-          }
-        }
-      }
-    }
+  static void multiply_transposed(int m, int n, int rows, const row_parts<From>& a, const row_parts<From>& b,
+                                  compute_type<From>* c) {
+    // Rows of zeros that fill up a depth make a zero's sign plus: where parts are filled up, each for itself.
+    if (a.rows % Tile::depth_step == 0) return multiply_panels(m, n, rows, a, b, c);
+    for (int i = 0; rows > 0; ++i, rows -= a.rows)
+      multiply_panels<From>(m, n, (std::min)(rows, a.rows), {{a.part[i]}, a.rows}, {{b.part[i]}, b.rows}, c);
   }
 
   /// Makes ready what `multiply` looks up, for any number of rows.
@@ -133,7 +108,8 @@ struct gemm {
   }
 
  protected:
-  static constexpr int packed_elements = 16384;
+  static constexpr int packed_bytes = 128 * 1024;  // of the second-level cache, and of the stack
+  static constexpr int deep = 128;  // from here on a block takes longer than asking for the next
 
   static constexpr std::ptrdiff_t offset(int index, int stride) { return std::ptrdiff_t{index} * stride; }
 
@@ -142,6 +118,66 @@ struct gemm {
     if constexpr (std::is_same_v<From, T>) std::memcpy(into, from, sizeof(T) * static_cast<std::size_t>(count));
     else
       for (int i = 0; i < count; ++i) into[i] = from[i];
+  }
+
+  // A and B are packed as they are used: rows a power of two apart would fall on the same few lines of the cache. Of
+  // one as many panels as there is room for are packed and stay, the other's come one at a time; meanwhile the next
+  // block of C is brought nearer. What is bf16 becomes float there.
+  //
+  //                  a panel of B, then the next                        the panels of B that stay
+  //     the panels   +---+                             a panel of A,    +---+---+---+
+  //     of A that    | 1 |               or            then the next    | 1 | 2 | 3 |
+  //     stay         | 2 |
+  template <class From>
+  GPIPE_OUT_OF_LINE static void multiply_panels(int m, int n, int rows, const row_parts<From>& a,
+                                                const row_parts<From>& b, compute_type<From>* c) {
+    using T = compute_type<From>;
+    constexpr int room = packed_bytes / sizeof(T);
+    alignas(alignment) T stays[room], passes[depth_block * panel_width];
+    for (int row = 0, depth; row < rows; row += depth) {
+      depth = Tile::depth_of(rows - row);
+      const int filled = (std::min)(depth, rows - row), most = room / depth / panel_width * panel_width;
+      // The wider one if all of it fits: fewer panels to look up a tile for. Else the other, which is packed once.
+      const bool a_stays = (std::max)(m, n) <= most ? m > n : m <= n;
+      const row_parts<From>&staying = a_stays ? a : b, &passing = a_stays ? b : a;
+      const int width = a_stays ? m : n, length = a_stays ? n : m;
+      for (int first = 0; first < width; first += most) {
+        const int until = (std::min)(width, first + most), full = until - (until - first) % panel_width;
+        const auto panel = [&](int at) { return stays + offset(at - first, depth); };
+        const auto block = [&](int at, int next) {
+          return a_stays ? c + offset(at, n) + next : c + offset(next, n) + at;
+        };
+        for (int at = first; at < until; at += panel_width)
+          pack_panel(depth, filled, at, width, staying, row, panel(at));
+        for (int next = 0; next < length; next += panel_width) {
+          pack_panel(depth, filled, next, length, passing, row, passes);
+          // Blocks of one shape, of the panels [from, to).
+          const auto run = [&](int from, int to) {
+            if (from == to) return;
+            const int height = (std::min)(panel_width, m - (a_stays ? from : next));
+            const int columns = (std::min)(panel_width, n - (a_stays ? next : from));
+            const bool whole = columns == panel_width;
+            const auto tile = Tile::template find<T, true>(
+                height, whole ? panel_width : Tile::template columns_of<T, true>(columns), depth, panel_width,
+                whole ? n : panel_width, true);
+            for (int at = from; at < to; at += panel_width) {
+              const T *left = a_stays ? panel(at) : passes, *right = a_stays ? passes : panel(at);
+              const auto multiply_into = [&](T* out) { tile(left, right, out, right); };
+              if (!whole) {
+                at_edge(height, columns, block(at, next), n, true, static_cast<const T*>(nullptr), multiply_into);
+                continue;
+              }
+              const bool last = at + panel_width >= until;
+              const int beyond = last ? next + panel_width : next;
+              if (depth >= deep && beyond < length) fetch(height, block(last ? first : at + panel_width, beyond), n);
+              multiply_into(block(at, next));
+            }
+          };
+          run(first, full);
+          run(full, until);
+        }
+      }
+    }
   }
 
   // Where C ends inside a panel the block is made beside it, whole vectors wide, and its true columns are copied.
@@ -157,9 +193,11 @@ struct gemm {
     for (int r = 0; r < height; ++r) copy(columns, block + offset(r, panel_width), c + offset(r, ldc));
   }
 
+  // Of `filled` rows that begin with the row `first`, and of zeros.
   template <class From, class T>
-  static void pack_panel(int rows, int filled, int columns, const row_parts<From>& source, int first, int column,
-                         int stride, T* into) {
+  static void pack_panel(int rows, int filled, int column, int stride, const row_parts<From>& source, int first,
+                         T* into) {
+    const int columns = (std::min)(panel_width, stride - column);
     if (filled < rows || columns < panel_width)
       std::memset(into, 0, sizeof(T) * static_cast<std::size_t>(rows * panel_width));
     int part = first / source.rows, inside = first % source.rows;
@@ -169,9 +207,18 @@ struct gemm {
         inside = 0;
         from = source.part[++part] + column;
       }
+      if (column + panel_width < stride) fetch(1, from + panel_width, stride);  // for the next panel
       if (columns == panel_width) copy(panel_width, from, into);  // of a length that the compiler knows
       else copy(columns, from, into);
     }
+  }
+
+  // Asks for rows of a panel, soon to be read, from the memory into the second-level cache.
+  template <class T>
+  static void fetch(int rows, const T* from, int stride) {
+    constexpr int line = 64 / static_cast<int>(sizeof(T));
+    for (int row = 0; row < rows; ++row, from += stride)
+      for (int column = 0; column < panel_width; column += line) __builtin_prefetch(from + column, 0, 2);
   }
 };
 

@@ -14,8 +14,10 @@ namespace gpipe::host {
 /// high as a power of two. For float; other types take the portable tile.
 struct libxsmm_tile {
   static int rows_of(int left) { return left >= row_block ? row_block : power_below(left); }
-  // Rounded up to 4: a depth of one or two costs as much.
-  static int depth_of(int left) { return left >= depth_block ? depth_block : power_below((left + 3) / 4 * 4); }
+  static constexpr int depth_step = 4;  // a depth of one or two costs as much
+  static int depth_of(int left) {
+    return left >= depth_block ? depth_block : power_below((left + depth_step - 1) / depth_step * depth_step);
+  }
   // The library's code for a part of a vector is slow below AVX-512. There, in blocks of one vector and few rows, it adds
   // up every second or fourth product apart: the sum of several products would not be that of one.
   template <class T, bool Transposed>

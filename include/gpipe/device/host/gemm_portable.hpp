@@ -47,6 +47,7 @@ struct vector {
 ///       a5 [ .. .. ]
 struct portable_tile {
   static int rows_of(int left) { return (std::min)(left, row_block); }
+  static constexpr int depth_step = 1;
   static int depth_of(int left) { return (std::min)(left, depth_block); }
   template <class T, bool Transposed>
   static int columns_of(int left) {
