@@ -16,13 +16,11 @@ namespace bench {
 /// shape of a few at which they are fastest, with everything in the caches nearest to the core.
 class product_peak {
  public:
-  struct shape {
-    int rows, columns, inner;
-  };
+  using shape = gpipe::host::product_shape;
 
   explicit product_peak(int threads) : threads_(threads) {
     double most = 0;
-    for (const shape candidate : {shape{32, 64, 256}, {64, 64, 256}, {128, 128, 256}, {256, 256, 256}}) {
+    for (const shape& candidate : gpipe::host::fast_products) {
       const double rate = probe(candidate, 0.1);
       if (rate > most) most = rate, best_ = candidate;
     }

@@ -41,6 +41,14 @@ TEST_CASE("a plan by measured costs says so, and what its step is reckoned to ta
   CHECK(describe(network_of<net>, plan).find("reckoned to take 0.015 ms by its profile, and") != std::string::npos);
 }
 
+TEST_CASE("it is told how many micro-batches' parameter gradients are made together") {
+  using together = plan<net, stages<2>, micro_batches<4>, recompute<recompute_mode::never>, coalesce<2>>;
+  const std::string told = "recompute never, parameter gradients of 2 micro-batches together: bubble";
+  CHECK(describe<together>().find(told) != std::string::npos);
+  CHECK(describe(network_of<net>, make_plan(network_of<net>, together::options)).find(told) != std::string::npos);
+  CHECK(describe<two>().find("together") == std::string::npos);
+}
+
 TEST_CASE("a schedule and a cut of one's own are told as they are") {
   using mine = plan<net, cut_at<1>, micro_batches<4>, schedule<own>>;
   const std::string text = describe<mine>();

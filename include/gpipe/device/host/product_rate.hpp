@@ -30,14 +30,20 @@ GPIPE_ONCE inline double product_rate(double seconds = 0.05, int rows = 64, int 
   return 2.0 * rows * columns * inner * done / took;
 }
 
-/// The highest of many such rates, each of a few milliseconds, over a few shapes: what a layer's kernels are to be
-/// compared with, whatever else ran meanwhile. Takes a tenth of a second.
+/// A product of rows x inner by inner x columns.
+struct product_shape {
+  int rows, columns, inner;
+};
+/// Where a core's rate is looked for: the highest is at one of them.
+inline constexpr product_shape fast_products[] = {{32, 64, 256}, {64, 64, 256}, {128, 128, 256}, {256, 256, 256}};
+
+/// The highest of many such rates, each of a few milliseconds: what a layer's kernels are to be compared with, whatever
+/// else ran meanwhile. Takes a tenth of a second.
 GPIPE_ONCE inline double product_peak() {
   double most = 0;
-  for (int i = 0; i < 24; ++i) {
-    const int extent = 32 << i % 3;
-    most = (std::max)(most, product_rate(0.004, extent, extent < 64 ? 64 : extent));
-  }
+  for (int round = 0; round < 6; ++round)
+    for (const product_shape& of : fast_products)
+      most = (std::max)(most, product_rate(0.004, of.rows, of.columns, of.inner));
   return most;
 }
 

@@ -40,14 +40,15 @@ GPIPE_OUT_OF_LINE inline void transpose_8x8(const float* from, std::ptrdiff_t st
 /// into[row][column] = from[column][row], for `rows` x `columns` elements of `into`, rounded where these are bf16.
 template <class From, class T>
 void transpose(int rows, int columns, const From* from, std::ptrdiff_t stride, T* into, std::ptrdiff_t into_stride) {
-  const bool in_blocks = std::is_same_v<From, float> && std::is_same_v<T, float> && columns % 8 == 0;
-  const int blocks = in_blocks ? rows / 8 * 8 : 0;
-  if constexpr (std::is_same_v<From, float> && std::is_same_v<T, float>)
-    for (int column = 0; column < columns && in_blocks; column += 8)  // of eight rows of `from` all that is read
-      for (int row = 0; row < blocks; row += 8)
+  int done = 0;  // rows, in blocks
+  if constexpr (std::is_same_v<From, float> && std::is_same_v<T, float>) {
+    if (columns % 8 == 0) done = rows / 8 * 8;
+    for (int column = 0; column < columns && done > 0; column += 8)  // of eight rows of `from` all that is read
+      for (int row = 0; row < done; row += 8)
         transpose_8x8(from + column * stride + row, stride, into + row * into_stride + column, into_stride);
+  }
   for (int column = 0; column < columns; ++column)
-    for (int row = blocks; row < rows; ++row) into[row * into_stride + column] = from[column * stride + row];
+    for (int row = done; row < rows; ++row) into[row * into_stride + column] = from[column * stride + row];
 }
 
 }  // namespace gpipe::host
