@@ -65,15 +65,15 @@ class alignas(alignment) worker final : private gradient_listener {
 
   void follow(const std::vector<instruction>& program, std::size_t at) {
     const instruction& i = program[at];
-    goes_on_ = at + 1 < program.size() && is_behind(program[at + 1], i);
     if (i.micro_batch >= 0 && step().samples(i.micro_batch) == 0) return;
+    const bool goes_on = at + 1 < program.size() && is_behind(program[at + 1], i);
     waited_ = copied_ = 0;
     passes_.begin();
     stage(i).begin(told(i));
     try {
       if (shop_.others != nullptr && !committed_) shop_.others->begin(errand_of(i));
       if (shop_.before && !committed_) shop_.before({i.kind, i.stage, told(i), i.link});
-      perform(i);
+      perform(i, goes_on);
     } catch (const detail::poisoned&) {
       throw;
     } catch (const error& cause) {
@@ -194,7 +194,8 @@ class alignas(alignment) worker final : private gradient_listener {
            (waiting_since_ < 0 || next.micro_batch - waiting_since_ < most_together);
   }
 
-  void perform(const instruction& i) {
+  // `goes_on`: the parameter part of the next micro-batch comes next.
+  void perform(const instruction& i, bool goes_on) {
     const int m = i.micro_batch;
     take_turn(stage(i));
     times_.begin(device(i));
@@ -216,7 +217,7 @@ class alignas(alignment) worker final : private gradient_listener {
         break;
       case act::backward_parameters:
         if (waiting_since_ < 0) waiting_since_ = m;
-        if (goes_on_) break;
+        if (goes_on) break;
         stage(i).backward_parameters(step(), waiting_since_, m, [this] { shop_.line.progress(seat_); }, listener(i));
         for (; waiting_since_ <= m; ++waiting_since_)
           passes_.release(device(i), {i.kind, i.stage, waiting_since_}, true);
@@ -363,7 +364,6 @@ class alignas(alignment) worker final : private gradient_listener {
   bound_stage<Device>* turn_ = nullptr;  ///< the stage that was asked last
   [[no_unique_address]] typename Device::marker over_{};
   std::int64_t waited_ = 0, copied_ = 0;  ///< in this action: beside hand-overs; with what others read
-  bool goes_on_ = false;    ///< the next instruction is the parameter part of the next micro-batch
   int waiting_since_ = -1;  ///< the first micro-batch whose parameter part waits for this one's
   bool summed_ = false;     ///< all stages' gradients of this step are there; asked only where some are tied
   bool told_ = false;       ///< what the decision needs was asked for
