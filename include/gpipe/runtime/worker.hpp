@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <gpipe/record/trace.hpp>
-#include <gpipe/runtime/device_times.hpp>
 #include <gpipe/runtime/handover.hpp>
+#include <gpipe/runtime/timesheet.hpp>
 #include <gpipe/runtime/workshop.hpp>
 #include <gpipe/runtime/written_step.hpp>
 
@@ -26,7 +27,12 @@ class alignas(alignment) worker final : private gradient_listener {
 
   /// `number` is the worker's in its replica, `seat` at the gate.
   GPIPE_ONCE worker(const workshop<Device>& shop, replica<Device>& its, int number, int seat, recorder* trace)
-      : shop_(shop), its_(&its), number_(number), seat_(seat), trace_(trace), passes_(shop.plan, its.wires()) {
+      : shop_(shop),
+        its_(&its),
+        number_(number),
+        seat_(seat),
+        passes_(shop.plan, its.wires()),
+        times_(its.step(), its.number(), reports_of(shop, its.number()), trace) {
     for (int s = 0; s < shop_.plan.stages(); ++s)
       if (shop_.plan.worker_of(s) == number) own_.push_back(s);
   }
@@ -36,18 +42,16 @@ class alignas(alignment) worker final : private gradient_listener {
     committed_ = summed_ = told_ = false;
     turn_ = nullptr;
     waiting_since_ = -1;
-    begin_ns_ = now_ns();
-    const auto began = begin_ns_;
-    times_.open(!step().written && (step().measured || trace_ != nullptr), program.size(), shop_.plan.stages());
+    times_.open(program.size());
     std::size_t done = 0;
     if constexpr (graph_device<Device>)
       if (step().written) done = walk_written(program, clears, written_);
     if (done == 0) open(program, clears);
     for (; done < program.size(); ++done) follow(program, done);
-    if (times_.on()) note_end();
+    if (times_.on_device().on()) note_end();
     if (committed_) finish();
     else gather();
-    account_noted(began);
+    times_.close();
     if (step().written) sound_ = true;
   }
 
@@ -58,17 +62,14 @@ class alignas(alignment) worker final : private gradient_listener {
     if (clears)
       for (const instruction& i : program)
         if (i.kind == act::reduce) stage(i).clear_gradients();
-    const auto cleared = now_ns();
-    if (step().measured && !program.empty()) report(program.front()).busy(act::reduce) += cleared - begin_ns_;
-    begin_ns_ = cleared;
+    if (!program.empty()) times_.prepared(program.front().stage);
   }
 
   void follow(const std::vector<instruction>& program, std::size_t at) {
     const instruction& i = program[at];
     if (i.micro_batch >= 0 && step().samples(i.micro_batch) == 0) return;
     const bool goes_on = at + 1 < program.size() && is_behind(program[at + 1], i);
-    waited_ = copied_ = 0;
-    passes_.begin();
+    begin();
     stage(i).begin(told(i));
     try {
       if (shop_.others != nullptr && !committed_) shop_.others->begin(errand_of(i));
@@ -84,9 +85,11 @@ class alignas(alignment) worker final : private gradient_listener {
       fail(i, "something was thrown that is no std::exception", "", {});
     }
     shop_.line.progress(seat_);
-    const auto end = now_ns();
-    account(i, begin_ns_, end);
-    begin_ns_ = end;
+    times_.end(i, passes_);
+  }
+  void begin() {
+    passes_.begin();
+    times_.begin();
   }
 
   // What comes before the first update, written down or launched again; how many instructions that are.
@@ -117,8 +120,9 @@ class alignas(alignment) worker final : private gradient_listener {
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   const step_state& step() const { return its_->step(); }
   bound_stage<Device>& stage(const instruction& i) { return its_->stage(i.stage); }
-  stage_report& report(const instruction& i) {
-    return shop_.reports[index(its_->number() * shop_.plan.stages() + i.stage)];
+  static std::span<stage_report> reports_of(const workshop<Device>& shop, int replica) {
+    const std::size_t stages = index(shop.plan.stages());
+    return std::span(shop.reports).subspan(index(replica) * stages, stages);
   }
   int stage_of(int slot) const { return shop_.plan.cut().stage_of(slot); }
   bound_stage<Device>& at(int slot) { return its_->stage(stage_of(slot)); }
@@ -143,7 +147,7 @@ class alignas(alignment) worker final : private gradient_listener {
   GPIPE_OUT_OF_LINE void gather() {
     if (!told_) tell();
     finish();
-    if (shop_.others != nullptr) waiting([&] { shop_.others->exchange(shop_.decision); });
+    if (shop_.others != nullptr) times_.waiting([&] { shop_.others->exchange(shop_.decision); });
   }
   void tell() {
     const int loss = step().predicted == nullptr ? shop_.net.loss_slot() : -1;
@@ -164,13 +168,6 @@ class alignas(alignment) worker final : private gradient_listener {
     }
   }
 
-  template <class Call>
-  void waiting(Call&& call) {
-    const auto begin = now_ns();
-    call();
-    waited_ += now_ns() - begin;
-  }
-
   // While a stage's last backward runs, replicas sum what it has added to; its time is told apart.
   gradient_listener* listener(const instruction& i) {
     running_ = &i;
@@ -178,13 +175,11 @@ class alignas(alignment) worker final : private gradient_listener {
   }
   void complete(int slot) override {
     const instruction sums{act::reduce, running_->stage, -1, -1};
-    const auto begin = now_ns();
+    const auto summing = now_ns();
     if (!shop_.sums->begin(running_->stage, slot, errand_of(sums))) return;
-    account(*running_, begin_ns_, begin);
-    waited_ = copied_ = 0;
-    passes_.begin();
-    begin_ns_ = now_ns();
-    account(sums, begin, begin_ns_);
+    times_.end(*running_, passes_, summing);
+    begin();
+    times_.end(sums, passes_);
   }
 
   // Whether it is the parameter part of the next micro-batch: they are made together, as many as a kernel takes.
@@ -198,7 +193,7 @@ class alignas(alignment) worker final : private gradient_listener {
   void perform(const instruction& i, bool goes_on) {
     const int m = i.micro_batch;
     take_turn(stage(i));
-    times_.begin(device(i));
+    times_.on_device().begin(device(i));
     switch (i.kind) {
       case act::receive_activation:
       case act::receive_gradient: passes_.receive(device(i), i, errand_of(i)); break;
@@ -207,7 +202,7 @@ class alignas(alignment) worker final : private gradient_listener {
       case act::forward:
         passes_.acquire_activations(device(i), i, errand_of(i));  // layers write straight into them
         stage(i).forward(step(), m);
-        if (stage(i).has_copies()) pass_on(i);
+        if (stage(i).has_copies()) times_.copying([&] { stage(i).pass_on(step(), m); });
         if (!step().training) passes_.release(device(i), i, false);
         break;
       case act::recompute: stage(i).recompute(step(), m); break;
@@ -232,16 +227,10 @@ class alignas(alignment) worker final : private gradient_listener {
       case act::update: update(i); break;
       case act::idle: break;
     }
-    times_.end(device(i), i);
+    times_.on_device().end(device(i), i);
   }
   void note_end() {
-    for (const int s : own_) take_turn(its_->stage(s)), times_.over(its_->stage(s).device(), s);
-  }
-
-  GPIPE_OUT_OF_LINE void pass_on(const instruction& i) {
-    const auto begin = now_ns();
-    stage(i).pass_on(step(), i.micro_batch);
-    copied_ = now_ns() - begin;
+    for (const int s : own_) take_turn(its_->stage(s)), times_.on_device().over(its_->stage(s).device(), s);
   }
 
   // Of tied parameters the owner's values, for every call.
@@ -261,7 +250,7 @@ class alignas(alignment) worker final : private gradient_listener {
     const bool commits = step().commits;  // only then all uses of tied parameters become one sum
     if (commits && !shop_.plan.ties.empty() && !summed_) {
       for (const int own : own_) its_->stage(own).device().mark(its_->stage(own).done());
-      waiting([&] { its_->door().arrive(seat_, errand_of(i)); });
+      times_.waiting([&] { its_->door().arrive(seat_, errand_of(i)); });
       if (shop_.others != nullptr)
         for (const tie& t : shop_.plan.ties)
           if (is_here(t.user) && !at(t.user).at(t.user).frozen) shop_.others->give_gradients(t);
@@ -273,10 +262,10 @@ class alignas(alignment) worker final : private gradient_listener {
         s.device().await(at(t.user).done());
         s.lend(t.owner, at(t.user).at(t.user).gradients);
       } else {
-        waiting([&] { s.lend(t.owner, shop_.others->take_gradients(t, errand_of(i))); });
+        times_.waiting([&] { s.lend(t.owner, shop_.others->take_gradients(t, errand_of(i))); });
       }
     }
-    if (shop_.sums != nullptr) waited_ += shop_.sums->sum(its_->number(), i.stage, errand_of(i), commits);
+    if (shop_.sums != nullptr) times_.waited(shop_.sums->sum(its_->number(), i.stage, errand_of(i), commits));
     if (its_->number() == 0) s.sum_squares(commits);  // the sums are the same in all
   }
 
@@ -286,8 +275,9 @@ class alignas(alignment) worker final : private gradient_listener {
       gather();
       const auto here = now_ns();
       shop_.door.arrive(seat_, errand_of(i), [this]() noexcept { decide(); });
-      waited_ += (std::max)(std::int64_t{0}, shop_.decision.closed_ns - here);  // what follows is the update's own
-      times_.begin(device(i));
+      // What follows is the update's own.
+      times_.waited((std::max)(std::int64_t{0}, shop_.decision.closed_ns - here));
+      times_.on_device().begin(device(i));
     }
     committed_ = true;
     if (!shop_.decision.holds || !step().applied) return;
@@ -307,34 +297,6 @@ class alignas(alignment) worker final : private gradient_listener {
     shop_.decision.closed_ns = now_ns();
     shop_.sum_partials();
     shop_.decision.decide();
-  }
-
-  void account(const instruction& i, std::int64_t begin, std::int64_t end) {
-    if (step().measured) report(i).link_ns += passes_.linked();
-    if (times_.on()) return;  // these are times of asking
-    if (step().measured) {
-      stage_report& its = report(i);
-      const std::int64_t waited = waited_ + passes_.waited();
-      its.busy(i.kind) += end - begin - waited - copied_;
-      its.busy(act::send_activation) += copied_;
-      its.wait_ns += waited;
-    }
-    trace(i, begin, end);
-  }
-  void trace(const instruction& i, std::int64_t begin, std::int64_t end) {
-    if (trace_ != nullptr) trace_->record({begin, end, i.kind, i.stage, told(i), -1, its_->number()});
-  }
-  // Between actions a device waits, and in those that receive, for what others have not done yet.
-  GPIPE_OUT_OF_LINE void account_noted(std::int64_t last) {
-    times_.tell(now_ns(), [&](const instruction& i, std::int64_t begin, std::int64_t end) {
-      const bool waits = i.kind == act::receive_activation || i.kind == act::receive_gradient;
-      if (step().measured) {
-        report(i).wait_ns += (std::max)(std::int64_t{0}, begin - last) + (waits ? end - begin : 0);
-        if (!waits) report(i).busy(i.kind) += end - begin;
-      }
-      trace(i, begin, end);
-      last = end;
-    });
   }
 
   // Says where, as far as who threw did not know.
@@ -358,20 +320,17 @@ class alignas(alignment) worker final : private gradient_listener {
   workshop<Device> shop_;
   replica<Device>* its_;
   int number_, seat_;
-  recorder* trace_;
   detail::handover<Device> passes_;
+  detail::timesheet<Device> times_;
   std::vector<int> own_;  ///< stages
   bound_stage<Device>* turn_ = nullptr;  ///< the stage that was asked last
   [[no_unique_address]] typename Device::marker over_{};
-  std::int64_t waited_ = 0, copied_ = 0;  ///< in this action: beside hand-overs; with what others read
   int waiting_since_ = -1;  ///< the first micro-batch whose parameter part waits for this one's
   bool summed_ = false;     ///< all stages' gradients of this step are there; asked only where some are tied
   bool told_ = false;       ///< what the decision needs was asked for
   bool committed_ = false;
   bool sound_ = false;      ///< the last pass that was written down came to its end
-  std::int64_t begin_ns_ = 0;  ///< of the instruction, or of what is left of it
   const instruction* running_ = nullptr;  ///< whose gradients are listened to
-  [[no_unique_address]] device_times<Device> times_;
   struct nothing {};
   using written_step = typename std::conditional<graph_device<Device>, detail::written_step<Device>, nothing>::type;
   std::unique_ptr<written_step> written_;
