@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gpipe/runtime/handover.hpp>
+#include <gpipe/runtime/tied_parameters.hpp>
 #include <gpipe/runtime/timesheet.hpp>
 #include <gpipe/runtime/workshop.hpp>
 #include <gpipe/runtime/written_step.hpp>
@@ -32,6 +33,7 @@ class alignas(alignment) worker final : private gradient_listener {
         number_(number),
         seat_(seat),
         passes_(shop.plan, its.wires()),
+        ties_(shop.plan, its, shop.others),
         times_(its.step(), its.number(), reports_of(shop, its.number()), trace) {
     for (int s = 0; s < shop_.plan.stages(); ++s)
       if (shop_.plan.worker_of(s) == number) own_.push_back(s);
@@ -58,7 +60,9 @@ class alignas(alignment) worker final : private gradient_listener {
  private:
   // Before the first instruction.
   void open(const std::vector<instruction>& program, bool clears) {
-    borrow();
+    if (shop_.others != nullptr)
+      shop_.others->begin({.action = "begin"});  // a job that has lost a process sends nothing more
+    ties_.borrow(number_);
     if (clears)
       for (const instruction& i : program)
         if (i.kind == act::reduce) stage(i).clear_gradients();
@@ -124,9 +128,6 @@ class alignas(alignment) worker final : private gradient_listener {
     const std::size_t stages = index(shop.plan.stages());
     return std::span(shop.reports).subspan(index(replica) * stages, stages);
   }
-  int stage_of(int slot) const { return shop_.plan.cut().stage_of(slot); }
-  bound_stage<Device>& at(int slot) { return its_->stage(stage_of(slot)); }
-  bool is_here(int slot) const { return its_->has(stage_of(slot)); }
   /// A micro-batch as others know it: counted through all replicas.
   int told(const instruction& i) const { return i.micro_batch < 0 ? -1 : step().among_all(i.micro_batch); }
   errand errand_of(const instruction& i) const { return {i.stage, told(i), name(i.kind)}; }
@@ -154,7 +155,8 @@ class alignas(alignment) worker final : private gradient_listener {
     for (const int s : own_) {
       const bound_stage<Device>& its = its_->stage(s);
       if (step().training && its_->number() == 0) its.download_squares(shop_.decision.squares.data());
-      if (loss >= 0 && stage_of(loss) == s) its.told().download(loss, step(), shop_.decision.told.data());
+      if (loss >= 0 && shop_.plan.cut().stage_of(loss) == s)
+        its.told().download(loss, step(), shop_.decision.told.data());
     }
   }
   GPIPE_OUT_OF_LINE void finish() {
@@ -233,40 +235,18 @@ class alignas(alignment) worker final : private gradient_listener {
     for (const int s : own_) take_turn(its_->stage(s)), times_.on_device().over(its_->stage(s).device(), s);
   }
 
-  // Of tied parameters the owner's values, for every call.
-  void borrow() {
-    if (shop_.others != nullptr) {
-      shop_.others->begin({.action = "begin"});  // a job that has lost a process sends nothing more
-      shop_.others->give_values();
-    }
-    for (const tie& t : shop_.plan.ties)
-      if (shop_.plan.worker_of(stage_of(t.user)) == number_)
-        at(t.user).borrow(t.user, is_here(t.owner) ? at(t.owner).at(t.owner).parameters
-                                                   : shop_.others->take_values(t));
-  }
-
   GPIPE_OUT_OF_LINE void reduce(const instruction& i) {
-    bound_stage<Device>& s = stage(i);
-    const bool commits = step().commits;  // only then all uses of tied parameters become one sum
-    if (commits && !shop_.plan.ties.empty() && !summed_) {
-      for (const int own : own_) its_->stage(own).device().mark(its_->stage(own).done());
-      times_.waiting([&] { its_->door().arrive(seat_, errand_of(i)); });
-      if (shop_.others != nullptr)
-        for (const tie& t : shop_.plan.ties)
-          if (is_here(t.user) && !at(t.user).at(t.user).frozen) shop_.others->give_gradients(t);
-    }
-    summed_ = true;
-    for (const tie& t : shop_.plan.ties) {
-      if (!commits || stage_of(t.owner) != i.stage || s.at(t.owner).frozen) continue;
-      if (is_here(t.user)) {
-        s.device().await(at(t.user).done());
-        s.lend(t.owner, at(t.user).at(t.user).gradients);
-      } else {
-        times_.waiting([&] { s.lend(t.owner, shop_.others->take_gradients(t, errand_of(i))); });
+    const bool commits = step().commits;
+    if (commits && ties_.any()) {  // only then all uses of tied parameters become one sum
+      if (!std::exchange(summed_, true)) {
+        for (const int own : own_) its_->stage(own).device().mark(its_->stage(own).done());
+        times_.waiting([&] { its_->door().arrive(seat_, errand_of(i)); });
+        ties_.give();
       }
+      ties_.take(i.stage, errand_of(i), times_);
     }
     if (shop_.sums != nullptr) times_.waited(shop_.sums->sum(its_->number(), i.stage, errand_of(i), commits));
-    if (its_->number() == 0) s.sum_squares(commits);  // the sums are the same in all
+    if (its_->number() == 0) stage(i).sum_squares(commits);  // the sums are the same in all
   }
 
   GPIPE_OUT_OF_LINE void update(const instruction& i) {
@@ -321,6 +301,7 @@ class alignas(alignment) worker final : private gradient_listener {
   replica<Device>* its_;
   int number_, seat_;
   detail::handover<Device> passes_;
+  detail::tied_parameters<Device> ties_;
   detail::timesheet<Device> times_;
   std::vector<int> own_;  ///< stages
   bound_stage<Device>* turn_ = nullptr;  ///< the stage that was asked last
