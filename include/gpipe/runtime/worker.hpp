@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <exception>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include <gpipe/runtime/handover.hpp>
+#include <gpipe/runtime/named_failure.hpp>
 #include <gpipe/runtime/tied_parameters.hpp>
 #include <gpipe/runtime/timesheet.hpp>
 #include <gpipe/runtime/workshop.hpp>
@@ -79,14 +79,8 @@ class alignas(alignment) worker final : private gradient_listener {
       if (shop_.others != nullptr && !committed_) shop_.others->begin(errand_of(i));
       if (shop_.before && !committed_) shop_.before({i.kind, i.stage, told(i), i.link});
       perform(i, goes_on);
-    } catch (const detail::poisoned&) {
-      throw;
-    } catch (const error& cause) {
-      fail(i, cause.wrong(), cause.remedy(), cause.where());
-    } catch (const std::exception& cause) {
-      fail(i, cause.what(), "", {});
     } catch (...) {
-      fail(i, "something was thrown that is no std::exception", "", {});
+      detail::rethrow_named(i, stage(i), step());
     }
     shop_.line.progress(seat_);
     times_.end(i, passes_);
@@ -164,8 +158,8 @@ class alignas(alignment) worker final : private gradient_listener {
       try {
         if (shop_.others != nullptr && !committed_) shop_.others->wait(s, {s, -1, "finish"});
         its_->stage(s).device().finish();
-      } catch (const error& cause) {
-        fail({committed_ ? act::update : act::reduce, s, -1, -1}, cause.wrong(), cause.remedy(), cause.where());
+      } catch (const error&) {
+        detail::rethrow_named({committed_ ? act::update : act::reduce, s}, its_->stage(s), step());
       }
     }
   }
@@ -277,24 +271,6 @@ class alignas(alignment) worker final : private gradient_listener {
     shop_.decision.closed_ns = now_ns();
     shop_.sum_partials();
     shop_.decision.decide();
-  }
-
-  // Says where, as far as who threw did not know.
-  [[noreturn]] GPIPE_ONCE void fail(const instruction& i, const std::string& wrong, const std::string& remedy,
-                                    gpipe::place at) {
-    const bool computes = i.kind == act::forward || i.kind == act::recompute || i.kind == act::backward ||
-                          i.kind == act::backward_input || i.kind == act::backward_parameters;
-    const auto* layer = stage(i).current();
-    if (computes && layer != nullptr && at.slot < 0) {
-      at.slot = layer->slot;
-      at.layer = layer->layer->name;
-      if (at.micro_batch < 0) at.micro_batch = step().among_all(stage(i).current_micro_batch());
-    }
-    if (at.stage < 0) at.stage = i.stage;
-    if (at.micro_batch < 0) at.micro_batch = told(i);
-    if (at.action.empty()) at.action = name(i.kind);
-    at.step = static_cast<long>(step().step);
-    std::throw_with_nested(error(wrong, remedy, at));
   }
 
   workshop<Device> shop_;
