@@ -84,19 +84,6 @@ class abroad {
     job_.broadcast(bytes, size, rank_of(replica, stage), which);
   }
 
-  /// In a handler, after a call has failed, here or elsewhere: returns to none, but throws the first cause of all.
-  [[noreturn]] GPIPE_ONCE void leave() {
-    try {
-      throw;
-    } catch (const detail::poisoned&) {
-    } catch (const error& cause) {
-      job_.fail(cause);
-    } catch (const std::exception& cause) {
-      job_.fail(error(cause.what(), ""));
-    }
-    throw job_.recover();
-  }
-
   /// Of tied parameters: the values of those that are owned here leave, and arrive where they are used.
   void give_values() {
     for (const auto& t : ties_)

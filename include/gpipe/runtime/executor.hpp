@@ -1,16 +1,14 @@
 #pragma once
 
-#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/hash.hpp>
 #include <gpipe/plan/program.hpp>
 #include <gpipe/runtime/admission.hpp>
-#include <gpipe/runtime/call_traits.hpp>
+#include <gpipe/runtime/collective_calls.hpp>
 #include <gpipe/runtime/contents.hpp>
 #include <gpipe/runtime/crew.hpp>
 #include <gpipe/runtime/exchanged_all_reduce.hpp>
@@ -41,6 +39,7 @@ class executor {
         rule_(std::move(rule)),
         options_(std::move(options)),
         here_(plan_, options_.peers),
+        calls_(options_.peers),
         contents_(net_, plan_, here_, replicas_),
         records_(net_, plan_, options_.trace_events),
         looks_(net_, plan_, options_.digest_calls),
@@ -77,7 +76,7 @@ class executor {
   /// state and step count are as before.
   GPIPE_ONCE outcome train(const batch& data, double rate, double clip = 0) {
     require_training();
-    together([&] {
+    calls_.together([&] {
       if (!std::isfinite(rate))
         detail::refuse({"the learning rate is ", std::to_string(rate)}, {"see the optimizer's and its schedule"},
                        {.step = static_cast<long>(step_.step)});
@@ -102,7 +101,7 @@ class executor {
   /// was accumulated is dropped, and the error says so.
   GPIPE_ONCE outcome accumulate(const batch& data) {
     require_training();
-    together([&] { take(data, true); });
+    calls_.together([&] { take(data, true); });
     step_.commits = false;
     decision_.clip = 0;
     attempt([this] {
@@ -126,7 +125,7 @@ class executor {
   /// Forward only, without dropout. Throws `error` if the loss is not finite.
   GPIPE_ONCE outcome evaluate(const batch& data) {
     require_loss();
-    together([&] { take(data, false); });
+    calls_.together([&] { take(data, false); });
     run(evaluating_);
     shop().sum_partials();
     if (!std::isfinite(decision_.found.loss)) explain(evaluating_);
@@ -137,7 +136,7 @@ class executor {
   /// that nothing before the loss reads may be missing.
   GPIPE_ONCE void predict(const batch& data, sample_rows& into, int first) {
     require_loss();
-    together([&] { take(data, false, net_.loss_slot()); });
+    calls_.together([&] { take(data, false, net_.loss_slot()); });
     step_.predicted = &into;
     step_.samples_before = first;
     run(evaluating_);
@@ -155,7 +154,7 @@ class executor {
   /// Whether a slot's parameters and moments stay as they are, from the next call on, in every slot that uses them.
   /// Their gradient is then zero, and counts in no norm.
   GPIPE_ONCE void freeze(int slot, bool frozen) {
-    concur(request::freeze, {trait::number("the slot", slot), trait::number("whether it is frozen", frozen)});
+    calls_.agree_to_freeze(slot, frozen);
     ++step_.looks;
     for (int l = 0; l < net_.slot_count; ++l)
       if (net_.slots[l].owner == net_.slots[slot].owner)
@@ -164,7 +163,7 @@ class executor {
 
   /// Copies a slot's outputs and their gradients out of every step and accumulated call, from now on or no longer.
   GPIPE_ONCE void watch(int slot, bool watched) {
-    concur(request::watch, {trait::number("the slot", slot), trait::number("whether it is watched", watched)});
+    calls_.agree_to_watch(slot, watched);
     ++step_.looks;
     detail::watched_rows* const rows = looks_.watch(slot, watched);
     replicas_.each_like(stage_of(slot), [&](auto& stage) { stage.watch(slot, rows); });
@@ -187,7 +186,7 @@ class executor {
       ~timing() { of.time_slots(of.options_.slot_times); }
     } const here(*this);
     for (int i = 0; i < steps; ++i) {
-      together([&] { take(data, true); });
+      calls_.together([&] { take(data, true); });
       step_.applied = step_.measured = false;
       run(training_);
     }
@@ -220,11 +219,7 @@ class executor {
   }
   /// The same into them, and makes anew what is derived from parameters.
   GPIPE_ONCE void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, const void* from) {
-    hash values;
-    values.add(static_cast<const std::byte*>(from), bytes);
-    concur(request::write,
-           {trait::number("what is written", static_cast<int>(kind)), trait::number("the slot", slot),
-            trait::number("the first byte", static_cast<std::int64_t>(at)), {"the values", values.value()}});
+    calls_.agree_to_write(kind, slot, at, bytes, from);
     contents_.write(kind, slot, index, at, bytes, from);
     contents_.refresh();
   }
@@ -260,20 +255,6 @@ class executor {
     evaluating_.push_back(program(plan_.schedule.forwards(), w));
   }
 
-  // Set-up calls, which all processes make alike.
-  GPIPE_ONCE void concur(request what, std::initializer_list<trait> traits) {
-    if (others_) options_.peers->agree(what, {traits.begin(), traits.size()});
-  }
-  // What this process refuses fails the call in all.
-  template <class Call>
-  void together(Call&& call) {
-    try {
-      call();
-    } catch (...) {
-      if (others_) others_->leave();
-      throw;
-    }
-  }
   GPIPE_ONCE std::vector<instruction> program(schedule_choice schedule, int worker) const {
     std::vector<instruction> lines;
     lower(
@@ -331,22 +312,21 @@ class executor {
   void run(const std::vector<std::vector<instruction>>& programs) {
     replicas_.each([this](auto& it) { it.take(step_); });
     try {
-      if (others_)  // that all processes are asked for the same is found out while they work
-        options_.peers->enter(detail::request_of(step_), detail::traits_of_call(net_, step_, decision_));
+      calls_.enter(net_, step_, decision_);
       const auto walk = [&](int seat) {
         workers_[index(seat)].walk(programs[index(seat) % programs.size()], step_.clears());
       };
       if (others_) walk(0);
       else crew_.run(walk);
     } catch (...) {
-      if (others_) options_.peers->abandon();  // before devices are waited for
+      calls_.abandon();  // before devices are waited for
       replicas_.each_stage([](auto& stage) { stage.settle(); });
       replicas_.each([](auto& it) {
         for (auto& w : it.wires()) w.reset();
       });
       if (sums_) sums_->forget();
       clock();
-      if (others_) others_->leave();
+      calls_.leave();
       throw;
     }
     clock();
@@ -412,6 +392,7 @@ class executor {
   update_rule<context> rule_;
   run_options options_;
   seating here_;
+  detail::collective_calls calls_;
   replica_list<Device> replicas_;
   contents<Device> contents_;
   std::unique_ptr<all_reduce<Device>> sums_;  // null: there is one replica
