@@ -12,6 +12,7 @@
 #include <gpipe/runtime/contents.hpp>
 #include <gpipe/runtime/crew.hpp>
 #include <gpipe/runtime/exchanged_all_reduce.hpp>
+#include <gpipe/runtime/explain.hpp>
 #include <gpipe/runtime/looks.hpp>
 #include <gpipe/runtime/measured.hpp>
 #include <gpipe/runtime/records.hpp>
@@ -367,24 +368,12 @@ class executor {
     decision_.decide();
   }
 
-  // Replays what did not come out finite, looking at each layer, to name the one where it began.
+  // Why a call of these programs is not finite.
   [[noreturn]] GPIPE_ONCE void explain(const std::vector<std::vector<instruction>>& programs) {
-    const auto where = place{.step = static_cast<long>(step_.step)};
-    if (step_.commits && decision_.found.weight < (std::numeric_limits<float>::min)())
-      detail::refuse({"the weights of the batch's samples sum to ", std::to_string(decision_.found.weight)},
-                     {"give at least one sample a positive weight"}, where);
-    step_.examining = true;
-    step_.applied = step_.measured = step_.written = false;
-    run(programs);
-    if (step_.training && accumulated_ > 0)
-      throw error("the sum of the accumulated gradients is not finite, though those of this call are",
-                  "lower the learning rate or the loss; parameters are as before the step", where);
-    if (!step_.commits) settle();
-    if (!step_.training || decision_.holds)
-      throw error("a number was not finite, and was when it was computed again",
-                  "see whether the data change meanwhile; parameters are as before", where);
-    throw error("the norm of the gradient is not finite, though every gradient is",
-                "lower the learning rate or the loss; parameters are as before the step", where);
+    detail::explain(step_, decision_, accumulated_, [&] {
+      run(programs);
+      if (!step_.commits) settle();
+    });
   }
 
   const network& net_;
