@@ -1,18 +1,13 @@
 #pragma once
 
-#include <memory>
-#include <optional>
+#include <vector>
 
 #include <gpipe/layer/row_parts.hpp>
-#include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/bound_call.hpp>
-#include <gpipe/runtime/canary.hpp>
-#include <gpipe/runtime/examiner.hpp>
 #include <gpipe/runtime/feed.hpp>
 #include <gpipe/runtime/gradient_listener.hpp>
-#include <gpipe/runtime/observer.hpp>
+#include <gpipe/runtime/onlookers.hpp>
 #include <gpipe/runtime/stage_arena.hpp>
-#include <gpipe/runtime/stopwatch.hpp>
 #include <gpipe/runtime/telling.hpp>
 
 namespace gpipe {
@@ -29,15 +24,13 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   GPIPE_ONCE bound_stage(const network& net, const run_plan& plan, int stage, std::byte fill, int replica = 0)
       : stage_arena<Device>(net, plan, stage, fill, replica),
         told_(plan, *this),
-        observer_(net, plan.options.moments) {}
+        onlookers_(context_, net, plan, stage) {}
 
   /// Resolves every address and makes what libraries need, once all stages have their arenas.
   GPIPE_ONCE void bind(const std::vector<const detail::arena_map*>& maps, const kernel_row<context>* kernels,
                        bool poisons = false) {
     binding_ = detail::binder<context>(*net_, *plan_, maps, stage_, replica_).bind(kernels);
-    if (poisons)
-      canary_.emplace(stage_view(*net_, plan_->cut(), stage_), plan_->terms[static_cast<std::size_t>(stage_)],
-                      binding_.slots);
+    if (poisons) onlookers_.poison(binding_.slots);
     told_.hold();
     for (const auto& b : binding_.slots)
       if (b.kernels->prepare != nullptr) b.kernels->prepare(context_, plan_->options.micro_batch_size);
@@ -55,22 +48,16 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     if constexpr (requires { context_.asks(asker{}); }) context_.asks({.stage = stage_, .micro_batch = m});
   }
   /// From now on every slot's calls on full micro-batches are timed, or none.
-  GPIPE_ONCE void time_slots(bool on) {
-    if (!on) watch_.reset();
-    else if (!watch_) watch_ = std::make_unique<stopwatch>(static_cast<int>(binding_.slots.size()));
-  }
-  const stopwatch* watch() const { return watch_.get(); }
+  void time_slots(bool on) { onlookers_.time_slots(on); }
+  const stopwatch* watch() const { return onlookers_.watch(); }
 
   /// Between steps: whether a slot's parameters stay as they are, and who looks at what its layers do.
   void freeze(int slot, bool frozen) { bound_at(slot).frozen = frozen; }
   GPIPE_ONCE void watch(int slot, detail::watched_rows* into) {
     bound_at(slot).watched = into;
-    observe();
+    onlookers_.look_at(binding_.slots);
   }
-  GPIPE_ONCE void note_in(digest& into) {
-    observer_.note_in(into);
-    observe();
-  }
+  void note_in(digest& into) { onlookers_.note_in(into); }
 
   /// Uploads what enters the stage from outside, by a context or by what remembers its uploads.
   template <class Into>
@@ -106,25 +93,22 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       enter(*b, m);
       clear_unread(*b, step, m);
-      if (observed_) observer_.before_backward(context_, *b, step, m);
+      onlookers_.before_backward(*b, step, m);
       if (b->kernels->backward != nullptr && b->wants_input && !b->frozen) {
-        time(*b, timed::backward, step, m, [&] {
+        onlookers_.time(*b, timed::backward, step, m, [&] {
           b->kernels->backward(context_, call_of(*b, step, m, true));
-          if (observed_)
-            observer_.after_input_part(context_, *b, step, m), observer_.after_parameter_part(context_, *b, step, m);
+          onlookers_.ran_input_part(*b, step, m);
+          onlookers_.ran_parameter_part(*b, step, m);
           add_up(*b, step, m);
         });
       } else {
         run_input_part(*b, step, m);
         run_parameter_part(*b, step, m, m, [] {});
       }
-      if (step.examining) examine().look_at_input_part(*b, step, m), examine().look_at_parameter_part(*b, step, m);
-      if (canary_) canary_->after_input_part(context_, b->slot, m);
+      onlookers_.after_both_parts(*b, step, m);
       if (last != nullptr) last->complete(b->slot);
     }
-    // Where the parameter part may come after all input parts, a slot before may still read what this one held for it.
-    if (canary_)
-      for (const auto& b : binding_.slots) canary_->after_parameter_part(context_, b.slot, m);
+    onlookers_.after_backward(binding_.slots, m);
   }
 
   GPIPE_OUT_OF_LINE void backward_input(const step_state& step, int m) {
@@ -132,24 +116,21 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       enter(*b, m);
       clear_unread(*b, step, m);
-      if (observed_) observer_.before_backward(context_, *b, step, m);
+      onlookers_.before_backward(*b, step, m);
       run_input_part(*b, step, m);
-      if (step.examining) examine().look_at_input_part(*b, step, m);
-      if (canary_) canary_->after_input_part(context_, b->slot, m);
+      onlookers_.after_input_part(*b, step, m);
     }
   }
 
-  /// Of the micro-batches [first, m], at most `most_together`. The sums are the same in either order; who looks sees one
-  /// after the other. Calls `alive()` between layers.
+  /// Of the micro-batches [first, m], at most `most_together`. The sums are the same in either order; who looks on sees
+  /// one after the other. Calls `alive()` between layers.
   template <class Alive>
   GPIPE_OUT_OF_LINE void backward_parameters(const step_state& step, int first, int m, const Alive& alive,
                                              gradient_listener* last = nullptr) {
-    const bool looked_at = observed_ || step.examining || canary_;
-    for (; looked_at && first < m; ++first) backward_parameters(step, first, first, alive);
+    for (; first < m && onlookers_.look(step); ++first) backward_parameters(step, first, first, alive);
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       run_parameter_part(*b, step, first, m, alive);
-      if (step.examining) examine().look_at_parameter_part(*b, step, m);
-      if (canary_) canary_->after_parameter_part(context_, b->slot, m);
+      onlookers_.after_parameter_part(*b, step, m);
       if (last != nullptr) last->complete(b->slot);
     }
   }
@@ -172,10 +153,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     add(b.layer->type, n, gradients, b.gradients);
   }
   /// The stage has updated its parameters.
-  void updated() {
-    if (!observed_) return;
-    for (const auto& b : binding_.slots) observer_.after_update(context_, b, flat_bytes());
-  }
+  void updated() { onlookers_.after_update(binding_.slots, flat_bytes()); }
 
  private:
   using base = stage_arena<Device>;
@@ -202,11 +180,6 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
 
   bound& bound_at(int slot) { return binding_.slots[static_cast<std::size_t>(slot - binding_.slots.front().slot)]; }
 
-  void observe() {
-    observed_ = observer_.notes();
-    for (const auto& b : binding_.slots) observed_ = observed_ || b.watched != nullptr;
-  }
-
   /// Forward of the layers before the loss.
   GPIPE_OUT_OF_LINE void predict(const step_state& step, int m) {
     const int loss = net_->loss_slot();
@@ -226,38 +199,22 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     if constexpr (requires { context_.asks(asker{}); }) context_.asks({b.layer->name, b.slot, stage_, m});
   }
 
-  detail::examiner<context> examine() const { return {context_, *net_, stage_}; }
-
-  /// ... of `together` micro-batches in turn, the first of them m: what each took in the mean.
-  template <class Run>
-  void time(const bound& b, timed part, const step_state& step, int m, Run&& run, int together = 1) {
-    if (!watch_) return run();
-    context_.finish();  // such a step waits for its device wherever it times one
-    const auto begin = now_ns();
-    run();
-    context_.finish();
-    if (step.samples(m + together - 1) == plan_->options.micro_batch_size)
-      watch_->take(b.slot - binding_.slots.front().slot, part, (now_ns() - begin) / together);
-  }
-
   void run_forward(const bound& b, const step_state& step, int m, bool again) {
     enter(b, m);
     call c = call_of(b, step, m, again);
     c.again = again;
-    if (step.examining) examine().look_at_inputs(b, step, m, again);
+    onlookers_.before_forward(b, step, m, again);
     if (again) b.kernels->forward(context_, c);
-    else time(b, timed::forward, step, m, [&] { b.kernels->forward(context_, c); });
-    if (step.examining) examine().look_at_outputs(b, step, m, c);
-    if (observed_ && !again) observer_.after_forward(context_, b, c, step, m);
-    if (canary_) canary_->after_forward(context_, b.slot, m, again);
+    else onlookers_.time(b, timed::forward, step, m, [&] { b.kernels->forward(context_, c); });
+    onlookers_.after_forward(b, c, step, m);
   }
 
   void run_input_part(const bound& b, const step_state& step, int m) {
     if (!b.wants_input || b.kernels->backward_input == nullptr) return;
     enter(b, m);
-    time(b, timed::backward_input, step, m, [&] {
+    onlookers_.time(b, timed::backward_input, step, m, [&] {
       b.kernels->backward_input(context_, call_of(b, step, m, true));
-      if (observed_) observer_.after_input_part(context_, b, step, m);
+      onlookers_.ran_input_part(b, step, m);
       add_up(b, step, m);
     });
   }
@@ -273,14 +230,14 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
         for (int i = 0; i < count; ++i) each[i] = call_of(b, step, first + i, true);
         b.kernels->backward_parameters_together(context_, each, count);
       };
-      time(b, timed::backward_parameters, step, first, run, count);
+      onlookers_.time(b, timed::backward_parameters, step, first, run, count);
       return alive();
     }
     for (; first <= m; ++first, alive()) {
       enter(b, first);
-      time(b, timed::backward_parameters, step, first,
-           [&] { b.kernels->backward_parameters(context_, call_of(b, step, first, true)); });
-      if (observed_) observer_.after_parameter_part(context_, b, step, first);
+      onlookers_.time(b, timed::backward_parameters, step, first,
+                      [&] { b.kernels->backward_parameters(context_, call_of(b, step, first, true)); });
+      onlookers_.ran_parameter_part(b, step, first);
     }
   }
 
@@ -308,14 +265,11 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   }
 
   detail::telling<Device> told_;
-  std::optional<detail::canary<context>> canary_;
-  detail::observer<context> observer_;
+  detail::onlookers<context> onlookers_;
   mutable bool drew_ = false;
-  bool observed_ = false;  ///< somebody looks at what the layers do
   const bound* current_ = nullptr;
   int current_micro_batch_ = -1;
   [[no_unique_address]] marker done_{};
-  std::unique_ptr<stopwatch> watch_;
 };
 
 }  // namespace gpipe
