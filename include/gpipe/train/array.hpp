@@ -5,8 +5,20 @@
 #include <utility>
 
 #include <gpipe/model/graph.hpp>
+#include <gpipe/model/network.hpp>
 
 namespace gpipe::detail {
+
+/// The slot, if the network has it; else throws `error`.
+GPIPE_ONCE inline int known_slot(const network& net, int slot) {
+  if (slot < 0 || slot >= net.slot_count)
+    refuse({"the model has no slot ", slot}, {"slots are 0 to ", net.slot_count - 1}, {.slot = slot});
+  return slot;
+}
+/// Where something is wrong with it.
+GPIPE_ONCE inline place place_of(const network& net, int slot) {
+  return {.layer = std::string(net.row_of(slot).name), .slot = slot};
+}
 
 /// What of a layer is listed by name: its parameters, or its state.
 struct listing {

@@ -8,11 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include <gpipe/core/hash.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/runtime/executor.hpp>
-#include <gpipe/train/array.hpp>
 #include <gpipe/train/dataset.hpp>
+#include <gpipe/train/named_arrays.hpp>
 #include <gpipe/train/rate.hpp>
 
 namespace gpipe {
@@ -168,52 +167,36 @@ class trainer {
   /// array for it: of the layer at a slot, by the layer's name for it, such as "weight".
   template <element T = float>
   std::vector<T> parameter(int slot, std::string_view name) const {
-    return read<T>(memory_kind::parameters, slot, name);
+    return arrays_.template read<T>(memory_kind::parameters, slot, name);
   }
   template <element T = float>
   std::vector<T> gradient(int slot, std::string_view name) const {
-    return read<T>(memory_kind::gradients, slot, name);
+    return arrays_.template read<T>(memory_kind::gradients, slot, name);
   }
   template <element T = float>
   std::vector<T> moment(int slot, std::string_view name, int moment) const {
     if (moment < 0 || moment >= Optimizer::moments)
       detail::refuse({"the optimizer has no moment ", moment},
                      {"it keeps ", Optimizer::moments, " arrays, counted from 0"});
-    return read<T>(memory_kind::moments, slot, name, moment);
+    return arrays_.template read<T>(memory_kind::moments, slot, name, moment);
   }
   /// A copy of what a layer has beside its parameters, such as the moving "mean" of batch_norm.
   template <element T = float>
   std::vector<T> state(int slot, std::string_view name) const {
-    return read<T>(memory_kind::state, slot, name);
+    return arrays_.template read<T>(memory_kind::state, slot, name);
   }
   /// Gives a parameter, or a layer's state, new values.
   template <element T = float>
   void set_parameter(int slot, std::string_view name, std::span<const T> values) {
-    write(memory_kind::parameters, slot, name, values);
+    arrays_.write(memory_kind::parameters, slot, name, values);
   }
   template <element T = float>
   void set_state(int slot, std::string_view name, std::span<const T> values) {
-    write(memory_kind::state, slot, name, values);
+    arrays_.write(memory_kind::state, slot, name, values);
   }
 
   /// A hash of all parameters' bits, in model order: the same for every cut, and of every replica.
-  GPIPE_ONCE std::uint64_t parameter_hash(int replica = 0) const {
-    hash sum;
-    std::vector<std::byte> copy;
-    for (int l = 0; l < executor_.net().slot_count; ++l) {
-      if (!executor_.net().owns(l)) continue;
-      const row& r = executor_.net().row_of(l);
-      std::size_t at = 0;
-      for (int p = 0; p < r.parameter_count; ++p) {
-        const std::size_t bytes = r.parameters[p].extents.size() * bytes_of(r.type);
-        copy.resize(bytes);
-        executor_.read(memory_kind::parameters, l, 0, at, bytes, copy.data(), replica);
-        sum.add(copy.data(), bytes);
-        at += aligned(bytes);
-      }
-    }
-    return sum.value();
-  }
+  std::uint64_t parameter_hash(int replica = 0) const { return arrays_.parameter_hash(replica); }
 
   /// What runs: its cut, costs and memory.
   const run_plan& plan() const { return executor_.plan(); }
@@ -263,18 +246,7 @@ class trainer {
     return options;
   }
 
-  GPIPE_ONCE int checked(int slot) const {
-    const network& net = executor_.net();
-    if (slot < 0 || slot >= net.slot_count)
-      detail::refuse({"the model has no slot ", slot}, {"slots are 0 to ", net.slot_count - 1}, {.slot = slot});
-    return slot;
-  }
-  GPIPE_ONCE place place_of(int slot) const {
-    place found;
-    found.layer = executor_.net().row_of(slot).name;
-    found.slot = slot;
-    return found;
-  }
+  int checked(int slot) const { return detail::known_slot(executor_.net(), slot); }
   GPIPE_ONCE void freeze(int first, int last, bool frozen) {
     if (last < first)
       detail::refuse({"the slots [", first, ", ", last, ") end before they begin"}, {"give the first before the last"});
@@ -284,32 +256,7 @@ class trainer {
   GPIPE_ONCE const detail::watched_rows& watched(int slot) const {
     if (const auto* rows = executor_.watched(checked(slot))) return *rows;
     detail::refuse({"nobody watches the slot"}, {"call watch(", slot, ") before the step"},
-                   place_of(slot));
-  }
-
-  // Bytes before one of them in its slot's block, and its elements.
-  template <class T>
-  std::pair<std::size_t, std::size_t> find(int slot, std::string_view name, const detail::listing& what) const {
-    return detail::find_array(executor_.net().row_of(checked(slot)), slot, name, dtype_of<T>, what);
-  }
-  static const detail::listing& listed(memory_kind kind) {
-    return kind == memory_kind::state ? detail::of_state : detail::of_parameters;
-  }
-  template <class T>
-  std::vector<T> read(memory_kind kind, int slot, std::string_view name, int index = 0) const {
-    const auto [at, size] = find<T>(slot, name, listed(kind));
-    std::vector<T> out(size);
-    executor_.read(kind, slot, index, at, size * sizeof(T), out.data());
-    return out;
-  }
-  template <class T>
-  void write(memory_kind kind, int slot, std::string_view name, std::span<const T> values) {
-    const detail::listing& what = listed(kind);
-    const auto [at, size] = find<T>(slot, name, what);
-    if (values.size() != size)
-      detail::refuse({what.one, " \"", name, "\" has ", size, " elements, not ", values.size()},
-                     {"give it all of them"}, place_of(slot));
-    executor_.write(kind, slot, 0, at, size * sizeof(T), values.data());
+                   detail::place_of(executor_.net(), slot));
   }
 
   Optimizer optimizer_;
@@ -317,6 +264,7 @@ class trainer {
   double clip_;
   std::vector<std::unique_ptr<step_hook>> hooks_;  // they stay where they are when one adds another
   gpipe::executor<Device> executor_;
+  detail::named_arrays<Device> arrays_{executor_};
 };
 
 template <class Plan, class Optimizer>
