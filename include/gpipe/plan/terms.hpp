@@ -9,6 +9,12 @@ namespace gpipe {
 
 namespace detail {
 
+/// Before it is known how many parameter parts come together (0) each comes alone.
+template <scheduler Schedule>
+constexpr rows<Schedule> table_of(const Schedule& schedule, const plan_options& o) {
+  return {schedule, o.stages, o.micro_batches, o.coalesce > 1 ? o.coalesce : 1};
+}
+
 // A schedule may tell by itself how many places it takes from one stage to another; else its rows are read.
 
 template <scheduler Schedule>
@@ -74,7 +80,7 @@ constexpr memory_terms terms_beside_skips(rows<Schedule>& table, const plan_opti
 /// `with_room`. What skips a stage, either way, has as many places as that from the stage with the most.
 template <scheduler Schedule>
 GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, int stage) {
-  detail::rows<Schedule> table(schedule, o.stages, o.micro_batches, o.coalesce > 1 ? o.coalesce : 1);
+  auto table = detail::table_of(schedule, o);
   memory_terms terms = detail::terms_beside_skips(table, o, stage);
   for (int s = 0; s < stage; ++s) detail::raise(terms.stash.skip, detail::stash_count(table, o, s, stage));
   for (int s = stage + 1; s < o.stages; ++s)
@@ -86,7 +92,7 @@ GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_
 template <scheduler Schedule>
 GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, const stage_view& stage) {
   if (stage.skipped()) return terms_of(schedule, o, stage.stage());
-  detail::rows<Schedule> table(schedule, o.stages, o.micro_batches, o.coalesce > 1 ? o.coalesce : 1);
+  auto table = detail::table_of(schedule, o);
   return detail::terms_beside_skips(table, o, stage.stage());
 }
 
