@@ -28,7 +28,6 @@ struct update_terms {
 };
 
 /// Stochastic gradient descent: v <- momentum v + g; p <- p - rate v, with g the mean gradient plus weight_decay p.
-/// Without momentum it is p <- p - rate g, and v stays as it is.
 /// An optimizer of your own is a struct like these: its moments, its rate, and a rule for one element.
 struct sgd {
   double learning_rate = 0.01;
@@ -42,8 +41,8 @@ struct sgd {
     T rate, scale, momentum, decay;
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
       const T gradient = of.gradient[i] * scale + of.parameter[i] * decay;
-      T moment = gradient;
-      if (momentum != T(0)) of.moment[0][i] = moment += of.moment[0][i] * momentum;  // else left alone
+      const T moment = of.moment[0][i] * momentum + gradient;
+      of.moment[0][i] = moment;
       of.parameter[i] -= rate * moment;
     }
   };
