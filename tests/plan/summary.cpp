@@ -42,10 +42,20 @@ TEST_CASE("a plan by measured costs says so, and what its step is reckoned to ta
 }
 
 TEST_CASE("it is told how many micro-batches' parameter gradients are made together") {
-  using together = plan<net, stages<2>, micro_batches<4>, recompute<recompute_mode::never>, coalesce<2>>;
-  const std::string told = "recompute never, parameter gradients of 2 micro-batches together: bubble";
-  CHECK(describe<together>().find(told) != std::string::npos);
-  CHECK(describe(network_of<net>, make_plan(network_of<net>, together::options)).find(told) != std::string::npos);
+  using as_asked = plan<net, stages<2>, micro_batches<4>, recompute<recompute_mode::never>, coalesce<2>>;
+  using fewer = plan<net, stages<2>, micro_batches<4>, recompute<recompute_mode::never>, coalesce<33>>;
+  struct wide : model<input<float, 256>, linear<256>, relu, linear<256>> {};
+  using chosen = plan<wide, stages<2>, micro_batches<8>, micro_batch_size<64>, recompute<recompute_mode::never>>;
+  const auto told = [](const std::string& text, int together) {
+    const std::string of = "recompute never, parameter gradients of " + std::to_string(together);
+    return text.find(of + " micro-batches together: bubble") != std::string::npos;
+  };
+  CHECK(told(describe<as_asked>(), 2));
+  CHECK(told(describe(network_of<net>, make_plan(network_of<net>, as_asked::options)), 2));
+  CHECK(told(describe<fewer>(), 4));
+  CHECK(told(describe(network_of<net>, make_plan(network_of<net>, fewer::options)), 4));
+  CHECK(told(describe<chosen>(), 4));
+  CHECK(told(describe(network_of<wide>, make_plan(network_of<wide>, chosen::options)), 4));
   CHECK(describe<two>().find("together") == std::string::npos);
 }
 

@@ -22,6 +22,7 @@ struct plan_facts {
   const char* schedule;
   stage_costs costs;
   std::vector<stage_memory> memory;
+  int coalesce = 1;
   double bubble = 0;
   std::int64_t makespan = 0, bound = 0;  // picoseconds
   distance from_optimum{};
@@ -63,8 +64,9 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
                                several(o.micro_batch_size, "sample"),
                                o.replicas > 1 ? " in each of " + several(o.replicas, "replica") : "", ", recompute ",
                                name_of(o.recompute),
-                               o.coalesce > 1 ? ", parameter gradients of " + several(o.coalesce, "micro-batch") : "",
-                               o.coalesce > 1 ? " together" : "", o.in == precision::bf16 ? ", in bf16" : "",
+                               plan.coalesce == 1 ? "" : ", parameter gradients of " +
+                                                             several(plan.coalesce, "micro-batch") + " together",
+                               o.in == precision::bf16 ? ", in bf16" : "",
                                ": bubble ", percent(plan.bubble, 1),
                                "\na step is reckoned to take ", milliseconds(plan.makespan),
                                o.measured.count > 0 ? " by " : " on ",
@@ -98,7 +100,7 @@ GPIPE_ONCE inline std::string describe(const network& net, const run_plan& plan)
   const auto& o = plan.options;
   const schedule_choice schedule = o.chosen_schedule();
   return detail::describe(
-      {net, o, plan.cut(), schedule.name(), plan.costs(), plan.memory,
+      {net, o, plan.cut(), schedule.name(), plan.costs(), plan.memory, plan.coalesce,
        timetable(schedule, o.stages, o.micro_batches).bubble(),
        step_time(net, plan), lower_bound_of(o, schedule, plan.costs()),
        distance_of(net, o, schedule, plan.costs(), plan.first.data())});
@@ -108,7 +110,7 @@ GPIPE_ONCE inline std::string describe(const network& net, const run_plan& plan)
 template <class Plan>
 GPIPE_ONCE std::string describe() {
   const network& net = network_of<typename Plan::model>;
-  detail::plan_facts facts{net, Plan::options, Plan::cut(), Plan::schedule.name(), {}, {}};
+  detail::plan_facts facts{net, Plan::options, Plan::cut(), Plan::schedule.name(), {}, {}, Plan::coalesce};
   std::vector<layer_cost> costs(static_cast<std::size_t>(cost_count(net, Plan::options)));
   facts.costs = fill_costs(net, Plan::options, costs.data());
   for (int s = 0; s < Plan::S; ++s) facts.memory.push_back(Plan::memory(s));

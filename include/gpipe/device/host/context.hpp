@@ -54,7 +54,7 @@ struct basic_context {
   /// into[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j), added up in this order, for j in [0, n).
   template <class F, class T>
   GPIPE_OUT_OF_LINE void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* into) const {
-    constexpr std::ptrdiff_t width = 64;
+    constexpr std::ptrdiff_t width = 32;
     for (std::ptrdiff_t first = 0; first < n; first += width) {
       T total[width] = {};
       if (first + width <= n) {

@@ -137,8 +137,8 @@ struct gemm {
     for (int row = 0, depth; row < rows; row += depth) {
       depth = Tile::depth_of(rows - row);
       const int filled = (std::min)(depth, rows - row), most = room / depth / panel_width * panel_width;
-      // The wider one if all of it fits: fewer panels to look up a tile for. Else the other, which is packed once.
-      const bool a_stays = (std::max)(m, n) <= most ? m > n : m <= n;
+      // The narrower one, for it may stay whole. But C is walked down only where its next block is fetched.
+      const bool a_stays = m <= n && depth >= deep;
       const row_parts<From>&staying = a_stays ? a : b, &passing = a_stays ? b : a;
       const int width = a_stays ? m : n, length = a_stays ? n : m;
       for (int first = 0; first < width; first += most) {
