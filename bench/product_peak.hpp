@@ -21,17 +21,16 @@ class product_peak {
   explicit product_peak(int threads) : threads_(threads) {
     double most = 0;
     for (const shape& candidate : gpipe::host::fast_products) {
-      const double rate = probe(candidate, 0.1);
+      const double rate = at(candidate, 0.1);
       if (rate > most) most = rate, best_ = candidate;
     }
   }
 
   const shape& best() const { return best_; }
   /// In GFLOP/s, of all threads together; it takes so many seconds.
-  double operator()(double seconds = 0.2) const { return probe(best_, seconds); }
-
- private:
-  double probe(const shape& of, double seconds) const {
+  double operator()(double seconds = 0.2) const { return at(best_, seconds); }
+  /// The same at another shape.
+  double at(const shape& of, double seconds = 0.2) const {
     std::vector<double> rates(static_cast<std::size_t>(threads_));
     std::barrier start(threads_);
     std::vector<std::thread> threads;
@@ -47,6 +46,7 @@ class product_peak {
     return sum;
   }
 
+ private:
   /// To the n-th of the cores that this process may use.
   static void pin(int n) {
     cpu_set_t allowed, one;
