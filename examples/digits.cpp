@@ -239,7 +239,9 @@ void run_on(settings chosen, peers* job) {
   if (!tells) return;
 
   write_report(out, report, std::thread::hardware_concurrency(), step_time(of, training.plan()));
-  if (chosen.layers) write_layers(out, of, costs.view(), std::is_same_v<Device, host_device> ? host::product_peak() : 0);
+  if (chosen.layers)
+    write_layers(out, of, costs.view(), std::is_same_v<Device, host_device> ? host::product_peak() : 0,
+                 training.plan().coalesce);
   if (!chosen.profile.empty()) write_costs(out, chosen.profile, of, training.plan(), costs);
   if (!chosen.breakdown.empty())
     write_breakdown(chosen.breakdown, breakdown_of(report), "digits: where the time of a step went");

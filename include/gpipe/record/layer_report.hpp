@@ -34,11 +34,14 @@ GPIPE_ONCE inline double operations_of(const row& r, const measured_layer& line,
 }
 
 /// What to do about a layer that takes long for what it computes.
-GPIPE_ONCE inline std::string remedy(const row& r, int samples) {
+GPIPE_ONCE inline std::string remedy(const row& r, int samples, int coalesce) {
   // Products have many operations to a byte that flows, others a few.
   if (r.parameter_count > 0 && r.cost.forward > 16 * r.cost.bytes)
-    return "its weights are read, and their gradients written, for every micro-batch of " + several(samples, "sample") +
-           ": take fewer and larger ones, or more stages, whose weights fit a core's cache";
+    return "its weights are read for every micro-batch of " + several(samples, "sample") +
+           (coalesce > 1 ? ", and their gradients written for every " + std::to_string(coalesce) + " of these: take "
+                         : ", and their gradients written (by fill-drain with recompute never for several together): "
+                           "take ") +
+           "fewer and larger ones, or more stages, whose weights fit a core's cache";
   return "it moves much for what it computes: build for speed and for this processor (-O3 -march=native), and if it is "
          "a layer of your own, let it do more for each number that it reads, or see that its loops become vectors";
 }
@@ -47,12 +50,13 @@ GPIPE_ONCE inline std::string remedy(const row& r, int samples) {
 
 /// One line a layer: what it took for one micro-batch, its share of the time of all, the operations that it declares,
 /// of the parts that ran, by the time, and what share they are of `peak`, operations a second of what computed it
-/// (`host::product_peak()`; 0: not known). Below, the layers that lose most against that peak, those of one name
-/// together, and what to do about them.
+/// (`host::product_peak()`; 0: not known). Below, the layers of the one name that lose most against that peak, and what
+/// to do about them. `coalesce` is the plan's.
 ///
 ///     slot  layer         share   forward  input part  parameter part  GFLOP/s  of the peak
 ///        2  linear<1024>  11.2 %  111.2 us    129.3 us        162.1 us      125       70.4 %
-GPIPE_ONCE inline void write_layers(std::ostream& out, const network& net, const profile& costs, double peak = 0) {
+GPIPE_ONCE inline void write_layers(std::ostream& out, const network& net, const profile& costs, double peak = 0,
+                                    int coalesce = 1) {
   require_profile_of(costs, net, costs.micro_batch_size);
   const auto time_of = [](const measured_layer& line) {
     return static_cast<double>(line.forward_ns + line.backward_input_ns + line.backward_parameters_ns);
@@ -84,7 +88,7 @@ GPIPE_ONCE inline void write_layers(std::ostream& out, const network& net, const
       << detail::fixed(1e-9 * peak, 0) << " GFLOP/s that one core reaches at matrix products\n"
       << worst->of->name << " (" << detail::several(worst->layers, "layer") << ") loses most: "
       << detail::percent(worst->lost(peak), whole) << " of the time; "
-      << detail::remedy(*worst->of, costs.micro_batch_size) << '\n';
+      << detail::remedy(*worst->of, costs.micro_batch_size, coalesce) << '\n';
 }
 
 }  // namespace gpipe
