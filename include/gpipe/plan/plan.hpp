@@ -178,9 +178,9 @@ class plan {
   }
   /// The number of the model's parameters.
   static constexpr std::size_t parameters() { return network_of<planned>.parameters(); }
-  /// The schedule's idle share, with stages of equal cost and backward twice forward: (S - 1) / (M + S - 1).
   /// Micro-batches whose parameter gradients a stage makes together; 1: each alone.
   static constexpr int coalesce = sane.coalesce;
+  /// The schedule's idle share, with stages of equal cost and backward twice forward: (S - 1) / (M + S - 1).
   static constexpr double bubble() { return timetable(schedule, S, M).bubble(); }
   /// The length of a step with the stages' own costs, by simulation. While a program compiles it follows S x M of up to
   /// 1024 (clang++; else 2048).
