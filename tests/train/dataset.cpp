@@ -39,6 +39,11 @@ std::vector<int> sorted(std::vector<int> labels) {
   return labels;
 }
 
+// Whose first batch outlives it: not one that is gone when the line ends.
+template <class Stream>
+constexpr bool has_begin = requires(Stream&& s) { *static_cast<Stream&&>(s).begin(); };
+static_assert(has_begin<dataset::stream&> && !has_begin<dataset::stream>);
+
 const std::vector<int> ascending{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 }  // namespace

@@ -93,8 +93,10 @@ class dataset::stream {
     stream* of_;
     int at_;
   };
-  iterator begin() { return {*this, 0}; }
-  iterator end() { return {*this, 0}; }
+  iterator begin() & { return {*this, 0}; }
+  iterator end() & { return {*this, 0}; }
+  void begin() && = delete;  // its batches would be gone with it: `auto batches = data.batches(...)` first
+  void end() && = delete;
 
   /// How many batches there are.
   int count() const {
