@@ -154,7 +154,8 @@ class simulator {
 }  // namespace detail
 
 /// The length of a step, in the unit of its times: runs the programs that `lower` makes, each worker as soon as it can.
-/// Transfers overlap with computing and queue on their link; `reduce` and `update` take no time.
+/// Transfers overlap with computing and queue on their link; `reduce` and `update` take no time. Parameter gradients
+/// that are made together are reckoned as if each micro-batch made its own.
 ///
 /// `witness(instruction, begin, end)` is called for all that a worker computes; each worker's come in order.
 ///
