@@ -143,14 +143,13 @@ class planner {
     o_.recompute = c.recompute;
     o_.memory_limit = c.limit;
     o_.require_sensible(it.layers());
-    if (it.net) o_.coalesce = coalesced(*it.net, o_);
     with_schedule(c.schedule, [this](auto schedule) {
       gpipe::detail::require_admitted(schedule, c_.stages, c_.micro_batches);
       workers_ = schedule.workers(c_.stages);
       trains_ = schedule.trains;
       split_ = trains_ && gpipe::detail::splits_backward(schedule, c_.stages, c_.micro_batches);
-      for (int s = 0; s < c_.stages; ++s) terms_.push_back(terms_of(schedule, o_, s));
     });
+    find_terms();
     for (int s = 0; s + 1 < c.stages; ++s) links_.push_back({s, s + 1, true});
   }
 
@@ -162,6 +161,10 @@ class planner {
                                   fits());
     });
     const std::vector<int> first = best_cut(found.bound);
+    if (it_.net) {
+      o_.coalesce = coalesced(*it_.net, o_, o_.chosen_schedule(), {first.data(), c_.stages});
+      find_terms();
+    }
     std::vector<std::int64_t> idle(at(workers_));
     const auto watch = [&](const instruction& it, std::int64_t from, std::int64_t to) {
       const bool whole = it.kind == act::backward_input && !split_;  // its other part takes no time
@@ -182,6 +185,11 @@ class planner {
   }
 
  private:
+  void find_terms() {
+    terms_.clear();
+    for (int s = 0; s < c_.stages; ++s) terms_.push_back(terms_of(o_.chosen_schedule(), o_, s));
+  }
+
   /// Whether any cut obeys the limit: from stage to stage, where the next can begin.
   bool has_room(std::int64_t limit) const {
     const int L = it_.layers();

@@ -1,6 +1,8 @@
+// expect: with schedule<fill_drain>, or leave out coalesce<G>
+// expect: coalesced_by_fill_drain<4, false>
 // expect: add recompute<recompute_mode::never>, or leave out coalesce<G>
 // expect: coalesced_where_nothing_is_recomputed<4, false>
-// errors: 1
+// errors: 2
 #include <gpipe/layer/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
@@ -8,9 +10,11 @@ using namespace gpipe;
 
 struct net : model<input<float, 8>, relu, relu, relu> {};
 #ifdef GPIPE_FAIL
+using order = one_f_one_b;
 constexpr auto mode = recompute_mode::except_last;
 #else
+using order = fill_drain;
 constexpr auto mode = recompute_mode::never;
 #endif
-using some = plan<net, stages<3>, micro_batches<8>, coalesce<4>, gpipe::recompute<mode>>;
+using some = plan<net, stages<3>, micro_batches<8>, coalesce<4>, gpipe::schedule<order>, gpipe::recompute<mode>>;
 static_assert(some::makespan() > 0);

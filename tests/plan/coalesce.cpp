@@ -39,12 +39,10 @@ static_assert(coalesced(network_of<words>, {.micro_batches = 32, .micro_batch_si
                                             .recompute = recompute_mode::never}) == 1);
 // Never more than there are, and only where a stage holds them anyway.
 static_assert(together({.micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never}) == 3);
-static_assert(together({.micro_batches = 3, .recompute = recompute_mode::never, .coalesce = 64}) == 3);
+static_assert(together({.micro_batches = 3, .recompute = recompute_mode::never, .coalesce = 8}) == 3);
 static_assert(together(with(4, recompute_mode::except_last)) == 1);
 static_assert(together({.micro_batches = 32, .micro_batch_size = 4, .recompute = recompute_mode::never,
                         .schedule = schedule_kind::one_f_one_b}) == 1);
-static_assert(together({.micro_batches = 32, .micro_batch_size = 4, .recompute = recompute_mode::never,
-                        .memory_limit = std::int64_t{1} << 40}) == 1);
 
 TEST_CASE("what is held for it is in the plan, the same while a program compiles and at run time") {
   using alone = planned<4, recompute<recompute_mode::never>, coalesce<1>>;
@@ -59,5 +57,64 @@ TEST_CASE("what is held for it is in the plan, the same while a program compiles
     CHECK(made.terms[s].held == 8);
     for (int kind = 0; kind < memory_kinds; ++kind)
       CHECK(made.memory[s].bytes[kind] == eight::memory(static_cast<int>(s)).bytes[kind]);
+  }
+}
+
+namespace {
+
+// Bytes of the largest stage when so many are made together, in the cut that is chosen without a limit.
+template <int G>
+constexpr std::int64_t needed() {
+  using made = planned<4, recompute<recompute_mode::never>, coalesce<G>>;
+  return made::memory(0).total() > made::memory(1).total() ? made::memory(0).total() : made::memory(1).total();
+}
+template <std::int64_t Bytes>
+using limited = planned<4, recompute<recompute_mode::never>, memory_limit<Bytes>>;
+
+template <std::int64_t Bytes>
+int within() {
+  plan_options o = with(4);
+  o.memory_limit = Bytes;
+  const run_plan made = make_plan(network_of<wide<256>>, o);
+  using same = limited<Bytes>;
+  CHECK(made.coalesce == same::coalesce);
+  for (int s = 0; s < 2; ++s) {
+    CHECK(made.first[static_cast<std::size_t>(s)] == planned<4>::cut().first[s]);
+    CHECK(made.memory[static_cast<std::size_t>(s)].total() <= Bytes);
+    CHECK(same::memory(s).total() == made.memory[static_cast<std::size_t>(s)].total());
+  }
+  return made.coalesce;
+}
+
+}  // namespace
+
+TEST_CASE("as many are made together as the memory limit has room for, and no cut is worse for it") {
+  CHECK(within<1'000'000'000>() == 8);
+  CHECK(within<needed<8>()>() == 8);
+  CHECK(within<needed<8>() - 1>() == 4);
+  CHECK(within<needed<4>() - 1>() == 2);
+  CHECK(within<needed<2>() - 1>() == 1);
+  CHECK(within<needed<1>()>() == 1);
+}
+
+TEST_CASE("a number that is asked for counts against the limit, and where it does not fit the error tells what would") {
+  plan_options o = with(4);
+  o.memory_limit = needed<8>() - 1;
+  o.coalesce = 8;
+  try {
+    make_plan(network_of<wide<256>>, o, {2});
+    FAIL("the limit should be kept");
+  } catch (const error& refused) {
+    CHECK(refused.remedy() == "give it fewer slots, or leave the cut to the partition, or choose coalesce 0");
+  }
+  o.memory_limit = 1000;
+  for (const int G : {8, 0}) {
+    o.coalesce = G;
+    try {
+      make_plan(network_of<wide<256>>, o);
+      FAIL("no cut should fit");
+    } catch (const error& refused) {
+      CHECK((refused.remedy().find("; with coalesce 0 a smaller one may do") != std::string::npos) == (G == 8));
+    }
   }
 }

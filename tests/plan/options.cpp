@@ -45,10 +45,15 @@ TEST_CASE("options that make no plan are refused, with what would") {
         "64 replicas with 32768 micro-batches of 1024 samples are more than can be counted; choose fewer");
   CHECK(refusal({.recompute = recompute_mode::never, .coalesce = 4}) == "");
   CHECK(refusal({.coalesce = 1}) == "");
-  CHECK(refusal({.coalesce = -1}) == "-1 micro-batches together make no gradients; choose at least 1, or 0");
-  const std::string alone = "the parameter gradients of 4 micro-batches are to be made together; choose fill-drain and "
-                            "recompute never, or .coalesce = 0";
-  CHECK(refusal({.coalesce = 4}) == alone);
-  CHECK(refusal({.recompute = recompute_mode::never, .schedule = schedule_kind::one_f_one_b, .coalesce = 4}) == alone);
+  for (const int none : {-1, 9})
+    CHECK(refusal({.recompute = recompute_mode::never, .coalesce = none}) ==
+          std::to_string(none) + " micro-batches do not make their parameter gradients together; choose 1 to 8, or 0 "
+                                 "for as many as pay");
+  const std::string together = " does not make the parameter gradients of 4 micro-batches together; choose ";
+  CHECK(refusal({.coalesce = 4}) == "recompute except-last" + together + "recompute never, or coalesce 0");
+  CHECK(refusal({.recompute = recompute_mode::never, .schedule = schedule_kind::one_f_one_b, .coalesce = 4}) ==
+        "1F1B" + together + "fill-drain, or coalesce 0");
+  CHECK(refusal({.schedule = schedule_kind::zb_h1, .coalesce = 4}) ==
+        "ZB-H1 with recompute except-last" + together + "fill-drain and recompute never, or coalesce 0");
   CHECK(refusal({.workers = -1}).find("-1 workers do nothing") != std::string::npos);
 }

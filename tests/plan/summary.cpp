@@ -43,7 +43,7 @@ TEST_CASE("a plan by measured costs says so, and what its step is reckoned to ta
 
 TEST_CASE("it is told how many micro-batches' parameter gradients are made together") {
   using as_asked = plan<net, stages<2>, micro_batches<4>, recompute<recompute_mode::never>, coalesce<2>>;
-  using fewer = plan<net, stages<2>, micro_batches<4>, recompute<recompute_mode::never>, coalesce<33>>;
+  using fewer = plan<net, stages<2>, micro_batches<4>, recompute<recompute_mode::never>, coalesce<8>>;
   struct wide : model<input<float, 256>, linear<256>, relu, linear<256>> {};
   using chosen = plan<wide, stages<2>, micro_batches<8>, micro_batch_size<64>, recompute<recompute_mode::never>>;
   const auto told = [](const std::string& text, int together) {

@@ -93,7 +93,7 @@ struct replicas {
 /// Micro-batches whose parameter gradients a stage makes together: see `plan_options::coalesce`.
 template <int G>
 struct coalesce {
-  static_assert(G >= 0, "gpipe: coalesce<G> names at least 1 micro-batch, or 0, for as many as pay");
+  static_assert(G >= 0 && G <= most_together, "gpipe: coalesce<G> names 1 to 8 micro-batches, or 0: as many as pay");
   static constexpr void choose(plan_options& o) { o.coalesce = G; }
 };
 /// Costs are those of a device: `on_device<p100>`, or one described by a `constexpr device` of your own.

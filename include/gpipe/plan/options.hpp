@@ -5,6 +5,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/precision.hpp>
 #include <gpipe/core/recompute.hpp>
+#include <gpipe/layer/row_parts.hpp>
 #include <gpipe/plan/profile.hpp>
 #include <gpipe/plan/recompute.hpp>
 
@@ -27,7 +28,8 @@ struct plan_options {
   int replicas = 1;  ///< R, of the pipeline: each runs M micro-batches of every mini-batch
   const own_schedule* own = nullptr;  ///< of `schedule_kind::own`: `&own_schedule_of<mine>`
   /// Micro-batches whose parameter gradients a stage makes together, by fill-drain where nothing is recomputed: what
-  /// makes them reads and writes a gradient once for all. The bits are the same. 0: as many as pay (see `coalesced`).
+  /// makes them reads and writes a gradient once for all; at most `most_together`. The bits are the same. 0: as many as
+  /// pay, and the memory limit has room for (see `coalesced`).
   int coalesce = 0;
   int moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam two, SGD with momentum one
   device on = this_cpu;  ///< what costs and transfers are reckoned for
@@ -74,10 +76,17 @@ struct plan_options {
               detail::several(micro_batches, "micro-batch"), " of ", micro_batch_size,
               " samples are more than can be counted"},
              {"choose fewer"});
-    if (coalesce < 0) refuse({coalesce, " micro-batches together make no gradients"}, {"choose at least 1, or 0"});
-    if (coalesce > 1 && !may_coalesce())
-      refuse({"the parameter gradients of ", detail::several(coalesce, "micro-batch"), " are to be made together"},
-             {"choose fill-drain and recompute never, or .coalesce = 0"});
+    if (coalesce < 0 || coalesce > most_together)
+      refuse({coalesce, " micro-batches do not make their parameter gradients together"},
+             {"choose 1 to ", most_together, ", or 0 for as many as pay"});
+    if (coalesce > 1 && !may_coalesce()) {
+      const bool drains = schedule == schedule_kind::fill_drain, keeps = recompute == recompute_mode::never;
+      const char* both = drains || keeps ? "" : " and ";
+      refuse({drains ? "" : chosen_schedule().name(), drains || keeps ? "" : " with ", keeps ? "" : "recompute ",
+              keeps ? "" : name_of(recompute), " does not make the parameter gradients of ", coalesce,
+              " micro-batches together"},
+             {"choose ", drains ? "" : "fill-drain", both, keeps ? "" : "recompute never", ", or coalesce 0"});
+    }
     if (workers < 0) refuse({workers, " workers do nothing"}, {"choose 0, for as many as the schedule has, or more"});
     if (const int most = most_workers(); most > 0 && workers > most)
       refuse({chosen_schedule().name(), " of ", detail::several(stages, "stage"), " has work for ",

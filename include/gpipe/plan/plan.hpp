@@ -38,9 +38,14 @@ struct workers_have_work {
                        "OfTheSchedule); 0: as many as it has");
 };
 template <int Coalesce, bool Holds>
+struct coalesced_by_fill_drain {
+  static_assert(Holds, "gpipe: parameter gradients of several micro-batches are made together by fill-drain only: plan "
+                       "with schedule<fill_drain>, or leave out coalesce<G>");
+};
+template <int Coalesce, bool Holds>
 struct coalesced_where_nothing_is_recomputed {
-  static_assert(Holds, "gpipe: parameter gradients of several micro-batches are made together by fill-drain where "
-                       "nothing is recomputed: add recompute<recompute_mode::never>, or leave out coalesce<G>");
+  static_assert(Holds, "gpipe: parameter gradients of several micro-batches are made together only where nothing is "
+                       "recomputed: add recompute<recompute_mode::never>, or leave out coalesce<G>");
 };
 template <int Stages, std::int64_t BytesAllowed, bool Holds>
 struct some_cut_fits_memory {
@@ -92,8 +97,11 @@ class plan {
   static_assert(sizeof(broken::workers_have_work<options.workers, most_workers,
                                                  options.workers >= 0 && (most_workers == 0 ||
                                                                           options.workers <= most_workers)>) > 0);
-  static_assert(sizeof(broken::coalesced_where_nothing_is_recomputed<options.coalesce, options.coalesce <= 1 ||
-                                                                                           options.may_coalesce()>) > 0);
+  static constexpr bool alone = options.coalesce <= 1;
+  static_assert(sizeof(broken::coalesced_by_fill_drain<
+                       options.coalesce, alone || options.schedule == schedule_kind::fill_drain>) > 0);
+  static_assert(sizeof(broken::coalesced_where_nothing_is_recomputed<
+                       options.coalesce, alone || options.recompute == recompute_mode::never>) > 0);
   static constexpr int sane_stages = S >= 1 && S <= L ? S : 1, sane_batches = M >= 1 ? M : 1;
   static constexpr profile sane_profile = (detail::suits<Options, planned, B>() && ...) ? options.measured : profile{};
   static constexpr plan_options sane = [] {
@@ -102,7 +110,7 @@ class plan {
     o.micro_batches = sane_batches;
     o.measured = sane_profile;
     if (o.each_count != o.stages) o.each_count = 0;
-    o.coalesce = coalesced(network_of<planned>, o);
+    if (!o.may_coalesce()) o.coalesce = 1;  // more has its error above
     return o;
   }();
 
@@ -126,10 +134,18 @@ class plan {
   }();
   static_assert(sizeof(broken::some_cut_fits_memory<S, options.memory_limit, cut_.fits>) > 0);
 
+  static constexpr plan_options settled = [] {
+    plan_options o = sane;
+    o.coalesce = coalesced(network_of<planned>, sane, schedule, gpipe::cut{cut_.first, sane_stages});
+    return o;
+  }();
+
   struct laid_out {
     static constexpr int stages = sane_stages;
     static constexpr stage_view view(int s) { return {network_of<planned>, {cut_.first, sane_stages}, s}; }
-    static constexpr memory_terms terms(int s) { return with_room(terms_of(schedule, sane, view(s)), sane, view(s)); }
+    static constexpr memory_terms terms(int s) {
+      return with_room(terms_of(schedule, settled, view(s)), settled, view(s));
+    }
   };
 
   static constexpr int link_count_ = [] {
@@ -179,7 +195,7 @@ class plan {
   /// The number of the model's parameters.
   static constexpr std::size_t parameters() { return network_of<planned>.parameters(); }
   /// Micro-batches whose parameter gradients a stage makes together; 1: each alone.
-  static constexpr int coalesce = sane.coalesce;
+  static constexpr int coalesce = settled.coalesce;
   /// The schedule's idle share, with stages of equal cost and backward twice forward: (S - 1) / (M + S - 1).
   static constexpr double bubble() { return timetable(schedule, S, M).bubble(); }
   /// The length of a step with the stages' own costs, by simulation. While a program compiles it follows S x M of up to

@@ -87,9 +87,6 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
   run_plan p;
   p.options = options;
   p.options.in = precision_of(net);
-  p.coalesce = coalesced(net, options);
-  plan_options chosen = p.options;
-  chosen.coalesce = p.coalesce;
   const int S = options.stages, M = options.micro_batches, L = net.slot_count;
   const schedule_choice schedule = p.schedule = options.chosen_schedule();
   p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
@@ -97,11 +94,14 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
 
   p.first.assign(static_cast<std::size_t>(S) + 1, 0);
   if (own_cut.empty()) {
-    if (!choose_cut(net, chosen, schedule, costs, p.first.data()))
+    if (!choose_cut(net, p.options, schedule, costs, p.first.data()))
       detail::refuse({"no cut into ", detail::several(S, "stage"), " fits ", options.memory_limit, " bytes a stage"},
                      {"the smallest limit with which one does is ",
-                      least_memory_limit(net, chosen, schedule, costs), " bytes"});
+                      least_memory_limit(net, p.options, schedule, costs), " bytes",
+                      options.coalesce > 1 ? "; with coalesce 0 a smaller one may do" : ""});
   } else take_cut(own_cut.data(), static_cast<int>(own_cut.size()), L, S, p.first.data());
+  plan_options chosen = p.options;
+  p.coalesce = chosen.coalesce = coalesced(net, p.options, schedule, p.cut());
   for (int l = 0; l < L; ++l)
     if (!net.owns(l)) p.ties.push_back({net.slots[l].owner, l});
   find_links(net, p.cut(), [&p](const link& l) { p.links.push_back(l); });
@@ -134,7 +134,9 @@ GPIPE_ONCE inline run_plan make_plan(const network& net, const plan_options& opt
     p.memory.push_back(lay_out(stage, p.terms.back(), [&blocks](const memory_block& b) { blocks.push_back(b); }));
     if (const std::int64_t needed = p.memory.back().total(); needed > options.memory_limit)
       detail::refuse({"the stage needs ", needed, " bytes and is allowed ", options.memory_limit},
-                     {"give it fewer slots, or leave the cut to the partition"}, place{.stage = s});
+                     {"give it fewer slots, or leave the cut to the partition",
+                      options.coalesce > 1 ? ", or choose coalesce 0" : ""},
+                     place{.stage = s});
   }
   for (int s = 0; s < S; ++s) {
     stage_places& its = p.places_of_stages.emplace_back();
