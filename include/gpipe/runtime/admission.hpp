@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <gpipe/device/executing_device.hpp>
+#include <gpipe/runtime/outcome.hpp>
 #include <gpipe/runtime/plan_traits.hpp>
 #include <gpipe/runtime/run_options.hpp>
 #include <gpipe/runtime/seating.hpp>
@@ -100,6 +101,10 @@ GPIPE_ONCE void admit(const network& net, const run_plan& plan, double rule, con
   if (options.peers != nullptr) agree(net, plan, rule, options, carried<Device>(*options.peers));
   if (options.graph) require_graph(plan, options, graph_device<Device>);
   require_memory(plan, here, Device::memory_left());
+  if (const int slot = net.loss_slot(); slot >= 0 && net.row_of(slot).partial_elements() > max_metrics)
+    refuse({"the loss tells ", net.row_of(slot).partial_elements(), " numbers"},
+           {"an outcome tells at most ", max_metrics},
+           {.layer = std::string(net.row_of(slot).name), .slot = slot});
 }
 
 }  // namespace gpipe::detail

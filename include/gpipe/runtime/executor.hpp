@@ -1,20 +1,20 @@
 #pragma once
 
-#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <gpipe/plan/program.hpp>
 #include <gpipe/runtime/admission.hpp>
 #include <gpipe/runtime/collective_calls.hpp>
 #include <gpipe/runtime/contents.hpp>
 #include <gpipe/runtime/crew.hpp>
 #include <gpipe/runtime/exchanged_all_reduce.hpp>
 #include <gpipe/runtime/explain.hpp>
+#include <gpipe/runtime/intake.hpp>
 #include <gpipe/runtime/looks.hpp>
 #include <gpipe/runtime/measured.hpp>
+#include <gpipe/runtime/programs.hpp>
 #include <gpipe/runtime/records.hpp>
 #include <gpipe/runtime/worker.hpp>
 
@@ -44,6 +44,8 @@ class executor {
         contents_(net_, plan_, here_, replicas_),
         records_(net_, plan_, options_.trace_events),
         looks_(net_, plan_, options_.digest_calls),
+        intake_(net_, plan_, step_),
+        programs_(plan_, here_),
         line_(here_.count(), detail::patience_of(here_.count(), options_.deadline)),
         gate_(line_, here_.count()),
         crew_(line_, here_.count()) {
@@ -63,8 +65,12 @@ class executor {
     decision_.hold(net_, plan_.all_micro_batches());
     for (int r = 0; r < plan_.replicas(); ++r)
       for (int w = 0; w < plan_.workers(); ++w)
-        if (here_.has_worker(r, w)) take_seat(r, w);
-    hold();
+        if (here_.has_worker(r, w))
+          workers_.emplace_back(shop(), replicas_.at(r), w, static_cast<int>(workers_.size()),
+                                records_.of_worker(r * plan_.workers() + w));
+    if (options_.digest_calls > 0)
+      replicas_.each_stage([this](auto& stage) { stage.note_in(looks_.digest()); });
+    step_.seed = options_.seed;
     replicas_.each([this](auto& it) { it.take(step_); });
     contents_.initialise(options_.seed);
   }
@@ -76,20 +82,20 @@ class executor {
   /// largest norm of the mean gradient; 0: any. On failure throws `error`, the first cause; parameters, moments,
   /// state and step count are as before.
   GPIPE_ONCE outcome train(const batch& data, double rate, double clip = 0) {
-    require_training();
+    intake_.require_training();
     calls_.together([&] {
       if (!std::isfinite(rate))
         detail::refuse({"the learning rate is ", std::to_string(rate)}, {"see the optimizer's and its schedule"},
                        {.step = static_cast<long>(step_.step)});
       if (!(clip >= 0)) detail::refuse({"the largest norm is ", std::to_string(clip)}, {"choose 0, for any, or more"});
-      take(data, true);
+      intake_.to_train(data, decision_.earlier.samples);
     });
     step_.written = options_.graph && digest().full();
     decision_.rate = rate;
     decision_.clip = clip;
     attempt([this] {
-      run(training_);
-      if (!decision_.holds) explain(training_);
+      run();
+      if (!decision_.holds) explain();
     });
     ++step_.step;
     discard();
@@ -101,14 +107,14 @@ class executor {
   /// refused changes nothing; of a call that fails later the gradients are mixed with those before, so then all that
   /// was accumulated is dropped, and the error says so.
   GPIPE_ONCE outcome accumulate(const batch& data) {
-    require_training();
-    calls_.together([&] { take(data, true); });
+    intake_.require_training();
+    calls_.together([&] { intake_.to_train(data, decision_.earlier.samples); });
     step_.commits = false;
     decision_.clip = 0;
     attempt([this] {
-      run(training_);
+      run();
       settle();
-      if (!decision_.finite) explain(training_);
+      if (!decision_.finite) explain();
       replicas_.each_stage([this](auto& stage) { stage.told().keep(step_); });
     });
     decision_.earlier = decision_.found;
@@ -125,22 +131,22 @@ class executor {
 
   /// Forward only, without dropout. Throws `error` if the loss is not finite.
   GPIPE_ONCE outcome evaluate(const batch& data) {
-    require_loss();
-    calls_.together([&] { take(data, false); });
-    run(evaluating_);
+    intake_.require_loss();
+    calls_.together([&] { intake_.to_run_forward(data); });
+    run();
     shop().sum_partials();
-    if (!std::isfinite(decision_.found.loss)) explain(evaluating_);
+    if (!std::isfinite(decision_.found.loss)) explain();
     return decision_.found;
   }
 
   /// Forward only, without dropout, up to the loss: copies what enters it to the rows of `into` from `first` on. Fields
   /// that nothing before the loss reads may be missing.
   GPIPE_ONCE void predict(const batch& data, sample_rows& into, int first) {
-    require_loss();
-    calls_.together([&] { take(data, false, net_.loss_slot()); });
+    intake_.require_loss();
+    calls_.together([&] { intake_.to_run_forward(data, net_.loss_slot()); });
     step_.predicted = &into;
     step_.samples_before = first;
-    run(evaluating_);
+    run();
     if (others_) detail::share_rows(*others_, plan_, step_, stage_of(net_.loss_slot()), into, first);
   }
   /// Rows for what enters the loss, of so many samples.
@@ -176,7 +182,7 @@ class executor {
 
   /// Times every slot in so many steps over the batch, which are not applied: nothing changes but the gradients.
   GPIPE_ONCE measured_profile measure(const batch& data, int steps) {
-    require_training();
+    intake_.require_training();
     if (accumulated_ > 0)
       detail::refuse({"gradients of ", accumulated_, " accumulated calls wait for a step"},
                      {"take it, or discard them"});
@@ -187,9 +193,9 @@ class executor {
       ~timing() { of.time_slots(of.options_.slot_times); }
     } const here(*this);
     for (int i = 0; i < steps; ++i) {
-      calls_.together([&] { take(data, true); });
+      calls_.together([&] { intake_.to_train(data, decision_.earlier.samples); });
       step_.applied = step_.measured = false;
-      run(training_);
+      run();
     }
     return measured();
   }
@@ -248,69 +254,13 @@ class executor {
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
 
-  GPIPE_ONCE void take_seat(int r, int w) {
-    workers_.emplace_back(shop(), replicas_.at(r), w, static_cast<int>(workers_.size()),
-                          records_.of_worker(r * plan_.workers() + w));
-    if (training_.size() == index(plan_.workers())) return;  // the programs of all replicas are the first's
-    training_.push_back(program(plan_.schedule, w));
-    evaluating_.push_back(program(plan_.schedule.forwards(), w));
-  }
-
-  GPIPE_ONCE std::vector<instruction> program(schedule_choice schedule, int worker) const {
-    std::vector<instruction> lines;
-    lower(
-        schedule, plan_.stages(), plan_.micro_batches(), plan_.recompute(), plan_.links.data(),
-        static_cast<int>(plan_.links.size()), worker, [&](const instruction& i) { lines.push_back(i); },
-        send_mode::buffered, schedule.trains ? plan_.coalesce : 1);
-    return lines;
-  }
-  // Room for what may be asked of steps, so that they allocate nothing.
-  GPIPE_ONCE void hold() {
-    step_.seed = options_.seed;
-    step_.rows.fields.resize(index(net_.field_count));
-    if (const edge_part& entering = net_.values[0].part; entering.type == dtype::bf16)
-      rounded_.resize(entering.size * index(plan_.most_samples()));
-    step_.rows.rounded = rounded_.data();
-    if (const int slot = net_.loss_slot(); slot >= 0 && net_.row_of(slot).partial_elements() > max_metrics)
-      detail::refuse({"the loss tells ", net_.row_of(slot).partial_elements(), " numbers"},
-                     {"an outcome tells at most ", max_metrics},
-                     {.layer = std::string(net_.row_of(slot).name), .slot = slot});
-    if (options_.digest_calls > 0)
-      replicas_.each_stage([this](auto& stage) { stage.note_in(looks_.digest()); });
-  }
   void time_slots(bool on) {
     replicas_.each_stage([on](auto& stage) { stage.time_slots(on); });
   }
 
-  void require_training() const {
-    require_loss();
-    if (!plan_.schedule.trains)
-      detail::refuse({"the schedule ", plan_.schedule.name(), " has no backward"}, {"train with another one"});
-  }
-  void require_loss() const {
-    if (net_.loss_slot() < 0)
-      detail::refuse({"the model has no loss"}, {"end it with a layer such as softmax_cross_entropy"});
-  }
-
-  // Layers before slot `end` run.
-  void take(const batch& data, bool training, int end = (std::numeric_limits<int>::max)()) {
-    begin_ns_ = now_ns();
-    if (training && data.samples() > 0 && data.samples() < plan_.least_samples())
-      detail::refuse({"a batch of ", detail::several(data.samples(), "sample"), " is too small for ", plan_.replicas(),
-                      " replicas"},
-                     {"give at least one sample to each, or choose fewer replicas"});
-    check_batch(net_, data, plan_.most_samples(), step_.rows, end);
-    step_.samples_before = training ? decision_.earlier.samples : 0;
-    step_.predicted = nullptr;
-    step_.commits = true;
-    step_.per_micro_batch = (data.samples() + plan_.all_micro_batches() - 1) / plan_.all_micro_batches();
-    step_.training = training;
-    step_.examining = step_.written = false;
-    step_.applied = true;
-    step_.measured = training || !plan_.schedule.trains;
-  }
-
-  void run(const std::vector<std::vector<instruction>>& programs) {
+  // A call whose batch was taken in.
+  void run() {
+    const auto& programs = step_.training ? programs_.training() : programs_.evaluating();
     replicas_.each([this](auto& it) { it.take(step_); });
     try {
       calls_.enter(net_, step_, decision_);
@@ -333,10 +283,10 @@ class executor {
     clock();
   }
   void clock() {
-    if (step_.measured) records_.add_step(now_ns() - begin_ns_);
+    if (step_.measured) records_.add_step(now_ns() - intake_.came_ns());
   }
 
-  // A call of train or accumulate, after its batch was taken.
+  // What of train and accumulate may fail when their batch was taken in.
   template <class Call>
   void attempt(Call&& call) {
     looks_.open(step_);
@@ -368,10 +318,10 @@ class executor {
     decision_.decide();
   }
 
-  // Why a call of these programs is not finite.
-  [[noreturn]] GPIPE_ONCE void explain(const std::vector<std::vector<instruction>>& programs) {
+  // Why a call is not finite.
+  [[noreturn]] GPIPE_ONCE void explain() {
     detail::explain(step_, decision_, accumulated_, [&] {
-      run(programs);
+      run();
       if (!step_.commits) settle();
     });
   }
@@ -388,12 +338,11 @@ class executor {
   std::unique_ptr<abroad> others_;
   mutable records records_;
   detail::looks looks_;
-  std::vector<bf16> rounded_;  // a batch's inputs, where it has floats and the model takes bf16
   step_state step_;
-  std::int64_t begin_ns_ = 0;
+  detail::intake intake_;
   commit decision_;
   int accumulated_ = 0;
-  std::vector<std::vector<instruction>> training_, evaluating_;  // [worker of a replica]
+  detail::programs programs_;
   std::vector<worker<Device>> workers_;  // [seat]
   lifeline line_;
   gate gate_;
