@@ -237,6 +237,10 @@ void holds_for_replicas(const samples<compute_type<T>>& data) {
   }
 }
 
+/// Its widest gradient is larger than the nearest cache.
+template <class T>
+struct broad_net : model<input<T, 12>, linear<128>, gelu, linear<128>, linear<7>, softmax_cross_entropy> {};
+
 struct shared : model<input<float, 12>, tied<"w", linear<12>>, gelu, tied<"w", linear<12>>, linear<7>,
                       softmax_cross_entropy> {};
 struct apart : model<input<float, 12>, linear<12>, gelu, linear<12>, linear<7>, softmax_cross_entropy> {};
@@ -253,6 +257,26 @@ TEST_CASE("a residual network: the same bits for every S, recompute, trace") {
 }
 
 TEST_CASE("the same in double") { holds_for_stages<residual_net, double, sgd>(samples<double>(19, 12, 1), 0.1); }
+
+TEST_CASE("as needed, where nothing needs to be recomputed, gradients are made together: the same bits") {
+  const samples<float> data(19, 12, 1);
+  const auto run = [&](const setting& as) { return train<broad_net, float, adam>(as, data, 0.1, {13, 4, 1}); };
+  const bits expected = run({.fill = std::byte{0}});
+  for (const int S : {1, 2, 3}) {
+    plan_options o{.stages = S, .micro_batches = 5, .micro_batch_size = 4, .recompute = recompute_mode::never};
+    const std::int64_t all = largest_stage<broad_net<float>>(o);
+    o.recompute = recompute_mode::as_needed;
+    for (const std::int64_t limit : {no_memory_limit, all, all - 1}) {
+      CAPTURE(S);
+      CAPTURE(limit);
+      o.memory_limit = limit;
+      const run_plan plan = make_plan(network_of<broad_net<float>>, o);
+      CHECK((limit < all ? plan.coalesce < 5 : plan.coalesce == 5));
+      for (const bool canary : {true, false})
+        CHECK(run({.S = S, .recompute = o.recompute, .memory_limit = limit, .canary = canary}) == expected);
+    }
+  }
+}
 
 TEST_CASE("several readers of a value, and batch norm: the same bits for every cut") {
   holds_for_every_cut<skip_net, float>(samples<float>(9, 12, 2));

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include <gpipe/layer/embedding.hpp>
 #include <gpipe/layer/gelu.hpp>
 #include <gpipe/layer/linear.hpp>
@@ -95,6 +97,26 @@ TEST_CASE("as many are made together as the memory limit has room for, and no cu
   CHECK(within<needed<4>() - 1>() == 2);
   CHECK(within<needed<2>() - 1>() == 1);
   CHECK(within<needed<1>()>() == 1);
+}
+
+TEST_CASE("as needed they are made together where nothing needs to be recomputed for it") {
+  constexpr auto needs = recompute_mode::as_needed;
+  CHECK(planned<4, recompute<needs>>::coalesce == 8);
+  CHECK(planned<4, recompute<needs>, coalesce<1>>::coalesce == 1);
+  CHECK(planned<4, recompute<needs>, schedule<one_f_one_b>>::coalesce == 1);
+  CHECK(planned<4, recompute<needs>, memory_limit<needed<8>()>>::coalesce == 8);
+  CHECK(planned<4, recompute<needs>, memory_limit<needed<8>() - 1>>::coalesce == 4);
+  using tight = planned<4, recompute<needs>, memory_limit<needed<1>() - 1>>;
+  CHECK(tight::coalesce == 1);
+  for (const std::int64_t limit : {no_memory_limit, needed<8>(), needed<8>() - 1, needed<1>() - 1}) {
+    plan_options o = with(4, needs);
+    o.memory_limit = limit;
+    const run_plan made = make_plan(network_of<wide<256>>, o);
+    CHECK(made.coalesce == (limit >= needed<8>() ? 8 : limit >= needed<1>() ? 4 : 1));
+    const int fewest = std::min(made.working_sets[0], made.working_sets[1]);
+    CHECK((fewest == 32) == (made.coalesce > 1));  // else all that backward reads again is kept
+    for (const stage_memory& of : made.memory) CHECK(of.total() <= limit);
+  }
 }
 
 TEST_CASE("a number that is asked for counts against the limit, and where it does not fit the error tells what would") {

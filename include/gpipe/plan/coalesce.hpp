@@ -35,10 +35,11 @@ GPIPE_ONCE constexpr int coalesced(const network& net, const plan_options& o) {
 
 /// The same of a cut: where memory is limited and the options leave it open, as many of these, halved and halved again,
 /// as every stage has room for. A cut is chosen with none waiting, so that none is worse for it; and the bits are those
-/// of any number.
+/// of any number. Recompute as needed is none where there is room for them beside all that backward reads again.
 template <scheduler Schedule>
 GPIPE_ONCE constexpr int coalesced(const network& net, plan_options o, const Schedule& schedule, const cut& stages) {
   const bool open = o.coalesce == 0 && o.memory_limit != no_memory_limit;
+  if (o.recompute == recompute_mode::as_needed) o.recompute = recompute_mode::never;
   const auto fit = [&] {
     for (int s = 0; s < o.stages; ++s) {
       const stage_view stage(net, stages, s);

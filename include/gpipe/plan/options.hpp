@@ -27,7 +27,7 @@ struct plan_options {
   bool apart = false;  ///< workers share no memory: what one sends lies in its own until it has left
   int replicas = 1;  ///< R, of the pipeline: each runs M micro-batches of every mini-batch
   const own_schedule* own = nullptr;  ///< of `schedule_kind::own`: `&own_schedule_of<mine>`
-  /// Micro-batches whose parameter gradients a stage makes together, by fill-drain where nothing is recomputed: what
+  /// Micro-batches whose parameter gradients a stage makes together, by fill-drain where none is recomputed: what
   /// makes them reads and writes a gradient once for all; at most `most_together`. The bits are the same. 0: as many as
   /// pay, and the memory limit has room for (see `coalesced`).
   int coalesce = 0;
@@ -46,7 +46,7 @@ struct plan_options {
   }
   /// Micro-batches of a mini-batch, of all replicas.
   constexpr int all_micro_batches() const { return replicas * micro_batches; }
-  /// Whether a stage holds so many micro-batches anyway that their parameter gradients may wait for each other.
+  /// Whether a stage surely holds so many micro-batches that their parameter gradients may wait for each other.
   constexpr bool may_coalesce() const {
     return schedule == schedule_kind::fill_drain && recompute == recompute_mode::never;
   }

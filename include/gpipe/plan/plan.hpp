@@ -110,7 +110,7 @@ class plan {
     o.micro_batches = sane_batches;
     o.measured = sane_profile;
     if (o.each_count != o.stages) o.each_count = 0;
-    if (!o.may_coalesce()) o.coalesce = 1;  // more has its error above
+    if (o.coalesce > 1 && !o.may_coalesce()) o.coalesce = 1;  // that has its error above
     return o;
   }();
 
