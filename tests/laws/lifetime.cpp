@@ -5,6 +5,7 @@
 
 #include "chains.hpp"
 #include "nets.hpp"
+#include "sanitized.hpp"
 
 using namespace laws;
 
@@ -167,7 +168,7 @@ void holds_for_stages(std::initializer_list<int> stages) {
 template <class Net>
 void holds_for_every_cut() {
   constexpr int L = slots_of<Net>;
-  for (unsigned mask = 0; mask < 1u << (L - 1); ++mask) {
+  for (unsigned mask = 0; mask < 1u << (L - 1); mask += cut_step) {
     std::vector<int> cut;
     for (int l = 1; l < L; ++l)
       if (mask >> (l - 1) & 1u) cut.push_back(l);

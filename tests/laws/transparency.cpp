@@ -6,6 +6,7 @@
 
 #include "instances.hpp"
 #include "nets.hpp"
+#include "sanitized.hpp"
 
 using namespace laws;
 
@@ -106,7 +107,7 @@ void holds_for_every_cut(const Data& data) {
   digest hashes, others;
   const bits expected = run({.fill = std::byte{0}, .hashes = &hashes});
   CHECK(hashes.calls() == 2);
-  for (unsigned mask = 0; mask < 1u << (L - 1); ++mask) {
+  for (unsigned mask = 0; mask < 1u << (L - 1); mask += cut_step) {
     std::vector<int> cut;
     for (int l = 1; l < L; ++l)
       if (mask >> (l - 1) & 1u) cut.push_back(l);
@@ -256,7 +257,9 @@ TEST_CASE("a residual network: the same bits for every S, recompute, trace") {
   holds_for_stages<residual_net, float, adam>(samples<float>(19, 12, 1), 0.1);
 }
 
-TEST_CASE("the same in double") { holds_for_stages<residual_net, double, sgd>(samples<double>(19, 12, 1), 0.1); }
+TEST_CASE("the same in double" * doctest::skip(sanitized)) {
+  holds_for_stages<residual_net, double, sgd>(samples<double>(19, 12, 1), 0.1);
+}
 
 TEST_CASE("as needed, where nothing needs to be recomputed, gradients are made together: the same bits") {
   const samples<float> data(19, 12, 1);
@@ -295,8 +298,9 @@ TEST_CASE("tied parameters: the same bits for every S, recompute, trace") {
 }
 
 TEST_CASE("in bf16: the same bits for every S, recompute, trace, cut and schedule") {
-  holds_for_stages<residual_net, bf16, adam>(samples<float>(19, 12, 1), 0.1);
   holds_for_every_cut<skip_net, bf16>(samples<float>(9, 12, 2));
+  if (sanitized) return;
+  holds_for_stages<residual_net, bf16, adam>(samples<float>(19, 12, 1), 0.1);
   holds_for_every_cut<pair_net, bf16>(samples<float>(9, 12, 1));
   holds_for_schedules<tied_net, bf16>(samples<float>(40, 12, 1));
 }
@@ -345,7 +349,7 @@ TEST_CASE("replicas: the same bits for every S, schedule, number of workers, rec
   holds_for_replicas<tied_net, float, adam>(samples<float>(60, 12, 1));
   holds_for_replicas<residual_net, float, sgd>(samples<float>(60, 12, 1));
   holds_for_replicas<skip_net, double, adam>(samples<double>(60, 12, 2));
-  holds_for_replicas<tied_net, bf16, adam>(samples<float>(60, 12, 1));
+  if (!sanitized) holds_for_replicas<tied_net, bf16, adam>(samples<float>(60, 12, 1));
 }
 
 TEST_CASE("a residual written as a skip is the residual") {
