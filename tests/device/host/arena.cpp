@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "sanitized.hpp"
+
 using namespace gpipe;
 
 TEST_CASE("an arena is filled throughout, and begins where a page does, a large one where a large page does") {
@@ -21,7 +23,7 @@ TEST_CASE("an arena is filled throughout, and begins where a page does, a large 
 }
 
 // Sanitizers end a program that asks for so much.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef TESTS_SANITIZED
 TEST_CASE("an arena that the machine does not give is refused with its size") {
   try {
     const host::arena impossible(std::size_t{1} << 62);
