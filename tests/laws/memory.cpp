@@ -104,7 +104,7 @@ void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedu
             .coalesce = coalesce};
         if (coalesce > 1 && !options.may_coalesce()) continue;
         if (!options.chosen_schedule().admits(S, M)) continue;
-        if (sanitized && mode != modes[(S + M) % 3]) continue;
+        if (sanitized && mode != modes[(S + M) % 4]) continue;
         // Some byte may be the fill by chance, not in both.
         const auto one = touched<Net>(options, data, std::byte{0xa5});
         const auto other = touched<Net>(options, data, std::byte{0x5a});
