@@ -1,6 +1,13 @@
 #pragma once
 
+#include <algorithm>
+#include <type_traits>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/dtype.hpp>
 #include <gpipe/device/host/gemm.hpp>
+#include <gpipe/device/host/gemm_tile.hpp>
+#include <gpipe/layer/panels.hpp>
 
 namespace gpipe::host {
 
@@ -13,6 +20,7 @@ struct gemm_with_bf16 : gemm<Tile> {
   /// As `gemm`'s, but `start` is a row of floats.
   GPIPE_OUT_OF_LINE static void multiply(int rows, int n, int k, const bf16* a, const bf16* b, bf16* c,
                                          bool accumulate, const float* start = nullptr) {
+    using detail::copy, detail::offset;
     alignas(alignment) float left[rows_at_once * depth_at_once], right[depth_at_once * panel_width];
     alignas(alignment) float sums[rows_at_once * panel_width];
     for (int row = 0; row < rows; row += rows_at_once) {
@@ -53,17 +61,13 @@ struct gemm_with_bf16 : gemm<Tile> {
       gemm<Tile>::template prepare_multiply<T>(n, k);
     }
   }
-  template <class T>
-  static void prepare_multiply_transposed(int m, int n) {
-    gemm<Tile>::template prepare_multiply_transposed<compute_type<T>>(m, n);
-  }
 
  private:
-  using gemm<Tile>::copy, gemm<Tile>::offset;
   // 64 KiB, 32 KiB and 8 KiB of floats. Each becomes float once for as many products as the other has rows or columns.
   static constexpr int rows_at_once = 64, depth_at_once = 256;
 
   static void multiply_block(int rows, int depth, bool add, const float* left, const float* right, float* sums) {
+    using detail::offset;
     for (int row = 0, height; row < rows; row += height) {
       height = Tile::rows_of(rows - row);
       Tile::template find<float, false>(height, panel_width, depth, depth_at_once, panel_width, add)(

@@ -4,8 +4,8 @@
 #include <type_traits>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/device/host/gemm.hpp>
 #include <gpipe/device/host/gemm_portable.hpp>
+#include <gpipe/device/host/gemm_tile.hpp>
 #include <gpipe/device/host/libxsmm_kernels.hpp>
 
 namespace gpipe::host {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 
-#include <gpipe/device/host/gemm.hpp>
+#include <gpipe/core/config.hpp>
+#include <gpipe/device/host/gemm_tile.hpp>
+#include <gpipe/layer/panels.hpp>
 
 // So that the sums of a block stay in registers at -O2 too.
 #ifdef __CUDACC__
