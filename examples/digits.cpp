@@ -104,7 +104,8 @@ struct settings {
                      "                            (except-last; as-needed with a memory limit)")
              .number("--coalesce", plan.coalesce, 0, most_together,
                      "micro-batches whose parameter gradients a stage makes together,\n"
-                     "                            by fill-drain with recompute never; 0: as many as pay and fit")
+                     "                            by fill-drain, where nothing is recomputed; 0: as many as\n"
+                     "                            pay and fit")
              .bytes("--memory-limit", plan.memory_limit,
                     "of every stage, such as 4MiB: the cut obeys it, and recompute\n"
                     "                            as needed makes room for it")

@@ -99,6 +99,14 @@ TEST_CASE("as many are made together as the memory limit has room for, and no cu
   CHECK(within<needed<1>()>() == 1);
 }
 
+TEST_CASE("a limit has to hold no more than there are micro-batches") {
+  plan_options o{.stages = 2, .micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never, .coalesce = 3};
+  const run_plan three = make_plan(network_of<wide<256>>, o);
+  o.coalesce = 8;
+  o.memory_limit = std::max(three.memory[0].total(), three.memory[1].total());
+  CHECK(make_plan(network_of<wide<256>>, o).coalesce == 3);
+}
+
 TEST_CASE("as needed they are made together where nothing needs to be recomputed for it") {
   constexpr auto needs = recompute_mode::as_needed;
   CHECK(planned<4, recompute<needs>>::coalesce == 8);

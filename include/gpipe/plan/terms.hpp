@@ -12,7 +12,8 @@ namespace detail {
 /// Before it is known how many parameter parts come together (0) each comes alone.
 template <scheduler Schedule>
 constexpr rows<Schedule> table_of(const Schedule& schedule, const plan_options& o) {
-  return {schedule, o.stages, o.micro_batches, o.coalesce > 1 ? o.coalesce : 1};
+  const int together = o.coalesce < o.micro_batches ? o.coalesce : o.micro_batches;
+  return {schedule, o.stages, o.micro_batches, together > 1 ? together : 1};
 }
 
 // A schedule may tell by itself how many places it takes from one stage to another; else its rows are read.
