@@ -6,6 +6,7 @@
 
 #include <gpipe/layer/embedding.hpp>
 #include <gpipe/layer/gelu.hpp>
+#include <gpipe/layer/layer_norm.hpp>
 #include <gpipe/layer/linear.hpp>
 #include <gpipe/layer/softmax_cross_entropy.hpp>
 #include <gpipe/model/model.hpp>
@@ -98,6 +99,20 @@ TEST_CASE("as many are made together as the memory limit has room for, and no cu
   CHECK(within<needed<2>() - 1>() == 1);
   CHECK(within<needed<1>()>() == 1);
 }
+
+namespace {
+
+/// 64 stages of 128 micro-batches: a compiler counts what waits within its default limits, whatever the memory limit.
+struct deep : model<input<float, 128>, repeat<100, residual<layer_norm, linear<256>, gelu, linear<128>>>, linear<10>,
+                    softmax_cross_entropy> {};
+template <recompute_mode Mode, class... Limit>
+using deep_plan = plan<deep, stages<64>, micro_batches<128>, micro_batch_size<4>, recompute<Mode>, Limit...>;
+constexpr std::int64_t room = 2 * deep_plan<recompute_mode::never>::memory(0).total();
+static_assert(deep_plan<recompute_mode::never, memory_limit<room>>::coalesce == 8);
+static_assert(deep_plan<recompute_mode::as_needed, memory_limit<room>>::coalesce == 8);
+static_assert(deep_plan<recompute_mode::never, memory_limit<6'172'224>>::coalesce == 1);
+
+}  // namespace
 
 TEST_CASE("a limit has to hold no more than there are micro-batches") {
   plan_options o{.stages = 2, .micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never, .coalesce = 3};

@@ -94,6 +94,12 @@ TEST_CASE("what a schedule tells of its places is what its rows say") {
               REQUIRE(schedule.stash_places(S, M, a, b, late) == stash_places(table, a, b, nullptr, late));
               if constexpr (requires { schedule.returned_places(S, M, b, a, late); })
                 REQUIRE(schedule.returned_places(S, M, b, a, late) == returned_places(table, b, a, nullptr, late));
+              if constexpr (requires { schedule.returned_places(S, M, b, a, late, 1); })
+                for (int G = 2; G <= 8 && G <= M; ++G) {
+                  rows<decltype(schedule)> together(schedule, S, M, G);
+                  REQUIRE(schedule.returned_places(S, M, b, a, late, G) ==
+                          returned_places(together, b, a, nullptr, late));
+                }
             }
           }
       }

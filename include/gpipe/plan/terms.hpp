@@ -30,12 +30,14 @@ constexpr int stash_count(rows<Schedule>& table, const plan_options& o, int from
 template <scheduler Schedule>
 constexpr int returned_count(rows<Schedule>& table, const plan_options& o, int from, int to) {
   const Schedule& schedule = table.schedule();
+  const int late = on_the_way(o.transfers), together = table.coalesce();
+  int told = -1;
   if (!schedule.trains) return 0;
-  if constexpr (requires { schedule.returned_places(1, 1, 0, 1, 0); })
-    if (const int told = schedule.returned_places(o.stages, o.micro_batches, from, to, on_the_way(o.transfers));
-        told >= 0 && table.coalesce() == 1)
-      return told;
-  return returned_places(table, from, to, nullptr, on_the_way(o.transfers));
+  if constexpr (requires { schedule.returned_places(1, 1, 0, 1, 0, 1); })
+    told = schedule.returned_places(o.stages, o.micro_batches, from, to, late, together);
+  else if constexpr (requires { schedule.returned_places(1, 1, 0, 1, 0); })
+    told = together == 1 ? schedule.returned_places(o.stages, o.micro_batches, from, to, late) : -1;
+  return told >= 0 ? told : returned_places(table, from, to, nullptr, late);
 }
 
 /// Two places, so that one is written while the other leaves.

@@ -24,8 +24,8 @@ struct fill_drain {
   static constexpr int ticks(int stages, int micro_batches) { return 2 * (micro_batches + stages - 1); }
   static constexpr int in_flight(int, int micro_batches, int) { return micro_batches; }
   static constexpr int stash_places(int, int micro_batches, int, int, int = 0) { return micro_batches; }
-  static constexpr int returned_places(int, int micro_batches, int from, int to, int on_the_way = 0) {
-    const int most = from - to + 1 + on_the_way;
+  static constexpr int returned_places(int, int micro_batches, int from, int to, int on_the_way = 0, int coalesce = 1) {
+    const int most = from - to + on_the_way + coalesce;
     return most < micro_batches ? most : micro_batches;
   }
 

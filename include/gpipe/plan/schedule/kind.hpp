@@ -114,10 +114,11 @@ struct schedule_choice {
     if (kind == schedule_kind::fill_drain && trains) return fill_drain::stash_places(S, M, from, to, late);
     return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::stash_places(S, M, from, to, late) : -1;
   }
-  GPIPE_ONCE constexpr int returned_places(int S, int M, int from, int to, int late = 0) const {
-    if (onto > 0) return -1;
-    if (kind == schedule_kind::fill_drain && trains) return fill_drain::returned_places(S, M, from, to, late);
-    return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::returned_places(S, M, from, to, late) : -1;
+  GPIPE_ONCE constexpr int returned_places(int S, int M, int from, int to, int late = 0, int coalesce = 1) const {
+    if (onto > 0 || !trains) return -1;
+    if (kind == schedule_kind::fill_drain) return fill_drain::returned_places(S, M, from, to, late, coalesce);
+    if (kind != schedule_kind::one_f_one_b || coalesce > 1) return -1;
+    return one_f_one_b::returned_places(S, M, from, to, late);
   }
 };
 

@@ -22,8 +22,9 @@ namespace gpipe {
 /// Ticks order cells; how long each takes is no matter of the table. `workers` is S unless a worker has several stages.
 /// A schedule with parameters, such as a number of chunks, has them as members; the others may be static throughout.
 /// One that has `splits`, whether backward comes in two parts, spares others the search, and so do `stash_places` and
-/// `returned_places` (S, M, from, to, on_the_way), the numbers that the functions of these names count; one with
-/// `stretches_of` spares a compiler the look at every cell.
+/// `returned_places` (S, M, from, to, on_the_way), the numbers that the functions of these names count, the latter with
+/// how many parameter parts come together, if it takes that, too; one with `stretches_of` spares a compiler the look at
+/// every cell.
 template <class T>
 concept scheduler = requires(const T& schedule, int count, int index) {
   { schedule.trains } -> std::convertible_to<bool>;  // whether there is a backward
