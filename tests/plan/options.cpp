@@ -51,6 +51,9 @@ TEST_CASE("options that make no plan are refused, with what would") {
                                  "for as many as pay");
   const std::string together = " does not make the parameter gradients of 4 micro-batches together; choose ";
   CHECK(refusal({.coalesce = 4}) == "recompute except-last" + together + "recompute never, or coalesce 0");
+  CHECK(refusal({.recompute = recompute_mode::as_needed, .coalesce = 4}) ==
+        "with recompute as-needed memory decides how many micro-batches make their parameter gradients together, and "
+        "not 4; choose recompute never, or coalesce 0");
   CHECK(refusal({.recompute = recompute_mode::never, .schedule = schedule_kind::one_f_one_b, .coalesce = 4}) ==
         "1F1B" + together + "fill-drain, or coalesce 0");
   CHECK(refusal({.schedule = schedule_kind::zb_h1, .coalesce = 4}) ==

@@ -79,6 +79,10 @@ struct plan_options {
     if (coalesce < 0 || coalesce > most_together)
       refuse({coalesce, " micro-batches do not make their parameter gradients together"},
              {"choose 1 to ", most_together, ", or 0 for as many as pay"});
+    if (coalesce > 1 && schedule == schedule_kind::fill_drain && recompute == recompute_mode::as_needed)
+      refuse({"with recompute as-needed memory decides how many micro-batches make their parameter gradients together, "
+              "and not ", coalesce},
+             {"choose recompute never, or coalesce 0"});
     if (coalesce > 1 && !may_coalesce()) {
       const bool drains = schedule == schedule_kind::fill_drain, keeps = recompute == recompute_mode::never;
       const char* both = drains || keeps ? "" : " and ";

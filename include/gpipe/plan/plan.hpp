@@ -44,12 +44,14 @@ struct coalesced_by_fill_drain {
 };
 template <int Coalesce, bool Holds>
 struct coalesced_where_nothing_is_recomputed {
-  static_assert(Holds, "gpipe: parameter gradients of several micro-batches are made together only where nothing is "
-                       "recomputed: add recompute<recompute_mode::never>, or leave out coalesce<G>");
+  static_assert(Holds, "gpipe: so many micro-batches make their parameter gradients together only where surely nothing "
+                       "is recomputed: add recompute<recompute_mode::never>, or leave out coalesce<G>");
 };
 template <int Stages, std::int64_t BytesAllowed, bool Holds>
 struct some_cut_fits_memory {
-  static_assert(Holds, "gpipe: no cut into so many stages fits the memory limit (Stages, BytesAllowed)");
+  static_assert(Holds, "gpipe: no cut into so many stages fits the memory limit (Stages, BytesAllowed): raise it, "
+                       "choose recompute_mode::as_needed, or leave out coalesce<G>; make_plan tells the smallest that "
+                       "does");
 };
 
 }  // namespace broken

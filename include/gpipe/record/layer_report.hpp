@@ -39,8 +39,8 @@ GPIPE_ONCE inline std::string remedy(const row& r, int samples, int coalesce) {
   if (r.parameter_count > 0 && r.cost.forward > 16 * r.cost.bytes)
     return "its weights are read for every micro-batch of " + several(samples, "sample") +
            (coalesce > 1 ? ", and their gradients written for every " + std::to_string(coalesce) + " of these: take "
-                         : ", and their gradients written (by fill-drain with recompute never for several together): "
-                           "take ") +
+                         : ", and their gradients written (by fill-drain, where nothing is recomputed and memory "
+                           "allows, for `coalesce` of them together): take ") +
            "fewer and larger ones, or more stages, whose weights fit a core's cache";
   return "it moves much for what it computes: build for speed and for this processor (-O3 -march=native), and if it is "
          "a layer of your own, let it do more for each number that it reads, or see that its loops become vectors";
@@ -85,7 +85,7 @@ GPIPE_ONCE inline void write_layers(std::ostream& out, const network& net, const
   double operations = 0;
   for (const detail::layer_time& sum : named) operations += sum.operations;
   out << "all layers reach " << detail::percent(1e9 * operations, whole * peak) << " of the "
-      << detail::fixed(1e-9 * peak, 0) << " GFLOP/s that one core reaches at matrix products\n"
+      << detail::fixed(1e-9 * peak, 0) << " GFLOP/s that one core reaches at this build's matrix products\n"
       << worst->of->name << " (" << detail::several(worst->layers, "layer") << ") loses most: "
       << detail::percent(worst->lost(peak), whole) << " of the time; "
       << detail::remedy(*worst->of, costs.micro_batch_size, coalesce) << '\n';
