@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/optimizer.hpp>
+#include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/plan.hpp>
-#include <gpipe/plan/run_plan.hpp>
-#include <gpipe/plan/schedule_bound.hpp>
-#include <gpipe/plan/simulate.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/step_time_bound.hpp>
+#include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/record/report.hpp>
 #include <gpipe/record/timeline.hpp>
 

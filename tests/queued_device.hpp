@@ -21,10 +21,10 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/device/executing_device.hpp>
+#include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/record/trace.hpp>
-#include <gpipe/transport/patience.hpp>
+#include <gpipe/transport/contract/wait_limits.hpp>
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)

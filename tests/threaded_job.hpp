@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/text.hpp>
-#include <gpipe/transport/peers.hpp>
+#include <gpipe/core/concat.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
 
 namespace threaded {
 

@@ -2,12 +2,12 @@
 
 // Chains of blocks as they are trained, described for plans alone: most layers have no kernels.
 
-#include <gpipe/layer/dropout.hpp>
-#include <gpipe/layer/gelu.hpp>
-#include <gpipe/layer/layer_norm.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/relu.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/layer/regularization/dropout.hpp>
+#include <gpipe/layer/activation/gelu.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/model.hpp>
 
 #include "layers.hpp"

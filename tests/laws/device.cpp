@@ -22,7 +22,7 @@
 #include "queued_device.hpp"
 #include "threaded_job.hpp"
 
-// The law of gpipe/device/executing_device.hpp, over every model that runs here; and the laws of trainings over a
+// The law of gpipe/device/contract/device_concept.hpp, over every model that runs here; and the laws of trainings over a
 // device whose operations happen later, in memory that the host cannot touch.
 
 using namespace laws;

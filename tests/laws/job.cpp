@@ -13,7 +13,7 @@
 #include "threaded_job.hpp"
 #include "wide.hpp"
 
-// What gpipe/transport/peers.hpp promises, and the laws of trainings in a job, over processes that are threads with a
+// What gpipe/transport/contract/process_group.hpp promises, and the laws of trainings in a job, over processes that are threads with a
 // wire between them: it is late, lets slots overtake one another, and fails on demand.
 
 using namespace laws;

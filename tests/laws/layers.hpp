@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <gpipe/layer/bound.hpp>
-#include <gpipe/layer/operands.hpp>
+#include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/operands.hpp>
 
 namespace laws {
 

@@ -6,15 +6,15 @@
 #include <type_traits>
 #include <vector>
 
-#include <gpipe/core/random.hpp>
-#include <gpipe/layer/batch_norm.hpp>
-#include <gpipe/layer/dropout.hpp>
-#include <gpipe/layer/gelu.hpp>
-#include <gpipe/layer/layer_norm.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/relu.hpp>
-#include <gpipe/layer/reshape.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/core/numbers/random.hpp>
+#include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/regularization/dropout.hpp>
+#include <gpipe/layer/activation/gelu.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/shape/reshape.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/train/dataset.hpp>
 #include <gpipe/train/trainer.hpp>
 

@@ -5,8 +5,8 @@
 
 #include <doctest/doctest.h>
 
-#include <gpipe/plan/device.hpp>
-#include <gpipe/plan/run_plan.hpp>
+#include <gpipe/plan/cost/device_spec.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
 
 using namespace gpipe;
 

@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 
 #include "laws/layers.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include <gpipe/layer/reshape.hpp>
+#include <gpipe/layer/shape/reshape.hpp>
 
 #include "laws/layers.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/plan/profile.hpp>
+#include <gpipe/plan/cost/profile.hpp>
 
 // What each layer took for one micro-batch: forward, backward's input part, its parameter part; medians, in ns.
 struct measured {

@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <string>
 
-#include <gpipe/core/optimizer.hpp>
+#include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/device/host/host.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/record/breakdown.hpp>
 

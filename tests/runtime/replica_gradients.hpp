@@ -4,7 +4,7 @@
 #include <span>
 
 #include <gpipe/layer.hpp>
-#include <gpipe/runtime/replica.hpp>
+#include <gpipe/runtime/replicas/replica.hpp>
 
 #include "instances.hpp"
 

@@ -10,9 +10,9 @@
 #include <stdexcept>
 #include <thread>
 
-#include <gpipe/layer/batch_norm.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/record/breakdown.hpp>

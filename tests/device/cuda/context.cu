@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/random.hpp>
+#include <gpipe/core/numbers/random.hpp>
 #include <gpipe/device/host/context.hpp>
 
 #include "on_gpu.hpp"

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include <gpipe/device/host/trial.hpp>
+#include <gpipe/device/host/layer_fixture.hpp>
 #include <gpipe/layer.hpp>
-#include <gpipe/runtime/kernels.hpp>
+#include <gpipe/runtime/binding/kernel_table.hpp>
 
 #include "on_gpu.hpp"
 

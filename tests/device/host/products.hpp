@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <gpipe/core/random.hpp>
+#include <gpipe/core/numbers/random.hpp>
 #include <gpipe/device/host/context.hpp>
 
 namespace products {

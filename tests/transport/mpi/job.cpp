@@ -12,7 +12,7 @@
 #include "allocations.hpp"
 #include "processes.hpp"
 
-// The law of gpipe/transport/ends.hpp between processes. Rank 0 sends, rank 1 receives, the others look on.
+// The law of gpipe/transport/contract/channel_ends.hpp between processes. Rank 0 sends, rank 1 receives, the others look on.
 
 using namespace gpipe;
 

@@ -23,7 +23,7 @@
 #include <thread>
 #include <vector>
 
-#include <gpipe/core/bf16.hpp>
+#include <gpipe/core/numbers/bf16.hpp>
 
 namespace pretended {
 

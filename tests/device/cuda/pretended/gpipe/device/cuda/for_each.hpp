@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include <gpipe/device/cuda/stream.hpp>
+#include <gpipe/device/cuda/stream/stream.hpp>
 
 #include "pretended/gpu.hpp"
 

@@ -2,7 +2,7 @@
 
 // Stands before the library's header of this name: a kernel of our own is run thread by thread.
 
-#include <gpipe/device/cuda/stream.hpp>
+#include <gpipe/device/cuda/stream/stream.hpp>
 
 #include "pretended/block.hpp"
 #include "pretended/gpu.hpp"
