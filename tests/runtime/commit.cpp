@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/commit.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/initialise.hpp>
 
 #include <doctest/doctest.h>

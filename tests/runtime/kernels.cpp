@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/kernels.hpp>
 
 #include <doctest/doctest.h>
@@ -7,7 +9,7 @@
 #include <gpipe/layer/relu.hpp>
 #include <gpipe/layer/reshape.hpp>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 using namespace gpipe;
 using namespace laws;

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/observer.hpp>
 
 #include <doctest/doctest.h>

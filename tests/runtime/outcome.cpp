@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/outcome.hpp>
 
 #include <doctest/doctest.h>

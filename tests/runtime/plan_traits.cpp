@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/plan_traits.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/sample_rows.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/step_state.hpp>
 
 #include <doctest/doctest.h>

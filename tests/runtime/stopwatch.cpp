@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/stopwatch.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/told_earlier.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/update_rule.hpp>
 
 #include <doctest/doctest.h>

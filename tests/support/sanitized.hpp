@@ -1,14 +1,24 @@
 #pragma once
 
-// Whether a sanitizer looks on: then a law that runs the same code many times, over other cuts or types, runs it less
-// often. What no sanitizer can see, such as wrong bits, the other builds look for in every case.
+// The sanitizer that this test is built with. Under a sanitizer a law that runs the same code many times, over other cuts
+// or types, runs it less often. The other builds run every case and find errors that no sanitizer sees, such as wrong
+// bits.
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if defined(__SANITIZE_ADDRESS__)
 #define TESTS_SANITIZED
 #endif
+#if defined(__SANITIZE_THREAD__)
+#define TESTS_THREAD_SANITIZED
 #endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TESTS_SANITIZED
+#endif
+#if __has_feature(thread_sanitizer)
+#define TESTS_THREAD_SANITIZED
+#endif
+#endif
+#ifdef TESTS_THREAD_SANITIZED
 #define TESTS_SANITIZED
 #endif
 

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/transport/patience.hpp>
 
 #include <doctest/doctest.h>
