@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "allocations.hpp"
+#include "support/allocations.hpp"
 
 // The law of gpipe/transport/contract/channel_ends.hpp, over every model. A model brings up both ends with K slots of memory:
 //

@@ -1,3 +1,5 @@
+// sanitizers: none
+
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// sanitizers: none
+
 // Law 3: the checker accepts every schedule that we ship, for every S <= 8 and M <= 16 that it admits, under rendezvous
 // and under one-slot channels, and finds planted faults.
 

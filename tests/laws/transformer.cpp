@@ -1,3 +1,5 @@
+// sanitizers: none
+
 // The paper's Transformers (Huang et al., 2019, table 1) as the paper trained them: a batch of 32, recompute, 12 bytes
 // a parameter. Each stage fits its 16 GB, and activations need no more than the paper says.
 

@@ -6,7 +6,7 @@
 
 #include <gpipe/layer/activation/relu.hpp>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 using namespace gpipe;
 using namespace laws;

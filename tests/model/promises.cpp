@@ -4,7 +4,7 @@
 
 #include <gpipe/layer/shape/reshape.hpp>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 // What happens where a promise is broken is told by tests/compile_fail.
 

@@ -7,7 +7,7 @@
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 using namespace gpipe;
 using namespace laws;

@@ -11,7 +11,7 @@
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/plan/runtime_plan.hpp>
 
-#include "measured.hpp"
+#include "support/measured.hpp"
 
 using namespace gpipe;
 

@@ -13,8 +13,8 @@
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/record/breakdown.hpp>
 
-#include "instances.hpp"
-#include "laws/layers.hpp"
+#include "support/instances.hpp"
+#include "support/layers.hpp"
 
 // Same bits for every cut, failures, memory and weights: tests/laws.
 

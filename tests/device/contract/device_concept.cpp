@@ -6,7 +6,7 @@
 
 #include <gpipe/device/host/host.hpp>
 
-#include "queued_device.hpp"
+#include "support/queued_device.hpp"
 
 // What they promise at run time: tests/laws/device.cpp.
 

@@ -4,7 +4,7 @@
 
 #include <gpipe/model/model.hpp>
 
-#include "laws/chains.hpp"
+#include "support/chains.hpp"
 
 using namespace gpipe;
 

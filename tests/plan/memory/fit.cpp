@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "laws/chains.hpp"
+#include "support/chains.hpp"
 
 #include <gpipe/model/model.hpp>
 

@@ -8,7 +8,7 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/model.hpp>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 using namespace gpipe;
 using namespace laws;

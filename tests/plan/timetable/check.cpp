@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/chain.hpp"
+#include "support/chain_links.hpp"
 
 using namespace gpipe;
 

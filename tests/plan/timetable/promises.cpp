@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "plan/chain.hpp"
+#include "support/chain_links.hpp"
 
 using namespace gpipe;
 

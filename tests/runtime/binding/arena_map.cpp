@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/binding/arena_map.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/binding/binding.hpp>
 
 #include <doctest/doctest.h>
@@ -6,7 +8,7 @@
 
 #include <gpipe/layer/activation/relu.hpp>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 using namespace gpipe;
 using namespace laws;

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/binding/initial_values.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/binding/kernel_table.hpp>
 
 #include <doctest/doctest.h>
@@ -7,7 +9,7 @@
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 using namespace gpipe;
 using namespace laws;

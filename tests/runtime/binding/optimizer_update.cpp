@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/binding/optimizer_update.hpp>
 
 #include <doctest/doctest.h>

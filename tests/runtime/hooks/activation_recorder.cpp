@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/hooks/activation_recorder.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/hooks/layer_timer.hpp>
 
 #include <doctest/doctest.h>

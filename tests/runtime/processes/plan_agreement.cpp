@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/processes/plan_agreement.hpp>
 
 #include <doctest/doctest.h>

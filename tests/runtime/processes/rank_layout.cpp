@@ -4,7 +4,7 @@
 
 #include <gpipe/layer.hpp>
 
-#include "threaded_job.hpp"
+#include "support/threaded_job.hpp"
 
 using namespace gpipe;
 

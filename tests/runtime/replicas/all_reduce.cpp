@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "replica_gradients.hpp"
+#include "support/replica_gradients.hpp"
 
 using namespace laws;
 

@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <thread>
 
-#include "replica_gradients.hpp"
-#include "threaded_job.hpp"
+#include "support/replica_gradients.hpp"
+#include "support/threaded_job.hpp"
 
 using namespace laws;
 

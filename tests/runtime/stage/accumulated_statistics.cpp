@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/stage/accumulated_statistics.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/step/batch.hpp>
 
 #include <doctest/doctest.h>
@@ -7,7 +9,7 @@
 
 #include <gpipe/model/in_bf16.hpp>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 // What a batch that does not fit says: tests/laws/failure.cpp.
 

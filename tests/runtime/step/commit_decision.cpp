@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/step/commit_decision.hpp>
 
 #include <doctest/doctest.h>

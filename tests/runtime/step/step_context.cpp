@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/step/step_context.hpp>
 
 #include <doctest/doctest.h>

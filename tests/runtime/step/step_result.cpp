@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/step/step_result.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/step/tensor_rows.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/worker/action_timer.hpp>
 
 #include <doctest/doctest.h>
@@ -6,7 +8,7 @@
 
 #include <gpipe/device/host/host.hpp>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 using namespace gpipe;
 using namespace laws;

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/worker/captured_step.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/runtime/worker/worker.hpp>
 
 #include <doctest/doctest.h>
@@ -8,7 +10,7 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/device/host/host.hpp>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 using namespace gpipe;
 using namespace laws;

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/transport/contract/wait_limits.hpp>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 #include <gpipe/device/host/gemm/gemm_bf16.hpp>
 
-#include "products.hpp"
+#include "support/products.hpp"
 
 using gpipe::bf16;
 using portable = gpipe::host::basic_context<gpipe::host::gemm_with_bf16<gpipe::host::portable_tile>>;

@@ -2,7 +2,8 @@
 #include <gpipe/device/host/gemm/gemm_libxsmm.hpp>
 #endif
 
-#include "products.hpp"
+#include "support/products.hpp"
+#include "support/sanitized.hpp"
 
 #if GPIPE_WITH_LIBXSMM
 
@@ -12,16 +13,11 @@
 #include <thread>
 #include <vector>
 
-// Counts what this thread allocates, by whatever road. A sanitizer has roads of its own.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define GPIPE_COUNTS_ALLOCATIONS 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define GPIPE_COUNTS_ALLOCATIONS 0
-#endif
-#endif
-#if !defined(GPIPE_COUNTS_ALLOCATIONS) && defined(__GLIBC__)
+// Counts every allocation of this thread. A sanitizer replaces the allocating functions itself.
+#if defined(__GLIBC__) && !defined(TESTS_SANITIZED)
 #define GPIPE_COUNTS_ALLOCATIONS 1
+#else
+#define GPIPE_COUNTS_ALLOCATIONS 0
 #endif
 
 namespace {

@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "products.hpp"
+#include "support/products.hpp"
 
 using context = gpipe::host::basic_context<gpipe::host::gemm<gpipe::host::portable_tile>>;
 

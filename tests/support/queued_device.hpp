@@ -26,14 +26,7 @@
 #include <gpipe/record/trace.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define QUEUED_UNDER_TSAN
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define QUEUED_UNDER_TSAN
-#endif
+#include "support/sanitized.hpp"
 
 namespace queued {
 
@@ -77,7 +70,7 @@ class memory {
             mmap(nullptr, size, rights(false), MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
   ~memory() { munmap(base_, size); }
 
-#ifdef QUEUED_UNDER_TSAN
+#ifdef TESTS_THREAD_SANITIZED
   static constexpr int rights(bool) { return PROT_READ | PROT_WRITE; }
   void enter(int) {}
 #else

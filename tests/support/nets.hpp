@@ -18,7 +18,7 @@
 #include <gpipe/train/dataset.hpp>
 #include <gpipe/train/trainer.hpp>
 
-#include "layers.hpp"
+#include "support/layers.hpp"
 
 namespace laws {
 
@@ -48,7 +48,11 @@ struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<1
                         pop<"x">, add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, linear<7>,
                         softmax_cross_entropy> {};
 
-/// That of examples/digits.cpp.
+/// 5 slots; its widest gradient is larger than the L1 cache, so gradients of several micro-batches are made together.
+template <class T>
+struct broad_net : model<input<T, 12>, linear<128>, gelu, linear<128>, linear<7>, softmax_cross_entropy> {};
+
+/// The network of examples/digits.cpp.
 struct digits_net : model<input<float, 64>, dropout<10>, linear<64>,
                           repeat<16, residual<layer_norm, linear<256>, gelu, linear<64>, dropout<10>>>, layer_norm,
                           linear<10>, softmax_cross_entropy> {};

@@ -10,7 +10,7 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/model.hpp>
 
-#include "layers.hpp"
+#include "support/layers.hpp"
 
 namespace laws {
 

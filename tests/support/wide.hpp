@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "nets.hpp"
+#include "support/nets.hpp"
 
 // What trains with gradients enough to be summed over replicas before a stage's backward is over.
 

@@ -6,7 +6,7 @@
 
 #include <gpipe/device/cuda/stream/stream.hpp>
 
-#include "pretended/gpu.hpp"
+#include "support/pretended/gpu.hpp"
 
 namespace gpipe::cuda {
 

@@ -6,7 +6,7 @@
 #include <gpipe/layer.hpp>
 #include <gpipe/runtime/replicas/replica.hpp>
 
-#include "instances.hpp"
+#include "support/instances.hpp"
 
 // Gradients whose sum over replicas tells in which order it was made.
 

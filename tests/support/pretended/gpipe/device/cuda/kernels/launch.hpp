@@ -4,8 +4,8 @@
 
 #include <gpipe/device/cuda/stream/stream.hpp>
 
-#include "pretended/block.hpp"
-#include "pretended/gpu.hpp"
+#include "support/pretended/block.hpp"
+#include "support/pretended/gpu.hpp"
 
 namespace gpipe::cuda {
 

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <string>
 
-#include "gpu.hpp"
+#include "support/pretended/gpu.hpp"
 
 namespace pretended {
 

@@ -9,14 +9,14 @@ divided by the sum of the weights. Moving averages take, after each step, a shar
 activations together (variance: unbiased), computed here at one go. Stochastic gradient descent takes three steps on one
 batch; the loss after them is that of an evaluation, by the moving averages.
 
-    python3 tests/reference/batch_norm.py     # needs numpy; writes batch_norm.hpp beside this file
+    python3 tests/support/reference/batch_norm.py     # needs numpy; writes batch_norm.hpp beside this file
 """
 
 from pathlib import Path
 
 import numpy as np
 
-from residual_mlp import GELU_C, array, dyadic, flat, loss, sgd, unflat
+from residual_mlp import GELU_C, dyadic, flat, loss, sgd, unflat
 
 SAMPLES, FEATURES, WIDTH, CHANNELS, CLASSES, STEPS = 11, 4, 6, 3, 3, 3
 EPSILON, SHARE = 1e-5, 0.2
@@ -114,6 +114,19 @@ def train(start, batch, size):
                     for x, (mean, variance) in zip(seen, averages)]
     evaluated, _ = loss(forward(p, batch[0], averages)[0], *batch[1:])
     return losses, norms, flat(p), np.concatenate([a for pair in averages for a in pair]), evaluated
+
+
+def array(name, values, comment, kind="double"):
+    values = np.ravel(values)
+    text = [repr(v.item()) for v in values]
+    lines, line = [], "   "
+    for number in text:
+        if len(line) + len(number) + 2 > 120:
+            lines.append(line)
+            line = "   "
+        line += f" {number},"
+    lines.append(line)
+    return f"inline constexpr {kind} {name}[{len(values)}] = {{  // {comment}\n" + "\n".join(lines) + "\n};\n"
 
 
 def main():

@@ -1,4 +1,4 @@
-#include "instances.hpp"
+#include "support/instances.hpp"
 
 template class gpipe::stage_arena<gpipe::host_device>;
 template class gpipe::bound_stage<gpipe::host_device>;
