@@ -10,6 +10,6 @@
 #include <gpipe/record/progress.hpp>
 #include <gpipe/record/report.hpp>
 #include <gpipe/record/timeline.hpp>
-#include <gpipe/train/loop.hpp>
+#include <gpipe/train/fit.hpp>
 #include <gpipe/train/trainer.hpp>
 #include <gpipe/version.hpp>

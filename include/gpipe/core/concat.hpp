@@ -11,18 +11,18 @@
 namespace gpipe::detail {
 
 /// A piece of a text: words or a whole number. It points to the words.
-class piece {
+class text_part {
  public:
-  piece(const char* words) : words_(words) {}
-  piece(std::string_view words) : words_(words) {}
-  piece(const std::string& words) : words_(words) {}
+  text_part(const char* words) : words_(words) {}
+  text_part(std::string_view words) : words_(words) {}
+  text_part(const std::string& words) : words_(words) {}
   template <std::integral T>
-  piece(T number)
+  text_part(T number)
       : is_number_(true),
         negative_(number < 0),
         magnitude_(negative_ ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number)) {}
 
-  GPIPE_ONCE void append_to(std::string& text) const {
+  GPIPE_COLD void append_to(std::string& text) const {
     if (negative_) text += '-';
     if (is_number_) text += std::to_string(magnitude_);
     else text += words_;
@@ -34,11 +34,11 @@ class piece {
   std::uint64_t magnitude_ = 0;
 };
 
-/// The pieces as one text: `phrase({"stage ", 3, " of ", stages})`. One function for all texts, where each chain of
+/// The pieces as one text: `concat({"stage ", 3, " of ", stages})`. One function for all texts, where each chain of
 /// `+` and `std::to_string` is a kilobyte of code.
-GPIPE_ONCE inline std::string phrase(std::initializer_list<piece> pieces) {
+GPIPE_COLD inline std::string concat(std::initializer_list<text_part> text_parts) {
   std::string text;
-  for (const piece& p : pieces) p.append_to(text);
+  for (const text_part& p : text_parts) p.append_to(text);
   return text;
 }
 

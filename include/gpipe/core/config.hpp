@@ -27,11 +27,11 @@
 /// Keeps what runs once, or for no time worth naming, such as set-up, reports and the text of errors, out of line and
 /// small: it compiles in half the time. (Not `cold`: compilers take for cold whatever calls such a function, too.)
 #if defined(__clang__)
-#define GPIPE_ONCE __attribute__((noinline, minsize))
+#define GPIPE_COLD __attribute__((noinline, minsize))
 #elif defined(__CUDACC__) || !defined(__OPTIMIZE__)
-#define GPIPE_ONCE __attribute__((noinline))
+#define GPIPE_COLD __attribute__((noinline))
 #else
-#define GPIPE_ONCE __attribute__((noinline, optimize("Os")))
+#define GPIPE_COLD __attribute__((noinline, optimize("Os")))
 #endif
 
 /// With -D GPIPE_CANARY=1 every training poisons buffers when they die: see `run_options::canary`.

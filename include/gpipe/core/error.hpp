@@ -10,7 +10,7 @@
 namespace gpipe {
 
 /// Where something went wrong, as far as known: an empty text or a negative number is unknown.
-struct place {
+struct location {
   std::string file{};
   long line = -1;
   std::string layer{};  ///< the layer's type, such as `linear<512>`
@@ -25,7 +25,7 @@ struct place {
 /// The library's one error: what is wrong, what to do about it, and where.
 class error : public std::runtime_error {
  public:
-  GPIPE_ONCE error(std::string wrong, std::string remedy, place where = {})
+  GPIPE_COLD error(std::string wrong, std::string remedy, location where = {})
       : std::runtime_error(text(wrong, remedy, where)),
         wrong_(std::move(wrong)),
         remedy_(std::move(remedy)),
@@ -33,19 +33,19 @@ class error : public std::runtime_error {
 
   const std::string& wrong() const noexcept { return wrong_; }
   const std::string& remedy() const noexcept { return remedy_; }
-  const gpipe::place& where() const noexcept { return where_; }
+  const gpipe::location& where() const noexcept { return where_; }
 
  private:
-  GPIPE_ONCE static std::string text(const std::string& wrong, const std::string& remedy, const place& where) {
+  GPIPE_COLD static std::string text(const std::string& wrong, const std::string& remedy, const location& where) {
     std::string at;
-    const auto part = [&at](const char* name, detail::piece value) {
+    const auto part = [&at](const char* name, detail::text_part value) {
       if (!at.empty()) at += ", ";
       at += name;
       value.append_to(at);
     };
     if (!where.file.empty()) {
       part("", where.file);
-      if (where.line >= 0) at += detail::phrase({":", where.line});
+      if (where.line >= 0) at += detail::concat({":", where.line});
     }
     if (!where.layer.empty() || where.slot >= 0) {
       if (where.slot < 0) part("layer", "");
@@ -64,18 +64,18 @@ class error : public std::runtime_error {
   }
 
   std::string wrong_, remedy_;
-  place where_;
+  location where_;
 };
 
 namespace detail {
 
 /// Throws an `error` whose texts are joined from pieces.
-[[noreturn]] GPIPE_ONCE inline void refuse(std::initializer_list<piece> wrong, std::initializer_list<piece> remedy,
-                                           const place& where) {
-  throw error(phrase(wrong), phrase(remedy), where);
+[[noreturn]] GPIPE_COLD inline void throw_error(std::initializer_list<text_part> wrong, std::initializer_list<text_part> remedy,
+                                           const location& where) {
+  throw error(concat(wrong), concat(remedy), where);
 }
-[[noreturn]] GPIPE_ONCE inline void refuse(std::initializer_list<piece> wrong, std::initializer_list<piece> remedy) {
-  refuse(wrong, remedy, {});
+[[noreturn]] GPIPE_COLD inline void throw_error(std::initializer_list<text_part> wrong, std::initializer_list<text_part> remedy) {
+  throw_error(wrong, remedy, {});
 }
 
 }  // namespace detail

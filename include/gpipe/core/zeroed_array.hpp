@@ -5,12 +5,12 @@ namespace gpipe::detail {
 /// A zeroed array whose length is known only when it is made, in constant evaluation and at run time alike.
 /// (An array and not a vector: compilers count each call against their budget for constant evaluation.)
 template <class T>
-class scratch {
+class zeroed_array {
  public:
-  constexpr explicit scratch(int length) : data_(new T[static_cast<unsigned>(length) + 1u]{}) {}
-  constexpr ~scratch() { delete[] data_; }
-  scratch(const scratch&) = delete;
-  scratch& operator=(const scratch&) = delete;
+  constexpr explicit zeroed_array(int length) : data_(new T[static_cast<unsigned>(length) + 1u]{}) {}
+  constexpr ~zeroed_array() { delete[] data_; }
+  zeroed_array(const zeroed_array&) = delete;
+  zeroed_array& operator=(const zeroed_array&) = delete;
 
   constexpr T* data() const { return data_; }
   constexpr T& operator[](int index) const { return data_[index]; }

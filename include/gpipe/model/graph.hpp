@@ -22,7 +22,7 @@ struct edge_part {
 struct row {
   std::string_view name;
   int inputs = 0, outputs = 0;
-  edge_part in[max_edge], out[max_edge];
+  edge_part in[max_tensors_per_edge], out[max_tensors_per_edge];
   dtype type = dtype::float32;      ///< of parameters
   dtype computes = dtype::float32;  ///< in which it multiplies, that of its edges
   const parameter *parameters = nullptr, *state = nullptr;
@@ -36,38 +36,38 @@ struct row {
   work cost{};
   bool view = false;
 
-  GPIPE_ONCE constexpr std::size_t parameter_elements() const {
+  GPIPE_COLD constexpr std::size_t parameter_elements() const {
     std::size_t sum = 0;
     for (int i = 0; i < parameter_count; ++i) sum += parameters[i].extents.size();
     return sum;
   }
-  GPIPE_ONCE constexpr std::size_t parameter_bytes() const {
+  GPIPE_COLD constexpr std::size_t parameter_bytes() const {
     std::size_t sum = 0;
     for (int i = 0; i < parameter_count; ++i) sum += aligned(parameters[i].extents.size() * bytes_of(type));
     return sum;
   }
-  GPIPE_ONCE constexpr std::size_t state_bytes() const {
+  GPIPE_COLD constexpr std::size_t state_bytes() const {
     std::size_t sum = 0;
     for (int i = 0; i < state_count; ++i) sum += aligned(state[i].extents.size() * bytes_of(type));
     return sum;
   }
-  GPIPE_ONCE constexpr std::size_t derived_bytes() const {
+  GPIPE_COLD constexpr std::size_t derived_bytes() const {
     std::size_t sum = 0;
     for (int i = 0; i < derived_count; ++i) sum += aligned(derived[i].size * bytes_of(derived[i].type));
     return sum;
   }
-  GPIPE_ONCE constexpr std::size_t extra_bytes(int samples) const {
+  GPIPE_COLD constexpr std::size_t extra_bytes(int samples) const {
     std::size_t sum = 0;
     for (int i = 0; i < extra_count; ++i) sum += edge_part{extras[i].size, extras[i].type}.bytes(samples);
     return sum;
   }
   /// The numbers that it tells of a micro-batch, and the bytes that they take.
-  GPIPE_ONCE constexpr std::size_t partial_elements() const {
+  GPIPE_COLD constexpr std::size_t partial_elements() const {
     std::size_t sum = 0;
     for (int i = 0; i < partial_count; ++i) sum += partials[i].size;
     return sum;
   }
-  GPIPE_ONCE constexpr std::size_t partial_bytes() const { return aligned(partial_elements() * sizeof(double)); }
+  GPIPE_COLD constexpr std::size_t partial_bytes() const { return aligned(partial_elements() * sizeof(double)); }
 };
 
 /// One layer of the model, expanded: its index is its name everywhere.

@@ -46,7 +46,7 @@ struct in_bf16 {
 /// The model in both precisions, for a trainer whose `plan_options{.in = ...}` choose one at run time. Its kernels are
 /// compiled twice.
 template <class Model>
-struct in_both {};
+struct both_precisions {};
 
 /// In what a network computes: in bf16 if any of its edges is.
 constexpr precision precision_of(const network& net) {
@@ -72,7 +72,7 @@ struct unwrapped {
   static constexpr bool both = false;
 };
 template <class Model>
-struct unwrapped<in_both<Model>> {
+struct unwrapped<both_precisions<Model>> {
   using model = Model;
   static constexpr bool both = true;
 };

@@ -117,7 +117,7 @@ class expansion {
 
  private:
   struct skip_values {
-    int value[max_edge]{};
+    int value[max_tensors_per_edge]{};
     int width = 0;
   };
 
@@ -144,7 +144,7 @@ class expansion {
   field fields_[Fields + 1]{};
   skip_values skips_[Skips + 1]{};
   tie ties_[Ties + 1]{}, mistied_{};
-  int edge_[2 * max_edge]{};
+  int edge_[2 * max_tensors_per_edge]{};
   int edge_width_ = 0, depth_ = 0;
   int next_row_ = 0, described_ = 0, slot_count_ = 0, value_count_ = 0, read_count_ = 0, field_count_ = 0;
   int entering_ = 0, tie_count_ = 0;
@@ -158,7 +158,7 @@ constexpr auto expand() {
   constexpr extent_counts n = typed_model<Model>::counts;
   constexpr int entering = parts<typename Model::entering>;
   expansion<n.rows, n.slots, n.values + entering, n.reads, n.fields, n.skips, n.ties> e;
-  edge_part in[max_edge]{};
+  edge_part in[max_tensors_per_edge]{};
   if constexpr (has_extents<typename Model::entering>)
     edge_parts_into<typename Model::entering>(in, std::make_integer_sequence<int, entering>{});
   for (int i = 0; i < entering; ++i) e.enters(in[i]);

@@ -69,7 +69,7 @@ constexpr auto checked_slot() {
     static_cast<void>(asserted<broken::layer_output_has_elements<Position, Layer, Edge, output, false>>{});
     return mistaken{};
   } else if constexpr (constexpr int in = parts<Edge>, out = parts<typename Layer::template on<Edge>::output>;
-                       in > max_edge || out > max_edge) {
+                       in > max_tensors_per_edge || out > max_tensors_per_edge) {
     static_cast<void>(asserted<broken::layer_edges_are_narrow<Position, Layer, Edge, in, out, false>>{});
     return mistaken{};
   } else if constexpr (!keeps_size<Position, Layer, Edge>()) {

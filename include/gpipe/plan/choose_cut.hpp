@@ -18,7 +18,7 @@ class value_transfers {
       const value& of = net.values[v];
       if (of.writer < 0 || of.readers == 0) continue;
       list_[count_++] = {of.writer, readers_.data() + at, of.readers,
-                         transfer_time(bytes_sent(of.part, o.micro_batch_size), o.on), of.gradient};
+                         transfer_time(bytes_sent(of.part, o.micro_batch_size), o.device), of.gradient};
       for (int i = 0; i < of.readers; ++i) readers_[at++] = net.reader(v, i);
     }
   }
@@ -26,8 +26,8 @@ class value_transfers {
   constexpr int count() const { return count_; }
 
  private:
-  scratch<transfer> list_;
-  scratch<int> readers_;
+  zeroed_array<transfer> list_;
+  zeroed_array<int> readers_;
   int count_ = 0;
 };
 
@@ -54,14 +54,14 @@ template <scheduler Schedule, class Use>
 constexpr auto with_problem(const network& net, const plan_options& o, const Schedule& schedule,
                             const stage_costs& costs, Use&& use) {
   const int kinds = costs.kinds(o.stages);
-  const scratch<slot_cost> of_slots(kinds * net.slot_count);
-  const scratch<int> kind_of(o.stages);
+  const zeroed_array<slot_cost> of_slots(kinds * net.slot_count);
+  const zeroed_array<int> kind_of(o.stages);
   for (int k = 0; k < kinds; ++k)
     for (int l = 0; l < net.slot_count; ++l)
       of_slots[k * net.slot_count + l] = cost_in(schedule, o, costs.of(k)[l]);
   for (int s = 0; s < o.stages; ++s) kind_of[s] = kinds > 1 ? s : 0;
   partition_problem problem{net.slot_count, o.stages, o.micro_batches, of_slots.data(), kinds, kind_of.data()};
-  if (!o.transfers) {
+  if (!o.cost_transfers) {
     if (!drains(schedule, o.stages)) problem.goal = objective::bottleneck;
     return use(problem);
   }
@@ -111,12 +111,12 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
 /// comes back to it is held to be as little or as much as it can be: the cut still obeys the limit, but may not be the
 /// best that does, or be missed.
 template <scheduler Schedule>
-GPIPE_ONCE constexpr bool choose_cut(const network& net, const plan_options& o, const Schedule& schedule,
+GPIPE_COLD constexpr bool choose_cut(const network& net, const plan_options& o, const Schedule& schedule,
                                      const stage_costs& costs, int* first) {
   detail::require_admitted(schedule, o.stages, o.micro_batches);
   return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& problem) {
     const bool limited = o.memory_limit != no_memory_limit;
-    const detail::scratch<memory_terms> terms(o.stages);
+    const detail::zeroed_array<memory_terms> terms(o.stages);
     for (int s = 0; limited && s < o.stages; ++s) terms[s] = terms_of(schedule, o, s);
     using detail::memory_fits;
     memory_fits fits{net, o, terms.data()};
@@ -142,10 +142,10 @@ GPIPE_ONCE constexpr bool choose_cut(const network& net, const plan_options& o, 
 
 /// The smallest memory limit with which `choose_cut` finds a cut, in bytes. For where it finds none with a smaller one.
 template <scheduler Schedule>
-GPIPE_ONCE constexpr std::int64_t least_memory_limit(const network& net, plan_options o, const Schedule& schedule,
+GPIPE_COLD constexpr std::int64_t min_memory_limit(const network& net, plan_options o, const Schedule& schedule,
                                                      const stage_costs& costs) {
-  const detail::scratch<int> first(o.stages);
-  const detail::scratch<memory_terms> terms(o.stages);
+  const detail::zeroed_array<int> first(o.stages);
+  const detail::zeroed_array<memory_terms> terms(o.stages);
   for (int s = 0; s < o.stages; ++s) terms[s] = terms_of(schedule, o, s);
   std::int64_t low = o.memory_limit, high = detail::with_problem(net, o, schedule, costs, [&](const auto& problem) {
     detail::limited_search search(problem, net, terms.data(), no_memory_limit);

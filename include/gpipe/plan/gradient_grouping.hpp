@@ -12,7 +12,7 @@ namespace gpipe {
 /// product takes longer to read and write the gradient than to multiply.
 ///
 ///     rows of a sample = operations of the parameter part / 2 / parameters
-GPIPE_ONCE constexpr int coalesced(const network& net, const plan_options& o) {
+GPIPE_COLD constexpr int coalesced(const network& net, const plan_options& o) {
   constexpr std::size_t nearest_cache = 48 * 1024;
   constexpr std::int64_t enough_rows = 256;
   if (!o.may_coalesce()) return 1;
@@ -28,7 +28,7 @@ GPIPE_ONCE constexpr int coalesced(const network& net, const plan_options& o) {
     together = 1;
     const std::int64_t rows = parameters == 0 ? 0 : (operations + parameters / 2) / parameters * o.micro_batch_size;
     if (rows > 0)
-      while (together < most_together && rows * together < enough_rows) together *= 2;
+      while (together < max_coalesced && rows * together < enough_rows) together *= 2;
   }
   return together < o.micro_batches ? together : o.micro_batches;
 }
@@ -37,7 +37,7 @@ GPIPE_ONCE constexpr int coalesced(const network& net, const plan_options& o) {
 /// as every stage has room for. A cut is chosen with none waiting, so that none is worse for it; and the bits are those
 /// of any number. Recompute as needed is none where there is room for them beside all that backward reads again.
 template <scheduler Schedule>
-GPIPE_ONCE constexpr int coalesced(const network& net, plan_options o, const Schedule& schedule, const cut& stages) {
+GPIPE_COLD constexpr int coalesced(const network& net, plan_options o, const Schedule& schedule, const cut& stages) {
   const bool open = o.coalesce == 0 && o.memory_limit != no_memory_limit;
   if (o.recompute == recompute_mode::as_needed) o.recompute = recompute_mode::never;
   const auto fit = [&] {

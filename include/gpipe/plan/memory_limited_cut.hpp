@@ -47,20 +47,20 @@ class limited_search {
   limited_search(const limited_search&) = delete;
   limited_search& operator=(const limited_search&) = delete;
 
-  GPIPE_ONCE constexpr answer find(int* first) {
-    push({.stage = p_.stages, .begin = p_.slots, .weighed = true, .firm = true});
+  GPIPE_COLD constexpr answer find(int* first) {
+    push({.stage = p_.stages, .begin = p_.slots, .weighed = true, .certain = true});
     while (queued_ > 0) {
       const int i = pop();
       follow(i, first_.data());
-      if (!all_[i].weighed && !weigh(i)) continue;
-      if (all_[i].stage == 0 && !all_[i].firm && !measured(i)) continue;
+      if (!all_[i].weighed && !check_memory(i)) continue;
+      if (all_[i].stage == 0 && !all_[i].certain && !measured(i)) continue;
       const partial it = all_[i];
       if (it.stage == 0) {
         for (int s = 0; s <= p_.stages; ++s) first[s] = first_[s];
         bytes_ = it.bytes;
         return answer::found;
       }
-      if (it.stage < p_.stages && beaten(i)) continue;
+      if (it.stage < p_.stages && dominated(i)) continue;
       if (!grow(i)) return answer::unknown;
     }
     return answer::none;
@@ -72,7 +72,7 @@ class limited_search {
   struct partial {
     int stage = 0, begin = 0, behind = -1;
     bool weighed = false;  ///< its first stage obeys the limit, or its bytes count
-    bool firm = false;     ///< so do all its stages, whatever stands before
+    bool certain = false;     ///< so do all its stages, whatever stands before
     load most{};           ///< of a stage
     std::int64_t sum = 0, total = 0, bytes = 0;
     std::int64_t bound = 0, both = 0;  ///< no cut that ends like this has a smaller objective, nor f + b of a stage
@@ -115,17 +115,17 @@ class limited_search {
   }
 
   /// Whether the partial cut in `first_` may go on now; else it is dropped, or comes back when its bytes are its turn.
-  GPIPE_ONCE constexpr bool weigh(int i) {
+  GPIPE_COLD constexpr bool check_memory(int i) {
     partial& it = all_[i];
     const memory_terms& terms = terms_[it.stage];
     const std::int64_t own = bytes_of(it.stage);
     it.weighed = true;
-    it.firm = all_[it.behind].firm;
-    if (it.firm && it.stage > 1 && terms.stash.skip > terms.stash.next) {  // if the stage before is one slot
+    it.certain = all_[it.behind].certain;
+    if (it.certain && it.stage > 1 && terms.stash.skip > terms.stash.next) {  // if the stage before is one slot
       first_[it.stage - 1] = it.begin - 1;
       const std::int64_t most = bytes_of(it.stage);
       first_[it.stage - 1] = 0;
-      it.firm = by_bytes() ? most <= larger(own, it.bytes) : most <= limit_;
+      it.certain = by_bytes() ? most <= larger(own, it.bytes) : most <= limit_;
     }
     it.bytes = larger(it.bytes, own);
     if (!by_bytes()) return own <= limit_;
@@ -142,11 +142,11 @@ class limited_search {
   }
 
   /// The same for the whole cut in `first_`, now that every stage is known.
-  GPIPE_ONCE constexpr bool measured(int i) {
+  GPIPE_COLD constexpr bool measured(int i) {
     partial& it = all_[i];
     std::int64_t most = 0;
     for (int s = 0; s < p_.stages; ++s) most = larger(most, bytes_of(s));
-    it.firm = true;
+    it.certain = true;
     if (!by_bytes()) return most <= limit_;
     if (most <= it.bytes) return true;
     it.bytes = it.bound = most;
@@ -156,7 +156,7 @@ class limited_search {
 
   /// Whether another partial cut from the same place is as good in all that counts, with as few gradients for what is
   /// written before; that of `first_` is settled if not.
-  GPIPE_ONCE constexpr bool beaten(int i) {
+  GPIPE_COLD constexpr bool dominated(int i) {
     partial& it = all_[i];
     int& head = settled_[it.stage * (p_.slots + 1) + it.begin];
     for (int j = head - 1; j >= 0; j = all_[j].before) {
@@ -166,7 +166,7 @@ class limited_search {
                                ? other.total <= it.total && other.most.both <= it.most.both
                                : other.sum <= it.sum && other.most.forward <= it.most.forward &&
                                      other.most.backward <= it.most.backward && other.most.both <= it.most.both;
-      if (other.firm && as_good && returns_no_more(j, it)) return true;
+      if (other.certain && as_good && returns_no_more(j, it)) return true;
     }
     it.before = head - 1;
     head = i + 1;
@@ -196,7 +196,7 @@ class limited_search {
   }
 
   /// Every stage that may stand before; false: too many.
-  GPIPE_ONCE constexpr bool grow(int behind) {
+  GPIPE_COLD constexpr bool grow(int behind) {
     const int end = all_[behind].begin, stage = all_[behind].stage - 1;
     const slot_cost* costs = p_.costs_on(stage);
     load held{};
@@ -206,7 +206,7 @@ class limited_search {
       held.both += costs[begin].forward + costs[begin].backward;
       if (begin > 0 ? stage == 0 : stage > 0) continue;
       if (count_ == most_partials) return false;
-      crossings::meter meter(moved_, begin);
+      transfer_charges::meter meter(moved_, begin);
       for (int l = begin; moved_.any() && l < end; ++l) meter.take(l);
       const partial& from = all_[behind];
       partial it{stage, begin, behind, false, false,
@@ -263,11 +263,11 @@ class limited_search {
   const network& net_;
   const memory_terms* terms_;
   std::int64_t limit_, bytes_ = 0;
-  crossings moved_;
-  scratch<load> least_;   // of the slots before, each where it costs least
-  scratch<int> settled_;  // [stage][begin]: the last one, counted from 1
-  scratch<int> shared_;   // values with readers in several slots
-  scratch<int> first_, other_;
+  transfer_charges moved_;
+  zeroed_array<load> least_;   // of the slots before, each where it costs least
+  zeroed_array<int> settled_;  // [stage][begin]: the last one, counted from 1
+  zeroed_array<int> shared_;   // values with readers in several slots
+  zeroed_array<int> first_, other_;
   partial* all_ = nullptr;
   int* heap_ = nullptr;
   int count_ = 0, queued_ = 0, room_ = 0, shared_count_ = 0;

@@ -5,7 +5,7 @@
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/memory/compile_time.hpp>
 #include <gpipe/plan/memory/fit.hpp>
-#include <gpipe/plan/options/own_cut.hpp>
+#include <gpipe/plan/options/custom_cut.hpp>
 #include <gpipe/plan/options/planned_model.hpp>
 #include <gpipe/plan/options/static_options.hpp>
 #include <gpipe/plan/stages/link.hpp>
@@ -81,51 +81,51 @@ class plan {
 
  public:
   static constexpr plan_options options = detail::chosen<Options...>();
-  using model = typename detail::model_in<Model, options.in>::type;  ///< in its precision
+  using model = typename detail::model_in<Model, options.precision>::type;  ///< in its precision
   static constexpr int S = options.stages, M = options.micro_batches, B = options.micro_batch_size;
   static constexpr int L = slots_of<typename as::type>;
   static constexpr auto schedule = detail::schedule_in<Options...>(options);
 
  private:
-  using planned = typename detail::model_in<typename as::type, options.in>::type;
+  using planned = typename detail::model_in<typename as::type, options.precision>::type;
   static_assert(sizeof(broken::stages_at_most_layers<S, L, as::mistaken || (S >= 1 && S <= L)>) > 0);
   static constexpr bool counts_samples =
       M >= 1 && B >= 1 &&
       B <= (std::numeric_limits<int>::max)() / (M >= 1 ? M : 1) / (options.replicas >= 1 ? options.replicas : 1);
   static_assert(sizeof(broken::micro_batches_hold_samples<M, B, counts_samples>) > 0);
   static_assert(sizeof(broken::every_stage_has_a_device<
-                       S, options.each_count, (options.each_count == 0 || options.each_count == S)>) > 0);
-  static constexpr int most_workers = S >= 1 && M >= 1 ? options.most_workers() : 0;  // 0: that has its error below
-  static_assert(sizeof(broken::workers_have_work<options.workers, most_workers,
-                                                 options.workers >= 0 && (most_workers == 0 ||
-                                                                          options.workers <= most_workers)>) > 0);
+                       S, options.device_count, (options.device_count == 0 || options.device_count == S)>) > 0);
+  static constexpr int max_workers = S >= 1 && M >= 1 ? options.max_workers() : 0;  // 0: that has its error below
+  static_assert(sizeof(broken::workers_have_work<options.workers, max_workers,
+                                                 options.workers >= 0 && (max_workers == 0 ||
+                                                                          options.workers <= max_workers)>) > 0);
   static constexpr bool alone = options.coalesce <= 1;
   static_assert(sizeof(broken::coalesced_by_fill_drain<
                        options.coalesce, alone || options.schedule == schedule_kind::fill_drain>) > 0);
   static_assert(sizeof(broken::coalesced_where_nothing_is_recomputed<
                        options.coalesce, alone || options.recompute == recompute_mode::never>) > 0);
   static constexpr int sane_stages = S >= 1 && S <= L ? S : 1, sane_batches = M >= 1 ? M : 1;
-  static constexpr profile sane_profile = (detail::suits<Options, planned, B>() && ...) ? options.measured : profile{};
+  static constexpr profile sane_profile = (detail::suits<Options, planned, B>() && ...) ? options.profile : profile{};
   static constexpr plan_options sane = [] {
     plan_options o = options;
     o.stages = sane_stages;
     o.micro_batches = sane_batches;
-    o.measured = sane_profile;
-    if (o.each_count != o.stages) o.each_count = 0;
+    o.profile = sane_profile;
+    if (o.device_count != o.stages) o.device_count = 0;
     if (o.coalesce > 1 && !o.may_coalesce()) o.coalesce = 1;  // that has its error above
     return o;
   }();
 
   template <class Use>
   static constexpr auto with_costs(Use&& use) {
-    const detail::scratch<layer_cost> costs(cost_count(network_of<planned>, sane));
+    const detail::zeroed_array<layer_cost> costs(cost_count(network_of<planned>, sane));
     return use(fill_costs(network_of<planned>, sane, costs.data()));
   }
 
   static constexpr auto cut_ = [] {
     detail::cut_array<sane_stages> found;
-    if constexpr (detail::takes_own_cut<types, S, L>())
-      take_cut(types::own_cut::between, types::own_cut::places, L, sane_stages, found.first);
+    if constexpr (detail::takes_custom_cut<types, S, L>())
+      take_cut(types::custom_cut::between, types::custom_cut::places, L, sane_stages, found.first);
     else if (!schedule.admits(sane_stages, sane_batches))  // that has its error below
       for (int s = 0; s <= sane_stages; ++s) found.first[s] = s < sane_stages ? s : L;
     else
@@ -170,12 +170,12 @@ class plan {
   };
   static_assert(require_sound<table>());
   // The best cut obeys the limit; the user's own is held to it.
-  static constexpr bool own_cut_fits_ = [] {
+  static constexpr bool custom_cut_fits_ = [] {
     if constexpr (types::has_cut && options.memory_limit != no_memory_limit)
       return detail::each_stage_fits<laid_out, options.memory_limit>(std::make_integer_sequence<int, sane_stages>{});
     return true;
   }();
-  static_assert(own_cut_fits_);
+  static_assert(custom_cut_fits_);
 
   template <int... I>
   static constexpr auto make_stages(std::integer_sequence<int, I...>) {
@@ -203,7 +203,7 @@ class plan {
   /// The length of a step with the stages' own costs, by simulation. While a program compiles it follows S x M of up to
   /// 1024 (clang++; else 2048).
   static constexpr std::int64_t makespan() {
-    detail::require_in_reach(sane_stages, sane_batches, detail::most_simulated);
+    detail::require_in_reach(sane_stages, sane_batches, detail::max_simulated);
     return with_costs([](const stage_costs& costs) {
       return makespan_of(network_of<planned>, sane, schedule, costs, cut(), links_.links, link_count_, [](int s) {
         return laid_out::terms(s).kept_copies;
@@ -213,7 +213,7 @@ class plan {
   /// No step of this schedule is shorter, whatever the cut. While a program compiles for S x M of up to 2048 (clang++;
   /// else 8192).
   static constexpr std::int64_t lower_bound() {
-    detail::require_in_reach(sane_stages, sane_batches, detail::most_bounded);
+    detail::require_in_reach(sane_stages, sane_batches, detail::max_bounded);
     return with_costs([](const stage_costs& costs) {
       return lower_bound_of(sane, schedule, costs);
     });

@@ -16,16 +16,16 @@ struct stage_costs {
 
 /// How many `fill_costs` writes.
 constexpr int cost_count(const network& net, const plan_options& o) {
-  return (o.each_count > 0 ? o.stages : 1) * net.slot_count;
+  return (o.device_count > 0 ? o.stages : 1) * net.slot_count;
 }
 
 /// Reckons the costs that a plan's options ask for, analytic or measured.
-GPIPE_ONCE constexpr stage_costs fill_costs(const network& net, const plan_options& o, layer_cost* into) {
-  if (o.each_count == 0) layer_costs(net, o.micro_batch_size, o.on, o.measured, into);
+GPIPE_COLD constexpr stage_costs fill_costs(const network& net, const plan_options& o, layer_cost* into) {
+  if (o.device_count == 0) layer_costs(net, o.micro_batch_size, o.device, o.profile, into);
   else
     for (int s = 0; s < o.stages; ++s)
-      layer_costs(net, o.micro_batch_size, o.each[s], o.measured, into + s * net.slot_count);
-  return {into, net.slot_count, o.each_count > 0};
+      layer_costs(net, o.micro_batch_size, o.devices[s], o.profile, into + s * net.slot_count);
+  return {into, net.slot_count, o.device_count > 0};
 }
 
 }  // namespace gpipe

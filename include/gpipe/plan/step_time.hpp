@@ -25,15 +25,15 @@ constexpr stage_times times_of(const layer_cost* costs, int first, int last, boo
 
 // Not constexpr: reached in constant evaluation it ends it, and the compiler shows the call with its numbers.
 [[noreturn]] inline void too_large_for_a_constant_so_ask_at_run_time(int stages, int micro_batches) {
-  refuse({stages, " stages of ", micro_batches, " micro-batches are too many for one constant evaluation"},
+  throw_error({stages, " stages of ", micro_batches, " micro-batches are too many for one constant evaluation"},
          {"ask at run time, as describe<plan>() does"});
 }
 
 /// How many micro-batches of all stages one constant evaluation follows under the compilers' default limits.
 #ifdef __clang__
-inline constexpr std::int64_t most_simulated = 1024, most_bounded = 2048;
+inline constexpr std::int64_t max_simulated = 1024, max_bounded = 2048;
 #else
-inline constexpr std::int64_t most_simulated = 2048, most_bounded = 8192;
+inline constexpr std::int64_t max_simulated = 2048, max_bounded = 8192;
 #endif
 
 constexpr void require_in_reach(int stages, int micro_batches, std::int64_t most) {
@@ -46,19 +46,19 @@ constexpr void require_in_reach(int stages, int micro_batches, std::int64_t most
 /// The length of a step of a cut model, in picoseconds, by simulation. `kept(s)` tells how many working sets a stage
 /// has room for, which recompute as needed asks.
 template <scheduler Schedule, class Kept>
-GPIPE_ONCE constexpr std::int64_t makespan_of(const network& net, const plan_options& o, const Schedule& schedule,
+GPIPE_COLD constexpr std::int64_t makespan_of(const network& net, const plan_options& o, const Schedule& schedule,
                                               const stage_costs& costs, const cut& cut, const link* links,
                                               int link_count, const Kept& kept) {
-  const detail::scratch<stage_times> times(o.stages);
-  const detail::scratch<int> working_sets(o.stages);
-  const detail::scratch<link_times> transfers(link_count);
+  const detail::zeroed_array<stage_times> times(o.stages);
+  const detail::zeroed_array<int> working_sets(o.stages);
+  const detail::zeroed_array<link_times> transfers(link_count);
   const bool split = detail::splits_backward(schedule, o.stages, o.micro_batches);
   for (int s = 0; s < o.stages; ++s) {
     times[s] = detail::times_of(costs.of(s), cut.first[s], cut.first[s + 1], split);
     if (o.recompute == recompute_mode::as_needed) working_sets[s] = kept(s);
   }
-  for (int i = 0; o.transfers && i < link_count; ++i) {
-    const slot_cost time = link_cost_of(traffic_of(net, cut, links[i], o.micro_batch_size), o.on);
+  for (int i = 0; o.cost_transfers && i < link_count; ++i) {
+    const slot_cost time = link_cost_of(traffic_of(net, cut, links[i], o.micro_batch_size), o.device);
     transfers[i] = {time.forward, time.backward};
   }
   return simulate(schedule, {o.stages,
@@ -67,20 +67,20 @@ GPIPE_ONCE constexpr std::int64_t makespan_of(const network& net, const plan_opt
                              times.data(),
                              links,
                              link_count,
-                             o.transfers ? transfers.data() : nullptr});
+                             o.cost_transfers ? transfers.data() : nullptr});
 }
 
 /// A time that no step of the model takes less than, whatever the cut, in picoseconds. Transfers are left out; where
 /// devices differ the order of the schedule is too. As needed nothing may need to be recomputed: its bound is that of
 /// never.
 template <scheduler Schedule>
-GPIPE_ONCE constexpr std::int64_t lower_bound_of(const plan_options& o, const Schedule& schedule,
+GPIPE_COLD constexpr std::int64_t lower_bound_of(const plan_options& o, const Schedule& schedule,
                                                  const stage_costs& costs) {
   if (!costs.each)
     return schedule_lower_bound(schedule, costs.costs, costs.slots, o.stages, o.micro_batches, o.recompute);
   const bool split = detail::splits_backward(schedule, o.stages, o.micro_batches);
-  const detail::scratch<slot_cost> none(o.stages * costs.slots);
-  const detail::scratch<int> kind_of(o.stages), recomputed(o.stages);
+  const detail::zeroed_array<slot_cost> none(o.stages * costs.slots);
+  const detail::zeroed_array<int> kind_of(o.stages), recomputed(o.stages);
   for (int s = 0; s < o.stages; ++s) {
     kind_of[s] = s;
     recomputed[s] = detail::order_of(schedule, o.stages, o.micro_batches, s, o.recompute).recomputed;

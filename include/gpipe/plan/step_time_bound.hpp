@@ -19,8 +19,8 @@ struct stage_order {
 template <scheduler Schedule>
 constexpr stage_order order_of(const Schedule& schedule, int stages, int micro_batches, int stage,
                                recompute_mode mode) {
-  rows<Schedule> table(schedule, stages, micro_batches);
-  const scratch<bool> recomputed(micro_batches);
+  tick_index<Schedule> table(schedule, stages, micro_batches);
+  const zeroed_array<bool> recomputed(micro_batches);
   stage_order found;
   if (mode != recompute_mode::as_needed) found.recomputed = flag_recomputed(table, mode, stage, recomputed.data());
   const cell_ticks* ticks = table.of(stage);
@@ -47,7 +47,7 @@ constexpr stage_order order_of(const Schedule& schedule, int stages, int micro_b
 /// not that of the first micro-batch to come back, which may run before, and none of the first slots, to which no
 /// gradient comes. Each maximum is the smallest a cut can have.
 template <scheduler Schedule, class Fits = fits_always>
-GPIPE_ONCE constexpr std::int64_t schedule_lower_bound(const Schedule& schedule, const layer_cost* costs, int slots,
+GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule, const layer_cost* costs, int slots,
                                                        int stages, int micro_batches, recompute_mode mode,
                                                        const Fits& fits = {}) {
   detail::require_counts(slots, stages, micro_batches);
@@ -72,8 +72,8 @@ GPIPE_ONCE constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
 
   // The most of `times_forward(stage, slot)` f + `times_backward` b that a stage must have, by the best cut.
   const auto bottleneck = [&](const auto& times_forward, std::int64_t times_backward) {
-    const detail::scratch<slot_cost> weighted(stages * slots);
-    const detail::scratch<int> kind_of(stages), first(stages);
+    const detail::zeroed_array<slot_cost> weighted(stages * slots);
+    const detail::zeroed_array<int> kind_of(stages), first(stages);
     for (int s = 0; s < stages; ++s) {
       kind_of[s] = s;
       for (int l = 0; l < slots; ++l)
@@ -86,7 +86,7 @@ GPIPE_ONCE constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
     return objective_of(p, first.data());
   };
 
-  const detail::scratch<detail::stage_order> order(stages);
+  const detail::zeroed_array<detail::stage_order> order(stages);
   int fewest = micro_batches;  // recomputed micro-batches of any stage
   bool fills = !split;         // all forwards come before the first backward
   for (int s = 0; s < stages; ++s) {
@@ -104,8 +104,8 @@ GPIPE_ONCE constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
   }
   if (fills) {
     const bool again = order[0].recomputed > 0;
-    const detail::scratch<slot_cost> whole(slots);
-    const detail::scratch<int> first(stages);
+    const detail::zeroed_array<slot_cost> whole(slots);
+    const detail::zeroed_array<int> first(stages);
     for (int l = 0; l < slots; ++l)
       whole[l] = {costs[l].forward, schedule.trains ? slot_cost_of(costs[l], again && l >= still).backward : 0};
     const partition_problem p{slots, stages, micro_batches, whole.data()};

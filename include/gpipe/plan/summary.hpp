@@ -28,11 +28,11 @@ struct plan_facts {
   distance from_optimum{};
 };
 
-GPIPE_ONCE inline std::string milliseconds(std::int64_t picoseconds) {
+GPIPE_COLD inline std::string milliseconds(std::int64_t picoseconds) {
   return significant(static_cast<double>(picoseconds) * 1e-9, 4) + " ms";
 }
 
-GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
+GPIPE_COLD inline std::string describe(const plan_facts& plan) {
   const auto& o = plan.options;
   const bool split = splits_backward(o.chosen_schedule(), o.stages, o.micro_batches);
   std::vector<double> times;
@@ -58,19 +58,19 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
                     sized(static_cast<std::uint64_t>(memory.total()))});
   }
   const std::int64_t best = plan.from_optimum.optimum, above = plan.from_optimum.of_cut - best;
-  const bool by_makespan = drains(o.chosen_schedule(), o.stages) && !o.transfers;
+  const bool by_makespan = drains(o.chosen_schedule(), o.stages) && !o.cost_transfers;
   const std::string off = percent(static_cast<double>(above), static_cast<double>(best)) + " above ";
-  return table(rows) + phrase({plan.schedule, ", ", several(o.micro_batches, "micro-batch"), " of at most ",
+  return table(rows) + concat({plan.schedule, ", ", several(o.micro_batches, "micro-batch"), " of at most ",
                                several(o.micro_batch_size, "sample"),
                                o.replicas > 1 ? " in each of " + several(o.replicas, "replica") : "", ", recompute ",
                                name_of(o.recompute),
                                plan.coalesce == 1 ? "" : ", parameter gradients of " +
                                                              several(plan.coalesce, "micro-batch") + " together",
-                               o.in == precision::bf16 ? ", in bf16" : "",
+                               o.precision == precision::bf16 ? ", in bf16" : "",
                                ": bubble ", percent(plan.bubble, 1),
                                "\na step is reckoned to take ", milliseconds(plan.makespan),
-                               o.measured.count > 0 ? " by " : " on ",
-                               o.measured.count > 0 ? "its profile" : o.each_count > 0 ? "its devices" : o.on.name,
+                               o.profile.count > 0 ? " by " : " on ",
+                               o.profile.count > 0 ? "its profile" : o.device_count > 0 ? "its devices" : o.device.name,
                                ", and with no cut less than ", milliseconds(plan.bound),
                                by_makespan ? "\nthe cut is " : "\nby its bottleneck the cut is ",
                                above > 0 ? off : "", "the optimum",
@@ -84,7 +84,7 @@ GPIPE_ONCE inline std::string describe(const plan_facts& plan) {
 
 /// What a step of a plan is reckoned to take, in picoseconds: by simulation of its schedule with its costs. Gates,
 /// updates and hand-overs take no time.
-GPIPE_ONCE inline std::int64_t step_time(const network& net, const run_plan& plan) {
+GPIPE_COLD inline std::int64_t step_time(const network& net, const runtime_plan& plan) {
   return makespan_of(net, plan.options, plan.options.chosen_schedule(), plan.costs(), plan.cut(), plan.links.data(),
                      static_cast<int>(plan.links.size()),
                      [&](int s) { return plan.terms[static_cast<std::size_t>(s)].kept_copies; });
@@ -96,7 +96,7 @@ GPIPE_ONCE inline std::int64_t step_time(const network& net, const run_plan& pla
 ///
 ///     stage  slots  from         to      share  parameters    memory
 ///         0   0-24  linear<64>   add    25.1 %     133.2 k  2.02 MiB
-GPIPE_ONCE inline std::string describe(const network& net, const run_plan& plan) {
+GPIPE_COLD inline std::string describe(const network& net, const runtime_plan& plan) {
   const auto& o = plan.options;
   const schedule_choice schedule = o.chosen_schedule();
   return detail::describe(
@@ -108,7 +108,7 @@ GPIPE_ONCE inline std::string describe(const network& net, const run_plan& plan)
 
 /// The same of a plan made at compile time: `std::cout << gpipe::describe<plan>();`.
 template <class Plan>
-GPIPE_ONCE std::string describe() {
+GPIPE_COLD std::string describe() {
   const network& net = network_of<typename Plan::model>;
   detail::plan_facts facts{net, Plan::options, Plan::cut(), Plan::schedule.name(), {}, {}, Plan::coalesce};
   std::vector<layer_cost> costs(static_cast<std::size_t>(cost_count(net, Plan::options)));

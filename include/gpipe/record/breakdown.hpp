@@ -39,7 +39,7 @@ struct breakdown {
 };
 
 /// Of what executors report.
-GPIPE_ONCE inline breakdown breakdown_of(std::span<const stage_report> stages) {
+GPIPE_COLD inline breakdown breakdown_of(std::span<const stage_report> stages) {
   breakdown sum;
   for (const stage_report& s : stages) {
     sum.workers = (std::max)(sum.workers, s.worker + 1);
@@ -49,9 +49,9 @@ GPIPE_ONCE inline breakdown breakdown_of(std::span<const stage_report> stages) {
   std::vector<std::int64_t> works(static_cast<std::size_t>(sum.workers)), idle(works.size(), whole);
   for (const stage_report& s : stages) {
     const std::int64_t compute =
-        s.busy(act::forward) + s.busy(act::backward) + s.busy(act::backward_input) + s.busy(act::backward_parameters);
-    const std::int64_t update = s.busy(act::reduce) + s.busy(act::update);
-    const std::int64_t recompute = s.busy(act::recompute);
+        s.busy(action_kind::forward) + s.busy(action_kind::backward) + s.busy(action_kind::backward_input) + s.busy(action_kind::backward_parameters);
+    const std::int64_t update = s.busy(action_kind::reduce) + s.busy(action_kind::update);
+    const std::int64_t recompute = s.busy(action_kind::recompute);
     const std::int64_t transfer = s.busy() - compute - recompute - update + s.link_ns;
     sum.compute += compute;
     sum.recompute += recompute;
@@ -71,19 +71,19 @@ GPIPE_ONCE inline breakdown breakdown_of(std::span<const stage_report> stages) {
 
 namespace detail {
 
-GPIPE_ONCE inline std::vector<bar_part> parts_of(const breakdown& b) {
-  return {{"compute", b.compute, act::backward, nullptr},
-          {"recompute", b.recompute, act::recompute, nullptr},
-          {"imbalance", b.imbalance, act::idle, hues[7].light},
-          {"bubble", b.bubble, act::idle, hues[4].light},
-          {"transfer", b.transfer, act::idle, hues[3].dark},
-          {"update", b.update, act::update, nullptr}};
+GPIPE_COLD inline std::vector<bar_part> parts_of(const breakdown& b) {
+  return {{"compute", b.compute, action_kind::backward, nullptr},
+          {"recompute", b.recompute, action_kind::recompute, nullptr},
+          {"imbalance", b.imbalance, action_kind::idle, hues[7].light},
+          {"bubble", b.bubble, action_kind::idle, hues[4].light},
+          {"transfer", b.transfer, action_kind::idle, hues[3].dark},
+          {"update", b.update, action_kind::update, nullptr}};
 }
 
 }  // namespace detail
 
 /// In words: "compute 61.2 %, recompute 15.0 %, ...".
-GPIPE_ONCE inline std::string describe(const breakdown& b) {
+GPIPE_COLD inline std::string describe(const breakdown& b) {
   std::string text;
   for (const auto& part : detail::parts_of(b))
     text += (text.empty() ? "" : ", ") + std::string(part.name) + " " +
@@ -92,7 +92,7 @@ GPIPE_ONCE inline std::string describe(const breakdown& b) {
 }
 
 /// As a picture (SVG): one bar, each part as wide as its share.
-GPIPE_ONCE inline void write_breakdown(std::ostream& out, const breakdown& b,
+GPIPE_COLD inline void write_breakdown(std::ostream& out, const breakdown& b,
                                        const std::string& title = "where the time of a step went", int width = 900) {
   detail::write_stacked_bar(out, detail::parts_of(b), title,
                             "a step of " + detail::significant(b.step_ms(), 4) + " ms, on " +

@@ -32,15 +32,15 @@ struct look {
   bool shown = false, dark = false, hatched = false;
   const char* grey = nullptr;  ///< instead of the hue
 };
-constexpr look look_of(act kind) {
+constexpr look look_of(action_kind kind) {
   switch (kind) {
-    case act::forward: return {.shown = true};
-    case act::recompute: return {.shown = true, .hatched = true};
-    case act::backward:
-    case act::backward_input: return {.shown = true, .dark = true};
-    case act::backward_parameters: return {.shown = true, .dark = true, .hatched = true};
-    case act::reduce: return {.shown = true, .grey = "#9aa4ad"};
-    case act::update: return {.shown = true, .grey = "#59636d"};
+    case action_kind::forward: return {.shown = true};
+    case action_kind::recompute: return {.shown = true, .hatched = true};
+    case action_kind::backward:
+    case action_kind::backward_input: return {.shown = true, .dark = true};
+    case action_kind::backward_parameters: return {.shown = true, .dark = true, .hatched = true};
+    case action_kind::reduce: return {.shown = true, .grey = "#9aa4ad"};
+    case action_kind::update: return {.shown = true, .grey = "#59636d"};
     default: return {};
   }
 }
@@ -48,7 +48,7 @@ constexpr look look_of(act kind) {
 /// The picture being drawn; lengths in pixels.
 class canvas {
  public:
-  GPIPE_ONCE canvas(std::ostream& out, double width, double height, const std::string& title) : out_(out) {
+  GPIPE_COLD canvas(std::ostream& out, double width, double height, const std::string& title) : out_(out) {
     const auto w = fixed(width, 0), h = fixed(height, 0);
     out_ << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << w << "\" height=\"" << h << "\" viewBox=\"0 0 " << w
          << ' ' << h << "\" role=\"img\">\n<title>" << xml(title) << "</title>\n" << style << "<defs>\n"
@@ -61,20 +61,20 @@ class canvas {
   canvas& operator=(const canvas&) = delete;
 
   /// An open tag: the caller ends it.
-  GPIPE_ONCE void box(const char* kind, double x, double y, double width, double height, double radius) {
+  GPIPE_COLD void box(const char* kind, double x, double y, double width, double height, double radius) {
     out_ << "<rect class=\"" << kind << "\" x=\"" << fixed(x, 2) << "\" y=\"" << fixed(y, 2) << "\" width=\""
          << fixed(width, 2) << "\" height=\"" << fixed(height, 2) << "\" rx=\"" << fixed(radius, 1) << '"';
   }
-  GPIPE_ONCE void text(const char* kind, double x, double y, const std::string& words) {
+  GPIPE_COLD void text(const char* kind, double x, double y, const std::string& words) {
     out_ << "<text class=\"" << kind << "\" x=\"" << fixed(x, 2) << "\" y=\"" << fixed(y, 2) << "\">" << xml(words)
          << "</text>\n";
   }
-  GPIPE_ONCE void line(double x, double top, double bottom) {
+  GPIPE_COLD void line(double x, double top, double bottom) {
     out_ << "<path class=\"grid\" d=\"M" << fixed(x, 2) << ' ' << fixed(top, 2) << 'V' << fixed(bottom, 2) << "\"/>\n";
   }
 
   /// One action: a box in its micro-batch's hue, with a hint for the mouse.
-  GPIPE_ONCE void action(const char* kind, act what, int micro_batch, double x, double y, double width, double height,
+  GPIPE_COLD void action(const char* kind, action_kind what, int micro_batch, double x, double y, double width, double height,
                          const std::string& hint) {
     const look drawn = look_of(what);
     const hue& colours = hues[static_cast<std::size_t>(micro_batch < 0 ? 0 : micro_batch % 8)];

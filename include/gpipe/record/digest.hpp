@@ -21,7 +21,7 @@ class digest {
  public:
   digest() = default;
   /// With room for so many calls of step and accumulate; later ones are not kept.
-  GPIPE_ONCE digest(std::vector<std::string> layers, int micro_batches, std::size_t calls)
+  GPIPE_COLD digest(std::vector<std::string> layers, int micro_batches, std::size_t calls)
       : layers_(std::move(layers)), micro_batches_(micro_batches), room_(calls), hashes_(calls * per_call()) {
     known_.reserve(calls);
   }
@@ -49,16 +49,16 @@ class digest {
     return hashes;
   }
   /// What the call's action on a micro-batch (-1 for `update`) left at a slot; `idle` stands for the data.
-  void put(act kind, int micro_batch, int slot, std::uint64_t bits) {
+  void put(action_kind kind, int micro_batch, int slot, std::uint64_t bits) {
     if (!full()) hashes_[known_.size() * per_call() + place_of(kind, micro_batch, slot)] = bits;
   }
   /// The same of the slots [first, last), line by line: out of the open call, and into it.
-  GPIPE_ONCE std::vector<std::uint64_t> of_slots(int first, int last) {
+  GPIPE_COLD std::vector<std::uint64_t> of_slots(int first, int last) {
     std::vector<std::uint64_t> found;
     each_line(first, last, [&](std::uint64_t& bits) { found.push_back(bits); });
     return found;
   }
-  GPIPE_ONCE void put_slots(int first, int last, const std::vector<std::uint64_t>& from) {
+  GPIPE_COLD void put_slots(int first, int last, const std::vector<std::uint64_t>& from) {
     std::size_t next = 0;
     each_line(first, last, [&](std::uint64_t& bits) { bits = from[next++]; });
   }
@@ -69,9 +69,9 @@ class digest {
   /// The first action that left other bits in `b` than in `a`, in the calls that both have: step, slot, layer,
   /// micro-batch (counted over accumulated calls) and action. Forward comes before backward, a micro-batch before the
   /// next, a layer after those that it reads from. Throws `error` if the models or their micro-batches differ.
-  friend GPIPE_ONCE std::optional<place> first_difference(const digest& a, const digest& b) {
+  friend GPIPE_COLD std::optional<location> first_difference(const digest& a, const digest& b) {
     if (a.layers_ != b.layers_ || a.micro_batches_ != b.micro_batches_)
-      detail::refuse({"the digests are of different models or numbers of micro-batches"},
+      detail::throw_error({"the digests are of different models or numbers of micro-batches"},
                      {"compare trainings of one model with as many micro-batches"});
     for (std::size_t i = 0; i < (std::min)(a.calls(), b.calls()); ++i)
       if (auto found = a.first_difference_in(i, b)) return found;
@@ -89,39 +89,39 @@ class digest {
         visit(hashes_[known_.size() * per_call() + 1 + static_cast<std::size_t>(line) * layers_.size() +
                       static_cast<std::size_t>(l)]);
   }
-  std::size_t place_of(act kind, int m, int slot) const {
-    if (kind == act::idle) return 0;
-    const int line = kind == act::forward          ? m
-                     : kind == act::backward_input ? micro_batches_ + m
-                     : kind == act::update         ? 3 * micro_batches_
+  std::size_t place_of(action_kind kind, int m, int slot) const {
+    if (kind == action_kind::idle) return 0;
+    const int line = kind == action_kind::forward          ? m
+                     : kind == action_kind::backward_input ? micro_batches_ + m
+                     : kind == action_kind::update         ? 3 * micro_batches_
                                                    : 2 * micro_batches_ + m;
     return 1 + static_cast<std::size_t>(line) * layers_.size() + static_cast<std::size_t>(slot);
   }
 
-  GPIPE_ONCE std::optional<place> first_difference_in(std::size_t number, const digest& b) const {
+  GPIPE_COLD std::optional<location> first_difference_in(std::size_t number, const digest& b) const {
     const call& at = known_[number];
-    const auto differs = [&](act kind, int m, int slot) {
+    const auto differs = [&](action_kind kind, int m, int slot) {
       const std::size_t i = number * per_call() + place_of(kind, m, slot);
       return hashes_[i] != b.hashes_[i];
     };
     const auto found = [&](std::string_view action, int m, int slot) {
-      return place{.layer = slot < 0 ? std::string() : layers_[static_cast<std::size_t>(slot)],
+      return location{.layer = slot < 0 ? std::string() : layers_[static_cast<std::size_t>(slot)],
                    .slot = slot,
                    .micro_batch = m < 0 ? -1 : at.before * micro_batches_ + m,
                    .action = std::string(action),
                    .step = static_cast<long>(at.step)};
     };
     if (at.step != b.known_[number].step || at.before != b.known_[number].before) return found("call", -1, -1);
-    if (differs(act::idle, -1, -1)) return found("data", -1, -1);
+    if (differs(action_kind::idle, -1, -1)) return found("data", -1, -1);
     for (int m = 0; m < micro_batches_; ++m)
       for (int l = 0; l < slots(); ++l)
-        if (differs(act::forward, m, l)) return found(name(act::forward), m, l);
+        if (differs(action_kind::forward, m, l)) return found(name(action_kind::forward), m, l);
     for (int m = 0; m < micro_batches_; ++m)
       for (int l = slots() - 1; l >= 0; --l)
-        for (const act kind : {act::backward_input, act::backward_parameters})
+        for (const action_kind kind : {action_kind::backward_input, action_kind::backward_parameters})
           if (differs(kind, m, l)) return found(name(kind), m, l);
     for (int l = 0; l < slots(); ++l)
-      if (differs(act::update, -1, l)) return found(name(act::update), -1, l);
+      if (differs(action_kind::update, -1, l)) return found(name(action_kind::update), -1, l);
     return std::nullopt;
   }
 

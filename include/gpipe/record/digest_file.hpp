@@ -14,12 +14,12 @@ namespace gpipe {
 ///     gpipe digest 1 2 3              layers, micro-batches, calls
 ///     linear<4>
 ///     0 0 9e3779b97f4a7c15 ...        step, calls of it before, hashes in the order of `digest::hashes`
-GPIPE_ONCE inline void write_digest(const std::string& path, const digest& from) {
+GPIPE_COLD inline void write_digest(const std::string& path, const digest& from) {
   write_file(path, [&](std::ostream& out) {
-    out << detail::phrase({"gpipe digest ", from.layers().size(), " ", from.micro_batches(), " ", from.calls(), "\n"});
+    out << detail::concat({"gpipe digest ", from.layers().size(), " ", from.micro_batches(), " ", from.calls(), "\n"});
     for (const std::string& layer : from.layers()) out << layer << '\n';
     for (std::size_t i = 0; i < from.calls(); ++i) {
-      out << detail::phrase({from.at(i).step, " ", from.at(i).before});
+      out << detail::concat({from.at(i).step, " ", from.at(i).before});
       for (const std::uint64_t bits : from.hashes(i)) {
         char digits[16];
         out << ' ';
@@ -31,7 +31,7 @@ GPIPE_ONCE inline void write_digest(const std::string& path, const digest& from)
 }
 
 /// Reads what `write_digest` wrote. Throws `error` if the file is not there, or is something else.
-GPIPE_ONCE inline digest read_digest(const std::string& path) {
+GPIPE_COLD inline digest read_digest(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   long line = 0;
   const auto require = [&](bool holds) {

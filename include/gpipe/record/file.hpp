@@ -14,16 +14,16 @@ namespace gpipe {
 
 namespace detail {
 
-[[noreturn]] GPIPE_ONCE inline void cannot_write(const std::string& path, int reason) {
+[[noreturn]] GPIPE_COLD inline void cannot_write(const std::string& path, int reason) {
   throw error("cannot write '" + path + "'" + (reason == 0 ? "" : std::string(": ") + std::strerror(reason)),
-              "give a path in a folder that exists and that you may write to", place{.file = path});
+              "give a path in a folder that exists and that you may write to", location{.file = path});
 }
 
 }  // namespace detail
 
 /// Asks before the work begins whether the file can be written in the end. What it holds stays, and a file that was
 /// not there is not there afterwards. A named pipe is not asked: to open it is to wait for who reads it.
-GPIPE_ONCE inline void require_writable(const std::string& path) {
+GPIPE_COLD inline void require_writable(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code unknown;
   const auto before = fs::status(path, unknown).type();

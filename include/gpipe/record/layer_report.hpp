@@ -26,7 +26,7 @@ struct layer_time {
 };
 
 /// What a micro-batch took, operations: of the parts that ran, for nobody asks for the gradient of a model's input.
-GPIPE_ONCE inline double operations_of(const row& r, const measured_layer& line, int samples) {
+GPIPE_COLD inline double operations_of(const row& r, const measured_layer& line, int samples) {
   return static_cast<double>(samples) *
          static_cast<double>((line.forward_ns > 0 ? r.cost.forward : 0) +
                              (line.backward_input_ns > 0 ? r.cost.backward_input : 0) +
@@ -34,7 +34,7 @@ GPIPE_ONCE inline double operations_of(const row& r, const measured_layer& line,
 }
 
 /// What to do about a layer that takes long for what it computes.
-GPIPE_ONCE inline std::string remedy(const row& r, int samples, int coalesce) {
+GPIPE_COLD inline std::string remedy(const row& r, int samples, int coalesce) {
   // Products have many operations to a byte that flows, others a few.
   if (r.parameter_count > 0 && r.cost.forward > 16 * r.cost.bytes)
     return "its weights are read for every micro-batch of " + several(samples, "sample") +
@@ -50,12 +50,12 @@ GPIPE_ONCE inline std::string remedy(const row& r, int samples, int coalesce) {
 
 /// One line a layer: what it took for one micro-batch, its share of the time of all, the operations that it declares,
 /// of the parts that ran, by the time, and what share they are of `peak`, operations a second of what computed it
-/// (`host::product_peak()`; 0: not known). Below, the layers of the one name that lose most against that peak, and what
+/// (`host::gemm_peak()`; 0: not known). Below, the layers of the one name that lose most against that peak, and what
 /// to do about them. `coalesce` is the plan's.
 ///
 ///     slot  layer         share   forward  input part  parameter part  GFLOP/s  of the peak
 ///        2  linear<1024>  11.2 %  111.2 us    129.3 us        162.1 us      125       70.4 %
-GPIPE_ONCE inline void write_layers(std::ostream& out, const network& net, const profile& costs, double peak = 0,
+GPIPE_COLD inline void write_layers(std::ostream& out, const network& net, const profile& costs, double peak = 0,
                                     int coalesce = 1) {
   require_profile_of(costs, net, costs.micro_batch_size);
   const auto time_of = [](const measured_layer& line) {

@@ -20,7 +20,7 @@ struct measured_profile {
 };
 
 /// As a header with one struct of that name.
-GPIPE_ONCE inline void write_profile(std::ostream& out, const profile& p, const std::string& name = "measured") {
+GPIPE_COLD inline void write_profile(std::ostream& out, const profile& p, const std::string& name = "measured") {
   out << "#pragma once\n\n#include <gpipe/plan/cost/profile.hpp>\n\n"
          "// What each layer took for one micro-batch: forward, backward's input part, its parameter part; medians, in "
          "ns.\n"

@@ -21,7 +21,7 @@
 namespace gpipe {
 
 /// How far a training is. Steps and epochs done, out of all; 0 of 0 steps says nothing.
-struct standing {
+struct fit_progress {
   int epoch = 0, epochs = 0;
   long step = 0, steps = 0;
   double loss = 0, rate = 0, samples_per_second = 0;
@@ -29,18 +29,18 @@ struct standing {
 };
 
 /// How much a training says of itself.
-enum class voice : std::uint8_t {
+enum class verbosity : std::uint8_t {
   quiet,  ///< says nothing
   lines,  ///< one line an epoch
   live,   ///< one line, rewritten in place, that stays at the end of an epoch
 };
 
 /// Rewrites a line where someone watches, else writes lines that look well in a log.
-inline voice voice_for(std::FILE* stream) {
+inline verbosity verbosity_for(std::FILE* stream) {
 #if defined(_WIN32)
-  return _isatty(_fileno(stream)) ? voice::live : voice::lines;
+  return _isatty(_fileno(stream)) ? verbosity::live : verbosity::lines;
 #else
-  return isatty(fileno(stream)) ? voice::live : voice::lines;
+  return isatty(fileno(stream)) ? verbosity::live : verbosity::lines;
 #endif
 }
 
@@ -49,7 +49,7 @@ inline voice voice_for(std::FILE* stream) {
 ///     epoch 3/30  step 12/45  loss 0.2179  rate 0.001  18.4 k samples/s
 class progress {
  public:
-  progress(std::ostream& out, voice how, std::chrono::milliseconds pause = std::chrono::milliseconds(100))
+  progress(std::ostream& out, verbosity how, std::chrono::milliseconds pause = std::chrono::milliseconds(100))
       : out_(out), how_(how), pause_(pause) {}
   progress(const progress&) = delete;
   progress& operator=(const progress&) = delete;
@@ -58,8 +58,8 @@ class progress {
   }
 
   /// After a step, as often as one likes: writes when the last time is a pause ago.
-  GPIPE_ONCE void step(const standing& now) {
-    if (how_ != voice::live) return;
+  GPIPE_COLD void step(const fit_progress& now) {
+    if (how_ != verbosity::live) return;
     const auto time = std::chrono::steady_clock::now();
     if (shown_ > 0 && time - last_ < pause_) return;
     last_ = time;
@@ -68,15 +68,15 @@ class progress {
   }
 
   /// After an epoch.
-  GPIPE_ONCE void epoch(const standing& now) {
-    if (how_ == voice::quiet) return;
+  GPIPE_COLD void epoch(const fit_progress& now) {
+    if (how_ == verbosity::quiet) return;
     rewrite(line(now, false));
     out_ << std::endl;
     shown_ = 0;
   }
 
  private:
-  GPIPE_ONCE static std::string line(const standing& now, bool steps) {
+  GPIPE_COLD static std::string line(const fit_progress& now, bool steps) {
     const auto of = [](long part, long whole) {
       return std::to_string(part) + (whole > 0 ? "/" + std::to_string(whole) : "");
     };
@@ -91,15 +91,15 @@ class progress {
     return count > 0 ? static_cast<std::uint64_t>((std::min)(count, 1e18) + 0.5) : 0;
   }
 
-  GPIPE_ONCE void rewrite(const std::string& text) {
-    if (how_ == voice::live) out_ << '\r';
+  GPIPE_COLD void rewrite(const std::string& text) {
+    if (how_ == verbosity::live) out_ << '\r';
     out_ << text;
     if (shown_ > text.size()) out_ << std::string(shown_ - text.size(), ' ');
     shown_ = text.size();
   }
 
   std::ostream& out_;
-  voice how_;
+  verbosity how_;
   std::chrono::milliseconds pause_;
   std::chrono::steady_clock::time_point last_{};
   std::size_t shown_ = 0;

@@ -22,7 +22,7 @@ namespace gpipe {
 ///
 ///     stage  slots  parameters   memory  predicted  measured    idle  forward  recompute  backward  update
 ///         0   0-11      1.06 M  12.5 MiB     51.0 %    52.3 %   3.1 %  10.2 ms    10.1 ms   20.9 ms  1.4 ms
-GPIPE_ONCE inline void write_report(std::ostream& out, std::span<const stage_report> stages, unsigned cores = 0,
+GPIPE_COLD inline void write_report(std::ostream& out, std::span<const stage_report> stages, unsigned cores = 0,
                                     std::int64_t reckoned_ps = 0) {
   double predicted = 0, measured = 0, slowest = 0;
   std::string slowest_stage;
@@ -51,9 +51,9 @@ GPIPE_ONCE inline void write_report(std::ostream& out, std::span<const stage_rep
                                           : std::to_string(s.first) + "-" + std::to_string(s.last - 1),
                     detail::counted(s.parameters), detail::sized(s.bytes),
                     detail::percent(s.predicted_share, predicted), detail::percent(busy, measured),
-                    detail::percent(wait, busy + wait), time(s.busy(act::forward)), time(s.busy(act::recompute)),
-                    time(s.busy(act::backward) + s.busy(act::backward_input) + s.busy(act::backward_parameters)),
-                    time(s.busy(act::reduce) + s.busy(act::update))});
+                    detail::percent(wait, busy + wait), time(s.busy(action_kind::forward)), time(s.busy(action_kind::recompute)),
+                    time(s.busy(action_kind::backward) + s.busy(action_kind::backward_input) + s.busy(action_kind::backward_parameters)),
+                    time(s.busy(action_kind::reduce) + s.busy(action_kind::update))});
   }
   if (stages.size() > 1) rows.push_back({"", "all", "", detail::counted(parameters), detail::sized(bytes)});
   if (!several)

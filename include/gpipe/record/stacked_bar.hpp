@@ -16,12 +16,12 @@ namespace gpipe::detail {
 struct bar_part {
   const char* name;
   std::int64_t ns;
-  act drawn;         // as a timeline draws this act, or
+  action_kind drawn;         // as a timeline draws this act, or
   const char* fill;  // in a colour of its own
 };
 
 /// Draws one bar (SVG), each part as wide as its share, with a key of at most six parts a line, and a note below.
-GPIPE_ONCE inline void write_stacked_bar(std::ostream& out, const std::vector<bar_part>& parts,
+GPIPE_COLD inline void write_stacked_bar(std::ostream& out, const std::vector<bar_part>& parts,
                                          const std::string& title, const std::string& note, int width) {
   const std::size_t columns = (std::min)(parts.size(), std::size_t{6}), lines = (parts.size() + columns - 1) / columns;
   const double left = 20, bar = (std::max)(100.0, width - 2 * left), top = 48, height = 40, line = 44;

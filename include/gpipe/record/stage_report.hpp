@@ -13,7 +13,7 @@ namespace gpipe {
 struct stage_report {
   int stage = 0, first = 0, last = 0;
   double predicted_share = 0;              ///< of the time of all stages
-  std::array<std::int64_t, 12> busy_ns{};  ///< by `act`, without waiting
+  std::array<std::int64_t, 12> busy_ns{};  ///< by `action_kind`, without waiting
   std::int64_t wait_ns = 0;                ///< for other stages, and for what is on its way from them
   std::int64_t link_ns = 0;                ///< of this, the time that what it waited for spent on a link
   std::size_t bytes = 0;                   ///< predicted memory
@@ -23,8 +23,8 @@ struct stage_report {
   int steps = 0;                           ///< measured, the same for all stages
   std::int64_t step_ns = 0;                ///< of all these steps from call to return, the same for all stages
 
-  std::int64_t& busy(act kind) { return busy_ns[static_cast<std::size_t>(kind)]; }
-  std::int64_t busy(act kind) const { return busy_ns[static_cast<std::size_t>(kind)]; }
+  std::int64_t& busy(action_kind kind) { return busy_ns[static_cast<std::size_t>(kind)]; }
+  std::int64_t busy(action_kind kind) const { return busy_ns[static_cast<std::size_t>(kind)]; }
 
   /// The time of all actions.
   std::int64_t busy() const {
@@ -34,6 +34,6 @@ struct stage_report {
   }
 };
 
-static_assert(static_cast<std::size_t>(act::update) + 1 == std::tuple_size_v<decltype(stage_report::busy_ns)>);
+static_assert(static_cast<std::size_t>(action_kind::update) + 1 == std::tuple_size_v<decltype(stage_report::busy_ns)>);
 
 }  // namespace gpipe

@@ -10,7 +10,7 @@
 namespace gpipe::detail {
 
 /// As a JSON string, with its quotes.
-GPIPE_ONCE inline std::string json(std::string_view text) {
+GPIPE_COLD inline std::string json(std::string_view text) {
   constexpr const char* hex = "0123456789abcdef";
   std::string result = "\"";
   for (const char c : text) {
@@ -27,7 +27,7 @@ GPIPE_ONCE inline std::string json(std::string_view text) {
 }
 
 /// As text or attribute of XML, which has no control characters at all.
-GPIPE_ONCE inline std::string xml(std::string_view text) {
+GPIPE_COLD inline std::string xml(std::string_view text) {
   std::string result;
   for (const char c : text) {
     if (c == '&') result += "&amp;";

@@ -21,7 +21,7 @@ namespace gpipe {
 namespace detail {
 
 /// 1, 2 or 5 times a power of ten, so that at most `count` steps span `range`.
-GPIPE_ONCE inline double round_step(double range, double count) {
+GPIPE_COLD inline double round_step(double range, double count) {
   const double power = std::pow(10, std::floor(std::log10(range / count)));
   for (const double factor : {1.0, 2.0, 5.0})
     if (range / (factor * power) <= count) return factor * power;
@@ -33,11 +33,11 @@ GPIPE_ONCE inline double round_step(double range, double count) {
 /// A step as a picture (SVG): a row a stage, of replica after replica, a hue a micro-batch, time from left to right,
 /// and where a row shows its background the stage waits. Transfers and idle events are not drawn. Works as well for a
 /// timetable that was never run: give its events synthetic times.
-GPIPE_ONCE inline void write_timeline(std::ostream& out, std::span<const event> events,
+GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const event> events,
                                       const std::string& title = "one step", int width = 1200) {
   std::int64_t first = INT64_MAX, last = INT64_MIN;
   int stages = 1, replicas = 1;
-  std::vector<act> kinds;
+  std::vector<action_kind> kinds;
   for (const event& e : events) {
     if (!detail::look_of(e.kind).shown || e.stage < 0) continue;
     first = (std::min)(first, e.begin_ns);
@@ -60,7 +60,7 @@ GPIPE_ONCE inline void write_timeline(std::ostream& out, std::span<const event> 
   detail::canvas picture(out, left + plot + right, bottom + 46, title);
   picture.text("head", 20, 30, title);
   double x = left;
-  for (const act kind : kinds) {
+  for (const action_kind kind : kinds) {
     picture.action("key", kind, 0, x, 44, 18, 13, "");
     picture.text("faint", x + 24, 54.5, name(kind));
     x += 24 + 6.3 * static_cast<double>(std::string(name(kind)).size()) + 20;

@@ -20,7 +20,7 @@ namespace gpipe {
 /// What one worker did from when to when. What does not apply is -1.
 struct event {
   std::int64_t begin_ns = 0, end_ns = 0;
-  act kind = act::idle;
+  action_kind kind = action_kind::idle;
   int stage = -1;
   int micro_batch = -1;
   int slot = -1;
@@ -49,7 +49,7 @@ class alignas(alignment) recorder {
 
   /// Makes the events of several recorders the same: `bring(bytes, size)` brings those of one of them to all.
   template <class Bring>
-  GPIPE_ONCE void share(Bring&& bring) {
+  GPIPE_COLD void share(Bring&& bring) {
     bring(&size_, sizeof size_);
     bring(&dropped_, sizeof dropped_);
     bring(events_.data(), size_ * sizeof(event));
@@ -72,7 +72,7 @@ class alignas(alignment) recorder {
 namespace detail {
 
 /// "worker 1, stages 1 and 5" where the recorder has no name, and what it lost.
-GPIPE_ONCE inline std::string row_name(const recorder& it, std::size_t worker) {
+GPIPE_COLD inline std::string row_name(const recorder& it, std::size_t worker) {
   std::string name = it.name();
   if (name.empty()) {
     std::vector<int> stages;
@@ -87,7 +87,7 @@ GPIPE_ONCE inline std::string row_name(const recorder& it, std::size_t worker) {
 }
 
 /// Chrome counts in microseconds; ours have three decimals.
-GPIPE_ONCE inline std::string microseconds(std::int64_t ns) {
+GPIPE_COLD inline std::string microseconds(std::int64_t ns) {
   const std::string rest = std::to_string(ns % 1000);
   return std::to_string(ns / 1000) + "." + std::string(3 - rest.size(), '0') + rest;
 }
@@ -96,7 +96,7 @@ GPIPE_ONCE inline std::string microseconds(std::int64_t ns) {
 
 /// All workers' events in Chrome's trace format, to be opened in Perfetto (ui.perfetto.dev): one row a worker, times
 /// from the first event on.
-GPIPE_ONCE inline void write_trace(std::ostream& out, std::span<const recorder> workers) {
+GPIPE_COLD inline void write_trace(std::ostream& out, std::span<const recorder> workers) {
   std::int64_t start = INT64_MAX;
   std::size_t dropped = 0;
   for (const recorder& worker : workers) {

@@ -33,62 +33,62 @@ class executor {
  public:
   using context = typename Device::context;
 
-  GPIPE_ONCE executor(const network& net, const kernel_row<context>* kernels, run_plan plan, update_rule<context> rule,
+  GPIPE_COLD executor(const network& net, const kernel_row<context>* kernels, runtime_plan plan, optimizer_update<context> rule,
                       run_options options = {})
       : net_(net),
         plan_(std::move(plan)),
         rule_(std::move(rule)),
         options_(std::move(options)),
-        here_(plan_, options_.peers),
-        calls_(options_.peers),
-        contents_(net_, plan_, here_, replicas_),
-        records_(net_, plan_, options_.trace_events),
-        looks_(net_, plan_, options_.digest_calls),
-        intake_(net_, plan_, step_),
+        here_(plan_, options_.job),
+        calls_(options_.job),
+        parameters_(net_, plan_, here_, replicas_),
+        report_(net_, plan_, options_.trace_events),
+        watched_(net_, plan_, options_.digest_calls),
+        input_(net_, plan_, step_),
         programs_(plan_, here_),
-        line_(here_.count(), detail::patience_of(here_.count(), options_.deadline)),
-        gate_(line_, here_.count()),
-        crew_(line_, here_.count()) {
-    detail::admit<Device>(net_, plan_, rule_.trial(), options_, here_);
-    replicas_.make(net_, plan_, here_, line_, options_, kernels);
+        signals_(here_.count(), detail::wait_limits_of(here_.count(), options_.deadline)),
+        barrier_(signals_, here_.count()),
+        threads_(signals_, here_.count()) {
+    detail::preflight<Device>(net_, plan_, rule_.trial(), options_, here_);
+    replicas_.make(net_, plan_, here_, signals_, options_, kernels);
     time_slots(options_.slot_times);
-    if (options_.peers != nullptr) {
+    if (options_.job != nullptr) {
       replica<Device>& its = replicas_.at(here_.replica());
-      others_ = std::make_unique<abroad>(*options_.peers, net_, plan_, its.maps(), its.queues());
-      others_->connect(its.wires());
+      others_ = std::make_unique<abroad>(*options_.job, net_, plan_, its.maps(), its.queues());
+      others_->connect(its.channels());
       if (plan_.replicas() > 1)
-        sums_ = std::make_unique<exchanged_all_reduce<Device>>(*options_.peers, net_, plan_, its);
-      options_.peers->connect();
+        sums_ = std::make_unique<exchanged_all_reduce<Device>>(*options_.job, net_, plan_, its);
+      options_.job->connect();
     } else if (plan_.replicas() > 1) {
-      sums_ = std::make_unique<shared_all_reduce<Device>>(net_, plan_, line_, replicas_);
+      sums_ = std::make_unique<shared_all_reduce<Device>>(net_, plan_, signals_, replicas_);
     }
     decision_.hold(net_, plan_.all_micro_batches());
     for (int r = 0; r < plan_.replicas(); ++r)
       for (int w = 0; w < plan_.workers(); ++w)
         if (here_.has_worker(r, w))
-          workers_.emplace_back(shop(), replicas_.at(r), w, static_cast<int>(workers_.size()),
-                                records_.of_worker(r * plan_.workers() + w));
+          workers_.emplace_back(worker_terms(), replicas_.at(r), w, static_cast<int>(workers_.size()),
+                                report_.of_worker(r * plan_.workers() + w));
     if (options_.digest_calls > 0)
-      replicas_.each_stage([this](auto& stage) { stage.note_in(looks_.digest()); });
+      replicas_.each_stage([this](auto& stage) { stage.note_in(watched_.digest()); });
     step_.seed = options_.seed;
     replicas_.each([this](auto& it) { it.take(step_); });
-    contents_.initialise(options_.seed);
+    parameters_.initialise(options_.seed);
   }
-  GPIPE_ONCE ~executor() = default;
+  GPIPE_COLD ~executor() = default;
   executor(const executor&) = delete;
   executor& operator=(const executor&) = delete;
 
   /// One step: forward, backward and update over the batch, together with what was accumulated for it. `clip` is the
   /// largest norm of the mean gradient; 0: any. On failure throws `error`, the first cause; parameters, moments,
   /// state and step count are as before.
-  GPIPE_ONCE outcome train(const batch& data, double rate, double clip = 0) {
-    intake_.require_training();
+  GPIPE_COLD step_result train(const batch& data, double rate, double clip = 0) {
+    input_.require_training();
     calls_.together([&] {
       if (!std::isfinite(rate))
-        detail::refuse({"the learning rate is ", std::to_string(rate)}, {"see the optimizer's and its schedule"},
+        detail::throw_error({"the learning rate is ", std::to_string(rate)}, {"see the optimizer's and its schedule"},
                        {.step = static_cast<long>(step_.step)});
-      if (!(clip >= 0)) detail::refuse({"the largest norm is ", std::to_string(clip)}, {"choose 0, for any, or more"});
-      intake_.to_train(data, decision_.earlier.samples);
+      if (!(clip >= 0)) detail::throw_error({"the largest norm is ", std::to_string(clip)}, {"choose 0, for any, or more"});
+      input_.to_train(data, decision_.earlier.samples);
     });
     step_.written = options_.graph && digest().full();
     decision_.rate = rate;
@@ -98,7 +98,7 @@ class executor {
       if (!decision_.holds) explain();
     });
     ++step_.step;
-    discard();
+    discard_accumulated();
     return decision_.found;
   }
 
@@ -106,16 +106,16 @@ class executor {
   /// state tell is kept for the commit, and nothing else changes. Tells what the mini-batch has so far. A batch that is
   /// refused changes nothing; of a call that fails later the gradients are mixed with those before, so then all that
   /// was accumulated is dropped, and the error says so.
-  GPIPE_ONCE outcome accumulate(const batch& data) {
-    intake_.require_training();
-    calls_.together([&] { intake_.to_train(data, decision_.earlier.samples); });
+  GPIPE_COLD step_result accumulate(const batch& data) {
+    input_.require_training();
+    calls_.together([&] { input_.to_train(data, decision_.earlier.samples); });
     step_.commits = false;
     decision_.clip = 0;
     attempt([this] {
       run();
       settle();
       if (!decision_.finite) explain();
-      replicas_.each_stage([this](auto& stage) { stage.told().keep(step_); });
+      replicas_.each_stage([this](auto& stage) { stage.statistics().keep(step_); });
     });
     decision_.earlier = decision_.found;
     ++accumulated_;
@@ -123,35 +123,35 @@ class executor {
   }
   /// Calls that wait for the next step, and an end to them.
   int accumulated() const { return accumulated_; }
-  void discard() {
+  void discard_accumulated() {
     decision_.earlier = {};
     accumulated_ = 0;
-    replicas_.each_stage([](auto& stage) { stage.told().forget(); });
+    replicas_.each_stage([](auto& stage) { stage.statistics().forget(); });
   }
 
   /// Forward only, without dropout. Throws `error` if the loss is not finite.
-  GPIPE_ONCE outcome evaluate(const batch& data) {
-    intake_.require_loss();
-    calls_.together([&] { intake_.to_run_forward(data); });
+  GPIPE_COLD step_result evaluate(const batch& data) {
+    input_.require_loss();
+    calls_.together([&] { input_.to_run_forward(data); });
     run();
-    shop().sum_partials();
+    worker_terms().sum_partials();
     if (!std::isfinite(decision_.found.loss)) explain();
     return decision_.found;
   }
 
   /// Forward only, without dropout, up to the loss: copies what enters it to the rows of `into` from `first` on. Fields
   /// that nothing before the loss reads may be missing.
-  GPIPE_ONCE void predict(const batch& data, sample_rows& into, int first) {
-    intake_.require_loss();
-    calls_.together([&] { intake_.to_run_forward(data, net_.loss_slot()); });
+  GPIPE_COLD void predict(const batch& data, tensor_rows& into, int first) {
+    input_.require_loss();
+    calls_.together([&] { input_.to_run_forward(data, net_.loss_slot()); });
     step_.predicted = &into;
     step_.samples_before = first;
     run();
     if (others_) detail::share_rows(*others_, plan_, step_, stage_of(net_.loss_slot()), into, first);
   }
   /// Rows for what enters the loss, of so many samples.
-  GPIPE_ONCE sample_rows predictions(int samples) const {
-    sample_rows rows;
+  GPIPE_COLD tensor_rows predictions(int samples) const {
+    tensor_rows rows;
     const int slot = net_.loss_slot();
     for (int i = 0; i < net_.row_of(slot).inputs; ++i) rows.add(net_.values[net_.reads_value(slot, i)].part, samples);
     rows.hold(samples);
@@ -160,7 +160,7 @@ class executor {
 
   /// Whether a slot's parameters and moments stay as they are, from the next call on, in every slot that uses them.
   /// Their gradient is then zero, and counts in no norm.
-  GPIPE_ONCE void freeze(int slot, bool frozen) {
+  GPIPE_COLD void freeze(int slot, bool frozen) {
     calls_.agree_to_freeze(slot, frozen);
     ++step_.looks;
     for (int l = 0; l < net_.slot_count; ++l)
@@ -169,39 +169,39 @@ class executor {
   }
 
   /// Copies a slot's outputs and their gradients out of every step and accumulated call, from now on or no longer.
-  GPIPE_ONCE void watch(int slot, bool watched) {
+  GPIPE_COLD void watch(int slot, bool watched) {
     calls_.agree_to_watch(slot, watched);
     ++step_.looks;
-    detail::watched_rows* const rows = looks_.watch(slot, watched);
+    detail::watched_rows* const rows = watched_.watch(slot, watched);
     replicas_.each_like(stage_of(slot), [&](auto& stage) { stage.watch(slot, rows); });
   }
   /// What was copied in the last call; no samples if it failed. Null if the slot is not watched.
-  const detail::watched_rows* watched(int slot) const { return looks_.watched(slot); }
+  const detail::watched_rows* watched(int slot) const { return watched_.watched(slot); }
 
-  const gpipe::digest& digest() const { return looks_.digest(); }
+  const gpipe::digest& digest() const { return watched_.digest(); }
 
   /// Times every slot in so many steps over the batch, which are not applied: nothing changes but the gradients.
-  GPIPE_ONCE measured_profile measure(const batch& data, int steps) {
-    intake_.require_training();
+  GPIPE_COLD measured_profile profile_layers(const batch& data, int steps) {
+    input_.require_training();
     if (accumulated_ > 0)
-      detail::refuse({"gradients of ", accumulated_, " accumulated calls wait for a step"},
+      detail::throw_error({"gradients of ", accumulated_, " accumulated calls wait for a step"},
                      {"take it, or discard them"});
-    if (steps < 1) detail::refuse({steps, " steps measure nothing"}, {"choose at least 1"});
+    if (steps < 1) detail::throw_error({steps, " steps measure nothing"}, {"choose at least 1"});
     struct timing {
       executor& of;
       explicit timing(executor& its) : of(its) { of.time_slots(true); }
       ~timing() { of.time_slots(of.options_.slot_times); }
     } const here(*this);
     for (int i = 0; i < steps; ++i) {
-      calls_.together([&] { intake_.to_train(data, decision_.earlier.samples); });
+      calls_.together([&] { input_.to_train(data, decision_.earlier.samples); });
       step_.applied = step_.measured = false;
       run();
     }
-    return measured();
+    return layer_profile();
   }
 
   /// What each slot took for a full micro-batch: medians of the newest times.
-  GPIPE_ONCE measured_profile measured() const {
+  GPIPE_COLD measured_profile layer_profile() const {
     measured_profile found{{}, plan_.options.micro_batch_size};
     for (int s = 0; s < plan_.stages(); ++s) {
       if (here_.has_stage(0, s)) detail::append_measured(plan_, stage(s), found);
@@ -212,7 +212,7 @@ class executor {
   }
 
   const network& net() const { return net_; }
-  const run_plan& plan() const { return plan_; }
+  const runtime_plan& plan() const { return plan_; }
   /// Steps taken; a step that failed does not count.
   std::uint64_t steps() const { return step_.step; }
   const bound_stage<Device>& stage(int s, int replica = 0) const { return replicas_.at(replica).stage(s); }
@@ -220,35 +220,35 @@ class executor {
   /// Copies out of a slot's parameters, gradients (sums over the last step's samples), `index`-th moment or state:
   /// `bytes` of them, from `at` on; of tied ones, out of their owner's. Replicas have the same; while calls wait for a
   /// step only the first has the sums of gradients.
-  GPIPE_ONCE void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
+  GPIPE_COLD void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
                        int replica = 0) const {
-    contents_.read(kind, slot, index, at, bytes, into, replica, others_.get());
+    parameters_.read(kind, slot, index, at, bytes, into, replica, others_.get());
   }
   /// The same into them, and makes anew what is derived from parameters.
-  GPIPE_ONCE void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, const void* from) {
+  GPIPE_COLD void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, const void* from) {
     calls_.agree_to_write(kind, slot, at, bytes, from);
-    contents_.write(kind, slot, index, at, bytes, from);
-    contents_.refresh();
+    parameters_.write(kind, slot, index, at, bytes, from);
+    parameters_.refresh();
   }
 
   /// Where they lie, in their stage's memory: not to be read where that is not the host's.
-  std::byte* parameters(int slot) const { return contents_.find(memory_kind::parameters, slot, 0, 0); }
-  std::byte* gradients(int slot) const { return contents_.find(memory_kind::gradients, slot, 0, 0); }
-  std::byte* moments(int slot, int i) const { return contents_.find(memory_kind::moments, slot, i, 0); }
-  std::byte* state(int slot) const { return contents_.find(memory_kind::state, slot, 0, 0); }
+  std::byte* parameters(int slot) const { return parameters_.find(memory_kind::parameters, slot, 0, 0); }
+  std::byte* gradients(int slot) const { return parameters_.find(memory_kind::gradients, slot, 0, 0); }
+  std::byte* moments(int slot, int i) const { return parameters_.find(memory_kind::moments, slot, i, 0); }
+  std::byte* state(int slot) const { return parameters_.find(memory_kind::state, slot, 0, 0); }
 
-  /// Each stage's times in steps, of replica after replica, and each worker's events, since the last `forget`. Of plans
+  /// Each stage's times in steps, of replica after replica, and each worker's events, since the last `reset_report`. Of plans
   /// that only run forward every evaluation is a step.
-  GPIPE_ONCE const std::vector<stage_report>& report() const {
-    if (others_) records_.share_stages(*others_);
-    return records_.stages();
+  GPIPE_COLD const std::vector<stage_report>& report() const {
+    if (others_) report_.share_stages(*others_);
+    return report_.stages();
   }
-  GPIPE_ONCE const std::vector<recorder>& trace() const {
-    if (others_) records_.share_workers(*others_);
-    return records_.workers();
+  GPIPE_COLD const std::vector<recorder>& trace() const {
+    if (others_) report_.share_workers(*others_);
+    return report_.workers();
   }
-  void forget() { records_.forget(); }
-  void forget_events() { records_.forget_events(); }
+  void reset_report() { report_.reset(); }
+  void reset_trace() { report_.reset_events(); }
 
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
@@ -268,12 +268,12 @@ class executor {
         workers_[index(seat)].walk(programs[index(seat) % programs.size()], step_.clears());
       };
       if (others_) walk(0);
-      else crew_.run(walk);
+      else threads_.run(walk);
     } catch (...) {
       calls_.abandon();  // before devices are waited for
       replicas_.each_stage([](auto& stage) { stage.settle(); });
       replicas_.each([](auto& it) {
-        for (auto& w : it.wires()) w.reset();
+        for (auto& w : it.channels()) w.reset();
       });
       if (sums_) sums_->forget();
       clock();
@@ -283,43 +283,43 @@ class executor {
     clock();
   }
   void clock() {
-    if (step_.measured) records_.add_step(now_ns() - intake_.came_ns());
+    if (step_.measured) report_.add_step(now_ns() - input_.came_ns());
   }
 
   // What of train and accumulate may fail when their batch was taken in.
   template <class Call>
   void attempt(Call&& call) {
-    looks_.open(step_);
+    watched_.open(step_);
     try {
       call();
     } catch (const error& cause) {
       const int lost = accumulated_;
-      discard();
+      discard_accumulated();
       if (lost == 0) throw;
       std::throw_with_nested(
           error(cause.wrong(),
-                detail::phrase({cause.remedy(), cause.remedy().empty() ? "" : "; ", "the gradients of ", lost,
+                detail::concat({cause.remedy(), cause.remedy().empty() ? "" : "; ", "the gradients of ", lost,
                                 " accumulated ", lost == 1 ? "call" : "calls", " are dropped: accumulate anew"}),
                 cause.where()));
     } catch (...) {
-      discard();
+      discard_accumulated();
       throw;
     }
-    looks_.close(step_, accumulated_, others_.get());
+    watched_.close(step_, accumulated_, others_.get());
   }
 
-  workshop<Device> shop() {
-    return {net_, plan_, rule_, sums_.get(), line_, gate_, step_, decision_, records_.stages(), options_.before,
+  worker_context<Device> worker_terms() {
+    return {net_, plan_, rule_, sums_.get(), signals_, barrier_, step_, decision_, report_.stages(), options_.before,
             others_.get()};
   }
   // What workers do at the gate where they commit.
   void settle() {
-    shop().sum_partials();
+    worker_terms().sum_partials();
     decision_.decide();
   }
 
   // Why a call is not finite.
-  [[noreturn]] GPIPE_ONCE void explain() {
+  [[noreturn]] GPIPE_COLD void explain() {
     detail::explain(step_, decision_, accumulated_, [&] {
       run();
       if (!step_.commits) settle();
@@ -327,26 +327,26 @@ class executor {
   }
 
   const network& net_;
-  run_plan plan_;
-  update_rule<context> rule_;
+  runtime_plan plan_;
+  optimizer_update<context> rule_;
   run_options options_;
-  seating here_;
+  rank_layout here_;
   detail::collective_calls calls_;
   replica_list<Device> replicas_;
-  contents<Device> contents_;
+  parameter_access<Device> parameters_;
   std::unique_ptr<all_reduce<Device>> sums_;  // null: there is one replica
   std::unique_ptr<abroad> others_;
-  mutable records records_;
-  detail::looks looks_;
-  step_state step_;
-  detail::intake intake_;
-  commit decision_;
+  mutable run_report report_;
+  detail::watched_activations watched_;
+  step_context step_;
+  detail::step_input input_;
+  commit_decision decision_;
   int accumulated_ = 0;
-  detail::programs programs_;
+  detail::worker_programs programs_;
   std::vector<worker<Device>> workers_;  // [seat]
-  lifeline line_;
-  gate gate_;
-  crew crew_;  // last: its threads end first
+  worker_signals signals_;
+  barrier barrier_;
+  thread_team threads_;  // last: its threads end first
 };
 
 }  // namespace gpipe

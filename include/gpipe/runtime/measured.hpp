@@ -13,7 +13,7 @@ namespace gpipe::detail {
 /// What each slot of a stage took for a full micro-batch, by its stopwatch: medians of the newest times; -1 if there
 /// are none.
 template <class Stage>
-GPIPE_ONCE void append_measured(const run_plan& plan, const Stage& stage, measured_profile& into) {
+GPIPE_COLD void append_measured(const runtime_plan& plan, const Stage& stage, measured_profile& into) {
   for (const auto& b : stage.slots()) {
     const auto median = [&](timed part) {
       return stage.watch() == nullptr ? -1 : stage.watch()->median(b.slot - stage.slots().front().slot, part);
@@ -34,7 +34,7 @@ GPIPE_ONCE void append_measured(const run_plan& plan, const Stage& stage, measur
 }
 
 /// Brings to all processes what the first replica's has measured of a stage: behind what is found of those before it.
-GPIPE_ONCE inline void share_measured(const network& net, const run_plan& plan, const abroad& others, int stage,
+GPIPE_COLD inline void share_measured(const network& net, const runtime_plan& plan, const abroad& others, int stage,
                                       measured_profile& found) {
   const auto index = [](int i) { return static_cast<std::size_t>(i); };
   for (int l = plan.first[index(stage)]; l < plan.first[index(stage) + 1]; ++l) {
@@ -46,11 +46,11 @@ GPIPE_ONCE inline void share_measured(const network& net, const run_plan& plan, 
 }
 
 /// Throws `error` if some slot was not timed.
-GPIPE_ONCE inline void require_measured(const run_plan& plan, const measured_profile& found) {
+GPIPE_COLD inline void require_measured(const runtime_plan& plan, const measured_profile& found) {
   for (const measured_layer& line : found.layers)
     if (line.forward_ns < 0)
-      refuse({"no full micro-batch was timed"},
-             {"run steps of ", plan.most_samples(), " samples with slot_times"}, {.slot = line.position});
+      throw_error({"no full micro-batch was timed"},
+             {"run steps of ", plan.max_batch(), " samples with slot_times"}, {.slot = line.position});
 }
 
 }  // namespace gpipe::detail

@@ -6,16 +6,16 @@
 #include <gpipe/core/hash.hpp>
 #include <gpipe/runtime/binding/initial_values.hpp>
 #include <gpipe/runtime/processes/abroad.hpp>
-#include <gpipe/runtime/replicas/replicas.hpp>
+#include <gpipe/runtime/replicas/replica_list.hpp>
 
 namespace gpipe {
 
 /// What slots hold: their parameters, gradients, moments and state, wherever stages have them. Of tied ones what their
 /// owner has.
 template <class Device>
-class contents {
+class parameter_access {
  public:
-  contents(const network& net, const run_plan& plan, const seating& here, const replica_list<Device>& replicas)
+  parameter_access(const network& net, const runtime_plan& plan, const rank_layout& here, const replica_list<Device>& replicas)
       : net_(net), plan_(plan), here_(here), replicas_(replicas) {}
 
   /// Where it lies, in the memory of a stage that is here.
@@ -24,11 +24,11 @@ class contents {
   }
 
   /// Copies `bytes` from `at` on out, for all processes. `others` null: this one has all.
-  GPIPE_ONCE void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
+  GPIPE_COLD void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
                        int replica, const abroad* others) const {
     const int s = stage_of(owner_of(kind, slot));
     if (here_.has_stage(replica, s)) {
-      const auto& device = replicas_.at(replica).stage(s).device();
+      const auto& device = replicas_.at(replica).stage(s).context();
       device.download(static_cast<std::ptrdiff_t>(bytes), find(kind, slot, index, replica) + at,
                       static_cast<std::byte*>(into));
       device.finish();
@@ -40,24 +40,24 @@ class contents {
     others->share(replica, s, into, bytes, asked.value());
   }
   /// Copies them in, in every replica.
-  GPIPE_ONCE void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes,
+  GPIPE_COLD void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes,
                         const void* from) const {
     for (int r = 0; r < plan_.replicas(); ++r) {
       if (!here_.has_stage(r, stage_of(owner_of(kind, slot)))) continue;
-      const auto& device = home(kind, slot, r).device();
+      const auto& device = home(kind, slot, r).context();
       device.upload(static_cast<std::ptrdiff_t>(bytes), static_cast<const std::byte*>(from),
                     find(kind, slot, index, r) + at);
       device.finish();
     }
   }
   /// Makes anew what is derived from parameters.
-  GPIPE_ONCE void refresh() const {
+  GPIPE_COLD void refresh() const {
     replicas_.each_stage([](auto& stage) { stage.refresh(); });
-    replicas_.each_stage([](auto& stage) { stage.device().finish(); });
+    replicas_.each_stage([](auto& stage) { stage.context().finish(); });
   }
 
   /// First values of all that is here.
-  GPIPE_ONCE void initialise(std::uint64_t seed) const {
+  GPIPE_COLD void initialise(std::uint64_t seed) const {
     for (int l = 0; l < net_.slot_count; ++l) {
       bool here = false;
       replicas_.each_like(stage_of(l), [&](auto&) { here = true; });
@@ -85,8 +85,8 @@ class contents {
   }
 
   const network& net_;
-  const run_plan& plan_;
-  const seating& here_;
+  const runtime_plan& plan_;
+  const rank_layout& here_;
   const replica_list<Device>& replicas_;
 };
 

@@ -13,15 +13,15 @@ namespace gpipe {
 
 /// What is recorded of a run: each stage's times, of replica after replica, and each worker's events. Of what other
 /// processes have it is what they told last.
-class records {
+class run_report {
  public:
   /// `events` are kept for each worker; 0: none.
-  GPIPE_ONCE records(const network& net, const run_plan& plan, std::size_t events) {
+  GPIPE_COLD run_report(const network& net, const runtime_plan& plan, std::size_t events) {
     const int R = plan.replicas(), S = plan.stages(), K = plan.workers();
     for (int r = 0; r < R; ++r)
       for (int s = 0; s < S; ++s) add_stage(net, plan, r, s);
     for (int rank = 0; rank < R * K && events > 0; ++rank)
-      workers_.emplace_back(events, detail::phrase({R > 1 ? "replica " + std::to_string(rank / K) + ", " : "",
+      workers_.emplace_back(events, detail::concat({R > 1 ? "replica " + std::to_string(rank / K) + ", " : "",
                                                     K < S ? "worker " : "stage ", rank % K}));
   }
 
@@ -33,24 +33,24 @@ class records {
   void add_step(std::int64_t ns) {
     for (stage_report& r : stages_) r.step_ns += ns, ++r.steps;
   }
-  GPIPE_ONCE void share_stages(const abroad& others) {
+  GPIPE_COLD void share_stages(const abroad& others) {
     for (stage_report& r : stages_) others.share(r.replica, r.stage, &r, sizeof r);
   }
-  GPIPE_ONCE void share_workers(const abroad& others) {
+  GPIPE_COLD void share_workers(const abroad& others) {
     for (std::size_t w = 0; w < workers_.size(); ++w)
       workers_[w].share(
           [&](void* bytes, std::size_t size) { others.job().broadcast(bytes, size, static_cast<int>(w), 0); });
   }
-  GPIPE_ONCE void forget() {
+  GPIPE_COLD void reset() {
     for (stage_report& r : stages_) r.busy_ns = {}, r.wait_ns = r.link_ns = r.step_ns = 0, r.steps = 0;
-    forget_events();
+    reset_events();
   }
-  void forget_events() {
+  void reset_events() {
     for (recorder& r : workers_) r.clear();
   }
 
  private:
-  GPIPE_ONCE void add_stage(const network& net, const run_plan& plan, int r, int s) {
+  GPIPE_COLD void add_stage(const network& net, const runtime_plan& plan, int r, int s) {
     stage_report its;
     its.stage = s, its.first = plan.cut().first[s], its.last = plan.cut().first[s + 1];
     its.predicted_share = plan.share(s);

@@ -14,8 +14,8 @@
 namespace gpipe::detail {
 
 /// Brings rows of a stage to all processes: of the call's samples, behind `before` others, each replica has a part.
-GPIPE_ONCE inline void share_rows(const abroad& others, const run_plan& plan, const step_state& step, int stage,
-                                  sample_rows& rows, int before) {
+GPIPE_COLD inline void share_rows(const abroad& others, const runtime_plan& plan, const step_context& step, int stage,
+                                  tensor_rows& rows, int before) {
   for (int r = 0; r < plan.replicas(); ++r) {
     const int first = step.first_sample(r * plan.micro_batches());
     const int count = step.first_sample((r + 1) * plan.micro_batches()) - first;
@@ -25,10 +25,10 @@ GPIPE_ONCE inline void share_rows(const abroad& others, const run_plan& plan, co
 }
 
 /// What is looked at in every call that trains: rows of slots that are watched, and hashes for a digest.
-class looks {
+class watched_activations {
  public:
   /// `calls` are kept in the digest; 0: there is none.
-  GPIPE_ONCE looks(const network& net, const run_plan& plan, std::size_t calls)
+  GPIPE_COLD watched_activations(const network& net, const runtime_plan& plan, std::size_t calls)
       : net_(net), plan_(plan), watched_(index(net.slot_count)) {
     if (calls == 0) return;
     std::vector<std::string> layers;
@@ -40,27 +40,27 @@ class looks {
   const gpipe::digest& digest() const { return digest_; }
 
   /// Where rows of the slot go from now on; null: it is watched no longer.
-  GPIPE_ONCE watched_rows* watch(int slot, bool watched) {
+  GPIPE_COLD watched_rows* watch(int slot, bool watched) {
     auto& rows = watched_[index(slot)];
     rows.reset();
     if (!watched) return nullptr;
     rows = std::make_unique<watched_rows>();
     for (int o = 0; o < net_.slots[slot].writes; ++o) {
       const value& of = net_.values[net_.writes_value(slot, o)];
-      rows->outputs.add(of.part, plan_.most_samples());
-      rows->gradients.add(of.gradient ? of.part : edge_part{0, of.part.type}, plan_.most_samples());
+      rows->outputs.add(of.part, plan_.max_batch());
+      rows->gradients.add(of.gradient ? of.part : edge_part{0, of.part.type}, plan_.max_batch());
     }
     return rows.get();
   }
   const watched_rows* watched(int slot) const { return watched_[index(slot)].get(); }
 
   /// A call begins, with its batch; it may fail, and is then begun anew.
-  void open(const step_state& step) {
+  void open(const step_context& step) {
     hold(0);
     if (!digest_.full()) note_data(step);
   }
   /// It has come to its end, `before` others of the same step. `others` null: this process has all.
-  void close(const step_state& step, int before, const abroad* others) {
+  void close(const step_context& step, int before, const abroad* others) {
     hold(step.rows.samples);
     if (others != nullptr) share(*others, step);
     digest_.close({step.step, before});
@@ -72,7 +72,7 @@ class looks {
     for (auto& rows : watched_)
       if (rows) rows->outputs.hold(samples), rows->gradients.hold(samples);
   }
-  GPIPE_ONCE void note_data(const step_state& step) {
+  GPIPE_COLD void note_data(const step_context& step) {
     digest_.open();
     hash sum;
     const auto add = [&](const std::byte* rows, std::size_t size, dtype type) {
@@ -81,12 +81,12 @@ class looks {
     add(step.rows.inputs, net_.values[0].part.size, net_.values[0].part.type);
     for (int f = 0; f < net_.field_count; ++f)
       add(step.rows.fields[index(f)], net_.fields[f].size, net_.fields[f].type);
-    digest_.put(act::idle, -1, -1, sum.value());
+    digest_.put(action_kind::idle, -1, -1, sum.value());
   }
-  GPIPE_ONCE void share(const abroad& others, const step_state& step) {
+  GPIPE_COLD void share(const abroad& others, const step_context& step) {
     for (int l = 0; l < net_.slot_count; ++l)
       if (watched_[index(l)])
-        for (sample_rows* rows : {&watched_[index(l)]->outputs, &watched_[index(l)]->gradients})
+        for (tensor_rows* rows : {&watched_[index(l)]->outputs, &watched_[index(l)]->gradients})
           share_rows(others, plan_, step, plan_.cut().stage_of(l), *rows, 0);
     for (int s = 0; s < plan_.stages(); ++s) {
       const int first = plan_.first[index(s)], last = plan_.first[index(s) + 1];
@@ -102,7 +102,7 @@ class looks {
   }
 
   const network& net_;
-  const run_plan& plan_;
+  const runtime_plan& plan_;
   std::vector<std::unique_ptr<watched_rows>> watched_;  // [slot]
   gpipe::digest digest_;
 };

@@ -10,13 +10,13 @@
 namespace gpipe::detail {
 
 /// The slot, if the network has it; else throws `error`.
-GPIPE_ONCE inline int known_slot(const network& net, int slot) {
+GPIPE_COLD inline int known_slot(const network& net, int slot) {
   if (slot < 0 || slot >= net.slot_count)
-    refuse({"the model has no slot ", slot}, {"slots are 0 to ", net.slot_count - 1}, {.slot = slot});
+    throw_error({"the model has no slot ", slot}, {"slots are 0 to ", net.slot_count - 1}, {.slot = slot});
   return slot;
 }
 /// Where something is wrong with it.
-GPIPE_ONCE inline place place_of(const network& net, int slot) {
+GPIPE_COLD inline location place_of(const network& net, int slot) {
   return {.layer = std::string(net.row_of(slot).name), .slot = slot};
 }
 
@@ -31,21 +31,21 @@ inline constexpr listing of_parameters{&row::parameters, &row::parameter_count, 
 
 /// The array of a layer that has this name: bytes before it in its slot's block, and its elements. Throws `error`, with
 /// the names that there are, or if it is of another type.
-GPIPE_ONCE inline std::pair<std::size_t, std::size_t> find_array(const row& r, int slot, std::string_view name,
+GPIPE_COLD inline std::pair<std::size_t, std::size_t> find_array(const row& r, int slot, std::string_view name,
                                                                  dtype type, const listing& what) {
-  const auto here = [&] { return place{.layer = std::string(r.name), .slot = slot}; };
+  const auto here = [&] { return location{.layer = std::string(r.name), .slot = slot}; };
   std::string known;
   std::size_t at = 0;
   for (int p = 0; p < r.*what.count; ++p) {
     const parameter& found = (r.*what.list)[p];
     if (found.name == name) {
-      if (r.type != type) refuse({what.one, " \"", name, "\" is ", name_of(r.type)}, {"read it as that"}, here());
+      if (r.type != type) throw_error({what.one, " \"", name, "\" is ", name_of(r.type)}, {"read it as that"}, here());
       return {at, found.extents.size()};
     }
     known.append(known.empty() ? "" : ", ").append(found.name);
     at += aligned(found.extents.size() * bytes_of(r.type));
   }
-  refuse({"the layer has no ", what.one, " \"", name, "\""}, {"its ", what.all, ": ", known.empty() ? "none" : known},
+  throw_error({"the layer has no ", what.one, " \"", name, "\""}, {"its ", what.all, ": ", known.empty() ? "none" : known},
          here());
 }
 

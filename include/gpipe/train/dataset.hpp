@@ -48,16 +48,16 @@ class dataset {
     std::vector<std::byte> rows;
   };
 
-  GPIPE_ONCE void add(std::string name, std::size_t size, std::size_t elements, dtype type, const void* rows) {
-    using detail::refuse;
+  GPIPE_COLD void add(std::string name, std::size_t size, std::size_t elements, dtype type, const void* rows) {
+    using detail::throw_error;
     if (size == 0 || elements == 0 || elements % size != 0)
-      refuse({"field \"", name, "\" has ", elements, " elements, which are no rows of ", size},
+      throw_error({"field \"", name, "\" has ", elements, " elements, which are no rows of ", size},
              {"give every sample a whole row"});
     for (const column& c : columns_)
-      if (c.name == name) refuse({"the dataset has a field \"", name, "\" already"}, {"give each field once"});
+      if (c.name == name) throw_error({"the dataset has a field \"", name, "\" already"}, {"give each field once"});
     const int count = static_cast<int>(elements / size);
     if (!columns_.empty() && count != samples_)
-      refuse({"field \"", name, "\" has ", count, " rows, but the others have ", samples_},
+      throw_error({"field \"", name, "\" has ", count, " rows, but the others have ", samples_},
              {"give every sample a row in every field"});
     samples_ = count;
     const auto* bytes = static_cast<const std::byte*>(rows);
@@ -71,10 +71,10 @@ class dataset {
 /// A pass over a dataset. A batch lives until the next one is asked for.
 class dataset::stream {
  public:
-  GPIPE_ONCE stream(const dataset& from, int size, std::vector<int> order)
+  GPIPE_COLD stream(const dataset& from, int size, std::vector<int> order)
       : from_(&from), size_(size), order_(std::move(order)) {
-    if (size < 1) detail::refuse({"batches of ", size, " samples"}, {"choose at least 1"});
-    if (from.samples_ < 1) detail::refuse({"the dataset has no samples"}, {"add its fields by with(name, size, rows)"});
+    if (size < 1) detail::throw_error({"batches of ", size, " samples"}, {"choose at least 1"});
+    if (from.samples_ < 1) detail::throw_error({"the dataset has no samples"}, {"add its fields by with(name, size, rows)"});
     for (const column& c : from.columns_)
       gathered_.emplace_back(static_cast<std::size_t>((std::min)(size, from.samples_)) * c.size * bytes_of(c.type));
   }
@@ -125,13 +125,13 @@ class dataset::stream {
   std::vector<std::vector<std::byte>> gathered_;
 };
 
-GPIPE_ONCE inline dataset::stream dataset::batches(int size) const& {
+GPIPE_COLD inline dataset::stream dataset::batches(int size) const& {
   std::vector<int> order(static_cast<std::size_t>(samples_));
   std::iota(order.begin(), order.end(), 0);
   return {*this, size, std::move(order)};
 }
 
-GPIPE_ONCE inline dataset::stream dataset::shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const& {
+GPIPE_COLD inline dataset::stream dataset::shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const& {
   std::vector<int> order(static_cast<std::size_t>(samples_));
   std::iota(order.begin(), order.end(), 0);
   // Fisher and Yates, by counter-based words: no library's shuffle is the same everywhere.

@@ -32,13 +32,13 @@ class named_arrays {
   void write(memory_kind kind, int slot, std::string_view name, std::span<const T> values) {
     const auto [at, size] = find<T>(kind, slot, name);
     if (values.size() != size)
-      refuse({listed(kind).one, " \"", name, "\" has ", size, " elements, not ", values.size()},
+      throw_error({listed(kind).one, " \"", name, "\" has ", size, " elements, not ", values.size()},
              {"give it all of them"}, place_of(of_.net(), slot));
     of_.write(kind, slot, 0, at, size * sizeof(T), values.data());
   }
 
   /// A hash of all parameters' bits, in model order.
-  GPIPE_ONCE std::uint64_t parameter_hash(int replica) const {
+  GPIPE_COLD std::uint64_t parameter_hash(int replica) const {
     hash sum;
     std::vector<std::byte> copy;
     for (int l = 0; l < of_.net().slot_count; ++l) {

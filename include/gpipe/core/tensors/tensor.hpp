@@ -24,7 +24,7 @@ template <class... Tensors>
 struct bundle {};
 
 /// The most tensors that one edge carries, and that a layer reads or writes.
-inline constexpr int max_edge = 4;
+inline constexpr int max_tensors_per_edge = 4;
 
 /// Whether a type is a `tensor`.
 template <class>

@@ -11,21 +11,21 @@
 namespace gpipe::detail {
 
 /// `value` with so many decimals.
-GPIPE_ONCE inline std::string fixed(double value, int decimals) {
+GPIPE_COLD inline std::string fixed(double value, int decimals) {
   char digits[400];
   const auto end = std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed, decimals);
   return {digits, end.ptr};
 }
 
 /// `value` with so many significant digits: 0.00123, 1e-05.
-GPIPE_ONCE inline std::string significant(double value, int digits) {
+GPIPE_COLD inline std::string significant(double value, int digits) {
   char text[64];
   const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::general, digits);
   return {text, end.ptr};
 }
 
 /// A count for people: 539 k, 1.06 G.
-GPIPE_ONCE inline std::string counted(std::uint64_t count) {
+GPIPE_COLD inline std::string counted(std::uint64_t count) {
   const char* units[] = {"", " k", " M", " G", " T", " P", " E"};
   double value = static_cast<double>(count);
   int unit = 0;
@@ -34,13 +34,13 @@ GPIPE_ONCE inline std::string counted(std::uint64_t count) {
 }
 
 /// So many of what is named in the singular: 1 stage, 2 stages, 4 micro-batches.
-GPIPE_ONCE inline std::string several(std::int64_t count, std::string what) {
+GPIPE_COLD inline std::string several(std::int64_t count, std::string what) {
   if (count != 1) what += what.ends_with("ch") ? "es" : "s";
   return std::to_string(count) + ' ' + what;
 }
 
 /// A size for people: 512 B, 3.25 MiB.
-GPIPE_ONCE inline std::string sized(std::uint64_t bytes) {
+GPIPE_COLD inline std::string sized(std::uint64_t bytes) {
   const char* units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
   double value = static_cast<double>(bytes);
   int unit = 0;
@@ -49,7 +49,7 @@ GPIPE_ONCE inline std::string sized(std::uint64_t bytes) {
 }
 
 /// A share of a whole: 24.8 %; `-` of nothing.
-GPIPE_ONCE inline std::string percent(double part, double whole) {
+GPIPE_COLD inline std::string percent(double part, double whole) {
   return whole > 0 ? fixed(100 * part / whole, 1) + " %" : "-";
 }
 

@@ -10,7 +10,7 @@
 namespace gpipe::detail {
 
 /// Rows of text in columns as wide as they need, right-aligned, a line each.
-GPIPE_ONCE inline std::string table(const std::vector<std::vector<std::string>>& rows) {
+GPIPE_COLD inline std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize((std::max)(widths.size(), row.size()));

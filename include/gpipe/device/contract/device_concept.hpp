@@ -52,8 +52,8 @@ namespace gpipe {
 struct unmarked {};
 
 /// Whose operations follow: a layer's on a micro-batch. For errors and traces of devices that work later; a context may
-/// have `asks(const asker&)`.
-struct asker {
+/// have `asks(const operation_tag&)`.
+struct operation_tag {
   std::string_view layer{};
   int slot = -1, stage = -1, micro_batch = -1;
 };
@@ -73,7 +73,7 @@ template <class C>
 concept queueing_context = requires(const C& context) { context.queue(); };
 
 template <class D>
-concept executing_device =
+concept device_concept =
     std::default_initializable<typename D::marker> && executing_context<typename D::context, typename D::marker> &&
     requires(const typename D::context& context, typename D::arena& arena, std::size_t bytes, std::byte fill) {
       { D::memory_left() } -> std::same_as<std::int64_t>;  // bytes that it can still give
@@ -85,14 +85,14 @@ concept executing_device =
     };
 
 template <class D>
-concept timing_device = executing_device<D> && std::default_initializable<typename D::moment> &&
+concept timing_device = device_concept<D> && std::default_initializable<typename D::moment> &&
                         requires(const typename D::context& context, typename D::moment& moment) {
                           context.note(moment);
                           { moment.ns_until(moment) } -> std::same_as<std::int64_t>;
                         };
 
 template <class D>
-concept graph_device = executing_device<D> && std::default_initializable<typename D::graph> &&
+concept graph_device = device_concept<D> && std::default_initializable<typename D::graph> &&
                        requires(const typename D::context& context, typename D::graph& graph, std::size_t upload,
                                 std::ptrdiff_t bytes, const std::byte* from) {
                          context.begin(graph);

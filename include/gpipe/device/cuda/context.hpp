@@ -28,7 +28,7 @@ namespace gpipe::cuda {
 /// one kind of GPU, and sums have a fixed order, which is another than the host's. For one thread at a time.
 class context {
  public:
-  GPIPE_ONCE explicit context(int gpu = 0) : stream_(gpu), gemm_(stream_), staging_(stream_) {}
+  GPIPE_COLD explicit context(int gpu = 0) : stream_(gpu), gemm_(stream_), staging_(stream_) {}
 
   int gpu() const { return stream_.gpu(); }
   /// What its work is queued in.
@@ -189,7 +189,7 @@ class context {
   void note(moment& now) const {
     ask([&] { now.record(stream_); });
   }
-  void asks(const asker& who) const {
+  void asks(const operation_tag& who) const {
     asker_ = who;
     range_.begin(who);
   }
@@ -210,7 +210,7 @@ class context {
 
   /// Waits until all that was asked for is done. Throws `error` if any of it failed: the first, with who asked last
   /// before it came to light.
-  GPIPE_ONCE void finish() const {
+  GPIPE_COLD void finish() const {
     if (writing_ != nullptr) std::exchange(writing_, nullptr)->drop();
     graph* const launched = std::exchange(launched_, nullptr);
     range_.end();
@@ -240,9 +240,9 @@ class context {
       fail(cause.what(), "");
     }
   }
-  GPIPE_ONCE void fail(std::string wrong, std::string remedy) const {
+  GPIPE_COLD void fail(std::string wrong, std::string remedy) const {
     failure_.emplace(std::move(wrong), std::move(remedy),
-                     place{.layer = std::string(asker_.layer),
+                     location{.layer = std::string(asker_.layer),
                            .slot = asker_.slot,
                            .stage = asker_.stage,
                            .micro_batch = asker_.micro_batch});
@@ -261,7 +261,7 @@ class context {
     return {library_type<T>, library_type<compute_type<T>>, epilogue::none, true, false, n, m, n, rows};
   }
 
-  GPIPE_ONCE void prepare(product p, epilogue also) const {
+  GPIPE_COLD void prepare(product p, epilogue also) const {
     gemm_.prepare(p);
     p.then = also;
     if (also != epilogue::none) gemm_.prepare(p);
@@ -290,7 +290,7 @@ class context {
   mutable gemm gemm_;
   mutable staging staging_;
   mutable graph *writing_ = nullptr, *launched_ = nullptr;
-  mutable asker asker_{};
+  mutable operation_tag asker_{};
   [[no_unique_address]] mutable range range_;
   mutable std::optional<error> failure_;
 };

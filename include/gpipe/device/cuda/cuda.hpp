@@ -18,14 +18,14 @@ struct cuda_device {
   using graph = cuda::graph;
 
   /// Bytes that the GPUs can still give, all together.
-  GPIPE_ONCE static std::int64_t memory_left() {
+  GPIPE_COLD static std::int64_t memory_left() {
     cuda::require_gpu();
     std::int64_t left = 0;
     for (int gpu = 0; gpu < cuda::gpus(); ++gpu) left += cuda::memory_left(gpu);
     return left;
   }
 
-  GPIPE_ONCE static context make_context(int stage) {
+  GPIPE_COLD static context make_context(int stage) {
     cuda::require_gpu();
     [[maybe_unused]] static const bool connected = (cuda::connect_gpus(), true);
     return context(stage % cuda::gpus());

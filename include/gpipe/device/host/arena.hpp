@@ -18,7 +18,7 @@
 namespace gpipe::host {
 
 /// Of the machine's memory what nobody uses, or could give back at once: "MemAvailable" of Linux.
-GPIPE_ONCE inline std::int64_t memory_left() {
+GPIPE_COLD inline std::int64_t memory_left() {
   constexpr std::int64_t unknown = (std::numeric_limits<std::int64_t>::max)();
   std::FILE* const told = std::fopen("/proc/meminfo", "r");
   if (told == nullptr) return unknown;

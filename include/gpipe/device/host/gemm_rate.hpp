@@ -12,7 +12,7 @@ namespace gpipe::host {
 
 /// Operations a second that the calling thread reaches at products of floats of rows x inner by inner x columns, with
 /// all they read in the nearest caches. Takes so many seconds.
-GPIPE_ONCE inline double product_rate(double seconds = 0.05, int rows = 64, int columns = 64, int inner = 256) {
+GPIPE_COLD inline double gemm_rate(double seconds = 0.05, int rows = 64, int columns = 64, int inner = 256) {
   const auto count = [](int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); };
   const arena a(count(rows, inner) * sizeof(float)), b(packed_size(inner, columns) * sizeof(float)),
       c(count(rows, columns) * sizeof(float));
@@ -39,11 +39,11 @@ inline constexpr product_shape fast_products[] = {{32, 64, 256}, {64, 64, 256}, 
 
 /// The highest of many such rates, each of a few milliseconds: what a layer's kernels are to be compared with, whatever
 /// else ran meanwhile. Takes a tenth of a second.
-GPIPE_ONCE inline double product_peak() {
+GPIPE_COLD inline double gemm_peak() {
   double most = 0;
   for (int round = 0; round < 6; ++round)
     for (const product_shape& of : fast_products)
-      most = (std::max)(most, product_rate(0.004, of.rows, of.columns, of.inner));
+      most = (std::max)(most, gemm_rate(0.004, of.rows, of.columns, of.inner));
   return most;
 }
 

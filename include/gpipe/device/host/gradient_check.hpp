@@ -205,10 +205,10 @@ class gradient_check {
 ///     REQUIRE_MESSAGE(report.passes(), report.where);
 template <class Layer, edge Input, class Context = host::context>
 gradient_report check_gradient(const gradient_trial& wanted = {}) {
-  using trial = host::trial<Layer, Input, Context>;
-  static_assert(std::is_same_v<typename trial::value_type, double>,
+  using layer_fixture = host::layer_fixture<Layer, Input, Context>;
+  static_assert(std::is_same_v<typename layer_fixture::value_type, double>,
                 "differences need double: check the layer on tensor<double, ...>");
-  return detail::gradient_check<trial>(wanted)();
+  return detail::gradient_check<layer_fixture>(wanted)();
 }
 
 }  // namespace gpipe

@@ -19,6 +19,6 @@ struct host_device {
   static arena make_arena(const context&, std::size_t bytes, std::byte fill) { return arena(bytes, fill); }
 };
 
-static_assert(executing_device<host_device>);
+static_assert(device_concept<host_device>);
 
 }  // namespace gpipe

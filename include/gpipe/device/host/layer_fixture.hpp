@@ -90,7 +90,7 @@ class guarded_buffer {
 
 /// One layer by itself with all the buffers that it declares, for tests: fill them, call its kernels, look.
 template <class Layer, edge Input, class Context = context>
-class trial {
+class layer_fixture {
  public:
   using bound = gpipe::bound<Layer, Input>;
   using on = typename bound::on;
@@ -98,7 +98,7 @@ class trial {
   using value_type = typename bound::value_type;
   static constexpr int inputs = parts<Input>, outputs = parts<typename bound::output>;
 
-  explicit trial(int samples, int capacity) {
+  explicit layer_fixture(int samples, int capacity) {
     call_.samples = samples;
     call_.capacity = capacity;
     call_.training = true;

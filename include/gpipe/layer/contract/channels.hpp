@@ -33,7 +33,7 @@ struct channel_strips {
     else g(0);
   }
 
-  /// g(place, lane) for every element of the strip's channels, `place` counted from the first of the first sample.
+  /// g(place, lane) for every element of the strip's channels, `location` counted from the first of the first sample.
   template <class Team, class G>
   GPIPE_HOST_DEVICE static void each(const Team& team, int samples, std::ptrdiff_t first, G g) {
     for (std::ptrdiff_t at = first * inner, s = 0; s < samples; ++s, at += elements) {

@@ -21,10 +21,10 @@ struct call {
   int capacity = 0;       ///< the plan's micro-batch size
   bool training = false;  ///< false in evaluation: dropout passes everything
   bool again = false;     ///< a recompute: forward has run on this micro-batch, and has told its partials
-  const std::byte* in[max_edge]{};
-  std::byte* out[max_edge]{};
-  std::byte* in_gradient[max_edge]{};
-  const std::byte* out_gradient[max_edge]{};
+  const std::byte* in[max_tensors_per_edge]{};
+  std::byte* out[max_tensors_per_edge]{};
+  std::byte* in_gradient[max_tensors_per_edge]{};
+  const std::byte* out_gradient[max_tensors_per_edge]{};
   const std::byte* parameters = nullptr;
   const std::byte* state = nullptr;
   const std::byte* derived = nullptr;
@@ -76,7 +76,7 @@ struct backward_reads_a_kept_output {
 enum class pass { forward, backward, absorb };
 
 /// What a layer has told of each micro-batch of a step: `[m]` are those of micro-batch m. For functors too.
-struct told_partials {
+struct partial_list {
   const double* first = nullptr;
   std::ptrdiff_t stride = 0;
   int micro_batches = 0;
@@ -98,8 +98,8 @@ struct told_partials {
 ///     extra<I>()         [samples][extra I]            forward writes, backward reads
 ///     partials()         as declared                   forward writes all of it, of a layer with state only in
 ///                                                      training; null in a recompute
-///     told()             as declared       const       what forward has written there: recompute and backward
-///     told_by_all()      told_partials                 `absorb`: of all micro-batches, the first to the last
+///     recorded_partials() as declared       const       what forward has written there: recompute and backward
+///     all_partials()     partial_list                  `absorb`: of all micro-batches, the first to the last
 ///     field<I, T>()      [samples][field I] const
 template <class Bound, pass Pass = pass::forward>
 class operands {
@@ -175,8 +175,8 @@ class operands {
     return reinterpret_cast<const T*>(call_.fields[I]);
   }
   double* partials() const { return call_.again ? nullptr : call_.partials; }
-  const double* told() const { return Pass == pass::backward || call_.again ? call_.partials : nullptr; }
-  told_partials told_by_all() const { return {call_.partials, call_.partial_stride, call_.micro_batches}; }
+  const double* recorded_partials() const { return Pass == pass::backward || call_.again ? call_.partials : nullptr; }
+  partial_list all_partials() const { return {call_.partials, call_.partial_stride, call_.micro_batches}; }
 
  private:
   const call& call_;

@@ -49,27 +49,27 @@ struct batch_norm {
 
     template <class Context, class A>
     static void forward(const Context& c, const A& a) {
-      if (double* told = a.training() ? a.partials() : nullptr) {
-        c.rows(channels::strips, measure{a.in(), a.samples(), told});
-        c.fill(1, static_cast<double>(a.samples() * channels::inner), told + 2 * C);
+      if (double* partials = a.training() ? a.partials() : nullptr) {
+        c.rows(channels::strips, measure{a.in(), a.samples(), partials});
+        c.fill(1, static_cast<double>(a.samples() * channels::inner), partials + 2 * C);
       }
-      c.rows(channels::strips, normalise{seen_by(a, a.partials() ? a.partials() : a.told()), a.template parameter<0>(),
+      c.rows(channels::strips, normalise{seen_by(a, a.partials() ? a.partials() : a.recorded_partials()), a.template parameter<0>(),
                                          a.template parameter<1>(), a.out()});
     }
     template <class Context, class A>
     static void backward_input(const Context& c, const A& a) {
       if (!a.in_gradient()) return;
       c.rows(channels::strips,
-             differentiate{seen_by(a, a.told()), a.out_gradient(), a.template parameter<0>(), a.in_gradient()});
+             differentiate{seen_by(a, a.recorded_partials()), a.out_gradient(), a.template parameter<0>(), a.in_gradient()});
     }
     template <class Context, class A>
     static void backward_parameters(const Context& c, const A& a) {
       c.rows(channels::strips,
-             add_up{seen_by(a, a.told()), a.out_gradient(), a.template gradient<0>(), a.template gradient<1>()});
+             add_up{seen_by(a, a.recorded_partials()), a.out_gradient(), a.template gradient<0>(), a.template gradient<1>()});
     }
     template <class Context, class A>
     static void absorb(const Context& c, const A& a) noexcept {
-      c.each(C, merge{a.told_by_all(), a.template state<0>(), a.template state<1>()});
+      c.each(C, merge{a.all_partials(), a.template state<0>(), a.template state<1>()});
     }
 
     // The input, and what its channels are normalised by: in training what was found in them, else the averages.
@@ -88,14 +88,14 @@ struct batch_norm {
       }
     };
     template <class A>
-    static seen seen_by(const A& a, const double* told) {
-      return {a.in(), a.samples(), a.training() ? told : nullptr, a.template state<0>(), a.template state<1>()};
+    static seen seen_by(const A& a, const double* partials) {
+      return {a.in(), a.samples(), a.training() ? partials : nullptr, a.template state<0>(), a.template state<1>()};
     }
 
     struct measure {
       const T* in;
       int samples;
-      double* told;
+      double* partials;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
         const T* x = in;
@@ -109,8 +109,8 @@ struct batch_norm {
           return off * off;
         });
         team.each(channels::width(first), [&](std::ptrdiff_t lane) {
-          told[first + lane] = mean[lane];
-          told[C + first + lane] = squares[lane];
+          partials[first + lane] = mean[lane];
+          partials[C + first + lane] = squares[lane];
         });
       }
     };
@@ -200,13 +200,13 @@ struct batch_norm {
 
     // Micro-batches are put together two by two, by Chan, Golub and LeVeque (1979): no difference of large squares.
     struct merge {
-      told_partials told;
+      partial_list partials;
       number *mean, *variance;
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t channel) const {
         double count = 0, middle = 0, squares = 0;
-        for (int m = 0; m < told.micro_batches; ++m) {
-          const double more = told[m][2 * C], off = told[m][channel] - middle, all = count + more;
-          squares += told[m][C + channel] + off * off * (count * more / all);
+        for (int m = 0; m < partials.micro_batches; ++m) {
+          const double more = partials[m][2 * C], off = partials[m][channel] - middle, all = count + more;
+          squares += partials[m][C + channel] + off * off * (count * more / all);
           middle += off * (more / all);
           count = all;
         }

@@ -73,22 +73,22 @@ constexpr profile_verdict compare(const profile& p, const network& net, int micr
 namespace detail {
 
 // Not constexpr: reached in constant evaluation, it ends it.
-[[noreturn]] GPIPE_ONCE inline void bad_profile(const profile_verdict& found, const profile& p, const network& net,
+[[noreturn]] GPIPE_COLD inline void bad_profile(const profile_verdict& found, const profile& p, const network& net,
                                                 int micro_batch_size) {
-  const place where{.slot = found.line};
+  const location where{.slot = found.line};
   if (found.what == profile_fault::length)
-    refuse({"the profile has ", p.count, " layers, but the model ", net.slot_count}, {"measure this model"});
+    throw_error({"the profile has ", p.count, " layers, but the model ", net.slot_count}, {"measure this model"});
   if (found.what == profile_fault::micro_batch_size)
-    refuse({"the profile was measured with micro-batches of ", p.micro_batch_size, " samples, not ", micro_batch_size},
+    throw_error({"the profile was measured with micro-batches of ", p.micro_batch_size, " samples, not ", micro_batch_size},
            {"measure it again with this size"});
   const measured_layer& line = p.layers[found.line];
   if (found.what == profile_fault::position)
-    refuse({"the profile's line ", found.line, " is of position ", line.position},
+    throw_error({"the profile's line ", found.line, " is of position ", line.position},
            {"give a line for each layer, in order, from position 0"});
   if (found.what == profile_fault::layer)
-    refuse({"the profile is of a layer ", line.layer, ", but the model has ", net.row_of(found.line).name, " there"},
+    throw_error({"the profile is of a layer ", line.layer, ", but the model has ", net.row_of(found.line).name, " there"},
            {"measure this model"}, where);
-  refuse({"the profile has a negative time"}, {"give 0 or more"}, where);
+  throw_error({"the profile has a negative time"}, {"give 0 or more"}, where);
 }
 
 }  // namespace detail
@@ -100,7 +100,7 @@ constexpr void require_profile_of(const profile& p, const network& net, int micr
 }
 
 /// The cost of every slot of a model: as measured if there is a profile, else analytic.
-GPIPE_ONCE constexpr void layer_costs(const network& net, int micro_batch_size, const device& on, const profile& p,
+GPIPE_COLD constexpr void layer_costs(const network& net, int micro_batch_size, const device_spec& on, const profile& p,
                                       layer_cost* costs) {
   if (p.count == 0) return layer_costs(net, micro_batch_size, on, costs);
   require_profile_of(p, net, micro_batch_size);

@@ -27,14 +27,14 @@ constexpr layout_state count_stage() {
 
 /// Of each stage the first that is like it. (In one evaluation: nvcc's cost for starting one grows with the model.)
 template <int Stages>
-struct likeness {
+struct first_equal_stage {
   int of[static_cast<unsigned>(Stages)]{};
 };
 
 template <class Cut>
-constexpr likeness<Cut::stages> find_alike() {
-  likeness<Cut::stages> first;
-  const scratch<memory_terms> terms(Cut::stages);
+constexpr first_equal_stage<Cut::stages> find_alike() {
+  first_equal_stage<Cut::stages> first;
+  const zeroed_array<memory_terms> terms(Cut::stages);
   for (int s = 0; s < Cut::stages; ++s) {
     const stage_view stage = Cut::view(s);
     terms[s] = Cut::terms(s);
@@ -46,7 +46,7 @@ constexpr likeness<Cut::stages> find_alike() {
 }
 
 template <class Cut>
-inline constexpr likeness<Cut::stages> first_alike = find_alike<Cut>();
+inline constexpr first_equal_stage<Cut::stages> first_alike = find_alike<Cut>();
 
 template <class Cut, int Stage>
 constexpr stage_memory stage_memory_of();

@@ -11,7 +11,7 @@ namespace detail {
 
 /// Before it is known how many parameter parts come together (0) each comes alone.
 template <scheduler Schedule>
-constexpr rows<Schedule> table_of(const Schedule& schedule, const plan_options& o) {
+constexpr tick_index<Schedule> table_of(const Schedule& schedule, const plan_options& o) {
   const int together = o.coalesce < o.micro_batches ? o.coalesce : o.micro_batches;
   return {schedule, o.stages, o.micro_batches, together > 1 ? together : 1};
 }
@@ -19,31 +19,31 @@ constexpr rows<Schedule> table_of(const Schedule& schedule, const plan_options& 
 // A schedule may tell by itself how many places it takes from one stage to another; else its rows are read.
 
 template <scheduler Schedule>
-constexpr int stash_count(rows<Schedule>& table, const plan_options& o, int from, int to) {
+constexpr int stash_count(tick_index<Schedule>& table, const plan_options& o, int from, int to) {
   const Schedule& schedule = table.schedule();
-  if constexpr (requires { schedule.stash_places(1, 1, 0, 1, 0); })
-    if (const int told = schedule.stash_places(o.stages, o.micro_batches, from, to, on_the_way(o.transfers)); told >= 0)
+  if constexpr (requires { schedule.stash_slots(1, 1, 0, 1, 0); })
+    if (const int told = schedule.stash_slots(o.stages, o.micro_batches, from, to, on_the_way(o.cost_transfers)); told >= 0)
       return told;
-  return stash_places(table, from, to, nullptr, on_the_way(o.transfers));
+  return stash_slots(table, from, to, nullptr, on_the_way(o.cost_transfers));
 }
 
 template <scheduler Schedule>
-constexpr int returned_count(rows<Schedule>& table, const plan_options& o, int from, int to) {
+constexpr int returned_count(tick_index<Schedule>& table, const plan_options& o, int from, int to) {
   const Schedule& schedule = table.schedule();
-  const int late = on_the_way(o.transfers), together = table.coalesce();
+  const int late = on_the_way(o.cost_transfers), together = table.coalesce();
   int told = -1;
   if (!schedule.trains) return 0;
-  if constexpr (requires { schedule.returned_places(1, 1, 0, 1, 0, 1); })
-    told = schedule.returned_places(o.stages, o.micro_batches, from, to, late, together);
-  else if constexpr (requires { schedule.returned_places(1, 1, 0, 1, 0); })
-    told = together == 1 ? schedule.returned_places(o.stages, o.micro_batches, from, to, late) : -1;
-  return told >= 0 ? told : returned_places(table, from, to, nullptr, late);
+  if constexpr (requires { schedule.returned_slots(1, 1, 0, 1, 0, 1); })
+    told = schedule.returned_slots(o.stages, o.micro_batches, from, to, late, together);
+  else if constexpr (requires { schedule.returned_slots(1, 1, 0, 1, 0); })
+    told = together == 1 ? schedule.returned_slots(o.stages, o.micro_batches, from, to, late) : -1;
+  return told >= 0 ? told : returned_slots(table, from, to, nullptr, late);
 }
 
 /// Two places, so that one is written while the other leaves.
 template <scheduler Schedule>
-constexpr outgoing_places places_to_leave(rows<Schedule>& table, const plan_options& o, int stage) {
-  if (!o.apart) return {};
+constexpr outgoing_slots slots_to_leave(tick_index<Schedule>& table, const plan_options& o, int stage) {
+  if (!o.separate_memory) return {};
   const int places = o.micro_batches < 2 ? 1 : 2;
   const auto leaves_for = [&](int other) {
     return other >= 0 && other < o.stages && table.worker_of(other) != table.worker_of(stage);
@@ -56,11 +56,11 @@ constexpr void raise(int& most, int count) {
 }
 
 template <scheduler Schedule>
-constexpr memory_terms terms_beside_skips(rows<Schedule>& table, const plan_options& o, int stage) {
+constexpr memory_terms terms_beside_skips(tick_index<Schedule>& table, const plan_options& o, int stage) {
   const Schedule& schedule = table.schedule();
   memory_terms terms{o.all_micro_batches(), o.micro_batch_size,
                      schedule.in_flight(o.stages, o.micro_batches, stage), 1,
-                     schedule.trains ? o.moments : 0};
+                     schedule.trains ? o.optimizer_moments : 0};
   terms.trains = schedule.trains;
   terms.split = splits_backward(table, stage);
   if (terms.split) terms.kept_copies = terms.held = fewest_working_sets(table, stage);
@@ -70,8 +70,8 @@ constexpr memory_terms terms_beside_skips(rows<Schedule>& table, const plan_opti
   }
   if (o.recompute == recompute_mode::never) raise(terms.kept_copies, terms.in_flight);
   terms.stash = {stage > 0 ? stash_count(table, o, stage - 1, stage) : 0, 0};
-  terms.outgoing = places_to_leave(table, o, stage);
-  terms.others = o.apart && terms.trains ? o.replicas - 1 : 0;
+  terms.outgoing = slots_to_leave(table, o, stage);
+  terms.others = o.separate_memory && terms.trains ? o.replicas - 1 : 0;
   terms.returned = {stage + 1 < o.stages ? returned_count(table, o, stage + 1, stage) : 0, 0};
   return terms;
 }
@@ -82,7 +82,7 @@ constexpr memory_terms terms_beside_skips(rows<Schedule>& table, const plan_opti
 /// micro-batches in flight, and how many sets of what backward reads again it keeps. As needed: the fewest; see
 /// `with_room`. What skips a stage, either way, has as many places as that from the stage with the most.
 template <scheduler Schedule>
-GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, int stage) {
+GPIPE_COLD constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, int stage) {
   auto table = detail::table_of(schedule, o);
   memory_terms terms = detail::terms_beside_skips(table, o, stage);
   for (int s = 0; s < stage; ++s) detail::raise(terms.stash.skip, detail::stash_count(table, o, s, stage));
@@ -93,7 +93,7 @@ GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_
 
 /// The same of a stage of a cut, without what it does not ask for.
 template <scheduler Schedule>
-GPIPE_ONCE constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, const stage_view& stage) {
+GPIPE_COLD constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, const stage_view& stage) {
   if (stage.skipped()) return terms_of(schedule, o, stage.stage());
   auto table = detail::table_of(schedule, o);
   return detail::terms_beside_skips(table, o, stage.stage());

@@ -13,7 +13,7 @@ namespace gpipe::detail {
 ///
 /// The state has a fixed size, so that a constant evaluation can hand it on to the next. Where more than `most` buffers
 /// are alive, the last are not taken back: room is lost, nothing else.
-class hanging {
+class first_fit_from_top {
  public:
   /// Returns the depth of the buffer's lower end; 0 if that were more than `limit`, and then nothing has been placed.
   /// `id`, from -1 on, names the buffer until it is dropped.

@@ -33,7 +33,7 @@ class layout {
   constexpr int ticks() const { return 2 * (s_.last() - s_.first()); }
 
   /// Runs until the tick `until`.
-  GPIPE_ONCE constexpr void run(int until) {
+  GPIPE_COLD constexpr void run(int until) {
     const int n = s_.last() - s_.first();
     for (; now_.tick < until && now_.tick < n; ++now_.tick) forward(s_.first() + now_.tick);
     for (; now_.tick < until; ++now_.tick) {
@@ -60,13 +60,13 @@ class layout {
                                        static_cast<std::size_t>(bytes), copies, static_cast<std::size_t>(stride)});
   }
   /// Behind what there is of its kind.
-  GPIPE_ONCE constexpr void put(kind k, int slot, int value, int index, std::int64_t bytes, int copies = 1) {
+  GPIPE_COLD constexpr void put(kind k, int slot, int value, int index, std::int64_t bytes, int copies = 1) {
     std::int64_t& sum = counted(k);
     if (counted_ != nullptr) tell(k, slot, value, index, base(k) + sum, bytes, copies);
     sum += bytes * copies;
   }
 
-  GPIPE_ONCE constexpr void forward(int l) {
+  GPIPE_COLD constexpr void forward(int l) {
     const row& r = net_.row_of(l);
     constants(l, r);
     arrivals(l, r);
@@ -96,7 +96,7 @@ class layout {
     if (now_.early.bytes > 0) now_.early.under(now_.transient.depth());
     now_.depth[now_.tick % layout_state::ticks_known] = now_.transient.depth();
     look();
-    life_.spent(l, [&](int v) { drop(v, size_of(v)); });
+    life_.dies_after_forward(l, [&](int v) { drop(v, size_of(v)); });
   }
 
   /// How far down something hung, from the forward tick of a slot until the last.
@@ -110,7 +110,7 @@ class layout {
   }
 
   /// What lies there from step to step.
-  GPIPE_ONCE constexpr void constants(int l, const row& r) {
+  GPIPE_COLD constexpr void constants(int l, const row& r) {
     const auto all = static_cast<std::int64_t>(r.parameter_bytes()), bytes = net_.owns(l) ? all : 0;
     for (int i = 0; i < (t_.trains ? 2 : 1) && !net_.owns(l); ++i) put(kind::tied, l, -1, i, all);
     if (t_.others > 0 && !net_.owns(l))
@@ -135,7 +135,7 @@ class layout {
   }
 
   /// What other stages, and who feeds the model, write here.
-  GPIPE_ONCE constexpr void arrivals(int l, const row& r) {
+  GPIPE_COLD constexpr void arrivals(int l, const row& r) {
     for (int i = 0; i < net_.slots[l].reads; ++i) {
       const int v = net_.reads_value(l, i);
       if (net_.values[v].writer < s_.first() && s_.reads_first(v, s_.reader_index(v, l, i)))
@@ -154,7 +154,7 @@ class layout {
   }
 
   /// What leaves for workers that share no memory with this one.
-  GPIPE_ONCE constexpr void departures(int l) {
+  GPIPE_COLD constexpr void departures(int l) {
     for (int o = 0; o < net_.slots[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); s_.sent(v)) {
         int copies = 0;
@@ -187,7 +187,7 @@ class layout {
   }
 
   /// Hangs a buffer: in backward in the micro-batch's own set, if there are several and it has room.
-  GPIPE_ONCE constexpr void hang(kind k, int slot, int value, std::int64_t bytes) {
+  GPIPE_COLD constexpr void hang(kind k, int slot, int value, std::int64_t bytes) {
     now_.own += bytes;
     now_.passing += bytes;
     const bool backward = k != kind::activations;
@@ -227,13 +227,13 @@ class layout {
   /// Whether a parameter part that the schedule puts off reads the value's gradient.
   constexpr bool held(int v) const { return t_.held > 0 && life_.waits(net_.values[v].writer); }
 
-  GPIPE_ONCE constexpr void backward(int l) {
+  GPIPE_COLD constexpr void backward(int l) {
     life_.differentiated(l, [&](int v) {
       if (held(v)) put(kind::held, -1, v, 0, size_of(v), t_.held);
       else hang(kind::backward, -1, v, size_of(v));
     });
     const auto added = static_cast<std::int64_t>(life_.added_bytes(l, t_.micro_batch_size));
-    if (added > 0) hang(kind::scratch, l, -1, added);
+    if (added > 0) hang(kind::zeroed_array, l, -1, added);
     look();
     if (added > 0) drop(-1, added);
 
@@ -250,7 +250,7 @@ class layout {
     life_.held(l, [&](int v) { now_.alive -= size_of(v); });
   }
 
-  GPIPE_ONCE constexpr void finish() {
+  GPIPE_COLD constexpr void finish() {
     const std::int64_t kept = now_.late.bytes + now_.early.bytes, others = (t_.kept_copies - 1) * kept;
     stage_memory& m = now_.memory;
     counted(kind::sums) = static_cast<std::int64_t>(aligned(static_cast<std::size_t>(m.of(kind::sums))));
@@ -275,7 +275,7 @@ class layout {
 };
 
 /// Takes a count on to the tick `until`, at most to the end.
-GPIPE_ONCE constexpr layout_state count_on(const stage_view& s, const memory_terms& terms, layout_state from,
+GPIPE_COLD constexpr layout_state count_on(const stage_view& s, const memory_terms& terms, layout_state from,
                                            int until) {
   layout pass(s, terms, from, nullptr, {});
   pass.run(until < pass.ticks() ? until : pass.ticks());
@@ -292,7 +292,7 @@ constexpr stage_memory memory_of(const stage_view& s, const memory_terms& terms)
 /// Lays a stage's arena out: `sink(const memory_block&)` for every buffer, and returns the bytes by kind. The same pass
 /// tells the plan how many bytes there are and the executor where they lie.
 template <class Sink>
-GPIPE_ONCE stage_memory lay_out(const stage_view& s, const memory_terms& terms, Sink&& sink) {
+GPIPE_COLD stage_memory lay_out(const stage_view& s, const memory_terms& terms, Sink&& sink) {
   const detail::layout_state counted = detail::count_on(s, terms, {}, 2 * (s.last() - s.first()));
   detail::layout_state state;
   using sink_type = std::remove_reference_t<Sink>;

@@ -18,7 +18,7 @@ struct kept_stack {
 struct layout_state {
   int tick = 0;  ///< of 2 n: forward of each of the n slots, then backward of each
   stage_memory memory;
-  hanging transient, inside;  ///< above all that is kept, or where in the micro-batch's own set nothing is kept
+  first_fit_from_top transient, inside;  ///< above all that is kept, or where in the micro-batch's own set nothing is kept
   kept_stack late, early;  ///< held for parameter parts that wait; above it the rest, given back from above
   std::int64_t height = 0;      ///< of the working set
   std::int64_t alive = 0;       ///< of what is kept

@@ -26,7 +26,7 @@ class lifetimes {
   constexpr bool waits(int l) const { return split_ && net_.row_of(l).parameter_count > 0; }
 
   /// The slot whose backward is the last to read a value that the stage writes; -1: none does.
-  GPIPE_ONCE constexpr int holder(int v) const {
+  GPIPE_COLD constexpr int holder(int v) const {
     const value& of = net_.values[v];
     int found = -1;
     if (net_.row_of(of.writer).keeps.output) {
@@ -45,7 +45,7 @@ class lifetimes {
 
   /// Calls `f(v)` for the values whose holder is slot `l`.
   template <class F>
-  GPIPE_ONCE constexpr void held(int l, F&& f) const {
+  GPIPE_COLD constexpr void held(int l, F&& f) const {
     const row& r = net_.row_of(l);
     if (r.keeps.output)
       for (int o = 0; o < r.outputs; ++o)
@@ -62,13 +62,13 @@ class lifetimes {
 
   /// Forward: `f(v)` for the activations that slot `l` writes.
   template <class F>
-  GPIPE_ONCE constexpr void activated(int l, F&& f) const {
+  GPIPE_COLD constexpr void activated(int l, F&& f) const {
     for (int o = 0; o < net_.slots[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); !s_.kept(v) && !s_.direct(v)) f(v);
   }
   /// ... and for those that nobody needs behind it.
   template <class F>
-  GPIPE_ONCE constexpr void spent(int l, F&& f) const {
+  GPIPE_COLD constexpr void dies_after_forward(int l, F&& f) const {
     for (int i = 0; i < net_.slots[l].reads; ++i)
       if (const int v = net_.reads_value(l, i); s_.writes(v) && closes(v, l, i) && !s_.kept(v)) f(v);
     for (int o = 0; o < net_.slots[l].writes; ++o)
@@ -77,7 +77,7 @@ class lifetimes {
 
   /// Backward: `f(v)` for the values whose gradient is born at slot `l`.
   template <class F>
-  GPIPE_ONCE constexpr void differentiated(int l, F&& f) const {
+  GPIPE_COLD constexpr void differentiated(int l, F&& f) const {
     for (int o = 0; o < net_.slots[l].writes; ++o)  // of zeros, for nobody reads the value
       if (const int v = net_.writes_value(l, o); net_.values[v].gradient && net_.values[v].readers == 0) f(v);
     for (int i = 0; i < net_.slots[l].reads; ++i)
@@ -85,12 +85,12 @@ class lifetimes {
   }
   /// ... and for those whose gradient slot `l`, their writer, is the last to read.
   template <class F>
-  GPIPE_ONCE constexpr void consumed(int l, F&& f) const {
+  GPIPE_COLD constexpr void consumed(int l, F&& f) const {
     for (int o = 0; o < net_.slots[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); net_.values[v].gradient && !s_.sent(v)) f(v);
   }
   /// Bytes of the gradients that slot `l` writes apart, to be added to what other readers have left.
-  GPIPE_ONCE constexpr std::size_t added_bytes(int l, int samples) const {
+  GPIPE_COLD constexpr std::size_t added_bytes(int l, int samples) const {
     std::size_t sum = 0;
     for (int i = 0; i < net_.slots[l].reads; ++i) {
       const int v = net_.reads_value(l, i);

@@ -35,7 +35,7 @@ enum class memory_kind : std::uint8_t {
   transient,    ///< what the following need beyond that: they share memory, and are not counted apart
   activations,  ///< what only forward reads
   backward,     ///< gradients between the stage's layers
-  scratch,      ///< further gradients of a value with several readers
+  zeroed_array,      ///< further gradients of a value with several readers
 };
 inline constexpr int memory_kinds = 15;  ///< that are counted
 
@@ -75,19 +75,19 @@ struct stage_memory {
 };
 
 /// Places for what the stage next to one writes there, and for what any other does.
-struct places_for {
+struct slots_for {
   int next = 1;
   int skip = 1;
 
-  constexpr bool operator==(const places_for&) const = default;
+  constexpr bool operator==(const slots_for&) const = default;
 };
 
 /// Places for what goes to workers that share no memory with this one: activations to the next stage, gradients to the
 /// one before, and either to any other. 0: nothing does, and if no other may, all share memory.
-struct outgoing_places {
+struct outgoing_slots {
   int next = 0, back = 0, skip = 0;
 
-  constexpr bool operator==(const outgoing_places&) const = default;
+  constexpr bool operator==(const outgoing_slots&) const = default;
 };
 
 /// What the memory of a stage depends on beside the cut.
@@ -99,9 +99,9 @@ struct memory_terms {
   int moments = 0;      ///< arrays of the parameters' size that the optimizer asks for
   bool split = false;   ///< backward is split in every stage; else in those that send gradients
   int held = 0;         ///< micro-batches that are between backward's two parts; 0: the one follows the other
-  places_for stash{};     ///< activations of earlier stages
-  places_for returned{};  ///< gradients of later stages
-  outgoing_places outgoing{};
+  slots_for stash{};     ///< activations of earlier stages
+  slots_for returned{};  ///< gradients of later stages
+  outgoing_slots outgoing{};
   bool trains = true;     ///< else parameters have no gradients
   int others = 0;         ///< replicas that share no memory with this one
 

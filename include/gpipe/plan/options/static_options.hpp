@@ -44,16 +44,16 @@ template <recompute_mode Mode>
 struct recompute {
   static constexpr void choose(plan_options& o) { o.recompute = Mode; }
 };
-/// In what it computes: `in<precision::bf16>`.
+/// In what it computes: `precision_is<precision::bf16>`.
 template <precision In>
-struct in {
-  static constexpr void choose(plan_options& o) { o.in = In; }
+struct precision_is {
+  static constexpr void choose(plan_options& o) { o.precision = In; }
 };
 /// Whose arrays the stages have room for: `optimizer<sgd>`. A trainer's own counts where there is one.
 template <class Optimizer>
 struct optimizer {
   static constexpr void choose(plan_options& o) {
-    if constexpr (requires { o.moments = Optimizer::moments; }) o.moments = Optimizer::moments;
+    if constexpr (requires { o.optimizer_moments = Optimizer::moments; }) o.optimizer_moments = Optimizer::moments;
     else static_cast<void>(detail::asserted<broken::optimizer_of_a_plan<Optimizer, false>>{});
   }
 };
@@ -63,12 +63,12 @@ struct schedule {
   using type = Schedule;
   static constexpr void choose(plan_options& o) {
     if constexpr (scheduler<Schedule>) {
-      o.schedule = schedule_kind::own;
+      o.schedule = schedule_kind::custom;
       for (const schedule_kind kind : schedule_kinds)
         with_schedule(kind, [&](auto shipped) {
           if (std::is_same_v<decltype(shipped), Schedule>) o.schedule = kind;
         });
-      o.own = o.schedule == schedule_kind::own ? &own_schedule_of<Schedule> : nullptr;
+      o.custom_schedule = o.schedule == schedule_kind::custom ? &custom_schedule_of<Schedule> : nullptr;
     } else {
       static_cast<void>(detail::asserted<broken::schedule_of_a_plan<Schedule, false>>{});
     }
@@ -93,27 +93,27 @@ struct replicas {
 /// Micro-batches whose parameter gradients a stage makes together: see `plan_options::coalesce`.
 template <int G>
 struct coalesce {
-  static_assert(G >= 0 && G <= most_together, "gpipe: coalesce<G> names 1 to 8 micro-batches, or 0: as many as pay");
+  static_assert(G >= 0 && G <= max_coalesced, "gpipe: coalesce<G> names 1 to 8 micro-batches, or 0: as many as pay");
   static constexpr void choose(plan_options& o) { o.coalesce = G; }
 };
 /// Costs are those of a device: `on_device<p100>`, or one described by a `constexpr device` of your own.
-template <const device& Device>
+template <const device_spec& Device>
 struct on_device {
-  static constexpr void choose(plan_options& o) { o.on = Device; }
+  static constexpr void choose(plan_options& o) { o.device = Device; }
 };
 /// Stages are on these devices in turn: `on_devices<h100, h100, l4>`, one for each.
-template <const device&... Devices>
+template <const device_spec&... Devices>
 struct on_devices {
-  static constexpr device each[] = {Devices...};
+  static constexpr device_spec each[] = {Devices...};
   static constexpr void choose(plan_options& o) {
-    o.each = each;
-    o.each_count = sizeof...(Devices);
+    o.devices = each;
+    o.device_count = sizeof...(Devices);
   }
 };
 /// Costs are those of a profile.
 template <class Table>
 struct profiled {
-  static constexpr void choose(plan_options& o) { o.measured = profile_of<Table>; }
+  static constexpr void choose(plan_options& o) { o.profile = profile_of<Table>; }
   template <class Model, int MicroBatchSize>
   static constexpr bool suits() {
     return detail::require_profile<Table, Model, MicroBatchSize>();
@@ -121,7 +121,7 @@ struct profiled {
 };
 /// The cut pays for what crosses it, over the device's link.
 struct with_transfers {
-  static constexpr void choose(plan_options& o) { o.transfers = true; }
+  static constexpr void choose(plan_options& o) { o.cost_transfers = true; }
 };
 /// No stage takes more: the cut obeys it, and recompute as needed makes room for it. `memory_limit<16_GiB>`.
 template <std::int64_t Bytes>
@@ -184,7 +184,7 @@ constexpr bool suits() {
 template <class... Options>
 struct chosen_types {
   static constexpr fill_drain schedule(const plan_options&) { return {}; }
-  using own_cut = cut_at<>;
+  using custom_cut = cut_at<>;
   static constexpr bool has_schedule = false, has_cut = false;
 };
 template <class First, class... Rest>
@@ -201,8 +201,8 @@ struct chosen_types<schedule<Schedule>, Rest...> : chosen_types<Rest...> {
 };
 template <int... At, class... Rest>
 struct chosen_types<cut_at<At...>, Rest...> : chosen_types<Rest...> {
-  using own_cut =
-      std::conditional_t<chosen_types<Rest...>::has_cut, typename chosen_types<Rest...>::own_cut, cut_at<At...>>;
+  using custom_cut =
+      std::conditional_t<chosen_types<Rest...>::has_cut, typename chosen_types<Rest...>::custom_cut, cut_at<At...>>;
   static constexpr bool has_cut = true;
 };
 

@@ -12,9 +12,9 @@ namespace gpipe::detail {
 /// occur, then halved.
 class makespan_search {
  public:
-  /// Starts from a cut that `sweeps` has found.
-  constexpr makespan_search(const tables& all, sweep& sweeps)
-      : all_(all), sweeps_(sweeps), beats_(all.of.micro_batches - 1), first_(all.of.stages + 1), boxes_(256) {
+  /// Starts from a cut that `programs` has found.
+  constexpr makespan_search(const range_sums& all, dynamic_program& programs)
+      : all_(all), sweeps_(programs), beats_(all.of.micro_batches - 1), first_(all.of.stages + 1), boxes_(256) {
     held_ = chosen();
     makespan_ = makespan_of(held_);
   }
@@ -24,7 +24,7 @@ class makespan_search {
 
   /// Looks for a cut of no larger makespan than `target` and no stage above `both` in f + b: for the best of them, or
   /// for the first of makespan `enough`.
-  GPIPE_ONCE constexpr bool search(std::int64_t both, std::int64_t target, std::int64_t enough) {
+  GPIPE_COLD constexpr bool search(std::int64_t both, std::int64_t target, std::int64_t enough) {
     bool found = false;
     int open = 0;
     boxes_[open++] = {0, both, 0, both, all_.least_sum()};
@@ -76,7 +76,7 @@ class makespan_search {
   static constexpr limits under(const box& it, std::int64_t both) {
     return {it.high_forward, it.high_backward, both, unlimited};
   }
-  GPIPE_ONCE constexpr load chosen() {
+  GPIPE_COLD constexpr load chosen() {
     sweeps_.choose(first_.data());
     load most{};
     sum_ = 0;
@@ -93,12 +93,12 @@ class makespan_search {
     return sum_ + beats_ * (most.forward + most.backward);
   }
 
-  const tables& all_;
-  sweep& sweeps_;
+  const range_sums& all_;
+  dynamic_program& sweeps_;
   std::int64_t beats_, makespan_ = 0, sum_ = 0;
   load held_{};
-  scratch<int> first_;
-  scratch<box> boxes_;
+  zeroed_array<int> first_;
+  zeroed_array<box> boxes_;
 };
 
 }  // namespace gpipe::detail

@@ -22,7 +22,7 @@ struct limits {
 ///     stage 0   |=========|
 ///     stage 1         |==========|             low[s] <= begin of stage s <= high[s]
 ///     stage 2                |=========|
-class sweep {
+class dynamic_program {
   // Before its use: clang 14 evaluates no member template that it has yet to read.
   constexpr std::int64_t& rest(int stage, int begin) const { return rest_[stage * (slots_ + 1) + begin]; }
 
@@ -38,11 +38,11 @@ class sweep {
 
   // Every end of a stage within the limits, with its load and the value of that stage and the best behind it.
   template <class Visit>
-  GPIPE_ONCE constexpr void each_end(int stage, int begin, const Visit& visit) const {
+  GPIPE_COLD constexpr void each_end(int stage, int begin, const Visit& visit) const {
     const load *sum = all_.sums(stage), from = sum[begin];
     const int furthest = all_.furthest(stage, begin), most = furthest < high_[stage + 1] ? furthest : high_[stage + 1];
     const bool moves = all_.moved.any();
-    crossings::meter meter(all_.moved, begin);
+    transfer_charges::meter meter(all_.moved, begin);
     int end = begin;
     if (!moves && end + 1 < low_[stage + 1]) end = low_[stage + 1] - 1;
     while (++end <= most) {
@@ -57,7 +57,7 @@ class sweep {
   }
 
  public:
-  GPIPE_ONCE constexpr explicit sweep(const tables& all)
+  GPIPE_COLD constexpr explicit dynamic_program(const range_sums& all)
       : all_(all),
         slots_(all.of.slots),
         stages_(all.of.stages),
@@ -67,7 +67,7 @@ class sweep {
         queue_(slots_) {}
 
   /// The smallest value of any cut within the limits; `unlimited` if there is none.
-  GPIPE_ONCE constexpr std::int64_t run(const limits& within, smallest what) {
+  GPIPE_COLD constexpr std::int64_t run(const limits& within, smallest what) {
     limits_ = within;
     if (limits_.total < limits_.both) limits_.both = limits_.total;
     what_ = what;
@@ -82,13 +82,13 @@ class sweep {
 
   /// After a run that found one: a cut of the smallest value, each stage in turn as close to an equal share of what is
   /// left as limits and value allow.
-  GPIPE_ONCE constexpr void choose(int* first) const {
+  GPIPE_COLD constexpr void choose(int* first) const {
     first[0] = 0;
     std::int64_t budget = rest(0, 0);
     for (int s = 0; s < stages_; ++s) {
       const int begin = first[s], left = stages_ - s;
       const std::int64_t work = all_.range(s, begin, slots_).both, share = work / left;
-      std::int64_t nearest = unlimited, spent = 0;
+      std::int64_t nearest = unlimited, dies_after_forward = 0;
       each_end(s, begin, [&](int end, const load& held, std::int64_t value) {
         if (value > budget) return;
         const std::int64_t off = work > 0 ? held.both - share : end - begin - (slots_ - begin) / left;
@@ -96,10 +96,10 @@ class sweep {
         if (distance < nearest || (distance == nearest && off <= 0)) {  // a tie: the largest within its share
           nearest = distance;
           first[s + 1] = end;
-          spent = held.both;
+          dies_after_forward = held.both;
         }
       });
-      if (what_ == smallest::sum) budget -= spent;
+      if (what_ == smallest::sum) budget -= dies_after_forward;
     }
   }
 
@@ -110,7 +110,7 @@ class sweep {
            end <= all_.reach(stage, begin);
   }
 
-  GPIPE_ONCE constexpr bool find_bands() {
+  GPIPE_COLD constexpr bool find_bands() {
     low_[stages_] = slots_;
     for (int s = stages_ - 1; s >= 0; --s) {
       low_[s] = low_[s + 1];
@@ -127,7 +127,7 @@ class sweep {
   }
 
   // With transfers, or limits that change to and fro: tries every end from every begin.
-  GPIPE_ONCE constexpr void scan(int stage) {
+  GPIPE_COLD constexpr void scan(int stage) {
     for (int begin = low_[stage]; begin <= high_[stage]; ++begin) {
       std::int64_t best = unlimited;
       each_end(stage, begin, [&](int, const load&, std::int64_t value) {
@@ -139,7 +139,7 @@ class sweep {
 
   // Without: as the begin moves down, nearer ends come and none that a nearer one beats is wanted again, for its load
   // grows as much or more. So a queue of the others has the best at its head.
-  GPIPE_ONCE constexpr void slide(int stage) {
+  GPIPE_COLD constexpr void slide(int stage) {
     int head = 0, tail = 0, furthest = high_[stage + 1];
     const auto value = [&](int begin, int i) {
       return joined(all_.range(stage, begin, queue_[i]), 0, rest(stage + 1, queue_[i]));
@@ -158,13 +158,13 @@ class sweep {
     }
   }
 
-  const tables& all_;
+  const range_sums& all_;
   int slots_, stages_;
   limits limits_{};
   smallest what_ = smallest::total;
-  scratch<int> low_, high_;
-  scratch<std::int64_t> rest_;  // [stage][begin], within the bands
-  scratch<int> queue_;
+  zeroed_array<int> low_, high_;
+  zeroed_array<std::int64_t> rest_;  // [stage][begin], within the bands
+  zeroed_array<int> queue_;
 };
 
 }  // namespace gpipe::detail

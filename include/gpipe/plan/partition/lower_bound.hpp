@@ -17,9 +17,9 @@ struct slot_step {
 namespace detail {
 
 [[noreturn]] inline void bad_step(int slot, const slot_step& step) {  // not constexpr: see problem.hpp
-  refuse({"a slot works ", step.work, " in a step, of which one micro-batch takes ", step.forward, " forward and ",
+  throw_error({"a slot works ", step.work, " in a step, of which one micro-batch takes ", step.forward, " forward and ",
           step.chain, " back"},
-         {"times are 0 or more, and one micro-batch is a part of a step"}, place{.slot = slot});
+         {"times are 0 or more, and one micro-batch is a part of a step"}, location{.slot = slot});
 }
 
 struct step_sums {
@@ -51,14 +51,14 @@ struct whole_backward {
 /// both shrink with a range from either side; on unequal devices the sums over other stages count every slot where it
 /// takes least, and stages may stay empty, which only lowers the bound. Throws as `partition` does.
 template <class Step = whole_backward>
-GPIPE_ONCE constexpr std::int64_t makespan_lower_bound(partition_problem p, const Step& step_of = {}) {
+GPIPE_COLD constexpr std::int64_t makespan_lower_bound(partition_problem p, const Step& step_of = {}) {
   p.goal = objective::bottleneck;  // of any schedule, so transfers are no mistake
   detail::require_problem(p);
   const int slots = p.slots, row = slots + 1;
   const std::int64_t beats = p.micro_batches - 1;
-  const detail::scratch<detail::step_sums> sums(p.kinds * row);
-  const detail::scratch<std::int64_t> passed(slots);  // f + c of the slots before, each where it takes least
-  const detail::scratch<bool> used(p.kinds);
+  const detail::zeroed_array<detail::step_sums> sums(p.kinds * row);
+  const detail::zeroed_array<std::int64_t> passed(slots);  // f + c of the slots before, each where it takes least
+  const detail::zeroed_array<bool> used(p.kinds);
   for (int s = 0; s < p.stages; ++s) used[p.kind(s)] = true;
   std::int64_t most = 0;
   for (int l = 0; l < slots; ++l) {

@@ -9,16 +9,16 @@ namespace detail {
 
 // Not constexpr: see problem.hpp.
 [[noreturn]] inline void bad_cut(int stage, int begin, int end) {
-  refuse({"a stage holds the slots [", begin, ", ", end, ")"}, {"cuts ascend strictly from 0 to the number of slots"},
-         place{.stage = stage});
+  throw_error({"a stage holds the slots [", begin, ", ", end, ")"}, {"cuts ascend strictly from 0 to the number of slots"},
+         location{.stage = stage});
 }
 [[noreturn]] inline void bad_cut_length(int places, int stages) {
-  refuse({"the cut names ", several(places, "place"), ", not ", stages - 1, ", for ", several(stages, "stage")},
+  throw_error({"the cut names ", several(places, "place"), ", not ", stages - 1, ", for ", several(stages, "stage")},
          {"name the first slot of every stage but the first"});
 }
 [[noreturn]] inline void stage_misfits(int stage, int begin, int end) {
-  refuse({"the slots [", begin, ", ", end, ") do not fit the memory of the stage"},
-         {"give it fewer slots, or leave the cut to the partition"}, place{.stage = stage});
+  throw_error({"the slots [", begin, ", ", end, ") do not fit the memory of the stage"},
+         {"give it fewer slots, or leave the cut to the partition"}, location{.stage = stage});
 }
 
 }  // namespace detail
@@ -52,9 +52,9 @@ constexpr std::int64_t objective_of(const partition_problem& p, const int* first
   require_cut(first, p.slots, p.stages);
   const auto add = [&p](std::int64_t a, std::int64_t b) { return detail::added(a, b, p.slots, p.micro_batches); };
   std::int64_t sum = 0, forward = 0, backward = 0, bottleneck = 0;
-  const detail::scratch<std::int64_t> moved(p.stages);
+  const detail::zeroed_array<std::int64_t> moved(p.stages);
   if (p.transfer_count > 0) {
-    const detail::scratch<int> stage_of(p.slots);
+    const detail::zeroed_array<int> stage_of(p.slots);
     for (int s = 0; s < p.stages; ++s)
       for (int l = first[s]; l < first[s + 1]; ++l) stage_of[l] = s;
     for (int i = 0; i < p.transfer_count; ++i) {

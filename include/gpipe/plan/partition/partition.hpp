@@ -20,7 +20,7 @@ class even_search {
   }
 
   // Whether there is a cut that fits.
-  GPIPE_ONCE constexpr bool find(bool makespan, int* first) {
+  GPIPE_COLD constexpr bool find(bool makespan, int* first) {
     if (!fits_) return false;
     if (makespan) {
       best_.both = lowest_.both;
@@ -67,15 +67,15 @@ class even_search {
     best_.both = prober_.least(best_, &load::both, lowest_.both, beat < best_.both ? beat : best_.both);
   }
 
-  prober<Fits> prober_;
+  prefix_probe<Fits> prober_;
   load all_, lowest_{}, best_;
   bool fits_ = false;
 };
 
 template <class Fits>
-GPIPE_ONCE constexpr bool partition_even(const slot_cost* costs, int slots, int stages, bool makespan, int* first,
+GPIPE_COLD constexpr bool partition_even(const slot_cost* costs, int slots, int stages, bool makespan, int* first,
                                          const Fits& fits) {
-  const scratch<load> sum(slots);
+  const zeroed_array<load> sum(slots);
   load largest{};
   for (int l = 0; l < slots; ++l) {
     const slot_cost& cost = costs[l];
@@ -92,26 +92,26 @@ GPIPE_ONCE constexpr bool partition_even(const slot_cost* costs, int slots, int 
 }
 
 template <class Fits>
-GPIPE_ONCE constexpr bool partition_uneven(const partition_problem& p, int* first, const Fits& fits) {
-  const tables all(p, fits);
-  sweep sweeps(all);
+GPIPE_COLD constexpr bool partition_uneven(const partition_problem& p, int* first, const Fits& fits) {
+  const range_sums all(p, fits);
+  dynamic_program programs(all);
   std::int64_t bottleneck = all.least_sum() / p.stages, found = unlimited;
   for (;; bottleneck += bottleneck / 16 + 1) {  // a narrow limit is soon swept
     if (bottleneck >= all.most_sum() - bottleneck / 16) bottleneck = all.most_sum();
-    found = sweeps.run({.total = bottleneck}, smallest::total);
+    found = programs.run({.total = bottleneck}, smallest::total);
     if (found != unlimited) break;
     if (bottleneck == all.most_sum()) return false;
   }
   if (p.goal == objective::bottleneck) {
-    sweeps.run({.total = found}, smallest::both);
+    programs.run({.total = found}, smallest::both);
   } else {
-    makespan_search search(all, sweeps);
+    makespan_search search(all, programs);
     search.search(unlimited, search.makespan() - 1, -1);
     while (search.held().both > found && search.search(search.held().both - 1, search.makespan(), search.makespan()));
     const load& held = search.held();
-    sweeps.run({held.forward, held.backward, held.both, unlimited}, smallest::sum);
+    programs.run({held.forward, held.backward, held.both, unlimited}, smallest::sum);
   }
-  sweeps.choose(first);
+  programs.choose(first);
   return true;
 }
 
@@ -144,9 +144,9 @@ constexpr bool try_partition(const partition_problem& p, int* first, const Fits&
 /// Under the compilers' default limits constant evaluation admits 20,000 slots on 128 equal devices with free
 /// transfers, some 500 slots with transfers, and some 240 by the makespan on unequal devices.
 template <class Fits = fits_always>
-GPIPE_ONCE constexpr void partition(const partition_problem& p, int* first, const Fits& fits = {}) {
+GPIPE_COLD constexpr void partition(const partition_problem& p, int* first, const Fits& fits = {}) {
   if (!detail::try_partition(p, first, fits))
-    detail::refuse_misfit(detail::homeless_slot(fits, p.slots, p.stages), p.slots, p.stages);
+    detail::throw_misfit(detail::unplaceable_slot(fits, p.slots, p.stages), p.slots, p.stages);
 }
 
 /// The same for equal devices and free transfers, by the makespan of fill-drain.
@@ -163,11 +163,11 @@ struct distance {
 
 /// Throws where `first` is no cut, or does not fit.
 template <class Fits = fits_always>
-GPIPE_ONCE constexpr distance distance_from_optimum(const partition_problem& p, const int* first,
+GPIPE_COLD constexpr distance distance_from_optimum(const partition_problem& p, const int* first,
                                                     const Fits& fits = {}) {
   detail::require_counts(p.slots, p.stages, p.micro_batches);
   require_cut(first, p.slots, p.stages, fits);
-  const detail::scratch<int> best(p.stages);
+  const detail::zeroed_array<int> best(p.stages);
   partition(p, best.data(), fits);
   return {objective_of(p, first), objective_of(p, best.data())};
 }

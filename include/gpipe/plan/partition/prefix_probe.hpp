@@ -12,7 +12,7 @@ struct load {
 /// Longest-prefix probe: each stage, from the first on, takes as many slots as the limits allow. A range that obeys
 /// them still does when it shrinks, so if any cut obeys them this one does; stages left over are filled by splitting.
 template <class Fits>
-struct prober {
+struct prefix_probe {
   const load* sum;  ///< sum[l] is the load of the slots [0, l)
   int slots, stages;
   const Fits& fits;
@@ -48,7 +48,7 @@ struct prober {
     return low;
   }
 
-  GPIPE_ONCE constexpr bool probe(const load& limit, std::int64_t load::*searched) {
+  GPIPE_COLD constexpr bool probe(const load& limit, std::int64_t load::*searched) {
     load others = limit;
     others.*searched = unlimited;
     reached = {};
@@ -79,7 +79,7 @@ struct prober {
   /// The smallest limit of the searched criterion in [low, high] that admits a cut, the other limits as given;
   /// `high + 1` if none does. Every probe moves a bound to a sum that occurs, so few are needed: a first one at each
   /// end, then galloping up from the lower, where the answer mostly lies, then halving.
-  GPIPE_ONCE constexpr std::int64_t least(load limit, std::int64_t load::*searched, std::int64_t low,
+  GPIPE_COLD constexpr std::int64_t least(load limit, std::int64_t load::*searched, std::int64_t low,
                                           std::int64_t high) {
     limit.*searched = high;
     if (!probe(limit, searched)) return high + 1;
@@ -98,14 +98,14 @@ struct prober {
 /// Cuts under the limits, as evenly as they allow: each cut lies between the earliest place from which the stages
 /// behind can take the rest and the latest that its own stage can reach, close to an equal share of what is left.
 template <class Fits>
-GPIPE_ONCE constexpr void spread(const prober<Fits>& prober, const load& limit, int* first) {
-  const int slots = prober.slots, stages = prober.stages;
+GPIPE_COLD constexpr void spread(const prefix_probe<Fits>& prefix_probe, const load& limit, int* first) {
+  const int slots = prefix_probe.slots, stages = prefix_probe.stages;
   first[stages] = slots;
   for (int s = stages - 1; s > 0; --s) {  // first[s] is the earliest place for now
     int low = s, high = first[s + 1] - 1;
     while (low < high) {
       const int middle = low + (high - low) / 2;
-      if (prober.obeys(middle, first[s + 1], limit)) high = middle;
+      if (prefix_probe.obeys(middle, first[s + 1], limit)) high = middle;
       else low = middle + 1;
     }
     first[s] = low;
@@ -113,12 +113,12 @@ GPIPE_ONCE constexpr void spread(const prober<Fits>& prober, const load& limit, 
   first[0] = 0;
   for (int s = 0; s + 1 < stages; ++s) {
     const int begin = first[s], left = stages - s, latest = slots - left + 1;
-    const std::int64_t rest = prober.range(begin, slots).both;
+    const std::int64_t rest = prefix_probe.range(begin, slots).both;
     load share = limit;
     if (rest / left < share.both) share.both = rest / left;
-    int end = rest == 0 ? begin + (slots - begin) / left : prober.reach(begin, (slots - begin) / left, share);
-    if (rest > 0 && end < slots && prober.obeys(begin, end + 1, limit) &&
-        prober.range(begin, end + 1).both - rest / left < rest / left - prober.range(begin, end).both)
+    int end = rest == 0 ? begin + (slots - begin) / left : prefix_probe.reach(begin, (slots - begin) / left, share);
+    if (rest > 0 && end < slots && prefix_probe.obeys(begin, end + 1, limit) &&
+        prefix_probe.range(begin, end + 1).both - rest / left < rest / left - prefix_probe.range(begin, end).both)
       ++end;
     if (end < first[s + 1]) end = first[s + 1];
     if (end <= begin) end = begin + 1;

@@ -71,38 +71,38 @@ constexpr bool stage_fits(const Fits& fits, [[maybe_unused]] int stage, int begi
 
 // Not constexpr: reached in constant evaluation, they end it, and the compiler shows the call with its numbers.
 [[noreturn]] inline void bad_stages(int stages, int slots) {
-  refuse({"cannot cut ", several(slots, "slot"), " into ", several(stages, "stage")},
+  throw_error({"cannot cut ", several(slots, "slot"), " into ", several(stages, "stage")},
          {"choose from 1 to ", several(slots, "stage"), ": none may be empty"});
 }
 [[noreturn]] inline void bad_micro_batches(int micro_batches) {
-  refuse({"cannot run ", micro_batches, " micro-batches"}, {"choose 1 or more"});
+  throw_error({"cannot run ", micro_batches, " micro-batches"}, {"choose 1 or more"});
 }
 [[noreturn]] inline void bad_cost(int slot, const slot_cost& cost) {
-  refuse({"a cost is negative (forward ", cost.forward, ", backward ", cost.backward, ")"},
-         {"costs are times: give 0 or more"}, place{.slot = slot});
+  throw_error({"a cost is negative (forward ", cost.forward, ", backward ", cost.backward, ")"},
+         {"costs are times: give 0 or more"}, location{.slot = slot});
 }
 [[noreturn]] inline void cost_overflow(int slots, int micro_batches) {
-  refuse({"the costs of ", several(slots, "slot"), " over ", several(micro_batches, "micro-batch"), " exceed 64 bits"},
+  throw_error({"the costs of ", several(slots, "slot"), " over ", several(micro_batches, "micro-batch"), " exceed 64 bits"},
          {"measure them in a larger unit of time"});
 }
 [[noreturn]] inline void bad_kind(int stage, int kind, int kinds) {
-  refuse({"the stage is on a device of kind ", kind, ", but there are ", kinds, " kinds"},
-         {"name kinds from 0 on, and give the costs on each"}, place{.stage = stage});
+  throw_error({"the stage is on a device of kind ", kind, ", but there are ", kinds, " kinds"},
+         {"name kinds from 0 on, and give the costs on each"}, location{.stage = stage});
 }
 [[noreturn]] inline void bad_transfer(int index, int writer, int reader, std::int64_t time, int slots) {
-  refuse({"transfer ", index, " goes from slot ", writer, " to slot ", reader, " of ", slots, " in time ", time},
+  throw_error({"transfer ", index, " goes from slot ", writer, " to slot ", reader, " of ", slots, " in time ", time},
          {"a value is read behind its writer, its readers ascend, and its time is 0 or more"});
 }
 [[noreturn]] inline void transfers_in_fill_drain(int transfers) {
-  refuse({"the makespan of fill-drain is known for free transfers, but there are ", transfers},
+  throw_error({"the makespan of fill-drain is known for free transfers, but there are ", transfers},
          {"choose objective::bottleneck, or leave the transfers out"});
 }
 // A slot that fits nowhere (-1: there is none) is the reason worth naming.
-[[noreturn]] inline void refuse_misfit(int homeless, int slots, int stages) {
-  if (homeless >= 0)
-    refuse({"the slots [", homeless, ", ", homeless + 1, ") alone fit the memory of no stage"},
-           {"use smaller micro-batches or devices with more memory"}, place{.slot = homeless});
-  refuse({"no cut of ", several(slots, "slot"), " into ", several(stages, "stage"), " fits the memory of a stage"},
+[[noreturn]] inline void throw_misfit(int unplaceable, int slots, int stages) {
+  if (unplaceable >= 0)
+    throw_error({"the slots [", unplaceable, ", ", unplaceable + 1, ") alone fit the memory of no stage"},
+           {"use smaller micro-batches or devices with more memory"}, location{.slot = unplaceable});
+  throw_error({"no cut of ", several(slots, "slot"), " into ", several(stages, "stage"), " fits the memory of a stage"},
          {"use more stages, smaller micro-batches, or recompute"});
 }
 
@@ -134,7 +134,7 @@ constexpr void require_problem(const partition_problem& p) {
 
 /// The first slot that fits the memory of no stage; -1: each fits one.
 template <class Fits>
-constexpr int homeless_slot(const Fits& fits, int slots, int stages) {
+constexpr int unplaceable_slot(const Fits& fits, int slots, int stages) {
   for (int l = 0; l < slots; ++l) {
     bool somewhere = false;
     for (int s = 0; s < (limits_stages<Fits> ? stages : 1) && !somewhere; ++s)

@@ -6,13 +6,13 @@
 namespace gpipe::detail {
 
 /// What every search asks of a problem, summed once: loads and transfers of ranges, and how far a stage's memory goes.
-class tables {
+class range_sums {
  public:
   const partition_problem& of;
-  const crossings moved;
+  const transfer_charges moved;
 
   template <class Fits>
-  GPIPE_ONCE constexpr tables(const partition_problem& p, const Fits& fits)
+  GPIPE_COLD constexpr range_sums(const partition_problem& p, const Fits& fits)
       : of(p),
         moved(p),
         sum_(p.kinds * (p.slots + 1)),
@@ -77,7 +77,7 @@ class tables {
 
   constexpr std::int64_t add(std::int64_t a, std::int64_t b) const { return added(a, b, of.slots, of.micro_batches); }
 
-  GPIPE_ONCE constexpr void sum_extremes() {
+  GPIPE_COLD constexpr void sum_extremes() {
     for (int l = 0; l < of.slots; ++l) {
       std::int64_t least = unlimited, most = 0;
       for (int k = 0; k < of.kinds; ++k) {
@@ -93,8 +93,8 @@ class tables {
       cost_overflow(of.slots, of.micro_batches);
   }
 
-  scratch<load> sum_;  // [kind][slot]
-  scratch<int> far_, reach_;  // [stage][begin], or one row for all stages
+  zeroed_array<load> sum_;  // [kind][slot]
+  zeroed_array<int> far_, reach_;  // [stage][begin], or one row for all stages
   int far_step_;
   bool limited_, orderly_ = true;
   std::int64_t least_ = 0, most_ = 0;

@@ -6,7 +6,7 @@
 namespace gpipe::detail {
 
 /// A problem's transfers, sorted by the slots at which a growing stage meets them.
-class crossings {
+class transfer_charges {
  public:
   struct reading {
     int writer, before;  ///< who read the value before, or else its writer
@@ -26,11 +26,11 @@ class crossings {
   }
 
  public:
-  GPIPE_ONCE constexpr explicit crossings(const partition_problem& p)
+  GPIPE_COLD constexpr explicit transfer_charges(const partition_problem& p)
       : first_(p.slots + 1), readings_(count(p)), written_(p.slots), any_(false) {
     each_reading(p, [this](int slot, const reading&) { ++first_[slot + 1]; });
     for (int l = 0; l < p.slots; ++l) first_[l + 1] += first_[l];
-    const scratch<int> placed(p.slots);
+    const zeroed_array<int> placed(p.slots);
     each_reading(p, [&](int slot, const reading& it) {
       readings_[first_[slot] + placed[slot]++] = it;
       if (it.before == it.writer) written_[it.writer] += it.charge;
@@ -47,7 +47,7 @@ class crossings {
   ///          w ----------> r      sends what is written here, until its last reader has come in, too
   class meter {
    public:
-    constexpr meter(const crossings& all, int begin) : all_(all), begin_(begin) {}
+    constexpr meter(const transfer_charges& all, int begin) : all_(all), begin_(begin) {}
 
     constexpr void take(int slot) {
       for (int i = all_.first_[slot]; i < all_.first_[slot + 1]; ++i) {
@@ -60,7 +60,7 @@ class crossings {
     constexpr std::int64_t charge() const { return charge_; }
 
    private:
-    const crossings& all_;
+    const transfer_charges& all_;
     int begin_;
     std::int64_t charge_ = 0;
   };
@@ -72,9 +72,9 @@ class crossings {
     return sum;
   }
 
-  scratch<int> first_;
-  scratch<reading> readings_;
-  scratch<std::int64_t> written_;
+  zeroed_array<int> first_;
+  zeroed_array<reading> readings_;
+  zeroed_array<std::int64_t> written_;
   bool any_;
 };
 

@@ -18,7 +18,7 @@ namespace gpipe {
 /// it needs; never wait in a circle; retire parameter gradients in ascending order and keep within the stash.
 ///
 /// One pass, over any programs, whoever wrote them.
-GPIPE_ONCE constexpr verdict check(const programs_terms& terms, const program_view* programs, int workers,
+GPIPE_COLD constexpr check_result check(const programs_terms& terms, const program_view* programs, int workers,
                                    int slots = rendezvous) {
   detail::require_links(terms.stages, terms.links, terms.link_count);
   return detail::execution(terms, programs, workers, slots).run();
@@ -27,7 +27,7 @@ GPIPE_ONCE constexpr verdict check(const programs_terms& terms, const program_vi
 namespace detail {
 
 [[noreturn]] inline void too_long(int stages, int micro_batches) {
-  refuse({"the programs of ", stages, " stages for ", micro_batches, " micro-batches are longer than can be counted"},
+  throw_error({"the programs of ", stages, " stages for ", micro_batches, " micro-batches are longer than can be counted"},
          {"choose fewer"});
 }
 
@@ -35,16 +35,16 @@ namespace detail {
 
 /// The same for the programs that `lower` makes of a schedule. Throws what `lower` throws.
 template <scheduler Schedule>
-GPIPE_ONCE constexpr verdict check_schedule(const Schedule& schedule, int stages, int micro_batches,
+GPIPE_COLD constexpr check_result check_schedule(const Schedule& schedule, int stages, int micro_batches,
                                             const recompute_choice& choice, const link* links, int link_count,
                                             int slots = rendezvous, send_mode mode = send_mode::synchronous,
                                             int coalesce = 1) {
   detail::require_admitted(schedule, stages, micro_batches);
   detail::require_links(stages, links, link_count);
   const int workers = schedule.workers(stages);
-  detail::rows<Schedule> table(schedule, stages, micro_batches, coalesce);
-  const detail::scratch<bool> recomputed(stages * micro_batches);
-  const detail::scratch<int> in_flight(stages), worker_of(stages);
+  detail::tick_index<Schedule> table(schedule, stages, micro_batches, coalesce);
+  const detail::zeroed_array<bool> recomputed(stages * micro_batches);
+  const detail::zeroed_array<int> in_flight(stages), worker_of(stages);
   for (int s = 0; s < stages; ++s) {
     flag_recomputed(table, choice, s, recomputed.data() + s * micro_batches);
     in_flight[s] = schedule.in_flight(stages, micro_batches, s);
@@ -55,8 +55,8 @@ GPIPE_ONCE constexpr verdict check_schedule(const Schedule& schedule, int stages
   // Of each micro-batch: forward, recompute, both parts of backward, and both ends of a link's two channels.
   // A table whose programs are longer repeats something, and that is found among the first of them.
   const int room = 4 * micro_batches * (stages + link_count) + 2 * stages;
-  const detail::scratch<instruction> lines(room);
-  const detail::scratch<program_view> programs(workers);
+  const detail::zeroed_array<instruction> lines(room);
+  const detail::zeroed_array<program_view> programs(workers);
   int length = 0;
   for (int w = 0; w < workers; ++w) {
     programs[w].lines = lines.data() + length;
@@ -71,7 +71,7 @@ GPIPE_ONCE constexpr verdict check_schedule(const Schedule& schedule, int stages
                programs.data(), workers, slots);
 }
 
-constexpr verdict check_schedule(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
+constexpr check_result check_schedule(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
                                  const link* links, int link_count, int slots = rendezvous,
                                  send_mode mode = send_mode::synchronous, int coalesce = 1) {
   return check_schedule<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, slots, mode,

@@ -13,7 +13,7 @@ namespace gpipe::detail {
 /// nothing moves any more does not depend on who moved first: one execution stands for all.
 class execution {
  public:
-  GPIPE_ONCE constexpr execution(const programs_terms& terms, const program_view* programs, int workers, int slots)
+  GPIPE_COLD constexpr execution(const programs_terms& terms, const program_view* programs, int workers, int slots)
       : t_(terms), programs_(programs), workers_(workers), slots_(slots), memory_(size(terms, workers)) {
     int* next = memory_.data();
     const int cells = t_.stages * t_.micro_batches, channels = 2 * t_.link_count;
@@ -38,7 +38,7 @@ class execution {
     }
   }
 
-  GPIPE_ONCE constexpr verdict run() {
+  GPIPE_COLD constexpr check_result run() {
     for (int w = workers_ - 1; w >= 0; --w) ready_[ready_count_++] = w;
     while (ready_count_ > 0) {
       const int w = ready_[--ready_count_];
@@ -71,10 +71,10 @@ class execution {
   constexpr bool recomputed(int s, int m) const {
     return t_.recomputed && t_.recomputed[s * t_.micro_batches + m];
   }
-  constexpr verdict found(fault what, int worker) const {
+  constexpr check_result found(fault what, int worker) const {
     return {what, worker, position_[worker], programs_[worker].lines[position_[worker]]};
   }
-  constexpr verdict never(const instruction& it) const {
+  constexpr check_result never(const instruction& it) const {
     const int worker = worker_of(it.stage);
     return {fault::missing, worker, programs_[worker].length, it};
   }
@@ -83,18 +83,18 @@ class execution {
   constexpr fault step(int w, const instruction& it) {
     const int s = it.stage, m = it.micro_batch;
     if (s < 0 || s >= t_.stages || worker_of(s) != w) return fault::unknown;
-    if (it.kind == act::reduce || it.kind == act::update) return finish(w, it);
+    if (it.kind == action_kind::reduce || it.kind == action_kind::update) return finish(w, it);
     if (m < 0 || m >= t_.micro_batches) return fault::unknown;
-    if (it.kind >= act::receive_activation) return transfer(w, it);
+    if (it.kind >= action_kind::receive_activation) return transfer(w, it);
     ++position_[w];
     const fault what = compute(it, s, m, s * t_.micro_batches + m);
     if (what != fault::none) --position_[w];
     return what;
   }
 
-  GPIPE_ONCE constexpr fault compute(const instruction& it, int s, int m, int at) {
+  GPIPE_COLD constexpr fault compute(const instruction& it, int s, int m, int at) {
     int& state = state_[at];
-    if (it.kind == act::forward) {
+    if (it.kind == action_kind::forward) {
       if (state & forward_done) return fault::repeated;
       if (activations_[at] != incoming_[s]) return fault::premature;
       ++forwarded_[s];
@@ -105,25 +105,25 @@ class execution {
       return what;
     }
     if (!t_.trains) return fault::unknown;
-    if (it.kind == act::backward_parameters) {
+    if (it.kind == action_kind::backward_parameters) {
       if (state & parameters_done) return fault::repeated;
       if (!(state & input_done)) return fault::premature;
       return retire(s, m, at);
     }
     if (!(state & forward_done)) return fault::premature;
-    if (it.kind == act::recompute) {
+    if (it.kind == action_kind::recompute) {
       if ((state & recompute_done) || !recomputed(s, m)) return fault::repeated;
       if (state & input_done) return fault::premature;
       state |= recompute_done;
       return fault::none;
     }
-    if (it.kind != act::backward && it.kind != act::backward_input) return fault::unknown;
+    if (it.kind != action_kind::backward && it.kind != action_kind::backward_input) return fault::unknown;
     if (state & input_done) return fault::repeated;
     if (gradients_[at] != outgoing_gradients_[s]) return fault::premature;
     if (!(state & recompute_done) && recomputed(s, m)) return fault::premature;
     state |= input_done;
     if (has_local_links_) pass_on(s, m, true);
-    return it.kind == act::backward ? retire(s, m, at) : fault::none;
+    return it.kind == action_kind::backward ? retire(s, m, at) : fault::none;
   }
 
   constexpr fault hold(int s, int at) {
@@ -152,7 +152,7 @@ class execution {
 
   constexpr fault finish(int w, const instruction& it) {
     int& ended = ended_[it.stage];
-    const mark now = it.kind == act::reduce ? reduced : updated;
+    const mark now = it.kind == action_kind::reduce ? reduced : updated;
     if (!t_.trains) return fault::unknown;
     if (ended & now) return fault::repeated;
     if (retired_[it.stage] != t_.micro_batches || (now == updated && !(ended & reduced))) return fault::premature;
@@ -161,11 +161,11 @@ class execution {
     return fault::none;
   }
 
-  GPIPE_ONCE constexpr fault transfer(int w, const instruction& it) {
+  GPIPE_COLD constexpr fault transfer(int w, const instruction& it) {
     if (it.link < 0 || it.link >= t_.link_count) return fault::unknown;
     const link& over = t_.links[it.link];
-    const bool back = it.kind == act::send_gradient || it.kind == act::receive_gradient;
-    const bool sends = it.kind == act::send_activation || it.kind == act::send_gradient;
+    const bool back = it.kind == action_kind::send_gradient || it.kind == action_kind::receive_gradient;
+    const bool sends = it.kind == action_kind::send_activation || it.kind == action_kind::send_gradient;
     const int peer = worker_of(it.stage == over.from ? over.to : over.from);
     if (it.stage != (sends == back ? over.to : over.from) || (back && !over.gradient) || peer == w)
       return fault::unknown;
@@ -207,25 +207,25 @@ class execution {
     return fault::none;
   }
 
-  static constexpr act counterpart(act kind) {
-    return kind == act::send_activation      ? act::receive_activation
-           : kind == act::receive_activation ? act::send_activation
-           : kind == act::send_gradient      ? act::receive_gradient
-                                             : act::send_gradient;
+  static constexpr action_kind counterpart(action_kind kind) {
+    return kind == action_kind::send_activation      ? action_kind::receive_activation
+           : kind == action_kind::receive_activation ? action_kind::send_activation
+           : kind == action_kind::send_gradient      ? action_kind::receive_gradient
+                                             : action_kind::send_gradient;
   }
 
   constexpr fault depart(const instruction& it, int channel) {
     order_[channel * t_.micro_batches + sent_[channel]] = it.micro_batch;
     ++sent_[channel];
     departed_[it.link * t_.micro_batches + it.micro_batch] |=
-        it.kind == act::send_gradient ? gradient_left : activation_left;
+        it.kind == action_kind::send_gradient ? gradient_left : activation_left;
     return fault::none;
   }
 
   constexpr fault arrive(const instruction& it, int channel) {
     const int at = it.stage * t_.micro_batches + it.micro_batch;
     ++received_[channel];
-    if (it.kind == act::receive_gradient) {
+    if (it.kind == action_kind::receive_gradient) {
       ++gradients_[at];
       return fault::none;
     }
@@ -239,7 +239,7 @@ class execution {
   }
 
   // From here on nothing moves any more. A worker whose counterpart never comes is the cause, the others follow.
-  constexpr verdict stuck() const {
+  constexpr check_result stuck() const {
     int first = -1;
     for (int w = 0; w < workers_; ++w) {
       if (!waiting_[w]) continue;
@@ -258,20 +258,20 @@ class execution {
   }
 
   // Every transfer has happened if all of forward and backward has, for they wait for all that comes.
-  constexpr verdict unfinished() const {
+  constexpr check_result unfinished() const {
     for (int s = 0; s < t_.stages; ++s) {
       if (forwarded_[s] == t_.micro_batches && (!t_.trains || retired_[s] == t_.micro_batches)) continue;
       for (int m = 0; m < t_.micro_batches; ++m) {
         const int state = state_[s * t_.micro_batches + m];
-        if (!(state & forward_done)) return never({act::forward, s, m, -1});
+        if (!(state & forward_done)) return never({action_kind::forward, s, m, -1});
         if (!t_.trains) continue;
-        if (!(state & input_done)) return never({act::backward, s, m, -1});
-        if (!(state & parameters_done)) return never({act::backward_parameters, s, m, -1});
+        if (!(state & input_done)) return never({action_kind::backward, s, m, -1});
+        if (!(state & parameters_done)) return never({action_kind::backward_parameters, s, m, -1});
       }
     }
     for (int s = 0; t_.trains && s < t_.stages; ++s) {
-      if (!(ended_[s] & reduced)) return never({act::reduce, s, -1, -1});
-      if (!(ended_[s] & updated)) return never({act::update, s, -1, -1});
+      if (!(ended_[s] & reduced)) return never({action_kind::reduce, s, -1, -1});
+      if (!(ended_[s] & updated)) return never({action_kind::update, s, -1, -1});
     }
     return {};
   }
@@ -286,7 +286,7 @@ class execution {
   bool has_local_links_ = false;
   int ready_count_ = 0;
   int culprit_ = -1;  // the worker at fault, if it is not the one that ran
-  scratch<int> memory_;  // of all that follow
+  zeroed_array<int> memory_;  // of all that follow
 
   // Of each worker: the line that it is at, whether it waits there for a peer; a stack of those that may move.
   int *position_ = nullptr, *waiting_ = nullptr, *ready_ = nullptr;

@@ -21,14 +21,14 @@ enum class send_mode { synchronous, buffered };
 namespace detail {
 
 [[noreturn]] inline void bad_worker(const char* schedule, int worker, int workers) {
-  refuse({schedule, " has no worker ", worker}, {"workers are numbered from 0 to ", workers - 1});
+  throw_error({schedule, " has no worker ", worker}, {"workers are numbered from 0 to ", workers - 1});
 }
 
 /// `lower` without its checks. `recomputed` tells, if there is one, of each (stage, micro-batch).
 template <scheduler Schedule, class Sink>
-GPIPE_ONCE constexpr void lower_worker(rows<Schedule>& table, const bool* recomputed, const link* links, int link_count,
+GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* recomputed, const link* links, int link_count,
                                        int worker, Sink&& sink, send_mode mode = send_mode::synchronous) {
-  const scratch<int> indices(2 * link_count);  // of the links that reach this worker, and that leave it
+  const zeroed_array<int> indices(2 * link_count);  // of the links that reach this worker, and that leave it
   int *const incoming = indices.data(), *const outgoing = incoming + link_count;
   int incoming_count = 0, outgoing_count = 0;
   for (int i = 0; i < link_count; ++i) {
@@ -37,14 +37,14 @@ GPIPE_ONCE constexpr void lower_worker(rows<Schedule>& table, const bool* recomp
     if (leaves && !reaches) outgoing[outgoing_count++] = i;
   }
 
-  agenda transfers;
+  transfer_queue transfers;
   cell behind;  // its parameter part is yet to run, and those that have waited for it
   cell ahead;   // is yet to be recomputed
   const auto settle = [&] {
-    if (behind.kind != act::idle)
+    if (behind.kind != action_kind::idle)
       for (int m = table.first_with(behind.micro_batch); m <= behind.micro_batch; ++m)
-        sink(instruction{act::backward_parameters, behind.stage, m, -1});
-    if (ahead.kind != act::idle) sink(instruction{act::recompute, ahead.stage, ahead.micro_batch, -1});
+        sink(instruction{action_kind::backward_parameters, behind.stage, m, -1});
+    if (ahead.kind != action_kind::idle) sink(instruction{action_kind::recompute, ahead.stage, ahead.micro_batch, -1});
     behind = ahead = {};
   };
   const auto make_transfers_before = [&](int tick) {
@@ -57,9 +57,9 @@ GPIPE_ONCE constexpr void lower_worker(rows<Schedule>& table, const bool* recomp
   };
   const auto later = [](int a, int b) { return a > b ? a : b; };
   // All transfers of a kind that a cell waits for, or causes; how many.
-  const auto plan = [&](act kind, int tick, const cell& c) {
-    const bool back = kind == act::send_gradient || kind == act::receive_gradient;
-    const bool leaves = kind == act::send_activation || kind == act::receive_gradient;  // over outgoing links
+  const auto plan = [&](action_kind kind, int tick, const cell& c) {
+    const bool back = kind == action_kind::send_gradient || kind == action_kind::receive_gradient;
+    const bool leaves = kind == action_kind::send_activation || kind == action_kind::receive_gradient;  // over outgoing links
     const int *const over = leaves ? outgoing : incoming, count = leaves ? outgoing_count : incoming_count;
     int planned = 0;
     for (int i = 0; i < count; ++i) {
@@ -79,19 +79,19 @@ GPIPE_ONCE constexpr void lower_worker(rows<Schedule>& table, const bool* recomp
 
   table.walk(worker, [&](int t, const cell& c) {
     if (!table.knows(c)) return sink(instruction{c.kind, c.stage, c.micro_batch, -1});
-    const bool forward = c.kind == act::forward, back = c.kind == act::backward || c.kind == act::backward_input;
-    if (forward) plan(act::receive_activation, t, c);
-    if (back) plan(act::receive_gradient, t, c);
+    const bool forward = c.kind == action_kind::forward, back = c.kind == action_kind::backward || c.kind == action_kind::backward_input;
+    if (forward) plan(action_kind::receive_activation, t, c);
+    if (back) plan(action_kind::receive_gradient, t, c);
     if (back && recomputed && recomputed[c.stage * table.micro_batches() + c.micro_batch]) ahead = c;
     make_transfers_before(t);
-    const bool gives = forward ? plan(act::send_activation, t, c) > 0 : back && plan(act::send_gradient, t, c) > 0;
-    const bool parts = c.kind == act::backward && (gives || table.coalesce() > 1);
-    sink(instruction{parts ? act::backward_input : c.kind, c.stage, c.micro_batch, -1});
+    const bool gives = forward ? plan(action_kind::send_activation, t, c) > 0 : back && plan(action_kind::send_gradient, t, c) > 0;
+    const bool parts = c.kind == action_kind::backward && (gives || table.coalesce() > 1);
+    sink(instruction{parts ? action_kind::backward_input : c.kind, c.stage, c.micro_batch, -1});
     if (parts && c.micro_batch == table.last_with(c.micro_batch)) behind = c;
   });
   make_transfers_before((std::numeric_limits<int>::max)());
   if (table.schedule().trains)
-    for (const act kind : {act::reduce, act::update})
+    for (const action_kind kind : {action_kind::reduce, action_kind::update})
       for (int s = 0; s < table.stages(); ++s)
         if (table.worker_of(s) == worker) sink(instruction{kind, s, -1, -1});
 }
@@ -133,8 +133,8 @@ constexpr void lower(const Schedule& schedule, int stages, int micro_batches, co
     detail::bad_worker(schedule.name(), worker, schedule.workers(stages));
   detail::require_links(stages, links, link_count);
 
-  detail::rows<Schedule> table(schedule, stages, micro_batches, coalesce);
-  const detail::scratch<bool> recomputed(stages * micro_batches);
+  detail::tick_index<Schedule> table(schedule, stages, micro_batches, coalesce);
+  const detail::zeroed_array<bool> recomputed(stages * micro_batches);
   for (int s = 0; s < stages; ++s)
     if (table.worker_of(s) == worker) flag_recomputed(table, choice, s, recomputed.data() + s * micro_batches);
   detail::lower_worker(table, recomputed.data(), links, link_count, worker, sink, mode);

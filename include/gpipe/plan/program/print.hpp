@@ -9,7 +9,7 @@
 namespace gpipe {
 
 /// One worker's program on a line, as in `F1 F0 B0 B1`.
-GPIPE_ONCE inline std::string describe(const program_view& program, bool with_stage = false) {
+GPIPE_COLD inline std::string describe(const program_view& program, bool with_stage = false) {
   std::string text;
   for (int i = 0; i < program.length; ++i)
     text.append(i > 0 ? " " : "").append(label_of(program.lines[i], with_stage).text());
@@ -25,9 +25,9 @@ std::string describe(const timetable<Schedule>& table) {
 }
 
 /// A verdict as a sentence, as in "deadlock: worker 1 at line 7, I0 (backward input)".
-GPIPE_ONCE inline std::string describe(const verdict& found) {
+GPIPE_COLD inline std::string describe(const check_result& found) {
   if (found.ok()) return "no fault";
-  return detail::phrase({name(found.what), ": worker ", found.worker, " at line ", found.position, ", ",
+  return detail::concat({name(found.what), ": worker ", found.worker, " at line ", found.position, ", ",
                        label_of(found.at, true).text(), " (", name(found.at.kind), ")"});
 }
 

@@ -12,8 +12,8 @@ namespace gpipe {
 
 namespace detail {
 
-[[noreturn]] GPIPE_ONCE inline void wrong_table(const char* schedule) {
-  refuse({"the table of ", schedule, " is wrong: its programs would not end"}, {"see what check_table says"});
+[[noreturn]] GPIPE_COLD inline void wrong_table(const char* schedule) {
+  throw_error({"the table of ", schedule, " is wrong: its programs would not end"}, {"see what check_table says"});
 }
 
 /// Nobody watches.
@@ -60,7 +60,7 @@ class simulator {
       for (; at_[w] < begin_[w + 1]; ++at_[w]) {
         const instruction& it = lines_[at_[w]];
         if (is_receive(it.kind)) {
-          const int channel = 2 * it.link + (it.kind == act::receive_gradient);
+          const int channel = 2 * it.link + (it.kind == action_kind::receive_gradient);
           if (received_[channel] == sent_[channel]) {
             awaited_[w] = channel;
             break;
@@ -68,7 +68,7 @@ class simulator {
           const std::int64_t arrived = arrival_[channel * t_.micro_batches + received_[channel]++];
           if (arrived > now_[w]) now_[w] = arrived;
         } else if (is_send(it.kind)) {
-          const bool back = it.kind == act::send_gradient;
+          const bool back = it.kind == action_kind::send_gradient;
           const int channel = 2 * it.link + back;
           send(channel, now_[w], !t_.transfers ? 0 : back ? t_.transfers[it.link].back : t_.transfers[it.link].forward);
           const link& over = t_.links[it.link];
@@ -95,8 +95,8 @@ class simulator {
 
  private:
   constexpr void lower_all() {
-    rows<Schedule> table(schedule_, t_.stages, t_.micro_batches);
-    const scratch<bool> recomputed(t_.stages * t_.micro_batches);
+    tick_index<Schedule> table(schedule_, t_.stages, t_.micro_batches);
+    const zeroed_array<bool> recomputed(t_.stages * t_.micro_batches);
     for (int s = 0; s < t_.stages; ++s)
       flag_recomputed(table, t_.recompute, s, recomputed.data() + s * t_.micro_batches);
     int length = 0;
@@ -117,20 +117,20 @@ class simulator {
 
   constexpr std::int64_t time_of(const instruction& it) const {
     const stage_times& of = t_.times[it.stage];
-    return it.kind == act::forward               ? of.forward
-           : it.kind == act::recompute           ? (of.recompute < 0 ? of.forward : of.recompute)
-           : it.kind == act::backward_input      ? of.backward_input
-           : it.kind == act::backward_parameters ? of.backward_parameters
+    return it.kind == action_kind::forward               ? of.forward
+           : it.kind == action_kind::recompute           ? (of.recompute < 0 ? of.forward : of.recompute)
+           : it.kind == action_kind::backward_input      ? of.backward_input
+           : it.kind == action_kind::backward_parameters ? of.backward_parameters
                                                  : of.backward_input + of.backward_parameters;
   }
 
   constexpr void count_stash(const instruction& it) {
     int& held = held_[it.stage];
-    if (it.kind == act::forward) {
+    if (it.kind == action_kind::forward) {
       ++held;
       if (details_.peak_stash && held > details_.peak_stash[it.stage]) details_.peak_stash[it.stage] = held;
     }
-    if (it.kind == (schedule_.trains ? act::backward_parameters : act::forward) || it.kind == act::backward) --held;
+    if (it.kind == (schedule_.trains ? action_kind::backward_parameters : action_kind::forward) || it.kind == action_kind::backward) --held;
   }
 
   const Schedule schedule_;
@@ -138,9 +138,9 @@ class simulator {
   const simulation_details details_;
   const Witness& witness_;
   const int workers_;
-  const scratch<instruction> lines_;
-  const scratch<int> counts_;          // of all that follow
-  const scratch<std::int64_t> times_;  // likewise
+  const zeroed_array<instruction> lines_;
+  const zeroed_array<int> counts_;          // of all that follow
+  const zeroed_array<std::int64_t> times_;  // likewise
 
   // Of each worker: where its program begins (and the last one ends), where it is, the channel that it waits for; a
   // stack of those that may go on.
@@ -161,9 +161,9 @@ class simulator {
 ///
 /// Throws what `lower` throws, for a table that is wrong, and for times that are negative or overflow.
 template <scheduler Schedule, class Witness = detail::no_witness>
-GPIPE_ONCE constexpr std::int64_t simulate(const Schedule& schedule, const simulation_terms& terms,
+GPIPE_COLD constexpr std::int64_t simulate(const Schedule& schedule, const simulation_terms& terms,
                                            const simulation_details& details = {}, const Witness& witness = {}) {
-  if (!check_table(schedule, terms.stages, terms.micro_batches, terms.links, terms.link_count).ok())
+  if (!check_timetable(schedule, terms.stages, terms.micro_batches, terms.links, terms.link_count).ok())
     detail::wrong_table(schedule.name());
   detail::require_times(terms);
   return detail::simulator<Schedule, Witness>(schedule, terms, details, witness).run();

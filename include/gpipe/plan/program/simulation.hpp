@@ -41,11 +41,11 @@ struct simulation_details {
 
 namespace detail {
 
-[[noreturn]] GPIPE_ONCE inline void bad_times(const char* what, int index) {
-  refuse({what, " ", index, " takes a negative time"}, {"give times of zero or more"});
+[[noreturn]] GPIPE_COLD inline void bad_times(const char* what, int index) {
+  throw_error({what, " ", index, " takes a negative time"}, {"give times of zero or more"});
 }
-[[noreturn]] GPIPE_ONCE inline void times_overflow() {
-  refuse({"the times of a step add up to more than 64 bits hold"}, {"give them in a larger unit"});
+[[noreturn]] GPIPE_COLD inline void times_overflow() {
+  throw_error({"the times of a step add up to more than 64 bits hold"}, {"give them in a larger unit"});
 }
 
 /// Refuses times whose sum over a whole step overflows: no time in the simulation is larger than that sum.

@@ -5,11 +5,11 @@
 namespace gpipe::detail {
 
 /// A send or a receive, and its place in the order of all: before which tick, and there before which others.
-struct appointment {
+struct pending_transfer {
   int tick = 0, among = 0;
   instruction line{};
 
-  constexpr bool operator<(const appointment& other) const {
+  constexpr bool operator<(const pending_transfer& other) const {
     if (tick != other.tick) return tick < other.tick;
     if (among != other.among) return among < other.among;
     return line.micro_batch < other.line.micro_batch;
@@ -17,14 +17,14 @@ struct appointment {
 };
 
 /// The transfers that a worker has yet to make, in their order.
-class agenda {
+class transfer_queue {
  public:
-  constexpr agenda() : list_(new appointment[4]{}), room_(4) {}
-  constexpr ~agenda() { delete[] list_; }
-  agenda(const agenda&) = delete;
-  agenda& operator=(const agenda&) = delete;
+  constexpr transfer_queue() : list_(new pending_transfer[4]{}), room_(4) {}
+  constexpr ~transfer_queue() { delete[] list_; }
+  transfer_queue(const transfer_queue&) = delete;
+  transfer_queue& operator=(const transfer_queue&) = delete;
 
-  constexpr void put(const appointment& it) {
+  constexpr void put(const pending_transfer& it) {
     if (count_ == room_) grow();
     int i = count_++;
     for (; i > 0 && list_[i - 1] < it; --i) list_[i] = list_[i - 1];
@@ -35,14 +35,14 @@ class agenda {
 
  private:
   constexpr void grow() {
-    appointment* more = new appointment[static_cast<unsigned>(2 * room_)]{};
+    pending_transfer* more = new pending_transfer[static_cast<unsigned>(2 * room_)]{};
     for (int i = 0; i < count_; ++i) more[i] = list_[i];
     delete[] list_;
     list_ = more;
     room_ *= 2;
   }
 
-  appointment* list_;  // the next one is the last
+  pending_transfer* list_;  // the next one is the last
   int room_, count_ = 0;
 };
 

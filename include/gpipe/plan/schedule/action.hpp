@@ -5,7 +5,7 @@
 namespace gpipe {
 
 /// What a worker can be told to do.
-enum class act : std::uint8_t {
+enum class action_kind : std::uint8_t {
   idle,
   forward,
   recompute,            ///< forward once more, from the stashed input, for what backward needs
@@ -22,7 +22,7 @@ enum class act : std::uint8_t {
 
 /// What one worker computes in one tick of a schedule; all -1 when idle.
 struct cell {
-  act kind = act::idle;
+  action_kind kind = action_kind::idle;
   int stage = -1;
   int micro_batch = -1;
 
@@ -32,7 +32,7 @@ struct cell {
 /// One line of a worker's program. What does not apply is -1: only sends and receives have a link, and `reduce` and
 /// `update` have no micro-batch.
 struct instruction {
-  act kind = act::idle;
+  action_kind kind = action_kind::idle;
   int stage = -1;
   int micro_batch = -1;
   int link = -1;
@@ -41,11 +41,11 @@ struct instruction {
 };
 
 /// Whether something leaves the worker, or arrives, by a link.
-constexpr bool is_send(act kind) { return kind == act::send_activation || kind == act::send_gradient; }
-constexpr bool is_receive(act kind) { return kind == act::receive_activation || kind == act::receive_gradient; }
+constexpr bool is_send(action_kind kind) { return kind == action_kind::send_activation || kind == action_kind::send_gradient; }
+constexpr bool is_receive(action_kind kind) { return kind == action_kind::receive_activation || kind == action_kind::receive_gradient; }
 
 /// The action in words, for errors and traces.
-constexpr const char* name(act kind) {
+constexpr const char* name(action_kind kind) {
   constexpr const char* names[] = {"idle",
                                    "forward",
                                    "recompute",

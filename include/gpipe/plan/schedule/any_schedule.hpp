@@ -15,7 +15,7 @@
 namespace gpipe {
 
 /// The schedules that we ship, for a choice at run time, and the user's own.
-enum class schedule_kind { fill_drain, one_f_one_b, interleaved, zb_h1, zb_v, forward_only, own };
+enum class schedule_kind { fill_drain, one_f_one_b, interleaved, zb_h1, zb_v, forward_only, custom };
 
 /// Those that we ship.
 inline constexpr schedule_kind schedule_kinds[] = {schedule_kind::fill_drain,  schedule_kind::one_f_one_b,
@@ -26,7 +26,7 @@ namespace detail {
 
 /// Calls `use` with an object of the schedule's type: the one place where a kind becomes a type.
 template <class Use>
-constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, const own_schedule* own, Use&& use) {
+constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, const custom_schedule* custom, Use&& use) {
   switch (kind) {
     case schedule_kind::one_f_one_b:
       return std::forward<Use>(use)(one_f_one_b{});
@@ -38,8 +38,8 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, const own_sch
       return std::forward<Use>(use)(zb_v{});
     case schedule_kind::forward_only:
       return std::forward<Use>(use)(forward_only{});
-    case schedule_kind::own:
-      return std::forward<Use>(use)(*own);
+    case schedule_kind::custom:
+      return std::forward<Use>(use)(*custom);
     case schedule_kind::fill_drain:
       break;
   }
@@ -53,7 +53,7 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, const own_sch
 struct schedule_choice {
   schedule_kind kind = schedule_kind::fill_drain;
   int chunks = 2;                     ///< stages a worker, of the interleaved one
-  const own_schedule* own = nullptr;  ///< the user's own
+  const custom_schedule* custom = nullptr;  ///< the user's own
   bool trains = true, splits = false;
   int onto = 0;  ///< workers; 0: as many as it has
 
@@ -63,8 +63,8 @@ struct schedule_choice {
         chunks(chunk_count),
         trains(k != schedule_kind::forward_only),
         splits(k == schedule_kind::zb_h1 || k == schedule_kind::zb_v) {}
-  constexpr schedule_choice(const own_schedule& users, bool split)
-      : kind(schedule_kind::own), own(&users), trains(users.trains), splits(split) {}
+  constexpr schedule_choice(const custom_schedule& users, bool split)
+      : kind(schedule_kind::custom), custom(&users), trains(users.trains), splits(split) {}
 
   /// Its forwards alone, where it runs them: evaluation on the same workers, also where these have several stages.
   constexpr schedule_choice forwards() const {
@@ -82,43 +82,43 @@ struct schedule_choice {
   /// Calls `use` with an object of the schedule's own type, which is not folded.
   template <class Use>
   constexpr decltype(auto) with(Use&& use) const {
-    return detail::with_kind(kind, chunks, own, std::forward<Use>(use));
+    return detail::with_kind(kind, chunks, custom, std::forward<Use>(use));
   }
 
-  GPIPE_ONCE constexpr const char* name() const {
+  GPIPE_COLD constexpr const char* name() const {
     return with([](auto it) { return it.name(); });
   }
-  GPIPE_ONCE constexpr bool admits(int S, int M) const {
+  GPIPE_COLD constexpr bool admits(int S, int M) const {
     return with([=](auto it) { return it.admits(S, M); });
   }
-  GPIPE_ONCE constexpr int workers(int S) const {
+  GPIPE_COLD constexpr int workers(int S) const {
     return with([=, this](auto it) { return folded{it, onto}.workers(S); });
   }
-  GPIPE_ONCE constexpr int worker_of(int S, int stage) const {
+  GPIPE_COLD constexpr int worker_of(int S, int stage) const {
     return with([=, this](auto it) { return folded{it, onto}.worker_of(S, stage); });
   }
-  GPIPE_ONCE constexpr int ticks(int S, int M) const {
+  GPIPE_COLD constexpr int ticks(int S, int M) const {
     return with([=, this](auto it) { return folded{it, onto}.ticks(S, M); });
   }
-  GPIPE_ONCE constexpr int in_flight(int S, int M, int stage) const {
+  GPIPE_COLD constexpr int in_flight(int S, int M, int stage) const {
     return trains ? with([=](auto it) { return it.in_flight(S, M, stage); }) : 1;
   }
-  GPIPE_ONCE constexpr cell at(int S, int M, int worker, int tick) const {
+  GPIPE_COLD constexpr cell at(int S, int M, int worker, int tick) const {
     const cell found = with([=, this](auto it) { return folded{it, onto}.at(S, M, worker, tick); });
-    return trains || found.kind == act::forward ? found : cell{};
+    return trains || found.kind == action_kind::forward ? found : cell{};
   }
 
   // -1: the schedule does not tell; folded it has other ticks.
-  GPIPE_ONCE constexpr int stash_places(int S, int M, int from, int to, int late = 0) const {
+  GPIPE_COLD constexpr int stash_slots(int S, int M, int from, int to, int late = 0) const {
     if (onto > 0) return -1;
-    if (kind == schedule_kind::fill_drain && trains) return fill_drain::stash_places(S, M, from, to, late);
-    return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::stash_places(S, M, from, to, late) : -1;
+    if (kind == schedule_kind::fill_drain && trains) return fill_drain::stash_slots(S, M, from, to, late);
+    return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::stash_slots(S, M, from, to, late) : -1;
   }
-  GPIPE_ONCE constexpr int returned_places(int S, int M, int from, int to, int late = 0, int coalesce = 1) const {
+  GPIPE_COLD constexpr int returned_slots(int S, int M, int from, int to, int late = 0, int coalesce = 1) const {
     if (onto > 0 || !trains) return -1;
-    if (kind == schedule_kind::fill_drain) return fill_drain::returned_places(S, M, from, to, late, coalesce);
+    if (kind == schedule_kind::fill_drain) return fill_drain::returned_slots(S, M, from, to, late, coalesce);
     if (kind != schedule_kind::one_f_one_b || coalesce > 1) return -1;
-    return one_f_one_b::returned_places(S, M, from, to, late);
+    return one_f_one_b::returned_slots(S, M, from, to, late);
   }
 };
 
@@ -135,8 +135,8 @@ constexpr const char* name(schedule_kind kind) { return schedule_choice(kind).na
 
 namespace detail {
 
-[[noreturn]] GPIPE_ONCE inline void bad_schedule(std::string_view text) {
-  refuse({"'", text, "' is no schedule"},
+[[noreturn]] GPIPE_COLD inline void bad_schedule(std::string_view text) {
+  throw_error({"'", text, "' is no schedule"},
          {"choose fill-drain, 1F1B, interleaved, ZB-H1, ZB-V or forward-only, in letters of either case"});
 }
 

@@ -5,7 +5,7 @@
 namespace gpipe {
 
 /// A schedule of the user's own without its type, so that what runs it is compiled once. Itself a schedule.
-struct own_schedule {
+struct custom_schedule {
   const char* (*name_)() = nullptr;
   bool (*admits_)(int, int) = nullptr;
   int (*workers_)(int) = nullptr;
@@ -23,14 +23,14 @@ struct own_schedule {
   constexpr int in_flight(int S, int M, int stage) const { return in_flight_(S, M, stage); }
   constexpr cell at(int S, int M, int worker, int tick) const { return at_(S, M, worker, tick); }
 
-  constexpr bool operator==(const own_schedule&) const = default;
+  constexpr bool operator==(const custom_schedule&) const = default;
 };
 
-static_assert(scheduler<own_schedule>);
+static_assert(scheduler<custom_schedule>);
 
 /// `Schedule` as it is when made by default.
 template <scheduler Schedule>
-inline constexpr own_schedule own_schedule_of{
+inline constexpr custom_schedule custom_schedule_of{
     [] { return Schedule{}.name(); },
     [](int S, int M) { return Schedule{}.admits(S, M); },
     [](int S) { return Schedule{}.workers(S); },

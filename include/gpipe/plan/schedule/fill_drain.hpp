@@ -23,17 +23,17 @@ struct fill_drain {
   static constexpr int worker_of(int, int stage) { return stage; }
   static constexpr int ticks(int stages, int micro_batches) { return 2 * (micro_batches + stages - 1); }
   static constexpr int in_flight(int, int micro_batches, int) { return micro_batches; }
-  static constexpr int stash_places(int, int micro_batches, int, int, int = 0) { return micro_batches; }
-  static constexpr int returned_places(int, int micro_batches, int from, int to, int on_the_way = 0, int coalesce = 1) {
+  static constexpr int stash_slots(int, int micro_batches, int, int, int = 0) { return micro_batches; }
+  static constexpr int returned_slots(int, int micro_batches, int from, int to, int on_the_way = 0, int coalesce = 1) {
     const int most = from - to + on_the_way + coalesce;
     return most < micro_batches ? most : micro_batches;
   }
 
   static constexpr cell at(int stages, int micro_batches, int worker, int tick) {
     const int forward = micro_batches - 1 - (tick - worker);
-    if (forward >= 0 && forward < micro_batches) return {act::forward, worker, forward};
+    if (forward >= 0 && forward < micro_batches) return {action_kind::forward, worker, forward};
     const int backward = tick - (micro_batches + stages - 1) - (stages - 1 - worker);
-    if (backward >= 0 && backward < micro_batches) return {act::backward, worker, backward};
+    if (backward >= 0 && backward < micro_batches) return {action_kind::backward, worker, backward};
     return {};
   }
 
@@ -46,11 +46,11 @@ struct fill_drain {
 static_assert(scheduler<fill_drain>);
 
 template <>
-struct stretches_of<fill_drain> {
+struct tick_runs_of<fill_drain> {
   static constexpr int count = 2;
-  static constexpr stretch at(const fill_drain&, int stages, int micro_batches, int worker, int index) {
-    if (index == 0) return {act::forward, worker, 0, micro_batches, worker + micro_batches - 1, -1};
-    return {act::backward, worker, 0, micro_batches, micro_batches + 2 * (stages - 1) - worker, 1};
+  static constexpr tick_run at(const fill_drain&, int stages, int micro_batches, int worker, int index) {
+    if (index == 0) return {action_kind::forward, worker, 0, micro_batches, worker + micro_batches - 1, -1};
+    return {action_kind::backward, worker, 0, micro_batches, micro_batches + 2 * (stages - 1) - worker, 1};
   }
 };
 

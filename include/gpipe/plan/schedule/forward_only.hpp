@@ -22,14 +22,14 @@ struct forward_only {
   static constexpr int worker_of(int, int stage) { return stage; }
   static constexpr int ticks(int stages, int micro_batches) { return micro_batches + stages - 1; }
   static constexpr int in_flight(int, int, int) { return 1; }
-  static constexpr int stash_places(int, int micro_batches, int from, int to, int on_the_way = 0) {
+  static constexpr int stash_slots(int, int micro_batches, int from, int to, int on_the_way = 0) {
     const int most = to - from + 1 + on_the_way;
     return most < micro_batches ? most : micro_batches;
   }
 
   static constexpr cell at(int, int micro_batches, int worker, int tick) {
     const int forward = tick - worker;
-    if (forward >= 0 && forward < micro_batches) return {act::forward, worker, forward};
+    if (forward >= 0 && forward < micro_batches) return {action_kind::forward, worker, forward};
     return {};
   }
 
@@ -42,10 +42,10 @@ struct forward_only {
 static_assert(scheduler<forward_only>);
 
 template <>
-struct stretches_of<forward_only> {
+struct tick_runs_of<forward_only> {
   static constexpr int count = 1;
-  static constexpr stretch at(const forward_only&, int, int micro_batches, int worker, int) {
-    return {act::forward, worker, 0, micro_batches, worker, 1};
+  static constexpr tick_run at(const forward_only&, int, int micro_batches, int worker, int) {
+    return {action_kind::forward, worker, 0, micro_batches, worker, 1};
   }
 };
 

@@ -44,12 +44,12 @@ struct interleaved {
     const int forward = tick - worker;
     if (forward >= 0 && (forward <= dense || (forward - dense) % 2 == 0)) {
       const int k = forward <= dense ? forward : (forward + dense) / 2;
-      if (k < count) return {act::forward, chunk_of(k, K) * K + worker, micro_batch_of(k, K)};
+      if (k < count) return {action_kind::forward, chunk_of(k, K) * K + worker, micro_batch_of(k, K)};
     }
     const int backward = tick - ((chunks + 1) * K - 1 - worker), spread = count - 1 - dense;
     if (backward >= 0 && (backward > 2 * spread || backward % 2 == 0)) {
       const int k = backward > 2 * spread ? backward - spread : backward / 2;
-      if (k < count) return {act::backward, (chunks - 1 - chunk_of(k, K)) * K + worker, micro_batch_of(k, K)};
+      if (k < count) return {action_kind::backward, (chunks - 1 - chunk_of(k, K)) * K + worker, micro_batch_of(k, K)};
     }
     return {};
   }

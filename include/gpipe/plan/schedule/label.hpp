@@ -56,7 +56,7 @@ constexpr label label_of(const cell& it, bool with_stage = false) {
 namespace detail {
 
 [[noreturn]] inline void bad_label(std::string_view text) {
-  refuse({"'", text, "' is no instruction"},
+  throw_error({"'", text, "' is no instruction"},
          {"write F1, R1, B1, I1, W1, F1>2, F1<2, B1>2, B1<2, reduce, update or '.', or one with its stage (3F1)"});
 }
 
@@ -79,23 +79,23 @@ constexpr instruction parse_instruction(std::string_view text) {
   instruction it;
   it.stage = detail::take_number(rest);
   if (rest == "reduce" || rest == "update" || rest == ".") {
-    it.kind = rest == "." ? act::idle : rest == "reduce" ? act::reduce : act::update;
+    it.kind = rest == "." ? action_kind::idle : rest == "reduce" ? action_kind::reduce : action_kind::update;
     return it;
   }
   const char head = rest.empty() ? '?' : rest[0];
-  it.kind = head == 'F'   ? act::forward
-            : head == 'R' ? act::recompute
-            : head == 'B' ? act::backward
-            : head == 'I' ? act::backward_input
-            : head == 'W' ? act::backward_parameters
-                          : act::idle;
-  if (it.kind == act::idle) detail::bad_label(text);
+  it.kind = head == 'F'   ? action_kind::forward
+            : head == 'R' ? action_kind::recompute
+            : head == 'B' ? action_kind::backward
+            : head == 'I' ? action_kind::backward_input
+            : head == 'W' ? action_kind::backward_parameters
+                          : action_kind::idle;
+  if (it.kind == action_kind::idle) detail::bad_label(text);
   rest.remove_prefix(1);
   it.micro_batch = detail::take_number(rest);
   if (!rest.empty() && (head == 'F' || head == 'B') && (rest[0] == '>' || rest[0] == '<')) {
     const bool sends = rest[0] == '>';
-    it.kind = head == 'F' ? (sends ? act::send_activation : act::receive_activation)
-                          : (sends ? act::send_gradient : act::receive_gradient);
+    it.kind = head == 'F' ? (sends ? action_kind::send_activation : action_kind::receive_activation)
+                          : (sends ? action_kind::send_gradient : action_kind::receive_gradient);
     rest.remove_prefix(1);
     it.link = detail::take_number(rest);
     if (it.link < 0) detail::bad_label(text);

@@ -26,11 +26,11 @@ struct one_f_one_b {
   static constexpr int in_flight(int stages, int micro_batches, int stage) {
     return stages - stage < micro_batches ? stages - stage : micro_batches;
   }
-  static constexpr int stash_places(int stages, int micro_batches, int from, int to, int on_the_way = 0) {
+  static constexpr int stash_slots(int stages, int micro_batches, int from, int to, int on_the_way = 0) {
     const int most = (2 * stages - 1 - from - to + on_the_way) / 2 + 1;
     return most < micro_batches ? most : micro_batches;
   }
-  static constexpr int returned_places(int, int micro_batches, int from, int to, int on_the_way = 0) {
+  static constexpr int returned_slots(int, int micro_batches, int from, int to, int on_the_way = 0) {
     const int most = from - to + on_the_way > 2 ? (from - to + on_the_way) / 2 + 1 : 2;
     return most < micro_batches ? most : micro_batches;
   }
@@ -38,10 +38,10 @@ struct one_f_one_b {
   // F(s, m) is at s + 2 m, and B(s, m) at 2 S - 1 - s + 2 m.
   static constexpr cell at(int stages, int micro_batches, int worker, int tick) {
     const int forward = tick - worker;
-    if (forward >= 0 && forward % 2 == 0 && forward / 2 < micro_batches) return {act::forward, worker, forward / 2};
+    if (forward >= 0 && forward % 2 == 0 && forward / 2 < micro_batches) return {action_kind::forward, worker, forward / 2};
     const int backward = tick - (2 * stages - 1 - worker);
     if (backward >= 0 && backward % 2 == 0 && backward / 2 < micro_batches)
-      return {act::backward, worker, backward / 2};
+      return {action_kind::backward, worker, backward / 2};
     return {};
   }
 
@@ -54,11 +54,11 @@ struct one_f_one_b {
 static_assert(scheduler<one_f_one_b>);
 
 template <>
-struct stretches_of<one_f_one_b> {
+struct tick_runs_of<one_f_one_b> {
   static constexpr int count = 2;
-  static constexpr stretch at(const one_f_one_b&, int stages, int micro_batches, int worker, int index) {
-    if (index == 0) return {act::forward, worker, 0, micro_batches, worker, 2};
-    return {act::backward, worker, 0, micro_batches, 2 * stages - 1 - worker, 2};
+  static constexpr tick_run at(const one_f_one_b&, int stages, int micro_batches, int worker, int index) {
+    if (index == 0) return {action_kind::forward, worker, 0, micro_batches, worker, 2};
+    return {action_kind::backward, worker, 0, micro_batches, 2 * stages - 1 - worker, 2};
   }
 };
 

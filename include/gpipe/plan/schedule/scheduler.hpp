@@ -21,9 +21,9 @@ namespace gpipe {
 ///
 /// Ticks order cells; how long each takes is no matter of the table. `workers` is S unless a worker has several stages.
 /// A schedule with parameters, such as a number of chunks, has them as members; the others may be static throughout.
-/// One that has `splits`, whether backward comes in two parts, spares others the search, and so do `stash_places` and
-/// `returned_places` (S, M, from, to, on_the_way), the numbers that the functions of these names count, the latter with
-/// how many parameter parts come together, if it takes that, too; one with `stretches_of` spares a compiler the look at
+/// One that has `splits`, whether backward comes in two parts, spares others the search, and so do `stash_slots` and
+/// `returned_slots` (S, M, from, to, on_the_way), the numbers that the functions of these names count, the latter with
+/// how many parameter parts come together, if it takes that, too; one with `tick_runs_of` spares a compiler the look at
 /// every cell.
 template <class T>
 concept scheduler = requires(const T& schedule, int count, int index) {
@@ -42,7 +42,7 @@ namespace detail {
 /// Names the numbers of stages, and of micro-batches, that are admitted with the other number and nearest to what was
 /// asked.
 template <scheduler Schedule>
-[[noreturn]] GPIPE_ONCE void schedule_refuses(const Schedule& schedule, int stages, int micro_batches) {
+[[noreturn]] GPIPE_COLD void schedule_refuses(const Schedule& schedule, int stages, int micro_batches) {
   std::string remedy = "choose ";
   const auto offer = [&](int asked, const char* what, auto admits) {
     for (int off = 1; off <= 64; ++off)
@@ -54,7 +54,7 @@ template <scheduler Schedule>
   };
   offer(stages, "stage", [&](int other) { return schedule.admits(other, micro_batches); });
   offer(micro_batches, "micro-batch", [&](int other) { return schedule.admits(stages, other); });
-  refuse({schedule.name(), " does not admit ", several(stages, "stage"), " and ",
+  throw_error({schedule.name(), " does not admit ", several(stages, "stage"), " and ",
           several(micro_batches, "micro-batch")},
          {remedy, "another schedule"});
 }

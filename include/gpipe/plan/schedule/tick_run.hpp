@@ -6,8 +6,8 @@ namespace gpipe {
 
 /// Cells of one stage and kind: micro-batch `first` runs in `tick`, and each of the next ones `every` ticks later
 /// (negative: earlier) than the one before.
-struct stretch {
-  act kind = act::idle;
+struct tick_run {
+  action_kind kind = action_kind::idle;
   int stage = -1;
   int first = 0, count = 0;  ///< micro-batches
   int tick = 0, every = 1;
@@ -24,7 +24,7 @@ struct stretch {
 ///
 /// (A type of its own and no member, which a schedule made of another one would inherit with its `at` replaced.)
 template <class Schedule>
-struct stretches_of {
+struct tick_runs_of {
   static constexpr int count = 0;
 };
 

@@ -33,13 +33,13 @@ struct zb_h1 {
     const int forward = tick - worker, dense = 2 * (stages - 1);
     if (forward >= 0 && (forward <= dense ? forward % 2 : (forward - dense) % 3) == 0) {
       const int m = forward <= dense ? forward / 2 : stages - 1 + (forward - dense) / 3;
-      if (m < micro_batches) return {act::forward, worker, m};
+      if (m < micro_batches) return {action_kind::forward, worker, m};
     }
-    if (const int m = input_at(stages, micro_batches, worker, tick); m >= 0) return {act::backward_input, worker, m};
+    if (const int m = input_at(stages, micro_batches, worker, tick); m >= 0) return {action_kind::backward_input, worker, m};
     const int late = worker < micro_batches ? worker : micro_batches - 1;
     const int after = tick - 1 - last_input(stages, micro_batches, worker);
     const int m = (after > 0 ? micro_batches - 1 + after : input_at(stages, micro_batches, worker, tick - 1)) - late;
-    if (m >= 0 && m < micro_batches) return {act::backward_parameters, worker, m};
+    if (m >= 0 && m < micro_batches) return {action_kind::backward_parameters, worker, m};
     return {};
   }
 

@@ -44,7 +44,7 @@ struct zb_v {
   // The worker's n-th cell: rounds of a few cells each. `down` is its stage on the way down the V, `up` on the way up.
   static constexpr cell nth(int stages, int M, int worker, int n) {
     const int K = stages / 2, w = worker, down = w, up = stages - 1 - w;
-    constexpr act F = act::forward, I = act::backward_input, W = act::backward_parameters;
+    constexpr action_kind F = action_kind::forward, I = action_kind::backward_input, W = action_kind::backward_parameters;
     const auto takes = [&n](int rounds, int cells) {
       if (n < rounds * cells) return true;
       n -= rounds * cells;

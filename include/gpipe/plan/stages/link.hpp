@@ -17,9 +17,9 @@ struct link {
 /// The links of a cut, ascending in (from, to): one wherever a stage reads what an earlier one writes. It brings back
 /// gradients if any of its values wants one. Calls `sink(link)` for each.
 template <class Sink>
-GPIPE_ONCE constexpr void find_links(const network& net, const cut& cut, Sink&& sink) {
+GPIPE_COLD constexpr void find_links(const network& net, const cut& cut, Sink&& sink) {
   const int S = cut.stages;
-  const detail::scratch<unsigned char> between(S * S);  // 1: a link, 3: with gradients
+  const detail::zeroed_array<unsigned char> between(S * S);  // 1: a link, 3: with gradients
   int v = net.entering;  // what enters from outside is no stage's
   for (int from = 0; from < S; ++from) {
     const slot& last = net.slots[cut.first[from + 1] - 1];
@@ -39,7 +39,7 @@ GPIPE_ONCE constexpr void find_links(const network& net, const cut& cut, Sink&& 
 namespace detail {
 
 [[noreturn]] inline void bad_link(int index, const link& link, int stages) {
-  refuse({"link ", index, " goes from stage ", link.from, " to stage ", link.to},
+  throw_error({"link ", index, " goes from stage ", link.from, " to stage ", link.to},
          {"links lead from a stage to a later one of the ", stages, " and ascend in (from, to)"});
 }
 

@@ -25,10 +25,10 @@ class table_check {
   table_check(const table_check&) = delete;
   table_check& operator=(const table_check&) = delete;
 
-  constexpr const verdict& found() const { return found_; }
+  constexpr const check_result& found() const { return found_; }
 
   /// Reads a worker's row, unless it has been read.
-  GPIPE_ONCE constexpr void read(int worker) {
+  GPIPE_COLD constexpr void read(int worker) {
     const int S = S_, M = M_, ticks = schedule_.ticks(S, M);
     const bool trains = schedule_.trains;
     stage_row* const rows = rows_.data();
@@ -43,7 +43,7 @@ class table_check {
     stage_row* row = nullptr;
     for (int t = 0, stage = -1; t < ticks; ++t) {
       const cell c = schedule_.at(S, M, worker, t);
-      if (c.kind == act::idle) continue;
+      if (c.kind == action_kind::idle) continue;
       if (c.stage != stage) {
         stage = c.stage;
         row = unsigned(stage) < unsigned(S) && rows[stage].reader == worker + 1 ? rows + stage : nullptr;
@@ -51,18 +51,18 @@ class table_check {
       const int m = c.micro_batch;
       if (!row || unsigned(m) >= unsigned(M)) {
         note(fault::unknown, worker, t, c);
-      } else if (c.kind == act::forward) {
+      } else if (c.kind == action_kind::forward) {
         int& forward = row->forward[m];
         if (forward || ++row->forwards > row->most) note(forward ? fault::repeated : fault::stash, worker, t, c);
         if (!forward) forward = t + 1;
       } else {
         int& backward = row->backward[m];
-        if (c.kind != act::backward_parameters) {
-          const bool known = trains && (c.kind == act::backward || c.kind == act::backward_input);
+        if (c.kind != action_kind::backward_parameters) {
+          const bool known = trains && (c.kind == action_kind::backward || c.kind == action_kind::backward_input);
           if (backward || !row->forward[m] || !known) note(wrong_backward(*row, m, known), worker, t, c);
           if (!backward) backward = t + 1;
         }
-        if (c.kind != act::backward_input) {
+        if (c.kind != action_kind::backward_input) {
           if (row->retired != m || !backward) note(wrong_retirement(*row, m), worker, t, c);
           ++row->retired;
           ++row->most;
@@ -77,8 +77,8 @@ class table_check {
   /// Compares both ends of a link, whose rows have been read.
   constexpr void compare(const link& it) {
     const stage_row &from = rows_[it.from], &to = rows_[it.to];
-    compare(from.forward, to.forward, it.to, act::forward);
-    if (schedule_.trains && it.gradient) compare(to.backward, from.backward, it.from, act::backward);
+    compare(from.forward, to.forward, it.to, action_kind::forward);
+    if (schedule_.trains && it.gradient) compare(to.backward, from.backward, it.from, action_kind::backward);
   }
 
  private:
@@ -98,7 +98,7 @@ class table_check {
   }
 
   // A stage needs what another one has made.
-  constexpr void compare(const int* made, const int* needed, int stage, act kind) {
+  constexpr void compare(const int* made, const int* needed, int stage, action_kind kind) {
     for (int m = 0, M = M_; m < M; ++m)
       if (needed[m] && unsigned(made[m] - 1) >= unsigned(needed[m] - 1))
         note(fault::premature, schedule_.worker_of(S_, stage), needed[m] - 1, {kind, stage, m});
@@ -108,22 +108,22 @@ class table_check {
   }
   constexpr void note_missing(int worker, int end, int s) {
     for (int m = 0; m < M_; ++m)
-      if (!rows_[s].forward[m]) return note(fault::missing, worker, end, {act::forward, s, m});
+      if (!rows_[s].forward[m]) return note(fault::missing, worker, end, {action_kind::forward, s, m});
       else if (schedule_.trains && !rows_[s].backward[m])
-        return note(fault::missing, worker, end, {act::backward, s, m});
-    note(fault::missing, worker, end, {act::backward_parameters, s, rows_[s].retired});
+        return note(fault::missing, worker, end, {action_kind::backward, s, m});
+    note(fault::missing, worker, end, {action_kind::backward_parameters, s, rows_[s].retired});
   }
 
   const Schedule schedule_;
   const int S_, M_;
-  const scratch<stage_row> rows_;
-  verdict found_;
+  const zeroed_array<stage_row> rows_;
+  check_result found_;
 };
 
 /// The first worker that has no stage; -1: each has one. No more than S + 1 need be looked at.
 template <scheduler Schedule>
-GPIPE_ONCE constexpr int first_without_stage(const Schedule& schedule, int stages) {
-  const scratch<bool> has(stages + 1);
+GPIPE_COLD constexpr int first_without_stage(const Schedule& schedule, int stages) {
+  const zeroed_array<bool> has(stages + 1);
   for (int s = 0; s < stages; ++s)
     if (const int w = schedule.worker_of(stages, s); w <= stages) has[w] = true;
   int first = 0;
@@ -145,13 +145,13 @@ GPIPE_ONCE constexpr int first_without_stage(const Schedule& schedule, int stage
 /// happened yet can always happen: programs of a right table run to their end under rendezvous and with any slots.
 /// `check_schedule` comes to the same verdict by running the programs.
 template <scheduler Schedule>
-GPIPE_ONCE constexpr verdict check_table(const Schedule& schedule, int stages, int micro_batches, const link* links,
+GPIPE_COLD constexpr check_result check_timetable(const Schedule& schedule, int stages, int micro_batches, const link* links,
                                          int link_count, int first, int last) {
   detail::require_admitted(schedule, stages, micro_batches);
   detail::require_links(stages, links, link_count);
   for (int s = 0; s < stages; ++s)
     if (const int w = schedule.worker_of(stages, s); w < 0 || w >= schedule.workers(stages))
-      return {fault::unknown, w, 0, {act::forward, s, 0, -1}};
+      return {fault::unknown, w, 0, {action_kind::forward, s, 0, -1}};
   if (const int w = detail::first_without_stage(schedule, stages); w >= 0) return {fault::missing, w, 0, {}};
   detail::table_check<Schedule> table(schedule, stages, micro_batches);
   for (int w = first; w < last && w < schedule.workers(stages); ++w) table.read(w);
@@ -166,18 +166,18 @@ GPIPE_ONCE constexpr verdict check_table(const Schedule& schedule, int stages, i
 
 /// The whole table.
 template <scheduler Schedule>
-constexpr verdict check_table(const Schedule& schedule, int stages, int micro_batches, const link* links,
+constexpr check_result check_timetable(const Schedule& schedule, int stages, int micro_batches, const link* links,
                               int link_count) {
-  return check_table(schedule, stages, micro_batches, links, link_count, 0, stages);
+  return check_timetable(schedule, stages, micro_batches, links, link_count, 0, stages);
 }
 
-constexpr verdict check_table(schedule_choice chosen, int stages, int micro_batches, const link* links, int link_count,
+constexpr check_result check_timetable(schedule_choice chosen, int stages, int micro_batches, const link* links, int link_count,
                               int first, int last) {
-  return check_table<schedule_choice>(chosen, stages, micro_batches, links, link_count, first, last);
+  return check_timetable<schedule_choice>(chosen, stages, micro_batches, links, link_count, first, last);
 }
-constexpr verdict check_table(schedule_choice chosen, int stages, int micro_batches, const link* links,
+constexpr check_result check_timetable(schedule_choice chosen, int stages, int micro_batches, const link* links,
                               int link_count) {
-  return check_table(chosen, stages, micro_batches, links, link_count, 0, stages);
+  return check_timetable(chosen, stages, micro_batches, links, link_count, 0, stages);
 }
 
 }  // namespace gpipe

@@ -28,7 +28,7 @@ constexpr const char* name(fault what) {
 }
 
 /// The first fault: which worker, at which line of its program, doing what.
-struct verdict {
+struct check_result {
   fault what = fault::none;
   int worker = -1;
   int position = -1;

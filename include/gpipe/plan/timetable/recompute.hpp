@@ -18,8 +18,8 @@ struct recompute_choice {
 
 namespace detail {
 
-[[noreturn]] GPIPE_ONCE inline void too_few_working_sets(int stage, int working_sets, int fewest) {
-  refuse({"stage ", stage, " cannot run with ", working_sets, " working sets"}, {"it needs at least ", fewest});
+[[noreturn]] GPIPE_COLD inline void too_few_working_sets(int stage, int working_sets, int fewest) {
+  throw_error({"stage ", stage, " cannot run with ", working_sets, " working sets"}, {"it needs at least ", fewest});
 }
 
 // A working set is taken in forward, and from backward's input part to its parameter part; a micro-batch that is not
@@ -27,13 +27,13 @@ namespace detail {
 
 /// With how many working sets a stage runs if it recomputes all: one, and one for each parameter part put off.
 template <scheduler Schedule>
-GPIPE_ONCE constexpr int fewest_working_sets(const rows<Schedule>& table, int stage) {
+GPIPE_COLD constexpr int fewest_working_sets(const tick_index<Schedule>& table, int stage) {
   int parted = 0, fewest = 1;
   table.walk(table.worker_of(stage), [&](int, const cell& c) {
     if (c.stage != stage) return;
-    if (c.kind == act::backward_parameters) --parted;
+    if (c.kind == action_kind::backward_parameters) --parted;
     if (parted + 1 > fewest) fewest = parted + 1;
-    if (c.kind == act::backward_input) ++parted;
+    if (c.kind == action_kind::backward_input) ++parted;
   });
   return fewest;
 }
@@ -47,7 +47,7 @@ constexpr bool splits_backward(const Schedule& schedule, int stages, int micro_b
     const int workers = schedule.workers(stages), ticks = schedule.ticks(stages, micro_batches);
     for (int w = 0; w < workers; ++w)
       for (int t = 0; t < ticks; ++t)
-        if (schedule.at(stages, micro_batches, w, t).kind == act::backward_input) return true;
+        if (schedule.at(stages, micro_batches, w, t).kind == action_kind::backward_input) return true;
     return false;
   }
 }
@@ -58,13 +58,13 @@ constexpr bool splits_backward(const folded<Schedule>& schedule, int stages, int
 
 /// Whether one stage has, if its schedule may: others need not.
 template <scheduler Schedule>
-constexpr bool splits_backward(const rows<Schedule>& table, int stage) {
+constexpr bool splits_backward(const tick_index<Schedule>& table, int stage) {
   const Schedule& schedule = table.schedule();
   if constexpr (requires { schedule.splits; })
     if (!schedule.splits) return false;
   const int S = table.stages(), M = table.micro_batches(), worker = table.worker_of(stage);
   for (int t = 0, ticks = schedule.ticks(S, M); t < ticks; ++t)
-    if (const cell c = schedule.at(S, M, worker, t); c.kind == act::backward_input && c.stage == stage) return true;
+    if (const cell c = schedule.at(S, M, worker, t); c.kind == action_kind::backward_input && c.stage == stage) return true;
   return false;
 }
 
@@ -72,14 +72,14 @@ constexpr bool splits_backward(const rows<Schedule>& table, int stage) {
 /// many; then the one that would be kept longest is to be recomputed. No choice recomputes fewer (Faigle and Nawijn,
 /// "Note on scheduling intervals on-line", 1995).
 template <scheduler Schedule>
-GPIPE_ONCE constexpr void keep_what_fits(rows<Schedule>& table, int stage, int working_sets, bool* recomputed) {
+GPIPE_COLD constexpr void keep_what_fits(tick_index<Schedule>& table, int stage, int working_sets, bool* recomputed) {
   const cell_ticks* ticks = table.of(stage);
-  const scratch<int> kept(table.micro_batches());  // between forward and backward
+  const zeroed_array<int> kept(table.micro_batches());  // between forward and backward
   int kept_count = 0, parted = 0;
   table.walk(table.worker_of(stage), [&](int t, const cell& c) {
     if (c.stage != stage || !table.knows(c)) return;
-    if (c.kind == act::backward_parameters) --parted;
-    else if (c.kind != act::forward)
+    if (c.kind == action_kind::backward_parameters) --parted;
+    else if (c.kind != action_kind::forward)
       for (int i = 0; i < kept_count; ++i)
         if (kept[i] == c.micro_batch) kept[i--] = kept[--kept_count];
     while (kept_count > 0 && kept_count + parted + 1 > working_sets) {
@@ -90,7 +90,7 @@ GPIPE_ONCE constexpr void keep_what_fits(rows<Schedule>& table, int stage, int w
       kept[longest] = kept[--kept_count];
     }
     if (t == ticks[c.micro_batch].forward) kept[kept_count++] = c.micro_batch;
-    else if (c.kind == act::backward_input) ++parted;
+    else if (c.kind == action_kind::backward_input) ++parted;
   });
 }
 
@@ -99,7 +99,7 @@ GPIPE_ONCE constexpr void keep_what_fits(rows<Schedule>& table, int stage, int w
 /// Tells of each micro-batch whether a stage recomputes it; returns how many it does. `recomputed` has `micro_batches`
 /// elements. Throws if the stage cannot run with its working sets.
 template <scheduler Schedule>
-GPIPE_ONCE constexpr int flag_recomputed(detail::rows<Schedule>& table, const recompute_choice& choice, int stage,
+GPIPE_COLD constexpr int flag_recomputed(detail::tick_index<Schedule>& table, const recompute_choice& choice, int stage,
                                          bool* recomputed) {
   const int M = table.micro_batches();
   const bool trains = table.schedule().trains;
@@ -121,7 +121,7 @@ template <scheduler Schedule>
 constexpr int flag_recomputed(const Schedule& schedule, int stages, int micro_batches, const recompute_choice& choice,
                               int stage, bool* recomputed) {
   detail::require_admitted(schedule, stages, micro_batches);
-  detail::rows<Schedule> table(schedule, stages, micro_batches);
+  detail::tick_index<Schedule> table(schedule, stages, micro_batches);
   return flag_recomputed(table, choice, stage, recomputed);
 }
 
@@ -129,11 +129,11 @@ constexpr int flag_recomputed(const Schedule& schedule, int stages, int micro_ba
 /// that is free then. They are the same where it is kept in between. Returns how many places there are; `forward` and
 /// `backward` have `micro_batches` elements.
 template <scheduler Schedule>
-GPIPE_ONCE constexpr int working_set_places(const Schedule& schedule, int stages, int micro_batches,
+GPIPE_COLD constexpr int working_set_slots(const Schedule& schedule, int stages, int micro_batches,
                                             const recompute_choice& choice, int stage, int* forward, int* backward) {
   detail::require_admitted(schedule, stages, micro_batches);
-  detail::rows<Schedule> table(schedule, stages, micro_batches);
-  const detail::scratch<bool> recomputed(micro_batches), busy(micro_batches + 1);
+  detail::tick_index<Schedule> table(schedule, stages, micro_batches);
+  const detail::zeroed_array<bool> recomputed(micro_batches), busy(micro_batches + 1);
   flag_recomputed(table, choice, stage, recomputed.data());
   int count = 0;
   const auto take = [&] {
@@ -147,20 +147,20 @@ GPIPE_ONCE constexpr int working_set_places(const Schedule& schedule, int stages
     if (c.stage != stage) return;
     const int m = c.micro_batch;
     const bool keeps = schedule.trains && !recomputed[m];
-    if (c.kind == act::forward) {
+    if (c.kind == action_kind::forward) {
       forward[m] = backward[m] = take();
       busy[forward[m]] = keeps;
       return;
     }
-    if (c.kind != act::backward_parameters && !keeps) backward[m] = take();
-    if (c.kind != act::backward_input) busy[backward[m]] = false;
+    if (c.kind != action_kind::backward_parameters && !keeps) backward[m] = take();
+    if (c.kind != action_kind::backward_input) busy[backward[m]] = false;
   });
   return count;
 }
 
-constexpr int working_set_places(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
+constexpr int working_set_slots(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
                                  int stage, int* forward, int* backward) {
-  return working_set_places<schedule_choice>(chosen, stages, micro_batches, choice, stage, forward, backward);
+  return working_set_slots<schedule_choice>(chosen, stages, micro_batches, choice, stage, forward, backward);
 }
 
 }  // namespace gpipe

@@ -22,9 +22,9 @@ namespace gpipe {
 namespace detail {
 
 /// Gives each micro-batch a place from tick begin[m] until end[m], both included. Returns how many there are, `least`
-/// or more. `place` may be null.
-GPIPE_ONCE constexpr int give_places(int micro_batches, const int* begin, const int* end, int least, int* place) {
-  const scratch<int> order(micro_batches), free_since(micro_batches + least);
+/// or more. `location` may be null.
+GPIPE_COLD constexpr int assign_slots(int micro_batches, const int* begin, const int* end, int least, int* place) {
+  const zeroed_array<int> order(micro_batches), free_since(micro_batches + least);
   for (int m = 0; m < micro_batches; ++m) {
     int i = m;
     for (; i > 0 && begin[order[i - 1]] > begin[m]; --i) order[i] = order[i - 1];
@@ -49,27 +49,27 @@ constexpr int on_the_way(bool transfers) { return transfers ? 2 : 0; }
 
 /// Which ticks a place is taken for: from a cell of the stage that writes, until the last use by the one that reads.
 template <scheduler Schedule>
-GPIPE_ONCE constexpr int places_between(rows<Schedule>& table, int writer, int cell_ticks::*begin, int reader,
+GPIPE_COLD constexpr int slots_between(tick_index<Schedule>& table, int writer, int cell_ticks::*begin, int reader,
                                         int cell_ticks::*end, int more, int least, int* place) {
   const int M = table.micro_batches();
-  const scratch<int> ticks(2 * M);
+  const zeroed_array<int> ticks(2 * M);
   const cell_ticks *const from = table.of(writer), *const to = table.of(reader);
   for (int m = 0; m < M; ++m) {
     ticks[m] = from[m].*begin;
     ticks[M + m] = to[m].*end + more;
   }
-  return give_places(M, ticks.data(), ticks.data() + M, least, place);
+  return assign_slots(M, ticks.data(), ticks.data() + M, least, place);
 }
 
 }  // namespace detail
 
 /// Places at stage `to` of the activations that stage `from` writes, or, if it is the same, of what enters it from
 /// outside: from forward there until the parameter gradients here (until forward if the schedule does not train).
-/// Returns how many there are; `place` has an element for each micro-batch, or is null.
+/// Returns how many there are; `location` has an element for each micro-batch, or is null.
 template <scheduler Schedule>
-constexpr int stash_places(detail::rows<Schedule>& table, int from, int to, int* place = nullptr, int on_the_way = 0) {
+constexpr int stash_slots(detail::tick_index<Schedule>& table, int from, int to, int* place = nullptr, int on_the_way = 0) {
   using detail::cell_ticks;
-  return detail::places_between(table, from, &cell_ticks::forward, to,
+  return detail::slots_between(table, from, &cell_ticks::forward, to,
                                 table.schedule().trains ? &cell_ticks::retired : &cell_ticks::forward, on_the_way, 1,
                                 place);
 }
@@ -77,18 +77,18 @@ constexpr int stash_places(detail::rows<Schedule>& table, int from, int to, int*
 /// Places at stage `to` of the gradients that the later stage `from` writes: from backward there until the parameter
 /// gradients here. Two at least, so that one is written while the other is read.
 template <scheduler Schedule>
-constexpr int returned_places(detail::rows<Schedule>& table, int from, int to, int* place = nullptr,
+constexpr int returned_slots(detail::tick_index<Schedule>& table, int from, int to, int* place = nullptr,
                               int on_the_way = 0) {
   using detail::cell_ticks;
-  return detail::places_between(table, from, &cell_ticks::backward, to, &cell_ticks::retired, on_the_way,
+  return detail::slots_between(table, from, &cell_ticks::backward, to, &cell_ticks::retired, on_the_way,
                                 table.micro_batches() < 2 ? 1 : 2, place);
 }
 
 /// Places of the gradients that a stage holds between backward's input part and its parameter part.
 template <scheduler Schedule>
-constexpr int held_places(detail::rows<Schedule>& table, int stage, int* place = nullptr) {
+constexpr int held_slots(detail::tick_index<Schedule>& table, int stage, int* place = nullptr) {
   using detail::cell_ticks;
-  return detail::places_between(table, stage, &cell_ticks::backward, stage, &cell_ticks::retired, 0, 1, place);
+  return detail::slots_between(table, stage, &cell_ticks::backward, stage, &cell_ticks::retired, 0, 1, place);
 }
 
 }  // namespace gpipe

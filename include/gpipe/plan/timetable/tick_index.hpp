@@ -18,15 +18,15 @@ struct cell_ticks {
 ///
 /// `coalesce`: of as many micro-batches, from 0 on, the parameter parts come together, after the last one's cell.
 template <scheduler Schedule>
-class rows {
+class tick_index {
  public:
-  constexpr rows(const Schedule& schedule, int stages, int micro_batches, int coalesce = 1)
+  constexpr tick_index(const Schedule& schedule, int stages, int micro_batches, int coalesce = 1)
       : schedule_(schedule), stages_(stages), micro_batches_(micro_batches), coalesce_(coalesce), of_(stages) {}
-  constexpr ~rows() {
+  constexpr ~tick_index() {
     for (int s = 0; s < stages_; ++s) delete[] of_[s];
   }
-  rows(const rows&) = delete;
-  rows& operator=(const rows&) = delete;
+  tick_index(const tick_index&) = delete;
+  tick_index& operator=(const tick_index&) = delete;
 
   constexpr const Schedule& schedule() const { return schedule_; }
   constexpr int stages() const { return stages_; }
@@ -52,28 +52,28 @@ class rows {
 
   /// Calls `use(tick, cell)` for each cell of a worker that is not idle, in order.
   template <class Use>
-  GPIPE_ONCE constexpr void walk(int worker, Use&& use) const {
+  GPIPE_COLD constexpr void walk(int worker, Use&& use) const {
     const int ticks = schedule_.ticks(stages_, micro_batches_);
     for (int t = 0; t < ticks; ++t)
-      if (const cell c = schedule_.at(stages_, micro_batches_, worker, t); c.kind != act::idle) use(t, c);
+      if (const cell c = schedule_.at(stages_, micro_batches_, worker, t); c.kind != action_kind::idle) use(t, c);
   }
 
  private:
-  GPIPE_ONCE constexpr void read(int worker) {
+  GPIPE_COLD constexpr void read(int worker) {
     for (int s = 0; s < stages_; ++s)
       if (worker_of(s) == worker) of_[s] = new cell_ticks[static_cast<unsigned>(micro_batches_)]{};
     int before = -1;
     walk(worker, [&](int t, const cell& c) {
       if (knows(c) && of_[c.stage]) {
         cell_ticks& found = of_[c.stage][c.micro_batch];
-        if (c.kind == act::forward && found.forward < 0) {
+        if (c.kind == action_kind::forward && found.forward < 0) {
           found.forward = t;
           found.before_forward = before;
-        } else if ((c.kind == act::backward || c.kind == act::backward_input) && found.backward < 0) {
+        } else if ((c.kind == action_kind::backward || c.kind == action_kind::backward_input) && found.backward < 0) {
           found.backward = t;
           found.before_backward = before;
         }
-        if (c.kind == act::backward || c.kind == act::backward_parameters) found.retired = t;
+        if (c.kind == action_kind::backward || c.kind == action_kind::backward_parameters) found.retired = t;
       }
       before = t;
     });
@@ -84,7 +84,7 @@ class rows {
 
   const Schedule schedule_;
   const int stages_, micro_batches_, coalesce_;
-  const scratch<cell_ticks*> of_;
+  const zeroed_array<cell_ticks*> of_;
 };
 
 }  // namespace gpipe::detail

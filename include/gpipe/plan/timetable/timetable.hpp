@@ -36,7 +36,7 @@ struct timetable {
 
   /// The same by running the table.
   constexpr std::int64_t simulate(std::int64_t forward, std::int64_t input, std::int64_t parameters) const {
-    const detail::scratch<std::int64_t> free(workers()), done(2 * stages * micro_batches);
+    const detail::zeroed_array<std::int64_t> free(workers()), done(2 * stages * micro_batches);
     const auto end_of = [&](int stage, int m, bool back) -> std::int64_t& {
       return done[2 * (stage * micro_batches + m) + back];
     };
@@ -44,19 +44,19 @@ struct timetable {
     for (int t = 0; t < ticks(); ++t)
       for (int w = 0; w < workers(); ++w) {
         const cell c = at(w, t);
-        if (c.kind == act::idle) continue;
+        if (c.kind == action_kind::idle) continue;
         std::int64_t& now = free[w];
         const int s = c.stage, m = c.micro_batch;
         std::int64_t needs = 0;
-        if (c.kind == act::forward && s > 0) needs = end_of(s - 1, m, false);
-        if ((c.kind == act::backward || c.kind == act::backward_input) && s + 1 < stages)
+        if (c.kind == action_kind::forward && s > 0) needs = end_of(s - 1, m, false);
+        if ((c.kind == action_kind::backward || c.kind == action_kind::backward_input) && s + 1 < stages)
           needs = end_of(s + 1, m, true);
         if (needs > now) now = needs;
-        now += c.kind == act::forward          ? forward
-               : c.kind == act::backward_input ? input
-               : c.kind == act::backward       ? input + parameters
+        now += c.kind == action_kind::forward          ? forward
+               : c.kind == action_kind::backward_input ? input
+               : c.kind == action_kind::backward       ? input + parameters
                                                : parameters;
-        if (c.kind != act::backward_parameters) end_of(s, m, c.kind != act::forward) = now;
+        if (c.kind != action_kind::backward_parameters) end_of(s, m, c.kind != action_kind::forward) = now;
         if (now > makespan) makespan = now;
       }
     return makespan;
@@ -74,7 +74,7 @@ struct timetable {
   template <class Put>
   constexpr void draw(Put&& put) const {
     const bool several = workers() < stages;
-    int width = label_of(cell{act::forward, several ? stages - 1 : -1, micro_batches - 1}, several).size + 2;
+    int width = label_of(cell{action_kind::forward, several ? stages - 1 : -1, micro_batches - 1}, several).size + 2;
     if (label tick; tick.put(ticks() - 1), tick.size + 2 > width) width = tick.size + 2;
     label last;
     last.put(several ? "worker " : "stage ");

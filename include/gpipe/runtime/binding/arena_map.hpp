@@ -9,23 +9,23 @@ namespace gpipe::detail {
 
 /// Which place each micro-batch has, [micro-batch], when it runs forward, and when it runs again: recompute and
 /// backward. Null: there is one place for all.
-struct place_table {
+struct slot_table {
   const int *forward = nullptr, *again = nullptr;
 
-  constexpr place_table() = default;
-  constexpr explicit place_table(const int* both) : forward(both), again(both) {}
-  constexpr place_table(const int* first, const int* later) : forward(first), again(later) {}
+  constexpr slot_table() = default;
+  constexpr explicit slot_table(const int* both) : forward(both), again(both) {}
+  constexpr slot_table(const int* first, const int* later) : forward(first), again(later) {}
 };
 
 /// Where a buffer lies: one address, or one for each place that a micro-batch may have.
-struct location {
+struct block_address {
   std::byte* base = nullptr;
   std::size_t stride = 0;
-  place_table place{};
+  slot_table slots{};
 
   std::byte* at(int m, bool again) const {
-    if (place.forward == nullptr) return base;
-    return base + stride * static_cast<std::size_t>((again ? place.again : place.forward)[m]);
+    if (slots.forward == nullptr) return base;
+    return base + stride * static_cast<std::size_t>((again ? slots.again : slots.forward)[m]);
   }
 };
 
@@ -39,9 +39,9 @@ class arena_map {
   bool has(memory_kind kind, int slot, int value, int index = 0) const {
     return blocks_.count({kind, slot, value, index}) > 0;
   }
-  GPIPE_ONCE location find(memory_kind kind, int slot, int value, place_table place = {}, int index = 0) const {
+  GPIPE_COLD block_address find(memory_kind kind, int slot, int value, slot_table slots = {}, int index = 0) const {
     const memory_block& b = blocks_.at({kind, slot, value, index});
-    return {base_ + b.offset, b.stride > 0 ? b.stride : b.bytes, b.copies > 1 ? place : place_table{}};
+    return {base_ + b.offset, b.stride > 0 ? b.stride : b.bytes, b.copies > 1 ? slots : slot_table{}};
   }
 
  private:

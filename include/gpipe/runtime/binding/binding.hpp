@@ -11,7 +11,7 @@ namespace gpipe::detail {
 
 /// What is copied out of a slot in every step.
 struct watched_rows {
-  sample_rows outputs, gradients;
+  tensor_rows outputs, gradients;
 };
 
 /// One layer with an address for everything that it reads and writes.
@@ -25,11 +25,11 @@ struct bound_slot {
   bool frozen = false;        ///< its parameters do not change
   watched_rows* watched = nullptr;  ///< where to copy its rows to, if anybody asked
   int inputs = 0, outputs = 0;
-  int value_in[max_edge]{}, value_out[max_edge]{};
-  location in[max_edge], out[max_edge], in_gradient[max_edge], out_gradient[max_edge];
-  location sum[max_edge];  ///< where in_gradient is added to; null: it is written in place
-  bool unread[max_edge]{};  ///< nobody reads the output: its gradient is zeros
-  location extras, partials, fields[max_fields];
+  int value_in[max_tensors_per_edge]{}, value_out[max_tensors_per_edge]{};
+  block_address in[max_tensors_per_edge], out[max_tensors_per_edge], in_gradient[max_tensors_per_edge], out_gradient[max_tensors_per_edge];
+  block_address sum[max_tensors_per_edge];  ///< where in_gradient is added to; null: it is written in place
+  bool unread[max_tensors_per_edge]{};  ///< nobody reads the output: its gradient is zeros
+  block_address extras, partials, fields[max_fields];
   std::byte *parameters = nullptr, *state = nullptr, *derived = nullptr, *gradients = nullptr;
   double* sum_of_squares = nullptr;  ///< of its gradient; until there is one, for who sums something else
 };
@@ -37,7 +37,7 @@ struct bound_slot {
 /// Bytes of a value that go from one buffer to another: copied forward, added backward.
 struct passage {
   int value = -1;
-  location from, into;
+  block_address from, into;
 };
 
 /// A stage's addresses.
@@ -54,7 +54,7 @@ struct binding {
 template <class Context>
 class binder {
  public:
-  binder(const network& net, const run_plan& plan, const std::vector<const arena_map*>& maps, int stage,
+  binder(const network& net, const runtime_plan& plan, const std::vector<const arena_map*>& maps, int stage,
          int replica = 0)
       : net_(net),
         plan_(plan),
@@ -65,7 +65,7 @@ class binder {
     s_.mark_rerun(rerun_.data());
   }
 
-  GPIPE_ONCE binding<Context> bind(const kernel_row<Context>* kernels) {
+  GPIPE_COLD binding<Context> bind(const kernel_row<Context>* kernels) {
     binding<Context> b;
     for (int l = s_.first(); l < s_.last(); ++l) {
       b.slots.push_back(bind_slot(l, kernels));
@@ -77,31 +77,31 @@ class binder {
  private:
   const arena_map& map(int stage) const { return *maps_[static_cast<std::size_t>(stage)]; }
   const arena_map& own() const { return map(s_.stage()); }
-  const stage_places& own_places() const { return plan_.places_of_stages[static_cast<std::size_t>(s_.stage())]; }
-  place_table kept_places() const { return {own_places().forward.data(), own_places().again.data()}; }
-  place_table entering_places() const { return place_table(own_places().entering.data()); }
-  const link_places& between(int from, int to) const {
+  const stage_slots& own_slots() const { return plan_.slots_of_stages[static_cast<std::size_t>(s_.stage())]; }
+  slot_table kept_slots() const { return {own_slots().forward.data(), own_slots().again.data()}; }
+  slot_table entering_slots() const { return slot_table(own_slots().entering.data()); }
+  const link_slots& between(int from, int to) const {
     std::size_t k = 0;
     while (plan_.links[k].from != from || plan_.links[k].to != to) ++k;
-    return plan_.places_of_links[k];
+    return plan_.slots_of_links[k];
   }
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
   bool away(int stage) const { return maps_[static_cast<std::size_t>(stage)] == nullptr; }
-  location leaving(int v, int index) const {
-    return own().find(memory_kind::outgoing, -1, v, place_table(plan_.leaving.data()), index);
+  block_address leaving(int v, int index) const {
+    return own().find(memory_kind::outgoing, -1, v, slot_table(plan_.leaving.data()), index);
   }
 
   /// Of a value that enters the model, or that an earlier stage writes, in the stage that reads it.
-  GPIPE_ONCE location stashed(int v, int stage) const {
+  GPIPE_COLD block_address stashed(int v, int stage) const {
     if (away(stage)) return leaving(v, 0);
     const int writer = stage_of(net_.values[v].writer);
-    const auto places = writer < 0 ? entering_places() : place_table(between(writer, stage).stash.data());
+    const auto places = writer < 0 ? entering_slots() : slot_table(between(writer, stage).stash.data());
     return map(stage).find(memory_kind::stash, -1, v, places);
   }
   /// Of the `index`-th gradient that comes back to the stage that writes a value, from stage `maker`.
-  GPIPE_ONCE location returned(int v, int stage, int index, int maker) const {
+  GPIPE_COLD block_address returned(int v, int stage, int index, int maker) const {
     if (away(stage)) return leaving(v, index);
-    return map(stage).find(memory_kind::returned, -1, v, place_table(between(stage, maker).returned.data()), index);
+    return map(stage).find(memory_kind::returned, -1, v, slot_table(between(stage, maker).returned.data()), index);
   }
 
   /// The lowest later stage that reads a sent value.
@@ -111,24 +111,24 @@ class binder {
     return stage_of(net_.reader(v, i));
   }
 
-  GPIPE_ONCE location activation(int v) const {
+  GPIPE_COLD block_address activation(int v) const {
     if (s_.boundary(v)) return stashed(v, s_.stage());
-    if (s_.kept(v)) return own().find(memory_kind::kept, -1, v, kept_places());
+    if (s_.kept(v)) return own().find(memory_kind::kept, -1, v, kept_slots());
     if (s_.direct(v)) return stashed(v, first_destination(v));
     return own().find(memory_kind::activations, -1, v);
   }
 
   /// Where the gradients of a value are folded, seen from its `index`-th reader.
-  GPIPE_ONCE location gradient(int v, int index) const {
+  GPIPE_COLD block_address gradient(int v, int index) const {
     const int writer = stage_of(net_.values[v].writer);
     if (writer != s_.stage()) return returned(v, writer, s_.return_of(v, index), s_.stage());
     if (s_.sent(v)) return returned(v, writer, 0, s_.top_stage(v));
     if (own().has(memory_kind::held, -1, v))
-      return own().find(memory_kind::held, -1, v, place_table(own_places().held.data()));
-    return own().find(memory_kind::backward, -1, v, kept_places());
+      return own().find(memory_kind::held, -1, v, slot_table(own_slots().held.data()));
+    return own().find(memory_kind::backward, -1, v, kept_slots());
   }
 
-  GPIPE_ONCE bound_slot<Context> bind_slot(int l, const kernel_row<Context>* kernels) const {
+  GPIPE_COLD bound_slot<Context> bind_slot(int l, const kernel_row<Context>* kernels) const {
     const row& r = net_.row_of(l);
     bound_slot<Context> b;
     b.layer = &r;
@@ -137,7 +137,7 @@ class binder {
     b.rerun = rerun_[l - s_.first()];
     b.inputs = r.inputs;
     b.outputs = r.outputs;
-    std::size_t scratch = 0;
+    std::size_t zeroed_array = 0;
     for (int i = 0; i < r.inputs; ++i) {
       const int v = b.value_in[i] = net_.reads_value(l, i);
       b.in[i] = activation(v);
@@ -147,9 +147,9 @@ class binder {
       b.in_gradient[i] = gradient(v, index);
       if (!s_.adds(v, index)) continue;
       b.sum[i] = b.in_gradient[i];
-      b.in_gradient[i] = own().find(memory_kind::scratch, l, -1, kept_places());
-      b.in_gradient[i].base += scratch;
-      scratch += net_.values[v].part.bytes(plan_.options.micro_batch_size);
+      b.in_gradient[i] = own().find(memory_kind::zeroed_array, l, -1, kept_slots());
+      b.in_gradient[i].base += zeroed_array;
+      zeroed_array += net_.values[v].part.bytes(plan_.options.micro_batch_size);
     }
     for (int o = 0; o < r.outputs; ++o) {
       const int v = b.value_out[o] = net_.writes_value(l, o);
@@ -158,10 +158,10 @@ class binder {
       b.unread[o] = net_.values[v].gradient && net_.values[v].readers == 0;
     }
     for (int f = 0; f < r.field_count; ++f)
-      b.fields[f] = own().find(memory_kind::stash, l, -1, entering_places(), f);
+      b.fields[f] = own().find(memory_kind::stash, l, -1, entering_slots(), f);
     if (r.extra_count > 0)
-      b.extras = own().find(memory_kind::kept, l, -1, kept_places());
-    if (r.partial_count > 0) b.partials = own().find(memory_kind::partials, l, -1, place_table(each_));
+      b.extras = own().find(memory_kind::kept, l, -1, kept_slots());
+    if (r.partial_count > 0) b.partials = own().find(memory_kind::partials, l, -1, slot_table(each_));
     const bool owns = net_.owns(l);
     b.parameters = own().find(owns ? memory_kind::parameters : memory_kind::tied, l, -1).base;
     b.gradients = own().find(owns ? memory_kind::gradients : memory_kind::tied, l, -1, {}, owns ? 0 : 1).base;
@@ -171,7 +171,7 @@ class binder {
     return b;
   }
 
-  GPIPE_ONCE void pass_on(int v, binding<Context>& b) const {
+  GPIPE_COLD void pass_on(int v, binding<Context>& b) const {
     const value& of = net_.values[v];
     if (!s_.sent(v)) return;
     int before = s_.direct(v) ? first_destination(v) : -1;
@@ -190,10 +190,10 @@ class binder {
   }
 
   const network& net_;
-  const run_plan& plan_;
+  const runtime_plan& plan_;
   const std::vector<const arena_map*>& maps_;
   stage_view s_;
-  scratch<bool> rerun_;
+  zeroed_array<bool> rerun_;
   const int* each_;  ///< places of what each micro-batch of the replica has its own of
 };
 

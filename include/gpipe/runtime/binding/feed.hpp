@@ -7,7 +7,7 @@ namespace gpipe::detail {
 
 /// Uploads a micro-batch's rows of a tensor; ones, where an optional field is absent.
 template <class Into>
-void upload_rows(const Into& c, const std::byte* from, std::size_t size, dtype type, const step_state& step, int m,
+void upload_rows(const Into& c, const std::byte* from, std::size_t size, dtype type, const step_context& step, int m,
                  std::byte* into) {
   const auto n = static_cast<std::ptrdiff_t>(size) * step.samples(m);
   const auto bytes = static_cast<std::ptrdiff_t>(bytes_of(type));
@@ -23,7 +23,7 @@ void upload_rows(const Into& c, const std::byte* from, std::size_t size, dtype t
 /// Uploads what a slot reads from outside into the stash: the micro-batch's rows of the model's input and its fields.
 /// `c` is a context, or what remembers a context's uploads.
 template <class Into, class Context>
-GPIPE_OUT_OF_LINE void feed(const Into& c, const network& net, const bound_slot<Context>& b, const step_state& step,
+GPIPE_OUT_OF_LINE void feed(const Into& c, const network& net, const bound_slot<Context>& b, const step_context& step,
                             int m) {
   for (int i = 0; i < b.inputs; ++i)
     if (const int v = b.value_in[i]; v < net.entering)

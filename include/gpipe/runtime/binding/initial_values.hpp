@@ -38,7 +38,7 @@ inline double first_value(const initialiser& how, std::uint64_t seed, int slot, 
 /// Puts the first values of a slot's parameters or state, one aligned array behind the other: `put(bytes before it,
 /// bytes, values)`, piece by piece. They are numbered from `before` on.
 template <class Put>
-GPIPE_ONCE void first_values(dtype type, const parameter* list, int count, std::uint64_t seed, int slot, int before,
+GPIPE_COLD void first_values(dtype type, const parameter* list, int count, std::uint64_t seed, int slot, int before,
                              Put&& put) {
   constexpr std::size_t most = 1 << 15;
   std::vector<std::byte> values(most * bytes_of(type));

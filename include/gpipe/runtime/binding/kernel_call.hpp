@@ -8,7 +8,7 @@ namespace gpipe::detail {
 /// What the kernels of a slot are called with for a micro-batch, forward or (`again`) after. `capacity`: the samples of
 /// a full one.
 template <class Context>
-GPIPE_OUT_OF_LINE call call_of(const bound_slot<Context>& b, const step_state& step, int capacity, int m, bool again) {
+GPIPE_OUT_OF_LINE call call_of(const bound_slot<Context>& b, const step_context& step, int capacity, int m, bool again) {
   call c;
   c.samples = step.samples(m);
   c.capacity = capacity;
@@ -37,7 +37,7 @@ GPIPE_OUT_OF_LINE call call_of(const bound_slot<Context>& b, const step_state& s
 
 /// For `absorb`: with what was told of all micro-batches of the step.
 template <class Context>
-call call_of_all(const bound_slot<Context>& b, const step_state& step, int capacity) {
+call call_of_all(const bound_slot<Context>& b, const step_context& step, int capacity) {
   call c = call_of(b, step, capacity, 0, false);
   c.partials = reinterpret_cast<double*>(b.partials.base);
   return c;

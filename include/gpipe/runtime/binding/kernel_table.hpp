@@ -47,7 +47,7 @@ struct kernel_row {
   kernel backward_input = nullptr;
   kernel backward_parameters = nullptr;
   kernel backward = nullptr;  ///< both at once
-  /// The parameter parts of several micro-batches, at most `most_together`.
+  /// The parameter parts of several micro-batches, at most `max_coalesced`.
   void (*backward_parameters_together)(const Context&, const call*, int count) = nullptr;
   kernel absorb = nullptr;
   kernel refresh = nullptr;

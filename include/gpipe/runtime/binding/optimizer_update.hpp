@@ -9,10 +9,10 @@ namespace gpipe {
 
 /// An optimizer without its type: so that an executor is compiled once for all of them.
 template <class Context>
-class update_rule {
+class optimizer_update {
  public:
   template <class Optimizer>
-  GPIPE_ONCE explicit update_rule(const Optimizer& optimizer)
+  GPIPE_COLD explicit optimizer_update(const Optimizer& optimizer)
       : moments_(Optimizer::moments),
         optimizer_(std::make_shared<const Optimizer>(optimizer)),
         floats_(&apply<Optimizer, float>),
@@ -46,7 +46,7 @@ class update_rule {
   }
 
   template <class Optimizer>
-  GPIPE_ONCE static double trial_of(const Optimizer& optimizer) {
+  GPIPE_COLD static double trial_of(const Optimizer& optimizer) {
     double parameter = 1, gradient = 0.75, moments[max_moments]{};
     for (int step = 1; step <= 2; ++step, gradient = -0.5) {
       update_operands<double> of{&parameter, &gradient, {}};

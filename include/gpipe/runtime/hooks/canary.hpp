@@ -13,7 +13,7 @@ namespace gpipe::detail {
 template <class Context>
 class canary {
  public:
-  GPIPE_ONCE canary(const stage_view& stage, const memory_terms& terms, const std::vector<bound_slot<Context>>& slots)
+  GPIPE_COLD canary(const stage_view& stage, const memory_terms& terms, const std::vector<bound_slot<Context>>& slots)
       : first_(stage.first()), dead_(slots.size()) {
     const network& net = stage.net();
     const lifetimes life(stage, terms.split || stage.sends_gradients());
@@ -21,7 +21,7 @@ class canary {
     for (int l = stage.first(); l < stage.last(); ++l) {
       const bound_slot<Context>& b = slots[index(l)];
       deaths& at = dead_[index(l)];
-      life.spent(l, [&](int v) {
+      life.dies_after_forward(l, [&](int v) {
         if (!stage.sent(v)) at.forward.push_back({where(b, v), bytes(v)});
       });
       // What parameter parts read lives until these have run.
@@ -46,7 +46,7 @@ class canary {
 
  private:
   struct buffer {
-    location at;
+    block_address at;
     std::size_t bytes;
   };
   struct deaths {
@@ -55,7 +55,7 @@ class canary {
 
   std::size_t index(int slot) const { return static_cast<std::size_t>(slot - first_); }
 
-  static location where(const bound_slot<Context>& b, int v) {
+  static block_address where(const bound_slot<Context>& b, int v) {
     for (int i = 0; i < b.inputs; ++i)
       if (b.value_in[i] == v) return b.in[i];
     for (int o = 0; o < b.outputs; ++o)

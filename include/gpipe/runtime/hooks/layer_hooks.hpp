@@ -20,68 +20,68 @@ namespace gpipe::detail {
 ///     before_backward | input part     | ran_input_part, sums with other readers'  | after_input_part
 ///                     | parameter part | ran_parameter_part                        | after_parameter_part
 template <class Context>
-class onlookers {
+class layer_hooks {
  public:
   using bound = bound_slot<Context>;
   using bound_slots = std::vector<bound>;
 
   /// Of a stage that works by this context.
-  onlookers(const Context& context, const network& net, const run_plan& plan, int stage)
-      : context_(context), net_(net), plan_(plan), stage_(stage), observer_(net, plan.options.moments) {}
+  layer_hooks(const Context& context, const network& net, const runtime_plan& plan, int stage)
+      : context_(context), net_(net), plan_(plan), stage_(stage), recorder_(net, plan.options.optimizer_moments) {}
 
   /// Who is asked for is told once the stage is bound.
-  GPIPE_ONCE void poison(const bound_slots& slots) {
+  GPIPE_COLD void poison(const bound_slots& slots) {
     canary_.emplace(stage_view(net_, plan_.cut(), stage_), plan_.terms[static_cast<std::size_t>(stage_)], slots);
   }
-  GPIPE_ONCE void time_slots(bool on) {
+  GPIPE_COLD void time_slots(bool on) {
     if (!on) watch_.reset();
-    else if (!watch_) watch_ = std::make_unique<stopwatch>(plan_.cut().first[stage_ + 1] - first());
+    else if (!watch_) watch_ = std::make_unique<layer_timer>(plan_.cut().first[stage_ + 1] - first());
   }
-  const stopwatch* watch() const { return watch_.get(); }
+  const layer_timer* watch() const { return watch_.get(); }
   void note_in(digest& into) {
-    observer_.note_in(into);
+    recorder_.note_in(into);
     observed_ = true;
   }
   /// It has changed which of the slots are watched.
   void look_at(const bound_slots& slots) {
-    observed_ = observer_.notes();
+    observed_ = recorder_.notes();
     for (const bound& b : slots) observed_ = observed_ || b.watched != nullptr;
   }
 
   /// Whether somebody looks between one micro-batch and the next.
-  bool look(const step_state& step) const { return observed_ || step.examining || canary_; }
+  bool look(const step_context& step) const { return observed_ || step.examining || canary_; }
 
-  void before_forward(const bound& b, const step_state& step, int m, bool again) const {
+  void before_forward(const bound& b, const step_context& step, int m, bool again) const {
     if (step.examining) examine().look_at_inputs(b, step, m, again);
   }
-  void after_forward(const bound& b, const call& done, const step_state& step, int m) {
+  void after_forward(const bound& b, const call& done, const step_context& step, int m) {
     if (step.examining) examine().look_at_outputs(b, step, m, done);
-    if (observed_ && !done.again) observer_.after_forward(context_, b, done, step, m);
+    if (observed_ && !done.again) recorder_.after_forward(context_, b, done, step, m);
     if (canary_) canary_->after_forward(context_, b.slot, m, done.again);
   }
 
   /// The gradients of the outputs are complete.
-  void before_backward(const bound& b, const step_state& step, int m) const {
-    if (observed_) observer_.before_backward(context_, b, step, m);
+  void before_backward(const bound& b, const step_context& step, int m) const {
+    if (observed_) recorder_.before_backward(context_, b, step, m);
   }
   /// The layer's own parts of its inputs' gradients are there, and not yet added to those of other readers.
-  void ran_input_part(const bound& b, const step_state& step, int m) {
-    if (observed_) observer_.after_input_part(context_, b, step, m);
+  void ran_input_part(const bound& b, const step_context& step, int m) {
+    if (observed_) recorder_.after_input_part(context_, b, step, m);
   }
-  void ran_parameter_part(const bound& b, const step_state& step, int m) {
-    if (observed_) observer_.after_parameter_part(context_, b, step, m);
+  void ran_parameter_part(const bound& b, const step_context& step, int m) {
+    if (observed_) recorder_.after_parameter_part(context_, b, step, m);
   }
   /// Also of a layer that has no such part.
-  void after_input_part(const bound& b, const step_state& step, int m) const {
+  void after_input_part(const bound& b, const step_context& step, int m) const {
     if (step.examining) examine().look_at_input_part(b, step, m);
     if (canary_) canary_->after_input_part(context_, b.slot, m);
   }
-  void after_parameter_part(const bound& b, const step_state& step, int m) const {
+  void after_parameter_part(const bound& b, const step_context& step, int m) const {
     if (step.examining) examine().look_at_parameter_part(b, step, m);
     if (canary_) canary_->after_parameter_part(context_, b.slot, m);
   }
   /// Of a layer whose parts come one behind the other, ...
-  void after_both_parts(const bound& b, const step_state& step, int m) const {
+  void after_both_parts(const bound& b, const step_context& step, int m) const {
     if (step.examining) examine().look_at_input_part(b, step, m), examine().look_at_parameter_part(b, step, m);
     if (canary_) canary_->after_input_part(context_, b.slot, m);
   }
@@ -93,12 +93,12 @@ class onlookers {
   }
   void after_update(const bound_slots& slots, std::size_t flat_bytes) {
     if (!observed_) return;
-    for (const bound& b : slots) observer_.after_update(context_, b, flat_bytes);
+    for (const bound& b : slots) recorder_.after_update(context_, b, flat_bytes);
   }
 
   /// Runs a part of a slot on `together` micro-batches in turn, the first of them m: what each took in the mean.
   template <class Run>
-  void time(const bound& b, timed part, const step_state& step, int m, Run&& run, int together = 1) {
+  void time(const bound& b, timed part, const step_context& step, int m, Run&& run, int together = 1) {
     if (!watch_) return run();
     context_.finish();  // such a step waits for its device wherever it times one
     const auto begin = now_ns();
@@ -109,17 +109,17 @@ class onlookers {
   }
 
  private:
-  examiner<Context> examine() const { return {context_, net_, stage_}; }
+  nonfinite_finder<Context> examine() const { return {context_, net_, stage_}; }
   int first() const { return plan_.cut().first[stage_]; }
 
   const Context& context_;
   const network& net_;
-  const run_plan& plan_;
+  const runtime_plan& plan_;
   int stage_;
   bool observed_ = false;  ///< by the observer: it notes, or a slot is watched
-  observer<Context> observer_;
+  activation_recorder<Context> recorder_;
   std::optional<canary<Context>> canary_;
-  std::unique_ptr<stopwatch> watch_;
+  std::unique_ptr<layer_timer> watch_;
 };
 
 }  // namespace gpipe::detail

@@ -13,9 +13,9 @@ namespace gpipe {
 enum class timed : std::uint8_t { forward, backward_input, backward_parameters, backward };
 
 /// How long each slot of a stage took, call by call: the newest of each part. Its memory is made at construction.
-class stopwatch {
+class layer_timer {
  public:
-  explicit stopwatch(int slots) : series_(static_cast<std::size_t>(4 * slots)) {
+  explicit layer_timer(int slots) : series_(static_cast<std::size_t>(4 * slots)) {
     for (series& s : series_) s.newest.resize(kept);
   }
 
@@ -25,7 +25,7 @@ class stopwatch {
   }
 
   /// Of the newest calls; -1 if there were none.
-  GPIPE_ONCE std::int64_t median(int slot, timed part) const {
+  GPIPE_COLD std::int64_t median(int slot, timed part) const {
     const series& s = series_[index(slot, part)];
     if (s.count == 0) return -1;
     std::vector<std::int64_t> sorted = s.newest;

@@ -16,31 +16,31 @@ struct zero_if_finite {
 /// Looks for the first number that is not finite, layer by layer, when a step is replayed because its loss or norm was
 /// not: throws `error`, with the layer and what of it.
 template <class Context>
-class examiner {
+class nonfinite_finder {
  public:
   using bound = bound_slot<Context>;
 
-  examiner(const Context& context, const network& net, int stage) : context_(context), net_(net), stage_(stage) {}
+  nonfinite_finder(const Context& context, const network& net, int stage) : context_(context), net_(net), stage_(stage) {}
 
   /// What enters the model at this slot.
-  GPIPE_ONCE void look_at_inputs(const bound& b, const step_state& step, int m, bool again) const {
+  GPIPE_COLD void look_at_inputs(const bound& b, const step_context& step, int m, bool again) const {
     for (int i = 0; i < b.inputs; ++i)
       if (b.value_in[i] < net_.entering)
         look(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
   }
-  GPIPE_ONCE void look_at_outputs(const bound& b, const step_state& step, int m, const call& done) const {
+  GPIPE_COLD void look_at_outputs(const bound& b, const step_context& step, int m, const call& done) const {
     for (int o = 0; o < b.outputs; ++o) look(b, m, "its output", b.value_out[o], b.out[o].at(m, done.again), step);
     const bool tells = step.training || b.layer->state_count == 0;
     if (!done.again && tells && !all_finite(b, static_cast<std::ptrdiff_t>(b.layer->partial_elements()), done.partials))
       not_finite(b, step, m, "its loss or another of its partials");
   }
   /// Before the gradients are sent: then they are another stage's.
-  GPIPE_ONCE void look_at_input_part(const bound& b, const step_state& step, int m) const {
+  GPIPE_COLD void look_at_input_part(const bound& b, const step_context& step, int m) const {
     for (int i = 0; i < b.inputs; ++i)
       if (b.in_gradient[i].base != nullptr)
         look(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i].at(m, true), step);
   }
-  GPIPE_ONCE void look_at_parameter_part(const bound& b, const step_state& step, int m) const {
+  GPIPE_COLD void look_at_parameter_part(const bound& b, const step_context& step, int m) const {
     if (!finite(b, b.layer->type,
                 static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type)), b.gradients))
       not_finite(b, step, m, "the gradient of its parameters");
@@ -56,19 +56,19 @@ class examiner {
     context_.finish();
     return sum == 0;
   }
-  GPIPE_ONCE bool finite(const bound& b, dtype type, std::ptrdiff_t n, const std::byte* data) const {
+  GPIPE_COLD bool finite(const bound& b, dtype type, std::ptrdiff_t n, const std::byte* data) const {
     if (type == dtype::float64) return all_finite(b, n, reinterpret_cast<const double*>(data));
     if (type == dtype::bf16) return all_finite(b, n, reinterpret_cast<const bf16*>(data));
     return type != dtype::float32 || all_finite(b, n, reinterpret_cast<const float*>(data));
   }
-  GPIPE_ONCE void look(const bound& b, int m, const char* what, int v, const std::byte* at,
-                       const step_state& step) const {
+  GPIPE_COLD void look(const bound& b, int m, const char* what, int v, const std::byte* at,
+                       const step_context& step) const {
     const edge_part& part = net_.values[v].part;
     if (!finite(b, part.type, static_cast<std::ptrdiff_t>(part.size) * step.samples(m), at))
       not_finite(b, step, m, what);
   }
-  [[noreturn]] GPIPE_ONCE void not_finite(const bound& b, const step_state& step, int m, const char* what) const {
-    refuse({what, " is not finite"},
+  [[noreturn]] GPIPE_COLD void not_finite(const bound& b, const step_context& step, int m, const char* what) const {
+    throw_error({what, " is not finite"},
            {"look for such numbers in the data, or lower the learning rate; parameters are as before the step"},
            {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_, .micro_batch = step.among_all(m)});
   }

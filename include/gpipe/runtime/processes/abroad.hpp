@@ -19,7 +19,7 @@ class abroad {
  public:
   /// `maps[s]` holds the blocks of stage s, null where it is not here, and `queues[s]` is its device's. Every process
   /// makes its ends in the same order.
-  GPIPE_ONCE abroad(peers& job, const network& net, const run_plan& plan,
+  GPIPE_COLD abroad(process_group& job, const network& net, const runtime_plan& plan,
                     const std::vector<const detail::arena_map*>& maps, std::vector<const void*> queues)
       : job_(job),
         net_(net),
@@ -29,53 +29,53 @@ class abroad {
         replica_(job.rank() / plan.workers()) {
     for (const tie& t : plan.ties) join(t);
     std::vector<std::size_t> sizes(static_cast<std::size_t>(job.ranks()));
-    told_ = net.loss_slot() < 0 ? 0
+    partial_bytes_ = net.loss_slot() < 0 ? 0
                                 : static_cast<std::size_t>(plan.micro_batches()) *
                                       net.row_of(net.loss_slot()).partial_bytes();
     for (int r = 0; r < plan.replicas(); ++r)
-      for (int s = 0; s < plan.stages(); ++s) sizes[index(rank_of(r, s))] += squares_of(r, s) + told_of(s);
-    meeting_ = job.assemble(sizes);
+      for (int s = 0; s < plan.stages(); ++s) sizes[index(rank_of(r, s))] += squares_of(r, s) + partial_bytes_of(s);
+    meeting_ = job.make_all_gather(sizes);
   }
 
   /// Which replica is here, in part.
   int replica() const { return replica_; }
   bool has(int stage) const { return rank_of(replica_, stage) == job_.rank(); }
-  peers& job() const { return job_; }
-  void begin(errand what) { job_.begin(what); }
+  process_group& job() const { return job_; }
+  void begin(wait_context what) { job_.begin(what); }
   /// The host waits for a stage's device.
-  void wait(int stage, errand what) {
+  void wait(int stage, wait_context what) {
     if (const void* queue = queues_[index(stage)]) job_.wait(queue, what);
   }
 
   /// Makes the ends of links that lead to other processes.
   template <class Marker>
-  GPIPE_ONCE void connect(std::vector<wire<Marker>>& wires) {
-    for (std::size_t k = 0; k < wires.size(); ++k) {
+  GPIPE_COLD void connect(std::vector<link_channels<Marker>>& channels) {
+    for (std::size_t k = 0; k < channels.size(); ++k) {
       const link& it = plan_.links[k];
       if (plan_.worker_of(it.from) == plan_.worker_of(it.to)) continue;
-      const std::vector<int>&stash = plan_.places_of_links[k].stash, &returned = plan_.places_of_links[k].returned;
-      if (has(it.from)) wires[k].activations.out = job_.sender(activations(it, it.from, stash));
-      if (has(it.to)) wires[k].activations.in = job_.receiver(activations(it, it.to, stash));
+      const std::vector<int>&stash = plan_.slots_of_links[k].stash, &returned = plan_.slots_of_links[k].returned;
+      if (has(it.from)) channels[k].activations.out = job_.sender(activations(it, it.from, stash));
+      if (has(it.to)) channels[k].activations.in = job_.receiver(activations(it, it.to, stash));
       if (!it.gradient || !plan_.schedule.trains) continue;
-      if (has(it.to)) wires[k].gradients.out = job_.sender(gradients(it, it.to, returned));
-      if (has(it.from)) wires[k].gradients.in = job_.receiver(gradients(it, it.from, returned));
+      if (has(it.to)) channels[k].gradients.out = job_.sender(gradients(it, it.to, returned));
+      if (has(it.from)) channels[k].gradients.in = job_.receiver(gradients(it, it.from, returned));
     }
   }
 
   /// All bring what their stages have found, and have what all have.
-  GPIPE_OUT_OF_LINE void exchange(commit& decision) {
+  GPIPE_OUT_OF_LINE void exchange(commit_decision& decision) {
     visit([&](int r, int s, std::size_t at) {
       if (rank_of(r, s) != job_.rank()) return;
       std::byte* to = meeting_->mine() + at;
       copy(to, decision.squares.data() + plan_.first[index(s)], squares_of(r, s));
-      copy(to + squares_of(r, s), told_in(decision, r), told_of(s));
+      copy(to + squares_of(r, s), partials_in(decision, r), partial_bytes_of(s));
     });
     meeting_->meet({.action = "meet"}, settled_);
     visit([&](int r, int s, std::size_t at) {
       if (rank_of(r, s) == job_.rank()) return;
       const std::byte* from = meeting_->of(rank_of(r, s)) + at;
       copy(decision.squares.data() + plan_.first[index(s)], from, squares_of(r, s));
-      copy(told_in(decision, r), from + squares_of(r, s), told_of(s));
+      copy(partials_in(decision, r), from + squares_of(r, s), partial_bytes_of(s));
     });
   }
 
@@ -100,7 +100,7 @@ class abroad {
   void give_gradients(const tie& of) {
     if (const joined& t = find(of); t.gradients_out) t.gradients_out->publish(0, 1);
   }
-  const std::byte* take_gradients(const tie& of, errand what) {
+  const std::byte* take_gradients(const tie& of, wait_context what) {
     const joined& t = find(of);
     t.gradients_in->release(0);
     t.gradients_in->consume(0, what);
@@ -111,8 +111,8 @@ class abroad {
   struct joined {
     tie of;
     std::byte *values = nullptr, *gradients = nullptr;  // where they lie or arrive
-    std::unique_ptr<far_sender> values_out, gradients_out;
-    std::unique_ptr<far_receiver> values_in, gradients_in;
+    std::unique_ptr<remote_sender> values_out, gradients_out;
+    std::unique_ptr<remote_receiver> values_in, gradients_in;
   };
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
@@ -127,11 +127,11 @@ class abroad {
   std::size_t squares_of(int r, int s) const {
     return r > 0 ? 0 : index(plan_.first[index(s) + 1] - plan_.first[index(s)]) * sizeof(double);
   }
-  std::byte* told_in(commit& decision, int r) const {
-    return reinterpret_cast<std::byte*>(decision.told.data()) + index(r) * told_;
+  std::byte* partials_in(commit_decision& decision, int r) const {
+    return reinterpret_cast<std::byte*>(decision.partials.data()) + index(r) * partial_bytes_;
   }
-  std::size_t told_of(int s) const {
-    return net_.loss_slot() >= 0 && plan_.cut().stage_of(net_.loss_slot()) == s ? told_ : 0;
+  std::size_t partial_bytes_of(int s) const {
+    return net_.loss_slot() >= 0 && plan_.cut().stage_of(net_.loss_slot()) == s ? partial_bytes_ : 0;
   }
   /// Each stage of each replica, and where what its process brings of it lies.
   template <class Visit>
@@ -142,7 +142,7 @@ class abroad {
       for (int s = 0; s < plan_.stages(); ++s) {
         if (rank_of(r, s) != rank) continue;
         call(r, s, at);
-        at += squares_of(r, s) + told_of(s);
+        at += squares_of(r, s) + partial_bytes_of(s);
       }
     }
   }
@@ -152,14 +152,14 @@ class abroad {
     while (ties_[i].of.user != of.user) ++i;
     return ties_[i];
   }
-  GPIPE_ONCE void join(const tie& of) {
+  GPIPE_COLD void join(const tie& of) {
     const int owner = plan_.cut().stage_of(of.owner), user = plan_.cut().stage_of(of.user);
     joined t;
     t.of = of;
     if (plan_.worker_of(owner) != plan_.worker_of(user)) {
       const void* const queue = queues_[index(has(owner) ? owner : user)];
       const auto along = [&](int stage, std::byte* at) {
-        return route{rank_of(stage), 1, {{at, 0, net_.row_of(of.owner).parameter_bytes()}}, {0}, {0}, queue};
+        return channel_layout{rank_of(stage), 1, {{at, 0, net_.row_of(of.owner).parameter_bytes()}}, {0}, {0}, queue};
       };
       if (has(owner)) {
         t.values = map(owner).find(memory_kind::parameters, of.owner, -1).base;
@@ -183,26 +183,26 @@ class abroad {
     ties_.push_back(std::move(t));
   }
 
-  GPIPE_ONCE route start(int peer, const std::vector<int>& slots, bool leaves, int end) const {
+  GPIPE_COLD channel_layout start(int peer, const std::vector<int>& slots, bool leaves, int end) const {
     return {peer, plan_.options.micro_batch_size, {}, slots, leaves ? plan_.leaving : slots, queues_[index(end)]};
   }
-  cargo lies(const detail::location& at, int v) const {
+  buffer_layout lies(const detail::block_address& at, int v) const {
     const edge_part& of = net_.values[v].part;
     return {at.base, at.stride, of.size * bytes_of(of.type)};
   }
   // Of the end at one of the link's stages.
-  GPIPE_ONCE route activations(const link& it, int end, const std::vector<int>& slots) const {
+  GPIPE_COLD channel_layout activations(const link& it, int end, const std::vector<int>& slots) const {
     const bool leaves = end == it.from;
-    route along = start(rank_of(leaves ? it.to : it.from), slots, leaves, end);
+    channel_layout along = start(rank_of(leaves ? it.to : it.from), slots, leaves, end);
     each_value(it, [&](int v) {
       const auto at = leaves ? map(end).find(memory_kind::outgoing, -1, v) : map(end).find(memory_kind::stash, -1, v);
       along.values.push_back(lies(at, v));
     });
     return along;
   }
-  GPIPE_ONCE route gradients(const link& it, int end, const std::vector<int>& slots) const {
+  GPIPE_COLD channel_layout gradients(const link& it, int end, const std::vector<int>& slots) const {
     const bool leaves = end == it.to;
-    route along = start(rank_of(leaves ? it.from : it.to), slots, leaves, end);
+    channel_layout along = start(rank_of(leaves ? it.from : it.to), slots, leaves, end);
     const stage_view maker(net_, plan_.cut(), it.to);
     each_value(it, [&](int v) {
       if (!net_.values[v].gradient) return;
@@ -223,16 +223,16 @@ class abroad {
       if (from.writes(v) && to.local_readers(v) > 0) call(v);
   }
 
-  peers& job_;
+  process_group& job_;
   const network& net_;
-  const run_plan& plan_;
+  const runtime_plan& plan_;
   std::vector<const detail::arena_map*> maps_;
   std::vector<const void*> queues_;  // [stage]
   int replica_;
-  std::size_t told_ = 0;  ///< bytes of what the loss tells of a replica's micro-batches
+  std::size_t partial_bytes_ = 0;  ///< bytes of what the loss tells of a replica's micro-batches
   std::vector<joined> ties_;
-  std::vector<far_sender*> settled_;
-  std::unique_ptr<assembly> meeting_;
+  std::vector<remote_sender*> settled_;
+  std::unique_ptr<all_gather> meeting_;
 };
 
 }  // namespace gpipe

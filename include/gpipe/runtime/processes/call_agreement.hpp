@@ -13,11 +13,11 @@
 namespace gpipe::detail {
 
 /// What a process is asked for by a call whose batch was taken.
-inline request request_of(const step_state& step) {
-  if (step.predicted != nullptr) return request::predict;
-  if (!step.training) return request::evaluate;
-  if (!step.applied) return step.examining ? request::examine : request::measure;
-  return step.commits ? request::step : request::accumulate;
+inline collective_kind collective_kind_of(const step_context& step) {
+  if (step.predicted != nullptr) return collective_kind::predict;
+  if (!step.training) return collective_kind::evaluate;
+  if (!step.applied) return step.examining ? collective_kind::examine : collective_kind::measure;
+  return step.commits ? collective_kind::step : collective_kind::accumulate;
 }
 
 /// Of the fields of a batch's first sample, as far as this costs nothing to speak of: other batches begin otherwise.
@@ -34,14 +34,14 @@ GPIPE_OUT_OF_LINE inline std::uint64_t first_of(const network& net, const batch_
 }
 
 /// What the processes of a job must have in common in a call, beside their plans.
-GPIPE_OUT_OF_LINE inline std::array<trait, 5> traits_of_call(const network& net, const step_state& step,
-                                                             const commit& decision) {
-  const bool commits = request_of(step) == request::step;
-  return {trait::number("the samples of the call", step.rows.samples),
-          trait::number("the samples accumulated before", decision.earlier.samples),
-          trait::real("the learning rate", commits ? decision.rate : 0),
-          trait::real("the largest norm", commits ? decision.clip : 0),
-          trait{"the batch: its first samples differ", first_of(net, step.rows)}};
+GPIPE_OUT_OF_LINE inline std::array<agreed_value, 5> agreed_values_of_call(const network& net, const step_context& step,
+                                                             const commit_decision& decision) {
+  const bool commits = collective_kind_of(step) == collective_kind::step;
+  return {agreed_value::number("the samples of the call", step.rows.samples),
+          agreed_value::number("the samples accumulated before", decision.earlier.samples),
+          agreed_value::real("the learning rate", commits ? decision.rate : 0),
+          agreed_value::real("the largest norm", commits ? decision.clip : 0),
+          agreed_value{"the batch: its first samples differ", first_of(net, step.rows)}};
 }
 
 }  // namespace gpipe::detail

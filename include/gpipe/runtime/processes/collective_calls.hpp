@@ -18,23 +18,23 @@ namespace gpipe::detail {
 class collective_calls {
  public:
   /// `job` null: alone.
-  explicit collective_calls(peers* job) : job_(job) {}
+  explicit collective_calls(process_group* job) : job_(job) {}
 
   /// Throw if another process is asked for something else.
-  GPIPE_ONCE void agree_to_freeze(int slot, bool frozen) const {
-    agree(request::freeze, {trait::number("the slot", slot), trait::number("whether it is frozen", frozen)});
+  GPIPE_COLD void agree_to_freeze(int slot, bool frozen) const {
+    agree(collective_kind::freeze, {agreed_value::number("the slot", slot), agreed_value::number("whether it is frozen", frozen)});
   }
-  GPIPE_ONCE void agree_to_watch(int slot, bool watched) const {
-    agree(request::watch, {trait::number("the slot", slot), trait::number("whether it is watched", watched)});
+  GPIPE_COLD void agree_to_watch(int slot, bool watched) const {
+    agree(collective_kind::watch, {agreed_value::number("the slot", slot), agreed_value::number("whether it is watched", watched)});
   }
-  GPIPE_ONCE void agree_to_write(memory_kind kind, int slot, std::size_t at, std::size_t bytes,
+  GPIPE_COLD void agree_to_write(memory_kind kind, int slot, std::size_t at, std::size_t bytes,
                                  const void* from) const {
     if (job_ == nullptr) return;
     hash values;
     values.add(static_cast<const std::byte*>(from), bytes);
-    agree(request::write,
-          {trait::number("what is written", static_cast<int>(kind)), trait::number("the slot", slot),
-           trait::number("the first byte", static_cast<std::int64_t>(at)), {"the values", values.value()}});
+    agree(collective_kind::write,
+          {agreed_value::number("what is written", static_cast<int>(kind)), agreed_value::number("the slot", slot),
+           agreed_value::number("the first byte", static_cast<std::int64_t>(at)), {"the values", values.value()}});
   }
 
   /// What this process refuses fails the call in all.
@@ -48,15 +48,15 @@ class collective_calls {
     }
   }
   /// The call begins: that all are asked for the same is found out while they work.
-  void enter(const network& net, const step_state& step, const commit& decision) const {
-    if (job_ != nullptr) job_->enter(request_of(step), traits_of_call(net, step, decision));
+  void enter(const network& net, const step_context& step, const commit_decision& decision) const {
+    if (job_ != nullptr) job_->enter(collective_kind_of(step), agreed_values_of_call(net, step, decision));
   }
   /// It has failed, here or elsewhere, and devices are to be waited for.
   void abandon() const noexcept {
     if (job_ != nullptr) job_->abandon();
   }
   /// In a handler of what has failed: throws the first cause of all processes. Alone it returns.
-  GPIPE_ONCE void leave() const {
+  GPIPE_COLD void leave() const {
     if (job_ == nullptr) return;
     try {
       throw;
@@ -70,11 +70,11 @@ class collective_calls {
   }
 
  private:
-  void agree(request what, std::initializer_list<trait> traits) const {
+  void agree(collective_kind what, std::initializer_list<agreed_value> traits) const {
     if (job_ != nullptr) job_->agree(what, {traits.begin(), traits.size()});
   }
 
-  peers* job_;
+  process_group* job_;
 };
 
 }  // namespace gpipe::detail

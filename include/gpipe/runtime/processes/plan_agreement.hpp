@@ -14,10 +14,10 @@ namespace gpipe {
 
 namespace detail {
 
-class trait_hash {
+class agreed_hash {
  public:
   template <class... T>
-  trait_hash& operator()(const T&... all) {
+  agreed_hash& operator()(const T&... all) {
     (add(all), ...);
     return *this;
   }
@@ -46,8 +46,8 @@ class trait_hash {
 }  // namespace detail
 
 /// What the plans of a job's processes must have in common.
-GPIPE_ONCE inline std::vector<trait> traits_of(const network& net, const run_plan& plan) {
-  detail::trait_hash build, model, cut, schedule, memory;
+GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net, const runtime_plan& plan) {
+  detail::agreed_hash build, model, cut, schedule, memory;
   build(std::string_view(__VERSION__), sizeof(void*));
 #if defined(__AVX512F__)
   build(512);
@@ -73,27 +73,27 @@ GPIPE_ONCE inline std::vector<trait> traits_of(const network& net, const run_pla
   const plan_options& o = plan.options;
   cut(plan.first);
   for (int s = 0; s < plan.stages(); ++s) schedule(plan.worker_of(s));
-  for (const link_places& of : plan.places_of_links) schedule(of.stash, of.returned);
+  for (const link_slots& of : plan.slots_of_links) schedule(of.stash, of.returned);
   for (const stage_memory& of : plan.memory) memory(of.total());
   return {{"the build", build.value()},
-          trait::choice("the precision", o.in),
+          agreed_value::choice("the precision", o.precision),
           {"the model", model.value()},
-          trait::number("the number of stages", o.stages),
-          trait::number("the number of replicas", o.replicas),
-          trait::number("the number of workers", plan.workers()),
-          trait::number("the number of micro-batches", o.micro_batches),
-          trait::number("the size of a micro-batch", o.micro_batch_size),
+          agreed_value::number("the number of stages", o.stages),
+          agreed_value::number("the number of replicas", o.replicas),
+          agreed_value::number("the number of workers", plan.workers()),
+          agreed_value::number("the number of micro-batches", o.micro_batches),
+          agreed_value::number("the size of a micro-batch", o.micro_batch_size),
           {"the schedule", static_cast<std::uint64_t>(o.schedule),
            [](std::uint64_t x) {
              const auto kind = static_cast<schedule_kind>(x);
-             return std::string(kind == schedule_kind::own ? "one's own" : name(kind));
+             return std::string(kind == schedule_kind::custom ? "one's own" : name(kind));
            }},
-          trait::number("the chunks of the schedule", o.chunks),
-          trait::choice("recompute", o.recompute),
-          trait::number("the micro-batches that are coalesced", plan.coalesce),
+          agreed_value::number("the chunks of the schedule", o.chunks),
+          agreed_value::choice("recompute", o.recompute),
+          agreed_value::number("the micro-batches that are coalesced", plan.coalesce),
           {"the cut", cut.value()},
           {"the order of the schedule", schedule.value()},
-          trait::number("the optimizer's moments", o.moments),
+          agreed_value::number("the optimizer's moments", o.optimizer_moments),
           {"the plan of the memory", memory.value()}};
 }
 

@@ -6,10 +6,10 @@
 namespace gpipe {
 
 /// Which of a plan's workers, R replicas of K, this process has: all, or in a job the one of its rank.
-class seating {
+class rank_layout {
  public:
   /// `job` null: alone.
-  seating(const run_plan& plan, const peers* job) : plan_(plan), rank_(job == nullptr ? -1 : job->rank()) {}
+  rank_layout(const runtime_plan& plan, const process_group* job) : plan_(plan), rank_(job == nullptr ? -1 : job->rank()) {}
 
   int count() const { return rank_ < 0 ? plan_.replicas() * plan_.workers() : 1; }
   /// Of the one that is here, its replica and its number in it. All are: 0 and -1.
@@ -21,7 +21,7 @@ class seating {
   bool has_stage(int replica, int stage) const { return has_worker(replica, plan_.worker_of(stage)); }
 
  private:
-  const run_plan& plan_;
+  const runtime_plan& plan_;
   int rank_;  // -1: alone
 };
 

@@ -7,7 +7,7 @@
 
 #include <gpipe/plan/memory/gradient_buckets.hpp>
 #include <gpipe/record/trace.hpp>
-#include <gpipe/runtime/replicas/replicas.hpp>
+#include <gpipe/runtime/replicas/replica_list.hpp>
 
 namespace gpipe {
 
@@ -21,12 +21,12 @@ class all_reduce {
   /// Called by a worker of each replica when the backward of its stage is over, for stages in the same order. If the
   /// call commits, every replica has the sums; else replica 0 has, and the others have zeros, to be added to in the
   /// next. Returns for how many nanoseconds the worker waited for others. Throws as waiting does.
-  virtual std::int64_t sum(int replica, int stage, const errand& what, bool commits) = 0;
+  virtual std::int64_t sum(int replica, int stage, const wait_context& what, bool commits) = 0;
 
   /// Before, as often as it likes: the gradients of the stage's slots from `slot` on will not change until then.
   /// Whether it has begun something, or gone on with it: it waits for nobody. In one process it does nothing, for there
   /// is nobody but the workers to do it.
-  virtual bool begin(int stage, int slot, const errand& what) {
+  virtual bool begin(int stage, int slot, const wait_context& what) {
     (void)stage, (void)slot, (void)what;
     return false;
   }
@@ -41,43 +41,43 @@ class all_reduce {
 template <class Device>
 class shared_all_reduce final : public all_reduce<Device> {
  public:
-  GPIPE_ONCE shared_all_reduce(const network& net, const run_plan& plan, lifeline& line,
+  GPIPE_COLD shared_all_reduce(const network& net, const runtime_plan& plan, worker_signals& line,
                                const replica_list<Device>& replicas)
       : net_(&net), plan_(&plan), replicas_(&replicas) {
     for (int w = 0; w < plan.workers(); ++w)
       meetings_.push_back(std::make_unique<meeting>(line, plan.replicas(), w, plan.workers()));
   }
 
-  GPIPE_OUT_OF_LINE std::int64_t sum(int replica, int stage, const errand& what, bool commits) override {
+  GPIPE_OUT_OF_LINE std::int64_t sum(int replica, int stage, const wait_context& what, bool commits) override {
     const int w = plan_->worker_of(stage), seat = replica * plan_->workers() + w;
     meeting& at = *meetings_[index(w)];
     bound_stage<Device>& own = in(replica, stage);
-    own.device().mark(at.ready[index(replica)]);
+    own.context().mark(at.ready[index(replica)]);
     const auto arrived = now_ns();
-    at.door.arrive(seat, what);
+    at.barrier.arrive(seat, what);
     const auto met = now_ns();
-    for (auto& ready : at.ready) own.device().await(ready);
+    for (auto& ready : at.ready) own.context().await(ready);
     own.each_gradient(!commits, [&](std::size_t begin, std::size_t bytes) {
       const auto edge = [&](int of) { return slice_begin(bytes, of, plan_->replicas()); };
       sum_slice(own, stage, begin + edge(replica), edge(replica + 1) - edge(replica), commits);
     });
     replicas_->each([&](const auto& it) {
-      if (it.number() != replica) own.told().hear(it.stage(stage).told(), it.step());
+      if (it.number() != replica) own.statistics().hear(it.stage(stage).statistics(), it.step());
     });
-    own.device().mark(at.summed[index(replica)]);
+    own.context().mark(at.summed[index(replica)]);
     const auto summed = now_ns();
-    at.door.arrive(seat, what);
-    for (auto& others : at.summed) own.device().await(others);
+    at.barrier.arrive(seat, what);
+    for (auto& others : at.summed) own.context().await(others);
     return met - arrived + now_ns() - summed;
   }
 
  private:
   // Of a worker of a replica and its likes.
   struct meeting {
-    gate door;
+    gpipe::barrier barrier;
     std::vector<typename Device::marker> ready, summed;  // [replica]
-    meeting(lifeline& line, int replicas, int first, int every)
-        : door(line, replicas, first, every), ready(index(replicas)), summed(index(replicas)) {}
+    meeting(worker_signals& line, int replicas, int first, int every)
+        : barrier(line, replicas, first, every), ready(index(replicas)), summed(index(replicas)) {}
   };
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   bound_stage<Device>& in(int replica, int stage) const { return replicas_->at(replica).stage(stage); }
@@ -95,14 +95,14 @@ class shared_all_reduce final : public all_reduce<Device> {
                sum);
       for (int r = 1; r < R; ++r) {
         std::byte* const other = in(r, stage).arena().data() + at;
-        if (commits) by.device().copy(count, static_cast<const std::byte*>(sum), other);
-        else by.device().fill(count, std::byte{0}, other);
+        if (commits) by.context().copy(count, static_cast<const std::byte*>(sum), other);
+        else by.context().fill(count, std::byte{0}, other);
       }
     }
   }
 
   const network* net_;
-  const run_plan* plan_;
+  const runtime_plan* plan_;
   const replica_list<Device>* replicas_;
   std::vector<std::unique_ptr<meeting>> meetings_;  // [worker of a replica]
 };

@@ -25,13 +25,13 @@ template <class Device>
 class exchanged_all_reduce final : public all_reduce<Device> {
  public:
   /// Every process makes its ends in the same order.
-  GPIPE_ONCE exchanged_all_reduce(peers& job, const network& net, const run_plan& plan, replica<Device>& here)
+  GPIPE_COLD exchanged_all_reduce(process_group& job, const network& net, const runtime_plan& plan, replica<Device>& here)
       : job_(job), net_(net), plan_(plan), here_(here), queues_(here.queues()), exchanges_(index(plan.stages())) {
     for (int s = 0; s < plan.stages(); ++s) {
       if (!here.has(s)) continue;
       const bound_stage<Device>& own = here.stage(s);
-      own.told().each([&](const detail::location& at) { exchanges_[index(s)].told.push_back(at); });
-      for (int r = 0; r < plan.replicas() && !exchanges_[index(s)].told.empty(); ++r)
+      own.statistics().each([&](const detail::block_address& at) { exchanges_[index(s)].partials.push_back(at); });
+      for (int r = 0; r < plan.replicas() && !exchanges_[index(s)].partials.empty(); ++r)
         if (r != here.number()) join_told(s, r);
       if (!plan.schedule.trains) continue;
       std::byte* landing = own.map().find(memory_kind::landing, -1, -1).base;
@@ -50,7 +50,7 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     }
   }
 
-  GPIPE_OUT_OF_LINE std::int64_t sum(int replica, int stage, const errand& what, bool commits) override {
+  GPIPE_OUT_OF_LINE std::int64_t sum(int replica, int stage, const wait_context& what, bool commits) override {
     const bound_stage<Device>& own = here_.stage(stage);
     exchange& all = exchanges_[index(stage)];
     const std::size_t ranges = commits ? all.buckets : all.ranges.size();  // then tied uses have lent theirs
@@ -67,12 +67,12 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     });
     if (!commits && replica > 0)
       own.each_gradient(true, [&](std::size_t begin, std::size_t bytes) {
-        own.device().fill(static_cast<std::ptrdiff_t>(bytes), std::byte{0}, own.arena().data() + begin);
+        own.context().fill(static_cast<std::ptrdiff_t>(bytes), std::byte{0}, own.arena().data() + begin);
       });
     return waited;
   }
 
-  GPIPE_OUT_OF_LINE bool begin(int stage, int slot, const errand& what) override {
+  GPIPE_OUT_OF_LINE bool begin(int stage, int slot, const wait_context& what) override {
     const bound_stage<Device>& own = here_.stage(stage);
     bool moved = false;
     for (range& it : exchanges_[index(stage)].ranges) {
@@ -108,15 +108,15 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     std::byte* own = nullptr;      // slice, of so many bytes
     std::size_t bytes = 0;
     std::byte* landing = nullptr;  // of the others' parts, in ascending order of replicas
-    std::vector<end_of<far_sender>> give, give_sum;
-    std::vector<end_of<far_receiver>> take, take_sum;
+    std::vector<end_of<remote_sender>> give, give_sum;
+    std::vector<end_of<remote_receiver>> take, take_sum;
   };
   struct exchange {
     std::vector<range> ranges;            // of the stage's own parameters, then of each tied use
     std::size_t buckets = 0;              // of its own
-    std::vector<detail::location> told;   // of each slot that tells of micro-batches
-    std::vector<std::unique_ptr<far_sender>> tell;
-    std::vector<std::unique_ptr<far_receiver>> hear;
+    std::vector<detail::block_address> partials;   // of each slot that tells of micro-batches
+    std::vector<std::unique_ptr<remote_sender>> tell;
+    std::vector<std::unique_ptr<remote_receiver>> hear;
   };
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
@@ -130,21 +130,21 @@ class exchanged_all_reduce final : public all_reduce<Device> {
   }
 
   // One message carries no more than an `int` of bytes.
-  static void load(route& along, std::byte* at, std::size_t bytes) {
+  static void load(channel_layout& along, std::byte* at, std::size_t bytes) {
     constexpr std::size_t most = std::size_t{1} << 30;
     for (std::size_t done = 0; done < bytes; done += most)
       along.values.push_back({at + done, 0, (std::min)(most, bytes - done)});
   }
-  route along(int replica, int stage) const {
+  channel_layout along(int replica, int stage) const {
     return {rank_of(replica, stage), 1, {}, {0}, {0}, queues_[index(stage)]};
   }
   // Ends that are used in a device's order wait for it themselves.
   void finish(const bound_stage<Device>& own, int stage) const {
-    if (queues_[index(stage)] == nullptr) own.device().finish();
+    if (queues_[index(stage)] == nullptr) own.context().finish();
   }
 
   // Tells where the next one's landing may be.
-  GPIPE_ONCE std::byte* join(int s, std::byte* base, std::size_t bytes, std::byte* landing, int complete_at) {
+  GPIPE_COLD std::byte* join(int s, std::byte* base, std::size_t bytes, std::byte* landing, int complete_at) {
     const int R = plan_.replicas(), own = here_.number();
     range it;
     it.complete_at = complete_at;
@@ -154,7 +154,7 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     for (int r = 0; r < R; ++r) {
       if (r == own) continue;
       const std::size_t first = edge(bytes, r), size = edge(bytes, r + 1) - first;
-      route parts = along(r, s), sums = along(r, s), own_parts = along(r, s), own_sums = along(r, s);
+      channel_layout parts = along(r, s), sums = along(r, s), own_parts = along(r, s), own_sums = along(r, s);
       load(parts, base + first, size), load(sums, base + first, size);
       load(own_parts, landing, it.bytes), load(own_sums, it.own, it.bytes);
       landing += it.bytes;
@@ -166,10 +166,10 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     exchanges_[index(s)].ranges.push_back(std::move(it));
     return landing;
   }
-  GPIPE_ONCE void join_told(int s, int r) {
+  GPIPE_COLD void join_told(int s, int r) {
     exchange& all = exchanges_[index(s)];
-    route out = along(r, s), in = along(r, s);
-    for (const detail::location& at : all.told) {
+    channel_layout out = along(r, s), in = along(r, s);
+    for (const detail::block_address& at : all.partials) {
       const std::size_t part = at.stride * index(plan_.micro_batches());
       load(out, at.base + part * index(here_.number()), part);
       load(in, at.base + part * index(r), part);
@@ -184,7 +184,7 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     it.now = range::given;
   }
   // ((g0 + g1) + g2) + ...: those before the own part are summed where they arrived, the rest is added to it.
-  std::int64_t sum_slice(const bound_stage<Device>& own, int stage, range& it, const errand& what) {
+  std::int64_t sum_slice(const bound_stage<Device>& own, int stage, range& it, const wait_context& what) {
     std::int64_t waited = 0;
     if (it.now == range::summed) return waited;
     std::byte *const mine = it.own, *const first = it.landing;
@@ -204,7 +204,7 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     return waited;
   }
   // The others' slices have left, so their sums may arrive there.
-  std::int64_t take_sums(range& it, const errand& what) {
+  std::int64_t take_sums(range& it, const wait_context& what) {
     it.now = range::untouched;
     return timed([&] {
       for (auto& to : it.give) to.end->acquire(0, what);
@@ -213,9 +213,9 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     });
   }
 
-  peers& job_;
+  process_group& job_;
   const network& net_;
-  const run_plan& plan_;
+  const runtime_plan& plan_;
   replica<Device>& here_;
   std::vector<const void*> queues_;  // [stage]
   std::vector<exchange> exchanges_;  // [stage]

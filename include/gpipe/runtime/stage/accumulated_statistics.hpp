@@ -10,13 +10,13 @@ namespace gpipe::detail {
 /// What a layer with state has told of the micro-batches of accumulated calls, so that its state moves once, at the
 /// commit, by those of the whole mini-batch. In the device's memory, where it was told.
 template <class Device>
-class told_earlier {
+class accumulated_statistics {
  public:
   using context = typename Device::context;
 
   /// Keeps what a call has told: `count` micro-batches, `stride` numbers apart. Makes room for one call more, for the
   /// commit may not fail.
-  GPIPE_ONCE void keep(const context& c, const double* told, std::ptrdiff_t stride, int count, int most) {
+  GPIPE_COLD void keep(const context& c, const double* partials, std::ptrdiff_t stride, int count, int most) {
     const auto needed = static_cast<std::size_t>(numbers_ + stride * (count + most)) * sizeof(double);
     if (!room_ || room_->size() < needed) {
       // Twice as much, so that many calls move what they keep a few times.
@@ -25,11 +25,11 @@ class told_earlier {
       c.finish();  // before the old room goes
       room_ = std::move(larger);
     }
-    append(c, told, stride, count);
+    append(c, partials, stride, count);
   }
   /// Behind what was kept.
-  void append(const context& c, const double* told, std::ptrdiff_t stride, int count) {
-    c.copy(stride * count, told, all() + numbers_);
+  void append(const context& c, const double* partials, std::ptrdiff_t stride, int count) {
+    c.copy(stride * count, partials, all() + numbers_);
     numbers_ += stride * count;
     count_ += count;
   }

@@ -11,12 +11,12 @@ namespace gpipe::detail {
 /// What the layers of a stage tell of each micro-batch, such as batch statistics and the loss: where it lies, and the
 /// layers' state, which moves by it at the commit.
 template <class Device>
-class telling {
+class layer_statistics {
  public:
-  telling(const run_plan& plan, const stage_arena<Device>& of) : plan_(plan), of_(of) {}
+  layer_statistics(const runtime_plan& plan, const stage_arena<Device>& of) : plan_(plan), of_(of) {}
 
   /// Makes room for what is told in accumulated calls, once the stage is bound.
-  GPIPE_ONCE void hold() {
+  GPIPE_COLD void hold() {
     for (const auto& b : of_.slots())
       if (b.kernels->absorb != nullptr) earlier_.resize(of_.slots().size());
   }
@@ -28,43 +28,43 @@ class telling {
       if (b.partials.base != nullptr) f(b.partials);
   }
   /// Copies what the stage's like of another replica has told in a step, beside its own.
-  GPIPE_OUT_OF_LINE void hear(const telling& other, const step_state& its) const {
+  GPIPE_OUT_OF_LINE void hear(const layer_statistics& other, const step_context& its) const {
     for (std::size_t i = 0; i < of_.slots().size(); ++i) {
-      const detail::location &from = other.of_.slots()[i].partials, &into = of_.slots()[i].partials;
+      const detail::block_address &from = other.of_.slots()[i].partials, &into = of_.slots()[i].partials;
       if (from.base == nullptr) continue;
       const std::size_t before = from.stride * static_cast<std::size_t>(its.first_micro_batch);
-      of_.device().copy(static_cast<std::ptrdiff_t>(from.stride) * its.filled(),
+      of_.context().copy(static_cast<std::ptrdiff_t>(from.stride) * its.filled(),
                     static_cast<const std::byte*>(from.base + before), into.base + before);
     }
   }
   /// Downloads what the kernels of a slot have told of each micro-batch with samples, to where each one's of all is.
-  void download(int slot, const step_state& step, double* into) const {
-    const detail::location& from = of_.at(slot).partials;
+  void download(int slot, const step_context& step, double* into) const {
+    const detail::block_address& from = of_.at(slot).partials;
     const std::size_t before = from.stride * static_cast<std::size_t>(step.first_micro_batch);
-    of_.device().download(static_cast<std::ptrdiff_t>(from.stride) * step.filled(), from.base + before,
+    of_.context().download(static_cast<std::ptrdiff_t>(from.stride) * step.filled(), from.base + before,
                       reinterpret_cast<std::byte*>(into) + before);
   }
 
   /// Moves the layers' state by what they have told of the mini-batch's micro-batches. Cannot fail.
-  GPIPE_OUT_OF_LINE void absorb(const step_state& step) noexcept {
+  GPIPE_OUT_OF_LINE void absorb(const step_context& step) noexcept {
     for (std::size_t i = 0; i < of_.slots().size(); ++i) {
       const auto& b = of_.slots()[i];
       if (b.kernels->absorb == nullptr) continue;
       call c = call_of_all(b, step, plan_.options.micro_batch_size);
       if (!earlier_.empty() && earlier_[i].count() > 0) {
-        earlier_[i].append(of_.device(), c.partials, c.partial_stride, c.micro_batches);
+        earlier_[i].append(of_.context(), c.partials, c.partial_stride, c.micro_batches);
         c.partials = earlier_[i].all();
         c.micro_batches = earlier_[i].count();
       }
-      b.kernels->absorb(of_.device(), c);
+      b.kernels->absorb(of_.context(), c);
     }
   }
   /// Keeps what they have told in an accumulated call for that, which may allocate; or forgets it.
-  GPIPE_ONCE void keep(const step_state& step) {
+  GPIPE_COLD void keep(const step_context& step) {
     for (std::size_t i = 0; i < earlier_.size(); ++i)
       if (const auto& b = of_.slots()[i]; b.kernels->absorb != nullptr) {
         const call c = call_of_all(b, step, plan_.options.micro_batch_size);
-        earlier_[i].keep(of_.device(), c.partials, c.partial_stride, c.micro_batches, plan_.all_micro_batches());
+        earlier_[i].keep(of_.context(), c.partials, c.partial_stride, c.micro_batches, plan_.all_micro_batches());
       }
   }
   void forget() noexcept {
@@ -72,9 +72,9 @@ class telling {
   }
 
  private:
-  const run_plan& plan_;
+  const runtime_plan& plan_;
   const stage_arena<Device>& of_;
-  std::vector<told_earlier<Device>> earlier_;  // [slot], where calls are accumulated
+  std::vector<accumulated_statistics<Device>> earlier_;  // [slot], where calls are accumulated
 };
 
 }  // namespace gpipe::detail

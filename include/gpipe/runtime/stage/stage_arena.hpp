@@ -25,9 +25,9 @@ struct square_of {
 template <class Device>
 class stage_arena {
  public:
-  using context = typename Device::context;
+  using device_context = typename Device::context;
 
-  GPIPE_ONCE stage_arena(const network& net, const run_plan& plan, int stage, std::byte fill, int replica)
+  GPIPE_COLD stage_arena(const network& net, const runtime_plan& plan, int stage, std::byte fill, int replica)
       : net_(&net),
         plan_(&plan),
         stage_(stage),
@@ -38,7 +38,7 @@ class stage_arena {
         map_(arena_.data()) {
     for (const memory_block& b : plan.blocks[static_cast<std::size_t>(stage)]) map_.add(b);
     // Gaps between parameters are zero and stay so: whole arrays are updated at once.
-    const auto flat = memory_.of(memory_kind::parameters) * (2 + plan.options.moments);
+    const auto flat = memory_.of(memory_kind::parameters) * (2 + plan.options.optimizer_moments);
     context_.fill(static_cast<std::ptrdiff_t>(flat + memory_.of(memory_kind::tied)), std::byte{0}, arena_.data());
   }
   ~stage_arena() { settle(); }
@@ -46,7 +46,7 @@ class stage_arena {
   stage_arena& operator=(const stage_arena&) = delete;
 
   /// Waits until nothing is under way here, whatever became of it.
-  GPIPE_ONCE void settle() const noexcept {
+  GPIPE_COLD void settle() const noexcept {
     try {
       context_.finish();
     } catch (...) {
@@ -57,9 +57,9 @@ class stage_arena {
   const stage_memory& memory() const { return memory_; }
   const detail::arena_map& map() const { return map_; }
   const auto& arena() const { return arena_; }
-  const context& device() const { return context_; }
-  const std::vector<detail::bound_slot<context>>& slots() const { return binding_.slots; }
-  const detail::bound_slot<context>& at(int slot) const {
+  const device_context& context() const { return context_; }
+  const std::vector<detail::bound_slot<device_context>>& slots() const { return binding_.slots; }
+  const detail::bound_slot<device_context>& at(int slot) const {
     return binding_.slots[static_cast<std::size_t>(slot - binding_.slots.front().slot)];
   }
 
@@ -124,20 +124,20 @@ class stage_arena {
   }
 
  protected:
-  using bound = detail::bound_slot<context>;
+  using bound = detail::bound_slot<device_context>;
 
   static std::ptrdiff_t parameter_bytes(const bound& b) {
     return static_cast<std::ptrdiff_t>(b.layer->parameter_bytes());
   }
 
   const network* net_;
-  const run_plan* plan_;
+  const runtime_plan* plan_;
   int stage_, replica_;
   stage_memory memory_;
-  context context_;
+  device_context context_;
   typename Device::arena arena_;
   detail::arena_map map_;
-  detail::binding<context> binding_;
+  detail::binding<device_context> binding_;
 };
 
 }  // namespace gpipe

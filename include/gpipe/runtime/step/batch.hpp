@@ -38,7 +38,7 @@ class batch {
     return with(name, std::data(rows), std::size(rows), dtype_of<std::remove_cvref_t<decltype(*std::data(rows))>>);
   }
   batch& with(std::string_view name, const void* rows, std::size_t elements, dtype type) {
-    if (find(name)) detail::refuse({"the batch has a field \"", name, "\" already"}, {"give each field once"});
+    if (find(name)) detail::throw_error({"the batch has a field \"", name, "\" already"}, {"give each field once"});
     entries_.push_back({name, rows, elements, type});
     return *this;
   }
@@ -67,21 +67,21 @@ struct batch_rows {
 
 namespace detail {
 
-GPIPE_ONCE inline const std::byte* rows_of(const batch& from, std::string_view name, std::size_t size, dtype type) {
+GPIPE_COLD inline const std::byte* rows_of(const batch& from, std::string_view name, std::size_t size, dtype type) {
   const batch::entry* found = from.find(name);
   if (found == nullptr) return nullptr;
   if (found->type != type)
-    refuse({"field \"", name, "\" of the batch holds ", name_of(found->type), ", the model reads ", name_of(type)},
+    throw_error({"field \"", name, "\" of the batch holds ", name_of(found->type), ", the model reads ", name_of(type)},
            {"convert it before the step"});
   const std::size_t wanted = size * static_cast<std::size_t>(from.samples());
   if (found->elements != wanted)
-    refuse({"field \"", name, "\" of the batch has ", found->elements, " elements, but ", from.samples(),
+    throw_error({"field \"", name, "\" of the batch has ", found->elements, " elements, but ", from.samples(),
             " samples of ", size, " are ", wanted},
            {"give every sample a whole row"});
   return static_cast<const std::byte*>(found->data);
 }
 
-GPIPE_ONCE inline std::string names_of_fields(const network& net) {
+GPIPE_COLD inline std::string names_of_fields(const network& net) {
   std::string names = "inputs";
   for (int f = 0; f < net.field_count; ++f) names.append(", ").append(net.fields[f].name);
   return names;
@@ -99,11 +99,11 @@ template <class T>
 void check_range(const field& wanted, const T* numbers, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
     if (numbers[i] < 0 || numbers[i] >= wanted.below)
-      refuse({"field \"", wanted.name, "\" of sample ", i / wanted.size, " is ", numbers[i]},
+      throw_error({"field \"", wanted.name, "\" of sample ", i / wanted.size, " is ", numbers[i]},
              {"it must lie in 0 ... ", wanted.below - 1});
 }
 
-GPIPE_ONCE inline bool is_read_before(const network& net, int field, int end) {
+GPIPE_COLD inline bool is_read_before(const network& net, int field, int end) {
   for (int l = 0; l < net.slot_count && l < end; ++l)
     for (int i = 0; i < net.row_of(l).field_count; ++i)
       if (net.row_of(l).field_index[i] == field) return true;
@@ -115,7 +115,7 @@ template <class T>
 void check_weights(const field& wanted, const T* weights, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
     if (!(weights[i] >= 0))
-      refuse({"field \"", wanted.name, "\" of sample ", i / wanted.size, " is ", std::to_string(weights[i])},
+      throw_error({"field \"", wanted.name, "\" of sample ", i / wanted.size, " is ", std::to_string(weights[i])},
              {"weights are 0 or more"});
 }
 
@@ -124,17 +124,17 @@ void check_weights(const field& wanted, const T* weights, std::size_t count) {
 /// Checks a batch against what the model reads, and that it reads all that is there: names, types, widths, the range of
 /// integers. What only layers from slot `end` on read may be missing. Of a model in bf16 inputs may be floats, which
 /// are rounded. Throws `error`.
-GPIPE_ONCE inline void check_batch(const network& net, const batch& from, int most_samples, batch_rows& rows,
+GPIPE_COLD inline void check_batch(const network& net, const batch& from, int max_batch, batch_rows& rows,
                                    int end = (std::numeric_limits<int>::max)()) {
-  using detail::refuse;
-  if (from.samples() < 1) refuse({"the batch is empty"}, {"give at least one sample"});
-  if (from.samples() > most_samples)
-    refuse({"the batch has ", from.samples(), " samples, but the plan holds ", most_samples,
+  using detail::throw_error;
+  if (from.samples() < 1) throw_error({"the batch is empty"}, {"give at least one sample"});
+  if (from.samples() > max_batch)
+    throw_error({"the batch has ", from.samples(), " samples, but the plan holds ", max_batch,
             " (micro-batches times micro-batch size)"},
            {"raise the micro-batch size of the plan, or split the batch"});
   rows.samples = from.samples();
   const batch::entry* const given = from.find("inputs");
-  if (given == nullptr) refuse({"the batch lacks the field \"inputs\""}, {"add it by with(\"inputs\", ...)"});
+  if (given == nullptr) throw_error({"the batch lacks the field \"inputs\""}, {"add it by with(\"inputs\", ...)"});
   const edge_part& entering = net.values[0].part;
   const bool rounds = detail::is_rounded(net, *given);
   rows.inputs = detail::rows_of(from, "inputs", entering.size, rounds ? dtype::float32 : entering.type);
@@ -143,14 +143,14 @@ GPIPE_ONCE inline void check_batch(const network& net, const batch& from, int mo
     bool known = e.name == "inputs";
     for (int f = 0; f < net.field_count; ++f) known = known || e.name == net.fields[f].name;
     if (!known)
-      refuse({"the batch has a field \"", e.name, "\", which the model does not read"},
+      throw_error({"the batch has a field \"", e.name, "\", which the model does not read"},
              {"it reads ", detail::names_of_fields(net)});
   }
   for (int f = 0; f < net.field_count; ++f) {
     const field& wanted = net.fields[f];
     const std::byte* data = detail::rows_of(from, wanted.name, wanted.size, wanted.type);
     if (data == nullptr && !wanted.optional && detail::is_read_before(net, f, end))
-      refuse({"the batch lacks the field \"", wanted.name, "\""}, {"add it by with(\"", wanted.name, "\", ...)"});
+      throw_error({"the batch lacks the field \"", wanted.name, "\""}, {"add it by with(\"", wanted.name, "\", ...)"});
     rows.fields[static_cast<std::size_t>(f)] = data;
     if (data == nullptr) continue;
     const std::size_t count = wanted.size * static_cast<std::size_t>(from.samples());

@@ -9,32 +9,32 @@
 namespace gpipe {
 
 /// The decision that all workers wait for before they update: made once, from what every stage has left.
-struct commit {
+struct commit_decision {
   double rate = 0;
   double clip = 0;              ///< the largest norm of the mean gradient; 0: any
   std::vector<double> squares;  ///< of each slot's gradient, summed in double
-  std::vector<double> told;     ///< the partials of the loss's slot, as far apart for each micro-batch as in its stage
+  std::vector<double> partials;     ///< the partials of the loss's slot, as far apart for each micro-batch as in its stage
   bool finite = false;          ///< whether loss, weight and norm are
   bool holds = false;           ///< whether the step may be applied
   double scale = 0;             ///< makes the summed gradient a mean, clipped
-  outcome earlier;              ///< of the calls that were accumulated for this step
+  step_result earlier;              ///< of the calls that were accumulated for this step
   std::int64_t closed_ns = 0;   ///< when the last worker was at the gate
-  outcome found;
+  step_result found;
 
   /// Room for what stages leave.
-  GPIPE_ONCE void hold(const network& net, int micro_batches) {
+  GPIPE_COLD void hold(const network& net, int micro_batches) {
     squares.resize(static_cast<std::size_t>(net.slot_count));
     if (const int slot = net.loss_slot(); slot >= 0)
-      told.resize(static_cast<std::size_t>(micro_batches) * net.row_of(slot).partial_bytes() / sizeof(double));
+      partials.resize(static_cast<std::size_t>(micro_batches) * net.row_of(slot).partial_bytes() / sizeof(double));
   }
 
   /// Sums the partials of the loss's slot in the order of calls and micro-batches.
-  void sum(const row& loss, const step_state& step) noexcept {
-    found = step.training ? earlier : outcome{};
-    found.told_by = &loss;
+  void sum(const row& loss, const step_context& step) noexcept {
+    found = step.training ? earlier : step_result{};
+    detail::result_source::of(found) = &loss;
     found.samples += step.rows.samples;
     const auto numbers = loss.partial_elements();
-    const double* at = told.data();
+    const double* at = partials.data();
     for (int m = 0; m < step.filled(); ++m, at += loss.partial_bytes() / sizeof(double)) {
       for (std::size_t p = 0; p < numbers; ++p) found.sums[p] += at[p];
       found.weight += loss.weight < 0 ? step.samples(m) : at[loss.weight];

@@ -15,7 +15,7 @@ namespace gpipe {
 /// What a run may be told beside its plan.
 struct run_options {
   std::uint64_t seed = 0;
-  std::chrono::nanoseconds deadline = patience{}.deadline;  ///< without progress of any worker
+  std::chrono::nanoseconds deadline = wait_limits{}.deadline;  ///< without progress of any worker
   std::size_t trace_events = 0;                             ///< kept for each worker; 0: no trace
   std::byte arena_fill{0};                                  ///< what memory holds before its first use
   std::size_t digest_calls = 0;                             ///< of train and accumulate, hashed; 0: no digest
@@ -28,7 +28,7 @@ struct run_options {
   /// the one before, and launched in those that are like it: with other batches of as many samples, unless a layer
   /// draws random numbers. For devices that have graphs, and a plan of one worker. The bits are the same.
   bool graph = false;
-  gpipe::peers* peers = nullptr;  ///< the job whose every process is one of the plan's workers; null: alone
+  process_group* job = nullptr;  ///< the job whose every process is one of the plan's workers; null: alone
   /// Called by every worker before each instruction of a step until it is committed: of a worker's updates, before the
   /// first. What it throws fails the step.
   std::function<void(const instruction&)> before{};

@@ -11,7 +11,7 @@ namespace gpipe {
 
 /// What all stages of a step share: the rows of the batch, and how they are cut into micro-batches. Replicas have a
 /// part of these each.
-struct step_state {
+struct step_context {
   batch_rows rows;
   int per_micro_batch = 1;  ///< ceil(batch / (R M)): micro-batch m holds the samples from m times this on
   int first_micro_batch = 0;  ///< of this part, among all of the step
@@ -20,7 +20,7 @@ struct step_state {
   bool training = true;
   bool commits = true;      ///< false: gradients are accumulated for a later call
   bool examining = false;   ///< look for the first number that is not finite
-  sample_rows* predicted = nullptr;  ///< what enters the loss goes here, and the loss does not run; null: it runs
+  tensor_rows* predicted = nullptr;  ///< what enters the loss goes here, and the loss does not run; null: it runs
   bool applied = true;      ///< whether parameters are updated
   bool measured = true;     ///< whether its times are reported
   bool written = false;     ///< what devices are asked for until the gate is written down, and not asked for again

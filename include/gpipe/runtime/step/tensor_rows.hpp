@@ -9,12 +9,12 @@
 namespace gpipe {
 
 /// Rows copied out of a training: of each tensor of an edge a row a sample, in the order of the samples.
-class sample_rows {
+class tensor_rows {
  public:
-  sample_rows() = default;
+  tensor_rows() = default;
 
   /// Room for the rows of `capacity` samples of one more tensor; of no elements where there is nothing to copy.
-  GPIPE_ONCE void add(const edge_part& of, int capacity) {
+  GPIPE_COLD void add(const edge_part& of, int capacity) {
     tensors_.push_back({of, std::vector<std::byte>(of.size * bytes_of(of.type) * static_cast<std::size_t>(capacity))});
   }
 
@@ -31,7 +31,7 @@ class sample_rows {
   template <element T = float>
   std::span<const T> of(int sample, int tensor = 0) const {
     if (sample < 0 || sample >= samples_)
-      detail::refuse({"there is no row of sample ", sample}, {"there are rows of ", samples_, " samples"});
+      detail::throw_error({"there is no row of sample ", sample}, {"there are rows of ", samples_, " samples"});
     const std::size_t size = find(tensor, dtype_of<T>).of.size;
     return all<T>(tensor).subspan(size * static_cast<std::size_t>(sample), size);
   }
@@ -54,13 +54,13 @@ class sample_rows {
     std::vector<std::byte> rows;
   };
 
-  GPIPE_ONCE const held& find(int tensor, dtype type) const {
+  GPIPE_COLD const held& find(int tensor, dtype type) const {
     if (tensor < 0 || tensor >= tensors())
-      detail::refuse({"there is no tensor ", tensor}, {"there are ", tensors(), ", counted from 0"});
+      detail::throw_error({"there is no tensor ", tensor}, {"there are ", tensors(), ", counted from 0"});
     const held& found = tensors_[static_cast<std::size_t>(tensor)];
-    if (found.of.size == 0) detail::refuse({"tensor ", tensor, " has no rows"}, {"no gradient flows back to it"});
+    if (found.of.size == 0) detail::throw_error({"tensor ", tensor, " has no rows"}, {"no gradient flows back to it"});
     if (found.of.type != type)
-      detail::refuse({"tensor ", tensor, " holds ", name_of(found.of.type)}, {"read it as that"});
+      detail::throw_error({"tensor ", tensor, " holds ", name_of(found.of.type)}, {"read it as that"});
     return found;
   }
 

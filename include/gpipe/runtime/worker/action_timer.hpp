@@ -16,10 +16,10 @@ namespace gpipe::detail {
 /// What a worker did when, for the reports of its stages and for its trace: an action lasts from the end of the one
 /// before. Where a device works later it is the device's times that count, which are noted while it is asked.
 template <class Device>
-class timesheet {
+class action_timer {
  public:
   /// `step` is the replica's, and so are `reports`, one a stage. `trace` null: there is none.
-  timesheet(const step_state& step, int replica, std::span<stage_report> reports, recorder* trace)
+  action_timer(const step_context& step, int replica, std::span<stage_report> reports, recorder* trace)
       : step_(step), replica_(replica), reports_(reports), trace_(trace) {}
 
   /// A pass over so many instructions begins.
@@ -31,7 +31,7 @@ class timesheet {
   /// Until now the pass was prepared: by the clearing of gradients, above all, which is told of this stage.
   void prepared(int stage) {
     const auto now = now_ns();
-    if (step_.measured) report(stage).busy(act::reduce) += now - ended_ns_;
+    if (step_.measured) report(stage).busy(action_kind::reduce) += now - ended_ns_;
     ended_ns_ = now;
   }
 
@@ -47,19 +47,19 @@ class timesheet {
     copied_ns_ += taken_by(call);
   }
   /// What was done until now, with these hand-overs, was this.
-  void end(const instruction& i, const handover<Device>& passes, std::int64_t now = now_ns()) {
+  void end(const instruction& i, const stage_io<Device>& passes, std::int64_t now = now_ns()) {
     account(i, passes, now);
     ended_ns_ = now;
   }
 
   /// When actions begin and end on the device is noted here.
-  device_times<Device>& on_device() { return device_; }
+  device_timer<Device>& on_device() { return device_; }
   /// The pass is over, and all that the device was asked for. Between actions it waits, and in those that receive, for
   /// what others have not done yet.
   GPIPE_OUT_OF_LINE void close() {
     auto last = opened_ns_;
     device_.tell(now_ns(), [&](const instruction& i, std::int64_t begin, std::int64_t end) {
-      const bool waits = i.kind == act::receive_activation || i.kind == act::receive_gradient;
+      const bool waits = i.kind == action_kind::receive_activation || i.kind == action_kind::receive_gradient;
       if (step_.measured) {
         report(i.stage).wait_ns += (std::max)(std::int64_t{0}, begin - last) + (waits ? end - begin : 0);
         if (!waits) report(i.stage).busy(i.kind) += end - begin;
@@ -78,14 +78,14 @@ class timesheet {
   }
   stage_report& report(int stage) { return reports_[static_cast<std::size_t>(stage)]; }
 
-  void account(const instruction& i, const handover<Device>& passes, std::int64_t now) {
+  void account(const instruction& i, const stage_io<Device>& passes, std::int64_t now) {
     if (step_.measured) report(i.stage).link_ns += passes.linked();
     if (device_.on()) return;  // these are times of asking
     if (step_.measured) {
       stage_report& its = report(i.stage);
       const std::int64_t waited = waited_ns_ + passes.waited();
       its.busy(i.kind) += now - ended_ns_ - waited - copied_ns_;
-      its.busy(act::send_activation) += copied_ns_;
+      its.busy(action_kind::send_activation) += copied_ns_;
       its.wait_ns += waited;
     }
     trace(i, ended_ns_, now);
@@ -96,13 +96,13 @@ class timesheet {
     trace_->record({begin, end, i.kind, i.stage, m, -1, replica_});
   }
 
-  const step_state& step_;
+  const step_context& step_;
   int replica_;
   std::span<stage_report> reports_;
   recorder* trace_;
   std::int64_t opened_ns_ = 0, ended_ns_ = 0;  ///< the pass; the action before
   std::int64_t waited_ns_ = 0, copied_ns_ = 0;  ///< in this action
-  [[no_unique_address]] device_times<Device> device_;
+  [[no_unique_address]] device_timer<Device> device_;
 };
 
 }  // namespace gpipe::detail

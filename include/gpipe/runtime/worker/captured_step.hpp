@@ -21,7 +21,7 @@ struct step_key {
 
   bool operator==(const step_key&) const = default;
 
-  static step_key of(const step_state& s, bool draws) {
+  static step_key of(const step_context& s, bool draws) {
     step_key k{s.rows.samples, s.per_micro_batch, s.samples_before, s.looks, s.clears(), 0, draws ? s.step : 0};
     for (std::size_t f = 0; f < s.rows.fields.size(); ++f)
       if (s.rows.fields[f] == nullptr) k.absent |= std::uint64_t{1} << f % 64;
@@ -34,28 +34,28 @@ struct step_key {
 ///
 /// What comes after the gate is asked for in every step: a few operations, which depend on its number and on the norm.
 template <class Device>
-class written_step {
+class captured_step {
  public:
   using stage = bound_stage<Device>;
 
-  explicit written_step(std::vector<stage*> stages) : stages_(std::move(stages)) {}
+  explicit captured_step(std::vector<stage*> stages) : stages_(std::move(stages)) {}
 
-  bool holds(const step_state& step) const { return graph_ && key_ == step_key::of(step, draws_); }
+  bool holds(const step_context& step) const { return graph_ && key_ == step_key::of(step, draws_); }
 
   /// Writes down what `ask()` asks for.
   template <class Ask>
-  GPIPE_ONCE void write(const step_state& step, Ask&& ask) {
+  GPIPE_COLD void write(const step_context& step, Ask&& ask) {
     graph_.reset();
     auto graph = std::make_unique<typename Device::graph>();
-    const auto& first = stages_.front()->device();
-    for (stage* s : stages_) s->device().begin(*graph), s->drew(false);
+    const auto& first = stages_.front()->context();
+    for (stage* s : stages_) s->context().begin(*graph), s->drew(false);
     first.mark(forth_);
-    for (std::size_t s = 1; s < stages_.size(); ++s) stages_[s]->device().await(forth_);
+    for (std::size_t s = 1; s < stages_.size(); ++s) stages_[s]->context().await(forth_);
     ask();
     for (std::size_t s = stages_.size() - 1; s > 0; --s) {
-      stages_[s]->device().mark(stages_[s]->done());
+      stages_[s]->context().mark(stages_[s]->done());
       first.await(stages_[s]->done());
-      stages_[s]->device().end(*graph);
+      stages_[s]->context().end(*graph);
     }
     first.end(*graph);
     draws_ = false;
@@ -65,15 +65,15 @@ class written_step {
   }
 
   /// Gives it the rows of another batch, in the order in which `program` feeds them.
-  void refill(const step_state& step, const std::vector<instruction>& program) {
+  void refill(const step_context& step, const std::vector<instruction>& program) {
     const refilling again{*graph_};
     for (const instruction& i : program)
-      if (i.kind == act::forward && step.samples(i.micro_batch) > 0)
+      if (i.kind == action_kind::forward && step.samples(i.micro_batch) > 0)
         for (stage* s : stages_)
           if (s->stage() == i.stage) s->feed(again, step, i.micro_batch);
   }
 
-  void launch() { stages_.front()->device().launch(*graph_); }
+  void launch() { stages_.front()->context().launch(*graph_); }
 
  private:
   struct refilling {

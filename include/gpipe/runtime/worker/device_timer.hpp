@@ -12,7 +12,7 @@ namespace gpipe {
 /// When the actions of a worker ran on its device: noted while they are asked for, and told when all of it is over. Of
 /// a device without moments nothing is: there an action took as long as the asking.
 template <class Device>
-struct device_times {
+struct device_timer {
   using context = typename Device::context;
   static constexpr bool on() { return false; }
   static void open(bool, std::size_t, int) {}
@@ -24,7 +24,7 @@ struct device_times {
 };
 
 template <timing_device Device>
-class device_times<Device> {
+class device_timer<Device> {
  public:
   using context = typename Device::context;
 

@@ -12,10 +12,10 @@ namespace gpipe::detail {
 /// Throws why a call is not finite, behind `accumulated` others of its step. `replay()` does it once more, up to its
 /// decision, with a look at each layer: it throws the name of the one where it began.
 template <class Replay>
-[[noreturn]] GPIPE_ONCE void explain(step_state& step, const commit& decision, int accumulated, Replay&& replay) {
-  const auto where = place{.step = static_cast<long>(step.step)};
+[[noreturn]] GPIPE_COLD void explain(step_context& step, const commit_decision& decision, int accumulated, Replay&& replay) {
+  const auto where = location{.step = static_cast<long>(step.step)};
   if (step.commits && decision.found.weight < (std::numeric_limits<float>::min)())
-    refuse({"the weights of the batch's samples sum to ", std::to_string(decision.found.weight)},
+    throw_error({"the weights of the batch's samples sum to ", std::to_string(decision.found.weight)},
            {"give at least one sample a positive weight"}, where);
   step.examining = true;
   step.applied = step.measured = step.written = false;

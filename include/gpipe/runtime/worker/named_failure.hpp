@@ -9,11 +9,11 @@
 namespace gpipe::detail {
 
 template <class Device>
-[[noreturn]] GPIPE_ONCE void throw_named(const instruction& i, const bound_stage<Device>& stage,
-                                         const step_state& step, const std::string& wrong, const std::string& remedy,
-                                         place at) {
-  const bool computes = i.kind == act::forward || i.kind == act::recompute || i.kind == act::backward ||
-                        i.kind == act::backward_input || i.kind == act::backward_parameters;
+[[noreturn]] GPIPE_COLD void throw_named(const instruction& i, const bound_stage<Device>& stage,
+                                         const step_context& step, const std::string& wrong, const std::string& remedy,
+                                         location at) {
+  const bool computes = i.kind == action_kind::forward || i.kind == action_kind::recompute || i.kind == action_kind::backward ||
+                        i.kind == action_kind::backward_input || i.kind == action_kind::backward_parameters;
   const auto* layer = stage.current();
   if (computes && layer != nullptr && at.slot < 0) {
     at.slot = layer->slot;
@@ -30,8 +30,8 @@ template <class Device>
 /// In a handler of what an instruction for the stage has thrown: throws it as an `error` that says where, as far as who
 /// threw did not know. That somebody else has failed is passed on.
 template <class Device>
-[[noreturn]] GPIPE_ONCE void rethrow_named(const instruction& i, const bound_stage<Device>& stage,
-                                           const step_state& step) {
+[[noreturn]] GPIPE_COLD void rethrow_named(const instruction& i, const bound_stage<Device>& stage,
+                                           const step_context& step) {
   try {
     throw;
   } catch (const poisoned&) {

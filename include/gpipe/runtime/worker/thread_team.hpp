@@ -15,9 +15,9 @@ namespace gpipe {
 /// Workers that do one task at a time, all together. Worker 0 is whoever calls; the others are threads that live as
 /// long as the crew and sleep between tasks. A thread of its own for worker 0 would cost two wakes a task (some 70 us),
 /// and the caller, one more than there are cores, would push two workers onto the same core.
-class crew {
+class thread_team {
  public:
-  GPIPE_ONCE crew(lifeline& line, int workers) : line_(line), workers_(workers) {
+  GPIPE_COLD thread_team(worker_signals& line, int workers) : signals_(line), workers_(workers) {
     threads_.reserve(static_cast<std::size_t>(workers) - 1);
     try {
       for (int w = 1; w < workers; ++w) threads_.emplace_back([this, w] { live(w); });
@@ -26,9 +26,9 @@ class crew {
       throw;
     }
   }
-  ~crew() { end(); }
-  crew(const crew&) = delete;
-  crew& operator=(const crew&) = delete;
+  ~thread_team() { end(); }
+  thread_team(const thread_team&) = delete;
+  thread_team& operator=(const thread_team&) = delete;
 
   int workers() const { return workers_; }
 
@@ -39,19 +39,19 @@ class crew {
     cause_ = nullptr;
     running_.store(workers_, std::memory_order_relaxed);
     call_.fetch_add(1, std::memory_order_release);
-    for (int w = 1; w < workers_; ++w) line_.wake(w);
-    line_.spread(0);
+    for (int w = 1; w < workers_; ++w) signals_.wake(w);
+    signals_.spread(0);
     attempt(0);
-    line_.rest(0, [this] { return running_.load(std::memory_order_acquire) == 0; });
+    signals_.rest(0, [this] { return running_.load(std::memory_order_acquire) == 0; });
     if (!cause_) return;
-    line_.reset();
+    signals_.reset();
     std::rethrow_exception(std::exchange(cause_, nullptr));
   }
 
  private:
   void live(int worker) {
     for (std::uint64_t done = 0;; ++done) {
-      line_.rest(worker, [this, done] { return call_.load(std::memory_order_acquire) != done; });
+      signals_.rest(worker, [this, done] { return call_.load(std::memory_order_acquire) != done; });
       if (ending_.load(std::memory_order_acquire)) return;
       attempt(worker);
     }
@@ -63,25 +63,25 @@ class crew {
     } catch (const detail::poisoned&) {
     } catch (...) {
       {
-        const std::lock_guard<std::mutex> inside(door_);
+        const std::lock_guard<std::mutex> inside(barrier_);
         if (!cause_) cause_ = std::current_exception();
       }
-      line_.poison();
+      signals_.poison();
     }
-    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) line_.wake(0);
+    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) signals_.wake(0);
   }
 
   void end() {
     ending_.store(true, std::memory_order_release);
     call_.fetch_add(1, std::memory_order_release);
-    for (int w = 1; w < workers_; ++w) line_.wake(w);
+    for (int w = 1; w < workers_; ++w) signals_.wake(w);
     for (auto& thread : threads_) thread.join();
   }
 
-  lifeline& line_;
+  worker_signals& signals_;
   int workers_;
   const std::function<void(int)>* task_ = nullptr;
-  std::mutex door_;
+  std::mutex barrier_;
   std::exception_ptr cause_;
   std::atomic<std::uint64_t> call_{0};
   std::atomic<int> running_{0};

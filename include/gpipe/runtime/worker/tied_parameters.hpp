@@ -13,7 +13,7 @@ template <class Device>
 class tied_parameters {
  public:
   /// `others` null: all stages of the replica are here.
-  tied_parameters(const run_plan& plan, const replica<Device>& its, abroad* others)
+  tied_parameters(const runtime_plan& plan, const replica<Device>& its, abroad* others)
       : plan_(plan), its_(its), others_(others) {}
 
   bool any() const { return !plan_.ties.empty(); }
@@ -33,13 +33,13 @@ class tied_parameters {
       if (is_here(t.user) && !at(t.user).at(t.user).frozen) others_->give_gradients(t);
   }
   /// Those of all uses are, and are added to what the stage owns.
-  void take(int stage, const errand& what, timesheet<Device>& times) const {
+  void take(int stage, const wait_context& what, action_timer<Device>& times) const {
     for (const tie& t : plan_.ties) {
       if (stage_of(t.owner) != stage) continue;
       bound_stage<Device>& s = its_.stage(stage);
       if (s.at(t.owner).frozen) continue;
       if (is_here(t.user)) {
-        s.device().await(at(t.user).done());
+        s.context().await(at(t.user).done());
         s.lend(t.owner, at(t.user).at(t.user).gradients);
       } else {
         times.waiting([&] { s.lend(t.owner, others_->take_gradients(t, what)); });
@@ -52,7 +52,7 @@ class tied_parameters {
   bound_stage<Device>& at(int slot) const { return its_.stage(stage_of(slot)); }
   bool is_here(int slot) const { return its_.has(stage_of(slot)); }
 
-  const run_plan& plan_;
+  const runtime_plan& plan_;
   const replica<Device>& its_;
   abroad* others_;
 };

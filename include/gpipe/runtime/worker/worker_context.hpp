@@ -14,15 +14,15 @@ namespace gpipe {
 
 /// What the workers of an executor share.
 template <class Device>
-struct workshop {
+struct worker_context {
   const network& net;
-  const run_plan& plan;
-  const update_rule<typename Device::context>& rule;
+  const runtime_plan& plan;
+  const optimizer_update<typename Device::context>& rule;
   all_reduce<Device>* sums;  ///< over replicas; null: there is one
-  lifeline& line;
-  gate& door;              ///< of all workers here
-  const step_state& step;  ///< of all replicas
-  commit& decision;
+  worker_signals& line;
+  gpipe::barrier& barrier;            ///< of all workers here
+  const step_context& step;  ///< of all replicas
+  commit_decision& decision;
   std::vector<stage_report>& reports;  ///< of replica after replica
   const std::function<void(const instruction&)>& before;
   abroad* others = nullptr;  ///< processes of the job; null: alone

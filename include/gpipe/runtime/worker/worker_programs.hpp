@@ -8,11 +8,11 @@
 namespace gpipe::detail {
 
 /// What the workers that are here do in a step, and in a pass that only runs forward. Replicas do the same.
-class programs {
+class worker_programs {
  public:
   using list = std::vector<std::vector<instruction>>;  ///< [worker of a replica]
 
-  GPIPE_ONCE programs(const run_plan& plan, const seating& here) {
+  GPIPE_COLD worker_programs(const runtime_plan& plan, const rank_layout& here) {
     for (int w = 0; w < plan.workers(); ++w) {
       if (!here.has_worker(here.replica(), w)) continue;
       training_.push_back(lowered(plan, plan.schedule, w));
@@ -23,7 +23,7 @@ class programs {
   const list& evaluating() const { return evaluating_; }
 
  private:
-  static std::vector<instruction> lowered(const run_plan& plan, schedule_choice schedule, int worker) {
+  static std::vector<instruction> lowered(const runtime_plan& plan, schedule_choice schedule, int worker) {
     std::vector<instruction> lines;
     lower(
         schedule, plan.stages(), plan.micro_batches(), plan.recompute(), plan.links.data(),

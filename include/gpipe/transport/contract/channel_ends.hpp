@@ -22,7 +22,7 @@ namespace gpipe {
 //   - `reset`, while no worker runs, frees every slot whatever happened before; destruction never waits.
 
 template <class C>
-concept sending_end = requires(C& channel, const C& same, int slot, int samples, errand what) {
+concept sending_end = requires(C& channel, const C& same, int slot, int samples, wait_context what) {
   channel.acquire(slot, what);
   { channel.publish(slot, samples) } noexcept;
   { channel.reset() } noexcept;
@@ -30,7 +30,7 @@ concept sending_end = requires(C& channel, const C& same, int slot, int samples,
 };
 
 template <class C>
-concept receiving_end = requires(C& channel, const C& same, int slot, errand what) {
+concept receiving_end = requires(C& channel, const C& same, int slot, wait_context what) {
   { channel.consume(slot, what) } -> std::same_as<int>;
   { channel.release(slot) } noexcept;
   { channel.reset() } noexcept;

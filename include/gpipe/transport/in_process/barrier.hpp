@@ -18,38 +18,38 @@ namespace gpipe {
 /// that must leave (poison, deadline) first takes back its arrival; once all have arrived nobody can.
 ///
 ///     state = round << 32 | arrived
-class gate {
+class barrier {
  public:
-  gate(lifeline& line, int workers, int first = 0, int every = 1)
-      : line_(&line), workers_(static_cast<std::uint64_t>(workers)), first_(first), every_(every) {
+  barrier(worker_signals& line, int workers, int first = 0, int every = 1)
+      : signals_(&line), workers_(static_cast<std::uint64_t>(workers)), first_(first), every_(every) {
     assert(workers > 0 && first >= 0 && every > 0 && first + (workers - 1) * every < line.workers());
   }
 
   /// What the workers wrote before they arrived is seen by `commit`, what `commit` wrote by all of them.
-  /// Throws as `lifeline::wait` does. After a failure the gate is as new when the last worker has left.
+  /// Throws as `worker_signals::wait` does. After a failure the gate is as new when the last worker has left.
   template <class Commit>
-  void arrive(int worker, errand what, Commit&& commit) {
+  void arrive(int worker, wait_context what, Commit&& commit) {
     static_assert(noexcept(commit()), "a commit cannot fail half-way");
-    if (line_->poisoned()) throw detail::poisoned{};
-    line_->progress(worker);
+    if (signals_->poisoned()) throw detail::poisoned{};
+    signals_->progress(worker);
     const auto before = state_.fetch_add(1, std::memory_order_acq_rel);
     const auto round = before >> 32;
     if (arrived(before) + 1 == workers_) {
       std::forward<Commit>(commit)();
       state_.store((round + 1) << 32, std::memory_order_release);
       for (int i = 0, w = first_; i < static_cast<int>(workers_); ++i, w += every_)
-        if (w != worker) line_->wake(w);
+        if (w != worker) signals_->wake(w);
       return;
     }
     const auto open = [this, round] { return state_.load(std::memory_order_acquire) >> 32 != round; };
-    const auto end = line_->outlast(worker, open);
-    if (end == detail::outcome::ready) return;
-    if (take_back(round)) line_->fail(end, worker, what, "the others at the gate");
-    line_->rest(worker, open);
+    const auto end = signals_->outlast(worker, open);
+    if (end == detail::wait_result::ready) return;
+    if (take_back(round)) signals_->fail(end, worker, what, "the others at the gate");
+    signals_->rest(worker, open);
   }
 
   /// The same with nothing to run.
-  void arrive(int worker, errand what = {}) {
+  void arrive(int worker, wait_context what = {}) {
     arrive(worker, what, []() noexcept {});
   }
 
@@ -63,7 +63,7 @@ class gate {
     return false;
   }
 
-  lifeline* line_;
+  worker_signals* signals_;
   std::uint64_t workers_;
   int first_, every_;
   alignas(alignment) std::atomic<std::uint64_t> state_{0};

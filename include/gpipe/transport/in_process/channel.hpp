@@ -25,8 +25,8 @@ namespace gpipe {
 template <class Marker = unmarked>
 class channel {
  public:
-  channel(lifeline& line, int sender, int receiver, int slots)
-      : line_(&line),
+  channel(worker_signals& line, int sender, int receiver, int slots)
+      : signals_(&line),
         sender_(sender),
         receiver_(receiver),
         slots_(slots),
@@ -40,7 +40,7 @@ class channel {
   int receiver() const noexcept { return receiver_; }
 
   /// Sender: waits until the slot is free.
-  void acquire(int slot, errand what = {}) {
+  void acquire(int slot, wait_context what = {}) {
     await(slot, turn::free, sender_, what, receiver_, "to free");
     at(slot).now.store(turn::taken, std::memory_order_relaxed);
   }
@@ -52,7 +52,7 @@ class channel {
   }
 
   /// Receiver: waits until the slot is published; its number of samples.
-  int consume(int slot, errand what = {}) {
+  int consume(int slot, wait_context what = {}) {
     await(slot, turn::full, receiver_, what, sender_, "to fill");
     at(slot).now.store(turn::in_use, std::memory_order_relaxed);
     return at(slot).samples;
@@ -82,23 +82,23 @@ class channel {
     return cells_[static_cast<std::size_t>(slot)];
   }
 
-  GPIPE_OUT_OF_LINE void await(int slot, turn wanted, int waiter, errand what, int other, const char* deed) {
+  GPIPE_OUT_OF_LINE void await(int slot, turn wanted, int waiter, wait_context what, int other, const char* deed) {
     cell& c = at(slot);
     assert(c.now.load(std::memory_order_relaxed) != (wanted == turn::free ? turn::taken : turn::in_use));
-    const auto end = line_->outlast(waiter, [&c, wanted] { return c.now.load(std::memory_order_acquire) == wanted; });
-    if (end != detail::outcome::ready)
-      line_->fail(end, waiter, what, detail::phrase({"worker ", other, " ", deed, " slot ", slot}));
+    const auto end = signals_->outlast(waiter, [&c, wanted] { return c.now.load(std::memory_order_acquire) == wanted; });
+    if (end != detail::wait_result::ready)
+      signals_->fail(end, waiter, what, detail::concat({"worker ", other, " ", deed, " slot ", slot}));
   }
 
   void hand_over(int slot, [[maybe_unused]] turn before, turn after, int from, int to) noexcept {
     cell& c = at(slot);
     assert(c.now.load(std::memory_order_relaxed) == before);
     c.now.store(after, std::memory_order_release);
-    line_->progress(from);
-    line_->wake(to);
+    signals_->progress(from);
+    signals_->wake(to);
   }
 
-  lifeline* line_;
+  worker_signals* signals_;
   int sender_, receiver_, slots_;
   std::unique_ptr<cell[]> cells_;
 };

@@ -18,12 +18,12 @@ namespace gpipe {
 ///
 ///     sender     write ... depart(k, bytes)  publish(k)
 ///     receiver                                           consume(k)  arrive(k)  read ...
-class slow_link {
+class emulated_link {
  public:
   using clock = std::chrono::steady_clock;
 
-  slow_link(lifeline& line, int receiver, int slots, std::int64_t bytes_per_second)
-      : line_(&line),
+  emulated_link(worker_signals& line, int receiver, int slots, std::int64_t bytes_per_second)
+      : signals_(&line),
         receiver_(receiver),
         bytes_per_second_(static_cast<double>(bytes_per_second)),
         arrivals_(static_cast<std::size_t>(slots)) {
@@ -43,12 +43,12 @@ class slow_link {
   GPIPE_OUT_OF_LINE void arrive(int slot) {
     constexpr auto late = std::chrono::microseconds(80);  // what a sleep may end late
     const auto most = (std::min)(clock::duration(std::chrono::milliseconds(10)),
-                                 clock::duration(line_->limits().deadline / 8));
+                                 clock::duration(signals_->limits().deadline / 8));
     for (;;) {
       const auto left = arrivals_[static_cast<std::size_t>(slot)] - clock::now();
       if (left <= left.zero()) return;
-      if (line_->poisoned()) throw detail::poisoned{};
-      line_->progress(receiver_);
+      if (signals_->poisoned()) throw detail::poisoned{};
+      signals_->progress(receiver_);
       if (left > 2 * late) std::this_thread::sleep_for((std::min)(most, clock::duration(left - late)));
       else std::this_thread::yield();
     }
@@ -58,7 +58,7 @@ class slow_link {
   void reset() noexcept { free_ = {}; }
 
  private:
-  lifeline* line_;
+  worker_signals* signals_;
   int receiver_;
   double bytes_per_second_;
   clock::time_point free_{};  // the sender's: when the link has carried all that was sent

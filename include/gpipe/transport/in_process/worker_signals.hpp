@@ -27,18 +27,18 @@ namespace gpipe {
 ///
 /// Both *exchange* `asleep`, so the later of the two sees the earlier and no ring is lost; what
 /// `ready` reads needs acquire and release, no more.
-class lifeline {
+class worker_signals {
  public:
-  explicit lifeline(int workers) : lifeline(workers, patience::of(workers)) {}
+  explicit worker_signals(int workers) : worker_signals(workers, wait_limits::of(workers)) {}
 
-  lifeline(int workers, patience limits)
-      : workers_(workers), limits_(limits), seats_(std::make_unique<seat[]>(static_cast<std::size_t>(workers))) {
+  worker_signals(int workers, wait_limits limits)
+      : workers_(workers), limits_(limits), waiters_(std::make_unique<waiter[]>(static_cast<std::size_t>(workers))) {
     assert(workers > 0);
     limits_.spin = (std::min)(limits_.spin, limits_.deadline);
   }
 
   int workers() const noexcept { return workers_; }
-  const patience& limits() const noexcept { return limits_; }
+  const wait_limits& limits() const noexcept { return limits_; }
 
   /// A worker shows that it is alive: after each action, or more often. Nobody else writes to that cache line.
   void progress(int worker) noexcept {
@@ -58,7 +58,7 @@ class lifeline {
 
   /// Call it after making ready what that worker may wait for.
   void wake(int worker) noexcept {
-    seat& s = at(worker);
+    waiter& s = at(worker);
     if (s.asleep.exchange(0, std::memory_order_acq_rel) == 0) return;
     { const std::lock_guard<std::mutex> past(s.door); }  // between its last look and its sleep it holds the door
     s.bell.notify_one();
@@ -69,15 +69,15 @@ class lifeline {
   /// as its place after a deadline of silence: one worker throws it, all others are poisoned. `awaited()` is the text
   /// of "waits for ..." and is called for that error only.
   template <class Ready, class Awaited>
-  void wait(int worker, errand what, Ready ready, Awaited awaited) {
+  void wait(int worker, wait_context what, Ready ready, Awaited awaited) {
     const auto end = outlast(worker, ready);
-    if (end != detail::outcome::ready) fail(end, worker, what, awaited());
+    if (end != detail::wait_result::ready) fail(end, worker, what, awaited());
   }
 
   /// The same, leaving the throwing to `fail`. What is ready is ready, poisoned or not.
   template <class Ready>
-  detail::outcome outlast(int worker, Ready ready) {
-    return spin(ready) ? detail::outcome::ready : sleep(worker, condition(ready), true);
+  detail::wait_result outlast(int worker, Ready ready) {
+    return spin(ready) ? detail::wait_result::ready : sleep(worker, condition(ready), true);
   }
 
   /// A worker begins, or wakes: where another one runs on its core, it moves to one that none runs on. A system may
@@ -102,25 +102,25 @@ class lifeline {
     if (!spin(ready)) sleep(worker, condition(ready), false);
   }
 
-  [[noreturn]] GPIPE_ONCE void fail(detail::outcome end, int worker, errand what, const std::string& awaited) {
+  [[noreturn]] GPIPE_COLD void fail(detail::wait_result end, int worker, wait_context what, const std::string& awaited) {
     std::string busy;
     for (int w = 0; w < workers_; ++w)
       if (w != worker && !at(w).waits.load(std::memory_order_acquire))
-        busy += detail::phrase({busy.empty() ? "worker " : " and ", w});
-    const bool first = end != detail::outcome::poisoned && !poisoned_.exchange(true, std::memory_order_acq_rel);
+        busy += detail::concat({busy.empty() ? "worker " : " and ", w});
+    const bool first = end != detail::wait_result::poisoned && !poisoned_.exchange(true, std::memory_order_acq_rel);
     at(worker).waits.store(false, std::memory_order_release);  // not before: the first counts who waits
     if (!first) throw detail::poisoned{};
     poison();
-    const place where{.stage = what.stage, .micro_batch = what.micro_batch, .action = what.action};
-    const std::string wrong = detail::phrase(
-        {"waits for ", awaited, ", and no worker made progress for ", detail::told(limits_.deadline)});
+    const location where{.stage = what.stage, .micro_batch = what.micro_batch, .action = what.action};
+    const std::string wrong = detail::concat(
+        {"waits for ", awaited, ", and no worker made progress for ", detail::duration_text(limits_.deadline)});
     if (busy.empty())
       throw error(wrong, "every worker waits: look for a peer that died or programs that do not match", where);
-    throw error(wrong, detail::phrase({"see what ", busy, " does, or raise the deadline"}), where);
+    throw error(wrong, detail::concat({"see what ", busy, " does, or raise the deadline"}), where);
   }
 
  private:
-  struct alignas(alignment) seat {
+  struct alignas(alignment) waiter {
     std::atomic<std::uint64_t> ticks{0};
     alignas(alignment) std::atomic<int> asleep{0};
     std::atomic<int> core{-1};  // that it was last seen on; -1: it sleeps
@@ -129,9 +129,9 @@ class lifeline {
     std::condition_variable bell;
   };
 
-  seat& at(int worker) const noexcept {
+  waiter& at(int worker) const noexcept {
     assert(worker >= 0 && worker < workers_);
-    return seats_[static_cast<std::size_t>(worker)];
+    return waiters_[static_cast<std::size_t>(worker)];
   }
 
   int core_of(int worker) const noexcept { return at(worker).core.load(std::memory_order_relaxed); }
@@ -174,8 +174,8 @@ class lifeline {
 
   /// Silence is counted in quarters of the deadline, so that a process stopped and continued (Ctrl-Z) does not take
   /// its own absence for silence: it ends after 1 to 1 1/4 deadlines.
-  GPIPE_ONCE detail::outcome sleep(int worker, condition ready, bool impatient) {
-    seat& s = at(worker);
+  GPIPE_COLD detail::wait_result sleep(int worker, condition ready, bool impatient) {
+    waiter& s = at(worker);
     s.waits.store(true, std::memory_order_release);
     s.core.store(-1, std::memory_order_relaxed);
     std::unique_lock<std::mutex> inside(s.door);
@@ -197,14 +197,14 @@ class lifeline {
     spread(worker);
     if (ready()) {
       s.waits.store(false, std::memory_order_release);
-      return detail::outcome::ready;
+      return detail::wait_result::ready;
     }
-    return poisoned() ? detail::outcome::poisoned : detail::outcome::silent;
+    return poisoned() ? detail::wait_result::poisoned : detail::wait_result::silent;
   }
 
   int workers_;
-  patience limits_;
-  std::unique_ptr<seat[]> seats_;
+  wait_limits limits_;
+  std::unique_ptr<waiter[]> waiters_;
   alignas(alignment) std::atomic<bool> poisoned_{false};
 };
 

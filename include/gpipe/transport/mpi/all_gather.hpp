@@ -11,19 +11,19 @@
 namespace gpipe::mpi {
 
 /// All bring their bytes to rank 0, which sends everything to all: so whoever has it knows that all have come.
-class star final : public assembly {
+class gather_at_root final : public all_gather {
  public:
   /// `to` and `from` make ends of a channel, in the same order everywhere.
-  GPIPE_ONCE star(lookout& watch, roll_call& call, int rank, const std::vector<std::size_t>& sizes,
-                  const std::function<std::unique_ptr<far_sender>(const route&)>& to,
-                  const std::function<std::unique_ptr<far_receiver>(const route&)>& from)
+  GPIPE_COLD gather_at_root(progress_engine& watch, call_check& call, int rank, const std::vector<std::size_t>& sizes,
+                  const std::function<std::unique_ptr<remote_sender>(const channel_layout&)>& to,
+                  const std::function<std::unique_ptr<remote_receiver>(const channel_layout&)>& from)
       : watch_(watch), call_(call), rank_(rank), begins_(1, 0) {
     for (const std::size_t size : sizes) begins_.push_back(begins_.back() + aligned(size + 1));  // none is empty
     const auto piece = [this](int r) { return begins_[index(r) + 1] - begins_[index(r)]; };
     mine_.resize(piece(rank));
     all_.resize(begins_.back()), arriving_.resize(all_.size());
     const auto along = [](int peer, std::byte* at, std::size_t bytes) {
-      return route{peer, 1, {{at, 0, bytes}}, {0}, {0}};
+      return channel_layout{peer, 1, {{at, 0, bytes}}, {0}, {0}};
     };
     if (rank != 0) {
       out_.push_back(to(along(0, mine_.data(), mine_.size())));
@@ -38,14 +38,14 @@ class star final : public assembly {
   std::byte* mine() override { return mine_.data(); }
   const std::byte* of(int rank) const override { return all_.data() + begins_[index(rank)]; }
 
-  void meet(errand what, const std::vector<far_sender*>& settled) override {
+  void meet(wait_context what, const std::vector<remote_sender*>& settled) override {
     if (rank_ == 0) {
       for (const auto& end : out_) end->acquire(0, what);
       std::memcpy(all_.data(), mine_.data(), mine_.size());
       for (const auto& end : in_) end->consume(0, what);
       std::memcpy(all_.data() + mine_.size(), arriving_.data() + mine_.size(), all_.size() - mine_.size());
       for (const auto& end : in_) end->release(0);
-      for (far_sender* end : settled) end->acquire(0, what);
+      for (remote_sender* end : settled) end->acquire(0, what);
       call_.complete();
       watch_.conclude();  // a process that was stopped may find all that others brought before they left
       for (const auto& end : out_) end->publish(0, 1);
@@ -57,7 +57,7 @@ class star final : public assembly {
         in_[0]->consume(0, what);
         has_all = true;
         out_[0]->acquire(0, what);
-        for (far_sender* end : settled) end->acquire(0, what);
+        for (remote_sender* end : settled) end->acquire(0, what);
       } catch (const gpipe::detail::poisoned&) {
         watch_.outlast([&] { return has_all || in_[0]->arrived(0); });
         if (!has_all) in_[0]->consume(0, what);
@@ -69,13 +69,13 @@ class star final : public assembly {
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-  lookout& watch_;
-  roll_call& call_;
+  progress_engine& watch_;
+  call_check& call_;
   int rank_;
   std::vector<std::size_t> begins_;
   std::vector<std::byte> mine_, all_, arriving_;
-  std::vector<std::unique_ptr<far_sender>> out_;
-  std::vector<std::unique_ptr<far_receiver>> in_;
+  std::vector<std::unique_ptr<remote_sender>> out_;
+  std::vector<std::unique_ptr<remote_receiver>> in_;
 };
 
 }  // namespace gpipe::mpi

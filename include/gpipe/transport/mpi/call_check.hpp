@@ -17,18 +17,18 @@ namespace gpipe::mpi {
 ///     rank 1    step of 16 ----.     gives up
 ///     rank 0    step of 16 ... hears ... "ranks 0 and 2 do not agree on the samples of the call: 16 and 9"
 ///     rank 2    step of 9 ----'      gives up
-class roll_call final : public listener {
+class call_check final : public listener {
  public:
   /// `to` and `from` make ends of a channel, in the same order everywhere.
   template <class To, class From>
-  GPIPE_ONCE roll_call(lookout& watch, int rank, int ranks, To to, From from) : watch_(watch), rank_(rank) {
+  GPIPE_COLD call_check(progress_engine& watch, int rank, int ranks, To to, From from) : watch_(watch), rank_(rank) {
     const auto along = [](int peer, void* at, std::size_t bytes) {
-      return route{peer, 1, {{static_cast<std::byte*>(at), 0, bytes}}, {0}, {0}};
+      return channel_layout{peer, 1, {{static_cast<std::byte*>(at), 0, bytes}}, {0}, {0}};
     };
     theirs_.resize(static_cast<std::size_t>(rank == 0 ? ranks : 1));
     for (int r = 1; r < ranks; ++r) {
       if (rank == 0) {
-        in_.push_back(from(along(r, &theirs_[static_cast<std::size_t>(r)], sizeof(asked))));
+        in_.push_back(from(along(r, &theirs_[static_cast<std::size_t>(r)], sizeof(call_fingerprint))));
         out_.push_back(to(along(r, &go_, sizeof go_)));
       } else if (rank == r) {
         out_.push_back(to(along(0, &mine_, sizeof mine_)));
@@ -38,12 +38,12 @@ class roll_call final : public listener {
     heard_.resize(in_.size(), 1);
     watch_.attend(this);
   }
-  ~roll_call() { watch_.attend(nullptr); }
-  roll_call(const roll_call&) = delete;
-  roll_call& operator=(const roll_call&) = delete;
+  ~call_check() { watch_.attend(nullptr); }
+  call_check(const call_check&) = delete;
+  call_check& operator=(const call_check&) = delete;
 
-  void enter(request what, std::span<const trait> traits) {
-    const asked now(what, traits);
+  void enter(collective_kind what, std::span<const agreed_value> traits) {
+    const call_fingerprint now(what, traits);
     if (rank_ == 0) {
       complete();  // who has begun a call may have left it before others come
       for (std::size_t i = 0; i < traits.size(); ++i) traits_[i] = traits[i];
@@ -94,7 +94,7 @@ class roll_call final : public listener {
   }
 
  private:
-  static constexpr errand entering{.action = "agree"};
+  static constexpr wait_context entering{.action = "agree"};
 
   void compare(std::size_t i) {
     heard_[i] = 1, --left_;
@@ -102,11 +102,11 @@ class roll_call final : public listener {
       watch_.tell(mine_.difference(theirs_[i + 1], static_cast<int>(i) + 1, {traits_.data(), count_}), false);
   }
 
-  lookout& watch_;
+  progress_engine& watch_;
   int rank_;
-  asked mine_;
-  std::vector<asked> theirs_;  // [rank]
-  std::array<trait, asked::most> traits_{};
+  call_fingerprint mine_;
+  std::vector<call_fingerprint> theirs_;  // [rank]
+  std::array<agreed_value, call_fingerprint::most> traits_{};
   std::size_t count_ = 0, left_ = 0;
   std::vector<char> heard_;
   std::byte go_{};

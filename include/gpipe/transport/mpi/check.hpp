@@ -11,11 +11,11 @@ namespace gpipe::mpi {
 /// Throws if a call of MPI has failed.
 inline void check(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
-  const auto told = [&]() GPIPE_ONCE {
+  const auto told = [&]() GPIPE_COLD {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     MPI_Error_string(code, text, &length);
-    detail::refuse({call, " failed: ", text}, {"see what MPI says, and whether all processes are of one build"});
+    detail::throw_error({call, " failed: ", text}, {"see what MPI says, and whether all processes are of one build"});
   };
   told();
 }

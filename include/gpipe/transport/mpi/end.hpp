@@ -13,7 +13,7 @@ class end;
 
 /// What all ends of a job share.
 struct wiring {
-  lookout& watch;
+  progress_engine& watch;
   MPI_Comm line = MPI_COMM_NULL, control = MPI_COMM_NULL;
   std::vector<end*> ends{};  ///< that live, in the order of making, which is the same everywhere
 };
@@ -26,10 +26,10 @@ struct wiring {
 /// A full micro-batch goes by a persistent request, a short one by a message of its length.
 class end {
  public:
-  GPIPE_ONCE end(wiring& of, const route& along, int tag) : of_(of), along_(along), tag_(tag) {
-    for (const cargo& v : along.values)
+  GPIPE_COLD end(wiring& of, const channel_layout& along, int tag) : of_(of), along_(along), tag_(tag) {
+    for (const buffer_layout& v : along.values)
       if (v.row > static_cast<std::size_t>((std::numeric_limits<int>::max)() / along.capacity))
-        gpipe::detail::refuse({"a micro-batch of ", along.capacity, " samples of ", v.row,
+        gpipe::detail::throw_error({"a micro-batch of ", along.capacity, " samples of ", v.row,
                                " bytes is more than one message carries"},
                               {"make micro-batches smaller"});
     of.ends.push_back(this);
@@ -41,11 +41,11 @@ class end {
   /// After a failure: both ends see to it that nothing is under way.
   virtual void drain() = 0;
 
-  static int tags(const route& along) { return slots(along) * static_cast<int>(along.values.size()); }
+  static int tags(const channel_layout& along) { return slots(along) * static_cast<int>(along.values.size()); }
 
  protected:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  static int slots(const route& along) { return *std::max_element(along.slot.begin(), along.slot.end()) + 1; }
+  static int slots(const channel_layout& along) { return *std::max_element(along.slot.begin(), along.slot.end()) + 1; }
   int values() const { return static_cast<int>(along_.values.size()); }
   int tag_of(int slot, int v) const { return tag_ + slot * values() + v; }
   std::byte* at(int v, int place) const {
@@ -53,7 +53,7 @@ class end {
   }
   int bytes(int v, int samples) const { return static_cast<int>(along_.values[index(v)].row) * samples; }
 
-  void await(MPI_Request* requests, errand what, MPI_Status* states = MPI_STATUSES_IGNORE) {
+  void await(MPI_Request* requests, wait_context what, MPI_Status* states = MPI_STATUSES_IGNORE) {
     of_.watch.await(
         [&] {
           int done = 0;
@@ -62,19 +62,19 @@ class end {
         },
         what, along_.peer);
   }
-  void await_one(MPI_Request& request, errand what) {
+  void await_one(MPI_Request& collective_kind, wait_context what) {
     of_.watch.await(
         [&] {
           int done = 0;
-          check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+          check(MPI_Test(&collective_kind, &done, MPI_STATUS_IGNORE), "MPI_Test");
           return done != 0;
         },
         what, along_.peer);
   }
-  static constexpr errand recovering{.action = "recover"};
+  static constexpr wait_context recovering{.action = "recover"};
 
   wiring& of_;
-  route along_;
+  channel_layout along_;
   int tag_;
 };
 

@@ -29,14 +29,14 @@ class listener {
 ///     ask, ask ...   yield where there are more processes than cores   sleep a little
 ///     beat           a loss or a throw is in the ledger: leave         every 2 ms: has a process ended?
 ///                                                                      every 1/4 deadline: has anybody made progress?
-class lookout {
+class progress_engine {
  public:
   using clock = std::chrono::steady_clock;
 
   /// `ranks[i]`: the rank of the host's i-th process; `others`: carries causes to and from other hosts, if there are.
-  GPIPE_ONCE lookout(ledger& book, std::vector<int> ranks, herald* others)
+  GPIPE_COLD progress_engine(shared_status& book, std::vector<int> ranks, failure_broadcast* others)
       : book_(book), others_(others), ranks_(std::move(ranks)), beats_(ranks_.size()), seen_(ranks_.size()) {
-    crowded_ = patience::of(book.count()).yields;
+    crowded_ = wait_limits::of(book.count()).yields;
     for (int i = 0; i < book.count(); ++i) seen_[index(i)] = !gone(i);  // not from within another container
   }
 
@@ -72,10 +72,10 @@ class lookout {
   /// The same; and that others leave the job is no loss.
   void leave(bool now) noexcept { recovering_ = leaving_ = now; }
   /// On other hosts they know that this process leaves.
-  GPIPE_ONCE void take_leave() noexcept {
-    cause farewell;
-    farewell.leaves = true, farewell.rank = ranks_[index(book_.own())], farewell.round = round_;
-    if (others_ != nullptr) others_->send(farewell);
+  GPIPE_COLD void say_goodbye() noexcept {
+    cause goodbye;
+    goodbye.leaves = true, goodbye.rank = ranks_[index(book_.own())], goodbye.round = round_;
+    if (others_ != nullptr) others_->send(goodbye);
   }
 
   /// Whether the host's i-th process knows of a loss, or is no more.
@@ -87,11 +87,11 @@ class lookout {
     if (others_ != nullptr) hear();
     if (listener_ != nullptr) listener_->hear();
     if (book_.lost().is_there()) [[unlikely]] throw gpipe::detail::poisoned{};
-    if (const verdict& thrown = book_.thrown(); thrown.is_there() && !recovering_) [[unlikely]]
+    if (const first_failure& thrown = book_.thrown(); thrown.is_there() && !recovering_) [[unlikely]]
       if (thrown.what.round <= round_) throw gpipe::detail::poisoned{};
   }
   /// A look while something else than a message is waited for.
-  void glance() {
+  void poll() {
     book_.mine().beat();
     look();
     if (const auto now = clock::now(); now - glanced_ > std::chrono::milliseconds(2))
@@ -107,7 +107,7 @@ class lookout {
   /// Returns when `ready()`; `peer` is the rank that it depends on, -1: all. Throws `detail::poisoned`, after silence
   /// too, which is then in the ledger.
   template <class Ready>
-  void await(Ready ready, errand what, int peer) {
+  void await(Ready ready, wait_context what, int peer) {
     if (!ready()) wait([](void* it) { return (*static_cast<Ready*>(it))(); }, &ready, what, peer);
     book_.mine().tick();
   }
@@ -118,7 +118,7 @@ class lookout {
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-  GPIPE_OUT_OF_LINE void wait(bool (*ready)(void*), void* it, const errand& what, int peer) {
+  GPIPE_OUT_OF_LINE void wait(bool (*ready)(void*), void* it, const wait_context& what, int peer) {
     using namespace std::chrono_literals;
     const auto begin = clock::now();
     auto last = begin, looked = begin, quarter = begin;
@@ -160,7 +160,7 @@ class lookout {
   }
 
   // What was thrown before the last recovery is known.
-  GPIPE_ONCE void hear() {
+  GPIPE_COLD void hear() {
     while (const cause* heard = others_->receive())
       if (heard->leaves) left_elsewhere_.push_back({heard->rank, heard->round});
       else if (heard->lost || heard->round >= (std::max)(known_, round_)) book_.put(*heard);
@@ -168,13 +168,13 @@ class lookout {
 
   bool gone(int i) noexcept { return kill(book_.of(i).process.load(), 0) != 0 && errno == ESRCH; }
 
-  GPIPE_ONCE place where(int i) {
-    const page& its = book_.of(i);
+  GPIPE_COLD location where(int i) {
+    const process_status& its = book_.of(i);
     return {.rank = ranks_[index(i)], .stage = its.stage.load(), .micro_batch = its.micro_batch.load(),
             .action = its.action.get()};
   }
 
-  GPIPE_ONCE bool find_end_of_others() {
+  GPIPE_COLD bool find_end_of_others() {
     for (int i = 0; i < book_.count(); ++i) {
       if (i == book_.own() || !seen_[index(i)]) continue;
       const bool left = !leaving_ && book_.of(i).left.load() && book_.of(i).round.load() <= round_;
@@ -186,8 +186,8 @@ class lookout {
       if (!leaving_ && round <= round_) return tell_end(0, true, round, {.rank = rank}), true;
     return false;
   }
-  GPIPE_ONCE void tell_end(int process, bool left, std::uint64_t round, const place& its) {
-    const std::string id = process == 0 ? "the process" : gpipe::detail::phrase({"the process ", process});
+  GPIPE_COLD void tell_end(int process, bool left, std::uint64_t round, const location& its) {
+    const std::string id = process == 0 ? "the process" : gpipe::detail::concat({"the process ", process});
     const char* const how = !left        ? " has ended while others wait for it"
                             : round == 0 ? " left the job before the training began"
                                          : " leaves the job while others wait for it";
@@ -196,7 +196,7 @@ class lookout {
   }
 
   /// We are asked to end: because another process has ended, or by somebody who means us.
-  GPIPE_ONCE void find_end() {
+  GPIPE_COLD void find_end() {
     for (int i = 0; i < 200 && !book_.lost().is_there() && !find_end_of_others(); ++i) {
       if (others_ != nullptr) hear();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -204,25 +204,25 @@ class lookout {
     if (!book_.lost().is_there()) end_by_default();
   }
 
-  [[noreturn]] GPIPE_ONCE void silence(const errand& what, int peer) {
+  [[noreturn]] GPIPE_COLD void silence(const wait_context& what, int peer) {
     int culprit = -1;
     for (int i = 0; i < book_.count(); ++i) {
       const bool still = i != book_.own() && book_.of(i).beats.load(std::memory_order_relaxed) == beats_[index(i)];
       if (still && (culprit < 0 || ranks_[index(i)] == peer)) culprit = i;
     }
-    const std::string told = gpipe::detail::told(deadline_);
+    const std::string told = gpipe::detail::duration_text(deadline_);
     if (culprit >= 0)
-      tell(error(gpipe::detail::phrase({"the process ", book_.of(culprit).process.load(),
+      tell(error(gpipe::detail::concat({"the process ", book_.of(culprit).process.load(),
                                         " shows no sign of life, and no other made progress for ", told}),
                  "see what it does, or raise the deadline", where(culprit)),
            true);
     else if (peer >= 0 && std::find(ranks_.begin(), ranks_.end(), peer) == ranks_.end())
-      tell(error(gpipe::detail::phrase({"rank ", ranks_[index(book_.own())], " waits for the process (", what.action,
+      tell(error(gpipe::detail::concat({"rank ", ranks_[index(book_.own())], " waits for the process (", what.action,
                                         "), which is on another host, and nothing came for ", told}),
                  "see whether it lives, and what it waits for itself, or raise the deadline", {.rank = peer}),
            true);
     else
-      tell(error(gpipe::detail::phrase({"waits", peer < 0 ? "" : " for rank ", peer < 0 ? "" : std::to_string(peer),
+      tell(error(gpipe::detail::concat({"waits", peer < 0 ? "" : " for rank ", peer < 0 ? "" : std::to_string(peer),
                                         ", and no process made progress for ", told}),
                  "every process waits: look for programs that do not match",
                  {.rank = ranks_[index(book_.own())], .stage = what.stage, .micro_batch = what.micro_batch,
@@ -231,14 +231,14 @@ class lookout {
     throw gpipe::detail::poisoned{};
   }
 
-  ledger& book_;
-  herald* others_;
+  shared_status& book_;
+  failure_broadcast* others_;
   listener* listener_ = nullptr;
   std::vector<int> ranks_;
   std::vector<std::uint64_t> beats_;
   std::vector<char> seen_;  // whether the process can be seen from here
   std::vector<std::pair<int, std::uint64_t>> left_elsewhere_;  // ranks, and what they had behind them
-  std::chrono::nanoseconds deadline_ = patience{}.deadline;
+  std::chrono::nanoseconds deadline_ = wait_limits{}.deadline;
   clock::time_point glanced_{};
   std::uint64_t round_ = 0;
   std::uint64_t known_ = 0;  // what was thrown in a round before is what is recovered from

@@ -7,9 +7,9 @@
 namespace gpipe::mpi {
 
 /// Receives straight into its slots: a receive is posted for each that is free.
-class receiver final : public far_receiver, public end {
+class receiver final : public remote_receiver, public end {
  public:
-  GPIPE_ONCE receiver(wiring& of, const route& along, int tag)
+  GPIPE_COLD receiver(wiring& of, const channel_layout& along, int tag)
       : end(of, along, tag),
         received_(index(slots(along))),
         posted_(received_.size()),
@@ -23,7 +23,7 @@ class receiver final : public far_receiver, public end {
       post(k);
     }
   }
-  GPIPE_ONCE ~receiver() override {
+  GPIPE_COLD ~receiver() override {
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       if (requests_[i] == MPI_REQUEST_NULL) continue;
       if (posted_[i / along_.values.size()]) {
@@ -34,7 +34,7 @@ class receiver final : public far_receiver, public end {
     }
   }
 
-  int consume(int m, errand what) override {
+  int consume(int m, wait_context what) override {
     const int k = along_.slot[index(m)];
     take(k, what);
     int got = 0;
@@ -69,7 +69,7 @@ class receiver final : public far_receiver, public end {
     check(MPI_Startall(values(), &requests_[index(k * values())]), "MPI_Startall");
     posted_[index(k)] = 1;
   }
-  void take(int k, errand what) {
+  void take(int k, wait_context what) {
     await(&requests_[index(k * values())], what, states_.data());
     posted_[index(k)] = 0;
     ++received_[index(k)];

@@ -8,9 +8,9 @@
 namespace gpipe::mpi {
 
 /// Sends straight from its own places.
-class sender final : public far_sender, public end {
+class sender final : public remote_sender, public end {
  public:
-  GPIPE_ONCE sender(wiring& of, const route& along, int tag)
+  GPIPE_COLD sender(wiring& of, const channel_layout& along, int tag)
       : end(of, along, tag), started_(index(slots(along))) {
     const int places = *std::max_element(along.place.begin(), along.place.end()) + 1;
     active_.assign(index(places), -1);
@@ -23,7 +23,7 @@ class sender final : public far_sender, public end {
               "MPI_Send_init");
   }
   /// Waits until what left is gone, for its memory goes next; not after a loss.
-  GPIPE_ONCE ~sender() override {
+  GPIPE_COLD ~sender() override {
     of_.watch.leave(true);
     try {
       for (int p = 0; p < static_cast<int>(active_.size()); ++p) settle(p, {.action = "leave"});
@@ -34,7 +34,7 @@ class sender final : public far_sender, public end {
       if (r != MPI_REQUEST_NULL) MPI_Request_free(&r);
   }
 
-  void acquire(int m, errand what) override { settle(along_.place[index(m)], what); }
+  void acquire(int m, wait_context what) override { settle(along_.place[index(m)], what); }
 
   void publish(int m, int samples) override {
     const int place = along_.place[index(m)], slot = along_.slot[index(m)];
@@ -51,17 +51,17 @@ class sender final : public far_sender, public end {
   }
 
   void drain() override {
-    MPI_Request telling = MPI_REQUEST_NULL;
+    MPI_Request layer_statistics = MPI_REQUEST_NULL;
     check(MPI_Isend(started_.data(), static_cast<int>(started_.size()), MPI_INT64_T, along_.peer, tag_, of_.control,
-                    &telling),
+                    &layer_statistics),
           "MPI_Isend");
-    await_one(telling, recovering);
+    await_one(layer_statistics, recovering);
     for (int p = 0; p < static_cast<int>(active_.size()); ++p) settle(p, recovering);
   }
 
  private:
   // What left from the place before is gone.
-  void settle(int place, errand what) {
+  void settle(int place, wait_context what) {
     if (const int m = active_[index(place)]; m >= 0) await(&full_[index(m * values())], what);
     active_[index(place)] = -1;
     await(&short_[index(place * values())], what);

@@ -29,7 +29,7 @@ struct written {
 };
 
 /// What a process does now, for the others to see. Only it writes there.
-struct alignas(2 * alignment) page {
+struct alignas(2 * alignment) process_status {
   std::atomic<std::uint64_t> ticks{0};  ///< actions begun, messages come and gone
   std::atomic<std::uint64_t> beats{0};  ///< looks around: it lives, if only to wait
   std::atomic<std::uint64_t> round{0};  ///< assemblies and broadcasts behind it
@@ -56,8 +56,8 @@ struct cause {
   long line = -1, step = -1;
 
   cause() = default;
-  GPIPE_ONCE cause(const error& of, bool is_lost, std::uint64_t now) noexcept : lost(is_lost), round(now) {
-    const place& at = of.where();
+  GPIPE_COLD cause(const error& of, bool is_lost, std::uint64_t now) noexcept : lost(is_lost), round(now) {
+    const location& at = of.where();
     wrong.set(of.wrong());
     remedy.set(of.remedy());
     layer.set(at.layer);
@@ -66,7 +66,7 @@ struct cause {
     rank = at.rank, slot = at.slot, stage = at.stage, micro_batch = at.micro_batch;
     line = at.line, step = at.step;
   }
-  GPIPE_ONCE error get() const {
+  GPIPE_COLD error get() const {
     return {wrong.get(), remedy.get(),
             {.file = file.get(), .line = line, .layer = layer.get(), .slot = slot, .rank = rank, .stage = stage,
              .micro_batch = micro_batch, .action = action.get(), .step = step}};
@@ -74,7 +74,7 @@ struct cause {
 };
 
 /// The first cause of a failure: who writes it first has it.
-struct alignas(alignment) verdict {
+struct alignas(alignment) first_failure {
   enum : int { none, writing, there };
   std::atomic<int> state{none};
   cause what;
@@ -91,16 +91,16 @@ struct alignas(alignment) verdict {
 };
 
 /// Memory that the processes of one host share: a page for each, what was thrown, and who is lost.
-class ledger {
+class shared_status {
  public:
   /// Every process of `everyone` makes one; with nobody, if they are not to share memory.
-  GPIPE_ONCE ledger(MPI_Comm everyone, bool shares) {
+  GPIPE_COLD shared_status(MPI_Comm everyone, bool shares) {
     if (shares)
       check(MPI_Comm_split_type(everyone, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host_), "MPI_Comm_split_type");
     else check(MPI_Comm_dup(MPI_COMM_SELF, &host_), "MPI_Comm_dup");
     MPI_Comm_rank(host_, &own_);
     MPI_Comm_size(host_, &count_);
-    const auto bytes = sizeof(heading) + static_cast<std::size_t>(count_) * sizeof(page) + alignof(page);
+    const auto bytes = sizeof(heading) + static_cast<std::size_t>(count_) * sizeof(process_status) + alignof(process_status);
     void* at = nullptr;
     check(MPI_Win_allocate_shared(own_ == 0 ? static_cast<MPI_Aint>(bytes) : 0, 1, MPI_INFO_NULL, host_, &at, &window_),
           "MPI_Win_allocate_shared");
@@ -108,17 +108,17 @@ class ledger {
     int unit = 0;
     check(MPI_Win_shared_query(window_, 0, &size, &unit, &at), "MPI_Win_shared_query");
     auto place = reinterpret_cast<std::uintptr_t>(at);
-    place = (place + alignof(page) - 1) / alignof(page) * alignof(page);
+    place = (place + alignof(process_status) - 1) / alignof(process_status) * alignof(process_status);
     auto* const base = reinterpret_cast<std::byte*>(place);
     heading_ = reinterpret_cast<heading*>(base);
-    pages_ = reinterpret_cast<page*>(base + sizeof(heading));
+    status_ = reinterpret_cast<process_status*>(base + sizeof(heading));
     if (own_ == 0) new (heading_) heading;
-    new (pages_ + own_) page;
+    new (status_ + own_) process_status;
     mine().process = static_cast<int>(getpid());
     MPI_Barrier(host_);
   }
   /// With all processes, or, after a loss, not at all.
-  GPIPE_ONCE void close() {
+  GPIPE_COLD void close() {
     MPI_Win_free(&window_);
     MPI_Comm_free(&host_);
   }
@@ -126,10 +126,10 @@ class ledger {
   int count() const noexcept { return count_; }
   int own() const noexcept { return own_; }
   MPI_Comm host() const noexcept { return host_; }
-  page& mine() noexcept { return pages_[own_]; }
-  page& of(int i) noexcept { return pages_[i]; }
-  verdict& thrown() noexcept { return heading_->thrown; }
-  verdict& lost() noexcept { return heading_->lost; }
+  process_status& mine() noexcept { return status_[own_]; }
+  process_status& of(int i) noexcept { return status_[i]; }
+  first_failure& thrown() noexcept { return heading_->thrown; }
+  first_failure& lost() noexcept { return heading_->lost; }
   bool put(const cause& found) noexcept { return (found.lost ? lost() : thrown()).put(found); }
 
   /// A round ends for all, or for nobody: false if somebody has given it up. Rank 0 asks, when all have come.
@@ -144,7 +144,7 @@ class ledger {
 
  private:
   struct alignas(2 * alignment) heading {
-    verdict thrown, lost;
+    first_failure thrown, lost;
     std::atomic<std::uint64_t> concluded{0};  ///< twice the last round that has ended for all; odd: there is none behind
   };
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
@@ -154,7 +154,7 @@ class ledger {
   MPI_Win window_ = MPI_WIN_NULL;
   int own_ = 0, count_ = 1;
   heading* heading_ = nullptr;
-  page* pages_ = nullptr;
+  process_status* status_ = nullptr;
 };
 
 }  // namespace gpipe::mpi

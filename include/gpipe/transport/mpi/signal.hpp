@@ -19,7 +19,7 @@ inline bool terminated() noexcept { return termination.load(std::memory_order_re
 /// Notes SIGTERM, if it would end the program, for as long as this lives.
 class termination_guard {
  public:
-  GPIPE_ONCE termination_guard() {
+  GPIPE_COLD termination_guard() {
     struct sigaction now {};
     if (sigaction(SIGTERM, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
     struct sigaction noting {};
@@ -37,7 +37,7 @@ class termination_guard {
 };
 
 /// Ends the process as SIGTERM would have.
-GPIPE_ONCE inline void end_by_default() {
+GPIPE_COLD inline void end_by_default() {
   termination.store(false);
   signal(SIGTERM, SIG_DFL);
   raise(SIGTERM);

@@ -9,7 +9,7 @@ namespace gpipe::nccl {
 /// Throws `error` if a call of NCCL has failed; what is still in progress has not.
 inline void check(ncclResult_t found, const char* call) {
   if (found == ncclSuccess || found == ncclInProgress) return;
-  gpipe::detail::refuse({call, ": ", ncclGetErrorString(found), ", ", ncclGetLastError(nullptr)},
+  gpipe::detail::throw_error({call, ": ", ncclGetErrorString(found), ", ", ncclGetLastError(nullptr)},
                         {"NCCL_DEBUG=WARN tells more"});
 }
 

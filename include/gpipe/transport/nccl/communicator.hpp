@@ -18,7 +18,7 @@ class communicator {
  public:
   /// All ranks make theirs at the same time, by one name. `meanwhile` is called while NCCL is waited for, and throws if
   /// that is in vain.
-  GPIPE_ONCE communicator(const ncclUniqueId& name, int ranks, int rank, int gpu, std::chrono::nanoseconds deadline,
+  GPIPE_COLD communicator(const ncclUniqueId& name, int ranks, int rank, int gpu, std::chrono::nanoseconds deadline,
                           std::function<void()> meanwhile = {})
       : deadline_(deadline), meanwhile_(std::move(meanwhile)) {
     cuda::use(gpu);
@@ -27,7 +27,7 @@ class communicator {
     const ncclResult_t begun = ncclCommInitRankConfig(&handle_, ranks, name, rank, &how);
     attempt("ncclCommInitRankConfig", [&] { return begun; });
   }
-  GPIPE_ONCE ~communicator() {
+  GPIPE_COLD ~communicator() {
     if (handle_ == nullptr) return;
     try {
       attempt("ncclCommFinalize", [&] { return ncclCommFinalize(handle_); });
@@ -65,7 +65,7 @@ class communicator {
     check(state(), "ncclCommGetAsyncError");
   }
 
-  GPIPE_ONCE void abort() noexcept {
+  GPIPE_COLD void abort() noexcept {
     if (handle_ != nullptr) static_cast<void>(ncclCommAbort(handle_));
     handle_ = nullptr;
   }
@@ -73,7 +73,7 @@ class communicator {
  private:
   void require_whole() const {
     if (handle_ == nullptr)
-      gpipe::detail::refuse({"the communicator was aborted"}, {"begin anew: start all processes again"});
+      gpipe::detail::throw_error({"the communicator was aborted"}, {"begin anew: start all processes again"});
   }
   ncclResult_t state() const {
     ncclResult_t found = ncclSuccess;
@@ -101,7 +101,7 @@ class communicator {
     try {
       while (!done()) {
         if (std::chrono::steady_clock::now() > limit)
-          gpipe::detail::refuse({name, ": nothing came for ", gpipe::detail::told(deadline_)},
+          gpipe::detail::throw_error({name, ": nothing came for ", gpipe::detail::duration_text(deadline_)},
                                 {"see whether all ranks are alive; NCCL_DEBUG=WARN tells more"});
         if (meanwhile_) meanwhile_();
         std::this_thread::yield();

@@ -15,7 +15,7 @@ namespace gpipe::nccl {
 class end {
  public:
   /// `stage`: the stream of who writes what is sent, or reads what has come.
-  GPIPE_ONCE end(route along, const cuda::stream& stage)
+  GPIPE_COLD end(channel_layout along, const cuda::stream& stage)
       : along_(std::move(along)), stage_(stage), lane_(stage.gpu()) {
     int most = 0;
     for (const auto* list : {&along_.slot, &along_.place})
@@ -26,12 +26,12 @@ class end {
   end& operator=(const end&) = delete;
 
   /// Goes over this communicator from now on, where the other rank has the number `other`; nothing is under way.
-  GPIPE_ONCE void join(std::unique_ptr<communicator> over, int other) {
+  GPIPE_COLD void join(std::unique_ptr<communicator> over, int other) {
     over_ = std::move(over);
     other_ = other;
   }
   /// Nothing waits for the other rank any more.
-  GPIPE_ONCE void part() noexcept {
+  GPIPE_COLD void part() noexcept {
     if (over_) over_->abort();
   }
   int gpu() const { return stage_.gpu(); }
@@ -62,12 +62,12 @@ class end {
   template <class Call>
   void each_value(int place, Call&& call) {
     over_->together([&] {
-      for (const cargo& v : along_.values)
+      for (const buffer_layout& v : along_.values)
         call(v.base + static_cast<std::size_t>(place) * v.stride, v.row * static_cast<std::size_t>(along_.capacity));
     });
   }
 
-  route along_;
+  channel_layout along_;
   const cuda::stream& stage_;
   cuda::stream lane_;
   std::unique_ptr<communicator> over_;  // ends before the stream does
@@ -79,11 +79,11 @@ class end {
 };
 
 /// Sends from the stage's arena. Nothing here waits on the host but for NCCL to take what it is asked.
-class sender : public far_sender, public end {
+class sender : public remote_sender, public end {
  public:
   using end::end;
 
-  void acquire(int micro_batch, errand) override {
+  void acquire(int micro_batch, wait_context) override {
     cuda::use(stage_.gpu());
     moment(place(micro_batch)).hold_back(stage_);
   }
@@ -96,11 +96,11 @@ class sender : public far_sender, public end {
 };
 
 /// Receives into the stage's arena.
-class receiver : public far_receiver, public end {
+class receiver : public remote_receiver, public end {
  public:
   using end::end;
 
-  int consume(int micro_batch, errand) override {
+  int consume(int micro_batch, wait_context) override {
     const int at = place(micro_batch);
     cuda::use(stage_.gpu());
     moment(at).hold_back(lane_);

@@ -49,14 +49,14 @@ class gemm {
   /// Bytes behind the workspace, for who uses the stream.
   static constexpr std::size_t scratch_bytes = std::size_t{1} << 18;
 
-  GPIPE_ONCE explicit gemm(const stream& on) : stream_(on) {
+  GPIPE_COLD explicit gemm(const stream& on) : stream_(on) {
     use(on.gpu());
     check(cublasLtCreate(&handle_), "cublasLtCreate");
     const cudaError_t given = cudaMalloc(&workspace_, workspace_bytes + scratch_bytes);
     if (given != cudaSuccess) static_cast<void>(cublasLtDestroy(handle_));
     check(given, "cudaMalloc");
   }
-  GPIPE_ONCE ~gemm() {
+  GPIPE_COLD ~gemm() {
     static_cast<void>(cudaSetDevice(stream_.gpu()));
     static_cast<void>(cudaFree(workspace_));
     static_cast<void>(cublasLtDestroy(handle_));
@@ -75,7 +75,7 @@ class gemm {
   }
 
   /// Chooses algorithms for a product of `p.rows` rows or fewer.
-  GPIPE_ONCE void prepare(product p) {
+  GPIPE_COLD void prepare(product p) {
     const int most = p.rows;
     for (p.rows = 1; p.rows < most; p.rows *= 2) choose(p);
     p.rows = most;
@@ -89,7 +89,7 @@ class gemm {
   void run(const product& p, const void* a, const void* b, void* d, bool accumulate = false, void* bias = nullptr) {
     const choice& by = chosen_for(p);
     if (!by.offered)
-      detail::refuse({"cuBLASLt has no product of ", p.m(), " x ", p.k(), " by ", p.k(), " x ", p.n},
+      detail::throw_error({"cuBLASLt has no product of ", p.m(), " x ", p.k(), " by ", p.k(), " x ", p.n},
                      {"choose other extents, multiples of 8 are best"});
     terms of(p, bias);
     const float one = 1, add = accumulate ? 1 : 0;
@@ -152,7 +152,7 @@ class gemm {
     bool offered = false;
   };
 
-  GPIPE_ONCE void choose(const product& p) {
+  GPIPE_COLD void choose(const product& p) {
     const auto at = place_of(p);
     if (at != chosen_.end() && at->of == p) return;
     cublasLtMatmulPreferenceOpaque_t wish{};

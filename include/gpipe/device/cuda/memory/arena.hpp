@@ -9,7 +9,7 @@ namespace gpipe::cuda {
 /// The one allocation of a stage on a GPU, filled with one byte throughout.
 class arena {
  public:
-  GPIPE_ONCE explicit arena(std::size_t bytes, std::byte fill = std::byte{0}, int gpu = 0) : gpu_(gpu), bytes_(bytes) {
+  GPIPE_COLD explicit arena(std::size_t bytes, std::byte fill = std::byte{0}, int gpu = 0) : gpu_(gpu), bytes_(bytes) {
     use(gpu);
     void* found = nullptr;
     check(cudaMalloc(&found, bytes + alignment), "cudaMalloc");
@@ -18,7 +18,7 @@ class arena {
     if (filled != cudaSuccess) free();
     check(filled, "cudaMemset");
   }
-  GPIPE_ONCE ~arena() { free(); }
+  GPIPE_COLD ~arena() { free(); }
   arena(const arena&) = delete;
   arena& operator=(const arena&) = delete;
 

@@ -17,13 +17,13 @@ namespace gpipe::cuda {
 /// The second part of the way up runs while the stream still computes what was asked before: data are there early.
 class staging {
  public:
-  GPIPE_ONCE explicit staging(const stream& on) : stream_(on), early_(on.gpu()) {
+  GPIPE_COLD explicit staging(const stream& on) : stream_(on), early_(on.gpu()) {
     check(cudaHostAlloc(&hosts_, pieces * piece_bytes, cudaHostAllocPortable), "cudaHostAlloc");
     const cudaError_t given = cudaMalloc(&gpus_, pieces * piece_bytes);
     if (given != cudaSuccess) static_cast<void>(cudaFreeHost(hosts_));
     check(given, "cudaMalloc");
   }
-  GPIPE_ONCE ~staging() {
+  GPIPE_COLD ~staging() {
     static_cast<void>(cudaSetDevice(stream_.gpu()));
     static_cast<void>(cudaStreamSynchronize(early_.get()));
     static_cast<void>(cudaFree(gpus_));

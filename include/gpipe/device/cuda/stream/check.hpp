@@ -9,19 +9,19 @@ namespace gpipe::cuda {
 
 namespace detail {
 
-using gpipe::detail::refuse;
+using gpipe::detail::throw_error;
 
-[[noreturn]] GPIPE_ONCE inline void refuse_call(cudaError_t found, const char* call) {
+[[noreturn]] GPIPE_COLD inline void throw_call_error(cudaError_t found, const char* call) {
   const bool full = found == cudaErrorMemoryAllocation;
   const bool absent = found == cudaErrorNoDevice || found == cudaErrorInsufficientDriver;
-  refuse({call, ": ", cudaGetErrorName(found), ", ", cudaGetErrorString(found)},
+  throw_error({call, ": ", cudaGetErrorName(found), ", ", cudaGetErrorString(found)},
          {full     ? "use more stages or GPUs, smaller micro-batches or recompute"
           : absent ? "see whether `nvidia-smi` lists a GPU, and a driver that is new enough for this build's CUDA"
                    : "compute-sanitizer tells which kernel it was; after most such errors a process cannot use the GPU "
                      "any longer"});
 }
-[[noreturn]] GPIPE_ONCE inline void refuse_call(cublasStatus_t found, const char* call) {
-  refuse({call, ": ", cublasLtGetStatusName(found), ", ", cublasLtGetStatusString(found)},
+[[noreturn]] GPIPE_COLD inline void throw_call_error(cublasStatus_t found, const char* call) {
+  throw_error({call, ": ", cublasLtGetStatusName(found), ", ", cublasLtGetStatusString(found)},
          {"CUBLASLT_LOG_LEVEL=1 tells why"});
 }
 
@@ -30,10 +30,10 @@ using gpipe::detail::refuse;
 /// Throws `error` with the call's name and what CUDA says, unless it went well. Errors of kernels come to light at a
 /// later call: then it is that one which is named. Layer and stage are added by who runs the layer.
 inline void check(cudaError_t found, const char* call) {
-  if (found != cudaSuccess) detail::refuse_call(found, call);
+  if (found != cudaSuccess) detail::throw_call_error(found, call);
 }
 inline void check(cublasStatus_t found, const char* call) {
-  if (found != CUBLAS_STATUS_SUCCESS) detail::refuse_call(found, call);
+  if (found != CUBLAS_STATUS_SUCCESS) detail::throw_call_error(found, call);
 }
 
 }  // namespace gpipe::cuda

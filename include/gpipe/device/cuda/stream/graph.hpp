@@ -14,7 +14,7 @@ namespace gpipe::cuda {
 class graph {
  public:
   graph() = default;
-  GPIPE_ONCE ~graph() {
+  GPIPE_COLD ~graph() {
     drop();
     if (launched_ != nullptr) static_cast<void>(cudaGraphExecDestroy(launched_));
   }
@@ -43,7 +43,7 @@ class graph {
     check(made, "cudaGraphInstantiate");
   }
   /// Ends writing without a graph.
-  GPIPE_ONCE void drop() noexcept {
+  GPIPE_COLD void drop() noexcept {
     if (first_ == nullptr) return;
     cudaGraph_t written = nullptr;
     static_cast<void>(cudaStreamEndCapture(first_->get(), &written));
@@ -68,14 +68,14 @@ class graph {
 
  private:
   struct unpin {
-    GPIPE_ONCE void operator()(std::byte* memory) const { static_cast<void>(cudaFreeHost(memory)); }
+    GPIPE_COLD void operator()(std::byte* memory) const { static_cast<void>(cudaFreeHost(memory)); }
   };
   struct piece {
     std::unique_ptr<std::byte, unpin> memory;
     std::size_t bytes;
     std::byte* into = nullptr;
   };
-  GPIPE_ONCE static std::byte* add(std::vector<piece>& to, std::size_t bytes) {
+  GPIPE_COLD static std::byte* add(std::vector<piece>& to, std::size_t bytes) {
     void* memory = nullptr;
     check(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable), "cudaHostAlloc");
     to.push_back({std::unique_ptr<std::byte, unpin>(static_cast<std::byte*>(memory)), bytes});

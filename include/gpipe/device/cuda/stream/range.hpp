@@ -20,7 +20,7 @@ class range {
  public:
 #if GPIPE_NVTX
   ~range() { end(); }
-  void begin(const asker& who) {
+  void begin(const operation_tag& who) {
     end();
     char name[160];
     std::snprintf(name, sizeof name, "stage %d micro-batch %d slot %d %.*s", who.stage, who.micro_batch, who.slot,
@@ -37,7 +37,7 @@ class range {
   nvtxRangeId_t id_ = 0;
   bool open_ = false;
 #else
-  void begin(const asker&) {}
+  void begin(const operation_tag&) {}
   void end() {}
 #endif
 };

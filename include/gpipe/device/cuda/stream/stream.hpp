@@ -9,11 +9,11 @@ namespace gpipe::cuda {
 /// A queue of work for one GPU, apart from the default stream and its waits.
 class stream {
  public:
-  GPIPE_ONCE explicit stream(int gpu) : gpu_(gpu) {
+  GPIPE_COLD explicit stream(int gpu) : gpu_(gpu) {
     use(gpu);
     check(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   }
-  GPIPE_ONCE ~stream() { static_cast<void>(cudaStreamDestroy(handle_)); }
+  GPIPE_COLD ~stream() { static_cast<void>(cudaStreamDestroy(handle_)); }
   stream(const stream&) = delete;
   stream& operator=(const stream&) = delete;
 
@@ -30,7 +30,7 @@ class event {
  public:
   /// `timed`: whether the time between two of them can be told.
   explicit event(bool timed = false) : flags_(timed ? cudaEventDefault : cudaEventDisableTiming) {}
-  GPIPE_ONCE ~event() {
+  GPIPE_COLD ~event() {
     if (handle_ != nullptr) static_cast<void>(cudaEventDestroy(handle_));
   }
   event(event&& other) noexcept : flags_(other.flags_), handle_(std::exchange(other.handle_, nullptr)) {}

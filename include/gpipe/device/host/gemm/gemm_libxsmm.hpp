@@ -27,7 +27,7 @@ struct libxsmm_tile {
   }
 
   template <class T, bool Transposed>
-  GPIPE_ONCE static void prepare(int rows, int columns, int k, int lda, int ldc, bool accumulate) {
+  GPIPE_COLD static void prepare(int rows, int columns, int k, int lda, int ldc, bool accumulate) {
     if constexpr (std::is_same_v<T, float>)
       if (!find<T, Transposed>(rows, columns, k, lda, ldc, accumulate))
         no_kernel(rows, k, columns);
@@ -41,8 +41,8 @@ struct libxsmm_tile {
   }
 
  private:
-  [[noreturn]] GPIPE_ONCE static void no_kernel(int rows, int k, int columns) {
-    gpipe::detail::refuse({"libxsmm has no kernel for a product of ", rows, " x ", k, " by ", k, " x ", columns},
+  [[noreturn]] GPIPE_COLD static void no_kernel(int rows, int k, int columns) {
+    gpipe::detail::throw_error({"libxsmm has no kernel for a product of ", rows, " x ", k, " by ", k, " x ", columns},
                           {"build without GPIPE_WITH_LIBXSMM on this kind of machine"});
   }
 

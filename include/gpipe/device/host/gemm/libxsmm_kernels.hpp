@@ -47,7 +47,7 @@ class libxsmm_kernels {
     return (mixed ^ mixed >> 10) % count;
   }
 
-  GPIPE_ONCE static libxsmm_smmfunction add(const shape& of, chain& first) {
+  GPIPE_COLD static libxsmm_smmfunction add(const shape& of, chain& first) {
     const std::lock_guard lock{adding_};
     for (const entry* e = first; e != nullptr; e = e->next)  // another thread may have been here before
       if (e->of == of) return e->kernel;

@@ -32,8 +32,8 @@ constexpr int bad_stage(int slots) {
 
 /// Whether a plan takes its user's own cut. One that is wrong has its error here, and the plan goes on with the best.
 template <class Types, int Stages, int Slots>
-constexpr bool takes_own_cut() {
-  using own = typename Types::own_cut;
+constexpr bool takes_custom_cut() {
+  using own = typename Types::custom_cut;
   constexpr int bad = bad_stage<own>(Slots);
   if constexpr (!Types::has_cut) {
     return false;

@@ -14,7 +14,7 @@ template <class Device>
 class replica_list {
  public:
   /// Makes their stages, and binds them.
-  GPIPE_ONCE void make(const network& net, const run_plan& plan, const seating& here, lifeline& line,
+  GPIPE_COLD void make(const network& net, const runtime_plan& plan, const rank_layout& here, worker_signals& line,
                        const run_options& options, const kernel_row<typename Device::context>* kernels) {
     for (int r = 0; r < plan.replicas(); ++r) {
       auto& it = all_.emplace_back();

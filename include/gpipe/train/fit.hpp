@@ -11,7 +11,7 @@
 namespace gpipe {
 
 /// How a training goes over its data.
-struct loop {
+struct fit_options {
   int epochs = 1;
   int batch = 32;          ///< samples in a mini-batch, at most what the plan holds
   std::uint64_t seed = 0;  ///< of the order of samples, which differs from epoch to epoch
@@ -25,10 +25,10 @@ struct loop {
 };
 
 /// What may be answered after a step: whether the training goes on.
-enum class onward : bool { stop, go };
+enum class loop_control : bool { stop, go };
 
 /// How a training ended. Its parameters are those of the last step, not of the best epoch.
-struct ending {
+struct fit_result {
   int epochs = 0;       ///< gone over to their end
   bool stopped = false; ///< before all of them, by `after` or for lack of patience
   int best_epoch = 0;   ///< that with the lowest held-out loss, counted from 1; 0: nothing was held out
@@ -38,22 +38,22 @@ struct ending {
 namespace detail {
 
 template <class Trainer, class After>
-ending fit(Trainer& training, const dataset& data, const dataset* held_out, const loop& how, After& after) {
+fit_result fit(Trainer& training, const dataset& data, const dataset* held_out, const fit_options& how, After& after) {
   if (how.accumulate < 1)
-    refuse({"a step of ", how.accumulate, " mini-batches"}, {"choose at least 1"});
+    throw_error({"a step of ", how.accumulate, " mini-batches"}, {"choose at least 1"});
   if (how.patience != 0 && held_out == nullptr)
-    refuse({"patience, and no data held out to lose it over"}, {"give fit a held-out dataset, or a patience of 0"});
+    throw_error({"patience, and no data held out to lose it over"}, {"give fit a held-out dataset, or a patience of 0"});
   // Batches of no sample are refused by who makes them.
   const int behind = how.batch > 0 ? data.samples() % how.batch : 0, last = behind > 0 ? behind : how.batch;
-  if (how.batch > 0 && data.samples() > 0 && last < training.least_samples())
-    refuse({"an epoch's last batch of ", several(last, "sample"), " is too small for ", training.least_samples(),
+  if (how.batch > 0 && data.samples() > 0 && last < training.min_batch())
+    throw_error({"an epoch's last batch of ", several(last, "sample"), " is too small for ", training.min_batch(),
             " replicas"},
            {"choose fewer replicas, or batches of another size"});
   const int steps = how.steps_per_epoch(data.samples());
-  ending end;
+  fit_result end;
   for (int epoch = 1; epoch <= how.epochs && !end.stopped; ++epoch) {
     const std::int64_t begin = now_ns();
-    standing now{.epoch = epoch, .epochs = how.epochs, .steps = steps};
+    fit_progress now{.epoch = epoch, .epochs = how.epochs, .steps = steps};
     double loss = 0, weight = 0;
     long samples = 0;
     auto parts = data.shuffled(how.batch, how.seed, static_cast<std::uint64_t>(epoch) - 1);
@@ -64,7 +64,7 @@ ending fit(Trainer& training, const dataset& data, const dataset* held_out, cons
         continue;
       }
       now.rate = training.rate();
-      const gpipe::outcome found = training.step(next);
+      const gpipe::step_result found = training.step(next);
       loss += found.loss * found.weight;
       weight += found.weight;
       samples += found.samples;
@@ -77,8 +77,8 @@ ending fit(Trainer& training, const dataset& data, const dataset* held_out, cons
         if (now.held_out < end.held_out) end.held_out = now.held_out, end.best_epoch = epoch;
         end.stopped = held_out != nullptr && how.patience > 0 && epoch - end.best_epoch >= how.patience;
       }
-      if constexpr (std::is_same_v<decltype(after(now)), onward>) {
-        if (after(now) == onward::stop) end.stopped = true;
+      if constexpr (std::is_same_v<decltype(after(now)), loop_control>) {
+        if (after(now) == loop_control::stop) end.stopped = true;
       } else after(now);
       if (end.stopped) break;
     }
@@ -89,16 +89,16 @@ ending fit(Trainer& training, const dataset& data, const dataset* held_out, cons
 
 }  // namespace detail
 
-/// Trains over shuffled batches; `after(standing)` is called after each step, with the epoch's mean loss so far. It may
-/// return `onward::stop`.
+/// Trains over shuffled batches; `after(fit_progress)` is called after each step, with the epoch's mean loss so far. It may
+/// return `loop_control::stop`.
 template <class Trainer, class After>
-ending fit(Trainer& training, const dataset& data, const loop& how, After&& after) {
+fit_result fit(Trainer& training, const dataset& data, const fit_options& how, After&& after) {
   return detail::fit(training, data, nullptr, how, after);
 }
 /// The same, with an evaluation of `held_out` at the end of each epoch: the last step's standing has its loss, and the
 /// training stops when that has not fallen for `how.patience` epochs.
 template <class Trainer, class After>
-ending fit(Trainer& training, const dataset& data, const dataset& held_out, const loop& how, After&& after) {
+fit_result fit(Trainer& training, const dataset& data, const dataset& held_out, const fit_options& how, After&& after) {
   return detail::fit(training, data, &held_out, how, after);
 }
 
