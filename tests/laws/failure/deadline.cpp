@@ -32,8 +32,7 @@ TEST_CASE("parameter gradients of several micro-batches that take longer than th
   CHECK_NOTHROW(training.step(data.take(0, 8)));
 }
 
-TEST_CASE(
-    "if a worker makes no progress, the deadline ends the step and names the waiting worker and the awaited one") {
+TEST_CASE("the deadline ends a step without progress and names the waiting and the awaited worker") {
   const auto blocks = [](pair& both, act where, int stage) {
     // Doubles the time until it is longer than the deadline.
     for (auto blocked = 600ms;; blocked *= 2) {

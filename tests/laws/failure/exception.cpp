@@ -14,7 +14,8 @@
 
 #include "support/disturbed_training.hpp"
 
-// A throw anywhere fails the step: the caller gets the first cause, named, nothing changes, and the next step works.
+// A throw anywhere fails the step: the caller gets the first cause and its place, nothing changes, and the next step
+// works.
 
 using namespace disturbed;
 

@@ -151,8 +151,7 @@ TEST_CASE("predictions are the inputs of the loss, one row per sample, and need 
     }
 }
 
-TEST_CASE(
-    "predictions hold every tensor that the loss reads, and watched activations every tensor that the slot writes") {
+TEST_CASE("predictions hold every tensor that the loss reads, watched activations every one that the slot writes") {
   trainer<paired, sgd> t(plan_options{.stages = 3, .micro_batches = 2, .micro_batch_size = 2});
   const auto w = t.parameter(1, "weight");
   const sample_rows found = t.predict(dataset{}.with("inputs", 4, x));
