@@ -123,7 +123,7 @@ std::vector<std::string> past_the_door(const includes& all, std::string_view wha
 const std::vector<std::string> none;
 
 const includes& headers() {
-  static const includes all = read_headers(fs::path(__FILE__).parent_path() / "../../include");
+  static const includes all = read_headers(fs::path(GPIPE_TESTS_FOLDER) / "../include");
   return all;
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("no header leaves a macro, a pragma or a using-directive behind that i
   const std::set<std::string> known{"THRUST_DEVICE_SYSTEM", "OMPI_SKIP_MPICXX", "MPICH_SKIP_MPICXX"};
   std::vector<std::string> left;
   for (const auto& [header, list] : headers()) {
-    std::ifstream text(fs::path(__FILE__).parent_path() / "../../include" / header);
+    std::ifstream text(fs::path(GPIPE_TESTS_FOLDER) / "../include" / header);
     std::set<std::string> undefined;
     std::vector<std::string> defined;
     for (std::string line; std::getline(text, line);) {

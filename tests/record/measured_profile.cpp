@@ -35,7 +35,7 @@ TEST_CASE("a profile is written as the table that a plan compiles") {
   std::ostringstream out;
   write_profile(out, found.view());
   std::ostringstream file;
-  file << std::ifstream(std::filesystem::path(__FILE__).parent_path() / "measured.hpp").rdbuf();
+  file << std::ifstream(std::filesystem::path(GPIPE_TESTS_FOLDER) / "support/measured.hpp").rdbuf();
   CHECK(out.str() == file.str());
 }
 

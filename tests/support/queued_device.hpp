@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -143,7 +144,7 @@ class queue {
     for (std::uint64_t number = 0;;) {
       wanted_.wait(number, std::memory_order_relaxed);
       const std::uint64_t until = wanted_.load(std::memory_order_relaxed);
-      const memory::open while_it_runs;
+      std::optional<memory::open> while_it_runs(std::in_place);
       while (number < until) {
         task* next = done_last_->next.load(std::memory_order_acquire);
         if (next == nullptr) {
@@ -156,6 +157,7 @@ class queue {
         for (std::uint32_t i = lazy_ ? 0 : random_ >> 24; i > 0; --i) gpipe::detail::pause();
         run(*next);
         next->what = nullptr;
+        if (number + 1 == until) while_it_runs.reset();  // before a waiter learns that the work is done
         done_.store(++number, std::memory_order_release);
         done_.notify_all();
       }

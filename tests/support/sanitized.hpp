@@ -1,8 +1,8 @@
 #pragma once
 
-// The sanitizer that this test is built with. Under a sanitizer a law that runs the same code many times, over other cuts
-// or types, runs it less often. The other builds run every case and find errors that no sanitizer sees, such as wrong
-// bits.
+// The sanitizer that this test is built with. Under a sanitizer a law that runs the same code many times, over other
+// cuts or types, runs it less often. The other builds run every case and find errors that no sanitizer sees, such as
+// wrong bits.
 
 #if defined(__SANITIZE_ADDRESS__)
 #define TESTS_SANITIZED

@@ -8,7 +8,7 @@
 
 #include "support/queued_device.hpp"
 
-// What they promise at run time: tests/laws/device.cpp.
+// Their promises at run time: tests/laws/device/.
 
 using namespace gpipe;
 

@@ -11,7 +11,7 @@
 
 #include "support/layers.hpp"
 
-// What a batch that does not fit says: tests/laws/failure.cpp.
+// The errors of invalid batches: tests/laws/failure/data.cpp.
 
 using namespace gpipe;
 

@@ -8,7 +8,7 @@
 
 using namespace gpipe;
 
-// Steps that are written down and launched: tests/laws/device.cpp.
+// Captured and launched steps: tests/laws/device/training.cpp.
 
 TEST_CASE("a step is like another if all is that operations depend on but for the rows") {
   const std::byte rows[4]{};

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-// The numbers of residual_mlp.txt. residual_mlp.py writes that file and says what each number is.
+// The numbers of residual_mlp.txt, a file that residual_mlp.py writes. CMake defines GPIPE_TESTS_FOLDER.
 
 namespace reference::residual_mlp {
 
@@ -17,8 +17,9 @@ inline constexpr int samples = 10, features = 6, width = 8, hidden = 12, classes
 inline constexpr int parameter_count = 555;
 
 inline std::map<std::string, std::vector<double>> read_arrays() {
-  std::ifstream file(std::filesystem::path(__FILE__).replace_extension(".txt"));
+  std::ifstream file(std::filesystem::path(GPIPE_TESTS_FOLDER) / "support/reference/residual_mlp.txt");
   const auto skip_line = [&] { file.ignore(std::numeric_limits<std::streamsize>::max(), '\n'); };
+  if (!file) throw std::runtime_error("residual_mlp.txt cannot be read from tests/support/reference");
   std::map<std::string, std::vector<double>> arrays;
   for (std::string name; file >> name;) {
     if (name == "#") {

@@ -1,0 +1,236 @@
+// sanitizers: none
+
+// Law 3, first part: the checker accepts every shipped schedule for every S <= 8 and M <= 16 that it admits, under
+// rendezvous and under one-slot channels.
+
+#include <gpipe/plan/program/deadlock_check.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include <gpipe/plan/timetable/check.hpp>
+#include <gpipe/plan/program/print.hpp>
+#include <gpipe/plan/timetable/slot_assignment.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
+
+#include "support/schedules.hpp"
+
+using namespace gpipe;
+using namespace schedules;
+
+namespace {
+
+constexpr bool passes(schedule_choice choice, int stages, int micro_batches, bool skips, int slots) {
+  const network net(stages, skips);
+  return check_schedule(choice, stages, micro_batches, recompute_mode::except_last, net.links, net.count, slots).ok();
+}
+template <int... I>
+constexpr bool all_pass(int stages, int micro_batches, std::integer_sequence<int, I...>) {
+  return ((!admits(choices[I], stages, micro_batches) || (passes(choices[I], stages, micro_batches, true, rendezvous) &&
+                                                          passes(choices[I], stages, micro_batches, true, 1))) &&
+          ...);
+}
+constexpr bool passes_together(int stages, int micro_batches, int coalesce) {
+  const network net(stages, true);
+  for (const int slots : {rendezvous, 1})
+    for (const send_mode sends : {send_mode::synchronous, send_mode::buffered})
+      if ((sends == send_mode::synchronous || slots != rendezvous) &&
+          !check_schedule(fill_drain{}, stages, micro_batches, recompute_mode::never, net.links, net.count,
+                          sends == send_mode::buffered ? micro_batches : slots, sends, coalesce)
+               .ok())
+        return false;
+  return true;
+}
+static_assert(passes_together(1, 1, 2) && passes_together(4, 6, 2) && passes_together(4, 6, 4) &&
+              passes_together(3, 5, 8) && passes_together(8, 4, 3));
+
+static_assert(all_pass(1, 1, std::make_integer_sequence<int, 8>{}));
+static_assert(all_pass(4, 6, std::make_integer_sequence<int, 8>{}));
+static_assert(all_pass(8, 4, std::make_integer_sequence<int, 8>{}));
+
+template <class Schedule>
+void stash_places_are_distinct(Schedule schedule) {
+  for (int S = 1; S <= 8; ++S)
+    for (int M = 1; M <= 16; ++M)
+      for (int s = 0; s < S && schedule.admits(S, M); ++s) {
+        int slot[16], owner[16];
+        gpipe::detail::rows table(schedule, S, M);
+        const int count = stash_places(table, s, s, slot);
+        REQUIRE(count == schedule.in_flight(S, M, s));
+        std::fill(owner, owner + 16, -1);
+        bool shared = false;
+        for (int t = 0; t < schedule.ticks(S, M); ++t) {
+          const cell c = schedule.at(S, M, schedule.worker_of(S, s), t);
+          if (c.stage != s) continue;
+          if (c.kind == act::forward) {
+            shared = shared || slot[c.micro_batch] >= count || owner[slot[c.micro_batch]] >= 0;
+            if (schedule.trains) owner[slot[c.micro_batch]] = c.micro_batch;
+          } else if (c.kind != act::idle && c.kind != act::backward_input) {
+            shared = shared || owner[slot[c.micro_batch]] != c.micro_batch;
+            owner[slot[c.micro_batch]] = -1;
+          }
+        }
+        REQUIRE_FALSE(shared);
+      }
+}
+
+/// A custom schedule: each micro-batch ends its backward before the next begins its forward.
+///
+///     tick     0   1   2   3   4   5   6   7
+///     stage 0  F0  .   .   B0  F1  .   .   B1
+///     stage 1  .   F0  B0  .   .   F1  B1  .
+struct one_by_one {
+  static constexpr bool trains = true;
+  static constexpr const char* name() { return "one by one"; }
+  static constexpr bool admits(int stages, int micro_batches) { return stages >= 1 && micro_batches >= 1; }
+  static constexpr int workers(int stages) { return stages; }
+  static constexpr int worker_of(int, int stage) { return stage; }
+  static constexpr int ticks(int stages, int micro_batches) { return 2 * stages * micro_batches; }
+  static constexpr int in_flight(int, int, int) { return 1; }
+  static constexpr cell at(int stages, int, int worker, int tick) {
+    const int m = tick / (2 * stages), step = tick % (2 * stages);
+    if (step == worker) return {act::forward, worker, m};
+    if (step == 2 * stages - 1 - worker) return {act::backward, worker, m};
+    return {};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("every schedule passes for every S <= 8 and M <= 16 that it admits") {
+  for (const auto choice : choices)
+    for (int S = 1; S <= 8; ++S)
+      for (int M = 1; M <= 16; ++M) {
+        CAPTURE(name(choice.kind));
+        CAPTURE(S);
+        CAPTURE(M);
+        if (!admits(choice, S, M)) {
+          CHECK_THROWS_WITH_AS(check_schedule(choice, S, M, recompute_mode::never, nullptr, 0),
+                               doctest::Contains("does not admit"), error);
+          continue;
+        }
+        for (const bool skips : {false, true}) {
+          const network net(S, skips);
+          CHECK(check_table(choice, S, M, net.links, net.count).ok());
+          for (const auto mode : modes) {
+            for (const int slots : {rendezvous, 1, 2}) {
+              const verdict found = check_schedule(choice, S, M, mode, net.links, net.count, slots);
+              if (!found.ok()) CAPTURE(describe(found));
+              REQUIRE(found.ok());
+            }
+            // Programs lowered for buffered sends: two slots suffice between neighbours.
+            for (const int slots : {2, M})
+              if (slots == M || !skips || choice.kind == schedule_kind::fill_drain)
+                REQUIRE(check_schedule(choice, S, M, mode, net.links, net.count, slots, send_mode::buffered).ok());
+          }
+        }
+      }
+}
+
+TEST_CASE("every schedule passes on fewer workers, and each stage keeps its actions and their order") {
+  const auto order = [](const schedule_choice& schedule, int S, int M, int stage) {
+    std::vector<cell> cells;
+    const int worker = schedule.worker_of(S, stage);
+    for (int t = 0; t < schedule.ticks(S, M); ++t)
+      if (const cell c = schedule.at(S, M, worker, t); c.stage == stage) cells.push_back(c);
+    return cells;
+  };
+  for (const auto& choice : choices)
+    for (int S = 1; S <= 8; ++S)
+      for (const int M : {1, 4, 8, 12})
+        for (int W = 1; admits(choice, S, M) && W <= choice.workers(S); ++W) {
+          CAPTURE(name(choice.kind));
+          CAPTURE(S);
+          CAPTURE(M);
+          CAPTURE(W);
+          const schedule_choice fewer = choice.on_workers(W);
+          CHECK(fewer.workers(S) == W);
+          const network net(S);
+          CHECK(describe(check_table(fewer, S, M, net.links, net.count)) == "no fault");
+          for (const int slots : {rendezvous, 1})
+            CHECK(check_schedule(fewer, S, M, recompute_mode::except_last, net.links, net.count, slots).ok());
+          for (int s = 0; s < S; ++s) CHECK(order(fewer, S, M, s) == order(choice, S, M, s));
+        }
+}
+
+TEST_CASE("large schedules pass when checked at start") {
+  link links[127];
+  for (int s = 0; s < 127; ++s) links[s] = {s, s + 1};
+  for (const auto choice : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1}) {
+    CHECK(check_schedule(choice, 128, 512, recompute_mode::always, links, 127).ok());
+    CHECK(check_table(choice, 128, 512, links, 127).ok());
+  }
+}
+
+TEST_CASE("the stash bound is tight: one place less is too few") {
+  for (const auto choice : choices)
+    for (int S = 1; S <= 8; ++S)
+      for (int M = 1; M <= 8; ++M)
+        if (admits(choice, S, M) && choice.kind != schedule_kind::forward_only)
+          with_schedule(choice, [&](auto schedule) {
+            const network net(S);
+            programs all(schedule, S, M, recompute_mode::always, net);
+            edited table(schedule, S, M);
+            for (std::size_t s = 0; s < static_cast<std::size_t>(S); ++s) {
+              --all.in_flight[s];
+              CHECK(fault_of(all.run(rendezvous)) == "stash");
+              ++all.in_flight[s];
+              --table.room[s];
+              CHECK(fault_of(check_table(table, S, M, net.links, net.count)) == "stash");
+              ++table.room[s];
+            }
+          });
+}
+
+TEST_CASE("two micro-batches in flight never share a stash place") {
+  for (const auto choice : choices) with_schedule(choice, [](auto schedule) { stash_places_are_distinct(schedule); });
+}
+
+TEST_CASE("parameter gradients retire in ascending order in every schedule") {
+  for (const auto choice : choices)
+    if (admits(choice, 8, 16))
+      with_schedule(choice, [](auto schedule) {
+        for (int s = 0; s < 8; ++s) {
+          int next = 0;
+          for (int t = 0; t < schedule.ticks(8, 16); ++t)
+            if (const cell c = schedule.at(8, 16, schedule.worker_of(8, s), t);
+                c.stage == s && (c.kind == act::backward || c.kind == act::backward_parameters))
+              CHECK(c.micro_batch == next++);
+          CHECK(next == (schedule.trains ? 16 : 0));
+        }
+      });
+}
+
+TEST_CASE("every interleaving of small programs ends in the same way, so one execution decides") {
+  for (const auto choice : choices)
+    for (int S = 1; S <= 4; ++S)
+      for (int M = 1; M <= 6; ++M)
+        if (admits(choice, S, M))
+          with_schedule(choice, [&](auto schedule) {
+            CAPTURE(schedule.name());
+            CAPTURE(S);
+            CAPTURE(M);
+            const network net(S);
+            for (const int slots : {rendezvous, 1})
+              CHECK(programs(schedule, S, M, recompute_mode::as_needed, net).explore(slots) == std::pair(true, false));
+            programs naive(schedule, S, M, recompute_mode::never, net, send_mode::buffered);
+            const bool ends = naive.run(rendezvous).ok();
+            CHECK(naive.explore(rendezvous) == std::pair(ends, !ends));
+          });
+}
+
+TEST_CASE("a custom schedule is one struct") {
+  for (int S = 1; S <= 4; ++S)
+    for (int M = 1; M <= 6; ++M) {
+      const network net(S);
+      CHECK(check_table(one_by_one{}, S, M, net.links, net.count).ok());
+      for (const int slots : {rendezvous, 1})
+        CHECK(programs(one_by_one{}, S, M, recompute_mode::as_needed, net).explore(slots) == std::pair(true, false));
+    }
+  CHECK(timetable(one_by_one{}, 4, 8).simulate(1, 1, 1) == 4 * 8 * 3);
+}

@@ -1,0 +1,176 @@
+#pragma once
+
+// What the laws of schedules share: links between stages, the shipped schedules, their programs, tables with faults.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <gpipe/plan/program/deadlock_check.hpp>
+#include <gpipe/plan/timetable/check.hpp>
+#include <gpipe/plan/timetable/slot_assignment.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
+
+namespace schedules {
+
+using namespace gpipe;
+
+/// Links between neighbours, a skip over the whole pipeline, two skips that cross, and a link without a gradient.
+struct network {
+  link links[16] = {};
+  int count = 0;
+
+  constexpr explicit network(int stages, bool skips = true) {
+    const auto add = [this](link it) { links[count++] = it; };
+    for (int from = 0; from + 1 < stages; ++from) {
+      add({from, from + 1});
+      if (skips && from == 1 && stages > 3) add({1, 3});
+      if (skips && from == 2 && stages > 4) add({2, 4, false});
+      if (skips && from == 0 && stages > 2) add({0, stages - 1});
+    }
+  }
+};
+
+inline constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::except_last, recompute_mode::never,
+                                           recompute_mode::as_needed};
+inline constexpr schedule_choice choices[] = {schedule_kind::fill_drain,
+                                              schedule_kind::one_f_one_b,
+                                              {schedule_kind::interleaved, 2},
+                                              {schedule_kind::interleaved, 3},
+                                              {schedule_kind::interleaved, 4},
+                                              schedule_kind::zb_h1,
+                                              schedule_kind::zb_v,
+                                              schedule_kind::forward_only};
+
+constexpr bool admits(schedule_choice choice, int stages, int micro_batches) {
+  return with_schedule(choice, [&](auto schedule) { return schedule.admits(stages, micro_batches); });
+}
+
+struct programs {
+  network net;
+  std::vector<std::vector<instruction>> lines;
+  std::vector<int> in_flight, worker_of;
+  std::array<bool, 8 * 16> recomputed{};
+  programs_terms terms;
+
+  template <class Schedule>
+  programs(Schedule schedule, int stages, int micro_batches, recompute_mode mode, const network& over,
+           send_mode sends = send_mode::synchronous)
+      : net(over), lines(static_cast<std::size_t>(schedule.workers(stages))) {
+    for (int w = 0; w < schedule.workers(stages); ++w)
+      lower(
+          schedule, stages, micro_batches, mode, net.links, net.count, w,
+          [&](const instruction& it) { lines[static_cast<std::size_t>(w)].push_back(it); }, sends);
+    for (int s = 0; s < stages; ++s) {
+      in_flight.push_back(schedule.in_flight(stages, micro_batches, s));
+      worker_of.push_back(schedule.worker_of(stages, s));
+      flag_recomputed(schedule, stages, micro_batches, mode, s, recomputed.data() + s * micro_batches);
+    }
+    terms = {.stages = stages, .micro_batches = micro_batches, .link_count = net.count, .trains = schedule.trains};
+  }
+
+  verdict run(int slots) {
+    terms.links = net.links;
+    terms.recomputed = recomputed.data();
+    terms.in_flight = in_flight.data();
+    terms.worker_of = worker_of.data();
+    std::vector<program_view> views;
+    for (const auto& program : lines) views.push_back({program.data(), static_cast<int>(program.size())});
+    return check(terms, views.data(), static_cast<int>(views.size()), slots);
+  }
+
+  /// Explores every order in which at most 4 workers can move. Returns whether all workers end in some order, and
+  /// whether they deadlock in some order. A state is the line of each worker; the contents of the channels follow from
+  /// the state.
+  std::pair<bool, bool> explore(int slots) const {
+    const std::size_t workers = lines.size();
+    const auto channels = static_cast<std::size_t>(4 * net.count);  // both ends of both ways of each link
+    const auto end_of = [](const instruction& it) {
+      return static_cast<std::size_t>(4 * it.link + static_cast<int>(it.kind) -
+                                      static_cast<int>(act::receive_activation));
+    };
+    // How often a worker has used each end before each of its lines.
+    std::vector<std::vector<int>> used(workers);
+    for (std::size_t w = 0; w < workers; ++w) {
+      used[w].assign((lines[w].size() + 1) * channels, 0);
+      for (std::size_t i = 0; i < lines[w].size(); ++i) {
+        for (std::size_t c = 0; c < channels; ++c) used[w][(i + 1) * channels + c] = used[w][i * channels + c];
+        if (lines[w][i].link >= 0) ++used[w][(i + 1) * channels + end_of(lines[w][i])];
+      }
+    }
+    using state = std::array<std::uint16_t, 4>;
+    const auto packed = [](const state& at) {
+      return std::uint64_t{at[0]} | std::uint64_t{at[1]} << 16 | std::uint64_t{at[2]} << 32 |
+             std::uint64_t{at[3]} << 48;
+    };
+    std::unordered_set<std::uint64_t> seen{0};
+    std::vector<state> open{state{}};
+    bool some_end = false, some_stick = false;
+    while (!open.empty()) {
+      const state at = open.back();
+      open.pop_back();
+      bool moves = false, ended = true;
+      for (std::size_t w = 0; w < workers; ++w) {
+        if (at[w] == lines[w].size()) continue;
+        ended = false;
+        state next = at;
+        ++next[w];
+        const instruction& it = lines[w][at[w]];
+        if (it.link >= 0) {
+          const link& over = net.links[it.link];
+          const auto peer = static_cast<std::size_t>(
+              worker_of[static_cast<std::size_t>(it.stage == over.from ? over.to : over.from)]);
+          const auto mine = end_of(it), other = mine ^ 1u;  // a receive stands before its send
+          if (slots == rendezvous) {
+            if (at[peer] == lines[peer].size()) continue;
+            const instruction& theirs = lines[peer][at[peer]];
+            if (theirs.link != it.link || end_of(theirs) != other) continue;
+            ++next[peer];
+          } else {
+            const int here = used[w][at[w] * channels + mine], there = used[peer][at[peer] * channels + other];
+            if (is_send(it.kind) ? here - there >= slots : there == here) continue;
+          }
+        }
+        moves = true;
+        if (seen.insert(packed(next)).second) open.push_back(next);
+      }
+      some_end = some_end || ended;
+      some_stick = some_stick || (!moves && !ended);
+    }
+    return {some_end, some_stick};
+  }
+};
+
+inline std::string fault_of(const verdict& found) { return name(found.what); }
+
+/// The table of a schedule, which a test then changes.
+struct edited {
+  static constexpr bool trains = true;
+  std::vector<std::vector<cell>> rows;
+  std::vector<int> worker, room;
+
+  template <class Schedule>
+  edited(Schedule schedule, int S, int M) : rows(static_cast<std::size_t>(schedule.workers(S))) {
+    for (int w = 0; w < schedule.workers(S); ++w)
+      for (int t = 0; t < schedule.ticks(S, M); ++t)
+        rows[static_cast<std::size_t>(w)].push_back(schedule.at(S, M, w, t));
+    for (int s = 0; s < S; ++s) {
+      worker.push_back(schedule.worker_of(S, s));
+      room.push_back(schedule.in_flight(S, M, s));
+    }
+  }
+  static const char* name() { return "edited"; }
+  static bool admits(int, int) { return true; }
+  int workers(int) const { return static_cast<int>(rows.size()); }
+  int worker_of(int, int stage) const { return worker[static_cast<std::size_t>(stage)]; }
+  int ticks(int, int) const { return static_cast<int>(rows[0].size()); }
+  int in_flight(int, int, int stage) const { return room[static_cast<std::size_t>(stage)]; }
+  cell at(int, int, int w, int t) const { return rows[static_cast<std::size_t>(w)][static_cast<std::size_t>(t)]; }
+};
+static_assert(scheduler<edited>);
+
+}  // namespace schedules

@@ -1,0 +1,158 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <initializer_list>
+#include <vector>
+
+#include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+
+#include "support/small_training.hpp"
+
+// Parameters, gradients, moments and state are read and written by slot and name; slots are frozen.
+
+using namespace gpipe;
+using namespace laws;
+using namespace small;
+
+namespace {
+
+/// y = x w + b, element by element, with a fused backward.
+struct fused {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr parameter parameters[] = {{"weight", {N}, initialiser::ones()}, {"bias", {N}}};
+    static constexpr keep keeps{.input = true};
+    static void forward(const auto&, const auto& a) {
+      loop(a.samples() * N, [&](int i) {
+        a.out()[i] = a.in()[i] * a.template parameter<0>()[i % N] + a.template parameter<1>()[i % N];
+      });
+    }
+    static void backward_input(const auto&, const auto& a) {
+      loop(a.samples() * N,
+           [&](int i) { a.in_gradient()[i] = a.out_gradient()[i] * a.template parameter<0>()[i % N]; });
+    }
+    static void backward_parameters(const auto&, const auto& a) {
+      loop(a.samples() * N, [&](int i) {
+        a.template gradient<0>()[i % N] += a.out_gradient()[i] * a.in()[i];
+        a.template gradient<1>()[i % N] += a.out_gradient()[i];
+      });
+    }
+    static void backward(const auto& c, const auto& a) {
+      backward_input(c, a);
+      backward_parameters(c, a);
+    }
+  };
+};
+struct deep : model<input<float, 4>, linear<4>, fused, linear<4>, passing_loss> {};
+
+}  // namespace
+
+TEST_CASE("parameters, gradients and moments are read by slot and name") {
+  training t(two);
+  const std::vector<float> values{0.25F, -0.5F};
+  t.set_parameter<float>(1, "weight", values);
+  CHECK(t.parameter(1, "weight") == values);
+  CHECK(t.moment(1, "weight", 0) == std::vector<float>{0, 0});
+  t.step(all);
+  CHECK(t.parameter(1, "weight") != values);
+  CHECK(t.gradient(1, "weight")[0] != 0);
+  CHECK(t.moment(1, "weight", 0)[0] == doctest::Approx(0.1 * t.gradient(1, "weight")[0] / 5));
+  CHECK(t.moment(1, "weight", 1)[0] > 0);
+}
+
+TEST_CASE("a layer's state is read and written by slot and name") {
+  struct averaging : model<input<float, 4>, halve, cross, join, batch_norm<>, passing_loss> {};
+  trainer<averaging, adam> t(two);
+  const std::vector<float> none(4, 0.0F), ones(4, 1.0F), far(4, 1e4F);
+  CHECK(t.state(3, "mean") == none);
+  CHECK(t.state(3, "variance") == ones);
+  const auto hash = t.parameter_hash();
+  const double loss = t.evaluate(all).loss;
+  t.set_state<float>(3, "variance", far);
+  CHECK(t.state(3, "variance") == far);
+  CHECK(t.state(3, "mean") == none);
+  CHECK(t.evaluate(all).loss != loss);
+  CHECK(t.parameter_hash() == hash);
+  t.step(all);
+  CHECK(t.state(3, "mean") != none);
+  CHECK(t.state(3, "variance")[0] < 1e4F);
+  rejects("the layer has no state \"weight\"; its state: mean, variance", [&] { t.state(3, "weight"); });
+  rejects("the layer has no parameter \"mean\"", [&] { t.parameter(3, "mean"); });
+  rejects("the layer has no state", [&] { t.state(0, "mean"); });
+  rejects("the model has no slot 5", [&] { t.state(5, "mean"); });
+  rejects("state \"mean\" is float; read it as that", [&] { t.state<double>(3, "mean"); });
+  rejects("state \"mean\" has 4 elements, not 3", [&] { t.set_state<float>(3, "mean", std::vector<float>(3)); });
+}
+
+TEST_CASE("an unknown parameter, or one of another type or size, is rejected") {
+  training t(two);
+  rejects("the model has no slot 4; slots are 0 to 3", [&] { t.parameter(4, "weight"); });
+  rejects("the model has no slot -1", [&] { t.parameter(-1, "weight"); });
+  rejects("layer 1 laws::cross: the layer has no parameter \"bias\"", [&] { t.gradient(1, "bias"); });
+  rejects("the layer has no parameter \"weight\"", [&] { t.parameter(0, "weight"); });
+  rejects("parameter \"weight\" is float; read it as that", [&] { t.parameter<double>(1, "weight"); });
+  rejects("parameter \"weight\" has 2 elements, not 3; give it all of them",
+          [&] { t.set_parameter<float>(1, "weight", std::vector<float>(3)); });
+  rejects("the optimizer has no moment 2; it keeps 2 arrays", [&] { t.moment(1, "weight", 2); });
+  rejects("the optimizer has no moment -1", [&] { t.moment(1, "weight", -1); });
+}
+
+TEST_CASE("frozen slots do not change and do not count in the norm") {
+  for (const int stages : {1, 2, 4}) {
+    trainer<deep, adamw> t(plan_options{.stages = stages, .micro_batches = 2, .micro_batch_size = 3},
+                           adamw{.learning_rate = 0.1});
+    t.step(all);
+    const auto of = [&](int slot) {
+      std::vector<std::vector<float>> values;
+      for (const char* name : {"weight", "bias"})
+        for (const auto& v : {t.parameter(slot, name), t.moment(slot, name, 0), t.moment(slot, name, 1)})
+          values.push_back(v);
+      return values;
+    };
+    const auto norm = [&](std::initializer_list<int> slots) {
+      double sum = 0;
+      for (const int slot : slots)
+        for (const char* name : {"weight", "bias"})
+          for (const float g : t.gradient(slot, name)) sum += static_cast<double>(g) * static_cast<double>(g);
+      return std::sqrt(sum) / 5;
+    };
+    t.freeze(1);
+    double found = 0;
+    auto first = of(0), second = of(1), third = of(2);
+    found = t.step(all).norm;
+    CHECK(found == doctest::Approx(norm({0, 2})));
+    CHECK(norm({1}) == 0);
+    CHECK(of(0) != first);
+    CHECK(of(1) == second);
+    CHECK(of(2) != third);
+    t.unfreeze(1);
+    t.freeze(0, 2);
+    first = of(0), third = of(2);
+    found = t.step(all).norm;
+    CHECK(found == doctest::Approx(norm({2})));
+    CHECK(of(0) == first);
+    CHECK(of(1) == second);
+    CHECK(of(2) != third);
+    t.unfreeze(0, 4);
+    found = t.step(all).norm;
+    CHECK(found == doctest::Approx(norm({0, 1, 2})));
+    CHECK(of(0) != first);
+    CHECK(of(1) != second);
+    t.accumulate(some(0, 2));  // slots that are frozen between the calls do not count either
+    t.freeze(0, 2);
+    found = t.step(some(2, 3)).norm;
+    CHECK(norm({1}) > 0);
+    CHECK(found == doctest::Approx(norm({2})));
+    t.freeze(0, 4);
+    const auto before = t.parameter_hash();
+    CHECK(t.step(all).norm == 0);
+    CHECK(t.parameter_hash() == before);
+    rejects("the model has no slot 4", [&] { t.freeze(4); });
+    rejects("the model has no slot -1", [&] { t.unfreeze(-1, 2); });
+    rejects("the slots [3, 1) end before they begin", [&] { t.freeze(3, 1); });
+  }
+}

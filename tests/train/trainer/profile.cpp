@@ -1,0 +1,96 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/plan/summary.hpp>
+#include <gpipe/record/breakdown.hpp>
+
+#include "support/small_training.hpp"
+
+// Measured costs of layers.
+
+using namespace gpipe;
+using namespace laws;
+using namespace small;
+
+namespace {
+
+/// Copies its input. Forward sleeps `Halves` half milliseconds, backward twice as long; sleeping leaves the core free.
+template <int Halves>
+struct sleeper {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr work cost{.forward = 60'000'000, .backward_input = 120'000'000};
+    static constexpr auto half = std::chrono::microseconds(500);
+    static void forward(const auto&, const auto& a) {
+      std::this_thread::sleep_for(Halves * half);
+      loop(a.samples() * N, [&](int i) { a.out()[i] = a.in()[i]; });
+    }
+    static void backward_input(const auto&, const auto& a) {
+      std::this_thread::sleep_for(2 * Halves * half);
+      loop(a.samples() * N, [&](int i) { a.in_gradient()[i] = a.out_gradient()[i]; });
+    }
+  };
+};
+
+/// The linear layer makes a gradient flow back through the sleepers.
+struct sleepers : model<input<float, 1>, linear<4>, sleeper<10>, repeat<10, sleeper<1>>, softmax_cross_entropy> {};
+
+}  // namespace
+
+TEST_CASE("a plan by measured costs speeds up an unbalanced network by the predicted factor") {
+  // By the analytic costs all sleepers are equal, so the half with the long sleeper would take 15 of 20 units.
+  const std::vector<float> inputs(4);
+  const std::vector<std::int32_t> kinds(4);
+  const batch four = batch(4).with("inputs", inputs).with("labels", kinds);
+  plan_options options{.stages = 2, .micro_batches = 4, .micro_batch_size = 1, .recompute = recompute_mode::never};
+  trainer<sleepers, sgd> by_analysis(options);
+  const measured_profile costs = by_analysis.measure(four, 4);
+  options.measured = costs.view();
+  trainer<sleepers, sgd> by_measurement(options);
+  const auto predicted_ms = [&](const run_plan& plan) {
+    const run_plan by_costs = make_plan(network_of<sleepers>, options, {plan.first[1]});
+    return 1e-9 * static_cast<double>(step_time(network_of<sleepers>, by_costs));
+  };
+  const double predicted_gain = predicted_ms(by_analysis.plan()) / predicted_ms(by_measurement.plan());
+  const auto take = [&](trainer<sleepers, sgd>& t, double& fastest_ms) {
+    t.forget();
+    t.step(four);
+    fastest_ms = std::min(fastest_ms, breakdown_of(t.report()).step_ms());
+  };
+  double before = 1e9, after = 1e9, gain_over_predicted = 0;
+  const auto as_predicted = [&] { return gain_over_predicted > 0.88 && gain_over_predicted < 1.12; };
+  // Compares the fastest of 4 steps, or of up to 30 steps on a busy machine.
+  for (int i = 0; i < 30 && (i < 4 || !as_predicted()); ++i) {
+    take(by_analysis, before);
+    take(by_measurement, after);
+    gain_over_predicted = before / after / predicted_gain;
+  }
+
+  CHECK(by_measurement.plan().first[1] < by_analysis.plan().first[1]);
+  CHECK(by_measurement.parameter_hash() == by_analysis.parameter_hash());
+  CHECK(predicted_gain > 1.15);
+  CHECK(before > after);
+  INFO("the measured gain is ", gain_over_predicted, " of the predicted gain");
+  CHECK(as_predicted());
+}
+
+TEST_CASE("after a failed measurement no slot is timed") {
+  training t(two);
+  const std::span<const float> rows(x);
+  CHECK_THROWS_WITH_AS(t.measure(batch(2).with("inputs", rows.first(8)).with("labels", std::span(labels).first(2))),
+                       doctest::Contains("no full micro-batch was timed"), error);
+  t.step(all);
+  CHECK_THROWS_AS(t.measured(), error);
+  CHECK(t.measure(all, 1).layers.size() == 4);
+}
