@@ -14,11 +14,11 @@ namespace bench {
 
 /// What the machine's cores reach at matrix products, one pinned thread each: by the kernels that trainings use, at the
 /// shape of a few at which they are fastest, with everything in the caches nearest to the core.
-class product_peak {
+class gemm_peak {
  public:
   using shape = gpipe::host::product_shape;
 
-  explicit product_peak(int threads) : threads_(threads) {
+  explicit gemm_peak(int threads) : threads_(threads) {
     double most = 0;
     for (const shape& candidate : gpipe::host::fast_products) {
       const double rate = at(candidate, 0.1);
@@ -38,7 +38,7 @@ class product_peak {
       threads.emplace_back([&, t] {
         pin(t);
         start.arrive_and_wait();
-        rates[static_cast<std::size_t>(t)] = 1e-9 * gpipe::host::product_rate(seconds, of.rows, of.columns, of.inner);
+        rates[static_cast<std::size_t>(t)] = 1e-9 * gpipe::host::gemm_rate(seconds, of.rows, of.columns, of.inner);
       });
     for (std::thread& t : threads) t.join();
     double sum = 0;

@@ -24,10 +24,10 @@ inline labelled_rows read_csv(const std::string& path, int width, int classes) {
   const auto refuse = [&](long line, const std::string& wrong, const std::string& remedy) {
     throw gpipe::error(wrong, remedy, {.file = path, .line = line});
   };
-  if (!std::filesystem::exists(path)) refuse(-1, "there is no such file", "give the path of a file");
-  if (std::filesystem::is_directory(path)) refuse(-1, "is a folder", "give the path of a file");
+  if (!std::filesystem::exists(path)) throw_error(-1, "there is no such file", "give the path of a file");
+  if (std::filesystem::is_directory(path)) throw_error(-1, "is a folder", "give the path of a file");
   std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(-1, "cannot be opened", "see whether you may read it");
+  if (!file) throw_error(-1, "cannot be opened", "see whether you may read it");
 
   const std::string expected = std::to_string(width) + " numbers and a label, separated by commas";
   labelled_rows rows;
@@ -35,7 +35,7 @@ inline labelled_rows read_csv(const std::string& path, int width, int classes) {
   for (long line = 1; std::getline(file, text); ++line) {
     if (!text.empty() && text.back() == '\r') text.pop_back();
     if (text.empty() && file.peek() == std::ifstream::traits_type::eof()) break;
-    if (text.find('\0') != std::string::npos) refuse(line, "is binary", "give lines of text: " + expected);
+    if (text.find('\0') != std::string::npos) throw_error(line, "is binary", "give lines of text: " + expected);
     const char *at = text.data(), *const end = text.data() + text.size();
     for (int column = 0; column <= width; ++column) {
       const bool last = column == width;
@@ -46,28 +46,28 @@ inline labelled_rows read_csv(const std::string& path, int width, int classes) {
       const auto [next, failure] = last ? std::from_chars(at, end, label) : std::from_chars(at, end, number);
       const std::string word(at, std::find(at, end, ','));
       if (at == end || (at == text.data() + text.size() && column > 0))
-        refuse(line, "has " + std::to_string(column) + " columns, not " + std::to_string(width + 1), "give " + expected);
+        throw_error(line, "has " + std::to_string(column) + " columns, not " + std::to_string(width + 1), "give " + expected);
       if (failure == std::errc::result_out_of_range)
-        refuse(line, where + ": \"" + word + "\" does not fit " + (last ? "a label" : "a float"), "give smaller numbers");
+        throw_error(line, where + ": \"" + word + "\" does not fit " + (last ? "a label" : "a float"), "give smaller numbers");
       if (failure != std::errc{})
-        refuse(line, where + ": \"" + word + "\" is no " + (last ? "label" : "number"), "give " + expected);
+        throw_error(line, where + ": \"" + word + "\" is no " + (last ? "label" : "number"), "give " + expected);
       at = next;
       while (at != end && *at == ' ') ++at;
       if (last && at != end)
-        refuse(line, *at == ',' ? "has more than " + std::to_string(width + 1) + " columns"
+        throw_error(line, *at == ',' ? "has more than " + std::to_string(width + 1) + " columns"
                                 : where + ": \"" + word + "\" is no label",
                "give " + expected);
-      if (!last && at != end && *at != ',') refuse(line, where + ": \"" + word + "\" is no number", "give " + expected);
+      if (!last && at != end && *at != ',') throw_error(line, where + ": \"" + word + "\" is no number", "give " + expected);
       if (!last && at != end) ++at;
       if (last && (label < 0 || label >= classes))
-        refuse(line, "label " + std::to_string(label) + " is out of range",
+        throw_error(line, "label " + std::to_string(label) + " is out of range",
                "labels lie in 0 ... " + std::to_string(classes - 1));
       if (last) rows.labels.push_back(label);
       else rows.features.push_back(number);
     }
   }
-  if (file.bad()) refuse(-1, "could not be read to its end", "see whether the disk is well");
-  if (rows.labels.empty()) refuse(-1, "is empty", "give lines of " + expected);
+  if (file.bad()) throw_error(-1, "could not be read to its end", "see whether the disk is well");
+  if (rows.labels.empty()) throw_error(-1, "is empty", "give lines of " + expected);
   return rows;
 }
 

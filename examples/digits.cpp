@@ -86,7 +86,7 @@ struct settings {
              .number("--epochs", epochs, 1, 100000, "passes over the training samples")
              .choice("--device", device, {{"host", processor::host}, {"cuda", processor::cuda}},
                      "where the stages compute: on the processor, or on the machine's GPUs")
-             .choice("--precision", plan.in, {{"float32", precision::float32}, {"bf16", precision::bf16}},
+             .choice("--precision", plan.precision, {{"float32", precision::float32}, {"bf16", precision::bf16}},
                      "of what flows between layers, and of products")
              .choice("--schedule", plan.schedule, schedules(), "the order of work")
              .number("--chunks", plan.chunks, 1, slots_of<net>, "stages a worker, of the interleaved schedule")
@@ -102,7 +102,7 @@ struct settings {
                       {"never", recompute_mode::never}},
                      "which micro-batches run forward again before backward\n"
                      "                            (except-last; as-needed with a memory limit)")
-             .number("--coalesce", plan.coalesce, 0, most_together,
+             .number("--coalesce", plan.coalesce, 0, max_coalesced,
                      "micro-batches whose parameter gradients a stage makes together,\n"
                      "                            by fill-drain, where nothing is recomputed; 0: as many as\n"
                      "                            pay and fit")
@@ -130,8 +130,8 @@ struct settings {
       return false;
     if (plan.memory_limit != no_memory_limit) plan.recompute = recompute_mode::as_needed;
     if (recompute) plan.recompute = *recompute;
-    plan.transfers = link_bytes_per_s > 0;
-    if (plan.transfers) plan.on.link_bytes_per_second = link_bytes_per_s, plan.on.link_latency_ns = 0;
+    plan.cost_transfers = link_bytes_per_s > 0;
+    if (plan.cost_transfers) plan.device.link_bytes_per_second = link_bytes_per_s, plan.device.link_latency_ns = 0;
     return true;
   }
 };
@@ -170,11 +170,11 @@ std::vector<event> events_since(std::int64_t begin, const std::vector<recorder>&
 }
 
 /// Writes what each layer took, and says what it changes.
-void write_costs(std::ostream& out, const std::string& path, const network& of, const run_plan& now,
+void write_costs(std::ostream& out, const std::string& path, const network& of, const runtime_plan& now,
                  const measured_profile& costs) {
   write_profile(path, costs.view());
   plan_options by_costs = now.options;
-  by_costs.measured = costs.view();
+  by_costs.profile = costs.view();
   const auto reckoned = [&](const std::vector<int>& cut) {
     return gpipe::detail::milliseconds(step_time(of, make_plan(of, by_costs, cut)));
   };
@@ -194,7 +194,7 @@ void require_outputs(std::vector<std::string> files) {
 
 // In a job of processes every one of them trains, and asks, for each has a part of the answer; the first one tells.
 template <class Device>
-void run_on(settings chosen, peers* job) {
+void run_on(settings chosen, process_group* job) {
   const bool tells = job == nullptr || job->rank() == 0;
   if (tells) require_outputs({chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
   const split data = read_digits(chosen.data);
@@ -202,18 +202,18 @@ void run_on(settings chosen, peers* job) {
   const int parts = chosen.plan.all_micro_batches();
   chosen.plan.micro_batch_size = (chosen.batch + parts - 1) / parts;
 
-  const loop epochs{.epochs = chosen.epochs, .batch = chosen.batch, .seed = chosen.seed};
+  const fit_options epochs{.epochs = chosen.epochs, .batch = chosen.batch, .seed = chosen.seed};
   const auto steps = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.train.samples()) * chosen.epochs);
-  trainer<in_both<net>, adamw, Device> training{
+  trainer<both_precisions<net>, adamw, Device> training{
       chosen.plan,
       adamw{.learning_rate = 3e-3},
       {.seed = chosen.seed,
-       .rate = warm_up{steps / 20 + 1, cosine{steps - steps / 20}},
-       .clip = 1,
+       .learning_rate_schedule = warm_up{steps / 20 + 1, cosine{steps - steps / 20}},
+       .max_grad_norm = 1,
        .trace_events = chosen.trace.empty() && chosen.timeline.empty() ? std::size_t{0} : std::size_t{200'000},
        .link_bytes_per_second = chosen.link_bytes_per_s,
        .slot_times = chosen.layers || !chosen.profile.empty(),
-       .peers = job}};
+       .job = job}};
 
   std::ostream quiet(nullptr);
   std::ostream& out = chosen.quiet || !tells ? quiet : std::cout;
@@ -221,27 +221,27 @@ void run_on(settings chosen, peers* job) {
   out << describe(of, training.plan());
 
   // mpirun gives processes a terminal of their own, whoever reads what they print.
-  const voice how_watched = job == nullptr ? voice_for(stdout) : voice::lines;
-  progress line(out, chosen.quiet || !tells ? voice::quiet : how_watched);
+  const verbosity how_watched = job == nullptr ? verbosity_for(stdout) : verbosity::lines;
+  progress line(out, chosen.quiet || !tells ? verbosity::quiet : how_watched);
   std::int64_t last_step = 0, this_step = now_ns();
-  fit(training, data.train, epochs, [&](const standing& now) {
+  fit(training, data.train, epochs, [&](const fit_progress& now) {
     if (now.step == now.steps) line.epoch(now);
     else line.step(now);
     last_step = std::exchange(this_step, now_ns());
-    if (chosen.trace.empty() && training.steps() < steps) training.forget_events();  // room for the last step
+    if (chosen.trace.empty() && training.steps() < steps) training.reset_trace();  // room for the last step
   });
   const std::vector<stage_report> report = training.report();
   const std::vector<recorder>& trace = training.trace();
   const std::vector<event> drawn = events_since(last_step, trace);  // without the evaluation that follows
   const bool timed = chosen.layers || !chosen.profile.empty();
-  const measured_profile costs = timed ? training.measured() : measured_profile{};
+  const measured_profile costs = timed ? training.layer_profile() : measured_profile{};
   const double accuracy = training.evaluate(data.test).accuracy();
   const std::uint64_t hash = training.parameter_hash();
   if (!tells) return;
 
   write_report(out, report, std::thread::hardware_concurrency(), step_time(of, training.plan()));
   if (chosen.layers)
-    write_layers(out, of, costs.view(), std::is_same_v<Device, host_device> ? host::product_peak() : 0,
+    write_layers(out, of, costs.view(), std::is_same_v<Device, host_device> ? host::gemm_peak() : 0,
                  training.plan().coalesce);
   if (!chosen.profile.empty()) write_costs(out, chosen.profile, of, training.plan(), costs);
   if (!chosen.breakdown.empty())
@@ -253,7 +253,7 @@ void run_on(settings chosen, peers* job) {
             << "parameters " << std::hex << std::setw(16) << std::setfill('0') << hash << '\n';
 }
 
-void run(const settings& chosen, peers* job) {
+void run(const settings& chosen, process_group* job) {
   if (chosen.device == processor::host) return run_on<host_device>(chosen, job);
 #if GPIPE_WITH_CUDA
   if (job == nullptr) return run_on<cuda_device>(chosen, nullptr);
@@ -271,7 +271,7 @@ void run(const settings& chosen, peers* job) {
 }
 
 int main(int count, char** words) {
-  std::unique_ptr<peers> job;  // leaves last: after what went wrong was told
+  std::unique_ptr<process_group> job;  // leaves last: after what went wrong was told
   try {
     settings chosen;
     if (chosen.read(count, words)) {

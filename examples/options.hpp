@@ -26,16 +26,16 @@ class options {
                  std::int64_t read = 0;
                  const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), read);
                  if (failure == std::errc::invalid_argument || end != value.data() + value.size())
-                   refuse(self, value, "is no whole number", range(least, most));
+                   throw_error(self, value, "is no whole number", range(least, most));
                  if (failure == std::errc::result_out_of_range || read < least || read > most)
-                   refuse(self, value, "is out of range", range(least, most));
+                   throw_error(self, value, "is out of range", range(least, most));
                  into = static_cast<Number>(read);
                });
   }
   options& text(std::string name, std::string placeholder, std::string& into, std::string help) {
     return add(std::move(name), placeholder, std::move(help),
                [&into, placeholder](std::string_view self, std::string_view value) {
-                 if (value.empty()) refuse(self, value, "is empty", "give " + placeholder);
+                 if (value.empty()) throw_error(self, value, "is empty", "give " + placeholder);
                  into = value;
                });
   }
@@ -46,20 +46,20 @@ class options {
           {"", 1},          {"B", 1},         {"KB", 1'000},    {"MB", 1'000'000},   {"GB", 1'000'000'000},
           {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1LL << 40}, {"TB", 1'000'000'000'000}};
       const std::string remedy = "write 16GiB, 500MB or a number of bytes";
-      if (value.empty()) refuse(self, value, "is empty", "give BYTES");
+      if (value.empty()) throw_error(self, value, "is empty", "give BYTES");
       std::int64_t number = 0;
       const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), number);
-      if (failure == std::errc::invalid_argument) refuse(self, value, "is no number of bytes", remedy);
-      if (failure == std::errc::result_out_of_range) refuse(self, value, "is out of range", remedy);
-      if (number < 1) refuse(self, value, "is no memory", remedy);
+      if (failure == std::errc::invalid_argument) throw_error(self, value, "is no number of bytes", remedy);
+      if (failure == std::errc::result_out_of_range) throw_error(self, value, "is out of range", remedy);
+      if (number < 1) throw_error(self, value, "is no memory", remedy);
       const std::string_view unit = value.substr(static_cast<std::size_t>(end - value.data()));
       for (const auto& [word, size] : units)
         if (word == unit) {
-          if (number > INT64_MAX / size) refuse(self, value, "is out of range", remedy);
+          if (number > INT64_MAX / size) throw_error(self, value, "is out of range", remedy);
           into = number * size;
           return;
         }
-      refuse(self, value, "has an unknown unit", remedy);
+      throw_error(self, value, "has an unknown unit", remedy);
     });
   }
   /// One of several words, in capitals or not.
@@ -76,7 +76,7 @@ class options {
           into = meant;
           return;
         }
-      refuse(self, value, "is no choice", "choose one of " + all);
+      throw_error(self, value, "is no choice", "choose one of " + all);
     });
   }
   options& flag(std::string name, bool& into, std::string help) {
@@ -103,7 +103,7 @@ class options {
       if (found == nullptr)
         throw gpipe::error("unknown option \"" + std::string(word) + "\"", "--help lists them");
       if (found->placeholder.empty()) {
-        if (equals != std::string_view::npos) refuse(word, value, "is too much", "the option takes no value");
+        if (equals != std::string_view::npos) throw_error(word, value, "is too much", "the option takes no value");
       } else if (equals == std::string_view::npos) {
         if (i + 1 == count || std::string_view(words[i + 1]).starts_with("--"))
           throw gpipe::error("option " + std::string(word) + " lacks its value", "write " + std::string(word) + " " +
@@ -133,7 +133,7 @@ class options {
   static std::string range(std::int64_t least, std::int64_t most) {
     return "give a whole number from " + std::to_string(least) + " to " + std::to_string(most);
   }
-  [[noreturn]] static void refuse(std::string_view name, std::string_view value, const std::string& wrong,
+  [[noreturn]] static void throw_error(std::string_view name, std::string_view value, const std::string& wrong,
                                   const std::string& remedy) {
     throw gpipe::error("option " + std::string(name) + ": \"" + std::string(value) + "\" " + wrong, remedy);
   }

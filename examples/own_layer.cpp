@@ -89,7 +89,7 @@ int main() {
                               adam{.learning_rate = 3e-3}};
   for (std::uint64_t epoch = 0; epoch < 30; ++epoch)
     for (const batch& part : data.shuffled(64, 1, epoch)) training.step(part);
-  const outcome found = training.evaluate(data);
+  const step_result found = training.evaluate(data);
   std::cout << "loss " << found.loss << ", accuracy " << found.accuracy() << '\n';
   return found.accuracy() > 0.95 ? 0 : 1;
 }

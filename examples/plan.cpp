@@ -20,7 +20,7 @@
 #include "options.hpp"
 
 using namespace gpipe;
-using gpipe::detail::counted, gpipe::detail::fixed, gpipe::detail::phrase, gpipe::detail::several, gpipe::detail::sized;
+using gpipe::detail::counted, gpipe::detail::fixed, gpipe::detail::concat, gpipe::detail::several, gpipe::detail::sized;
 
 // A model of your own: put it here -----------------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@ struct subject {
 subject written_in_gpipe(std::string title, const network& net, const plan_options& o) {
   subject it{std::move(title), {}, {}, {}, {}, &net, o};
   it.costs.resize(static_cast<std::size_t>(net.slot_count));
-  layer_costs(net, o.micro_batch_size, o.on, o.measured, it.costs.data());
+  layer_costs(net, o.micro_batch_size, o.device, o.profile, it.costs.data());
   for (layer_cost& c : it.costs) c = {c.forward / 1000, c.backward_input / 1000, c.backward_parameters / 1000};
   for (int l = 0; l < net.slot_count; ++l) it.names.emplace_back(net.row_of(l).name);
   it.bytes = [&net](cut whole, int stage, const memory_terms& terms) {
@@ -167,8 +167,8 @@ class planner {
     }
     std::vector<std::int64_t> idle(at(workers_));
     const auto watch = [&](const instruction& it, std::int64_t from, std::int64_t to) {
-      const bool whole = it.kind == act::backward_input && !split_;  // its other part takes no time
-      if (to > from) found.events.push_back({from, to, whole ? act::backward : it.kind, it.stage, it.micro_batch, -1});
+      const bool whole = it.kind == action_kind::backward_input && !split_;  // its other part takes no time
+      if (to > from) found.events.push_back({from, to, whole ? action_kind::backward : it.kind, it.stage, it.micro_batch, -1});
     };
     found.makespan = step(first, {.idle = idle.data()}, watch);
     for (int s = 0; s < c_.stages; ++s) {
@@ -221,7 +221,7 @@ class planner {
     const stage_costs costs{it_.costs.data(), it_.layers()};
     first.resize(at(c_.stages) + 1);
     if (choose_cut(*it_.net, o_, o_.chosen_schedule(), costs, first.data())) return 0;
-    return least_memory_limit(*it_.net, o_, o_.chosen_schedule(), costs);
+    return min_memory_limit(*it_.net, o_, o_.chosen_schedule(), costs);
   }
 
   void require_room() const {
@@ -240,9 +240,9 @@ class planner {
       }
     }
     throw error(
-        phrase({"no cut of ", several(it_.layers(), "layer"), " into ", several(c_.stages, "stage"), " fits ",
+        concat({"no cut of ", several(it_.layers(), "layer"), " into ", several(c_.stages, "stage"), " fits ",
                 several(c_.limit, "byte"), " a stage"}),
-        phrase({"the smallest limit that would do is ", several(high, "byte")}));
+        concat({"the smallest limit that would do is ", several(high, "byte")}));
   }
 
   /// What recompute as needed keeps: as much as there is room for.
@@ -403,14 +403,14 @@ void print_stages(const subject& it, const choice& c, const planned& p) {
             << several(c.micro_batches, "micro-batch") << ", recompute " << name_of(c.recompute);
   if (it.net)
     std::cout << ";\na micro-batch has " << several(it.options.micro_batch_size, "sample")
-              << ", and times are reckoned for " << it.options.on.name;
+              << ", and times are reckoned for " << it.options.device.name;
   std::cout << "\n\n";
   std::int64_t all = 0;
   for (const planned_stage& s : p.stages) all += s.forward + s.backward;
   table rows{{"stage", "layers", "from", "to", "parameters", "memory", "forward", "backward", "share"}};
   for (std::size_t s = 0; s < p.stages.size(); ++s) {
     const planned_stage& of = p.stages[s];
-    rows.push_back({std::to_string(s), phrase({of.first, "-", of.last - 1}),
+    rows.push_back({std::to_string(s), concat({of.first, "-", of.last - 1}),
                     it.names[static_cast<std::size_t>(of.first)], it.names[static_cast<std::size_t>(of.last) - 1],
                     it.parameters(of.first, of.last), bytes(of.bytes), time(of.forward), time(of.backward),
                     gpipe::detail::percent(static_cast<double>(of.forward + of.backward), static_cast<double>(all))});
@@ -479,9 +479,9 @@ void draw(const std::string& path, const subject& it, const choice& c, const pla
         const layer_cost& cost = it.costs[static_cast<std::size_t>(l)];
         const double share = static_cast<double>(cost.forward + cost.backward_input + cost.backward_parameters);
         const double wide = all > 0 ? share / all * bar : bar / it.layers();
-        picture.action("layer", act::forward, static_cast<int>(s), x, top, std::max(0.1, wide - (wide > 3 ? 0.8 : 0)),
+        picture.action("layer", action_kind::forward, static_cast<int>(s), x, top, std::max(0.1, wide - (wide > 3 ? 0.8 : 0)),
                        height,
-                       phrase({"layer ", l, " ", it.names[static_cast<std::size_t>(l)], ": "}) +
+                       concat({"layer ", l, " ", it.names[static_cast<std::size_t>(l)], ": "}) +
                            time(cost.forward + cost.backward_input + cost.backward_parameters));
         x += wide;
       }
@@ -507,8 +507,8 @@ constexpr plan_options as_in_the_paper(int stages) {
           .micro_batches = 32,
           .micro_batch_size = 1,
           .recompute = recompute_mode::always,
-          .moments = 1,
-          .on = tpu_v3_core};
+          .optimizer_moments = 1,
+          .device = tpu_v3_core};
 }
 constexpr std::int64_t paper_limit = tpu_v3_core.memory_bytes;
 
@@ -518,7 +518,7 @@ constexpr std::int64_t activations(const stage_memory& m) {
 
 std::int64_t largest_stage(const network& net, int stages) {
   std::int64_t most = 0;
-  const run_plan p = make_plan(net, as_in_the_paper(stages));
+  const runtime_plan p = make_plan(net, as_in_the_paper(stages));
   for (const stage_memory& m : p.memory) most = std::max(most, m.total());
   return most;
 }
@@ -538,7 +538,7 @@ int most_blocks(int stages) {
     const memory_terms paper{.micro_batches = 32,
                              .micro_batch_size = 1,
                              .in_flight = 32,
-                             .moments = 1,
+                             .optimizer_moments = 1,
                              .stash = {32, 32},
                              .returned = {2, 2}};
     return memory_of(stage_view(net, {ends + skip, count}, 1 - skip), paper).total();
@@ -552,7 +552,7 @@ int most_blocks(int stages) {
 template <int Blocks>
 void add_transformer(table& rows, int stages, double paper_activations) {
   const network& net = network_of<transformer<Blocks>>;
-  const run_plan p = make_plan(net, as_in_the_paper(stages));
+  const runtime_plan p = make_plan(net, as_in_the_paper(stages));
   std::int64_t most = 0, kept = 0;
   for (const stage_memory& m : p.memory) {
     most = std::max(most, m.total());

@@ -28,7 +28,7 @@ inline int copies() {
 }
 
 /// In the last handler of `main`: whether this process is the one to tell the user. The others end, too.
-inline bool tells(gpipe::peers* job, const std::exception& failure) {
+inline bool tells(gpipe::process_group* job, const std::exception& failure) {
   if (job != nullptr) {
     const auto* const known = dynamic_cast<const gpipe::error*>(&failure);
     return job->leave(known != nullptr ? *known : gpipe::error(failure.what(), ""));
@@ -55,7 +55,7 @@ inline bool tells(gpipe::peers* job, const std::exception& failure) {
 }
 
 /// The job that this process is one of; null where workers are threads.
-inline std::unique_ptr<gpipe::peers> join(transport by, [[maybe_unused]] int workers, [[maybe_unused]] int count,
+inline std::unique_ptr<gpipe::process_group> join(transport by, [[maybe_unused]] int workers, [[maybe_unused]] int count,
                                           [[maybe_unused]] char** words) {
   if (by == transport::threads) {
     if (copies() > 1)

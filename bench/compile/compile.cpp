@@ -40,23 +40,23 @@ constexpr int repeats = 3;
 constexpr double long_run = 0.5;  // seconds
 constexpr const char* compilers[] = {"g++", "clang++"};
 
-spent compile(const std::string& compiler, const fs::path& program, const fs::path& scratch,
+spent compile(const std::string& compiler, const fs::path& program, const fs::path& zeroed_array,
               std::vector<std::string> flags) {
   flags.insert(flags.begin(), compiler);
   flags.insert(flags.end(), {"-std=c++20", "-w", "-c", "-I" + (root / "include").string()});
   std::istringstream includes(BENCH_INCLUDES);
   for (std::string folder; std::getline(includes, folder, ':');)
     if (!folder.empty()) flags.push_back("-I" + folder);
-  flags.insert(flags.end(), {program.string(), "-o", (scratch / "program.o").string()});
+  flags.insert(flags.end(), {program.string(), "-o", (zeroed_array / "program.o").string()});
   return bench::run(flags);
 }
 
 /// The median of three runs, or one run where that is long.
-spent median_of(const std::string& compiler, const fs::path& program, const fs::path& scratch,
+spent median_of(const std::string& compiler, const fs::path& program, const fs::path& zeroed_array,
                 const std::vector<std::string>& flags) {
   std::vector<double> wall, processor, megabytes;
   for (int i = 0; i < repeats; ++i) {
-    const spent once = compile(compiler, program, scratch, flags);
+    const spent once = compile(compiler, program, zeroed_array, flags);
     if (once.wall < 0) return {};
     wall.push_back(once.wall);
     processor.push_back(once.processor);
@@ -130,11 +130,11 @@ void heading() {
 }
 
 /// A row of the table, and its seconds as compile.<result>.<compiler>, where that has a name.
-void row(const std::string& name, const std::string& result, const fs::path& program, const fs::path& scratch,
+void row(const std::string& name, const std::string& result, const fs::path& program, const fs::path& zeroed_array,
          results& found) {
   std::printf("%-52s", name.c_str());
   for (const char* compiler : compilers) {
-    const spent time = median_of(compiler, program, scratch, as_for_users());
+    const spent time = median_of(compiler, program, zeroed_array, as_for_users());
     if (time.wall < 0) std::printf("  %15s", "-");
     else std::printf("  %6.2f (%6.2f)", time.wall, time.processor);
     std::fflush(stdout);
@@ -143,17 +143,17 @@ void row(const std::string& name, const std::string& result, const fs::path& pro
   std::printf("\n");
 }
 
-void measure_headers(const fs::path& scratch, results& found) {
+void measure_headers(const fs::path& zeroed_array, results& found) {
   for (const item& header : headers()) {
-    const auto program = scratch / "header.cpp";
+    const auto program = zeroed_array / "header.cpp";
     std::ofstream(program) << header.text;
-    row(header.name, header.result, program, scratch, found);
+    row(header.name, header.result, program, zeroed_array, found);
   }
 }
 
-void measure_examples(const fs::path& scratch, results& found) {
+void measure_examples(const fs::path& zeroed_array, results& found) {
   for (const std::string example : {"readme", "digits"})
-    row("examples/" + example + ".cpp", example, root / "examples" / (example + ".cpp"), scratch, found);
+    row("examples/" + example + ".cpp", example, root / "examples" / (example + ".cpp"), zeroed_array, found);
 }
 
 // Plans --------------------------------------------------------------------------------------------------------------
@@ -179,10 +179,10 @@ std::string plan_program(int blocks, int stages) {
   return text.str();
 }
 
-spent time_of_plan(const std::string& compiler, int blocks, int stages, const fs::path& scratch) {
-  const auto program = scratch / (compiler == "nvcc" ? "plan.cu" : "plan.cpp");
+spent time_of_plan(const std::string& compiler, int blocks, int stages, const fs::path& zeroed_array) {
+  const auto program = zeroed_array / (compiler == "nvcc" ? "plan.cu" : "plan.cpp");
   std::ofstream(program) << plan_program(blocks, stages);
-  return median_of(compiler, program, scratch, {"-O0"});
+  return median_of(compiler, program, zeroed_array, {"-O0"});
 }
 
 /// By which power of the blocks the seconds grow at so many stages: a least-squares fit of what a model takes more than
@@ -200,7 +200,7 @@ std::optional<double> growth(const std::vector<planned>& line) {
 }
 
 /// False where a compiler that is there fails.
-bool measure_plans(const fs::path& scratch, const std::string& svg, results& seconds, std::vector<planned>& all) {
+bool measure_plans(const fs::path& zeroed_array, const std::string& svg, results& seconds, std::vector<planned>& all) {
   std::printf("\nplans of a Transformer at -O0, default limits: processor's seconds (MB)\n%-10s%7s", "", "stages");
   for (const int blocks : block_counts) std::printf("  %6d blocks", blocks);
   std::printf("   growth\n");
@@ -210,7 +210,7 @@ bool measure_plans(const fs::path& scratch, const std::string& svg, results& sec
       std::printf("%-10s is not there\n", compiler.c_str());
       continue;
     }
-    const spent empty = time_of_plan(compiler, 1, 1, scratch);
+    const spent empty = time_of_plan(compiler, 1, 1, zeroed_array);
     std::printf("%-10s%7d  %5.2f (%4.0f) for one block\n", compiler.c_str(), 1, empty.processor, empty.megabytes);
     seconds.emplace_back("compile.1x1." + compiler, empty.processor);
     for (const int stages : stage_counts) {
@@ -221,7 +221,7 @@ bool measure_plans(const fs::path& scratch, const std::string& svg, results& sec
           std::printf("  %13s", "");
           continue;
         }
-        const spent time = time_of_plan(compiler, blocks, stages, scratch);
+        const spent time = time_of_plan(compiler, blocks, stages, zeroed_array);
         if (time.wall < 0) std::printf("  %13s", "failed");
         else std::printf("  %6.2f (%4.0f)", time.processor, time.megabytes);
         std::fflush(stdout);
@@ -260,17 +260,17 @@ int main(int count, char** arguments) try {
   const auto asked = [&](const char* part) { return every_part || parts.count(part) > 0; };
 
   bench::print_environment();
-  const fs::path scratch = fs::temp_directory_path() / ("gpipe-compile-" + std::to_string(getpid()));
-  fs::create_directories(scratch);
+  const fs::path zeroed_array = fs::temp_directory_path() / ("gpipe-compile-" + std::to_string(getpid()));
+  fs::create_directories(zeroed_array);
   results seconds;
   std::vector<planned> plans;
   bool passed = true;
   if (asked("headers") || asked("examples") || !programs.empty()) heading();
-  if (asked("headers")) measure_headers(scratch, seconds);
-  if (asked("examples")) measure_examples(scratch, seconds);
-  for (const std::string& program : programs) row(program, "", program, scratch, seconds);
-  if (asked("plan")) passed = measure_plans(scratch, svg, seconds, plans);
-  fs::remove_all(scratch);
+  if (asked("headers")) measure_headers(zeroed_array, seconds);
+  if (asked("examples")) measure_examples(zeroed_array, seconds);
+  for (const std::string& program : programs) row(program, "", program, zeroed_array, seconds);
+  if (asked("plan")) passed = measure_plans(zeroed_array, svg, seconds, plans);
+  fs::remove_all(zeroed_array);
 
   std::printf("\n");
   for (const auto& [name, value] : seconds) bench::result(name, value, "s");

@@ -48,14 +48,14 @@ figure measure(int micro_batches, int steps, bool reports) {
                                                                .micro_batch_size = 1,
                                                                .recompute = gpipe::recompute_mode::never});
   training.step(batch);
-  training.forget();
+  training.reset_report();
   std::vector<double> ms;
   for (int i = 0; i < steps; ++i) ms.push_back(1e3 * bench::timed([&] { training.step(batch); }));
   if (reports) gpipe::write_report(std::cout, training.report());
   double busy_ms = 0;  // of a micro-batch in a stage, mean
   for (const auto& s : training.report())
-    busy_ms += 1e-6 * static_cast<double>(s.busy(gpipe::act::forward) + s.busy(gpipe::act::backward) +
-                                          s.busy(gpipe::act::backward_input)) / (stages * steps * micro_batches);
+    busy_ms += 1e-6 * static_cast<double>(s.busy(gpipe::action_kind::forward) + s.busy(gpipe::action_kind::backward) +
+                                          s.busy(gpipe::action_kind::backward_input)) / (stages * steps * micro_batches);
   const double ticks = micro_batches + stages - 1;
   return {micro_batches, (forward_ms + backward_ms) * ticks, busy_ms * ticks, bench::median(ms)};
 }

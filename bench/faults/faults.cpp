@@ -84,7 +84,7 @@ int run_case(int stages, const std::string& kind, int number) {
   bool armed = false;
   training_options how;
   how.deadline = deadline;
-  how.peers = &job;
+  how.job = &job;
   how.before = [&](const instruction& i) {
     if (armed && i == at) disturb(kind);
   };
@@ -92,7 +92,7 @@ int run_case(int stages, const std::string& kind, int number) {
   for (int i = 0; i < steps_before; ++i) training.step(here.all());
   armed = true;
   std::string told = "nothing";
-  place where;
+  location where;
   try {
     training.step(here.all());
   } catch (const error& cause) {
@@ -155,7 +155,7 @@ struct tally {
 };
 
 void run_one(const std::string& self, int stages, const char* kind, int number, const instruction& at, tally& all) {
-  const std::string mark = gpipe::detail::phrase({"--case ", stages, " ", kind, " ", number});
+  const std::string mark = gpipe::detail::concat({"--case ", stages, " ", kind, " ", number});
   const std::string command =
       "timeout -s KILL 30 mpirun -np " + std::to_string(stages) + " " + self + " " + mark + " 2>&1";
   const auto begin = std::chrono::steady_clock::now();

@@ -24,12 +24,12 @@ constexpr int micro_batches = 32, stages = 2;
 // Nanoseconds of both workers, a step.
 struct kinds {
   double forward = 0, input_gradient = 0, parameter_gradient = 0, activations = 0, normalisation = 0, additions = 0,
-         loss = 0, hand_over = 0, waiting = 0, update = 0, gate = 0;
+         loss = 0, hand_over = 0, waiting = 0, update = 0, barrier = 0;
   double rest = 0;  // of forward and backward: between layers, and what means have beyond medians
 
   std::vector<detail::bar_part> parts() const {
     const auto part = [](const char* name, double ns, const char* fill) {
-      return detail::bar_part{name, static_cast<std::int64_t>(ns), act::idle, fill};
+      return detail::bar_part{name, static_cast<std::int64_t>(ns), action_kind::idle, fill};
     };
     const auto& hue = detail::hues;
     return {part("products", forward, hue[0].light),
@@ -43,7 +43,7 @@ struct kinds {
             part("hand-over", hand_over, hue[3].dark),
             part("waiting", waiting, hue[4].light),
             part("update, packing", update, hue[7].dark),
-            part("start, gate", gate, hue[4].dark)};
+            part("start, gate", barrier, hue[4].dark)};
   }
 };
 
@@ -52,7 +52,7 @@ template <class Training>
 kinds where(const Training& it) {
   kinds sum;
   double layers = 0;
-  for (const measured_layer& line : it.measured().layers) {
+  for (const measured_layer& line : it.layer_profile().layers) {
     const double forward = micro_batches * static_cast<double>(line.forward_ns);
     const double input = micro_batches * static_cast<double>(line.backward_input_ns);
     const double parameters = micro_batches * static_cast<double>(line.backward_parameters_ns);
@@ -68,14 +68,14 @@ kinds where(const Training& it) {
   }
   for (const stage_report& s : it.report()) {
     const auto mean = [&](std::int64_t ns) { return static_cast<double>(ns) / s.steps; };
-    const double passes = mean(s.busy(act::forward) + s.busy(act::backward) + s.busy(act::backward_input) +
-                               s.busy(act::backward_parameters));
-    const double update = mean(s.busy(act::update) + s.busy(act::reduce));
+    const double passes = mean(s.busy(action_kind::forward) + s.busy(action_kind::backward) + s.busy(action_kind::backward_input) +
+                               s.busy(action_kind::backward_parameters));
+    const double update = mean(s.busy(action_kind::update) + s.busy(action_kind::reduce));
     sum.rest += passes;
     sum.update += update;
     sum.hand_over += mean(s.busy()) - passes - update;
     sum.waiting += mean(s.wait_ns);
-    sum.gate += mean(s.step_ns - s.busy() - s.wait_ns);
+    sum.barrier += mean(s.step_ns - s.busy() - s.wait_ns);
   }
   sum.rest = std::max(0.0, sum.rest - layers);
   return sum;
@@ -88,7 +88,7 @@ struct picture {
 
 /// The share of the better schedule.
 template <class Net>
-double measure(const std::string& name, int micro_batch_size, int rounds, int steps, const bench::product_peak& peak,
+double measure(const std::string& name, int micro_batch_size, int rounds, int steps, const bench::gemm_peak& peak,
                std::vector<picture>& pictures) {
   const int samples = micro_batches * micro_batch_size;
   const bench::random_images made(samples);
@@ -122,7 +122,7 @@ double measure(const std::string& name, int micro_batch_size, int rounds, int st
     timed.slot_times = true;
     trainer<Net, sgd> watched(options, sgd{.learning_rate = 1e-3}, timed);
     bench::run(watched, on, 2);
-    watched.forget();
+    watched.reset_report();
     bench::run(watched, on, rounds * steps);
     const auto parts = where(watched).parts();
     double whole = 0;
@@ -144,7 +144,7 @@ double measure(const std::string& name, int micro_batch_size, int rounds, int st
 int main(int count, char** arguments) {
   const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
   bench::print_environment();
-  const bench::product_peak peak(stages);
+  const bench::gemm_peak peak(stages);
   std::printf("peak: products of %d x %d x %d on %d pinned threads, before and after each round\n\n", peak.best().rows,
               peak.best().columns, peak.best().inner, stages);
   std::vector<picture> pictures;

@@ -51,10 +51,10 @@ double step(const bench::random_images& data, const setting& as) {
   const gpipe::plan_options options{.stages = as.S,
                                     .micro_batches = as.M,
                                     .micro_batch_size = count / as.M,
-                                    .in = as.in,
+                                    .precision = as.in,
                                     .recompute = as.recompute,
                                     .workers = 1};
-  gpipe::trainer<gpipe::in_both<Net>, gpipe::adamw, gpipe::cuda_device> training(options, {}, {.graph = as.graph});
+  gpipe::trainer<gpipe::both_precisions<Net>, gpipe::adamw, gpipe::cuda_device> training(options, {}, {.graph = as.graph});
   const auto all = data.all();
   for (int i = 0; i < 3; ++i) training.step(all);
   std::vector<double> took;
@@ -66,13 +66,13 @@ void run() {
   using gpipe::precision, gpipe::recompute_mode;
   const bench::random_images data(samples), few(64);
   constexpr double parameters = double{blocks} * 8 * width * width, work = 6 * parameters * samples;
-  const auto torch = bench::peer("torch/on_gpu.py", gpipe::detail::phrase({blocks, " ", width, " ", samples, " ",
+  const auto torch = bench::peer("torch/on_gpu.py", gpipe::detail::concat({blocks, " ", width, " ", samples, " ",
                                                                            bench::inputs, " ", bench::classes}));
   for (const precision in : {precision::float32, precision::bf16}) {
     const std::string name = gpipe::name_of(in);
     const double most = in == precision::bf16 ? peak<gpipe::bf16>() : peak<float>();
-    const double one = step<large>(data, {.in = in}), four = step<large>(data, {.S = 4, .in = in});
-    const double again = step<large>(data, {.in = in, .recompute = recompute_mode::always});
+    const double one = step<large>(data, {.precision = in}), four = step<large>(data, {.S = 4, .precision = in});
+    const double again = step<large>(data, {.precision = in, .recompute = recompute_mode::always});
     std::printf("%s: cuBLASLt %.1f TFLOP/s; a step %.2f ms, of 4 stages %.2f ms, with recompute %.2f ms\n",
                 name.c_str(), most / 1e12, 1e3 * one, 1e3 * four, 1e3 * again);
     bench::result("gpu.share." + name, work / one / most, "of cuBLASLt's peak");

@@ -73,8 +73,8 @@ figures measure(const char* name, schedule_kind schedule, int micro_batch_size, 
     for (const stage_report& s : it->report()) {
       const double time = 0.01 * static_cast<double>(s.busy() + s.wait_ns);
       std::printf("stage %d: waits %.2f %%, reduces %.2f %%, updates %.2f %% of its time\n", s.stage,
-                  static_cast<double>(s.wait_ns) / time, static_cast<double>(s.busy(act::reduce)) / time,
-                  static_cast<double>(s.busy(act::update)) / time);
+                  static_cast<double>(s.wait_ns) / time, static_cast<double>(s.busy(action_kind::reduce)) / time,
+                  static_cast<double>(s.busy(action_kind::update)) / time);
     }
     std::printf("\n");
   }

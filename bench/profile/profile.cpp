@@ -57,7 +57,7 @@ double step_ms(training& t, const gpipe::batch& batch) {
 
 double reckoned_ms(const training& t, const gpipe::profile& costs) {
   gpipe::plan_options by_costs = t.plan().options;
-  by_costs.measured = costs;
+  by_costs.profile = costs;
   const auto& first = t.plan().first;
   return 1e-9 * static_cast<double>(gpipe::step_time(
                     described, gpipe::make_plan(described, by_costs, {first.begin() + 1, first.end() - 1})));
@@ -79,8 +79,8 @@ int main() {
                                 .micro_batch_size = 1,
                                 .recompute = gpipe::recompute_mode::never};
     training unknowing(options);
-    const gpipe::measured_profile costs = unknowing.measure(batch, 3);
-    options.measured = costs.view();
+    const gpipe::measured_profile costs = unknowing.profile_layers(batch, 3);
+    options.profile = costs.view();
     training knowing(options);
     const double before = step_ms(unknowing, batch), after = step_ms(knowing, batch);
     const double before_reckoned = reckoned_ms(unknowing, costs.view());

@@ -41,7 +41,7 @@ int main(int count, char** arguments) {
                         .micro_batch_size = micro_batch_size,
                         .recompute = mode,
                         .coalesce = coalesce,
-                        .moments = sgd::moments,
+                        .optimizer_moments = sgd::moments,
                         .memory_limit = bytes};
   };
   // Half of what never holds beyond what every mode must.

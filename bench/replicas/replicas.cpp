@@ -33,7 +33,7 @@ double measure(const char* name, int micro_batches, int micro_batch_size, int ro
   using training = trainer<Net, sgd>;
   const sgd rule{.learning_rate = 1e-3};
   training two(options(2), rule), first(options(1), rule), second(options(1), rule);
-  bench::run(two, on_two, 1), two.forget();  // first steps touch memory
+  bench::run(two, on_two, 1), two.reset_report();  // first steps touch memory
   for (training* it : {&first, &second}) bench::run(*it, on_one, 1), it->forget();
 
   // Each round does the same work in each way; one alone does half of it.

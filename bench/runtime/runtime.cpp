@@ -70,7 +70,7 @@ class training {
   /// Microseconds of a step for each instruction that a worker walks, over a few steps in a row.
   double action_us() {
     constexpr int steps = 4;
-    trainer_.forget();
+    trainer_.reset_report();
     step();  // its workers may have slept while others ran
     const double time = bench::timed([this] {
       for (int i = 0; i < steps; ++i) step();
@@ -102,7 +102,7 @@ struct wake {
 
 // A worker that waits with a given patience, and one that makes it ready after the pause.
 std::vector<wake> measure_wakes(std::chrono::nanoseconds spin, double pause, int count) {
-  gpipe::lifeline line(2, {.spin = spin});
+  gpipe::worker_signals line(2, {.spin = spin});
   std::atomic<int> ready{0}, back{0};
   std::atomic<double> returned{0};
   std::thread sleeper([&] {

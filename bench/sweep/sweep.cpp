@@ -46,7 +46,7 @@ figure measure(int devices, int micro_batches, double late) {
                                                                .micro_batches = micro_batches,
                                                                .micro_batch_size = size,
                                                                .recompute = gpipe::recompute_mode::never,
-                                                               .transfers = link_ns > 0},
+                                                               .cost_transfers = link_ns > 0},
                                            {}, how);
   training.step(batch);
   std::vector<double> ms;
@@ -61,7 +61,7 @@ figure measure(int devices, int micro_batches, double late) {
                                                                .times = times.data(),
                                                                .links = links.data(),
                                                                .link_count = static_cast<int>(links.size()),
-                                                               .transfers = transfers.data()});
+                                                               .cost_transfers = transfers.data()});
   return {1e-6 * static_cast<double>(predicted), bench::median(ms)};
 }
 

@@ -11,5 +11,5 @@ struct net : model<input<double, 8>, linear<4>, linear<4>> {};
 #else
 struct net : model<input<float, 8>, linear<4>, linear<4>> {};
 #endif
-using some = plan<net, stages<2>, micro_batches<3>, in<precision::bf16>>;
+using some = plan<net, stages<2>, micro_batches<3>, precision_is<precision::bf16>>;
 static_assert(some::M == 3 && some::memory(0).total() > 0);

@@ -11,4 +11,4 @@ struct greedy : sgd {
   static constexpr int moments = 4;
 #endif
 };
-update_rule<host::context> rule(greedy{});
+optimizer_update<host::context> rule(greedy{});

@@ -28,7 +28,7 @@ namespace {
 using payload = std::array<std::uint32_t, 24>;
 
 struct in_process {
-  in_process(int slots, gpipe::patience limits)
+  in_process(int slots, gpipe::wait_limits limits)
       : line(2, limits), link(line, 0, 1, slots), memory(static_cast<std::size_t>(slots)) {}
 
   auto& sender() { return link; }
@@ -42,7 +42,7 @@ struct in_process {
     link.reset();
   }
 
-  gpipe::lifeline line;
+  gpipe::worker_signals line;
   gpipe::channel<> link;
   std::vector<payload> memory;
 };
@@ -110,7 +110,7 @@ int exchange(Model& model, int messages, bool last_first) {
 
 /// How a wait ended: 0 it did not, 1 by poison, 2 by a named silence.
 template <class Wait>
-int ending(Wait wait, gpipe::errand what) {
+int ending(Wait wait, gpipe::wait_context what) {
   try {
     wait();
     return 0;
@@ -123,11 +123,11 @@ int ending(Wait wait, gpipe::errand what) {
   }
 }
 
-constexpr gpipe::patience spinning{.spin = 10s, .deadline = 60s};
-constexpr gpipe::patience sleeping{.spin = 0ns, .deadline = 60s};
-constexpr gpipe::patience usual{};
-constexpr gpipe::errand sends{.stage = 3, .micro_batch = 5, .action = "send_activation"};
-constexpr gpipe::errand receives{.stage = 4, .micro_batch = 6, .action = "receive_activation"};
+constexpr gpipe::wait_limits spinning{.spin = 10s, .deadline = 60s};
+constexpr gpipe::wait_limits sleeping{.spin = 0ns, .deadline = 60s};
+constexpr gpipe::wait_limits usual{};
+constexpr gpipe::wait_context sends{.stage = 3, .micro_batch = 5, .action = "send_activation"};
+constexpr gpipe::wait_context receives{.stage = 4, .micro_batch = 6, .action = "receive_activation"};
 
 /// A sender that waits for slot 0 to be freed, or a receiver that waits for it to be filled.
 template <class Model>

@@ -63,8 +63,8 @@ class in_bf16 {
   }
 
  private:
-  using narrow = host::trial<Layer, Narrow>;
-  using wide = host::trial<Layer, Wide>;
+  using narrow = host::layer_fixture<Layer, Narrow>;
+  using wide = host::layer_fixture<Layer, Wide>;
   using buffer = host::guarded_buffer;
 
   // Rounded on the way, so that weights are the same whether a layer rounds them or not.

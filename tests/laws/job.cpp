@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr errand sends{.stage = 3, .micro_batch = 5, .action = "send"};
+constexpr wait_context sends{.stage = 3, .micro_batch = 5, .action = "send"};
 
 /// Two values, in places of their own at each end: 3 here, 2 there.
 struct ends {
@@ -30,10 +30,10 @@ struct ends {
   std::array<std::uint64_t, 3 * 4> second_out{}, second_in{};
 
   static std::byte* bytes(auto& from) { return reinterpret_cast<std::byte*>(from.data()); }
-  route out(int peer) {
+  channel_layout out(int peer) {
     return {peer, 4, {{bytes(first_out), 16, 4}, {bytes(second_out), 32, 8}}, {0, 1, 2, 0, 1, 2}, {0, 1, 0, 1, 0, 1}};
   }
-  route in(int peer) {
+  channel_layout in(int peer) {
     return {peer, 4, {{bytes(first_in), 16, 4}, {bytes(second_in), 32, 8}}, {0, 1, 2, 0, 1, 2}, {0, 1, 2, 0, 1, 2}};
   }
 };
@@ -45,7 +45,7 @@ TEST_CASE("what is sent arrives, in each slot in order, with its number of sampl
   std::atomic<int> wrong{0};
   for (int round = 0; round < 20; ++round) {
     job.lose_after(round % 2 == 0 ? -1 : 10 * round);
-    job.run([&](peers& here) {
+    job.run([&](process_group& here) {
       ends memory;
       const bool sender = here.rank() == 0;
       const auto out = sender ? here.sender(memory.out(1)) : nullptr;
@@ -88,20 +88,20 @@ TEST_CASE("what is sent arrives, in each slot in order, with its number of sampl
 TEST_CASE("who is asked for something else is told to all, and they go on together") {
   threaded::job job(3);
   std::atomic<int> wrong{0};
-  job.run([&](peers& here) {
-    const auto meeting = here.assemble({8, 8, 8});
+  job.run([&](process_group& here) {
+    const auto meeting = here.make_all_gather({8, 8, 8});
     for (int odd = 0; odd < 4; ++odd) {  // nobody is, for once
-      const trait samples[] = {trait::number("the samples of the call", here.rank() == odd ? 9 : 16)};
+      const agreed_value samples[] = {agreed_value::number("the samples of the call", here.rank() == odd ? 9 : 16)};
       const std::string values = odd == 0 ? ": 9 and 16" : ": 16 and 9";
       std::string said = odd == 3 ? "do not agree on the samples of the call" + values : "", asked = said;
       try {
-        here.enter(request::step, samples);
+        here.enter(collective_kind::step, samples);
         meeting->meet({.action = "meet"}, {});
       } catch (const gpipe::detail::poisoned&) {
         said = here.recover().wrong();
       }
       try {
-        here.agree(request::make, samples);
+        here.agree(collective_kind::make, samples);
       } catch (const error& cause) {
         asked = cause.wrong();
       }
@@ -117,7 +117,7 @@ TEST_CASE("who is asked for something else is told to all, and they go on togeth
 TEST_CASE("silence ends a wait, and names it") {
   threaded::job job(2);
   std::string said;
-  job.run([&](peers& here) {
+  job.run([&](process_group& here) {
     here.expect(30ms);
     ends memory;
     const auto in = here.rank() == 0 ? here.receiver(memory.in(1)) : nullptr;
@@ -140,17 +140,17 @@ using bits = std::vector<std::uint64_t>;
 
 /// Steps, an accumulated call, an evaluation, predictions.
 template <class Net>
-bits train(plan_options options, peers* job) {
+bits train(plan_options options, process_group* job) {
   const samples<float> data(19, 12, 1);
   training_options how;
   how.seed = 11;
-  how.clip = 0.1;
+  how.max_grad_norm = 0.1;
   how.arena_fill = std::byte{0xff};
   how.canary = true;
-  how.peers = job;
+  how.job = job;
   trainer<Net, adam> training(options, adam{.learning_rate = 0.05}, how);
   bits told;
-  const auto add = [&](const outcome& found) {
+  const auto add = [&](const step_result& found) {
     for (const double x : {found.loss, found.weight, found.correct, found.norm})
       told.push_back(std::bit_cast<std::uint64_t>(x));
   };
@@ -192,7 +192,7 @@ TEST_CASE("in a job with a wire that is late and lets slots overtake one another
       CAPTURE(c.stages);
       threaded::job job(options.chosen_schedule().workers(options.stages), ++random);
       std::vector<bits> found(static_cast<std::size_t>(job.ranks()));
-      job.run([&](peers& here) {
+      job.run([&](process_group& here) {
         found[static_cast<std::size_t>(here.rank())] = train<tied_net<float>>(options, &here);
       });
       for (const bits& of_rank : found) CHECK(of_rank == expected);
@@ -209,7 +209,7 @@ TEST_CASE("replicas in a job sum gradients while a stage's backward runs, to the
     threaded::job job(2 * S);
     std::vector<bits> found(static_cast<std::size_t>(job.ranks()));
     std::atomic<int> fewest{1000};
-    job.run([&](peers& here) {
+    job.run([&](process_group& here) {
       const wide_training training(options, &here);
       found[static_cast<std::size_t>(here.rank())] = training.bits;
       if (training.sums_within_backward < fewest) fewest = training.sums_within_backward;
@@ -230,9 +230,9 @@ TEST_CASE("in a job: a message that is lost, or a throw, fails the step everywhe
   threaded::job job(3);
   std::array<std::vector<std::string>, 3> said;
   std::atomic<int> wrong{0}, throws_at{-1};
-  job.run([&](peers& here) {
+  job.run([&](process_group& here) {
     training_options how;
-    how.peers = &here;
+    how.job = &here;
     std::atomic<int> count{0};
     how.before = [&](const instruction&) {
       if (here.rank() == 1 && count++ == throws_at) throw std::runtime_error("thrown here");

@@ -23,8 +23,8 @@ void is_near_the_bound(int samples, int percent = 5, int percent_never = 7) {
     for (const int M : {1, 2, 5})
       for (const int moments : {0, 2})
         for (const auto mode : {recompute_mode::always, recompute_mode::except_last, recompute_mode::never}) {
-          const run_plan plan = make_plan(net, {.stages = S, .micro_batches = M, .micro_batch_size = samples,
-                                                .recompute = mode, .moments = moments});
+          const runtime_plan plan = make_plan(net, {.stages = S, .micro_batches = M, .micro_batch_size = samples,
+                                                .recompute = mode, .optimizer_moments = moments});
           for (int s = 0; s < S; ++s) {
             const stage_memory& m = plan.memory[static_cast<std::size_t>(s)];
             const int allowed = mode == recompute_mode::never ? percent_never : percent;

@@ -107,7 +107,7 @@ void run(const plan_options& options, const std::vector<int>& cut = {}) {
     k.backward_input = &backward_input;
     if (net->rows[i].parameter_count > 0) k.backward_parameters = &backward_parameters;
   }
-  executor<host_device> all(*net, kernels.data(), make_plan(*net, options, cut), update_rule<context>(sgd{}));
+  executor<host_device> all(*net, kernels.data(), make_plan(*net, options, cut), optimizer_update<context>(sgd{}));
   const int n = options.micro_batches * options.micro_batch_size - (options.micro_batches > 1);
   per_micro_batch = (n + options.micro_batches - 1) / options.micro_batches;
   const std::vector<std::byte> zeros(static_cast<std::size_t>(n) * 8 * 4096);
@@ -161,7 +161,7 @@ void holds_for_stages(std::initializer_list<int> stages) {
         CAPTURE(S);
         CAPTURE(M);
         CAPTURE(static_cast<int>(mode));
-        run<Net>({.stages = S, .micro_batches = M, .micro_batch_size = 2, .recompute = mode, .moments = 0});
+        run<Net>({.stages = S, .micro_batches = M, .micro_batch_size = 2, .recompute = mode, .optimizer_moments = 0});
       }
 }
 
@@ -177,7 +177,7 @@ void holds_for_every_cut() {
               .micro_batches = 3,
               .micro_batch_size = 2,
               .recompute = modes[mask % 3],
-              .moments = 0},
+              .optimizer_moments = 0},
              cut);
   }
 }

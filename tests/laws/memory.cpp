@@ -67,13 +67,13 @@ std::vector<std::vector<bool>> touched(const plan_options& options, const Data& 
 }
 
 /// Bytes of places that nobody takes: where several stages skip to one, each gets as many as the most that one takes.
-std::size_t spare_places(const network& net, const run_plan& plan, int s) {
+std::size_t spare_places(const network& net, const runtime_plan& plan, int s) {
   const stage_view stage(net, plan.cut(), s);
   std::size_t bytes = 0;
   const auto taken = [&](int from, int to, bool back) {
     for (std::size_t k = 0; k < plan.links.size(); ++k)
       if (plan.links[k].from == from && plan.links[k].to == to) {
-        const link_places& its = plan.places_of_links[k];
+        const link_slots& its = plan.slots_of_links[k];
         const std::vector<int>& places = back ? its.returned : its.stash;
         return *std::max_element(places.begin(), places.end()) + 1;
       }
@@ -116,7 +116,7 @@ void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedu
           const std::size_t last = one[s].size() - 1;
           CHECK((one[s][last - 1] || other[s][last - 1]));  // the highest line that was predicted
           CHECK(!(one[s][last] || other[s][last]));         // the first behind it
-          const run_plan plan = make_plan(network_of<Net>, options);
+          const runtime_plan plan = make_plan(network_of<Net>, options);
           const stage_memory& memory = plan.memory[s];
           CHECK(untouched * alignment <= static_cast<std::size_t>(memory.total() - memory.lower_bound) +
                                              spare_places(network_of<Net>, plan, static_cast<int>(s)));
@@ -126,7 +126,7 @@ void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedu
 
 template <class Plan>
 void equals_the_plan_made_at_run_time() {
-  const run_plan made = make_plan(network_of<typename Plan::model>, Plan::options);
+  const runtime_plan made = make_plan(network_of<typename Plan::model>, Plan::options);
   for (int s = 0; s < Plan::S; ++s) {
     CHECK(made.first[static_cast<std::size_t>(s)] == Plan::cut().first[s]);
     for (int kind = 0; kind < memory_kinds; ++kind)
@@ -212,16 +212,16 @@ TEST_CASE("a step allocates nothing, on no thread, not even the first") {
     training_options how;
     how.trace_events = 100;
     how.digest_calls = 5;
-    how.clip = 1;
+    how.max_grad_norm = 1;
     how.before = [](const instruction&) {};
     how.slot_times = S > 1;
     how.link_bytes_per_second = S > 2 ? 10'000'000 : 0;
     const plan_options options{.stages = S,
                                .micro_batches = 3,
                                .micro_batch_size = 3,
-                               .in = S == 2 ? precision::bf16 : precision::float32,
+                               .precision = S == 2 ? precision::bf16 : precision::float32,
                                .replicas = R};
-    trainer<in_both<verbose_net>, adam> training(options, adam{}, how);
+    trainer<both_precisions<verbose_net>, adam> training(options, adam{}, how);
     batch b(8);
     b.with("inputs", std::span(data.inputs).first(8 * 12))
         .with("the class that each of the samples belongs to", std::span(data.labels).first(8))
@@ -238,7 +238,7 @@ TEST_CASE("a step allocates nothing, on no thread, not even the first") {
     training.watch(1);
     training.freeze(0);
     long hooked = 0;
-    training.on_step([&hooked](const outcome& found, std::uint64_t) { hooked += found.metric("loss") > 0; });
+    training.on_step([&hooked](const step_result& found, std::uint64_t) { hooked += found.metric("loss") > 0; });
     CHECK(counted([&] { training.accumulate(b); }) == 0);
     CHECK(counted([&] { training.step(b); }) == 0);
     CHECK(hooked == 1);

@@ -28,14 +28,14 @@ plan_options plan_by(schedule_kind kind, int workers) {
   return o;
 }
 
-training_options options(peers* job) {
+training_options options(process_group* job) {
   training_options o;
   o.seed = 5;
-  o.clip = 0.5;
+  o.max_grad_norm = 0.5;
   o.arena_fill = std::byte{0xff};
   o.deadline = std::chrono::seconds(30);
   o.canary = true;
-  o.peers = job;
+  o.process_group = job;
   return o;
 }
 
@@ -48,13 +48,13 @@ std::vector<double> told(const plan_options& o, training_options how, const Data
   const int slot = slots_of<Net> / 2;
   training.watch(slot);
   std::vector<double> found;
-  const auto add = [&](const outcome& of) {
+  const auto add = [&](const step_result& of) {
     found.insert(found.end(), {of.loss, of.norm, of.weight, of.correct});
   };
   const auto add_bits = [&](std::uint64_t bits) {
     found.insert(found.end(), {static_cast<double>(bits >> 32), static_cast<double>(bits & 0xffffffffu)});
   };
-  const auto add_rows = [&](const sample_rows& rows) {
+  const auto add_rows = [&](const tensor_rows& rows) {
     try {
       for (const float x : rows.all()) found.push_back(static_cast<double>(x));
     } catch (const error&) {  // they are of another type
@@ -81,7 +81,7 @@ std::vector<double> told(const plan_options& o, training_options how, const Data
     for (const std::uint64_t bits : training.digest().hashes(call))
       all.add(reinterpret_cast<const std::byte*>(&bits), sizeof bits);
   add_bits(all.value());
-  for (const stage_report& r : training.report()) found.push_back(r.busy(act::forward) > 0);
+  for (const stage_report& r : training.report()) found.push_back(r.busy(action_kind::forward) > 0);
   for (const recorder& worker : training.trace()) found.push_back(static_cast<double>(worker.events().size()));
   for (int l = 0; l < slots_of<Net>; ++l) {  // values of one's own, tied ones too
     const row& r = training.executor().net().row_of(l);
@@ -106,7 +106,7 @@ template <class Net, class Data>
 void same_as_in_threads(const Data& data) {
   for (const schedule_kind kind : schedule_kinds) {
     const plan_options o = plan_by(kind, the_job().ranks());
-    if (kind == schedule_kind::forward_only || o.stages > slots_of<Net> || o.most_workers() == 0) continue;
+    if (kind == schedule_kind::forward_only || o.stages > slots_of<Net> || o.max_workers() == 0) continue;
     CAPTURE(name(kind));
     CHECK(told<Net>(o, options(&the_job()), data) == told<Net>(o, options(nullptr), data));
     if (kind != schedule_kind::fill_drain) continue;
@@ -193,7 +193,7 @@ TEST_CASE("a throw in any replica fails the step in all") {
   };
   trainer<tied_net<float>, adam> disturbed(o, adam{}, how);
   for (int r = 0; r < o.replicas; ++r)
-    for (const act kind : {act::forward, act::backward_parameters, act::backward, act::reduce, act::update})
+    for (const action_kind kind : {action_kind::forward, action_kind::backward_parameters, action_kind::backward, action_kind::reduce, action_kind::update})
       for (int s = 0; s < 2; ++s) {
         CAPTURE(r);
         CAPTURE(s);
@@ -293,9 +293,9 @@ TEST_CASE("what is not finite is named everywhere, by the process that has the l
 TEST_CASE("what was not timed is refused everywhere, and processes stay together") {
   const int ranks = the_job().ranks();
   trainer<tied_net<float>, adam> training(plan_by(schedule_kind::fill_drain, ranks), adam{}, options(&the_job()));
-  CHECK_THROWS_WITH_AS(training.measure(plain.take(0, 11), 2), doctest::Contains("no full micro-batch"), error);
-  CHECK_THROWS_WITH_AS(training.measured(), doctest::Contains("no full micro-batch"), error);
-  CHECK(training.measure(plain.take(0, 16), 2).layers.size() == static_cast<std::size_t>(slots_of<tied_net<float>>));
+  CHECK_THROWS_WITH_AS(training.profile_layers(plain.take(0, 11), 2), doctest::Contains("no full micro-batch"), error);
+  CHECK_THROWS_WITH_AS(training.layer_profile(), doctest::Contains("no full micro-batch"), error);
+  CHECK(training.profile_layers(plain.take(0, 16), 2).layers.size() == static_cast<std::size_t>(slots_of<tied_net<float>>));
   CHECK(std::isfinite(training.step(plain.take(0, 11)).loss));
 }
 

@@ -18,12 +18,12 @@ template <int Blocks>
 void fits_as_in_the_paper(int stages, double paper_gigabytes) {
   CAPTURE(Blocks);
   const network& net = network_of<transformer<Blocks>>;
-  const run_plan p = make_plan(net, {.stages = stages,
+  const runtime_plan p = make_plan(net, {.stages = stages,
                                      .micro_batches = 32,
                                      .micro_batch_size = 1,
                                      .recompute = recompute_mode::always,
-                                     .moments = 1,
-                                     .on = tpu_v3_core});
+                                     .optimizer_moments = 1,
+                                     .device = tpu_v3_core});
   std::int64_t activations = 0, trained = 0;
   for (const stage_memory& m : p.memory) {
     CHECK(m.total() <= tpu_v3_core.memory_bytes);

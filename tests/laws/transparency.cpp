@@ -15,7 +15,7 @@ namespace {
 /// The bits of a training: what each step tells, every gradient, parameter, moment and state, and an evaluation.
 using bits = std::vector<std::uint64_t>;
 
-void add(bits& to, const outcome& found) {
+void add(bits& to, const step_result& found) {
   for (const double x : {found.loss, found.weight, found.correct, found.norm})
     to.push_back(std::bit_cast<std::uint64_t>(x));
   to.push_back(static_cast<std::uint64_t>(found.samples));
@@ -40,7 +40,7 @@ template <template <class> class Net, class T, class Optimizer, class Data>
 bits train(const setting& as, const Data& data, double clip, std::initializer_list<int> sizes, int M = 5) {
   training_options how;
   how.seed = 11;
-  how.clip = clip;
+  how.max_grad_norm = clip;
   how.cut = as.cut;
   how.trace_events = as.trace_events;
   how.arena_fill = as.fill;
@@ -54,7 +54,7 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
                              .chunks = as.schedule.chunks,
                              .workers = as.schedule.onto,
                              .replicas = as.replicas,
-                             .own = as.schedule.own,
+                             .custom_schedule = as.schedule.custom,
                              .coalesce = as.coalesce,
                              .memory_limit = as.memory_limit};
   trainer<Net<T>, Optimizer> training(options, Optimizer{.learning_rate = 0.05}, how);
@@ -152,10 +152,10 @@ struct parted_behind {
   }
   static constexpr cell at(int, int M, int worker, int tick) {
     const int t = tick - worker, m = t / 2;
-    if (worker == 0 && t % 2 != 0) return t >= 3 && m <= M ? cell{act::backward, 0, m - 1} : cell{};
-    if (worker == 1 && t >= 2 * M) return {act::backward_parameters, 1, t - 2 * M};
+    if (worker == 0 && t % 2 != 0) return t >= 3 && m <= M ? cell{action_kind::backward, 0, m - 1} : cell{};
+    if (worker == 1 && t >= 2 * M) return {action_kind::backward_parameters, 1, t - 2 * M};
     if (t < 0 || m >= M) return {};
-    return {t % 2 == 0 ? act::forward : act::backward_input, worker, m};
+    return {t % 2 == 0 ? action_kind::forward : action_kind::backward_input, worker, m};
   }
 };
 
@@ -165,8 +165,8 @@ const schedule_choice trained[] = {schedule_kind::fill_drain,
                                    {schedule_kind::interleaved, 4},
                                    schedule_kind::zb_h1,
                                    schedule_kind::zb_v,
-                                   {own_schedule_of<eager>, false},
-                                   {own_schedule_of<parted_behind>, true}};
+                                   {custom_schedule_of<eager>, false},
+                                   {custom_schedule_of<parted_behind>, true}};
 
 /// The largest stage of a plan, in bytes.
 template <class Net>
@@ -180,7 +180,7 @@ std::int64_t largest_stage(plan_options options) {
 template <class Net>
 std::vector<std::int64_t> limits(int S, int M, const schedule_choice& schedule) {
   plan_options o{.stages = S, .micro_batches = M, .micro_batch_size = 4, .schedule = schedule.kind,
-                 .chunks = schedule.chunks, .own = schedule.own};
+                 .chunks = schedule.chunks, .custom_schedule = schedule.custom};
   o.recompute = recompute_mode::always;
   const std::int64_t least = largest_stage<Net>(o);
   o.recompute = recompute_mode::never;
@@ -269,7 +269,7 @@ TEST_CASE("as needed, where nothing needs to be recomputed, gradients are made t
       CAPTURE(S);
       CAPTURE(limit);
       o.memory_limit = limit;
-      const run_plan plan = make_plan(network_of<broad_net<float>>, o);
+      const runtime_plan plan = make_plan(network_of<broad_net<float>>, o);
       CHECK((limit < all ? plan.coalesce < 5 : plan.coalesce == 5));
       for (const bool canary : {true, false})
         CHECK(run({.S = S, .recompute = o.recompute, .memory_limit = limit, .canary = canary}) == expected);
@@ -312,7 +312,7 @@ TEST_CASE("a tied parameter's gradient is the sum over its uses, and counts once
       two.set_parameter<float>(3, which, one.parameter(3, which));
     }
     const auto before = one.parameter(0, "weight");
-    const outcome found = one.step(data.all());
+    const step_result found = one.step(data.all());
     CHECK(found.loss == two.step(data.all()).loss);
     double square = 0;
     for (const int slot : {0, 3})
@@ -367,7 +367,7 @@ TEST_CASE("a residual written as a skip is the residual") {
 
 namespace {
 
-void add(bits& to, const sample_rows& rows) {
+void add(bits& to, const tensor_rows& rows) {
   to.push_back(static_cast<std::uint64_t>(rows.samples()));
   for (int t = 0; t < rows.tensors(); ++t) {
     const auto all = std::as_bytes(rows.all(t));
@@ -382,7 +382,7 @@ template <class Net>
 bits train_in_parts(const samples<float>& data, const plan_options& options, const digest* expected, digest* found) {
   training_options how;
   how.seed = 11;
-  how.clip = 0.1;
+  how.max_grad_norm = 0.1;
   how.arena_fill = std::byte{0xff};
   how.digest_calls = 3;
   trainer<Net, adam> training(options, adam{.learning_rate = 0.05}, how);
@@ -417,7 +417,7 @@ bits train_in_parts(const samples<float>& data, const plan_options& options, con
 template <class Net>
 bits step_in_calls(const samples<float>& data, int S, int M, std::initializer_list<int> sizes) {
   training_options how;
-  how.clip = 0.1;
+  how.max_grad_norm = 0.1;
   trainer<Net, adam> training(plan_options{.stages = S, .micro_batches = M, .micro_batch_size = 3},
                               adam{.learning_rate = 0.05}, how);
   bits told;

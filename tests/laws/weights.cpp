@@ -19,7 +19,7 @@ inline constexpr double tolerance = std::is_same_v<T, float> ? 1e-5 : 1e-12;
 /// What one step over a batch finds, with its mean gradients and the parameters after it.
 template <class T>
 struct found {
-  outcome step;
+  step_result step;
   std::vector<double> gradients;
   std::vector<T> parameters;
 };
@@ -159,7 +159,7 @@ TEST_CASE("an evaluation in parts is the weighted mean of the whole") {
       dataset{}.with("inputs", 12, data.inputs).with("labels", 1, data.labels).with("weights", 1, data.weights);
   trainer<net<float>, sgd> whole(plan_options{.micro_batches = 1, .micro_batch_size = 13});
   trainer<net<float>, sgd> parts(plan_options{.stages = 2, .micro_batches = 2, .micro_batch_size = 3});
-  const outcome expected = whole.evaluate(data.all()), found = parts.evaluate(set);  // 6 + 6 + 1
+  const step_result expected = whole.evaluate(data.all()), found = parts.evaluate(set);  // 6 + 6 + 1
   CHECK(found.loss == doctest::Approx(expected.loss).epsilon(1e-6));
   CHECK(found.weight == doctest::Approx(expected.weight));
   CHECK(found.correct == doctest::Approx(expected.correct));

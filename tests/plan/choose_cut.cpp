@@ -81,19 +81,19 @@ TEST_CASE("under every limit the best of all cuts that obey it is taken") {
   }
   o.memory_limit = all.front().first - 1;
   CHECK(cut_of(o, fill_drain{}).empty());
-  CHECK(least_memory_limit(it, o, fill_drain{}, costs_for(o)) == all.front().first);
+  CHECK(min_memory_limit(it, o, fill_drain{}, costs_for(o)) == all.front().first);
   CHECK_THROWS_WITH_AS(make_plan(it, o), doctest::Contains("the smallest limit with which one does is "), error);
 }
 
 TEST_CASE("a cut that pays for what crosses it avoids wide edges") {
   // 512 wide after the first layer, 16 elsewhere, over a link that takes long.
-  constexpr device slow = [] {
+  constexpr device_spec slow = [] {
     device d = this_cpu;
     d.link_bytes_per_second = 1'000'000;
     return d;
   }();
-  plan_options o{.stages = 2, .micro_batches = 4, .micro_batch_size = 8, .on = slow};
-  o.transfers = true;
+  plan_options o{.stages = 2, .micro_batches = 4, .micro_batch_size = 8, .device = slow};
+  o.cost_transfers = true;
   CHECK(cut_of(o, fill_drain{})[1] != 1);
   const detail::value_transfers all(it, o);
   CHECK(all.count() == it.value_count - 2);  // not what enters, nor what leaves
@@ -102,25 +102,25 @@ TEST_CASE("a cut that pays for what crosses it avoids wide edges") {
 }
 
 TEST_CASE("a slower device gets less to do") {
-  constexpr device slow = [] {
+  constexpr device_spec slow = [] {
     device d = this_cpu;
     d.float32 /= 4, d.memory_bytes_per_second /= 4, d.launch_ns *= 4;
     return d;
   }();
-  static constexpr device each[] = {this_cpu, slow, this_cpu};
+  static constexpr device_spec each[] = {this_cpu, slow, this_cpu};
   plan_options o{.stages = 3, .micro_batches = 4, .micro_batch_size = 8};
   const std::vector<int> even = cut_of(o, fill_drain{});
-  o.each = each;
-  o.each_count = 3;
+  o.devices = each;
+  o.device_count = 3;
   const std::vector<int> uneven = cut_of(o, fill_drain{});
   CHECK(uneven != even);
   const distance best = distance_of(it, o, fill_drain{}, costs_for(o), uneven.data());
   CHECK(best.of_cut == best.optimum);
   CHECK(best.of_cut < distance_of(it, o, fill_drain{}, costs_for(o), even.data()).of_cut);
-  const run_plan p = make_plan(it, o);
+  const runtime_plan p = make_plan(it, o);
   CHECK(p.first == uneven);
   CHECK(p.share(0) + p.share(1) + p.share(2) == doctest::Approx(1));
-  o.each_count = 2;
+  o.device_count = 2;
   CHECK_THROWS_WITH_AS(make_plan(it, o), doctest::Contains("2 devices are not one for each of 3 stages"), error);
 }
 

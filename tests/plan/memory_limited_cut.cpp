@@ -116,7 +116,7 @@ void agrees(instance<Schedule> it, std::mt19937& random, tally& seen) {
     ++seen.limits;
     if (!fits) {
       REQUIRE(it.objective(first) == all.best(no_memory_limit));
-      REQUIRE(least_memory_limit(it.net, it.o, it.schedule, it.costs) == least);
+      REQUIRE(min_memory_limit(it.net, it.o, it.schedule, it.costs) == least);
       ++seen.refused;
       continue;
     }
@@ -140,7 +140,7 @@ TEST_CASE("under every memory limit the cut is the best of all that obey it") {
                    .micro_batches = 1 + below(6),
                    .micro_batch_size = 1,
                    .recompute = below(2) == 0 ? recompute_mode::never : recompute_mode::except_last};
-    o.transfers = below(4) == 0;
+    o.cost_transfers = below(4) == 0;
     const bool each = below(4) == 0;
     std::vector<layer_cost> costs;
     for (int l = 0; l < (each ? o.stages : 1) * slots; ++l) costs.push_back({below(9), below(9), below(9)});

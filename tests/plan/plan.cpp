@@ -19,7 +19,7 @@ struct net : model<input<float, 64>, linear<128>, relu, repeat<4, residual<linea
 using four = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>>;
 static_assert(std::is_same_v<four::model, net>);
 static_assert(four::S == 4 && four::M == 16 && four::B == 8 && four::L == 16);
-static_assert(four::options.recompute == recompute_mode::except_last && four::options.moments == 2);
+static_assert(four::options.recompute == recompute_mode::except_last && four::options.optimizer_moments == 2);
 static_assert(four::bubble() == 3.0 / 19);
 static_assert(four::parameters() == 64 * 128 + 128 + 4 * (128 * 128 + 128) + 128 * 10 + 10);
 
@@ -63,7 +63,7 @@ static_assert(whole_four::makespan() == four::makespan() && whole_four::bubble()
 template <class... More>
 using cut_by_hand = plan<net, cut_at<4, 8, 12>, micro_batches<16>, micro_batch_size<8>, More...>;
 using single = cut_by_hand<>;
-using narrow = cut_by_hand<in<precision::bf16>>;
+using narrow = cut_by_hand<precision_is<precision::bf16>>;
 static_assert(std::is_same_v<narrow::model, in_bf16<net>> && narrow::parameters() == single::parameters());
 constexpr bool takes(memory_kind kind, int halves) {
   return 2 * narrow::memory(1).of(kind) == halves * single::memory(1).of(kind) && single::memory(1).of(kind) > 0;

@@ -23,13 +23,13 @@ struct chain : model<input<float, 16>, linear<16>, relu, relu, relu, passing_los
 
 struct lends : model<input<float, 64>, tied<"w", linear<64>>, linear<64>, tied<"w", linear<64>>, passing_loss> {};
 
-run_plan made(plan_options options, const std::vector<int>& cut = {}) { return make_plan(n, options, cut); }
+runtime_plan made(plan_options options, const std::vector<int>& cut = {}) { return make_plan(n, options, cut); }
 
 }  // namespace
 
 TEST_CASE("workers that share no memory have places for what leaves") {
   const auto bytes = [](bool apart, int workers) {
-    plan_options o{.stages = 3, .micro_batches = 4, .micro_batch_size = 2, .workers = workers, .apart = apart};
+    plan_options o{.stages = 3, .micro_batches = 4, .micro_batch_size = 2, .workers = workers, .separate_memory = apart};
     std::vector<std::int64_t> found;
     for (const stage_memory& m : make_plan(network_of<chain>, o, {1, 3}).memory)
       found.push_back(m.of(memory_kind::outgoing));
@@ -44,7 +44,7 @@ TEST_CASE("workers that share no memory have places for what leaves") {
 
 TEST_CASE("replicas that share no memory have room for what they give each other, of tied uses too") {
   const auto landing = [](int replicas, bool apart) {
-    const plan_options o{.stages = 2, .micro_batches = 4, .apart = apart, .replicas = replicas};
+    const plan_options o{.stages = 2, .micro_batches = 4, .separate_memory = apart, .replicas = replicas};
     std::vector<std::int64_t> found;
     for (const stage_memory& m : make_plan(network_of<lends>, o, {2}).memory)
       found.push_back(m.of(memory_kind::landing));
@@ -59,7 +59,7 @@ TEST_CASE("replicas that share no memory have room for what they give each other
 
 TEST_CASE("a plan holds all slots, in stages none of which is empty") {
   for (int S = 1; S <= 7; ++S) {
-    const run_plan p = made({.stages = S, .micro_batches = 4});
+    const runtime_plan p = made({.stages = S, .micro_batches = 4});
     CHECK(p.stages() == S);
     CHECK(p.first.front() == 0);
     CHECK(p.first.back() == 7);
@@ -74,26 +74,26 @@ TEST_CASE("a plan holds all slots, in stages none of which is empty") {
 }
 
 TEST_CASE("an own cut is taken as it is, with its links at both ends") {
-  const run_plan p = made({.stages = 3, .micro_batches = 4, .micro_batch_size = 5}, {3, 4});
+  const runtime_plan p = made({.stages = 3, .micro_batches = 4, .micro_batch_size = 5}, {3, 4});
   CHECK(p.first == std::vector<int>{0, 3, 4, 7});
   CHECK(p.links == std::vector<link>{{0, 1, true}, {0, 2, true}, {1, 2, true}});
   CHECK(p.outgoing == std::vector<std::vector<int>>{{0, 1}, {2}, {}});
   CHECK(p.incoming == std::vector<std::vector<int>>{{}, {0}, {1, 2}});
-  CHECK(p.most_samples() == 20);
+  CHECK(p.max_batch() == 20);
   CHECK(p.each == std::vector<int>{0, 1, 2, 3});
 }
 
 TEST_CASE("what is in flight decides the places") {
-  const run_plan p = made({.stages = 2, .micro_batches = 3});
-  CHECK(p.places_of_stages[0].entering == std::vector<int>{2, 1, 0});  // forward runs 2, 1, 0
-  CHECK(p.places_of_stages[1].forward == std::vector<int>{0, 0, 0});
-  CHECK(p.places_of_links[0].stash == std::vector<int>{2, 1, 0});
-  CHECK(p.places_of_links[0].returned == std::vector<int>{0, 1, 0});
+  const runtime_plan p = made({.stages = 2, .micro_batches = 3});
+  CHECK(p.slots_of_stages[0].entering == std::vector<int>{2, 1, 0});  // forward runs 2, 1, 0
+  CHECK(p.slots_of_stages[1].forward == std::vector<int>{0, 0, 0});
+  CHECK(p.slots_of_links[0].stash == std::vector<int>{2, 1, 0});
+  CHECK(p.slots_of_links[0].returned == std::vector<int>{0, 1, 0});
   CHECK(p.terms[1].kept_copies == 1);
   CHECK(p.terms[1].in_flight == 3);
-  const run_plan kept = made({.stages = 2, .micro_batches = 3, .recompute = recompute_mode::never});
-  CHECK(kept.places_of_stages[1].forward == std::vector<int>{2, 1, 0});
-  CHECK(kept.places_of_stages[1].again == kept.places_of_stages[1].forward);
+  const runtime_plan kept = made({.stages = 2, .micro_batches = 3, .recompute = recompute_mode::never});
+  CHECK(kept.slots_of_stages[1].forward == std::vector<int>{2, 1, 0});
+  CHECK(kept.slots_of_stages[1].again == kept.slots_of_stages[1].forward);
   CHECK(kept.terms[1].kept_copies == 3);
   CHECK(kept.costs_of_slots == p.costs_of_slots);
 }
@@ -124,7 +124,7 @@ TEST_CASE("no stage of a plan takes more than its limit, wherever what it sends 
   for (const schedule_kind kind : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1})
     for (int S = 2; S <= 6; ++S) {
       plan_options o{.stages = S, .micro_batches = 12, .schedule = kind};
-      const run_plan free = make_plan(network_of<many_readers>, o);
+      const runtime_plan free = make_plan(network_of<many_readers>, o);
       std::int64_t most = 0;
       for (const stage_memory& m : free.memory) most = m.total() > most ? m.total() : most;
       for (int part = 99; part > 50; --part) {

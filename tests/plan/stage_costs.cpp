@@ -11,20 +11,20 @@ using namespace gpipe;
 namespace {
 
 struct net : model<input<float, 8>, linear<8>, relu> {};
-constexpr device each[] = {p100, v100_16gb};
+constexpr device_spec each[] = {p100, v100_16gb};
 
 }  // namespace
 
 TEST_CASE("costs are of one device, or of each stage's own") {
-  plan_options o{.stages = 2, .micro_batch_size = 4, .on = p100};
+  plan_options o{.stages = 2, .micro_batch_size = 4, .device = p100};
   layer_cost costs[4];
   REQUIRE(cost_count(network_of<net>, o) == 2);
   const stage_costs one = fill_costs(network_of<net>, o, costs);
   CHECK(one.kinds(2) == 1);
   CHECK(one.of(1) == one.of(0));
   CHECK(one.of(0)[0] == layer_cost_of(network_of<net>.row_of(0), 4, p100));
-  o.each = each;
-  o.each_count = 2;
+  o.devices = each;
+  o.device_count = 2;
   REQUIRE(cost_count(network_of<net>, o) == 4);
   const stage_costs two = fill_costs(network_of<net>, o, costs);
   CHECK(two.kinds(2) == 2);

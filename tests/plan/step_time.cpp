@@ -18,7 +18,7 @@ constexpr link chain[] = {{0, 1, true}, {1, 2, true}, {2, 3, true}};
 template <class Schedule>
 constexpr std::int64_t step(Schedule schedule, recompute_mode mode, int kept = 1, bool transfers = false) {
   plan_options o{.stages = 4, .micro_batches = 8, .micro_batch_size = 1, .recompute = mode};
-  o.transfers = transfers;
+  o.cost_transfers = transfers;
   return makespan_of(network_of<net>, o, schedule, {alike, 4}, {first, 4}, chain, 3, [=](int) { return kept; });
 }
 

@@ -34,9 +34,9 @@ TEST_CASE("a plan by measured costs says so, and what its step is reckoned to ta
   constexpr measured_layer lines[] = {
       {0, "linear", 500, 500, 500}, {1, "relu", 500, 1000, 0}, {2, "linear", 500, 500, 500}, {3, "relu", 500, 1000, 0}};
   plan_options options = two::options;
-  options.measured = {lines, 4, 8};
+  options.profile = {lines, 4, 8};
   options.recompute = recompute_mode::never;
-  const run_plan plan = make_plan(network_of<net>, options);
+  const runtime_plan plan = make_plan(network_of<net>, options);
   CHECK(step_time(network_of<net>, plan) == 15'000'000);
   CHECK(describe(network_of<net>, plan).find("reckoned to take 0.015 ms by its profile, and") != std::string::npos);
 }

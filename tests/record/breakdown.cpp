@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-using gpipe::act;
+using gpipe::action_kind;
 using gpipe::breakdown;
 using gpipe::breakdown_of;
 using gpipe::stage_report;
@@ -22,20 +22,20 @@ std::vector<stage_report> three() {
     stages[static_cast<std::size_t>(s)].steps = 2;
     stages[static_cast<std::size_t>(s)].step_ns = 200;
   }
-  stages[0].busy(act::forward) = 40;
-  stages[0].busy(act::recompute) = 30;
-  stages[0].busy(act::backward) = 60;
-  stages[0].busy(act::send_activation) = 2;
-  stages[0].busy(act::update) = 8;
+  stages[0].busy(action_kind::forward) = 40;
+  stages[0].busy(action_kind::recompute) = 30;
+  stages[0].busy(action_kind::backward) = 60;
+  stages[0].busy(action_kind::send_activation) = 2;
+  stages[0].busy(action_kind::update) = 8;
   stages[0].wait_ns = 50;
-  stages[1].busy(act::forward) = 20;
-  stages[1].busy(act::backward_input) = 20;
-  stages[1].busy(act::backward_parameters) = 20;
-  stages[1].busy(act::reduce) = 1;
-  stages[2].busy(act::forward) = 20;
-  stages[2].busy(act::backward) = 20;
-  stages[2].busy(act::receive_activation) = 3;
-  stages[2].busy(act::update) = 5;
+  stages[1].busy(action_kind::forward) = 20;
+  stages[1].busy(action_kind::backward_input) = 20;
+  stages[1].busy(action_kind::backward_parameters) = 20;
+  stages[1].busy(action_kind::reduce) = 1;
+  stages[2].busy(action_kind::forward) = 20;
+  stages[2].busy(action_kind::backward) = 20;
+  stages[2].busy(action_kind::receive_activation) = 3;
+  stages[2].busy(action_kind::update) = 5;
   stages[2].wait_ns = 60;
   stages[2].link_ns = 10;
   return stages;
@@ -72,7 +72,7 @@ TEST_CASE("every part is what it says, and they sum to the workers' time") {
 
 TEST_CASE("no worker has more imbalance than it is idle") {
   auto stages = three();
-  stages[2].busy(act::update) += 76;  // 5 are left
+  stages[2].busy(action_kind::update) += 76;  // 5 are left
   const breakdown b = breakdown_of(stages);
   CHECK(b.imbalance == 5);
   CHECK(b.bubble == 60);
@@ -86,7 +86,7 @@ TEST_CASE("equal workers have no imbalance, and nothing measured is nothing") {
   for (int s = 0; s < 2; ++s) {
     auto& it = stages[static_cast<std::size_t>(s)];
     it.worker = s, it.steps = 1, it.step_ns = 10;
-    it.busy(act::forward) = 7;
+    it.busy(action_kind::forward) = 7;
   }
   CHECK(breakdown_of(stages).imbalance == 0);
   CHECK(breakdown_of(stages).bubble == 6);

@@ -33,16 +33,16 @@ TEST_CASE("numbers can be read on every hue, and light is told from dark") {
 }
 
 TEST_CASE("forward is light, backward dark, recompute and the parameter part hatched") {
-  using gpipe::act;
+  using gpipe::action_kind;
   using gpipe::detail::look_of;
-  CHECK_FALSE(look_of(act::forward).dark);
-  CHECK_FALSE(look_of(act::forward).hatched);
-  CHECK_FALSE(look_of(act::recompute).dark);
-  CHECK(look_of(act::recompute).hatched);
-  CHECK(look_of(act::backward).dark);
-  CHECK_FALSE(look_of(act::backward_input).hatched);
-  CHECK(look_of(act::backward_parameters).dark);
-  CHECK(look_of(act::backward_parameters).hatched);
-  CHECK_FALSE(look_of(act::idle).shown);
-  CHECK_FALSE(look_of(act::receive_gradient).shown);
+  CHECK_FALSE(look_of(action_kind::forward).dark);
+  CHECK_FALSE(look_of(action_kind::forward).hatched);
+  CHECK_FALSE(look_of(action_kind::recompute).dark);
+  CHECK(look_of(action_kind::recompute).hatched);
+  CHECK(look_of(action_kind::backward).dark);
+  CHECK_FALSE(look_of(action_kind::backward_input).hatched);
+  CHECK(look_of(action_kind::backward_parameters).dark);
+  CHECK(look_of(action_kind::backward_parameters).hatched);
+  CHECK_FALSE(look_of(action_kind::idle).shown);
+  CHECK_FALSE(look_of(action_kind::receive_gradient).shown);
 }

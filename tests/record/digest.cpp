@@ -15,12 +15,12 @@ digest made(const std::function<void(digest&)>& change = {}, std::size_t room = 
   digest all(layers, 2, room);
   for (int call = 0; call < 3; ++call) {
     all.open();
-    all.put(act::idle, -1, -1, 1);
+    all.put(action_kind::idle, -1, -1, 1);
     for (int l = 0; l < 2; ++l) {
       for (int m = 0; m < 2; ++m)
-        for (const act kind : {act::forward, act::backward_input, act::backward_parameters})
+        for (const action_kind kind : {action_kind::forward, action_kind::backward_input, action_kind::backward_parameters})
           all.put(kind, m, l, static_cast<std::uint64_t>(100 * m + 10 * l + static_cast<int>(kind)));
-      all.put(act::update, -1, l, 2);
+      all.put(action_kind::update, -1, l, 2);
     }
     if (call == 1 && change) change(all);
     all.close({call == 2 ? 6U : 5U, call % 2});
@@ -28,7 +28,7 @@ digest made(const std::function<void(digest&)>& change = {}, std::size_t room = 
   return all;
 }
 
-place difference(const std::function<void(digest&)>& change) {
+location difference(const std::function<void(digest&)>& change) {
   const auto found = first_difference(made(), made(change));
   REQUIRE(found);
   return *found;
@@ -49,43 +49,43 @@ TEST_CASE("what is the same has no difference") {
 TEST_CASE("every action is told apart, by layer, micro-batch and step") {
   for (int l = 0; l < 2; ++l) {
     for (int m = 0; m < 2; ++m)
-      for (const act kind : {act::forward, act::backward_input, act::backward_parameters}) {
-        const place found = difference([&](digest& d) { d.put(kind, m, l, 0); });
+      for (const action_kind kind : {action_kind::forward, action_kind::backward_input, action_kind::backward_parameters}) {
+        const location found = difference([&](digest& d) { d.put(kind, m, l, 0); });
         CHECK(found.action == name(kind));
         CHECK(found.slot == l);
         CHECK(found.layer == layers[static_cast<std::size_t>(l)]);
         CHECK(found.micro_batch == 2 + m);  // counted over the step's two calls
         CHECK(found.step == 5);
       }
-    const place found = difference([&](digest& d) { d.put(act::update, -1, l, 0); });
+    const location found = difference([&](digest& d) { d.put(action_kind::update, -1, l, 0); });
     CHECK(found.action == "update");
     CHECK(found.slot == l);
     CHECK(found.micro_batch == -1);
   }
-  const place found = difference([](digest& d) { d.put(act::idle, -1, -1, 0); });
+  const location found = difference([](digest& d) { d.put(action_kind::idle, -1, -1, 0); });
   CHECK(found.action == "data");
   CHECK(found.slot == -1);
 }
 
 TEST_CASE("the first is what the others come from") {
-  const auto both = [](act one, int m, int l, act other, int n, int k) {
+  const auto both = [](action_kind one, int m, int l, action_kind other, int n, int k) {
     return difference([=](digest& d) { d.put(one, m, l, 0), d.put(other, n, k, 0); });
   };
-  CHECK(both(act::forward, 0, 1, act::forward, 1, 0).micro_batch == 2);
-  CHECK(both(act::forward, 1, 1, act::forward, 1, 0).slot == 0);
-  CHECK(both(act::backward_input, 0, 1, act::forward, 1, 1).action == "forward");
-  CHECK(both(act::backward_parameters, 0, 0, act::backward_input, 0, 1).slot == 1);
-  CHECK(both(act::update, -1, 0, act::backward_parameters, 1, 0).action == "backward parameters");
+  CHECK(both(action_kind::forward, 0, 1, action_kind::forward, 1, 0).micro_batch == 2);
+  CHECK(both(action_kind::forward, 1, 1, action_kind::forward, 1, 0).slot == 0);
+  CHECK(both(action_kind::backward_input, 0, 1, action_kind::forward, 1, 1).action == "forward");
+  CHECK(both(action_kind::backward_parameters, 0, 0, action_kind::backward_input, 0, 1).slot == 1);
+  CHECK(both(action_kind::update, -1, 0, action_kind::backward_parameters, 1, 0).action == "backward parameters");
 }
 
 TEST_CASE("a call that fails is taken down anew") {
   digest once(layers, 2, 1), twice(layers, 2, 1);
   twice.open();
-  twice.put(act::forward, 1, 1, 5);
-  for (digest* d : {&once, &twice}) d->open(), d->put(act::forward, 0, 0, 1), d->close({0, 0});
+  twice.put(action_kind::forward, 1, 1, 5);
+  for (digest* d : {&once, &twice}) d->open(), d->put(action_kind::forward, 0, 0, 1), d->close({0, 0});
   CHECK_FALSE(first_difference(once, twice));
   digest other_step(layers, 2, 1);
-  other_step.open(), other_step.put(act::forward, 0, 0, 1), other_step.close({1, 0});
+  other_step.open(), other_step.put(action_kind::forward, 0, 0, 1), other_step.close({1, 0});
   CHECK(first_difference(once, other_step)->action == "call");
 }
 

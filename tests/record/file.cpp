@@ -15,13 +15,13 @@
 namespace {
 
 /// A path in the test's own folder, and nothing there afterwards.
-struct scratch {
+struct zeroed_array {
   std::string path;
-  explicit scratch(const std::string& name)
+  explicit zeroed_array(const std::string& name)
       : path((std::filesystem::temp_directory_path() / ("gpipe-file-test-" + name)).string()) {
     std::filesystem::remove(path);
   }
-  ~scratch() { std::filesystem::remove(path); }
+  ~zeroed_array() { std::filesystem::remove(path); }
 };
 
 std::string content(const std::string& path) {
@@ -42,7 +42,7 @@ std::string complaint(Call call) {
 }  // namespace
 
 TEST_CASE("asking keeps what a file holds, and leaves none where none was") {
-  scratch file("ask");
+  zeroed_array file("ask");
   gpipe::require_writable(file.path);
   CHECK_FALSE(std::filesystem::exists(file.path));
   std::ofstream(file.path) << "precious";
@@ -52,7 +52,7 @@ TEST_CASE("asking keeps what a file holds, and leaves none where none was") {
 
 #if !defined(_WIN32)
 TEST_CASE("asking spares what cannot be read, links to nowhere, and does not wait for the reader of a pipe") {
-  scratch file("unreadable"), link("link"), target("target"), pipe("pipe");
+  zeroed_array file("unreadable"), link("link"), target("target"), pipe("pipe");
   std::ofstream(file.path) << "precious";
   std::filesystem::permissions(file.path, std::filesystem::perms::owner_write);
   gpipe::require_writable(file.path);
@@ -79,7 +79,7 @@ TEST_CASE("a path that cannot be written is named") {
 }
 
 TEST_CASE("a file is written anew") {
-  scratch file("anew");
+  zeroed_array file("anew");
   std::ofstream(file.path) << "something long";
   gpipe::write_file(file.path, [](std::ostream& out) { out << "short"; });
   CHECK(content(file.path) == "short");

@@ -42,9 +42,9 @@ TEST_CASE("a profile is written as the table that a plan compiles") {
 TEST_CASE("a plan made at run time takes it as it is") {
   const measured_profile lines{{std::begin(measured::layers), std::end(measured::layers)}, 4};
   plan_options options = by_profile::options;
-  options.measured = lines.view();
+  options.profile = lines.view();
   CHECK(make_plan(network_of<net>, options).first == std::vector<int>{0, 1, 4});
-  options.measured = {};
+  options.profile = {};
   CHECK(make_plan(network_of<net>, options).first != std::vector<int>{0, 1, 4});
 }
 

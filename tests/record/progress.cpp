@@ -8,21 +8,21 @@
 #include <string>
 
 using gpipe::progress;
-using gpipe::voice;
+using gpipe::verbosity;
 using namespace std::chrono_literals;
 
 namespace {
 
-constexpr gpipe::standing half{.epoch = 3, .epochs = 30, .step = 12, .steps = 45, .loss = 0.21794, .rate = 1e-3,
+constexpr gpipe::fit_progress half{.epoch = 3, .epochs = 30, .step = 12, .steps = 45, .loss = 0.21794, .rate = 1e-3,
                                .samples_per_second = 18'400};
-constexpr gpipe::standing done{.epoch = 3, .epochs = 30, .loss = 0.2, .rate = 1e-3, .samples_per_second = 20'000};
+constexpr gpipe::fit_progress done{.epoch = 3, .epochs = 30, .loss = 0.2, .rate = 1e-3, .samples_per_second = 20'000};
 
 }  // namespace
 
 TEST_CASE("on a terminal one line is rewritten in place") {
   std::ostringstream out;
   {
-    progress line(out, voice::live, 0ms);
+    progress line(out, verbosity::live, 0ms);
     line.step(half);
     CHECK(out.str() == "\repoch 3/30  step 12/45  loss 0.2179  rate 0.001  18.4 k samples/s");
     out.str("");
@@ -36,7 +36,7 @@ TEST_CASE("on a terminal one line is rewritten in place") {
 
 TEST_CASE("the loss on other data is told where there is one") {
   std::ostringstream out;
-  progress line(out, voice::lines);
+  progress line(out, verbosity::lines);
   auto now = done;
   now.held_out = 0.31;
   line.epoch(now);
@@ -46,7 +46,7 @@ TEST_CASE("the loss on other data is told where there is one") {
 TEST_CASE("a line that is cut off ends") {
   std::ostringstream out;
   {
-    progress line(out, voice::live, 0ms);
+    progress line(out, verbosity::live, 0ms);
     line.step(half);
   }
   CHECK(out.str().back() == '\n');
@@ -54,7 +54,7 @@ TEST_CASE("a line that is cut off ends") {
 
 TEST_CASE("between two lines is a pause") {
   std::ostringstream out;
-  progress line(out, voice::live, 1h);
+  progress line(out, verbosity::live, 1h);
   for (int i = 0; i < 1000; ++i) line.step(half);
   CHECK(out.str().find('\r', 1) == std::string::npos);
 }
@@ -62,7 +62,7 @@ TEST_CASE("between two lines is a pause") {
 TEST_CASE("in a log it is one line an epoch, without returns") {
   std::ostringstream out;
   {
-    progress line(out, voice::lines, 0ms);
+    progress line(out, verbosity::lines, 0ms);
     line.step(half);
     line.epoch(done);
   }
@@ -72,7 +72,7 @@ TEST_CASE("in a log it is one line an epoch, without returns") {
 TEST_CASE("quiet says nothing") {
   std::ostringstream out;
   {
-    progress line(out, voice::quiet, 0ms);
+    progress line(out, verbosity::quiet, 0ms);
     line.step(half);
     line.epoch(done);
   }
@@ -82,6 +82,6 @@ TEST_CASE("quiet says nothing") {
 TEST_CASE("a file is no terminal") {
   std::FILE* file = std::tmpfile();
   REQUIRE(file != nullptr);
-  CHECK(gpipe::voice_for(file) == voice::lines);
+  CHECK(gpipe::verbosity_for(file) == verbosity::lines);
   std::fclose(file);
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-using gpipe::act;
+using gpipe::action_kind;
 using gpipe::stage_report;
 
 namespace {
@@ -21,15 +21,15 @@ std::vector<stage_report> two() {
   std::vector<stage_report> stages(2);
   stages[0] = {.stage = 0, .first = 0, .last = 12, .predicted_share = 3, .bytes = 13'107'200, .parameters = 1'060'000};
   stages[1] = {.stage = 1, .first = 12, .last = 13, .predicted_share = 1, .bytes = 1024, .parameters = 10};
-  stages[0].busy(act::forward) = 20'000'000;
-  stages[0].busy(act::recompute) = 10'000'000;
-  stages[0].busy(act::backward_input) = 15'000'000;
-  stages[0].busy(act::backward_parameters) = 15'000'000;
+  stages[0].busy(action_kind::forward) = 20'000'000;
+  stages[0].busy(action_kind::recompute) = 10'000'000;
+  stages[0].busy(action_kind::backward_input) = 15'000'000;
+  stages[0].busy(action_kind::backward_parameters) = 15'000'000;
   stages[0].wait_ns = 20'000'000;
-  stages[1].busy(act::forward) = 10'000'000;
-  stages[1].busy(act::backward) = 30'000'000;
-  stages[1].busy(act::reduce) = 2'000'000;
-  stages[1].busy(act::update) = 3'000'000;
+  stages[1].busy(action_kind::forward) = 10'000'000;
+  stages[1].busy(action_kind::backward) = 30'000'000;
+  stages[1].busy(action_kind::reduce) = 2'000'000;
+  stages[1].busy(action_kind::update) = 3'000'000;
   stages[1].wait_ns = 40'000'000;
   stages[1].worker = 1;
   return stages;
@@ -50,7 +50,7 @@ TEST_CASE("of replicas each has its rows, and the model's parameters count once"
   auto stages = two();
   for (stage_report s : two()) {
     s.replica = 1, s.worker += 2;
-    s.busy(act::forward) *= 2;
+    s.busy(action_kind::forward) *= 2;
     stages.push_back(s);
   }
   CHECK(told(stages) ==

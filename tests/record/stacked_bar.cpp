@@ -19,9 +19,9 @@ std::string drawn(const std::vector<detail::bar_part>& parts) {
 }  // namespace
 
 TEST_CASE("a key has at most six parts a line, and the picture grows with its lines") {
-  std::vector<detail::bar_part> parts(6, {"six", 10, act::idle, "#123456"});
+  std::vector<detail::bar_part> parts(6, {"six", 10, action_kind::idle, "#123456"});
   CHECK(drawn(parts).find("height=\"164\"") != std::string::npos);
-  parts.push_back({"seventh", 40, act::update, nullptr});
+  parts.push_back({"seventh", 40, action_kind::update, nullptr});
   const std::string seven = drawn(parts);
   CHECK(seven.find("height=\"208\"") != std::string::npos);
   CHECK(seven.find("class=\"key\" x=\"20.00\" y=\"152.00\"") != std::string::npos);  // begins the second line

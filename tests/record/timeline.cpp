@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-using gpipe::act;
+using gpipe::action_kind;
 using gpipe::event;
 
 namespace {
@@ -50,15 +50,15 @@ int count(std::string_view text, std::string_view part) {
 
 /// F1 F0 B0 R1 B1 on each of two stages, in milliseconds.
 std::vector<event> step() {
-  const auto ms = [](int begin, int end, act kind, int stage, int micro_batch) {
+  const auto ms = [](int begin, int end, action_kind kind, int stage, int micro_batch) {
     return event{begin * 1'000'000, end * 1'000'000, kind, stage, micro_batch};
   };
-  return {ms(10, 11, act::forward, 0, 1),    ms(11, 12, act::forward, 0, 0),
-          ms(11, 12, act::forward, 1, 1),    ms(12, 13, act::forward, 1, 0),
-          ms(13, 15, act::backward, 1, 0),   ms(15, 17, act::backward, 0, 0),
-          ms(15, 16, act::recompute, 1, 1),  ms(16, 18, act::backward, 1, 1),
-          ms(17, 18, act::recompute, 0, 1),  ms(18, 20, act::backward, 0, 1),
-          ms(12, 15, act::receive_gradient, 0, 0)};
+  return {ms(10, 11, action_kind::forward, 0, 1),    ms(11, 12, action_kind::forward, 0, 0),
+          ms(11, 12, action_kind::forward, 1, 1),    ms(12, 13, action_kind::forward, 1, 0),
+          ms(13, 15, action_kind::backward, 1, 0),   ms(15, 17, action_kind::backward, 0, 0),
+          ms(15, 16, action_kind::recompute, 1, 1),  ms(16, 18, action_kind::backward, 1, 1),
+          ms(17, 18, action_kind::recompute, 0, 1),  ms(18, 20, action_kind::backward, 0, 1),
+          ms(12, 15, action_kind::receive_gradient, 0, 0)};
 }
 
 }  // namespace
@@ -102,8 +102,8 @@ TEST_CASE("lengths are times: 10 ms over the whole lane") {
 TEST_CASE("a number stands only where it fits") {
   std::vector<event> events;
   // 10.4 pixels each: too narrow for three digits
-  for (int m = 0; m < 50; ++m) events.push_back({m * 1000, m * 1000 + 1000, act::forward, 0, 100 + m});
-  events.push_back({50'000, 100'000, act::backward, 0, 149});
+  for (int m = 0; m < 50; ++m) events.push_back({m * 1000, m * 1000 + 1000, action_kind::forward, 0, 100 + m});
+  events.push_back({50'000, 100'000, action_kind::backward, 0, 149});
   const auto text = drawn(events);
   CHECK(count(text, "class=\"event\"") == 51);
   CHECK(count(text, "class=\"light\"") == 0);
@@ -118,10 +118,10 @@ TEST_CASE("titles are escaped") {
 
 TEST_CASE("odd events make no odd picture") {
   CHECK(balanced(drawn({})));
-  CHECK(balanced(drawn({{5, 5, act::forward, 0, 0}})));
-  CHECK(balanced(drawn({{0, 1, act::forward, 300, 7}})));
-  CHECK(balanced(drawn({{0, INT64_MAX / 2, act::update, 0, -1}})));
-  CHECK(count(drawn({{0, 9, act::forward, -1, 0}}), "class=\"event\"") == 0);
+  CHECK(balanced(drawn({{5, 5, action_kind::forward, 0, 0}})));
+  CHECK(balanced(drawn({{0, 1, action_kind::forward, 300, 7}})));
+  CHECK(balanced(drawn({{0, INT64_MAX / 2, action_kind::update, 0, -1}})));
+  CHECK(count(drawn({{0, 9, action_kind::forward, -1, 0}}), "class=\"event\"") == 0);
 }
 
 TEST_CASE("ticks are round") {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-using gpipe::act;
+using gpipe::action_kind;
 using gpipe::event;
 
 namespace {
@@ -95,7 +95,7 @@ TEST_CASE("the test's reader knows JSON from what is not") {
 
 TEST_CASE("a full recorder keeps what it has and counts the rest") {
   gpipe::recorder one(3);
-  for (int m = 0; m < 5; ++m) one.record({m, m + 1, act::forward, 0, m});
+  for (int m = 0; m < 5; ++m) one.record({m, m + 1, action_kind::forward, 0, m});
   CHECK(one.events().size() == 3);
   CHECK(one.events()[2].micro_batch == 2);
   CHECK(one.dropped() == 2);
@@ -121,11 +121,11 @@ TEST_CASE("a trace is JSON with a row a worker and an entry an event") {
   workers.emplace_back(4);
   workers.emplace_back(4);
   workers.emplace_back(1, "the \"last\"\\one\n");
-  workers[0].record({1'000'000'000, 1'002'500'007, act::forward, 0, 3});
-  workers[1].record({1'002'500'007, 1'003'000'000, act::backward_parameters, 5, 0, 12});
-  workers[1].record({1'003'000'000, 1'003'000'000, act::update, 1, -1});
-  workers[2].record({1'000'000'001, 1'000'000'002, act::reduce, 2});
-  workers[2].record({1'000'000'003, 1'000'000'004, act::reduce, 2});
+  workers[0].record({1'000'000'000, 1'002'500'007, action_kind::forward, 0, 3});
+  workers[1].record({1'002'500'007, 1'003'000'000, action_kind::backward_parameters, 5, 0, 12});
+  workers[1].record({1'003'000'000, 1'003'000'000, action_kind::update, 1, -1});
+  workers[2].record({1'000'000'001, 1'000'000'002, action_kind::reduce, 2});
+  workers[2].record({1'000'000'003, 1'000'000'004, action_kind::reduce, 2});
 
   const auto text = written(workers);
   CHECK(is_json(text));

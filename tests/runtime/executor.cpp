@@ -42,9 +42,9 @@ std::unique_ptr<executor<host_device>> made(plan_options plan, run_options optio
                                             const std::vector<int>& cut = {}) {
   return std::make_unique<executor<host_device>>(network_of<Net>, kernels_of<Net, host::context>,
                                                  make_plan(network_of<Net>, plan, cut),
-                                                 update_rule<host::context>(sgd{}), std::move(options));
+                                                 optimizer_update<host::context>(sgd{}), std::move(options));
 }
-constexpr plan_options two{.stages = 2, .micro_batches = 3, .micro_batch_size = 2, .moments = 1};
+constexpr plan_options two{.stages = 2, .micro_batches = 3, .micro_batch_size = 2, .optimizer_moments = 1};
 
 const std::vector<double> x{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
 const std::vector<std::int32_t> labels{0, 1, 2, 3, 0};
@@ -63,11 +63,11 @@ TEST_CASE("a step changes parameters by the mean gradient, an evaluation changes
   const auto* gradient = reinterpret_cast<const double*>(run->gradients(1));
   const double before[] = {weight[0], weight[1]};
   CHECK(before[0] != before[1]);
-  const outcome first = run->evaluate(batch_of());
+  const step_result first = run->evaluate(batch_of());
   CHECK(weight[0] == before[0]);
   CHECK(run->steps() == 0);
   CHECK(first.norm == 0);
-  const outcome step = run->train(batch_of(), 0.01);
+  const step_result step = run->train(batch_of(), 0.01);
   CHECK(step.loss == first.loss);
   CHECK(step.samples == 5);
   CHECK(step.norm == doctest::Approx(std::hypot(gradient[0], gradient[1]) / 5));
@@ -81,7 +81,7 @@ TEST_CASE("a clipped step goes no further than the clip") {
   const auto run = made(two);
   const auto* weight = reinterpret_cast<const double*>(run->parameters(1));
   const double before[] = {weight[0], weight[1]};
-  const outcome step = run->train(batch_of(), 1, 0.25);
+  const step_result step = run->train(batch_of(), 1, 0.25);
   CHECK(step.norm > 0.25);
   CHECK(std::hypot(weight[0] - before[0], weight[1] - before[1]) == doctest::Approx(0.25));
 }
@@ -102,8 +102,8 @@ TEST_CASE("report and trace tell of every stage since they were last forgotten")
     const recorder& events = run->trace()[static_cast<std::size_t>(s)];
     CHECK(events.name() == "stage " + std::to_string(s));
     CHECK(events.dropped() == 0);
-    CHECK(events.events().back().kind == act::update);
-    CHECK(run->report()[static_cast<std::size_t>(s)].busy(act::forward) > 0);
+    CHECK(events.events().back().kind == action_kind::update);
+    CHECK(run->report()[static_cast<std::size_t>(s)].busy(action_kind::forward) > 0);
   }
   run->evaluate(batch_of());  // is no step
   const auto before = run->report()[0].step_ns, begin = now_ns();
@@ -116,10 +116,10 @@ TEST_CASE("report and trace tell of every stage since they were last forgotten")
   CHECK(parts.total() == 2 * run->report()[0].step_ns);
   for (const auto ns : {parts.compute, parts.recompute, parts.update, parts.bubble, parts.imbalance}) CHECK(ns >= 0);
   for (const auto ns : {parts.compute, parts.recompute, parts.update}) CHECK(ns > 0);
-  run->forget();
+  run->reset_report();
   run->train(batch_of(), 0.1);
   CHECK(run->report()[0].steps == 1);
-  run->forget();
+  run->reset_report();
   CHECK(run->report()[0].step_ns == 0);
   CHECK(run->trace()[0].events().empty());
   CHECK(run->report()[0].busy() == 0);
@@ -128,16 +128,16 @@ TEST_CASE("report and trace tell of every stage since they were last forgotten")
 
 TEST_CASE("slow links delay what crosses them as the plan reckons, and change no bit") {
   plan_options options = two;
-  options.transfers = true;
-  options.on.link_latency_ns = 0;
+  options.cost_transfers = true;
+  options.device.link_latency_ns = 0;
   const auto plain = made(options, {}, {2});
-  const run_plan& plan = plain->plan();
+  const runtime_plan& plan = plain->plan();
   const traffic bytes = traffic_of(plain->net(), plan.cut(), plan.links[0], 2);
   REQUIRE(bytes.forward_bytes > 0);
   CHECK(bytes.backward_bytes == bytes.forward_bytes);
-  options.on.link_bytes_per_second = bytes.forward_bytes * 50;  // 20 ms for a full micro-batch
+  options.device.link_bytes_per_second = bytes.forward_bytes * 50;  // 20 ms for a full micro-batch
   run_options slow;
-  slow.link_bytes_per_second = options.on.link_bytes_per_second;
+  slow.link_bytes_per_second = options.device.link_bytes_per_second;
   const auto run = made(options, slow, {2});
   CHECK(run->train(batch_of(), 0.1).loss == plain->train(batch_of(), 0.1).loss);
   CHECK(run->train(batch_of(), 0.1).norm == plain->train(batch_of(), 0.1).norm);
@@ -152,7 +152,7 @@ TEST_CASE("slow links delay what crosses them as the plan reckons, and change no
   // A worker that a busy machine makes late waits less for the link: the best of several steps tells.
   auto waited = parts.transfer;
   for (int again = 0; again < 20 && waited <= 2 * 95'000'000LL; ++again) {
-    run->forget();
+    run->reset_report();
     run->train(batch_of(), 0.1);
     waited = (std::max)(waited, breakdown_of(run->report()).transfer);
   }
@@ -171,11 +171,11 @@ TEST_CASE("slots are timed in steps that change nothing") {
   const std::vector<double> six_inputs(24, 1.0);
   const std::vector<std::int32_t> six_labels(6);
   const batch full = batch(6).with("inputs", six_inputs).with("labels", six_labels);
-  CHECK_THROWS_WITH_AS(run->measured(), doctest::Contains("no full micro-batch was timed; run steps of 6 samples"),
+  CHECK_THROWS_WITH_AS(run->layer_profile(), doctest::Contains("no full micro-batch was timed; run steps of 6 samples"),
                        error);
   const auto* weight = reinterpret_cast<const double*>(plain->parameters(1));
   const double before = weight[0];
-  const measured_profile found = plain->measure(full, 3);
+  const measured_profile found = plain->profile_layers(full, 3);
   CHECK(weight[0] == before);
   CHECK(plain->steps() == 0);
   CHECK(breakdown_of(plain->report()).steps == 0);
@@ -184,18 +184,18 @@ TEST_CASE("slots are timed in steps that change nothing") {
   CHECK(found.layers[1].backward_parameters_ns > 0);
   CHECK(found.layers[2].backward_input_ns > 0);
   CHECK(found.layers[3].backward_parameters_ns == 0);
-  CHECK_THROWS_AS(plain->measured(), error);  // it no longer times
-  CHECK_THROWS_AS(plain->measure(full, 0), error);
+  CHECK_THROWS_AS(plain->layer_profile(), error);  // it no longer times
+  CHECK_THROWS_AS(plain->profile_layers(full, 0), error);
   CHECK(run->train(full, 0.1).norm == plain->train(full, 0.1).norm);
   CHECK(weight[0] != before);
-  CHECK(run->measured().layers.size() == 4);
+  CHECK(run->layer_profile().layers.size() == 4);
 }
 
 TEST_CASE("what a layer takes for both parts of backward at once is split as the costs say") {
   const auto run = made<whole_net>({.micro_batches = 3, .micro_batch_size = 2});
   const std::vector<double> inputs(24, 1.0);
   const std::vector<std::int32_t> kinds(6);
-  const measured_profile found = run->measure(batch(6).with("inputs", inputs).with("labels", kinds), 2);
+  const measured_profile found = run->profile_layers(batch(6).with("inputs", inputs).with("labels", kinds), 2);
   const layer_cost& costs = run->plan().costs().of(0)[2];
   const auto& line = found.layers[2];
   CHECK(line.backward_input_ns > 0);
@@ -228,6 +228,6 @@ TEST_CASE("a plan that the machine has no memory for is refused, before anything
   // 4 TiB of weights, three times with their gradients and moments.
   struct vast : model<input<float, 4>, linear<4>, repeat<1024, linear<1 << 15>>, linear<3>, softmax_cross_entropy> {};
   CHECK(host_device::memory_left() > 0);
-  CHECK_THROWS_WITH_AS(made<vast>({.stages = 4, .micro_batch_size = 1, .moments = 1}),
+  CHECK_THROWS_WITH_AS(made<vast>({.stages = 4, .micro_batch_size = 1, .optimizer_moments = 1}),
                        doctest::Contains("bytes, and the machine has"), error);
 }

@@ -64,7 +64,7 @@ std::vector<T> rounded(std::span<const double> from) {
 }
 
 template <class T>
-void follows(const update_rule<host::context>& rule, double rate, const std::string& run_name, double clip = 0) {
+void follows(const optimizer_update<host::context>& rule, double rate, const std::string& run_name, double clip = 0) {
   const auto& initial = known::array("initial");
   const auto& gradients = known::array("gradients");
   const auto& losses = known::array(run_name + ".losses");
@@ -83,7 +83,7 @@ void follows(const update_rule<host::context>& rule, double rate, const std::str
       CAPTURE(S);
       CAPTURE(M);
       const plan_options options{
-          .stages = S, .micro_batches = M, .micro_batch_size = 10 / M + (M > 1), .moments = rule.moments()};
+          .stages = S, .micro_batches = M, .micro_batch_size = 10 / M + (M > 1), .optimizer_moments = rule.moments()};
       executor<host_device> run(of, kernels_of<net<T>, host::context>, make_plan(of, options), rule);
       for (const place_of& at : places(of, known::parameter_count)) {
         const auto start = rounded<T>(std::span(initial).subspan(at.first, at.size));
@@ -102,7 +102,7 @@ void follows(const update_rule<host::context>& rule, double rate, const std::str
       };
       for (int step = 0; step < known::steps; ++step) {
         CAPTURE(step);
-        const outcome found = run.train(data, rate, clip);
+        const step_result found = run.train(data, rate, clip);
         const auto now = static_cast<std::size_t>(step);
         CHECK(std::abs(found.loss - losses[now]) < tolerance<T>);
         CHECK(std::abs(found.norm - norms[now]) < tolerance<T>);
@@ -113,7 +113,7 @@ void follows(const update_rule<host::context>& rule, double rate, const std::str
     }
 }
 
-const update_rule<host::context> descent(gpipe::sgd{.momentum = 0.9});
+const optimizer_update<host::context> descent(gpipe::sgd{.momentum = 0.9});
 
 namespace averaged = reference::batch_norm;
 
@@ -137,12 +137,12 @@ void averages(int M, const double* losses, const double* norms, const double* pa
     const plan_options options{.stages = S,
                                .micro_batches = M,
                                .micro_batch_size = (averaged::samples + M - 1) / M,
-                               .moments = descent.moments()};
+                               .optimizer_moments = descent.moments()};
     executor<host_device> run(of, kernels_of<averaging_net<T>, host::context>, make_plan(of, options), descent);
     for (const place_of& at : places(of, averaged::parameter_count))
       run.write(memory_kind::parameters, at.slot, 0, at.offset, at.size * sizeof(T), start.data() + at.first);
     for (int step = 0; step < averaged::steps; ++step) {
-      const outcome found = run.train(data, 0.1);
+      const step_result found = run.train(data, 0.1);
       CHECK(std::abs(found.loss - losses[step]) < tolerance<T>);
       CHECK(std::abs(found.norm - norms[step]) < tolerance<T>);
     }
@@ -174,8 +174,8 @@ TEST_CASE_TEMPLATE("batch norm: each micro-batch by itself, averages of them all
   averages<T>(11, by_1::losses, by_1::norms, by_1::parameters, by_1::averages, by_1::evaluated);
 }
 
-TEST_CASE_TEMPLATE("Adam", T, float, double) { follows<T>(update_rule<host::context>(adam{}), 0.01, "adam"); }
+TEST_CASE_TEMPLATE("Adam", T, float, double) { follows<T>(optimizer_update<host::context>(adam{}), 0.01, "adam"); }
 
 TEST_CASE_TEMPLATE("AdamW", T, float, double) {
-  follows<T>(update_rule<host::context>(adamw{.weight_decay = 0.01}), 0.01, "adamw");
+  follows<T>(optimizer_update<host::context>(adamw{.weight_decay = 0.01}), 0.01, "adamw");
 }

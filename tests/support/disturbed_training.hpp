@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 /// Says which kernel of `fuse` throws.
 struct trap_of {
   std::atomic<int> id{-1}, first_sample{0}, passes{0};
-  std::atomic<act> where{act::idle};
+  std::atomic<action_kind> where{action_kind::idle};
 };
 inline trap_of trap;
 
@@ -37,23 +37,23 @@ struct fuse {
     using output = tensor<T, N>;
     static constexpr parameter parameters[] = {{"weight", {N}, initialiser::uniform(1)}};
     static constexpr keep keeps{.input = true};
-    static void blow(act where, const auto& a) {
+    static void blow(action_kind where, const auto& a) {
       if (trap.id == Id && trap.where == where && static_cast<int>(a.random().first_sample) == trap.first_sample &&
           trap.passes.fetch_sub(1) == 0)
         throw std::runtime_error("blown");
     }
     static void forward(const auto&, const auto& a) {
       loop(a.samples() * N, [&](int i) { a.out()[i] = a.in()[i] * a.template parameter<0>()[i % N]; });
-      blow(act::forward, a);
+      blow(action_kind::forward, a);
     }
     static void backward_input(const auto&, const auto& a) {
       loop(a.samples() * N,
            [&](int i) { a.in_gradient()[i] = a.out_gradient()[i] * a.template parameter<0>()[i % N]; });
-      blow(act::backward_input, a);
+      blow(action_kind::backward_input, a);
     }
     static void backward_parameters(const auto&, const auto& a) {
       loop(a.samples() * N, [&](int i) { a.template gradient<0>()[i % N] += a.out_gradient()[i] * a.in()[i]; });
-      blow(act::backward_parameters, a);
+      blow(action_kind::backward_parameters, a);
     }
   };
 };
@@ -96,7 +96,7 @@ struct pair_of {
   static training_options options(const std::vector<int>& cut, std::chrono::nanoseconds deadline) {
     training_options o;
     o.seed = 3;
-    o.clip = 0.5;
+    o.max_grad_norm = 0.5;
     o.cut = cut;
     o.deadline = deadline;
     return o;
@@ -132,7 +132,7 @@ struct pair_of {
 
   /// The next step gives the twin's bits.
   void recovers() {
-    const outcome expected = twin.step(next()), found = disturbed.step(next());
+    const step_result expected = twin.step(next()), found = disturbed.step(next());
     ++steps;
     CHECK(found.loss == expected.loss);
     CHECK(found.norm == expected.norm);

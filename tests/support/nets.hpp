@@ -111,7 +111,7 @@ std::uint64_t state_of(const Trainer& training, int replica = 0) {
       sum.add(copy.data(), bytes);
     };
     add(memory_kind::parameters, 0, 0, r.parameter_bytes());
-    for (int k = 0; k < run.plan().options.moments; ++k) add(memory_kind::moments, k, 0, r.parameter_bytes());
+    for (int k = 0; k < run.plan().options.optimizer_moments; ++k) add(memory_kind::moments, k, 0, r.parameter_bytes());
     std::size_t at = 0;
     for (int i = 0; i < r.state_count; ++i) {  // not what fills up to the next boundary
       const std::size_t bytes = r.state[i].extents.size() * bytes_of(r.type);

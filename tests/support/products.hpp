@@ -140,7 +140,7 @@ void parts_do_not_matter() {
   for (int m = 1; m <= 150; m += m < 34 ? 1 : m < 70 ? 9 : 40)  // 150: not all of it is packed at once
     for (const int n : {1, 3, 8, 15, 16, 17, 24, 25, 31, 32, 33, 100, 300})
       for (const int rows : {1, 3, 4, 8, 32, 50}) {
-        const int parts = 1 + (m + n + rows) % most_together, last = 1 + (m + n) % rows, all = rows * (parts - 1) + last;
+        const int parts = 1 + (m + n + rows) % max_coalesced, last = 1 + (m + n) % rows, all = rows * (parts - 1) + last;
         matrix<T> a(cells(all, m), 1), b(cells(all, n), 2);
         matrix<compute_type<T>> one(cells(m, n), 3), several(cells(m, n), 3);
         row_parts<T> from_a{{}, rows}, from_b{{}, rows};

@@ -110,7 +110,7 @@ class queue {
   }
 
   /// One after the other, whoever asks.
-  void ask(std::function<void()> what, const gpipe::asker& who, bool always = false) {
+  void ask(std::function<void()> what, const gpipe::operation_tag& who, bool always = false) {
     auto* const next = new task{std::move(what), who, always, {nullptr}};
     newest_->next.store(next, std::memory_order_release);
     newest_ = next;
@@ -130,7 +130,7 @@ class queue {
  private:
   struct task {
     std::function<void()> what;
-    gpipe::asker who;
+    gpipe::operation_tag who;
     bool always;
     std::atomic<task*> next;
   };
@@ -224,7 +224,7 @@ class graph {
  private:
   friend context;
   // A context joins by awaiting a mark of one that has joined, and before it ends the first awaits a mark of its last.
-  void add(queue* of, std::function<void()> what, const gpipe::asker& who) {
+  void add(queue* of, std::function<void()> what, const gpipe::operation_tag& who) {
     if (!has_joined(of)) throw std::logic_error("a context has not joined the graph");
     lines_.push_back({of, std::move(what), who});
   }
@@ -250,7 +250,7 @@ class graph {
   struct line {
     queue* of;
     std::function<void()> what;
-    gpipe::asker who;
+    gpipe::operation_tag who;
     marker *marked = nullptr, *awaited = nullptr;
     bool seen = false;  // by the first context
   };
@@ -265,7 +265,7 @@ class context {
  public:
   explicit context(int stage) : queue_(std::make_unique<queue>(stage)) {}
 
-  void asks(const gpipe::asker& who) const { who_ = who; }
+  void asks(const gpipe::operation_tag& who) const { who_ = who; }
   void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const {
     if (graph_ != nullptr) from = graph_->staged_.emplace_back(from, from + bytes).data();
     copy(bytes, from, into);
@@ -366,7 +366,7 @@ class context {
   }
 
   std::unique_ptr<queue> queue_;
-  mutable gpipe::asker who_;
+  mutable gpipe::operation_tag who_;
   mutable graph* graph_ = nullptr;  // where what is asked for is written down
 };
 

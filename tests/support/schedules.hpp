@@ -73,7 +73,7 @@ struct programs {
     terms = {.stages = stages, .micro_batches = micro_batches, .link_count = net.count, .trains = schedule.trains};
   }
 
-  verdict run(int slots) {
+  check_result run(int slots) {
     terms.links = net.links;
     terms.recomputed = recomputed.data();
     terms.in_flight = in_flight.data();
@@ -91,7 +91,7 @@ struct programs {
     const auto channels = static_cast<std::size_t>(4 * net.count);  // both ends of both ways of each link
     const auto end_of = [](const instruction& it) {
       return static_cast<std::size_t>(4 * it.link + static_cast<int>(it.kind) -
-                                      static_cast<int>(act::receive_activation));
+                                      static_cast<int>(action_kind::receive_activation));
     };
     // How often a worker has used each end before each of its lines.
     std::vector<std::vector<int>> used(workers);
@@ -145,7 +145,7 @@ struct programs {
   }
 };
 
-inline std::string fault_of(const verdict& found) { return name(found.what); }
+inline std::string fault_of(const check_result& found) { return name(found.what); }
 
 /// The table of a schedule, which a test then changes.
 struct edited {

@@ -1,7 +1,7 @@
 #pragma once
 
 // A job of the tests, whose processes are threads: a wire carries what they send each other late, slots in any order,
-// and fails when it is asked to.
+// and fails when it is call_fingerprint to.
 
 #include <algorithm>
 #include <chrono>
@@ -27,8 +27,8 @@
 
 namespace threaded {
 
-using gpipe::errand;
-using gpipe::route;
+using gpipe::wait_context;
+using gpipe::channel_layout;
 
 /// A channel of a pair of ranks: what the wire knows of it.
 struct channel {
@@ -42,7 +42,7 @@ struct channel {
   };
 
   int from, to;
-  std::optional<route> out{}, in{};
+  std::optional<channel_layout> out{}, in{};
   std::vector<slot> slots{};
   std::vector<int> leaving{};  // [place]: messages that have not left it
 
@@ -56,7 +56,7 @@ struct channel {
 class job {
  public:
   explicit job(int ranks, std::uint32_t random = 1)
-      : ranks_(ranks), random_(random), brought_(index(ranks)), asked_(index(ranks)), wire_([this] { carry(); }) {}
+      : ranks_(ranks), random_(random), brought_(index(ranks)), fingerprints_(index(ranks)), wire_([this] { carry(); }) {}
   ~job() {
     {
       const std::lock_guard<std::mutex> inside(door_);
@@ -78,8 +78,8 @@ class job {
     return overtaken_;
   }
 
-  /// Runs `body(peers&)` in every rank.
-  void run(const std::function<void(gpipe::peers&)>& body);
+  /// Runs `body(process_group&)` in every rank.
+  void run(const std::function<void(gpipe::process_group&)>& body);
 
  private:
   friend class member;
@@ -90,12 +90,12 @@ class job {
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
   template <class Ready>
-  void wait(std::unique_lock<std::mutex>& inside, errand what, const std::string& awaited, Ready ready) {
+  void wait(std::unique_lock<std::mutex>& inside, wait_context what, const std::string& awaited, Ready ready) {
     while (!ready()) {
       if (cause_) throw gpipe::detail::poisoned{};
       const auto seen = progress_;
       if (bell_.wait_for(inside, deadline_) == std::cv_status::timeout && seen == progress_ && !ready() && !cause_)
-        throw gpipe::error(gpipe::detail::phrase({"waits for ", awaited, ", and nobody made progress"}), "",
+        throw gpipe::error(gpipe::detail::concat({"waits for ", awaited, ", and nobody made progress"}), "",
                            {.stage = what.stage, .micro_batch = what.micro_batch, .action = what.action});
     }
   }
@@ -105,7 +105,7 @@ class job {
   }
 
   // The ends of a pair's channels are made in the same order on both sides.
-  channel& make(int from, int to, const route& along, bool sends) {
+  channel& make(int from, int to, const channel_layout& along, bool sends) {
     const std::lock_guard<std::mutex> inside(door_);
     const auto open = std::find_if(channels_.begin(), channels_.end(), [&](const auto& c) {
       return c->from == from && c->to == to && !(sends ? c->out : c->in);
@@ -125,7 +125,7 @@ class job {
   }
 
   /// All bring bytes and have those of all.
-  std::vector<std::vector<std::byte>> gather(int rank, std::vector<std::byte> mine, errand what) {
+  std::vector<std::vector<std::byte>> gather(int rank, std::vector<std::byte> mine, wait_context what) {
     std::unique_lock<std::mutex> inside(door_);
     if (cause_) throw gpipe::detail::poisoned{};
     const auto round = round_;
@@ -146,14 +146,14 @@ class job {
     return all_;  // of this round: the next is not over before all have come again
   }
 
-  // What ranks are asked for, in order: compared with what the first is, by whoever comes later.
-  void enter(int rank, gpipe::request what, std::span<const gpipe::trait> traits) {
+  // What ranks are call_fingerprint for, in order: compared with what the first is, by whoever comes later.
+  void enter(int rank, gpipe::collective_kind what, std::span<const gpipe::agreed_value> traits) {
     const std::lock_guard<std::mutex> inside(door_);
     if (cause_) throw gpipe::detail::poisoned{};
-    asked_[index(rank)].push_back({what, traits});
+    fingerprints_[index(rank)].push_back({what, traits});
     for (int r = 1; r < ranks_ && !cause_; ++r)
-      if (auto &first = asked_[0], &other = asked_[index(r)]; rank == 0 || rank == r)
-        if (const std::size_t n = asked_[index(rank)].size(); n <= first.size() && n <= other.size())
+      if (auto &first = fingerprints_[0], &other = fingerprints_[index(r)]; rank == 0 || rank == r)
+        if (const std::size_t n = fingerprints_[index(rank)].size(); n <= first.size() && n <= other.size())
           if (!(first[n - 1] == other[n - 1])) {
             const gpipe::error found = first[n - 1].difference(other[n - 1], r, traits);
             fail(r, found);
@@ -189,7 +189,7 @@ class job {
     s.on_the_way.pop_front();
     if (until_lost_ >= 0 && until_lost_-- == 0) return fail(c.to, {"a message was lost", "look after the wire"});
     for (std::size_t v = 0; v < c.out->values.size(); ++v) {
-      const gpipe::cargo &from = c.out->values[v], &to = c.in->values[v];
+      const gpipe::buffer_layout &from = c.out->values[v], &to = c.in->values[v];
       std::memcpy(to.base + to.stride * index(k), from.base + from.stride * index(place), from.row * index(samples));
     }
     --c.leaving[index(place)];
@@ -199,7 +199,7 @@ class job {
   }
   void fail(int rank, const gpipe::error& cause) {
     if (cause_) return;
-    gpipe::place at = cause.where();
+    gpipe::location at = cause.where();
     at.rank = rank;
     cause_.emplace(cause.wrong(), cause.remedy(), at);
     moved();
@@ -213,7 +213,7 @@ class job {
     const auto round = recoveries_;
     if (++recovering_ == ranks_) {
       for (const auto& c : channels_) c->reset();
-      for (auto& list : asked_) list.clear();
+      for (auto& list : fingerprints_) list.clear();
       cause_.reset();
       recovering_ = come_ = 0;
       ++recoveries_;
@@ -231,7 +231,7 @@ class job {
   std::chrono::nanoseconds deadline_ = std::chrono::seconds(60);
   std::vector<std::unique_ptr<channel>> channels_;
   std::vector<std::vector<std::byte>> brought_, all_;
-  std::vector<std::vector<gpipe::asked>> asked_;  // [rank], since the last failure
+  std::vector<std::vector<gpipe::call_fingerprint>> fingerprints_;  // [rank], since the last failure
   std::optional<gpipe::error> cause_;
   std::uint64_t progress_ = 0, round_ = 0, recoveries_ = 0;
   int come_ = 0, recovering_ = 0, until_lost_ = -1, overtaken_ = 0;
@@ -239,16 +239,16 @@ class job {
   std::thread wire_;
 };
 
-class sender final : public gpipe::far_sender {
+class sender final : public gpipe::remote_sender {
  public:
-  sender(job& of, int rank, const route& along)
+  sender(job& of, int rank, const channel_layout& along)
       : job_(of), along_(along), channel_(of.make(rank, along.peer, along, true)) {}
   ~sender() override { job_.forget(channel_, true); }
 
-  void acquire(int m, errand what) override {
+  void acquire(int m, wait_context what) override {
     std::unique_lock<std::mutex> inside(job_.door_);
     const int place = along_.place[job::index(m)];
-    job_.wait(inside, what, gpipe::detail::phrase({"rank ", along_.peer, " to take place ", place}),
+    job_.wait(inside, what, gpipe::detail::concat({"rank ", along_.peer, " to take place ", place}),
               [&] { return channel_.leaving[job::index(place)] == 0; });
   }
   void publish(int m, int samples) override {
@@ -261,21 +261,21 @@ class sender final : public gpipe::far_sender {
 
  private:
   job& job_;
-  route along_;
+  channel_layout along_;
   channel& channel_;
 };
 
-class receiver final : public gpipe::far_receiver {
+class receiver final : public gpipe::remote_receiver {
  public:
-  receiver(job& of, int rank, const route& along)
+  receiver(job& of, int rank, const channel_layout& along)
       : job_(of), along_(along), channel_(of.make(along.peer, rank, along, false)) {}
   ~receiver() override { job_.forget(channel_, false); }
 
-  int consume(int m, errand what) override {
+  int consume(int m, wait_context what) override {
     std::unique_lock<std::mutex> inside(job_.door_);
     const int k = along_.slot[job::index(m)];
     auto& s = channel_.slots[job::index(k)];
-    job_.wait(inside, what, gpipe::detail::phrase({"rank ", along_.peer, " to fill slot ", k}),
+    job_.wait(inside, what, gpipe::detail::concat({"rank ", along_.peer, " to fill slot ", k}),
               [&s] { return s.arrived; });
     s.arrived = false;
     return s.samples;
@@ -292,19 +292,19 @@ class receiver final : public gpipe::far_receiver {
 
  private:
   job& job_;
-  route along_;
+  channel_layout along_;
   channel& channel_;
 };
 
-class meeting final : public gpipe::assembly {
+class meeting final : public gpipe::all_gather {
  public:
   meeting(job& of, int rank, const std::vector<std::size_t>& sizes)
       : job_(of), rank_(rank), mine_(sizes[job::index(rank)]) {}
 
   std::byte* mine() override { return mine_.data(); }
   const std::byte* of(int rank) const override { return all_[job::index(rank)].data(); }
-  void meet(errand what, const std::vector<gpipe::far_sender*>& settled) override {
-    for (gpipe::far_sender* end : settled) end->acquire(0, what);
+  void meet(wait_context what, const std::vector<gpipe::remote_sender*>& settled) override {
+    for (gpipe::remote_sender* end : settled) end->acquire(0, what);
     all_ = job_.gather(rank_, mine_, what);
   }
 
@@ -316,7 +316,7 @@ class meeting final : public gpipe::assembly {
 };
 
 /// A rank.
-class member final : public gpipe::peers {
+class member final : public gpipe::process_group {
  public:
   member(job& of, int rank) : job_(of), rank_(rank) {}
 
@@ -326,7 +326,7 @@ class member final : public gpipe::peers {
     const std::lock_guard<std::mutex> inside(job_.door_);
     job_.deadline_ = deadline;
   }
-  void agree(gpipe::request what, std::span<const gpipe::trait> traits) override {
+  void agree(gpipe::collective_kind what, std::span<const gpipe::agreed_value> traits) override {
     try {
       enter(what, traits);
       job_.gather(rank_, {}, {.action = "agree"});
@@ -334,17 +334,17 @@ class member final : public gpipe::peers {
       throw job_.recover();
     }
   }
-  void enter(gpipe::request what, std::span<const gpipe::trait> traits) override { job_.enter(rank_, what, traits); }
-  std::unique_ptr<gpipe::far_sender> sender(const route& along) override {
+  void enter(gpipe::collective_kind what, std::span<const gpipe::agreed_value> traits) override { job_.enter(rank_, what, traits); }
+  std::unique_ptr<gpipe::remote_sender> sender(const channel_layout& along) override {
     return std::make_unique<threaded::sender>(job_, rank_, along);
   }
-  std::unique_ptr<gpipe::far_receiver> receiver(const route& along) override {
+  std::unique_ptr<gpipe::remote_receiver> receiver(const channel_layout& along) override {
     return std::make_unique<threaded::receiver>(job_, rank_, along);
   }
-  std::unique_ptr<gpipe::assembly> assemble(const std::vector<std::size_t>& sizes) override {
+  std::unique_ptr<gpipe::all_gather> make_all_gather(const std::vector<std::size_t>& sizes) override {
     return std::make_unique<meeting>(job_, rank_, sizes);
   }
-  void begin(errand) override {
+  void begin(wait_context) override {
     const std::lock_guard<std::mutex> inside(job_.door_);
     if (job_.cause_) throw gpipe::detail::poisoned{};
     job_.moved();
@@ -375,7 +375,7 @@ class member final : public gpipe::peers {
   int rank_;
 };
 
-inline void job::run(const std::function<void(gpipe::peers&)>& body) {
+inline void job::run(const std::function<void(gpipe::process_group&)>& body) {
   std::vector<std::thread> ranks;
   std::vector<std::exception_ptr> causes(index(ranks_));
   for (int r = 0; r < ranks_; ++r)

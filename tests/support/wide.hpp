@@ -21,14 +21,14 @@ struct wide_training {
   std::vector<std::uint64_t> bits;
   int sums_within_backward = 0;     ///< how often a replica began to sum, or went on, while backward of the stage ran
 
-  wide_training(const plan_options& options, peers* job) {
+  wide_training(const plan_options& options, process_group* job) {
     const samples<float> data(16, 12, 1);
     training_options how;
     how.trace_events = 1000;
-    how.peers = job;
+    how.job = job;
     bool throws = job == nullptr || job->rank() == 1;
     how.before = [&throws](const instruction& i) {
-      if (throws && i.kind == act::reduce) throw std::runtime_error("when sums have begun");
+      if (throws && i.kind == action_kind::reduce) throw std::runtime_error("when sums have begun");
     };
     trainer<wide_net, sgd> training(options, sgd{.learning_rate = 0.1}, how);
     try {
@@ -37,7 +37,7 @@ struct wide_training {
       bits.push_back(training.parameter_hash());
     }
     throws = false;
-    training.forget();
+    training.reset_report();
     for (const int size : {16, 2, 13}) {
       training.step(data.take(0, size));
       bits.push_back(gradients_of(training));
@@ -57,9 +57,9 @@ struct wide_training {
     int since = 0;
     for (const event& e : of.events()) {
       if (e.stage != stage) continue;
-      if (e.kind == act::reduce) ++since;
-      if (e.kind == act::backward || e.kind == act::backward_parameters) sums_within_backward += std::exchange(since, 0);
-      if (e.kind == act::update) since = 0;
+      if (e.kind == action_kind::reduce) ++since;
+      if (e.kind == action_kind::backward || e.kind == action_kind::backward_parameters) sums_within_backward += std::exchange(since, 0);
+      if (e.kind == action_kind::update) since = 0;
     }
   }
 };

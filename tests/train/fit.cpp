@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/train/loop.hpp>
+#include <gpipe/train/fit.hpp>
 
 #include <doctest/doctest.h>
 
@@ -13,19 +13,19 @@ struct noting {
   std::vector<int> sizes{}, labels{}, accumulated{};
   std::vector<double> held_out{};  // losses to be found, the last first
   int least = 1;
-  int least_samples() const { return least; }
+  int min_batch() const { return least; }
   double rate() const { return 0.5 / static_cast<double>(sizes.size() + 1); }
   void accumulate(const batch& b) { accumulated.push_back(b.samples()); }
-  outcome evaluate(const dataset&) {
-    outcome found;
+  step_result evaluate(const dataset&) {
+    step_result found;
     found.loss = held_out.back();
     held_out.pop_back();
     return found;
   }
-  outcome step(const batch& b) {
+  step_result step(const batch& b) {
     sizes.push_back(b.samples());
     for (int i = 0; i < b.samples(); ++i) labels.push_back(static_cast<const std::int32_t*>(b.find("labels")->data)[i]);
-    outcome found;
+    step_result found;
     found.samples = b.samples();
     found.weight = 2.0 * b.samples();
     found.loss = b.samples();
@@ -39,8 +39,8 @@ const dataset five = dataset{}.with("labels", 1, std::vector<std::int32_t>{0, 1,
 
 TEST_CASE("every epoch goes over all samples, in an order of its own") {
   noting training;
-  std::vector<standing> told;
-  fit(training, five, {.epochs = 2, .batch = 3, .seed = 4}, [&](const standing& now) { told.push_back(now); });
+  std::vector<fit_progress> told;
+  fit(training, five, {.epochs = 2, .batch = 3, .seed = 4}, [&](const fit_progress& now) { told.push_back(now); });
   CHECK(training.sizes == std::vector<int>{3, 2, 3, 2});
   const std::vector<int> first(training.labels.begin(), training.labels.begin() + 5);
   const std::vector<int> second(training.labels.begin() + 5, training.labels.end());
@@ -63,7 +63,7 @@ TEST_CASE("every epoch goes over all samples, in an order of its own") {
 TEST_CASE("a step may take several batches, the last of an epoch fewer") {
   noting training;
   std::vector<long> steps;
-  const ending end = fit(training, five, {.epochs = 2, .batch = 1, .accumulate = 2}, [&](const standing& now) {
+  const fit_result end = fit(training, five, {.epochs = 2, .batch = 1, .accumulate = 2}, [&](const fit_progress& now) {
     CHECK(now.steps == 3);
     steps.push_back(now.step);
   });
@@ -76,14 +76,14 @@ TEST_CASE("a step may take several batches, the last of an epoch fewer") {
 
 TEST_CASE("whoever is called after a step may end the training") {
   noting training;
-  const ending end = fit(training, five, {.epochs = 3, .batch = 2}, [&](const standing& now) {
-    return now.epoch == 2 && now.step == 2 ? onward::stop : onward::go;
+  const fit_result end = fit(training, five, {.epochs = 3, .batch = 2}, [&](const fit_progress& now) {
+    return now.epoch == 2 && now.step == 2 ? loop_control::stop : loop_control::go;
   });
   CHECK(training.sizes.size() == 5);
   CHECK(end.stopped);
   CHECK(end.epochs == 1);
   noting to_its_end;
-  CHECK_FALSE(fit(to_its_end, five, {.batch = 5}, [](const standing&) { return onward::stop; }).stopped);
+  CHECK_FALSE(fit(to_its_end, five, {.batch = 5}, [](const fit_progress&) { return loop_control::stop; }).stopped);
 }
 
 TEST_CASE("a training stops when the held-out loss has not fallen for as long as patience lasts") {
@@ -91,8 +91,8 @@ TEST_CASE("a training stops when the held-out loss has not fallen for as long as
     noting training;
     training.held_out = {0.1, 5, 4, 3, 3, 2, 4};
     std::vector<double> told;
-    const loop how{.epochs = 7, .batch = 3, .patience = patience};
-    const ending end = fit(training, five, five, how, [&](const standing& now) {
+    const fit_options how{.epochs = 7, .batch = 3, .patience = patience};
+    const fit_result end = fit(training, five, five, how, [&](const fit_progress& now) {
       if (now.step == now.steps) told.push_back(now.held_out);
       else CHECK(now.held_out != now.held_out);
     });
@@ -100,7 +100,7 @@ TEST_CASE("a training stops when the held-out loss has not fallen for as long as
     CHECK(told[1] == 2);
     return end;
   };
-  const ending patient = run(4), impatient = run(3), any = run(0);
+  const fit_result patient = run(4), impatient = run(3), any = run(0);
   CHECK_FALSE(any.stopped);
   CHECK(any.epochs == 7);
   CHECK(any.best_epoch == 7);
@@ -114,7 +114,7 @@ TEST_CASE("a training stops when the held-out loss has not fallen for as long as
 
 TEST_CASE("what is no loop is refused") {
   noting training;
-  const auto nothing = [](const standing&) {};
+  const auto nothing = [](const fit_progress&) {};
   CHECK_THROWS_AS(fit(training, five, {.batch = 0}, nothing), error);
   CHECK_THROWS_AS(fit(training, dataset{}, {}, nothing), error);
   CHECK_THROWS_AS(fit(training, five, {.accumulate = 0}, nothing), error);
@@ -126,5 +126,5 @@ TEST_CASE("what is no loop is refused") {
   CHECK(training.sizes.empty());
   fit(training, five, {.batch = 3}, nothing);
   CHECK(training.sizes == std::vector<int>{3, 2});
-  CHECK(loop{.batch = 4}.steps_per_epoch(9) == 3);
+  CHECK(fit_options{.batch = 4}.steps_per_epoch(9) == 3);
 }

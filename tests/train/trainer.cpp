@@ -60,20 +60,20 @@ TEST_CASE("a trainer is constructed from a compiled plan or from options") {
   CHECK(compiled.step(all).loss == chosen.step(all).loss);
   CHECK(compiled.parameter_hash() == chosen.parameter_hash());
   trainer with_more{plan{}, sgd{}, training_options{}};
-  CHECK(with_more.plan().options.moments == 1);  // the optimizer's
+  CHECK(with_more.plan().options.optimizer_moments == 1);  // the optimizer's
 }
 
 TEST_CASE("a precision chosen by the model, by the compiled plan or at run time gives the same bits") {
-  using plan = gpipe::plan<net, stages<2>, micro_batches<2>, micro_batch_size<3>, in<precision::bf16>>;
+  using plan = gpipe::plan<net, stages<2>, micro_batches<2>, micro_batch_size<3>, precision_is<precision::bf16>>;
   plan_options chosen = two;
-  chosen.in = precision::bf16;
-  trainer<in_both<net>, adam> both(chosen), wide(two);
+  chosen.precision = precision::bf16;
+  trainer<both_precisions<net>, adam> both(chosen), wide(two);
   trainer<in_bf16<net>, adam> narrow(two);
   trainer compiled{plan{}, adam{}};
   training plain(two);
-  CHECK(both.plan().options.in == precision::bf16);
-  CHECK(narrow.plan().options.in == precision::bf16);
-  CHECK(wide.plan().options.in == precision::float32);
+  CHECK(both.plan().options.precision == precision::bf16);
+  CHECK(narrow.plan().options.precision == precision::bf16);
+  CHECK(wide.plan().options.precision == precision::float32);
   CHECK(both.parameter_hash() == plain.parameter_hash());  // first values are not rounded
   const double loss = both.step(all).loss, in_float = plain.step(all).loss;
   CHECK(loss == narrow.step(all).loss);
@@ -98,7 +98,7 @@ TEST_CASE("a model in bf16 accepts float or bf16 inputs and predicts bf16") {
   const batch given = batch(5).with("inputs", inputs).with("labels", labels);
   CHECK(floats.step(given).loss == rounded.step(batch(5).with("inputs", narrow).with("labels", labels)).loss);
   CHECK(floats.parameter_hash() == rounded.parameter_hash());
-  const sample_rows found = floats.predict(given);
+  const tensor_rows found = floats.predict(given);
   CHECK(found.of<bf16>(4).size() == 4);
   CHECK_THROWS_WITH_AS(found.of(4), "tensor 0 holds bf16; read it as that", error);
   const std::vector<double> doubles(x.begin(), x.end());
@@ -145,7 +145,7 @@ TEST_CASE("a custom optimizer without moments") {
 }
 
 TEST_CASE("the learning rate is the optimizer's times the schedule's") {
-  training t(two, adam{.learning_rate = 0.5}, {.rate = warm_up{.steps = 2}, .clip = 1});
+  training t(two, adam{.learning_rate = 0.5}, {.learning_rate_schedule = warm_up{.steps = 2}, .max_grad_norm = 1});
   CHECK(t.rate() == 0.25);
   t.step(all);
   CHECK(t.rate() == 0.5);
@@ -154,7 +154,7 @@ TEST_CASE("the learning rate is the optimizer's times the schedule's") {
 TEST_CASE("a custom learning-rate schedule, and a rate for a single step") {
   std::vector<std::uint64_t> steps_asked;
   training_options how;
-  how.rate = [&](std::uint64_t step) { return steps_asked.push_back(step), 1.0 / static_cast<double>(step + 1); };
+  how.learning_rate_schedule = [&](std::uint64_t step) { return steps_asked.push_back(step), 1.0 / static_cast<double>(step + 1); };
   trainer<net, sgd> t(two, sgd{.learning_rate = 0.5}, how), still(two, sgd{.learning_rate = 0.5});
   const auto before = t.parameter_hash();
   CHECK(t.step(all, 0).norm > 0);
@@ -189,13 +189,13 @@ TEST_CASE("invalid plans are rejected") {
 
 TEST_CASE("an invalid rate, clip or deadline is rejected and changes nothing") {
   training_options how;
-  how.rate = [](std::uint64_t) { return std::numeric_limits<double>::quiet_NaN(); };
+  how.learning_rate_schedule = [](std::uint64_t) { return std::numeric_limits<double>::quiet_NaN(); };
   training lost{two, adam{}, how};
   const auto before = lost.parameter_hash();
   CHECK_THROWS_WITH_AS(lost.step(all), doctest::Contains("the learning rate is "), error);
   CHECK(lost.parameter_hash() == before);
   how = {};
-  how.clip = -1;
+  how.max_grad_norm = -1;
   training clipped{two, adam{}, how};
   CHECK_THROWS_WITH_AS(clipped.step(all), doctest::Contains("the largest norm is -1"), error);
   how = {};
@@ -205,7 +205,7 @@ TEST_CASE("an invalid rate, clip or deadline is rejected and changes nothing") {
 
 TEST_CASE("evaluating a dataset covers every sample, in batches of the plan's size") {
   training t({.stages = 2, .micro_batches = 1, .micro_batch_size = 2});
-  const outcome found = t.evaluate(data);  // 2 + 2 + 1
+  const step_result found = t.evaluate(data);  // 2 + 2 + 1
   CHECK(found.samples == 5);
   CHECK(found.weight == 5);
   CHECK(found.loss == doctest::Approx(training(two).evaluate(all).loss));
@@ -214,7 +214,7 @@ TEST_CASE("evaluating a dataset covers every sample, in batches of the plan's si
 }
 
 TEST_CASE("evaluations between steps change no bit of a training") {
-  training t(two, adam{}, {.clip = 1}), twin(two, adam{}, {.clip = 1});
+  training t(two, adam{}, {.max_grad_norm = 1}), twin(two, adam{}, {.max_grad_norm = 1});
   for (int i = 0; i < 3; ++i) {
     t.evaluate(data);
     t.predict(data);
@@ -229,17 +229,17 @@ TEST_CASE("hooks run after every completed step; the caller gets a hook's except
   std::vector<std::uint64_t> counted;
   std::vector<float> seen;
   double loss = 0;
-  t.on_step([&](const outcome& found, std::uint64_t steps) {
+  t.on_step([&](const step_result& found, std::uint64_t steps) {
     counted.push_back(steps);
     loss = found.loss;
     seen = t.parameter(1, "weight");
     if (steps == 2) throw std::runtime_error("enough");
   });
   int second = 0;
-  t.on_step([&](const outcome&, std::uint64_t) { ++second; });
+  t.on_step([&](const step_result&, std::uint64_t) { ++second; });
   t.accumulate(some(0, 2));
   CHECK(counted.empty());
-  t.discard();
+  t.discard_accumulated();
   CHECK(t.step(all).loss == loss);
   CHECK(seen == t.parameter(1, "weight"));
   CHECK_THROWS_WITH_AS(t.step(all), "enough", std::runtime_error);
@@ -255,8 +255,8 @@ TEST_CASE("hooks run after every completed step; the caller gets a hook's except
 TEST_CASE("a hook may add more hooks than there was room for") {
   training t(two);
   std::vector<std::uint64_t> called;
-  t.on_step([&t, &called](const outcome&, std::uint64_t steps) {
-    for (int i = 0; i < 9; ++i) t.on_step([&called](const outcome&, std::uint64_t later) { called.push_back(later); });
+  t.on_step([&t, &called](const step_result&, std::uint64_t steps) {
+    for (int i = 0; i < 9; ++i) t.on_step([&called](const step_result&, std::uint64_t later) { called.push_back(later); });
     called.push_back(10 * steps);
   });
   t.step(all);

@@ -23,9 +23,9 @@ struct without_memory : host_device {
 
 }  // namespace
 
-static_assert(executing_device<host_device> && !graph_device<host_device> && !timing_device<host_device>);
-static_assert(executing_device<queued::device> && graph_device<queued::device> && timing_device<queued::device>);
-static_assert(!executing_device<unmarking> && !executing_device<without_memory>);
+static_assert(device_concept<host_device> && !graph_device<host_device> && !timing_device<host_device>);
+static_assert(device_concept<queued::device> && graph_device<queued::device> && timing_device<queued::device>);
+static_assert(!device_concept<unmarking> && !device_concept<without_memory>);
 static_assert(std::is_empty_v<unmarked>);
 
 TEST_CASE("a context of the host is no larger for what it does not need") { CHECK(std::is_empty_v<host::context>); }

@@ -47,7 +47,7 @@ class moved {
         ++i;
       });
     };
-    for (int i = 0; i < max_edge; ++i)
+    for (int i = 0; i < max_tensors_per_edge; ++i)
       move(call_.in[i]), move(call_.out[i]), move(call_.in_gradient[i]), move(call_.out_gradient[i]);
     for (auto& field : call_.fields) move(field);
     move(call_.parameters), move(call_.state), move(call_.derived), move(call_.gradients), move(call_.extras);
@@ -91,15 +91,15 @@ double worst(const std::vector<host::guarded_buffer>& got, const std::vector<hos
 /// Numbers differ by at most `tolerance`, of their size where they are above 1.
 template <class Layer, class Input>
 void agrees(double tolerance) {
-  using trial = host::trial<Layer, Input>;
-  const auto row = gpipe::detail::entry_points<typename trial::bound, gpipe::cuda::context>::row();
+  using layer_fixture = host::layer_fixture<Layer, Input>;
+  const auto row = gpipe::detail::entry_points<typename layer_fixture::bound, gpipe::cuda::context>::row();
   for (const int samples : {1, 5, 16}) {
-    CAPTURE(std::string(trial::bound::name));
+    CAPTURE(std::string(layer_fixture::bound::name));
     CAPTURE(samples);
-    trial want(samples, 16), got(samples, 16);
+    layer_fixture want(samples, 16), got(samples, 16);
     want.randomise(5), got.randomise(5);
     const gpipe::cuda::context there;
-    moved<trial> there_(there, got);
+    moved<layer_fixture> there_(there, got);
     if (row.prepare != nullptr) row.prepare(there, 16);
     const typename kernel_row<gpipe::cuda::context>::kernel kernels[] = {
         row.refresh, row.forward, row.backward_input, row.backward_parameters, row.absorb};

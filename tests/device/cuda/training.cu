@@ -51,20 +51,20 @@ auto training_of(const setting& as, training_options how = {}) {
   const plan_options options{.stages = as.S,
                              .micro_batches = M,
                              .micro_batch_size = B,
-                             .in = as.in,
+                             .precision = as.in,
                              .recompute = as.recompute,
                              .schedule = as.schedule,
                              .workers = as.graph ? 1 : 0,
                              .replicas = as.replicas};
-  how.seed = 3, how.clip = 1, how.graph = as.graph;
-  return trainer<in_both<net>, adamw, Device>(options, adamw{.learning_rate = 1e-3}, how);
+  how.seed = 3, how.max_grad_norm = 1, how.graph = as.graph;
+  return trainer<both_precisions<net>, adamw, Device>(options, adamw{.learning_rate = 1e-3}, how);
 }
 
 /// The bits of three steps, one of them of fewer samples, and of an evaluation.
 std::vector<std::uint64_t> bits(const setting& as, training_options how = {}) {
   auto training = training_of<cuda_device>(as, how);
   std::vector<std::uint64_t> found;
-  const auto add = [&](const outcome& o) {
+  const auto add = [&](const step_result& o) {
     for (const double x : {o.loss, o.weight, o.correct, o.norm}) found.push_back(std::bit_cast<std::uint64_t>(x));
   };
   for (const int size : {M * B, M * B / 2 - 1, M * B}) {
@@ -78,7 +78,7 @@ std::vector<std::uint64_t> bits(const setting& as, training_options how = {}) {
 
 template <class Device>
 std::vector<double> losses(precision in) {
-  auto training = training_of<Device>({.S = 2, .in = in});
+  auto training = training_of<Device>({.S = 2, .precision = in});
   std::vector<double> found;
   for (int step = 0; step < steps; ++step) found.push_back(training.step(data.take(step % 2 * 32, M * B)).loss);
   return found;
@@ -88,8 +88,8 @@ std::vector<double> losses(precision in) {
 
 TEST_CASE("the bits are the same for every number of stages, every schedule, with a graph and without") {
   for (const precision in : {precision::float32, precision::bf16}) {
-    const auto expected = bits({.in = in});
-    CHECK(bits({.in = in}) == expected);
+    const auto expected = bits({.precision = in});
+    CHECK(bits({.precision = in}) == expected);
     for (const int S : stage_counts)
       for (const recompute_mode recompute : {recompute_mode::always, recompute_mode::never})
         for (const schedule_kind schedule : schedules) {
@@ -129,18 +129,18 @@ TEST_CASE("processes, each with a GPU of its own, have the bits of one process, 
     MESSAGE("SKIPPED, NOTHING WAS TRAINED: there are no two GPUs here");
     return;
   }
-  for (const setting& as : {setting{.S = 2}, setting{.S = 2, .schedule = schedule_kind::zb_h1, .in = precision::bf16},
+  for (const setting& as : {setting{.S = 2}, setting{.S = 2, .schedule = schedule_kind::zb_h1, .precision = precision::bf16},
                             setting{.S = 1, .replicas = 2}}) {
     CAPTURE(as.S);
     const auto expected = bits(as);
     threaded::job job(2);
     std::vector<std::uint64_t> found[2];
     std::string said[2];
-    job.run([&](peers& its) {
+    job.run([&](process_group& its) {
       nccl::job gpus(its);
       bool fails = its.rank() == 1;
-      training_options how{.peers = &gpus, .before = [&](const instruction& i) {
-                             if (fails && i.kind == act::forward) throw std::runtime_error("thrown here");
+      training_options how{.job = &gpus, .before = [&](const instruction& i) {
+                             if (fails && i.kind == action_kind::forward) throw std::runtime_error("thrown here");
                            }};
       {
         auto training = training_of<cuda_device>(as, how);

@@ -10,7 +10,7 @@
 
 using namespace gpipe;
 using host::guarded_buffer;
-using host::trial;
+using host::layer_fixture;
 
 TEST_CASE("a guard tells of a byte written before or behind, and of padding") {
   guarded_buffer b("b", dtype::float32, 5);
@@ -35,7 +35,7 @@ TEST_CASE("numbers go in and out as double, whatever the type") {
 }
 
 TEST_CASE("a trial runs a layer with the buffers that it declares") {
-  trial<linear<3>, tensor<float, 2>> t(2, 4);
+  layer_fixture<linear<3>, tensor<float, 2>> t(2, 4);
   t.randomise(1);
   for (std::size_t i = 0; i < 6; ++i) t.parameters[0].set(i, static_cast<double>(i));  // weight {3, 2}
   for (std::size_t i = 0; i < 3; ++i) t.parameters[0].set(t.first_of(1) + i, 10);       // bias
@@ -50,7 +50,7 @@ TEST_CASE("a trial runs a layer with the buffers that it declares") {
 }
 
 TEST_CASE("fields keep to their limits") {
-  trial<softmax_cross_entropy, tensor<float, 10>> t(64, 64);
+  layer_fixture<softmax_cross_entropy, tensor<float, 10>> t(64, 64);
   t.randomise(5);
   bool varied = false;
   for (std::size_t i = 0; i < 64; ++i) {

@@ -121,10 +121,10 @@ TEST_CASE("a failure on a queued device fails the step, names the layer and chan
           recovers();
         }
       // The worker itself throws while operations are enqueued.
-      for (const act where : {act::forward, act::backward, act::reduce, act::update}) {
+      for (const action_kind where : {action_kind::forward, action_kind::backward, action_kind::reduce, action_kind::update}) {
         CAPTURE(name(where));
         disturbance = [&](const instruction& i) {
-          const bool there = i.kind == where || (where == act::backward && i.kind == act::backward_input);
+          const bool there = i.kind == where || (where == action_kind::backward && i.kind == action_kind::backward_input);
           if (there && i.stage == stages - 1 && (i.micro_batch == 1 || i.micro_batch < 0))
             throw std::runtime_error("thrown here");
         };
@@ -143,9 +143,9 @@ TEST_CASE("a failure on a queued device fails the step, names the layer and chan
 
 TEST_CASE("processes carry the host's memory and reject another device") {
   threaded::job job(1);
-  job.run([](peers& alone) {
+  job.run([](process_group& alone) {
     training_options how;
-    how.peers = &alone;
+    how.job = &alone;
     CHECK_THROWS_WITH_AS((trainer<fragile, adam, queued::device>{plan_options{}, adam{}, how}),
                          doctest::Contains("processes carry the memory of processors"), error);
   });

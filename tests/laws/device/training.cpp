@@ -24,11 +24,11 @@ namespace {
 
 using bits = std::vector<std::uint64_t>;
 
-void add(bits& to, const outcome& found) {
+void add(bits& to, const step_result& found) {
   for (const double x : {found.loss, found.weight, found.correct, found.norm})
     to.push_back(std::bit_cast<std::uint64_t>(x));
 }
-void add(bits& to, const sample_rows& rows, precision in) {
+void add(bits& to, const tensor_rows& rows, precision in) {
   for (int t = 0; t < rows.tensors(); ++t) {
     hash sum;
     if (rows.wants(t)) {
@@ -50,12 +50,12 @@ std::pair<bits, digest> train(const plan_options& options, bool hashed, bool gra
   const samples<float> data(19, 12, 1);
   training_options how;
   how.seed = 11;
-  how.clip = 0.1;
+  how.max_grad_norm = 0.1;
   how.arena_fill = std::byte{0xff};
   how.canary = true;
   how.digest_calls = hashed ? 5 : 0;
   how.graph = graph;
-  trainer<in_both<net>, adam, Device> training(options, adam{.learning_rate = 0.05}, how);
+  trainer<both_precisions<net>, adam, Device> training(options, adam{.learning_rate = 0.05}, how);
   bits all;
   training.watch(4);
   const auto record = [&] {
@@ -115,7 +115,7 @@ TEST_CASE("a queued device computes parameter gradients of several micro-batches
 }
 
 TEST_CASE("a queued device gives the host's bits in bf16") {
-  plan_options options{.micro_batches = 4, .micro_batch_size = 4, .in = precision::bf16};
+  plan_options options{.micro_batches = 4, .micro_batch_size = 4, .precision = precision::bf16};
   const auto expected = train<host_device>(options, false).first;
   for (const int stages : {1, 3}) {
     options.stages = stages;
@@ -216,8 +216,8 @@ TEST_CASE("reports, traces and measured costs hold the device's time, not the ti
     trainer<slow_net, sgd, queued::device> training(o, sgd{.learning_rate = 0.1}, how);
     training.step(data.all());
     const auto& first = training.report()[0];
-    CHECK(first.busy(act::forward) >= 4 * 5'000'000);
-    CHECK(first.busy(act::backward) + first.busy(act::backward_input) >= 4 * 5'000'000);
+    CHECK(first.busy(action_kind::forward) >= 4 * 5'000'000);
+    CHECK(first.busy(action_kind::backward) + first.busy(action_kind::backward_input) >= 4 * 5'000'000);
     CHECK(first.busy() <= first.step_ns);
     const breakdown parts = breakdown_of(training.report());
     CHECK(parts.total() == workers * first.step_ns);
@@ -227,12 +227,12 @@ TEST_CASE("reports, traces and measured costs hold the device's time, not the ti
     for (const recorder& of : training.trace())
       for (const auto& e : of.events()) {
         CHECK(e.begin_ns <= e.end_ns);
-        if (e.kind != act::forward || e.stage != 0) continue;
+        if (e.kind != action_kind::forward || e.stage != 0) continue;
         ++forwards;
         CHECK(e.end_ns - e.begin_ns >= 5'000'000);
       }
     CHECK(forwards == 4);
-    const auto costs = training.measure(data.all());
+    const auto costs = training.profile_layers(data.all());
     CHECK(costs.view().layers[1].forward_ns >= 5'000'000);
   }
 }
@@ -252,7 +252,7 @@ TEST_CASE("a captured step gives the same bits, with other batches, rates and we
 
       training_options how;
       how.graph = true;
-      how.clip = 0.1;
+      how.max_grad_norm = 0.1;
       how.arena_fill = std::byte{0xff};
       trainer<without_dropout, adam, queued::device> training(options, adam{.learning_rate = 0.01}, how);
       how.graph = false;

@@ -89,7 +89,7 @@ TEST_CASE("a step with a number that is not finite fails even if its replay is f
   std::atomic<int> forwards{0};
   bad.inputs[0] = std::numeric_limits<float>::quiet_NaN();
   both.disturbance = [&](const instruction& i) {
-    if (i.stage == 0 && i.kind == act::forward && ++forwards == M + 1) bad.inputs[0] = 0.5F;
+    if (i.stage == 0 && i.kind == action_kind::forward && ++forwards == M + 1) bad.inputs[0] = 0.5F;
   };
   const error found = both.failure(bad.take(0, batch_size));
   CHECK(forwards == 2 * M);

@@ -33,7 +33,7 @@ TEST_CASE("parameter gradients of several micro-batches that take longer than th
 }
 
 TEST_CASE("the deadline ends a step without progress and names the waiting and the awaited worker") {
-  const auto blocks = [](pair& both, act where, int stage) {
+  const auto blocks = [](pair& both, action_kind where, int stage) {
     // Doubles the time until it is longer than the deadline.
     for (auto blocked = 600ms;; blocked *= 2) {
       both.disturbance = [=](const instruction& i) {
@@ -51,7 +51,7 @@ TEST_CASE("the deadline ends a step without progress and names the waiting and t
     }
   };
   pair both(cuts[1], 300ms);
-  const error in_channel = blocks(both, act::forward, 1);
+  const error in_channel = blocks(both, action_kind::forward, 1);
   // Stage 2 waits for an activation of stage 1, or stage 0 for the gradient that stage 2 then does not send.
   CHECK(has(in_channel,
             in_channel.where().stage == 2 ? "waits for worker 1 to fill slot" : "waits for worker 2 to fill slot"));
@@ -61,7 +61,7 @@ TEST_CASE("the deadline ends a step without progress and names the waiting and t
   CHECK(in_channel.where().micro_batch == 0);
   CHECK(in_channel.where().action.find("receive") == 0);
   both.recovers();
-  const error at_gate = blocks(both, act::update, 0);
+  const error at_gate = blocks(both, action_kind::update, 0);
   CHECK(has(at_gate, "waits for the others at the gate"));
   CHECK(has(at_gate, "see what worker 0 does"));
   CHECK(at_gate.where().action == "update");

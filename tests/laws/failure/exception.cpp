@@ -31,10 +31,10 @@ TEST_CASE("a throw before any instruction of any stage fails the step, names its
     for (int s = 0; s < S; ++s) {
       const auto& program = programs[static_cast<std::size_t>(s)];
       REQUIRE(program.size() >= 3 * M + 1);
-      const run_plan& plan = both.disturbed.plan();
+      const runtime_plan& plan = both.disturbed.plan();
       bool first = true;  // the first stage of its worker; the updates of its other stages come after the commit
       for (int before = 0; before < s; ++before) first = first && plan.worker_of(before) != plan.worker_of(s);
-      CHECK(program.back().kind == (first ? act::update : act::reduce));
+      CHECK(program.back().kind == (first ? action_kind::update : action_kind::reduce));
       for (const instruction& at : program) {
         CAPTURE(S);
         CAPTURE(s);
@@ -99,7 +99,7 @@ TEST_CASE("a throw in any replica fails the step; micro-batches are numbered thr
     both.recovers();
     both.disturbed.accumulate(both.next());
     both.disturbance = [](const instruction& i) {
-      if (i.kind == act::update) throw std::runtime_error("thrown here");
+      if (i.kind == action_kind::update) throw std::runtime_error("thrown here");
     };
     CHECK(has(both.failure(), "the gradients of 1 accumulated call are dropped"));
     both.recovers();
@@ -114,7 +114,7 @@ TEST_CASE("a failed step does not change the averages of layers") {
     pair_of<averaging_net> both(cut);
     both.recovers();
     const auto average = both.disturbed.state(3, "mean");
-    for (const act where : {act::forward, act::backward, act::backward_parameters, act::reduce, act::update})
+    for (const action_kind where : {action_kind::forward, action_kind::backward, action_kind::backward_parameters, action_kind::reduce, action_kind::update})
       for (int s = 0; s <= static_cast<int>(cut.size()); ++s) {
         bool thrown = false;
         both.disturbance = [&](const instruction& i) {
@@ -150,18 +150,18 @@ TEST_CASE("a failed step does not change the averages of layers") {
 TEST_CASE("a throw in a layer's kernel names the layer") {
   struct {
     int id;
-    act where;
+    action_kind where;
     int passes;
     const char* action[2];  // in one stage, in three
-  } const cases[] = {{0, act::forward, 0, {"forward", "forward"}},
-                     {2, act::forward, 0, {"forward", "forward"}},
-                     {3, act::forward, 0, {"forward", "forward"}},
-                     {1, act::forward, 1, {"recompute", "recompute"}},
-                     {1, act::backward_input, 0, {"backward", "backward input"}},
-                     {3, act::backward_input, 0, {"backward", "backward input"}},
-                     {0, act::backward_parameters, 0, {"backward", "backward"}},
-                     {2, act::backward_parameters, 0, {"backward", "backward parameters"}},
-                     {3, act::backward_parameters, 0, {"backward", "backward parameters"}}};
+  } const cases[] = {{0, action_kind::forward, 0, {"forward", "forward"}},
+                     {2, action_kind::forward, 0, {"forward", "forward"}},
+                     {3, action_kind::forward, 0, {"forward", "forward"}},
+                     {1, action_kind::forward, 1, {"recompute", "recompute"}},
+                     {1, action_kind::backward_input, 0, {"backward", "backward input"}},
+                     {3, action_kind::backward_input, 0, {"backward", "backward input"}},
+                     {0, action_kind::backward_parameters, 0, {"backward", "backward"}},
+                     {2, action_kind::backward_parameters, 0, {"backward", "backward parameters"}},
+                     {3, action_kind::backward_parameters, 0, {"backward", "backward parameters"}}};
   constexpr int slot_of[] = {0, 2, 4, 6};
   const std::string layers[] = {std::string(type_name<fuse<0>>), std::string(type_name<fuse<1>>),
                                 std::string(type_name<fuse<2>>), std::string(type_name<fuse<3>>)};
@@ -232,7 +232,7 @@ TEST_CASE("if two workers throw at once, one of them is the cause") {
   for (int round = 0; round < 20; ++round) {
     std::atomic<int> arrived{0};
     both.disturbance = [&](const instruction& i) {
-      if (i.kind != act::forward || !((i.stage == 0 && i.micro_batch == 0) || (i.stage == 1 && i.micro_batch == 3)))
+      if (i.kind != action_kind::forward || !((i.stage == 0 && i.micro_batch == 0) || (i.stage == 1 && i.micro_batch == 3)))
         return;
       for (++arrived; arrived < 2;) std::this_thread::yield();
       throw std::runtime_error("stage " + std::to_string(i.stage) + " throws");
@@ -249,8 +249,8 @@ TEST_CASE("destruction right after a failure, or without a step, does not hang")
     for (int s = 0; s <= static_cast<int>(cut.size()); ++s) {
       pair both(cut);
       both.disturbance = [&](const instruction& i) {
-        if (i.stage == s && i.kind == act::backward_parameters) throw std::runtime_error("at its end");
-        if (i.stage == s && i.kind == act::reduce) throw std::runtime_error("at its end");
+        if (i.stage == s && i.kind == action_kind::backward_parameters) throw std::runtime_error("at its end");
+        if (i.stage == s && i.kind == action_kind::reduce) throw std::runtime_error("at its end");
       };
       both.failure();
     }
@@ -258,7 +258,7 @@ TEST_CASE("destruction right after a failure, or without a step, does not hang")
 
 TEST_CASE("a throw while other workers wait for a slow link") {
   pair both(cuts[1], 60s, schedule_kind::one_f_one_b, 20'000);
-  for (const act where : {act::forward, act::backward}) {
+  for (const action_kind where : {action_kind::forward, action_kind::backward}) {
     both.disturbance = [&](const instruction& i) {
       if (i.kind == where && i.micro_batch == 1) throw std::out_of_range("far");
     };

@@ -30,7 +30,7 @@ void plant(const edited& whole, int S, int M, Use&& use) {
   for (auto& row : table.rows)
     for (std::size_t t = 0; t < row.size(); ++t) {
       const cell c = row[t];
-      if (c.kind == act::idle) continue;
+      if (c.kind == action_kind::idle) continue;
       row[t] = {};
       use(table);
       row[t] = {c.kind, c.stage, (c.micro_batch + 1) % M};
@@ -60,9 +60,9 @@ TEST_CASE("both checks agree on every table with a planted fault") {
           with_schedule(choice, [&](auto schedule) {
             const network net(S, skips);
             plant(edited(schedule, S, M), S, M, [&](const edited& table) {
-              const verdict row = check_table(table, S, M, net.links, net.count);
+              const check_result row = check_timetable(table, S, M, net.links, net.count);
               for (const int slots : {rendezvous, 1}) {
-                const verdict run = check_schedule(table, S, M, recompute_mode::never, net.links, net.count, slots);
+                const check_result run = check_schedule(table, S, M, recompute_mode::never, net.links, net.count, slots);
                 CAPTURE(schedule.name());
                 CAPTURE(S);
                 CAPTURE(M);
@@ -81,16 +81,16 @@ TEST_CASE("both checks agree on every table with a planted fault") {
 
 TEST_CASE("a table of nonsense fails both checks") {
   const network net(4);
-  for (const cell nonsense : {cell{act::forward, 0, 0},
-                              {act::forward, 9, 0},
-                              {act::backward, 1, 77},
-                              {act::backward_parameters, 2, -5},
-                              {act::send_gradient, 3, 1},
-                              {act::update, -1, -1}}) {
+  for (const cell nonsense : {cell{action_kind::forward, 0, 0},
+                              {action_kind::forward, 9, 0},
+                              {action_kind::backward, 1, 77},
+                              {action_kind::backward_parameters, 2, -5},
+                              {action_kind::send_gradient, 3, 1},
+                              {action_kind::update, -1, -1}}) {
     edited table(one_f_one_b{}, 4, 4);
     for (auto& row : table.rows)
       for (cell& c : row) c = nonsense;
-    CHECK_FALSE(check_table(table, 4, 4, net.links, net.count).ok());
+    CHECK_FALSE(check_timetable(table, 4, 4, net.links, net.count).ok());
     for (const auto mode : modes) CHECK_FALSE(check_schedule(table, 4, 4, mode, net.links, net.count).ok());
   }
 }
@@ -107,7 +107,7 @@ TEST_CASE("every dropped action is found") {
             for (std::size_t i = 0; i < whole.lines[w].size(); ++i) {
               programs cut = whole;
               cut.lines[w].erase(cut.lines[w].begin() + static_cast<std::ptrdiff_t>(i));
-              const verdict found = cut.run(slots);
+              const check_result found = cut.run(slots);
               CAPTURE(schedule.name());
               CAPTURE(w);
               CAPTURE(std::string(label_of(whole.lines[w][i], true).text()));
@@ -121,11 +121,11 @@ TEST_CASE("a missing receive is found at the action that needs its input") {
   const network net(3, false);
   programs all(fill_drain{}, 3, 2, recompute_mode::never, net);
   all.lines[1].erase(all.lines[1].begin());  // F1<0
-  const verdict found = all.run(rendezvous);
+  const check_result found = all.run(rendezvous);
   CHECK(fault_of(found) == "premature");
   CHECK(found.worker == 1);
   CHECK(found.position == 0);
-  CHECK(found.at == instruction{act::forward, 1, 1, -1});
+  CHECK(found.at == instruction{action_kind::forward, 1, 1, -1});
 }
 
 TEST_CASE("a swapped pair of different actions is found or does no harm") {
@@ -140,7 +140,7 @@ TEST_CASE("a swapped pair of different actions is found or does no harm") {
             programs swapped = whole;
             std::swap(swapped.lines[w][i], swapped.lines[w][i + 1]);
             const auto [some_end, some_stick] = swapped.explore(slots);
-            const verdict it = swapped.run(slots);
+            const check_result it = swapped.run(slots);
             CAPTURE(schedule.name());
             CAPTURE(w);
             CAPTURE(describe(it));

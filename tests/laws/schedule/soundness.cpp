@@ -59,18 +59,18 @@ void stash_places_are_distinct(Schedule schedule) {
     for (int M = 1; M <= 16; ++M)
       for (int s = 0; s < S && schedule.admits(S, M); ++s) {
         int slot[16], owner[16];
-        gpipe::detail::rows table(schedule, S, M);
-        const int count = stash_places(table, s, s, slot);
+        gpipe::detail::tick_index table(schedule, S, M);
+        const int count = stash_slots(table, s, s, slot);
         REQUIRE(count == schedule.in_flight(S, M, s));
         std::fill(owner, owner + 16, -1);
         bool shared = false;
         for (int t = 0; t < schedule.ticks(S, M); ++t) {
           const cell c = schedule.at(S, M, schedule.worker_of(S, s), t);
           if (c.stage != s) continue;
-          if (c.kind == act::forward) {
+          if (c.kind == action_kind::forward) {
             shared = shared || slot[c.micro_batch] >= count || owner[slot[c.micro_batch]] >= 0;
             if (schedule.trains) owner[slot[c.micro_batch]] = c.micro_batch;
-          } else if (c.kind != act::idle && c.kind != act::backward_input) {
+          } else if (c.kind != action_kind::idle && c.kind != action_kind::backward_input) {
             shared = shared || owner[slot[c.micro_batch]] != c.micro_batch;
             owner[slot[c.micro_batch]] = -1;
           }
@@ -94,8 +94,8 @@ struct one_by_one {
   static constexpr int in_flight(int, int, int) { return 1; }
   static constexpr cell at(int stages, int, int worker, int tick) {
     const int m = tick / (2 * stages), step = tick % (2 * stages);
-    if (step == worker) return {act::forward, worker, m};
-    if (step == 2 * stages - 1 - worker) return {act::backward, worker, m};
+    if (step == worker) return {action_kind::forward, worker, m};
+    if (step == 2 * stages - 1 - worker) return {action_kind::backward, worker, m};
     return {};
   }
 };
@@ -116,10 +116,10 @@ TEST_CASE("every schedule passes for every S <= 8 and M <= 16 that it admits") {
         }
         for (const bool skips : {false, true}) {
           const network net(S, skips);
-          CHECK(check_table(choice, S, M, net.links, net.count).ok());
+          CHECK(check_timetable(choice, S, M, net.links, net.count).ok());
           for (const auto mode : modes) {
             for (const int slots : {rendezvous, 1, 2}) {
-              const verdict found = check_schedule(choice, S, M, mode, net.links, net.count, slots);
+              const check_result found = check_schedule(choice, S, M, mode, net.links, net.count, slots);
               if (!found.ok()) CAPTURE(describe(found));
               REQUIRE(found.ok());
             }
@@ -151,7 +151,7 @@ TEST_CASE("every schedule passes on fewer workers, and each stage keeps its acti
           const schedule_choice fewer = choice.on_workers(W);
           CHECK(fewer.workers(S) == W);
           const network net(S);
-          CHECK(describe(check_table(fewer, S, M, net.links, net.count)) == "no fault");
+          CHECK(describe(check_timetable(fewer, S, M, net.links, net.count)) == "no fault");
           for (const int slots : {rendezvous, 1})
             CHECK(check_schedule(fewer, S, M, recompute_mode::except_last, net.links, net.count, slots).ok());
           for (int s = 0; s < S; ++s) CHECK(order(fewer, S, M, s) == order(choice, S, M, s));
@@ -163,7 +163,7 @@ TEST_CASE("large schedules pass when checked at start") {
   for (int s = 0; s < 127; ++s) links[s] = {s, s + 1};
   for (const auto choice : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1}) {
     CHECK(check_schedule(choice, 128, 512, recompute_mode::always, links, 127).ok());
-    CHECK(check_table(choice, 128, 512, links, 127).ok());
+    CHECK(check_timetable(choice, 128, 512, links, 127).ok());
   }
 }
 
@@ -181,7 +181,7 @@ TEST_CASE("the stash bound is tight: one place less is too few") {
               CHECK(fault_of(all.run(rendezvous)) == "stash");
               ++all.in_flight[s];
               --table.room[s];
-              CHECK(fault_of(check_table(table, S, M, net.links, net.count)) == "stash");
+              CHECK(fault_of(check_timetable(table, S, M, net.links, net.count)) == "stash");
               ++table.room[s];
             }
           });
@@ -199,7 +199,7 @@ TEST_CASE("parameter gradients retire in ascending order in every schedule") {
           int next = 0;
           for (int t = 0; t < schedule.ticks(8, 16); ++t)
             if (const cell c = schedule.at(8, 16, schedule.worker_of(8, s), t);
-                c.stage == s && (c.kind == act::backward || c.kind == act::backward_parameters))
+                c.stage == s && (c.kind == action_kind::backward || c.kind == action_kind::backward_parameters))
               CHECK(c.micro_batch == next++);
           CHECK(next == (schedule.trains ? 16 : 0));
         }
@@ -228,7 +228,7 @@ TEST_CASE("a custom schedule is one struct") {
   for (int S = 1; S <= 4; ++S)
     for (int M = 1; M <= 6; ++M) {
       const network net(S);
-      CHECK(check_table(one_by_one{}, S, M, net.links, net.count).ok());
+      CHECK(check_timetable(one_by_one{}, S, M, net.links, net.count).ok());
       for (const int slots : {rendezvous, 1})
         CHECK(programs(one_by_one{}, S, M, recompute_mode::as_needed, net).explore(slots) == std::pair(true, false));
     }

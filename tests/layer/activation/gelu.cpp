@@ -49,7 +49,7 @@ TEST_CASE_TEMPLATE("far out it is x or 0, without NaN on the way", T, float, dou
 }
 
 TEST_CASE("the kernels store the derivative and use it") {
-  host::trial<gelu, tensor<float, 5, 7>> t(3, 4);
+  host::layer_fixture<gelu, tensor<float, 5, 7>> t(3, 4);
   t.randomise(2);
   t.forward();
   for (auto& b : t.in) b.poison();

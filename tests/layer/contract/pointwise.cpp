@@ -40,7 +40,7 @@ TEST_CASE("a layer of one's own in a few lines has its gradient") {
 }
 
 TEST_CASE("its value is the function of each element") {
-  host::trial<softplus, tensor<float, 4>> t(1, 1);
+  host::layer_fixture<softplus, tensor<float, 4>> t(1, 1);
   t.randomise(1);
   t.forward();
   for (std::size_t i = 0; i < 4; ++i)

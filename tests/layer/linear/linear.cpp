@@ -22,7 +22,7 @@ namespace {
 template <class T, int K, int N>
 void agrees_with_plain_loops(int samples) {
   constexpr int rows = 3;
-  host::trial<linear<N>, tensor<T, rows, K>> t(samples, samples + 1);
+  host::layer_fixture<linear<N>, tensor<T, rows, K>> t(samples, samples + 1);
   t.randomise(7);
   t.refresh();
   t.forward();
@@ -108,7 +108,7 @@ TEST_CASE_TEMPLATE("all three products agree with plain loops", T, float, double
 
 TEST_CASE("prepare makes ready every product that the kernels ask for") {
   using layer = linear<40>::on<tensor<float, 3, 7>>;
-  host::trial<linear<40>, tensor<float, 3, 7>> t(2, 2);
+  host::layer_fixture<linear<40>, tensor<float, 3, 7>> t(2, 2);
   const recorder context;
   layer::prepare(context, 2);
   const operands<bound<linear<40>, tensor<float, 3, 7>>> a(t.call());

@@ -17,8 +17,8 @@ static_assert(std::is_same_v<tokens::value_type, float>);
 namespace {
 
 template <class T, int C>
-struct classifier : host::trial<softmax_cross_entropy, tensor<T, C>> {
-  explicit classifier(int samples) : host::trial<softmax_cross_entropy, tensor<T, C>>(samples, samples) {
+struct classifier : host::layer_fixture<softmax_cross_entropy, tensor<T, C>> {
+  explicit classifier(int samples) : host::layer_fixture<softmax_cross_entropy, tensor<T, C>>(samples, samples) {
     for (auto& f : this->fields)
       for (std::size_t i = 0; i < f.count(); ++i) f.set(i, is_floating(f.type()) ? 1 : 0);
   }
@@ -41,7 +41,7 @@ TEST_CASE("in bf16 what is left of a probability near 1 is not rounded away") {
 
 TEST_CASE_TEMPLATE("partials and gradient agree with the formula, rows and weights included", T, float, double) {
   constexpr std::size_t C = 17, rows = 3;
-  host::trial<softmax_cross_entropy, tensor<T, rows, C>> t(4, 5);
+  host::layer_fixture<softmax_cross_entropy, tensor<T, rows, C>> t(4, 5);
   t.randomise(8);
   t.forward();
   t.backward_input();

@@ -79,14 +79,14 @@ void agrees(double tolerance) {
 }  // namespace
 
 TEST_CASE("training normalises by the micro-batch, evaluation by the averages") {
-  agrees<host::trial<batch_norm<>, tensor<float, 21>>>(3e-4);
-  agrees<host::trial<batch_norm<>, tensor<double, 21>>>(1e-11);
-  agrees<host::trial<batch_norm<>, tensor<float, 3, 2, 9>>>(3e-4);
-  agrees<host::trial<batch_norm<>, tensor<double, 3, 2, 9>>>(1e-11);
+  agrees<host::layer_fixture<batch_norm<>, tensor<float, 21>>>(3e-4);
+  agrees<host::layer_fixture<batch_norm<>, tensor<double, 21>>>(1e-11);
+  agrees<host::layer_fixture<batch_norm<>, tensor<float, 3, 2, 9>>>(3e-4);
+  agrees<host::layer_fixture<batch_norm<>, tensor<double, 3, 2, 9>>>(1e-11);
 }
 
 TEST_CASE("one sample gives the bias, not NaN") {
-  host::trial<batch_norm<>, tensor<float, 8>> t(1, 1);
+  host::layer_fixture<batch_norm<>, tensor<float, 8>> t(1, 1);
   t.randomise(1);
   t.forward();
   t.backward();
@@ -95,8 +95,8 @@ TEST_CASE("one sample gives the bias, not NaN") {
 }
 
 TEST_CASE("averages move by the statistics of the whole mini-batch, however it is cut") {
-  using trial = channels<host::trial<batch_norm<250>, tensor<double, 3, 4>>>;
-  trial whole(7, 7);
+  using layer_fixture = channels<host::layer_fixture<batch_norm<250>, tensor<double, 3, 4>>>;
+  layer_fixture whole(7, 7);
   whole.randomise(5);
   for (std::size_t i = 0; i < whole.in[0].count(); ++i) whole.in[0].set(i, 1e4 + whole.in[0].get(i));  // far from 0
   constexpr std::ptrdiff_t stride = 16;
@@ -104,7 +104,7 @@ TEST_CASE("averages move by the statistics of the whole mini-batch, however it i
     CAPTURE(size);
     alignas(alignment) double told[8 * stride];
     for (double& x : told) x = std::nan("");  // of micro-batches without samples nothing may be read
-    trial t(size, size);
+    layer_fixture t(size, size);
     t.randomise(5);
     int M = 0;
     for (int first = 0; first < 7; first += size, ++M) {
@@ -131,7 +131,7 @@ TEST_CASE("averages move by the statistics of the whole mini-batch, however it i
 }
 
 TEST_CASE("one element in all tells no variance") {
-  channels<host::trial<batch_norm<500>, tensor<float, 2>>> t(1, 1);
+  channels<host::layer_fixture<batch_norm<500>, tensor<float, 2>>> t(1, 1);
   t.randomise(1);
   t.forward();
   const double mean = t.average(0, 1), variance = t.average(1, 1);

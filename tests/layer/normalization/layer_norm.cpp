@@ -13,7 +13,7 @@ static_assert(bound<layer_norm, tensor<float, 4, 9>>::extras[0].size == 4);
 
 TEST_CASE_TEMPLATE("forward agrees with the formula", T, float, double) {
   constexpr std::size_t N = 37, rows = 2;
-  host::trial<layer_norm, tensor<T, rows, N>> t(3, 3);
+  host::layer_fixture<layer_norm, tensor<T, rows, N>> t(3, 3);
   t.randomise(4);
   SUBCASE("around 0") {}
   SUBCASE("far from 0, where a variance by squares would be lost") {
@@ -35,7 +35,7 @@ TEST_CASE_TEMPLATE("forward agrees with the formula", T, float, double) {
 }
 
 TEST_CASE("equal elements give the bias, not NaN") {
-  host::trial<layer_norm, tensor<float, 8>> t(1, 1);
+  host::layer_fixture<layer_norm, tensor<float, 8>> t(1, 1);
   t.randomise(1);
   for (std::size_t i = 0; i < 8; ++i) t.in[0].set(i, 2);
   t.forward();

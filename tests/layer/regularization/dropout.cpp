@@ -28,7 +28,7 @@ bool same_output(const Trial& a, const Trial& b) {
 
 TEST_CASE_TEMPLATE("the mask is the counter's, and backward draws the same", T, float, double) {
   constexpr std::size_t size = 2 * 5 * 7;  // not a multiple of the four words of a draw
-  host::trial<dropout<30>, tensor<T, 2, 5, 7>> t(3, 3);
+  host::layer_fixture<dropout<30>, tensor<T, 2, 5, 7>> t(3, 3);
   run_on_ones(t);
   for (std::uint32_t sample = 0; sample < 3; ++sample)
     for (std::uint32_t i = 0; i < size; ++i) {
@@ -41,7 +41,7 @@ TEST_CASE_TEMPLATE("the mask is the counter's, and backward draws the same", T, 
 }
 
 TEST_CASE("as many are dropped as asked for, and the mean is kept") {
-  host::trial<dropout<20>, tensor<float, 4096>> t(8, 8);
+  host::layer_fixture<dropout<20>, tensor<float, 4096>> t(8, 8);
   run_on_ones(t);
   int dropped = 0;
   double sum = 0;
@@ -55,9 +55,9 @@ TEST_CASE("as many are dropped as asked for, and the mean is kept") {
 }
 
 TEST_CASE("in evaluation and at rate 0 everything passes") {
-  host::trial<dropout<50>, tensor<float, 9>> evaluating(2, 2);
+  host::layer_fixture<dropout<50>, tensor<float, 9>> evaluating(2, 2);
   evaluating.call().training = false;
-  host::trial<dropout<0>, tensor<float, 9>> none(2, 2);
+  host::layer_fixture<dropout<0>, tensor<float, 9>> none(2, 2);
   run_on_ones(evaluating);
   run_on_ones(none);
   for (std::size_t i = 0; i < 18; ++i) {
@@ -68,12 +68,12 @@ TEST_CASE("in evaluation and at rate 0 everything passes") {
 }
 
 TEST_CASE("slot, step and position in the mini-batch choose the mask; the cut into micro-batches does not") {
-  using trial = host::trial<dropout<50>, tensor<float, 64>>;
-  trial a(4, 4), slot(4, 4), step(4, 4), moved(2, 2);
+  using layer_fixture = host::layer_fixture<dropout<50>, tensor<float, 64>>;
+  layer_fixture a(4, 4), slot(4, 4), step(4, 4), moved(2, 2);
   slot.call().random.slot += 1;
   step.call().random.step += 1;
   moved.call().random.first_sample += 2;
-  for (trial* t : {&a, &slot, &step, &moved}) run_on_ones(*t);
+  for (layer_fixture* t : {&a, &slot, &step, &moved}) run_on_ones(*t);
   CHECK_FALSE(same_output(a, slot));
   CHECK_FALSE(same_output(a, step));
   CHECK(std::memcmp(a.out[0].data() + 2 * 64 * sizeof(float), moved.out[0].data(), 2 * 64 * sizeof(float)) == 0);

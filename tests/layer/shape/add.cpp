@@ -10,7 +10,7 @@ using pair_of = bundle<tensor<float, 3, 4>, tensor<float, 3, 4>>;
 static_assert(std::is_same_v<bound<add, pair_of>::output, tensor<float, 3, 4>>);
 
 TEST_CASE("add adds, and hands its gradient to both") {
-  host::trial<add, pair_of> t(2, 2);
+  host::layer_fixture<add, pair_of> t(2, 2);
   t.randomise(3);
   t.forward();
   t.backward_input();
@@ -22,7 +22,7 @@ TEST_CASE("add adds, and hands its gradient to both") {
 }
 
 TEST_CASE("a gradient that is wanted where it already stands is left alone") {
-  host::trial<add, pair_of> t(2, 2);
+  host::layer_fixture<add, pair_of> t(2, 2);
   t.randomise(3);
   t.call().in_gradient[0] = t.out_gradient[0].data();
   const auto before = t.out_gradient[0].bits();

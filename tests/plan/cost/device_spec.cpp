@@ -6,16 +6,16 @@ using namespace gpipe;
 
 namespace {
 
-constexpr device all[] = {p100, v100_16gb, v100_32gb,   a100_40gb,   a100_80gb, h100,
+constexpr device_spec all[] = {p100, v100_16gb, v100_32gb,   a100_40gb,   a100_80gb, h100,
                           h200, l4,        tpu_v2_core, tpu_v3_core, this_cpu};
 
-constexpr bool sensible(const device& d) {
+constexpr bool sensible(const device_spec& d) {
   return d.float32 > 0 && d.float64 >= 0 && d.float64 < d.float32 && d.half >= 0 && d.memory_bytes_per_second > 0 &&
          d.link_bytes_per_second > 0 && d.link_bytes_per_second <= d.memory_bytes_per_second &&
          d.link_latency_ns >= 0 && d.launch_ns >= 0 && d.memory_bytes > 0;
 }
 static_assert([] {
-  for (const device& d : all)
+  for (const device_spec& d : all)
     if (!sensible(d)) return false;
   return true;
 }());
@@ -30,6 +30,6 @@ static_assert(tpu_v2_core.memory_bytes == 8'000'000'000 && tpu_v3_core.memory_by
 }  // namespace
 
 TEST_CASE("every device has a name of its own") {
-  for (const device& a : all)
-    for (const device& b : all) CHECK((&a == &b) == (doctest::String(a.name) == b.name));
+  for (const device_spec& a : all)
+    for (const device_spec& b : all) CHECK((&a == &b) == (doctest::String(a.name) == b.name));
 }

@@ -22,7 +22,7 @@ constexpr row trained_row = [] {
   r.parameter_count = 1;
   return r;
 }();
-constexpr device plain{.name = "plain",
+constexpr device_spec plain{.name = "plain",
                        .float32 = 60'000'000'000,
                        .memory_bytes_per_second = 20'000'000'000,
                        .link_bytes_per_second = 10'000'000'000,

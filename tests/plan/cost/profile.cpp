@@ -25,7 +25,7 @@ static_assert(compare(profile_of<measured>, n, 4).what == profile_fault::none);
 using by_profile = plan<net, stages<2>, micro_batches<4>, micro_batch_size<4>, profiled<measured>>;
 using by_device = plan<net, stages<2>, micro_batches<4>, micro_batch_size<4>, on_device<p100>>;
 static_assert(by_profile::stage_of(1) == 0 && by_profile::stage_of(2) == 1);
-static_assert(by_device::options.on.float32 == p100.float32 && by_device::options.measured.layers == nullptr);
+static_assert(by_device::options.device.float32 == p100.float32 && by_device::options.profile.layers == nullptr);
 
 constexpr auto costs = [] {
   struct {
@@ -80,7 +80,7 @@ TEST_CASE("the error tells position, expected and given") {
 
 TEST_CASE("a plan made at run time takes the same costs") {
   plan_options o = by_profile::options;
-  const run_plan p = make_plan(n, o);
+  const runtime_plan p = make_plan(n, o);
   CHECK(p.costs().of(0)[1].forward == 900'000);
   CHECK(p.first[1] == by_profile::cut().first[1]);
   o.micro_batch_size = 5;

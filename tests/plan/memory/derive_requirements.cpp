@@ -29,10 +29,10 @@ static_assert(terms_of(one_f_one_b{}, with(recompute_mode::except_last), 2).in_f
 static_assert(terms_of(zb_h1{}, with(recompute_mode::always), 2).kept_copies > 1);
 static_assert(terms_of(zb_h1{}, with(recompute_mode::always), 2).split && !terms_of(fill_drain{}, with(recompute_mode::never), 2).split);
 // Neighbours' places and, where there are no cuts yet, those of any stage that may skip to this one or from it.
-static_assert(terms_of(fill_drain{}, with(recompute_mode::always), 1).stash == places_for{8, 8});
-static_assert(terms_of(fill_drain{}, with(recompute_mode::always), 0).returned == places_for{2, 3});
-static_assert(terms_of(fill_drain{}, with(recompute_mode::always), 0).stash == places_for{0, 0});
-static_assert(terms_of(one_f_one_b{}, with(recompute_mode::always), 2).stash == places_for{2, 2});
+static_assert(terms_of(fill_drain{}, with(recompute_mode::always), 1).stash == slots_for{8, 8});
+static_assert(terms_of(fill_drain{}, with(recompute_mode::always), 0).returned == slots_for{2, 3});
+static_assert(terms_of(fill_drain{}, with(recompute_mode::always), 0).stash == slots_for{0, 0});
+static_assert(terms_of(one_f_one_b{}, with(recompute_mode::always), 2).stash == slots_for{2, 2});
 static_assert(terms_of(zb_h1{}, with(recompute_mode::always), 2).held > 1);
 static_assert(terms_of(one_f_one_b{}, with(recompute_mode::always), 2).held == 0);
 // What does not train has neither gradients nor moments.

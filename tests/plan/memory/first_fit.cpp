@@ -2,13 +2,13 @@
 
 #include <doctest/doctest.h>
 
-using gpipe::detail::hanging;
+using gpipe::detail::first_fit_from_top;
 
 namespace {
 
 // Places are told by their lower ends.
 constexpr bool takes_the_smallest_gap() {
-  hanging h;
+  first_fit_from_top h;
   bool right = h.place(0, 30) == 30 && h.place(1, 10) == 40 && h.place(2, 20) == 60 && h.place(3, 10) == 70;
   h.drop(0);
   h.drop(2);
@@ -20,7 +20,7 @@ constexpr bool takes_the_smallest_gap() {
 static_assert(takes_the_smallest_gap());
 
 constexpr bool goes_no_deeper_than_allowed() {
-  hanging h;
+  first_fit_from_top h;
   return h.place(-1, 30, 40) == 30 && h.place(1, 20, 40) == 0 && h.place(1, 10, 40) == 40 && h.deepest() == 40;
 }
 static_assert(goes_no_deeper_than_allowed());
@@ -28,7 +28,7 @@ static_assert(goes_no_deeper_than_allowed());
 }  // namespace
 
 TEST_CASE("what is dropped makes room, and the deepest place is remembered") {
-  hanging h;
+  first_fit_from_top h;
   CHECK(h.place(0, 64) == 64);
   CHECK(h.place(1, 64) == 128);
   h.drop(1);
@@ -40,7 +40,7 @@ TEST_CASE("what is dropped makes room, and the deepest place is remembered") {
 }
 
 TEST_CASE("what is kept becomes one with its neighbours, and is dropped no more") {
-  hanging h;
+  first_fit_from_top h;
   for (int i = 0; i < 1000; ++i) {
     CHECK(h.place(i, 10) == 10 * i + 10);
     h.keep(i);
@@ -51,7 +51,7 @@ TEST_CASE("what is kept becomes one with its neighbours, and is dropped no more"
 }
 
 TEST_CASE("more than it can know lie beside each other all the same") {
-  hanging h;
+  first_fit_from_top h;
   for (int i = 0; i < 200; ++i) CHECK(h.place(i, 10) == 10 * i + 10);
   for (int i = 0; i < 200; ++i) h.drop(i);
   CHECK(h.depth() > 0);  // what it has lost sight of

@@ -128,7 +128,7 @@ TEST_CASE("every slot has a block of parameters, gradients and moments, if an em
 
 TEST_CASE("kinds have names") {
   CHECK(std::string_view(name_of(memory_kind::parameters)) == "parameters");
-  CHECK(std::string_view(name_of(memory_kind::scratch)) == "scratch");
+  CHECK(std::string_view(name_of(memory_kind::zeroed_array)) == "scratch");
   CHECK(std::string_view(name_of(memory_kind::transient)) == "transient");
   CHECK(static_cast<int>(memory_kind::transient) + 1 == memory_kinds);
 }

@@ -47,10 +47,10 @@ TEST_CASE("what backward keeps is held for the last that reads it") {
 TEST_CASE("an activation lasts until its last reader, and one that is sent until it is copied") {
   const lifetimes of(whole, false);
   CHECK(values(whole, [&](int l, auto f) { of.activated(l, f); }) == "| 3 4 | 5 | | | | ");
-  CHECK(values(whole, [&](int l, auto f) { of.spent(l, f); }) == "| | 3 4 | | 5 | | ");
+  CHECK(values(whole, [&](int l, auto f) { of.dies_after_forward(l, f); }) == "| | 3 4 | | 5 | | ");
   const lifetimes sent(s0, false);
   CHECK(values(s0, [&](int l, auto f) { sent.activated(l, f); }) == "| 3 4 | | ");  // join writes into stage 1
-  CHECK(values(s0, [&](int l, auto f) { sent.spent(l, f); }) == "| | 3 4 | ");
+  CHECK(values(s0, [&](int l, auto f) { sent.dies_after_forward(l, f); }) == "| | 3 4 | ");
 }
 
 TEST_CASE("a gradient lasts from its value's last reader to its writer") {

@@ -1,4 +1,4 @@
-#include <gpipe/plan/options/own_cut.hpp>
+#include <gpipe/plan/options/custom_cut.hpp>
 
 #include <doctest/doctest.h>
 
@@ -14,9 +14,9 @@ static_assert(detail::bad_stage<cut_at<2, 6>>(6) == 2);
 static_assert(detail::bad_stage<cut_at<2, 7>>(6) == 1);
 
 // A cut that is wrong does not compile: tests/compile_fail/cut_order.cpp, cut_places.cpp.
-static_assert(detail::takes_own_cut<detail::chosen_types<cut_at<2, 4>>, 3, 6>());
-static_assert(!detail::takes_own_cut<detail::chosen_types<stages<3>>, 3, 6>());
+static_assert(detail::takes_custom_cut<detail::chosen_types<cut_at<2, 4>>, 3, 6>());
+static_assert(!detail::takes_custom_cut<detail::chosen_types<stages<3>>, 3, 6>());
 
 TEST_CASE("a cut of one's own names the first slot of every stage but the first") {
-  CHECK(detail::takes_own_cut<detail::chosen_types<stages<1>, cut_at<>>, 1, 6>());
+  CHECK(detail::takes_custom_cut<detail::chosen_types<stages<1>, cut_at<>>, 1, 6>());
 }

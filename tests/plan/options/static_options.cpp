@@ -34,10 +34,10 @@ static_assert(std::is_same_v<schedule_in<>, fill_drain>);
 static_assert(std::is_same_v<schedule_in<stages<2>, schedule<own>, chunks<2>>, own>);
 static_assert(std::is_same_v<schedule_in<schedule<zb_h1>, schedule<own>>, own>);
 static_assert(std::is_same_v<schedule_in<schedule<own>, schedule<zb_h1>>, zb_h1>);
-static_assert(detail::chosen<schedule<zb_h1>, schedule<own>>().schedule == schedule_kind::own);
-static_assert(detail::chosen<schedule<zb_h1>, schedule<own>>().own == &own_schedule_of<own>);
+static_assert(detail::chosen<schedule<zb_h1>, schedule<own>>().schedule == schedule_kind::custom);
+static_assert(detail::chosen<schedule<zb_h1>, schedule<own>>().own == &custom_schedule_of<own>);
 static_assert(detail::chosen<schedule<own>, schedule<zb_h1>>().own == nullptr);
-static_assert(std::is_same_v<detail::chosen_types<cut_at<1>, cut_at<2, 3>>::own_cut, cut_at<2, 3>>);
+static_assert(std::is_same_v<detail::chosen_types<cut_at<1>, cut_at<2, 3>>::custom_cut, cut_at<2, 3>>);
 static_assert(detail::chosen_types<schedule<interleaved>>::schedule(all).chunks == 4);
 static_assert(detail::chosen_types<stages<3>, cut_at<1, 2>>::has_cut && !detail::chosen_types<stages<3>>::has_cut);
 

@@ -14,20 +14,20 @@ constexpr slot_cost costs[] = {{4, 4}, {4, 4}, {4, 4}, {4, 4}, {4, 4}, {4, 4},
                                {2, 2}, {2, 2}, {2, 2}, {2, 2}, {2, 2}, {2, 2}};
 constexpr int kinds[] = {0, 1};
 
-struct outcome {
+struct search_result {
   std::int64_t makespan = 0, both = 0;
   bool balanced = false;  ///< whether a smaller largest stage has the same makespan
 };
 
-constexpr outcome search(int micro_batches) {
+constexpr search_result search(int micro_batches) {
   const partition_problem p{.slots = 6, .stages = 2, .micro_batches = micro_batches, .costs = costs, .kinds = 2,
                             .kind_of = kinds};
-  const detail::tables all(p, fits_always{});
-  detail::sweep sweeps(all);
-  sweeps.run({}, detail::smallest::sum);  // a cut to start from
-  detail::makespan_search search(all, sweeps);
+  const detail::range_sums all(p, fits_always{});
+  detail::dynamic_program programs(all);
+  programs.run({}, detail::smallest::sum);  // a cut to start from
+  detail::makespan_search search(all, programs);
   search.search(unlimited, search.makespan() - 1, -1);
-  const outcome best{search.makespan(), search.held().both};
+  const search_result best{search.makespan(), search.held().both};
   return {best.makespan, best.both, search.search(best.both - 1, best.makespan, best.makespan)};
 }
 
@@ -39,10 +39,10 @@ static_assert(search(5).makespan == 16 + 16 + 4 * 16 && search(5).both == 16);
 
 TEST_CASE("the search finds nothing where nothing is better") {
   const partition_problem p{.slots = 6, .stages = 2, .micro_batches = 5, .costs = costs, .kinds = 2, .kind_of = kinds};
-  const detail::tables all(p, fits_always{});
-  detail::sweep sweeps(all);
-  sweeps.run({}, detail::smallest::both);
-  detail::makespan_search search(all, sweeps);
+  const detail::range_sums all(p, fits_always{});
+  detail::dynamic_program programs(all);
+  programs.run({}, detail::smallest::both);
+  detail::makespan_search search(all, programs);
   CHECK_FALSE(search.search(unlimited, 95, -1));
   CHECK(search.search(unlimited, 96, -1));
   CHECK_FALSE(search.search(15, 1000, -1));

@@ -18,12 +18,12 @@ constexpr partition_problem problem{.slots = 4, .stages = 2, .costs = costs, .ki
 
 // The best value under the limits, and the cut behind it: 10 times the value, and where the second stage begins.
 constexpr std::int64_t best(const limits& within, smallest what) {
-  const detail::tables all(problem, fits_always{});
-  detail::sweep sweep(all);
-  const std::int64_t value = sweep.run(within, what);
+  const detail::range_sums all(problem, fits_always{});
+  detail::dynamic_program dynamic_program(all);
+  const std::int64_t value = dynamic_program.run(within, what);
   if (value == unlimited) return unlimited;
   int first[3] = {};
-  sweep.choose(first);
+  dynamic_program.choose(first);
   return 10 * value + first[1];
 }
 
@@ -45,21 +45,21 @@ TEST_CASE("a transfer moves the cut") {
   moved.transfers = &wide;
   moved.transfer_count = 1;
   moved.goal = objective::bottleneck;
-  const detail::tables all(moved, fits_always{});
-  detail::sweep sweep(all);
+  const detail::range_sums all(moved, fits_always{});
+  detail::dynamic_program dynamic_program(all);
   int first[3];
-  CHECK(sweep.run({}, smallest::total) == 11);
-  sweep.choose(first);
+  CHECK(dynamic_program.run({}, smallest::total) == 11);
+  dynamic_program.choose(first);
   CHECK(first[1] == 3);
-  CHECK(sweep.run({.total = 10}, smallest::total) == unlimited);
+  CHECK(dynamic_program.run({.total = 10}, smallest::total) == unlimited);
 }
 
 TEST_CASE("the same sweep serves again, under other limits") {
-  const detail::tables all(problem, fits_always{});
-  detail::sweep sweep(all);
+  const detail::range_sums all(problem, fits_always{});
+  detail::dynamic_program dynamic_program(all);
   for (int i = 0; i < 2; ++i) {
-    CHECK(sweep.run({}, smallest::sum) == 10);
-    CHECK(sweep.run({.both = 1}, smallest::sum) == unlimited);
-    CHECK(sweep.run({}, smallest::forward) == 2);
+    CHECK(dynamic_program.run({}, smallest::sum) == 10);
+    CHECK(dynamic_program.run({.both = 1}, smallest::sum) == unlimited);
+    CHECK(dynamic_program.run({}, smallest::forward) == 2);
   }
 }

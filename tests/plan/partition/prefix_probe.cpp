@@ -11,7 +11,7 @@ namespace {
 constexpr load sums[] = {{0, 0, 0}, {3, 1, 4}, {3, 1, 4}, {4, 5, 9}, {9, 6, 15}, {11, 8, 19}};  // of five slots
 constexpr gpipe::fits_always everything;
 
-constexpr prober<gpipe::fits_always> over(int stages) { return {sums, 5, stages, everything}; }
+constexpr prefix_probe<gpipe::fits_always> over(int stages) { return {sums, 5, stages, everything}; }
 
 constexpr std::int64_t least_forward(int stages) {
   return over(stages).least({unlimited, unlimited, unlimited}, &load::forward, 0, 11);

@@ -13,7 +13,7 @@ constexpr partition_problem problem{.slots = 3, .stages = 2, .costs = costs, .ki
 }  // namespace
 
 TEST_CASE("loads are those of the stage's device") {
-  const detail::tables all(problem, fits_always{});
+  const detail::range_sums all(problem, fits_always{});
   CHECK(all.range(0, 0, 2).both == 32);
   CHECK(all.range(1, 0, 2).both == 10);
   CHECK(all.range(1, 1, 3).backward == 10);
@@ -23,10 +23,10 @@ TEST_CASE("loads are those of the stage's device") {
 }
 
 TEST_CASE("how far a stage's memory goes, for each or for all") {
-  const detail::tables each(problem, [](int stage, int begin, int end) { return end - begin <= stage; });
+  const detail::range_sums each(problem, [](int stage, int begin, int end) { return end - begin <= stage; });
   for (int begin = 0; begin < 3; ++begin) CHECK(each.furthest(0, begin) == begin);
   for (int begin = 0; begin < 3; ++begin) CHECK(each.furthest(1, begin) == begin + 1);
-  const detail::tables all(problem, [](int begin, int end) { return end - begin <= 2; });
+  const detail::range_sums all(problem, [](int begin, int end) { return end - begin <= 2; });
   CHECK(all.furthest(0, 0) == 2);
   CHECK(all.furthest(1, 1) == 3);
 }

@@ -15,8 +15,8 @@ constexpr transfer transfers[] = {{.writer = 0, .readers = far_readers, .reader_
 constexpr partition_problem problem{.slots = 6, .stages = 1, .transfers = transfers, .transfer_count = 3};
 
 constexpr std::int64_t charge(int begin, int end) {
-  const detail::crossings all(problem);
-  detail::crossings::meter meter(all, begin);
+  const detail::transfer_charges all(problem);
+  detail::transfer_charges::meter meter(all, begin);
   for (int l = begin; l < end; ++l) meter.take(l);
   return meter.charge();
 }
@@ -34,6 +34,6 @@ static_assert(charge(4, 5) == 120 && charge(5, 6) == 120);
 
 TEST_CASE("transfers that take no time are none") {
   const transfer free{.writer = 0, .time = 0};
-  CHECK_FALSE(detail::crossings({.slots = 2, .transfers = &free, .transfer_count = 1}).any());
-  CHECK(detail::crossings(problem).any());
+  CHECK_FALSE(detail::transfer_charges({.slots = 2, .transfers = &free, .transfer_count = 1}).any());
+  CHECK(detail::transfer_charges(problem).any());
 }

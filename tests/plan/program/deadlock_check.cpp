@@ -13,7 +13,7 @@ using namespace gpipe;
 namespace {
 
 /// Programs written as text, one a worker, in which stage w belongs to worker w.
-verdict run(const std::vector<std::string>& texts, programs_terms terms, int slots = rendezvous) {
+check_result run(const std::vector<std::string>& texts, programs_terms terms, int slots = rendezvous) {
   std::vector<std::vector<instruction>> lines(texts.size());
   std::vector<program_view> programs;
   for (std::size_t w = 0; w < texts.size(); ++w) {
@@ -34,7 +34,7 @@ constexpr link pair[] = {{0, 1}};
 constexpr programs_terms alone{.stages = 1, .micro_batches = 2};
 constexpr programs_terms both{.stages = 2, .micro_batches = 1, .links = pair, .link_count = 1};
 
-void finds(const verdict& found, fault what, int worker, int position, const char* at) {
+void finds(const check_result& found, fault what, int worker, int position, const char* at) {
   CAPTURE(describe(found));
   CHECK(found.what == what);
   CHECK(found.worker == worker);
@@ -42,7 +42,7 @@ void finds(const verdict& found, fault what, int worker, int position, const cha
   CHECK(std::string(label_of(found.at).text()) == at);
 }
 
-constexpr instruction forwards_only[] = {{act::forward, 0, 1, -1}, {act::forward, 0, 0, -1}};
+constexpr instruction forwards_only[] = {{action_kind::forward, 0, 1, -1}, {action_kind::forward, 0, 0, -1}};
 constexpr program_view forwards{forwards_only, 2};
 static_assert(check(alone, &forwards, 1).what == fault::missing);
 static_assert(check({.stages = 1, .micro_batches = 2, .trains = false}, &forwards, 1).ok());

@@ -34,11 +34,11 @@ struct two_each {
   static constexpr int ticks(int, int) { return 9; }
   static constexpr int in_flight(int, int, int) { return 1; }
   static constexpr cell at(int, int, int worker, int tick) {
-    if (tick < 4) return tick % 2 == worker ? cell{act::forward, tick, 0} : cell{};
+    if (tick < 4) return tick % 2 == worker ? cell{action_kind::forward, tick, 0} : cell{};
     if (tick < 8)
-      return tick % 2 != worker ? cell{act::backward_input, 7 - tick, 0}
-                                : cell{tick > 4 ? act::backward_parameters : act::idle, 8 - tick, 0};
-    return worker == 0 ? cell{act::backward_parameters, 0, 0} : cell{};
+      return tick % 2 != worker ? cell{action_kind::backward_input, 7 - tick, 0}
+                                : cell{tick > 4 ? action_kind::backward_parameters : action_kind::idle, 8 - tick, 0};
+    return worker == 0 ? cell{action_kind::backward_parameters, 0, 0} : cell{};
   }
 };
 
@@ -49,8 +49,8 @@ constexpr instruction line_of(int worker, int line) {
   });
   return found;
 }
-static_assert(line_of(1, 0) == instruction{act::receive_activation, 1, 1, 0});
-static_assert(line_of(1, 1) == instruction{act::forward, 1, 1, -1});
+static_assert(line_of(1, 0) == instruction{action_kind::receive_activation, 1, 1, 0});
+static_assert(line_of(1, 1) == instruction{action_kind::forward, 1, 1, -1});
 static_assert(program_length(fill_drain{}, 3, 2, recompute_mode::always, chain, 2, 1) == 18);
 
 }  // namespace

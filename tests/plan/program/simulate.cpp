@@ -162,7 +162,7 @@ TEST_CASE("times that cannot be simulated are refused") {
 
 TEST_CASE("what does not run is not simulated") {
   struct all_at_once : forward_only {
-    static constexpr cell at(int, int M, int w, int t) { return t < M ? cell{act::forward, w, t} : cell{}; }
+    static constexpr cell at(int, int M, int w, int t) { return t < M ? cell{action_kind::forward, w, t} : cell{}; }
   };
   CHECK_THROWS_WITH_AS(simulate(all_at_once{}, chain(2, {1, 0, 0}).terms(2, 3)),
                        doctest::Contains("the table of forward-only is wrong"), error);

@@ -6,16 +6,16 @@
 
 using namespace gpipe;
 
-static_assert(is_send(act::send_activation) && is_send(act::send_gradient) && !is_send(act::receive_gradient));
-static_assert(is_receive(act::receive_activation) && is_receive(act::receive_gradient) && !is_receive(act::forward));
-static_assert(instruction{} == instruction{act::idle, -1, -1, -1});
+static_assert(is_send(action_kind::send_activation) && is_send(action_kind::send_gradient) && !is_send(action_kind::receive_gradient));
+static_assert(is_receive(action_kind::receive_activation) && is_receive(action_kind::receive_gradient) && !is_receive(action_kind::forward));
+static_assert(instruction{} == instruction{action_kind::idle, -1, -1, -1});
 
 TEST_CASE("every action has its own name") {
-  CHECK(std::string(name(act::idle)) == "idle");
-  CHECK(std::string(name(act::backward_input)) == "backward input");
-  CHECK(std::string(name(act::receive_gradient)) == "receive gradient");
-  CHECK(std::string(name(act::update)) == "update");
-  for (int a = 0; a <= static_cast<int>(act::update); ++a)
+  CHECK(std::string(name(action_kind::idle)) == "idle");
+  CHECK(std::string(name(action_kind::backward_input)) == "backward input");
+  CHECK(std::string(name(action_kind::receive_gradient)) == "receive gradient");
+  CHECK(std::string(name(action_kind::update)) == "update");
+  for (int a = 0; a <= static_cast<int>(action_kind::update); ++a)
     for (int b = 0; b < a; ++b)
-      CHECK(std::string(name(static_cast<act>(a))) != std::string(name(static_cast<act>(b))));
+      CHECK(std::string(name(static_cast<action_kind>(a))) != std::string(name(static_cast<action_kind>(b))));
 }

@@ -14,7 +14,7 @@ struct mine : zb_h1 {
   static constexpr const char* name() { return "mine"; }
 };
 constexpr plan_options options{
-    .stages = 3, .micro_batches = 5, .schedule = schedule_kind::own, .own = &own_schedule_of<mine>};
+    .stages = 3, .micro_batches = 5, .schedule = schedule_kind::custom, .custom_schedule = &custom_schedule_of<mine>};
 constexpr schedule_choice chosen = options.chosen_schedule();
 
 constexpr bool same_tables() {
@@ -32,10 +32,10 @@ static_assert(chosen.trains && chosen.splits && chosen.ticks(3, 5) == zb_h1::tic
 static_assert(chosen.in_flight(3, 5, 1) == zb_h1::in_flight(3, 5, 1) && chosen.workers(3) == 3);
 static_assert(std::string_view(chosen.name()) == "mine");
 static_assert(!chosen.forwards().trains && chosen.forwards().in_flight(3, 5, 0) == 1);
-static_assert(chosen.forwards().at(3, 5, 0, 0).kind == act::forward);
+static_assert(chosen.forwards().at(3, 5, 0, 0).kind == action_kind::forward);
 
 TEST_CASE("a kind of one's own without a schedule, or a schedule without the kind, is refused") {
-  CHECK_THROWS_WITH_AS(plan_options{.schedule = schedule_kind::own}.require_sensible(3),
+  CHECK_THROWS_WITH_AS(plan_options{.schedule = schedule_kind::custom}.require_sensible(3),
                        doctest::Contains("give both"), error);
-  CHECK_THROWS_AS(plan_options{.own = &own_schedule_of<mine>}.require_sensible(3), error);
+  CHECK_THROWS_AS(plan_options{.custom_schedule = &custom_schedule_of<mine>}.require_sensible(3), error);
 }

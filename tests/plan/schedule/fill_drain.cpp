@@ -15,8 +15,8 @@ static std::string row(int stages, int micro_batches, int worker) {
   return text;
 }
 
-static_assert(fill_drain::at(3, 2, 0, 0) == cell{act::forward, 0, 1});
-static_assert(fill_drain::at(3, 2, 1, 5) == cell{act::backward, 1, 0});
+static_assert(fill_drain::at(3, 2, 0, 0) == cell{action_kind::forward, 0, 1});
+static_assert(fill_drain::at(3, 2, 1, 5) == cell{action_kind::backward, 1, 0});
 static_assert(fill_drain::at(3, 2, 1, 3) == cell{});
 static_assert(fill_drain::in_flight(4, 8, 3) == 8);
 static_assert(!fill_drain::admits(0, 1) && !fill_drain::admits(1, 0) && fill_drain::admits(1, 1));

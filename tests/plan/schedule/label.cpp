@@ -6,17 +6,17 @@
 
 using namespace gpipe;
 
-static_assert(label_of(instruction{act::forward, 0, 12, -1}) == "F12");
-static_assert(label_of(instruction{act::send_gradient, 7, 0, 10}, true) == "7B0>10");
+static_assert(label_of(instruction{action_kind::forward, 0, 12, -1}) == "F12");
+static_assert(label_of(instruction{action_kind::send_gradient, 7, 0, 10}, true) == "7B0>10");
 static_assert(label_of(cell{}) == ".");
-static_assert(parse_instruction("3F1<2") == instruction{act::receive_activation, 3, 1, 2});
+static_assert(parse_instruction("3F1<2") == instruction{action_kind::receive_activation, 3, 1, 2});
 
 TEST_CASE("every instruction prints and parses back") {
-  for (int kind = 0; kind <= static_cast<int>(act::update); ++kind)
+  for (int kind = 0; kind <= static_cast<int>(action_kind::update); ++kind)
     for (const int stage : {-1, 0, 9, 127})
       for (const int m : {0, 9, 10, 511}) {
-        const act what = static_cast<act>(kind);
-        const bool counted = what != act::idle && what != act::reduce && what != act::update;
+        const action_kind what = static_cast<action_kind>(kind);
+        const bool counted = what != action_kind::idle && what != action_kind::reduce && what != action_kind::update;
         const instruction it{what, stage, counted ? m : -1, is_send(what) || is_receive(what) ? 31 : -1};
         CAPTURE(std::string(label_of(it, true).text()));
         CHECK(parse_instruction(label_of(it, true)) == it);
@@ -27,9 +27,9 @@ TEST_CASE("every instruction prints and parses back") {
 }
 
 TEST_CASE("the largest numbers fit and come back") {
-  const instruction most{act::send_activation, 999'999'999, 999'999'999, 999'999'999};
+  const instruction most{action_kind::send_activation, 999'999'999, 999'999'999, 999'999'999};
   CHECK(parse_instruction(label_of(most, true)) == most);
-  const instruction huge{act::send_activation, 2147483647, 2147483647, 2147483647};
+  const instruction huge{action_kind::send_activation, 2147483647, 2147483647, 2147483647};
   CHECK(label_of(huge, true) == "2147483647F2147483647>2147483647");
 }
 

@@ -8,7 +8,7 @@
 
 using namespace gpipe;
 
-static_assert(one_f_one_b::at(3, 4, 0, 5) == cell{act::backward, 0, 0});
+static_assert(one_f_one_b::at(3, 4, 0, 5) == cell{action_kind::backward, 0, 0});
 static_assert(one_f_one_b::in_flight(4, 8, 0) == 4 && one_f_one_b::in_flight(4, 8, 3) == 1);
 static_assert(one_f_one_b::in_flight(4, 2, 0) == 2);
 static_assert(!one_f_one_b::admits(0, 1) && !one_f_one_b::admits(1, 0) && one_f_one_b::admits(1, 1));

@@ -15,7 +15,7 @@ struct one_at_a_time {
   static constexpr int worker_of(int, int) { return 0; }
   static constexpr int ticks(int, int micro_batches) { return micro_batches; }
   static constexpr int in_flight(int, int, int) { return 1; }
-  static constexpr gpipe::cell at(int, int, int, int tick) { return {gpipe::act::forward, 0, tick}; }
+  static constexpr gpipe::cell at(int, int, int, int tick) { return {gpipe::action_kind::forward, 0, tick}; }
 };
 /// One with a parameter: an object's members tell.
 struct first_of {
@@ -28,7 +28,7 @@ struct first_of {
   constexpr int ticks(int, int micro_batches) const { return wait + micro_batches; }
   static constexpr int in_flight(int, int, int) { return 1; }
   constexpr gpipe::cell at(int, int, int, int tick) const {
-    return tick < wait ? gpipe::cell{} : gpipe::cell{gpipe::act::forward, 0, tick - wait};
+    return tick < wait ? gpipe::cell{} : gpipe::cell{gpipe::action_kind::forward, 0, tick - wait};
   }
 };
 struct without_table {

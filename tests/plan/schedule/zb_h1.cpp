@@ -8,7 +8,7 @@
 
 using namespace gpipe;
 
-static_assert(zb_h1::at(3, 4, 2, 8) == cell{act::backward_parameters, 2, 0});
+static_assert(zb_h1::at(3, 4, 2, 8) == cell{action_kind::backward_parameters, 2, 0});
 static_assert(zb_h1::in_flight(4, 8, 3) == 4 && zb_h1::in_flight(4, 2, 0) == 2);
 static_assert(zb_h1::ticks(4, 8) == 3 * 8 + 3);
 

@@ -24,7 +24,7 @@ TEST_CASE("a worker that has begun is never idle, given enough micro-batches") {
     for (int M = 2 * K - 1; M <= 3 * K + 2; ++M)
       for (int w = 0; w < K; ++w) {
         bool busy = true;
-        for (int t = w; t < w + 6 * M; ++t) busy = busy && zb_v::at(2 * K, M, w, t).kind != act::idle;
+        for (int t = w; t < w + 6 * M; ++t) busy = busy && zb_v::at(2 * K, M, w, t).kind != action_kind::idle;
         CHECK(busy);
       }
 }
@@ -36,7 +36,7 @@ TEST_CASE("workers hold no more than 2 K chunk inputs") {
         int held = 0, most = 0;
         for (int t = 0; t < zb_v::ticks(2 * K, M); ++t) {
           const cell c = zb_v::at(2 * K, M, w, t);
-          held += (c.kind == act::forward) - (c.kind == act::backward_parameters);
+          held += (c.kind == action_kind::forward) - (c.kind == action_kind::backward_parameters);
           most = held > most ? held : most;
         }
         CHECK(held == 0);

@@ -65,7 +65,7 @@ static_assert(!u1.adds(x, 1) && !u1.adds(x, 0));
 
 /// A letter for each slot: r where a recompute runs it.
 std::string reruns(const stage_view& s) {
-  const detail::scratch<bool> rerun(s.last() - s.first());
+  const detail::zeroed_array<bool> rerun(s.last() - s.first());
   s.mark_rerun(rerun.data());
   std::string letters;
   for (int l = s.first(); l < s.last(); ++l) letters += rerun[l - s.first()] ? 'r' : '.';

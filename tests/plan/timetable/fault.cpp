@@ -6,8 +6,8 @@
 
 using namespace gpipe;
 
-static_assert(verdict{}.ok());
-static_assert(!verdict{.what = fault::deadlock}.ok());
+static_assert(check_result{}.ok());
+static_assert(!check_result{.what = fault::deadlock}.ok());
 
 TEST_CASE("every fault has its own name") {
   for (int a = 0; a <= static_cast<int>(fault::stash); ++a)

@@ -31,11 +31,11 @@ static_assert(require_sound<table<fill_drain{}, 1024, 1'000'000>>());
 template <int Worker>
 struct early : one_f_one_b {
   static constexpr cell at(int S, int M, int w, int t) {
-    return w == Worker && t == 4 ? cell{act::forward, 2, 5} : one_f_one_b::at(S, M, w, t);
+    return w == Worker && t == 4 ? cell{action_kind::forward, 2, 5} : one_f_one_b::at(S, M, w, t);
   }
 };
 static_assert(require_sound<table<early<-1>{}, 16, 128>>());
-constexpr verdict found = checked_table<table<early<2>{}, 4, 8>>();
+constexpr check_result found = checked_table<table<early<2>{}, 4, 8>>();
 static_assert(found.what == fault::premature && found.worker == 2 && found.position == 4);
 
 struct fewer_workers : fill_drain {
@@ -61,7 +61,7 @@ struct lying : fill_drain {
 }  // namespace
 
 template <>
-struct gpipe::stretches_of<lying> : stretches_of<fill_drain> {};
+struct gpipe::tick_runs_of<lying> : tick_runs_of<fill_drain> {};
 static_assert(checked_table<table<lying{}, 3, 4>>().what == fault::premature);
 
 TEST_CASE("a table is checked in as many pieces as compilers' limits ask for") {

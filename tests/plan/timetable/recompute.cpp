@@ -40,9 +40,9 @@ int working_sets(Schedule schedule, int S, int M, int stage, unsigned recomputed
     const cell c = schedule.at(S, M, worker, t);
     if (c.stage != stage) continue;
     const auto m = static_cast<std::size_t>(c.micro_batch);
-    if (c.kind == act::forward) forward[m] = t;
-    if (c.kind == act::backward || c.kind == act::backward_input) input[m] = t;
-    if (c.kind == act::backward || c.kind == act::backward_parameters) parameters[m] = t;
+    if (c.kind == action_kind::forward) forward[m] = t;
+    if (c.kind == action_kind::backward || c.kind == action_kind::backward_input) input[m] = t;
+    if (c.kind == action_kind::backward || c.kind == action_kind::backward_parameters) parameters[m] = t;
   }
   int most = 0;
   for (int t = 0; t < ticks; ++t) {
@@ -128,20 +128,20 @@ void places_are_distinct(Schedule schedule, int S, int M, const recompute_choice
     flag_recomputed(schedule, S, M, choice, s, recomputed);
     unsigned flags = 0;
     for (int m = 0; m < M; ++m) flags |= static_cast<unsigned>(recomputed[m]) << m;
-    const int count = working_set_places(schedule, S, M, choice, s, forward, backward);
+    const int count = working_set_slots(schedule, S, M, choice, s, forward, backward);
     CHECK(count == working_sets(schedule, S, M, s, flags));
     std::fill(owner, owner + 17, -1);
     bool shared = false;
     for (int t = 0; t < schedule.ticks(S, M); ++t) {
       const cell c = schedule.at(S, M, schedule.worker_of(S, s), t);
-      if (c.stage != s || c.kind == act::idle) continue;
-      const int m = c.micro_batch, place = c.kind == act::forward ? forward[m] : backward[m];
+      if (c.stage != s || c.kind == action_kind::idle) continue;
+      const int m = c.micro_batch, place = c.kind == action_kind::forward ? forward[m] : backward[m];
       shared = shared || place >= count || (owner[place] >= 0 && owner[place] != m);
       owner[place] =
-          (c.kind == act::forward && recomputed[m]) || c.kind == act::backward || c.kind == act::backward_parameters
+          (c.kind == action_kind::forward && recomputed[m]) || c.kind == action_kind::backward || c.kind == action_kind::backward_parameters
               ? -1
               : m;
-      if (c.kind == act::forward && !recomputed[m]) shared = shared || forward[m] != backward[m];
+      if (c.kind == action_kind::forward && !recomputed[m]) shared = shared || forward[m] != backward[m];
     }
     CHECK_FALSE(shared);
   }
@@ -162,7 +162,7 @@ TEST_CASE("places of working sets are never shared, and there are no more than n
           places_are_distinct(schedule, S, M, {recompute_mode::as_needed, room});
         });
   int forward[4], backward[4];
-  CHECK(working_set_places(schedule_kind::forward_only, 3, 4, recompute_mode::always, 1, forward, backward) == 1);
+  CHECK(working_set_slots(schedule_kind::forward_only, 3, 4, recompute_mode::always, 1, forward, backward) == 1);
 }
 
 TEST_CASE("what cannot run is refused and named") {

@@ -7,13 +7,13 @@
 using namespace gpipe;
 
 constexpr int backward_of(int stage, int m) {
-  detail::rows<zb_v> table(zb_v{}, 4, 3);
+  detail::tick_index<zb_v> table(zb_v{}, 4, 3);
   return table.of(stage)[m].backward;
 }
 static_assert(backward_of(3, 1) == 7 && backward_of(0, 2) == 16);
 
 TEST_CASE("rows tell the tick of each cell, and of the one before it") {
-  detail::rows<one_f_one_b> table(one_f_one_b{}, 3, 4);
+  detail::tick_index<one_f_one_b> table(one_f_one_b{}, 3, 4);
   const detail::cell_ticks* first = table.of(0);
   CHECK(first[0].forward == 0);
   CHECK(first[0].before_forward == -1);
@@ -24,13 +24,13 @@ TEST_CASE("rows tell the tick of each cell, and of the one before it") {
 }
 
 TEST_CASE("a stage's row is that of its worker, and each cell is found where it is") {
-  detail::rows<interleaved> table(interleaved{2}, 6, 6);
+  detail::tick_index<interleaved> table(interleaved{2}, 6, 6);
   for (int w = 0; w < 3; ++w) {
     int cells = 0;
     table.walk(w, [&](int t, const cell& c) {
       CHECK(table.worker_of(c.stage) == w);
       const detail::cell_ticks& at = table.of(c.stage)[c.micro_batch];
-      CHECK((c.kind == act::forward ? at.forward : at.backward) == t);
+      CHECK((c.kind == action_kind::forward ? at.forward : at.backward) == t);
       ++cells;
     });
     CHECK(cells == 2 * 2 * 6);
@@ -38,7 +38,7 @@ TEST_CASE("a stage's row is that of its worker, and each cell is found where it 
 }
 
 TEST_CASE("parameter parts that come together are done together") {
-  detail::rows<fill_drain> table(fill_drain{}, 2, 5, 2);
+  detail::tick_index<fill_drain> table(fill_drain{}, 2, 5, 2);
   const detail::cell_ticks* first = table.of(0);
   for (int m = 0; m < 5; ++m) CHECK(first[m].retired == first[m < 2 ? 1 : m < 4 ? 3 : 4].backward);
   CHECK(table.first_with(3) == 2);
@@ -46,7 +46,7 @@ TEST_CASE("parameter parts that come together are done together") {
 }
 
 TEST_CASE("what never runs has no tick") {
-  detail::rows<forward_only> table(forward_only{}, 2, 2);
+  detail::tick_index<forward_only> table(forward_only{}, 2, 2);
   CHECK(table.of(1)[1].forward == 2);
   CHECK(table.of(1)[1].backward == -1);
 }

@@ -15,7 +15,7 @@ TEST_CASE("a block is found by what it holds, a copy by its micro-batch's place"
   map.add({memory_kind::parameters, 3, -1, 0, 64, 64});
   map.add({memory_kind::stash, -1, 7, 1, 128, 64, 3});
   const int first[] = {2, 0, 1}, later[] = {2, 1, 0};
-  const detail::place_table places(first, later);
+  const detail::slot_table places(first, later);
 
   CHECK(map.find(memory_kind::parameters, 3, -1).at(2, false) == arena + 64);
   CHECK(map.find(memory_kind::parameters, 3, -1, places).at(0, true) == arena + 64);  // one copy for all
@@ -29,5 +29,5 @@ TEST_CASE("a block is found by what it holds, a copy by its micro-batch's place"
   CHECK(!map.has(memory_kind::stash, -1, 7));
   CHECK(!map.has(memory_kind::kept, -1, 7, 1));
   CHECK_THROWS_AS(map.find(memory_kind::kept, -1, 7), std::out_of_range);
-  CHECK(detail::location{}.at(5, false) == nullptr);
+  CHECK(detail::block_address{}.at(5, false) == nullptr);
 }

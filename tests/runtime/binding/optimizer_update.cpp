@@ -28,7 +28,7 @@ void does_what_the_optimizer_does(const Optimizer& optimizer, dtype type) {
   for (std::ptrdiff_t i = 0; i < 3; ++i) rule(i);
 
   std::byte* moments[max_moments]{reinterpret_cast<std::byte*>(m[0].data()), reinterpret_cast<std::byte*>(m[1].data())};
-  const update_rule<loop_context> erased(optimizer);
+  const optimizer_update<loop_context> erased(optimizer);
   CHECK(erased.moments() == Optimizer::moments);
   erased(loop_context{}, type, 3 * sizeof(T), reinterpret_cast<std::byte*>(p.data()),
          reinterpret_cast<const std::byte*>(g.data()), moments, now);

@@ -27,9 +27,9 @@ struct one_slot {
   detail::bound_slot<context> b;
   detail::watched_rows rows;
   digest notes{{"layer"}, 2, 2};
-  detail::observer<context> eye{net, 1};
+  detail::activation_recorder<context> eye{net, 1};
   call done;
-  step_state step;
+  step_context step;
   context c;
 
   one_slot() {
@@ -74,7 +74,7 @@ TEST_CASE("the rows of a micro-batch are copied to their samples' places, in tra
   s.rows.outputs.hold(3), s.rows.gradients.hold(3);
   s.eye.after_forward(s.c, s.b, s.done, s.step, 1);
   s.eye.before_backward(s.c, s.b, s.step, 0);
-  const auto is = [](const sample_rows& rows, std::array<float, 6> expected) {
+  const auto is = [](const tensor_rows& rows, std::array<float, 6> expected) {
     for (std::size_t i = 0; i < 6; ++i) CHECK(rows.all()[i] == expected[i]);
   };
   is(s.rows.outputs, {0, 0, 0, 0, 1, 2});  // of the last micro-batch's one sample

@@ -35,7 +35,7 @@ struct forgetful {
 
 struct net : model<input<float, 6>, linear<8>, relu, linear<8>, forgetful, linear<3>, softmax_cross_entropy> {};
 
-outcome one_step(bool canary, recompute_mode recompute) {
+step_result one_step(bool canary, recompute_mode recompute) {
   const std::vector<float> inputs(6 * 4, 0.5F);
   const std::vector<std::int32_t> labels{0, 1, 2, 0};
   training_options how;

@@ -4,11 +4,11 @@
 
 #include <doctest/doctest.h>
 
-using gpipe::stopwatch;
+using gpipe::layer_timer;
 using gpipe::timed;
 
 TEST_CASE("medians of each slot's parts, -1 where nothing was timed") {
-  stopwatch watch(2);
+  layer_timer watch(2);
   for (const int ns : {5, 1, 9}) watch.take(1, timed::backward_input, ns);
   CHECK(watch.median(1, timed::backward_input) == 5);
   CHECK(watch.median(1, timed::backward_parameters) == -1);
@@ -18,7 +18,7 @@ TEST_CASE("medians of each slot's parts, -1 where nothing was timed") {
 }
 
 TEST_CASE("the newest times count, however many there were") {
-  stopwatch watch(1);
+  layer_timer watch(1);
   for (int i = 0; i < 1000; ++i) watch.take(0, timed::forward, 7);
   for (int i = 0; i < 129; ++i) watch.take(0, timed::forward, 3);
   CHECK(watch.median(0, timed::forward) == 3);

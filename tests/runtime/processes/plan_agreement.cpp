@@ -17,15 +17,15 @@ template <int Width>
 struct net : model<input<float, 12>, linear<Width>, gelu, linear<7>, softmax_cross_entropy> {};
 
 template <class Model>
-std::vector<trait> traits(const plan_options& options, const std::vector<int>& cut = {1}) {
-  return traits_of(network_of<Model>, make_plan(network_of<Model>, options, cut));
+std::vector<agreed_value> traits(const plan_options& options, const std::vector<int>& cut = {1}) {
+  return agreed_values_of(network_of<Model>, make_plan(network_of<Model>, options, cut));
 }
 
 constexpr plan_options two{.stages = 2, .micro_batches = 4, .micro_batch_size = 4};
 
 /// What the processes of a job are told of the first on which they do not agree.
-std::string apart(const std::vector<trait>& one, const std::vector<trait>& other) {
-  const asked own(request::make, one), theirs(request::make, other);
+std::string apart(const std::vector<agreed_value>& one, const std::vector<agreed_value>& other) {
+  const call_fingerprint own(collective_kind::make, one), theirs(collective_kind::make, other);
   return own == theirs ? "" : own.difference(theirs, 1, one).wrong();
 }
 
@@ -36,7 +36,7 @@ TEST_CASE("what processes disagree on is told by its name, and by the values of 
   const std::string ranks = "ranks 0 and 1 do not agree on ";
   CHECK(apart(own, traits<net<16>>(two)) == "");
   CHECK(apart(own, traits<in_bf16<net<16>>>({.stages = 2, .micro_batches = 4, .micro_batch_size = 4,
-                                             .in = precision::bf16})) == ranks + "the precision: float32 and bf16");
+                                             .precision = precision::bf16})) == ranks + "the precision: float32 and bf16");
   CHECK(apart(own, traits<net<17>>(two)) == ranks + "the model");
   CHECK(apart(own, traits<net<16>>(two, {2})) == ranks + "the cut");
   const auto differs = [&](auto member, auto value) {
@@ -55,5 +55,5 @@ TEST_CASE("what processes disagree on is told by its name, and by the values of 
   CHECK(differs(&plan_options::micro_batch_size, 3) == ranks + "the size of a micro-batch: 4 and 3");
   CHECK(differs(&plan_options::replicas, 2) == ranks + "the number of replicas: 1 and 2");
   CHECK(differs(&plan_options::workers, 1) == ranks + "the number of workers: 2 and 1");
-  CHECK(differs(&plan_options::moments, 1) == ranks + "the optimizer's moments: 2 and 1");
+  CHECK(differs(&plan_options::optimizer_moments, 1) == ranks + "the optimizer's moments: 2 and 1");
 }

@@ -13,13 +13,13 @@ namespace {
 struct net : model<input<float, 4>, linear<4>, gelu, linear<2>, softmax_cross_entropy> {};
 
 /// Two replicas of two workers, of two stages each.
-const run_plan plan = make_plan(network_of<net>,
+const runtime_plan plan = make_plan(network_of<net>,
                                 {.stages = 4, .micro_batches = 2, .micro_batch_size = 2, .workers = 2, .replicas = 2});
 
 }  // namespace
 
 TEST_CASE("alone a process has all workers") {
-  const seating all(plan, nullptr);
+  const rank_layout all(plan, nullptr);
   CHECK(all.count() == 4);
   CHECK(all.only() == -1);
   for (int r = 0; r < 2; ++r) {
@@ -32,8 +32,8 @@ TEST_CASE("alone a process has all workers") {
 TEST_CASE("in a job it has the worker of its rank, with its stages") {
   threaded::job job(4);
   int seated[4]{}, stages[4]{};
-  job.run([&](peers& its) {
-    const seating one(plan, &its);
+  job.run([&](process_group& its) {
+    const rank_layout one(plan, &its);
     const int rank = its.rank(), r = rank / 2, w = rank % 2;
     if (one.count() != 1 || one.replica() != r || one.only() != w || !one.has_part(r) || one.has_part(1 - r)) return;
     for (int i = 0; i < 4; ++i) seated[rank] += one.has_worker(i / 2, i % 2) ? (i == rank ? 1 : 100) : 0;

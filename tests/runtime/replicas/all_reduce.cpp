@@ -16,20 +16,20 @@ namespace {
 struct net : model<input<float, 48>, linear<80>, gelu, linear<9>, softmax_cross_entropy> {};
 
 constexpr int R = 3;
-constexpr errand reduces{.stage = 0, .micro_batch = -1, .action = "reduce"};
+constexpr wait_context reduces{.stage = 0, .micro_batch = -1, .action = "reduce"};
 
 /// Three replicas on a thread each.
 struct replicas {
-  run_plan plan = make_plan(network_of<net>,
+  runtime_plan plan = make_plan(network_of<net>,
                             {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .workers = 1, .replicas = R}, {2});
-  seating here{plan, nullptr};
-  lifeline line{R};
+  rank_layout here{plan, nullptr};
+  worker_signals line{R};
   replica_list<host_device> all;
   shared_all_reduce<host_device> sums{network_of<net>, plan, line, all};
 
   replicas() {
     all.make(network_of<net>, plan, here, line, {}, kernels_of<net, host::context>);
-    step_state step;
+    step_context step;
     step.rows.samples = 12, step.per_micro_batch = 2;
     all.each([&](auto& it) { it.take(step); });
   }

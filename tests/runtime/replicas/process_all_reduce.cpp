@@ -20,18 +20,18 @@ struct net : model<input<float, 16>, linear<512>, gelu, linear<512>, gelu, linea
                    softmax_cross_entropy> {};
 
 constexpr int R = 3;
-constexpr errand reduces{.stage = 0, .micro_batch = -1, .action = "reduce"};
+constexpr wait_context reduces{.stage = 0, .micro_batch = -1, .action = "reduce"};
 constexpr std::byte untouched{0x5a};
 
 /// A process of the job: a replica of one stage.
 struct process {
-  run_plan plan = make_plan(network_of<net>,
-                            {.micro_batches = 2, .micro_batch_size = 2, .apart = true, .replicas = R});
-  lifeline line{1};
+  runtime_plan plan = make_plan(network_of<net>,
+                            {.micro_batches = 2, .micro_batch_size = 2, .separate_memory = true, .replicas = R});
+  worker_signals line{1};
   replica<host_device> its;
   exchanged_all_reduce<host_device> sums;
 
-  explicit process(peers& job)
+  explicit process(process_group& job)
       : its(network_of<net>, plan, job.rank(), 0, line, untouched, 0), sums((bind(), job), network_of<net>, plan, its) {}
 
   const bound_stage<host_device>& stage() const { return its.stage(0); }
@@ -42,7 +42,7 @@ struct process {
 };
 
 /// All processes are here.
-void meet(peers& job) {
+void meet(process_group& job) {
   std::byte nothing{};
   for (int r = 0; r < R; ++r) job.broadcast(&nothing, 1, r, 0);
 }
@@ -52,7 +52,7 @@ void meet(peers& job) {
 TEST_CASE("every process has the sums, made in ascending order, step after step; of what is accumulated the first") {
   std::atomic<int> wrong{0};
   threaded::job job(R);
-  job.run([&](peers& here) {
+  job.run([&](process_group& here) {
     process p(here);
     for (const bool commits : {true, true, false, true}) {
       fill(p.stage(), here.rank());
@@ -67,7 +67,7 @@ TEST_CASE("every process has the sums, made in ascending order, step after step;
 TEST_CASE("a bucket is summed as soon as all have it, while others may still change") {
   std::atomic<int> wrong{0}, late{0};
   threaded::job job(R, 7);
-  job.run([&](peers& here) {
+  job.run([&](process_group& here) {
     process p(here);
     const std::size_t first = p.stage().flat_bytes() / sizeof(float);
     const auto* const begin = reinterpret_cast<float*>(p.stage().gradients());
@@ -100,7 +100,7 @@ TEST_CASE("a bucket is summed as soon as all have it, while others may still cha
 TEST_CASE("after a failure what was begun is forgotten, and the next sums are right") {
   std::atomic<int> wrong{0};
   threaded::job job(R);
-  job.run([&](peers& here) {
+  job.run([&](process_group& here) {
     process p(here);
     fill(p.stage(), here.rank());
     if (here.rank() != 2 && !p.sums.begin(0, 4, reduces)) ++wrong;
@@ -123,7 +123,7 @@ TEST_CASE("what the others give has as much room as the plan says, and touches i
   std::atomic<std::size_t> most{0}, planned{0};
   std::atomic<int> beyond{0};
   threaded::job job(R);
-  job.run([&](peers& here) {
+  job.run([&](process_group& here) {
     process p(here);
     const std::byte* const landing = p.stage().map().find(memory_kind::landing, -1, -1).base;
     const auto bytes = static_cast<std::size_t>(p.stage().memory().of(memory_kind::landing));

@@ -47,7 +47,7 @@ struct net : model<input<double, 2>, affine, affine, passing_loss> {};
 
 /// All stages of a cut, to be called one after the other on this thread.
 struct stages {
-  run_plan plan;
+  runtime_plan plan;
   std::vector<std::unique_ptr<bound_stage<host_device>>> all;
 
   explicit stages(const std::vector<int>& cut)
@@ -67,8 +67,8 @@ struct stages {
 const std::vector<double> x{1, 2, 3, 4, 5, 6};
 const std::vector<std::int32_t> labels{0, 1, 0};
 
-step_state step_over_three() {
-  step_state step;
+step_context step_over_three() {
+  step_context step;
   batch_rows& rows = step.rows;
   check_batch(network_of<net>, batch(3).with("inputs", x).with("labels", labels), 4, rows);
   step.per_micro_batch = 2;
@@ -86,16 +86,16 @@ TEST_CASE("forward and backward of a micro-batch, by hand and in one stage or th
     double* second = one ? first + 8 : s.parameters(1);
     first[0] = 2, first[1] = 3, second[0] = 1, second[1] = -1;
     for (auto& stage : s.all) stage->refresh();
-    const step_state step = step_over_three();
+    const step_context step = step_over_three();
     for (auto& stage : s.all) {
       stage->forward(step, 1);  // the micro-batch of sample 2 alone
       stage->pass_on(step, 1);
       stage->recompute(step, 1);
     }
-    double told[2 * 8];
-    s.all.back()->told().download(2, step, told);
-    CHECK(told[8] == 1);  // of micro-batch 1; weights are all ones where they are not given
-    CHECK(told[9] == (11.0 * 11.0 + 18.0 * 18.0) / 2);
+    double found[2 * 8];
+    s.all.back()->statistics().download(2, step, found);
+    CHECK(found[8] == 1);  // of micro-batch 1; weights are all ones where they are not given
+    CHECK(found[9] == (11.0 * 11.0 + 18.0 * 18.0) / 2);
     for (auto stage = s.all.rbegin(); stage != s.all.rend(); ++stage) {
       (*stage)->begin();
       CHECK((*stage)->current() == nullptr);
@@ -132,9 +132,9 @@ TEST_CASE("what is frozen is left out of the ranges that are trained") {
   stages s(std::vector<int>{});
   auto& stage = *s.all[0];
   const auto ranges = [&] {
-    std::vector<std::size_t> told;
-    stage.each_trained([&](std::size_t at, std::size_t bytes) { told.insert(told.end(), {at, bytes}); });
-    return told;
+    std::vector<std::size_t> found;
+    stage.each_trained([&](std::size_t at, std::size_t bytes) { found.insert(found.end(), {at, bytes}); });
+    return found;
   };
   CHECK(ranges() == std::vector<std::size_t>{0, 128});
   stage.freeze(0, true);

@@ -11,10 +11,10 @@ using namespace gpipe;
 namespace {
 
 // Loss, weight, correct of each micro-batch.
-const std::vector<double> told{6, 4, 1, 0, 0, 0, 0, 0, 2, 3, 2, 0, 0, 0, 0, 0, 100, 100, 100, 0, 0, 0, 0, 0};
+const std::vector<double> numbers{6, 4, 1, 0, 0, 0, 0, 0, 2, 3, 2, 0, 0, 0, 0, 0, 100, 100, 100, 0, 0, 0, 0, 0};
 
-step_state batch_of(int samples, int per_micro_batch) {
-  step_state step;
+step_context batch_of(int samples, int per_micro_batch) {
+  step_context step;
   step.rows.samples = samples;
   step.per_micro_batch = per_micro_batch;
   return step;
@@ -27,8 +27,8 @@ TEST_CASE("partials are summed over the micro-batches that there are") {
   row loss;
   loss.partials = partials;
   loss.loss = 0, loss.weight = 1, loss.correct = 2, loss.partial_count = 3;
-  commit decision;
-  decision.told = told;
+  commit_decision decision;
+  decision.partials = numbers;
   decision.sum(loss, batch_of(5, 3));  // 3 + 2, the third is empty
   CHECK(decision.found.loss == 8.0 / 7);
   CHECK(decision.found.weight == 7);
@@ -42,7 +42,7 @@ TEST_CASE("partials are summed over the micro-batches that there are") {
 }
 
 TEST_CASE("the gradient's mean is clipped where its norm is larger") {
-  commit decision;
+  commit_decision decision;
   decision.squares = {9, 0, 16};
   decision.found.weight = 2;
   decision.decide();
@@ -58,7 +58,7 @@ TEST_CASE("the gradient's mean is clipped where its norm is larger") {
 }
 
 TEST_CASE("a weight that a float cannot divide by does not hold") {
-  commit decision;
+  commit_decision decision;
   decision.squares = {1};
   decision.found.weight = 1e-44;
   decision.decide();
@@ -68,7 +68,7 @@ TEST_CASE("a weight that a float cannot divide by does not hold") {
 TEST_CASE("what is not finite does not hold, nor what has no weight") {
   constexpr double infinite = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const auto holds = [](double loss, double square, double weight) {
-    commit decision;
+    commit_decision decision;
     decision.squares = {1, square};
     decision.found.loss = loss;
     decision.found.weight = weight;
@@ -83,5 +83,5 @@ TEST_CASE("what is not finite does not hold, nor what has no weight") {
   }
   CHECK(!holds(0, 0, 0));
   CHECK(!holds(1, 1, -1));
-  CHECK(outcome{}.accuracy() == 0);
+  CHECK(step_result{}.accuracy() == 0);
 }

@@ -7,7 +7,7 @@
 using namespace gpipe;
 
 TEST_CASE("micro-batch m holds the samples from m times ceil(batch / M) on") {
-  step_state step;
+  step_context step;
   step.rows.samples = 13;
   step.per_micro_batch = 3;
   int sum = 0;
@@ -23,7 +23,7 @@ TEST_CASE("micro-batch m holds the samples from m times ceil(batch / M) on") {
 }
 
 TEST_CASE("a replica has its part of the micro-batches, of samples and of names") {
-  step_state step;
+  step_context step;
   step.rows.samples = 13;
   step.per_micro_batch = 3;
   step.first_micro_batch = 3;
@@ -41,7 +41,7 @@ TEST_CASE("a replica has its part of the micro-batches, of samples and of names"
 }
 
 TEST_CASE("gradients are summed anew in the first call of a step, and where one call is looked at") {
-  step_state step;
+  step_context step;
   CHECK(step.clears());
   step.samples_before = 4;
   CHECK_FALSE(step.clears());

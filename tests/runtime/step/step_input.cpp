@@ -18,9 +18,9 @@ struct headless : model<input<float, 2>, linear<3>> {};
 template <class Model>
 struct taken {
   explicit taken(const plan_options& options) : plan(make_plan(network_of<Model>, options)) {}
-  run_plan plan;
-  step_state step;
-  detail::intake in{network_of<Model>, plan, step};
+  runtime_plan plan;
+  step_context step;
+  detail::step_input in{network_of<Model>, plan, step};
 };
 
 const std::vector<float> x(20, 0.5F);
@@ -67,7 +67,7 @@ TEST_CASE("what cannot be trained with is refused: too few samples, no loss, a s
 }
 
 TEST_CASE("floats for a model in bf16 are rounded into room of its own") {
-  taken<in_bf16<net>> it({.micro_batches = 2, .micro_batch_size = 2, .in = precision::bf16});
+  taken<in_bf16<net>> it({.micro_batches = 2, .micro_batch_size = 2, .precision = precision::bf16});
   it.in.to_run_forward(of(4));
   CHECK(it.step.rows.inputs != reinterpret_cast<const std::byte*>(x.data()));
   CHECK(static_cast<float>(reinterpret_cast<const bf16*>(it.step.rows.inputs)[7]) == 0.5F);

@@ -11,8 +11,8 @@ TEST_CASE("a metric is the mean of a partial of the loss, by weight") {
   row loss;
   loss.partials = partials;
   loss.partial_count = 4;
-  outcome found;
-  found.told_by = &loss;
+  step_result found;
+  detail::result_source::of(found) = &loss;
   found.weight = 4;
   found.sums[2] = 3;
   found.sums[4] = 2;
@@ -25,5 +25,5 @@ TEST_CASE("a metric is the mean of a partial of the loss, by weight") {
   found.weight = 0;
   CHECK(found.metric("top 5") == 0);
   CHECK(found.accuracy() == 0);
-  CHECK_THROWS_WITH_AS(outcome{}.metric("loss"), "the loss tells no \"loss\"; it tells nothing", error);
+  CHECK_THROWS_WITH_AS(step_result{}.metric("loss"), "the loss tells no \"loss\"; it tells nothing", error);
 }

@@ -9,7 +9,7 @@
 using namespace gpipe;
 
 TEST_CASE("rows lie behind each other, a tensor at a time") {
-  sample_rows rows;
+  tensor_rows rows;
   rows.add({2, dtype::float64}, 3);
   rows.add({1, dtype::int32}, 3);
   rows.add({0, dtype::float32}, 3);
@@ -29,7 +29,7 @@ TEST_CASE("rows lie behind each other, a tensor at a time") {
 }
 
 TEST_CASE("rows that are not there are refused") {
-  sample_rows rows;
+  tensor_rows rows;
   rows.add({2, dtype::float32}, 1);
   rows.add({0, dtype::float32}, 1);
   rows.hold(1);

@@ -19,13 +19,13 @@ struct net : model<input<float, 4>, passing_loss> {};
 
 /// The second replica's only worker, in a step whose third micro-batch is its first.
 struct at_work {
-  run_plan plan = make_plan(network_of<net>, {});
-  std::vector<wire<>> wires;
-  detail::handover<host_device> passes{plan, wires};
-  step_state step;
+  runtime_plan plan = make_plan(network_of<net>, {});
+  std::vector<link_channels<>> channels;
+  detail::stage_io<host_device> passes{plan, channels};
+  step_context step;
   std::vector<stage_report> reports{1};
   recorder events{10};
-  detail::timesheet<host_device> times{step, 1, reports, &events};
+  detail::action_timer<host_device> times{step, 1, reports, &events};
 
   at_work() { step.first_micro_batch = 2; }
   std::int64_t told_of_all() const { return reports[0].busy() + reports[0].wait_ns; }
@@ -37,7 +37,7 @@ TEST_CASE("an action lasts from the end of the one before, less what it waited a
   at_work w;
   w.times.open(2);
   w.times.prepared(0);
-  const std::int64_t before = w.reports[0].busy(act::reduce);
+  const std::int64_t before = w.reports[0].busy(action_kind::reduce);
   w.times.begin();
   int calls = 0;
   w.times.waiting([&] { ++calls; });
@@ -46,14 +46,14 @@ TEST_CASE("an action lasts from the end of the one before, less what it waited a
     ++calls;
     while (now_ns() == copying) continue;
   });
-  w.times.end({act::forward, 0, 1}, w.passes);
+  w.times.end({action_kind::forward, 0, 1}, w.passes);
   w.times.begin();
   w.times.waited(5);
-  w.times.end({act::update, 0}, w.passes);
+  w.times.end({action_kind::update, 0}, w.passes);
   w.times.close();
 
   CHECK(calls == 2);
-  CHECK(w.reports[0].busy(act::send_activation) > 0);
+  CHECK(w.reports[0].busy(action_kind::send_activation) > 0);
   CHECK(w.reports[0].wait_ns >= 5);
   const auto events = w.events.events();
   REQUIRE(events.size() == 2);
@@ -70,7 +70,7 @@ TEST_CASE("what is not measured is in the trace alone") {
   w.times.open(1);
   w.times.prepared(0);
   w.times.begin();
-  w.times.end({act::forward, 0, 0}, w.passes);
+  w.times.end({action_kind::forward, 0, 0}, w.passes);
   w.times.close();
   CHECK(w.told_of_all() == 0);
   CHECK(w.events.events().size() == 1);

@@ -13,27 +13,27 @@ using namespace gpipe;
 TEST_CASE("a step is like another if all is that operations depend on but for the rows") {
   const std::byte rows[4]{};
   const auto step = [&] {
-    step_state s;
+    step_context s;
     s.rows.samples = 12;
     s.rows.fields = {rows, nullptr};
     s.per_micro_batch = 3;
     s.step = 7;
     return s;
   };
-  const auto alike = [&](bool draws, const std::function<void(step_state&)>& change) {
-    step_state other = step();
+  const auto alike = [&](bool draws, const std::function<void(step_context&)>& change) {
+    step_context other = step();
     change(other);
     return detail::step_key::of(step(), draws) == detail::step_key::of(other, draws);
   };
   for (const bool draws : {false, true}) {
-    CHECK(alike(draws, [](step_state&) {}));
-    CHECK(alike(draws, [&](step_state& s) { s.rows.fields[0] = rows + 1, s.rows.inputs = rows; }));
-    CHECK(!alike(draws, [](step_state& s) { s.rows.samples = 11; }));
-    CHECK(!alike(draws, [](step_state& s) { s.per_micro_batch = 4; }));
-    CHECK(!alike(draws, [](step_state& s) { s.samples_before = 4; }));
-    CHECK(!alike(draws, [](step_state& s) { ++s.looks; }));
-    CHECK(!alike(draws, [](step_state& s) { s.rows.fields[0] = nullptr; }));
-    CHECK(!alike(draws, [&](step_state& s) { s.rows.fields[1] = rows; }));
-    CHECK(alike(draws, [](step_state& s) { s.step = 8; }) == !draws);
+    CHECK(alike(draws, [](step_context&) {}));
+    CHECK(alike(draws, [&](step_context& s) { s.rows.fields[0] = rows + 1, s.rows.inputs = rows; }));
+    CHECK(!alike(draws, [](step_context& s) { s.rows.samples = 11; }));
+    CHECK(!alike(draws, [](step_context& s) { s.per_micro_batch = 4; }));
+    CHECK(!alike(draws, [](step_context& s) { s.samples_before = 4; }));
+    CHECK(!alike(draws, [](step_context& s) { ++s.looks; }));
+    CHECK(!alike(draws, [](step_context& s) { s.rows.fields[0] = nullptr; }));
+    CHECK(!alike(draws, [&](step_context& s) { s.rows.fields[1] = rows; }));
+    CHECK(alike(draws, [](step_context& s) { s.step = 8; }) == !draws);
   }
 }

@@ -14,18 +14,18 @@ namespace {
 
 constexpr int workers = 4;
 struct office {
-  lifeline line{workers};
-  gpipe::crew crew{line, workers};
+  worker_signals line{workers};
+  gpipe::thread_team thread_team{line, workers};
 };
 
 }  // namespace
 
 TEST_CASE("every worker does the task, the first on the caller's thread, the others on one that they keep") {
   office o;
-  CHECK(o.crew.workers() == workers);
+  CHECK(o.thread_team.workers() == workers);
   std::array<std::thread::id, workers> first, second;
-  o.crew.run([&](int w) { first[static_cast<std::size_t>(w)] = std::this_thread::get_id(); });
-  o.crew.run([&](int w) { second[static_cast<std::size_t>(w)] = std::this_thread::get_id(); });
+  o.thread_team.run([&](int w) { first[static_cast<std::size_t>(w)] = std::this_thread::get_id(); });
+  o.thread_team.run([&](int w) { second[static_cast<std::size_t>(w)] = std::this_thread::get_id(); });
   CHECK(first == second);
   for (std::size_t w = 0; w < workers; ++w) {
     CHECK((first[w] == std::this_thread::get_id()) == (w == 0));
@@ -37,7 +37,7 @@ TEST_CASE("run returns when the last is back") {
   office o;
   for (int round = 1; round <= 100; ++round) {
     std::atomic<int> done{0};
-    o.crew.run([&](int w) {
+    o.thread_team.run([&](int w) {
       if (w == round % workers) std::this_thread::yield();
       ++done;
     });
@@ -50,7 +50,7 @@ TEST_CASE("the first that throws is the cause; the others are woken, and the nex
   for (int thrower = 0; thrower < workers; ++thrower) {
     std::atomic<int> woken{0};
     try {
-      o.crew.run([&](int w) {
+      o.thread_team.run([&](int w) {
         if (w == thrower) throw std::runtime_error(std::to_string(w));
         try {
           o.line.wait(
@@ -67,7 +67,7 @@ TEST_CASE("the first that throws is the cause; the others are woken, and the nex
     CHECK(woken == workers - 1);
     CHECK(!o.line.poisoned());
     int after = 0;
-    o.crew.run([&](int w) {
+    o.thread_team.run([&](int w) {
       if (w == 0) after = 1;
     });
     CHECK(after == 1);
@@ -77,7 +77,7 @@ TEST_CASE("the first that throws is the cause; the others are woken, and the nex
 TEST_CASE("a crew ends, with and without a task done, and after a failure") {
   for (int round = 0; round < 15; ++round) {
     office idle, worked, failed;
-    worked.crew.run([](int) {});
-    CHECK_THROWS_AS(failed.crew.run([](int) { throw 1; }), int);
+    worked.thread_team.run([](int) {});
+    CHECK_THROWS_AS(failed.thread_team.run([](int) { throw 1; }), int);
   }
 }

@@ -37,13 +37,13 @@ struct failing_net : model<input<float, 4>, fails_second, join, passing_loss> {}
 template <class Net = net>
 struct alone {
   plan_options options;
-  run_plan plan = make_plan(network_of<Net>, options);
-  update_rule<context> rule{sgd{}};
-  lifeline line{1};
+  runtime_plan plan = make_plan(network_of<Net>, options);
+  optimizer_update<context> rule{sgd{}};
+  worker_signals line{1};
   replica<host_device> its{network_of<Net>, plan, 0, -1, line, std::byte{0}, 0};
-  gate door{line, 1};
-  step_state step;
-  commit decision;
+  gpipe::barrier barrier{line, 1};
+  step_context step;
+  commit_decision decision;
   std::vector<stage_report> reports{1};
   std::function<void(const instruction&)> before;
   recorder events{100};
@@ -73,7 +73,7 @@ struct alone {
   void walk() {
     its.take(step);
     worker<host_device> w(
-        {network_of<Net>, plan, rule, nullptr, line, door, step, decision, reports, before}, its, 0, 0, &events);
+        {network_of<Net>, plan, rule, nullptr, line, barrier, step, decision, reports, before}, its, 0, 0, &events);
     w.walk(program, true);
   }
 };
@@ -95,8 +95,8 @@ TEST_CASE("a worker walks its program, and tells what it did when") {
   CHECK(short_hand(a.events.events()) == before);
   for (std::size_t i = 1; i < a.events.events().size(); ++i)
     CHECK(a.events.events()[i].begin_ns >= a.events.events()[i - 1].end_ns);
-  CHECK(a.reports[0].busy(act::backward) > 0);
-  CHECK(a.reports[0].busy(act::receive_activation) == 0);
+  CHECK(a.reports[0].busy(action_kind::backward) > 0);
+  CHECK(a.reports[0].busy(action_kind::receive_activation) == 0);
   CHECK(a.decision.holds);
   CHECK(a.decision.found.samples == 5);
   CHECK(a.decision.squares[1] > 0);
@@ -114,14 +114,14 @@ TEST_CASE("gradients are cleared at the start of a pass, and parameters change a
   const auto* gradient = reinterpret_cast<const float*>(a.stage().gradients());
   const auto* parameter = reinterpret_cast<const float*>(a.stage().parameters());
   a.before = [&](const instruction& i) {
-    if (i.kind == act::forward && i.micro_batch == 2) CHECK(gradient[0] == 0);
+    if (i.kind == action_kind::forward && i.micro_batch == 2) CHECK(gradient[0] == 0);
     CHECK(parameter[0] == 0);
   };
   a.walk();
   const float first = gradient[0], after = parameter[0];
   CHECK(first != 0);
   CHECK(after == doctest::Approx(-first / 5));
-  a.stage().device().fill(64, std::byte{0}, a.stage().parameters());
+  a.stage().context().fill(64, std::byte{0}, a.stage().parameters());
   a.walk();
   CHECK(gradient[0] == first);
 }
@@ -130,7 +130,7 @@ TEST_CASE("what is thrown is named and passed on") {
   alone<> a;
   a.step.step = 7;
   a.before = [](const instruction& i) {
-    if (i.kind == act::recompute && i.micro_batch == 1) throw std::runtime_error("no");
+    if (i.kind == action_kind::recompute && i.micro_batch == 1) throw std::runtime_error("no");
   };
   CHECK_THROWS_WITH_AS(a.walk(), "stage 0, micro-batch 1, recompute, step 7: no", error);
   a.before = [](const instruction&) {

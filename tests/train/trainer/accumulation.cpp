@@ -15,17 +15,17 @@ using namespace laws;
 using namespace small;
 
 TEST_CASE("accumulated calls and the step after them form one mini-batch") {
-  training whole(plan_options{.micro_batches = 4, .micro_batch_size = 1}, adam{}, {.clip = 0.1});
-  training parts(plan_options{.stages = 2, .micro_batches = 2, .micro_batch_size = 1}, adam{}, {.clip = 0.1});
+  training whole(plan_options{.micro_batches = 4, .micro_batch_size = 1}, adam{}, {.max_grad_norm = 0.1});
+  training parts(plan_options{.stages = 2, .micro_batches = 2, .micro_batch_size = 1}, adam{}, {.max_grad_norm = 0.1});
   const auto before = parts.parameter_hash();
-  const outcome first = parts.accumulate(some(0, 2));
+  const step_result first = parts.accumulate(some(0, 2));
   CHECK(first.samples == 2);
   CHECK(first.norm > 0);
   CHECK(first.loss == parts.evaluate(some(0, 2)).loss);  // an evaluation in between changes nothing
   CHECK(parts.accumulated() == 1);
   CHECK(parts.steps() == 0);
   CHECK(parts.parameter_hash() == before);
-  const outcome found = parts.step(some(2, 2)), expected = whole.step(some(0, 4));
+  const step_result found = parts.step(some(2, 2)), expected = whole.step(some(0, 4));
   CHECK(parts.accumulated() == 0);
   CHECK(parts.steps() == 1);
   CHECK(found.samples == 4);
@@ -38,14 +38,14 @@ TEST_CASE("accumulated calls and the step after them form one mini-batch") {
   training other(plan_options{.micro_batches = 2, .micro_batch_size = 3}), one(two);
   other.accumulate(some(0, 1));
   other.accumulate(some(1, 1));
-  const outcome near = other.step(some(2, 3)), far = one.step(all);
+  const step_result near = other.step(some(2, 3)), far = one.step(all);
   CHECK(near.loss == doctest::Approx(far.loss));
   CHECK(near.norm == doctest::Approx(far.norm));
   CHECK(other.parameter(1, "weight")[0] == doctest::Approx(one.parameter(1, "weight")[0]));
 
   // The next step starts from zero, and discarded gradients do not count.
   parts.accumulate(some(3, 2));
-  parts.discard();
+  parts.discard_accumulated();
   CHECK(parts.accumulated() == 0);
   whole.step(some(0, 2));
   parts.step(some(0, 2));
@@ -84,7 +84,7 @@ TEST_CASE("a failed call drops the accumulated gradients and says so; a rejected
 
   t.accumulate(some(0, 2));
   disturbance = [](const instruction& i) {
-    if (i.kind == act::reduce && i.stage == 0) throw std::runtime_error("no");
+    if (i.kind == action_kind::reduce && i.stage == 0) throw std::runtime_error("no");
   };
   rejects("no; the gradients of 2 accumulated calls are dropped: accumulate anew", [&] { t.step(some(2, 2)); });
   CHECK(t.accumulated() == 0);

@@ -90,7 +90,7 @@ struct paired : model<input<float, 4>, halve, cross, pair_loss> {};
 TEST_CASE("a loss reports metrics: the means of its partials, by name") {
   trainer<metrics_net, sgd> t(plan_options{.stages = 2, .micro_batches = 2, .micro_batch_size = 2});
   const auto expected = [&](auto of) {
-    const sample_rows logits = t.predict(data);
+    const tensor_rows logits = t.predict(data);
     double sum = 0;
     for (int i = 0; i < 5; ++i) {
       std::vector<float> row(logits.of(i).begin(), logits.of(i).end());
@@ -105,7 +105,7 @@ TEST_CASE("a loss reports metrics: the means of its partials, by name") {
   const double largest = expected([](const std::vector<float>& row, float) {
     return static_cast<double>(*std::max_element(row.begin(), row.end()));
   });
-  const outcome whole = t.evaluate(data);  // 4 + 1
+  const step_result whole = t.evaluate(data);  // 4 + 1
   CHECK(whole.metric("top 2") == doctest::Approx(top));
   CHECK(whole.metric("largest") == doctest::Approx(largest));
   CHECK(whole.metric("correct") == whole.accuracy());
@@ -116,7 +116,7 @@ TEST_CASE("a loss reports metrics: the means of its partials, by name") {
           [&] { whole.metric("top 5"); });
   rejects("the loss tells 9 numbers; an outcome tells at most 8",
           [] { trainer<verbose_net, sgd>(plan_options{.micro_batches = 1, .micro_batch_size = 2}); });
-  rejects("it tells nothing", [] { static_cast<void>(outcome{}.metric("loss")); });
+  rejects("it tells nothing", [] { static_cast<void>(step_result{}.metric("loss")); });
 }
 
 TEST_CASE("predictions are the inputs of the loss, one row per sample, and need no labels") {
@@ -127,7 +127,7 @@ TEST_CASE("predictions are the inputs of the loss, one row per sample, and need 
       training t(plan_options{.stages = S, .micro_batches = M, .micro_batch_size = 1});
       const dataset inputs = dataset{}.with("inputs", 4, x);
       for (const dataset& from : {inputs, data}) {
-        const sample_rows found = t.predict(from);
+        const tensor_rows found = t.predict(from);
         CHECK(found.samples() == 5);
         CHECK(found.tensors() == 1);
         REQUIRE(found.all().size() == 20);
@@ -154,7 +154,7 @@ TEST_CASE("predictions are the inputs of the loss, one row per sample, and need 
 TEST_CASE("predictions hold every tensor that the loss reads, watched activations every one that the slot writes") {
   trainer<paired, sgd> t(plan_options{.stages = 3, .micro_batches = 2, .micro_batch_size = 2});
   const auto w = t.parameter(1, "weight");
-  const sample_rows found = t.predict(dataset{}.with("inputs", 4, x));
+  const tensor_rows found = t.predict(dataset{}.with("inputs", 4, x));
   CHECK(found.tensors() == 2);
   for (int i = 0; i < 5; ++i) {
     CHECK(found.of(i, 0)[1] == x[static_cast<std::size_t>(4 * i + 3)] * w[1]);
@@ -164,7 +164,7 @@ TEST_CASE("predictions hold every tensor that the loss reads, watched activation
   t.watch(0);
   t.watch(1);
   t.step(batch(3).with("inputs", std::span(x).first(12)));
-  const sample_rows &out = t.activation(1), &gradient = t.activation_gradient(1);
+  const tensor_rows &out = t.activation(1), &gradient = t.activation_gradient(1);
   CHECK(out.samples() == 3);
   for (int i = 0; i < 3; ++i)
     for (const int tensor : {0, 1})

@@ -55,16 +55,16 @@ TEST_CASE("a plan by measured costs speeds up an unbalanced network by the predi
   const batch four = batch(4).with("inputs", inputs).with("labels", kinds);
   plan_options options{.stages = 2, .micro_batches = 4, .micro_batch_size = 1, .recompute = recompute_mode::never};
   trainer<sleepers, sgd> by_analysis(options);
-  const measured_profile costs = by_analysis.measure(four, 4);
-  options.measured = costs.view();
+  const measured_profile costs = by_analysis.profile_layers(four, 4);
+  options.profile = costs.view();
   trainer<sleepers, sgd> by_measurement(options);
-  const auto predicted_ms = [&](const run_plan& plan) {
-    const run_plan by_costs = make_plan(network_of<sleepers>, options, {plan.first[1]});
+  const auto predicted_ms = [&](const runtime_plan& plan) {
+    const runtime_plan by_costs = make_plan(network_of<sleepers>, options, {plan.first[1]});
     return 1e-9 * static_cast<double>(step_time(network_of<sleepers>, by_costs));
   };
   const double predicted_gain = predicted_ms(by_analysis.plan()) / predicted_ms(by_measurement.plan());
   const auto take = [&](trainer<sleepers, sgd>& t, double& fastest_ms) {
-    t.forget();
+    t.reset_report();
     t.step(four);
     fastest_ms = std::min(fastest_ms, breakdown_of(t.report()).step_ms());
   };
@@ -88,9 +88,9 @@ TEST_CASE("a plan by measured costs speeds up an unbalanced network by the predi
 TEST_CASE("after a failed measurement no slot is timed") {
   training t(two);
   const std::span<const float> rows(x);
-  CHECK_THROWS_WITH_AS(t.measure(batch(2).with("inputs", rows.first(8)).with("labels", std::span(labels).first(2))),
+  CHECK_THROWS_WITH_AS(t.profile_layers(batch(2).with("inputs", rows.first(8)).with("labels", std::span(labels).first(2))),
                        doctest::Contains("no full micro-batch was timed"), error);
   t.step(all);
-  CHECK_THROWS_AS(t.measured(), error);
-  CHECK(t.measure(all, 1).layers.size() == 4);
+  CHECK_THROWS_AS(t.layer_profile(), error);
+  CHECK(t.profile_layers(all, 1).layers.size() == 4);
 }

@@ -7,15 +7,15 @@
 using namespace std::chrono_literals;
 
 TEST_CASE("workers that outnumber the cores do not spin") {
-  CHECK(gpipe::patience::of(2, 2).spin > 0ns);
-  CHECK(!gpipe::patience::of(2, 2).yields);
-  CHECK(gpipe::patience::of(3, 2).yields);
-  CHECK(gpipe::patience::of(64, 0).spin > 0ns);
-  CHECK(gpipe::patience::of(1).deadline == 60s);
+  CHECK(gpipe::wait_limits::of(2, 2).spin > 0ns);
+  CHECK(!gpipe::wait_limits::of(2, 2).yields);
+  CHECK(gpipe::wait_limits::of(3, 2).yields);
+  CHECK(gpipe::wait_limits::of(64, 0).spin > 0ns);
+  CHECK(gpipe::wait_limits::of(1).deadline == 60s);
 }
 
 TEST_CASE("a time is told in the unit that fits") {
-  CHECK(gpipe::detail::told(60s) == "60 s");
-  CHECK(gpipe::detail::told(50ms) == "50 ms");
-  CHECK(gpipe::detail::told(1500ms) == "1500 ms");
+  CHECK(gpipe::detail::duration_text(60s) == "60 s");
+  CHECK(gpipe::detail::duration_text(50ms) == "50 ms");
+  CHECK(gpipe::detail::duration_text(1500ms) == "1500 ms");
 }

@@ -24,21 +24,21 @@ void together(int workers, Body body) {
 TEST_CASE("the last to arrive runs the function once, and all see what it wrote") {
   for (const int workers : {1, 2, 5}) {
     constexpr int rounds = 10000;
-    gpipe::lifeline line(workers);
-    gpipe::gate gate(line, workers);
+    gpipe::worker_signals line(workers);
+    gpipe::barrier barrier(line, workers);
     std::vector<int> given(static_cast<std::size_t>(workers) * 16);
     int sum = 0, wrong = 0;
     std::atomic<int> faults{0};
     together(workers, [&](int me) {
       for (int round = 0; round < rounds; ++round) {
         given[static_cast<std::size_t>(me) * 16] = round + me;
-        gate.arrive(me, {}, [&]() noexcept {
+        barrier.arrive(me, {}, [&]() noexcept {
           sum = 0;
           for (int w = 0; w < workers; ++w) sum += given[static_cast<std::size_t>(w) * 16];
           wrong += sum != workers * round + workers * (workers - 1) / 2;
         });
         if (sum != workers * round + workers * (workers - 1) / 2) ++faults;
-        gate.arrive(me);
+        barrier.arrive(me);
       }
     });
     CHECK(wrong == 0);
@@ -47,12 +47,12 @@ TEST_CASE("the last to arrive runs the function once, and all see what it wrote"
 }
 
 TEST_CASE("some of a line's workers meet, and the others know nothing of it") {
-  gpipe::lifeline line(6);
-  gpipe::gate even(line, 3, 0, 2), odd(line, 3, 1, 2);
+  gpipe::worker_signals line(6);
+  gpipe::barrier even(line, 3, 0, 2), odd(line, 3, 1, 2);
   std::vector<int> rounds(6);
   together(6, [&](int me) {
     for (int round = 0; round < (me % 2 == 0 ? 2000 : 1000); ++round) {
-      gpipe::gate& mine = me % 2 == 0 ? even : odd;
+      gpipe::barrier& mine = me % 2 == 0 ? even : odd;
       mine.arrive(me, {}, [&]() noexcept { ++rounds[static_cast<std::size_t>(me % 2)]; });
     }
   });
@@ -62,8 +62,8 @@ TEST_CASE("some of a line's workers meet, and the others know nothing of it") {
 
 TEST_CASE("poison opens the gate by throwing, and nothing was run") {
   for (const auto spin : {0ns, std::chrono::nanoseconds(10s)}) {
-    gpipe::lifeline line(3, {.spin = spin, .deadline = 60s});
-    gpipe::gate gate(line, 3);
+    gpipe::worker_signals line(3, {.spin = spin, .deadline = 60s});
+    gpipe::barrier barrier(line, 3);
     std::atomic<int> ran{0}, followers{0};
     together(3, [&](int me) {
       try {
@@ -71,7 +71,7 @@ TEST_CASE("poison opens the gate by throwing, and nothing was run") {
           while (spin == 0ns && !(line.asleep(0) && line.asleep(1))) std::this_thread::yield();
           line.poison();
         }
-        gate.arrive(me, {}, [&]() noexcept { ++ran; });
+        barrier.arrive(me, {}, [&]() noexcept { ++ran; });
       } catch (const gpipe::detail::poisoned&) {
         ++followers;
       }
@@ -80,7 +80,7 @@ TEST_CASE("poison opens the gate by throwing, and nothing was run") {
     CHECK(followers == 3);
 
     line.reset();
-    together(3, [&](int me) { gate.arrive(me, {}, [&]() noexcept { ++ran; }); });
+    together(3, [&](int me) { barrier.arrive(me, {}, [&]() noexcept { ++ran; }); });
     CHECK(ran == 1);
   }
 }
@@ -88,8 +88,8 @@ TEST_CASE("poison opens the gate by throwing, and nothing was run") {
 TEST_CASE("all or none, whenever the poison falls") {
   for (const int workers : {2, 5}) {
     constexpr int rounds = 1000;
-    gpipe::lifeline line(workers + 1);
-    gpipe::gate gate(line, workers);
+    gpipe::worker_signals line(workers + 1);
+    gpipe::barrier barrier(line, workers);
     std::atomic<int> ran{0}, passed{0}, done{0}, next{0};
     int split = 0, spoilt = 0;
     together(workers + 1, [&](int me) {
@@ -99,7 +99,7 @@ TEST_CASE("all or none, whenever the poison falls") {
           line.poison();
         } else {
           try {
-            gate.arrive(me, {}, [&]() noexcept { ++ran; });
+            barrier.arrive(me, {}, [&]() noexcept { ++ran; });
             ++passed;
           } catch (const gpipe::detail::poisoned&) {
           }
@@ -123,13 +123,13 @@ TEST_CASE("all or none, whenever the poison falls") {
 
 TEST_CASE("once all have arrived, poison is late: the function ends and all go on") {
   for (const auto spin : {0ns, std::chrono::nanoseconds(10s)}) {
-    gpipe::lifeline line(3, {.spin = spin, .deadline = 60s});
-    gpipe::gate gate(line, 3);
+    gpipe::worker_signals line(3, {.spin = spin, .deadline = 60s});
+    gpipe::barrier barrier(line, 3);
     std::atomic<int> passed{0};
     bool ended = false;
     together(3, [&](int me) {
       try {
-        gate.arrive(me, {}, [&]() noexcept {
+        barrier.arrive(me, {}, [&]() noexcept {
           line.poison();
           for (int i = 0; i < 100000; ++i) gpipe::detail::pause();
           ended = true;
@@ -143,12 +143,12 @@ TEST_CASE("once all have arrived, poison is late: the function ends and all go o
 }
 
 TEST_CASE("a worker that never comes is noticed") {
-  gpipe::lifeline line(3, {.spin = 0ns, .deadline = 50ms});
-  gpipe::gate gate(line, 3);
+  gpipe::worker_signals line(3, {.spin = 0ns, .deadline = 50ms});
+  gpipe::barrier barrier(line, 3);
   std::atomic<int> causes{0}, followers{0};
   together(2, [&](int me) {
     try {
-      gate.arrive(me, {.stage = me, .action = "update"});
+      barrier.arrive(me, {.stage = me, .action = "update"});
     } catch (const gpipe::detail::poisoned&) {
       ++followers;
     } catch (const gpipe::error& e) {

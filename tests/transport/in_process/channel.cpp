@@ -10,7 +10,7 @@
 // What every channel promises is in tests/laws/channel.cpp; here is what only this one has.
 
 TEST_CASE("both ends in one thread") {
-  gpipe::lifeline line(2);
+  gpipe::worker_signals line(2);
   gpipe::channel<> channel(line, 0, 1, 2);
   CHECK(channel.slots() == 2);
   CHECK(channel.sender() == 0);
@@ -28,10 +28,10 @@ TEST_CASE("both ends in one thread") {
 }
 
 TEST_CASE("a hand-over is progress: others wait on") {
-  gpipe::lifeline line(3, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(40)});
+  gpipe::worker_signals line(3, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(40)});
   gpipe::channel<> channel(line, 0, 1, 1);
   std::atomic<bool> over{false};
-  std::thread third([&] { CHECK(line.outlast(2, [&] { return over.load(); }) == gpipe::detail::outcome::ready); });
+  std::thread third([&] { CHECK(line.outlast(2, [&] { return over.load(); }) == gpipe::detail::wait_result::ready); });
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(150)) {
     channel.acquire(0);
@@ -46,7 +46,7 @@ TEST_CASE("a hand-over is progress: others wait on") {
 }
 
 TEST_CASE("a wait's error names slot and worker") {
-  gpipe::lifeline line(2, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(8)});
+  gpipe::worker_signals line(2, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(8)});
   gpipe::channel<> channel(line, 0, 1, 2);
   try {
     channel.consume(1, {.stage = 1, .micro_batch = 4, .action = "receive_activation"});
@@ -74,7 +74,7 @@ struct event_like {
 }  // namespace
 
 TEST_CASE("a marker belongs to the slot's owner, an empty one costs nothing") {
-  gpipe::lifeline line(2);
+  gpipe::worker_signals line(2);
   gpipe::channel<event_like> channel(line, 0, 1, 1);
   channel.acquire(0);
   channel.marker(0).recorded = 5;

@@ -9,12 +9,12 @@
 #include <gpipe/transport/in_process/channel.hpp>
 
 using namespace std::chrono_literals;
-using gpipe::slow_link;
-using clock_type = slow_link::clock;
+using gpipe::emulated_link;
+using clock_type = emulated_link::clock;
 
 TEST_CASE("transfers of a link follow each other, each as long as its bytes take") {
-  gpipe::lifeline line(2);
-  slow_link link(line, 1, 3, 1'000'000);  // a byte a microsecond
+  gpipe::worker_signals line(2);
+  emulated_link link(line, 1, 3, 1'000'000);  // a byte a microsecond
   const auto begin = clock_type::now();
   link.depart(2, 20'000);
   link.depart(0, 10'000);
@@ -33,9 +33,9 @@ TEST_CASE("transfers of a link follow each other, each as long as its bytes take
 }
 
 TEST_CASE("the receiver waits for the bytes, the sender for nothing") {
-  gpipe::lifeline line(2);
+  gpipe::worker_signals line(2);
   gpipe::channel<> channel(line, 0, 1, 1);
-  slow_link link(line, 1, 1, 1'000);
+  emulated_link link(line, 1, 1, 1'000);
   clock_type::time_point sent, received;
   const auto begin = clock_type::now();
   std::thread receiver([&] {
@@ -54,8 +54,8 @@ TEST_CASE("the receiver waits for the bytes, the sender for nothing") {
 }
 
 TEST_CASE("poison ends a wait that would take days, and waiting for a link is no silence") {
-  gpipe::lifeline line(3, {.spin = 0ns, .deadline = 40ms});
-  slow_link link(line, 1, 1, 1);
+  gpipe::worker_signals line(3, {.spin = 0ns, .deadline = 40ms});
+  emulated_link link(line, 1, 1, 1);
   link.depart(0, 1'000'000'000);
   std::atomic<bool> woken{false}, over{false};
   std::thread receiver([&] {
@@ -65,7 +65,7 @@ TEST_CASE("poison ends a wait that would take days, and waiting for a link is no
       woken = true;
     }
   });
-  std::thread third([&] { over = line.outlast(2, [] { return false; }) == gpipe::detail::outcome::poisoned; });
+  std::thread third([&] { over = line.outlast(2, [] { return false; }) == gpipe::detail::wait_result::poisoned; });
   std::this_thread::sleep_for(150ms);  // longer than the deadline
   CHECK_FALSE(woken);
   line.poison();

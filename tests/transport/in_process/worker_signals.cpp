@@ -12,38 +12,38 @@
 #endif
 
 using namespace std::chrono_literals;
-using gpipe::detail::outcome;
+using gpipe::detail::wait_result;
 
 namespace {
 
-constexpr gpipe::patience spinning{.spin = 10s, .deadline = 60s};
-constexpr gpipe::patience sleeping{.spin = 0ns, .deadline = 60s};
-constexpr gpipe::patience brief{.spin = 0ns, .deadline = 50ms};
+constexpr gpipe::wait_limits spinning{.spin = 10s, .deadline = 60s};
+constexpr gpipe::wait_limits sleeping{.spin = 0ns, .deadline = 60s};
+constexpr gpipe::wait_limits brief{.spin = 0ns, .deadline = 50ms};
 
 const auto never = [] { return false; };
 
-void until_asleep(const gpipe::lifeline& line, int worker) {
+void until_asleep(const gpipe::worker_signals& line, int worker) {
   while (!line.asleep(worker)) std::this_thread::yield();
 }
 
 }  // namespace
 
 TEST_CASE("what is ready does not wait, poisoned or not") {
-  gpipe::lifeline line(1);
-  CHECK(line.outlast(0, [] { return true; }) == outcome::ready);
+  gpipe::worker_signals line(1);
+  CHECK(line.outlast(0, [] { return true; }) == wait_result::ready);
   line.poison();
-  CHECK(line.outlast(0, [] { return true; }) == outcome::ready);
-  CHECK(line.outlast(0, never) == outcome::poisoned);
+  CHECK(line.outlast(0, [] { return true; }) == wait_result::ready);
+  CHECK(line.outlast(0, never) == wait_result::poisoned);
   line.reset();
   CHECK_FALSE(line.poisoned());
 }
 
 TEST_CASE("a sleeper is woken by wake, a spinner needs none") {
   for (const auto& limits : {spinning, sleeping}) {
-    gpipe::lifeline line(2, limits);
+    gpipe::worker_signals line(2, limits);
     std::atomic<int> value{0};
     std::thread waiter([&] {
-      CHECK(line.outlast(1, [&] { return value.load(std::memory_order_acquire) == 1; }) == outcome::ready);
+      CHECK(line.outlast(1, [&] { return value.load(std::memory_order_acquire) == 1; }) == wait_result::ready);
     });
     if (limits.spin == 0ns) until_asleep(line, 1);
     value.store(1, std::memory_order_release);
@@ -54,9 +54,9 @@ TEST_CASE("a sleeper is woken by wake, a spinner needs none") {
 }
 
 TEST_CASE("a wake that finds nothing ready lets the sleeper sleep on") {
-  gpipe::lifeline line(2, sleeping);
+  gpipe::worker_signals line(2, sleeping);
   std::atomic<bool> ready{false};
-  std::thread waiter([&] { CHECK(line.outlast(1, [&] { return ready.load(); }) == outcome::ready); });
+  std::thread waiter([&] { CHECK(line.outlast(1, [&] { return ready.load(); }) == wait_result::ready); });
   for (int i = 0; i < 100; ++i) {
     until_asleep(line, 1);
     line.wake(1);
@@ -67,11 +67,11 @@ TEST_CASE("a wake that finds nothing ready lets the sleeper sleep on") {
 }
 
 TEST_CASE("no wake is lost between two workers that sleep at once") {
-  gpipe::lifeline line(2, sleeping);
+  gpipe::worker_signals line(2, sleeping);
   std::atomic<int> ball{0};
   const auto play = [&](int me) {
     for (int i = me; i < 4000; i += 2) {
-      if (line.outlast(me, [&] { return ball.load(std::memory_order_acquire) == i; }) != outcome::ready) return;
+      if (line.outlast(me, [&] { return ball.load(std::memory_order_acquire) == i; }) != wait_result::ready) return;
       ball.store(i + 1, std::memory_order_release);
       line.progress(me);
       line.wake(1 - me);
@@ -84,7 +84,7 @@ TEST_CASE("no wake is lost between two workers that sleep at once") {
 }
 
 TEST_CASE("a ring between the last look and the sleep is not lost") {
-  gpipe::lifeline line(2, sleeping);
+  gpipe::worker_signals line(2, sleeping);
   std::atomic<bool> looked{false}, ready{false};
   std::thread waiter([&] {
     const auto begin = std::chrono::steady_clock::now();
@@ -105,7 +105,7 @@ TEST_CASE("a ring between the last look and the sleep is not lost") {
 
 TEST_CASE("poison ends every wait, from spin and from sleep") {
   for (const auto& limits : {spinning, sleeping}) {
-    gpipe::lifeline line(3, limits);
+    gpipe::worker_signals line(3, limits);
     std::atomic<int> asked[2]{}, followers{0};
     const auto begin = std::chrono::steady_clock::now();
     const auto wait = [&](int me) {
@@ -129,7 +129,7 @@ TEST_CASE("poison ends every wait, from spin and from sleep") {
 }
 
 TEST_CASE("silence ends one wait with the errand, the others with poison") {
-  gpipe::lifeline line(3, brief);
+  gpipe::worker_signals line(3, brief);
   std::atomic<int> causes{0}, followers{0};
   const auto begin = std::chrono::steady_clock::now();
   const auto wait = [&](int me) {
@@ -153,13 +153,13 @@ TEST_CASE("silence ends one wait with the errand, the others with poison") {
   CHECK(causes == 1);
   CHECK(followers == 1);
   CHECK(line.poisoned());
-  CHECK_THROWS_AS(line.fail(outcome::silent, 0, {}, ""), gpipe::detail::poisoned);  // there was a cause already
+  CHECK_THROWS_AS(line.fail(wait_result::silent, 0, {}, ""), gpipe::detail::poisoned);  // there was a cause already
 }
 
 TEST_CASE("progress of any worker keeps the others patient") {
-  gpipe::lifeline line(2, brief);
+  gpipe::worker_signals line(2, brief);
   std::atomic<bool> ready{false};
-  std::thread waiter([&] { CHECK(line.outlast(0, [&] { return ready.load(); }) == outcome::ready); });
+  std::thread waiter([&] { CHECK(line.outlast(0, [&] { return ready.load(); }) == wait_result::ready); });
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - begin < 200ms) {
     line.progress(1);
@@ -171,7 +171,7 @@ TEST_CASE("progress of any worker keeps the others patient") {
 }
 
 TEST_CASE("a rest knows neither deadline nor poison") {
-  gpipe::lifeline line(2, {.spin = 0ns, .deadline = 4ms});
+  gpipe::worker_signals line(2, {.spin = 0ns, .deadline = 4ms});
   std::atomic<bool> ready{false};
   bool rested = false;
   std::thread waiter([&] {
@@ -199,7 +199,7 @@ TEST_CASE("a worker that begins where another one runs moves away, and is not pi
   CPU_SET(core, &one);
   sched_setaffinity(0, sizeof one, &one);
 
-  gpipe::lifeline line(2, sleeping), crowded(2, {.yields = true});
+  gpipe::worker_signals line(2, sleeping), crowded(2, {.yields = true});
   for (auto* of : {&line, &crowded}) of->spread(0);
   std::thread other([&] {  // begins on the same core
     const auto here = [] { return gpipe::detail::cores::here(); };

@@ -25,13 +25,13 @@ constexpr int capacity = 4, width = 700;  // 2,800 words: above the limit below 
 struct channel_of {
   int micro_batches, slots, places, values;
   std::vector<std::vector<std::uint32_t>> memory;  // [value]
-  std::unique_ptr<far_sender> out;
-  std::unique_ptr<far_receiver> in;
+  std::unique_ptr<remote_sender> out;
+  std::unique_ptr<remote_receiver> in;
 
   channel_of(int count, int slot_count, int place_count, int value_count = 1)
       : micro_batches(count), slots(slot_count), places(place_count), values(value_count) {
     const bool sends = the_job().rank() == 0;
-    route along{sends ? 1 : 0, capacity, {}, {}, {}};
+    channel_layout along{sends ? 1 : 0, capacity, {}, {}, {}};
     for (int v = 0; v < values; ++v) {
       const auto row = static_cast<std::size_t>(width / (v + 1));
       auto& words = memory.emplace_back(row * capacity * static_cast<std::size_t>(std::max(slots, places)));
@@ -153,7 +153,7 @@ TEST_CASE("a failure ends every wait, with its cause, and nothing is left under 
 
 TEST_CASE("nothing of ours is allocated after construction") {
   channel_of channel(4, 2, 2);
-  const auto meeting = the_job().assemble(std::vector<std::size_t>(static_cast<std::size_t>(the_job().ranks()), 8));
+  const auto meeting = the_job().make_all_gather(std::vector<std::size_t>(static_cast<std::size_t>(the_job().ranks()), 8));
   const long before = allocations;
   for (int i = 0; i < 5; ++i) {
     channel.exchange(5, false);
@@ -166,7 +166,7 @@ TEST_CASE("all bring bytes, and have all of them") {
   const int ranks = the_job().ranks(), rank = the_job().rank();
   std::vector<std::size_t> sizes;
   for (int r = 0; r < ranks; ++r) sizes.push_back(static_cast<std::size_t>(64 * r));  // the first brings none
-  const auto meeting = the_job().assemble(sizes);
+  const auto meeting = the_job().make_all_gather(sizes);
   for (int round = 0; round < 50; ++round) {
     std::memset(meeting->mine(), round + rank, sizes[static_cast<std::size_t>(rank)]);
     meeting->meet({}, {});
@@ -185,7 +185,7 @@ TEST_CASE("what processes do not agree on is told, and by whom, and they go on t
   const int last = the_job().ranks() - 1;
   const bool differs = the_job().rank() == last;
   const std::string two = "ranks 0 and " + std::to_string(last) + " do not agree on ";
-  const auto told = [](request what, std::initializer_list<trait> traits) {
+  const auto told = [](collective_kind what, std::initializer_list<agreed_value> traits) {
     try {
       the_job().agree(what, {traits.begin(), traits.size()});
     } catch (const error& cause) {
@@ -194,24 +194,24 @@ TEST_CASE("what processes do not agree on is told, and by whom, and they go on t
     }
     return std::string();
   };
-  const trait weather{"the weather", 1};
+  const agreed_value weather{"the weather", 1};
   for (int round = 0; round < 3; ++round) {
-    CHECK(told(request::make, {weather, trait::number("the time", 2)}) == "");
-    CHECK(told(request::make, {weather, trait::number("the time", differs ? -4 : 3)}) == two + "the time: 3 and -4");
-    CHECK(told(request::make, {{"the weather", differs ? 1u : 2u}, trait::number("the time", 5)}) == two + "the weather");
-    CHECK(told(differs ? request::freeze : request::make, {weather}) == two + "the call: make a trainer and freeze");
+    CHECK(told(collective_kind::make, {weather, agreed_value::number("the time", 2)}) == "");
+    CHECK(told(collective_kind::make, {weather, agreed_value::number("the time", differs ? -4 : 3)}) == two + "the time: 3 and -4");
+    CHECK(told(collective_kind::make, {{"the weather", differs ? 1u : 2u}, agreed_value::number("the time", 5)}) == two + "the weather");
+    CHECK(told(differs ? collective_kind::freeze : collective_kind::make, {weather}) == two + "the call: make a trainer and freeze");
   }
   meet();
 }
 
 TEST_CASE("who is asked for something else is told to all at once, whatever they wait for") {
   const int ranks = the_job().ranks(), rank = the_job().rank(), last = ranks - 1;
-  const auto meeting = the_job().assemble(std::vector<std::size_t>(static_cast<std::size_t>(ranks), 8));
+  const auto meeting = the_job().make_all_gather(std::vector<std::size_t>(static_cast<std::size_t>(ranks), 8));
   channel_of channel(1, 1, 1);
   for (int round = 0; round < 6; ++round) {
-    const trait samples[] = {trait::number("the samples of the call", rank == last ? 9 : 16)};
+    const agreed_value samples[] = {agreed_value::number("the samples of the call", rank == last ? 9 : 16)};
     try {
-      the_job().enter(request::step, samples);
+      the_job().enter(collective_kind::step, samples);
       if (round % 2 == 0) meeting->meet({.action = "meet"}, {});
       if (channel.in) channel.in->consume(0, {});  // nothing was sent
       for (;;) the_job().begin({.action = "forward"});
@@ -227,7 +227,7 @@ TEST_CASE("who is asked for something else is told to all at once, whatever they
     std::string told;
     try {  // one reads, the others step
       if (rank == last) meet();
-      the_job().enter(request::step, samples);
+      the_job().enter(collective_kind::step, samples);
       meeting->meet({.action = "meet"}, {});
     } catch (const detail::poisoned&) {
       told = the_job().recover().wrong();
@@ -252,7 +252,7 @@ TEST_CASE("a round ends for all, or for nobody who has seen a loss") {
   MPI_Comm all = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &all);
   for (const bool in_time : {true, false}) {
-    mpi::ledger book(all, true);
+    mpi::shared_status book(all, true);
     const auto everybody = [&] { MPI_Barrier(all); };
     if (book.own() == 0) CHECK(book.conclude(1));
     everybody();
@@ -269,7 +269,7 @@ TEST_CASE("a round ends for all, or for nobody who has seen a loss") {
 }
 
 TEST_CASE("a message of more than two gigabytes is refused") {
-  const route along{1 - the_job().rank() % 2, 1 << 20, {{nullptr, 0, 1 << 12}}, {0}, {0}};
+  const channel_layout along{1 - the_job().rank() % 2, 1 << 20, {{nullptr, 0, 1 << 12}}, {0}, {0}};
   CHECK_THROWS_WITH_AS(the_job().sender(along),
                        "a micro-batch of 1048576 samples of 4096 bytes is more than one message carries; make "
                        "micro-batches smaller",

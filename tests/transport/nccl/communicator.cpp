@@ -12,7 +12,7 @@
 using namespace gpipe;
 
 TEST_CASE("two ranks on one GPU are refused, and named") {
-  nccl::identity one, other;
+  nccl::device_identity one, other;
   one.bytes[0] = other.bytes[0] = 1;
   std::string told;
   try {
@@ -28,16 +28,16 @@ TEST_CASE("two ranks on one GPU are refused, and named") {
 TEST_CASE("the name travels by a file, for which the others wait") {
   const std::string file = "nccl_name_of_a_test";
   std::remove(file.c_str());
-  CHECK_THROWS_WITH_AS(nccl::told(file, std::chrono::milliseconds(20)),
+  CHECK_THROWS_WITH_AS(nccl::read_id(file, std::chrono::milliseconds(20)),
                        doctest::Contains("rank 0 has not written it within 20 ms"), error);
   ncclUniqueId name{};
   name.internal[5] = 7;
-  std::thread writer([&] { nccl::tell(name, file); });
-  const ncclUniqueId found = nccl::told(file, std::chrono::seconds(20));
+  std::thread writer([&] { nccl::write_id(name, file); });
+  const ncclUniqueId found = nccl::read_id(file, std::chrono::seconds(20));
   writer.join();
   CHECK(found.internal[5] == 7);
   std::remove(file.c_str());
-  CHECK_THROWS_AS(nccl::tell(name, "no/such/folder/name"), error);
+  CHECK_THROWS_AS(nccl::write_id(name, "no/such/folder/name"), error);
 }
 
 TEST_CASE("micro-batches go from one GPU to another, in two places") {
@@ -52,7 +52,7 @@ TEST_CASE("micro-batches go from one GPU to another, in two places") {
   std::vector<int> places, arrived(capacity * micro_batches);
   for (int m = 0; m < micro_batches; ++m) places.push_back(m % 2);
   const auto end_at = [&](int rank, const cuda::arena& memory) {
-    return route{1 - rank, capacity, {{memory.data(), stride, sizeof(int)}}, places, places, nullptr};
+    return channel_layout{1 - rank, capacity, {{memory.data(), stride, sizeof(int)}}, places, places, nullptr};
   };
   const auto bytes = [](void* at) { return static_cast<std::byte*>(at); };
   const auto other = [&](int rank, const cuda::stream& stage) {
