@@ -2,8 +2,8 @@
 
 #include "measure.hpp"
 
-#include <gpipe/core/random.hpp>
-#include <gpipe/layer/description.hpp>
+#include <gpipe/core/numbers/random.hpp>
+#include <gpipe/layer/contract/description.hpp>
 
 #include <sys/prctl.h>
 #include <time.h>

@@ -2,13 +2,13 @@
 
 #include "measure.hpp"
 
-#include <gpipe/core/optimizer.hpp>
-#include <gpipe/core/random.hpp>
-#include <gpipe/layer/add.hpp>
-#include <gpipe/layer/gelu.hpp>
-#include <gpipe/layer/layer_norm.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/core/numbers/random.hpp>
+#include <gpipe/layer/shape/add.hpp>
+#include <gpipe/layer/activation/gelu.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/items.hpp>
 #include <gpipe/train/trainer.hpp>
 

@@ -3,7 +3,7 @@
 #include <barrier>
 #include <thread>
 
-#include <gpipe/runtime/batch.hpp>
+#include <gpipe/runtime/step/batch.hpp>
 
 #include "measure.hpp"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/quantity.hpp>
+#include <gpipe/core/text/quantity.hpp>
 
 namespace example {
 

@@ -3,11 +3,11 @@
 
 #include <cstdio>
 
-#include <gpipe/core/optimizer.hpp>
+#include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/plan.hpp>
-#include <gpipe/plan/schedule_bound.hpp>
-#include <gpipe/plan/simulate.hpp>
+#include <gpipe/plan/step_time_bound.hpp>
+#include <gpipe/plan/program/simulate.hpp>
 
 using namespace gpipe;
 

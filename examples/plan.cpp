@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iostream>
 
-#include <gpipe/core/optimizer.hpp>
+#include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/plan.hpp>
 
 #include "plan/picture.hpp"

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/transport/peers.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
 #if GPIPE_WITH_MPI
 #include <gpipe/mpi.hpp>
 #endif

@@ -2,9 +2,9 @@
 
 #include "../device_work.hpp"
 
-#include <gpipe/core/optimizer.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/items.hpp>
 #include <gpipe/record/report.hpp>
 #include <gpipe/train/trainer.hpp>

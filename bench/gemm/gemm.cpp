@@ -6,7 +6,7 @@
 #include "../product_peak.hpp"
 #include "../two_trainings.hpp"
 
-#include <gpipe/core/table.hpp>
+#include <gpipe/core/text/table.hpp>
 #include <gpipe/record/stacked_bar.hpp>
 
 #include <algorithm>

@@ -3,10 +3,10 @@
 #include "../networks.hpp"
 #include "../peer.hpp"
 
-#include <gpipe/core/quantity.hpp>
-#include <gpipe/core/table.hpp>
-#include <gpipe/layer/dropout.hpp>
-#include <gpipe/plan/run_plan.hpp>
+#include <gpipe/core/text/quantity.hpp>
+#include <gpipe/core/text/table.hpp>
+#include <gpipe/layer/regularization/dropout.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
 
 #include <cstdio>
 #include <map>

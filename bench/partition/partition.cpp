@@ -6,7 +6,7 @@
 
 #include "../measure.hpp"
 
-#include <gpipe/plan/partition.hpp>
+#include <gpipe/plan/partition/partition.hpp>
 
 #include <cstdint>
 #include <cstdlib>

@@ -3,9 +3,9 @@
 
 #include "../measure.hpp"
 
-#include <gpipe/core/optimizer.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/items.hpp>
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/train/trainer.hpp>

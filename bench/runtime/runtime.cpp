@@ -2,11 +2,11 @@
 
 #include "../measure.hpp"
 
-#include <gpipe/core/optimizer.hpp>
+#include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/model/items.hpp>
-#include <gpipe/plan/program.hpp>
+#include <gpipe/plan/program/lower.hpp>
 #include <gpipe/train/trainer.hpp>
-#include <gpipe/transport/lifeline.hpp>
+#include <gpipe/transport/in_process/worker_signals.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -2,11 +2,11 @@
 
 #include "../device_work.hpp"
 
-#include <gpipe/core/optimizer.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/items.hpp>
-#include <gpipe/plan/simulate.hpp>
+#include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <cctype>

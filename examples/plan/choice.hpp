@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <utility>
 
-#include <gpipe/core/recompute.hpp>
-#include <gpipe/plan/schedule/kind.hpp>
+#include <gpipe/core/descriptions/recompute.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 
 namespace example {
 

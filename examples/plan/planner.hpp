@@ -6,9 +6,9 @@
 #include <vector>
 
 #include <gpipe/plan.hpp>
-#include <gpipe/plan/run_plan.hpp>
-#include <gpipe/plan/schedule_bound.hpp>
-#include <gpipe/plan/simulate.hpp>
+#include <gpipe/plan/program/simulate.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/step_time_bound.hpp>
 
 #include "choice.hpp"
 #include "planned.hpp"

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/table.hpp>
+#include <gpipe/core/text/table.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/plan.hpp>
-#include <gpipe/plan/run_plan.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
 
 #include "text.hpp"
 

@@ -1,17 +1,17 @@
 #pragma once
 
 // The layers that we ship, and what a layer of your own needs.
-#include <gpipe/layer/add.hpp>
-#include <gpipe/layer/batch_norm.hpp>
-#include <gpipe/layer/causal_attention.hpp>
-#include <gpipe/layer/dropout.hpp>
-#include <gpipe/layer/embedding.hpp>
-#include <gpipe/layer/feed_forward.hpp>
-#include <gpipe/layer/gelu.hpp>
-#include <gpipe/layer/layer_norm.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/pointwise.hpp>
-#include <gpipe/layer/relu.hpp>
-#include <gpipe/layer/reshape.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
-#include <gpipe/layer/token_head.hpp>
+#include <gpipe/layer/activation/gelu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/attention/causal_attention.hpp>
+#include <gpipe/layer/attention/embedding.hpp>
+#include <gpipe/layer/attention/token_head.hpp>
+#include <gpipe/layer/contract/pointwise.hpp>
+#include <gpipe/layer/linear/feed_forward.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/regularization/dropout.hpp>
+#include <gpipe/layer/shape/add.hpp>
+#include <gpipe/layer/shape/reshape.hpp>

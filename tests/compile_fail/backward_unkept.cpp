@@ -2,7 +2,7 @@
 // expect: backward_reads_a_kept_input<square, gpipe::tensor<float, 8>, false>
 // errors: 1
 #include <gpipe/device/host/context.hpp>
-#include <gpipe/runtime/kernels.hpp>
+#include <gpipe/runtime/binding/kernel_table.hpp>
 
 using namespace gpipe;
 

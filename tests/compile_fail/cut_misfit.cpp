@@ -1,7 +1,7 @@
 // expect: no cut into so many stages fits the memory limit .Stages, BytesAllowed.
 // expect: some_cut_fits_memory<2, 256, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

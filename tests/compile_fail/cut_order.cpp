@@ -1,7 +1,7 @@
 // expect: a cut names ascending slots of the model, and no stage is empty .Stage, its First slot, the End before which it stops.
 // expect: cut_ascends<1, 2, 1, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

@@ -1,7 +1,7 @@
 // expect: a cut names the first slot of every stage but the first .Stages, Places.
 // expect: cut_has_a_place_between_stages<2, 2, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

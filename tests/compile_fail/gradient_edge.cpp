@@ -1,9 +1,9 @@
 // expect: a layer has no .*on<Input>.* for what the layer before it writes
 // expect: layer_accepts_input<1, gpipe::embedding<16, 4>, gpipe::tensor<float, 8>, false>
 // errors: 1
-#include <gpipe/layer/embedding.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/reshape.hpp>
+#include <gpipe/layer/attention/embedding.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;

@@ -1,7 +1,7 @@
 // expect: a model computes in bf16 if its input does
 // expect: precision_enters_with_the_input<
 // errors: 1
-#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

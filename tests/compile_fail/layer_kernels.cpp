@@ -2,8 +2,8 @@
 // expect: layer_has_backward_parameters<described, gpipe::tensor<float, 8>, false>
 // errors: 1
 #include <gpipe/device/host/context.hpp>
-#include <gpipe/layer/relu.hpp>
-#include <gpipe/runtime/kernels.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/runtime/binding/kernel_table.hpp>
 
 using namespace gpipe;
 

@@ -5,8 +5,8 @@
 // expect: layer_has_refresh<described, gpipe::tensor<float, 8>, false>
 // errors: 4
 #include <gpipe/device/host/context.hpp>
-#include <gpipe/layer/relu.hpp>
-#include <gpipe/runtime/kernels.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/runtime/binding/kernel_table.hpp>
 
 using namespace gpipe;
 

@@ -1,8 +1,8 @@
 // expect: the extents of what a layer writes are at least 1
 // expect: layer_output_has_elements<1, gpipe::linear<0>, gpipe::tensor<float, 8>, gpipe::tensor<float, 0>, false>
 // errors: 1
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;

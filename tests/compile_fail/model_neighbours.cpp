@@ -1,8 +1,8 @@
 // expect: a layer has no .on<Input>. for what the layer before it writes: their shapes or types do not fit together
 // expect: layer_accepts_input<2, gpipe::linear<4>, gpipe::tensor<int, 3>, false>
 // errors: 1
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;

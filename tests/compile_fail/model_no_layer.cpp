@@ -1,7 +1,7 @@
 // expect: an item of the model is no layer: it lacks .template <class In> struct on.
 // expect: item_is_a_layer<1, no_layer, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;

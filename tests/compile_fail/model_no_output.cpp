@@ -1,7 +1,7 @@
 // expect: a layer's .on<Input>. lacks .using output = tensor<...>. .or bundle<tensor<...>...>.
 // expect: layer_names_output<1, silent, gpipe::tensor<float, 8>, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;

@@ -1,7 +1,7 @@
 // expect: a layer reads or writes more tensors than gpipe::max_edge
 // expect: layer_edges_are_narrow<0, five, gpipe::tensor<float, 8>, 1, 5, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;

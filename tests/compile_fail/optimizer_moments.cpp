@@ -1,6 +1,6 @@
 // expect: an optimizer asks for more than gpipe::max_moments arrays
 #include <gpipe/device/host/context.hpp>
-#include <gpipe/runtime/update_rule.hpp>
+#include <gpipe/runtime/binding/optimizer_update.hpp>
 
 using namespace gpipe;
 

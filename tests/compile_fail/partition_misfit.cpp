@@ -1,7 +1,7 @@
 // expect: second_stage.8.
 // expect: refuse_misfit
 // errors: 1
-#include <gpipe/plan/partition.hpp>
+#include <gpipe/plan/partition/partition.hpp>
 
 using namespace gpipe;
 

@@ -3,7 +3,7 @@
 // expect: add recompute<recompute_mode::never>, or leave out coalesce<G>
 // expect: coalesced_where_nothing_is_recomputed<4, false>
 // errors: 2
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

@@ -1,7 +1,7 @@
 // expect: on_devices<...> names a device for every stage .Stages, Devices.
 // expect: every_stage_has_a_device<3, 2, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

@@ -1,6 +1,6 @@
 // expect: the schedule does not admit so many stages and micro-batches
 // expect: schedule_admits<8, 6, false>
-#include <gpipe/plan/sound_table.hpp>
+#include <gpipe/plan/timetable/promises.hpp>
 
 using namespace gpipe;
 

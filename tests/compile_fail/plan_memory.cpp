@@ -1,7 +1,7 @@
 // expect: a stage needs more memory than it is allowed .Stage, BytesNeeded, BytesAllowed.
 // expect: stage_fits_memory<0, 448, 384, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

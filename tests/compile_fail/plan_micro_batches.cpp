@@ -1,6 +1,6 @@
 // expect: a plan needs at least one micro-batch of at least one sample
 // expect: micro_batches_hold_samples<0, 8, false>
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

@@ -1,7 +1,7 @@
 // expect: a plan's first argument is a model
 // expect: model_of_a_plan<int, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

@@ -1,8 +1,8 @@
 // expect: optimizer<type> names an? optimizer, such as
 // expect: optimizer_of_a_plan<int, false>
 // errors: 1
-#include <gpipe/core/optimizer.hpp>
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

@@ -1,7 +1,7 @@
 // expect: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, in<precision>, recompute<mode>
 // expect: option_of_a_plan<int, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

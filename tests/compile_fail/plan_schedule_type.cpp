@@ -1,7 +1,7 @@
 // expect: schedule<type> names an? schedule, such as
 // expect: schedule_of_a_plan<int, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

@@ -1,7 +1,7 @@
 // expect: a plan needs at least one stage, and no more stages than the model has layers
 // expect: stages_at_most_layers<4, 3, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

@@ -1,6 +1,6 @@
 // expect: too_large_for_a_constant_so_ask_at_run_time
 // expect: call to
-#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

@@ -1,7 +1,7 @@
 // expect: a schedule's workers are folded onto as many as it has, or fewer
 // expect: workers_have_work<4, 3, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

@@ -1,7 +1,7 @@
 // expect: a pop reads a name that nobody has stashed before it in its scope
 // expect: pop_has_a_stash<3, gpipe::stash<
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;

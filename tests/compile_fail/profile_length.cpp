@@ -1,8 +1,8 @@
 // expect: the profile is of another model: it has not as many lines as the model has layers
 // expect: profile_has_a_line_for_each_layer<2, 3, false>
 // errors: 1
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

@@ -1,7 +1,7 @@
 // expect: a stash is read by no pop in its scope
 // expect: stash_is_read<1, gpipe::stash<
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;

@@ -1,7 +1,7 @@
 // expect: a tensor's extents are at least 1
 // expect: tensor<float, 3, 0>
 // errors: 1
-#include <gpipe/core/tensor.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
 
 using good = gpipe::tensor<float, 3, 1>;
 static_assert(good::size == 3);

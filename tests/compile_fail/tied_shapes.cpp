@@ -1,8 +1,8 @@
 // expect: a tied layer's parameters have not the shapes and types of the first one tied under that name
 // expect: tied_parameters_are_alike<2, gpipe::detail::letters<'b', 'o', 't', 'h'>, false>
 // errors: 1
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;

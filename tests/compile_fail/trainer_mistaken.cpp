@@ -1,8 +1,8 @@
 // expect: a layer has no .*on<Input>.* for what the layer before it writes
 // errors: 1
-#include <gpipe/layer/add.hpp>
-#include <gpipe/layer/relu.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/layer/shape/add.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/train/trainer.hpp>
 
 using namespace gpipe;

@@ -1,8 +1,8 @@
 // expect: a model that is trained ends in a loss: a layer with the partial .*loss.*, such as softmax_cross_entropy
 // expect: model_ends_in_a_loss<net, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/train/trainer.hpp>
 
 using namespace gpipe;

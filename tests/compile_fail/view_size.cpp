@@ -1,7 +1,7 @@
 // expect: a view .reshape. must keep the number of elements and their type
 // expect: view_keeps_size<1, flat, gpipe::tensor<float, 4, 4>, gpipe::tensor<float, 1[57]>, false>
 // errors: 1
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;

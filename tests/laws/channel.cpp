@@ -1,4 +1,4 @@
-#include <gpipe/transport/channel.hpp>
+#include <gpipe/transport/in_process/channel.hpp>
 
 #include <doctest/doctest.h>
 
@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "allocations.hpp"
+#include "support/allocations.hpp"
 
-// The law of gpipe/transport/ends.hpp, over every model. A model brings up both ends with K slots of memory:
+// The law of gpipe/transport/contract/channel_ends.hpp, over every model. A model brings up both ends with K slots of memory:
 //
 //   model(K, patience)       sender(), receiver()     the two ends, used by one thread each
 //   outgoing(k), incoming(k)                          the slot's bytes as the sender writes and the receiver reads them

@@ -1,3 +1,5 @@
+// sanitizers: none
+
 // The paper's largest model (Huang et al., 2019, table 1: 1663 layers on 128 devices), with 512 micro-batches: cut, sized,
 // scheduled and checked while this file compiles, under the compilers' default limits.
 

@@ -17,12 +17,12 @@
 
 #include <gpipe/record/breakdown.hpp>
 
-#include "instances.hpp"
-#include "nets.hpp"
-#include "queued_device.hpp"
-#include "threaded_job.hpp"
+#include "support/instances.hpp"
+#include "support/nets.hpp"
+#include "support/queued_device.hpp"
+#include "support/threaded_job.hpp"
 
-// The law of gpipe/device/executing_device.hpp, over every model that runs here; and the laws of trainings over a
+// The law of gpipe/device/contract/device_concept.hpp, over every model that runs here; and the laws of trainings over a
 // device whose operations happen later, in memory that the host cannot touch.
 
 using namespace laws;
@@ -139,7 +139,7 @@ TEST_CASE("what fails later is told by finish, with whose it was, and then the c
   });
 }
 
-#ifndef QUEUED_UNDER_TSAN
+#ifndef TESTS_THREAD_SANITIZED
 namespace {
 
 sigjmp_buf out_of_there;

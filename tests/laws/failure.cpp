@@ -11,8 +11,8 @@
 #include <string>
 #include <thread>
 
-#include "instances.hpp"
-#include "nets.hpp"
+#include "support/instances.hpp"
+#include "support/nets.hpp"
 
 using namespace laws;
 using namespace std::chrono_literals;

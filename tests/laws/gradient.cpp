@@ -1,3 +1,5 @@
+// sanitizers: address
+
 // Law 2: backward is the derivative of forward, for every layer.
 
 #include <gpipe/device/host/gradient_check.hpp>

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "instances.hpp"
-#include "nets.hpp"
-#include "threaded_job.hpp"
-#include "wide.hpp"
+#include "support/instances.hpp"
+#include "support/nets.hpp"
+#include "support/threaded_job.hpp"
+#include "support/wide.hpp"
 
-// What gpipe/transport/peers.hpp promises, and the laws of trainings in a job, over processes that are threads with a
+// What gpipe/transport/contract/process_group.hpp promises, and the laws of trainings in a job, over processes that are threads with a
 // wire between them: it is late, lets slots overtake one another, and fails on demand.
 
 using namespace laws;

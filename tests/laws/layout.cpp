@@ -1,7 +1,9 @@
+// sanitizers: none
+
 #include <doctest/doctest.h>
 
-#include "chains.hpp"
-#include "nets.hpp"
+#include "support/chains.hpp"
+#include "support/nets.hpp"
 
 using namespace laws;
 

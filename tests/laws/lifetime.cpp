@@ -3,9 +3,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "chains.hpp"
-#include "nets.hpp"
-#include "sanitized.hpp"
+#include "support/chains.hpp"
+#include "support/nets.hpp"
+#include "support/sanitized.hpp"
 
 using namespace laws;
 

@@ -7,9 +7,9 @@
 
 #include <gpipe/plan/plan.hpp>
 
-#include "instances.hpp"
-#include "nets.hpp"
-#include "sanitized.hpp"
+#include "support/instances.hpp"
+#include "support/nets.hpp"
+#include "support/sanitized.hpp"
 
 #if defined(__GLIBC__) && !defined(TESTS_SANITIZED)
 #define LAWS_COUNTED
@@ -43,9 +43,6 @@ namespace {
 
 constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::except_last, recompute_mode::never,
                                     recompute_mode::as_needed};
-
-/// Its widest gradient is larger than the nearest cache, so that those of several micro-batches are made together.
-struct broad_net : model<input<float, 12>, linear<128>, gelu, linear<128>, linear<7>, softmax_cross_entropy> {};
 
 /// Which lines (of `alignment` bytes) of each stage's arena, and of the bytes behind it, a training has changed.
 template <class Net, class Data>
@@ -172,7 +169,7 @@ TEST_CASE("what a stage's arena holds is what was predicted: all of it, and noth
     touches_what_is_predicted<residual_net<float>>(samples<float>(9, 12, 1), schedule_kind::fill_drain, together);
     touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2), schedule_kind::fill_drain, together);
   }
-  touches_what_is_predicted<broad_net>(samples<float>(9, 12, 1));
+  touches_what_is_predicted<broad_net<float>>(samples<float>(9, 12, 1));
   touches_what_is_predicted<residual_net<bf16>>(samples<float>(9, 12, 1));
   touches_what_is_predicted<skip_net<bf16>>(samples<float>(9, 12, 2));
 }

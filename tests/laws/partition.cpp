@@ -1,7 +1,9 @@
+// sanitizers: none
+
 // Law 4: the partition equals brute force in its objective on every small instance, and a slow exact reference on
 // larger ones: equal and unequal devices, with and without transfers and skips, with and without memory limits.
 
-#include <gpipe/plan/partition.hpp>
+#include <gpipe/plan/partition/partition.hpp>
 
 #include <doctest/doctest.h>
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "allocations.hpp"
-#include "instances.hpp"
-#include "nets.hpp"
-#include "processes.hpp"
-#include "wide.hpp"
+#include "support/allocations.hpp"
+#include "support/instances.hpp"
+#include "support/nets.hpp"
+#include "support/processes.hpp"
+#include "support/wide.hpp"
 
 // Laws 1 and 7 in a job of processes, as many as mpirun has started: a training in them beside one in threads, which
 // every process runs for itself.

@@ -1,3 +1,5 @@
+// sanitizers: none
+
 // The paper's Transformers (Huang et al., 2019, table 1) as the paper trained them: a batch of 32, recompute, 12 bytes
 // a parameter. Each stage fits its 16 GB, and activations need no more than the paper says.
 
@@ -5,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
-#include <gpipe/plan/device.hpp>
-#include <gpipe/plan/run_plan.hpp>
+#include <gpipe/plan/cost/device_spec.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
 
 using namespace gpipe;
 

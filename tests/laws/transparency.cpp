@@ -4,9 +4,9 @@
 #include <span>
 #include <string>
 
-#include "instances.hpp"
-#include "nets.hpp"
-#include "sanitized.hpp"
+#include "support/instances.hpp"
+#include "support/nets.hpp"
+#include "support/sanitized.hpp"
 
 using namespace laws;
 
@@ -237,10 +237,6 @@ void holds_for_replicas(const samples<compute_type<T>>& data) {
       }
   }
 }
-
-/// Its widest gradient is larger than the nearest cache.
-template <class T>
-struct broad_net : model<input<T, 12>, linear<128>, gelu, linear<128>, linear<7>, softmax_cross_entropy> {};
 
 struct shared : model<input<float, 12>, tied<"w", linear<12>>, gelu, tied<"w", linear<12>>, linear<7>,
                       softmax_cross_entropy> {};

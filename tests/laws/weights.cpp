@@ -3,8 +3,8 @@
 #include <cmath>
 #include <string_view>
 
-#include "instances.hpp"
-#include "nets.hpp"
+#include "support/instances.hpp"
+#include "support/nets.hpp"
 
 using namespace laws;
 

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 using namespace gpipe;
 using laws::passing_loss;

@@ -4,9 +4,9 @@
 
 #include <type_traits>
 
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 using namespace gpipe;
 using namespace laws;

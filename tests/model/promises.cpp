@@ -2,9 +2,9 @@
 
 #include <doctest/doctest.h>
 
-#include <gpipe/layer/reshape.hpp>
+#include <gpipe/layer/shape/reshape.hpp>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 // What happens where a promise is broken is told by tests/compile_fail.
 

@@ -4,10 +4,10 @@
 
 #include <type_traits>
 
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 using namespace gpipe;
 using namespace laws;

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include <gpipe/core/units.hpp>
-#include <gpipe/plan/memory.hpp>
+#include <gpipe/plan/memory/layout.hpp>
 
 using namespace gpipe;
 

@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include "laws/layers.hpp"
+#include "support/layers.hpp"
 
 using namespace gpipe;
 using namespace gpipe::detail;

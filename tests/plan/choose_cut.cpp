@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/layer/add.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/shape/add.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/run_plan.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
 
 using namespace gpipe;
 

@@ -4,10 +4,10 @@
 
 #include <type_traits>
 
-#include <gpipe/core/optimizer.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/relu.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 
 using namespace gpipe;
 

@@ -2,9 +2,9 @@
 
 #include <doctest/doctest.h>
 
-#include <gpipe/core/optimizer.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;

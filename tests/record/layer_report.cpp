@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/layer/gelu.hpp>
-#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/activation/gelu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/items.hpp>
 
 using namespace gpipe;

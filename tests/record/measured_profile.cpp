@@ -6,12 +6,12 @@
 #include <fstream>
 #include <sstream>
 
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
-#include <gpipe/plan/run_plan.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
 
-#include "measured.hpp"
+#include "support/measured.hpp"
 
 using namespace gpipe;
 

@@ -6,15 +6,15 @@
 #include <cstdlib>
 #include <string>
 
-#include <gpipe/core/optimizer.hpp>
+#include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/device/host/host.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/record/breakdown.hpp>
 
-#include "instances.hpp"
-#include "laws/layers.hpp"
+#include "support/instances.hpp"
+#include "support/layers.hpp"
 
 // Same bits for every cut, failures, memory and weights: tests/laws.
 

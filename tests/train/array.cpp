@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/train/array.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/train/dataset.hpp>
 
 #include <doctest/doctest.h>

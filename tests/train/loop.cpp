@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/train/loop.hpp>
 
 #include <doctest/doctest.h>

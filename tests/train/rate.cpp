@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/train/rate.hpp>
 
 #include <doctest/doctest.h>

@@ -10,15 +10,15 @@
 #include <stdexcept>
 #include <thread>
 
-#include <gpipe/layer/batch_norm.hpp>
-#include <gpipe/layer/linear.hpp>
-#include <gpipe/layer/softmax_cross_entropy.hpp>
+#include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/record/breakdown.hpp>
 
-#include "instances.hpp"
-#include "laws/layers.hpp"
+#include "support/instances.hpp"
+#include "support/layers.hpp"
 
 // Same bits for every cut, failures, memory and weights: tests/laws.
 

@@ -34,6 +34,11 @@
 #define GPIPE_ONCE __attribute__((noinline, optimize("Os")))
 #endif
 
+/// With -D GPIPE_CANARY=1 every training poisons buffers when they die: see `run_options::canary`.
+#ifndef GPIPE_CANARY
+#define GPIPE_CANARY 0
+#endif
+
 /// Pipeline-parallel training of neural networks: layers make a model, a model a plan, and a trainer runs it. Parts of
 /// a device or a transport have namespaces of their own; what is in `detail` and `broken` is nobody's interface.
 namespace gpipe {

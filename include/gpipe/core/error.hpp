@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
+#include <gpipe/core/concat.hpp>
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/text.hpp>
 
 namespace gpipe {
 

@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include <gpipe/core/tensor.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/model/items.hpp>
 
 namespace gpipe::detail {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/layer/operands.hpp>
+#include <gpipe/layer/contract/operands.hpp>
 
 namespace gpipe {
 

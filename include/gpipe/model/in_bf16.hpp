@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/core/precision.hpp>
+#include <gpipe/core/descriptions/precision.hpp>
 #include <gpipe/model/model.hpp>
 
 namespace gpipe {

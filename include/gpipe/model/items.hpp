@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include <gpipe/core/tensor.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
 
 namespace gpipe {
 

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include <gpipe/layer/bound.hpp>
+#include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/model/flow.hpp>
 
 /// What a model promises, one assertion a promise. The compiler prints the arguments of the struct that failed: the

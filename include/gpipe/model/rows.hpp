@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/model/detail/hana.hpp>
+#include <gpipe/model/hana.hpp>
 #include <gpipe/model/network.hpp>
 
 namespace gpipe::detail {

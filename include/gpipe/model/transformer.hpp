@@ -1,10 +1,10 @@
 #pragma once
 
-#include <gpipe/layer/causal_attention.hpp>
-#include <gpipe/layer/embedding.hpp>
-#include <gpipe/layer/feed_forward.hpp>
-#include <gpipe/layer/layer_norm.hpp>
-#include <gpipe/layer/token_head.hpp>
+#include <gpipe/layer/attention/causal_attention.hpp>
+#include <gpipe/layer/attention/embedding.hpp>
+#include <gpipe/layer/attention/token_head.hpp>
+#include <gpipe/layer/linear/feed_forward.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/model/model.hpp>
 
 namespace gpipe {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/layer/add.hpp>
+#include <gpipe/layer/shape/add.hpp>
 #include <gpipe/model/graph.hpp>
 #include <gpipe/model/promises.hpp>
 

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <gpipe/plan/limited_cut.hpp>
-#include <gpipe/plan/partition.hpp>
+#include <gpipe/plan/memory/derive_requirements.hpp>
+#include <gpipe/plan/memory_limited_cut.hpp>
+#include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/stage_costs.hpp>
-#include <gpipe/plan/terms.hpp>
 
 namespace gpipe {
 

@@ -1,19 +1,19 @@
 #pragma once
 
 #include <gpipe/model/in_bf16.hpp>
-#include <gpipe/plan/choices.hpp>
 #include <gpipe/plan/choose_cut.hpp>
-#include <gpipe/plan/coalesce.hpp>
-#include <gpipe/plan/fit.hpp>
-#include <gpipe/plan/links.hpp>
-#include <gpipe/plan/makespan.hpp>
-#include <gpipe/plan/memory_table.hpp>
-#include <gpipe/plan/own_cut.hpp>
-#include <gpipe/plan/planned_model.hpp>
-#include <gpipe/plan/schedule_bound.hpp>
-#include <gpipe/plan/sound_table.hpp>
-#include <gpipe/plan/stage.hpp>
-#include <gpipe/plan/timetable.hpp>
+#include <gpipe/plan/gradient_grouping.hpp>
+#include <gpipe/plan/memory/compile_time.hpp>
+#include <gpipe/plan/memory/fit.hpp>
+#include <gpipe/plan/options/own_cut.hpp>
+#include <gpipe/plan/options/planned_model.hpp>
+#include <gpipe/plan/options/static_options.hpp>
+#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/stage_types.hpp>
+#include <gpipe/plan/step_time.hpp>
+#include <gpipe/plan/step_time_bound.hpp>
+#include <gpipe/plan/timetable/promises.hpp>
+#include <gpipe/plan/timetable/timetable.hpp>
 
 namespace gpipe {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/plan/options.hpp>
+#include <gpipe/plan/options/options.hpp>
 
 namespace gpipe {
 

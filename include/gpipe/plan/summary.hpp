@@ -3,12 +3,12 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/quantity.hpp>
-#include <gpipe/core/table.hpp>
-#include <gpipe/plan/makespan.hpp>
-#include <gpipe/plan/run_plan.hpp>
-#include <gpipe/plan/schedule_bound.hpp>
-#include <gpipe/plan/timetable.hpp>
+#include <gpipe/core/text/quantity.hpp>
+#include <gpipe/core/text/table.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/step_time.hpp>
+#include <gpipe/plan/step_time_bound.hpp>
+#include <gpipe/plan/timetable/timetable.hpp>
 
 namespace gpipe {
 

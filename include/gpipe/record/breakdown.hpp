@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/core/quantity.hpp>
+#include <gpipe/core/text/quantity.hpp>
 #include <gpipe/record/file.hpp>
 #include <gpipe/record/stacked_bar.hpp>
 #include <gpipe/record/stage_report.hpp>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <gpipe/core/quantity.hpp>
-#include <gpipe/core/table.hpp>
-#include <gpipe/plan/profile.hpp>
+#include <gpipe/core/text/quantity.hpp>
+#include <gpipe/core/text/table.hpp>
+#include <gpipe/plan/cost/profile.hpp>
 
 #include <algorithm>
 #include <cstddef>

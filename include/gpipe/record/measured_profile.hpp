@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/plan/profile.hpp>
+#include <gpipe/plan/cost/profile.hpp>
 #include <gpipe/record/file.hpp>
 #include <gpipe/record/text.hpp>
 
@@ -21,7 +21,7 @@ struct measured_profile {
 
 /// As a header with one struct of that name.
 GPIPE_ONCE inline void write_profile(std::ostream& out, const profile& p, const std::string& name = "measured") {
-  out << "#pragma once\n\n#include <gpipe/plan/profile.hpp>\n\n"
+  out << "#pragma once\n\n#include <gpipe/plan/cost/profile.hpp>\n\n"
          "// What each layer took for one micro-batch: forward, backward's input part, its parameter part; medians, in "
          "ns.\n"
       << "struct " << name << " {\n  static constexpr int micro_batch_size = " << std::to_string(p.micro_batch_size)

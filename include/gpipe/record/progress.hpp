@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/core/quantity.hpp>
+#include <gpipe/core/text/quantity.hpp>
 
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <gpipe/core/quantity.hpp>
-#include <gpipe/core/table.hpp>
+#include <gpipe/core/text/quantity.hpp>
+#include <gpipe/core/text/table.hpp>
 #include <gpipe/record/breakdown.hpp>
 #include <gpipe/record/stage_report.hpp>
 

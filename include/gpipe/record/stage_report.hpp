@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/plan/action.hpp>
+#include <gpipe/plan/schedule/action.hpp>
 
 #include <array>
 #include <cstddef>

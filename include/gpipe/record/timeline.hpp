@@ -1,7 +1,7 @@
 #pragma once
 
-#include <gpipe/core/quantity.hpp>
-#include <gpipe/plan/action.hpp>
+#include <gpipe/core/text/quantity.hpp>
+#include <gpipe/plan/schedule/action.hpp>
 #include <gpipe/record/canvas.hpp>
 #include <gpipe/record/file.hpp>
 #include <gpipe/record/text.hpp>

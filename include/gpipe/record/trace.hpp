@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/plan/action.hpp>
+#include <gpipe/plan/schedule/action.hpp>
 #include <gpipe/record/file.hpp>
 #include <gpipe/record/text.hpp>
 

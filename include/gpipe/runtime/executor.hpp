@@ -5,18 +5,18 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/runtime/admission.hpp>
-#include <gpipe/runtime/collective_calls.hpp>
-#include <gpipe/runtime/contents.hpp>
-#include <gpipe/runtime/crew.hpp>
-#include <gpipe/runtime/exchanged_all_reduce.hpp>
-#include <gpipe/runtime/explain.hpp>
-#include <gpipe/runtime/intake.hpp>
-#include <gpipe/runtime/looks.hpp>
 #include <gpipe/runtime/measured.hpp>
-#include <gpipe/runtime/programs.hpp>
-#include <gpipe/runtime/records.hpp>
-#include <gpipe/runtime/worker.hpp>
+#include <gpipe/runtime/parameter_access.hpp>
+#include <gpipe/runtime/preflight.hpp>
+#include <gpipe/runtime/processes/collective_calls.hpp>
+#include <gpipe/runtime/replicas/process_all_reduce.hpp>
+#include <gpipe/runtime/run_report.hpp>
+#include <gpipe/runtime/step/step_input.hpp>
+#include <gpipe/runtime/watched_activations.hpp>
+#include <gpipe/runtime/worker/explain.hpp>
+#include <gpipe/runtime/worker/thread_team.hpp>
+#include <gpipe/runtime/worker/worker.hpp>
+#include <gpipe/runtime/worker/worker_programs.hpp>
 
 namespace gpipe {
 

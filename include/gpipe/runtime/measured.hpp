@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/plan/run_plan.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/record/measured_profile.hpp>
-#include <gpipe/runtime/abroad.hpp>
-#include <gpipe/runtime/stopwatch.hpp>
+#include <gpipe/runtime/hooks/layer_timer.hpp>
+#include <gpipe/runtime/processes/abroad.hpp>
 
 namespace gpipe::detail {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/random.hpp>
-#include <gpipe/runtime/batch.hpp>
+#include <gpipe/core/numbers/random.hpp>
+#include <gpipe/runtime/step/batch.hpp>
 
 namespace gpipe {
 

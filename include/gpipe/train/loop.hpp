@@ -5,7 +5,7 @@
 
 #include <gpipe/record/progress.hpp>
 #include <gpipe/record/trace.hpp>
-#include <gpipe/runtime/outcome.hpp>
+#include <gpipe/runtime/step/step_result.hpp>
 #include <gpipe/train/dataset.hpp>
 
 namespace gpipe {

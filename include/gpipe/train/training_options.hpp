@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include <gpipe/runtime/run_options.hpp>
+#include <gpipe/runtime/step/run_options.hpp>
 #include <gpipe/train/rate.hpp>
 
 namespace gpipe {

@@ -1,3 +1,3 @@
-#include <gpipe/core/tensor.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
 
 static_assert(__cplusplus >= 202002L);

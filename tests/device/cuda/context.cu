@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/core/random.hpp>
+#include <gpipe/core/numbers/random.hpp>
 #include <gpipe/device/host/context.hpp>
 
-#include "on_gpu.hpp"
+#include "support/on_gpu.hpp"
 
 // Every operation against the host's.
 

@@ -7,11 +7,11 @@
 #include <memory>
 #include <vector>
 
-#include <gpipe/device/host/trial.hpp>
+#include <gpipe/device/host/layer_fixture.hpp>
 #include <gpipe/layer.hpp>
-#include <gpipe/runtime/kernels.hpp>
+#include <gpipe/runtime/binding/kernel_table.hpp>
 
-#include "on_gpu.hpp"
+#include "support/on_gpu.hpp"
 
 // Every layer on a GPU against the same on the host: one text, two devices.
 

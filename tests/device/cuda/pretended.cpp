@@ -2,17 +2,17 @@
 // (`pretended` stands before the library on the path of headers: see there.)
 
 #if __has_include(<nccl.h>)
-#include "pretended/nccl.hpp"
+#include "support/pretended/nccl.hpp"
 #define GPIPE_WITH_NCCL 1
 #endif
 
-#include "pretended/gpu.hpp"
+#include "support/pretended/gpu.hpp"
 
-#include "pretended/block.hpp"
+#include "support/pretended/block.hpp"
 
 #define GPIPE_PRETENDED_GPU 1
-#include "context.cu"
+#include "device/cuda/context.cu"
 
-#include "layers.cu"
+#include "device/cuda/layers.cu"
 
-#include "training.cu"
+#include "device/cuda/training.cu"

@@ -9,12 +9,12 @@
 
 #include <gpipe.hpp>
 
-#include "laws/nets.hpp"
+#include "support/nets.hpp"
 
 #if GPIPE_WITH_NCCL
 #include <gpipe/transport/nccl/job.hpp>
 
-#include "threaded_job.hpp"
+#include "support/threaded_job.hpp"
 #endif
 
 // Whole trainings on GPUs: the same bits for every number of stages, and the host's numbers within a tolerance.

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "sanitized.hpp"
+#include "support/sanitized.hpp"
 
 using namespace gpipe;
 

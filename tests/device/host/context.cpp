@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "products.hpp"
+#include "support/products.hpp"
 
 using namespace gpipe;
 using products::cell;

@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include <gpipe/plan/check_table.hpp>
-#include <gpipe/plan/describe.hpp>
-#include <gpipe/plan/schedule/kind.hpp>
+#include <gpipe/plan/timetable/check.hpp>
+#include <gpipe/plan/program/print.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 
 using namespace gpipe;
 

@@ -1,6 +1,6 @@
 #include <gpipe/plan/schedule/forward_only.hpp>
 
-#include <gpipe/plan/describe.hpp>
+#include <gpipe/plan/program/print.hpp>
 #include <gpipe/plan/schedule/interleaved.hpp>
 
 #include <doctest/doctest.h>

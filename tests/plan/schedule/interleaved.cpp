@@ -1,6 +1,6 @@
 #include <gpipe/plan/schedule/interleaved.hpp>
 
-#include <gpipe/plan/describe.hpp>
+#include <gpipe/plan/program/print.hpp>
 
 #include <doctest/doctest.h>
 

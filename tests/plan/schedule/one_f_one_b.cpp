@@ -1,6 +1,6 @@
 #include <gpipe/plan/schedule/one_f_one_b.hpp>
 
-#include <gpipe/plan/describe.hpp>
+#include <gpipe/plan/program/print.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 #include <gpipe/plan/schedule/zb_h1.hpp>
 
-#include <gpipe/plan/describe.hpp>
+#include <gpipe/plan/program/print.hpp>
 
 #include <doctest/doctest.h>
 

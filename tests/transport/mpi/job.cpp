@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "allocations.hpp"
-#include "processes.hpp"
+#include "support/allocations.hpp"
+#include "support/processes.hpp"
 
-// The law of gpipe/transport/ends.hpp between processes. Rank 0 sends, rank 1 receives, the others look on.
+// The law of gpipe/transport/contract/channel_ends.hpp between processes. Rank 0 sends, rank 1 receives, the others look on.
 
 using namespace gpipe;
 

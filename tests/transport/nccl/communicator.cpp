@@ -1,5 +1,5 @@
 #include <gpipe/transport/nccl/ends.hpp>
-#include <gpipe/transport/nccl/meeting.hpp>
+#include <gpipe/transport/nccl/device_identity.hpp>
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/device/cuda/arena.hpp>
+#include <gpipe/device/cuda/memory/arena.hpp>
 
 using namespace gpipe;
 

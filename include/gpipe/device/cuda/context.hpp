@@ -7,18 +7,18 @@
 #include <type_traits>
 #include <utility>
 
-#include <gpipe/device/cuda/elements.hpp>
-#include <gpipe/device/cuda/for_each.hpp>
-#include <gpipe/device/cuda/gemm.hpp>
-#include <gpipe/device/cuda/graph.hpp>
-#include <gpipe/device/cuda/grids.hpp>
-#include <gpipe/device/cuda/launch.hpp>
-#include <gpipe/device/cuda/marker.hpp>
-#include <gpipe/device/cuda/range.hpp>
-#include <gpipe/device/cuda/staging.hpp>
-#include <gpipe/device/executing_device.hpp>
+#include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/device/cuda/kernels/elements.hpp>
+#include <gpipe/device/cuda/kernels/for_each.hpp>
+#include <gpipe/device/cuda/kernels/gemm.hpp>
+#include <gpipe/device/cuda/kernels/launch.hpp>
+#include <gpipe/device/cuda/kernels/reduction_kernels.hpp>
+#include <gpipe/device/cuda/memory/staging.hpp>
+#include <gpipe/device/cuda/stream/graph.hpp>
+#include <gpipe/device/cuda/stream/marker.hpp>
+#include <gpipe/device/cuda/stream/range.hpp>
 #include <gpipe/device/host/team.hpp>
-#include <gpipe/layer/panels.hpp>
+#include <gpipe/layer/contract/panels.hpp>
 
 namespace gpipe::cuda {
 

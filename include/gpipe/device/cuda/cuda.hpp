@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include <gpipe/device/cuda/arena.hpp>
 #include <gpipe/device/cuda/context.hpp>
 #include <gpipe/device/cuda/linear.hpp>
+#include <gpipe/device/cuda/memory/arena.hpp>
 
 namespace gpipe {
 

@@ -2,9 +2,9 @@
 
 #include <type_traits>
 
+#include <gpipe/device/contract/kernels.hpp>
 #include <gpipe/device/cuda/context.hpp>
-#include <gpipe/device/kernels.hpp>
-#include <gpipe/layer/linear.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 
 namespace gpipe {
 

@@ -19,15 +19,15 @@
 #include <thrust/iterator/counting_iterator.h>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/device/executing_device.hpp>
-#include <gpipe/device/host/gemm_bf16.hpp>
-#include <gpipe/device/host/gemm_portable.hpp>
+#include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/device/host/gemm/gemm_bf16.hpp>
+#include <gpipe/device/host/gemm/gemm_portable.hpp>
+#include <gpipe/device/host/gemm/transpose.hpp>
 #include <gpipe/device/host/team.hpp>
-#include <gpipe/device/host/transpose.hpp>
-#include <gpipe/layer/panels.hpp>
+#include <gpipe/layer/contract/panels.hpp>
 
 #if GPIPE_WITH_LIBXSMM
-#include <gpipe/device/host/gemm_libxsmm.hpp>
+#include <gpipe/device/host/gemm/gemm_libxsmm.hpp>
 #endif
 
 namespace gpipe::host {

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <gpipe/device/host/trial.hpp>
+#include <gpipe/device/host/layer_fixture.hpp>
 
 namespace gpipe {
 

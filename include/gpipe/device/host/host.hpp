@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/device/executing_device.hpp>
+#include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/device/host/arena.hpp>
 #include <gpipe/device/host/context.hpp>
 

@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/core/dtype.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
 
 namespace gpipe::host {
 

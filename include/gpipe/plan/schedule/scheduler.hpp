@@ -1,8 +1,8 @@
 #pragma once
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/quantity.hpp>
-#include <gpipe/plan/action.hpp>
+#include <gpipe/core/text/quantity.hpp>
+#include <gpipe/plan/schedule/action.hpp>
 
 #include <concepts>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <gpipe/transport/mpi/lookout.hpp>
-#include <gpipe/transport/peers.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
+#include <gpipe/transport/mpi/progress_engine.hpp>
 
 #include <algorithm>
 #include <limits>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/transport/mpi/assembly.hpp>
+#include <gpipe/transport/mpi/all_gather.hpp>
 #include <gpipe/transport/mpi/receiver.hpp>
 #include <gpipe/transport/mpi/sender.hpp>
 

@@ -5,9 +5,9 @@
 #include <thread>
 #include <utility>
 
-#include <gpipe/device/cuda/stream.hpp>
+#include <gpipe/device/cuda/stream/stream.hpp>
+#include <gpipe/transport/contract/wait_limits.hpp>
 #include <gpipe/transport/nccl/check.hpp>
-#include <gpipe/transport/patience.hpp>
 
 namespace gpipe::nccl {
 

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/transport/contract/process_group.hpp>
 #include <gpipe/transport/nccl/communicator.hpp>
-#include <gpipe/transport/peers.hpp>
 
 namespace gpipe::nccl {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/transport/nccl/device_identity.hpp>
 #include <gpipe/transport/nccl/ends.hpp>
-#include <gpipe/transport/nccl/meeting.hpp>
 
 namespace gpipe::nccl {
 

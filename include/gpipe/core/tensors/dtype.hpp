@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <gpipe/core/numbers/bf16.hpp>
+
+namespace gpipe {
+
+/// The type of a tensor's elements, as a value.
+enum class dtype : std::uint8_t { float32, float64, int32, uint8, bf16 };
+
+namespace detail {
+
+template <dtype Type>
+struct element_named;
+template <>
+struct element_named<dtype::float32> {
+  using type = float;
+};
+template <>
+struct element_named<dtype::float64> {
+  using type = double;
+};
+template <>
+struct element_named<dtype::int32> {
+  using type = std::int32_t;
+};
+template <>
+struct element_named<dtype::uint8> {
+  using type = std::uint8_t;
+};
+template <>
+struct element_named<dtype::bf16> {
+  using type = bf16;
+};
+
+}  // namespace detail
+
+/// Whether a type can be a tensor's element; specialise nothing here, the list is closed.
+template <class T>
+concept element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> ||
+                  std::is_same_v<T, std::uint8_t> || std::is_same_v<T, bf16>;
+
+/// The `dtype` of an element type, and the type of a `dtype`.
+template <element T>
+inline constexpr dtype dtype_of = std::is_same_v<T, float>          ? dtype::float32
+                                  : std::is_same_v<T, double>       ? dtype::float64
+                                  : std::is_same_v<T, std::int32_t> ? dtype::int32
+                                  : std::is_same_v<T, bf16>         ? dtype::bf16
+                                                                    : dtype::uint8;
+/// The type whose `dtype` this is.
+template <dtype Type>
+using element_of = typename detail::element_named<Type>::type;
+
+/// What numbers of a type are added and multiplied in, and what parameters beside them are: float for bf16, which is
+/// memory only, else the type itself.
+template <class T>
+using compute_type = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+
+/// Bytes of one element.
+constexpr std::size_t bytes_of(dtype type) {
+  return type == dtype::float64 ? 8 : type == dtype::uint8 ? 1 : type == dtype::bf16 ? 2 : 4;
+}
+
+/// The name users know the type by.
+constexpr const char* name_of(dtype type) {
+  switch (type) {
+    case dtype::float32: return "float";
+    case dtype::float64: return "double";
+    case dtype::int32: return "int32";
+    case dtype::uint8: return "uint8";
+    case dtype::bf16: return "bf16";
+  }
+  return "?";
+}
+
+/// Gradients flow through floating-point values only.
+constexpr bool is_floating(dtype type) {
+  return type == dtype::float32 || type == dtype::float64 || type == dtype::bf16;
+}
+
+}  // namespace gpipe

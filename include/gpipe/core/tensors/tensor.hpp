@@ -1,0 +1,90 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include <gpipe/core/tensors/dtype.hpp>
+
+namespace gpipe {
+
+/// The shape of one *sample*, in the type: `tensor<float, 3, 32, 32>`; `tensor<float>` is one number a sample.
+/// The batch extent is not part of it: it is the plan's micro-batch size.
+template <element T, int... N>
+struct tensor {
+  static_assert(((N > 0) && ...), "a tensor's extents are at least 1");
+
+  using value_type = T;
+  static constexpr int rank = sizeof...(N);
+  static constexpr std::array<int, sizeof...(N)> extents{N...};
+  static constexpr std::size_t size = (std::size_t{1} * ... * static_cast<std::size_t>(N));  ///< elements a sample
+};
+
+/// Several tensors on one edge, in a fixed order.
+template <class... Tensors>
+struct bundle {};
+
+/// The most tensors that one edge carries, and that a layer reads or writes.
+inline constexpr int max_edge = 4;
+
+/// Whether a type is a `tensor`.
+template <class>
+inline constexpr bool is_tensor = false;
+template <class T, int... N>
+inline constexpr bool is_tensor<tensor<T, N...>> = true;
+
+/// Whether a type is a `bundle` of tensors.
+template <class>
+inline constexpr bool is_bundle = false;
+template <class... Tensors>
+inline constexpr bool is_bundle<bundle<Tensors...>> = (is_tensor<Tensors> && ...);
+
+/// What may flow from layer to layer.
+template <class T>
+concept edge = is_tensor<T> || is_bundle<T>;
+
+namespace detail {
+
+template <class Edge>
+struct edge_parts;  // the tensors of an edge, as a bundle
+template <class T, int... N>
+struct edge_parts<tensor<T, N...>> {
+  using type = bundle<tensor<T, N...>>;
+};
+template <class... Tensors>
+struct edge_parts<bundle<Tensors...>> {
+  using type = bundle<Tensors...>;
+};
+
+template <int I, class Bundle>
+struct part_of;
+template <int I, class First, class... Rest>
+struct part_of<I, bundle<First, Rest...>> : part_of<I - 1, bundle<Rest...>> {};
+template <class First, class... Rest>
+struct part_of<0, bundle<First, Rest...>> {
+  using type = First;
+};
+
+template <class Bundle>
+inline constexpr int parts_in = 0;
+template <class... Tensors>
+inline constexpr int parts_in<bundle<Tensors...>> = static_cast<int>(sizeof...(Tensors));
+
+// Whether no extent is below 1, before the tensor itself says so, who knows nothing of layers.
+template <class Edge>
+inline constexpr bool has_extents = true;
+template <class T, int... N>
+inline constexpr bool has_extents<tensor<T, N...>> = ((N > 0) && ...);
+template <class... Tensors>
+inline constexpr bool has_extents<bundle<Tensors...>> = (has_extents<Tensors> && ...);
+
+}  // namespace detail
+
+/// How many tensors an edge carries: 1 for a tensor.
+template <edge Edge>
+inline constexpr int parts = detail::parts_in<typename detail::edge_parts<Edge>::type>;
+
+/// The `I`-th tensor of an edge.
+template <edge Edge, int I>
+using part = typename detail::part_of<I, typename detail::edge_parts<Edge>::type>::type;
+
+}  // namespace gpipe

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+
+#include <gpipe/core/tensors/dtype.hpp>
+
+namespace gpipe::cuda::detail {
+
+// What a context does element by element.
+
+template <class T>
+struct set_to {
+  T* into;
+  T value;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] = value; }
+};
+
+/// Rows of a matrix, or of its transpose, each filled up with zeros to `stride` elements.
+template <class T>
+struct packing {
+  const compute_type<T>* source;
+  T* into;
+  int columns, stride, to_row, to_column;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+    const std::ptrdiff_t row = i / stride, column = i % stride;
+    into[i] = column < columns ? T(source[row * to_row + column * to_column]) : T(0);
+  }
+};
+
+template <class T>
+struct entries {
+  const T* values;
+  int stride;
+  GPIPE_HOST_DEVICE compute_type<T> operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
+    return values[row * stride + column];
+  }
+};
+
+/// A row again and again; rounded, where `into` is bf16.
+template <class T>
+struct repeat_row {
+  const compute_type<T>* row;
+  T* into;
+  int n;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] = row[i % n]; }
+};
+
+}  // namespace gpipe::cuda::detail

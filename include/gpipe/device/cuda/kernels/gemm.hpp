@@ -1,0 +1,201 @@
+#pragma once
+
+#include <algorithm>
+#include <compare>
+#include <cstddef>
+#include <vector>
+
+#include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/device/cuda/stream/stream.hpp>
+
+namespace gpipe::cuda {
+
+/// How cuBLASLt names an element type.
+template <class T>
+inline constexpr cudaDataType library_type = CUDA_R_32F;
+template <>
+inline constexpr cudaDataType library_type<double> = CUDA_R_64F;
+template <>
+inline constexpr cudaDataType library_type<bf16> = CUDA_R_16BF;
+
+/// What is done to a product while it is still at hand.
+enum class epilogue {
+  none,
+  bias,           ///< a row, of D's type, is added to every row of D
+  bias_gradient,  ///< the columns of A, which is given transposed, are summed, in D's type: written, not added
+};
+
+/// D[m x n] = op(A)[m x k] op(B)[k x n], row-major, one element behind the other in D. What is transposed is given so:
+/// A as k x m, B as n x k. The rows are the extent that micro-batches shorten: k of a transposed A, else m.
+struct product {
+  cudaDataType in = CUDA_R_32F, out = CUDA_R_32F;
+  epilogue then = epilogue::none;
+  bool a_transposed = false, b_transposed = false;
+  int n = 0, across = 0;  ///< `across`: m of a transposed A, else k
+  int b_stride = 0;       ///< elements from row to row of what is given as B
+  int rows = 0;
+
+  int m() const { return a_transposed ? across : rows; }
+  int k() const { return a_transposed ? rows : across; }
+  auto operator<=>(const product&) const = default;
+};
+
+/// cuBLASLt on one stream, with all that it needs made once: a handle, a workspace, and for each product the algorithm.
+/// Which one depends on the product alone, and each gives the same bits again and again; float is float, not TF32,
+/// and of bf16 the sums are in float.
+/// For any number of rows runs what was chosen for the least of 1, 2, 4, ..., all of them that is not smaller.
+class gemm {
+ public:
+  /// Bytes behind the workspace, for who uses the stream.
+  static constexpr std::size_t scratch_bytes = std::size_t{1} << 18;
+
+  GPIPE_ONCE explicit gemm(const stream& on) : stream_(on) {
+    use(on.gpu());
+    check(cublasLtCreate(&handle_), "cublasLtCreate");
+    const cudaError_t given = cudaMalloc(&workspace_, workspace_bytes + scratch_bytes);
+    if (given != cudaSuccess) static_cast<void>(cublasLtDestroy(handle_));
+    check(given, "cudaMalloc");
+  }
+  GPIPE_ONCE ~gemm() {
+    static_cast<void>(cudaSetDevice(stream_.gpu()));
+    static_cast<void>(cudaFree(workspace_));
+    static_cast<void>(cublasLtDestroy(handle_));
+  }
+  gemm(const gemm&) = delete;
+  gemm& operator=(const gemm&) = delete;
+
+  template <class T>
+  T* scratch() const {
+    return reinterpret_cast<T*>(static_cast<std::byte*>(workspace_) + workspace_bytes);
+  }
+
+  template <class T>
+  static constexpr bool fits_scratch(int count) {
+    return sizeof(T) * static_cast<std::size_t>(count) <= scratch_bytes;
+  }
+
+  /// Chooses algorithms for a product of `p.rows` rows or fewer.
+  GPIPE_ONCE void prepare(product p) {
+    const int most = p.rows;
+    for (p.rows = 1; p.rows < most; p.rows *= 2) choose(p);
+    p.rows = most;
+    choose(p);
+  }
+
+  /// Whether cuBLASLt has the product with its epilogue; without one it must.
+  bool offers(const product& p) { return chosen_for(p).offered; }
+
+  /// D = op(A) op(B), or D += if accumulating. `bias`: what the epilogue reads or writes.
+  void run(const product& p, const void* a, const void* b, void* d, bool accumulate = false, void* bias = nullptr) {
+    const choice& by = chosen_for(p);
+    if (!by.offered)
+      detail::refuse({"cuBLASLt has no product of ", p.m(), " x ", p.k(), " by ", p.k(), " x ", p.n},
+                     {"choose other extents, multiples of 8 are best"});
+    terms of(p, bias);
+    const float one = 1, add = accumulate ? 1 : 0;
+    const double one_in_double = 1, add_in_double = add;
+    const bool doubles = p.out == CUDA_R_64F;
+    check(cublasLtMatmul(handle_, of.how(), doubles ? static_cast<const void*>(&one_in_double) : &one, b, of.b(), a,
+                         of.a(), doubles ? static_cast<const void*>(&add_in_double) : &add, d, of.d(), d, of.d(),
+                         &by.algorithm, workspace_, workspace_bytes, stream_.get()),
+          "cublasLtMatmul");
+  }
+
+ private:
+  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
+
+  // The product as cuBLASLt knows it, by columns: a row-major matrix is there its transpose, so that D^T = op(B)^T
+  // op(A)^T. Descriptions live on the stack.
+  class terms {
+   public:
+    terms(const product& p, void* bias) {
+      const auto m = static_cast<std::uint64_t>(p.m()), n = static_cast<std::uint64_t>(p.n),
+                 k = static_cast<std::uint64_t>(p.k());
+      const bool doubles = p.out == CUDA_R_64F;
+      check(cublasLtMatmulDescInit(&how_, doubles ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                   doubles ? CUDA_R_64F : CUDA_R_32F),
+            "cublasLtMatmulDescInit");
+      set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+      set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+      if (p.then != epilogue::none) {
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE,
+            p.then == epilogue::bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_BGRADB);
+        set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+      }
+      const auto stride = static_cast<std::int64_t>(p.b_stride);
+      layout(b_, p.in, p.b_transposed ? k : n, p.b_transposed ? n : k, stride);
+      layout(a_, p.in, p.a_transposed ? m : k, p.a_transposed ? k : m, p.across);
+      layout(d_, p.out, n, m, p.n);
+    }
+    cublasLtMatmulDesc_t how() { return &how_; }
+    cublasLtMatrixLayout_t a() { return &a_; }
+    cublasLtMatrixLayout_t b() { return &b_; }
+    cublasLtMatrixLayout_t d() { return &d_; }
+
+   private:
+    template <class T>
+    void set(cublasLtMatmulDescAttributes_t what, T value) {
+      check(cublasLtMatmulDescSetAttribute(&how_, what, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+    }
+    static void layout(cublasLtMatrixLayoutOpaque_t& of, cudaDataType type, std::uint64_t rows, std::uint64_t columns,
+                       std::int64_t stride) {
+      check(cublasLtMatrixLayoutInit(&of, type, rows, columns, stride), "cublasLtMatrixLayoutInit");
+    }
+
+    cublasLtMatmulDescOpaque_t how_{};
+    cublasLtMatrixLayoutOpaque_t a_{}, b_{}, d_{};
+  };
+
+  struct choice {
+    product of;
+    cublasLtMatmulAlgo_t algorithm{};
+    bool offered = false;
+  };
+
+  GPIPE_ONCE void choose(const product& p) {
+    const auto at = place_of(p);
+    if (at != chosen_.end() && at->of == p) return;
+    cublasLtMatmulPreferenceOpaque_t wish{};
+    check(cublasLtMatmulPreferenceInit(&wish), "cublasLtMatmulPreferenceInit");
+    const auto ask = [&wish](cublasLtMatmulPreferenceAttributes_t what, auto value) {
+      check(cublasLtMatmulPreferenceSetAttribute(&wish, what, &value, sizeof value),
+            "cublasLtMatmulPreferenceSetAttribute");
+    };
+    ask(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
+    // Parts of a sum are put together in the workspace and in a fixed order.
+    ask(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    for (const auto operand : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      ask(operand, static_cast<std::uint32_t>(alignment));
+    use(stream_.gpu());
+    terms of(p, workspace_);  // where the epilogue's row is makes no difference, but that it is somewhere
+    cublasLtMatmulHeuristicResult_t best{};
+    int found = 0;
+    const cublasStatus_t told = cublasLtMatmulAlgoGetHeuristic(handle_, of.how(), of.b(), of.a(), of.d(), of.d(), &wish,
+                                                               1, &best, &found);
+    if (told != CUBLAS_STATUS_NOT_SUPPORTED) check(told, "cublasLtMatmulAlgoGetHeuristic");
+    chosen_.insert(at, {p, best.algo, told == CUBLAS_STATUS_SUCCESS && found > 0});
+  }
+
+  std::vector<choice>::iterator place_of(const product& p) {
+    return std::lower_bound(chosen_.begin(), chosen_.end(), p,
+                            [](const choice& c, const product& other) { return c.of < other; });
+  }
+  const choice& chosen_for(const product& p) {
+    auto at = place_of(p);
+    product same = p;
+    if (at != chosen_.end()) same.rows = at->of.rows;
+    if (at == chosen_.end() || at->of != same) {  // nobody has prepared it
+      choose(p);
+      at = place_of(p);
+    }
+    return *at;
+  }
+
+  const stream& stream_;
+  cublasLtHandle_t handle_ = nullptr;
+  void* workspace_ = nullptr;
+  std::vector<choice> chosen_;  // sorted
+};
+
+}  // namespace gpipe::cuda

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+
+#include <gpipe/device/cuda/stream/gpu.hpp>
+
+namespace gpipe::cuda {
+
+/// The one allocation of a stage on a GPU, filled with one byte throughout.
+class arena {
+ public:
+  GPIPE_ONCE explicit arena(std::size_t bytes, std::byte fill = std::byte{0}, int gpu = 0) : gpu_(gpu), bytes_(bytes) {
+    use(gpu);
+    void* found = nullptr;
+    check(cudaMalloc(&found, bytes + alignment), "cudaMalloc");
+    data_ = static_cast<std::byte*>(found);
+    const cudaError_t filled = cudaMemset(data_, static_cast<int>(fill), bytes + alignment);
+    if (filled != cudaSuccess) free();
+    check(filled, "cudaMemset");
+  }
+  GPIPE_ONCE ~arena() { free(); }
+  arena(const arena&) = delete;
+  arena& operator=(const arena&) = delete;
+
+  std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return bytes_; }
+
+ private:
+  void free() noexcept {
+    static_cast<void>(cudaSetDevice(gpu_));
+    static_cast<void>(cudaFree(data_));
+  }
+
+  int gpu_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_;
+};
+
+}  // namespace gpipe::cuda

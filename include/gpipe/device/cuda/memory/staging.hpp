@@ -1,0 +1,104 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include <gpipe/device/cuda/stream/stream.hpp>
+
+namespace gpipe::cuda {
+
+/// The way between the host's memory and a GPU's, through pieces of memory on both sides, made once and used in turn:
+/// on the host one that the GPU reads by itself, so that nobody waits.
+///
+///     up     host -> piece of the host -> piece of the GPU -> its place     at once; by a stream of its own; in order
+///     down   place -> piece of the host -> host                             in order; at `drain`
+///
+/// The second part of the way up runs while the stream still computes what was asked before: data are there early.
+class staging {
+ public:
+  GPIPE_ONCE explicit staging(const stream& on) : stream_(on), early_(on.gpu()) {
+    check(cudaHostAlloc(&hosts_, pieces * piece_bytes, cudaHostAllocPortable), "cudaHostAlloc");
+    const cudaError_t given = cudaMalloc(&gpus_, pieces * piece_bytes);
+    if (given != cudaSuccess) static_cast<void>(cudaFreeHost(hosts_));
+    check(given, "cudaMalloc");
+  }
+  GPIPE_ONCE ~staging() {
+    static_cast<void>(cudaSetDevice(stream_.gpu()));
+    static_cast<void>(cudaStreamSynchronize(early_.get()));
+    static_cast<void>(cudaFree(gpus_));
+    static_cast<void>(cudaFreeHost(hosts_));
+  }
+  staging(const staging&) = delete;
+  staging& operator=(const staging&) = delete;
+
+  /// `from` has been read when this returns.
+  void up(std::size_t bytes, const std::byte* from, std::byte* into) {
+    for (std::size_t at = 0; at < bytes; at += piece_bytes) {
+      const std::size_t n = (std::min)(piece_bytes, bytes - at);
+      piece& p = take();
+      std::memcpy(host(p), from + at, n);
+      check(cudaMemcpyAsync(gpu(p), host(p), n, cudaMemcpyHostToDevice, early_.get()), "cudaMemcpyAsync");
+      p.arrived.record(early_);
+      p.arrived.hold_back(stream_);
+      check(cudaMemcpyAsync(into + at, gpu(p), n, cudaMemcpyDeviceToDevice, stream_.get()), "cudaMemcpyAsync");
+      p.over.record(stream_);
+    }
+  }
+
+  /// `into` is written by `drain`, or before.
+  void down(std::size_t bytes, const std::byte* from, std::byte* into) {
+    for (std::size_t at = 0; at < bytes; at += piece_bytes) {
+      const std::size_t n = (std::min)(piece_bytes, bytes - at);
+      piece& p = take();
+      check(cudaMemcpyAsync(host(p), from + at, n, cudaMemcpyDeviceToHost, stream_.get()), "cudaMemcpyAsync");
+      p.over.record(stream_);
+      p.into = into + at;
+      p.bytes = n;
+    }
+  }
+
+  /// What is still on its way down arrives, once the stream is through.
+  void drain() noexcept {
+    for (piece& p : pieces_) arrive(p);
+  }
+  /// Forgets it instead: the stream has failed.
+  void drop() noexcept {
+    for (piece& p : pieces_) p.into = nullptr;
+  }
+
+ private:
+  static constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+  static constexpr int pieces = 16;
+
+  struct piece {
+    event arrived, over;
+    std::byte* into = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  std::size_t offset(const piece& p) const { return static_cast<std::size_t>(&p - pieces_) * piece_bytes; }
+  std::byte* host(const piece& p) const { return static_cast<std::byte*>(hosts_) + offset(p); }
+  std::byte* gpu(const piece& p) const { return static_cast<std::byte*>(gpus_) + offset(p); }
+
+  // The one that was used longest ago, when it is free again.
+  piece& take() {
+    piece& p = pieces_[next_];
+    next_ = (next_ + 1) % pieces;
+    p.over.wait();
+    arrive(p);
+    return p;
+  }
+  void arrive(piece& p) noexcept {
+    if (p.into != nullptr) std::memcpy(p.into, host(p), p.bytes);
+    p.into = nullptr;
+  }
+
+  const stream& stream_;
+  stream early_;
+  void *hosts_ = nullptr, *gpus_ = nullptr;
+  piece pieces_[pieces];
+  int next_ = 0;
+};
+
+}  // namespace gpipe::cuda

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <gpipe/device/cuda/stream/stream.hpp>
+
+namespace gpipe::cuda {
+
+/// What several contexts were asked for, written down once as a CUDA graph. The first context that begins it launches
+/// it; the others join by awaiting a mark of its. What goes up and comes down has pinned memory of its own here.
+class graph {
+ public:
+  graph() = default;
+  GPIPE_ONCE ~graph() {
+    drop();
+    if (launched_ != nullptr) static_cast<void>(cudaGraphExecDestroy(launched_));
+  }
+  graph(const graph&) = delete;
+  graph& operator=(const graph&) = delete;
+
+  /// What an upload, numbered as they were asked for, reads from the next launch on. Nothing is under way.
+  void refill(std::size_t upload, std::ptrdiff_t bytes, const std::byte* from) {
+    std::memcpy(ups_.at(upload).memory.get(), from, static_cast<std::size_t>(bytes));
+  }
+
+  // What contexts call.
+
+  void begin(const stream& on) {
+    if (first_ != nullptr) return;
+    check(cudaStreamBeginCapture(on.get(), cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+    first_ = &on;
+  }
+  void end(const stream& on) {
+    if (&on != first_) return;
+    first_ = nullptr;
+    cudaGraph_t written = nullptr;
+    check(cudaStreamEndCapture(on.get(), &written), "cudaStreamEndCapture");
+    const cudaError_t made = cudaGraphInstantiate(&launched_, written, 0);
+    static_cast<void>(cudaGraphDestroy(written));
+    check(made, "cudaGraphInstantiate");
+  }
+  /// Ends writing without a graph.
+  GPIPE_ONCE void drop() noexcept {
+    if (first_ == nullptr) return;
+    cudaGraph_t written = nullptr;
+    static_cast<void>(cudaStreamEndCapture(first_->get(), &written));
+    if (written != nullptr) static_cast<void>(cudaGraphDestroy(written));
+    first_ = nullptr;
+  }
+  void up(const stream& on, std::size_t bytes, const std::byte* from, std::byte* into) {
+    std::byte* const memory = add(ups_, bytes);
+    std::memcpy(memory, from, bytes);
+    check(cudaMemcpyAsync(into, memory, bytes, cudaMemcpyHostToDevice, on.get()), "cudaMemcpyAsync");
+  }
+  void down(const stream& on, std::size_t bytes, const std::byte* from, std::byte* into) {
+    std::byte* const memory = add(downs_, bytes);
+    downs_.back().into = into;
+    check(cudaMemcpyAsync(memory, from, bytes, cudaMemcpyDeviceToHost, on.get()), "cudaMemcpyAsync");
+  }
+  void launch(const stream& on) { check(cudaGraphLaunch(launched_, on.get()), "cudaGraphLaunch"); }
+  /// What came down arrives, once the stream is through.
+  void drain() noexcept {
+    for (const piece& p : downs_) std::memcpy(p.into, p.memory.get(), p.bytes);
+  }
+
+ private:
+  struct unpin {
+    GPIPE_ONCE void operator()(std::byte* memory) const { static_cast<void>(cudaFreeHost(memory)); }
+  };
+  struct piece {
+    std::unique_ptr<std::byte, unpin> memory;
+    std::size_t bytes;
+    std::byte* into = nullptr;
+  };
+  GPIPE_ONCE static std::byte* add(std::vector<piece>& to, std::size_t bytes) {
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable), "cudaHostAlloc");
+    to.push_back({std::unique_ptr<std::byte, unpin>(static_cast<std::byte*>(memory)), bytes});
+    return static_cast<std::byte*>(memory);
+  }
+
+  const stream* first_ = nullptr;  // while it is written
+  cudaGraphExec_t launched_ = nullptr;
+  std::vector<piece> ups_, downs_;
+};
+
+}  // namespace gpipe::cuda

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/layer/contract/panels.hpp>
+
+namespace gpipe::host {
+
+/// Matrix products are made in blocks of C, a panel wide, by a `Tile` that knows how to multiply one block:
+///
+///     Tile::rows_of(left)         how many of the `left` rows the next block takes, at most `row_block`
+///     Tile::depth_of(left)        the same for the inner extent of a transposed product, at most `depth_block`: a
+///                                 multiple of `Tile::depth_step`, filled up with rows of zeros
+///     Tile::columns_of<T, Transposed>(left)   how many columns are computed where fewer than a panel's are left
+///     Tile::find<T, Transposed>(rows, columns, k, lda, ldc, accumulate)
+///                                 a function (a, b, c, next):  c[rows x columns] (+)= a[rows x k] * b, where b is a
+///                                 panel and k at most `inner_block`; if transposed, a[k x rows]. It may bring `next`
+///                                 nearer meanwhile, the panel that follows (or b once more). After `Tile::prepare` of
+///                                 the same arguments it neither allocates nor compiles.
+///
+/// All matrices are row-major. The bits of an element depend on its row and its column, and with some tiles on the
+/// height of its block (libxsmm sums short blocks in another order where it has AVX-512): never on where the matrices
+/// lie or what other rows hold. The portable tile sums in ascending order of the inner index whatever the height.
+inline constexpr int row_block = 32, inner_block = 512, depth_block = 256;
+
+namespace detail {
+
+constexpr std::ptrdiff_t offset(int index, int stride) { return std::ptrdiff_t{index} * stride; }
+
+template <class From, class T>
+void copy(int count, const From* from, T* into) {
+  if constexpr (std::is_same_v<From, T>) std::memcpy(into, from, sizeof(T) * static_cast<std::size_t>(count));
+  else
+    for (int i = 0; i < count; ++i) into[i] = from[i];
+}
+
+// Where C ends inside a panel the block is made beside it, whole vectors wide, and its true columns are copied.
+template <class T, class Multiply>
+void at_edge(int height, int columns, T* c, int ldc, bool add, const std::type_identity_t<T>* start,
+             Multiply multiply) {
+  alignas(alignment) T block[row_block * panel_width];
+  if (add) {
+    std::memset(block, 0, sizeof block);
+    for (int r = 0; r < height; ++r) copy(columns, start ? start : c + offset(r, ldc), block + offset(r, panel_width));
+  }
+  multiply(block);
+  for (int r = 0; r < height; ++r) copy(columns, block + offset(r, panel_width), c + offset(r, ldc));
+}
+
+}  // namespace detail
+
+}  // namespace gpipe::host

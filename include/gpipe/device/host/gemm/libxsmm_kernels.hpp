@@ -1,0 +1,74 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+
+#include <libxsmm.h>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/layer/contract/panels.hpp>
+
+namespace gpipe::host {
+
+/// libxsmm's kernels for blocks of products of floats, c[rows x columns] (+)= a[rows x k] * panel, each compiled when
+/// first asked for and kept for the life of the process. Any thread may ask; what was found before is found without a
+/// lock and without libxsmm, for libxsmm 1.17 is not to be asked by two threads at once: what a thread asked for lately
+/// it keeps in a slot that thread number 1024 later shares, without a lock, and may then return the kernel of another
+/// shape.
+class libxsmm_kernels {
+ public:
+  struct shape {
+    int rows, columns, k, lda, ldc;
+    bool accumulate, transposed;
+    bool operator==(const shape&) const = default;
+  };
+
+  /// Null where libxsmm has none for this processor.
+  static libxsmm_smmfunction find(const shape& of) {
+    auto& first = chains_[place(of)];
+    for (const entry* e = first.load(std::memory_order_acquire); e != nullptr; e = e->next)
+      if (e->of == of) return e->kernel;
+    return add(of, first);
+  }
+
+ private:
+  struct entry {
+    shape of;
+    libxsmm_smmfunction kernel;
+    const entry* next;
+  };
+  using chain = std::atomic<const entry*>;
+
+  static std::size_t place(const shape& of) {
+    std::size_t mixed = of.accumulate * 2u + of.transposed;
+    for (const int extent : {of.rows, of.columns, of.k, of.lda, of.ldc})
+      mixed = mixed * 31 + static_cast<unsigned>(extent);
+    return (mixed ^ mixed >> 10) % count;
+  }
+
+  GPIPE_ONCE static libxsmm_smmfunction add(const shape& of, chain& first) {
+    const std::lock_guard lock{adding_};
+    for (const entry* e = first; e != nullptr; e = e->next)  // another thread may have been here before
+      if (e->of == of) return e->kernel;
+    const auto kernel = ask(of);
+    first.store(new entry{of, kernel, first}, std::memory_order_release);  // never deleted: threads may outlive statics
+    return kernel;
+  }
+
+  /// libxsmm counts columns first: its (m, n, k, A, B) are our (columns, rows, k, B, A).
+  static libxsmm_smmfunction ask(const shape& of) {
+    const int width = panel_width, flags = of.transposed ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
+    // In a block of few rows, asking for the next panel takes longer than it saves.
+    const int ahead = of.transposed || of.rows < panel_width / 2 ? LIBXSMM_GEMM_PREFETCH_NONE
+                                                                 : LIBXSMM_GEMM_PREFETCH_AL2;
+    const float alpha = 1, beta = of.accumulate ? 1.0F : 0.0F;
+    return libxsmm_smmdispatch(of.columns, of.rows, of.k, &width, &of.lda, &of.ldc, &alpha, &beta, &flags, &ahead);
+  }
+
+  static constexpr std::size_t count = 1024;
+  static inline chain chains_[count]{};
+  static inline std::mutex adding_;
+};
+
+}  // namespace gpipe::host

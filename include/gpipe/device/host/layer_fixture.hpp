@@ -1,0 +1,249 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/numbers/random.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/device/host/context.hpp>
+#include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+
+namespace gpipe::host {
+
+/// Aligned memory of one dtype between two guards, which tell whether somebody wrote beside it.
+class guarded_buffer {
+ public:
+  guarded_buffer(std::string name, dtype type, std::size_t count)
+      : name_(std::move(name)),
+        type_(type),
+        count_(count),
+        memory_(static_cast<std::byte*>(::operator new(aligned(bytes()) + 2 * alignment, at_boundary))) {
+    std::memset(memory_, guard, aligned(bytes()) + 2 * alignment);
+    poison();
+  }
+  guarded_buffer(guarded_buffer&& other) noexcept
+      : name_(std::move(other.name_)),
+        type_(other.type_),
+        count_(other.count_),
+        memory_(std::exchange(other.memory_, nullptr)) {}
+  guarded_buffer& operator=(guarded_buffer&&) = delete;
+  ~guarded_buffer() { ::operator delete(memory_, at_boundary); }
+
+  const std::string& name() const { return name_; }
+  dtype type() const { return type_; }
+  std::size_t count() const { return count_; }
+  std::size_t bytes() const { return count_ * bytes_of(type_); }
+  std::byte* data() const { return memory_ + alignment; }
+
+  /// All ones: NaN as floating-point numbers, -1 as integers.
+  void poison() { std::memset(data(), 0xff, bytes()); }
+  void clear() { std::memset(data(), 0, bytes()); }
+  bool intact() const {
+    for (std::size_t i = 0; i < alignment; ++i)
+      if (memory_[i] != std::byte{guard}) return false;
+    for (std::size_t i = bytes(); i < aligned(bytes()) + alignment; ++i)
+      if (data()[i] != std::byte{guard}) return false;
+    return true;
+  }
+  std::vector<std::byte> bits() const { return {data(), data() + bytes()}; }
+
+  double get(std::size_t i) const {
+    switch (type_) {
+      case dtype::float32: return static_cast<double>(at<float>(i));
+      case dtype::float64: return at<double>(i);
+      case dtype::int32: return at<std::int32_t>(i);
+      case dtype::uint8: return at<std::uint8_t>(i);
+      case dtype::bf16: return static_cast<double>(at<bf16>(i));
+    }
+    return 0;
+  }
+  void set(std::size_t i, double value) {
+    switch (type_) {
+      case dtype::float32: at<float>(i) = static_cast<float>(value); break;
+      case dtype::float64: at<double>(i) = value; break;
+      case dtype::int32: at<std::int32_t>(i) = static_cast<std::int32_t>(value); break;
+      case dtype::uint8: at<std::uint8_t>(i) = static_cast<std::uint8_t>(value); break;
+      case dtype::bf16: at<bf16>(i) = static_cast<float>(value); break;
+    }
+  }
+
+ private:
+  static constexpr std::align_val_t at_boundary{alignment};
+  static constexpr unsigned char guard = 0xa5;
+
+  template <class T>
+  T& at(std::size_t i) const {
+    return reinterpret_cast<T*>(data())[i];
+  }
+
+  std::string name_;
+  dtype type_;
+  std::size_t count_;
+  std::byte* memory_;
+};
+
+/// One layer by itself with all the buffers that it declares, for tests: fill them, call its kernels, look.
+template <class Layer, edge Input, class Context = context>
+class trial {
+ public:
+  using bound = gpipe::bound<Layer, Input>;
+  using on = typename bound::on;
+  using again = operands<bound, pass::backward>;
+  using value_type = typename bound::value_type;
+  static constexpr int inputs = parts<Input>, outputs = parts<typename bound::output>;
+
+  explicit trial(int samples, int capacity) {
+    call_.samples = samples;
+    call_.capacity = capacity;
+    call_.training = true;
+    call_.random = {.seed = 1, .step = 2, .slot = 3, .first_sample = 4};
+    const auto most = static_cast<std::size_t>(capacity);
+    edges<Input>("input", most, in, in_gradient);
+    edges<typename bound::output>("output", most, out, out_gradient);
+    for (std::size_t i = 0; i < in.size(); ++i) call_.in[i] = in[i].data();
+    for (std::size_t i = 0; i < out.size(); ++i) call_.out[i] = out[i].data();
+    connect_gradients();
+
+    // Blocks are one buffer each, as the executor's are: between their parts there is padding, but no guard.
+    parameters.emplace_back("parameters", dtype_of<value_type>,
+                            gpipe::detail::offset_in(bound::parameters, bound::parameters.size(), sizeof(value_type)) /
+                                sizeof(value_type));
+    gradients.emplace_back("parameter gradients", dtype_of<value_type>, parameters[0].count());
+    state.emplace_back("state", dtype_of<value_type>, first_of_state(bound::state.size()));
+    derived.emplace_back("derived", dtype::uint8,
+                         gpipe::detail::offset_in(bound::derived, bound::derived.size(), std::size_t{1}));
+    extras.emplace_back("extras", dtype::uint8, gpipe::detail::offset_in(bound::extras, bound::extras.size(), most));
+    std::size_t told = 0;
+    for (const partial& p : bound::partials) told += p.size;
+    partials.emplace_back("partials", dtype::float64, told);
+    gradients[0].clear();
+    call_.parameters = parameters[0].data();
+    call_.gradients = gradients[0].data();
+    call_.state = state[0].data();
+    call_.derived = derived[0].data();
+    call_.extras = extras[0].data();
+    if (!bound::partials.empty()) call_.partials = reinterpret_cast<double*>(partials[0].data());
+    call_.micro_batches = 1;
+    for (std::size_t i = 0; i < bound::fields.size(); ++i) {
+      const field& f = bound::fields[i];
+      fields.emplace_back(f.name, f.type, f.size * most);
+      call_.fields[i] = fields[i].data();
+    }
+    if constexpr (requires { on::prepare(Context{}, 1); }) on::prepare(Context{}, capacity);
+  }
+
+  /// Random numbers in everything that a layer reads: in [-1.5, 1.5) in its input and its output's gradient, below
+  /// `integers_below` in integers, labels and weights within their limits, parameters and state around their first
+  /// values.
+  void randomise(std::uint64_t seed, int integers_below = 2) {
+    std::uint32_t stream = 0;
+    const auto fill = [&](guarded_buffer& into, std::size_t first, std::size_t count, double middle, double spread) {
+      ++stream;
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto words = draw({.seed = seed, .slot = stream}, 0, static_cast<std::uint32_t>(i));
+        const double unit = static_cast<double>(words.word[0]) * 0x1p-32 + static_cast<double>(words.word[1]) * 0x1p-64;
+        into.set(first + i, is_floating(into.type()) ? middle + spread * (2 * unit - 1) : unit * spread);
+      }
+    };
+    for (auto* list : {&in, &out_gradient})
+      for (auto& buffer : *list)
+        fill(buffer, 0, buffer.count(), 0, is_floating(buffer.type()) ? 1.5 : integers_below);
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      const auto below = static_cast<double>(bound::fields[i].below);
+      fill(fields[i], 0, fields[i].count(), 1, below > 0 ? below : 1);
+    }
+    const auto around = [&](guarded_buffer& block, const parameter& of, std::size_t first) {
+      fill(block, first, of.extents.size(), of.first.drawn == initialiser::kind::ones ? 1 : 0, 0.5);
+    };
+    for (auto* block : {&parameters[0], &state[0]}) block->clear();
+    for (std::size_t i = 0; i < bound::parameters.size(); ++i) around(parameters[0], bound::parameters[i], first_of(i));
+    for (std::size_t i = 0; i < bound::state.size(); ++i) around(state[0], bound::state[i], first_of_state(i));
+  }
+
+  void refresh() {
+    if constexpr (requires(const operands<bound>& a) { on::refresh(Context{}, a); })
+      on::refresh(Context{}, operands<bound>(call_));
+  }
+  void absorb() {
+    if constexpr (requires(const operands<bound, pass::absorb>& a) { on::absorb(Context{}, a); })
+      on::absorb(Context{}, operands<bound, pass::absorb>(call_));
+  }
+  void forward() {
+    if constexpr (!bound::view) on::forward(Context{}, operands<bound>(call_));
+  }
+  void backward_input() {
+    if constexpr (requires(const again& a) { on::backward_input(Context{}, a); })
+      on::backward_input(Context{}, again(call_));
+  }
+  void backward_parameters() {
+    if constexpr (requires(const again& a) { on::backward_parameters(Context{}, a); })
+      on::backward_parameters(Context{}, again(call_));
+  }
+  /// The fused one, or both parts.
+  void backward() {
+    if constexpr (has_fused) {
+      on::backward(Context{}, again(call_));
+    } else {
+      backward_input();
+      backward_parameters();
+    }
+  }
+  static constexpr bool has_fused = requires(const again& a) { on::backward(Context{}, a); };
+
+  /// The gradients that backward shall write; `without`: nobody wants that input's.
+  void connect_gradients(int without = -1) {
+    for (std::size_t i = 0; i < in_gradient.size(); ++i)
+      call_.in_gradient[i] =
+          is_floating(in_gradient[i].type()) && static_cast<int>(i) != without ? in_gradient[i].data() : nullptr;
+    for (std::size_t i = 0; i < out_gradient.size(); ++i)
+      call_.out_gradient[i] = is_floating(out_gradient[i].type()) ? out_gradient[i].data() : nullptr;
+  }
+
+  /// Where parameter `index` starts in the blocks of parameters and of their gradients, in elements.
+  static std::size_t first_of(std::size_t index) {
+    return gpipe::detail::offset_in(bound::parameters, index, sizeof(value_type)) / sizeof(value_type);
+  }
+
+  static std::size_t first_of_state(std::size_t index) {
+    return gpipe::detail::offset_in(bound::state, index, sizeof(value_type)) / sizeof(value_type);
+  }
+
+  /// The name of a buffer that somebody wrote beside, or nothing.
+  std::string overrun() const {
+    for (const auto* list : {&in, &out, &in_gradient, &out_gradient, &parameters, &gradients, &state, &derived,
+                             &extras, &partials, &fields})
+      for (const auto& buffer : *list)
+        if (!buffer.intact()) return buffer.name();
+    return {};
+  }
+
+  gpipe::call& call() { return call_; }
+
+  std::vector<guarded_buffer> in, out, in_gradient, out_gradient;      ///< one a part of the edge
+  std::vector<guarded_buffer> parameters, gradients, state, derived, extras;  ///< one block each
+  std::vector<guarded_buffer> partials, fields;
+
+ private:
+  template <class Edge>
+  static void edges(const std::string& name, std::size_t samples, std::vector<guarded_buffer>& values,
+                    std::vector<guarded_buffer>& gradients) {
+    [&]<int... I>(std::integer_sequence<int, I...>) {
+      (void)samples, (void)values, (void)gradients;  // an edge may have no part
+      ((values.emplace_back(name + " " + std::to_string(I), dtype_of<typename part<Edge, I>::value_type>,
+                            samples * part<Edge, I>::size),
+        gradients.emplace_back(name + " " + std::to_string(I) + "'s gradient",
+                               dtype_of<typename part<Edge, I>::value_type>, samples * part<Edge, I>::size)),
+       ...);
+    }(std::make_integer_sequence<int, parts<Edge>>{});
+  }
+
+  gpipe::call call_;
+};
+
+}  // namespace gpipe::host

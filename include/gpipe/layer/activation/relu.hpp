@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+
+namespace gpipe {
+
+/// y = max(x, 0); NaN stays NaN. It keeps its output, which the layer behind it mostly keeps too; the derivative at 0
+/// is 0.
+struct relu {
+  template <class In>
+  struct on;
+
+  template <class T, int... Extents>
+    requires(is_floating(dtype_of<T>))
+  struct on<tensor<T, Extents...>> {
+    using output = tensor<T, Extents...>;
+    using number = compute_type<T>;
+    static constexpr keep keeps{.output = true};
+    static constexpr auto elements = static_cast<std::int64_t>(output::size);
+    static constexpr work cost{.forward = elements,
+                               .backward_input = elements,
+                               .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
+
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      c.each(a.samples() * elements, apply{a.in(), a.out()});
+    }
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      if (a.in_gradient()) c.each(a.samples() * elements, chain{a.out(), a.out_gradient(), a.in_gradient()});
+    }
+
+    struct apply {
+      const T* x;
+      T* y;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+        const number value = x[i];
+        y[i] = value < number(0) ? number(0) : value;
+      }
+    };
+    struct chain {
+      const T *y, *dy;
+      T* dx;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+        const number gradient = dy[i];
+        dx[i] = y[i] > number(0) ? gradient : number(0);
+      }
+    };
+  };
+};
+
+}  // namespace gpipe

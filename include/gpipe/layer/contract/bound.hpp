@@ -1,0 +1,111 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include <gpipe/core/tensors/tensor.hpp>
+#include <gpipe/core/text/type_name.hpp>
+#include <gpipe/layer/contract/description.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+template <class T, class From, std::size_t N>
+constexpr std::array<T, N> to_array(const From (&list)[N]) {
+  std::array<T, N> out{};
+  for (std::size_t i = 0; i < N; ++i) out[i] = list[i];
+  return out;
+}
+
+template <class Edge>
+struct element_of_edge {
+  using type = void;
+};
+template <class T, int... N>
+  requires(is_floating(dtype_of<T>))
+struct element_of_edge<tensor<T, N...>> {
+  using type = T;
+};
+template <class First, class... Rest>
+struct element_of_edge<bundle<First, Rest...>> : element_of_edge<First> {};
+
+// What a layer names, or the type of what it writes, or of what it reads.
+template <class On, class Input, class Output>
+constexpr auto type_of_edges() {
+  if constexpr (requires { typename On::value_type; }) return std::type_identity<typename On::value_type>{};
+  else if constexpr (!std::is_void_v<typename element_of_edge<Output>::type>) return element_of_edge<Output>{};
+  else return element_of_edge<Input>{};
+}
+
+}  // namespace detail
+
+/// A layer bound to what it reads: `Layer::on<Input>` with every member that it left out at its default.
+///
+///     template <class In> struct on {                     required
+///       using output = tensor<...>;                       what it writes
+///                                                         optional
+///       static constexpr parameter parameters[] = {...};  trained tensors
+///       static constexpr parameter state[] = {...};       not trained: `absorb` moves it by what all partials tell
+///       static constexpr buffer derived[] = {...};        made from the parameters by `refresh` after each commit
+///       static constexpr buffer extras[] = {...};         written by forward, read by backward
+///       static constexpr keep keeps{.input = true};       of its edges, what backward reads again
+///       static constexpr field fields[] = {...};          of the data, what it reads
+///       static constexpr partial partials[] = {...};      what forward tells of a micro-batch: a loss, for `absorb`
+///       static constexpr work cost{...};                  operations a sample
+///       static constexpr bool view = true;                its output is its input under another shape: no kernel
+///       using value_type = float;                         the element type of its parameters; of bf16 it is float
+///     };
+template <class Layer, edge Input>
+struct bound {
+  using layer = Layer;
+  using on = typename Layer::template on<Input>;
+  using input = Input;
+  using output = typename on::output;
+
+  // sizeof: an array without a bound is not complete for nvcc until somebody asks for its size.
+  static constexpr auto parameters = [] {
+    if constexpr (requires { sizeof(on::parameters); }) return detail::to_array<parameter>(on::parameters);
+    else return std::array<parameter, 0>{};
+  }();
+  static constexpr auto state = [] {
+    if constexpr (requires { sizeof(on::state); }) return detail::to_array<parameter>(on::state);
+    else return std::array<parameter, 0>{};
+  }();
+  static constexpr auto derived = [] {
+    if constexpr (requires { sizeof(on::derived); }) return detail::to_array<buffer>(on::derived);
+    else return std::array<buffer, 0>{};
+  }();
+  static constexpr auto extras = [] {
+    if constexpr (requires { sizeof(on::extras); }) return detail::to_array<buffer>(on::extras);
+    else return std::array<buffer, 0>{};
+  }();
+  static constexpr auto fields = [] {
+    if constexpr (requires { sizeof(on::fields); }) return detail::to_array<field>(on::fields);
+    else return std::array<field, 0>{};
+  }();
+  static constexpr auto partials = [] {
+    if constexpr (requires { sizeof(on::partials); }) return detail::to_array<partial>(on::partials);
+    else return std::array<partial, 0>{};
+  }();
+  static constexpr keep keeps = [] {
+    if constexpr (requires { on::keeps; }) return on::keeps;
+    else return keep{};
+  }();
+  static constexpr work cost = [] {
+    if constexpr (requires { on::cost; }) return on::cost;
+    else return work{};
+  }();
+  static constexpr bool view = [] {
+    if constexpr (requires { on::view; }) return on::view;
+    else return false;
+  }();
+
+  // The type of its floating-point edges, and of its parameters.
+  using edge_type = typename decltype(detail::type_of_edges<on, input, output>())::type;
+  using value_type = compute_type<edge_type>;
+
+  static constexpr std::string_view name = type_name<Layer>;
+};
+
+}  // namespace gpipe

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include <gpipe/core/tensors/tensor.hpp>
+
+namespace gpipe {
+
+/// Many layers act on the last extent alone; the others, and the samples, count as rows.
+///
+///     tensor<float, 128, 64>:  last_extent 64, rows_in 128 (a sample), with_last<..., 10> tensor<float, 128, 10>
+template <class Tensor>
+inline constexpr int last_extent = Tensor::extents[Tensor::rank - 1];
+
+/// Rows of one sample.
+template <class Tensor>
+inline constexpr int rows_in = static_cast<int>(Tensor::size) / last_extent<Tensor>;
+
+namespace detail {
+
+template <class Before, class Tensor, int Last>
+struct replace_last;
+template <class T, int... Before, int First, int Second, int... Rest, int Last>
+struct replace_last<tensor<T, Before...>, tensor<T, First, Second, Rest...>, Last>
+    : replace_last<tensor<T, Before..., First>, tensor<T, Second, Rest...>, Last> {};
+template <class T, int... Before, int Only, int Last>
+struct replace_last<tensor<T, Before...>, tensor<T, Only>, Last> {
+  using type = tensor<T, Before..., Last>;
+};
+
+}  // namespace detail
+
+/// The tensor with another last extent.
+template <class Tensor, int Last>
+using with_last = typename detail::replace_last<tensor<typename Tensor::value_type>, Tensor, Last>::type;
+
+}  // namespace gpipe

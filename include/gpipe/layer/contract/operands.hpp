@@ -1,0 +1,200 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/random.hpp>
+#include <gpipe/core/tensors/view.hpp>
+#include <gpipe/layer/contract/bound.hpp>
+
+namespace gpipe {
+
+/// The most fields of the data that one layer reads.
+inline constexpr int max_fields = 4;
+
+/// The buffers of one call of a kernel, untyped: what the executor fills in.
+/// Pointers that the call does not need are null; parameters, gradients, state, extras and derived are blocks whose
+/// inner offsets are those of `offset_in`.
+struct call {
+  int samples = 0;        ///< in this micro-batch, at most `capacity`
+  int capacity = 0;       ///< the plan's micro-batch size
+  bool training = false;  ///< false in evaluation: dropout passes everything
+  bool again = false;     ///< a recompute: forward has run on this micro-batch, and has told its partials
+  const std::byte* in[max_edge]{};
+  std::byte* out[max_edge]{};
+  std::byte* in_gradient[max_edge]{};
+  const std::byte* out_gradient[max_edge]{};
+  const std::byte* parameters = nullptr;
+  const std::byte* state = nullptr;
+  const std::byte* derived = nullptr;
+  std::byte* gradients = nullptr;
+  std::byte* extras = nullptr;
+  std::byte* workspace = nullptr;
+  double* partials = nullptr;           ///< of the micro-batch; for `absorb` of the first
+  std::ptrdiff_t partial_stride = 0;    ///< from one micro-batch's to the next's
+  int micro_batches = 0;                ///< for `absorb`: those that have samples
+  const std::byte* fields[max_fields]{};
+  random_key random{};
+  bool* drew = nullptr;  ///< set where somebody asks for `random`, if anybody wants to know
+};
+
+namespace detail {
+
+// Bytes before the I-th of a layer's parameters, derived buffers or extras: each starts on a boundary of its own.
+template <std::size_t N>
+constexpr std::size_t offset_in(const std::array<parameter, N>& list, std::size_t index, std::size_t element_bytes) {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < index; ++i) at += aligned(list[i].extents.size() * element_bytes);
+  return at;
+}
+template <std::size_t N>
+constexpr std::size_t offset_in(const std::array<buffer, N>& list, std::size_t index, std::size_t samples) {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < index; ++i) at += aligned(list[i].size * bytes_of(list[i].type) * samples);
+  return at;
+}
+
+}  // namespace detail
+
+namespace broken {
+
+template <class Layer, class Input, bool Holds>
+struct backward_reads_a_kept_input {
+  static_assert(Holds, "gpipe: a layer's backward reads its input, which it does not keep: state "
+                       "`static constexpr keep keeps{.input = true};`");
+};
+template <class Layer, class Input, bool Holds>
+struct backward_reads_a_kept_output {
+  static_assert(Holds, "gpipe: a layer's backward reads its output, which it does not keep: state "
+                       "`static constexpr keep keeps{.output = true};`");
+};
+
+}  // namespace broken
+
+/// Forward may read all of a layer's edges, backward what the layer keeps of them, absorb none.
+enum class pass { forward, backward, absorb };
+
+/// What a layer has told of each micro-batch of a step: `[m]` are those of micro-batch m. For functors too.
+struct told_partials {
+  const double* first = nullptr;
+  std::ptrdiff_t stride = 0;
+  int micro_batches = 0;
+
+  GPIPE_HOST_DEVICE const double* operator[](int m) const { return first + m * stride; }
+};
+
+/// The buffers of one call, typed by the layer: what a kernel sees. Rows are samples, contiguous.
+///
+///     in<I>()            [samples][in I]   const       forward; backward if it keeps its input
+///     out<I>()           [samples][out I]              forward writes it; backward reads it if it keeps its output
+///     out_gradient<I>()  [samples][out I]  const       backward
+///     in_gradient<I>()   [samples][in I]               backward_input writes it; of several inputs, null where
+///                                                      nobody wants it
+///     parameter<I>()     as declared       const
+///     gradient<I>()      as parameter I                backward_parameters *adds* to it
+///     state<I>()         as declared       const       `absorb` writes it
+///     derived<I>()       as declared                   `refresh` writes it
+///     extra<I>()         [samples][extra I]            forward writes, backward reads
+///     partials()         as declared                   forward writes all of it, of a layer with state only in
+///                                                      training; null in a recompute
+///     told()             as declared       const       what forward has written there: recompute and backward
+///     told_by_all()      told_partials                 `absorb`: of all micro-batches, the first to the last
+///     field<I, T>()      [samples][field I] const
+template <class Bound, pass Pass = pass::forward>
+class operands {
+ public:
+  using value_type = typename Bound::value_type;
+  template <int I>
+  using in_type = typename part<typename Bound::input, I>::value_type;
+  template <int I>
+  using out_type = typename part<typename Bound::output, I>::value_type;
+  template <int I>
+  using derived_type = element_of<Bound::derived[std::size_t{I}].type>;
+  template <int I>
+  using extra_type = element_of<Bound::extras[std::size_t{I}].type>;
+
+  explicit operands(const call& buffers) : call_(buffers) {}
+
+  int samples() const { return call_.samples; }
+  bool training() const { return call_.training; }
+  const random_key& random() const {
+    if (call_.drew != nullptr) *call_.drew = true;
+    return call_.random;
+  }
+
+  template <int I = 0>
+  const in_type<I>* in() const {
+    static_assert(sizeof(broken::backward_reads_a_kept_input<typename Bound::layer, typename Bound::input,
+                                                             Pass == pass::forward || Bound::keeps.input>) > 0);
+    return reinterpret_cast<const in_type<I>*>(call_.in[I]);
+  }
+  template <int I = 0>
+  out_type<I>* out() const {
+    static_assert(sizeof(broken::backward_reads_a_kept_output<typename Bound::layer, typename Bound::input,
+                                                              Pass == pass::forward || Bound::keeps.output>) > 0);
+    return reinterpret_cast<out_type<I>*>(call_.out[I]);
+  }
+  template <int I = 0>
+  in_type<I>* in_gradient() const {
+    return reinterpret_cast<in_type<I>*>(call_.in_gradient[I]);
+  }
+  template <int I = 0>
+  const out_type<I>* out_gradient() const {
+    return reinterpret_cast<const out_type<I>*>(call_.out_gradient[I]);
+  }
+  template <int I = 0>
+  const value_type* parameter() const {
+    return reinterpret_cast<const value_type*>(
+        call_.parameters + detail::offset_in(Bound::parameters, std::size_t{I}, sizeof(value_type)));
+  }
+  template <int I = 0>
+  value_type* gradient() const {
+    return reinterpret_cast<value_type*>(
+        call_.gradients + detail::offset_in(Bound::parameters, std::size_t{I}, sizeof(value_type)));
+  }
+  template <int I = 0>
+  std::conditional_t<Pass == pass::absorb, value_type, const value_type>* state() const {
+    return reinterpret_cast<value_type*>(const_cast<std::byte*>(call_.state) +
+                                         detail::offset_in(Bound::state, std::size_t{I}, sizeof(value_type)));
+  }
+  // Written by `refresh` alone, which the executor hands the same block for writing.
+  template <int I = 0>
+  derived_type<I>* derived() const {
+    return reinterpret_cast<derived_type<I>*>(const_cast<std::byte*>(call_.derived) +
+                                         detail::offset_in(Bound::derived, std::size_t{I}, std::size_t{1}));
+  }
+  template <int I = 0, class T = extra_type<I>>
+  T* extra() const {
+    return reinterpret_cast<T*>(
+        call_.extras + detail::offset_in(Bound::extras, std::size_t{I}, static_cast<std::size_t>(call_.capacity)));
+  }
+  template <int I, class T>
+  const T* field() const {
+    static_assert(dtype_of<T> == Bound::fields[I].type, "the field is of another type");
+    return reinterpret_cast<const T*>(call_.fields[I]);
+  }
+  double* partials() const { return call_.again ? nullptr : call_.partials; }
+  const double* told() const { return Pass == pass::backward || call_.again ? call_.partials : nullptr; }
+  told_partials told_by_all() const { return {call_.partials, call_.partial_stride, call_.micro_batches}; }
+
+ private:
+  const call& call_;
+};
+
+/// The operands of backward's parameter part on several micro-batches, `[i]` of each in turn, all of as many samples but
+/// the last: what `backward_parameters(context, operands, micro_batches)` gets, which may add them up in one go.
+template <class Bound>
+class several_operands {
+ public:
+  several_operands(const call* calls, int count) : calls_(calls), count_(count) {}
+
+  operands<Bound, pass::backward> operator[](int i) const { return operands<Bound, pass::backward>(calls_[i]); }
+  int samples() const { return calls_[0].samples * (count_ - 1) + calls_[count_ - 1].samples; }  ///< of all
+
+ private:
+  const call* calls_;
+  int count_;
+};
+
+}  // namespace gpipe

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+
+namespace gpipe {
+
+/// A layer that is a function of each element, in five lines:
+///
+///     struct softplus : gpipe::pointwise<softplus> {
+///       template <class T> GPIPE_HOST_DEVICE static T value(T x) { return std::log1p(std::exp(x)); }
+///       template <class T> GPIPE_HOST_DEVICE static T derivative(T x) { return gpipe::math::sigmoid(x); }
+///     };
+///
+/// It keeps its input and takes the derivative in backward. Of bf16 it is the function of a float.
+template <class Function>
+struct pointwise {
+  template <class In>
+  struct on;
+
+  template <class T, int... Extents>
+    requires(is_floating(dtype_of<T>))
+  struct on<tensor<T, Extents...>> {
+    using output = tensor<T, Extents...>;
+    using number = compute_type<T>;
+    static constexpr keep keeps{.input = true};
+    static constexpr auto elements = static_cast<std::int64_t>(output::size);
+    static constexpr work cost{.forward = 10 * elements,
+                               .backward_input = 10 * elements,
+                               .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
+
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      c.each(a.samples() * elements, apply{a.in(), a.out()});
+    }
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      if (a.in_gradient()) c.each(a.samples() * elements, chain{a.in(), a.out_gradient(), a.in_gradient()});
+    }
+
+    struct apply {
+      const T* x;
+      T* y;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { y[i] = Function::value(number(x[i])); }
+    };
+    struct chain {
+      const T *x, *dy;
+      T* dx;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { dx[i] = dy[i] * Function::derivative(number(x[i])); }
+    };
+  };
+};
+
+/// A number and the derivative there, of functions that share most of the work for both.
+template <class T>
+struct value_and_derivative {
+  T value, derivative;
+};
+
+/// The same for a function with `both(x)`: forward stores the derivative, and backward is one product.
+template <class Function>
+struct pointwise_stored {
+  template <class In>
+  struct on;
+
+  template <class T, int... Extents>
+    requires(is_floating(dtype_of<T>))
+  struct on<tensor<T, Extents...>> {
+    using output = tensor<T, Extents...>;
+    using number = compute_type<T>;
+    static constexpr buffer extras[] = {{"derivative", output::size, dtype_of<T>}};
+    static constexpr auto elements = static_cast<std::int64_t>(output::size);
+    static constexpr work cost{.forward = 20 * elements,
+                               .backward_input = elements,
+                               .bytes = static_cast<std::int64_t>(3 * sizeof(T)) * elements};
+
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      c.each(a.samples() * elements, apply{a.in(), a.out(), a.template extra<0>()});
+    }
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      if (a.in_gradient())
+        c.each(a.samples() * elements, chain{a.template extra<0>(), a.out_gradient(), a.in_gradient()});
+    }
+
+    struct apply {
+      const T* x;
+      T *y, *derivative;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+        const value_and_derivative<number> both = Function::both(number(x[i]));
+        y[i] = both.value;
+        derivative[i] = both.derivative;
+      }
+    };
+    struct chain {
+      const T *derivative, *dy;
+      T* dx;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { dx[i] = dy[i] * derivative[i]; }
+    };
+  };
+};
+
+}  // namespace gpipe

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/extents.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/panels.hpp>
+#include <gpipe/layer/contract/row_parts.hpp>
+
+namespace gpipe {
+
+/// y = x W^T + b on the last extent, from K to N: PyTorch's Linear, with its layout and its first values.
+///
+///     input tensor<T, ..., K>, output tensor<T, ..., N>, weight {N, K}, bias {N}
+///
+/// Both products with the weight read a packed copy of it, which is made once a step: of bf16 it is rounded there.
+template <int N>
+struct linear {
+  template <class In>
+  struct on;
+
+  template <class T, int... Extents>
+    requires(sizeof...(Extents) > 0 && is_floating(dtype_of<T>))
+  struct on<tensor<T, Extents...>> {
+    using layer = linear;
+    using input = tensor<T, Extents...>;
+    using output = with_last<input, N>;
+    using number = compute_type<T>;
+    static constexpr int K = last_extent<input>, rows = rows_in<input>;
+
+    static constexpr parameter parameters[] = {{"weight", {N, K}, initialiser::uniform(K)},
+                                               {"bias", {N}, initialiser::uniform(K)}};
+    static constexpr buffer derived[] = {{"forward", packed_size(K, N), dtype_of<T>},
+                                         {"backward", packed_size(N, K), dtype_of<T>}};
+    static constexpr keep keeps{.input = true};
+    static constexpr std::int64_t product = std::int64_t{2} * rows * K * N;
+    static constexpr work cost{.forward = product + rows * N,
+                               .backward_input = product,
+                               .backward_parameters = product + rows * N,
+                               .bytes = static_cast<std::int64_t>(sizeof(T)) * rows * (K + N)};
+
+    template <class C>
+    static void prepare(const C& c, int samples) {
+      c.template prepare_multiply<T>(samples * rows, N, K);
+      c.template prepare_multiply<T>(samples * rows, K, N);
+      c.template prepare_multiply_transposed<T>(N, K, samples * rows);
+    }
+
+    template <class C, class A>
+    static void refresh(const C& c, const A& a) noexcept {
+      const number* weight = a.template parameter<0>();
+      c.pack(K, N, weight, K, true, a.template derived<0>());
+      c.pack(N, K, weight, K, false, a.template derived<1>());
+    }
+
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      const T* packed = a.template derived<0>();
+      const number* bias = a.template parameter<1>();
+      c.multiply_plus(a.samples() * rows, N, K, a.in(), packed, bias, a.out());
+    }
+
+    /// dx = dy W
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      const T* packed = a.template derived<1>();
+      if (T* into = a.in_gradient()) c.multiply(a.samples() * rows, K, N, a.out_gradient(), packed, into, false);
+    }
+
+    /// dW += dy^T x,  db += sum of dy over rows
+    template <class C, class A>
+    static void backward_parameters(const C& c, const A& a) {
+      c.multiply_transposed(N, K, a.samples() * rows, a.out_gradient(), a.in(), a.template gradient<0>());
+      c.columns(std::ptrdiff_t{a.samples()} * rows, N, row_major{a.out_gradient()}, a.template gradient<1>());
+    }
+
+    /// The same of several micro-batches, to the bit: dW is read and written once.
+    template <class C, class A>
+      requires requires(const C& c, row_parts<T> in, number* out) { c.multiply_transposed(N, K, rows, in, in, out); }
+    static void backward_parameters(const C& c, const A& all, int micro_batches) {
+      row_parts<T> dy{{}, all[0].samples() * rows}, x = dy;
+      for (int i = 0; i < micro_batches; ++i) {
+        dy.part[i] = all[i].out_gradient();
+        x.part[i] = all[i].in();
+      }
+      c.multiply_transposed(N, K, all.samples() * rows, dy, x, all[0].template gradient<0>());
+      for (int i = 0; i < micro_batches; ++i)
+        c.columns(std::ptrdiff_t{all[i].samples()} * rows, N, row_major{dy.part[i]}, all[i].template gradient<1>());
+    }
+
+    struct row_major {
+      const T* values;
+      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
+        return values[row * N + column];
+      }
+    };
+  };
+};
+
+}  // namespace gpipe

@@ -1,0 +1,224 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/channels.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+
+namespace gpipe {
+
+/// Batch normalisation of each channel (Ioffe, Szegedy, 2015), in a pipeline (Huang et al., 2019): training normalises
+/// a micro-batch by its own statistics, and evaluation by moving averages of those of whole mini-batches.
+///
+///     h = (x - mean) r,  r = 1 / sqrt(variance + epsilon),  y = weight h + bias
+///     dx = weight r (dy - mean of dy - h mean of dy h)
+///     average += (PerMille / 1000) (of the mini-batch - average), when a step is committed
+///
+/// A channel is the first extent, as in PyTorch: of tensor<T, C, H, W> a mean is over samples, H and W; of tensor<T, C>
+/// each feature is a channel. Weight {C} and bias {C}, epsilon = `Millionths` in a million. State: the averages, "mean"
+/// {C} and "variance" {C}. The variance is the biased one, in its average the unbiased one. Samples count alike,
+/// whatever their weights in the loss; of a channel with one element the variance is 0, and its average stays.
+template <int PerMille = 100, int Millionths = 10>
+struct batch_norm {
+  static_assert(0 <= PerMille && PerMille <= 1000, "batch_norm<PerMille>: how far a step moves the averages, of 1000");
+  static_assert(Millionths > 0, "batch_norm<PerMille, Millionths>: epsilon in a million, above 0");
+
+  template <class In>
+  struct on;
+
+  template <class T, int C, int... Extents>
+    requires(is_floating(dtype_of<T>))
+  struct on<tensor<T, C, Extents...>> {
+    using output = tensor<T, C, Extents...>;
+    using number = compute_type<T>;
+    static constexpr auto elements = static_cast<std::int64_t>(output::size);
+    using channels = channel_strips<output>;
+    static constexpr int lanes = channels::lanes;
+
+    static constexpr parameter parameters[] = {{"weight", {C}, initialiser::ones()}, {"bias", {C}}};
+    static constexpr parameter state[] = {{"mean", {C}}, {"variance", {C}, initialiser::ones()}};
+    static constexpr partial partials[] = {{"mean", C}, {"squares", C}, "count"};  // squares of distances from the mean
+    static constexpr keep keeps{.input = true};
+    static constexpr work cost{.forward = 8 * elements,
+                               .backward_input = 10 * elements,
+                               .backward_parameters = 5 * elements,
+                               .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
+
+    template <class Context, class A>
+    static void forward(const Context& c, const A& a) {
+      if (double* told = a.training() ? a.partials() : nullptr) {
+        c.rows(channels::strips, measure{a.in(), a.samples(), told});
+        c.fill(1, static_cast<double>(a.samples() * channels::inner), told + 2 * C);
+      }
+      c.rows(channels::strips, normalise{seen_by(a, a.partials() ? a.partials() : a.told()), a.template parameter<0>(),
+                                         a.template parameter<1>(), a.out()});
+    }
+    template <class Context, class A>
+    static void backward_input(const Context& c, const A& a) {
+      if (!a.in_gradient()) return;
+      c.rows(channels::strips,
+             differentiate{seen_by(a, a.told()), a.out_gradient(), a.template parameter<0>(), a.in_gradient()});
+    }
+    template <class Context, class A>
+    static void backward_parameters(const Context& c, const A& a) {
+      c.rows(channels::strips,
+             add_up{seen_by(a, a.told()), a.out_gradient(), a.template gradient<0>(), a.template gradient<1>()});
+    }
+    template <class Context, class A>
+    static void absorb(const Context& c, const A& a) noexcept {
+      c.each(C, merge{a.told_by_all(), a.template state<0>(), a.template state<1>()});
+    }
+
+    // The input, and what its channels are normalised by: in training what was found in them, else the averages.
+    struct seen {
+      const T* in;
+      int samples;
+      const double* found;
+      const number *average_mean, *average_variance;
+      GPIPE_HOST_DEVICE number mean(std::ptrdiff_t channel) const {
+        return found ? static_cast<number>(found[channel]) : average_mean[channel];
+      }
+      GPIPE_HOST_DEVICE number inverse(std::ptrdiff_t channel) const {
+        const double variance =
+            found ? found[C + channel] / found[2 * C] : static_cast<double>(average_variance[channel]);
+        return static_cast<number>(1 / std::sqrt(variance + Millionths * 1e-6));
+      }
+    };
+    template <class A>
+    static seen seen_by(const A& a, const double* told) {
+      return {a.in(), a.samples(), a.training() ? told : nullptr, a.template state<0>(), a.template state<1>()};
+    }
+
+    struct measure {
+      const T* in;
+      int samples;
+      double* told;
+      template <class Team>
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
+        const T* x = in;
+        const std::ptrdiff_t first = strip * lanes;
+        const auto count = static_cast<double>(samples * channels::inner);
+        double mean[lanes], squares[lanes];
+        channels::sum(team, samples, first, mean, [=](std::ptrdiff_t i, std::ptrdiff_t) { return x[i]; });
+        channels::own(team, lanes, [&](std::ptrdiff_t lane) { mean[lane] /= count; });
+        channels::sum(team, samples, first, squares, [=, &mean](std::ptrdiff_t i, std::ptrdiff_t lane) {
+          const double off = static_cast<double>(x[i]) - mean[lane];
+          return off * off;
+        });
+        team.each(channels::width(first), [&](std::ptrdiff_t lane) {
+          told[first + lane] = mean[lane];
+          told[C + first + lane] = squares[lane];
+        });
+      }
+    };
+
+    struct normalise {
+      seen of;
+      const number *weight, *bias;
+      T* out;
+      template <class Team>
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
+        const T* x = of.in;
+        const number *w = weight, *b = bias;
+        T* y = out;
+        const std::ptrdiff_t first = strip * lanes;
+        const taken by(team, first, of);
+        channels::each(team, of.samples, first, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
+          y[i] = by.normal(x[i], lane) * w[first + lane] + b[first + lane];
+        });
+      }
+    };
+
+    struct differentiate {
+      seen of;
+      const T* out_gradient;
+      const number* weight;
+      T* in_gradient;
+      template <class Team>
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
+        const T *x = of.in, *dy = out_gradient;
+        const number* w = weight;
+        T* dx = in_gradient;
+        const std::ptrdiff_t first = strip * lanes;
+        const taken by(team, first, of);
+        double along_one[lanes] = {}, along_h[lanes] = {};
+        if (of.found) {  // averages do not depend on x
+          add_along(team, of, first, dy, by, along_one, along_h);
+          const auto count = static_cast<double>(of.samples * channels::inner);
+          channels::own(team, lanes, [&](std::ptrdiff_t lane) { along_one[lane] /= count, along_h[lane] /= count; });
+        }
+        channels::each(team, of.samples, first, [=, &by, &along_one, &along_h](std::ptrdiff_t i, std::ptrdiff_t lane) {
+          dx[i] = w[first + lane] * by.inverse[lane] *
+                  (dy[i] - static_cast<number>(along_one[lane]) -
+                   by.normal(x[i], lane) * static_cast<number>(along_h[lane]));
+        });
+      }
+    };
+
+    struct add_up {
+      seen of;
+      const T* out_gradient;
+      number *weight, *bias;
+      template <class Team>
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
+        const std::ptrdiff_t first = strip * lanes;
+        double of_bias[lanes], of_weight[lanes];
+        add_along(team, of, first, out_gradient, taken(team, first, of), of_bias, of_weight);
+        number *w = weight + first, *b = bias + first;
+        team.each(channels::width(first), [&](std::ptrdiff_t lane) {
+          w[lane] += static_cast<number>(of_weight[lane]);
+          b[lane] += static_cast<number>(of_bias[lane]);
+        });
+      }
+    };
+
+    // The statistics of a strip, taken once.
+    struct taken {
+      number mean[lanes] = {}, inverse[lanes] = {};
+      template <class Team>
+      GPIPE_HOST_DEVICE taken(const Team& team, std::ptrdiff_t first, const seen& of) {
+        channels::own(team, channels::width(first), [&](std::ptrdiff_t lane) {
+          mean[lane] = of.mean(first + lane);
+          inverse[lane] = of.inverse(first + lane);
+        });
+      }
+      GPIPE_HOST_DEVICE number normal(number x, std::ptrdiff_t lane) const { return (x - mean[lane]) * inverse[lane]; }
+    };
+
+    // The sums of dy and of dy h.
+    template <class Team>
+    GPIPE_HOST_DEVICE static void add_along(const Team& team, const seen& of, std::ptrdiff_t first, const T* dy,
+                                            const taken& by, double* along_one, double* along_h) {
+      const T* x = of.in;
+      channels::sum(team, of.samples, first, along_one, [=](std::ptrdiff_t i, std::ptrdiff_t) { return dy[i]; });
+      channels::sum(team, of.samples, first, along_h,
+                    [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) { return dy[i] * by.normal(x[i], lane); });
+    }
+
+    // Micro-batches are put together two by two, by Chan, Golub and LeVeque (1979): no difference of large squares.
+    struct merge {
+      told_partials told;
+      number *mean, *variance;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t channel) const {
+        double count = 0, middle = 0, squares = 0;
+        for (int m = 0; m < told.micro_batches; ++m) {
+          const double more = told[m][2 * C], off = told[m][channel] - middle, all = count + more;
+          squares += told[m][C + channel] + off * off * (count * more / all);
+          middle += off * (more / all);
+          count = all;
+        }
+        move(mean[channel], middle);
+        if (count > 1) move(variance[channel], squares / (count - 1));
+      }
+      GPIPE_HOST_DEVICE static void move(number& average, double found) {
+        const auto old = static_cast<double>(average);
+        average = static_cast<number>(old + PerMille / 1000.0 * (found - old));
+      }
+    };
+  };
+};
+
+}  // namespace gpipe

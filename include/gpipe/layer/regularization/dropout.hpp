@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/core/numbers/random.hpp>
+#include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+
+namespace gpipe {
+
+/// In training each element is dropped with a probability of `Percent` in a hundred, and the others are scaled by
+/// 1 / (1 - probability); in evaluation everything passes. The draw is a function of (seed, step, sample, slot,
+/// element), so backward and a recompute draw it again, and nothing is kept.
+template <int Percent>
+struct dropout {
+  static_assert(0 <= Percent && Percent < 100, "dropout<Percent>: the probability in a hundred, below 100");
+
+  template <class In>
+  struct on;
+
+  template <class T, int... Extents>
+    requires(is_floating(dtype_of<T>))
+  struct on<tensor<T, Extents...>> {
+    using output = tensor<T, Extents...>;
+    using number = compute_type<T>;
+    static constexpr auto elements = static_cast<std::int64_t>(output::size);
+    static constexpr work cost{.forward = 25 * elements,
+                               .backward_input = 25 * elements,
+                               .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
+
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      pass(c, a, a.in(), a.out());
+    }
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      if (a.in_gradient()) pass(c, a, a.out_gradient(), a.in_gradient());
+    }
+
+    template <class C, class A>
+    static void pass(const C& c, const A& a, const T* from, T* into) {
+      if (Percent > 0 && a.training()) c.rows(a.samples(), drop{a.random(), from, into});
+      else c.copy(a.samples() * elements, from, into);
+    }
+
+    struct drop {
+      random_key key;
+      const T* from;
+      T* into;
+
+      template <class Team>
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
+        const T* x = from + sample * elements;
+        T* y = into + sample * elements;
+        const random_key k = key;
+        const auto row = static_cast<std::uint32_t>(sample);
+        team.each(elements / 4, [=](std::ptrdiff_t quad) {
+          const random_words words = draw(k, row, static_cast<std::uint32_t>(quad));
+          for (int e = 0; e < 4; ++e) y[4 * quad + e] = kept(words.word[e], x[4 * quad + e]);
+        });
+        if constexpr (elements % 4 != 0) {
+          team.each(elements % 4, [=](std::ptrdiff_t e) {
+            const random_words words = draw(k, row, static_cast<std::uint32_t>(elements / 4));
+            const std::ptrdiff_t i = elements / 4 * 4 + e;
+            y[i] = kept(words.word[e], x[i]);
+          });
+        }
+      }
+
+      GPIPE_HOST_DEVICE static number kept(std::uint32_t word, number x) {
+        constexpr auto threshold = static_cast<std::uint32_t>((std::uint64_t{Percent} << 32) / 100);
+        constexpr number scale = number(100) / number(100 - Percent);
+        const number scaled = x * scale;
+        return word < threshold ? number(0) : scaled;
+      }
+    };
+  };
+};
+
+}  // namespace gpipe

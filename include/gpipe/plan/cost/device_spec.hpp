@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+
+#include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/core/units.hpp>
+
+namespace gpipe {
+
+/// What a device and its link to the next one can do, for the analytic cost: the peaks of its vendor's data sheet.
+/// No kernel reaches them, but a partition needs ratios only.
+struct device {
+  const char* name = "";
+  std::int64_t float32 = 0, float64 = 0;  ///< floating-point operations a second by type, without matrix units
+  std::int64_t half = 0;                  ///< and in bf16 and its like, on matrix units where it has them; 0: not told
+  std::int64_t memory_bytes_per_second = 0;
+  std::int64_t link_bytes_per_second = 0;  ///< one direction
+  std::int64_t link_latency_ns = 0;        ///< of one transfer, however small
+  std::int64_t launch_ns = 0;              ///< of starting one kernel
+  std::int64_t memory_bytes = 0;
+
+  constexpr std::int64_t flops_per_second(dtype type) const {
+    return type == dtype::float64 ? float64 : type == dtype::bf16 ? half : float32;
+  }
+  /// The same device where float32 layers compute in 16 bits.
+  constexpr device in_half() const {
+    device d = *this;
+    d.float32 = half;
+    return d;
+  }
+};
+
+namespace detail {
+
+inline constexpr std::int64_t giga = 1'000'000'000;
+
+// What data sheets do not tell is the same for all: a transfer starts in 10 us, a kernel in 4 us.
+constexpr device gpu(const char* name, std::int64_t float32_giga, std::int64_t float64_giga, std::int64_t half_giga,
+                     std::int64_t memory_giga, std::int64_t link_giga, std::int64_t memory_bytes) {
+  return {name,
+          float32_giga * giga,
+          float64_giga * giga,
+          half_giga * giga,
+          memory_giga * giga,
+          link_giga * giga,
+          10'000,
+          4'000,
+          memory_bytes};
+}
+
+}  // namespace detail
+
+//                                             float32  float64     half  memory  link         memory
+//                                              Gflop/s  Gflop/s  Gflop/s   GB/s  GB/s          bytes
+inline constexpr device p100 = detail::gpu("P100 SXM2", 10'600, 5'300, 21'200, 732, 80, 16_GB);
+inline constexpr device v100_16gb = detail::gpu("V100 SXM2 16 GB", 15'700, 7'800, 125'000, 900, 150, 16_GB);
+inline constexpr device v100_32gb = detail::gpu("V100 SXM2 32 GB", 15'700, 7'800, 125'000, 900, 150, 32_GB);
+inline constexpr device a100_40gb = detail::gpu("A100 SXM 40 GB", 19'500, 9'700, 312'000, 1'555, 300, 40_GB);
+inline constexpr device a100_80gb = detail::gpu("A100 SXM 80 GB", 19'500, 9'700, 312'000, 2'039, 300, 80_GB);
+inline constexpr device h100 = detail::gpu("H100 SXM", 67'000, 34'000, 989'000, 3'350, 450, 80_GB);
+inline constexpr device h200 = detail::gpu("H200 SXM", 67'000, 34'000, 989'000, 4'800, 450, 141_GB);
+inline constexpr device l4 = detail::gpu("L4", 30'300, 473, 121'000, 300, 32, 24_GB);
+
+// One core of the two on a chip, which is what the paper calls a device. A float32 product runs in bfloat16, and there
+// is no float64. (Jouppi et al., "A domain-specific supercomputer for training deep neural networks", 2020.)
+inline constexpr device tpu_v2_core = detail::gpu("TPU v2 core", 23'000, 0, 23'000, 350, 62, 8_GB);
+inline constexpr device tpu_v3_core = detail::gpu("TPU v3 core", 61'500, 0, 61'500, 450, 82, 16_GB);
+
+/// One core of a current CPU; neighbouring stages share its memory. In bf16 it computes as in float32.
+inline constexpr device this_cpu{.name = "this CPU",
+                                 .float32 = 60 * detail::giga,
+                                 .float64 = 30 * detail::giga,
+                                 .half = 60 * detail::giga,
+                                 .memory_bytes_per_second = 20 * detail::giga,
+                                 .link_bytes_per_second = 20 * detail::giga,
+                                 .link_latency_ns = 200,
+                                 .launch_ns = 100,
+                                 .memory_bytes = 8_GiB};
+
+}  // namespace gpipe

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <utility>
+
+#include <gpipe/plan/memory/layout.hpp>
+
+namespace gpipe::detail {
+
+// The memory of every stage while a program compiles. A constant evaluation may take so many steps only: a stage is
+// counted in pieces, each taking up where the one before has stopped, and stages that are alike are counted once.
+//
+// `Cut` names what is counted: `Cut::stages`, `Cut::view(s)` and `Cut::terms(s)`.
+
+inline constexpr int ticks_at_once = 1024;
+
+template <class Cut, int Stage, int Until>
+constexpr layout_state count_stage();
+
+template <class Cut, int Stage, int Until>
+inline constexpr layout_state stage_count = count_stage<Cut, Stage, Until>();
+
+template <class Cut, int Stage, int Until>
+constexpr layout_state count_stage() {
+  if constexpr (Until <= ticks_at_once) return count_on(Cut::view(Stage), Cut::terms(Stage), {}, Until);
+  else return count_on(Cut::view(Stage), Cut::terms(Stage), stage_count<Cut, Stage, Until - ticks_at_once>, Until);
+}
+
+/// Of each stage the first that is like it. (In one evaluation: nvcc's cost for starting one grows with the model.)
+template <int Stages>
+struct likeness {
+  int of[static_cast<unsigned>(Stages)]{};
+};
+
+template <class Cut>
+constexpr likeness<Cut::stages> find_alike() {
+  likeness<Cut::stages> first;
+  const scratch<memory_terms> terms(Cut::stages);
+  for (int s = 0; s < Cut::stages; ++s) {
+    const stage_view stage = Cut::view(s);
+    terms[s] = Cut::terms(s);
+    int t = 0;
+    while (t < s && !(first.of[t] == t && terms[s] == terms[t] && stage.alike(Cut::view(t)))) ++t;
+    first.of[s] = t;
+  }
+  return first;
+}
+
+template <class Cut>
+inline constexpr likeness<Cut::stages> first_alike = find_alike<Cut>();
+
+template <class Cut, int Stage>
+constexpr stage_memory stage_memory_of();
+
+template <class Cut, int Stage>
+inline constexpr stage_memory stage_memory_at = stage_memory_of<Cut, Stage>();
+
+template <class Cut, int Stage>
+constexpr stage_memory stage_memory_of() {
+  constexpr int like = first_alike<Cut>.of[Stage];
+  if constexpr (like < Stage) return stage_memory_at<Cut, like>;
+  else {
+    constexpr int ticks = 2 * (Cut::view(Stage).last() - Cut::view(Stage).first());
+    return stage_count<Cut, Stage, ticks>.memory;
+  }
+}
+
+template <int Stages>
+struct memory_list {
+  stage_memory of[static_cast<unsigned>(Stages)]{};
+};
+
+template <class Cut, int... I>
+constexpr memory_list<Cut::stages> list_memory(std::integer_sequence<int, I...>) {
+  return {{stage_memory_at<Cut, I>...}};
+}
+
+/// The bytes of each stage of `Cut`, by kind.
+template <class Cut>
+inline constexpr memory_list<Cut::stages> memory_table =
+    list_memory<Cut>(std::make_integer_sequence<int, Cut::stages>{});
+
+}  // namespace gpipe::detail

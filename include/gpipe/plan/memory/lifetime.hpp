@@ -1,0 +1,115 @@
+#pragma once
+
+#include <gpipe/plan/stages/cut.hpp>
+
+namespace gpipe {
+
+/// When the buffers of a stage are alive while it works on one micro-batch:
+///
+///     forward         copies   backward: input parts   parameter parts
+///     first ... last  to send  last ... first          last ... first
+///
+/// - What backward *keeps* (extras, inputs, outputs) is written in forward and dies with the last part that reads it. A
+///   recompute writes it once more, in the same order.
+/// - An *activation* that only forward reads dies with its last reader; one that is sent, when it is copied.
+/// - The *gradient* of a value is born where its last reader writes it and dies where its writer has read it.
+/// - The parameter part of a slot comes at once; in a *split* backward, after all input parts: until then it holds what
+///   it reads. Any slot with parameters may read its kept input, output and extras there, and its output's gradient.
+///
+/// An activation and a gradient are never alive together: nothing of a micro-batch but what is kept lasts from forward
+/// to backward. What comes from other stages or goes to them (stash, returned gradients) is not of this time line.
+class lifetimes {
+ public:
+  constexpr lifetimes(const stage_view& stage, bool split) : s_(stage), net_(stage.net()), split_(split) {}
+
+  /// Whether the slot's parameter part comes after all input parts.
+  constexpr bool waits(int l) const { return split_ && net_.row_of(l).parameter_count > 0; }
+
+  /// The slot whose backward is the last to read a value that the stage writes; -1: none does.
+  GPIPE_ONCE constexpr int holder(int v) const {
+    const value& of = net_.values[v];
+    int found = -1;
+    if (net_.row_of(of.writer).keeps.output) {
+      found = of.writer;
+      if (!split_ || waits(found)) return found;
+    }
+    for (int i = 0; i < of.readers; ++i) {
+      const int reader = net_.reader(v, i);
+      if (reader >= s_.last()) break;
+      if (!net_.row_of(reader).keeps.input) continue;
+      if (!split_ || waits(reader)) return reader;
+      if (found < 0) found = reader;
+    }
+    return found;
+  }
+
+  /// Calls `f(v)` for the values whose holder is slot `l`.
+  template <class F>
+  GPIPE_ONCE constexpr void held(int l, F&& f) const {
+    const row& r = net_.row_of(l);
+    if (r.keeps.output)
+      for (int o = 0; o < r.outputs; ++o)
+        if (const int v = net_.writes_value(l, o); holder(v) == l) f(v);
+    if (!r.keeps.input) return;
+    for (int i = 0; i < r.inputs; ++i) {
+      const int v = net_.reads_value(l, i);
+      if (net_.values[v].writer < s_.first() || holder(v) != l) continue;
+      bool first = true;
+      for (int j = 0; j < i; ++j) first = first && net_.reads_value(l, j) != v;
+      if (first) f(v);
+    }
+  }
+
+  /// Forward: `f(v)` for the activations that slot `l` writes.
+  template <class F>
+  GPIPE_ONCE constexpr void activated(int l, F&& f) const {
+    for (int o = 0; o < net_.slots[l].writes; ++o)
+      if (const int v = net_.writes_value(l, o); !s_.kept(v) && !s_.direct(v)) f(v);
+  }
+  /// ... and for those that nobody needs behind it.
+  template <class F>
+  GPIPE_ONCE constexpr void spent(int l, F&& f) const {
+    for (int i = 0; i < net_.slots[l].reads; ++i)
+      if (const int v = net_.reads_value(l, i); s_.writes(v) && closes(v, l, i) && !s_.kept(v)) f(v);
+    for (int o = 0; o < net_.slots[l].writes; ++o)
+      if (const int v = net_.writes_value(l, o); net_.values[v].readers == 0 && !s_.kept(v)) f(v);
+  }
+
+  /// Backward: `f(v)` for the values whose gradient is born at slot `l`.
+  template <class F>
+  GPIPE_ONCE constexpr void differentiated(int l, F&& f) const {
+    for (int o = 0; o < net_.slots[l].writes; ++o)  // of zeros, for nobody reads the value
+      if (const int v = net_.writes_value(l, o); net_.values[v].gradient && net_.values[v].readers == 0) f(v);
+    for (int i = 0; i < net_.slots[l].reads; ++i)
+      if (const int v = net_.reads_value(l, i); net_.values[v].gradient && s_.writes(v) && closes(v, l, i)) f(v);
+  }
+  /// ... and for those whose gradient slot `l`, their writer, is the last to read.
+  template <class F>
+  GPIPE_ONCE constexpr void consumed(int l, F&& f) const {
+    for (int o = 0; o < net_.slots[l].writes; ++o)
+      if (const int v = net_.writes_value(l, o); net_.values[v].gradient && !s_.sent(v)) f(v);
+  }
+  /// Bytes of the gradients that slot `l` writes apart, to be added to what other readers have left.
+  GPIPE_ONCE constexpr std::size_t added_bytes(int l, int samples) const {
+    std::size_t sum = 0;
+    for (int i = 0; i < net_.slots[l].reads; ++i) {
+      const int v = net_.reads_value(l, i);
+      if (net_.values[v].gradient && (s_.writes(v) ? !closes(v, l, i) : s_.adds(v, s_.reader_index(v, l, i))))
+        sum += net_.values[v].part.bytes(samples);
+    }
+    return sum;
+  }
+
+ private:
+  /// Whether input `i` of slot `l` is the last of all that read the value.
+  constexpr bool closes(int v, int l, int i) const {
+    const value& of = net_.values[v];
+    return net_.readers[of.first_reader + of.readers - 1] == net_.slots[l].first_read + i;
+  }
+
+  const stage_view& s_;
+  const network& net_;
+  bool split_;
+};
+
+}  // namespace gpipe

@@ -1,0 +1,276 @@
+#pragma once
+
+#include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/plan/partition/range_sums.hpp>
+
+namespace gpipe::detail {
+
+/// What comes of a search that looks at so many partial cuts and no more.
+enum class answer : std::uint8_t { found, none, unknown };
+
+/// Looks for the best cut that obeys a memory limit, or for the one whose largest stage needs the fewest bytes.
+///
+/// How many gradients come back to a stage depends on the cuts behind it. So partial cuts grow from the last stage on,
+/// best first (A*; Hart, Nilsson and Raphael, 1968): by a bound on what they may become, in which the slots before are
+/// shared out evenly. Memory is asked only of what comes first.
+///
+///     0 ...       begin
+///     [ still free ][  stage s  ][  s + 1  ] ... ]
+///
+/// What enters a stage takes more places if it skips the stage before, whose cut is not known yet. A stage is let pass
+/// as if nothing did; it is *firm* if it obeys the limit even if all does that may. A whole cut that is not firm is
+/// measured once more.
+class limited_search {
+ public:
+  static constexpr int most_partials = 1 << 15;
+
+  /// With a limit the objective counts, without one the bytes. The problem has been solved without a limit before.
+  constexpr limited_search(const partition_problem& p, const network& net, const memory_terms* terms,
+                           std::int64_t limit)
+      : p_(p),
+        net_(net),
+        terms_(terms),
+        limit_(limit),
+        moved_(p),
+        least_(p.slots + 1),
+        settled_(p.stages * (p.slots + 1)),
+        shared_(net.value_count),
+        first_(p.stages),
+        other_(p.stages) {
+    sum_least();
+    for (int v = 0; v < net.value_count; ++v)
+      if (const value& of = net.values[v];
+          of.gradient && of.readers > 0 && of.writer >= 0 && net.reader(v, of.readers - 1) > of.writer + 1)
+        shared_[shared_count_++] = v;
+  }
+  constexpr ~limited_search() { delete[] all_; delete[] heap_; }
+  limited_search(const limited_search&) = delete;
+  limited_search& operator=(const limited_search&) = delete;
+
+  GPIPE_ONCE constexpr answer find(int* first) {
+    push({.stage = p_.stages, .begin = p_.slots, .weighed = true, .firm = true});
+    while (queued_ > 0) {
+      const int i = pop();
+      follow(i, first_.data());
+      if (!all_[i].weighed && !weigh(i)) continue;
+      if (all_[i].stage == 0 && !all_[i].firm && !measured(i)) continue;
+      const partial it = all_[i];
+      if (it.stage == 0) {
+        for (int s = 0; s <= p_.stages; ++s) first[s] = first_[s];
+        bytes_ = it.bytes;
+        return answer::found;
+      }
+      if (it.stage < p_.stages && beaten(i)) continue;
+      if (!grow(i)) return answer::unknown;
+    }
+    return answer::none;
+  }
+  /// Of the largest stage of the cut found.
+  constexpr std::int64_t bytes() const { return bytes_; }
+
+ private:
+  struct partial {
+    int stage = 0, begin = 0, behind = -1;
+    bool weighed = false;  ///< its first stage obeys the limit, or its bytes count
+    bool firm = false;     ///< so do all its stages, whatever stands before
+    load most{};           ///< of a stage
+    std::int64_t sum = 0, total = 0, bytes = 0;
+    std::int64_t bound = 0, both = 0;  ///< no cut that ends like this has a smaller objective, nor f + b of a stage
+    int before = -1;                   ///< settled at the same place
+  };
+
+  constexpr bool by_bytes() const { return limit_ == unlimited; }
+  static constexpr std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
+
+  constexpr void sum_least() {
+    for (int l = 0; l < p_.slots; ++l) {
+      load least{unlimited, unlimited, unlimited};
+      for (int s = 0; s < (p_.kinds > 1 ? p_.stages : 1); ++s) {
+        const slot_cost& c = p_.costs_on(s)[l];
+        if (c.forward < least.forward) least.forward = c.forward;
+        if (c.backward < least.backward) least.backward = c.backward;
+        if (c.forward + c.backward < least.both) least.both = c.forward + c.backward;
+      }
+      least_[l + 1] = {least_[l].forward + least.forward, least_[l].backward + least.backward,
+                       least_[l].both + least.both};
+    }
+  }
+
+  constexpr void bound(partial& it) const {
+    const load& left = least_[it.begin];
+    const auto with_mean = [&it](std::int64_t most, std::int64_t rest) {
+      return it.stage == 0 ? most : larger(most, rest / it.stage + (rest % it.stage != 0));
+    };
+    it.both = with_mean(it.most.both, left.both);
+    if (p_.goal == objective::bottleneck) it.bound = larger(it.total, it.both);
+    else
+      it.bound = it.sum + left.both + (p_.micro_batches - 1) * (with_mean(it.most.forward, left.forward) +
+                                                                with_mean(it.most.backward, left.backward));
+  }
+
+  /// Writes a partial cut; the slots before are all of the stage before.
+  constexpr void follow(int i, int* first) const {
+    for (int s = 0; s < all_[i].stage; ++s) first[s] = 0;
+    for (; i >= 0; i = all_[i].behind) first[all_[i].stage] = all_[i].begin;
+  }
+
+  /// Whether the partial cut in `first_` may go on now; else it is dropped, or comes back when its bytes are its turn.
+  GPIPE_ONCE constexpr bool weigh(int i) {
+    partial& it = all_[i];
+    const memory_terms& terms = terms_[it.stage];
+    const std::int64_t own = bytes_of(it.stage);
+    it.weighed = true;
+    it.firm = all_[it.behind].firm;
+    if (it.firm && it.stage > 1 && terms.stash.skip > terms.stash.next) {  // if the stage before is one slot
+      first_[it.stage - 1] = it.begin - 1;
+      const std::int64_t most = bytes_of(it.stage);
+      first_[it.stage - 1] = 0;
+      it.firm = by_bytes() ? most <= larger(own, it.bytes) : most <= limit_;
+    }
+    it.bytes = larger(it.bytes, own);
+    if (!by_bytes()) return own <= limit_;
+    if (it.bytes > it.bound) {
+      it.bound = it.bytes;
+      queue(i);
+      return false;
+    }
+    return true;
+  }
+
+  constexpr std::int64_t bytes_of(int stage) const {
+    return memory_of(stage_view(net_, {first_.data(), p_.stages}, stage), terms_[stage]).total();
+  }
+
+  /// The same for the whole cut in `first_`, now that every stage is known.
+  GPIPE_ONCE constexpr bool measured(int i) {
+    partial& it = all_[i];
+    std::int64_t most = 0;
+    for (int s = 0; s < p_.stages; ++s) most = larger(most, bytes_of(s));
+    it.firm = true;
+    if (!by_bytes()) return most <= limit_;
+    if (most <= it.bytes) return true;
+    it.bytes = it.bound = most;
+    queue(i);
+    return false;
+  }
+
+  /// Whether another partial cut from the same place is as good in all that counts, with as few gradients for what is
+  /// written before; that of `first_` is settled if not.
+  GPIPE_ONCE constexpr bool beaten(int i) {
+    partial& it = all_[i];
+    int& head = settled_[it.stage * (p_.slots + 1) + it.begin];
+    for (int j = head - 1; j >= 0; j = all_[j].before) {
+      const partial& other = all_[j];
+      const bool as_good = by_bytes() ? other.bytes <= it.bytes
+                           : p_.goal == objective::bottleneck
+                               ? other.total <= it.total && other.most.both <= it.most.both
+                               : other.sum <= it.sum && other.most.forward <= it.most.forward &&
+                                     other.most.backward <= it.most.backward && other.most.both <= it.most.both;
+      if (other.firm && as_good && returns_no_more(j, it)) return true;
+    }
+    it.before = head - 1;
+    head = i + 1;
+    return false;
+  }
+  constexpr bool returns_no_more(int j, const partial& it) {
+    if (shared_count_ == 0) return true;
+    follow(j, other_.data());
+    // Seen from the slot before.
+    first_[it.stage - 1] = other_[it.stage - 1] = it.begin - 1;
+    const stage_view mine(net_, {first_.data(), p_.stages}, it.stage - 1);
+    const stage_view others(net_, {other_.data(), p_.stages}, it.stage - 1);
+    for (int k = 0; k < shared_count_; ++k) {
+      const int v = shared_[k];
+      const value& of = net_.values[v];
+      if (of.writer < it.begin && net_.reader(v, of.readers - 1) >= it.begin &&
+          (others.returns(v) > mine.returns(v) || skipping(others, v) > skipping(mine, v)))
+        return false;
+    }
+    return true;
+  }
+  /// Gradients of a value that come back from behind the next stage.
+  static constexpr int skipping(const stage_view& stage, int v) {
+    int count = 0;
+    for (int k = 0; k < stage.returns(v); ++k) count += !stage.returned_by_next(v, k);
+    return count;
+  }
+
+  /// Every stage that may stand before; false: too many.
+  GPIPE_ONCE constexpr bool grow(int behind) {
+    const int end = all_[behind].begin, stage = all_[behind].stage - 1;
+    const slot_cost* costs = p_.costs_on(stage);
+    load held{};
+    for (int begin = end - 1; begin >= stage; --begin) {
+      held.forward += costs[begin].forward;
+      held.backward += costs[begin].backward;
+      held.both += costs[begin].forward + costs[begin].backward;
+      if (begin > 0 ? stage == 0 : stage > 0) continue;
+      if (count_ == most_partials) return false;
+      crossings::meter meter(moved_, begin);
+      for (int l = begin; moved_.any() && l < end; ++l) meter.take(l);
+      const partial& from = all_[behind];
+      partial it{stage, begin, behind, false, false,
+                 {larger(held.forward, from.most.forward), larger(held.backward, from.most.backward),
+                  larger(held.both, from.most.both)},
+                 from.sum + held.both, larger(held.both + meter.charge(), from.total), from.bytes};
+      if (by_bytes()) it.bound = from.bytes;
+      else bound(it);
+      push(it);
+    }
+    return true;
+  }
+
+  // A heap; of equals the one with fewer stages to go is first.
+  constexpr bool sooner(int i, int j) const {
+    const partial &a = all_[i], &b = all_[j];
+    if (a.bound != b.bound) return a.bound < b.bound;
+    if (a.both != b.both) return a.both < b.both;
+    return a.stage < b.stage;
+  }
+  constexpr void push(const partial& it) {
+    if (count_ == room_) {
+      const int room = room_ == 0 ? 256 : 2 * room_;
+      partial* more = new partial[static_cast<unsigned>(room)];
+      int* heap = new int[static_cast<unsigned>(room)]{};
+      for (int i = 0; i < count_; ++i) more[i] = all_[i];
+      for (int i = 0; i < queued_; ++i) heap[i] = heap_[i];
+      delete[] all_;
+      delete[] heap_;
+      all_ = more, heap_ = heap, room_ = room;
+    }
+    all_[count_] = it;
+    queue(count_++);
+  }
+  constexpr void queue(int i) {
+    int at = queued_++;
+    for (; at > 0 && sooner(i, heap_[(at - 1) / 2]); at = (at - 1) / 2) heap_[at] = heap_[(at - 1) / 2];
+    heap_[at] = i;
+  }
+  constexpr int pop() {
+    const int first = heap_[0], last = heap_[--queued_];
+    int at = 0;
+    for (int below = 1; below < queued_; below = 2 * at + 1) {
+      if (below + 1 < queued_ && sooner(heap_[below + 1], heap_[below])) ++below;
+      if (!sooner(heap_[below], last)) break;
+      heap_[at] = heap_[below];
+      at = below;
+    }
+    heap_[at] = last;
+    return first;
+  }
+
+  const partition_problem& p_;
+  const network& net_;
+  const memory_terms* terms_;
+  std::int64_t limit_, bytes_ = 0;
+  crossings moved_;
+  scratch<load> least_;   // of the slots before, each where it costs least
+  scratch<int> settled_;  // [stage][begin]: the last one, counted from 1
+  scratch<int> shared_;   // values with readers in several slots
+  scratch<int> first_, other_;
+  partial* all_ = nullptr;
+  int* heap_ = nullptr;
+  int count_ = 0, queued_ = 0, room_ = 0, shared_count_ = 0;
+};
+
+}  // namespace gpipe::detail

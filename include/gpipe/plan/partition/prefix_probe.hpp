@@ -1,0 +1,129 @@
+#pragma once
+
+#include <gpipe/plan/partition/problem.hpp>
+
+namespace gpipe::detail {
+
+/// Cost of a range of slots, or the limits that every stage must obey.
+struct load {
+  std::int64_t forward = 0, backward = 0, both = 0;
+};
+
+/// Longest-prefix probe: each stage, from the first on, takes as many slots as the limits allow. A range that obeys
+/// them still does when it shrinks, so if any cut obeys them this one does; stages left over are filled by splitting.
+template <class Fits>
+struct prober {
+  const load* sum;  ///< sum[l] is the load of the slots [0, l)
+  int slots, stages;
+  const Fits& fits;
+  load reached{};         ///< after a probe that succeeds: the largest stage in each criterion
+  std::int64_t next = 0;  ///< after one that fails: the smallest limit of the searched criterion that may do better
+
+  constexpr load range(int begin, int end) const {
+    return {sum[end].forward - sum[begin].forward, sum[end].backward - sum[begin].backward,
+            sum[end].both - sum[begin].both};
+  }
+
+  constexpr bool obeys(int begin, int end, const load& limit) const {
+    return sum[end].forward - sum[begin].forward <= limit.forward &&
+           sum[end].backward - sum[begin].backward <= limit.backward &&
+           sum[end].both - sum[begin].both <= limit.both &&
+           (std::is_same_v<Fits, fits_always> || fits(begin, end));
+  }
+
+  /// The largest end of a stage from `begin`. Neighbouring stages are alike, so look first at the `width` of the
+  /// one before, then gallop, then halve.
+  constexpr int reach(int begin, int width, const load& limit) const {
+    int low = begin, high = slots;
+    for (int stride = width > 0 ? width : 1, further = 1; low < high;) {
+      const int middle = stride < high - low ? low + stride : high - (high - low) / 2;
+      if (obeys(begin, middle, limit)) {
+        low = middle;
+        stride = further;
+        further *= 2;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low;
+  }
+
+  GPIPE_ONCE constexpr bool probe(const load& limit, std::int64_t load::*searched) {
+    load others = limit;
+    others.*searched = unlimited;
+    reached = {};
+    next = unlimited;
+    int begin = 0, width = slots / stages;
+    for (int s = 0; s < stages && begin < slots; ++s) {
+      const std::int64_t rest = sum[slots].*searched - sum[begin].*searched, left = stages - s;
+      const std::int64_t share = rest / left + (rest % left != 0);
+      if (share > limit.*searched) {  // the stages left cannot take the rest
+        if (share < next) next = share;
+        return false;
+      }
+      const int end = reach(begin, width, limit);
+      const load held = range(begin, end);
+      if (held.forward > reached.forward) reached.forward = held.forward;
+      if (held.backward > reached.backward) reached.backward = held.backward;
+      if (held.both > reached.both) reached.both = held.both;
+      if (end < slots && obeys(begin, end + 1, others)) {
+        const std::int64_t more = range(begin, end + 1).*searched;
+        if (more < next) next = more;
+      }
+      width = end - begin;
+      begin = end;
+    }
+    return begin == slots;
+  }
+
+  /// The smallest limit of the searched criterion in [low, high] that admits a cut, the other limits as given;
+  /// `high + 1` if none does. Every probe moves a bound to a sum that occurs, so few are needed: a first one at each
+  /// end, then galloping up from the lower, where the answer mostly lies, then halving.
+  GPIPE_ONCE constexpr std::int64_t least(load limit, std::int64_t load::*searched, std::int64_t low,
+                                          std::int64_t high) {
+    limit.*searched = high;
+    if (!probe(limit, searched)) return high + 1;
+    if (reached.*searched < high) high = reached.*searched;
+    for (std::int64_t at = low, stride = low / 128 + 1; low < high;) {
+      limit.*searched = at;
+      if (probe(limit, searched)) high = reached.*searched > low ? reached.*searched : low;
+      else low = next < high ? next : high;
+      at = stride < high - low ? low + stride : low + (high - low) / 2;
+      stride = stride < (high - low) / 4 ? 4 * stride : high - low;
+    }
+    return high;
+  }
+};
+
+/// Cuts under the limits, as evenly as they allow: each cut lies between the earliest place from which the stages
+/// behind can take the rest and the latest that its own stage can reach, close to an equal share of what is left.
+template <class Fits>
+GPIPE_ONCE constexpr void spread(const prober<Fits>& prober, const load& limit, int* first) {
+  const int slots = prober.slots, stages = prober.stages;
+  first[stages] = slots;
+  for (int s = stages - 1; s > 0; --s) {  // first[s] is the earliest place for now
+    int low = s, high = first[s + 1] - 1;
+    while (low < high) {
+      const int middle = low + (high - low) / 2;
+      if (prober.obeys(middle, first[s + 1], limit)) high = middle;
+      else low = middle + 1;
+    }
+    first[s] = low;
+  }
+  first[0] = 0;
+  for (int s = 0; s + 1 < stages; ++s) {
+    const int begin = first[s], left = stages - s, latest = slots - left + 1;
+    const std::int64_t rest = prober.range(begin, slots).both;
+    load share = limit;
+    if (rest / left < share.both) share.both = rest / left;
+    int end = rest == 0 ? begin + (slots - begin) / left : prober.reach(begin, (slots - begin) / left, share);
+    if (rest > 0 && end < slots && prober.obeys(begin, end + 1, limit) &&
+        prober.range(begin, end + 1).both - rest / left < rest / left - prober.range(begin, end).both)
+      ++end;
+    if (end < first[s + 1]) end = first[s + 1];
+    if (end <= begin) end = begin + 1;
+    first[s + 1] = end < latest ? end : latest;
+  }
+}
+
+}  // namespace gpipe::detail

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/partition/problem.hpp>
+
+namespace gpipe::detail {
+
+/// A problem's transfers, sorted by the slots at which a growing stage meets them.
+class crossings {
+ public:
+  struct reading {
+    int writer, before;  ///< who read the value before, or else its writer
+    bool last;
+    std::int64_t charge;
+  };
+
+ private:  // before its use: clang 14 evaluates no member template that it has yet to read
+  template <class Visit>
+  static constexpr void each_reading(const partition_problem& p, const Visit& visit) {
+    for (int i = 0; i < p.transfer_count; ++i) {
+      const transfer& t = p.transfers[i];
+      for (int r = 0, before = t.writer; r < t.reader_count; before = t.reader(r++))
+        if (t.time > 0 && t.reader(r) != before)
+          visit(t.reader(r), reading{t.writer, before, t.reader(r) == t.last_reader(), t.charge()});
+    }
+  }
+
+ public:
+  GPIPE_ONCE constexpr explicit crossings(const partition_problem& p)
+      : first_(p.slots + 1), readings_(count(p)), written_(p.slots), any_(false) {
+    each_reading(p, [this](int slot, const reading&) { ++first_[slot + 1]; });
+    for (int l = 0; l < p.slots; ++l) first_[l + 1] += first_[l];
+    const scratch<int> placed(p.slots);
+    each_reading(p, [&](int slot, const reading& it) {
+      readings_[first_[slot] + placed[slot]++] = it;
+      if (it.before == it.writer) written_[it.writer] += it.charge;
+      any_ = true;
+    });
+  }
+
+  constexpr bool any() const { return any_; }
+
+  /// What a stage that starts at `begin` pays while it takes slot after slot.
+  ///
+  ///     begin          slot
+  ///     [--------------]          receives what is written before `begin` and read here for the first time,
+  ///          w ----------> r      sends what is written here, until its last reader has come in, too
+  class meter {
+   public:
+    constexpr meter(const crossings& all, int begin) : all_(all), begin_(begin) {}
+
+    constexpr void take(int slot) {
+      for (int i = all_.first_[slot]; i < all_.first_[slot + 1]; ++i) {
+        const reading& it = all_.readings_[i];
+        if (it.before < begin_) charge_ += it.charge;
+        if (it.last && it.writer >= begin_) charge_ -= it.charge;
+      }
+      charge_ += all_.written_[slot];
+    }
+    constexpr std::int64_t charge() const { return charge_; }
+
+   private:
+    const crossings& all_;
+    int begin_;
+    std::int64_t charge_ = 0;
+  };
+
+ private:
+  static constexpr int count(const partition_problem& p) {
+    int sum = 0;
+    for (int i = 0; i < p.transfer_count; ++i) sum += p.transfers[i].reader_count;
+    return sum;
+  }
+
+  scratch<int> first_;
+  scratch<reading> readings_;
+  scratch<std::int64_t> written_;
+  bool any_;
+};
+
+}  // namespace gpipe::detail

@@ -1,0 +1,304 @@
+#pragma once
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/timetable/fault.hpp>
+
+#include <initializer_list>
+
+namespace gpipe::detail {
+
+/// Runs all programs together, once. Every channel has one sender and one receiver that block, so what is done when
+/// nothing moves any more does not depend on who moved first: one execution stands for all.
+class execution {
+ public:
+  GPIPE_ONCE constexpr execution(const programs_terms& terms, const program_view* programs, int workers, int slots)
+      : t_(terms), programs_(programs), workers_(workers), slots_(slots), memory_(size(terms, workers)) {
+    int* next = memory_.data();
+    const int cells = t_.stages * t_.micro_batches, channels = 2 * t_.link_count;
+    const auto place = [&next](int*& array, int length) {
+      array = next;
+      next += length;
+    };
+    place(position_, workers);
+    place(waiting_, workers);
+    place(ready_, workers);
+    for (int** array : {&incoming_, &outgoing_gradients_, &forwarded_, &retired_, &held_, &ended_})
+      place(*array, t_.stages);
+    for (int** array : {&state_, &activations_, &gradients_}) place(*array, cells);
+    place(sent_, channels);
+    place(received_, channels);
+    place(order_, channels * t_.micro_batches);
+    place(departed_, t_.link_count * t_.micro_batches);
+    for (int i = 0; i < t_.link_count; ++i) {
+      ++incoming_[t_.links[i].to];
+      if (t_.links[i].gradient) ++outgoing_gradients_[t_.links[i].from];
+      if (is_local(t_.links[i])) has_local_links_ = true;
+    }
+  }
+
+  GPIPE_ONCE constexpr verdict run() {
+    for (int w = workers_ - 1; w >= 0; --w) ready_[ready_count_++] = w;
+    while (ready_count_ > 0) {
+      const int w = ready_[--ready_count_];
+      while (position_[w] < programs_[w].length) {
+        const fault what = step(w, programs_[w].lines[position_[w]]);
+        if (what != fault::none) return found(what, culprit_ < 0 ? w : culprit_);
+        if (waiting_[w]) break;
+      }
+    }
+    for (int w = 0; w < workers_; ++w)
+      if (waiting_[w]) return stuck();
+    return unfinished();
+  }
+
+ private:
+  enum mark : int {
+    forward_done = 1,
+    recompute_done = 2,
+    input_done = 4,
+    parameters_done = 8,
+    stashed = 16,
+    activation_left = 1,
+    gradient_left = 2,
+    reduced = 1,
+    updated = 2,
+  };
+
+  constexpr int worker_of(int stage) const { return t_.worker_of ? t_.worker_of[stage] : stage; }
+  constexpr bool is_local(const link& it) const { return worker_of(it.from) == worker_of(it.to); }
+  constexpr bool recomputed(int s, int m) const {
+    return t_.recomputed && t_.recomputed[s * t_.micro_batches + m];
+  }
+  constexpr verdict found(fault what, int worker) const {
+    return {what, worker, position_[worker], programs_[worker].lines[position_[worker]]};
+  }
+  constexpr verdict never(const instruction& it) const {
+    const int worker = worker_of(it.stage);
+    return {fault::missing, worker, programs_[worker].length, it};
+  }
+
+  /// Runs the line of worker w if it can run, else leaves it waiting.
+  constexpr fault step(int w, const instruction& it) {
+    const int s = it.stage, m = it.micro_batch;
+    if (s < 0 || s >= t_.stages || worker_of(s) != w) return fault::unknown;
+    if (it.kind == act::reduce || it.kind == act::update) return finish(w, it);
+    if (m < 0 || m >= t_.micro_batches) return fault::unknown;
+    if (it.kind >= act::receive_activation) return transfer(w, it);
+    ++position_[w];
+    const fault what = compute(it, s, m, s * t_.micro_batches + m);
+    if (what != fault::none) --position_[w];
+    return what;
+  }
+
+  GPIPE_ONCE constexpr fault compute(const instruction& it, int s, int m, int at) {
+    int& state = state_[at];
+    if (it.kind == act::forward) {
+      if (state & forward_done) return fault::repeated;
+      if (activations_[at] != incoming_[s]) return fault::premature;
+      ++forwarded_[s];
+      const fault what = hold(s, at);
+      state |= forward_done;
+      if (!t_.trains) --held_[s];
+      if (has_local_links_) pass_on(s, m, false);
+      return what;
+    }
+    if (!t_.trains) return fault::unknown;
+    if (it.kind == act::backward_parameters) {
+      if (state & parameters_done) return fault::repeated;
+      if (!(state & input_done)) return fault::premature;
+      return retire(s, m, at);
+    }
+    if (!(state & forward_done)) return fault::premature;
+    if (it.kind == act::recompute) {
+      if ((state & recompute_done) || !recomputed(s, m)) return fault::repeated;
+      if (state & input_done) return fault::premature;
+      state |= recompute_done;
+      return fault::none;
+    }
+    if (it.kind != act::backward && it.kind != act::backward_input) return fault::unknown;
+    if (state & input_done) return fault::repeated;
+    if (gradients_[at] != outgoing_gradients_[s]) return fault::premature;
+    if (!(state & recompute_done) && recomputed(s, m)) return fault::premature;
+    state |= input_done;
+    if (has_local_links_) pass_on(s, m, true);
+    return it.kind == act::backward ? retire(s, m, at) : fault::none;
+  }
+
+  constexpr fault hold(int s, int at) {
+    if (state_[at] & stashed) return fault::none;
+    state_[at] |= stashed;
+    ++held_[s];
+    return t_.in_flight && held_[s] > t_.in_flight[s] ? fault::stash : fault::none;
+  }
+
+  constexpr fault retire(int s, int m, int at) {
+    if (retired_[s] != m) return fault::retirement;
+    ++retired_[s];
+    --held_[s];
+    state_[at] |= parameters_done;
+    return fault::none;
+  }
+
+  constexpr void pass_on(int s, int m, bool back) {
+    for (int i = 0; i < t_.link_count; ++i) {
+      const link& it = t_.links[i];
+      if (!is_local(it) || (back ? it.to : it.from) != s) continue;
+      if (!back) ++activations_[it.to * t_.micro_batches + m];
+      else if (it.gradient) ++gradients_[it.from * t_.micro_batches + m];
+    }
+  }
+
+  constexpr fault finish(int w, const instruction& it) {
+    int& ended = ended_[it.stage];
+    const mark now = it.kind == act::reduce ? reduced : updated;
+    if (!t_.trains) return fault::unknown;
+    if (ended & now) return fault::repeated;
+    if (retired_[it.stage] != t_.micro_batches || (now == updated && !(ended & reduced))) return fault::premature;
+    ended |= now;
+    ++position_[w];
+    return fault::none;
+  }
+
+  GPIPE_ONCE constexpr fault transfer(int w, const instruction& it) {
+    if (it.link < 0 || it.link >= t_.link_count) return fault::unknown;
+    const link& over = t_.links[it.link];
+    const bool back = it.kind == act::send_gradient || it.kind == act::receive_gradient;
+    const bool sends = it.kind == act::send_activation || it.kind == act::send_gradient;
+    const int peer = worker_of(it.stage == over.from ? over.to : over.from);
+    if (it.stage != (sends == back ? over.to : over.from) || (back && !over.gradient) || peer == w)
+      return fault::unknown;
+    const int channel = 2 * it.link + back, at = it.stage * t_.micro_batches + it.micro_batch;
+    if (sends) {
+      if (departed_[it.link * t_.micro_batches + it.micro_batch] & (back ? gradient_left : activation_left))
+        return fault::repeated;
+      if (!(state_[at] & (back ? input_done : forward_done))) return fault::premature;
+    } else if (back && !(state_[at] & recompute_done) && recomputed(it.stage, it.micro_batch)) {
+      return fault::premature;
+    }
+
+    if (slots_ == rendezvous) {
+      const instruction* other = waiting_[peer] ? &programs_[peer].lines[position_[peer]] : nullptr;
+      const bool meets = other && other->link == it.link && other->kind == counterpart(it.kind);
+      if (!meets) {
+        waiting_[w] = true;
+        return fault::none;
+      }
+      if (other->micro_batch != it.micro_batch) return fault::unpaired;
+      depart(sends ? it : *other, channel);
+      const fault what = arrive(sends ? *other : it, channel);
+      if (what != fault::none) {
+        culprit_ = sends ? peer : w;
+        return what;
+      }
+      ++position_[w];
+      ++position_[peer];
+      wake(peer);
+      return fault::none;
+    }
+    waiting_[w] = sends ? sent_[channel] - received_[channel] >= slots_ : sent_[channel] == received_[channel];
+    if (waiting_[w]) return fault::none;
+    if (!sends && order_[channel * t_.micro_batches + received_[channel]] != it.micro_batch) return fault::unpaired;
+    const fault what = sends ? depart(it, channel) : arrive(it, channel);
+    if (what != fault::none) return what;
+    ++position_[w];
+    if (waiting_[peer]) wake(peer);
+    return fault::none;
+  }
+
+  static constexpr act counterpart(act kind) {
+    return kind == act::send_activation      ? act::receive_activation
+           : kind == act::receive_activation ? act::send_activation
+           : kind == act::send_gradient      ? act::receive_gradient
+                                             : act::send_gradient;
+  }
+
+  constexpr fault depart(const instruction& it, int channel) {
+    order_[channel * t_.micro_batches + sent_[channel]] = it.micro_batch;
+    ++sent_[channel];
+    departed_[it.link * t_.micro_batches + it.micro_batch] |=
+        it.kind == act::send_gradient ? gradient_left : activation_left;
+    return fault::none;
+  }
+
+  constexpr fault arrive(const instruction& it, int channel) {
+    const int at = it.stage * t_.micro_batches + it.micro_batch;
+    ++received_[channel];
+    if (it.kind == act::receive_gradient) {
+      ++gradients_[at];
+      return fault::none;
+    }
+    ++activations_[at];
+    return hold(it.stage, at);
+  }
+
+  constexpr void wake(int w) {
+    waiting_[w] = false;
+    ready_[ready_count_++] = w;
+  }
+
+  // From here on nothing moves any more. A worker whose counterpart never comes is the cause, the others follow.
+  constexpr verdict stuck() const {
+    int first = -1;
+    for (int w = 0; w < workers_; ++w) {
+      if (!waiting_[w]) continue;
+      if (first < 0) first = w;
+      const instruction& it = programs_[w].lines[position_[w]];
+      const link& over = t_.links[it.link];
+      const int peer = worker_of(it.stage == over.from ? over.to : over.from);
+      bool comes = false;
+      for (int i = position_[peer]; i < programs_[peer].length && !comes; ++i) {
+        const instruction& other = programs_[peer].lines[i];
+        comes = other.link == it.link && other.kind == counterpart(it.kind) && other.micro_batch == it.micro_batch;
+      }
+      if (!comes) return found(fault::unpaired, w);
+    }
+    return found(fault::deadlock, first);
+  }
+
+  // Every transfer has happened if all of forward and backward has, for they wait for all that comes.
+  constexpr verdict unfinished() const {
+    for (int s = 0; s < t_.stages; ++s) {
+      if (forwarded_[s] == t_.micro_batches && (!t_.trains || retired_[s] == t_.micro_batches)) continue;
+      for (int m = 0; m < t_.micro_batches; ++m) {
+        const int state = state_[s * t_.micro_batches + m];
+        if (!(state & forward_done)) return never({act::forward, s, m, -1});
+        if (!t_.trains) continue;
+        if (!(state & input_done)) return never({act::backward, s, m, -1});
+        if (!(state & parameters_done)) return never({act::backward_parameters, s, m, -1});
+      }
+    }
+    for (int s = 0; t_.trains && s < t_.stages; ++s) {
+      if (!(ended_[s] & reduced)) return never({act::reduce, s, -1, -1});
+      if (!(ended_[s] & updated)) return never({act::update, s, -1, -1});
+    }
+    return {};
+  }
+
+  static constexpr int size(const programs_terms& t, int workers) {
+    return 3 * workers + (6 + 3 * t.micro_batches) * t.stages + (4 + 3 * t.micro_batches) * t.link_count;
+  }
+
+  const programs_terms t_;
+  const program_view* programs_;
+  int workers_, slots_;
+  bool has_local_links_ = false;
+  int ready_count_ = 0;
+  int culprit_ = -1;  // the worker at fault, if it is not the one that ran
+  scratch<int> memory_;  // of all that follow
+
+  // Of each worker: the line that it is at, whether it waits there for a peer; a stack of those that may move.
+  int *position_ = nullptr, *waiting_ = nullptr, *ready_ = nullptr;
+  // Of each stage: links, micro-batches so far, marks.
+  int *incoming_ = nullptr, *outgoing_gradients_ = nullptr;
+  int *forwarded_ = nullptr, *retired_ = nullptr, *held_ = nullptr, *ended_ = nullptr;
+  // Of each (stage, micro-batch): marks, and how many activations and gradients have come.
+  int *state_ = nullptr, *activations_ = nullptr, *gradients_ = nullptr;
+  // Of each channel: how many micro-batches, and which was sent when.
+  int *sent_ = nullptr, *received_ = nullptr, *order_ = nullptr;
+  // Of each (link, micro-batch): marks.
+  int* departed_ = nullptr;
+};
+
+}  // namespace gpipe::detail

@@ -1,0 +1,160 @@
+#pragma once
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/program/transfer_queue.hpp>
+#include <gpipe/plan/schedule/action.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/timetable/recompute.hpp>
+#include <gpipe/plan/timetable/tick_index.hpp>
+
+#include <initializer_list>
+#include <limits>
+
+namespace gpipe {
+
+/// How a program may send: `synchronous` programs run wherever a send may have to wait for its receive, `buffered` ones
+/// where it never does.
+enum class send_mode { synchronous, buffered };
+
+namespace detail {
+
+[[noreturn]] inline void bad_worker(const char* schedule, int worker, int workers) {
+  refuse({schedule, " has no worker ", worker}, {"workers are numbered from 0 to ", workers - 1});
+}
+
+/// `lower` without its checks. `recomputed` tells, if there is one, of each (stage, micro-batch).
+template <scheduler Schedule, class Sink>
+GPIPE_ONCE constexpr void lower_worker(rows<Schedule>& table, const bool* recomputed, const link* links, int link_count,
+                                       int worker, Sink&& sink, send_mode mode = send_mode::synchronous) {
+  const scratch<int> indices(2 * link_count);  // of the links that reach this worker, and that leave it
+  int *const incoming = indices.data(), *const outgoing = incoming + link_count;
+  int incoming_count = 0, outgoing_count = 0;
+  for (int i = 0; i < link_count; ++i) {
+    const bool leaves = table.worker_of(links[i].from) == worker, reaches = table.worker_of(links[i].to) == worker;
+    if (reaches && !leaves) incoming[incoming_count++] = i;
+    if (leaves && !reaches) outgoing[outgoing_count++] = i;
+  }
+
+  agenda transfers;
+  cell behind;  // its parameter part is yet to run, and those that have waited for it
+  cell ahead;   // is yet to be recomputed
+  const auto settle = [&] {
+    if (behind.kind != act::idle)
+      for (int m = table.first_with(behind.micro_batch); m <= behind.micro_batch; ++m)
+        sink(instruction{act::backward_parameters, behind.stage, m, -1});
+    if (ahead.kind != act::idle) sink(instruction{act::recompute, ahead.stage, ahead.micro_batch, -1});
+    behind = ahead = {};
+  };
+  const auto make_transfers_before = [&](int tick) {
+    while (transfers.holds_one_before(tick)) {
+      const instruction next = transfers.take();
+      if (is_receive(next.kind)) settle();
+      sink(next);
+    }
+    settle();
+  };
+  const auto later = [](int a, int b) { return a > b ? a : b; };
+  // All transfers of a kind that a cell waits for, or causes; how many.
+  const auto plan = [&](act kind, int tick, const cell& c) {
+    const bool back = kind == act::send_gradient || kind == act::receive_gradient;
+    const bool leaves = kind == act::send_activation || kind == act::receive_gradient;  // over outgoing links
+    const int *const over = leaves ? outgoing : incoming, count = leaves ? outgoing_count : incoming_count;
+    int planned = 0;
+    for (int i = 0; i < count; ++i) {
+      const link& it = links[over[i]];
+      if ((leaves ? it.from : it.to) != c.stage || (back && !it.gradient)) continue;
+      int among = back ? -1 - over[i] : over[i];
+      if (mode == send_mode::synchronous) {
+        const cell_ticks &from = table.of(it.from)[c.micro_batch], &to = table.of(it.to)[c.micro_batch];
+        tick = 1 + (back ? later(to.backward, from.before_backward) : later(from.forward, to.before_forward));
+        among = back ? over[i] - link_count : link_count - over[i];
+      }
+      transfers.put({tick, among, {kind, c.stage, c.micro_batch, over[i]}});
+      ++planned;
+    }
+    return planned;
+  };
+
+  table.walk(worker, [&](int t, const cell& c) {
+    if (!table.knows(c)) return sink(instruction{c.kind, c.stage, c.micro_batch, -1});
+    const bool forward = c.kind == act::forward, back = c.kind == act::backward || c.kind == act::backward_input;
+    if (forward) plan(act::receive_activation, t, c);
+    if (back) plan(act::receive_gradient, t, c);
+    if (back && recomputed && recomputed[c.stage * table.micro_batches() + c.micro_batch]) ahead = c;
+    make_transfers_before(t);
+    const bool gives = forward ? plan(act::send_activation, t, c) > 0 : back && plan(act::send_gradient, t, c) > 0;
+    const bool parts = c.kind == act::backward && (gives || table.coalesce() > 1);
+    sink(instruction{parts ? act::backward_input : c.kind, c.stage, c.micro_batch, -1});
+    if (parts && c.micro_batch == table.last_with(c.micro_batch)) behind = c;
+  });
+  make_transfers_before((std::numeric_limits<int>::max)());
+  if (table.schedule().trains)
+    for (const act kind : {act::reduce, act::update})
+      for (int s = 0; s < table.stages(); ++s)
+        if (table.worker_of(s) == worker) sink(instruction{kind, s, -1, -1});
+}
+
+}  // namespace detail
+
+/// Lowers a schedule to one worker's program: calls `sink(instruction)` for each line of a step, in order.
+///
+///     F_m  [receive activation]...  forward  [send activation]...
+///     B_m  [recompute]  [receive gradient]...  backward input  [send gradient]...  backward parameters
+///
+/// - Recompute starts before the gradient arrives, and the gradient leaves before the parameter part. A stage that
+///   sends no gradient runs the fused `backward`. Cells that are split already stay where the table has them.
+/// - `coalesce`: of so many micro-batches in turn the parameter parts come together, behind the last one's input part.
+/// - After the last cell of a schedule that trains: `reduce` of each stage of the worker, then `update` of each.
+/// - A link between two stages of one worker is no transfer and makes no instruction.
+///
+/// If sends are synchronous, a transfer happens before a tick that both ends know: the first one after the cell that
+/// makes what is sent, and after the cell that the receiver runs before the one that needs it. (So a receiver takes
+/// nothing early, and a sender may run cells in between.) Before one tick gradients go first, over ascending links,
+/// then activations, over descending ones: where a worker has one stage, it sends before it receives. `links` ascend in
+/// (from, to).
+///
+/// This is one total order of all cells and transfers, and each program is a part of it: of all that has not happened
+/// yet, the first can happen, for both of its ends are there. So programs of a sound table run to their end under
+/// rendezvous, and all the more with slots between.
+///
+/// If sends are buffered, they follow their cell at once, receives come right before theirs, and neither end waits for
+/// what the other does in between; for this channels need room for what is on its way. Activations go over ascending
+/// links, gradients over descending ones.
+///
+/// Throws if the schedule does not admit (stages, micro_batches), or the worker or a link does not exist.
+template <scheduler Schedule, class Sink>
+constexpr void lower(const Schedule& schedule, int stages, int micro_batches, const recompute_choice& choice,
+                     const link* links, int link_count, int worker, Sink&& sink,
+                     send_mode mode = send_mode::synchronous, int coalesce = 1) {
+  detail::require_admitted(schedule, stages, micro_batches);
+  if (worker < 0 || worker >= schedule.workers(stages))
+    detail::bad_worker(schedule.name(), worker, schedule.workers(stages));
+  detail::require_links(stages, links, link_count);
+
+  detail::rows<Schedule> table(schedule, stages, micro_batches, coalesce);
+  const detail::scratch<bool> recomputed(stages * micro_batches);
+  for (int s = 0; s < stages; ++s)
+    if (table.worker_of(s) == worker) flag_recomputed(table, choice, s, recomputed.data() + s * micro_batches);
+  detail::lower_worker(table, recomputed.data(), links, link_count, worker, sink, mode);
+}
+
+/// The same for a schedule chosen at run time.
+template <class Sink>
+constexpr void lower(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
+                     const link* links, int link_count, int worker, Sink&& sink,
+                     send_mode mode = send_mode::synchronous, int coalesce = 1) {
+  lower<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, worker, sink, mode, coalesce);
+}
+
+/// How many instructions `lower` makes.
+template <class Schedule>
+constexpr int program_length(Schedule schedule, int stages, int micro_batches, const recompute_choice& choice,
+                             const link* links, int link_count, int worker) {
+  int length = 0;
+  lower(schedule, stages, micro_batches, choice, links, link_count, worker, [&](const instruction&) { ++length; });
+  return length;
+}
+
+}  // namespace gpipe

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <gpipe/plan/program/deadlock_check.hpp>
+#include <gpipe/plan/schedule/label.hpp>
+#include <gpipe/plan/timetable/timetable.hpp>
+
+#include <string>
+
+namespace gpipe {
+
+/// One worker's program on a line, as in `F1 F0 B0 B1`.
+GPIPE_ONCE inline std::string describe(const program_view& program, bool with_stage = false) {
+  std::string text;
+  for (int i = 0; i < program.length; ++i)
+    text.append(i > 0 ? " " : "").append(label_of(program.lines[i], with_stage).text());
+  return text;
+}
+
+/// The drawn table.
+template <class Schedule>
+std::string describe(const timetable<Schedule>& table) {
+  std::string text;
+  table.draw([&text](char letter) { text += letter; });
+  return text;
+}
+
+/// A verdict as a sentence, as in "deadlock: worker 1 at line 7, I0 (backward input)".
+GPIPE_ONCE inline std::string describe(const verdict& found) {
+  if (found.ok()) return "no fault";
+  return detail::phrase({name(found.what), ": worker ", found.worker, " at line ", found.position, ", ",
+                       label_of(found.at, true).text(), " (", name(found.at.kind), ")"});
+}
+
+}  // namespace gpipe

@@ -1,0 +1,178 @@
+#pragma once
+
+#include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/program/lower.hpp>
+#include <gpipe/plan/program/simulation.hpp>
+#include <gpipe/plan/timetable/check.hpp>
+#include <gpipe/plan/timetable/tick_index.hpp>
+
+#include <cstdint>
+
+namespace gpipe {
+
+namespace detail {
+
+[[noreturn]] GPIPE_ONCE inline void wrong_table(const char* schedule) {
+  refuse({"the table of ", schedule, " is wrong: its programs would not end"}, {"see what check_table says"});
+}
+
+/// Nobody watches.
+struct no_witness {
+  constexpr void operator()(const instruction&, std::int64_t, std::int64_t) const {}
+};
+
+/// Programs running against the clock. A send takes the sender no time: a link carries one micro-batch after the other
+/// in each direction, while its workers compute. A receive waits for what it receives.
+template <scheduler Schedule, class Witness>
+class simulator {
+ public:
+  constexpr simulator(const Schedule& schedule, const simulation_terms& terms, const simulation_details& details,
+                      const Witness& witness)
+      : schedule_(schedule),
+        t_(terms),
+        details_(details),
+        witness_(witness),
+        workers_(schedule.workers(terms.stages)),
+        lines_(4 * terms.micro_batches * (terms.stages + terms.link_count) + 2 * terms.stages),
+        counts_(4 * workers_ + 1 + 4 * terms.link_count + terms.stages),
+        times_(2 * workers_ + 2 * terms.link_count * (terms.micro_batches + 1)) {
+    begin_ = counts_.data();
+    at_ = begin_ + workers_ + 1;
+    awaited_ = at_ + workers_;
+    ready_ = awaited_ + workers_;
+    sent_ = ready_ + workers_;
+    received_ = sent_ + 2 * terms.link_count;
+    held_ = received_ + 2 * terms.link_count;
+    now_ = times_.data();
+    busy_ = now_ + workers_;
+    free_ = busy_ + workers_;
+    arrival_ = free_ + 2 * terms.link_count;
+    lower_all();
+  }
+
+  constexpr std::int64_t run() {
+    for (int s = 0; details_.peak_stash && s < t_.stages; ++s) details_.peak_stash[s] = 0;
+    int ready = 0;
+    for (int w = workers_ - 1; w >= 0; --w) ready_[ready++] = w;
+    while (ready > 0) {
+      const int w = ready_[--ready];
+      awaited_[w] = -1;
+      for (; at_[w] < begin_[w + 1]; ++at_[w]) {
+        const instruction& it = lines_[at_[w]];
+        if (is_receive(it.kind)) {
+          const int channel = 2 * it.link + (it.kind == act::receive_gradient);
+          if (received_[channel] == sent_[channel]) {
+            awaited_[w] = channel;
+            break;
+          }
+          const std::int64_t arrived = arrival_[channel * t_.micro_batches + received_[channel]++];
+          if (arrived > now_[w]) now_[w] = arrived;
+        } else if (is_send(it.kind)) {
+          const bool back = it.kind == act::send_gradient;
+          const int channel = 2 * it.link + back;
+          send(channel, now_[w], !t_.transfers ? 0 : back ? t_.transfers[it.link].back : t_.transfers[it.link].forward);
+          const link& over = t_.links[it.link];
+          const int peer = schedule_.worker_of(t_.stages, back ? over.from : over.to);
+          if (awaited_[peer] == channel) {
+            awaited_[peer] = -1;
+            ready_[ready++] = peer;
+          }
+        } else if (it.micro_batch >= 0) {
+          const std::int64_t time = time_of(it);
+          witness_(it, now_[w], now_[w] + time);
+          now_[w] += time;
+          busy_[w] += time;
+          count_stash(it);
+        }
+      }
+    }
+    std::int64_t makespan = 0;
+    for (int w = 0; w < workers_; ++w)
+      if (now_[w] > makespan) makespan = now_[w];
+    for (int w = 0; details_.idle && w < workers_; ++w) details_.idle[w] = makespan - busy_[w];
+    return makespan;
+  }
+
+ private:
+  constexpr void lower_all() {
+    rows<Schedule> table(schedule_, t_.stages, t_.micro_batches);
+    const scratch<bool> recomputed(t_.stages * t_.micro_batches);
+    for (int s = 0; s < t_.stages; ++s)
+      flag_recomputed(table, t_.recompute, s, recomputed.data() + s * t_.micro_batches);
+    int length = 0;
+    for (int w = 0; w < workers_; ++w) {
+      begin_[w] = at_[w] = length;
+      lower_worker(
+          table, recomputed.data(), t_.links, t_.link_count, w, [&](const instruction& it) { lines_[length++] = it; },
+          t_.sends);
+    }
+    begin_[workers_] = length;
+  }
+
+  constexpr void send(int channel, std::int64_t now, std::int64_t time) {
+    if (free_[channel] < now) free_[channel] = now;
+    free_[channel] += time;
+    arrival_[channel * t_.micro_batches + sent_[channel]++] = free_[channel];
+  }
+
+  constexpr std::int64_t time_of(const instruction& it) const {
+    const stage_times& of = t_.times[it.stage];
+    return it.kind == act::forward               ? of.forward
+           : it.kind == act::recompute           ? (of.recompute < 0 ? of.forward : of.recompute)
+           : it.kind == act::backward_input      ? of.backward_input
+           : it.kind == act::backward_parameters ? of.backward_parameters
+                                                 : of.backward_input + of.backward_parameters;
+  }
+
+  constexpr void count_stash(const instruction& it) {
+    int& held = held_[it.stage];
+    if (it.kind == act::forward) {
+      ++held;
+      if (details_.peak_stash && held > details_.peak_stash[it.stage]) details_.peak_stash[it.stage] = held;
+    }
+    if (it.kind == (schedule_.trains ? act::backward_parameters : act::forward) || it.kind == act::backward) --held;
+  }
+
+  const Schedule schedule_;
+  const simulation_terms t_;
+  const simulation_details details_;
+  const Witness& witness_;
+  const int workers_;
+  const scratch<instruction> lines_;
+  const scratch<int> counts_;          // of all that follow
+  const scratch<std::int64_t> times_;  // likewise
+
+  // Of each worker: where its program begins (and the last one ends), where it is, the channel that it waits for; a
+  // stack of those that may go on.
+  int *begin_ = nullptr, *at_ = nullptr, *awaited_ = nullptr, *ready_ = nullptr;
+  int *sent_ = nullptr, *received_ = nullptr;          // of each channel
+  int* held_ = nullptr;                                // of each stage
+  std::int64_t *now_ = nullptr, *busy_ = nullptr;      // of each worker
+  std::int64_t *free_ = nullptr, *arrival_ = nullptr;  // of each channel, and of what it carries
+};
+
+}  // namespace detail
+
+/// The length of a step, in the unit of its times: runs the programs that `lower` makes, each worker as soon as it can.
+/// Transfers overlap with computing and queue on their link; `reduce` and `update` take no time. Parameter gradients
+/// that are made together are reckoned as if each micro-batch made its own.
+///
+/// `witness(instruction, begin, end)` is called for all that a worker computes; each worker's come in order.
+///
+/// Throws what `lower` throws, for a table that is wrong, and for times that are negative or overflow.
+template <scheduler Schedule, class Witness = detail::no_witness>
+GPIPE_ONCE constexpr std::int64_t simulate(const Schedule& schedule, const simulation_terms& terms,
+                                           const simulation_details& details = {}, const Witness& witness = {}) {
+  if (!check_table(schedule, terms.stages, terms.micro_batches, terms.links, terms.link_count).ok())
+    detail::wrong_table(schedule.name());
+  detail::require_times(terms);
+  return detail::simulator<Schedule, Witness>(schedule, terms, details, witness).run();
+}
+
+template <class Witness = detail::no_witness>
+constexpr std::int64_t simulate(schedule_choice chosen, const simulation_terms& terms,
+                                const simulation_details& details = {}, const Witness& witness = {}) {
+  return simulate<schedule_choice, Witness>(chosen, terms, details, witness);
+}
+
+}  // namespace gpipe

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <gpipe/plan/schedule/custom.hpp>
+#include <gpipe/plan/schedule/fill_drain.hpp>
+#include <gpipe/plan/schedule/folded.hpp>
+#include <gpipe/plan/schedule/forward_only.hpp>
+#include <gpipe/plan/schedule/interleaved.hpp>
+#include <gpipe/plan/schedule/one_f_one_b.hpp>
+#include <gpipe/plan/schedule/zb_h1.hpp>
+#include <gpipe/plan/schedule/zb_v.hpp>
+
+#include <string_view>
+#include <utility>
+
+namespace gpipe {
+
+/// The schedules that we ship, for a choice at run time, and the user's own.
+enum class schedule_kind { fill_drain, one_f_one_b, interleaved, zb_h1, zb_v, forward_only, own };
+
+/// Those that we ship.
+inline constexpr schedule_kind schedule_kinds[] = {schedule_kind::fill_drain,  schedule_kind::one_f_one_b,
+                                                   schedule_kind::interleaved, schedule_kind::zb_h1,
+                                                   schedule_kind::zb_v,        schedule_kind::forward_only};
+
+namespace detail {
+
+/// Calls `use` with an object of the schedule's type: the one place where a kind becomes a type.
+template <class Use>
+constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, const own_schedule* own, Use&& use) {
+  switch (kind) {
+    case schedule_kind::one_f_one_b:
+      return std::forward<Use>(use)(one_f_one_b{});
+    case schedule_kind::interleaved:
+      return std::forward<Use>(use)(interleaved{chunks});
+    case schedule_kind::zb_h1:
+      return std::forward<Use>(use)(zb_h1{});
+    case schedule_kind::zb_v:
+      return std::forward<Use>(use)(zb_v{});
+    case schedule_kind::forward_only:
+      return std::forward<Use>(use)(forward_only{});
+    case schedule_kind::own:
+      return std::forward<Use>(use)(*own);
+    case schedule_kind::fill_drain:
+      break;
+  }
+  return std::forward<Use>(use)(fill_drain{});
+}
+
+}  // namespace detail
+
+/// A kind and what it needs besides: itself a schedule, the one that was chosen, folded onto `onto` workers. It looks
+/// up which at every call, so that what works on any schedule is compiled once for all that are chosen at run time.
+struct schedule_choice {
+  schedule_kind kind = schedule_kind::fill_drain;
+  int chunks = 2;                     ///< stages a worker, of the interleaved one
+  const own_schedule* own = nullptr;  ///< the user's own
+  bool trains = true, splits = false;
+  int onto = 0;  ///< workers; 0: as many as it has
+
+  constexpr schedule_choice() = default;
+  constexpr schedule_choice(schedule_kind k, int chunk_count = 2)
+      : kind(k),
+        chunks(chunk_count),
+        trains(k != schedule_kind::forward_only),
+        splits(k == schedule_kind::zb_h1 || k == schedule_kind::zb_v) {}
+  constexpr schedule_choice(const own_schedule& users, bool split)
+      : kind(schedule_kind::own), own(&users), trains(users.trains), splits(split) {}
+
+  /// Its forwards alone, where it runs them: evaluation on the same workers, also where these have several stages.
+  constexpr schedule_choice forwards() const {
+    schedule_choice alone = *this;
+    alone.trains = alone.splits = false;
+    return alone;
+  }
+  /// The same on at most so many workers; 0: as many as it has.
+  constexpr schedule_choice on_workers(int count) const {
+    schedule_choice fewer = *this;
+    fewer.onto = count;
+    return fewer;
+  }
+
+  /// Calls `use` with an object of the schedule's own type, which is not folded.
+  template <class Use>
+  constexpr decltype(auto) with(Use&& use) const {
+    return detail::with_kind(kind, chunks, own, std::forward<Use>(use));
+  }
+
+  GPIPE_ONCE constexpr const char* name() const {
+    return with([](auto it) { return it.name(); });
+  }
+  GPIPE_ONCE constexpr bool admits(int S, int M) const {
+    return with([=](auto it) { return it.admits(S, M); });
+  }
+  GPIPE_ONCE constexpr int workers(int S) const {
+    return with([=, this](auto it) { return folded{it, onto}.workers(S); });
+  }
+  GPIPE_ONCE constexpr int worker_of(int S, int stage) const {
+    return with([=, this](auto it) { return folded{it, onto}.worker_of(S, stage); });
+  }
+  GPIPE_ONCE constexpr int ticks(int S, int M) const {
+    return with([=, this](auto it) { return folded{it, onto}.ticks(S, M); });
+  }
+  GPIPE_ONCE constexpr int in_flight(int S, int M, int stage) const {
+    return trains ? with([=](auto it) { return it.in_flight(S, M, stage); }) : 1;
+  }
+  GPIPE_ONCE constexpr cell at(int S, int M, int worker, int tick) const {
+    const cell found = with([=, this](auto it) { return folded{it, onto}.at(S, M, worker, tick); });
+    return trains || found.kind == act::forward ? found : cell{};
+  }
+
+  // -1: the schedule does not tell; folded it has other ticks.
+  GPIPE_ONCE constexpr int stash_places(int S, int M, int from, int to, int late = 0) const {
+    if (onto > 0) return -1;
+    if (kind == schedule_kind::fill_drain && trains) return fill_drain::stash_places(S, M, from, to, late);
+    return kind == schedule_kind::one_f_one_b && trains ? one_f_one_b::stash_places(S, M, from, to, late) : -1;
+  }
+  GPIPE_ONCE constexpr int returned_places(int S, int M, int from, int to, int late = 0, int coalesce = 1) const {
+    if (onto > 0 || !trains) return -1;
+    if (kind == schedule_kind::fill_drain) return fill_drain::returned_places(S, M, from, to, late, coalesce);
+    if (kind != schedule_kind::one_f_one_b || coalesce > 1) return -1;
+    return one_f_one_b::returned_places(S, M, from, to, late);
+  }
+};
+
+/// Calls `use` with an object of the chosen schedule's own type.
+template <class Use>
+constexpr decltype(auto) with_schedule(schedule_choice choice, Use&& use) {
+  return choice.with(std::forward<Use>(use));
+}
+
+static_assert(scheduler<schedule_choice>);
+
+/// As `parse_schedule` reads it.
+constexpr const char* name(schedule_kind kind) { return schedule_choice(kind).name(); }
+
+namespace detail {
+
+[[noreturn]] GPIPE_ONCE inline void bad_schedule(std::string_view text) {
+  refuse({"'", text, "' is no schedule"},
+         {"choose fill-drain, 1F1B, interleaved, ZB-H1, ZB-V or forward-only, in letters of either case"});
+}
+
+}  // namespace detail
+
+/// The kind of this name, in letters of either case; throws if there is none.
+constexpr schedule_kind parse_schedule(std::string_view text) {
+  const auto lower = [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter + 32) : letter;
+  };
+  for (const schedule_kind kind : schedule_kinds) {
+    const std::string_view known = name(kind);
+    bool same = known.size() == text.size();
+    for (std::size_t i = 0; same && i < known.size(); ++i) same = lower(known[i]) == lower(text[i]);
+    if (same) return kind;
+  }
+  detail::bad_schedule(text);
+}
+
+}  // namespace gpipe

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/plan/schedule/action.hpp>
+
+#include <string_view>
+
+namespace gpipe {
+
+/// A short text in place, so that programs print in constant evaluation too.
+struct label {
+  char letters[48] = {};
+  int size = 0;
+
+  constexpr void put(char letter) { letters[size++] = letter; }
+  constexpr void put(std::string_view text) {
+    for (const char letter : text) put(letter);
+  }
+  constexpr void put(int number) {
+    int digits = 1;
+    for (int rest = number; rest >= 10; rest /= 10) ++digits;
+    for (int i = digits - 1; i >= 0; --i, number /= 10) letters[size + i] = static_cast<char>('0' + number % 10);
+    size += digits;
+  }
+
+  constexpr std::string_view text() const { return {letters, static_cast<std::size_t>(size)}; }
+  constexpr operator std::string_view() const { return text(); }
+  constexpr bool operator==(std::string_view other) const { return text() == other; }
+};
+
+/// An instruction in the field's short hand, with micro-batch m and link l:
+///
+///     F1  forward               R1  recompute             B1  backward
+///     I1  backward input        W1  backward parameters   .   idle
+///     F1>2  send activation     F1<2  receive activation  (link 2)
+///     B1>2  send gradient       B1<2  receive gradient    reduce, update
+///
+/// `with_stage` sets the stage before it, as in 3F1.
+constexpr label label_of(const instruction& it, bool with_stage = false) {
+  constexpr std::string_view heads[] = {".", "F", "R", "B", "I", "W", "F", "F", "B", "B", "reduce", "update"};
+  label text;
+  if (with_stage && it.stage >= 0) text.put(it.stage);
+  text.put(heads[static_cast<int>(it.kind)]);
+  if (it.micro_batch >= 0) text.put(it.micro_batch);
+  if (is_send(it.kind)) text.put('>');
+  if (is_receive(it.kind)) text.put('<');
+  if (it.link >= 0) text.put(it.link);
+  return text;
+}
+
+/// Of a cell of a table: `F3`, or with its stage `2F3`.
+constexpr label label_of(const cell& it, bool with_stage = false) {
+  return label_of(instruction{it.kind, it.stage, it.micro_batch, -1}, with_stage);
+}
+
+namespace detail {
+
+[[noreturn]] inline void bad_label(std::string_view text) {
+  refuse({"'", text, "' is no instruction"},
+         {"write F1, R1, B1, I1, W1, F1>2, F1<2, B1>2, B1<2, reduce, update or '.', or one with its stage (3F1)"});
+}
+
+/// Takes a number off the front; -1 if there is none, or it does not fit.
+constexpr int take_number(std::string_view& text) {
+  int number = -1;
+  while (!text.empty() && text[0] >= '0' && text[0] <= '9') {
+    if (number > 100'000'000) return -1;
+    number = (number < 0 ? 0 : number) * 10 + (text[0] - '0');
+    text.remove_prefix(1);
+  }
+  return number;
+}
+
+}  // namespace detail
+
+/// The instruction that `label_of` wrote; throws if there is none.
+constexpr instruction parse_instruction(std::string_view text) {
+  std::string_view rest = text;
+  instruction it;
+  it.stage = detail::take_number(rest);
+  if (rest == "reduce" || rest == "update" || rest == ".") {
+    it.kind = rest == "." ? act::idle : rest == "reduce" ? act::reduce : act::update;
+    return it;
+  }
+  const char head = rest.empty() ? '?' : rest[0];
+  it.kind = head == 'F'   ? act::forward
+            : head == 'R' ? act::recompute
+            : head == 'B' ? act::backward
+            : head == 'I' ? act::backward_input
+            : head == 'W' ? act::backward_parameters
+                          : act::idle;
+  if (it.kind == act::idle) detail::bad_label(text);
+  rest.remove_prefix(1);
+  it.micro_batch = detail::take_number(rest);
+  if (!rest.empty() && (head == 'F' || head == 'B') && (rest[0] == '>' || rest[0] == '<')) {
+    const bool sends = rest[0] == '>';
+    it.kind = head == 'F' ? (sends ? act::send_activation : act::receive_activation)
+                          : (sends ? act::send_gradient : act::receive_gradient);
+    rest.remove_prefix(1);
+    it.link = detail::take_number(rest);
+    if (it.link < 0) detail::bad_label(text);
+  }
+  if (it.micro_batch < 0 || !rest.empty()) detail::bad_label(text);
+  return it;
+}
+
+}  // namespace gpipe

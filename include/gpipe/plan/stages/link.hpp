@@ -1,0 +1,57 @@
+#pragma once
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/plan/stages/cut.hpp>
+
+namespace gpipe {
+
+/// `from` feeds the later stage `to` with activations: one channel forward and, if `gradient`, one back.
+/// Neighbours have a link for what flows between them, and a skip is a link of its own.
+struct link {
+  int from = 0, to = 0;
+  bool gradient = true;
+
+  constexpr bool operator==(const link&) const = default;
+};
+
+/// The links of a cut, ascending in (from, to): one wherever a stage reads what an earlier one writes. It brings back
+/// gradients if any of its values wants one. Calls `sink(link)` for each.
+template <class Sink>
+GPIPE_ONCE constexpr void find_links(const network& net, const cut& cut, Sink&& sink) {
+  const int S = cut.stages;
+  const detail::scratch<unsigned char> between(S * S);  // 1: a link, 3: with gradients
+  int v = net.entering;  // what enters from outside is no stage's
+  for (int from = 0; from < S; ++from) {
+    const slot& last = net.slots[cut.first[from + 1] - 1];
+    for (const int end = last.first_write + last.writes, behind = cut.first[from + 1]; v < end; ++v) {
+      const value& of = net.values[v];
+      if (of.readers == 0 || net.reader(v, of.readers - 1) < behind) continue;
+      for (int i = 0; i < of.readers; ++i)
+        if (const int reader = net.reader(v, i); reader >= behind)
+          between[from * S + cut.stage_of(reader)] |= of.gradient ? 3 : 1;
+    }
+  }
+  for (int from = 0; from < S; ++from)
+    for (int to = from + 1; to < S; ++to)
+      if (between[from * S + to] != 0) sink(link{from, to, between[from * S + to] == 3});
+}
+
+namespace detail {
+
+[[noreturn]] inline void bad_link(int index, const link& link, int stages) {
+  refuse({"link ", index, " goes from stage ", link.from, " to stage ", link.to},
+         {"links lead from a stage to a later one of the ", stages, " and ascend in (from, to)"});
+}
+
+constexpr void require_links(int stages, const link* links, int link_count) {
+  for (int i = 0; i < link_count; ++i) {
+    const link& it = links[i];
+    if (it.from < 0 || it.from >= it.to || it.to >= stages ||
+        (i > 0 && (links[i - 1].from > it.from || (links[i - 1].from == it.from && links[i - 1].to > it.to))))
+      bad_link(i, it, stages);
+  }
+}
+
+}  // namespace detail
+
+}  // namespace gpipe

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <gpipe/core/descriptions/recompute.hpp>
+#include <gpipe/model/model.hpp>
+#include <gpipe/model/rows.hpp>
+
+namespace gpipe {
+
+/// `count` slots of a stage that repeat one layer with one input.
+template <class Bound, int Count>
+struct held {
+  using layer = Bound;
+  static constexpr int count = Count;
+};
+
+/// A stage as a type: what it holds, an element of a Hana tuple for each *distinct* layer, in model order.
+template <int Index, int First, int Last, class Layers>
+struct stage {
+  static constexpr int index = Index, first = First, last = Last;
+  using layers = Layers;
+};
+
+/// A stage that keeps only its boundary inputs and runs forward once more before backward: all micro-batches, or all
+/// but the one forwarded last.
+template <class Stage, recompute_mode Mode>
+struct recomputed : Stage {
+  using wrapped = Stage;
+  static constexpr recompute_mode mode = Mode;
+};
+
+namespace detail {
+
+// Which rows the slots [first, last) use, ascending, and how often.
+template <class Model, int First, int Last>
+constexpr auto rows_between() {
+  struct {
+    int count = 0;
+    int row[static_cast<std::size_t>(Last - First)]{}, times[static_cast<std::size_t>(Last - First)]{};
+  } found;
+  for (int l = First; l < Last; ++l) {
+    const int row = network_of<Model>.slots[l].row;
+    int i = 0;
+    while (i < found.count && found.row[i] != row) ++i;
+    if (i == found.count) found.row[found.count++] = row;
+    ++found.times[i];
+  }
+  return found;
+}
+
+template <class Model, int Index, int First, int Last, int... I>
+constexpr auto make_stage(std::integer_sequence<int, I...>) {
+  constexpr auto found = rows_between<Model, First, Last>();
+  return stage<Index, First, Last, hana_tuple<held<row_type<Model, found.row[I]>, found.times[I]>...>>{};
+}
+
+template <class Model, recompute_mode Mode, int Index, int First, int Last>
+constexpr auto wrapped_stage() {
+  constexpr int distinct = rows_between<Model, First, Last>().count;
+  using plain = decltype(make_stage<Model, Index, First, Last>(std::make_integer_sequence<int, distinct>{}));
+  if constexpr (Mode == recompute_mode::never) return plain{};
+  else return recomputed<plain, Mode>{};
+}
+
+}  // namespace detail
+
+}  // namespace gpipe

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <type_traits>
+
+#include <gpipe/plan/partition/lower_bound.hpp>
+#include <gpipe/plan/program/simulate.hpp>
+#include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/step_time_bound.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+/// What a stage's micro-batch takes. Backward is in one piece unless the schedule has it in two.
+constexpr stage_times times_of(const layer_cost* costs, int first, int last, bool split) {
+  stage_times sum;
+  for (int l = first; l < last; ++l) {
+    sum.forward = summed(sum.forward, costs[l].forward);
+    sum.backward_input = summed(sum.backward_input, costs[l].backward_input);
+    std::int64_t& other = split ? sum.backward_parameters : sum.backward_input;
+    other = summed(other, costs[l].backward_parameters);
+  }
+  return sum;
+}
+
+// Not constexpr: reached in constant evaluation it ends it, and the compiler shows the call with its numbers.
+[[noreturn]] inline void too_large_for_a_constant_so_ask_at_run_time(int stages, int micro_batches) {
+  refuse({stages, " stages of ", micro_batches, " micro-batches are too many for one constant evaluation"},
+         {"ask at run time, as describe<plan>() does"});
+}
+
+/// How many micro-batches of all stages one constant evaluation follows under the compilers' default limits.
+#ifdef __clang__
+inline constexpr std::int64_t most_simulated = 1024, most_bounded = 2048;
+#else
+inline constexpr std::int64_t most_simulated = 2048, most_bounded = 8192;
+#endif
+
+constexpr void require_in_reach(int stages, int micro_batches, std::int64_t most) {
+  if (std::is_constant_evaluated() && std::int64_t{stages} * micro_batches > most)
+    too_large_for_a_constant_so_ask_at_run_time(stages, micro_batches);
+}
+
+}  // namespace detail
+
+/// The length of a step of a cut model, in picoseconds, by simulation. `kept(s)` tells how many working sets a stage
+/// has room for, which recompute as needed asks.
+template <scheduler Schedule, class Kept>
+GPIPE_ONCE constexpr std::int64_t makespan_of(const network& net, const plan_options& o, const Schedule& schedule,
+                                              const stage_costs& costs, const cut& cut, const link* links,
+                                              int link_count, const Kept& kept) {
+  const detail::scratch<stage_times> times(o.stages);
+  const detail::scratch<int> working_sets(o.stages);
+  const detail::scratch<link_times> transfers(link_count);
+  const bool split = detail::splits_backward(schedule, o.stages, o.micro_batches);
+  for (int s = 0; s < o.stages; ++s) {
+    times[s] = detail::times_of(costs.of(s), cut.first[s], cut.first[s + 1], split);
+    if (o.recompute == recompute_mode::as_needed) working_sets[s] = kept(s);
+  }
+  for (int i = 0; o.transfers && i < link_count; ++i) {
+    const slot_cost time = link_cost_of(traffic_of(net, cut, links[i], o.micro_batch_size), o.on);
+    transfers[i] = {time.forward, time.backward};
+  }
+  return simulate(schedule, {o.stages,
+                             o.micro_batches,
+                             {o.recompute, working_sets.data()},
+                             times.data(),
+                             links,
+                             link_count,
+                             o.transfers ? transfers.data() : nullptr});
+}
+
+/// A time that no step of the model takes less than, whatever the cut, in picoseconds. Transfers are left out; where
+/// devices differ the order of the schedule is too. As needed nothing may need to be recomputed: its bound is that of
+/// never.
+template <scheduler Schedule>
+GPIPE_ONCE constexpr std::int64_t lower_bound_of(const plan_options& o, const Schedule& schedule,
+                                                 const stage_costs& costs) {
+  if (!costs.each)
+    return schedule_lower_bound(schedule, costs.costs, costs.slots, o.stages, o.micro_batches, o.recompute);
+  const bool split = detail::splits_backward(schedule, o.stages, o.micro_batches);
+  const detail::scratch<slot_cost> none(o.stages * costs.slots);
+  const detail::scratch<int> kind_of(o.stages), recomputed(o.stages);
+  for (int s = 0; s < o.stages; ++s) {
+    kind_of[s] = s;
+    recomputed[s] = detail::order_of(schedule, o.stages, o.micro_batches, s, o.recompute).recomputed;
+  }
+  return makespan_lower_bound(
+      partition_problem{costs.slots, o.stages, o.micro_batches, none.data(), o.stages, kind_of.data()},
+      [&](const partition_problem&, int stage, int slot) {
+        const layer_cost& c = costs.of(stage)[slot];
+        const std::int64_t back = schedule.trains ? detail::summed(c.backward_input, c.backward_parameters) : 0;
+        const std::int64_t once = detail::multiplied(detail::summed(c.forward, back), o.micro_batches);
+        return slot_step{c.forward, split ? 0 : back,
+                         detail::summed(once, detail::multiplied(c.forward, recomputed[stage]))};
+      });
+}
+
+}  // namespace gpipe

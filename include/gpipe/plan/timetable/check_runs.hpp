@@ -1,0 +1,138 @@
+#pragma once
+
+#include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/plan/schedule/scheduler.hpp>
+#include <gpipe/plan/schedule/tick_run.hpp>
+#include <gpipe/plan/stages/link.hpp>
+
+#include <initializer_list>
+
+namespace gpipe::detail {
+
+/// The ticks of stretches are linear in the micro-batch, so that two of them are compared at the ends of what they have
+/// in common: a table is checked without a look at its cells.
+template <scheduler Schedule>
+class stretch_check {
+  using stretches = stretches_of<Schedule>;
+
+ public:
+  constexpr stretch_check(const Schedule& schedule, int stages, int micro_batches)
+      : schedule_(schedule), S_(stages), M_(micro_batches) {}
+
+  /// Every stretch is this worker's, its ends are cells of the table, and no two meet.
+  constexpr bool row(int worker) const {
+    const int ticks = schedule_.ticks(S_, M_);
+    for (int i = 0; i < stretches::count; ++i) {
+      const stretch x = of(worker, i);
+      if (x.count == 0) continue;
+      if (x.stage < 0 || x.stage >= S_ || schedule_.worker_of(S_, x.stage) != worker) return false;
+      if (x.first < 0 || x.count < 0 || x.count > M_ - x.first) return false;
+      if (!in(x, forward) && !in(x, input) && !in(x, parameters)) return false;
+      for (const int m : {x.first, x.last()})
+        if (const int t = x.tick_of(m); t < 0 || t >= ticks || schedule_.at(S_, M_, worker, t) != x.at(m)) return false;
+      for (int j = 0; j < i; ++j)
+        if (may_meet(x, of(worker, j))) return false;
+    }
+    return true;
+  }
+
+  /// A stage runs every micro-batch forward, then backward; its gradients retire in order, and the stash suffices.
+  constexpr bool stage(int s) const {
+    if (!covers(s, forward)) return false;
+    if (!schedule_.trains) return true;
+    const int room = schedule_.in_flight(S_, M_, s);
+    return covers(s, input) && covers(s, parameters) && before(s, forward, s, input) &&
+           before(s, input, s, parameters) && retires(s) &&
+           (room >= M_ || (room >= 0 && before(s, parameters, s, forward, room)));  // no more than `room` ahead
+  }
+
+  /// What goes over a link was made in an earlier tick.
+  constexpr bool over(const link& it) const {
+    return before(it.from, forward, it.to, forward) &&
+           (!schedule_.trains || !it.gradient || before(it.to, input, it.from, input));
+  }
+
+ private:
+  enum part { forward, input, parameters };
+
+  constexpr stretch of(int worker, int index) const { return stretches::at(schedule_, S_, M_, worker, index); }
+  constexpr stretch of_stage(int s, int index) const { return of(schedule_.worker_of(S_, s), index); }
+
+  constexpr bool in(const stretch& x, part p) const {
+    if (p == forward) return x.kind == act::forward;
+    return schedule_.trains &&
+           (x.kind == act::backward || x.kind == (p == input ? act::backward_input : act::backward_parameters));
+  }
+  constexpr bool holds(const stretch& x, int s, part p) const { return x.stage == s && x.count > 0 && in(x, p); }
+
+  static constexpr bool may_meet(const stretch& x, const stretch& y) {
+    if (x.count == 0 || y.count == 0) return false;
+    const int a = x.tick_of(x.first), b = x.tick_of(x.last()), c = y.tick_of(y.first), d = y.tick_of(y.last());
+    if ((a < c && a < d && b < c && b < d) || (a > c && a > d && b > c && b > d)) return false;
+    return x.every == 0 || (x.every != y.every && x.every != -y.every) || (a - c) % x.every == 0;
+  }
+  /// Every micro-batch once.
+  constexpr bool covers(int s, part p) const {
+    int next = 0;
+    for (int i = 0; i < stretches::count; ++i)
+      if (const stretch x = of_stage(s, i); holds(x, s, p)) {
+        if (x.first != next) return false;
+        next += x.count;
+      }
+    return next == M_;
+  }
+  /// Parameter gradients, one micro-batch after the other.
+  constexpr bool retires(int s) const {
+    int ended = -1;
+    for (int i = 0; i < stretches::count; ++i)
+      if (const stretch x = of_stage(s, i); holds(x, s, parameters)) {
+        if (x.tick <= ended || (x.count > 1 && x.every <= 0)) return false;
+        ended = x.tick_of(x.last());
+      }
+    return true;
+  }
+  /// Part `p` of stage `a` with micro-batch m comes before part `q` of stage `b` with m + `ahead`, or is the same cell.
+  constexpr bool before(int a, part p, int b, part q, int ahead = 0) const {
+    for (int i = 0; i < stretches::count; ++i) {
+      const stretch x = of_stage(a, i);
+      if (!holds(x, a, p)) continue;
+      for (int j = 0; j < stretches::count; ++j) {
+        const stretch y = of_stage(b, j);
+        if (!holds(y, b, q) || (a == b && i == j)) continue;
+        const int low = x.first + ahead > y.first ? x.first + ahead : y.first;
+        const int high = x.last() + ahead < y.last() ? x.last() + ahead : y.last();
+        if (low > high) continue;
+        for (const int m : {low, high})
+          if (x.tick_of(m - ahead) >= y.tick_of(m)) return false;
+      }
+    }
+    return true;
+  }
+
+  const Schedule schedule_;
+  const int S_, M_;
+};
+
+/// Whether the stretches of a schedule prove its table right (see `check_table`), as far as workers and stages [first,
+/// last) and what comes to them go. False says no more than that they do not: it may have none.
+template <scheduler Schedule>
+constexpr bool check_stretches(const Schedule& schedule, int stages, int micro_batches, const link* links,
+                               int link_count, int first, int last) {
+  if constexpr (stretches_of<Schedule>::count == 0) {
+    return false;
+  } else {
+    require_admitted(schedule, stages, micro_batches);
+    require_links(stages, links, link_count);
+    const int workers = schedule.workers(stages);
+    const stretch_check<Schedule> table(schedule, stages, micro_batches);
+    for (int w = first; w < last && w < workers; ++w)
+      if (!table.row(w)) return false;
+    for (int s = first; s < last && s < stages; ++s)
+      if (const int w = schedule.worker_of(stages, s); w < 0 || w >= workers || !table.stage(s)) return false;
+    for (int i = 0; i < link_count; ++i)
+      if (links[i].to >= first && links[i].to < last && !table.over(links[i])) return false;
+    return true;
+  }
+}
+
+}  // namespace gpipe::detail

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <gpipe/plan/schedule/action.hpp>
+#include <gpipe/plan/stages/link.hpp>
+
+#include <cstdint>
+
+namespace gpipe {
+
+/// How a set of programs can be wrong.
+enum class fault : std::uint8_t {
+  none,
+  unknown,     ///< a stage, micro-batch or link that is not there, or not this worker's
+  premature,   ///< ran before what it needs, or its gradient was awaited before recompute
+  repeated,    ///< ran before, or was not asked for
+  missing,     ///< never ran; the position is the end of the program
+  unpaired,    ///< a send and a receive that do not match, or one without the other
+  deadlock,    ///< workers wait in a circle
+  retirement,  ///< parameter gradients of a stage not in the order 0 ... M-1
+  stash,       ///< more micro-batches in flight than the stage has room for
+};
+
+/// In a word.
+constexpr const char* name(fault what) {
+  constexpr const char* names[] = {"none",     "unknown",  "premature",  "repeated", "missing",
+                                   "unpaired", "deadlock", "retirement", "stash"};
+  return names[static_cast<int>(what)];
+}
+
+/// The first fault: which worker, at which line of its program, doing what.
+struct verdict {
+  fault what = fault::none;
+  int worker = -1;
+  int position = -1;
+  instruction at{};
+
+  constexpr bool ok() const { return what == fault::none; }
+};
+
+/// One worker's program, as `lower` makes it.
+struct program_view {
+  const instruction* lines = nullptr;
+  int length = 0;
+};
+
+/// What programs have to do. The arrays have an element for each stage, unless said, and belong to the caller.
+struct programs_terms {
+  int stages = 1, micro_batches = 1;
+  const link* links = nullptr;
+  int link_count = 0;
+  bool trains = true;
+  const bool* recomputed = nullptr;  ///< of each stage, of each micro-batch; none: nothing is
+  const int* in_flight = nullptr;    ///< the bound of the stash; none: not checked
+  const int* worker_of = nullptr;    ///< none: stage s is worker s
+};
+
+/// A send completes only when its receive is reached.
+inline constexpr int rendezvous = 0;
+
+}  // namespace gpipe

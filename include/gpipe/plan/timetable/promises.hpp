@@ -1,0 +1,99 @@
+#pragma once
+
+#include <gpipe/plan/timetable/check.hpp>
+#include <gpipe/plan/timetable/check_runs.hpp>
+
+#include <utility>
+
+namespace gpipe {
+
+namespace broken {
+
+template <int Stages, int MicroBatches, bool Holds>
+struct schedule_admits {
+  static_assert(Holds, "gpipe: the schedule does not admit so many stages and micro-batches (Stages, MicroBatches)");
+};
+template <int Worker, int Tick, act Cell, int Stage, int MicroBatch, fault What, bool Holds>
+struct schedule_is_sound {
+  static_assert(Holds, "gpipe: the schedule's table is wrong (Worker, Tick, its first bad Cell, What)");
+};
+
+}  // namespace broken
+
+namespace detail {
+
+/// How many workers' rows are checked in one constant evaluation, so that it keeps within the compilers' default
+/// limits, and how often. (A single row of more than about 12,000 ticks is too long for them.)
+struct piecework {
+  int workers = 1, pieces = 1;
+};
+
+template <scheduler Schedule>
+constexpr bool admits(const Schedule& schedule, int stages, int micro_batches) {
+  return schedule.admits(stages, micro_batches);
+}
+
+template <scheduler Schedule>
+constexpr piecework pieces_of(const Schedule& schedule, int stages, int micro_batches) {
+  // A table of no tick or no worker is wrong, which is found like any other mistake.
+  const int told = schedule.ticks(stages, micro_batches), ticks = told < 1 ? 1 : told;
+  const int workers = schedule.workers(stages) < 1 ? 1 : schedule.workers(stages);
+  const int fit = ticks < 10240 ? 10240 / ticks : 1;
+  return {fit, (workers + fit - 1) / fit};
+}
+
+template <class Table, int First, int Last>
+inline constexpr verdict piece_checked = check_table(Table::schedule, Table::stages, Table::micro_batches, Table::links,
+                                                     Table::link_count, First, Last);
+
+template <class Table, int Workers, int... Piece>
+constexpr verdict first_fault(std::integer_sequence<int, Piece...>) {
+  verdict found;
+  const auto note = [&found](const verdict& it) {
+    if (!it.ok() && (found.ok() || it.position < found.position)) found = it;
+  };
+  (note(piece_checked<Table, Piece * Workers, (Piece + 1) * Workers>), ...);
+  return found;
+}
+
+inline constexpr int stages_at_once = 256;
+
+template <class Table, int First>
+inline constexpr bool piece_proven = check_stretches(Table::schedule, Table::stages, Table::micro_batches, Table::links,
+                                                     Table::link_count, First, First + stages_at_once);
+
+template <class Table, int... Piece>
+constexpr bool proven(std::integer_sequence<int, Piece...>) {
+  return (piece_proven<Table, Piece * stages_at_once> && ...);
+}
+
+}  // namespace detail
+
+/// Checks a table at compile time, whatever its size: by the schedule's stretches if it has any, and else, or to tell
+/// what is wrong, cell by cell in pieces. `Table` is a type with the static constants `schedule` (an object or a
+/// choice), `stages`, `micro_batches`, `links` (an array or a pointer) and `link_count`.
+template <class Table>
+constexpr verdict checked_table() {
+  constexpr int stages = Table::stages < 1 ? 1 : Table::stages, pieces = (stages - 1) / detail::stages_at_once + 1;
+  if constexpr (detail::proven<Table>(std::make_integer_sequence<int, pieces>{})) {
+    return {};
+  } else {
+    constexpr detail::piecework work = detail::pieces_of(Table::schedule, Table::stages, Table::micro_batches);
+    return detail::first_fault<Table, work.workers>(std::make_integer_sequence<int, work.pieces>{});
+  }
+}
+
+/// `static_assert(require_sound<Table>())`: of a table that is wrong the compiler prints the first bad cell.
+template <class Table>
+constexpr bool require_sound() {
+  constexpr bool admitted = detail::admits(Table::schedule, Table::stages, Table::micro_batches);
+  static_assert(sizeof(broken::schedule_admits<Table::stages, Table::micro_batches, admitted>) > 0);
+  if constexpr (admitted) {
+    constexpr verdict found = checked_table<Table>();
+    static_assert(sizeof(broken::schedule_is_sound<found.worker, found.position, found.at.kind, found.at.stage,
+                                                   found.at.micro_batch, found.what, found.ok()>) > 0);
+  }
+  return true;
+}
+
+}  // namespace gpipe

@@ -1,0 +1,166 @@
+#pragma once
+
+#include <gpipe/core/descriptions/recompute.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/plan/timetable/tick_index.hpp>
+
+namespace gpipe {
+
+/// A mode and, for `as_needed`, how many working sets each stage has room for (none: the fewest with which it runs).
+struct recompute_choice {
+  recompute_mode mode = recompute_mode::never;
+  const int* working_sets = nullptr;
+
+  constexpr recompute_choice() = default;
+  constexpr recompute_choice(recompute_mode chosen, const int* of_each_stage = nullptr)
+      : mode(chosen), working_sets(of_each_stage) {}
+};
+
+namespace detail {
+
+[[noreturn]] GPIPE_ONCE inline void too_few_working_sets(int stage, int working_sets, int fewest) {
+  refuse({"stage ", stage, " cannot run with ", working_sets, " working sets"}, {"it needs at least ", fewest});
+}
+
+// A working set is taken in forward, and from backward's input part to its parameter part; a micro-batch that is not
+// recomputed keeps it in between.
+
+/// With how many working sets a stage runs if it recomputes all: one, and one for each parameter part put off.
+template <scheduler Schedule>
+GPIPE_ONCE constexpr int fewest_working_sets(const rows<Schedule>& table, int stage) {
+  int parted = 0, fewest = 1;
+  table.walk(table.worker_of(stage), [&](int, const cell& c) {
+    if (c.stage != stage) return;
+    if (c.kind == act::backward_parameters) --parted;
+    if (parted + 1 > fewest) fewest = parted + 1;
+    if (c.kind == act::backward_input) ++parted;
+  });
+  return fewest;
+}
+
+/// Whether a schedule has backward in two parts, in any stage. One that says so itself (`splits`) spares the search.
+template <scheduler Schedule>
+constexpr bool splits_backward(const Schedule& schedule, int stages, int micro_batches) {
+  if constexpr (requires { schedule.splits; }) {
+    return schedule.splits;
+  } else {
+    const int workers = schedule.workers(stages), ticks = schedule.ticks(stages, micro_batches);
+    for (int w = 0; w < workers; ++w)
+      for (int t = 0; t < ticks; ++t)
+        if (schedule.at(stages, micro_batches, w, t).kind == act::backward_input) return true;
+    return false;
+  }
+}
+template <scheduler Schedule>
+constexpr bool splits_backward(const folded<Schedule>& schedule, int stages, int micro_batches) {
+  return splits_backward(schedule.of, stages, micro_batches);
+}
+
+/// Whether one stage has, if its schedule may: others need not.
+template <scheduler Schedule>
+constexpr bool splits_backward(const rows<Schedule>& table, int stage) {
+  const Schedule& schedule = table.schedule();
+  if constexpr (requires { schedule.splits; })
+    if (!schedule.splits) return false;
+  const int S = table.stages(), M = table.micro_batches(), worker = table.worker_of(stage);
+  for (int t = 0, ticks = schedule.ticks(S, M); t < ticks; ++t)
+    if (const cell c = schedule.at(S, M, worker, t); c.kind == act::backward_input && c.stage == stage) return true;
+  return false;
+}
+
+/// Interval scheduling: walks a stage's cells and lets every micro-batch keep its working set until there is one too
+/// many; then the one that would be kept longest is to be recomputed. No choice recomputes fewer (Faigle and Nawijn,
+/// "Note on scheduling intervals on-line", 1995).
+template <scheduler Schedule>
+GPIPE_ONCE constexpr void keep_what_fits(rows<Schedule>& table, int stage, int working_sets, bool* recomputed) {
+  const cell_ticks* ticks = table.of(stage);
+  const scratch<int> kept(table.micro_batches());  // between forward and backward
+  int kept_count = 0, parted = 0;
+  table.walk(table.worker_of(stage), [&](int t, const cell& c) {
+    if (c.stage != stage || !table.knows(c)) return;
+    if (c.kind == act::backward_parameters) --parted;
+    else if (c.kind != act::forward)
+      for (int i = 0; i < kept_count; ++i)
+        if (kept[i] == c.micro_batch) kept[i--] = kept[--kept_count];
+    while (kept_count > 0 && kept_count + parted + 1 > working_sets) {
+      int longest = 0;
+      for (int i = 1; i < kept_count; ++i)
+        if (ticks[kept[i]].backward > ticks[kept[longest]].backward) longest = i;
+      recomputed[kept[longest]] = true;
+      kept[longest] = kept[--kept_count];
+    }
+    if (t == ticks[c.micro_batch].forward) kept[kept_count++] = c.micro_batch;
+    else if (c.kind == act::backward_input) ++parted;
+  });
+}
+
+}  // namespace detail
+
+/// Tells of each micro-batch whether a stage recomputes it; returns how many it does. `recomputed` has `micro_batches`
+/// elements. Throws if the stage cannot run with its working sets.
+template <scheduler Schedule>
+GPIPE_ONCE constexpr int flag_recomputed(detail::rows<Schedule>& table, const recompute_choice& choice, int stage,
+                                         bool* recomputed) {
+  const int M = table.micro_batches();
+  const bool trains = table.schedule().trains;
+  for (int m = 0; m < M; ++m) recomputed[m] = trains && choice.mode == recompute_mode::always;
+  if (trains && (choice.mode == recompute_mode::except_last || choice.mode == recompute_mode::as_needed)) {
+    const int fewest = detail::fewest_working_sets(table, stage);
+    const bool limited = choice.mode == recompute_mode::as_needed && choice.working_sets;
+    const int working_sets = limited ? choice.working_sets[stage] : fewest;
+    if (working_sets < fewest) detail::too_few_working_sets(stage, working_sets, fewest);
+    detail::keep_what_fits(table, stage, working_sets, recomputed);
+  }
+  int count = 0;
+  for (int m = 0; m < M; ++m) count += recomputed[m];
+  return count;
+}
+
+/// The same for a schedule whose rows nobody has read yet.
+template <scheduler Schedule>
+constexpr int flag_recomputed(const Schedule& schedule, int stages, int micro_batches, const recompute_choice& choice,
+                              int stage, bool* recomputed) {
+  detail::require_admitted(schedule, stages, micro_batches);
+  detail::rows<Schedule> table(schedule, stages, micro_batches);
+  return flag_recomputed(table, choice, stage, recomputed);
+}
+
+/// Gives every micro-batch of a stage a place for its working set, one for forward and one for backward: the lowest
+/// that is free then. They are the same where it is kept in between. Returns how many places there are; `forward` and
+/// `backward` have `micro_batches` elements.
+template <scheduler Schedule>
+GPIPE_ONCE constexpr int working_set_places(const Schedule& schedule, int stages, int micro_batches,
+                                            const recompute_choice& choice, int stage, int* forward, int* backward) {
+  detail::require_admitted(schedule, stages, micro_batches);
+  detail::rows<Schedule> table(schedule, stages, micro_batches);
+  const detail::scratch<bool> recomputed(micro_batches), busy(micro_batches + 1);
+  flag_recomputed(table, choice, stage, recomputed.data());
+  int count = 0;
+  const auto take = [&] {
+    int place = 0;
+    while (busy[place]) ++place;
+    if (place >= count) count = place + 1;
+    busy[place] = true;
+    return place;
+  };
+  table.walk(table.worker_of(stage), [&](int, const cell& c) {
+    if (c.stage != stage) return;
+    const int m = c.micro_batch;
+    const bool keeps = schedule.trains && !recomputed[m];
+    if (c.kind == act::forward) {
+      forward[m] = backward[m] = take();
+      busy[forward[m]] = keeps;
+      return;
+    }
+    if (c.kind != act::backward_parameters && !keeps) backward[m] = take();
+    if (c.kind != act::backward_input) busy[backward[m]] = false;
+  });
+  return count;
+}
+
+constexpr int working_set_places(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
+                                 int stage, int* forward, int* backward) {
+  return working_set_places<schedule_choice>(chosen, stages, micro_batches, choice, stage, forward, backward);
+}
+
+}  // namespace gpipe

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <gpipe/plan/timetable/tick_index.hpp>
+
+namespace gpipe {
+
+// What a stage holds of several micro-batches has a place for each that it holds at once. Who writes and who reads may
+// be different stages: where memory is shared, an activation is written straight into the stage that reads it, so its
+// place is taken when its *writer* begins, and free again when its reader needs it no more.
+//
+//     1F1B, stage 1 of 3      tick  0   1   2   3   4   5   6   7   8
+//     stage 0 writes F0's place     F0  .   F1  .   F2  B0  F3  B1  .
+//     stage 1 is done with it       .   F0  .   F1  B0  F2  B1  F3  B2      three places; two micro-batches in flight
+//
+// A place is given again only in a later tick than the one in which it comes free. So ticks order all cells with all
+// waits for places, too, and of all that has not happened yet the first can always happen: no choice of places stops a
+// schedule whose table is right. Of the places that are free the one longest free is taken: the least to wait for.
+//
+// Where transfers take time, what is on its way holds its place, too: `on_the_way` ticks longer, so that links as slow
+// as stages are kept busy.
+
+namespace detail {
+
+/// Gives each micro-batch a place from tick begin[m] until end[m], both included. Returns how many there are, `least`
+/// or more. `place` may be null.
+GPIPE_ONCE constexpr int give_places(int micro_batches, const int* begin, const int* end, int least, int* place) {
+  const scratch<int> order(micro_batches), free_since(micro_batches + least);
+  for (int m = 0; m < micro_batches; ++m) {
+    int i = m;
+    for (; i > 0 && begin[order[i - 1]] > begin[m]; --i) order[i] = order[i - 1];
+    order[i] = m;
+  }
+  int count = 0;
+  for (; count < least; ++count) free_since[count] = -1;
+  for (int i = 0; i < micro_batches; ++i) {
+    const int m = order[i];
+    int best = 0;
+    for (int p = 1; p < count; ++p)
+      if (free_since[p] < free_since[best]) best = p;
+    if (count == 0 || free_since[best] >= begin[m]) best = count++;
+    free_since[best] = end[m];
+    if (place != nullptr) place[m] = best;
+  }
+  return count;
+}
+
+/// Ticks for which a place is held longer where transfers take time.
+constexpr int on_the_way(bool transfers) { return transfers ? 2 : 0; }
+
+/// Which ticks a place is taken for: from a cell of the stage that writes, until the last use by the one that reads.
+template <scheduler Schedule>
+GPIPE_ONCE constexpr int places_between(rows<Schedule>& table, int writer, int cell_ticks::*begin, int reader,
+                                        int cell_ticks::*end, int more, int least, int* place) {
+  const int M = table.micro_batches();
+  const scratch<int> ticks(2 * M);
+  const cell_ticks *const from = table.of(writer), *const to = table.of(reader);
+  for (int m = 0; m < M; ++m) {
+    ticks[m] = from[m].*begin;
+    ticks[M + m] = to[m].*end + more;
+  }
+  return give_places(M, ticks.data(), ticks.data() + M, least, place);
+}
+
+}  // namespace detail
+
+/// Places at stage `to` of the activations that stage `from` writes, or, if it is the same, of what enters it from
+/// outside: from forward there until the parameter gradients here (until forward if the schedule does not train).
+/// Returns how many there are; `place` has an element for each micro-batch, or is null.
+template <scheduler Schedule>
+constexpr int stash_places(detail::rows<Schedule>& table, int from, int to, int* place = nullptr, int on_the_way = 0) {
+  using detail::cell_ticks;
+  return detail::places_between(table, from, &cell_ticks::forward, to,
+                                table.schedule().trains ? &cell_ticks::retired : &cell_ticks::forward, on_the_way, 1,
+                                place);
+}
+
+/// Places at stage `to` of the gradients that the later stage `from` writes: from backward there until the parameter
+/// gradients here. Two at least, so that one is written while the other is read.
+template <scheduler Schedule>
+constexpr int returned_places(detail::rows<Schedule>& table, int from, int to, int* place = nullptr,
+                              int on_the_way = 0) {
+  using detail::cell_ticks;
+  return detail::places_between(table, from, &cell_ticks::backward, to, &cell_ticks::retired, on_the_way,
+                                table.micro_batches() < 2 ? 1 : 2, place);
+}
+
+/// Places of the gradients that a stage holds between backward's input part and its parameter part.
+template <scheduler Schedule>
+constexpr int held_places(detail::rows<Schedule>& table, int stage, int* place = nullptr) {
+  using detail::cell_ticks;
+  return detail::places_between(table, stage, &cell_ticks::backward, stage, &cell_ticks::retired, 0, 1, place);
+}
+
+}  // namespace gpipe

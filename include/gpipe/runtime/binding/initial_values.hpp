@@ -1,0 +1,61 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include <gpipe/core/numbers/random.hpp>
+#include <gpipe/layer/contract/description.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+// A double in (0, 1) from two words.
+inline double open_uniform(std::uint32_t high, std::uint32_t low) {
+  return (static_cast<double>(high) * 4294967296.0 + low + 0.5) * 0x1p-64;
+}
+
+}  // namespace detail
+
+/// The first value of element `i` of parameter number `index` of slot `slot`: a function of these and the seed alone,
+/// so that no cut changes it. Drawn in double, then rounded.
+inline double first_value(const initialiser& how, std::uint64_t seed, int slot, int index, std::size_t i) {
+  using enum initialiser::kind;
+  if (how.drawn == zeros) return 0;
+  if (how.drawn == ones) return 1;
+  const random_key key{seed, random_key::initialising, static_cast<std::uint32_t>(slot), 0};
+  const auto words = draw(key, static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(i));
+  const double bound = how.scale / std::sqrt(static_cast<double>(how.fan_in));
+  const double u = detail::open_uniform(words.word[0], words.word[1]);
+  if (how.drawn == uniform) return bound * (2 * u - 1);
+  // Box and Muller's transform.
+  const double v = detail::open_uniform(words.word[2], words.word[3]);
+  return bound * std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
+}
+
+/// Puts the first values of a slot's parameters or state, one aligned array behind the other: `put(bytes before it,
+/// bytes, values)`, piece by piece. They are numbered from `before` on.
+template <class Put>
+GPIPE_ONCE void first_values(dtype type, const parameter* list, int count, std::uint64_t seed, int slot, int before,
+                             Put&& put) {
+  constexpr std::size_t most = 1 << 15;
+  std::vector<std::byte> values(most * bytes_of(type));
+  std::size_t at = 0;
+  for (int p = 0; p < count; ++p) {
+    const std::size_t n = list[p].extents.size();
+    for (std::size_t first = 0; first < n; first += most) {
+      const std::size_t some = (std::min)(most, n - first);
+      for (std::size_t i = 0; i < some; ++i) {
+        const double x = first_value(list[p].first, seed, slot, before + p, first + i);
+        if (type == dtype::float64) reinterpret_cast<double*>(values.data())[i] = x;
+        else reinterpret_cast<float*>(values.data())[i] = static_cast<float>(x);
+      }
+      put(at + first * bytes_of(type), some * bytes_of(type), values.data());
+    }
+    at += aligned(n * bytes_of(type));
+  }
+}
+
+}  // namespace gpipe

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <string>
+
+#include <gpipe/runtime/binding/binding.hpp>
+#include <gpipe/runtime/step/step_context.hpp>
+
+namespace gpipe::detail {
+
+template <class T>
+struct zero_if_finite {
+  const T* x;
+  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const { return static_cast<double>(x[i] - x[i]); }
+};
+
+/// Looks for the first number that is not finite, layer by layer, when a step is replayed because its loss or norm was
+/// not: throws `error`, with the layer and what of it.
+template <class Context>
+class examiner {
+ public:
+  using bound = bound_slot<Context>;
+
+  examiner(const Context& context, const network& net, int stage) : context_(context), net_(net), stage_(stage) {}
+
+  /// What enters the model at this slot.
+  GPIPE_ONCE void look_at_inputs(const bound& b, const step_state& step, int m, bool again) const {
+    for (int i = 0; i < b.inputs; ++i)
+      if (b.value_in[i] < net_.entering)
+        look(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
+  }
+  GPIPE_ONCE void look_at_outputs(const bound& b, const step_state& step, int m, const call& done) const {
+    for (int o = 0; o < b.outputs; ++o) look(b, m, "its output", b.value_out[o], b.out[o].at(m, done.again), step);
+    const bool tells = step.training || b.layer->state_count == 0;
+    if (!done.again && tells && !all_finite(b, static_cast<std::ptrdiff_t>(b.layer->partial_elements()), done.partials))
+      not_finite(b, step, m, "its loss or another of its partials");
+  }
+  /// Before the gradients are sent: then they are another stage's.
+  GPIPE_ONCE void look_at_input_part(const bound& b, const step_state& step, int m) const {
+    for (int i = 0; i < b.inputs; ++i)
+      if (b.in_gradient[i].base != nullptr)
+        look(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i].at(m, true), step);
+  }
+  GPIPE_ONCE void look_at_parameter_part(const bound& b, const step_state& step, int m) const {
+    if (!finite(b, b.layer->type,
+                static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type)), b.gradients))
+      not_finite(b, step, m, "the gradient of its parameters");
+  }
+
+ private:
+  template <class T>
+  bool all_finite(const bound& b, std::ptrdiff_t n, const T* data) const {
+    double sum = 0;
+    context_.sum(n, zero_if_finite<T>{data}, b.sum_of_squares);
+    context_.download(sizeof sum, reinterpret_cast<const std::byte*>(b.sum_of_squares),
+                      reinterpret_cast<std::byte*>(&sum));
+    context_.finish();
+    return sum == 0;
+  }
+  GPIPE_ONCE bool finite(const bound& b, dtype type, std::ptrdiff_t n, const std::byte* data) const {
+    if (type == dtype::float64) return all_finite(b, n, reinterpret_cast<const double*>(data));
+    if (type == dtype::bf16) return all_finite(b, n, reinterpret_cast<const bf16*>(data));
+    return type != dtype::float32 || all_finite(b, n, reinterpret_cast<const float*>(data));
+  }
+  GPIPE_ONCE void look(const bound& b, int m, const char* what, int v, const std::byte* at,
+                       const step_state& step) const {
+    const edge_part& part = net_.values[v].part;
+    if (!finite(b, part.type, static_cast<std::ptrdiff_t>(part.size) * step.samples(m), at))
+      not_finite(b, step, m, what);
+  }
+  [[noreturn]] GPIPE_ONCE void not_finite(const bound& b, const step_state& step, int m, const char* what) const {
+    refuse({what, " is not finite"},
+           {"look for such numbers in the data, or lower the learning rate; parameters are as before the step"},
+           {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_, .micro_batch = step.among_all(m)});
+  }
+
+  const Context& context_;
+  const network& net_;
+  int stage_;
+};
+
+}  // namespace gpipe::detail

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/core/hash.hpp>
+#include <gpipe/runtime/binding/initial_values.hpp>
+#include <gpipe/runtime/processes/abroad.hpp>
+#include <gpipe/runtime/replicas/replicas.hpp>
+
+namespace gpipe {
+
+/// What slots hold: their parameters, gradients, moments and state, wherever stages have them. Of tied ones what their
+/// owner has.
+template <class Device>
+class contents {
+ public:
+  contents(const network& net, const run_plan& plan, const seating& here, const replica_list<Device>& replicas)
+      : net_(net), plan_(plan), here_(here), replicas_(replicas) {}
+
+  /// Where it lies, in the memory of a stage that is here.
+  std::byte* find(memory_kind kind, int slot, int index, int replica) const {
+    return home(kind, slot, replica).map().find(kind, owner_of(kind, slot), -1, {}, index).base;
+  }
+
+  /// Copies `bytes` from `at` on out, for all processes. `others` null: this one has all.
+  GPIPE_ONCE void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
+                       int replica, const abroad* others) const {
+    const int s = stage_of(owner_of(kind, slot));
+    if (here_.has_stage(replica, s)) {
+      const auto& device = replicas_.at(replica).stage(s).device();
+      device.download(static_cast<std::ptrdiff_t>(bytes), find(kind, slot, index, replica) + at,
+                      static_cast<std::byte*>(into));
+      device.finish();
+    }
+    if (others == nullptr) return;
+    const std::int64_t which[] = {static_cast<int>(kind), slot, index, static_cast<std::int64_t>(at)};
+    hash asked;
+    asked.add(reinterpret_cast<const std::byte*>(which), sizeof which);
+    others->share(replica, s, into, bytes, asked.value());
+  }
+  /// Copies them in, in every replica.
+  GPIPE_ONCE void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes,
+                        const void* from) const {
+    for (int r = 0; r < plan_.replicas(); ++r) {
+      if (!here_.has_stage(r, stage_of(owner_of(kind, slot)))) continue;
+      const auto& device = home(kind, slot, r).device();
+      device.upload(static_cast<std::ptrdiff_t>(bytes), static_cast<const std::byte*>(from),
+                    find(kind, slot, index, r) + at);
+      device.finish();
+    }
+  }
+  /// Makes anew what is derived from parameters.
+  GPIPE_ONCE void refresh() const {
+    replicas_.each_stage([](auto& stage) { stage.refresh(); });
+    replicas_.each_stage([](auto& stage) { stage.device().finish(); });
+  }
+
+  /// First values of all that is here.
+  GPIPE_ONCE void initialise(std::uint64_t seed) const {
+    for (int l = 0; l < net_.slot_count; ++l) {
+      bool here = false;
+      replicas_.each_like(stage_of(l), [&](auto&) { here = true; });
+      if (!here) continue;
+      const row& r = net_.row_of(l);
+      const auto put = [&](memory_kind kind) {
+        return [this, kind, l](std::size_t at, std::size_t bytes, const std::byte* values) {
+          write(kind, l, 0, at, bytes, values);
+        };
+      };
+      if (net_.owns(l))
+        first_values(r.type, r.parameters, r.parameter_count, seed, l, 0, put(memory_kind::parameters));
+      if (r.state_count > 0)
+        first_values(r.type, r.state, r.state_count, seed, l, r.parameter_count, put(memory_kind::state));
+    }
+    refresh();
+  }
+
+ private:
+  int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
+  // State is a slot's own, all else its owner's.
+  int owner_of(memory_kind kind, int slot) const { return kind == memory_kind::state ? slot : net_.slots[slot].owner; }
+  const bound_stage<Device>& home(memory_kind kind, int slot, int replica) const {
+    return replicas_.at(replica).stage(stage_of(owner_of(kind, slot)));
+  }
+
+  const network& net_;
+  const run_plan& plan_;
+  const seating& here_;
+  const replica_list<Device>& replicas_;
+};
+
+}  // namespace gpipe

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
+
+namespace gpipe {
+
+/// Which of a plan's workers, R replicas of K, this process has: all, or in a job the one of its rank.
+class seating {
+ public:
+  /// `job` null: alone.
+  seating(const run_plan& plan, const peers* job) : plan_(plan), rank_(job == nullptr ? -1 : job->rank()) {}
+
+  int count() const { return rank_ < 0 ? plan_.replicas() * plan_.workers() : 1; }
+  /// Of the one that is here, its replica and its number in it. All are: 0 and -1.
+  int replica() const { return rank_ < 0 ? 0 : rank_ / plan_.workers(); }
+  int only() const { return rank_ < 0 ? -1 : rank_ % plan_.workers(); }
+
+  bool has_worker(int replica, int worker) const { return rank_ < 0 || rank_ == replica * plan_.workers() + worker; }
+  bool has_part(int replica) const { return rank_ < 0 || rank_ / plan_.workers() == replica; }
+  bool has_stage(int replica, int stage) const { return has_worker(replica, plan_.worker_of(stage)); }
+
+ private:
+  const run_plan& plan_;
+  int rank_;  // -1: alone
+};
+
+}  // namespace gpipe

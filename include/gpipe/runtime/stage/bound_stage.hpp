@@ -1,0 +1,275 @@
+#pragma once
+
+#include <vector>
+
+#include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/runtime/binding/feed.hpp>
+#include <gpipe/runtime/binding/kernel_call.hpp>
+#include <gpipe/runtime/hooks/layer_hooks.hpp>
+#include <gpipe/runtime/stage/gradient_listener.hpp>
+#include <gpipe/runtime/stage/layer_statistics.hpp>
+#include <gpipe/runtime/stage/stage_arena.hpp>
+
+namespace gpipe {
+
+/// A stage that runs its layers forward and backward on one micro-batch. It knows neither channels nor
+/// threads: who calls it has received what it reads and owns what it writes. Stages share no cache line.
+template <class Device>
+class alignas(alignment) bound_stage : public stage_arena<Device> {
+ public:
+  using typename stage_arena<Device>::context;
+  using stage_arena<Device>::add, stage_arena<Device>::at, stage_arena<Device>::flat_bytes;
+  using marker = typename Device::marker;
+
+  GPIPE_ONCE bound_stage(const network& net, const run_plan& plan, int stage, std::byte fill, int replica = 0)
+      : stage_arena<Device>(net, plan, stage, fill, replica),
+        told_(plan, *this),
+        onlookers_(context_, net, plan, stage) {}
+
+  /// Resolves every address and makes what libraries need, once all stages have their arenas.
+  GPIPE_ONCE void bind(const std::vector<const detail::arena_map*>& maps, const kernel_row<context>* kernels,
+                       bool poisons = false) {
+    binding_ = detail::binder<context>(*net_, *plan_, maps, stage_, replica_).bind(kernels);
+    if (poisons) onlookers_.poison(binding_.slots);
+    told_.hold();
+    for (const auto& b : binding_.slots)
+      if (b.kernels->prepare != nullptr) b.kernels->prepare(context_, plan_->options.micro_batch_size);
+  }
+
+  detail::telling<Device>& told() { return told_; }
+  const detail::telling<Device>& told() const { return told_; }
+  /// Marked by the stage's worker when what other stages wait for has been asked for.
+  marker& done() { return done_; }
+  /// The layer that ran last since `begin`: the one to name when a kernel throws. Null before the first.
+  const detail::bound_slot<context>* current() const { return current_; }
+  int current_micro_batch() const { return current_micro_batch_; }
+  void begin([[maybe_unused]] int m = -1) {
+    current_ = nullptr;
+    if constexpr (requires { context_.asks(asker{}); }) context_.asks({.stage = stage_, .micro_batch = m});
+  }
+  /// From now on every slot's calls on full micro-batches are timed, or none.
+  void time_slots(bool on) { onlookers_.time_slots(on); }
+  const stopwatch* watch() const { return onlookers_.watch(); }
+
+  /// Between steps: whether a slot's parameters stay as they are, and who looks at what its layers do.
+  void freeze(int slot, bool frozen) { bound_at(slot).frozen = frozen; }
+  GPIPE_ONCE void watch(int slot, detail::watched_rows* into) {
+    bound_at(slot).watched = into;
+    onlookers_.look_at(binding_.slots);
+  }
+  void note_in(digest& into) { onlookers_.note_in(into); }
+
+  /// Uploads what enters the stage from outside, by a context or by what remembers its uploads.
+  template <class Into>
+  void feed(const Into& into, const step_state& step, int m) const {
+    for (const auto& b : binding_.slots) detail::feed(into, *net_, b, step, m);
+  }
+  /// Whether a layer has asked for random numbers since this was set.
+  bool drew() const { return drew_; }
+  void drew(bool it) { drew_ = it; }
+
+  GPIPE_OUT_OF_LINE void forward(const step_state& step, int m) {
+    feed(context_, step, m);
+    if (step.predicted != nullptr) return predict(step, m);
+    for (const auto& b : binding_.slots) run_forward(b, step, m, false);
+  }
+
+  /// After forward: copies what several stages read, or this one too, to where they read it.
+  bool has_copies() const { return !binding_.copies.empty(); }
+  GPIPE_OUT_OF_LINE void pass_on(const step_state& step, int m) {
+    for (const auto& p : binding_.copies)
+      if (step.predicted == nullptr || net_->values[p.value].writer < net_->loss_slot()) copy(p, step, m);
+  }
+
+  /// Forward once more from the stash, as far as backward needs it.
+  GPIPE_OUT_OF_LINE void recompute(const step_state& step, int m) {
+    for (const auto& b : binding_.slots)
+      if (b.rerun) run_forward(b, step, m, true);
+  }
+
+  /// `last`: who is told of complete gradients, in the stage's last backward of a step; null: nobody.
+  GPIPE_OUT_OF_LINE void backward(const step_state& step, int m, gradient_listener* last = nullptr) {
+    begin_backward(step, m);
+    for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
+      enter(*b, m);
+      clear_unread(*b, step, m);
+      onlookers_.before_backward(*b, step, m);
+      if (b->kernels->backward != nullptr && b->wants_input && !b->frozen) {
+        onlookers_.time(*b, timed::backward, step, m, [&] {
+          b->kernels->backward(context_, call_of(*b, step, m, true));
+          onlookers_.ran_input_part(*b, step, m);
+          onlookers_.ran_parameter_part(*b, step, m);
+          add_up(*b, step, m);
+        });
+      } else {
+        run_input_part(*b, step, m);
+        run_parameter_part(*b, step, m, m, [] {});
+      }
+      onlookers_.after_both_parts(*b, step, m);
+      if (last != nullptr) last->complete(b->slot);
+    }
+    onlookers_.after_backward(binding_.slots, m);
+  }
+
+  GPIPE_OUT_OF_LINE void backward_input(const step_state& step, int m) {
+    begin_backward(step, m);
+    for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
+      enter(*b, m);
+      clear_unread(*b, step, m);
+      onlookers_.before_backward(*b, step, m);
+      run_input_part(*b, step, m);
+      onlookers_.after_input_part(*b, step, m);
+    }
+  }
+
+  /// Of the micro-batches [first, m], at most `most_together`. The sums are the same in either order; who looks on sees
+  /// one after the other. Calls `alive()` between layers.
+  template <class Alive>
+  GPIPE_OUT_OF_LINE void backward_parameters(const step_state& step, int first, int m, const Alive& alive,
+                                             gradient_listener* last = nullptr) {
+    for (; first < m && onlookers_.look(step); ++first) backward_parameters(step, first, first, alive);
+    for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
+      run_parameter_part(*b, step, first, m, alive);
+      onlookers_.after_parameter_part(*b, step, m);
+      if (last != nullptr) last->complete(b->slot);
+    }
+  }
+
+  /// Makes what is derived from the stage's own parameters anew.
+  GPIPE_OUT_OF_LINE void refresh() {
+    for (const auto& b : binding_.slots)
+      if (net_->owns(b.slot)) refresh(b);
+  }
+  /// The same for tied parameters, whose values are the owner's.
+  GPIPE_OUT_OF_LINE void borrow(int slot, const std::byte* owners) {
+    const bound& b = at(slot);
+    if (owners != b.parameters) context_.copy(parameter_bytes(b), owners, b.parameters);
+    refresh(b);
+  }
+  /// Adds a tied use's gradients to the owner's, which is in this stage.
+  GPIPE_OUT_OF_LINE void lend(int slot, const std::byte* gradients) {
+    const bound& b = at(slot);
+    const auto n = parameter_bytes(b) / static_cast<std::ptrdiff_t>(bytes_of(b.layer->type));
+    add(b.layer->type, n, gradients, b.gradients);
+  }
+  /// The stage has updated its parameters.
+  void updated() { onlookers_.after_update(binding_.slots, flat_bytes()); }
+
+ private:
+  using base = stage_arena<Device>;
+  using typename base::bound;
+  using base::parameter_bytes;
+  using base::net_, base::plan_, base::stage_, base::replica_, base::context_, base::binding_;
+
+  void refresh(const bound& b) {
+    if (b.kernels->refresh != nullptr) b.kernels->refresh(context_, call_of(b, step_state{}, 0, false));
+  }
+  std::ptrdiff_t elements(int v, const step_state& step, int m) const {
+    return static_cast<std::ptrdiff_t>(net_->values[v].part.size) * step.samples(m);
+  }
+  std::ptrdiff_t bytes(int v, const step_state& step, int m) const {
+    return elements(v, step, m) * static_cast<std::ptrdiff_t>(bytes_of(type(v)));
+  }
+  dtype type(int v) const { return net_->values[v].part.type; }
+
+  call call_of(const bound& b, const step_state& step, int m, bool again) const {
+    call c = detail::call_of(b, step, plan_->options.micro_batch_size, m, again);
+    c.drew = &drew_;
+    return c;
+  }
+
+  bound& bound_at(int slot) { return binding_.slots[static_cast<std::size_t>(slot - binding_.slots.front().slot)]; }
+
+  /// Forward of the layers before the loss.
+  GPIPE_OUT_OF_LINE void predict(const step_state& step, int m) {
+    const int loss = net_->loss_slot();
+    for (const auto& b : binding_.slots) {
+      if (b.slot < loss) run_forward(b, step, m, false);
+      if (b.slot != loss) continue;
+      for (int i = 0; i < b.inputs; ++i)
+        context_.download(bytes(b.value_in[i], step, m), b.in[i].at(m, false),
+                          step.predicted->at(i, step.samples_before + step.first_sample(m)));
+    }
+  }
+
+  /// A layer's operations on a micro-batch follow.
+  void enter(const bound& b, int m) {
+    current_ = &b;
+    current_micro_batch_ = m;
+    if constexpr (requires { context_.asks(asker{}); }) context_.asks({b.layer->name, b.slot, stage_, m});
+  }
+
+  void run_forward(const bound& b, const step_state& step, int m, bool again) {
+    enter(b, m);
+    call c = call_of(b, step, m, again);
+    c.again = again;
+    onlookers_.before_forward(b, step, m, again);
+    if (again) b.kernels->forward(context_, c);
+    else onlookers_.time(b, timed::forward, step, m, [&] { b.kernels->forward(context_, c); });
+    onlookers_.after_forward(b, c, step, m);
+  }
+
+  void run_input_part(const bound& b, const step_state& step, int m) {
+    if (!b.wants_input || b.kernels->backward_input == nullptr) return;
+    enter(b, m);
+    onlookers_.time(b, timed::backward_input, step, m, [&] {
+      b.kernels->backward_input(context_, call_of(b, step, m, true));
+      onlookers_.ran_input_part(b, step, m);
+      add_up(b, step, m);
+    });
+  }
+
+  template <class Alive>
+  void run_parameter_part(const bound& b, const step_state& step, int first, int m, const Alive& alive) {
+    if (b.kernels->backward_parameters == nullptr || b.frozen) return;
+    if (first < m && b.kernels->backward_parameters_together != nullptr) {
+      enter(b, first);
+      const int count = m - first + 1;
+      const auto run = [&] {
+        call each[most_together];
+        for (int i = 0; i < count; ++i) each[i] = call_of(b, step, first + i, true);
+        b.kernels->backward_parameters_together(context_, each, count);
+      };
+      onlookers_.time(b, timed::backward_parameters, step, first, run, count);
+      return alive();
+    }
+    for (; first <= m; ++first, alive()) {
+      enter(b, first);
+      onlookers_.time(b, timed::backward_parameters, step, first,
+                      [&] { b.kernels->backward_parameters(context_, call_of(b, step, first, true)); });
+      onlookers_.ran_parameter_part(b, step, first);
+    }
+  }
+
+  /// Gradients from several readers become one before the layers run.
+  void begin_backward(const step_state& step, int m) {
+    for (const auto& p : binding_.folds) add(p.value, p.from, p.into, step, m);
+  }
+
+  void clear_unread(const bound& b, const step_state& step, int m) {
+    for (int o = 0; o < b.outputs; ++o)
+      if (b.unread[o]) context_.fill(bytes(b.value_out[o], step, m), std::byte{0}, b.out_gradient[o].at(m, true));
+  }
+
+  GPIPE_OUT_OF_LINE void add_up(const bound& b, const step_state& step, int m) {
+    for (int i = 0; i < b.inputs; ++i)
+      if (b.sum[i].base != nullptr) add(b.value_in[i], b.in_gradient[i], b.sum[i], step, m);
+  }
+
+  void add(int v, const detail::location& from, const detail::location& into, const step_state& step, int m) {
+    add(type(v), elements(v, step, m), from.at(m, true), into.at(m, true));
+  }
+
+  void copy(const detail::passage& p, const step_state& step, int m) {
+    context_.copy(bytes(p.value, step, m), static_cast<const std::byte*>(p.from.at(m, false)), p.into.at(m, false));
+  }
+
+  detail::telling<Device> told_;
+  detail::onlookers<context> onlookers_;
+  mutable bool drew_ = false;
+  const bound* current_ = nullptr;
+  int current_micro_batch_ = -1;
+  [[no_unique_address]] marker done_{};
+};
+
+}  // namespace gpipe

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/runtime/binding/binding.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+template <class T>
+struct square_of {
+  const T* x;
+  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const {
+    return static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  }
+};
+
+}  // namespace detail
+
+/// One stage's memory on its device, with an address for everything in it: what slots hold, each kind of it in one flat
+/// array.
+template <class Device>
+class stage_arena {
+ public:
+  using context = typename Device::context;
+
+  GPIPE_ONCE stage_arena(const network& net, const run_plan& plan, int stage, std::byte fill, int replica)
+      : net_(&net),
+        plan_(&plan),
+        stage_(stage),
+        replica_(replica),
+        memory_(plan.memory[static_cast<std::size_t>(stage)]),
+        context_(Device::make_context(replica * plan.stages() + stage)),
+        arena_(Device::make_arena(context_, static_cast<std::size_t>(memory_.total()), fill)),
+        map_(arena_.data()) {
+    for (const memory_block& b : plan.blocks[static_cast<std::size_t>(stage)]) map_.add(b);
+    // Gaps between parameters are zero and stay so: whole arrays are updated at once.
+    const auto flat = memory_.of(memory_kind::parameters) * (2 + plan.options.moments);
+    context_.fill(static_cast<std::ptrdiff_t>(flat + memory_.of(memory_kind::tied)), std::byte{0}, arena_.data());
+  }
+  ~stage_arena() { settle(); }
+  stage_arena(const stage_arena&) = delete;
+  stage_arena& operator=(const stage_arena&) = delete;
+
+  /// Waits until nothing is under way here, whatever became of it.
+  GPIPE_ONCE void settle() const noexcept {
+    try {
+      context_.finish();
+    } catch (...) {
+    }
+  }
+
+  int stage() const { return stage_; }
+  const stage_memory& memory() const { return memory_; }
+  const detail::arena_map& map() const { return map_; }
+  const auto& arena() const { return arena_; }
+  const context& device() const { return context_; }
+  const std::vector<detail::bound_slot<context>>& slots() const { return binding_.slots; }
+  const detail::bound_slot<context>& at(int slot) const {
+    return binding_.slots[static_cast<std::size_t>(slot - binding_.slots.front().slot)];
+  }
+
+  /// The stage's parameters, gradients and moments, each one flat array of `flat_bytes`.
+  std::size_t flat_bytes() const { return static_cast<std::size_t>(memory_.of(memory_kind::parameters)); }
+  std::byte* parameters() const { return arena_.data(); }
+  std::byte* gradients() const { return arena_.data() + flat_bytes(); }
+  std::byte* moments(int i) const { return arena_.data() + flat_bytes() * static_cast<std::size_t>(2 + i); }
+
+  /// Calls `f(at, bytes)` for each range of the flat arrays that is trained: one, unless slots are frozen.
+  template <class Call>
+  void each_trained(Call&& f) const {
+    std::size_t begin = 0;
+    for (const auto& b : binding_.slots) {
+      if (!b.frozen || !net_->owns(b.slot)) continue;
+      const auto at = static_cast<std::size_t>(b.parameters - parameters());
+      if (at > begin) f(begin, at - begin);
+      begin = at + b.layer->parameter_bytes();
+    }
+    if (flat_bytes() > begin) f(begin, flat_bytes() - begin);
+  }
+
+  /// Calls `f(at, bytes)` for each range of the arena with gradients: one, and, if asked for, those of tied uses.
+  template <class Call>
+  void each_gradient(bool tied, Call&& f) const {
+    f(flat_bytes(), flat_bytes());
+    for (const auto& b : binding_.slots)
+      if (tied && !net_->owns(b.slot))
+        f(static_cast<std::size_t>(b.gradients - arena_.data()), b.layer->parameter_bytes());
+  }
+  void add(dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) const {
+    if (type == dtype::float64)
+      context_.add(n, reinterpret_cast<const double*>(from), reinterpret_cast<double*>(into));
+    else if (type == dtype::bf16)  // each sum of two is rounded
+      context_.add(n, reinterpret_cast<const bf16*>(from), reinterpret_cast<bf16*>(into));
+    else context_.add(n, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(into));
+  }
+
+  /// Zeros, before the first micro-batch adds to them.
+  void clear_gradients() {
+    context_.fill(static_cast<std::ptrdiff_t>(flat_bytes()), std::byte{0}, gradients());
+    for (const auto& b : binding_.slots)
+      if (!net_->owns(b.slot)) context_.fill(parameter_bytes(b), std::byte{0}, b.gradients);
+  }
+
+  /// Sums the squares of every slot's gradient, of tied ones where they are owned if the call commits, ...
+  GPIPE_OUT_OF_LINE void sum_squares(bool commits) {
+    for (const auto& b : binding_.slots) {
+      const auto n = parameter_bytes(b) / static_cast<std::ptrdiff_t>(bytes_of(b.layer->type));
+      if (b.frozen || (commits && !net_->owns(b.slot))) context_.fill(1, 0.0, b.sum_of_squares);
+      else if (b.layer->type == dtype::float64)
+        context_.sum(n, detail::square_of<double>{reinterpret_cast<const double*>(b.gradients)}, b.sum_of_squares);
+      else context_.sum(n, detail::square_of<float>{reinterpret_cast<const float*>(b.gradients)}, b.sum_of_squares);
+    }
+  }
+  /// ... and downloads them to where each slot's is.
+  void download_squares(double* of_slots) const {
+    const auto& first = binding_.slots.front();
+    context_.download(static_cast<std::ptrdiff_t>(binding_.slots.size() * sizeof(double)),
+                      reinterpret_cast<const std::byte*>(first.sum_of_squares),
+                      reinterpret_cast<std::byte*>(of_slots + first.slot));
+  }
+
+ protected:
+  using bound = detail::bound_slot<context>;
+
+  static std::ptrdiff_t parameter_bytes(const bound& b) {
+    return static_cast<std::ptrdiff_t>(b.layer->parameter_bytes());
+  }
+
+  const network* net_;
+  const run_plan* plan_;
+  int stage_, replica_;
+  stage_memory memory_;
+  context context_;
+  typename Device::arena arena_;
+  detail::arena_map map_;
+  detail::binding<context> binding_;
+};
+
+}  // namespace gpipe

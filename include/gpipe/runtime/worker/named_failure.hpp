@@ -1,0 +1,48 @@
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include <gpipe/runtime/stage/bound_stage.hpp>
+#include <gpipe/transport/contract/wait_limits.hpp>
+
+namespace gpipe::detail {
+
+template <class Device>
+[[noreturn]] GPIPE_ONCE void throw_named(const instruction& i, const bound_stage<Device>& stage,
+                                         const step_state& step, const std::string& wrong, const std::string& remedy,
+                                         place at) {
+  const bool computes = i.kind == act::forward || i.kind == act::recompute || i.kind == act::backward ||
+                        i.kind == act::backward_input || i.kind == act::backward_parameters;
+  const auto* layer = stage.current();
+  if (computes && layer != nullptr && at.slot < 0) {
+    at.slot = layer->slot;
+    at.layer = layer->layer->name;
+    if (at.micro_batch < 0) at.micro_batch = step.among_all(stage.current_micro_batch());
+  }
+  if (at.stage < 0) at.stage = i.stage;
+  if (at.micro_batch < 0 && i.micro_batch >= 0) at.micro_batch = step.among_all(i.micro_batch);
+  if (at.action.empty()) at.action = name(i.kind);
+  at.step = static_cast<long>(step.step);
+  std::throw_with_nested(error(wrong, remedy, at));
+}
+
+/// In a handler of what an instruction for the stage has thrown: throws it as an `error` that says where, as far as who
+/// threw did not know. That somebody else has failed is passed on.
+template <class Device>
+[[noreturn]] GPIPE_ONCE void rethrow_named(const instruction& i, const bound_stage<Device>& stage,
+                                           const step_state& step) {
+  try {
+    throw;
+  } catch (const poisoned&) {
+    throw;
+  } catch (const error& cause) {
+    throw_named(i, stage, step, cause.wrong(), cause.remedy(), cause.where());
+  } catch (const std::exception& cause) {
+    throw_named(i, stage, step, cause.what(), "", {});
+  } catch (...) {
+    throw_named(i, stage, step, "something was thrown that is no std::exception", "", {});
+  }
+}
+
+}  // namespace gpipe::detail

@@ -1,0 +1,82 @@
+#include <gpipe/core/descriptions/optimizer.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <initializer_list>
+
+using namespace gpipe;
+
+namespace {
+
+/// Some steps on one number of value p and gradient sum 2 g, scaled by 1/2.
+template <class Optimizer>
+struct follower {
+  Optimizer optimizer;
+  double p = 1, m[2] = {};
+  std::int64_t step = 0;
+  void take(double g) {
+    g *= 2;
+    optimizer.rule(update_operands<double>{&p, &g, {m, m + 1}}, {++step, optimizer.learning_rate, 0.5})(0);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("gradient descent, with momentum and decay") {
+  follower<sgd> plain{{.learning_rate = 0.1}};
+  plain.take(3);
+  CHECK(plain.p == doctest::Approx(0.7));
+  plain.take(-1);
+  CHECK(plain.p == doctest::Approx(0.8));
+
+  follower<sgd> heavy{{.learning_rate = 0.1, .momentum = 0.5, .weight_decay = 0.2}};
+  heavy.take(3);  // v = 3.2
+  CHECK(heavy.m[0] == doctest::Approx(3.2));
+  CHECK(heavy.p == doctest::Approx(0.68));
+  heavy.take(-1);  // v = 1.6 - 1 + 0.136
+  CHECK(heavy.p == doctest::Approx(0.68 - 0.1 * 0.736));
+}
+
+TEST_CASE("Adam's first step goes as far as the rate, whatever the gradient") {
+  for (const double g : {1e-3, 5.0, -1e4}) {
+    follower<adam> a{{.learning_rate = 0.01}};
+    a.take(g);
+    CHECK(a.p == doctest::Approx(1 - std::copysign(0.01, g)));
+  }
+}
+
+TEST_CASE("Adam by its formula") {
+  follower<adam> a{{.learning_rate = 0.01, .beta1 = 0.8, .beta2 = 0.9, .epsilon = 0.1}};
+  double p = 1, m = 0, v = 0;
+  for (int t = 1; t <= 5; ++t) {
+    const double g = 0.3 * t - 1;
+    m = 0.8 * m + 0.2 * g;
+    v = 0.9 * v + 0.1 * g * g;
+    p -= 0.01 * (m / (1 - std::pow(0.8, t))) / (std::sqrt(v / (1 - std::pow(0.9, t))) + 0.1);
+    a.take(g);
+    CHECK(a.p == doctest::Approx(p).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("decay is in the gradient, or beside it") {
+  follower<adam> inside{{.learning_rate = 0.01, .weight_decay = 0.5}};
+  inside.take(0);  // the gradient is 0.5 p
+  CHECK(inside.p == doctest::Approx(0.99));
+  follower<adamw> beside{{.learning_rate = 0.01, .weight_decay = 0.5}};
+  beside.take(0);
+  CHECK(beside.p == doctest::Approx(1 - 0.01 * 0.5));
+  CHECK(beside.m[0] == 0);
+}
+
+TEST_CASE("the rate is that of the step") {
+  double p = 1, g = 1, m = 0;
+  sgd{.learning_rate = 5}.rule(update_operands<double>{&p, &g, {&m}}, {1, 0.25, 1})(0);
+  CHECK(p == 0.75);
+}
+
+TEST_CASE("a float's rule is in float") {
+  float p = 1, g = 1, m = 0;
+  sgd{.momentum = 0.1}.rule(update_operands<float>{&p, &g, {&m}}, {1, 0.1, 1})(0);
+  CHECK(p == 1.0F - 0.1F);
+}

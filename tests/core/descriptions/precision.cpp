@@ -1,0 +1,10 @@
+#include <gpipe/core/descriptions/precision.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string_view>
+
+TEST_CASE("each precision has a name of its own") {
+  CHECK(name_of(gpipe::precision::float32) == std::string_view("float32"));
+  CHECK(name_of(gpipe::precision::bf16) == std::string_view("bf16"));
+}

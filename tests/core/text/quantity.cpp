@@ -1,0 +1,31 @@
+#include <gpipe/core/text/quantity.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace gpipe::detail;
+
+TEST_CASE("numbers as people read them") {
+  CHECK(fixed(1.25, 1) == "1.2");
+  CHECK(fixed(-0.5, 3) == "-0.500");
+  CHECK(fixed(1e300, 0).size() == 301);
+  CHECK(significant(0.001, 3) == "0.001");
+  CHECK(significant(1e-9, 3) == "1e-09");
+  CHECK(counted(0) == "0");
+  CHECK(counted(999) == "999");
+  CHECK(counted(1000) == "1 k");
+  CHECK(counted(539274) == "539 k");
+  CHECK(counted(999'999) == "1 M");
+  CHECK(counted(1'055'832'376) == "1.06 G");
+  CHECK(counted(~std::uint64_t{0}) == "18.4 E");
+  CHECK(sized(512) == "512 B");
+  CHECK(sized(1023) == "1023 B");
+  CHECK(sized(1024) == "1 KiB");
+  CHECK(sized((1 << 20) - 1) == "1 MiB");
+  CHECK(sized(13'107'200) == "12.5 MiB");
+  CHECK(sized(std::uint64_t{154} << 30) == "154 GiB");
+  CHECK(several(1, "micro-batch") == "1 micro-batch");
+  CHECK(several(0, "stage") == "0 stages");
+  CHECK(several(2, "micro-batch") == "2 micro-batches");
+  CHECK(percent(1, 3) == "33.3 %");
+  CHECK(percent(1, 0) == "-");
+}

@@ -1,0 +1,20 @@
+#include <gpipe/core/text/type_name.hpp>
+
+#include <doctest/doctest.h>
+
+namespace gpipe {
+template <int>
+struct wide {};
+}  // namespace gpipe
+
+namespace mine {
+struct layer {};
+}  // namespace mine
+
+using gpipe::type_name;
+
+static_assert(type_name<int> == "int" && type_name<float> == "float");
+static_assert(type_name<gpipe::wide<512>> == "wide<512>");
+static_assert(type_name<mine::layer> == "mine::layer");
+
+TEST_CASE("names go to messages as text") { CHECK(type_name<gpipe::wide<-1>> == "wide<-1>"); }

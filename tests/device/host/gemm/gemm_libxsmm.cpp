@@ -1,0 +1,127 @@
+#if GPIPE_WITH_LIBXSMM
+#include <gpipe/device/host/gemm/gemm_libxsmm.hpp>
+#endif
+
+#include "support/products.hpp"
+#include "support/sanitized.hpp"
+
+#if GPIPE_WITH_LIBXSMM
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <thread>
+#include <vector>
+
+// Counts every allocation of this thread. A sanitizer replaces the allocating functions itself.
+#if defined(__GLIBC__) && !defined(TESTS_SANITIZED)
+#define GPIPE_COUNTS_ALLOCATIONS 1
+#else
+#define GPIPE_COUNTS_ALLOCATIONS 0
+#endif
+
+namespace {
+thread_local int allocations = 0;
+}
+
+#if GPIPE_COUNTS_ALLOCATIONS
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+void* malloc(std::size_t n) noexcept { return ++allocations, __libc_malloc(n); }
+void* calloc(std::size_t n, std::size_t m) noexcept { return ++allocations, __libc_calloc(n, m); }
+void* realloc(void* p, std::size_t n) noexcept { return ++allocations, __libc_realloc(p, n); }
+void* memalign(std::size_t b, std::size_t n) noexcept { return ++allocations, __libc_memalign(b, n); }
+void* aligned_alloc(std::size_t b, std::size_t n) noexcept { return ++allocations, __libc_memalign(b, n); }
+int posix_memalign(void** p, std::size_t b, std::size_t n) noexcept {
+  return ++allocations, (*p = __libc_memalign(b, n)) != nullptr ? 0 : 12;
+}
+}
+#endif
+
+using context = gpipe::host::basic_context<gpipe::host::gemm_with_bf16<gpipe::host::libxsmm_tile>>;
+
+TEST_CASE_TEMPLATE("products agree with plain loops", T, float, double) {
+  products::agree_with_plain_loops<context, T>();
+}
+
+TEST_CASE("a row's bits do not depend on what its neighbours hold") {
+  products::neighbours_do_not_matter<context, float>();
+}
+
+TEST_CASE_TEMPLATE("a transposed product of rows in several places has the bits of several", T, float, double,
+                   gpipe::bf16) {
+  products::parts_do_not_matter<context, T>();
+  products::tiny_parts_do_not_matter<context, T>();
+}
+
+TEST_CASE_TEMPLATE("after prepare, no number of rows compiles or allocates anything", T, float, gpipe::bf16) {
+  constexpr int most = 300, n = std::is_same_v<T, float> ? 74 : 76, k = 1100;  // shapes of its own
+  const context c;
+  products::matrix<T> a(products::cells(most, k)), packed(gpipe::packed_size(k, n)), b(products::cells(most, n));
+  products::matrix<float> gradient(products::cells(n, k));
+  c.template prepare_multiply<T>(most, n, k);
+  c.template prepare_multiply_transposed<T>(n, k, most);
+
+  libxsmm_registry_info before{}, after{};
+  libxsmm_get_registry_info(&before);
+  int counted = -1;
+  std::thread([&] {  // a stage's thread did not prepare anything itself
+    allocations = 0;
+    for (int rows = 1; rows <= most; rows += 1 + rows / 40) {
+      c.template multiply<T>(rows, n, k, a, packed, b, false);
+      c.template multiply<T>(rows, n, k, a, packed, b, true);
+      c.template multiply_plus<T>(rows, n, k, a, packed, gradient, b);
+      c.template multiply_transposed<T>(n, k, rows, b, a, gradient);
+    }
+    counted = allocations;
+  }).join();
+  libxsmm_get_registry_info(&after);
+  CHECK(before.size == after.size);
+  CHECK(before.nbytes == after.nbytes);
+  CHECK(counted == 0);
+}
+
+TEST_CASE("each thread of thousands finds the kernel that it asks for") {
+  // libxsmm's own look-up mixes up shapes once a process has made a thousand threads.
+  constexpr int shapes = 24, threads = 1100;
+  const auto find = [](int i) {
+    return gpipe::host::libxsmm_kernels::find({1 + i % 4, 8 * (1 + i % 3), 4 * (1 + i), 256, 256, false, false});
+  };
+  std::vector<libxsmm_smmfunction> kernels;
+  for (int i = 0; i < shapes; ++i) kernels.push_back(find(i));
+  std::atomic<int> wrong = 0;
+  const auto ask = [&] {
+    for (int i = 0; i < shapes; ++i) wrong += find(i) != kernels[static_cast<std::size_t>(i)];
+  };
+  std::atomic<bool> over = false;
+  std::thread beside([&] {
+    while (!over) ask();
+  });
+  for (int i = 0; i < threads; ++i) std::thread([&] {
+      for (int round = 0; round < 100; ++round) ask();
+    }).join();
+  over = true;
+  beside.join();
+  CHECK(wrong == 0);
+}
+
+#if GPIPE_COUNTS_ALLOCATIONS
+TEST_CASE("the counter counts") {
+  static void* volatile kept;  // else the compiler leaves the pairs out
+  allocations = 0;
+  kept = std::malloc(8);
+  std::free(kept);
+  kept = ::operator new(8);
+  ::operator delete(kept);
+  kept = ::operator new(64, std::align_val_t{64});
+  ::operator delete(kept, std::align_val_t{64});
+  CHECK(allocations == 3);
+}
+#endif
+
+#else
+TEST_CASE("libxsmm") { MESSAGE("skipped: built without GPIPE_WITH_LIBXSMM"); }
+#endif

@@ -1,0 +1,63 @@
+#include <gpipe/device/host/layer_fixture.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+
+using namespace gpipe;
+using host::guarded_buffer;
+using host::trial;
+
+TEST_CASE("a guard tells of a byte written before or behind, and of padding") {
+  guarded_buffer b("b", dtype::float32, 5);
+  CHECK(reinterpret_cast<std::uintptr_t>(b.data()) % alignment == 0);
+  CHECK(b.intact());
+  b.clear();
+  CHECK(b.intact());
+  SUBCASE("before") { b.data()[-1] = std::byte{0}; }
+  SUBCASE("in the padding") { b.data()[20] = std::byte{0}; }
+  SUBCASE("behind") { b.data()[127] = std::byte{0}; }
+  CHECK_FALSE(b.intact());
+}
+
+TEST_CASE("numbers go in and out as double, whatever the type") {
+  for (const dtype type : {dtype::float32, dtype::float64, dtype::int32, dtype::uint8}) {
+    guarded_buffer b("b", type, 3);
+    CHECK((is_floating(type) ? std::isnan(b.get(1)) : b.get(1) == (type == dtype::uint8 ? 255 : -1)));
+    b.set(1, 42);
+    CHECK(b.get(1) == 42);
+    CHECK(b.bytes() == 3 * bytes_of(type));
+  }
+}
+
+TEST_CASE("a trial runs a layer with the buffers that it declares") {
+  trial<linear<3>, tensor<float, 2>> t(2, 4);
+  t.randomise(1);
+  for (std::size_t i = 0; i < 6; ++i) t.parameters[0].set(i, static_cast<double>(i));  // weight {3, 2}
+  for (std::size_t i = 0; i < 3; ++i) t.parameters[0].set(t.first_of(1) + i, 10);       // bias
+  for (std::size_t i = 0; i < 4; ++i) t.in[0].set(i, i < 2 ? 1 : 2);
+  t.refresh();
+  t.forward();
+  CHECK(t.out[0].get(0) == 11);
+  CHECK(t.out[0].get(2) == 19);
+  CHECK(t.out[0].get(3) == 12);
+  CHECK(std::isnan(t.out[0].get(6)));  // the third sample, which is not there
+  CHECK(t.overrun().empty());
+}
+
+TEST_CASE("fields keep to their limits") {
+  trial<softmax_cross_entropy, tensor<float, 10>> t(64, 64);
+  t.randomise(5);
+  bool varied = false;
+  for (std::size_t i = 0; i < 64; ++i) {
+    const double label = t.fields[0].get(i), weight = t.fields[1].get(i);
+    CHECK((0 <= label && label < 10));
+    CHECK((0 <= weight && weight < 2));
+    varied = varied || label != t.fields[0].get(0);
+  }
+  CHECK(varied);
+}

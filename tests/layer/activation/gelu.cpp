@@ -1,0 +1,64 @@
+#include <gpipe/layer/activation/gelu.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include <gpipe/device/host/layer_fixture.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+// As the paper writes it.
+double reference(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+}
+
+}  // namespace
+
+TEST_CASE("values that PyTorch gives for gelu(x, approximate='tanh')") {
+  CHECK(gelu::both(1.0).value == doctest::Approx(0.8411919906).epsilon(1e-9));
+  CHECK(gelu::both(-1.0).value == doctest::Approx(-0.1588080094).epsilon(1e-9));
+  CHECK(gelu::both(3.0).value == doctest::Approx(2.9963626).epsilon(1e-7));
+  CHECK(gelu::both(0.0).value == 0);
+  CHECK(gelu::both(0.0).derivative == 0.5);
+}
+
+TEST_CASE_TEMPLATE("value and derivative agree with the formula", T, float, double) {
+  const double tolerance = sizeof(T) == 4 ? 5e-7 : 1e-14;
+  for (double x = -12; x < 12; x += 0.0371) {
+    const T at = static_cast<T>(x);
+    const double exact = static_cast<double>(at), h = 1e-5;
+    const auto [value, derivative] = gelu::both(at);
+    CHECK(std::fabs(static_cast<double>(value) - reference(exact)) <= tolerance * (1 + std::fabs(exact)));
+    const double slope = (reference(exact + h) - reference(exact - h)) / (2 * h);
+    CHECK(std::fabs(static_cast<double>(derivative) - slope) <= tolerance * 4 + 1e-9);
+  }
+}
+
+TEST_CASE_TEMPLATE("far out it is x or 0, without NaN on the way", T, float, double) {
+  for (const T x : {T(40), T(1e10), T(1e30), std::numeric_limits<T>::max()}) {
+    CHECK(gelu::both(x).value == x);
+    CHECK(gelu::both(x).derivative == 1);
+    CHECK(gelu::both(-x).value == 0);
+    CHECK(gelu::both(-x).derivative == 0);
+  }
+  CHECK(std::isnan(gelu::both(std::numeric_limits<T>::quiet_NaN()).value));
+}
+
+TEST_CASE("the kernels store the derivative and use it") {
+  host::trial<gelu, tensor<float, 5, 7>> t(3, 4);
+  t.randomise(2);
+  t.forward();
+  for (auto& b : t.in) b.poison();
+  t.backward_input();
+  t.randomise(2);
+  for (std::size_t i = 0; i < 3 * 35; ++i) {
+    const auto both = gelu::both(static_cast<float>(t.in[0].get(i)));
+    CHECK(t.out[0].get(i) == doctest::Approx(double{both.value}).epsilon(1e-6));
+    CHECK(t.in_gradient[0].get(i) == doctest::Approx(double{both.derivative} * t.out_gradient[0].get(i)).epsilon(1e-6));
+  }
+  CHECK(t.overrun().empty());
+}

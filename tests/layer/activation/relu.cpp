@@ -1,0 +1,48 @@
+#include <gpipe/layer/activation/relu.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include <gpipe/device/host/layer_fixture.hpp>
+
+using namespace gpipe;
+
+TEST_CASE_TEMPLATE("relu cuts off what is negative, and NaN stays NaN", T, float, double) {
+  constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  host::trial<relu, tensor<T, 6>> t(1, 1);
+  const double in[] = {-1, 2, -infinity, infinity, nan, -nan}, out[] = {0, 2, 0, infinity};
+  for (std::size_t i = 0; i < 6; ++i) {
+    t.in[0].set(i, in[i]);
+    t.out_gradient[0].set(i, 3);
+  }
+  t.forward();
+  t.backward_input();
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(t.out[0].get(i) == out[i]);
+    CHECK(t.in_gradient[0].get(i) == (in[i] > 0 ? 3 : 0));
+  }
+  CHECK(std::isnan(t.out[0].get(4)));
+  CHECK(std::isnan(t.out[0].get(5)));
+}
+
+TEST_CASE("the derivative at 0 is 0, and a NaN behind a cut element does not come through") {
+  host::trial<relu, tensor<float, 2>> t(1, 1);
+  t.in[0].set(0, 0);
+  t.in[0].set(1, -1);
+  t.out_gradient[0].set(0, 5);
+  t.forward();
+  t.backward_input();
+  CHECK(t.in_gradient[0].get(0) == 0);
+  CHECK(t.in_gradient[0].get(1) == 0);
+}
+
+TEST_CASE("relu takes any shape") {
+  using grid = bound<relu, tensor<double, 2, 3, 4>>;
+  static_assert(std::is_same_v<grid::output, tensor<double, 2, 3, 4>>);
+  host::trial<relu, tensor<double, 2, 3, 4>> t(3, 3);
+  t.randomise(1);
+  t.forward();
+  for (std::size_t i = 0; i < 72; ++i) CHECK(t.out[0].get(i) == std::fmax(t.in[0].get(i), 0.0));
+}

@@ -1,0 +1,120 @@
+#include <gpipe/layer/linear/linear.hpp>
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+#include <gpipe/device/host/layer_fixture.hpp>
+
+using namespace gpipe;
+
+using head = bound<linear<10>, tensor<float, 5, 64>>;
+static_assert(std::is_same_v<head::output, tensor<float, 5, 10>>);
+static_assert(head::parameters[0].extents == shape{10, 64} && head::parameters[1].extents == shape{10});
+static_assert(head::cost.forward == 2 * 5 * 64 * 10 + 50 && head::cost.backward_input == 2 * 5 * 64 * 10);
+static_assert(head::keeps.input && !head::keeps.output);
+
+namespace {
+
+template <class T, int K, int N>
+void agrees_with_plain_loops(int samples) {
+  constexpr int rows = 3;
+  host::trial<linear<N>, tensor<T, rows, K>> t(samples, samples + 1);
+  t.randomise(7);
+  t.refresh();
+  t.forward();
+  t.backward_input();
+  t.backward_parameters();
+  const auto at = [](int row, int column, int width) { return static_cast<std::size_t>(row * width + column); };
+  const auto weight = [&](int n, int k) { return t.parameters[0].get(at(n, k, K)); };
+  const auto gradient = [&](std::size_t parameter, std::size_t i) {
+    return t.gradients[0].get(t.first_of(parameter) + i);
+  };
+  const double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-13;
+  double worst = 0;
+  const auto compare = [&](double got, double want) {
+    worst = std::fmax(worst, std::fabs(got - want) / (1 + std::fabs(want)));
+  };
+  for (int row = 0; row < rows * samples; ++row) {
+    for (int n = 0; n < N; ++n) {
+      double y = t.parameters[0].get(t.first_of(1) + static_cast<std::size_t>(n));
+      for (int k = 0; k < K; ++k) y += t.in[0].get(at(row, k, K)) * weight(n, k);
+      compare(t.out[0].get(at(row, n, N)), y);
+    }
+    for (int k = 0; k < K; ++k) {
+      double dx = 0;
+      for (int n = 0; n < N; ++n) dx += t.out_gradient[0].get(at(row, n, N)) * weight(n, k);
+      compare(t.in_gradient[0].get(at(row, k, K)), dx);
+    }
+  }
+  for (int n = 0; n < N; ++n) {
+    double db = 0;
+    for (int row = 0; row < rows * samples; ++row) db += t.out_gradient[0].get(at(row, n, N));
+    compare(gradient(1, static_cast<std::size_t>(n)), db);
+    for (int k = 0; k < K; ++k) {
+      double dw = 0;
+      for (int row = 0; row < rows * samples; ++row)
+        dw += t.out_gradient[0].get(at(row, n, N)) * t.in[0].get(at(row, k, K));
+      compare(gradient(0, at(n, k, K)), dw);
+    }
+  }
+  CHECK(worst < tolerance);
+  CHECK(t.overrun().empty());
+}
+
+// Knows nothing but which products were made ready, with how many rows, and which are asked for.
+struct recorder {
+  using product = std::array<int, 3>;
+  mutable std::vector<product> ready, ready_transposed;
+  mutable int unprepared = 0, products = 0;
+
+  template <class T>
+  void prepare_multiply(int most_rows, int n, int k) const {
+    ready.push_back({n, k, most_rows});
+  }
+  template <class T>
+  void prepare_multiply_transposed(int m, int n, int most_rows) const {
+    ready_transposed.push_back({m, n, most_rows});
+  }
+  void ask(const std::vector<product>& list, int first, int second, int rows) const {
+    ++products;
+    for (const product& p : list)
+      if (p[0] == first && p[1] == second && rows <= p[2]) return;
+    ++unprepared;
+  }
+  void multiply(int rows, int n, int k, const float*, const float*, float*, bool) const { ask(ready, n, k, rows); }
+  void multiply_plus(int rows, int n, int k, const float*, const float*, const float*, float*) const {
+    ask(ready, n, k, rows);
+  }
+  void multiply_transposed(int m, int n, int rows, const float*, const float*, float*) const {
+    ask(ready_transposed, m, n, rows);
+  }
+  template <class F>
+  void columns(std::ptrdiff_t, std::ptrdiff_t, F, float*) const {}
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("all three products agree with plain loops", T, float, double) {
+  for (const int samples : {1, 2, 11}) {
+    agrees_with_plain_loops<T, 5, 3>(samples);
+    agrees_with_plain_loops<T, 33, 40>(samples);
+    agrees_with_plain_loops<T, 64, 32>(samples);
+  }
+}
+
+TEST_CASE("prepare makes ready every product that the kernels ask for") {
+  using layer = linear<40>::on<tensor<float, 3, 7>>;
+  host::trial<linear<40>, tensor<float, 3, 7>> t(2, 2);
+  const recorder context;
+  layer::prepare(context, 2);
+  const operands<bound<linear<40>, tensor<float, 3, 7>>> a(t.call());
+  layer::forward(context, a);
+  layer::backward_input(context, a);
+  layer::backward_parameters(context, a);
+  CHECK(context.products == 3);
+  CHECK(context.unprepared == 0);
+}

@@ -1,0 +1,115 @@
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include <gpipe/device/host/layer_fixture.hpp>
+
+using namespace gpipe;
+
+using tokens = bound<softmax_cross_entropy, tensor<float, 5, 10>>;
+static_assert(parts<tokens::output> == 0 && tokens::partials.size() == 3);
+static_assert(tokens::fields[0].size == 5 && tokens::fields[0].below == 10 && tokens::fields[1].optional);
+static_assert(std::is_same_v<tokens::value_type, float>);
+
+namespace {
+
+template <class T, int C>
+struct classifier : host::trial<softmax_cross_entropy, tensor<T, C>> {
+  explicit classifier(int samples) : host::trial<softmax_cross_entropy, tensor<T, C>>(samples, samples) {
+    for (auto& f : this->fields)
+      for (std::size_t i = 0; i < f.count(); ++i) f.set(i, is_floating(f.type()) ? 1 : 0);
+  }
+  double loss() const { return this->partials[0].get(0); }
+  double weight() const { return this->partials[0].get(1); }
+  double correct() const { return this->partials[0].get(2); }
+};
+
+}  // namespace
+
+TEST_CASE("in bf16 what is left of a probability near 1 is not rounded away") {
+  classifier<bf16, 5> t(1);
+  for (std::size_t j = 0; j < 5; ++j) t.in[0].set(j, j == 0 ? 8 : 0);
+  t.forward();
+  t.backward_input();
+  const double others = 4 / (4 + std::exp(8.0));
+  CHECK(std::fabs(t.in_gradient[0].get(0) / -others - 1) < 0x1p-8);
+  CHECK(std::fabs(t.loss() / -std::log1p(-others) - 1) < 1e-3);
+}
+
+TEST_CASE_TEMPLATE("partials and gradient agree with the formula, rows and weights included", T, float, double) {
+  constexpr std::size_t C = 17, rows = 3;
+  host::trial<softmax_cross_entropy, tensor<T, rows, C>> t(4, 5);
+  t.randomise(8);
+  t.forward();
+  t.backward_input();
+  const double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-13;
+  double loss = 0, weights = 0, correct = 0;
+  for (std::size_t row = 0; row < 4 * rows; ++row) {
+    double total = 0;
+    std::size_t greatest = 0;
+    const auto x = [&](std::size_t j) { return t.in[0].get(row * C + j); };
+    for (std::size_t j = 0; j < C; ++j) total += std::exp(x(j));
+    for (std::size_t j = 0; j < C; ++j) greatest = x(j) > x(greatest) ? j : greatest;
+    const auto label = static_cast<std::size_t>(t.fields[0].get(row));
+    const double weight = t.fields[1].get(row);
+    loss += weight * (std::log(total) - x(label));
+    weights += weight;
+    correct += label == greatest ? weight : 0;
+    for (std::size_t j = 0; j < C; ++j)
+      CHECK(std::fabs(t.in_gradient[0].get(row * C + j) -
+                      weight * (std::exp(x(j)) / total - (j == label ? 1 : 0))) < tolerance);
+  }
+  CHECK(std::fabs(t.partials[0].get(0) - loss) < tolerance * 10);
+  CHECK(std::fabs(t.partials[0].get(1) - weights) < tolerance);
+  CHECK(std::fabs(t.partials[0].get(2) - correct) < tolerance);
+  CHECK(t.overrun().empty());
+}
+
+TEST_CASE("without weights each row counts 1, and a recompute leaves the partials alone") {
+  classifier<float, 4> t(3);
+  t.randomise(2);
+  t.call().fields[1] = nullptr;
+  t.forward();
+  t.backward_input();
+  CHECK(t.weight() == 3);
+  const double loss = t.loss();
+  t.partials[0].set(0, -1);
+  t.call().again = true;
+  t.forward();
+  CHECK(t.loss() == -1);
+  CHECK(loss > 0);
+}
+
+TEST_CASE("large inputs do not overflow, equal ones are log C") {
+  classifier<float, 4> t(2);
+  for (std::size_t i = 0; i < 8; ++i) t.in[0].set(i, i < 4 ? 1e4 * static_cast<double>(i) : -1e30);
+  t.fields[0].set(0, 1);
+  t.forward();
+  t.backward_input();
+  CHECK(t.loss() == doctest::Approx(2e4 + std::log(4)));
+  CHECK(t.in_gradient[0].get(3) == 1);
+  CHECK(t.in_gradient[0].get(1) == -1);
+  CHECK(t.in_gradient[0].get(4) == doctest::Approx(-0.75));
+}
+
+TEST_CASE("of equal inputs only the first counts as the answer") {
+  classifier<float, 4> t(4);
+  for (std::size_t i = 0; i < 16; ++i) t.in[0].set(i, 0.5);
+  for (std::size_t row = 0; row < 4; ++row) t.fields[0].set(row, static_cast<double>(row));
+  t.forward();
+  CHECK(t.correct() == 1);
+}
+
+TEST_CASE_TEMPLATE("NaN and infinite inputs give a NaN loss, and are not correct", T, float, double) {
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()})
+    for (std::size_t at = 0; at < 5; ++at) {
+      classifier<T, 5> t(1);
+      for (std::size_t i = 0; i < 5; ++i) t.in[0].set(i, i == at ? bad : 1);
+      t.forward();
+      CHECK(std::isnan(t.loss()));
+      if (std::isnan(bad) && at == 0) CHECK(t.correct() == 0);
+    }
+}

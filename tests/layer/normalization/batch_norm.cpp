@@ -1,0 +1,141 @@
+#include <gpipe/layer/normalization/batch_norm.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <gpipe/device/host/layer_fixture.hpp>
+
+using namespace gpipe;
+
+using image = bound<batch_norm<>, tensor<float, 3, 4, 5>>;
+static_assert(image::parameters[1].extents == shape{3} && image::state[1].extents == shape{3});
+static_assert(image::partials[0].size == 3 && image::partials[2].size == 1);
+static_assert(image::extras.empty() && image::keeps.input && !image::keeps.output);
+static_assert(bound<batch_norm<>, tensor<float, 9>>::state[0].extents == shape{9});
+
+namespace {
+
+template <class Trial>
+struct channels : Trial {
+  static constexpr std::size_t C = Trial::bound::state[0].extents.size(),
+                               inner = Trial::bound::input::size / C;
+  using Trial::Trial;
+
+  template <class F>
+  void each(std::size_t channel, F f) {
+    const auto samples = static_cast<std::size_t>(this->call().samples);
+    for (std::size_t s = 0; s < samples; ++s)
+      for (std::size_t i = 0; i < inner; ++i) f((s * C + channel) * inner + i);
+  }
+  double mean(std::size_t channel) {
+    double sum = 0, count = 0;
+    each(channel, [&](std::size_t i) { sum += this->in[0].get(i), count += 1; });
+    return sum / count;
+  }
+  /// Of the distances from `middle`.
+  double squares(std::size_t channel, double middle) {
+    double sum = 0;
+    each(channel, [&](std::size_t i) { sum += std::pow(this->in[0].get(i) - middle, 2); });
+    return sum;
+  }
+  double average(std::size_t which, std::size_t channel) {
+    return this->state[0].get(this->first_of_state(which) + channel);
+  }
+  void is_normalised_by(std::size_t channel, double middle, double variance, double tolerance) {
+    each(channel, [&](std::size_t i) {
+      const double h = (this->in[0].get(i) - middle) / std::sqrt(variance + 1e-5);
+      const double want = this->parameters[0].get(channel) * h + this->parameters[0].get(this->first_of(1) + channel);
+      CHECK(std::fabs(this->out[0].get(i) - want) < tolerance);
+    });
+  }
+};
+
+template <class Trial>
+void agrees(double tolerance) {
+  channels<Trial> t(5, 7);
+  t.randomise(3);
+  for (const double far : {0.0, 1000.0}) {
+    for (std::size_t i = 0; i < t.in[0].count(); ++i) t.in[0].set(i, t.in[0].get(i) + far);
+    t.call().training = true;
+    t.forward();
+    for (std::size_t c = 0; c < t.C; ++c) {
+      const double mean = t.mean(c), squares = t.squares(c, mean);
+      t.is_normalised_by(c, mean, squares / static_cast<double>(5 * t.inner), tolerance);
+      CHECK(t.partials[0].get(c) == doctest::Approx(mean));
+      CHECK(t.partials[0].get(t.C + c) == doctest::Approx(squares));
+    }
+    CHECK(t.partials[0].get(2 * t.C) == static_cast<double>(5 * t.inner));
+    t.call().training = false;
+    const auto told = t.partials[0].bits();
+    t.forward();
+    for (std::size_t c = 0; c < t.C; ++c) t.is_normalised_by(c, t.average(0, c), t.average(1, c), tolerance * (1 + far));
+    CHECK(t.partials[0].bits() == told);
+  }
+  CHECK(t.overrun().empty());
+}
+
+}  // namespace
+
+TEST_CASE("training normalises by the micro-batch, evaluation by the averages") {
+  agrees<host::trial<batch_norm<>, tensor<float, 21>>>(3e-4);
+  agrees<host::trial<batch_norm<>, tensor<double, 21>>>(1e-11);
+  agrees<host::trial<batch_norm<>, tensor<float, 3, 2, 9>>>(3e-4);
+  agrees<host::trial<batch_norm<>, tensor<double, 3, 2, 9>>>(1e-11);
+}
+
+TEST_CASE("one sample gives the bias, not NaN") {
+  host::trial<batch_norm<>, tensor<float, 8>> t(1, 1);
+  t.randomise(1);
+  t.forward();
+  t.backward();
+  for (std::size_t i = 0; i < 8; ++i) CHECK(t.out[0].get(i) == t.parameters[0].get(t.first_of(1) + i));
+  for (std::size_t i = 0; i < 8; ++i) CHECK(t.in_gradient[0].get(i) == 0);
+}
+
+TEST_CASE("averages move by the statistics of the whole mini-batch, however it is cut") {
+  using trial = channels<host::trial<batch_norm<250>, tensor<double, 3, 4>>>;
+  trial whole(7, 7);
+  whole.randomise(5);
+  for (std::size_t i = 0; i < whole.in[0].count(); ++i) whole.in[0].set(i, 1e4 + whole.in[0].get(i));  // far from 0
+  constexpr std::ptrdiff_t stride = 16;
+  for (const int size : {1, 2, 3, 7}) {
+    CAPTURE(size);
+    alignas(alignment) double told[8 * stride];
+    for (double& x : told) x = std::nan("");  // of micro-batches without samples nothing may be read
+    trial t(size, size);
+    t.randomise(5);
+    int M = 0;
+    for (int first = 0; first < 7; first += size, ++M) {
+      t.call().samples = (std::min)(size, 7 - first);
+      for (std::size_t i = 0; i < t.in[0].count(); ++i)
+        if (const std::size_t from = static_cast<std::size_t>(first) * 12 + i; from < whole.in[0].count())
+          t.in[0].set(i, whole.in[0].get(from));
+      t.call().partials = told + M * stride;
+      t.forward();
+    }
+    t.call().partials = told;
+    t.call().partial_stride = stride;
+    t.call().micro_batches = M;
+    double before[2][3];
+    for (std::size_t c = 0; c < 3; ++c) before[0][c] = t.average(0, c), before[1][c] = t.average(1, c);
+    t.absorb();
+    for (std::size_t c = 0; c < 3; ++c) {
+      const double mean = whole.mean(c), variance = whole.squares(c, mean) / (7 * 4 - 1);
+      CHECK(std::fabs(t.average(0, c) - (before[0][c] + 0.25 * (mean - before[0][c]))) < 1e-9);
+      CHECK(std::fabs(t.average(1, c) - (before[1][c] + 0.25 * (variance - before[1][c]))) < 1e-11);
+    }
+    CHECK(t.overrun().empty());
+  }
+}
+
+TEST_CASE("one element in all tells no variance") {
+  channels<host::trial<batch_norm<500>, tensor<float, 2>>> t(1, 1);
+  t.randomise(1);
+  t.forward();
+  const double mean = t.average(0, 1), variance = t.average(1, 1);
+  t.absorb();
+  CHECK(t.average(0, 1) == doctest::Approx((mean + t.in[0].get(1)) / 2));
+  CHECK(t.average(1, 1) == variance);
+}

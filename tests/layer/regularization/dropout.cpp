@@ -1,0 +1,80 @@
+#include <gpipe/layer/regularization/dropout.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include <gpipe/device/host/layer_fixture.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+template <class Trial>
+void run_on_ones(Trial& t) {
+  for (auto* buffer : {&t.in[0], &t.out_gradient[0]})
+    for (std::size_t i = 0; i < buffer->count(); ++i) buffer->set(i, 1);
+  t.forward();
+  t.backward_input();
+}
+
+template <class Trial>
+bool same_output(const Trial& a, const Trial& b) {
+  return a.out[0].bits() == b.out[0].bits();
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("the mask is the counter's, and backward draws the same", T, float, double) {
+  constexpr std::size_t size = 2 * 5 * 7;  // not a multiple of the four words of a draw
+  host::trial<dropout<30>, tensor<T, 2, 5, 7>> t(3, 3);
+  run_on_ones(t);
+  for (std::uint32_t sample = 0; sample < 3; ++sample)
+    for (std::uint32_t i = 0; i < size; ++i) {
+      const bool dropped = draw(t.call().random, sample, i / 4).word[i % 4] < 0.3 * 0x1p32;
+      const double want = dropped ? 0 : static_cast<double>(T(100) / T(70));
+      CHECK(t.out[0].get(sample * size + i) == want);
+      CHECK(t.in_gradient[0].get(sample * size + i) == want);
+    }
+  CHECK(t.overrun().empty());
+}
+
+TEST_CASE("as many are dropped as asked for, and the mean is kept") {
+  host::trial<dropout<20>, tensor<float, 4096>> t(8, 8);
+  run_on_ones(t);
+  int dropped = 0;
+  double sum = 0;
+  for (std::size_t i = 0; i < t.out[0].count(); ++i) {
+    dropped += t.out[0].get(i) == 0 ? 1 : 0;
+    sum += t.out[0].get(i);
+  }
+  const double count = static_cast<double>(t.out[0].count());
+  CHECK(std::fabs(dropped / count - 0.2) < 0.01);
+  CHECK(std::fabs(sum / count - 1) < 0.01);
+}
+
+TEST_CASE("in evaluation and at rate 0 everything passes") {
+  host::trial<dropout<50>, tensor<float, 9>> evaluating(2, 2);
+  evaluating.call().training = false;
+  host::trial<dropout<0>, tensor<float, 9>> none(2, 2);
+  run_on_ones(evaluating);
+  run_on_ones(none);
+  for (std::size_t i = 0; i < 18; ++i) {
+    CHECK(evaluating.out[0].get(i) == 1);
+    CHECK(evaluating.in_gradient[0].get(i) == 1);
+    CHECK(none.out[0].get(i) == 1);
+  }
+}
+
+TEST_CASE("slot, step and position in the mini-batch choose the mask; the cut into micro-batches does not") {
+  using trial = host::trial<dropout<50>, tensor<float, 64>>;
+  trial a(4, 4), slot(4, 4), step(4, 4), moved(2, 2);
+  slot.call().random.slot += 1;
+  step.call().random.step += 1;
+  moved.call().random.first_sample += 2;
+  for (trial* t : {&a, &slot, &step, &moved}) run_on_ones(*t);
+  CHECK_FALSE(same_output(a, slot));
+  CHECK_FALSE(same_output(a, step));
+  CHECK(std::memcmp(a.out[0].data() + 2 * 64 * sizeof(float), moved.out[0].data(), 2 * 64 * sizeof(float)) == 0);
+}

@@ -1,0 +1,32 @@
+#include <gpipe/layer/shape/add.hpp>
+
+#include <doctest/doctest.h>
+
+#include <gpipe/device/host/layer_fixture.hpp>
+
+using namespace gpipe;
+
+using pair_of = bundle<tensor<float, 3, 4>, tensor<float, 3, 4>>;
+static_assert(std::is_same_v<bound<add, pair_of>::output, tensor<float, 3, 4>>);
+
+TEST_CASE("add adds, and hands its gradient to both") {
+  host::trial<add, pair_of> t(2, 2);
+  t.randomise(3);
+  t.forward();
+  t.backward_input();
+  for (std::size_t i = 0; i < 24; ++i) {
+    CHECK(t.out[0].get(i) == doctest::Approx(t.in[0].get(i) + t.in[1].get(i)).epsilon(1e-6));
+    CHECK(t.in_gradient[0].get(i) == t.out_gradient[0].get(i));
+    CHECK(t.in_gradient[1].get(i) == t.out_gradient[0].get(i));
+  }
+}
+
+TEST_CASE("a gradient that is wanted where it already stands is left alone") {
+  host::trial<add, pair_of> t(2, 2);
+  t.randomise(3);
+  t.call().in_gradient[0] = t.out_gradient[0].data();
+  const auto before = t.out_gradient[0].bits();
+  t.backward_input();
+  CHECK(t.out_gradient[0].bits() == before);
+  CHECK(t.in_gradient[1].get(23) == t.out_gradient[0].get(23));
+}

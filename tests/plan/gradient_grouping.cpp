@@ -1,0 +1,165 @@
+#include <gpipe/plan/gradient_grouping.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include <gpipe/layer/attention/embedding.hpp>
+#include <gpipe/layer/activation/gelu.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/model/model.hpp>
+#include <gpipe/plan/plan.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+template <int Width>
+struct wide : model<input<float, 8>, linear<Width>, gelu, linear<Width>, linear<10>, softmax_cross_entropy> {};
+struct words : model<input<std::int32_t, 16>, embedding<1000, 64>> {};
+struct of_sequences : model<input<float, 64, 128>, linear<128>> {};
+
+constexpr plan_options with(int B, recompute_mode mode = recompute_mode::never) {
+  return {.stages = 2, .micro_batches = 32, .micro_batch_size = B, .recompute = mode};
+}
+constexpr int together(const plan_options& o) { return coalesced(network_of<wide<256>>, o); }
+
+template <int B, class... Options>
+using planned = plan<wide<256>, stages<2>, micro_batches<32>, micro_batch_size<B>, Options...>;
+
+}  // namespace
+
+// As many as make some 256 rows, and at most eight; of gradients in the nearest cache none.
+static_assert(together(with(4)) == 8 && together(with(32)) == 8 && together(with(64)) == 4 && together(with(256)) == 1);
+static_assert(coalesced(network_of<wide<64>>, with(4)) == 1);
+static_assert(coalesced(network_of<of_sequences>, {.micro_batches = 32, .micro_batch_size = 2,
+                                                   .recompute = recompute_mode::never}) == 2);
+// A table that is looked up is not read whole.
+static_assert(coalesced(network_of<words>, {.micro_batches = 32, .micro_batch_size = 4,
+                                            .recompute = recompute_mode::never}) == 1);
+// Never more than there are, and only where a stage holds them anyway.
+static_assert(together({.micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never}) == 3);
+static_assert(together({.micro_batches = 3, .recompute = recompute_mode::never, .coalesce = 8}) == 3);
+static_assert(together(with(4, recompute_mode::except_last)) == 1);
+static_assert(together({.micro_batches = 32, .micro_batch_size = 4, .recompute = recompute_mode::never,
+                        .schedule = schedule_kind::one_f_one_b}) == 1);
+
+TEST_CASE("what is held for it is in the plan, the same while a program compiles and at run time") {
+  using alone = planned<4, recompute<recompute_mode::never>, coalesce<1>>;
+  using eight = planned<4, recompute<recompute_mode::never>>;
+  CHECK(alone::memory(0).of(memory_kind::held) == 0);
+  CHECK(eight::memory(0).of(memory_kind::held) > 0);
+  CHECK(eight::memory(0).of(memory_kind::returned) > alone::memory(0).of(memory_kind::returned));
+  const run_plan made = make_plan(network_of<wide<256>>, with(4));
+  CHECK(made.coalesce == 8);
+  CHECK(made.options.coalesce == 0);  // for who changes them and plans anew
+  for (std::size_t s = 0; s < 2; ++s) {
+    CHECK(made.terms[s].held == 8);
+    for (int kind = 0; kind < memory_kinds; ++kind)
+      CHECK(made.memory[s].bytes[kind] == eight::memory(static_cast<int>(s)).bytes[kind]);
+  }
+}
+
+namespace {
+
+// Bytes of the largest stage when so many are made together, in the cut that is chosen without a limit.
+template <int G>
+constexpr std::int64_t needed() {
+  using made = planned<4, recompute<recompute_mode::never>, coalesce<G>>;
+  return made::memory(0).total() > made::memory(1).total() ? made::memory(0).total() : made::memory(1).total();
+}
+template <std::int64_t Bytes>
+using limited = planned<4, recompute<recompute_mode::never>, memory_limit<Bytes>>;
+
+template <std::int64_t Bytes>
+int within() {
+  plan_options o = with(4);
+  o.memory_limit = Bytes;
+  const run_plan made = make_plan(network_of<wide<256>>, o);
+  using same = limited<Bytes>;
+  CHECK(made.coalesce == same::coalesce);
+  for (int s = 0; s < 2; ++s) {
+    CHECK(made.first[static_cast<std::size_t>(s)] == planned<4>::cut().first[s]);
+    CHECK(made.memory[static_cast<std::size_t>(s)].total() <= Bytes);
+    CHECK(same::memory(s).total() == made.memory[static_cast<std::size_t>(s)].total());
+  }
+  return made.coalesce;
+}
+
+}  // namespace
+
+TEST_CASE("as many are made together as the memory limit has room for, and no cut is worse for it") {
+  CHECK(within<1'000'000'000>() == 8);
+  CHECK(within<needed<8>()>() == 8);
+  CHECK(within<needed<8>() - 1>() == 4);
+  CHECK(within<needed<4>() - 1>() == 2);
+  CHECK(within<needed<2>() - 1>() == 1);
+  CHECK(within<needed<1>()>() == 1);
+}
+
+namespace {
+
+/// 64 stages of 128 micro-batches: a compiler counts what waits within its default limits, whatever the memory limit.
+struct deep : model<input<float, 128>, repeat<100, residual<layer_norm, linear<256>, gelu, linear<128>>>, linear<10>,
+                    softmax_cross_entropy> {};
+template <recompute_mode Mode, class... Limit>
+using deep_plan = plan<deep, stages<64>, micro_batches<128>, micro_batch_size<4>, recompute<Mode>, Limit...>;
+constexpr std::int64_t room = 2 * deep_plan<recompute_mode::never>::memory(0).total();
+static_assert(deep_plan<recompute_mode::never, memory_limit<room>>::coalesce == 8);
+static_assert(deep_plan<recompute_mode::as_needed, memory_limit<room>>::coalesce == 8);
+static_assert(deep_plan<recompute_mode::never, memory_limit<6'172'224>>::coalesce == 1);
+
+}  // namespace
+
+TEST_CASE("a limit has to hold no more than there are micro-batches") {
+  plan_options o{.stages = 2, .micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never, .coalesce = 3};
+  const run_plan three = make_plan(network_of<wide<256>>, o);
+  o.coalesce = 8;
+  o.memory_limit = std::max(three.memory[0].total(), three.memory[1].total());
+  CHECK(make_plan(network_of<wide<256>>, o).coalesce == 3);
+}
+
+TEST_CASE("as needed they are made together where nothing needs to be recomputed for it") {
+  constexpr auto needs = recompute_mode::as_needed;
+  CHECK(planned<4, recompute<needs>>::coalesce == 8);
+  CHECK(planned<4, recompute<needs>, coalesce<1>>::coalesce == 1);
+  CHECK(planned<4, recompute<needs>, schedule<one_f_one_b>>::coalesce == 1);
+  CHECK(planned<4, recompute<needs>, memory_limit<needed<8>()>>::coalesce == 8);
+  CHECK(planned<4, recompute<needs>, memory_limit<needed<8>() - 1>>::coalesce == 4);
+  using tight = planned<4, recompute<needs>, memory_limit<needed<1>() - 1>>;
+  CHECK(tight::coalesce == 1);
+  for (const std::int64_t limit : {no_memory_limit, needed<8>(), needed<8>() - 1, needed<1>() - 1}) {
+    plan_options o = with(4, needs);
+    o.memory_limit = limit;
+    const run_plan made = make_plan(network_of<wide<256>>, o);
+    CHECK(made.coalesce == (limit >= needed<8>() ? 8 : limit >= needed<1>() ? 4 : 1));
+    const int fewest = std::min(made.working_sets[0], made.working_sets[1]);
+    CHECK((fewest == 32) == (made.coalesce > 1));  // else all that backward reads again is kept
+    for (const stage_memory& of : made.memory) CHECK(of.total() <= limit);
+  }
+}
+
+TEST_CASE("a number that is asked for counts against the limit, and where it does not fit the error tells what would") {
+  plan_options o = with(4);
+  o.memory_limit = needed<8>() - 1;
+  o.coalesce = 8;
+  try {
+    make_plan(network_of<wide<256>>, o, {2});
+    FAIL("the limit should be kept");
+  } catch (const error& refused) {
+    CHECK(refused.remedy() == "give it fewer slots, or leave the cut to the partition, or choose coalesce 0");
+  }
+  o.memory_limit = 1000;
+  for (const int G : {8, 0}) {
+    o.coalesce = G;
+    try {
+      make_plan(network_of<wide<256>>, o);
+      FAIL("no cut should fit");
+    } catch (const error& refused) {
+      CHECK((refused.remedy().find("; with coalesce 0 a smaller one may do") != std::string::npos) == (G == 8));
+    }
+  }
+}

@@ -1,0 +1,60 @@
+#include <gpipe/plan/memory/compile_time.hpp>
+
+#include <doctest/doctest.h>
+
+#include <gpipe/model/model.hpp>
+
+#include "support/chains.hpp"
+
+using namespace gpipe;
+
+namespace {
+
+/// `Blocks` blocks of 12 slots on `Stages` stages, as even as whole slots allow.
+template <int Blocks, int Stages>
+struct even {
+  static constexpr int stages = Stages;
+  static constexpr const network& net = network_of<laws::transformer<Blocks, 8, 16, 32>>;
+  struct places {
+    int first[Stages + 1]{};
+  };
+  static constexpr places at = [] {
+    places p;
+    for (int s = 0; s <= Stages; ++s) p.first[s] = s * net.slot_count / Stages;
+    return p;
+  }();
+  static constexpr stage_view view(int s) { return {net, cut{at.first, Stages}, s}; }
+  static constexpr memory_terms terms(int s) { return {8, 2, s == 3 ? 4 : 8, 1, 2}; }
+};
+
+// The paper's largest model, in stages and in one piece: within the limits that compilers set by themselves.
+using large = even<1663, 128>;
+constexpr int distinct = [] {
+  int count = 0;
+  for (int s = 0; s < 128; ++s) count += detail::first_alike<large>.of[s] == s;
+  return count;
+}();
+static_assert(distinct < 30);
+using whole = even<100, 1>;
+
+template <class Cut>
+void equals_what_is_counted_at_run_time() {
+  for (int s = 0; s < Cut::stages; ++s) {
+    const stage_memory &made = detail::memory_table<Cut>.of[s], found = memory_of(Cut::view(s), Cut::terms(s));
+    for (int kind = 0; kind < memory_kinds; ++kind) CHECK(made.bytes[kind] == found.bytes[kind]);
+    CHECK(made.naive == found.naive);
+    CHECK(made.lower_bound == found.lower_bound);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the table holds what is counted at run time, in one go and for each stage by itself") {
+  equals_what_is_counted_at_run_time<large>();
+  equals_what_is_counted_at_run_time<whole>();
+  equals_what_is_counted_at_run_time<even<3, 7>>();
+}
+
+TEST_CASE("stages are alike for equal terms only") {
+  CHECK(detail::first_alike<large>.of[3] == 3);  // it has less in flight
+}

@@ -1,0 +1,59 @@
+#include <gpipe/plan/memory/first_fit.hpp>
+
+#include <doctest/doctest.h>
+
+using gpipe::detail::hanging;
+
+namespace {
+
+// Places are told by their lower ends.
+constexpr bool takes_the_smallest_gap() {
+  hanging h;
+  bool right = h.place(0, 30) == 30 && h.place(1, 10) == 40 && h.place(2, 20) == 60 && h.place(3, 10) == 70;
+  h.drop(0);
+  h.drop(2);
+  right = right && h.place(4, 15) == 55;  // of 30 and of 20
+  right = right && h.place(5, 15) == 15 && h.place(6, 15) == 30;
+  right = right && h.depth() == 70 && h.place(7, 1) == 56 && h.place(8, 5) == 75;
+  return right && h.deepest() == 75;
+}
+static_assert(takes_the_smallest_gap());
+
+constexpr bool goes_no_deeper_than_allowed() {
+  hanging h;
+  return h.place(-1, 30, 40) == 30 && h.place(1, 20, 40) == 0 && h.place(1, 10, 40) == 40 && h.deepest() == 40;
+}
+static_assert(goes_no_deeper_than_allowed());
+
+}  // namespace
+
+TEST_CASE("what is dropped makes room, and the deepest place is remembered") {
+  hanging h;
+  CHECK(h.place(0, 64) == 64);
+  CHECK(h.place(1, 64) == 128);
+  h.drop(1);
+  h.drop(7);  // is not here
+  CHECK(h.depth() == 64);
+  h.drop(0);
+  CHECK(h.depth() == 0);
+  CHECK(h.deepest() == 128);
+}
+
+TEST_CASE("what is kept becomes one with its neighbours, and is dropped no more") {
+  hanging h;
+  for (int i = 0; i < 1000; ++i) {
+    CHECK(h.place(i, 10) == 10 * i + 10);
+    h.keep(i);
+  }
+  CHECK(h.place(1000, 10) == 10010);
+  h.drop(500);
+  CHECK(h.place(1001, 10) == 10020);
+}
+
+TEST_CASE("more than it can know lie beside each other all the same") {
+  hanging h;
+  for (int i = 0; i < 200; ++i) CHECK(h.place(i, 10) == 10 * i + 10);
+  for (int i = 0; i < 200; ++i) h.drop(i);
+  CHECK(h.depth() > 0);  // what it has lost sight of
+  CHECK(h.place(0, 10) == 10);
+}

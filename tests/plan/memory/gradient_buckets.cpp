@@ -1,0 +1,87 @@
+#include <gpipe/plan/memory/gradient_buckets.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include <gpipe/layer.hpp>
+#include <gpipe/model/model.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+template <class Net>
+std::vector<bucket> buckets(int first, int last) {
+  const int cut_at[] = {first, last};
+  std::vector<bucket> found;
+  each_bucket(stage_view(network_of<Net>, {cut_at, 1}, 0), [&](const bucket& b) { found.push_back(b); });
+  return found;
+}
+
+constexpr std::size_t wide = sizeof(float) * 512 * 513;
+struct net : model<input<float, 16>, linear<512>, gelu, linear<512>, gelu, linear<512>, linear<16>,
+                   softmax_cross_entropy> {};
+/// Of one layer with far more than all others.
+struct steep : model<input<float, 4096>, linear<8192>, repeat<40, linear<128>>, softmax_cross_entropy> {};
+struct deep : model<input<float, 512>, repeat<64, residual<linear<512>>>, softmax_cross_entropy> {};
+/// Its last layer lends what it adds to the first.
+struct lends : model<input<float, 512>, tied<"w", linear<512>>, gelu, linear<512>, tied<"w", linear<512>>,
+                     softmax_cross_entropy> {};
+
+}  // namespace
+
+TEST_CASE("buckets are of whole slots, the last ones first, and hold all") {
+  const std::size_t first = sizeof(float) * 512 * 17, head = sizeof(float) * 16 * 513;
+  CHECK(buckets<net>(0, 7) == std::vector<bucket>{{4, 7, first + wide, wide + head, true},
+                                                  {2, 4, first, wide, true},
+                                                  {0, 2, 0, first, false}});
+  CHECK(buckets<net>(1, 3) == std::vector<bucket>{{2, 3, 0, wide, true}});
+  CHECK(buckets<net>(5, 7) == std::vector<bucket>{{5, 7, 0, head, false}});
+  CHECK(buckets<net>(6, 7).empty());
+}
+
+TEST_CASE("they are few, and none but the last is small") {
+  const std::vector<bucket> all = buckets<deep>(0, network_of<deep>.slot_count);
+  CHECK(all.size() == most_buckets);
+  std::size_t end = 64 * wide;
+  int last = network_of<deep>.slot_count;
+  for (const bucket& b : all) {
+    CHECK(b.begin + b.bytes == end);
+    CHECK(b.last == last);
+    CHECK(b.bytes >= 4 * wide);
+    end = b.begin, last = b.first;
+  }
+  CHECK(end == 0);
+  CHECK(buckets<steep>(0, network_of<steep>.slot_count).size() == 1);
+}
+
+TEST_CASE("what others lend their gradients to is not summed early") {
+  CHECK(buckets<lends>(0, 5) == std::vector<bucket>{{2, 5, wide, wide, true}, {0, 2, 0, wide, false}});
+  CHECK(buckets<lends>(0, 2) == std::vector<bucket>{{0, 2, 0, wide, false}});
+  CHECK(buckets<lends>(3, 5).empty());
+}
+
+TEST_CASE("slices meet, and what is planned for landing holds those of all buckets and little more") {
+  for (int R = 2; R <= 5; ++R) {
+    for (const std::size_t bytes : {std::size_t{0}, alignment, 7 * alignment, 1000 * alignment}) {
+      CHECK(slice_begin(bytes, 0, R) == 0);
+      CHECK(slice_begin(bytes, R, R) == bytes);
+      const std::size_t largest = bytes - slice_begin(bytes, R - 1, R);
+      CHECK(landing_bytes(bytes, R - 1) == largest * static_cast<std::size_t>(R - 1));
+    }
+    const auto needed = [R](const std::vector<bucket>& all, std::size_t& bytes) {
+      std::size_t sum = 0;
+      for (const bucket& b : all)
+        bytes += b.bytes, sum += (b.bytes - slice_begin(b.bytes, R - 1, R)) * static_cast<std::size_t>(R - 1);
+      return sum;
+    };
+    for (const auto& all : {buckets<net>(0, 7), buckets<net>(5, 7), buckets<net>(6, 7), buckets<deep>(0, 40),
+                            buckets<deep>(0, network_of<deep>.slot_count)}) {
+      std::size_t bytes = 0;
+      const std::size_t needs = needed(all, bytes), planned = landing_of_buckets(bytes, R - 1);
+      CHECK(planned >= needs);
+      CHECK(planned - needs <= most_buckets * alignment * static_cast<std::size_t>(R - 1));
+    }
+  }
+}

@@ -1,0 +1,134 @@
+#include <gpipe/plan/memory/layout.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/model/model.hpp>
+
+#include "support/layers.hpp"
+
+using namespace gpipe;
+using namespace laws;
+
+namespace {
+
+//   slot    0 halve  1 cross  2 join  3 relu  4 add   5 softmax_cross_entropy
+//   writes  1 2      3 4      5       6       7
+struct net : model<input<float, 64>, halve, cross, join, stash<"x">, relu, pop<"x">, add, softmax_cross_entropy> {};
+constexpr const network& n = network_of<net>;
+constexpr int first[] = {0, 3, 6}, all[] = {0, 6};
+constexpr stage_view whole(n, {all, 1}, 0), s0(n, {first, 2}, 0), s1(n, {first, 2}, 1);
+
+// A sample of tensor<float, 64> is 256 bytes, each half 128, the weight of `cross` 128.
+constexpr memory_terms terms{.micro_batches = 5,
+                             .micro_batch_size = 2,
+                             .in_flight = 4,
+                             .kept_copies = 3,
+                             .moments = 2,
+                             .stash = {5, 6},
+                             .returned = {2, 3}};
+constexpr std::int64_t B = 2;
+
+constexpr stage_memory m = memory_of(whole, terms);
+static_assert(m.of(memory_kind::parameters) == 128 && m.of(memory_kind::gradients) == 128);
+static_assert(m.of(memory_kind::moments) == 2 * 128);
+static_assert(m.of(memory_kind::derived) == 0);
+static_assert(m.of(memory_kind::partials) == 5 * 64);                              // three numbers
+static_assert(m.of(memory_kind::stash) == 4 * (256 * B + 64 + 64));                // inputs, labels, weights
+static_assert(m.of(memory_kind::kept) == 3 * (256 * B + 256 * B + 256 * B + 64));  // of halve, relu, add; the summary
+static_assert(m.of(memory_kind::returned) == 0);
+// Forward needs the outputs of cross and join at one time. Backward needs gradients of three: of add's output and both
+// inputs, then of relu's output, of join's and relu's share of that; one lies where the loss has read what it kept.
+static_assert(m.of(memory_kind::transient) == 2 * 256 * B);
+static_assert(m.total() == [] {
+  std::int64_t sum = 0;
+  for (const auto b : m.bytes) sum += b;
+  return sum;
+}());
+
+// By themselves: what cross and join write, the gradients of four slots' outputs, relu's share.
+static_assert(m.naive == m.total() - m.of(memory_kind::transient) + (2 + 4 + 1) * 256 * B);
+// The place of the loss's summary is all that is free at that time.
+static_assert(m.lower_bound == m.total() - 64);
+
+// One set alone makes room for the gradients: only forward's outputs lie above it.
+constexpr memory_terms alone{.micro_batches = 5, .micro_batch_size = 2, .in_flight = 4};
+constexpr stage_memory one = memory_of(whole, alone);
+static_assert(one.of(memory_kind::kept) == 3 * 256 * B + 64);
+static_assert(one.of(memory_kind::transient) == 2 * 256 * B);
+static_assert(one.lower_bound == one.total() - 64);
+
+// Without training parameters have values only.
+constexpr stage_memory evaluated = memory_of(whole, {.micro_batches = 5, .micro_batch_size = 2, .trains = false});
+static_assert(evaluated.of(memory_kind::parameters) == 128 && evaluated.of(memory_kind::gradients) == 0);
+static_assert(evaluated.of(memory_kind::moments) == 0);
+
+// In two stages the value between is written into the stash, and its gradient comes back, twice at a time.
+constexpr stage_memory m0 = memory_of(s0, terms), m1 = memory_of(s1, terms);
+static_assert(m0.of(memory_kind::transient) == 256 * B);  // of cross, or its gradient: join writes into stage 1
+static_assert(m1.of(memory_kind::stash) == 5 * 256 * B + 4 * (64 + 64));
+static_assert(m0.of(memory_kind::returned) == 2 * 256 * B && m1.of(memory_kind::returned) == 0);
+static_assert(m1.of(memory_kind::transient) == 256 * B);  // of add's output: its gradient
+static_assert(m1.of(memory_kind::parameters) == 0);
+
+// Layers with state: its two averages of 3 floats, and 7 numbers told of each micro-batch.
+struct averaging : model<input<float, 3>, batch_norm<>, relu, softmax_cross_entropy> {};
+constexpr int of_averaging[] = {0, 3};
+constexpr stage_memory with_state = memory_of({network_of<averaging>, {of_averaging, 1}, 0}, terms);
+static_assert(with_state.of(memory_kind::state) == 2 * 64 && m.of(memory_kind::state) == 0);
+static_assert(with_state.of(memory_kind::partials) == 5 * (64 + 64));
+
+// One micro-batch has one gradient to return.
+constexpr memory_terms single{.micro_batches = 1, .micro_batch_size = 2};
+static_assert(memory_of(s0, single).of(memory_kind::returned) == 256 * B);
+
+std::vector<memory_block> blocks(const stage_view& s) {
+  std::vector<memory_block> found;
+  lay_out(s, terms, [&](const memory_block& b) { found.push_back(b); });
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("blocks lie on boundaries, each among its kind and within the arena, and the highest byte is used") {
+  for (const stage_view& s : {whole, s0, s1}) {
+    const stage_memory memory = memory_of(s, terms);
+    std::int64_t highest = 0;
+    for (const memory_block& b : blocks(s)) {
+      CHECK(b.offset % alignment == 0);
+      CHECK(b.bytes % alignment == 0);
+      const int kind = (std::min)(static_cast<int>(b.kind), static_cast<int>(memory_kind::transient));
+      const auto begin = static_cast<std::int64_t>(b.offset);
+      const std::size_t stride = b.stride > 0 ? b.stride : b.bytes;
+      const auto end = static_cast<std::int64_t>(b.offset + stride * static_cast<std::size_t>(b.copies - 1) + b.bytes);
+      const int kept = static_cast<int>(memory_kind::kept);
+      CHECK(begin >= memory.before(kind == static_cast<int>(memory_kind::transient) ? kept : kind));
+      CHECK(end <= memory.before(b.stride > 0 ? kept + 1 : kind + 1));
+      highest = (std::max)(highest, end);
+    }
+    CHECK(highest == memory.total());
+  }
+}
+
+TEST_CASE("every slot has a block of parameters, gradients and moments, if an empty one") {
+  int parameters = 0, moments = 0;
+  for (const memory_block& b : blocks(whole)) {
+    parameters += b.kind == memory_kind::parameters;
+    moments += b.kind == memory_kind::moments;
+  }
+  CHECK(parameters == 6);
+  CHECK(moments == 12);
+}
+
+TEST_CASE("kinds have names") {
+  CHECK(std::string_view(name_of(memory_kind::parameters)) == "parameters");
+  CHECK(std::string_view(name_of(memory_kind::scratch)) == "scratch");
+  CHECK(std::string_view(name_of(memory_kind::transient)) == "transient");
+  CHECK(static_cast<int>(memory_kind::transient) + 1 == memory_kinds);
+}

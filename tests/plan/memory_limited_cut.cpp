@@ -1,0 +1,154 @@
+#include <gpipe/plan/memory_limited_cut.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include <gpipe/plan/choose_cut.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+constexpr parameter weights[] = {{"w", {16}}, {"w", {64}}, {"w", {256}}, {"w", {1024}}};
+
+/// A random network, made as data: every slot reads the one before and, mostly, values from further off.
+struct random_net {
+  std::vector<row> rows;
+  std::vector<slot> slots;
+  std::vector<value> values;
+  std::vector<gpipe::read> reads;
+  std::vector<int> readers;
+  network net;
+
+  random_net(std::mt19937& random, int count, bool skips) {
+    const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
+    values.push_back({{16}, -1, false});
+    for (int l = 0; l < count; ++l) {
+      row r;
+      r.inputs = skips ? 1 + below(3) : 1;
+      r.outputs = 1;
+      if (const int which = below(8); which < 4) r.parameters = weights + which, r.parameter_count = 1;
+      r.keeps = {.input = below(2) == 0, .output = below(3) == 0};
+      slots.push_back({l, static_cast<int>(reads.size()), r.inputs, l + 1, 1, l});
+      for (int i = 0; i < r.inputs; ++i) reads.push_back({i == 0 ? l : below(l + 1), l});
+      rows.push_back(r);
+      values.push_back({{std::size_t{16} << below(8)}, l, true});
+    }
+    for (std::size_t v = 0; v < values.size(); ++v) {
+      values[v].first_reader = static_cast<int>(readers.size());
+      for (std::size_t r = 0; r < reads.size(); ++r)
+        if (reads[r].value == static_cast<int>(v)) readers.push_back(static_cast<int>(r));
+      values[v].readers = static_cast<int>(readers.size()) - values[v].first_reader;
+    }
+    net = {rows.data(), slots.data(), values.data(), reads.data(), readers.data(), nullptr, count, count, count + 1,
+           static_cast<int>(reads.size()), 0, 1, dtype::float32};
+  }
+};
+
+/// The best of all cuts under a limit by trying them all, and the smallest limit that one obeys.
+struct tried {
+  std::vector<std::int64_t> bytes, objectives;
+
+  std::int64_t best(std::int64_t limit) const {
+    std::int64_t least = no_memory_limit;
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      if (bytes[i] <= limit) least = (std::min)(least, objectives[i]);
+    return least;
+  }
+};
+
+template <class Schedule>
+struct instance {
+  const network& net;
+  plan_options o;
+  const Schedule schedule;
+  stage_costs costs;
+
+  std::int64_t bytes(const std::vector<int>& first) const {
+    std::int64_t most = 0;
+    for (int s = 0; s < o.stages; ++s) {
+      const stage_view stage(net, {first.data(), o.stages}, s);
+      most = (std::max)(most, memory_of(stage, terms_of(schedule, o, s)).total());
+    }
+    return most;
+  }
+  std::int64_t objective(const std::vector<int>& first) const {
+    return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& p) {
+      return objective_of(p, first.data());
+    });
+  }
+  tried all() const {
+    tried found;
+    const int S = o.stages, L = net.slot_count;
+    std::vector<int> first;
+    for (int s = 0; s < S; ++s) first.push_back(s);
+    for (first.push_back(L);;) {
+      found.bytes.push_back(bytes(first));
+      found.objectives.push_back(objective(first));
+      int s = S - 1;
+      while (s > 0 && first[static_cast<std::size_t>(s)] == L - (S - s)) --s;
+      if (s == 0) return found;
+      for (int at = ++first[static_cast<std::size_t>(s)]; s < S; ++s) first[static_cast<std::size_t>(s)] = at++;
+    }
+  }
+};
+
+struct tally {
+  int limits = 0, refused = 0, bound = 0;
+};
+
+/// The cut under every limit at which what is best may change, and just below.
+template <class Schedule>
+void agrees(instance<Schedule> it, std::mt19937& random, tally& seen) {
+  const tried all = it.all();
+  const std::int64_t least = *std::min_element(all.bytes.begin(), all.bytes.end());
+  std::vector<std::int64_t> limits{least, least - 1};
+  for (int i = 0; i < 3; ++i) limits.push_back(all.bytes[random() % all.bytes.size()]);
+  for (const std::int64_t limit : limits) {
+    CAPTURE(limit);
+    it.o.memory_limit = limit;
+    std::vector<int> first(static_cast<std::size_t>(it.o.stages) + 1);
+    const bool fits = choose_cut(it.net, it.o, it.schedule, it.costs, first.data());
+    REQUIRE(fits == (limit >= least));
+    ++seen.limits;
+    if (!fits) {
+      REQUIRE(it.objective(first) == all.best(no_memory_limit));
+      REQUIRE(least_memory_limit(it.net, it.o, it.schedule, it.costs) == least);
+      ++seen.refused;
+      continue;
+    }
+    REQUIRE(it.bytes(first) <= limit);
+    REQUIRE(it.objective(first) == all.best(limit));
+    seen.bound += all.best(limit) > all.best(no_memory_limit);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("under every memory limit the cut is the best of all that obey it") {
+  std::mt19937 random(20190716);
+  tally seen;
+  for (int i = 0; i < 4000; ++i) {
+    CAPTURE(i);
+    const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
+    const int slots = 4 + below(7);
+    const random_net drawn(random, slots, below(4) > 0);
+    plan_options o{.stages = 1 + below(slots < 6 ? slots : 6),
+                   .micro_batches = 1 + below(6),
+                   .micro_batch_size = 1,
+                   .recompute = below(2) == 0 ? recompute_mode::never : recompute_mode::except_last};
+    o.transfers = below(4) == 0;
+    const bool each = below(4) == 0;
+    std::vector<layer_cost> costs;
+    for (int l = 0; l < (each ? o.stages : 1) * slots; ++l) costs.push_back({below(9), below(9), below(9)});
+    const stage_costs of{costs.data(), slots, each};
+    if (below(2) == 0) agrees(instance<fill_drain>{drawn.net, o, {}, of}, random, seen);
+    else agrees(instance<one_f_one_b>{drawn.net, o, {}, of}, random, seen);
+  }
+  CHECK(seen.limits == 20'000);
+  CHECK(seen.refused == 4000);
+  CHECK(seen.bound > 3000);
+}

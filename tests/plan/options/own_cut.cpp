@@ -1,0 +1,22 @@
+#include <gpipe/plan/options/own_cut.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace gpipe;
+
+// Of a model of 6 slots.
+static_assert(detail::bad_stage<cut_at<2, 4>>(6) == -1);
+static_assert(detail::bad_stage<cut_at<>>(6) == -1);
+static_assert(detail::bad_stage<cut_at<2, 2>>(6) == 1);
+static_assert(detail::bad_stage<cut_at<0, 2>>(6) == 0);
+static_assert(detail::bad_stage<cut_at<-1, 2>>(6) == 0);
+static_assert(detail::bad_stage<cut_at<2, 6>>(6) == 2);
+static_assert(detail::bad_stage<cut_at<2, 7>>(6) == 1);
+
+// A cut that is wrong does not compile: tests/compile_fail/cut_order.cpp, cut_places.cpp.
+static_assert(detail::takes_own_cut<detail::chosen_types<cut_at<2, 4>>, 3, 6>());
+static_assert(!detail::takes_own_cut<detail::chosen_types<stages<3>>, 3, 6>());
+
+TEST_CASE("a cut of one's own names the first slot of every stage but the first") {
+  CHECK(detail::takes_own_cut<detail::chosen_types<stages<1>, cut_at<>>, 1, 6>());
+}

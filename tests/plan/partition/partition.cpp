@@ -1,0 +1,344 @@
+#include <gpipe/plan/partition/partition.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <limits>
+#include <random>
+
+using namespace gpipe;
+
+namespace {
+
+/// The best makespan over all cuts, and the smallest largest f + b among the cuts that have the same maxima as `first`.
+struct brute {
+  std::int64_t makespan = (std::numeric_limits<std::int64_t>::max)();
+  std::int64_t both = (std::numeric_limits<std::int64_t>::max)();
+};
+
+struct maxima {
+  std::int64_t forward = 0, backward = 0, both = 0;
+};
+
+constexpr maxima maxima_of(const slot_cost* costs, const int* first, int stages) {
+  maxima most;
+  for (int s = 0; s < stages; ++s) {
+    slot_cost held;
+    for (int l = first[s]; l < first[s + 1]; ++l) {
+      held.forward += costs[l].forward;
+      held.backward += costs[l].backward;
+    }
+    if (held.forward > most.forward) most.forward = held.forward;
+    if (held.backward > most.backward) most.backward = held.backward;
+    if (held.forward + held.backward > most.both) most.both = held.forward + held.backward;
+  }
+  return most;
+}
+
+template <class Fits = fits_always>
+constexpr brute brute_force(const slot_cost* costs, int slots, int stages, int micro_batches, const int* found,
+                            const Fits& fits = {}) {
+  const maxima limit = maxima_of(costs, found, stages);
+  brute best;
+  for (unsigned mask = 0; mask < 1u << (slots - 1); ++mask) {  // bit l: a cut behind slot l
+    int first[16] = {}, count = 1;
+    bool obeys = true;
+    for (int l = 0; l + 1 < slots; ++l)
+      if (mask >> l & 1u) {
+        if (count < stages) first[count] = l + 1;
+        ++count;
+      }
+    if (count != stages) continue;
+    first[stages] = slots;
+    for (int s = 0; s < stages; ++s) obeys = obeys && fits(first[s], first[s + 1]);
+    if (!obeys) continue;
+    const std::int64_t makespan = fill_drain_makespan(costs, slots, first, stages, micro_batches);
+    if (makespan < best.makespan) best.makespan = makespan;
+    const maxima most = maxima_of(costs, first, stages);
+    const bool same = micro_batches == 1 || (most.forward <= limit.forward && most.backward <= limit.backward);
+    if (same && most.both < best.both) best.both = most.both;
+  }
+  return best;
+}
+
+template <class Fits = fits_always>
+constexpr bool agrees(const slot_cost* costs, int slots, int stages, int micro_batches, const Fits& fits = {}) {
+  int first[16] = {};
+  partition(costs, slots, stages, micro_batches, first, fits);
+  for (int s = 0; s < stages; ++s)
+    if (!fits(first[s], first[s + 1])) return false;
+  const brute best = brute_force(costs, slots, stages, micro_batches, first, fits);
+  return fill_drain_makespan(costs, slots, first, stages, micro_batches) == best.makespan &&
+         maxima_of(costs, first, stages).both == best.both;
+}
+
+constexpr bool agrees_everywhere() {
+  const slot_cost mixed[] = {{1, 7}, {5, 1}, {0, 0}, {4, 4}, {9, 0}, {0, 9}, {3, 2}};
+  const slot_cost equal[] = {{2, 4}, {2, 4}, {2, 4}, {2, 4}, {2, 4}, {2, 4}, {2, 4}};
+  const slot_cost zeros[7] = {};
+  for (const slot_cost* costs : {mixed, equal, zeros})
+    for (int S = 1; S <= 7; ++S)
+      for (const int M : {1, 5})
+        if (!agrees(costs, 7, S, M)) return false;
+  return true;
+}
+static_assert(agrees_everywhere());
+
+struct cut_of_nine {
+  int first[10] = {};
+  std::int64_t value = 0;
+};
+
+/// The paper's largest Transformer: an embedding, 1663 layers with a head at the end, 128 stages.
+struct large {
+  static constexpr int slots = 1665, stages = 128;
+  slot_cost costs[slots] = {};
+  int first[stages + 1] = {};
+
+  constexpr large() {
+    for (int l = 0; l < slots; ++l) costs[l] = {103'079'215'104, 309'237'645'312};
+    costs[0] = {2'097'152, 67'108'864};
+    costs[slots - 1] = {134'217'728'000, 268'435'456'000};
+    partition(costs, slots, stages, 32, first);
+  }
+};
+constexpr large largest;
+static_assert(largest.first[0] == 0 && largest.first[large::stages] == large::slots);
+static_assert(fill_drain_makespan(largest.costs, large::slots, largest.first, large::stages, 1) > 0);
+
+/// 1663 slots, none like another, that draw the two criteria apart.
+struct uneven {
+  static constexpr int slots = 1663, stages = 128;
+  int first[stages + 1] = {};
+
+  constexpr uneven() {
+    slot_cost costs[slots] = {};
+    std::uint64_t state = 7;
+    const auto draw = [&state] {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      return static_cast<std::int64_t>((state >> 33) % 1'000'000'007);
+    };
+    for (slot_cost& cost : costs) {
+      cost.forward = 1'000'000'000 + draw();
+      cost.backward = 2 * cost.forward + draw();
+    }
+    partition(costs, slots, stages, 32, first);
+  }
+};
+constexpr uneven most_uneven;
+static_assert(most_uneven.first[uneven::stages] == uneven::slots);
+
+}  // namespace
+
+TEST_CASE("the cut equals brute force on every small instance") {
+  std::mt19937 random(20190716);
+  const auto up_to = [&random](unsigned limit) { return static_cast<std::int64_t>(random() % (limit + 1)); };
+  for (int instance = 0; instance < 1500; ++instance) {
+    const int slots = 1 + static_cast<int>(random() % 9);
+    const unsigned largest_cost = instance % 4 == 0 ? 1 : instance % 4 == 1 ? 3 : instance % 4 == 2 ? 20 : 100000;
+    slot_cost costs[9];
+    for (int l = 0; l < slots; ++l) costs[l] = {up_to(largest_cost), up_to(2 * largest_cost)};
+    if (instance % 8 == 7)
+      for (int l = 0; l < slots; l += 2) costs[l] = {};
+    for (int S = 1; S <= slots; ++S)
+      for (const int M : {1, 2, 5, 32}) {
+        const bool same = agrees(costs, slots, S, M);
+        if (!same) CAPTURE(instance);
+        if (!same) CAPTURE(S);
+        REQUIRE(same);
+      }
+  }
+}
+
+TEST_CASE("the two maxima may sit on different stages") {
+  // Balancing f + b cuts 2 | 1, with beats of 3 + 4. The best cut is 1 | 2, with beats of 3 + 2.
+  const slot_cost costs[] = {{0, 2}, {0, 2}, {3, 0}};
+  int first[3];
+  partition(costs, 3, 2, 9, first);
+  CHECK(first[1] == 1);
+  CHECK(fill_drain_makespan(costs, 3, first, 2, 9) == 7 + 8 * 5);
+  partition(costs, 3, 2, 1, first);  // with one micro-batch there is no beat, and balance decides
+  CHECK(first[1] == 2);
+}
+
+TEST_CASE("a memory limit is obeyed, and the cut is the best that does") {
+  std::mt19937 random(3);
+  int refused = 0;
+  for (int instance = 0; instance < 500; ++instance) {
+    const int slots = 2 + static_cast<int>(random() % 7), S = 1 + static_cast<int>(random() % unsigned(slots));
+    slot_cost costs[9];
+    int bytes[9];
+    for (int l = 0; l < slots; ++l) {
+      costs[l] = {static_cast<std::int64_t>(random() % 9), static_cast<std::int64_t>(random() % 9)};
+      bytes[l] = static_cast<int>(random() % 9);
+    }
+    const auto fits = [&](int begin, int end) {
+      int held = 0;
+      for (int l = begin; l < end; ++l) held += bytes[l];
+      return held <= 14;
+    };
+    int first[10];
+    if (brute_force(costs, slots, S, 4, (partition(costs, slots, S, 4, first), first), fits).makespan ==
+        (std::numeric_limits<std::int64_t>::max)()) {
+      ++refused;
+      CHECK_THROWS_WITH_AS(partition(costs, slots, S, 4, first, fits), doctest::Contains("fits the memory"), error);
+    } else {
+      CHECK(agrees(costs, slots, S, 4, fits));
+    }
+  }
+  CHECK(refused > 20);
+}
+
+TEST_CASE("equal slots are spread evenly, free ones too") {
+  slot_cost costs[12];
+  int first[6];
+  partition(costs, 12, 5, 8, first);
+  for (int s = 0; s < 5; ++s) CHECK(first[s + 1] - first[s] >= 2);
+  for (slot_cost& cost : costs) cost = {1, 2};
+  partition(costs, 12, 5, 8, first);
+  for (int s = 0; s < 5; ++s) CHECK(first[s + 1] - first[s] >= 2);
+}
+
+TEST_CASE("the same costs give the same cut at compile time and at run time") {
+  int first[large::stages + 1];
+  partition(largest.costs, large::slots, large::stages, 32, first);
+  for (int s = 0; s <= large::stages; ++s) CHECK(first[s] == largest.first[s]);
+  for (int s = 0; s < large::stages; ++s) CHECK(first[s + 1] - first[s] >= 13);
+  for (int s = 0; s < large::stages; ++s) CHECK(first[s + 1] - first[s] <= 14);
+}
+
+TEST_CASE("of cuts with the same makespan the largest stage is smallest, whichever their maxima") {
+  // 1 | 2 has maxima 2 + 4 and a stage of 6, 2 | 1 has 3 + 3 and none above 4.
+  const slot_cost costs[] = {{2, 0}, {1, 1}, {1, 3}};
+  int first[3];
+  partition(costs, 3, 2, 8, first);
+  CHECK(first[1] == 2);
+  CHECK(fill_drain_makespan(costs, 3, first, 2, 8) == 8 + 7 * 6);
+}
+
+TEST_CASE("equal devices and limits are cut the same under whatever name") {
+  std::mt19937 random(5);
+  for (int instance = 0; instance < 400; ++instance) {
+    const int slots = 1 + static_cast<int>(random() % 40), S = 1 + static_cast<int>(random() % unsigned(slots));
+    slot_cost costs[80];
+    int kind_of[40], plain[41], kinds[41], limits[41];
+    for (int l = 0; l < slots; ++l) {
+      costs[l] = {static_cast<std::int64_t>(random() % 9), static_cast<std::int64_t>(random() % 9)};
+      if (instance % 3 == 0 && random() % 2 == 0) costs[l] = {};
+      costs[slots + l] = costs[l];
+    }
+    for (int s = 0; s < S; ++s) kind_of[s] = static_cast<int>(random() % 2);
+    partition_problem p{.slots = slots, .stages = S, .micro_batches = 4, .costs = costs,
+                        .goal = objective::bottleneck};
+    const auto fits = [slots](int, int begin, int end) { return end - begin <= slots; };
+    partition(p, plain);
+    partition(p, limits, fits);
+    p.kinds = 2;
+    p.kind_of = kind_of;
+    partition(p, kinds);
+    for (int s = 0; s <= S; ++s) {
+      CHECK(kinds[s] == plain[s]);
+      CHECK(limits[s] == plain[s]);
+    }
+  }
+}
+
+/// 60 slots on three kinds of devices with skips, cut while it compiles and again while it runs.
+struct unequal {
+  static constexpr int slots = 60, stages = 9;
+  slot_cost costs[3 * slots] = {};
+  int kind_of[stages] = {0, 0, 1, 1, 2, 2, 2, 0, 1}, readers[2 * slots] = {};
+  transfer transfers[slots] = {};
+
+  constexpr unequal() {
+    for (int l = 0; l < slots; ++l) {
+      for (int k = 0; k < 3; ++k) costs[k * slots + l] = {(k + 2) * (10 + l * l % 7), (k + 2) * (20 + l * l % 11)};
+      readers[2 * l] = l + 1;
+      readers[2 * l + 1] = l % 5 == 0 && l + 7 < slots ? l + 7 : l + 1;
+      transfers[l] = {.writer = l, .reader_count = 2, .time = 5 + l % 4, .gradient = l % 3 != 0};
+    }
+  }
+  constexpr partition_problem problem(objective goal) const {
+    return {.slots = slots, .stages = stages, .micro_batches = 16, .costs = costs, .kinds = 3, .kind_of = kind_of,
+            .transfers = transfers, .transfer_count = goal == objective::bottleneck ? slots - 1 : 0, .goal = goal};
+  }
+  constexpr cut_of_nine cut(objective goal) {
+    for (int l = 0; l < slots; ++l) transfers[l].readers = readers + 2 * l;
+    cut_of_nine found;
+    partition(problem(goal), found.first);
+    found.value = objective_of(problem(goal), found.first);
+    return found;
+  }
+};
+
+constexpr cut_of_nine cut_of(objective goal) { return unequal().cut(goal); }
+
+TEST_CASE("unequal devices and skips are cut the same at compile time and at run time") {
+  constexpr cut_of_nine early[] = {cut_of(objective::fill_drain), cut_of(objective::bottleneck)};
+  for (const objective goal : {objective::fill_drain, objective::bottleneck}) {
+    const cut_of_nine late = cut_of(goal), &other = early[static_cast<int>(goal)];
+    CHECK(late.value == other.value);
+    for (int s = 0; s <= unequal::stages; ++s) CHECK(late.first[s] == other.first[s]);
+  }
+}
+
+TEST_CASE("a cut's distance from the best") {
+  const slot_cost costs[] = {{1, 2}, {1, 2}, {1, 2}, {1, 2}};
+  const partition_problem p{.slots = 4, .stages = 2, .micro_batches = 3, .costs = costs};
+  const int even[] = {0, 2, 4}, uneven[] = {0, 1, 4}, none[] = {0, 4, 4};
+  CHECK(distance_from_optimum(p, even).of_cut == 12 + 2 * 6);
+  CHECK(distance_from_optimum(p, even).optimum == 12 + 2 * 6);
+  CHECK(distance_from_optimum(p, uneven).of_cut == 12 + 2 * 9);
+  CHECK(distance_from_optimum(p, uneven).optimum == 12 + 2 * 6);
+  CHECK_THROWS_WITH_AS(distance_from_optimum(p, none), doctest::Contains("stage 1"), error);
+  const auto two = [](int begin, int end) { return end - begin <= 2; };
+  CHECK_THROWS_WITH_AS(distance_from_optimum(p, uneven, two), doctest::Contains("[1, 4) do not fit"), error);
+}
+
+TEST_CASE("what fits nowhere is named") {
+  const slot_cost costs[3] = {};
+  int first[4];
+  const auto not_the_third = [](int begin, int end) { return begin > 2 || end <= 2; };
+  CHECK_THROWS_WITH_AS(partition(costs, 3, 2, 1, first, not_the_third),
+                       doctest::Contains("layer 2: the slots [2, 3) alone fit the memory of no stage"), error);
+  const auto staged = [](int stage, int begin, int end) { return (begin > 1 || end <= 1) && end - begin <= 2 - stage; };
+  const partition_problem p{.slots = 3, .stages = 2, .costs = costs};
+  CHECK_THROWS_WITH_AS(partition(p, first, staged), doctest::Contains("[1, 2) alone"), error);
+  const auto one = [](int stage, int begin, int end) { return stage < 2 && end - begin <= 1; };
+  CHECK_THROWS_WITH_AS(partition(p, first, one), doctest::Contains("no cut of 3 slots into 2 stages"), error);
+}
+
+TEST_CASE("bad counts and costs are refused with their numbers") {
+  slot_cost costs[] = {{1, 2}, {1, 2}};
+  int first[4] = {};
+  CHECK_THROWS_WITH_AS(partition(costs, 2, 0, 1, first), doctest::Contains("2 slots into 0 stages"), error);
+  CHECK_THROWS_WITH_AS(partition(costs, 2, 3, 1, first), doctest::Contains("2 slots into 3 stages"), error);
+  CHECK_THROWS_WITH_AS(partition(costs, 2, 1, 0, first), doctest::Contains("0 micro-batches"), error);
+  first[1] = 2;
+  CHECK_THROWS_WITH_AS(fill_drain_makespan(costs, 2, first, 2, 1), doctest::Contains("stage 1"), error);
+  costs[1].backward = -4;
+  CHECK_THROWS_WITH_AS(partition(costs, 2, 1, 1, first), doctest::Contains("backward -4"), error);
+  CHECK_THROWS_WITH_AS(partition(costs, 2, 1, 1, first), doctest::Contains("layer 1"), error);
+  const int kinds[] = {0, 1};
+  const partition_problem p{.slots = 1, .stages = 1, .costs = costs, .kinds = 2, .kind_of = kinds + 1};
+  CHECK_THROWS_WITH_AS(partition(p, first), doctest::Contains("backward -4"), error);
+}
+
+TEST_CASE("costs beyond 64 bits are refused, those within work") {
+  constexpr std::int64_t most = (std::numeric_limits<std::int64_t>::max)();
+  const slot_cost over[] = {{most / 2, most / 2}, {2, 0}};
+  int first[3];
+  CHECK_THROWS_WITH_AS(partition(over, 2, 2, 1, first), doctest::Contains("exceed 64 bits"), error);
+  const slot_cost within[] = {{most / 4, most / 4}, {most / 4, most / 4 - 9}};
+  partition(within, 2, 2, 2, first);
+  CHECK(first[1] == 1);
+  CHECK(fill_drain_makespan(within, 2, first, 2, 1) == most / 4 * 4 - 9);
+  CHECK_THROWS_WITH_AS(fill_drain_makespan(within, 2, first, 2, 4), doctest::Contains("4 micro-batches"), error);
+  const auto staged = [](int, int, int) { return true; };
+  CHECK_THROWS_WITH_AS(partition({.slots = 2, .stages = 2, .micro_batches = 4, .costs = within}, first, staged),
+                       doctest::Contains("4 micro-batches exceed 64 bits"), error);
+  const transfer far{.writer = 0, .time = most / 4};
+  CHECK_THROWS_WITH_AS(partition({.slots = 2, .stages = 2, .costs = within, .transfers = &far, .transfer_count = 1,
+                                  .goal = objective::bottleneck}, first),
+                       doctest::Contains("exceed 64 bits"), error);
+}

@@ -1,0 +1,32 @@
+#include <gpipe/plan/partition/range_sums.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace gpipe;
+
+namespace {
+
+constexpr slot_cost costs[] = {{1, 2}, {3, 4}, {5, 6}, {20, 10}, {1, 1}, {2, 2}};  // three slots on two kinds
+constexpr int kinds[] = {1, 0};
+constexpr partition_problem problem{.slots = 3, .stages = 2, .costs = costs, .kinds = 2, .kind_of = kinds};
+
+}  // namespace
+
+TEST_CASE("loads are those of the stage's device") {
+  const detail::tables all(problem, fits_always{});
+  CHECK(all.range(0, 0, 2).both == 32);
+  CHECK(all.range(1, 0, 2).both == 10);
+  CHECK(all.range(1, 1, 3).backward == 10);
+  CHECK(all.least_sum() == 3 + 2 + 4);
+  CHECK(all.most_sum() == 30 + 7 + 11);
+  CHECK(all.furthest(1, 0) == 3);
+}
+
+TEST_CASE("how far a stage's memory goes, for each or for all") {
+  const detail::tables each(problem, [](int stage, int begin, int end) { return end - begin <= stage; });
+  for (int begin = 0; begin < 3; ++begin) CHECK(each.furthest(0, begin) == begin);
+  for (int begin = 0; begin < 3; ++begin) CHECK(each.furthest(1, begin) == begin + 1);
+  const detail::tables all(problem, [](int begin, int end) { return end - begin <= 2; });
+  CHECK(all.furthest(0, 0) == 2);
+  CHECK(all.furthest(1, 1) == 3);
+}

@@ -1,0 +1,158 @@
+#include <gpipe/plan/program/lower.hpp>
+
+#include <gpipe/plan/schedule/label.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace gpipe;
+
+namespace {
+
+constexpr link chain[] = {{0, 1}, {1, 2}};
+constexpr link with_skip[] = {{0, 1}, {0, 2}, {1, 2}};
+constexpr link mixed[] = {{0, 1, false}, {0, 2}, {1, 2, true}};
+
+template <class Schedule>
+std::string text(Schedule schedule, int S, int M, recompute_choice choice, const link* links, int count, int worker,
+                 send_mode sends = send_mode::synchronous, int coalesce = 1) {
+  std::string out;
+  lower(
+      schedule, S, M, choice, links, count, worker,
+      [&](const instruction& it) { out.append(out.empty() ? "" : " ").append(label_of(it).text()); }, sends, coalesce);
+  return out;
+}
+
+/// Two stages on each of two workers (0 2 | 1 3), backward in two parts: what later schedules need.
+struct two_each {
+  static constexpr bool trains = true;
+  static constexpr const char* name() { return "two each"; }
+  static constexpr bool admits(int stages, int micro_batches) { return stages == 4 && micro_batches == 1; }
+  static constexpr int workers(int) { return 2; }
+  static constexpr int worker_of(int, int stage) { return stage % 2; }
+  static constexpr int ticks(int, int) { return 9; }
+  static constexpr int in_flight(int, int, int) { return 1; }
+  static constexpr cell at(int, int, int worker, int tick) {
+    if (tick < 4) return tick % 2 == worker ? cell{act::forward, tick, 0} : cell{};
+    if (tick < 8)
+      return tick % 2 != worker ? cell{act::backward_input, 7 - tick, 0}
+                                : cell{tick > 4 ? act::backward_parameters : act::idle, 8 - tick, 0};
+    return worker == 0 ? cell{act::backward_parameters, 0, 0} : cell{};
+  }
+};
+
+constexpr instruction line_of(int worker, int line) {
+  instruction found;
+  lower(fill_drain{}, 3, 2, recompute_mode::always, chain, 2, worker, [&](const instruction& it) {
+    if (line-- == 0) found = it;
+  });
+  return found;
+}
+static_assert(line_of(1, 0) == instruction{act::receive_activation, 1, 1, 0});
+static_assert(line_of(1, 1) == instruction{act::forward, 1, 1, -1});
+static_assert(program_length(fill_drain{}, 3, 2, recompute_mode::always, chain, 2, 1) == 18);
+
+}  // namespace
+
+TEST_CASE("fill-drain lowers to the program of each worker") {
+  const auto never = recompute_mode::never;
+  CHECK(text(fill_drain{}, 1, 2, never, nullptr, 0, 0) == "F1 F0 B0 B1 reduce update");
+  CHECK(text(fill_drain{}, 3, 2, never, chain, 2, 0) == "F1 F1>0 F0 F0>0 B0<0 B0 B1<0 B1 reduce update");
+  CHECK(text(fill_drain{}, 3, 2, never, chain, 2, 1) ==
+        "F1<0 F1 F1>1 F0<0 F0 F0>1 B0<1 I0 B0>0 W0 B1<1 I1 B1>0 W1 reduce update");
+  CHECK(text(fill_drain{}, 3, 2, never, chain, 2, 2) == "F1<1 F1 F0<1 F0 I0 B0>1 W0 I1 B1>1 W1 reduce update");
+}
+
+TEST_CASE("recompute starts before the gradient arrives, and spares the last if asked") {
+  CHECK(text(fill_drain{}, 3, 2, recompute_mode::always, chain, 2, 1) ==
+        "F1<0 F1 F1>1 F0<0 F0 F0>1 R0 B0<1 I0 B0>0 W0 R1 B1<1 I1 B1>0 W1 reduce update");
+  CHECK(text(fill_drain{}, 1, 3, recompute_mode::except_last, nullptr, 0, 0) ==
+        "F2 F1 F0 B0 R1 B1 R2 B2 reduce update");
+}
+
+TEST_CASE("parameter parts may come together, and gradients leave before") {
+  const auto never = recompute_mode::never;
+  CHECK(text(fill_drain{}, 1, 3, never, nullptr, 0, 0, send_mode::buffered, 2) ==
+        "F2 F1 F0 I0 I1 W0 W1 I2 W2 reduce update");
+  CHECK(text(fill_drain{}, 2, 3, never, chain, 1, 1, send_mode::buffered, 2) ==
+        "F2<0 F2 F1<0 F1 F0<0 F0 I0 B0>0 I1 B1>0 W0 W1 I2 B2>0 W2 reduce update");
+  CHECK(text(fill_drain{}, 2, 3, never, chain, 1, 0, send_mode::buffered, 8) ==
+        "F2 F2>0 F1 F1>0 F0 F0>0 B0<0 I0 B1<0 I1 B2<0 I2 W0 W1 W2 reduce update");
+  CHECK(text(fill_drain{}, 2, 3, never, chain, 1, 1, send_mode::synchronous, 2) ==
+        "F2<0 F2 F1<0 F1 F0<0 F0 I0 B0>0 I1 B1>0 W0 W1 I2 B2>0 W2 reduce update");
+}
+
+TEST_CASE("forward-only neither goes back nor updates") {
+  CHECK(text(forward_only{}, 3, 2, recompute_mode::always, chain, 2, 1) == "F0<0 F0 F0>1 F1<0 F1 F1>1");
+}
+
+TEST_CASE("1F1B sends what the next one needs between the cells that both ends run") {
+  const auto never = recompute_mode::never;
+  CHECK(text(one_f_one_b{}, 3, 3, never, chain, 2, 0) ==
+        "F0 F0>0 F1 F1>0 F2 B0<0 F2>0 B0 B1<0 B1 B2<0 B2 reduce update");
+  CHECK(text(one_f_one_b{}, 3, 3, never, chain, 2, 1) ==
+        "F0<0 F0 F0>1 F1<0 F1 B0<1 F1>1 I0 B0>0 W0 F2<0 F2 B1<1 F2>1 I1 B1>0 W1 B2<1 I2 B2>0 W2 reduce update");
+  CHECK(text(one_f_one_b{}, 3, 3, never, chain, 2, 2) ==
+        "F0<1 F0 I0 B0>1 W0 F1<1 F1 I1 B1>1 W1 F2<1 F2 I2 B2>1 W2 reduce update");
+  CHECK(text(one_f_one_b{}, 3, 2, recompute_mode::always, chain, 2, 1) ==
+        "F0<0 F0 F0>1 F1<0 F1 R0 B0<1 F1>1 I0 B0>0 W0 R1 B1<1 I1 B1>0 W1 reduce update");
+}
+
+TEST_CASE("where sends are buffered, each follows its cell") {
+  CHECK(text(one_f_one_b{}, 3, 2, recompute_mode::always, chain, 2, 1, send_mode::buffered) ==
+        "F0<0 F0 F0>1 F1<0 F1 F1>1 R0 B0<1 I0 B0>0 W0 R1 B1<1 I1 B1>0 W1 reduce update");
+  CHECK(text(fill_drain{}, 3, 2, recompute_mode::never, with_skip, 3, 0, send_mode::buffered) ==
+        "F1 F1>0 F1>1 F0 F0>0 F0>1 B0<1 B0<0 B0 B1<1 B1<0 B1 reduce update");
+  CHECK(text(fill_drain{}, 3, 1, recompute_mode::never, with_skip, 3, 2, send_mode::buffered) ==
+        "F0<1 F0<2 F0 I0 B0>2 B0>1 W0 reduce update");
+}
+
+TEST_CASE("a skip leaves when its receiver has nothing else to do before it") {
+  const auto never = recompute_mode::never;
+  CHECK(text(fill_drain{}, 3, 2, never, with_skip, 3, 0) ==
+        "F1 F1>1 F1>0 F0 F0>0 F0>1 B0<1 B0<0 B0 B1<0 B1<1 B1 reduce update");
+  CHECK(text(fill_drain{}, 3, 1, never, with_skip, 3, 1) == "F0<0 F0 F0>2 B0<2 I0 B0>0 W0 reduce update");
+  CHECK(text(fill_drain{}, 3, 2, never, with_skip, 3, 2) ==
+        "F1<1 F1<2 F1 F0<2 F0<1 F0 I0 B0>1 B0>2 W0 I1 B1>2 B1>1 W1 reduce update");
+}
+
+TEST_CASE("a link without gradient has no way back") {
+  const auto never = recompute_mode::never;
+  CHECK(text(fill_drain{}, 3, 1, never, mixed, 3, 0) == "F0 F0>1 F0>0 B0<1 B0 reduce update");
+  CHECK(text(fill_drain{}, 3, 1, never, mixed, 3, 1) == "F0<0 F0 F0>2 B0<2 B0 reduce update");
+}
+
+TEST_CASE("workers with several stages and split cells need no other lowering") {
+  const link links[] = {{0, 1}, {0, 2}, {1, 2}, {2, 3}};  // 0 and 2 are one worker's: no transfer
+  std::string out;
+  lower(two_each{}, 4, 1, recompute_mode::always, links, 4, 0,
+        [&](const instruction& it) { out.append(label_of(it, true).text()).append(" "); });
+  CHECK(out == "0F0 0F0>0 2F0<2 2F0 2F0>3 2R0 2B0<3 2I0 2B0>2 2W0 0R0 0B0<0 0I0 0W0 0reduce 2reduce 0update 2update ");
+}
+
+TEST_CASE("a schedule may be chosen at run time") {
+  for (const auto kind : {schedule_kind::fill_drain, schedule_kind::forward_only}) {
+    std::string out;
+    lower(kind, 2, 2, recompute_mode::never, chain, 1, 0,
+          [&](const instruction& it) { out.append(label_of(it).text()).append(" "); });
+    CHECK(out ==
+          (kind == schedule_kind::fill_drain ? "F1 F1>0 F0 F0>0 B0<0 B0 B1<0 B1 reduce update " : "F0 F0>0 F1 F1>0 "));
+  }
+}
+
+TEST_CASE("what cannot be lowered is refused and named") {
+  const auto drop = [](const instruction&) {};
+  const auto never = recompute_mode::never;
+  const link unsorted[] = {{1, 2}, {0, 1}}, backwards[] = {{1, 0}}, beyond[] = {{1, 3}};
+  CHECK_THROWS_WITH_AS(lower(fill_drain{}, 0, 2, never, chain, 2, 0, drop),
+                       doctest::Contains("fill-drain does not admit 0 stages"), error);
+  CHECK_THROWS_WITH_AS(lower(fill_drain{}, 3, 2, never, chain, 2, 3, drop),
+                       doctest::Contains("fill-drain has no worker 3"), error);
+  CHECK_THROWS_WITH_AS(lower(fill_drain{}, 3, 2, never, unsorted, 2, 0, drop),
+                       doctest::Contains("link 1 goes from stage 0 to stage 1"), error);
+  CHECK_THROWS_WITH_AS(lower(fill_drain{}, 3, 2, never, backwards, 1, 0, drop),
+                       doctest::Contains("from stage 1 to stage 0"), error);
+  CHECK_THROWS_WITH_AS(lower(fill_drain{}, 3, 2, never, beyond, 1, 0, drop),
+                       doctest::Contains("from stage 1 to stage 3"), error);
+}

@@ -1,0 +1,15 @@
+#include <gpipe/plan/program/print.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace gpipe;
+
+TEST_CASE("programs and verdicts read as text") {
+  const instruction lines[] = {{act::forward, 2, 1, -1}, {act::send_activation, 2, 1, 4}, {act::backward, 2, 1, -1}};
+  CHECK(describe(program_view{lines, 3}) == "F1 F1>4 B1");
+  CHECK(describe(program_view{lines, 3}, true) == "2F1 2F1>4 2B1");
+  CHECK(describe(program_view{}) == "");
+  CHECK(describe(verdict{}) == "no fault");
+  CHECK(describe(verdict{fault::deadlock, 1, 7, {act::send_activation, 1, 0, 3}}) ==
+        "deadlock: worker 1 at line 7, 1F0>3 (send activation)");
+}

@@ -1,0 +1,150 @@
+#include <gpipe/plan/runtime_plan.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/model/model.hpp>
+
+#include "support/layers.hpp"
+
+using namespace gpipe;
+using namespace laws;
+
+namespace {
+
+struct net : model<input<float, 8>, halve, cross, join, stash<"x">, relu, pop<"x">, add, relu, passing_loss> {};
+constexpr const network& n = network_of<net>;
+/// One tensor of 16 numbers on each edge.
+struct chain : model<input<float, 16>, linear<16>, relu, relu, relu, passing_loss> {};
+
+struct lends : model<input<float, 64>, tied<"w", linear<64>>, linear<64>, tied<"w", linear<64>>, passing_loss> {};
+
+run_plan made(plan_options options, const std::vector<int>& cut = {}) { return make_plan(n, options, cut); }
+
+}  // namespace
+
+TEST_CASE("workers that share no memory have places for what leaves") {
+  const auto bytes = [](bool apart, int workers) {
+    plan_options o{.stages = 3, .micro_batches = 4, .micro_batch_size = 2, .workers = workers, .apart = apart};
+    std::vector<std::int64_t> found;
+    for (const stage_memory& m : make_plan(network_of<chain>, o, {1, 3}).memory)
+      found.push_back(m.of(memory_kind::outgoing));
+    return found;
+  };
+  // 16 floats a sample leave forward, and as many gradients back: two places of two samples each.
+  constexpr std::int64_t one = 2 * 2 * 16 * 4;
+  CHECK(bytes(false, 0) == std::vector<std::int64_t>{0, 0, 0});
+  CHECK(bytes(true, 0) == std::vector<std::int64_t>{one, 2 * one, one});
+  CHECK(bytes(true, 2) == std::vector<std::int64_t>{0, one, one});  // the first two stages have one worker
+}
+
+TEST_CASE("replicas that share no memory have room for what they give each other, of tied uses too") {
+  const auto landing = [](int replicas, bool apart) {
+    const plan_options o{.stages = 2, .micro_batches = 4, .apart = apart, .replicas = replicas};
+    std::vector<std::int64_t> found;
+    for (const stage_memory& m : make_plan(network_of<lends>, o, {2}).memory)
+      found.push_back(m.of(memory_kind::landing));
+    return found;
+  };
+  constexpr std::int64_t layer = 4 * 64 * 65;
+  CHECK(landing(1, true) == std::vector<std::int64_t>{0, 0});
+  CHECK(landing(2, false) == std::vector<std::int64_t>{0, 0});
+  CHECK(landing(2, true) == std::vector<std::int64_t>{layer, aligned(layer / 2)});
+  CHECK(landing(4, true) == std::vector<std::int64_t>{3 * layer / 2, 3 * aligned(layer / 4)});
+}
+
+TEST_CASE("a plan holds all slots, in stages none of which is empty") {
+  for (int S = 1; S <= 7; ++S) {
+    const run_plan p = made({.stages = S, .micro_batches = 4});
+    CHECK(p.stages() == S);
+    CHECK(p.first.front() == 0);
+    CHECK(p.first.back() == 7);
+    double shares = 0;
+    for (int s = 0; s < S; ++s) {
+      CHECK(p.first[static_cast<std::size_t>(s)] < p.first[static_cast<std::size_t>(s) + 1]);
+      shares += p.share(s);
+    }
+    CHECK(shares == doctest::Approx(1));
+    CHECK(p.memory.size() == static_cast<std::size_t>(S));
+  }
+}
+
+TEST_CASE("an own cut is taken as it is, with its links at both ends") {
+  const run_plan p = made({.stages = 3, .micro_batches = 4, .micro_batch_size = 5}, {3, 4});
+  CHECK(p.first == std::vector<int>{0, 3, 4, 7});
+  CHECK(p.links == std::vector<link>{{0, 1, true}, {0, 2, true}, {1, 2, true}});
+  CHECK(p.outgoing == std::vector<std::vector<int>>{{0, 1}, {2}, {}});
+  CHECK(p.incoming == std::vector<std::vector<int>>{{}, {0}, {1, 2}});
+  CHECK(p.most_samples() == 20);
+  CHECK(p.each == std::vector<int>{0, 1, 2, 3});
+}
+
+TEST_CASE("what is in flight decides the places") {
+  const run_plan p = made({.stages = 2, .micro_batches = 3});
+  CHECK(p.places_of_stages[0].entering == std::vector<int>{2, 1, 0});  // forward runs 2, 1, 0
+  CHECK(p.places_of_stages[1].forward == std::vector<int>{0, 0, 0});
+  CHECK(p.places_of_links[0].stash == std::vector<int>{2, 1, 0});
+  CHECK(p.places_of_links[0].returned == std::vector<int>{0, 1, 0});
+  CHECK(p.terms[1].kept_copies == 1);
+  CHECK(p.terms[1].in_flight == 3);
+  const run_plan kept = made({.stages = 2, .micro_batches = 3, .recompute = recompute_mode::never});
+  CHECK(kept.places_of_stages[1].forward == std::vector<int>{2, 1, 0});
+  CHECK(kept.places_of_stages[1].again == kept.places_of_stages[1].forward);
+  CHECK(kept.terms[1].kept_copies == 3);
+  CHECK(kept.costs_of_slots == p.costs_of_slots);
+}
+
+TEST_CASE("cuts that are none are refused") {
+  const auto refused = [](plan_options options, const std::vector<int>& cut, const char* what) {
+    CHECK_THROWS_WITH_AS(made(options, cut), what, error);
+  };
+  refused({.stages = 3}, {1},
+          "the cut names 1 place, not 2, for 3 stages; name the first slot of every stage but the first");
+  for (const auto& cut : {std::vector<int>{0, 3}, {3, 3}, {4, 3}, {3, 7}, {-1, 2}})
+    CHECK_THROWS_AS(made({.stages = 3}, cut), error);
+  refused({.stages = 2}, {7},
+          "stage 1: a stage holds the slots [7, 7); cuts ascend strictly from 0 to the number of slots");
+  refused({.stages = 8}, {}, "the model cannot be cut into 8 stages; choose 1 to 7, its number of layers");
+}
+
+namespace {
+
+/// A value that four slots read.
+struct many_readers
+    : model<input<float, 8>, relu, stash<"x">, relu, pop<"x">, add, relu, pop<"x">, add, relu, pop<"x">, add, relu> {};
+
+}  // namespace
+
+TEST_CASE("no stage of a plan takes more than its limit, wherever what it sends is read") {
+  int plans = 0;
+  for (const schedule_kind kind : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1})
+    for (int S = 2; S <= 6; ++S) {
+      plan_options o{.stages = S, .micro_batches = 12, .schedule = kind};
+      const run_plan free = make_plan(network_of<many_readers>, o);
+      std::int64_t most = 0;
+      for (const stage_memory& m : free.memory) most = m.total() > most ? m.total() : most;
+      for (int part = 99; part > 50; --part) {
+        o.memory_limit = most * part / 100;
+        try {
+          for (const stage_memory& m : make_plan(network_of<many_readers>, o).memory) CHECK(m.total() <= o.memory_limit);
+          ++plans;
+        } catch (const error& none) {
+          CHECK(std::string(none.what()).find("fit") != std::string::npos);
+        }
+      }
+    }
+  CHECK(plans > 0);
+}
+
+TEST_CASE("an own cut is held to the limit") {
+  plan_options o{.stages = 2, .micro_batches = 4};
+  const std::int64_t needed = made(o, {3}).memory[1].total();
+  o.memory_limit = needed > made(o, {3}).memory[0].total() ? needed : made(o, {3}).memory[0].total();
+  CHECK_NOTHROW(made(o, {3}));
+  --o.memory_limit;
+  CHECK_THROWS_WITH_AS(made(o, {3}), doctest::Contains("bytes and is allowed"), error);
+}

@@ -1,0 +1,46 @@
+#include <gpipe/plan/schedule/any_schedule.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include <gpipe/plan/program/print.hpp>
+#include <gpipe/plan/timetable/timetable.hpp>
+
+using namespace gpipe;
+
+constexpr int ticks_of(schedule_choice choice) {
+  return with_schedule(choice, [](auto schedule) { return schedule.ticks(4, 2); });
+}
+static_assert(ticks_of(schedule_kind::fill_drain) == 10);
+static_assert(ticks_of(schedule_kind::forward_only) == 5);
+static_assert(ticks_of(schedule_kind::interleaved) == 10);
+static_assert(ticks_of({schedule_kind::interleaved, 4}) == 16);
+static_assert(parse_schedule("zb-V") == schedule_kind::zb_v);
+
+TEST_CASE("a kind becomes the schedule of its name, and back") {
+  const char* names[] = {"fill-drain", "1F1B", "interleaved", "ZB-H1", "ZB-V", "forward-only"};
+  for (const schedule_kind kind : schedule_kinds) {
+    const std::string text = names[static_cast<int>(kind)];
+    CHECK(name(kind) == text);
+    CHECK(with_schedule(kind, [](auto schedule) { return std::string(schedule.name()); }) == text);
+    CHECK(parse_schedule(text) == kind);
+  }
+  CHECK(parse_schedule("1f1b") == schedule_kind::one_f_one_b);
+  CHECK(parse_schedule("zb-h1") == schedule_kind::zb_h1);
+  CHECK(parse_schedule("FILL-DRAIN") == schedule_kind::fill_drain);
+}
+
+TEST_CASE("what is no schedule is refused and named") {
+  for (const char* text : {"", "1f1", "1f1bb", "gpipe", "fill drain"})
+    CHECK_THROWS_WITH_AS(parse_schedule(text), doctest::Contains(("'" + std::string(text) + "' is no").c_str()), error);
+}
+
+TEST_CASE("the forwards of a schedule run where it runs them") {
+  const schedule_choice forwards = schedule_choice(schedule_kind::interleaved).forwards();
+  CHECK(describe(timetable(forwards, 4, 2)) ==
+        "tick      0    1    2    3    4    5    6    7    8    9\n"
+        "worker 0  0F0  0F1  2F0  .    2F1  .    .    .    .    .\n"
+        "worker 1  .    1F0  1F1  3F0  .    3F1  .    .    .    .\n");
+  CHECK_THROWS_AS(timetable(forwards, 4, 3), error);
+}

@@ -1,0 +1,17 @@
+#include <gpipe/plan/timetable/fault.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace gpipe;
+
+static_assert(verdict{}.ok());
+static_assert(!verdict{.what = fault::deadlock}.ok());
+
+TEST_CASE("every fault has its own name") {
+  for (int a = 0; a <= static_cast<int>(fault::stash); ++a)
+    for (int b = 0; b < a; ++b)
+      CHECK(std::string(name(static_cast<fault>(a))) != std::string(name(static_cast<fault>(b))));
+  CHECK(std::string(name(fault::stash)) == "stash");
+}

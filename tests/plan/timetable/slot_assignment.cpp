@@ -1,0 +1,110 @@
+#include <gpipe/plan/timetable/slot_assignment.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/plan/memory/derive_requirements.hpp>
+
+using namespace gpipe;
+using detail::rows;
+
+namespace {
+
+constexpr int count_of_arrivals(schedule_kind kind, int S, int M, int from, int to) {
+  rows<schedule_choice> table(kind, S, M);
+  return stash_places(table, from, to);
+}
+
+// A micro-batch's place is its own until it is needed no more.
+template <class Places>
+void are_distinct(rows<schedule_choice>& table, int from, int detail::cell_ticks::*begin, int to,
+                  int detail::cell_ticks::*end, Places&& places) {
+  const int M = table.micro_batches();
+  std::vector<int> place(static_cast<std::size_t>(M), -1);
+  const int count = places(place.data());
+  CHECK(count == places(nullptr));
+  for (int m = 0; m < M; ++m) {
+    const auto at = [&](int i) { return place[static_cast<std::size_t>(i)]; };
+    REQUIRE((at(m) >= 0 && at(m) < count));
+    for (int other = 0; other < m; ++other)
+      if (at(other) == at(m))
+        REQUIRE((table.of(to)[other].*end < table.of(from)[m].*begin ||
+                 table.of(to)[m].*end < table.of(from)[other].*begin));
+  }
+}
+
+}  // namespace
+
+// A sender that writes ahead takes one place more than the receiver has micro-batches in flight.
+static_assert(count_of_arrivals(schedule_kind::one_f_one_b, 4, 8, 0, 0) == 4);
+static_assert(count_of_arrivals(schedule_kind::one_f_one_b, 4, 8, 0, 1) == 4 && one_f_one_b::in_flight(4, 8, 1) == 3);
+static_assert(count_of_arrivals(schedule_kind::one_f_one_b, 4, 8, 2, 3) == 2 && one_f_one_b::in_flight(4, 8, 3) == 1);
+static_assert(count_of_arrivals(schedule_kind::fill_drain, 4, 8, 2, 3) == 8);
+
+TEST_CASE("places are distinct while they are taken, between any two stages of any schedule") {
+  using detail::cell_ticks;
+  for (const schedule_kind kind : schedule_kinds)
+    for (const int S : {1, 2, 4, 6})
+      for (const int M : {1, 2, 3, 6, 12}) {
+        const schedule_choice schedule(kind);
+        if (!schedule.admits(S, M)) continue;
+        rows<schedule_choice> table(schedule, S, M);
+        const auto last = schedule.trains ? &cell_ticks::retired : &cell_ticks::forward;
+        for (int a = 0; a < S; ++a) {
+          for (int b = a; b < S; ++b)
+            are_distinct(table, a, &cell_ticks::forward, b, last,
+                         [&](int* to) { return stash_places(table, a, b, to); });
+          if (!schedule.trains) continue;
+          for (int b = 0; b < a; ++b)
+            are_distinct(table, a, &cell_ticks::backward, b, last,
+                         [&](int* to) { return returned_places(table, a, b, to); });
+          are_distinct(table, a, &cell_ticks::backward, a, last, [&](int* to) { return held_places(table, a, to); });
+        }
+      }
+}
+
+TEST_CASE("the place that is free for longest is taken") {
+  const int begin[] = {0, 1, 4, 5}, end[] = {2, 1, 6, 6};
+  int place[4];
+  CHECK(detail::give_places(4, begin, end, 1, place) == 2);
+  CHECK(std::vector<int>(place, place + 4) == std::vector<int>{0, 1, 1, 0});
+}
+
+TEST_CASE("a place is given again in a later tick only") {
+  const int begin[] = {0, 2}, end[] = {2, 3};
+  CHECK(detail::give_places(2, begin, end, 1, nullptr) == 2);
+}
+
+TEST_CASE("gradients have two places, for one is written while another is read; one micro-batch has one") {
+  rows<schedule_choice> many(schedule_kind::one_f_one_b, 2, 4), single(schedule_kind::one_f_one_b, 2, 1);
+  CHECK(returned_places(many, 1, 0) == 2);
+  CHECK(returned_places(single, 1, 0) == 1);
+}
+
+TEST_CASE("what a schedule tells of its places is what its rows say") {
+  const auto tells = [](auto schedule) {
+    for (int S = 1; S <= 9; ++S)
+      for (int M = 1; M <= 20; ++M) {
+        rows<decltype(schedule)> table(schedule, S, M);
+        for (int a = 0; a < S; ++a)
+          for (int b = a + 1; b < S; ++b) {
+            for (const int late : {0, 1, 2, 3}) {
+              REQUIRE(schedule.stash_places(S, M, a, b, late) == stash_places(table, a, b, nullptr, late));
+              if constexpr (requires { schedule.returned_places(S, M, b, a, late); })
+                REQUIRE(schedule.returned_places(S, M, b, a, late) == returned_places(table, b, a, nullptr, late));
+              if constexpr (requires { schedule.returned_places(S, M, b, a, late, 1); })
+                for (int G = 2; G <= 8 && G <= M; ++G) {
+                  rows<decltype(schedule)> together(schedule, S, M, G);
+                  REQUIRE(schedule.returned_places(S, M, b, a, late, G) ==
+                          returned_places(together, b, a, nullptr, late));
+                }
+            }
+          }
+      }
+  };
+  tells(fill_drain{});
+  tells(one_f_one_b{});
+  tells(forward_only{});
+}

@@ -1,0 +1,131 @@
+// sanitizers: address
+
+#include <gpipe/runtime/binding/binding.hpp>
+
+#include <doctest/doctest.h>
+
+#include <memory>
+
+#include <gpipe/layer/activation/relu.hpp>
+
+#include "support/layers.hpp"
+
+using namespace gpipe;
+using namespace laws;
+
+namespace {
+
+struct nowhere {};  // a device that runs nothing
+
+//   slot    0 halve  1 cross  2 join  3 relu  4 add  5 relu  6 add  7 passing_loss  8 halve
+//   reads   0        1 2      3 4     5       6 5    7       8 5    9               10
+//   writes  1 2      3 4      5       6       7      8       9      10              11 12
+struct net : model<input<float, 32>, halve, cross, join, stash<"x">, relu, pop<"x">, add, relu, pop<"x">, add,
+                   passing_loss, halve> {};
+constexpr const network& n = network_of<net>;
+constexpr int x = 5;
+
+/// The addresses of every stage of a cut, over arenas that hold nothing.
+struct bound_net {
+  run_plan plan;
+  std::vector<std::vector<std::byte>> arenas;
+  std::vector<std::unique_ptr<detail::arena_map>> owned;
+  std::vector<const detail::arena_map*> maps;
+  std::vector<detail::binding<nowhere>> stages;
+
+  explicit bound_net(const std::vector<int>& cut)
+      : plan(make_plan(n, {.stages = static_cast<int>(cut.size()) + 1, .micro_batches = 3, .micro_batch_size = 2},
+                       cut)) {
+    static const kernel_row<nowhere> kernels[32]{};
+    for (int s = 0; s < plan.stages(); ++s) {
+      const auto at = static_cast<std::size_t>(s);
+      arenas.emplace_back(static_cast<std::size_t>(plan.memory[at].total()));
+      owned.push_back(std::make_unique<detail::arena_map>(arenas.back().data()));
+      lay_out(stage_view(n, plan.cut(), s), plan.terms[at], [&](const memory_block& b) { owned.back()->add(b); });
+      maps.push_back(owned.back().get());
+    }
+    for (int s = 0; s < plan.stages(); ++s) stages.push_back(detail::binder<nowhere>(n, plan, maps, s).bind(kernels));
+  }
+  const detail::bound_slot<nowhere>& slot(int l) const {
+    const int s = plan.cut().stage_of(l);
+    return stages[static_cast<std::size_t>(s)].slots[static_cast<std::size_t>(l - plan.cut().first[s])];
+  }
+};
+
+}  // namespace
+
+TEST_CASE("in one stage a layer reads where the one before it writes") {
+  const bound_net b({});
+  for (int m = 0; m < 3; ++m) {
+    for (int l = 1; l < 9; ++l)
+      for (int i = 0; i < n.slots[l].reads; ++i)
+        for (int before = 0; before < l; ++before)
+          for (int o = 0; o < n.slots[before].writes; ++o)
+            if (n.writes_value(before, o) == n.reads_value(l, i))
+              CHECK(b.slot(l).in[i].at(m, false) == b.slot(before).out[o].at(m, false));
+    CHECK(b.slot(2).in_gradient[0].at(m, false) == b.slot(1).out_gradient[0].at(m, false));
+  }
+  // The input of each micro-batch in flight has its place; what only forward reads has one for all.
+  CHECK(b.slot(0).in[0].at(0, false) != b.slot(0).in[0].at(1, false));
+  CHECK(b.slot(2).out[0].at(0, false) == b.slot(2).out[0].at(1, false));
+  CHECK(b.slot(0).in_gradient[0].at(0, false) == nullptr);  // nobody wants it
+  CHECK(!b.slot(0).wants_input);
+  CHECK(b.slot(1).parameters != nullptr);
+  CHECK(b.stages[0].copies.empty());
+  CHECK(b.stages[0].folds.empty());
+}
+
+TEST_CASE("of several readers of a value the last writes its gradient, the others add theirs") {
+  const bound_net b({});
+  CHECK(b.slot(6).sum[1].base == nullptr);
+  CHECK(b.slot(6).in_gradient[1].at(0, false) == b.slot(2).out_gradient[0].at(0, false));
+  for (const int l : {3, 4}) {
+    const int i = l == 3 ? 0 : 1;
+    CHECK(b.slot(l).sum[i].at(0, false) == b.slot(2).out_gradient[0].at(0, false));
+    CHECK(b.slot(l).in_gradient[i].at(0, false) != b.slot(l).sum[i].at(0, false));
+  }
+}
+
+TEST_CASE("what nobody reads has a gradient of zeros") {
+  const bound_net b({});
+  for (int l = 0; l < 9; ++l)
+    for (int o = 0; o < n.slots[l].writes; ++o) CHECK(b.slot(l).unread[o] == (l == 8));
+}
+
+TEST_CASE("what only later stages read is written into the first's stash, and copied to the others") {
+  const bound_net b({3, 5});  // halve cross join | relu add | relu add loss halve
+  for (int m = 0; m < 3; ++m) {
+    CHECK(b.slot(2).out[0].at(m, false) == b.slot(3).in[0].at(m, false));  // in stage 1
+    CHECK(b.slot(4).in[1].at(m, false) == b.slot(3).in[0].at(m, false));
+  }
+  REQUIRE(b.stages[0].copies.size() == 1);
+  CHECK(b.stages[0].copies[0].value == x);
+  CHECK(b.stages[0].copies[0].from.at(1, false) == b.slot(3).in[0].at(1, false));
+  CHECK(b.stages[0].copies[0].into.at(1, false) == b.slot(6).in[1].at(1, false));
+  CHECK(b.stages[1].copies.empty());
+
+  // Gradients: from the last stage in place, the others apart and folded in the writer's stage, later readers first.
+  const auto home = b.slot(2).out_gradient[0];
+  // From the stage after the next one, so three are on their way.
+  CHECK(home.at(0, false) != home.at(1, false));
+  CHECK(home.at(1, false) != home.at(2, false));
+  CHECK(home.at(0, false) != home.at(2, false));
+  CHECK(b.slot(6).in_gradient[1].at(0, false) == home.at(0, false));
+  REQUIRE(b.stages[0].folds.size() == 2);
+  CHECK(b.stages[0].folds[0].from.at(0, false) == b.slot(4).in_gradient[1].at(0, false));
+  CHECK(b.stages[0].folds[1].from.at(0, false) == b.slot(3).in_gradient[0].at(0, false));
+  for (const auto& fold : b.stages[0].folds) CHECK(fold.into.at(0, false) == home.at(0, false));
+  CHECK(b.slot(4).sum[1].base == nullptr);
+  CHECK(b.slot(3).sum[0].base == nullptr);
+}
+
+TEST_CASE("a kept value that is sent is copied from where it is kept") {
+  const bound_net b({1});  // halve | cross, which keeps what it reads: there, and not here
+  CHECK(b.stages[0].copies.empty());
+  CHECK(b.slot(0).out[1].at(2, false) == b.slot(1).in[1].at(2, false));
+  const bound_net c({6});  // ... add relu | add: relu keeps its output, which add reads
+  REQUIRE(c.stages[0].copies.size() == 2);
+  CHECK(c.stages[0].copies[1].from.at(1, false) == c.slot(5).out[0].at(1, false));
+  CHECK(c.stages[0].copies[1].into.at(1, false) == c.slot(6).in[0].at(1, false));
+  CHECK(c.slot(5).out[0].at(1, false) != c.slot(6).in[0].at(1, false));
+}

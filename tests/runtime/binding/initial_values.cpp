@@ -1,0 +1,59 @@
+// sanitizers: address
+
+#include <gpipe/runtime/binding/initial_values.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace gpipe;
+
+namespace {
+
+struct moments {
+  double least = 1e9, greatest = -1e9, mean = 0, deviation = 0;
+};
+moments moments_of(const initialiser& how, std::size_t n) {
+  moments m;
+  double squares = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double x = first_value(how, 5, 3, 1, i);
+    m.least = (std::min)(m.least, x);
+    m.greatest = (std::max)(m.greatest, x);
+    m.mean += x / static_cast<double>(n);
+    squares += x * x / static_cast<double>(n);
+  }
+  m.deviation = std::sqrt(squares - m.mean * m.mean);
+  return m;
+}
+
+}  // namespace
+
+TEST_CASE("first values are spread as asked for") {
+  CHECK(first_value(initialiser::zeros(), 1, 2, 3, 4) == 0);
+  CHECK(first_value(initialiser::ones(), 1, 2, 3, 4) == 1);
+  const moments flat = moments_of(initialiser::uniform(16, 2.0), 20000);  // in [-1/2, 1/2)
+  CHECK(flat.least >= -0.5);
+  CHECK(flat.least < -0.499);
+  CHECK(flat.greatest < 0.5);
+  CHECK(flat.greatest > 0.499);
+  CHECK(std::abs(flat.mean) < 0.01);
+  CHECK(flat.deviation == doctest::Approx(0.5 / std::sqrt(3.0)).epsilon(0.02));
+  const moments bell = moments_of(initialiser::normal(4), 20000);  // of deviation 1/2
+  CHECK(std::abs(bell.mean) < 0.02);
+  CHECK(bell.deviation == doctest::Approx(0.5).epsilon(0.02));
+  CHECK(bell.greatest > 1.5);
+  CHECK(bell.greatest < 3);
+}
+
+TEST_CASE("a first value is a function of seed, slot, parameter and element") {
+  const auto of = [](std::uint64_t seed, int slot, int index, std::size_t i) {
+    return first_value(initialiser::uniform(1), seed, slot, index, i);
+  };
+  const double x = of(1, 2, 3, 4);
+  CHECK(x == of(1, 2, 3, 4));
+  CHECK(x != of(9, 2, 3, 4));
+  CHECK(x != of(1, 9, 3, 4));
+  CHECK(x != of(1, 2, 9, 4));
+  CHECK(x != of(1, 2, 3, 9));
+}

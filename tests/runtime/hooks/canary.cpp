@@ -1,0 +1,54 @@
+#include <gpipe/runtime/hooks/canary.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/train/trainer.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+/// y = x^2, which remembers where its input was, though it says that it keeps nothing.
+struct forgetful {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static inline const T* seen = nullptr;
+    static void forward(const auto& c, const auto& a) {
+      seen = a.in();
+      c.each(a.samples() * N, [x = a.in(), y = a.out()](std::ptrdiff_t i) { y[i] = x[i] * x[i]; });
+    }
+    static void backward_input(const auto& c, const auto& a) {
+      c.each(a.samples() * N, [x = seen, dy = a.out_gradient(), dx = a.in_gradient()](std::ptrdiff_t i) {
+        dx[i] = 2 * x[i] * dy[i];
+      });
+    }
+  };
+};
+
+struct net : model<input<float, 6>, linear<8>, relu, linear<8>, forgetful, linear<3>, softmax_cross_entropy> {};
+
+outcome one_step(bool canary, recompute_mode recompute) {
+  const std::vector<float> inputs(6 * 4, 0.5F);
+  const std::vector<std::int32_t> labels{0, 1, 2, 0};
+  training_options how;
+  how.canary = canary;
+  trainer<net, sgd> training(plan_options{.micro_batches = 2, .micro_batch_size = 2, .recompute = recompute}, {}, how);
+  return training.step(batch(4).with("inputs", inputs).with("labels", labels));
+}
+
+}  // namespace
+
+TEST_CASE("a layer that reads what it did not keep is found and named; without the canary it may go unseen") {
+  for (const recompute_mode mode : {recompute_mode::always, recompute_mode::except_last, recompute_mode::never}) {
+    CHECK_NOTHROW(one_step(false, mode));
+    CHECK_THROWS_WITH_AS(one_step(true, mode), doctest::Contains("forgetful"), error);
+  }
+}

@@ -1,0 +1,59 @@
+// sanitizers: address
+
+#include <gpipe/runtime/processes/plan_agreement.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include <gpipe/layer.hpp>
+#include <gpipe/model/in_bf16.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+template <int Width>
+struct net : model<input<float, 12>, linear<Width>, gelu, linear<7>, softmax_cross_entropy> {};
+
+template <class Model>
+std::vector<trait> traits(const plan_options& options, const std::vector<int>& cut = {1}) {
+  return traits_of(network_of<Model>, make_plan(network_of<Model>, options, cut));
+}
+
+constexpr plan_options two{.stages = 2, .micro_batches = 4, .micro_batch_size = 4};
+
+/// What the processes of a job are told of the first on which they do not agree.
+std::string apart(const std::vector<trait>& one, const std::vector<trait>& other) {
+  const asked own(request::make, one), theirs(request::make, other);
+  return own == theirs ? "" : own.difference(theirs, 1, one).wrong();
+}
+
+}  // namespace
+
+TEST_CASE("what processes disagree on is told by its name, and by the values of both where they say something") {
+  const auto own = traits<net<16>>(two);
+  const std::string ranks = "ranks 0 and 1 do not agree on ";
+  CHECK(apart(own, traits<net<16>>(two)) == "");
+  CHECK(apart(own, traits<in_bf16<net<16>>>({.stages = 2, .micro_batches = 4, .micro_batch_size = 4,
+                                             .in = precision::bf16})) == ranks + "the precision: float32 and bf16");
+  CHECK(apart(own, traits<net<17>>(two)) == ranks + "the model");
+  CHECK(apart(own, traits<net<16>>(two, {2})) == ranks + "the cut");
+  const auto differs = [&](auto member, auto value) {
+    plan_options other = two;
+    other.*member = value;
+    return apart(own, traits<net<16>>(other));
+  };
+  CHECK(differs(&plan_options::schedule, schedule_kind::one_f_one_b) == ranks + "the schedule: fill-drain and 1F1B");
+  CHECK(differs(&plan_options::recompute, recompute_mode::never) == ranks + "recompute: except-last and never");
+  plan_options alone = two, together = two;
+  alone.recompute = together.recompute = recompute_mode::never;
+  together.coalesce = 2;
+  CHECK(apart(traits<net<16>>(alone), traits<net<16>>(together)) ==
+        ranks + "the micro-batches that are coalesced: 1 and 2");
+  CHECK(differs(&plan_options::micro_batches, 5) == ranks + "the number of micro-batches: 4 and 5");
+  CHECK(differs(&plan_options::micro_batch_size, 3) == ranks + "the size of a micro-batch: 4 and 3");
+  CHECK(differs(&plan_options::replicas, 2) == ranks + "the number of replicas: 1 and 2");
+  CHECK(differs(&plan_options::workers, 1) == ranks + "the number of workers: 2 and 1");
+  CHECK(differs(&plan_options::moments, 1) == ranks + "the optimizer's moments: 2 and 1");
+}

@@ -1,0 +1,94 @@
+#include <gpipe/runtime/replicas/all_reduce.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "support/replica_gradients.hpp"
+
+using namespace laws;
+
+namespace {
+
+/// Of two stages, of which one has what layers tell.
+struct net : model<input<float, 48>, linear<80>, gelu, linear<9>, softmax_cross_entropy> {};
+
+constexpr int R = 3;
+constexpr errand reduces{.stage = 0, .micro_batch = -1, .action = "reduce"};
+
+/// Three replicas on a thread each.
+struct replicas {
+  run_plan plan = make_plan(network_of<net>,
+                            {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .workers = 1, .replicas = R}, {2});
+  seating here{plan, nullptr};
+  lifeline line{R};
+  replica_list<host_device> all;
+  shared_all_reduce<host_device> sums{network_of<net>, plan, line, all};
+
+  replicas() {
+    all.make(network_of<net>, plan, here, line, {}, kernels_of<net, host::context>);
+    step_state step;
+    step.rows.samples = 12, step.per_micro_batch = 2;
+    all.each([&](auto& it) { it.take(step); });
+  }
+  /// `body(r)` on the thread of each replica; how many were thrown out.
+  template <class Body>
+  int run(const Body& body) {
+    std::atomic<int> thrown{0};
+    std::vector<std::thread> threads;
+    for (int r = 0; r < R; ++r)
+      threads.emplace_back([&, r] {
+        try {
+          body(r);
+        } catch (const detail::poisoned&) {
+          ++thrown;
+        }
+      });
+    for (auto& t : threads) t.join();
+    return thrown;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("every replica has the sums, made in ascending order, of stage after stage and step after step") {
+  replicas its;
+  for (int step = 0; step < 3; ++step) {
+    its.all.each([](auto& it) { fill(it.stage(0), it.number()), fill(it.stage(1), it.number()); });
+    CHECK(its.run([&](int r) {
+      for (int s = 0; s < 2; ++s) its.sums.sum(r, s, reduces, true);
+    }) == 0);
+    its.all.each_stage([](const auto& stage) { CHECK(wrong_sums(stage, R) == 0); });
+  }
+}
+
+TEST_CASE("of what is accumulated the first replica has the sums, and the others have zeros") {
+  replicas its;
+  its.all.each([](auto& it) { fill(it.stage(0), it.number()); });
+  its.run([&](int r) { its.sums.sum(r, 0, reduces, false); });
+  CHECK(wrong_sums(its.all.at(0).stage(0), R) == 0);
+  for (int r = 1; r < R; ++r) CHECK(not_zero(its.all.at(r).stage(0)) == 0);
+}
+
+TEST_CASE("what layers tell of every micro-batch is known in all replicas") {
+  replicas its;
+  const auto told = [&](int r) {
+    return reinterpret_cast<double*>(its.all.at(r).stage(1).at(3).partials.base);
+  };
+  const std::size_t apart = its.all.at(0).stage(1).at(3).partials.stride / sizeof(double);
+  for (int r = 0; r < R; ++r)
+    for (int m = 2 * r; m < 2 * r + 2; ++m) told(r)[static_cast<std::size_t>(m) * apart] = 100 + m;
+  its.run([&](int r) { its.sums.sum(r, 1, reduces, true); });
+  for (int r = 0; r < R; ++r)
+    for (int m = 0; m < 2 * R; ++m) CHECK(told(r)[static_cast<std::size_t>(m) * apart] == 100 + m);
+}
+
+TEST_CASE("who waits for a replica that has failed is woken") {
+  replicas its;
+  CHECK(its.run([&](int r) {
+    if (r == 1) its.line.poison();
+    else its.sums.sum(r, 0, reduces, true);
+  }) == R - 1);
+}

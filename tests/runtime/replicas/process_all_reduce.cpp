@@ -1,0 +1,143 @@
+#include <gpipe/runtime/replicas/process_all_reduce.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <thread>
+
+#include "support/replica_gradients.hpp"
+#include "support/threaded_job.hpp"
+
+using namespace laws;
+
+namespace {
+
+/// Slots 2 and 4 fill a bucket each; slot 0 is in the last.
+struct net : model<input<float, 16>, linear<512>, gelu, linear<512>, gelu, linear<512>, gelu, linear<8>,
+                   softmax_cross_entropy> {};
+
+constexpr int R = 3;
+constexpr errand reduces{.stage = 0, .micro_batch = -1, .action = "reduce"};
+constexpr std::byte untouched{0x5a};
+
+/// A process of the job: a replica of one stage.
+struct process {
+  run_plan plan = make_plan(network_of<net>,
+                            {.micro_batches = 2, .micro_batch_size = 2, .apart = true, .replicas = R});
+  lifeline line{1};
+  replica<host_device> its;
+  exchanged_all_reduce<host_device> sums;
+
+  explicit process(peers& job)
+      : its(network_of<net>, plan, job.rank(), 0, line, untouched, 0), sums((bind(), job), network_of<net>, plan, its) {}
+
+  const bound_stage<host_device>& stage() const { return its.stage(0); }
+  int wrong(std::size_t first = 0) const { return wrong_sums(stage(), R, first); }
+
+ private:
+  void bind() { its.bind(kernels_of<net, host::context>, false); }
+};
+
+/// All processes are here.
+void meet(peers& job) {
+  std::byte nothing{};
+  for (int r = 0; r < R; ++r) job.broadcast(&nothing, 1, r, 0);
+}
+
+}  // namespace
+
+TEST_CASE("every process has the sums, made in ascending order, step after step; of what is accumulated the first") {
+  std::atomic<int> wrong{0};
+  threaded::job job(R);
+  job.run([&](peers& here) {
+    process p(here);
+    for (const bool commits : {true, true, false, true}) {
+      fill(p.stage(), here.rank());
+      p.sums.sum(here.rank(), 0, reduces, commits);
+      wrong += commits || here.rank() == 0 ? p.wrong() : not_zero(p.stage());
+    }
+    meet(here);
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a bucket is summed as soon as all have it, while others may still change") {
+  std::atomic<int> wrong{0}, late{0};
+  threaded::job job(R, 7);
+  job.run([&](peers& here) {
+    process p(here);
+    const std::size_t first = p.stage().flat_bytes() / sizeof(float);
+    const auto* const begin = reinterpret_cast<float*>(p.stage().gradients());
+    const auto at = static_cast<std::size_t>(reinterpret_cast<float*>(p.stage().at(4).gradients) - begin);
+    for (int step = 0; step < 2; ++step) {
+      fill(p.stage(), here.rank());
+      const auto all = gradients(p.stage());
+      std::fill(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(at), 0.0F);  // what is not there yet
+      if (p.sums.begin(0, 7, reduces) || p.sums.begin(0, 5, reduces)) ++wrong;     // slot 4 belongs to the bucket
+      if (!p.sums.begin(0, 4, reduces)) ++wrong;
+      const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (!p.sums.begin(0, 4, reduces) && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+      if (p.sums.begin(0, 4, reduces)) ++wrong;  // there is nothing left to do
+      // The own slice is summed, and nothing of the other buckets.
+      const std::size_t bytes = (first - at) * sizeof(float);
+      const std::size_t from = at + slice_begin(bytes, here.rank(), R) / sizeof(float);
+      const std::size_t to = at + slice_begin(bytes, here.rank() + 1, R) / sizeof(float);
+      for (std::size_t i = from; i < to; ++i) late += all[i] != sum_of(R, i);
+      for (std::size_t i = 0; i < at; ++i) wrong += all[i] != 0;
+      for (std::size_t i = 0; i < at; ++i) all[i] = found_by(here.rank(), i);
+      p.sums.sum(here.rank(), 0, reduces, true);
+      wrong += p.wrong();
+    }
+    meet(here);
+  });
+  CHECK(wrong == 0);
+  CHECK(late == 0);
+}
+
+TEST_CASE("after a failure what was begun is forgotten, and the next sums are right") {
+  std::atomic<int> wrong{0};
+  threaded::job job(R);
+  job.run([&](peers& here) {
+    process p(here);
+    fill(p.stage(), here.rank());
+    if (here.rank() != 2 && !p.sums.begin(0, 4, reduces)) ++wrong;
+    if (here.rank() == 1) here.fail(error("thrown here", ""));
+    try {
+      for (;; std::this_thread::yield()) here.begin(reduces);
+    } catch (const detail::poisoned&) {
+    }
+    here.recover();
+    p.sums.forget();
+    fill(p.stage(), here.rank());
+    p.sums.sum(here.rank(), 0, reduces, true);
+    wrong += p.wrong();
+    meet(here);
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("what the others give has as much room as the plan says, and touches it all") {
+  std::atomic<std::size_t> most{0}, planned{0};
+  std::atomic<int> beyond{0};
+  threaded::job job(R);
+  job.run([&](peers& here) {
+    process p(here);
+    const std::byte* const landing = p.stage().map().find(memory_kind::landing, -1, -1).base;
+    const auto bytes = static_cast<std::size_t>(p.stage().memory().of(memory_kind::landing));
+    fill(p.stage(), here.rank());
+    p.sums.sum(here.rank(), 0, reduces, true);
+    std::size_t touched = bytes;
+    while (touched > 0 && landing[touched - 1] == untouched) --touched;
+    for (std::size_t seen = most; touched > seen && !most.compare_exchange_weak(seen, touched);) {}
+    for (const std::byte* after = landing + bytes; after < landing + bytes + alignment; ++after)
+      beyond += *after != untouched;
+    planned = bytes;
+    meet(here);
+  });
+  CHECK(most <= planned);
+  CHECK(planned - most <= 3 * (R - 1) * alignment);  // each of three buckets is cut into slices of whole lines
+  CHECK(beyond == 0);
+}

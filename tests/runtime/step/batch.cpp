@@ -1,0 +1,120 @@
+// sanitizers: address
+
+#include <gpipe/runtime/step/batch.hpp>
+
+#include <doctest/doctest.h>
+
+#include <span>
+#include <string>
+
+#include <gpipe/model/in_bf16.hpp>
+
+#include "support/layers.hpp"
+
+// What a batch that does not fit says: tests/laws/failure.cpp.
+
+using namespace gpipe;
+
+namespace {
+
+struct net : model<input<double, 3>, laws::passing_loss> {};
+struct tagged {
+  template <class In>
+  struct on {
+    using output = tensor<float, 2>;
+    static constexpr field fields[] = {{"tags", 2, dtype::uint8, 4}, {"classes", 2, dtype::int32}};
+  };
+};
+struct with_tags : model<input<std::uint8_t, 3>, tagged> {};
+
+using narrow = in_bf16<model<input<float, 3>, laws::passing_loss>>;
+struct weighed_in_bf16 {
+  template <class In>
+  struct on {
+    using output = In;
+    static constexpr field fields[] = {{"weights", 1, dtype::bf16, 0, true}};
+  };
+};
+struct weighed : model<input<bf16, 3>, weighed_in_bf16> {};
+
+}  // namespace
+
+TEST_CASE("a batch names fields and owns nothing") {
+  const std::vector<double> x(6, 1.5);
+  const std::int32_t labels[] = {2, 0};
+  batch b(2);
+  b.with("inputs", x).with("labels", labels);
+  CHECK(b.samples() == 2);
+  REQUIRE(b.find("inputs") != nullptr);
+  CHECK(b.find("inputs")->data == x.data());
+  CHECK(b.find("inputs")->type == dtype::float64);
+  CHECK(b.find("labels")->elements == 2);
+  CHECK(b.find("weights") == nullptr);
+
+  batch_rows rows;
+  check_batch(network_of<net>, b, 2, rows);
+  CHECK(rows.samples == 2);
+  CHECK(rows.inputs == reinterpret_cast<const std::byte*>(x.data()));
+  REQUIRE(rows.fields.size() == 2);
+  CHECK(rows.fields[0] == reinterpret_cast<const std::byte*>(labels));
+  CHECK(rows.fields[1] == nullptr);  // optional
+}
+
+TEST_CASE("a batch says nothing twice and nothing that is not read") {
+  const std::vector<double> x(6, 1.5), negative{1, -0.5};
+  const std::int32_t labels[] = {2, 0};
+  batch_rows rows;
+  batch b(2);
+  b.with("inputs", x).with("labels", labels);
+  CHECK_THROWS_WITH_AS(b.with("inputs", x), "the batch has a field \"inputs\" already; give each field once", error);
+  CHECK_THROWS_WITH_AS(check_batch(network_of<net>, batch(b).with("weigths", x), 2, rows),
+                       "the batch has a field \"weigths\", which the model does not read; it reads inputs, labels, weights",
+                       error);
+  CHECK_THROWS_WITH_AS(check_batch(network_of<net>, batch(b).with("weights", negative), 2, rows),
+                       doctest::Contains("field \"weights\" of sample 1 is -0.5"), error);
+}
+
+TEST_CASE("integers are held to their limit, of any type that has one") {
+  const std::vector<std::uint8_t> x(3);
+  std::vector<std::uint8_t> tags{3, 0};
+  const std::vector<std::int32_t> classes{-7, 1 << 30};  // no limit
+  batch_rows rows;
+  const auto check = [&] {
+    check_batch(network_of<with_tags>, batch(1).with("inputs", x).with("tags", tags).with("classes", classes), 1, rows);
+  };
+  CHECK_NOTHROW(check());
+  tags[1] = 4;
+  CHECK_THROWS_WITH_AS(check(), "field \"tags\" of sample 0 is 4; it must lie in 0 ... 3", error);
+}
+
+TEST_CASE("what a model in bf16 takes is rounded, weights of that type are weights, and nothing else is converted") {
+  const std::vector<float> x{1.001F, -3.14159F, 7}, tiny{1};
+  const std::int32_t labels[] = {2};
+  std::vector<bf16> room(3);
+  batch_rows rows;
+  rows.rounded = room.data();
+  check_batch(network_of<narrow>, batch(1).with("inputs", x).with("labels", labels), 1, rows);
+  const auto* taken = reinterpret_cast<const bf16*>(rows.inputs);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(taken[i].bits == bf16(x[i]).bits);
+
+  const std::vector<bf16> already(x.begin(), x.end()), negative{-1.0F};
+  check_batch(network_of<narrow>, batch(1).with("inputs", already).with("labels", labels), 1, rows);
+  CHECK(rows.inputs == reinterpret_cast<const std::byte*>(already.data()));
+  CHECK_THROWS_WITH_AS(check_batch(network_of<weighed>, batch(1).with("inputs", x).with("weights", negative), 1, rows),
+                       doctest::Contains("field \"weights\" of sample 0 is -1.0"), error);
+  CHECK_THROWS_WITH_AS(check_batch(network_of<weighed>, batch(1).with("inputs", x).with("weights", tiny), 1, rows),
+                       doctest::Contains("holds float, the model reads bf16; convert it before the step"), error);
+}
+
+TEST_CASE("what only layers behind the last to run read may be missing") {
+  const std::vector<double> x(6);
+  const std::int32_t labels[] = {2, 5};
+  batch_rows rows;
+  const batch without = batch(2).with("inputs", x);
+  const int loss = network_of<net>.loss_slot();
+  CHECK_NOTHROW(check_batch(network_of<net>, without, 2, rows, loss));
+  CHECK(rows.fields[0] == nullptr);
+  CHECK_THROWS_WITH_AS(check_batch(network_of<net>, without, 2, rows, loss + 1),
+                       doctest::Contains("the batch lacks the field \"labels\""), error);
+  CHECK_THROWS_AS(check_batch(network_of<net>, batch(without).with("labels", labels), 2, rows, loss), error);
+}

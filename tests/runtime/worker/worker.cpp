@@ -1,0 +1,162 @@
+// sanitizers: address
+
+#include <gpipe/runtime/worker/worker.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+#include <string>
+
+#include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/device/host/host.hpp>
+
+#include "support/layers.hpp"
+
+using namespace gpipe;
+using namespace laws;
+
+namespace {
+
+struct net : model<input<float, 4>, halve, cross, join, passing_loss> {};
+using context = host::context;
+
+/// Throws in the parameter part of the second micro-batch.
+struct fails_second {
+  template <class In>
+  struct on : halve::on<In> {
+    static constexpr parameter parameters[] = {{"weight", {1}, initialiser::ones()}};
+    static inline int calls = 0;
+    static void backward_parameters(const auto&, const auto&) {
+      if (++calls == 2) throw std::runtime_error("no");
+    }
+  };
+};
+struct failing_net : model<input<float, 4>, fails_second, join, passing_loss> {};
+
+/// One worker with all it needs, on this thread.
+template <class Net = net>
+struct alone {
+  plan_options options;
+  run_plan plan = make_plan(network_of<Net>, options);
+  update_rule<context> rule{sgd{}};
+  lifeline line{1};
+  replica<host_device> its{network_of<Net>, plan, 0, -1, line, std::byte{0}, 0};
+  gate door{line, 1};
+  step_state step;
+  commit decision;
+  std::vector<stage_report> reports{1};
+  std::function<void(const instruction&)> before;
+  recorder events{100};
+  std::vector<instruction> program;
+  std::vector<float> x = std::vector<float>(20, 0.5F);
+  std::vector<std::int32_t> labels = std::vector<std::int32_t>(5);
+
+  alone() : alone(recompute_mode::always, 1) {}
+  alone(recompute_mode mode, int coalesce)
+      : options{.micro_batches = 3, .micro_batch_size = 2, .recompute = mode, .coalesce = coalesce} {
+    its.bind(kernels_of<Net, context>, false);
+    decision.hold(network_of<Net>, 3);
+    decision.rate = 1;
+    lower(
+        fill_drain{}, 1, 3, mode, nullptr, 0, 0, [&](const instruction& i) { program.push_back(i); },
+        send_mode::synchronous, coalesce);
+    take(5);
+  }
+  void take(int samples) {
+    batch b(samples);
+    b.with("inputs", std::span(x).first(static_cast<std::size_t>(4 * samples)));
+    b.with("labels", std::span(labels).first(static_cast<std::size_t>(samples)));
+    check_batch(network_of<Net>, b, 6, step.rows);
+    step.per_micro_batch = (samples + 2) / 3;
+  }
+  bound_stage<host_device>& stage() { return its.stage(0); }
+  void walk() {
+    its.take(step);
+    worker<host_device> w(
+        {network_of<Net>, plan, rule, nullptr, line, door, step, decision, reports, before}, its, 0, 0, &events);
+    w.walk(program, true);
+  }
+};
+
+std::string short_hand(std::span<const event> events) {
+  std::string text;
+  for (const event& e : events) text += std::string(label_of(instruction{e.kind, e.stage, e.micro_batch, -1})) + " ";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a worker walks its program, and tells what it did when") {
+  alone<> a;
+  std::string before;
+  a.before = [&](const instruction& i) { before += std::string(label_of(i)) + " "; };
+  a.walk();
+  CHECK(before == "F2 F1 F0 R0 B0 R1 B1 R2 B2 reduce update ");
+  CHECK(short_hand(a.events.events()) == before);
+  for (std::size_t i = 1; i < a.events.events().size(); ++i)
+    CHECK(a.events.events()[i].begin_ns >= a.events.events()[i - 1].end_ns);
+  CHECK(a.reports[0].busy(act::backward) > 0);
+  CHECK(a.reports[0].busy(act::receive_activation) == 0);
+  CHECK(a.decision.holds);
+  CHECK(a.decision.found.samples == 5);
+  CHECK(a.decision.squares[1] > 0);
+}
+
+TEST_CASE("micro-batches without samples are passed over") {
+  alone<> a;
+  a.take(2);
+  a.walk();
+  CHECK(short_hand(a.events.events()) == "F1 F0 R0 B0 R1 B1 reduce update ");
+}
+
+TEST_CASE("gradients are cleared at the start of a pass, and parameters change at its end alone") {
+  alone<> a;
+  const auto* gradient = reinterpret_cast<const float*>(a.stage().gradients());
+  const auto* parameter = reinterpret_cast<const float*>(a.stage().parameters());
+  a.before = [&](const instruction& i) {
+    if (i.kind == act::forward && i.micro_batch == 2) CHECK(gradient[0] == 0);
+    CHECK(parameter[0] == 0);
+  };
+  a.walk();
+  const float first = gradient[0], after = parameter[0];
+  CHECK(first != 0);
+  CHECK(after == doctest::Approx(-first / 5));
+  a.stage().device().fill(64, std::byte{0}, a.stage().parameters());
+  a.walk();
+  CHECK(gradient[0] == first);
+}
+
+TEST_CASE("what is thrown is named and passed on") {
+  alone<> a;
+  a.step.step = 7;
+  a.before = [](const instruction& i) {
+    if (i.kind == act::recompute && i.micro_batch == 1) throw std::runtime_error("no");
+  };
+  CHECK_THROWS_WITH_AS(a.walk(), "stage 0, micro-batch 1, recompute, step 7: no", error);
+  a.before = [](const instruction&) {
+    throw error("wrong", "mend it", {.layer = "that", .slot = 2, .stage = 5, .action = "dreaming"});
+  };
+  CHECK_THROWS_WITH_AS(a.walk(), "layer 2 that, stage 5, micro-batch 2, dreaming, step 7: wrong; mend it", error);
+  a.before = [](const instruction&) { throw detail::poisoned{}; };
+  CHECK_THROWS_AS(a.walk(), detail::poisoned);
+}
+
+TEST_CASE("parameter parts that follow each other are made together, and named apart") {
+  alone<> a(recompute_mode::never, 2), one_by_one;
+  std::string before;
+  a.before = [&](const instruction& i) { before += std::string(label_of(i)) + " "; };
+  a.walk();
+  one_by_one.walk();
+  CHECK(before == "F2 F1 F0 I0 I1 W0 W1 I2 W2 reduce update ");
+  CHECK(short_hand(a.events.events()) == before);
+  const auto gradients = [](alone<>& of) { return reinterpret_cast<const float*>(of.stage().gradients()); };
+  CHECK(gradients(a)[0] != 0);
+  CHECK(gradients(a)[0] == gradients(one_by_one)[0]);
+  a.take(1);  // the others of its group are empty
+  a.walk();
+  CHECK(a.decision.found.samples == 1);
+
+  alone<failing_net> fails(recompute_mode::never, 3);
+  CHECK_THROWS_WITH_AS(fails.walk(),
+                       doctest::Contains("fails_second, stage 0, micro-batch 1, backward parameters, step 0: no"), error);
+}

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "support/sanitized.hpp"
+
+// Counts the allocations of the program by operator new, in all its threads. Only one file of a program may include it.
+// Under clang's thread sanitizer, whose operator new cannot be replaced, it counts none.
+
+inline std::atomic<long> allocations{0};
+
+#if !defined(TESTS_THREAD_SANITIZED) || !defined(__clang__)
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+// If delete were inlined, a compiler would see free beside new and warn that they do not match.
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+#endif

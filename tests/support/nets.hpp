@@ -1,0 +1,148 @@
+#pragma once
+
+// Small networks, each with another kind of edge, and data for them.
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include <gpipe/core/numbers/random.hpp>
+#include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/regularization/dropout.hpp>
+#include <gpipe/layer/activation/gelu.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/shape/reshape.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/train/dataset.hpp>
+#include <gpipe/train/trainer.hpp>
+
+#include "support/layers.hpp"
+
+namespace laws {
+
+/// 18 slots, residuals across cuts: the first around what enters, to which no gradient flows.
+template <class T>
+struct residual_net : model<input<T, 12>, residual<linear<12>>, linear<16>,
+                            repeat<2, residual<layer_norm, linear<20>, gelu, dropout<25>, linear<16>>>, relu, linear<7>,
+                            softmax_cross_entropy> {};
+
+/// 9 slots: a value that three slots read, one of them twice; two rows a sample, each a channel.
+template <class T>
+struct skip_net : model<input<T, 12>, linear<8>, reshape<2, 4>, stash<"x">, pop<"x">, add, batch_norm<>, pop<"x">,
+                        add, layer_norm, pop<"x">, add, linear<7>, softmax_cross_entropy> {};
+
+/// 9 slots: two tensors on an edge; a loss in the middle, and values at the end that nobody reads.
+template <class T>
+struct pair_net : model<input<T, 12>, linear<12>, batch_norm<>, halve, cross, cross, join, passing_loss, linear<4>, halve> {};
+
+/// 9 slots: integers on edges, links without and with gradients side by side, a skip from the outside.
+template <class T>
+struct integer_net : model<input<std::int32_t, 3>, stash<"tokens">, lookup<T, 6, 4>, stash<"x">, signs, next, pop<"x">,
+                           scale, peak, scale, pop<"tokens">, scale, linear<7>, softmax_cross_entropy> {};
+
+/// 13 slots: dropout, batch norm, a skip over five slots, and a layer whose parameters three slots use.
+template <class T>
+struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<16>>, dropout<25>, gelu, batch_norm<>,
+                        pop<"x">, add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, linear<7>,
+                        softmax_cross_entropy> {};
+
+/// 5 slots; its widest gradient is larger than the L1 cache, so gradients of several micro-batches are made together.
+template <class T>
+struct broad_net : model<input<T, 12>, linear<128>, gelu, linear<128>, linear<7>, softmax_cross_entropy> {};
+
+/// The network of examples/digits.cpp.
+struct digits_net : model<input<float, 64>, dropout<10>, linear<64>,
+                          repeat<16, residual<layer_norm, linear<256>, gelu, linear<64>, dropout<10>>>, layer_norm,
+                          linear<10>, softmax_cross_entropy> {};
+
+/// A number in [-1, 1) of stream `which`.
+inline double noise(std::uint32_t which, std::size_t i) {
+  return 2 * static_cast<double>(uniform(draw({7, 0, which, 0}, 0, static_cast<std::uint32_t>(i)).word[0])) - 1;
+}
+
+/// What a network of `T` reads of its batches: `width` inputs, and `rows` labels below 7 and weights a sample.
+template <class T, class Input = T>
+struct samples {
+  int count, width, rows;
+  std::vector<Input> inputs;
+  std::vector<std::int32_t> labels;
+  std::vector<T> weights;
+
+  samples(int n, int wide, int high)
+      : count(n),
+        width(wide),
+        rows(high),
+        inputs(static_cast<std::size_t>(n * wide)),
+        labels(static_cast<std::size_t>(n * high)),
+        weights(labels.size()) {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      inputs[i] = static_cast<Input>(std::is_integral_v<Input> ? 3 * (1 + noise(1, i)) : noise(1, i));
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      labels[i] = static_cast<std::int32_t>(3.5 * (1 + noise(2, i)));
+      weights[i] = static_cast<T>(1 + 0.75 * noise(3, i));
+    }
+  }
+
+  /// The samples [first, first + n).
+  batch take(int first, int n) const {
+    const auto part = [&](const auto& from, int wide) {
+      return std::span(from).subspan(static_cast<std::size_t>(first * wide), static_cast<std::size_t>(n * wide));
+    };
+    batch b(n);
+    b.with("inputs", part(inputs, width)).with("labels", part(labels, rows)).with("weights", part(weights, rows));
+    return b;
+  }
+  batch all() const { return take(0, count); }
+};
+
+/// The bits of everything that a training has changed: parameters, moments, state, the number of steps; of
+/// one replica.
+template <class Trainer>
+std::uint64_t state_of(const Trainer& training, int replica = 0) {
+  hash sum;
+  const auto& run = training.executor();
+  for (int l = 0; l < run.net().slot_count; ++l) {
+    const row& r = run.net().row_of(l);
+    const auto add = [&](memory_kind kind, int index, std::size_t at, std::size_t bytes) {
+      std::vector<std::byte> copy(bytes);
+      run.read(kind, l, index, at, bytes, copy.data(), replica);
+      sum.add(copy.data(), bytes);
+    };
+    add(memory_kind::parameters, 0, 0, r.parameter_bytes());
+    for (int k = 0; k < run.plan().options.moments; ++k) add(memory_kind::moments, k, 0, r.parameter_bytes());
+    std::size_t at = 0;
+    for (int i = 0; i < r.state_count; ++i) {  // not what fills up to the next boundary
+      const std::size_t bytes = r.state[i].extents.size() * bytes_of(r.type);
+      add(memory_kind::state, 0, at, bytes);
+      at += aligned(bytes);
+    }
+  }
+  const std::uint64_t steps = training.steps();
+  sum.add(reinterpret_cast<const std::byte*>(&steps), sizeof steps);
+  return sum.value();
+}
+
+/// Whether all replicas are the same.
+template <class Trainer>
+bool replicas_agree(const Trainer& training) {
+  bool agree = true;
+  for (int r = 1; r < training.plan().replicas(); ++r) agree = agree && state_of(training, r) == state_of(training);
+  return agree;
+}
+
+/// The bits of every parameter's gradient.
+template <class Trainer>
+std::uint64_t gradients_of(const Trainer& training) {
+  hash sum;
+  const auto& run = training.executor();
+  for (int l = 0; l < run.net().slot_count; ++l) {
+    std::vector<std::byte> copy(run.net().row_of(l).parameter_bytes());
+    run.read(memory_kind::gradients, l, 0, 0, copy.size(), copy.data());
+    sum.add(copy.data(), copy.size());
+  }
+  return sum.value();
+}
+
+}  // namespace laws

@@ -1,0 +1,21 @@
+#pragma once
+
+// Stands before the library's header of this name: what nvcc makes of Thrust's loop is here a loop of the stream.
+
+#include <cstddef>
+
+#include <gpipe/device/cuda/stream/stream.hpp>
+
+#include "support/pretended/gpu.hpp"
+
+namespace gpipe::cuda {
+
+template <class F>
+void for_each(const stream& on, std::ptrdiff_t n, F f) {
+  check(pretended::ask(on.get(), [=] {
+          for (std::ptrdiff_t i = n; i > 0; --i) f(i - 1);
+        }),
+        "for_each");
+}
+
+}  // namespace gpipe::cuda

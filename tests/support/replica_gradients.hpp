@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include <gpipe/layer.hpp>
+#include <gpipe/runtime/replicas/replica.hpp>
+
+#include "support/instances.hpp"
+
+// Gradients whose sum over replicas tells in which order it was made.
+
+namespace laws {
+
+using namespace gpipe;
+
+/// In ascending order the first two cancel, and what comes after them stays; in any other it is lost.
+inline float found_by(int replica, std::size_t i) {
+  const float large = 1e9F + static_cast<float>(i % 7) * 1e8F;
+  return replica == 0 ? large : replica == 1 ? -large : static_cast<float>(replica) + static_cast<float>(i % 1000);
+}
+inline float sum_of(int replicas, std::size_t i) {
+  float sum = found_by(0, i);
+  for (int r = 1; r < replicas; ++r) sum += found_by(r, i);
+  return sum;
+}
+
+inline std::span<float> gradients(const bound_stage<host_device>& of) {
+  return {reinterpret_cast<float*>(of.gradients()), of.flat_bytes() / sizeof(float)};
+}
+inline void fill(const bound_stage<host_device>& of, int replica) {
+  const auto all = gradients(of);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = found_by(replica, i);
+}
+/// How many numbers are not the sum, of the elements from `first` on.
+inline int wrong_sums(const bound_stage<host_device>& of, int replicas, std::size_t first = 0) {
+  const auto all = gradients(of);
+  int wrong = 0;
+  for (std::size_t i = first; i < all.size(); ++i) wrong += all[i] != sum_of(replicas, i);
+  return wrong;
+}
+inline int not_zero(const bound_stage<host_device>& of) {
+  int wrong = 0;
+  for (const float x : gradients(of)) wrong += x != 0;
+  return wrong;
+}
+
+}  // namespace laws

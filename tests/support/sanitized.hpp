@@ -1,0 +1,36 @@
+#pragma once
+
+// The sanitizer that this test is built with. Under a sanitizer a law that runs the same code many times, over other cuts
+// or types, runs it less often. The other builds run every case and find errors that no sanitizer sees, such as wrong
+// bits.
+
+#if defined(__SANITIZE_ADDRESS__)
+#define TESTS_SANITIZED
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define TESTS_THREAD_SANITIZED
+#endif
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TESTS_SANITIZED
+#endif
+#if __has_feature(thread_sanitizer)
+#define TESTS_THREAD_SANITIZED
+#endif
+#endif
+#ifdef TESTS_THREAD_SANITIZED
+#define TESTS_SANITIZED
+#endif
+
+namespace laws {
+
+#ifdef TESTS_SANITIZED
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+
+/// From one cut, as the bits of a mask, to the next that is tried: no multiple of the number of recompute modes, three.
+inline constexpr unsigned cut_step = sanitized ? 7 : 1;
+
+}  // namespace laws

@@ -1,0 +1,162 @@
+#include <gpipe/transport/in_process/barrier.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+template <class Body>
+void together(int workers, Body body) {
+  std::vector<std::thread> threads;
+  for (int w = 0; w < workers; ++w) threads.emplace_back([&body, w] { body(w); });
+  for (auto& thread : threads) thread.join();
+}
+
+}  // namespace
+
+TEST_CASE("the last to arrive runs the function once, and all see what it wrote") {
+  for (const int workers : {1, 2, 5}) {
+    constexpr int rounds = 10000;
+    gpipe::lifeline line(workers);
+    gpipe::gate gate(line, workers);
+    std::vector<int> given(static_cast<std::size_t>(workers) * 16);
+    int sum = 0, wrong = 0;
+    std::atomic<int> faults{0};
+    together(workers, [&](int me) {
+      for (int round = 0; round < rounds; ++round) {
+        given[static_cast<std::size_t>(me) * 16] = round + me;
+        gate.arrive(me, {}, [&]() noexcept {
+          sum = 0;
+          for (int w = 0; w < workers; ++w) sum += given[static_cast<std::size_t>(w) * 16];
+          wrong += sum != workers * round + workers * (workers - 1) / 2;
+        });
+        if (sum != workers * round + workers * (workers - 1) / 2) ++faults;
+        gate.arrive(me);
+      }
+    });
+    CHECK(wrong == 0);
+    CHECK(faults == 0);
+  }
+}
+
+TEST_CASE("some of a line's workers meet, and the others know nothing of it") {
+  gpipe::lifeline line(6);
+  gpipe::gate even(line, 3, 0, 2), odd(line, 3, 1, 2);
+  std::vector<int> rounds(6);
+  together(6, [&](int me) {
+    for (int round = 0; round < (me % 2 == 0 ? 2000 : 1000); ++round) {
+      gpipe::gate& mine = me % 2 == 0 ? even : odd;
+      mine.arrive(me, {}, [&]() noexcept { ++rounds[static_cast<std::size_t>(me % 2)]; });
+    }
+  });
+  CHECK(rounds[0] == 2000);
+  CHECK(rounds[1] == 1000);
+}
+
+TEST_CASE("poison opens the gate by throwing, and nothing was run") {
+  for (const auto spin : {0ns, std::chrono::nanoseconds(10s)}) {
+    gpipe::lifeline line(3, {.spin = spin, .deadline = 60s});
+    gpipe::gate gate(line, 3);
+    std::atomic<int> ran{0}, followers{0};
+    together(3, [&](int me) {
+      try {
+        if (me == 2) {
+          while (spin == 0ns && !(line.asleep(0) && line.asleep(1))) std::this_thread::yield();
+          line.poison();
+        }
+        gate.arrive(me, {}, [&]() noexcept { ++ran; });
+      } catch (const gpipe::detail::poisoned&) {
+        ++followers;
+      }
+    });
+    CHECK(ran == 0);
+    CHECK(followers == 3);
+
+    line.reset();
+    together(3, [&](int me) { gate.arrive(me, {}, [&]() noexcept { ++ran; }); });
+    CHECK(ran == 1);
+  }
+}
+
+TEST_CASE("all or none, whenever the poison falls") {
+  for (const int workers : {2, 5}) {
+    constexpr int rounds = 1000;
+    gpipe::lifeline line(workers + 1);
+    gpipe::gate gate(line, workers);
+    std::atomic<int> ran{0}, passed{0}, done{0}, next{0};
+    int split = 0, spoilt = 0;
+    together(workers + 1, [&](int me) {
+      for (int round = 0; round < rounds; ++round) {
+        if (me == workers) {
+          for (int i = 0; i < round % 40 * 50; ++i) gpipe::detail::pause();
+          line.poison();
+        } else {
+          try {
+            gate.arrive(me, {}, [&]() noexcept { ++ran; });
+            ++passed;
+          } catch (const gpipe::detail::poisoned&) {
+          }
+        }
+        // A meeting that no poison ends: the last one judges the round and clears up.
+        if (++done == workers + 1) {
+          split += passed != ran * workers;
+          spoilt += ran == 0;
+          ran = passed = done = 0;
+          line.reset();
+          next = round + 1;
+          for (int w = 0; w <= workers; ++w) line.wake(w);
+        }
+        line.rest(me, [&] { return next.load() > round; });
+      }
+    });
+    CHECK(split == 0);
+    MESSAGE(workers << " workers: " << spoilt << " of " << rounds << " rounds ended by poison");
+  }
+}
+
+TEST_CASE("once all have arrived, poison is late: the function ends and all go on") {
+  for (const auto spin : {0ns, std::chrono::nanoseconds(10s)}) {
+    gpipe::lifeline line(3, {.spin = spin, .deadline = 60s});
+    gpipe::gate gate(line, 3);
+    std::atomic<int> passed{0};
+    bool ended = false;
+    together(3, [&](int me) {
+      try {
+        gate.arrive(me, {}, [&]() noexcept {
+          line.poison();
+          for (int i = 0; i < 100000; ++i) gpipe::detail::pause();
+          ended = true;
+        });
+        if (ended) ++passed;
+      } catch (const gpipe::detail::poisoned&) {
+      }
+    });
+    CHECK(passed == 3);
+  }
+}
+
+TEST_CASE("a worker that never comes is noticed") {
+  gpipe::lifeline line(3, {.spin = 0ns, .deadline = 50ms});
+  gpipe::gate gate(line, 3);
+  std::atomic<int> causes{0}, followers{0};
+  together(2, [&](int me) {
+    try {
+      gate.arrive(me, {.stage = me, .action = "update"});
+    } catch (const gpipe::detail::poisoned&) {
+      ++followers;
+    } catch (const gpipe::error& e) {
+      ++causes;
+      CHECK(e.where().action == "update");
+      CHECK(e.remedy().find("worker 2") != std::string::npos);
+    }
+  });
+  CHECK(causes == 1);
+  CHECK(followers == 1);
+}

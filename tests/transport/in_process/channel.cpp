@@ -1,0 +1,88 @@
+#include <gpipe/transport/in_process/channel.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+
+// What every channel promises is in tests/laws/channel.cpp; here is what only this one has.
+
+TEST_CASE("both ends in one thread") {
+  gpipe::lifeline line(2);
+  gpipe::channel<> channel(line, 0, 1, 2);
+  CHECK(channel.slots() == 2);
+  CHECK(channel.sender() == 0);
+  CHECK(channel.receiver() == 1);
+  channel.acquire(1);
+  channel.publish(1, 8);
+  channel.acquire(0);
+  channel.publish(0, 3);
+  CHECK(channel.consume(0) == 3);
+  CHECK(channel.consume(1) == 8);
+  channel.release(1);
+  channel.acquire(1);
+  channel.publish(1, 0);
+  CHECK(channel.consume(1) == 0);
+}
+
+TEST_CASE("a hand-over is progress: others wait on") {
+  gpipe::lifeline line(3, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(40)});
+  gpipe::channel<> channel(line, 0, 1, 1);
+  std::atomic<bool> over{false};
+  std::thread third([&] { CHECK(line.outlast(2, [&] { return over.load(); }) == gpipe::detail::outcome::ready); });
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(150)) {
+    channel.acquire(0);
+    channel.publish(0, 1);
+    channel.consume(0);
+    channel.release(0);
+    std::this_thread::yield();
+  }
+  over = true;
+  line.wake(2);
+  third.join();
+}
+
+TEST_CASE("a wait's error names slot and worker") {
+  gpipe::lifeline line(2, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(8)});
+  gpipe::channel<> channel(line, 0, 1, 2);
+  try {
+    channel.consume(1, {.stage = 1, .micro_batch = 4, .action = "receive_activation"});
+    FAIL("nothing was published");
+  } catch (const gpipe::error& e) {
+    CHECK(e.wrong() == "waits for worker 0 to fill slot 1, and no worker made progress for 8 ms");
+  }
+  channel.acquire(0);
+  line.reset();
+  try {
+    channel.acquire(1);
+    channel.publish(1, 1);
+    channel.acquire(1, {.stage = 0});
+    FAIL("nothing was released");
+  } catch (const gpipe::error& e) {
+    CHECK(e.wrong() == "waits for worker 1 to free slot 1, and no worker made progress for 8 ms");
+    CHECK(e.where().stage == 0);
+  }
+}
+
+namespace {
+struct event_like {
+  int recorded = 0;
+};
+}  // namespace
+
+TEST_CASE("a marker belongs to the slot's owner, an empty one costs nothing") {
+  gpipe::lifeline line(2);
+  gpipe::channel<event_like> channel(line, 0, 1, 1);
+  channel.acquire(0);
+  channel.marker(0).recorded = 5;
+  channel.publish(0, 1);
+  channel.consume(0);
+  CHECK(channel.marker(0).recorded == 5);
+  channel.marker(0).recorded = 6;
+  channel.release(0);
+  channel.acquire(0);
+  CHECK(channel.marker(0).recorded == 6);
+}
