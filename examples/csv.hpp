@@ -1,6 +1,6 @@
 #pragma once
 
-// Numbers in a comma-separated file: rows of features, and a label last.
+// A comma-separated file of numbers: rows of features, with a label last.
 
 #include <charconv>
 #include <cmath>
@@ -14,12 +14,12 @@
 namespace example {
 
 struct labelled_rows {
-  std::vector<float> features;       // row by row
+  std::vector<float> features;  // row by row
   std::vector<std::int32_t> labels;
 };
 
-/// Reads rows of `width` numbers and a label in [0, classes). Everything that is not that is refused with its line,
-/// except that a number may be `nan` or `inf`: what to make of it is the training's business.
+/// Reads rows of `width` numbers and a label in [0, classes). Anything else is an error with its line. A number may be
+/// `nan` or `inf`: the training handles these.
 inline labelled_rows read_csv(const std::string& path, int width, int classes) {
   const auto refuse = [&](long line, const std::string& wrong, const std::string& remedy) {
     throw gpipe::error(wrong, remedy, {.file = path, .line = line});
@@ -27,7 +27,7 @@ inline labelled_rows read_csv(const std::string& path, int width, int classes) {
   if (!std::filesystem::exists(path)) throw_error(-1, "there is no such file", "give the path of a file");
   if (std::filesystem::is_directory(path)) throw_error(-1, "is a folder", "give the path of a file");
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw_error(-1, "cannot be opened", "see whether you may read it");
+  if (!file) throw_error(-1, "cannot be opened", "check its permissions");
 
   const std::string expected = std::to_string(width) + " numbers and a label, separated by commas";
   labelled_rows rows;
@@ -46,27 +46,31 @@ inline labelled_rows read_csv(const std::string& path, int width, int classes) {
       const auto [next, failure] = last ? std::from_chars(at, end, label) : std::from_chars(at, end, number);
       const std::string word(at, std::find(at, end, ','));
       if (at == end || (at == text.data() + text.size() && column > 0))
-        throw_error(line, "has " + std::to_string(column) + " columns, not " + std::to_string(width + 1), "give " + expected);
+        throw_error(line, "has " + std::to_string(column) + " columns, not " + std::to_string(width + 1),
+               "give " + expected);
       if (failure == std::errc::result_out_of_range)
-        throw_error(line, where + ": \"" + word + "\" does not fit " + (last ? "a label" : "a float"), "give smaller numbers");
+        throw_error(line, where + ": \"" + word + "\" does not fit " + (last ? "a label" : "a float"),
+               "give smaller numbers");
       if (failure != std::errc{})
-        throw_error(line, where + ": \"" + word + "\" is no " + (last ? "label" : "number"), "give " + expected);
+        throw_error(line, where + ": \"" + word + "\" is not a " + (last ? "label" : "number"), "give " + expected);
       at = next;
       while (at != end && *at == ' ') ++at;
       if (last && at != end)
-        throw_error(line, *at == ',' ? "has more than " + std::to_string(width + 1) + " columns"
-                                : where + ": \"" + word + "\" is no label",
+        throw_error(line,
+               *at == ',' ? "has more than " + std::to_string(width + 1) + " columns"
+                          : where + ": \"" + word + "\" is not a label",
                "give " + expected);
-      if (!last && at != end && *at != ',') throw_error(line, where + ": \"" + word + "\" is no number", "give " + expected);
+      if (!last && at != end && *at != ',')
+        throw_error(line, where + ": \"" + word + "\" is not a number", "give " + expected);
       if (!last && at != end) ++at;
       if (last && (label < 0 || label >= classes))
         throw_error(line, "label " + std::to_string(label) + " is out of range",
-               "labels lie in 0 ... " + std::to_string(classes - 1));
+               "choose labels in 0 ... " + std::to_string(classes - 1));
       if (last) rows.labels.push_back(label);
       else rows.features.push_back(number);
     }
   }
-  if (file.bad()) throw_error(-1, "could not be read to its end", "see whether the disk is well");
+  if (file.bad()) throw_error(-1, "could not be read to its end", "check the disk");
   if (rows.labels.empty()) throw_error(-1, "is empty", "give lines of " + expected);
   return rows;
 }

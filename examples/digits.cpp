@@ -1,5 +1,5 @@
-// Trains a residual network on real handwritten digits, across pipeline stages chosen on the command line.
-// Whatever the number of stages, the result is the same to the last bit: see the last two lines that it prints.
+// Trains a residual network on real handwritten digits, in pipeline stages chosen on the command line.
+// The result has the same bits for every number of stages: compare the last two lines of output.
 
 #include <algorithm>
 #include <iomanip>
@@ -31,9 +31,9 @@ struct net : model<input<float, 64>, dropout<10>, linear<64>,
                    repeat<16, block>,
                    layer_norm, linear<10>, softmax_cross_entropy> {};
 
-// Its default plan is proven while this file compiles.
+// The compiler checks the default plan.
 #if defined(GPIPE_DIGITS_PROFILE)
-#include GPIPE_DIGITS_PROFILE  // what --profile has written: its struct `measured`
+#include GPIPE_DIGITS_PROFILE  // a file that --profile wrote, with the struct `measured`
 using default_plan = plan<net, stages<4>, micro_batches<8>, micro_batch_size<8>, profiled<measured>>;
 #else
 using default_plan = plan<net, stages<4>, micro_batches<8>, micro_batch_size<8>>;
@@ -44,7 +44,7 @@ static_assert(require_fits<default_plan, 8_MiB>());
 
 // The command line ----------------------------------------------------------------------------------------------------
 
-/// Those that train, by their names.
+/// The schedules that train, with their names.
 std::vector<std::pair<std::string, schedule_kind>> schedules() {
   std::vector<std::pair<std::string, schedule_kind>> found;
   for (const schedule_kind kind : schedule_kinds)
@@ -67,7 +67,7 @@ struct settings {
   example::transport transport = example::transport::threads;
   bool quiet = false;
 
-  /// Of the plan; one if there is none, which is refused later.
+  /// Workers of the plan; 1 if the plan is invalid, which is an error later.
   int workers() const {
     const schedule_choice schedule = plan.chosen_schedule();
     return schedule.admits(plan.stages, plan.micro_batches) ? plan.replicas * schedule.workers(plan.stages) : 1;
@@ -77,24 +77,24 @@ struct settings {
     std::optional<recompute_mode> recompute;
     if (!example::options(
              "digits: trains a residual network on 8 x 8 images of handwritten digits, in a pipeline of stages.\n"
-             "The last two lines are the held-out accuracy and a hash of the parameters' bits: the same for every\n"
-             "number of stages, schedule, way to recompute and memory limit, in threads or in processes.\n"
-             "(Each precision has bits of its own, and so has each number of replicas: they sum in another order.)")
+             "The last two lines are the held-out accuracy and a hash of the parameters' bits. They are the same for\n"
+             "every number of stages, schedule, recompute mode and memory limit, in threads or in processes.\n"
+             "(Another precision or another number of replicas gives other bits: it rounds or sums differently.)")
              .number("--stages", plan.stages, 1, slots_of<net>, "stages of the pipeline, one or more a worker")
-             .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches in a mini-batch, of each replica")
+             .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches of a mini-batch in each replica")
              .number("--batch", batch, 1, 65536, "samples in a mini-batch")
              .number("--epochs", epochs, 1, 100000, "passes over the training samples")
              .choice("--device", device, {{"host", processor::host}, {"cuda", processor::cuda}},
-                     "where the stages compute: on the processor, or on the machine's GPUs")
+                     "where the stages compute: on the CPU, or on the machine's GPUs")
              .choice("--precision", plan.precision, {{"float32", precision::float32}, {"bf16", precision::bf16}},
-                     "of what flows between layers, and of products")
+                     "precision of activations, their gradients and matrix products")
              .choice("--schedule", plan.schedule, schedules(), "the order of work")
-             .number("--chunks", plan.chunks, 1, slots_of<net>, "stages a worker, of the interleaved schedule")
+             .number("--chunks", plan.chunks, 1, slots_of<net>, "stages a worker, for the interleaved schedule")
              .number("--workers", plan.workers, 0, slots_of<net>,
-                     "threads or processes, each with the stages of neighbours; 0: as many\n"
+                     "threads or processes; each runs neighbouring stages; 0: as many\n"
                      "                            as the schedule has work for")
              .number("--replicas", plan.replicas, 1, 256,
-                     "of the pipeline, each with as many workers and its part of a mini-batch")
+                     "copies of the pipeline, each with its own workers and part of a mini-batch")
              .choice("--recompute", recompute,
                      {{"always", recompute_mode::always},
                       {"except-last", recompute_mode::except_last},
@@ -103,28 +103,28 @@ struct settings {
                      "which micro-batches run forward again before backward\n"
                      "                            (except-last; as-needed with a memory limit)")
              .number("--coalesce", plan.coalesce, 0, max_coalesced,
-                     "micro-batches whose parameter gradients a stage makes together,\n"
-                     "                            by fill-drain, where nothing is recomputed; 0: as many as\n"
-                     "                            pay and fit")
+                     "micro-batches whose parameter gradients a stage computes together,\n"
+                     "                            with fill-drain and without recompute; 0: as many as pay off\n"
+                     "                            and fit")
              .bytes("--memory-limit", plan.memory_limit,
-                    "of every stage, such as 4MiB: the cut obeys it, and recompute\n"
-                    "                            as needed makes room for it")
+                    "limit of every stage, such as 4MiB: the cut obeys it, and\n"
+                    "                            recompute is as-needed")
              .number("--link-bytes-per-s", link_bytes_per_s, 0, INT64_MAX / 1000,
-                     "emulate links that carry so much; 0: none; the cut pays for them")
+                     "emulate links of this speed, and cut for them; 0: do not")
              .choice("--transport", transport,
                      {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},
-                     "workers are threads, or processes, which mpirun starts")
-             .number("--seed", seed, 0, INT64_MAX, "of first parameters, dropout and shuffling")
+                     "workers are threads, or processes that mpirun starts")
+             .number("--seed", seed, 0, INT64_MAX, "seed of initial parameters, dropout and shuffling")
              .text("--data", "FILE", data, "lines of 64 numbers and a label, comma-separated")
-             .text("--trace", "FILE.json", trace, "write what every worker did; opens in ui.perfetto.dev")
+             .text("--trace", "FILE.json", trace, "write all actions of all workers, for ui.perfetto.dev")
              .text("--timeline", "FILE.svg", timeline, "draw the last step")
              .text("--breakdown", "FILE.svg", breakdown, "draw where the time of a step went")
              .text("--profile", "FILE.hpp", profile,
-                   "write what each layer took; a build with GPIPE_DIGITS_PROFILE\n"
-                   "                            plans by it")
+                   "write the measured time of each layer; a build with\n"
+                   "                            GPIPE_DIGITS_PROFILE plans by it")
              .flag("--layers", layers,
-                   "tell what each layer took, its share of what a core can, and what\n"
-                   "                            to do about the worst")
+                   "print the time of each layer, its share of a core's peak, and\n"
+                   "                            advice for the slowest")
              .flag("--quiet", quiet, "print the last two lines only")
              .read(count, words))
       return false;
@@ -152,7 +152,7 @@ split read_digits(const std::string& path) {
     for (std::size_t j = 0; j < 64; ++j) features[held_out].push_back(rows.features[64 * i + j] / 8 - 1);  // [-1, 1]
   }
   if (labels[1].empty())
-    throw error("has " + std::to_string(rows.labels.size()) + " rows: none is left to test on", "give at least five",
+    throw error("has " + std::to_string(rows.labels.size()) + " rows, too few to hold any out", "give at least 5",
                 {.file = path});
   return {dataset{}.with("inputs", 64, features[0]).with("labels", 1, labels[0]),
           dataset{}.with("inputs", 64, features[1]).with("labels", 1, labels[1])};
@@ -160,7 +160,7 @@ split read_digits(const std::string& path) {
 
 // The training --------------------------------------------------------------------------------------------------------
 
-// What one step did, for its picture.
+// The events of one step, for its picture.
 std::vector<event> events_since(std::int64_t begin, const std::vector<recorder>& workers) {
   std::vector<event> events;
   for (const recorder& worker : workers)
@@ -169,34 +169,34 @@ std::vector<event> events_since(std::int64_t begin, const std::vector<recorder>&
   return events;
 }
 
-/// Writes what each layer took, and says what it changes.
+/// Writes the measured time of each layer, and prints the predicted step time with it.
 void write_costs(std::ostream& out, const std::string& path, const network& of, const runtime_plan& now,
                  const measured_profile& costs) {
   write_profile(path, costs.view());
   plan_options by_costs = now.options;
   by_costs.profile = costs.view();
-  const auto reckoned = [&](const std::vector<int>& cut) {
+  const auto predicted = [&](const std::vector<int>& cut) {
     return gpipe::detail::milliseconds(step_time(of, make_plan(of, by_costs, cut)));
   };
   const std::vector<int> cut(now.first.begin() + 1, now.first.end() - 1);
-  out << "by what each layer took, a step is reckoned to take " << reckoned(cut) << ", and once cut by it "
-      << reckoned({}) << '\n';
+  out << "predicted step time by these measurements: " << predicted(cut) << ", and after a new cut by them "
+      << predicted({}) << '\n';
 }
 
-/// Asks before the work whether all that is wanted can be written, each to a file of its own.
+/// Checks before the training that every output can be written, each to its own file.
 void require_outputs(std::vector<std::string> files) {
   std::erase(files, "");
   std::sort(files.begin(), files.end());
   if (const auto twice = std::adjacent_find(files.begin(), files.end()); twice != files.end())
-    throw error("two outputs are to be written to one file", "give each its own", {.file = *twice});
+    throw error("two outputs have the same file", "give each output its own file", {.file = *twice});
   for (const std::string& file : files) require_writable(file);
 }
 
-// In a job of processes every one of them trains, and asks, for each has a part of the answer; the first one tells.
+// In a job of processes every process makes the same calls, because each has a part of the answer; rank 0 prints.
 template <class Device>
 void run_on(settings chosen, process_group* job) {
-  const bool tells = job == nullptr || job->rank() == 0;
-  if (tells) require_outputs({chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
+  const bool prints = job == nullptr || job->rank() == 0;
+  if (prints) require_outputs({chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
   const split data = read_digits(chosen.data);
   chosen.batch = std::min(chosen.batch, data.train.samples());
   const int parts = chosen.plan.all_micro_batches();
@@ -216,13 +216,13 @@ void run_on(settings chosen, process_group* job) {
        .job = job}};
 
   std::ostream quiet(nullptr);
-  std::ostream& out = chosen.quiet || !tells ? quiet : std::cout;
+  std::ostream& out = chosen.quiet || !prints ? quiet : std::cout;
   const network& of = training.executor().net();
   out << describe(of, training.plan());
 
-  // mpirun gives processes a terminal of their own, whoever reads what they print.
-  const verbosity how_watched = job == nullptr ? verbosity_for(stdout) : verbosity::lines;
-  progress line(out, chosen.quiet || !tells ? verbosity::quiet : how_watched);
+  // mpirun gives processes a terminal, even if their output goes to a file.
+  const verbosity how_shown = job == nullptr ? verbosity_for(stdout) : verbosity::lines;
+  progress line(out, chosen.quiet || !prints ? verbosity::quiet : how_shown);
   std::int64_t last_step = 0, this_step = now_ns();
   fit(training, data.train, epochs, [&](const fit_progress& now) {
     if (now.step == now.steps) line.epoch(now);
@@ -237,7 +237,7 @@ void run_on(settings chosen, process_group* job) {
   const measured_profile costs = timed ? training.layer_profile() : measured_profile{};
   const double accuracy = training.evaluate(data.test).accuracy();
   const std::uint64_t hash = training.parameter_hash();
-  if (!tells) return;
+  if (!prints) return;
 
   write_report(out, report, std::thread::hardware_concurrency(), step_time(of, training.plan()));
   if (chosen.layers)
@@ -261,26 +261,26 @@ void run(const settings& chosen, process_group* job) {
   nccl::job gpus(*job);
   run_on<cuda_device>(chosen, &gpus);
 #else
-  throw error("the program was built without NCCL, and MPI does not reach into a GPU's memory",
-              "install libnccl-dev and configure it anew, or let threads be the workers: they share the GPUs");
+  throw error("the program was built without NCCL, and MPI does not reach GPU memory",
+              "install libnccl-dev and configure again, or choose --transport threads");
 #endif
 #else
   throw error("the program was built without CUDA",
-              "install the CUDA toolkit, and configure it anew with GPIPE_CUDA=ON");
+              "install the CUDA toolkit, and configure again with GPIPE_CUDA=ON");
 #endif
 }
 
 int main(int count, char** words) {
-  std::unique_ptr<process_group> job;  // leaves last: after what went wrong was told
+  std::unique_ptr<process_group> job;  // destroyed last: after the error is printed
   try {
     settings chosen;
     if (chosen.read(count, words)) {
       job = example::join(chosen.transport, chosen.workers(), count, words);
       run(chosen, job.get());
     }
-    if (!std::cout.flush()) throw error("cannot write to the standard output", "see where it goes");
+    if (!std::cout.flush()) throw error("cannot write to the standard output", "check where the output goes");
   } catch (const std::exception& failure) {
-    if (example::tells(job.get(), failure)) std::cerr << "digits: " << failure.what() << std::endl;
+    if (example::prints_error(job.get(), failure)) std::cerr << "digits: " << failure.what() << std::endl;
     return 1;
   }
 }

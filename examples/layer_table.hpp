@@ -1,6 +1,6 @@
 #pragma once
 
-// The costs of a model that is not written with gpipe: a file with a header line and a line a layer.
+// Layer costs of a model that is not written with gpipe: a file with a header line and a line a layer.
 //
 //     name,forward_ns,backward_ns,parameter_bytes,activation_bytes,output_bytes
 //     embedding,1200,2400,262144000,4096,8388608
@@ -23,9 +23,9 @@ namespace example {
 struct table_layer {
   std::string name;
   std::int64_t forward_ns = 0, backward_ns = 0;
-  std::int64_t parameter_bytes = 0;   // all that comes with its parameters: gradients and the optimizer's state too
-  std::int64_t activation_bytes = 0;  // what it keeps for backward
-  std::int64_t output_bytes = 0;      // what the next layer reads; 0 where the file has no such column
+  std::int64_t parameter_bytes = 0;   // its parameters, their gradients and the optimizer's state
+  std::int64_t activation_bytes = 0;  // kept for backward
+  std::int64_t output_bytes = 0;      // read by the next layer; 0 if the file has no such column
 };
 
 namespace detail {
@@ -45,7 +45,7 @@ inline std::vector<std::string_view> split(std::string_view line) {
 
 }  // namespace detail
 
-/// Reads such a file. What is not meant is refused, with its line.
+/// Reads such a file. A malformed line is an error with its number.
 inline std::vector<table_layer> read_layer_table(const std::string& path) {
   constexpr std::string_view columns[] = {
       "name", "forward_ns", "backward_ns", "parameter_bytes", "activation_bytes", "output_bytes"};
@@ -68,9 +68,9 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
   if (!std::filesystem::exists(path, unknown)) throw_error(-1, "there is no such file", "give the path of a file");
   if (std::filesystem::is_directory(path, unknown)) throw_error(-1, "is a folder", "give the path of a file");
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw_error(-1, "cannot be opened", "see whether you may read it");
+  if (!file) throw_error(-1, "cannot be opened", "check its permissions");
 
-  std::vector<std::size_t> column_at;  // which column each word of a line is
+  std::vector<std::size_t> column_at;  // the column of each word of a line
   std::vector<table_layer> layers;
   table_layer sum;
   std::string text;
@@ -91,7 +91,7 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
           const bool header = text.find("name") != std::string::npos || text.find("_ns") != std::string::npos;
           throw_error(line, header ? "unknown column " + quoted(word) : "the header is missing", expected);
         }
-        if (seen[c]) throw_error(line, "column " + quoted(word) + " is there twice", expected);
+        if (seen[c]) throw_error(line, "column " + quoted(word) + " appears twice", expected);
         seen[c] = true;
         column_at.push_back(c);
       }
@@ -119,7 +119,7 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
       std::int64_t number = 0;
       const auto [end, failure] = std::from_chars(word.data(), word.data() + word.size(), number);
       if (failure == std::errc::invalid_argument || end != word.data() + word.size())
-        throw_error(line, where + " is no whole number", "give a whole number of nanoseconds or bytes");
+        throw_error(line, where + " is not a whole number", "give a whole number of nanoseconds or bytes");
       if (word.front() == '-') throw_error(line, where + " is negative", "give 0 or more");
       if (failure == std::errc::result_out_of_range ||
           number > (std::numeric_limits<std::int64_t>::max)() - sum.*members[c])
@@ -129,7 +129,7 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
       sum.*members[c] += number;
     }
   }
-  if (file.bad()) throw_error(-1, "could not be read to its end", "see whether the disk is well");
+  if (file.bad()) throw_error(-1, "could not be read to its end", "check the disk");
   if (column_at.empty()) throw_error(-1, "is empty", expected);
   if (layers.empty()) throw_error(-1, "has no layers", expected);
   return layers;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The command line of the examples: `--name value`, each option with its range, and nothing accepted that is not meant.
+// The command line of the examples: `--name value`. Each option has a range, and anything else is an error.
 
 #include <algorithm>
 #include <charconv>
@@ -26,7 +26,7 @@ class options {
                  std::int64_t read = 0;
                  const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), read);
                  if (failure == std::errc::invalid_argument || end != value.data() + value.size())
-                   throw_error(self, value, "is no whole number", range(least, most));
+                   throw_error(self, value, "is not a whole number", range(least, most));
                  if (failure == std::errc::result_out_of_range || read < least || read > most)
                    throw_error(self, value, "is out of range", range(least, most));
                  into = static_cast<Number>(read);
@@ -43,15 +43,15 @@ class options {
   options& bytes(std::string name, std::int64_t& into, std::string help) {
     return add(std::move(name), "BYTES", std::move(help), [&into](std::string_view self, std::string_view value) {
       constexpr std::pair<std::string_view, std::int64_t> units[] = {
-          {"", 1},          {"B", 1},         {"KB", 1'000},    {"MB", 1'000'000},   {"GB", 1'000'000'000},
+          {"", 1},          {"B", 1},         {"KB", 1'000},    {"MB", 1'000'000},  {"GB", 1'000'000'000},
           {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1LL << 40}, {"TB", 1'000'000'000'000}};
       const std::string remedy = "write 16GiB, 500MB or a number of bytes";
       if (value.empty()) throw_error(self, value, "is empty", "give BYTES");
       std::int64_t number = 0;
       const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), number);
-      if (failure == std::errc::invalid_argument) throw_error(self, value, "is no number of bytes", remedy);
+      if (failure == std::errc::invalid_argument) throw_error(self, value, "is not a number of bytes", remedy);
       if (failure == std::errc::result_out_of_range) throw_error(self, value, "is out of range", remedy);
-      if (number < 1) throw_error(self, value, "is no memory", remedy);
+      if (number < 1) throw_error(self, value, "is less than 1 byte", remedy);
       const std::string_view unit = value.substr(static_cast<std::size_t>(end - value.data()));
       for (const auto& [word, size] : units)
         if (word == unit) {
@@ -62,7 +62,7 @@ class options {
       throw_error(self, value, "has an unknown unit", remedy);
     });
   }
-  /// One of several words, in capitals or not.
+  /// One of several words, in lower or upper case.
   template <class Value>
   options& choice(std::string name, Value& into, std::vector<std::pair<std::string, Value>> choices, std::string help) {
     std::string all;
@@ -70,20 +70,21 @@ class options {
       all += (all.empty() ? "" : "|") + word;
       if (value == into) help += " (" + word + ")";
     }
-    return add(std::move(name), all, std::move(help), [&into, choices, all](std::string_view self, std::string_view value) {
-      for (const auto& [word, meant] : choices)
-        if (same(word, value)) {
-          into = meant;
-          return;
-        }
-      throw_error(self, value, "is no choice", "choose one of " + all);
-    });
+    return add(std::move(name), all, std::move(help),
+               [&into, choices, all](std::string_view self, std::string_view value) {
+                 for (const auto& [word, meant] : choices)
+                   if (same(word, value)) {
+                     into = meant;
+                     return;
+                   }
+                 throw_error(self, value, "is not a choice", "choose one of " + all);
+               });
   }
   options& flag(std::string name, bool& into, std::string help) {
     return add(std::move(name), "", std::move(help), [&into](std::string_view, std::string_view) { into = true; });
   }
 
-  /// Reads the command line; false if it asked for help, which is then printed.
+  /// Reads the command line. Prints the help and returns false if the line has --help.
   bool read(int count, char** words) const {
     for (int i = 1; i < count; ++i) {
       std::string_view word = words[i];
@@ -100,14 +101,14 @@ class options {
       const option* found = nullptr;
       for (const option& o : options_)
         if (o.name == word) found = &o;
-      if (found == nullptr)
-        throw gpipe::error("unknown option \"" + std::string(word) + "\"", "--help lists them");
+      if (found == nullptr) throw gpipe::error("unknown option \"" + std::string(word) + "\"", "--help lists them");
       if (found->placeholder.empty()) {
-        if (equals != std::string_view::npos) throw_error(word, value, "is too much", "the option takes no value");
+        if (equals != std::string_view::npos)
+          throw_error(word, value, "is not expected", "leave it out: the option takes no value");
       } else if (equals == std::string_view::npos) {
         if (i + 1 == count || std::string_view(words[i + 1]).starts_with("--"))
-          throw gpipe::error("option " + std::string(word) + " lacks its value", "write " + std::string(word) + " " +
-                                                                                     found->placeholder);
+          throw gpipe::error("option " + std::string(word) + " lacks its value",
+                             "write " + std::string(word) + " " + found->placeholder);
         value = words[++i];
       }
       found->take(word, value);

@@ -1,6 +1,6 @@
-// A layer of your own: one struct in one file. This one scales each feature by a number that is learned (as in "Going
-// deeper with image transformers", Touvron et al., 2021); below it are its gradient check, a block composed of layers,
-// which needs no backward by hand, and a training that uses both.
+// A layer of your own: one struct in one file. This one scales each feature by a learned number (as in "Going deeper
+// with image transformers", Touvron et al., 2021). Below it stand a pointwise layer, a block composed of layers, which
+// needs no backward by hand, the gradient checks, and a training that uses all three.
 
 #include <cmath>
 #include <iostream>
@@ -12,17 +12,17 @@ using namespace gpipe;
 
 struct scale {
   template <class In>
-  struct on;  // without an overload for what comes in, the model does not compile and says so
+  struct on;  // an input without an overload here is a compile error that says so
 
   template <class T, int N>
   struct on<tensor<T, N>> {
     using output = tensor<T, N>;
-    using number = compute_type<T>;  // what parameters are, and sums: float where T is bf16
+    using number = compute_type<T>;  // the type of parameters and sums: float if T is bf16
     static constexpr parameter parameters[] = {{"gain", {N}, initialiser::ones()}};
-    static constexpr keep keeps{.input = true};  // backward reads it again
+    static constexpr keep keeps{.input = true};  // backward reads the input again
     static constexpr work cost{.forward = N, .backward_input = N, .backward_parameters = 2 * N, .bytes = 2 * N * sizeof(T)};
 
-    // Functors, not lambdas, and raw pointers inside: the same text can run on other devices.
+    // Functors with raw pointers instead of lambdas, so that the same text runs on other devices.
     struct product {
       const T* x;
       const number* gain;
@@ -48,7 +48,7 @@ struct scale {
   };
 };
 
-// A function of one number is shorter still.
+// A function of one number is shorter.
 struct softplus : pointwise<softplus> {
   template <class T>
   static T value(T x) {
@@ -60,7 +60,7 @@ struct softplus : pointwise<softplus> {
   }
 };
 
-// Composed of others: its backward is theirs.
+// Composed of other layers: its backward is derived from theirs.
 struct block : residual<layer_norm, linear<32>, softplus, linear<16>, scale> {};
 
 struct net : model<input<float, 8>, linear<16>, repeat<3, block>, linear<2>, softmax_cross_entropy> {};
@@ -69,10 +69,10 @@ int main() {
   // The gradient check: against central differences, in double.
   const gradient_report of_scale = check_gradient<scale, tensor<double, 5>>();
   const gradient_report of_softplus = check_gradient<softplus, tensor<double, 3, 4>>();
-  std::cout << "scale is off by " << of_scale.worst << ", softplus by " << of_softplus.worst << '\n';
+  std::cout << "largest gradient error: scale " << of_scale.worst << ", softplus " << of_softplus.worst << '\n';
   if (!of_scale.passes() || !of_softplus.passes()) return 1;
 
-  // Of eight numbers, are the first four more in sum than the last four?
+  // The task: is the sum of the first four of eight numbers larger than the sum of the last four?
   std::vector<float> numbers(512 * 8);
   std::vector<std::int32_t> labels(512, 0);
   for (std::uint32_t i = 0; i < 512; ++i) {

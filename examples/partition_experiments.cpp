@@ -1,5 +1,5 @@
-// What the compiler can tell of a pipeline before there is one. Every claim below is a `static_assert`: if this file
-// compiles, they hold. The program itself has nothing left to do but to say so.
+// What the compiler can prove about a pipeline before it runs. Every claim below is a `static_assert`: if this file
+// compiles, all claims hold. The program itself only says so.
 
 #include <cstdio>
 
@@ -13,7 +13,7 @@ using namespace gpipe;
 
 // 1. Counting --------------------------------------------------------------------------------------------------------
 
-// The paper's largest Transformer: 1663 blocks and 84 billion parameters, of which the compiler sees one block.
+// The paper's largest Transformer: 1663 blocks and 84 billion parameters. The compiler instantiates one block.
 using deepest = transformer<1663>;
 static_assert(network_of<deepest>.parameters() == 83'876'910'336);
 static_assert(slots_of<deepest> == 6 * 1663 + 2);
@@ -21,7 +21,7 @@ static_assert(network_of<deepest>.row_count == 8);
 
 // 2. Cutting ---------------------------------------------------------------------------------------------------------
 
-// Six layers, forward and backward. Where should two borders go?
+// Six layers, forward and backward. Two borders cut them into three stages.
 constexpr slot_cost six[] = {{4, 8}, {2, 4}, {1, 2}, {1, 2}, {5, 10}, {3, 6}};
 
 struct three_stages {
@@ -34,7 +34,7 @@ constexpr auto best = [] {
 }();
 static_assert(best.first[1] == 2 && best.first[2] == 5);  // forward 4 + 2 | 1 + 1 + 5 | 3
 
-// As many layers on each would take a tenth longer. No cut takes less: we try them all.
+// The same number of layers on each stage takes a tenth longer. No cut takes less time: we try them all.
 constexpr int by_number[] = {0, 2, 4, 6};
 constexpr std::int64_t least = fill_drain_makespan(six, 6, best.first, 3, 8);
 static_assert(fill_drain_makespan(six, 6, by_number, 3, 8) == 216 && least == 195);
@@ -47,9 +47,9 @@ static_assert([] {
   return true;
 }());
 
-// If the first device is half as fast, it gets one layer.
+// A first device of half the speed gets one layer.
 constexpr auto uneven = [] {
-  // [kind][slot]: the same layers on a fast device, and on one that takes twice as long.
+  // [kind][slot]: the same layers on a fast device, and on a device that takes twice as long.
   slot_cost costs[12];
   for (int l = 0; l < 6; ++l) {
     costs[l] = six[l];
@@ -62,28 +62,28 @@ constexpr auto uneven = [] {
 }();
 static_assert(uneven.first[1] == 1);
 
-// 3. Waiting ---------------------------------------------------------------------------------------------------------
+// 3. Idle time -------------------------------------------------------------------------------------------------------
 
 // The bubble, (S - 1) / (M + S - 1): with 32 micro-batches, 128 stages idle for four fifths of the time.
 static_assert(timetable(fill_drain{}, 4, 16).bubble() == 3.0 / 19);
 static_assert(timetable(fill_drain{}, 128, 32).bubble() == 127.0 / 159);
 
-// A step on 4 stages with 8 micro-batches, where forward takes 1 and either part of backward 1.
+// A step on 4 stages with 8 micro-batches, forward takes 1, and each part of backward takes 1.
 constexpr std::int64_t step(schedule_choice schedule, recompute_mode recompute, int stages = 4) {
   const stage_times times[] = {{1, 2, 0}, {1, 2, 0}, {1, 2, 0}, {1, 2, 0}, {1, 2, 0}, {1, 2, 0}, {1, 2, 0}, {1, 2, 0}};
   const link links[] = {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}};
   return simulate(schedule, {stages, 8, recompute, times, links, stages - 1});
 }
 static_assert(step(schedule_kind::fill_drain, recompute_mode::never) == 33);
-static_assert(step(schedule_kind::fill_drain, recompute_mode::always) == 41);  // begun before its gradient comes
+static_assert(step(schedule_kind::fill_drain, recompute_mode::always) == 41);  // starts before its gradient arrives
 static_assert(step(schedule_kind::fill_drain, recompute_mode::except_last) == 40);
-static_assert(step(schedule_kind::one_f_one_b, recompute_mode::never) == 33);  // no faster: it saves memory
+static_assert(step(schedule_kind::one_f_one_b, recompute_mode::never) == 33);  // not faster: it saves memory
 static_assert(fill_drain::in_flight(4, 8, 0) == 8 && one_f_one_b::in_flight(4, 8, 0) == 4);
 
-// Two stages on each of four devices, each with half the work: in these units 66 would be as good as fill-drain.
+// Two stages on each of four devices, each with half the work: 66 in these units equals fill-drain's 33.
 static_assert(step({schedule_kind::interleaved, 2}, recompute_mode::never, 8) == 57);
 
-// 4. Devices, and what was measured ----------------------------------------------------------------------------------
+// 4. Devices and measured costs --------------------------------------------------------------------------------------
 
 struct net : model<input<float, 1024>, linear<1024>, repeat<3, residual<linear<1024>, relu>>, linear<10>,
                    softmax_cross_entropy> {};
@@ -91,14 +91,14 @@ struct net : model<input<float, 1024>, linear<1024>, repeat<3, residual<linear<1
 using on_a_gpu = plan<net, stages<2>, micro_batches<8>, micro_batch_size<64>, on_device<a100_80gb>>;
 static_assert(on_a_gpu::L == 12);
 
-// Where a boundary crosses a slow link, the time is on the link.
+// A slower link takes longer for the same bytes.
 static_assert(transfer_time(1'000'000, a100_80gb) < transfer_time(1'000'000, l4));
 
-// Measured times take the place of guesses. A table of another model would not compile.
+// Measured times replace predicted ones. A table of another model does not compile.
 struct measured {
   static constexpr int micro_batch_size = 64;
   static constexpr measured_layer layers[] = {
-      {0, "linear<1024>", 9000, 9000, 9000},  // the first is slow here, for whatever reason
+      {0, "linear<1024>", 9000, 9000, 9000},  // the first is slow here
       {1, "linear<1024>", 900, 900, 900},
       {2, "relu", 50, 50},
       {3, "add", 50, 50},
@@ -122,7 +122,7 @@ using paper_8 = plan<transformer<103>, stages<8>, micro_batches<32>, micro_batch
 static_assert(paper_8::parameters() == 5'318'006'016);
 static_assert(require_fits<paper_8, 16_GB>());
 
-// Its activations on all devices, in bytes: the paper's peak is 50.9 GB.
+// Its activations on all devices, in bytes; the paper's peak is 50.9 GB.
 constexpr std::int64_t activations = [] {
   std::int64_t sum = 0;
   for (int s = 0; s < paper_8::S; ++s) {
@@ -133,14 +133,14 @@ constexpr std::int64_t activations = [] {
 }();
 static_assert(activations < 50'900'000'000);
 
-// Without recompute it would not fit: `require_fits<greedy, 16_GB>()` would be an error with the stage and its bytes.
+// Without recompute it does not fit: `require_fits<greedy, 16_GB>()` is an error with the stage and its bytes.
 using greedy = plan<transformer<103>, stages<8>, micro_batches<32>, micro_batch_size<1>, optimizer<sgd>,
                     gpipe::recompute<recompute_mode::never>, on_device<tpu_v3_core>>;
 static_assert(greedy::memory(3).total() > 16_GB);
 
 // 6. Choosing --------------------------------------------------------------------------------------------------------
 
-// Another schedule is another type. 1F1B takes no less time and holds fewer micro-batches, so it needs less memory.
+// Another schedule is another type. 1F1B takes no less time, but holds fewer micro-batches: it needs less memory.
 template <class Schedule>
 using on_four = plan<net, stages<4>, micro_batches<16>, micro_batch_size<64>, schedule<Schedule>,
                      gpipe::recompute<recompute_mode::never>>;
@@ -148,14 +148,14 @@ static_assert(on_four<one_f_one_b>::memory(3).total() < on_four<fill_drain>::mem
 static_assert(on_four<zb_h1>::makespan() < on_four<one_f_one_b>::makespan());
 static_assert(on_four<fill_drain>::makespan() == on_four<fill_drain>::lower_bound());  // no cut takes less
 
-// A cut of one's own is taken as it is, and tells how far it is from the best.
+// A cut by hand is used as it is, and reports how far it is from the best cut.
 using by_hand = plan<net, cut_at<3, 6, 9>, micro_batches<16>, micro_batch_size<64>,
                      gpipe::recompute<recompute_mode::never>>;
 static_assert(by_hand::S == 4 && by_hand::cut().first[2] == 6);
 static_assert(by_hand::from_optimum().of_cut == by_hand::makespan());
 static_assert(by_hand::from_optimum().optimum == on_four<fill_drain>::makespan());
 
-// With a limit the cut obeys it; as needed, recompute keeps what there is room for, and a step takes less time for it.
+// The cut obeys a memory limit. Recompute as needed keeps what fits, so a higher limit gives a shorter step.
 template <std::int64_t Limit>
 using within = plan<net, stages<4>, micro_batches<16>, micro_batch_size<64>,
                     gpipe::recompute<recompute_mode::as_needed>, memory_limit<Limit>>;
@@ -163,4 +163,4 @@ static_assert(require_fits<within<30_MiB>, 30_MiB>() && require_fits<within<34_M
 static_assert(within<30_MiB>::makespan() > within<34_MiB>::makespan());
 static_assert(within<34_MiB>::makespan() > on_four<fill_drain>::makespan());
 
-int main() { std::puts("all of it held when this was compiled"); }
+int main() { std::puts("all claims held when this program was compiled"); }

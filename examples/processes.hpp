@@ -1,6 +1,6 @@
 #pragma once
 
-// How an example becomes several processes: by mpirun, which it calls itself if nobody has.
+// Runs an example as several processes. The program calls mpirun itself unless mpirun started it.
 
 #include <cstdlib>
 #include <exception>
@@ -20,15 +20,15 @@ namespace example {
 
 enum class transport { threads, mpi };
 
-/// How many copies of the program mpirun has started; 0: it was started without.
+/// How many copies of the program mpirun started; 0: the program was started without mpirun.
 inline int copies() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const char* count = std::getenv(name)) return std::atoi(count);
   return 0;
 }
 
-/// In the last handler of `main`: whether this process is the one to tell the user. The others end, too.
-inline bool tells(gpipe::process_group* job, const std::exception& failure) {
+/// For the last handler of `main`: whether this process prints the error. The other processes end, too.
+inline bool prints_error(gpipe::process_group* job, const std::exception& failure) {
   if (job != nullptr) {
     const auto* const known = dynamic_cast<const gpipe::error*>(&failure);
     return job->leave(known != nullptr ? *known : gpipe::error(failure.what(), ""));
@@ -38,9 +38,9 @@ inline bool tells(gpipe::process_group* job, const std::exception& failure) {
   return true;
 }
 
-/// Becomes mpirun, which starts the program so many times.
+/// Replaces this process by mpirun, which starts the program `processes` times.
 [[noreturn]] inline void launch(int processes, int count, char** words) {
-  setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);  // more processes than cores are welcome
+  setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);  // allows more processes than cores
   const std::string number = std::to_string(processes);
   std::vector<std::string> line{"mpirun", "-np", number, "/proc/self/exe"};
   std::string self(4096, '\0');
@@ -54,13 +54,13 @@ inline bool tells(gpipe::process_group* job, const std::exception& failure) {
   throw gpipe::error("mpirun does not start", "install openmpi-bin, or your system's MPI");
 }
 
-/// The job that this process is one of; null where workers are threads.
+/// The job of this process; null if workers are threads.
 inline std::unique_ptr<gpipe::process_group> join(transport by, [[maybe_unused]] int workers, [[maybe_unused]] int count,
                                           [[maybe_unused]] char** words) {
   if (by == transport::threads) {
     if (copies() > 1)
-      throw gpipe::error("mpirun has started " + std::to_string(copies()) + " copies, each of which would train alone",
-                         "say --transport mpi, or start it without mpirun");
+      throw gpipe::error("mpirun has started " + std::to_string(copies()) + " copies, and each would train alone",
+                         "choose --transport mpi, or start the program without mpirun");
     return nullptr;
   }
 #if GPIPE_WITH_MPI
@@ -68,7 +68,7 @@ inline std::unique_ptr<gpipe::process_group> join(transport by, [[maybe_unused]]
   return std::make_unique<gpipe::mpi::job>();
 #else
   throw gpipe::error("the program was built without MPI",
-                     "install libopenmpi-dev and openmpi-bin, and configure it anew with GPIPE_MPI=ON");
+                     "install libopenmpi-dev and openmpi-bin, and configure again with GPIPE_MPI=ON");
 #endif
 }
 

@@ -4,19 +4,19 @@
 
 using namespace gpipe;
 
-// The model: a list of layer types. Shapes are deduced, and checked edge by edge.
+// The model: a list of layer types. The compiler deduces the shapes and checks every edge.
 struct net : model<input<float, 64>,
                    linear<512>, gelu,
                    repeat<8, residual<layer_norm, linear<512>, gelu, linear<512>>>,
                    linear<10>, softmax_cross_entropy> {};
 
-// The plan: cut, schedule and memory are computed, and proven, by the compiler.
+// The plan: the compiler computes and proves cut, schedule and memory.
 using four_stages = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>>;
 static_assert(four_stages::bubble() < 0.16);
 static_assert(require_fits<four_stages, 64_MiB>());
 
 int main() {
-  // Random images of ten kinds, told apart by where they are bright.
+  // Random images of ten kinds, which differ in where they are bright.
   std::vector<float> images(256 * 64);
   std::vector<std::int32_t> kinds(256);
   for (std::uint32_t i = 0; i < 256; ++i) {

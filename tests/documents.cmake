@@ -1,12 +1,14 @@
-# The documents say what is so:
+# Checks that the documents are true:
 #
-#   - what they link to is there, headings too, and so is every file that they name;
-#   - their C++ compiles: all blocks of a document, one after the other, are a namespace of one file. What a block needs
-#     and a reader does not stands before it in a comment of the document that begins with "<!-- cpp";
-#   - their commands run, or are named below with who runs them else; a table behind a comment
-#     "<!-- told by: COMMAND -->" has the figures that the command prints;
-#   - the program in README.md is examples/readme.cpp, letter by letter;
-#   - the guide names every example, and the page of benches every bench.
+#   - every linked file, heading and named file exists;
+#   - the C++ compiles: all blocks of a document, in order, form a namespace of one file. The guide's chapters share one
+#     namespace, in the order of the contents page. Code that a block needs and a reader does not stands before the
+#     block in a comment of the document that begins with "<!-- cpp";
+#   - the commands run, or stand below with the reason why not; a table behind a comment
+#     "<!-- printed by: COMMAND -->" has the figures that the command prints;
+#   - the program in README.md equals examples/readme.cpp, byte by byte;
+#   - the contents page names every example and every chapter, and the page of benches names every bench;
+#   - a chapter has fewer than 200 lines, and an example's file at most 300.
 #
 # cmake -D ROOT=... -D SCRATCH=... -D COMPILER=... -D INCLUDE=<folders> -D MPI=<whether there is one>
 #       -D EXAMPLES=<folder of the built examples, or nothing> -D STRICT=<whether a warning is an error>
@@ -16,13 +18,27 @@ cmake_minimum_required(VERSION 3.25)
 file(GLOB_RECURSE documents RELATIVE ${ROOT} ${ROOT}/include/*.md ${ROOT}/examples/*.md ${ROOT}/bench/*.md)
 list(PREPEND documents README.md CHANGELOG.md)
 
-# Commands that are not run here, as regular expressions, and why.
+# The chapters of the guide, in the order of the contents page; each is a document already.
+file(READ ${ROOT}/examples/README.md guide)
+file(GLOB chapters RELATIVE ${ROOT} ${ROOT}/examples/guide/*.md)
+string(REGEX MATCHALL "\\(guide/[a-z0-9_]+\\.md\\)" linked "${guide}")
+list(TRANSFORM linked REPLACE "^\\((.*)\\)$" "examples/\\1")
+list(REMOVE_DUPLICATES linked)
+set(unlinked ${chapters})
+list(REMOVE_ITEM unlinked ${linked})
+if(unlinked OR NOT chapters)
+  message(SEND_ERROR "examples/README.md does not link to these chapters: ${unlinked}")
+endif()
+list(REMOVE_ITEM documents ${linked})
+list(APPEND documents ${linked})
+
+# Commands that are not run here, as regular expressions, with the reason.
 set(not_run
     "bash tests/run.*"                           # runs this test
-    "bash bench/run .*"                          # takes minutes; that there is such a bench is looked at
-    "bash examples/run"                          # with no epochs named it takes seconds: examples/digits runs it
+    "bash bench/run .*"                          # takes minutes; check_command checks that the bench exists
+    "bash examples/run"                          # takes seconds without --epochs: examples/digits runs it
     "bash examples/run digits --device cuda"     # needs a GPU
-    "digits --[a-z]+ .*" "digits --[a-z]+"       # what bash examples/run runs, shortened
+    "digits --[a-z]+ .*" "digits --[a-z]+"       # short for what bash examples/run runs
     "mpirun -np .*"                              # examples/digits/same_bits
     "cmake --preset release -D GPIPE_DIGITS_PROFILE=.*"  # examples/digits/same_bits compiles with a profile
     "cmake --workflow --preset .*"               # .ci/run builds presets
@@ -35,7 +51,7 @@ function(complain)
   message(SEND_ERROR "${text}")
 endfunction()
 
-# Text that a list of CMake's may hold.
+# Text that may be an element of a CMake list.
 function(flatten text into)
   string(REPLACE ";" "," text "${text}")
   string(REPLACE "[" "{" text "${text}")
@@ -45,7 +61,7 @@ endfunction()
 
 # Links and names -----------------------------------------------------------------------------------------------------
 
-# What GitHub calls a heading.
+# GitHub's anchors of the headings.
 function(anchors_of document into)
   file(READ ${document} text)
   flatten("${text}" text)
@@ -76,7 +92,7 @@ function(check_links document text)
       cmake_path(SET target NORMALIZE ${ROOT}/${folder}/${path})
     endif()
     if(NOT EXISTS ${target})
-      complain("${document} links to ${link}, which is not there")
+      complain("${document} links to ${link}, which does not exist")
     elseif(link MATCHES "#(.*)$")
       set(anchor ${CMAKE_MATCH_1})
       if(IS_DIRECTORY ${target})
@@ -99,24 +115,24 @@ function(check_links document text)
       endif()
     endforeach()
     if(NOT found)
-      complain("${document} names ${name}, which is not there")
+      complain("${document} names ${name}, which does not exist")
     endif()
   endforeach()
 endfunction()
 
 # Commands ------------------------------------------------------------------------------------------------------------
 
-# A command behind which stands "# refused" fails, and says why.
+# A command followed by "# refused" must fail with a message.
 function(check_command document command)
   set(expected succeed)
   if(command MATCHES "# refused")
-    set(expected "fail with a word")
+    set(expected "fail with a message")
   endif()
   string(REGEX REPLACE " +#.*$" "" command "${command}")
   string(STRIP "${command}" command)
   if(command MATCHES "^bash bench/run ([a-z]+)")
     if(NOT EXISTS ${ROOT}/bench/${CMAKE_MATCH_1}/README.md)
-      complain("${document}: there is no bench for: ${command}")
+      complain("${document}: no bench exists for: ${command}")
     endif()
   endif()
   foreach(pattern IN LISTS not_run)
@@ -130,7 +146,7 @@ function(check_command document command)
     endif()
   endif()
   if(NOT command MATCHES "^bash examples/run (.*)$")
-    complain("${document}: nobody runs the command: ${command}")
+    complain("${document}: no test runs the command: ${command}")
     return()
   endif()
   set(words "${CMAKE_MATCH_1}")
@@ -154,10 +170,10 @@ function(check_command document command)
   if(result EQUAL 0)
     set(found succeed)
   elseif(result EQUAL 1 AND told)
-    set(found "fail with a word")
+    set(found "fail with a message")
   endif()
   if(NOT found STREQUAL expected)
-    complain("${document}: ${command} should ${expected}, not ${found}: ${told}")
+    complain("${document}: ${command} must ${expected}, not ${found}: ${told}")
   endif()
 endfunction()
 
@@ -177,9 +193,9 @@ endfunction()
 
 function(check_figures document text)
   flatten("${text}" text)
-  string(REGEX MATCHALL "<!-- told by: [^\n]* -->\n(\\|[^\n]*\n)+" tables "${text}")
+  string(REGEX MATCHALL "<!-- printed by: [^\n]* -->\n(\\|[^\n]*\n)+" tables "${text}")
   foreach(table IN LISTS tables)
-    string(REGEX MATCH "told by: (.*) -->" command "${table}")
+    string(REGEX MATCH "printed by: (.*) -->" command "${table}")
     set(command "${CMAKE_MATCH_1}")
     set(printed "")
     check_command(${document} "${command}")
@@ -187,27 +203,31 @@ function(check_figures document text)
     foreach(figure IN LISTS figures)
       string(FIND "${printed}" " ${figure}" at)
       if(printed AND at EQUAL -1)
-        complain("${document} has the figure ${figure}, which is not what this prints: ${command}")
+        complain("${document} has the figure ${figure}, but this command does not print it: ${command}")
       endif()
     endforeach()
   endforeach()
 endfunction()
 
-# Blocks of other languages than C++ are README.md's, and tests/consumers runs them.
+# Only README.md has blocks in other languages than C++; tests/consumers runs them.
 function(check_fences document text)
   flatten("${text}" text)
   string(REGEX MATCHALL "\n```[a-z]+" fences "${text}")
   list(FILTER fences EXCLUDE REGEX "cpp")
   if(fences AND NOT document STREQUAL "README.md")
-    complain("${document} has blocks that nobody runs:${fences}")
+    complain("${document} has blocks that no test runs:${fences}")
   endif()
 endfunction()
 
 # C++ -----------------------------------------------------------------------------------------------------------------
 
-# Appends the C++ of a document to `program`: what is fenced, and what a comment hides.
+# Appends the C++ of a document to `program`: fenced blocks, and hidden blocks in comments.
 function(append_blocks document text)
-  string(APPEND program "namespace in_document_${number} {\n")
+  set(name in_document_${number})
+  if(document IN_LIST chapters)
+    set(name in_guide)
+  endif()
+  string(APPEND program "namespace ${name} {\n")
   set(line 1)
   while(ON)
     string(FIND "${text}" "\n```cpp\n" shown)
@@ -228,7 +248,7 @@ function(append_blocks document text)
     string(SUBSTRING "${text}" ${begin} -1 text)
     string(FIND "${text}" "${closing}" length)
     if(length EQUAL -1)
-      complain("${document} does not end a block that it begins")
+      complain("${document} begins a block and does not end it")
       break()
     endif()
     string(SUBSTRING "${text}" 0 ${length} block)
@@ -236,7 +256,7 @@ function(append_blocks document text)
     string(REGEX REPLACE "[^\n]" "" lines "${before}")
     string(LENGTH "${lines}" lines)
     math(EXPR line "${line} + ${lines}")
-    # Headers are included outside of any namespace, before all; those of MPI where there is one.
+    # Headers are included first, outside of all namespaces; headers of MPI only if MPI is found.
     string(REGEX MATCHALL "#include <[^>\n]*>" headers "${block}")
     foreach(header IN LISTS headers)
       if(MPI OR NOT header MATCHES "mpi")
@@ -277,7 +297,6 @@ if(at EQUAL -1)
   complain("the program in README.md differs from examples/readme.cpp: copy the file into the document")
 endif()
 
-file(READ ${ROOT}/examples/README.md guide)
 file(GLOB examples RELATIVE ${ROOT}/examples ${ROOT}/examples/*.cpp)
 foreach(example IN LISTS examples)
   string(FIND "${guide}" "](${example})" at)
@@ -285,6 +304,20 @@ foreach(example IN LISTS examples)
     complain("examples/README.md does not name ${example}")
   endif()
 endforeach()
+function(limit_lines most)
+  foreach(path IN LISTS ARGN)
+    file(READ ${ROOT}/${path} text)
+    string(REGEX REPLACE "[^\n]" "" lines "${text}")
+    string(LENGTH "${lines}" lines)
+    if(lines GREATER most)
+      complain("${path} has ${lines} lines: split it, so that each file has at most ${most}")
+    endif()
+  endforeach()
+endfunction()
+file(GLOB_RECURSE example_files RELATIVE ${ROOT} ${ROOT}/examples/*.cpp ${ROOT}/examples/*.hpp)
+limit_lines(199 ${chapters})
+limit_lines(300 ${example_files})
+
 file(READ ${ROOT}/bench/README.md questions)
 file(GLOB benches RELATIVE ${ROOT}/bench ${ROOT}/bench/*/README.md)
 foreach(bench IN LISTS benches)

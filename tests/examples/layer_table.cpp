@@ -51,20 +51,20 @@ TEST_CASE("a table is read, with or without its last column, in any order of col
   CHECK(layers[0].parameter_bytes == 3);
 }
 
-TEST_CASE("what is malformed is refused with its line") {
+TEST_CASE("a malformed line is rejected with its number") {
   CHECK(says("", ": is empty"));
   CHECK(says(header, ": has no layers"));
   CHECK(says("a,1,2,3,4\n", ":1: the header is missing"));
   CHECK(says("name,forward_ns\na,1\n", ":1: column \"backward_ns\" is missing"));
-  CHECK(says("name," + header, ":1: column \"name\" is there twice"));
+  CHECK(says("name," + header, ":1: column \"name\" appears twice"));
   CHECK(says("colour," + header, ":1: unknown column \"colour\""));
   CHECK(says(header + "a,1,2,3,4\nb,1,2,3\n", ":3: has 4 columns, not 5"));
   CHECK(says(header + "a,1,2,3,4,5\n", ":2: has 6 columns, not 5"));
   CHECK(says(header + "# a comment\n", ":2: has 1 column, not 5"));
   CHECK(says(header + "a,1,2,3,4\n\nb,1,2,3,4\n", ":3: is empty"));
-  CHECK(says(header + "a,1,x,3,4\n", ":2: backward_ns: \"x\" is no whole number"));
-  CHECK(says(header + "a,1.5,2,3,4\n", ":2: forward_ns: \"1.5\" is no whole number"));
-  CHECK(says(header + "a,,2,3,4\n", ":2: forward_ns: \"\" is no whole number"));
+  CHECK(says(header + "a,1,x,3,4\n", ":2: backward_ns: \"x\" is not a whole number"));
+  CHECK(says(header + "a,1.5,2,3,4\n", ":2: forward_ns: \"1.5\" is not a whole number"));
+  CHECK(says(header + "a,,2,3,4\n", ":2: forward_ns: \"\" is not a whole number"));
   CHECK(says(header + "a,1,2,-3,4\n", ":2: parameter_bytes: \"-3\" is negative"));
   CHECK(
       says(header + "a,1,2,3,9223372036854775808\n", ":2: activation_bytes: \"9223372036854775808\" exceeds 64 bits"));
@@ -73,7 +73,7 @@ TEST_CASE("what is malformed is refused with its line") {
   CHECK(says(header + std::string("a,1,2,3,\0\n", 10), ":2: is binary"));
 }
 
-TEST_CASE("what is no file is refused") {
+TEST_CASE("a path that is not a file is rejected") {
   CHECK_THROWS_WITH_AS(read_layer_table("."), doctest::Contains("is a folder"), gpipe::error);
   CHECK_THROWS_WITH_AS(read_layer_table("no such table.csv"), doctest::Contains("there is no such file"), gpipe::error);
 }

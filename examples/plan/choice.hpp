@@ -1,0 +1,33 @@
+#pragma once
+
+// What a user of plan chooses, and the words of the command line for it.
+
+#include <cstdint>
+#include <utility>
+
+#include <gpipe/core/descriptions/recompute.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
+
+namespace example {
+
+using namespace gpipe;
+
+struct choice {
+  int stages = 4, micro_batches = 8;
+  schedule_kind schedule = schedule_kind::fill_drain;
+  recompute_mode recompute = recompute_mode::except_last;
+  std::int64_t limit = INT64_MAX;  // bytes of a stage
+};
+
+inline constexpr std::pair<const char*, schedule_kind> schedules[] = {{"fill-drain", schedule_kind::fill_drain},
+                                                                      {"1f1b", schedule_kind::one_f_one_b},
+                                                                      {"interleaved", schedule_kind::interleaved},
+                                                                      {"zb-h1", schedule_kind::zb_h1},
+                                                                      {"zb-v", schedule_kind::zb_v},
+                                                                      {"forward-only", schedule_kind::forward_only}};
+inline constexpr std::pair<const char*, recompute_mode> recomputes[] = {{"always", recompute_mode::always},
+                                                                        {"except-last", recompute_mode::except_last},
+                                                                        {"as-needed", recompute_mode::as_needed},
+                                                                        {"never", recompute_mode::never}};
+
+}  // namespace example

@@ -1,0 +1,64 @@
+#pragma once
+
+// The command line of plan.
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "../options.hpp"
+#include "choice.hpp"
+
+namespace example {
+
+using namespace gpipe;
+
+template <class Value, std::size_t N>
+std::vector<std::pair<std::string, Value>> words(const std::pair<const char*, Value> (&list)[N]) {
+  return {std::begin(list), std::end(list)};
+}
+
+struct settings {
+  choice how;
+  int micro_batch_size = 8;
+  std::string costs, svg;
+  bool plain = false, stages_given = false;
+
+  bool read(int count, char** arguments) {
+    if (!options("plan: cuts a model into pipeline stages, and predicts the time and the memory of a step.\n"
+                 "Without --costs it plans the paper's Transformers and the model at the top of examples/plan.cpp.")
+             .text("--costs", "FILE", costs,
+                   "plan the layers of a table: a header line\n"
+                   "                            name,forward_ns,backward_ns,parameter_bytes,activation_bytes\n"
+                   "                            (and output_bytes, if known) and a line a layer, for one\n"
+                   "                            micro-batch. parameter_bytes are its parameters, their\n"
+                   "                            gradients and the optimizer's state; activation_bytes are kept\n"
+                   "                            for backward; output_bytes are read by the next layer.\n"
+                   "                            Zero-bubble schedules split backward in halves")
+             .number("--stages", how.stages, 1, 100'000, "stages of the pipeline, at most as many as layers")
+             .number("--micro-batches", how.micro_batches, 1, 100'000, "micro-batches of a step")
+             .number("--micro-batch-size", micro_batch_size, 1, 1'000'000, "samples of a micro-batch, without --costs")
+             .choice("--schedule", how.schedule, words(schedules), "the order of work")
+             .choice("--recompute", how.recompute, words(recomputes),
+                     "which micro-batches run forward again before backward;\n"
+                     "                            as-needed: as few as the memory limit allows")
+             .bytes("--memory-limit", how.limit, "limit of every stage, such as 16GiB; the cut obeys it")
+             .text("--svg", "FILE.svg", svg, "draw the cut and the timetable")
+             .flag("--plain", plain, "print for programs: a line a stage, makespan_ns and lower_bound_ns")
+             .read(count, arguments))
+      return false;
+    const auto given = [&](std::string_view name) {
+      return std::any_of(arguments + 1, arguments + count,
+                         [name](std::string_view it) { return it.starts_with(name); });
+    };
+    stages_given = given("--stages");
+    if (!costs.empty() && given("--micro-batch-size"))
+      throw error("option --micro-batch-size: a table of --costs already holds the costs of one micro-batch",
+                  "leave the option out, or give a table for such micro-batches");
+    return true;
+  }
+};
+
+}  // namespace example

@@ -1,0 +1,80 @@
+#pragma once
+
+// A model as planning sees it: a model written with gpipe, or a table of layer costs.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gpipe/plan.hpp>
+
+#include "../layer_table.hpp"
+#include "text.hpp"
+
+namespace example {
+
+using namespace gpipe;
+
+/// A model as planning sees it, with times in nanoseconds of one micro-batch.
+struct subject {
+  std::string title;
+  std::vector<std::string> names;
+  std::vector<layer_cost> costs;
+  std::function<std::int64_t(cut whole, int stage, const memory_terms&)> bytes;  // of a stage
+  std::function<std::string(int first, int last)> parameters;
+  const network* net = nullptr;  // null for a table; a network's returned gradients depend on all cuts
+  plan_options options{};
+
+  int layers() const { return static_cast<int>(costs.size()); }
+};
+
+inline subject written_in_gpipe(std::string title, const network& net, const plan_options& o) {
+  subject it{std::move(title), {}, {}, {}, {}, &net, o};
+  it.costs.resize(static_cast<std::size_t>(net.slot_count));
+  layer_costs(net, o.micro_batch_size, o.device, o.profile, it.costs.data());
+  for (layer_cost& c : it.costs) c = {c.forward / 1000, c.backward_input / 1000, c.backward_parameters / 1000};
+  for (int l = 0; l < net.slot_count; ++l) it.names.emplace_back(net.row_of(l).name);
+  it.bytes = [&net](cut whole, int stage, const memory_terms& terms) {
+    return memory_of(stage_view(net, whole, stage), terms).total();
+  };
+  it.parameters = [&net](int first, int last) {
+    std::uint64_t sum = 0;
+    for (int l = first; l < last; ++l) sum += net.row_of(l).parameter_elements();
+    return counted(sum);
+  };
+  return it;
+}
+
+inline subject from_table(const std::string& path) {
+  const auto layers = read_layer_table(path);
+  subject it{path, {}, {}, {}, {}, nullptr, {}};
+  for (const auto& l : layers) {
+    it.names.push_back(l.name);
+    it.costs.push_back({l.forward_ns, l.backward_ns / 2, l.backward_ns - l.backward_ns / 2});
+  }
+  std::vector<std::int64_t> parameters{0}, activations{0},
+      enters{0};  // running sums; the input of a stage that begins here
+  for (const auto& l : layers) {
+    parameters.push_back(parameters.back() + l.parameter_bytes);
+    activations.push_back(activations.back() + l.activation_bytes);
+    enters.push_back(l.output_bytes);
+  }
+  const auto between = [](const std::vector<std::int64_t>& sums, int first, int last) {
+    return sums[static_cast<std::size_t>(last)] - sums[static_cast<std::size_t>(first)];
+  };
+  it.parameters = [=](int first, int last) {
+    return sized(static_cast<std::uint64_t>(between(parameters, first, last)));
+  };
+  it.bytes = [=](cut whole, int stage, const memory_terms& terms) {
+    using gpipe::detail::multiplied, gpipe::detail::summed;
+    const int first = whole.first[stage], last = whole.first[stage + 1];
+    const std::int64_t inputs = multiplied(enters[static_cast<std::size_t>(first)], terms.in_flight);
+    return summed(between(parameters, first, last),
+                  summed(inputs, multiplied(between(activations, first, last), terms.kept_copies)));
+  };
+  return it;
+}
+
+}  // namespace example
