@@ -59,16 +59,16 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
   const std::string expected =
       "give the header name,forward_ns,backward_ns,parameter_bytes,activation_bytes (and output_bytes, if you know it) "
       "and a line a layer";
-  const auto refuse = [&](long line, const std::string& wrong, const std::string& remedy) {
+  const auto fail = [&](long line, const std::string& wrong, const std::string& remedy) {
     throw gpipe::error(wrong, remedy, {.file = path, .line = line});
   };
   const auto quoted = [](std::string_view word) { return "\"" + std::string(word) + "\""; };
 
   std::error_code unknown;
-  if (!std::filesystem::exists(path, unknown)) throw_error(-1, "there is no such file", "give the path of a file");
-  if (std::filesystem::is_directory(path, unknown)) throw_error(-1, "is a folder", "give the path of a file");
+  if (!std::filesystem::exists(path, unknown)) fail(-1, "there is no such file", "give the path of a file");
+  if (std::filesystem::is_directory(path, unknown)) fail(-1, "is a folder", "give the path of a file");
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw_error(-1, "cannot be opened", "check its permissions");
+  if (!file) fail(-1, "cannot be opened", "check its permissions");
 
   std::vector<std::size_t> column_at;  // the column of each word of a line
   std::vector<table_layer> layers;
@@ -79,7 +79,7 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
     if (!text.empty() && text.back() == '\r') text.pop_back();
     if (text.empty() && line > 1 && file.peek() == std::ifstream::traits_type::eof()) break;
     for (const char c : text)
-      if (static_cast<unsigned char>(c) < ' ' && c != '\t') throw_error(line, "is binary", expected);
+      if (static_cast<unsigned char>(c) < ' ' && c != '\t') fail(line, "is binary", expected);
     const std::vector<std::string_view> words = detail::split(text);
 
     if (line == 1) {
@@ -89,20 +89,20 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
         while (c < known && columns[c] != word) ++c;
         if (c == known) {
           const bool header = text.find("name") != std::string::npos || text.find("_ns") != std::string::npos;
-          throw_error(line, header ? "unknown column " + quoted(word) : "the header is missing", expected);
+          fail(line, header ? "unknown column " + quoted(word) : "the header is missing", expected);
         }
-        if (seen[c]) throw_error(line, "column " + quoted(word) + " appears twice", expected);
+        if (seen[c]) fail(line, "column " + quoted(word) + " appears twice", expected);
         seen[c] = true;
         column_at.push_back(c);
       }
       for (std::size_t c = 0; c < required; ++c)
-        if (!seen[c]) throw_error(line, "column " + quoted(columns[c]) + " is missing", expected);
+        if (!seen[c]) fail(line, "column " + quoted(columns[c]) + " is missing", expected);
       continue;
     }
 
-    if (text.empty()) throw_error(line, "is empty", "leave it out");
+    if (text.empty()) fail(line, "is empty", "leave it out");
     if (words.size() != column_at.size())
-      throw_error(line,
+      fail(line,
              "has " + gpipe::detail::several(static_cast<std::int64_t>(words.size()), "column") + ", not " +
                  std::to_string(column_at.size()),
              "give as many as the header");
@@ -111,7 +111,7 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
       const std::size_t c = column_at[i];
       const std::string_view word = words[i];
       if (c == 0) {
-        if (word.empty()) throw_error(line, "the layer has no name", "give it one");
+        if (word.empty()) fail(line, "the layer has no name", "give it one");
         layer.name = word;
         continue;
       }
@@ -119,19 +119,19 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
       std::int64_t number = 0;
       const auto [end, failure] = std::from_chars(word.data(), word.data() + word.size(), number);
       if (failure == std::errc::invalid_argument || end != word.data() + word.size())
-        throw_error(line, where + " is not a whole number", "give a whole number of nanoseconds or bytes");
-      if (word.front() == '-') throw_error(line, where + " is negative", "give 0 or more");
+        fail(line, where + " is not a whole number", "give a whole number of nanoseconds or bytes");
+      if (word.front() == '-') fail(line, where + " is negative", "give 0 or more");
       if (failure == std::errc::result_out_of_range ||
           number > (std::numeric_limits<std::int64_t>::max)() - sum.*members[c])
-        throw_error(line, where + (failure == std::errc{} ? " makes the sum of the column exceed" : " exceeds") + " 64 bits",
+        fail(line, where + (failure == std::errc{} ? " makes the sum of the column exceed" : " exceeds") + " 64 bits",
                "give smaller numbers");
       layer.*members[c] = number;
       sum.*members[c] += number;
     }
   }
-  if (file.bad()) throw_error(-1, "could not be read to its end", "check the disk");
-  if (column_at.empty()) throw_error(-1, "is empty", expected);
-  if (layers.empty()) throw_error(-1, "has no layers", expected);
+  if (file.bad()) fail(-1, "could not be read to its end", "check the disk");
+  if (column_at.empty()) fail(-1, "is empty", expected);
+  if (layers.empty()) fail(-1, "has no layers", expected);
   return layers;
 }
 

@@ -95,7 +95,7 @@ places tolerant_bisection(const cost_list& costs, int stages) {
 
 /// `objective_of` for cuts that may have empty stages, too.
 std::int64_t value_of(const partition_problem& p, const places& first) {
-  const detail::tables all(p, fits_always{});
+  const detail::range_sums all(p, fits_always{});
   std::int64_t sum = 0, forward = 0, backward = 0, bottleneck = 0;
   for (int s = 0; s < p.stages; ++s) {
     detail::transfer_charges::meter moved(all.moved, first[at(s)]);

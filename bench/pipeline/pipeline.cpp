@@ -40,7 +40,7 @@ figures measure(const char* name, schedule_kind schedule, int micro_batch_size, 
   using training = trainer<Net, sgd>;
   const sgd rule{.learning_rate = 1e-3};
   training piped(options(2), rule), first(options(1), rule), second(options(1), rule);
-  for (training* it : {&piped, &first, &second}) bench::run(*it, on, 1), it->forget();  // first steps touch memory
+  for (training* it : {&piped, &first, &second}) bench::run(*it, on, 1), it->reset_report();  // first steps touch memory
 
   // Each round does the same work in each way: 2 x `steps` steps; one alone does half of it.
   const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;

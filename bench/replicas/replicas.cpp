@@ -34,7 +34,7 @@ double measure(const char* name, int micro_batches, int micro_batch_size, int ro
   const sgd rule{.learning_rate = 1e-3};
   training two(options(2), rule), first(options(1), rule), second(options(1), rule);
   bench::run(two, on_two, 1), two.reset_report();  // first steps touch memory
-  for (training* it : {&first, &second}) bench::run(*it, on_one, 1), it->forget();
+  for (training* it : {&first, &second}) bench::run(*it, on_one, 1), it->reset_report();
 
   // Each round does the same work in each way; one alone does half of it.
   const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;

@@ -61,7 +61,7 @@ figure measure(int devices, int micro_batches, double late) {
                                                                .times = times.data(),
                                                                .links = links.data(),
                                                                .link_count = static_cast<int>(links.size()),
-                                                               .cost_transfers = transfers.data()});
+                                                               .transfers = transfers.data()});
   return {1e-6 * static_cast<double>(predicted), bench::median(ms)};
 }
 

@@ -56,7 +56,7 @@ inline int max_blocks(int stages) {
     const memory_terms paper{.micro_batches = 32,
                              .micro_batch_size = 1,
                              .in_flight = 32,
-                             .optimizer_moments = 1,
+                             .moments = 1,
                              .stash = {32, 32},
                              .returned = {2, 2}};
     return memory_of(stage_view(net, {ends + skip, stages_here}, 1 - skip), paper).total();

@@ -35,7 +35,7 @@ training_options options(process_group* job) {
   o.arena_fill = std::byte{0xff};
   o.deadline = std::chrono::seconds(30);
   o.canary = true;
-  o.process_group = job;
+  o.job = job;
   return o;
 }
 

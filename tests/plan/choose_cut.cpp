@@ -88,7 +88,7 @@ TEST_CASE("under every limit the best of all cuts that obey it is taken") {
 TEST_CASE("a cut that pays for what crosses it avoids wide edges") {
   // 512 wide after the first layer, 16 elsewhere, over a link that takes long.
   constexpr device_spec slow = [] {
-    device d = this_cpu;
+    device_spec d = this_cpu;
     d.link_bytes_per_second = 1'000'000;
     return d;
   }();
@@ -103,7 +103,7 @@ TEST_CASE("a cut that pays for what crosses it avoids wide edges") {
 
 TEST_CASE("a slower device gets less to do") {
   constexpr device_spec slow = [] {
-    device d = this_cpu;
+    device_spec d = this_cpu;
     d.float32 /= 4, d.memory_bytes_per_second /= 4, d.launch_ns *= 4;
     return d;
   }();

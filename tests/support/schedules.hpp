@@ -20,11 +20,11 @@ namespace schedules {
 using namespace gpipe;
 
 /// Links between neighbours, a skip over the whole pipeline, two skips that cross, and a link without a gradient.
-struct network {
+struct linked_stages {
   link links[16] = {};
   int count = 0;
 
-  constexpr explicit network(int stages, bool skips = true) {
+  constexpr explicit linked_stages(int stages, bool skips = true) {
     const auto add = [this](link it) { links[count++] = it; };
     for (int from = 0; from + 1 < stages; ++from) {
       add({from, from + 1});
@@ -51,14 +51,14 @@ constexpr bool admits(schedule_choice choice, int stages, int micro_batches) {
 }
 
 struct programs {
-  network net;
+  linked_stages net;
   std::vector<std::vector<instruction>> lines;
   std::vector<int> in_flight, worker_of;
   std::array<bool, 8 * 16> recomputed{};
   programs_terms terms;
 
   template <class Schedule>
-  programs(Schedule schedule, int stages, int micro_batches, recompute_mode mode, const network& over,
+  programs(Schedule schedule, int stages, int micro_batches, recompute_mode mode, const linked_stages& over,
            send_mode sends = send_mode::synchronous)
       : net(over), lines(static_cast<std::size_t>(schedule.workers(stages))) {
     for (int w = 0; w < schedule.workers(stages); ++w)

@@ -61,8 +61,8 @@ std::pair<bits, digest> train(const plan_options& options, bool hashed, bool gra
   const auto record = [&] {
     all.push_back(gradients_of(training));
     all.push_back(state_of(training));
-    add(all, training.activation(4), options.in);
-    add(all, training.activation_gradient(4), options.in);
+    add(all, training.activation(4), options.precision);
+    add(all, training.activation_gradient(4), options.precision);
   };
   add(all, training.step(data.take(0, 13)));
   add(all, training.step(data.take(3, 13)));
@@ -73,7 +73,7 @@ std::pair<bits, digest> train(const plan_options& options, bool hashed, bool gra
   record();
   add(all, training.step(data.take(17, 2)));
   record();
-  add(all, training.predict(dataset{}.with("inputs", 12, data.inputs)), options.in);
+  add(all, training.predict(dataset{}.with("inputs", 12, data.inputs)), options.precision);
   auto bias = training.parameter(0, "bias");
   for (float& x : bias) x += 1;
   training.template set_parameter<float>(0, "bias", bias);

@@ -58,7 +58,7 @@ TEST_CASE("both checks agree on every table with a planted fault") {
         if (const int S = size.first, M = size.second;
             admits(choice, S, M) && choice.kind != schedule_kind::forward_only)
           with_schedule(choice, [&](auto schedule) {
-            const network net(S, skips);
+            const linked_stages net(S, skips);
             plant(edited(schedule, S, M), S, M, [&](const edited& table) {
               const check_result row = check_timetable(table, S, M, net.links, net.count);
               for (const int slots : {rendezvous, 1}) {
@@ -80,7 +80,7 @@ TEST_CASE("both checks agree on every table with a planted fault") {
 }
 
 TEST_CASE("a table of nonsense fails both checks") {
-  const network net(4);
+  const linked_stages net(4);
   for (const cell nonsense : {cell{action_kind::forward, 0, 0},
                               {action_kind::forward, 9, 0},
                               {action_kind::backward, 1, 77},
@@ -102,7 +102,7 @@ TEST_CASE("every dropped action is found") {
         with_schedule(choice, [&](auto schedule) {
           const int S = 4, M = 4;
           if (!schedule.admits(S, M)) return;
-          const programs whole(schedule, S, M, mode, network(S));
+          const programs whole(schedule, S, M, mode, linked_stages(S));
           for (std::size_t w = 0; w < whole.lines.size(); ++w)
             for (std::size_t i = 0; i < whole.lines[w].size(); ++i) {
               programs cut = whole;
@@ -118,7 +118,7 @@ TEST_CASE("every dropped action is found") {
 }
 
 TEST_CASE("a missing receive is found at the action that needs its input") {
-  const network net(3, false);
+  const linked_stages net(3, false);
   programs all(fill_drain{}, 3, 2, recompute_mode::never, net);
   all.lines[1].erase(all.lines[1].begin());  // F1<0
   const check_result found = all.run(rendezvous);
@@ -133,7 +133,7 @@ TEST_CASE("a swapped pair of different actions is found or does no harm") {
     for (const int slots : {rendezvous, 1})
       with_schedule(kind, [&, slots = slots](auto schedule) {
         const int S = schedule.admits(3, 3) ? 3 : 4, M = schedule.admits(3, 3) ? 3 : 2;
-        const programs whole(schedule, S, M, recompute_mode::always, network(S));
+        const programs whole(schedule, S, M, recompute_mode::always, linked_stages(S));
         int found = 0;
         for (std::size_t w = 0; w < whole.lines.size(); ++w)
           for (std::size_t i = 0; i + 1 < whole.lines[w].size(); ++i) {
@@ -151,7 +151,7 @@ TEST_CASE("a swapped pair of different actions is found or does no harm") {
         CHECK(found > (schedule.trains ? 20 : 5));
       });
   // One stage swaps two forwards and their sends, so both ends disagree.
-  const network net(2, false);
+  const linked_stages net(2, false);
   programs all(fill_drain{}, 2, 2, recompute_mode::never, net);
   std::swap(all.lines[0][0], all.lines[0][2]);
   std::swap(all.lines[0][1], all.lines[0][3]);
@@ -161,7 +161,7 @@ TEST_CASE("a swapped pair of different actions is found or does no harm") {
 
 TEST_CASE("a wrong retirement order is found") {
   // Fill-drain with reversed micro-batch numbers retires M-1, ..., 0.
-  programs all(fill_drain{}, 3, 4, recompute_mode::never, network(3));
+  programs all(fill_drain{}, 3, 4, recompute_mode::never, linked_stages(3));
   for (auto& program : all.lines)
     for (instruction& it : program)
       if (it.micro_batch >= 0) it.micro_batch = 3 - it.micro_batch;
@@ -170,7 +170,7 @@ TEST_CASE("a wrong retirement order is found") {
 }
 
 TEST_CASE("1F1B lowered for buffered sends deadlocks under rendezvous, and ends with one slot") {
-  programs all(one_f_one_b{}, 3, 5, recompute_mode::never, network(3, false), send_mode::buffered);
+  programs all(one_f_one_b{}, 3, 5, recompute_mode::never, linked_stages(3, false), send_mode::buffered);
   CHECK(fault_of(all.run(rendezvous)) == "deadlock");
   CHECK(all.run(1).ok());
   CHECK(all.explore(rendezvous) == std::pair(false, true));
@@ -178,7 +178,7 @@ TEST_CASE("1F1B lowered for buffered sends deadlocks under rendezvous, and ends 
 }
 
 TEST_CASE("skips in different orders at both ends deadlock") {
-  programs all(fill_drain{}, 3, 1, recompute_mode::never, network(3));
+  programs all(fill_drain{}, 3, 1, recompute_mode::never, linked_stages(3));
   auto& first = all.lines[0];  // F0 F0>1 F0>0: the skip goes first
   auto& last = all.lines[2];   // F0<1 F0<2 F0
   CHECK(all.run(rendezvous).ok());

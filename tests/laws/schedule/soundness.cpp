@@ -26,7 +26,7 @@ using namespace schedules;
 namespace {
 
 constexpr bool passes(schedule_choice choice, int stages, int micro_batches, bool skips, int slots) {
-  const network net(stages, skips);
+  const linked_stages net(stages, skips);
   return check_schedule(choice, stages, micro_batches, recompute_mode::except_last, net.links, net.count, slots).ok();
 }
 template <int... I>
@@ -36,7 +36,7 @@ constexpr bool all_pass(int stages, int micro_batches, std::integer_sequence<int
           ...);
 }
 constexpr bool passes_together(int stages, int micro_batches, int coalesce) {
-  const network net(stages, true);
+  const linked_stages net(stages, true);
   for (const int slots : {rendezvous, 1})
     for (const send_mode sends : {send_mode::synchronous, send_mode::buffered})
       if ((sends == send_mode::synchronous || slots != rendezvous) &&
@@ -115,7 +115,7 @@ TEST_CASE("every schedule passes for every S <= 8 and M <= 16 that it admits") {
           continue;
         }
         for (const bool skips : {false, true}) {
-          const network net(S, skips);
+          const linked_stages net(S, skips);
           CHECK(check_timetable(choice, S, M, net.links, net.count).ok());
           for (const auto mode : modes) {
             for (const int slots : {rendezvous, 1, 2}) {
@@ -150,7 +150,7 @@ TEST_CASE("every schedule passes on fewer workers, and each stage keeps its acti
           CAPTURE(W);
           const schedule_choice fewer = choice.on_workers(W);
           CHECK(fewer.workers(S) == W);
-          const network net(S);
+          const linked_stages net(S);
           CHECK(describe(check_timetable(fewer, S, M, net.links, net.count)) == "no fault");
           for (const int slots : {rendezvous, 1})
             CHECK(check_schedule(fewer, S, M, recompute_mode::except_last, net.links, net.count, slots).ok());
@@ -173,7 +173,7 @@ TEST_CASE("the stash bound is tight: one place less is too few") {
       for (int M = 1; M <= 8; ++M)
         if (admits(choice, S, M) && choice.kind != schedule_kind::forward_only)
           with_schedule(choice, [&](auto schedule) {
-            const network net(S);
+            const linked_stages net(S);
             programs all(schedule, S, M, recompute_mode::always, net);
             edited table(schedule, S, M);
             for (std::size_t s = 0; s < static_cast<std::size_t>(S); ++s) {
@@ -215,7 +215,7 @@ TEST_CASE("every interleaving of small programs ends in the same way, so one exe
             CAPTURE(schedule.name());
             CAPTURE(S);
             CAPTURE(M);
-            const network net(S);
+            const linked_stages net(S);
             for (const int slots : {rendezvous, 1})
               CHECK(programs(schedule, S, M, recompute_mode::as_needed, net).explore(slots) == std::pair(true, false));
             programs naive(schedule, S, M, recompute_mode::never, net, send_mode::buffered);
@@ -227,7 +227,7 @@ TEST_CASE("every interleaving of small programs ends in the same way, so one exe
 TEST_CASE("a custom schedule is one struct") {
   for (int S = 1; S <= 4; ++S)
     for (int M = 1; M <= 6; ++M) {
-      const network net(S);
+      const linked_stages net(S);
       CHECK(check_timetable(one_by_one{}, S, M, net.links, net.count).ok());
       for (const int slots : {rendezvous, 1})
         CHECK(programs(one_by_one{}, S, M, recompute_mode::as_needed, net).explore(slots) == std::pair(true, false));

@@ -95,7 +95,7 @@ TEST_CASE("what cannot be counted is refused") {
   row huge;
   huge.cost.forward = INT64_MAX / 2;
   CHECK_THROWS_AS(cost_of(huge, 3, false), error);
-  CHECK_THROWS_AS(cost_of(huge, 1, true, device{.name = "slow", .float32 = 1, .memory_bytes_per_second = 1}), error);
+  CHECK_THROWS_AS(cost_of(huge, 1, true, device_spec{.name = "slow", .float32 = 1, .memory_bytes_per_second = 1}), error);
   huge.cost.forward = -1;
   CHECK_THROWS_AS(cost_of(huge, 1, false), error);
 }
@@ -116,6 +116,6 @@ TEST_CASE("what computes in bf16 goes by the rate of matrix units") {
   fast.computes = dtype::bf16;
   CHECK(takes(989'000'000) - takes(0) == 1'000'000);
   CHECK(slow > 14'000'000);
-  CHECK_THROWS_WITH_AS(cost_of(fast, 1, false, device{.name = "old", .float32 = 1, .memory_bytes_per_second = 1}),
+  CHECK_THROWS_WITH_AS(cost_of(fast, 1, false, device_spec{.name = "old", .float32 = 1, .memory_bytes_per_second = 1}),
                        doctest::Contains("old"), error);
 }

@@ -13,8 +13,8 @@ constexpr plan_options all = detail::chosen<stages<8>, micro_batches<16>, micro_
                                             on_device<p100>, with_transfers, memory_limit<2_GiB>>();
 static_assert(all.stages == 8 && all.micro_batches == 16 && all.micro_batch_size == 4);
 static_assert(all.schedule == schedule_kind::interleaved && all.chosen_schedule().workers(8) == 2);
-static_assert(all.recompute == recompute_mode::as_needed && all.moments == sgd::moments);
-static_assert(all.on.memory_bytes == 16_GB && all.transfers && all.memory_limit == 2_GiB);
+static_assert(all.recompute == recompute_mode::as_needed && all.optimizer_moments == sgd::moments);
+static_assert(all.device.memory_bytes == 16_GB && all.cost_transfers && all.memory_limit == 2_GiB);
 
 // The last of two that disagree is taken, and a cut says how many stages there are.
 static_assert(detail::chosen<stages<2>, stages<3>>().stages == 3);
@@ -22,7 +22,7 @@ static_assert(detail::chosen<cut_at<3, 7>>().stages == 3);
 static_assert(detail::chosen<stages<2>, cut_at<3, 7>>().stages == 2);  // to be refused, in either order
 static_assert(detail::chosen<cut_at<3, 7>, stages<2>>().stages == 2);
 static_assert(detail::chosen<coalesce<4>>().coalesce == 4 && detail::chosen<>().coalesce == 0);
-static_assert(detail::chosen<>().memory_limit == no_memory_limit && !detail::chosen<>().transfers);
+static_assert(detail::chosen<>().memory_limit == no_memory_limit && !detail::chosen<>().cost_transfers);
 
 struct own : one_f_one_b {
   static constexpr const char* name() { return "own"; }
@@ -35,8 +35,8 @@ static_assert(std::is_same_v<schedule_in<stages<2>, schedule<own>, chunks<2>>, o
 static_assert(std::is_same_v<schedule_in<schedule<zb_h1>, schedule<own>>, own>);
 static_assert(std::is_same_v<schedule_in<schedule<own>, schedule<zb_h1>>, zb_h1>);
 static_assert(detail::chosen<schedule<zb_h1>, schedule<own>>().schedule == schedule_kind::custom);
-static_assert(detail::chosen<schedule<zb_h1>, schedule<own>>().own == &custom_schedule_of<own>);
-static_assert(detail::chosen<schedule<own>, schedule<zb_h1>>().own == nullptr);
+static_assert(detail::chosen<schedule<zb_h1>, schedule<own>>().custom_schedule == &custom_schedule_of<own>);
+static_assert(detail::chosen<schedule<own>, schedule<zb_h1>>().custom_schedule == nullptr);
 static_assert(std::is_same_v<detail::chosen_types<cut_at<1>, cut_at<2, 3>>::custom_cut, cut_at<2, 3>>);
 static_assert(detail::chosen_types<schedule<interleaved>>::schedule(all).chunks == 4);
 static_assert(detail::chosen_types<stages<3>, cut_at<1, 2>>::has_cut && !detail::chosen_types<stages<3>>::has_cut);
