@@ -4,9 +4,7 @@
 #include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/memory/compile_time.hpp>
-#include <gpipe/plan/memory/fit.hpp>
-#include <gpipe/plan/options/custom_cut.hpp>
-#include <gpipe/plan/options/planned_model.hpp>
+#include <gpipe/plan/options/promises.hpp>
 #include <gpipe/plan/options/static_options.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stages/stage_types.hpp>
@@ -145,8 +143,8 @@ class plan {
   struct laid_out {
     static constexpr int stages = sane_stages;
     static constexpr stage_view view(int s) { return {network_of<planned>, {cut_.first, sane_stages}, s}; }
-    static constexpr memory_terms terms(int s) {
-      return with_room(terms_of(schedule, settled, view(s)), settled, view(s));
+    static constexpr memory_requirements terms(int s) {
+      return with_working_sets(requirements_of(schedule, settled, view(s)), settled, view(s));
     }
   };
 

@@ -45,7 +45,7 @@ struct runtime_plan {
   std::vector<int> each;  ///< 0 ... R M - 1: the places of what every micro-batch of all replicas has its own of
   std::vector<int> leaving;  ///< places of each micro-batch of what goes to workers that share no memory
   std::vector<tie> ties;  ///< in model order of their users
-  std::vector<memory_terms> terms;
+  std::vector<memory_requirements> terms;
   std::vector<std::vector<memory_block>> blocks;  ///< of each stage's arena
   std::vector<stage_memory> memory;
   std::vector<int> working_sets;           ///< of each stage, where recompute is as needed
@@ -128,7 +128,7 @@ GPIPE_COLD inline runtime_plan make_plan(const network& net, const plan_options&
   for (int m = 0; m < M; ++m) p.leaving.push_back(m % 2);
   for (int s = 0; s < S; ++s) {
     const stage_view stage(net, p.cut(), s);
-    p.terms.push_back(with_room(terms_of(schedule, chosen, stage), options, stage));
+    p.terms.push_back(with_working_sets(requirements_of(schedule, chosen, stage), options, stage));
     p.working_sets.push_back(p.terms.back().kept_copies);
     std::vector<memory_block>& blocks = p.blocks.emplace_back();
     p.memory.push_back(lay_out(stage, p.terms.back(), [&blocks](const memory_block& b) { blocks.push_back(b); }));
