@@ -56,6 +56,13 @@ struct runtime_plan {
   recompute_choice recompute() const {
     return {options.recompute, options.recompute == recompute_mode::as_needed ? working_sets.data() : nullptr};
   }
+  /// The options with the numbers that the plan has found for 0.
+  plan_options resolved_options() const {
+    plan_options resolved = options;
+    resolved.workers = workers();
+    resolved.coalesce = coalesce;
+    return resolved;
+  }
   int stages() const { return options.stages; }
   int workers() const { return schedule.workers(options.stages); }
   int worker_of(int stage) const { return schedule.worker_of(options.stages, stage); }
@@ -80,7 +87,7 @@ struct runtime_plan {
 /// Plans a network: an optimal cut, or the user's own (`custom_cut`: the first slot of every stage but the first).
 GPIPE_COLD inline runtime_plan make_plan(const network& net, const plan_options& options,
                                      const std::vector<int>& custom_cut = {}) {
-  options.require_sensible(net.slot_count);
+  options.require_valid(net.slot_count);
   if (options.precision == precision::bf16 && precision_of(net) != precision::bf16)
     detail::throw_error({"the plan is to be in bf16, and the network is in float32"},
                    {"plan the network of in_bf16<model>, or make the trainer one of in_both<model>"});

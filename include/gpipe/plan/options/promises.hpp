@@ -15,11 +15,11 @@ struct model_of_a_plan {
 template <int Stage, int First, int End, bool Holds>
 struct cut_ascends {
   static_assert(Holds, "gpipe: a cut names ascending slots of the model, and no stage is empty (Stage, its First slot, "
-                       "the End before which it stops)");
+                       "the End of the stage)");
 };
-template <int Stages, int Places, bool Holds>
-struct cut_has_a_place_between_stages {
-  static_assert(Holds, "gpipe: a cut names the first slot of every stage but the first (Stages, Places)");
+template <int Stages, int Slots, bool Holds>
+struct cut_has_a_slot_for_each_stage {
+  static_assert(Holds, "gpipe: a cut names the first slot of every stage but the first (Stages, Slots)");
 };
 
 }  // namespace broken
@@ -32,7 +32,7 @@ struct planned_as {
   static constexpr bool mistaken = Mistaken;
 };
 
-/// What a plan of no model, or of no layer, goes on with, so that one mistake is one error.
+/// Replaces an invalid or empty model after its error, so that one mistake is one error.
 struct any_layer {
   template <class In>
   struct on {
@@ -54,28 +54,28 @@ constexpr auto planned_model() {
   }
 }
 
-/// The first stage of a user's own cut that is empty or ends outside the model; -1 if there is none.
+/// The first stage of a custom cut that is empty or ends outside the model; -1: none.
 template <class Cut>
 constexpr int bad_stage(int slots) {
-  for (int s = 0; s <= Cut::places; ++s) {
-    const int begin = s == 0 ? 0 : Cut::between[s - 1], end = s == Cut::places ? slots : Cut::between[s];
+  for (int s = 0; s <= Cut::count; ++s) {
+    const int begin = s == 0 ? 0 : Cut::between[s - 1], end = s == Cut::count ? slots : Cut::between[s];
     if (begin < 0 || end <= begin || end > slots) return s;
   }
   return -1;
 }
 
-/// Whether a plan takes its user's own cut. One that is wrong has its error here, and the plan goes on with the best.
+/// Whether a plan uses a custom cut. An invalid one has its error here, and the plan continues with the best cut.
 template <class Types, int Stages, int Slots>
 constexpr bool takes_custom_cut() {
-  using own = typename Types::custom_cut;
-  constexpr int bad = bad_stage<own>(Slots);
+  using chosen = typename Types::custom_cut;
+  constexpr int bad = bad_stage<chosen>(Slots);
   if constexpr (!Types::has_cut) {
     return false;
-  } else if constexpr (own::places != Stages - 1) {
-    static_cast<void>(asserted<broken::cut_has_a_place_between_stages<Stages, own::places, false>>{});
+  } else if constexpr (chosen::count != Stages - 1) {
+    static_cast<void>(asserted<broken::cut_has_a_slot_for_each_stage<Stages, chosen::count, false>>{});
     return false;
   } else if constexpr (bad >= 0) {
-    constexpr int begin = bad == 0 ? 0 : own::between[bad - 1], end = bad == own::places ? Slots : own::between[bad];
+    constexpr int begin = bad == 0 ? 0 : chosen::between[bad - 1], end = bad == chosen::count ? Slots : chosen::between[bad];
     static_cast<void>(asserted<broken::cut_ascends<bad, begin, end, false>>{});
     return false;
   } else {
