@@ -41,7 +41,7 @@ class planner {
     o_.schedule = c.schedule;
     o_.recompute = c.recompute;
     o_.memory_limit = c.limit;
-    o_.require_valid(it.layers());
+    require_valid(o_, it.layers());
     with_schedule(c.schedule, [this](auto schedule) {
       gpipe::detail::require_admitted(schedule, c_.stages, c_.micro_batches);
       workers_ = schedule.workers(c_.stages);

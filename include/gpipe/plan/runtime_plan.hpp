@@ -87,7 +87,7 @@ struct runtime_plan {
 /// Plans a network: an optimal cut, or the user's own (`custom_cut`: the first slot of every stage but the first).
 GPIPE_COLD inline runtime_plan make_plan(const network& net, const plan_options& options,
                                      const std::vector<int>& custom_cut = {}) {
-  options.require_valid(net.slot_count);
+  require_valid(options, net.slot_count);
   if (options.precision == precision::bf16 && precision_of(net) != precision::bf16)
     detail::throw_error({"the plan is to be in bf16, and the network is in float32"},
                    {"plan the network of in_bf16<model>, or make the trainer one of in_both<model>"});

@@ -9,14 +9,14 @@ using namespace gpipe;
 namespace {
 
 constexpr bool sensible = [] {
-  plan_options{.stages = 7}.require_valid(7);
+  require_valid(plan_options{.stages = 7}, 7);
   return true;
 }();
 static_assert(sensible);
 
 std::string refusal(const plan_options& options) {
   try {
-    options.require_valid(7);
+    require_valid(options, 7);
   } catch (const error& e) {
     return e.what();
   }

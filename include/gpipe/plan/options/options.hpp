@@ -60,8 +60,6 @@ struct plan_options {
     const schedule_choice whole = chosen_schedule().on_workers(0);
     return whole.admits(stages, micro_batches) ? whole.workers(stages) : 0;
   }
-  /// Throws if no plan of a network of `slots` slots can have these options.
-  GPIPE_COLD constexpr void require_valid(int slots) const;
 };
 
 /// All options that are a number, a choice or a flag, in the order in which errors name them.
@@ -153,30 +151,31 @@ template <std::int64_t Bytes>
 using memory_limit = option<&plan_options::memory_limit, Bytes>;
 using with_transfers = option<&plan_options::cost_transfers, true>;
 
-constexpr void plan_options::require_valid(int slots) const {
+/// Throws if no plan of a network of `slots` slots can have these options.
+GPIPE_COLD constexpr void require_valid(const plan_options& o, int slots) {
   using detail::throw_error;
-  for (const option_description& option : plan_option_list) detail::require_in_range(option, option.get(*this));
-  if (stages > slots) throw_error({"stages is ", stages}, {"choose 1 to ", slots, ", the number of layers"});
-  if (device_count != 0 && device_count != stages)
-    throw_error({"device_count is ", device_count, " and stages is ", stages}, {"name the device of every stage"});
-  if ((schedule == schedule_kind::custom) != (custom_schedule != nullptr))
-    throw_error({custom_schedule != nullptr ? "custom_schedule is set and schedule is not custom"
-                                            : "schedule is custom and custom_schedule is null"},
+  for (const option_description& option : plan_option_list) detail::require_in_range(option, option.get(o));
+  if (o.stages > slots) throw_error({"stages is ", o.stages}, {"choose 1 to ", slots, ", the number of layers"});
+  if (o.device_count != 0 && o.device_count != o.stages)
+    throw_error({"device_count is ", o.device_count, " and stages is ", o.stages}, {"name the device of every stage"});
+  if ((o.schedule == schedule_kind::custom) != (o.custom_schedule != nullptr))
+    throw_error({o.custom_schedule != nullptr ? "custom_schedule is set and schedule is not custom"
+                                              : "schedule is custom and custom_schedule is null"},
                 {"give both: .schedule = schedule_kind::custom, .custom_schedule = &custom_schedule_of<mine>"});
-  if (micro_batch_size > (std::numeric_limits<int>::max)() / micro_batches / replicas)
-    throw_error({"replicas x micro_batches x micro_batch_size is ", replicas, " x ", micro_batches, " x ",
-                 micro_batch_size, ", more samples than an int counts"},
+  if (o.micro_batch_size > (std::numeric_limits<int>::max)() / o.micro_batches / o.replicas)
+    throw_error({"replicas x micro_batches x micro_batch_size is ", o.replicas, " x ", o.micro_batches, " x ",
+                 o.micro_batch_size, ", more samples than an int counts"},
                 {"choose smaller numbers"});
-  if (coalesce > 1 && !may_coalesce()) {
-    const bool drains = schedule == schedule_kind::fill_drain, keeps = recompute == recompute_mode::never;
-    throw_error({"coalesce is ", coalesce, drains ? "" : ", schedule is ", drains ? "" : chosen_schedule().name(),
-                 keeps ? "" : ", recompute is ", keeps ? "" : name_of(recompute)},
+  if (o.coalesce > 1 && !o.may_coalesce()) {
+    const bool drains = o.schedule == schedule_kind::fill_drain, keeps = o.recompute == recompute_mode::never;
+    throw_error({"coalesce is ", o.coalesce, drains ? "" : ", schedule is ", drains ? "" : o.chosen_schedule().name(),
+                 keeps ? "" : ", recompute is ", keeps ? "" : name_of(o.recompute)},
                 {"choose ", drains ? "" : "fill-drain", drains || keeps ? "" : " and ", keeps ? "" : "recompute never",
                  ", or coalesce 0"});
   }
-  if (const int max = max_workers(); max > 0 && workers > max)
-    throw_error({"workers is ", workers, ", and ", chosen_schedule().name(), " of ", detail::several(stages, "stage"),
-                 " has work for ", max},
+  if (const int max = o.max_workers(); max > 0 && o.workers > max)
+    throw_error({"workers is ", o.workers, ", and ", o.chosen_schedule().name(), " of ",
+                 detail::several(o.stages, "stage"), " has work for ", max},
                 {"choose 1 to ", max, ", or 0 for all"});
 }
 
