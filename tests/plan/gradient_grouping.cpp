@@ -25,7 +25,7 @@ struct of_sequences : model<input<float, 64, 128>, linear<128>> {};
 constexpr plan_options with(int B, recompute_mode mode = recompute_mode::never) {
   return {.stages = 2, .micro_batches = 32, .micro_batch_size = B, .recompute = mode};
 }
-constexpr int together(const plan_options& o) { return coalesced(network_of<wide<256>>, o); }
+constexpr int together(const plan_options& o) { return group_size(network_of<wide<256>>, o); }
 
 template <int B, class... Options>
 using planned = plan<wide<256>, stages<2>, micro_batches<32>, micro_batch_size<B>, Options...>;
@@ -34,11 +34,11 @@ using planned = plan<wide<256>, stages<2>, micro_batches<32>, micro_batch_size<B
 
 // As many as make some 256 rows, and at most eight; of gradients in the nearest cache none.
 static_assert(together(with(4)) == 8 && together(with(32)) == 8 && together(with(64)) == 4 && together(with(256)) == 1);
-static_assert(coalesced(network_of<wide<64>>, with(4)) == 1);
-static_assert(coalesced(network_of<of_sequences>, {.micro_batches = 32, .micro_batch_size = 2,
+static_assert(group_size(network_of<wide<64>>, with(4)) == 1);
+static_assert(group_size(network_of<of_sequences>, {.micro_batches = 32, .micro_batch_size = 2,
                                                    .recompute = recompute_mode::never}) == 2);
 // A table that is looked up is not read whole.
-static_assert(coalesced(network_of<words>, {.micro_batches = 32, .micro_batch_size = 4,
+static_assert(group_size(network_of<words>, {.micro_batches = 32, .micro_batch_size = 4,
                                             .recompute = recompute_mode::never}) == 1);
 // Never more than there are, and only where a stage holds them anyway.
 static_assert(together({.micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never}) == 3);
@@ -57,9 +57,9 @@ TEST_CASE("what is held for it is in the plan, the same while a program compiles
   CHECK(made.coalesce == 8);
   CHECK(made.options.coalesce == 0);  // for who changes them and plans anew
   for (std::size_t s = 0; s < 2; ++s) {
-    CHECK(made.terms[s].held == 8);
+    CHECK(made.stage_plans[s].requirements.held == 8);
     for (int kind = 0; kind < memory_kinds; ++kind)
-      CHECK(made.memory[s].bytes[kind] == eight::memory(static_cast<int>(s)).bytes[kind]);
+      CHECK(made.stage_plans[s].memory.bytes[kind] == eight::memory(static_cast<int>(s)).bytes[kind]);
   }
 }
 
@@ -83,8 +83,8 @@ int within() {
   CHECK(made.coalesce == same::coalesce);
   for (int s = 0; s < 2; ++s) {
     CHECK(made.first[static_cast<std::size_t>(s)] == planned<4>::cut().first[s]);
-    CHECK(made.memory[static_cast<std::size_t>(s)].total() <= Bytes);
-    CHECK(same::memory(s).total() == made.memory[static_cast<std::size_t>(s)].total());
+    CHECK(made.memory(s).total() <= Bytes);
+    CHECK(same::memory(s).total() == made.memory(s).total());
   }
   return made.coalesce;
 }
@@ -118,7 +118,7 @@ TEST_CASE("a limit has to hold no more than there are micro-batches") {
   plan_options o{.stages = 2, .micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never, .coalesce = 3};
   const runtime_plan three = make_plan(network_of<wide<256>>, o);
   o.coalesce = 8;
-  o.memory_limit = std::max(three.memory[0].total(), three.memory[1].total());
+  o.memory_limit = std::max(three.memory(0).total(), three.memory(1).total());
   CHECK(make_plan(network_of<wide<256>>, o).coalesce == 3);
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("as needed they are made together where nothing needs to be recomputed
     CHECK(made.coalesce == (limit >= needed<8>() ? 8 : limit >= needed<1>() ? 4 : 1));
     const int fewest = std::min(made.working_sets[0], made.working_sets[1]);
     CHECK((fewest == 32) == (made.coalesce > 1));  // else all that backward reads again is kept
-    for (const stage_memory& of : made.memory) CHECK(of.total() <= limit);
+    for (const stage_plan& s : made.stage_plans) CHECK(s.memory.total() <= limit);
   }
 }
 

@@ -24,7 +24,7 @@ struct even {
     return p;
   }();
   static constexpr stage_view view(int s) { return {net, cut{at.first, Stages}, s}; }
-  static constexpr memory_requirements terms(int s) { return {8, 2, s == 3 ? 4 : 8, 1, 2}; }
+  static constexpr memory_requirements requirements(int s) { return {8, 2, s == 3 ? 4 : 8, 1, 2}; }
 };
 
 // The paper's largest model, in stages and in one piece: within the limits that compilers set by themselves.
@@ -40,7 +40,7 @@ using whole = even<100, 1>;
 template <class Cut>
 void equals_what_is_counted_at_run_time() {
   for (int s = 0; s < Cut::stages; ++s) {
-    const stage_memory &made = detail::memory_table<Cut>.of[s], found = memory_of(Cut::view(s), Cut::terms(s));
+    const stage_memory &made = detail::memory_table<Cut>.of[s], found = memory_of(Cut::view(s), Cut::requirements(s));
     for (int kind = 0; kind < memory_kinds; ++kind) CHECK(made.bytes[kind] == found.bytes[kind]);
     CHECK(made.naive == found.naive);
     CHECK(made.lower_bound == found.lower_bound);
@@ -53,7 +53,7 @@ struct halves {
   static constexpr const network& net = network_of<laws::transformer<2, 8, 16, 32>>;
   static constexpr int first[] = {0, net.slot_count / 2, net.slot_count};
   static constexpr stage_view view(int s) { return {net, cut{first, stages}, s}; }
-  static constexpr memory_requirements terms(int) { return {8, 2, 4, 1, 2}; }
+  static constexpr memory_requirements requirements(int) { return {8, 2, 4, 1, 2}; }
 };
 constexpr std::int64_t most = [] {
   const auto a = detail::memory_table<halves>.of[0].total(), b = detail::memory_table<halves>.of[1].total();

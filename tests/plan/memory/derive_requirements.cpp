@@ -43,26 +43,6 @@ static_assert(requirements_of(forward_only{}, with(recompute_mode::always), 0).m
 static_assert(requirements_of(schedule_choice(schedule_kind::zb_h1), with(recompute_mode::always), 2) ==
               requirements_of(zb_h1{}, with(recompute_mode::always), 2));
 
-TEST_CASE("as needed keeps as many sets as there is room for, and no more than are in flight") {
-  const int first[] = {0, 4, 8, 12};
-  const stage_view stage(it, {first, 3}, 1);
-  const auto needs = [&](int kept) {
-    memory_requirements terms = requirements_of(fill_drain{}, with(recompute_mode::as_needed), 1);
-    terms.kept_copies = kept;
-    return memory_of(stage, terms).total();
-  };
-  for (int kept = 1; kept <= 8; ++kept) {
-    REQUIRE((kept == 8 || needs(kept) < needs(kept + 1)));
-    for (const std::int64_t spare : {std::int64_t{0}, std::int64_t{63}}) {
-      const plan_options o = with(recompute_mode::as_needed, needs(kept) + spare);
-      CHECK(with_working_sets(requirements_of(fill_drain{}, o, 1), o, stage).kept_copies == kept);
-    }
-  }
-  const plan_options too_small = with(recompute_mode::as_needed, 1), any = with(recompute_mode::as_needed);
-  CHECK(with_working_sets(requirements_of(fill_drain{}, too_small, 1), too_small, stage).kept_copies == 1);
-  CHECK(with_working_sets(requirements_of(fill_drain{}, any, 1), any, stage).kept_copies == 8);
-}
-
 TEST_CASE("a stage alone needs what it needs among others") {
   const memory_requirements terms = requirements_of(fill_drain{}, with(recompute_mode::always), 0);
   const int first[] = {0, 5, 8, 12};

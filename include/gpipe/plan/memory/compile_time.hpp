@@ -23,7 +23,7 @@ namespace detail {
 // The memory of every stage while a program compiles. A constant evaluation may take so many steps only: a stage is
 // counted in pieces, each taking up where the one before has stopped, and stages that are alike are counted once.
 //
-// `Cut` names what is counted: `Cut::stages`, `Cut::view(s)` and `Cut::terms(s)`.
+// `Cut` names what is counted: `Cut::stages`, `Cut::view(s)` and `Cut::requirements(s)`.
 
 inline constexpr int ticks_at_once = 1024;
 
@@ -35,8 +35,8 @@ inline constexpr layout_state stage_count = count_stage<Cut, Stage, Until>();
 
 template <class Cut, int Stage, int Until>
 constexpr layout_state count_stage() {
-  if constexpr (Until <= ticks_at_once) return count_on(Cut::view(Stage), Cut::terms(Stage), {}, Until);
-  else return count_on(Cut::view(Stage), Cut::terms(Stage), stage_count<Cut, Stage, Until - ticks_at_once>, Until);
+  if constexpr (Until <= ticks_at_once) return count_on(Cut::view(Stage), Cut::requirements(Stage), {}, Until);
+  else return count_on(Cut::view(Stage), Cut::requirements(Stage), stage_count<Cut, Stage, Until - ticks_at_once>, Until);
 }
 
 /// Of each stage the first that is like it. (In one evaluation: nvcc's cost for starting one grows with the model.)
@@ -48,12 +48,12 @@ struct first_equal_stage {
 template <class Cut>
 constexpr first_equal_stage<Cut::stages> find_equal_stages() {
   first_equal_stage<Cut::stages> first;
-  const zeroed_array<memory_requirements> terms(Cut::stages);
+  const zeroed_array<memory_requirements> needs(Cut::stages);
   for (int s = 0; s < Cut::stages; ++s) {
     const stage_view stage = Cut::view(s);
-    terms[s] = Cut::terms(s);
+    needs[s] = Cut::requirements(s);
     int t = 0;
-    while (t < s && !(first.of[t] == t && terms[s] == terms[t] && stage.alike(Cut::view(t)))) ++t;
+    while (t < s && !(first.of[t] == t && needs[s] == needs[t] && stage.alike(Cut::view(t)))) ++t;
     first.of[s] = t;
   }
   return first;

@@ -111,7 +111,7 @@ struct layout_state {
   std::int64_t alive = 0;       ///< of what is kept
   std::int64_t passing = 0;     ///< of what is transient
   std::int64_t max_alive = 0;  ///< of both
-  std::int64_t own = 0;         ///< transient buffers, if each had its own
+  std::int64_t separate = 0;    ///< transient buffers, if each had memory of its own
   static constexpr int ticks_known = 16;
   std::int64_t depth[ticks_known]{};  ///< of `transient` in the last ticks of forward
 };

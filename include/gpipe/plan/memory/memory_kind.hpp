@@ -62,7 +62,9 @@ struct memory_block {
 struct stage_memory {
   std::int64_t bytes[memory_kinds]{};
   std::int64_t naive = 0;        ///< if each buffer had memory of its own
-  std::int64_t lower_bound = 0;  ///< the most that is alive at one time: no layout needs less
+  std::int64_t lower_bound = 0;  ///< the maximum that is alive at one time: no layout needs less
+  std::int64_t kept_set = 0;     ///< the kept bytes of one micro-batch, and of these
+  std::int64_t kept_late = 0;    ///< the lower ones, which parameter parts read after all input parts
 
   constexpr std::int64_t of(memory_kind kind) const { return bytes[static_cast<int>(kind)]; }
   constexpr std::int64_t total() const { return before(memory_kinds); }
