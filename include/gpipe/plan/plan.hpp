@@ -72,8 +72,8 @@ struct link_array {
 
 }  // namespace detail
 
-/// A plan of a model, made and proven while it compiles: the best cut into stages, what every stage holds, its memory,
-/// and a schedule whose table is checked. Times are in picoseconds.
+/// A plan of a model, made and checked at compile time: the best cut into stages, the memory of every stage, and a
+/// schedule whose table is proven right. Times are in picoseconds.
 ///
 ///     using plan = gpipe::plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>>;
 template <class Model, class... Options>
@@ -96,7 +96,7 @@ class plan {
   static_assert(sizeof(broken::micro_batches_hold_samples<M, B, counts_samples>) > 0);
   static_assert(sizeof(broken::every_stage_has_a_device<
                        S, options.device_count, (options.device_count == 0 || options.device_count == S)>) > 0);
-  static constexpr int max_workers = S >= 1 && M >= 1 ? options.max_workers() : 0;  // 0: that has its error below
+  static constexpr int max_workers = S >= 1 && M >= 1 ? options.max_workers() : 0;  // 0: the error is below
   static_assert(sizeof(broken::workers_have_work<options.workers, max_workers,
                                                  max_workers == 0 || options.workers <= max_workers>) > 0);
   static_assert(sizeof(broken::coalesced_by_fill_drain<
@@ -111,7 +111,7 @@ class plan {
     o.micro_batches = valid_micro_batches;
     o.profile = valid_profile;
     if (o.device_count != o.stages) o.device_count = 0;
-    if (o.coalesce > 1 && !o.may_coalesce()) o.coalesce = 1;  // that has its error above
+    if (o.coalesce > 1 && !o.may_coalesce()) o.coalesce = 1;  // the error is above
     return o;
   }();
 
@@ -125,7 +125,7 @@ class plan {
     detail::cut_array<valid_stages> found;
     if constexpr (detail::takes_custom_cut<types, S, L>())
       take_cut(types::custom_cut::between, types::custom_cut::count, L, valid_stages, found.first);
-    else if (!schedule.admits(valid_stages, valid_micro_batches))  // that has its error below
+    else if (!schedule.admits(valid_stages, valid_micro_batches))  // the error is below
       for (int s = 0; s <= valid_stages; ++s) found.first[s] = s < valid_stages ? s : L;
     else
       with_costs([&](const stage_costs& costs) {
@@ -174,7 +174,7 @@ class plan {
     static constexpr stage_view view(int s) { return {network_of<planned>, {cut_.first, valid_stages}, s}; }
     static constexpr const memory_requirements& requirements(int s) { return stages_.of[s].requirements; }
   };
-  // The best cut obeys the limit; the user's own is held to it.
+  // The best cut obeys the limit; a custom cut must.
   static constexpr bool custom_cut_fits_ = [] {
     if constexpr (types::has_cut && options.memory_limit != no_memory_limit)
       return detail::each_stage_fits<laid_out, options.memory_limit>(std::make_integer_sequence<int, valid_stages>{});
@@ -194,19 +194,19 @@ class plan {
   static constexpr int stage_of(int slot) { return cut().stage_of(slot); }
   /// Bytes of a stage, by kind.
   static constexpr const stage_memory& memory(int s) { return detail::memory_table<laid_out>.of[s]; }
-  /// True; an error where a stage needs more bytes. See `require_fits`.
+  /// True; an error if a stage needs more bytes. See `require_fits`.
   template <std::int64_t Bytes>
   static constexpr bool fits() {
     return detail::each_stage_fits<laid_out, Bytes>(std::make_integer_sequence<int, valid_stages>{});
   }
   /// The number of the model's parameters.
   static constexpr std::size_t parameters() { return network_of<planned>.parameters(); }
-  /// Micro-batches whose parameter gradients a stage makes together; 1: each alone.
+  /// Micro-batches whose parameter gradients a stage computes together; 1: each by itself.
   static constexpr int coalesce = grouped_.options.coalesce;
   /// The schedule's idle share, with stages of equal cost and backward twice forward: (S - 1) / (M + S - 1).
   static constexpr double bubble() { return timetable(schedule, S, M).bubble(); }
-  /// The length of a step with the stages' own costs, by simulation. While a program compiles it follows S x M of up to
-  /// 1024 (clang++; else 2048).
+  /// The length of a step with the costs of the stages, by simulation. At compile time S x M is at most 1024 on clang++
+  /// and 2048 on other compilers.
   static constexpr std::int64_t makespan() {
     detail::require_in_reach(valid_stages, valid_micro_batches, detail::max_simulated);
     return with_costs([](const stage_costs& costs) {
@@ -215,26 +215,26 @@ class plan {
       });
     });
   }
-  /// No step of this schedule is shorter, whatever the cut. While a program compiles for S x M of up to 2048 (clang++;
-  /// else 8192).
+  /// No step of this schedule is shorter, for any cut. At compile time S x M is at most 2048 on clang++ and 8192 on
+  /// other compilers.
   static constexpr std::int64_t lower_bound() {
     detail::require_in_reach(valid_stages, valid_micro_batches, detail::max_bounded);
     return with_costs([](const stage_costs& costs) {
       return lower_bound_of(valid_options, schedule, costs);
     });
   }
-  /// What the cut is measured by, of this cut and of the best.
+  /// The objective of the partition, of this cut and of the best one.
   static constexpr distance from_optimum() {
     return with_costs([](const stage_costs& costs) {
       return distance_of(network_of<planned>, valid_options, schedule, costs, cut_.first);
     });
   }
-  /// The stages as types: a Hana tuple of `stage`, each in `recomputed` unless nothing is.
+  /// The stages as types: a Hana tuple of `stage`, each in `recomputed` unless recompute is never.
   static constexpr auto stages() { return make_stages(std::make_integer_sequence<int, valid_stages>{}); }
 };
 
-/// `static_assert(require_fits<plan, 8_GiB>())`: a stage that needs more does not compile, and the error tells which,
-/// and how many bytes.
+/// `static_assert(require_fits<plan, 8_GiB>())`: a stage that needs more does not compile, and the error names the stage
+/// and its bytes.
 template <class Plan, std::int64_t Bytes>
 constexpr bool require_fits() {
   return Plan::template fits<Bytes>();

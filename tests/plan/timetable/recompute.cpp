@@ -173,6 +173,6 @@ TEST_CASE("what cannot run is refused and named") {
   CHECK_THROWS_WITH_AS(flag_recomputed(fill_drain{}, 3, 8, {recompute_mode::as_needed, none}, 1, recomputed),
                        doctest::Contains("stage 1 cannot run with 0 working sets"), error);
   CHECK_THROWS_WITH_AS(flag_recomputed(zb_h1{}, 3, 8, {recompute_mode::as_needed, one}, 2, recomputed),
-                       doctest::Contains("stage 2 cannot run with 1 working sets"), error);
+                       doctest::Contains("stage 2 cannot run with 1 working set;"), error);
   CHECK_THROWS_AS(flag_recomputed(fill_drain{}, 0, 8, recompute_mode::never, 0, recomputed), error);
 }

@@ -11,7 +11,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// Where blocks go, of one type so that the layout is compiled once; nowhere while a program compiles.
+/// The receiver of blocks, of one type so that the layout is compiled once; null at compile time.
 struct block_sink {
   void (*put)(void* into, const memory_block&) = nullptr;
   void* into = nullptr;
@@ -38,7 +38,7 @@ class layout {
     const int n = s_.last() - s_.first();
     for (; now_.tick < until && now_.tick < n; ++now_.tick) forward(s_.first() + now_.tick);
     for (; now_.tick < until; ++now_.tick) {
-      if (now_.tick == n) turn();
+      if (now_.tick == n) begin_backward();
       backward(s_.last() - 1 - (now_.tick - n));
     }
     if (until == 2 * n) finish();
@@ -51,7 +51,7 @@ class layout {
     return static_cast<std::int64_t>(net_.values[v].part.bytes(needs_.micro_batch_size));
   }
   constexpr std::int64_t& counted(kind k) { return now_.memory.bytes[static_cast<int>(k)]; }
-  /// Where a kind begins.
+  /// The offset of a kind.
   constexpr std::int64_t base(kind k) const { return counted_->before(static_cast<int>(k)); }
 
   constexpr void emit(kind k, int slot, int value, int index, std::int64_t offset, std::int64_t bytes, int copies,
@@ -60,7 +60,7 @@ class layout {
     sink_.put(sink_.into, memory_block{k, slot, value, index, static_cast<std::size_t>(offset),
                                        static_cast<std::size_t>(bytes), copies, static_cast<std::size_t>(stride)});
   }
-  /// Behind what there is of its kind.
+  /// Appends a block to its kind.
   GPIPE_COLD constexpr void put(kind k, int slot, int value, int index, std::int64_t bytes, int copies = 1) {
     std::int64_t& sum = counted(k);
     if (counted_ != nullptr) emit(k, slot, value, index, base(k) + sum, bytes, copies);
@@ -92,25 +92,25 @@ class layout {
 
     for (int o = 0; o < net_.slots[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); s_.kept(v)) now_.alive += size_of(v);
-    life_.activated(l, [&](int v) { hang(kind::activations, -1, v, size_of(v)); });
+    life_.activated(l, [&](int v) { place_transient(kind::activations, -1, v, size_of(v)); });
     now_.late.under(now_.transient.depth());
     if (now_.early.bytes > 0) now_.early.under(now_.transient.depth());
     now_.depth[now_.tick % layout_state::ticks_known] = now_.transient.depth();
-    look();
+    note_alive();
     life_.dies_after_forward(l, [&](int v) { drop(v, size_of(v)); });
   }
 
-  /// How far down something hung, from the forward tick of a slot until the last.
+  /// The maximum depth of `transient` from the forward tick of a slot until the last.
   constexpr std::int64_t depth_since(int slot) const {
     int t = slot - s_.first();
     if (now_.tick - t > layout_state::ticks_known) return now_.transient.deepest();
-    std::int64_t most = 0;
+    std::int64_t max = 0;
     for (; t < now_.tick; ++t)
-      if (const std::int64_t d = now_.depth[t % layout_state::ticks_known]; d > most) most = d;
-    return most;
+      if (const std::int64_t d = now_.depth[t % layout_state::ticks_known]; d > max) max = d;
+    return max;
   }
 
-  /// What lies there from step to step.
+  /// Blocks that live from step to step.
   GPIPE_COLD constexpr void constants(int l, const row& r) {
     const auto all = static_cast<std::int64_t>(r.parameter_bytes()), bytes = net_.owns(l) ? all : 0;
     for (int i = 0; i < (needs_.trains ? 2 : 1) && !net_.owns(l); ++i) put(kind::tied, l, -1, i, all);
@@ -119,13 +119,13 @@ class layout {
     if (needs_.trains && needs_.apart() && net_.owns(l))  // gradients arrive here from users elsewhere
       for (int user = s_.last(); user < net_.slot_count; ++user)
         if (net_.slots[user].owner == l) put(kind::tied, user, -1, 0, all);
-    for (int i = 0; i < needs_.moments; ++i)  // one whole array behind the other
+    for (int i = 0; i < needs_.moments; ++i)  // one whole array after the other
       if (counted_ != nullptr)
         emit(kind::moments, l, -1, i,
              base(kind::moments) + i * counted_->of(kind::parameters) + now_.memory.of(kind::parameters), bytes,
              1);
     counted(kind::moments) += bytes * needs_.moments;
-    // Every slot has a block of parameters, if an empty one, so that its address is known.
+    // Every slot has a block of parameters, even an empty one, so its address is known.
     put(kind::parameters, l, -1, 0, bytes);
     put(kind::gradients, l, -1, 0, needs_.trains ? bytes : 0);
     if (r.state_count > 0) put(kind::state, l, -1, 0, static_cast<std::int64_t>(r.state_bytes()));
@@ -135,7 +135,7 @@ class layout {
     counted(kind::sums) += static_cast<std::int64_t>(sizeof(double));
   }
 
-  /// What other stages, and who feeds the model, write here.
+  /// Blocks that other stages and the caller write.
   GPIPE_COLD constexpr void arrivals(int l, const row& r) {
     for (int i = 0; i < net_.slots[l].reads; ++i) {
       const int v = net_.reads_value(l, i);
@@ -154,15 +154,15 @@ class layout {
     }
   }
 
-  /// What leaves for workers that share no memory with this one.
+  /// Blocks of values for workers that share no memory with this one.
   GPIPE_COLD constexpr void departures(int l) {
     for (int o = 0; o < net_.slots[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); s_.sent(v)) {
         int copies = 0;
         for (int i = 0; i < net_.values[v].readers; ++i)
-          if (const int asked = s_.read_by_next(v, i) ? needs_.outgoing.next : needs_.outgoing.skip;
-              net_.reader(v, i) >= s_.last() && asked > copies)
-            copies = asked;
+          if (const int slots = s_.read_by_next(v, i) ? needs_.outgoing.next : needs_.outgoing.skip;
+              net_.reader(v, i) >= s_.last() && slots > copies)
+            copies = slots;
         if (copies > 0) put(kind::outgoing, -1, v, 0, size_of(v), copies);
       }
     for (int i = 0; i < net_.slots[l].reads; ++i) {
@@ -186,8 +186,8 @@ class layout {
     return counted_ != nullptr ? counted_->kept_set : now_.late.bytes + now_.early.bytes;
   }
 
-  /// Hangs a buffer: in backward in the micro-batch's own set, if there are several and it has room.
-  GPIPE_COLD constexpr void hang(kind k, int slot, int value, std::int64_t bytes) {
+  /// Places a transient buffer; in backward in the micro-batch's own kept part, if there are several and it fits.
+  GPIPE_COLD constexpr void place_transient(kind k, int slot, int value, std::int64_t bytes) {
     now_.separate += bytes;
     now_.passing += bytes;
     const bool backward = k != kind::activations;
@@ -207,12 +207,12 @@ class layout {
     now_.inside.drop(value);
     now_.transient.drop(value);
   }
-  constexpr void look() {
+  constexpr void note_alive() {
     if (now_.alive + now_.passing > now_.max_alive) now_.max_alive = now_.alive + now_.passing;
   }
 
-  /// Between forward and backward all that is kept is there, and nothing else.
-  constexpr void turn() {
+  /// Between forward and backward all kept values are alive, and nothing else.
+  constexpr void begin_backward() {
     now_.alive = now_.height = now_.late.bytes + now_.early.bytes;
     if (needs_.kept_copies > 1) now_.height += now_.transient.deepest();
     reach(now_.late.height);
@@ -224,17 +224,17 @@ class layout {
     if (height > now_.height) now_.height = height;
   }
 
-  /// Whether a parameter part that the schedule puts off reads the value's gradient.
+  /// Whether a delayed parameter part reads the value's gradient.
   constexpr bool held(int v) const { return needs_.held > 0 && life_.waits(net_.values[v].writer); }
 
   GPIPE_COLD constexpr void backward(int l) {
     life_.differentiated(l, [&](int v) {
       if (held(v)) put(kind::held, -1, v, 0, size_of(v), needs_.held);
-      else hang(kind::backward, -1, v, size_of(v));
+      else place_transient(kind::backward, -1, v, size_of(v));
     });
     const auto added = static_cast<std::int64_t>(life_.added_bytes(l, needs_.micro_batch_size));
-    if (added > 0) hang(kind::scratch, l, -1, added);
-    look();
+    if (added > 0) place_transient(kind::scratch, l, -1, added);
+    note_alive();
     if (added > 0) drop(-1, added);
 
     const bool waits = life_.waits(l);
@@ -276,7 +276,7 @@ class layout {
   lifetimes life_;
 };
 
-/// Continues a count until the tick `until`, at most to the end.
+/// Continues a count until the tick `until`, at max to the end.
 GPIPE_COLD constexpr layout_state count_on(const stage_view& s, const memory_requirements& requirements,
                                            layout_state from, int until) {
   layout pass(s, requirements, from, nullptr, {});
