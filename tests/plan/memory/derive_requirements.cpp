@@ -19,8 +19,8 @@ constexpr plan_options with(recompute_mode mode, std::int64_t limit = no_memory_
 
 }  // namespace
 
-// In flight is the schedule's; without recompute each keeps its own set, with it one does, or one for each parameter
-// part that is put off.
+// The schedule gives the micro-batches in flight. Without recompute each keeps a working set; with recompute one does,
+// or one for each delayed parameter part.
 static_assert(requirements_of(fill_drain{}, with(recompute_mode::always), 0).in_flight == 8);
 static_assert(requirements_of(fill_drain{}, with(recompute_mode::always), 0).kept_copies == 1);
 static_assert(requirements_of(fill_drain{}, with(recompute_mode::never), 2).kept_copies == 8);
@@ -28,14 +28,14 @@ static_assert(requirements_of(one_f_one_b{}, with(recompute_mode::never), 0).kep
 static_assert(requirements_of(one_f_one_b{}, with(recompute_mode::except_last), 2).in_flight == 1);
 static_assert(requirements_of(zb_h1{}, with(recompute_mode::always), 2).kept_copies > 1);
 static_assert(requirements_of(zb_h1{}, with(recompute_mode::always), 2).split && !requirements_of(fill_drain{}, with(recompute_mode::never), 2).split);
-// Neighbours' places and, where there are no cuts yet, those of any stage that may skip to this one or from it.
+// Slots for the neighbours and, before there is a cut, for any stage that may skip to this one or from it.
 static_assert(requirements_of(fill_drain{}, with(recompute_mode::always), 1).stash == slots_for{8, 8});
 static_assert(requirements_of(fill_drain{}, with(recompute_mode::always), 0).returned == slots_for{2, 3});
 static_assert(requirements_of(fill_drain{}, with(recompute_mode::always), 0).stash == slots_for{0, 0});
 static_assert(requirements_of(one_f_one_b{}, with(recompute_mode::always), 2).stash == slots_for{2, 2});
 static_assert(requirements_of(zb_h1{}, with(recompute_mode::always), 2).held > 1);
 static_assert(requirements_of(one_f_one_b{}, with(recompute_mode::always), 2).held == 0);
-// What does not train has neither gradients nor moments.
+// A schedule that does not train has neither gradients nor moments.
 static_assert(requirements_of(fill_drain{}, with(recompute_mode::always), 0).trains);
 static_assert(requirements_of(fill_drain{}, with(recompute_mode::always), 0).moments == 2);
 static_assert(!requirements_of(forward_only{}, with(recompute_mode::always), 0).trains);
@@ -43,7 +43,7 @@ static_assert(requirements_of(forward_only{}, with(recompute_mode::always), 0).m
 static_assert(requirements_of(schedule_choice(schedule_kind::zb_h1), with(recompute_mode::always), 2) ==
               requirements_of(zb_h1{}, with(recompute_mode::always), 2));
 
-TEST_CASE("a stage alone needs what it needs among others") {
+TEST_CASE("a range of slots needs the same memory as in a cut") {
   const memory_requirements terms = requirements_of(fill_drain{}, with(recompute_mode::always), 0);
   const int first[] = {0, 5, 8, 12};
   for (int s = 0; s < 3; ++s)
