@@ -86,9 +86,9 @@ class gradient_check {
   }
 
   void recompute() {
-    t_.call().again = true;
+    t_.call().recompute = true;
     t_.forward();
-    t_.call().again = false;
+    t_.call().recompute = false;
   }
 
   using image = std::vector<std::vector<std::byte>>;
