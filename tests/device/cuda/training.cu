@@ -78,7 +78,7 @@ std::vector<std::uint64_t> bits(const setting& as, training_options how = {}) {
 
 template <class Device>
 std::vector<double> losses(precision in) {
-  auto training = training_of<Device>({.S = 2, .precision = in});
+  auto training = training_of<Device>({.S = 2, .in = in});
   std::vector<double> found;
   for (int step = 0; step < steps; ++step) found.push_back(training.step(data.take(step % 2 * 32, M * B)).loss);
   return found;
@@ -88,8 +88,8 @@ std::vector<double> losses(precision in) {
 
 TEST_CASE("the bits are the same for every number of stages, every schedule, with a graph and without") {
   for (const precision in : {precision::float32, precision::bf16}) {
-    const auto expected = bits({.precision = in});
-    CHECK(bits({.precision = in}) == expected);
+    const auto expected = bits({.in = in});
+    CHECK(bits({.in = in}) == expected);
     for (const int S : stage_counts)
       for (const recompute_mode recompute : {recompute_mode::always, recompute_mode::never})
         for (const schedule_kind schedule : schedules) {
@@ -129,7 +129,7 @@ TEST_CASE("processes, each with a GPU of its own, have the bits of one process, 
     MESSAGE("SKIPPED, NOTHING WAS TRAINED: there are no two GPUs here");
     return;
   }
-  for (const setting& as : {setting{.S = 2}, setting{.S = 2, .schedule = schedule_kind::zb_h1, .precision = precision::bf16},
+  for (const setting& as : {setting{.S = 2}, setting{.S = 2, .schedule = schedule_kind::zb_h1, .in = precision::bf16},
                             setting{.S = 1, .replicas = 2}}) {
     CAPTURE(as.S);
     const auto expected = bits(as);
@@ -165,7 +165,7 @@ TEST_CASE("processes, each with a GPU of its own, have the bits of one process, 
 
 TEST_CASE("two processes on one GPU are refused by name") {
   const auto refused = [](int one, int other) {
-    nccl::require_apart(1, nccl::identity::of(one), 0, nccl::identity::of(other));
+    nccl::require_apart(1, nccl::device_identity::of(one), 0, nccl::device_identity::of(other));
   };
   if (gpipe::cuda::gpus() == 0) return;
   CHECK_THROWS_WITH_AS(refused(0, 0), doctest::Contains("ranks 0 and 1 have the same GPU"), error);
