@@ -265,7 +265,7 @@ class context {
  public:
   explicit context(int stage) : queue_(std::make_unique<queue>(stage)) {}
 
-  void asks(const gpipe::operation_tag& who) const { who_ = who; }
+  void set_operation(const gpipe::operation_tag& operation) const { operation_ = operation; }
   void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const {
     if (graph_ != nullptr) from = graph_->staged_.emplace_back(from, from + bytes).data();
     copy(bytes, from, into);
@@ -277,11 +277,10 @@ class context {
   }
   void await(marker& m) const {
     if (graph_ != nullptr) graph_->await(queue_.get(), m);
-    else if (m.of != nullptr && m.of != queue_.get())
-      queue_->ask([m] { m.of->wait(m.number); }, who_, true);
+    else if (m.of != nullptr && m.of != queue_.get()) queue_->ask([m] { m.of->wait(m.number); }, operation_, true);
   }
   void note(moment& now) const {
-    queue_->ask([&now] { now.ns = gpipe::now_ns(); }, who_, true);
+    queue_->ask([&now] { now.ns = gpipe::now_ns(); }, operation_, true);
   }
   void begin(graph& g) const {
     if (g.joined_.empty()) g.joined_.push_back(queue_.get());
@@ -350,23 +349,23 @@ class context {
     ask([=] { gpipe::host::context{}.multiply_transposed(m, n, rows, a, b, c); });
   }
   template <class T>
-  void prepare_multiply(int most_rows, int n, int k) const {
-    gpipe::host::context{}.prepare_multiply<T>(most_rows, n, k);
+  void prepare_multiply(int max_rows, int n, int k) const {
+    gpipe::host::context{}.prepare_multiply<T>(max_rows, n, k);
   }
   template <class T>
-  void prepare_multiply_transposed(int m, int n, int most_rows) const {
-    gpipe::host::context{}.prepare_multiply_transposed<T>(m, n, most_rows);
+  void prepare_multiply_transposed(int m, int n, int max_rows) const {
+    gpipe::host::context{}.prepare_multiply_transposed<T>(m, n, max_rows);
   }
 
  private:
   template <class What>
   void ask(What what) const {
-    if (graph_ != nullptr) graph_->add(queue_.get(), std::move(what), who_);
-    else queue_->ask(std::move(what), who_);
+    if (graph_ != nullptr) graph_->add(queue_.get(), std::move(what), operation_);
+    else queue_->ask(std::move(what), operation_);
   }
 
   std::unique_ptr<queue> queue_;
-  mutable gpipe::operation_tag who_;
+  mutable gpipe::operation_tag operation_;
   mutable graph* graph_ = nullptr;  // where what is asked for is written down
 };
 

@@ -263,9 +263,9 @@ TEST_CASE("what is asked for after await happens after what was asked for before
 
 TEST_CASE("what went wrong is told by finish, with the call and who asked, and then is forgotten") {
   const gpipe::cuda::context there;
-  there.asks({.layer = "linear<512>", .slot = 3, .stage = 1, .micro_batch = 2});
+  there.set_operation({.layer = "linear<512>", .slot = 3, .stage = 1, .micro_batch = 2});
   there.copy(10, static_cast<const float*>(nullptr), static_cast<float*>(nullptr));
-  there.asks({.layer = "gelu", .slot = 4});
+  there.set_operation({.layer = "gelu", .slot = 4});
   std::string told;
   try {
     there.finish();

@@ -72,12 +72,12 @@ struct recorder {
   mutable int unprepared = 0, products = 0;
 
   template <class T>
-  void prepare_multiply(int most_rows, int n, int k) const {
-    ready.push_back({n, k, most_rows});
+  void prepare_multiply(int max_rows, int n, int k) const {
+    ready.push_back({n, k, max_rows});
   }
   template <class T>
-  void prepare_multiply_transposed(int m, int n, int most_rows) const {
-    ready_transposed.push_back({m, n, most_rows});
+  void prepare_multiply_transposed(int m, int n, int max_rows) const {
+    ready_transposed.push_back({m, n, max_rows});
   }
   void ask(const std::vector<product>& list, int first, int second, int rows) const {
     ++products;
