@@ -18,7 +18,8 @@ digest made(const std::function<void(digest&)>& change = {}, std::size_t room = 
     all.put(action_kind::idle, -1, -1, 1);
     for (int l = 0; l < 2; ++l) {
       for (int m = 0; m < 2; ++m)
-        for (const action_kind kind : {action_kind::forward, action_kind::backward_input, action_kind::backward_parameters})
+        for (const action_kind kind :
+             {action_kind::forward, action_kind::backward_input, action_kind::backward_parameters})
           all.put(kind, m, l, static_cast<std::uint64_t>(100 * m + 10 * l + static_cast<int>(kind)));
       all.put(action_kind::update, -1, l, 2);
     }
@@ -49,7 +50,8 @@ TEST_CASE("equal digests have no difference") {
 TEST_CASE("every action is distinguished, by layer, micro-batch and step") {
   for (int l = 0; l < 2; ++l) {
     for (int m = 0; m < 2; ++m)
-      for (const action_kind kind : {action_kind::forward, action_kind::backward_input, action_kind::backward_parameters}) {
+      for (const action_kind kind :
+           {action_kind::forward, action_kind::backward_input, action_kind::backward_parameters}) {
         const location found = difference([&](digest& d) { d.put(kind, m, l, 0); });
         CHECK(found.action == name(kind));
         CHECK(found.slot == l);

@@ -87,7 +87,8 @@ TEST_CASE("each replica has its own lanes") {
   for (event e : step()) e.replica = 1, events.push_back(e);
   const auto text = drawn(events);
   CHECK(balanced(text));
-  for (const char* name : {">0: stage 0<", ">0: stage 1<", ">1: stage 0<", ">1: stage 1<"}) CHECK(count(text, name) == 1);
+  for (const char* name : {">0: stage 0<", ">0: stage 1<", ">1: stage 0<", ">1: stage 1<"})
+    CHECK(count(text, name) == 1);
   CHECK(count(text, "waits 30 %") == 4);
   CHECK(count(text, "backward 1, 1: stage 0: 8.000 to 10.000 ms") == 1);
 }

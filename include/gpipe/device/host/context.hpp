@@ -98,8 +98,8 @@ struct basic_context {
       if (transposed) {
         // Squares of a panel's width: read along the source's rows, written into a part that stays in the cache.
         for (int square = 0; square < k; square += panel_width)
-          transpose((std::min)(panel_width, k - square), width, source + std::ptrdiff_t{first} * stride + square, stride,
-                    into + std::ptrdiff_t{square} * panel_width, panel_width);
+          transpose((std::min)(panel_width, k - square), width, source + std::ptrdiff_t{first} * stride + square,
+                    stride, into + std::ptrdiff_t{square} * panel_width, panel_width);
       } else {
         for (int row = 0; row < k; ++row)
           thrust::copy_n(thrust::seq, source + std::ptrdiff_t{row} * stride + first, width,
