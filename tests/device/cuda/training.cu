@@ -165,7 +165,7 @@ TEST_CASE("processes, each with a GPU of its own, have the bits of one process, 
 
 TEST_CASE("two processes on one GPU are refused by name") {
   const auto refused = [](int one, int other) {
-    nccl::require_apart(1, nccl::identity::of(one), 0, nccl::identity::of(other));
+    nccl::require_apart(1, nccl::device_identity::of(one), 0, nccl::device_identity::of(other));
   };
   if (gpipe::cuda::gpus() == 0) return;
   CHECK_THROWS_WITH_AS(refused(0, 0), doctest::Contains("ranks 0 and 1 have the same GPU"), error);
