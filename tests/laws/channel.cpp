@@ -24,10 +24,10 @@ struct in_process {
   static std::vector<gpipe::wait_limits> limits() { return {usual, sleeping}; }
 
   /// The sender writes into the receiver's slots.
-  in_process(const shape& s, const gpipe::wait_limits& by)
+  in_process(const channel_shape& s, const gpipe::wait_limits& by)
       : form(s), spins(by.spin > 0ns), signals(2, by), link(signals, 0, 1, slots_of(s)), memory(s.slots, s.values) {}
 
-  static std::vector<int> slots_of(const shape& s) {
+  static std::vector<int> slots_of(const channel_shape& s) {
     std::vector<int> found;
     for (int m = 0; m < s.micro_batches; ++m) found.push_back(m % s.slots);
     return found;
@@ -72,7 +72,7 @@ struct in_process {
   }
   void run_lost(const body& sender, const body& receiver) { run(sender, receiver); }
 
-  shape form;
+  channel_shape form;
   bool spins;
   gpipe::worker_signals signals;
   gpipe::channel<> link;
@@ -86,7 +86,7 @@ struct in_threaded_job {
   static constexpr bool counts_samples = true, any_order = true, counts_allocations = false, names_location = true;
   static std::vector<gpipe::wait_limits> limits() { return {usual}; }
 
-  in_threaded_job(const shape& s, const gpipe::wait_limits& by) : form(s), deadline(by.deadline) {}
+  in_threaded_job(const channel_shape& s, const gpipe::wait_limits& by) : form(s), deadline(by.deadline) {}
 
   void run(const body& sender, const body& receiver) {
     threaded::job job(2);
@@ -97,7 +97,7 @@ struct in_threaded_job {
   }
   void run_lost(const body& sender, const body& receiver) { run(sender, receiver); }
 
-  shape form;
+  channel_shape form;
   std::chrono::nanoseconds deadline;
 };
 

@@ -3,7 +3,7 @@
 // The law of gpipe/transport/contract/channel_ends.hpp as test cases over any model. A test runs them by
 // CHANNEL_LAW(my_model). A model has both ends of one channel:
 //
-//   my_model(shape, limits)      makes the ends, or makes them in `run`
+//   my_model(channel_shape, limits)      makes the ends, or makes them in `run`
 //   run(sender, receiver)        runs `sender(side&)` and `receiver(side&)` at the same time and returns when both have
 //                                ended; a process that has one end runs the function of that end alone
 //   messages                     the length of a long exchange
@@ -39,7 +39,7 @@ using namespace std::chrono_literals;
 constexpr int capacity = 4, width = 700;  // 2,800 words: more than MPI sends before the receiver is ready
 
 /// Micro-batch m has slot m mod `slots` of the receiver and slot m mod `sender_slots` of the sender.
-struct shape {
+struct channel_shape {
   int micro_batches, slots, sender_slots, values = 1;
 };
 
@@ -62,7 +62,7 @@ class buffers {
 /// One end of the channel, as a case uses it.
 class side {
  public:
-  side(const shape& s, int slots, buffers& memory) : form(s), slots_(slots), memory_(&memory) {}
+  side(const channel_shape& s, int slots, buffers& memory) : form(s), slots_(slots), memory_(&memory) {}
   virtual ~side() = default;
   side(const side&) = delete;
   side& operator=(const side&) = delete;
@@ -95,7 +95,7 @@ class side {
 
   gpipe::sending_end* out = nullptr;
   gpipe::receiving_end* in = nullptr;
-  const shape form;
+  const channel_shape form;
 
  protected:
   std::span<std::uint32_t> rows(int v, int m, int samples) { return memory_->at(v, m % slots_, samples); }
@@ -113,7 +113,7 @@ using body = std::function<void(side&)>;
 /// An end in a process of a job.
 class side_in_job : public side {
  public:
-  side_in_job(gpipe::process_group& job, const shape& s, bool sends, buffers& memory)
+  side_in_job(gpipe::process_group& job, const channel_shape& s, bool sends, buffers& memory)
       : side(s, sends ? s.sender_slots : s.slots, memory), job_(job) {}
   void await_failure() override {
     try {
@@ -134,7 +134,7 @@ class side_in_job : public side {
 };
 
 /// The layout of an end whose slots lie in `memory`.
-inline gpipe::channel_layout layout_of(const shape& s, int peer, bool sends, buffers& memory) {
+inline gpipe::channel_layout layout_of(const channel_shape& s, int peer, bool sends, buffers& memory) {
   gpipe::channel_layout made{peer, capacity, {}, {}, {}};
   for (int v = 0; v < s.values; ++v)
     made.values.push_back({reinterpret_cast<std::byte*>(memory.at(v, 0, 1).data()), 4 * capacity * buffers::row(v),
@@ -147,7 +147,7 @@ inline gpipe::channel_layout layout_of(const shape& s, int peer, bool sends, buf
 }
 
 /// Rank 0 of a job sends, rank 1 receives; other ranks wait until both are done.
-inline void run_in_job(gpipe::process_group& job, const shape& s, const body& sender, const body& receiver) {
+inline void run_in_job(gpipe::process_group& job, const channel_shape& s, const body& sender, const body& receiver) {
   const bool sends = job.rank() == 0;
   if (job.rank() < 2) {
     buffers memory(sends ? s.sender_slots : s.slots, s.values);

@@ -22,7 +22,7 @@ struct in_mpi_job {
   static inline const bool names_location = std::getenv("GPIPE_TEST_HOSTS") == nullptr;
   static std::vector<gpipe::wait_limits> limits() { return {usual}; }
 
-  in_mpi_job(const shape& s, const gpipe::wait_limits& by) : form(s), deadline(by.deadline) {}
+  in_mpi_job(const channel_shape& s, const gpipe::wait_limits& by) : form(s), deadline(by.deadline) {}
 
   void run(const body& sender, const body& receiver) { run_in_job(the_job(), form, sender, receiver); }
 
@@ -42,7 +42,7 @@ struct in_mpi_job {
     else here.await_failure();
   }
 
-  shape form;
+  channel_shape form;
   std::chrono::nanoseconds deadline;
 };
 
