@@ -153,7 +153,7 @@ if(NOT count EQUAL 16)
 endif()
 
 execute_process(COMMAND ${PROGRAM} --epochs 1 ${data} --layers OUTPUT_VARIABLE printed)
-if(NOT printed MATCHES "100  softmax_cross_entropy +[0-9.]+ %.*\\([0-9]+ layers?\\) loses most: [0-9.]+ %")
+if(NOT printed MATCHES "100  softmax_cross_entropy +[0-9.]+ %.*\\([0-9]+ layers?\\) loses the most time: [0-9.]+ %")
   message(SEND_ERROR "no line a layer, or nothing about the worst, in\n${printed}")
 endif()
 

@@ -71,7 +71,7 @@ class layout {
     const row& r = net_.row_of(l);
     constants(l, r);
     arrivals(l, r);
-    if (needs_.apart()) departures(l);
+    if (needs_.separate_memory()) departures(l);
     kept_stack& stack = life_.waits(l) ? now_.late : now_.early;
     const auto keep = [&](int slot, int v, std::int64_t bytes) {
       if (counted_ != nullptr)
@@ -116,7 +116,7 @@ class layout {
     for (int i = 0; i < (needs_.trains ? 2 : 1) && !net_.owns(l); ++i) put(kind::tied, l, -1, i, all);
     if (needs_.others > 0 && !net_.owns(l))
       put(kind::landing, l, -1, 0, static_cast<std::int64_t>(landing_bytes(r.parameter_bytes(), needs_.others)));
-    if (needs_.trains && needs_.apart() && net_.owns(l))  // gradients arrive here from users elsewhere
+    if (needs_.trains && needs_.separate_memory() && net_.owns(l))  // gradients arrive here from users elsewhere
       for (int user = s_.last(); user < net_.slot_count; ++user)
         if (net_.slots[user].owner == l) put(kind::tied, user, -1, 0, all);
     for (int i = 0; i < needs_.moments; ++i)  // one whole array after the other

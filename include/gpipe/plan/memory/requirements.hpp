@@ -33,7 +33,7 @@ struct memory_requirements {
   bool trains = true;     ///< else parameters have no gradients
   int others = 0;         ///< replicas that share no memory with this one
 
-  constexpr bool apart() const { return outgoing.skip > 0; }
+  constexpr bool separate_memory() const { return outgoing.skip > 0; }
   constexpr bool operator==(const memory_requirements&) const = default;
 };
 
