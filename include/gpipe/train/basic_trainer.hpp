@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include <gpipe/core/descriptions/rate.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/record/digest.hpp>
@@ -19,8 +20,8 @@
 #include <gpipe/runtime/step/batch.hpp>
 #include <gpipe/runtime/step/step_result.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
+#include <gpipe/runtime/step/training_options.hpp>
 #include <gpipe/train/dataset.hpp>
-#include <gpipe/train/training_options.hpp>
 
 namespace gpipe {
 
