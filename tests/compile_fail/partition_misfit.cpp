@@ -1,5 +1,5 @@
 // expect: second_stage.8.
-// expect: refuse_misfit
+// expect: throw_misfit
 // errors: 1
 #include <gpipe/plan/partition/partition.hpp>
 

@@ -1,5 +1,5 @@
 // expect: the schedule's table is wrong
-// expect: schedule_is_sound<2, 8, gpipe::act::backward, 2, 2, gpipe::fault::premature, false>
+// expect: schedule_is_sound<2, 8, gpipe::action_kind::backward, 2, 2, gpipe::fault::premature, false>
 #include <gpipe/plan/timetable/promises.hpp>
 
 using namespace gpipe;

@@ -114,7 +114,7 @@ int ending(Wait wait, gpipe::wait_context what) {
   try {
     wait();
     return 0;
-  } catch (const gpipe::detail::poisoned&) {
+  } catch (const gpipe::detail::interrupted&) {
     return 1;
   } catch (const gpipe::error& e) {
     const bool named = e.where().stage == what.stage && e.where().micro_batch == what.micro_batch &&

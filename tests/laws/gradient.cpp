@@ -1,4 +1,5 @@
 // sanitizers: address
+// optimise: yes
 
 // Law 2: backward is the derivative of forward, for every layer.
 

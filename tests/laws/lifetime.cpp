@@ -86,7 +86,7 @@ void forward(const context&, const call& c) {
   for (int o = 0; o < k.r.outputs; ++o)
     mark(c.out[o], k.r.out[o], c.samples, mark_of(0, net->writes_value(k.l, o), k.m));
   mark<unsigned char>(c.extras, k.extra_bytes(), mark_of(2, k.l, k.m) % 251);
-  if (!c.again) mark<double>(c.partials, k.r.partial_elements(), c.samples);
+  if (!c.recompute) mark<double>(c.partials, k.r.partial_elements(), c.samples);
 }
 void backward_input(const context&, const call& c) {
   const marks k(c);

@@ -1,4 +1,5 @@
 // sanitizers: none
+// optimise: yes
 
 // Law 4: the partition equals brute force in its objective on every small instance, and a slow exact reference on
 // larger ones: equal and unequal devices, with and without transfers and skips, with and without memory limits.

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <doctest/doctest.h>
 
 #include <bit>

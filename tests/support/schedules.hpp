@@ -55,7 +55,7 @@ struct programs {
   std::vector<std::vector<instruction>> lines;
   std::vector<int> in_flight, worker_of;
   std::array<bool, 8 * 16> recomputed{};
-  programs_terms terms;
+  expected_step terms;
 
   template <class Schedule>
   programs(Schedule schedule, int stages, int micro_batches, recompute_mode mode, const linked_stages& over,

@@ -92,7 +92,7 @@ class job {
   template <class Ready>
   void wait(std::unique_lock<std::mutex>& inside, wait_context what, const std::string& awaited, Ready ready) {
     while (!ready()) {
-      if (cause_) throw gpipe::detail::poisoned{};
+      if (cause_) throw gpipe::detail::interrupted{};
       const auto seen = progress_;
       if (bell_.wait_for(inside, deadline_) == std::cv_status::timeout && seen == progress_ && !ready() && !cause_)
         throw gpipe::error(gpipe::detail::concat({"waits for ", awaited, ", and nobody made progress"}), "",
@@ -113,8 +113,8 @@ class job {
     channel& c = open != channels_.end() ? **open
                                          : *channels_.emplace_back(std::make_unique<channel>(channel{from, to}));
     (sends ? c.out : c.in) = along;
-    c.slots.resize(index(*std::max_element(along.slot.begin(), along.slot.end()) + 1));
-    if (sends) c.leaving.resize(index(*std::max_element(along.place.begin(), along.place.end()) + 1));
+    c.slots.resize(index(*std::max_element(along.receiver_slot.begin(), along.receiver_slot.end()) + 1));
+    if (sends) c.leaving.resize(index(*std::max_element(along.sender_slot.begin(), along.sender_slot.end()) + 1));
     moved();  // something may wait for this end already
     return c;
   }
@@ -127,7 +127,7 @@ class job {
   /// All bring bytes and have those of all.
   std::vector<std::vector<std::byte>> gather(int rank, std::vector<std::byte> mine, wait_context what) {
     std::unique_lock<std::mutex> inside(door_);
-    if (cause_) throw gpipe::detail::poisoned{};
+    if (cause_) throw gpipe::detail::interrupted{};
     const auto round = round_;
     brought_[index(rank)] = std::move(mine);
     if (++come_ == ranks_) {
@@ -149,7 +149,7 @@ class job {
   // What ranks are call_fingerprint for, in order: compared with what the first is, by whoever comes later.
   void enter(int rank, gpipe::collective_kind what, std::span<const gpipe::agreed_value> traits) {
     const std::lock_guard<std::mutex> inside(door_);
-    if (cause_) throw gpipe::detail::poisoned{};
+    if (cause_) throw gpipe::detail::interrupted{};
     fingerprints_[index(rank)].push_back({what, traits});
     for (int r = 1; r < ranks_ && !cause_; ++r)
       if (auto &first = fingerprints_[0], &other = fingerprints_[index(r)]; rank == 0 || rank == r)
@@ -158,7 +158,7 @@ class job {
             const gpipe::error found = first[n - 1].difference(other[n - 1], r, traits);
             fail(r, found);
           }
-    if (cause_) throw gpipe::detail::poisoned{};
+    if (cause_) throw gpipe::detail::interrupted{};
   }
 
   // The wire: of what can arrive now, any, and sometimes nothing for a while.
@@ -239,7 +239,7 @@ class job {
   std::thread wire_;
 };
 
-class sender final : public gpipe::remote_sender {
+class sender final : public gpipe::sending_end {
  public:
   sender(job& of, int rank, const channel_layout& along)
       : job_(of), along_(along), channel_(of.make(rank, along.peer, along, true)) {}
@@ -247,15 +247,15 @@ class sender final : public gpipe::remote_sender {
 
   void acquire(int m, wait_context what) override {
     std::unique_lock<std::mutex> inside(job_.door_);
-    const int place = along_.place[job::index(m)];
+    const int place = along_.sender_slot[job::index(m)];
     job_.wait(inside, what, gpipe::detail::concat({"rank ", along_.peer, " to take place ", place}),
               [&] { return channel_.leaving[job::index(place)] == 0; });
   }
   void publish(int m, int samples) override {
     const std::lock_guard<std::mutex> inside(job_.door_);
-    const int place = along_.place[job::index(m)];
+    const int place = along_.sender_slot[job::index(m)];
     ++channel_.leaving[job::index(place)];
-    channel_.slots[job::index(along_.slot[job::index(m)])].on_the_way.push_back({place, samples});
+    channel_.slots[job::index(along_.receiver_slot[job::index(m)])].on_the_way.push_back({place, samples});
     job_.moved();
   }
 
@@ -265,7 +265,7 @@ class sender final : public gpipe::remote_sender {
   channel& channel_;
 };
 
-class receiver final : public gpipe::remote_receiver {
+class receiver final : public gpipe::receiving_end {
  public:
   receiver(job& of, int rank, const channel_layout& along)
       : job_(of), along_(along), channel_(of.make(along.peer, rank, along, false)) {}
@@ -273,7 +273,7 @@ class receiver final : public gpipe::remote_receiver {
 
   int consume(int m, wait_context what) override {
     std::unique_lock<std::mutex> inside(job_.door_);
-    const int k = along_.slot[job::index(m)];
+    const int k = along_.receiver_slot[job::index(m)];
     auto& s = channel_.slots[job::index(k)];
     job_.wait(inside, what, gpipe::detail::concat({"rank ", along_.peer, " to fill slot ", k}),
               [&s] { return s.arrived; });
@@ -282,11 +282,11 @@ class receiver final : public gpipe::remote_receiver {
   }
   bool arrived(int m) override {
     const std::lock_guard<std::mutex> inside(job_.door_);
-    return channel_.slots[job::index(along_.slot[job::index(m)])].arrived;
+    return channel_.slots[job::index(along_.receiver_slot[job::index(m)])].arrived;
   }
   void release(int m) override {
     const std::lock_guard<std::mutex> inside(job_.door_);
-    channel_.slots[job::index(along_.slot[job::index(m)])].posted = true;
+    channel_.slots[job::index(along_.receiver_slot[job::index(m)])].posted = true;
     job_.moved();
   }
 
@@ -303,8 +303,8 @@ class meeting final : public gpipe::all_gather {
 
   std::byte* mine() override { return mine_.data(); }
   const std::byte* of(int rank) const override { return all_[job::index(rank)].data(); }
-  void meet(wait_context what, const std::vector<gpipe::remote_sender*>& settled) override {
-    for (gpipe::remote_sender* end : settled) end->acquire(0, what);
+  void meet(wait_context what, const std::vector<gpipe::sending_end*>& settled) override {
+    for (gpipe::sending_end* end : settled) end->acquire(0, what);
     all_ = job_.gather(rank_, mine_, what);
   }
 
@@ -330,15 +330,15 @@ class member final : public gpipe::process_group {
     try {
       enter(what, traits);
       job_.gather(rank_, {}, {.action = "agree"});
-    } catch (const gpipe::detail::poisoned&) {
+    } catch (const gpipe::detail::interrupted&) {
       throw job_.recover();
     }
   }
   void enter(gpipe::collective_kind what, std::span<const gpipe::agreed_value> traits) override { job_.enter(rank_, what, traits); }
-  std::unique_ptr<gpipe::remote_sender> sender(const channel_layout& along) override {
+  std::unique_ptr<gpipe::sending_end> sender(const channel_layout& along) override {
     return std::make_unique<threaded::sender>(job_, rank_, along);
   }
-  std::unique_ptr<gpipe::remote_receiver> receiver(const channel_layout& along) override {
+  std::unique_ptr<gpipe::receiving_end> receiver(const channel_layout& along) override {
     return std::make_unique<threaded::receiver>(job_, rank_, along);
   }
   std::unique_ptr<gpipe::all_gather> make_all_gather(const std::vector<std::size_t>& sizes) override {
@@ -346,12 +346,12 @@ class member final : public gpipe::process_group {
   }
   void begin(wait_context) override {
     const std::lock_guard<std::mutex> inside(job_.door_);
-    if (job_.cause_) throw gpipe::detail::poisoned{};
+    if (job_.cause_) throw gpipe::detail::interrupted{};
     job_.moved();
   }
   void look() override {
     const std::lock_guard<std::mutex> inside(job_.door_);
-    if (job_.cause_) throw gpipe::detail::poisoned{};
+    if (job_.cause_) throw gpipe::detail::interrupted{};
   }
   void broadcast(void* bytes, std::size_t size, int root, std::uint64_t) override {
     auto* const at = static_cast<std::byte*>(bytes);

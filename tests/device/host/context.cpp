@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/device/host/context.hpp>
 
 #include <doctest/doctest.h>

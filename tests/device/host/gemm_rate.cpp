@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/device/host/gemm_rate.hpp>
 
 #include <doctest/doctest.h>

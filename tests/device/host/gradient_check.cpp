@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/device/host/gradient_check.hpp>
 
 #include <doctest/doctest.h>

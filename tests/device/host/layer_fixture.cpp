@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/device/host/layer_fixture.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/device/host/team.hpp>
 
 #include <doctest/doctest.h>

@@ -42,7 +42,7 @@ struct replicas {
       threads.emplace_back([&, r] {
         try {
           body(r);
-        } catch (const detail::poisoned&) {
+        } catch (const detail::interrupted&) {
           ++thrown;
         }
       });
@@ -88,7 +88,7 @@ TEST_CASE("what layers tell of every micro-batch is known in all replicas") {
 TEST_CASE("who waits for a replica that has failed is woken") {
   replicas its;
   CHECK(its.run([&](int r) {
-    if (r == 1) its.line.poison();
+    if (r == 1) its.line.wake_all();
     else its.sums.sum(r, 0, reduces, true);
   }) == R - 1);
 }

@@ -25,8 +25,8 @@ constexpr int capacity = 4, width = 700;  // 2,800 words: above the limit below 
 struct channel_of {
   int micro_batches, slots, places, values;
   std::vector<std::vector<std::uint32_t>> memory;  // [value]
-  std::unique_ptr<remote_sender> out;
-  std::unique_ptr<remote_receiver> in;
+  std::unique_ptr<sending_end> out;
+  std::unique_ptr<receiving_end> in;
 
   channel_of(int count, int slot_count, int place_count, int value_count = 1)
       : micro_batches(count), slots(slot_count), places(place_count), values(value_count) {
@@ -37,10 +37,10 @@ struct channel_of {
       auto& words = memory.emplace_back(row * capacity * static_cast<std::size_t>(std::max(slots, places)));
       along.values.push_back({reinterpret_cast<std::byte*>(words.data()), 4 * row * capacity, 4 * row});
     }
-    for (int m = 0; m < count; ++m) along.slot.push_back(m % slots), along.place.push_back(m % places);
+    for (int m = 0; m < count; ++m) along.receiver_slot.push_back(m % slots), along.sender_slot.push_back(m % places);
     if (sends) out = the_job().sender(along);
     if (the_job().rank() == 1) {
-      along.place = along.slot;
+      along.sender_slot = along.receiver_slot;
       in = the_job().receiver(along);
     }
   }
@@ -133,7 +133,7 @@ TEST_CASE("a failure ends every wait, with its cause, and nothing is left under 
         throw error("thrown here", "do that", {.stage = 4, .micro_batch = 2, .action = "forward"});
       if (channel.in) channel.in->consume(4, {});
       for (;;) the_job().begin({.action = "forward"});
-    } catch (const detail::poisoned&) {
+    } catch (const detail::interrupted&) {
       CHECK(the_job().rank() != guilty);
     } catch (const error& cause) {
       CHECK(the_job().rank() == guilty);
@@ -215,7 +215,7 @@ TEST_CASE("who is asked for something else is told to all at once, whatever they
       if (round % 2 == 0) meeting->meet({.action = "meet"}, {});
       if (channel.in) channel.in->consume(0, {});  // nothing was sent
       for (;;) the_job().begin({.action = "forward"});
-    } catch (const detail::poisoned&) {
+    } catch (const detail::interrupted&) {
     }
     CHECK(the_job().recover().what() ==
           doctest::String(("rank " + std::to_string(last) + ": ranks 0 and " + std::to_string(last) +
@@ -229,7 +229,7 @@ TEST_CASE("who is asked for something else is told to all at once, whatever they
       if (rank == last) meet();
       the_job().enter(collective_kind::step, samples);
       meeting->meet({.action = "meet"}, {});
-    } catch (const detail::poisoned&) {
+    } catch (const detail::interrupted&) {
       told = the_job().recover().wrong();
     } catch (const error& cause) {
       told = cause.wrong();

@@ -92,9 +92,9 @@ class gradient_check {
   }
 
   void recompute() {
-    fixture_.call().again = true;
+    fixture_.call().recompute = true;
     fixture_.forward();
-    fixture_.call().again = false;
+    fixture_.call().recompute = false;
   }
 
   using image = std::vector<std::vector<std::byte>>;

@@ -56,8 +56,8 @@ class layer_hooks {
   }
   void after_forward(const bound& b, const call& done, const step_context& step, int m) {
     if (step.examining) examine().look_at_outputs(b, step, m, done);
-    if (observed_ && !done.again) recorder_.after_forward(context_, b, done, step, m);
-    if (canary_) canary_->after_forward(context_, b.slot, m, done.again);
+    if (observed_ && !done.recompute) recorder_.after_forward(context_, b, done, step, m);
+    if (canary_) canary_->after_forward(context_, b.slot, m, done.recompute);
   }
 
   /// The gradients of the outputs are complete.

@@ -175,7 +175,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
 
   call call_of(const bound& b, const step_context& step, int m, bool again) const {
     call c = detail::call_of(b, step, plan_->options.micro_batch_size, m, again);
-    c.drew = &drew_;
+    c.used_random = &drew_;
     return c;
   }
 
@@ -204,7 +204,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   void run_forward(const bound& b, const step_context& step, int m, bool again) {
     enter(b, m);
     call c = call_of(b, step, m, again);
-    c.again = again;
+    c.recompute = again;
     hooks_.before_forward(b, step, m, again);
     if (again) b.kernels->forward(context_, c);
     else hooks_.time(b, timed::forward, step, m, [&] { b.kernels->forward(context_, c); });

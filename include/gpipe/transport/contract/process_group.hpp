@@ -2,6 +2,7 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/transport/contract/call_fingerprint.hpp>
+#include <gpipe/transport/contract/channel_ends.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 
 #include <chrono>
@@ -15,54 +16,18 @@
 
 namespace gpipe {
 
-/// One of the values that a channel between processes carries: where its places lie here, and a sample's bytes.
-struct buffer_layout {
-  std::byte* base = nullptr;
-  std::size_t stride = 0;  ///< from place to place
-  std::size_t row = 0;
-};
-
-/// A channel to or from another process. For the sender `location` tells which of its own places a micro-batch has and
-/// `slot` which of the receiver's; for the receiver they are the same.
-struct channel_layout {
-  int peer = 0;            ///< the rank at the other end
-  int capacity = 1;        ///< samples of a full micro-batch
-  std::vector<buffer_layout> values;
-  std::vector<int> slot, place;  ///< [micro-batch]
-  const void* queue = nullptr;   ///< of the device whose memory it is, in whose order the ends work; null: the host's
-};
-
-/// The end of a channel in the process that sends. The law is that of ends.hpp, but a micro-batch is named where there
-/// it is a slot, `acquire` waits for earlier micro-batches to leave the place, and what fails throws at once.
-class remote_sender {
- public:
-  virtual ~remote_sender() = default;
-  virtual void acquire(int micro_batch, wait_context what) = 0;
-  virtual void publish(int micro_batch, int samples) = 0;
-};
-
-/// The end in the process that receives.
-class remote_receiver {
- public:
-  virtual ~remote_receiver() = default;
-  virtual int consume(int micro_batch, wait_context what) = 0;  ///< its number of samples
-  /// Whether `consume` would wait for nothing; who cannot tell says that it would.
-  virtual bool arrived(int) { return false; }
-  virtual void release(int micro_batch) = 0;
-};
-
 /// Where all processes bring bytes and take those of all others, at the end of every call. All or none: who leaves it
 /// knows that all have come, and that none of them has failed before. What `settled` sent from is free again.
 class all_gather {
  public:
   virtual ~all_gather() = default;
   virtual std::byte* mine() = 0;  ///< to be filled before
-  virtual void meet(wait_context what, const std::vector<remote_sender*>& settled) = 0;
+  virtual void meet(wait_context what, const std::vector<sending_end*>& settled) = 0;
   virtual const std::byte* of(int rank) const = 0;
 };
 
 /// The processes of a job as an executor sees them, of which this one is `rank()`. Every process makes the same calls
-/// in the same order, from one thread; if one does not, all fail. What waits throws `detail::poisoned` after a failure
+/// in the same order, from one thread; if one does not, all fail. What waits throws `detail::interrupted` after a failure
 /// elsewhere; `agree` and `broadcast`, which are asked outside of steps, throw the cause.
 ///
 /// A failure is *thrown*, by a process that goes on, or a process is *lost*: it has ended, was killed, or is silent.
@@ -79,8 +44,8 @@ class process_group {
   virtual void expect(std::chrono::nanoseconds deadline) = 0;
   /// Returns when all are asked for the same; else throws, on every rank, an `error` that names two that are not.
   virtual void agree(collective_kind what, std::span<const agreed_value> traits) = 0;
-  virtual std::unique_ptr<remote_sender> sender(const channel_layout& along) = 0;
-  virtual std::unique_ptr<remote_receiver> receiver(const channel_layout& along) = 0;
+  virtual std::unique_ptr<sending_end> sender(const channel_layout& along) = 0;
+  virtual std::unique_ptr<receiving_end> receiver(const channel_layout& along) = 0;
   /// `sizes[r]`: the bytes that rank r brings.
   virtual std::unique_ptr<all_gather> make_all_gather(const std::vector<std::size_t>& sizes) = 0;
 

@@ -15,8 +15,8 @@ class gather_at_root final : public all_gather {
  public:
   /// `to` and `from` make ends of a channel, in the same order everywhere.
   GPIPE_COLD gather_at_root(progress_engine& watch, call_check& call, int rank, const std::vector<std::size_t>& sizes,
-                  const std::function<std::unique_ptr<remote_sender>(const channel_layout&)>& to,
-                  const std::function<std::unique_ptr<remote_receiver>(const channel_layout&)>& from)
+                  const std::function<std::unique_ptr<sending_end>(const channel_layout&)>& to,
+                  const std::function<std::unique_ptr<receiving_end>(const channel_layout&)>& from)
       : watch_(watch), call_(call), rank_(rank), begins_(1, 0) {
     for (const std::size_t size : sizes) begins_.push_back(begins_.back() + aligned(size + 1));  // none is empty
     const auto piece = [this](int r) { return begins_[index(r) + 1] - begins_[index(r)]; };
@@ -38,14 +38,14 @@ class gather_at_root final : public all_gather {
   std::byte* mine() override { return mine_.data(); }
   const std::byte* of(int rank) const override { return all_.data() + begins_[index(rank)]; }
 
-  void meet(wait_context what, const std::vector<remote_sender*>& settled) override {
+  void meet(wait_context what, const std::vector<sending_end*>& settled) override {
     if (rank_ == 0) {
       for (const auto& end : out_) end->acquire(0, what);
       std::memcpy(all_.data(), mine_.data(), mine_.size());
       for (const auto& end : in_) end->consume(0, what);
       std::memcpy(all_.data() + mine_.size(), arriving_.data() + mine_.size(), all_.size() - mine_.size());
       for (const auto& end : in_) end->release(0);
-      for (remote_sender* end : settled) end->acquire(0, what);
+      for (sending_end* end : settled) end->acquire(0, what);
       call_.complete();
       watch_.conclude();  // a process that was stopped may find all that others brought before they left
       for (const auto& end : out_) end->publish(0, 1);
@@ -57,8 +57,8 @@ class gather_at_root final : public all_gather {
         in_[0]->consume(0, what);
         has_all = true;
         out_[0]->acquire(0, what);
-        for (remote_sender* end : settled) end->acquire(0, what);
-      } catch (const gpipe::detail::poisoned&) {
+        for (sending_end* end : settled) end->acquire(0, what);
+      } catch (const gpipe::detail::interrupted&) {
         watch_.outlast([&] { return has_all || in_[0]->arrived(0); });
         if (!has_all) in_[0]->consume(0, what);
       }
@@ -74,8 +74,8 @@ class gather_at_root final : public all_gather {
   int rank_;
   std::vector<std::size_t> begins_;
   std::vector<std::byte> mine_, all_, arriving_;
-  std::vector<std::unique_ptr<remote_sender>> out_;
-  std::vector<std::unique_ptr<remote_receiver>> in_;
+  std::vector<std::unique_ptr<sending_end>> out_;
+  std::vector<std::unique_ptr<receiving_end>> in_;
 };
 
 }  // namespace gpipe::mpi

@@ -45,7 +45,7 @@ class end {
 
  protected:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  static int slots(const channel_layout& along) { return *std::max_element(along.slot.begin(), along.slot.end()) + 1; }
+  static int slots(const channel_layout& along) { return *std::max_element(along.receiver_slot.begin(), along.receiver_slot.end()) + 1; }
   int values() const { return static_cast<int>(along_.values.size()); }
   int tag_of(int slot, int v) const { return tag_ + slot * values() + v; }
   std::byte* at(int v, int place) const {

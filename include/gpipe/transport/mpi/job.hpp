@@ -75,8 +75,8 @@ class job final : public process_group {
   }
   void enter(collective_kind what, std::span<const agreed_value> traits) override { roll_->enter(what, traits); }
 
-  GPIPE_COLD std::unique_ptr<remote_sender> sender(const channel_layout& along) override { return make<mpi::sender>(along, out_); }
-  GPIPE_COLD std::unique_ptr<remote_receiver> receiver(const channel_layout& along) override {
+  GPIPE_COLD std::unique_ptr<sending_end> sender(const channel_layout& along) override { return make<mpi::sender>(along, out_); }
+  GPIPE_COLD std::unique_ptr<receiving_end> receiver(const channel_layout& along) override {
     return make<mpi::receiver>(along, in_);
   }
   GPIPE_COLD std::unique_ptr<all_gather> make_all_gather(const std::vector<std::size_t>& sizes) override {
@@ -123,7 +123,7 @@ class job final : public process_group {
         watch_->recover(false);
         return first.get();
       }
-    } catch (const gpipe::detail::poisoned&) {
+    } catch (const gpipe::detail::interrupted&) {
     }
     return book_->lost().what.get();
   }
@@ -143,7 +143,7 @@ class job final : public process_group {
       watch_->look();
       call();
       return;
-    } catch (const gpipe::detail::poisoned&) {
+    } catch (const gpipe::detail::interrupted&) {
     }
     throw recover();
   }

@@ -53,7 +53,7 @@ class progress_engine {
   /// Rank 0, when all have come: from here on the round ends for all, whoever is lost.
   void conclude() {
     look();
-    if (!book_.conclude(round_ + 1)) throw gpipe::detail::poisoned{};
+    if (!book_.conclude(round_ + 1)) throw gpipe::detail::interrupted{};
   }
   /// In a handler: after a loss the round may have been concluded nevertheless, and then this waits for the last word
   /// of it, until `ready()`. Throws on else. (Between hosts nobody can tell: there a loss is the end.)
@@ -81,14 +81,14 @@ class progress_engine {
   /// Whether the host's i-th process knows of a loss, or is no more.
   bool knows(int i) noexcept { return book_.of(i).told.load() || !seen_[index(i)] || gone(i); }
 
-  /// Throws `detail::poisoned` after a failure elsewhere.
+  /// Throws `detail::interrupted` after a failure elsewhere.
   void look() {
     if (terminated()) [[unlikely]] find_end();
     if (others_ != nullptr) hear();
     if (listener_ != nullptr) listener_->hear();
-    if (book_.lost().is_there()) [[unlikely]] throw gpipe::detail::poisoned{};
+    if (book_.lost().is_there()) [[unlikely]] throw gpipe::detail::interrupted{};
     if (const first_failure& thrown = book_.thrown(); thrown.is_there() && !recovering_) [[unlikely]]
-      if (thrown.what.round <= round_) throw gpipe::detail::poisoned{};
+      if (thrown.what.round <= round_) throw gpipe::detail::interrupted{};
   }
   /// A look while something else than a message is waited for.
   void poll() {
@@ -104,7 +104,7 @@ class progress_engine {
     if (book_.put(found) && others_ != nullptr) others_->send(found);
   }
 
-  /// Returns when `ready()`; `peer` is the rank that it depends on, -1: all. Throws `detail::poisoned`, after silence
+  /// Returns when `ready()`; `peer` is the rank that it depends on, -1: all. Throws `detail::interrupted`, after silence
   /// too, which is then in the ledger.
   template <class Ready>
   void await(Ready ready, wait_context what, int peer) {
@@ -228,7 +228,7 @@ class progress_engine {
                  {.rank = ranks_[index(book_.own())], .stage = what.stage, .micro_batch = what.micro_batch,
                   .action = what.action}),
            true);
-    throw gpipe::detail::poisoned{};
+    throw gpipe::detail::interrupted{};
   }
 
   shared_status& book_;

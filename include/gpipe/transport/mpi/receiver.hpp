@@ -7,7 +7,7 @@
 namespace gpipe::mpi {
 
 /// Receives straight into its slots: a receive is posted for each that is free.
-class receiver final : public remote_receiver, public end {
+class receiver final : public receiving_end, public end {
  public:
   GPIPE_COLD receiver(wiring& of, const channel_layout& along, int tag)
       : end(of, along, tag),
@@ -35,7 +35,7 @@ class receiver final : public remote_receiver, public end {
   }
 
   int consume(int m, wait_context what) override {
-    const int k = along_.slot[index(m)];
+    const int k = along_.receiver_slot[index(m)];
     take(k, what);
     int got = 0;
     MPI_Get_count(&states_[0], MPI_BYTE, &got);
@@ -44,11 +44,11 @@ class receiver final : public remote_receiver, public end {
   bool arrived(int m) override {
     int all = 1;
     for (int v = 0, one = 0; v < values() && all != 0; ++v, all = one)
-      check(MPI_Request_get_status(requests_[index(along_.slot[index(m)] * values() + v)], &one, MPI_STATUS_IGNORE),
+      check(MPI_Request_get_status(requests_[index(along_.receiver_slot[index(m)] * values() + v)], &one, MPI_STATUS_IGNORE),
             "MPI_Request_get_status");
     return all != 0;
   }
-  void release(int m) override { post(along_.slot[index(m)]); }
+  void release(int m) override { post(along_.receiver_slot[index(m)]); }
 
   void drain() override {
     std::vector<std::int64_t> started(received_.size());

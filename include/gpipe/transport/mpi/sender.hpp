@@ -8,18 +8,18 @@
 namespace gpipe::mpi {
 
 /// Sends straight from its own places.
-class sender final : public remote_sender, public end {
+class sender final : public sending_end, public end {
  public:
   GPIPE_COLD sender(wiring& of, const channel_layout& along, int tag)
       : end(of, along, tag), started_(index(slots(along))) {
-    const int places = *std::max_element(along.place.begin(), along.place.end()) + 1;
+    const int places = *std::max_element(along.sender_slot.begin(), along.sender_slot.end()) + 1;
     active_.assign(index(places), -1);
     short_.assign(index(places * values()), MPI_REQUEST_NULL);
-    full_.assign(along.place.size() * index(values()), MPI_REQUEST_NULL);
-    for (int m = 0; m < static_cast<int>(along.place.size()); ++m)
+    full_.assign(along.sender_slot.size() * index(values()), MPI_REQUEST_NULL);
+    for (int m = 0; m < static_cast<int>(along.sender_slot.size()); ++m)
       for (int v = 0; v < values(); ++v)
-        check(MPI_Send_init(at(v, along.place[index(m)]), bytes(v, along.capacity), MPI_BYTE, along.peer,
-                            tag_of(along.slot[index(m)], v), of.line, &full_[index(m * values() + v)]),
+        check(MPI_Send_init(at(v, along.sender_slot[index(m)]), bytes(v, along.capacity), MPI_BYTE, along.peer,
+                            tag_of(along.receiver_slot[index(m)], v), of.line, &full_[index(m * values() + v)]),
               "MPI_Send_init");
   }
   /// Waits until what left is gone, for its memory goes next; not after a loss.
@@ -34,10 +34,10 @@ class sender final : public remote_sender, public end {
       if (r != MPI_REQUEST_NULL) MPI_Request_free(&r);
   }
 
-  void acquire(int m, wait_context what) override { settle(along_.place[index(m)], what); }
+  void acquire(int m, wait_context what) override { settle(along_.sender_slot[index(m)], what); }
 
   void publish(int m, int samples) override {
-    const int place = along_.place[index(m)], slot = along_.slot[index(m)];
+    const int place = along_.sender_slot[index(m)], slot = along_.receiver_slot[index(m)];
     if (samples == along_.capacity) {
       check(MPI_Startall(values(), &full_[index(m * values())]), "MPI_Startall");
       active_[index(place)] = m;

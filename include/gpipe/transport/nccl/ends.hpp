@@ -18,7 +18,7 @@ class end {
   GPIPE_COLD end(channel_layout along, const cuda::stream& stage)
       : along_(std::move(along)), stage_(stage), lane_(stage.gpu()) {
     int most = 0;
-    for (const auto* list : {&along_.slot, &along_.place})
+    for (const auto* list : {&along_.receiver_slot, &along_.sender_slot})
       for (const int at : *list) most = at > most ? at : most;
     moments_.resize(static_cast<std::size_t>(most) + 1);
   }
@@ -51,7 +51,7 @@ class end {
  protected:
   ~end() = default;
   cuda::event& moment(int place) { return moments_[static_cast<std::size_t>(place)]; }
-  int place(int micro_batch) const { return along_.place[static_cast<std::size_t>(micro_batch)]; }
+  int place(int micro_batch) const { return along_.sender_slot[static_cast<std::size_t>(micro_batch)]; }
 
   /// What is asked of the one stream from now on comes after what was asked of the other.
   void follow(const cuda::stream& after, const cuda::stream& before) {
@@ -79,7 +79,7 @@ class end {
 };
 
 /// Sends from the stage's arena. Nothing here waits on the host but for NCCL to take what it is asked.
-class sender : public remote_sender, public end {
+class sender : public sending_end, public end {
  public:
   using end::end;
 
@@ -96,7 +96,7 @@ class sender : public remote_sender, public end {
 };
 
 /// Receives into the stage's arena.
-class receiver : public remote_receiver, public end {
+class receiver : public receiving_end, public end {
  public:
   using end::end;
 

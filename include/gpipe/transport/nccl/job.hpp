@@ -32,14 +32,14 @@ class job final : public process_group {
   }
   void agree(collective_kind what, std::span<const agreed_value> traits) override { job_.agree(what, traits); }
 
-  GPIPE_COLD std::unique_ptr<remote_sender> sender(const channel_layout& along) override {
+  GPIPE_COLD std::unique_ptr<sending_end> sender(const channel_layout& along) override {
     if (along.queue == nullptr) return job_.sender(along);
     auto made = std::make_unique<tracked<nccl::sender>>(*this, along);
     channel& its = add(*made, along.peer, true);
     its.id_sender = job_.sender(id_route(along.peer, its.id_message));
     return made;
   }
-  GPIPE_COLD std::unique_ptr<remote_receiver> receiver(const channel_layout& along) override {
+  GPIPE_COLD std::unique_ptr<receiving_end> receiver(const channel_layout& along) override {
     if (along.queue == nullptr) return job_.receiver(along);
     auto made = std::make_unique<tracked<nccl::receiver>>(*this, along);
     channel& its = add(*made, along.peer, false);
@@ -111,8 +111,8 @@ class job final : public process_group {
     end* its;
     order key;
     nccl::job::id_message id_message{};
-    std::unique_ptr<remote_sender> id_sender{};    // the sender tells the name, and which GPU it has
-    std::unique_ptr<remote_receiver> id_receiver{};
+    std::unique_ptr<sending_end> id_sender{};    // the sender tells the name, and which GPU it has
+    std::unique_ptr<receiving_end> id_receiver{};
   };
   /// An end that the job knows of for as long as it lives.
   template <class End>

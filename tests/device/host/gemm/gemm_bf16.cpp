@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/device/host/gemm/gemm_bf16.hpp>
 
 #include "support/products.hpp"

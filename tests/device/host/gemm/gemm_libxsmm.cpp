@@ -1,3 +1,5 @@
+// optimise: yes
+
 #if GPIPE_WITH_LIBXSMM
 #include <gpipe/device/host/gemm/gemm_libxsmm.hpp>
 #endif

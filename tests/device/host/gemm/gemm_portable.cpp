@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/device/host/gemm/gemm_portable.hpp>
 
 #include <pthread.h>

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/device/host/gemm/transpose.hpp>
 
 #include <doctest/doctest.h>

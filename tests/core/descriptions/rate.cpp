@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/train/rate.hpp>
+#include <gpipe/core/descriptions/rate.hpp>
 
 #include <doctest/doctest.h>
 
