@@ -96,7 +96,7 @@ TEST_CASE("who is asked for something else is told to all, and they go on togeth
       std::string said = odd == 3 ? "do not agree on the samples of the call" + values : "", asked = said;
       try {
         here.enter(collective_kind::step, samples);
-        meeting->meet({.action = "meet"}, {});
+        meeting->gather({.action = "gather"}, {});
       } catch (const gpipe::detail::interrupted&) {
         said = here.recover().wrong();
       }

@@ -16,3 +16,5 @@
 #include "device/cuda/layers.cu"
 
 #include "device/cuda/training.cu"
+
+#include "transport/nccl/ends.cu"

@@ -157,7 +157,7 @@ TEST_CASE("nothing of ours is allocated after construction") {
   const long before = allocations;
   for (int i = 0; i < 5; ++i) {
     channel.exchange(5, false);
-    meeting->meet({}, {});
+    meeting->gather({}, {});
   }
   CHECK(allocations == before);
 }
@@ -169,7 +169,7 @@ TEST_CASE("all bring bytes, and have all of them") {
   const auto meeting = the_job().make_all_gather(sizes);
   for (int round = 0; round < 50; ++round) {
     std::memset(meeting->mine(), round + rank, sizes[static_cast<std::size_t>(rank)]);
-    meeting->meet({}, {});
+    meeting->gather({}, {});
     for (int r = 1; r < ranks; ++r)
       for (const std::size_t i : {std::size_t{0}, sizes[static_cast<std::size_t>(r)] - 1})
         CHECK(meeting->of(r)[i] == static_cast<std::byte>(round + r));
@@ -212,7 +212,7 @@ TEST_CASE("who is asked for something else is told to all at once, whatever they
     const agreed_value samples[] = {agreed_value::number("the samples of the call", rank == last ? 9 : 16)};
     try {
       the_job().enter(collective_kind::step, samples);
-      if (round % 2 == 0) meeting->meet({.action = "meet"}, {});
+      if (round % 2 == 0) meeting->gather({.action = "gather"}, {});
       if (channel.in) channel.in->consume(0, {});  // nothing was sent
       for (;;) the_job().begin({.action = "forward"});
     } catch (const detail::interrupted&) {
@@ -228,7 +228,7 @@ TEST_CASE("who is asked for something else is told to all at once, whatever they
     try {  // one reads, the others step
       if (rank == last) meet();
       the_job().enter(collective_kind::step, samples);
-      meeting->meet({.action = "meet"}, {});
+      meeting->gather({.action = "gather"}, {});
     } catch (const detail::interrupted&) {
       told = the_job().recover().wrong();
     } catch (const error& cause) {
@@ -252,18 +252,18 @@ TEST_CASE("a round ends for all, or for nobody who has seen a loss") {
   MPI_Comm all = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &all);
   for (const bool in_time : {true, false}) {
-    mpi::shared_status book(all, true);
+    mpi::shared_status status(all, true);
     const auto everybody = [&] { MPI_Barrier(all); };
-    if (book.own() == 0) CHECK(book.conclude(1));
+    if (status.own() == 0) CHECK(status.conclude(1));
     everybody();
-    if (in_time && book.own() == 0) CHECK(book.conclude(2));
+    if (in_time && status.own() == 0) CHECK(status.conclude(2));
     everybody();
-    if (book.own() > 0) CHECK(book.give_up(2) != in_time);
+    if (status.own() > 0) CHECK(status.give_up(2) != in_time);
     everybody();
-    if (book.own() == 0) CHECK_FALSE(book.conclude(in_time ? 3 : 2));
-    if (book.own() > 0) CHECK(book.give_up(3));
+    if (status.own() == 0) CHECK_FALSE(status.conclude(in_time ? 3 : 2));
+    if (status.own() > 0) CHECK(status.give_up(3));
     everybody();
-    book.close();
+    status.close();
   }
   MPI_Comm_free(&all);
 }

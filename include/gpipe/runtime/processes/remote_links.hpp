@@ -70,7 +70,7 @@ class abroad {
       copy(to, decision.squares.data() + plan_.first[index(s)], squares_of(r, s));
       copy(to + squares_of(r, s), partials_in(decision, r), partial_bytes_of(s));
     });
-    meeting_->meet({.action = "meet"}, settled_);
+    meeting_->gather({.action = "gather"}, settled_);
     visit([&](int r, int s, std::size_t at) {
       if (rank_of(r, s) == job_.rank()) return;
       const std::byte* from = meeting_->of(rank_of(r, s)) + at;
