@@ -27,7 +27,7 @@ using namespace gpipe;
 constexpr int micro_batches = 32, micro_batch_size = 32, samples = micro_batches * micro_batch_size;
 
 /// Rank 0 continues while the other sleeps and leaves its core free.
-void sleep_until_told(int rank) {
+void sleep_until_signalled(int rank) {
   MPI_Request request = MPI_REQUEST_NULL;
   char word = 0;
   if (rank == 0) MPI_Isend(&word, 1, MPI_CHAR, 1, 0, MPI_COMM_WORLD, &request);
@@ -63,10 +63,10 @@ void measure_share(int rounds) {
     std::vector<double> share, rate;
     for (int round = -1; round < rounds; ++round) {  // the first round touches memory
       const double before = threads ? run(*threads) : 0;
-      sleep_until_told(job.rank());
+      sleep_until_signalled(job.rank());
       const double apart = run(processes);
       const double together = (before + (threads ? run(*threads) : 0)) / 2;
-      sleep_until_told(job.rank());
+      sleep_until_signalled(job.rank());
       if (round < 0) continue;
       share.push_back(together / apart);
       rate.push_back(6e-9 * static_cast<double>(network_of<bench::mlp>.parameters()) * samples * steps / apart);
@@ -82,7 +82,7 @@ void measure_share(int rounds) {
 
 // An activation back and forth, and the same bytes by MPI alone -------------------------------------------------------
 
-void measure_handover(int rounds) {
+void measure_transfer(int rounds) {
   mpi::job job;
   const int rank = job.rank(), other = 1 - rank;
   for (const std::size_t bytes : {std::size_t{4} << 10, std::size_t{64} << 10, std::size_t{1} << 20}) {
@@ -151,7 +151,7 @@ int main(int count, char** words) {
   const std::string part = count > 1 ? words[1] : "";
   const int rounds = std::atoi(words[count - 1]) > 0 ? std::atoi(words[count - 1]) : 15;
   if (part == "--share") measure_share(rounds);
-  else if (part == "--handover") measure_handover(rounds);
+  else if (part == "--handover") measure_transfer(rounds);
   if (part.starts_with("--")) return 0;
 
   setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
