@@ -54,7 +54,7 @@ class run_report {
     stage_report its;
     its.stage = s, its.first = plan.cut().first[s], its.last = plan.cut().first[s + 1];
     its.predicted_share = plan.share(s);
-    its.bytes = static_cast<std::size_t>(plan.memory[static_cast<std::size_t>(s)].total());
+    its.bytes = static_cast<std::size_t>(plan.memory(s).total());
     for (int l = its.first; l < its.last; ++l)
       if (net.owns(l)) its.parameters += net.row_of(l).parameter_elements();
     its.replica = r, its.worker = r * plan.workers() + plan.worker_of(s);

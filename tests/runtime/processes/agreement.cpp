@@ -36,7 +36,7 @@ TEST_CASE("what processes disagree on is told by its name, and by the values of 
   const std::string ranks = "ranks 0 and 1 do not agree on ";
   CHECK(apart(own, traits<net<16>>(two)) == "");
   CHECK(apart(own, traits<in_bf16<net<16>>>({.stages = 2, .micro_batches = 4, .micro_batch_size = 4,
-                                             .precision = precision::bf16})) == ranks + "the precision: float32 and bf16");
+                                             .precision = precision::bf16})) == ranks + "precision: float32 and bf16");
   CHECK(apart(own, traits<net<17>>(two)) == ranks + "the model");
   CHECK(apart(own, traits<net<16>>(two, {2})) == ranks + "the cut");
   const auto differs = [&](auto member, auto value) {

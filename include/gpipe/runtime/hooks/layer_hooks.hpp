@@ -31,7 +31,7 @@ class layer_hooks {
 
   /// Who is asked for is told once the stage is bound.
   GPIPE_COLD void poison(const bound_slots& slots) {
-    canary_.emplace(stage_view(net_, plan_.cut(), stage_), plan_.terms[static_cast<std::size_t>(stage_)], slots);
+    canary_.emplace(stage_view(net_, plan_.cut(), stage_), plan_.requirements(stage_), slots);
   }
   GPIPE_COLD void time_slots(bool on) {
     if (!on) watch_.reset();
