@@ -90,6 +90,10 @@ struct runtime_plan {
   const stage_plan& of(int stage) const { return stage_plans[static_cast<std::size_t>(stage)]; }
 };
 
+/// Plans a network: an optimal cut, or `custom_cut`, the first slot of every stage but the first.
+runtime_plan make_plan(const network& net, const plan_options& options, const std::vector<int>& custom_cut = {});
+
+#if GPIPE_BODIES
 namespace detail {
 
 // The steps of `make_plan`, in their order. Those of a compile-time plan have the same names.
@@ -158,9 +162,8 @@ GPIPE_COLD inline void assign_slots(runtime_plan& p) {
 
 }  // namespace detail
 
-/// Plans a network: an optimal cut, or `custom_cut`, the first slot of every stage but the first.
-GPIPE_COLD inline runtime_plan make_plan(const network& net, const plan_options& options,
-                                         const std::vector<int>& custom_cut = {}) {
+GPIPE_COLD GPIPE_INLINE runtime_plan make_plan(const network& net, const plan_options& options,
+                                               const std::vector<int>& custom_cut) {
   require_valid(options, net.slot_count);
   detail::require_precision(net, options);
   const auto S = static_cast<std::size_t>(options.stages);
@@ -192,5 +195,6 @@ GPIPE_COLD inline runtime_plan make_plan(const network& net, const plan_options&
   detail::assign_slots(p);
   return p;
 }
+#endif
 
 }  // namespace gpipe
