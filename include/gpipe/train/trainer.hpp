@@ -205,7 +205,7 @@ class trainer {
         rate_(how.learning_rate_schedule),
         clip_(how.max_grad_norm),
         executor_(from.net, from.kernels, make_plan(from.net, completed(options, how), how.cut),
-                  optimizer_update<context>(optimizer), how.run()) {}
+                  optimizer_update<context>(optimizer), how) {}
 
   template <class Plan>
   static training_options cut_by(training_options how) {
