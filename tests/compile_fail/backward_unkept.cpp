@@ -1,4 +1,4 @@
-// expect: a layer's backward reads its input, which it does not keep
+// expect: a layer.s backward reads its input, but the layer does not keep it
 // expect: backward_reads_a_kept_input<square, gpipe::tensor<float, 8>, false>
 // errors: 1
 #include <gpipe/device/host/context.hpp>

@@ -1,4 +1,4 @@
-// expect: a layer has no .*on<Input>.* for what the layer before it writes
+// expect: a layer has no .*on<Input>.* for the output of the layer before it
 // expect: layer_accepts_input<1, gpipe::embedding<16, 4>, gpipe::tensor<float, 8>, false>
 // errors: 1
 #include <gpipe/layer/attention/embedding.hpp>
@@ -8,7 +8,7 @@
 
 using namespace gpipe;
 
-// Tokens have no gradient: what has one cannot flow into them.
+// The embedding's input is tokens, which have no gradient: a float value cannot flow into it.
 #ifdef GPIPE_FAIL
 struct net : model<input<float, 8>, linear<8>, embedding<16, 4>> {};
 #else

@@ -1,4 +1,4 @@
-// expect: a model computes in bf16 if its input does
+// expect: a model computes in bf16 only if its input does
 // expect: precision_enters_with_the_input<
 // errors: 1
 #include <gpipe/layer/linear/linear.hpp>

@@ -7,7 +7,7 @@
 
 using namespace gpipe;
 
-// Planned it may be without kernels, trained not.
+// A model without kernels can be planned but not trained.
 struct described {
   template <class In>
   struct on {

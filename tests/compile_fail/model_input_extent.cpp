@@ -1,4 +1,4 @@
-// expect: the extents of a model's input are at least 1
+// expect: the extents of a model's input must be at least 1
 // expect: model_input_has_elements<gpipe::tensor<float, 0>, false>
 // errors: 1
 #include <gpipe/layer/linear/linear.hpp>

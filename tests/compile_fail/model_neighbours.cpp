@@ -1,4 +1,4 @@
-// expect: a layer has no .on<Input>. for what the layer before it writes: their shapes or types do not fit together
+// expect: a layer has no .on<Input>. for the output of the layer before it: change the shape or type of one of the two
 // expect: layer_accepts_input<2, gpipe::linear<4>, gpipe::tensor<int, 3>, false>
 // errors: 1
 #include <gpipe/layer/linear/linear.hpp>

@@ -1,4 +1,4 @@
-// expect: an item of the model is no layer: it lacks .template <class In> struct on.
+// expect: an item of the model is not a layer: it lacks .template <class In> struct on.
 // expect: item_is_a_layer<1, no_layer, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>

@@ -1,4 +1,4 @@
-// expect: a layer reads or writes more tensors than gpipe::max_edge
+// expect: a layer has more Inputs or Outputs than gpipe::max_tensors_per_edge
 // expect: layer_edges_are_narrow<0, five, gpipe::tensor<float, 8>, 1, 5, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>

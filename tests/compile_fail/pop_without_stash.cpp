@@ -1,4 +1,4 @@
-// expect: a pop reads a name that nobody has stashed before it in its scope
+// expect: a pop has no stash of its name before it in its scope
 // expect: pop_has_a_stash<3, gpipe::stash<
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>
@@ -6,7 +6,7 @@
 
 using namespace gpipe;
 
-// A residual is a scope: what is stashed in it is gone behind it.
+// A residual is a scope: a stash inside it is not visible after it.
 struct net : model<input<float, 8>, stash<"y">, residual<stash<"x">, relu, pop<"x">, add>,
 #ifdef GPIPE_FAIL
                    pop<"x">,

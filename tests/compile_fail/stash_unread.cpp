@@ -1,4 +1,4 @@
-// expect: a stash is read by no pop in its scope
+// expect: a stash has no pop of its name after it in its scope
 // expect: stash_is_read<1, gpipe::stash<
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>

@@ -1,4 +1,4 @@
-// expect: a tensor's extents are at least 1
+// expect: gpipe: a tensor's extents must be at least 1
 // expect: tensor<float, 3, 0>
 // errors: 1
 #include <gpipe/core/tensors/tensor.hpp>

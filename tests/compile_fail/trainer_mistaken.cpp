@@ -1,4 +1,4 @@
-// expect: a layer has no .*on<Input>.* for what the layer before it writes
+// expect: a layer has no .*on<Input>.* for the output of the layer before it
 // errors: 1
 #include <gpipe/layer/shape/add.hpp>
 #include <gpipe/layer/activation/relu.hpp>

@@ -14,11 +14,11 @@ TEST_CASE("an error says what is wrong and what to do") {
   CHECK(e.remedy() == "give at least one sample");
 }
 
-TEST_CASE("an error without a remedy ends after what is wrong") {
+TEST_CASE("an error without a remedy has no second part") {
   CHECK(std::string(error("the loss is NaN", "").what()) == "the loss is NaN");
 }
 
-TEST_CASE("what is known of the place stands in front") {
+TEST_CASE("the known parts of the location stand in front") {
   CHECK(std::string(error("x", "y", {.file = "digits.csv", .line = 7}).what()) == "digits.csv:7: x; y");
   CHECK(std::string(error("x", "", {.file = "digits.csv"}).what()) == "digits.csv: x");
   CHECK(std::string(error("x", "", {.layer = "relu"}).what()) == "layer relu: x");
@@ -28,7 +28,7 @@ TEST_CASE("what is known of the place stands in front") {
                         .what()) == "layer 3 linear<512>, stage 1, micro-batch 0, forward, step 12: x");
 }
 
-TEST_CASE("it keeps its place, and is a runtime_error") {
+TEST_CASE("an error keeps its location and is a runtime_error") {
   try {
     throw error("x", "y", {.stage = 2});
   } catch (const error& caught) {

@@ -14,13 +14,13 @@ std::uint64_t hash_of(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("the published values of FNV-1a") {
+TEST_CASE("the hash has FNV-1a's published values") {
   CHECK(hash_of("") == 0xcbf29ce484222325u);
   CHECK(hash_of("a") == 0xaf63dc4c8601ec8cu);
   CHECK(hash_of("foobar") == 0x85944171f73967e8u);
 }
 
-TEST_CASE("bytes may come in parts") {
+TEST_CASE("bytes can be added in parts") {
   constexpr std::byte bytes[] = {std::byte{1}, std::byte{2}, std::byte{3}};
   gpipe::hash whole, parts;
   whole.add(bytes, 3);

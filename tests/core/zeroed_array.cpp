@@ -12,7 +12,7 @@ constexpr int sum_of_squares(int count) {
 static_assert(sum_of_squares(5) == 30);
 static_assert(sum_of_squares(0) == 0);
 
-TEST_CASE("a scratch array starts at zero") {
+TEST_CASE("a zeroed array starts at zero") {
   const gpipe::detail::zeroed_array<long> zeros(100);
   for (int i = 0; i < 100; ++i) CHECK(zeros[i] == 0);
 }

@@ -22,7 +22,7 @@ static_assert(same<joined_edges<a, b>, bundle<a, b>>);
 static_assert(same<joined_edges<bundle<a, b>, c>, bundle<a, b, c>>);
 static_assert(same<joined_edges<bundle<>, bundle<a, b>>, bundle<a, b>>);
 
-// Innermost first: the same name again hides the one outside, and a mark is no skip.
+// Innermost first: an inner stash of the same name hides the outer one, and a scope mark does not count as a skip.
 using hidden = find_skip<x, 0, list<>, skip<x, a, false>, scope_mark, skip<x, b, false>>;
 static_assert(hidden::found && hidden::depth == 0 && same<hidden::edge, a>);
 using outside = find_skip<y, 0, list<>, skip<x, a, false>, scope_mark, skip<y, b, false>, skip<x, c, true>>;
@@ -32,7 +32,7 @@ static_assert(
 static_assert(!find_skip<y, 0, list<>, skip<x, a, false>, scope_mark>::found);
 static_assert(!find_skip<residual_stash, 0, list<>, skip<x, a, false>>::found);
 
-// Leaving drops the scope's own skips only, and tells the first that nobody has read.
+// Leaving a scope drops the scope's skips only, and finds the first unread one.
 using left = leave_scope<c, skip<y, a, true>, skip<x, a, true>, scope_mark, skip<x, b, false>>;
 static_assert(same<left::after, flow<c, skip<x, b, false>>> && same<left::unread, void>);
 static_assert(same<leave_scope<c, skip<y, a, true>, skip<x, a, false>, scope_mark>::unread, x>);

@@ -27,9 +27,9 @@ struct rich {
 constexpr row r = detail::describe_row<bound<rich, tensor<float, 3, 4>>>();
 static_assert(r.inputs == 1 && r.in[0].size == 12 && r.in[0].type == dtype::float32);
 static_assert(r.outputs == 2 && r.out[0].size == 5 && r.out[1].size == 2 && r.out[1].type == dtype::int32);
-static_assert(r.type == dtype::float64);  // of its output, where it names none
+static_assert(r.type == dtype::float64);  // the type of its output, because it names none
 static_assert(r.parameter_count == 2 && r.parameter_elements() == 20);
-static_assert(r.parameter_bytes() == 128 + 64);  // 120 and 40 bytes, each on a boundary of its own
+static_assert(r.parameter_bytes() == 128 + 64);  // 120 and 40 bytes, each aligned
 static_assert(r.state_count == 2 && r.state_bytes() == 128 + 64);  // 72 and 8
 static_assert(r.derived_bytes() == 320 + 64);    // 264 and 1
 static_assert(r.extra_bytes(1) == 64 + 64 && r.extra_bytes(13) == 128 + 128);  // 65 and 104
@@ -38,11 +38,11 @@ static_assert(r.partial_count == 3 && r.partial_elements() == 10 && r.partial_by
 static_assert(r.keeps.output && !r.keeps.input && !r.view && r.cost.backward_parameters == 3);
 
 constexpr row loss = detail::describe_row<bound<passing_loss, tensor<float, 7>>>();
-static_assert(loss.loss == 1 && loss.weight == 0 && loss.correct == -1);  // by name, not by place
+static_assert(loss.loss == 1 && loss.weight == 0 && loss.correct == -1);  // found by name, not by position
 
 static_assert(edge_part{3, dtype::float32}.bytes(5) == 64 && edge_part{3, dtype::float32}.bytes(6) == 128);
 
-// Two layers by hand: value 0 enters and is read by both, the second reads it as its input 1.
+// Two layers written by hand: both read value 0, which enters; the second reads it as its input 1.
 constexpr row rows[] = {r, loss};
 constexpr slot slots[] = {{0, 0, 1, 1, 1}, {1, 1, 2, 2, 1}};
 constexpr read reads[] = {{0, 0}, {1, 1}, {0, 1}};
@@ -58,7 +58,7 @@ static_assert(net.loss_slot() == 1);
 
 }  // namespace
 
-TEST_CASE("a row tells its layer's name") {
+TEST_CASE("a row has its layer's name") {
   CHECK(r.name.find("rich") != std::string_view::npos);
   CHECK(loss.name == "laws::passing_loss");
 }

@@ -14,7 +14,7 @@ struct net : model<input<float, 12>, dropout<10>, linear<8>, repeat<2, residual<
 constexpr const network &narrow = network_of<in_bf16<net>>, &wide = network_of<net>;
 static_assert(precision_of(narrow) == precision::bf16 && precision_of(wide) == precision::float32);
 
-// Every edge is bf16, every parameter float32, by the same names; fields are the data's.
+// Every edge is bf16, every parameter float32 under the same name; fields keep their types.
 constexpr bool halved() {
   bool holds = narrow.slot_count == wide.slot_count && narrow.value_count == wide.value_count;
   for (int v = 0; v < wide.value_count; ++v)
@@ -32,7 +32,7 @@ constexpr bool halved() {
 }
 static_assert(halved());
 
-// Once is enough, and what is not float32 does not become it.
+// A second in_bf16 changes nothing, and other types than float32 stay.
 static_assert(std::is_same_v<in_bf16<in_bf16<net>>::entering, tensor<bf16, 12>>);
 
 }  // namespace

@@ -23,4 +23,4 @@ static_assert(std::is_same_v<block::items, list<int, char>>);
 
 }  // namespace
 
-TEST_CASE("a name stays readable") { CHECK(std::string_view(stash<"source">::stashed_as) == "source"); }
+TEST_CASE("a stash keeps its name as text") { CHECK(std::string_view(stash<"source">::stashed_as) == "source"); }

@@ -23,7 +23,7 @@ static_assert(std::is_same_v<net::entering, tensor<double, 8>>);
 struct without_loss : model<input<float, 8>, relu> {};
 static_assert(network_of<without_loss>.loss_slot() == -1 && slots_of<without_loss> == 1);
 
-// A block of one's own is a name for its items.
+// A custom block is a name for its items.
 struct block : sequence<halve, cross, join> {};
 struct of_blocks : model<input<float, 8>, block, block> {};
 struct of_items : model<input<float, 8>, halve, cross, join, halve, cross, join> {};
@@ -31,7 +31,7 @@ static_assert(slots_of<of_blocks> == slots_of<of_items>);
 
 }  // namespace
 
-TEST_CASE("a long model's last value is read by nobody") {
+TEST_CASE("the last value of a long model has no reader") {
   const network& n = network_of<net>;
   CHECK(n.values[n.value_count - 1].readers == 0);
   CHECK(n.values[n.value_count - 1].writer == 802);

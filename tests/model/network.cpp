@@ -14,7 +14,7 @@ using namespace laws;
 
 namespace {
 
-/// The first of two.
+/// Its output has the type of its first input.
 struct narrow {
   template <class In>
   struct on;
@@ -54,32 +54,32 @@ static_assert(reads_of<0>(0) && reads_of<1>(1) && reads_of<2, 3>(2) && reads_of<
 static_assert(reads_of<6>(5) && reads_of<7, 8>(6) && reads_of<9, 10>(7) && reads_of<11>(8));
 static_assert(readers_of<0>(0) && readers_of<1, 4>(1) && readers_of<2>(3) && readers_of<>(12));
 
-// A gradient flows to what depends on a parameter and is a floating-point number.
+// A gradient flows to a floating-point value that depends on a parameter.
 static_assert(!n.values[0].gradient && n.values[1].gradient && n.values[2].gradient && !n.values[3].gradient);
 static_assert(n.values[0].writer == -1 && n.values[3].writer == 1 && n.values[12].writer == 8);
 struct late : model<input<float, 4>, relu, halve, cross> {};
 static_assert(!network_of<late>.values[1].gradient && !network_of<late>.values[2].gradient);
 static_assert(network_of<late>.values[4].gradient && network_of<late>.values[5].gradient);
 
-// Layers that read the same field share it, with the narrower limit.
+// Layers that read the same field share it, with the smaller limit.
 struct two_losses : model<input<float, 8>, passing_loss, halve, cross, narrow, passing_loss> {};
 constexpr const network& t = network_of<two_losses>;
 static_assert(t.field_count == 2 && t.loss_slot() == 4);
 static_assert(t.row_of(0).field_index[1] == 1 && t.row_of(4).field_index[0] == 0 && t.row_of(4).field_index[1] == 1);
 
-// Popped in its own slot twice, a value is read twice by one slot.
+// One slot reads a value twice if the slot itself pops the value.
 struct doubled : model<input<float, 4>, stash<"x">, pop<"x">, add> {};
 static_assert(network_of<doubled>.read_count == 2 && network_of<doubled>.values[0].readers == 2);
 
-// A name again inside a scope is another value, and the outer one is back behind it.
+// A second stash of the same name inside a scope is another value; after the scope the outer value is back.
 struct scoped : model<input<float, 4>, stash<"x">, relu, residual<stash<"x">, relu, pop<"x">, add>, pop<"x">, add> {};
 constexpr const network& s = network_of<scoped>;
 static_assert(s.slot_count == 5);         // relu, [relu, add, add], add
-static_assert(s.reads_value(2, 1) == 1);  // the inner name: what came into the residual
-static_assert(s.reads_value(3, 1) == 1);  // the residual's own
-static_assert(s.reads_value(4, 1) == 0);  // the outer name
+static_assert(s.reads_value(2, 1) == 1);  // the inner stash: the residual's input
+static_assert(s.reads_value(3, 1) == 1);  // the residual's anonymous stash
+static_assert(s.reads_value(4, 1) == 0);  // the outer stash
 
-// Tied layers have one set of parameters, the first one's, however far apart they are and however often repeated.
+// Tied layers share the parameters of the first one, at any distance and with any number of repetitions.
 template <int N>
 struct scaled {
   template <class In>
@@ -98,7 +98,7 @@ static_assert(k.owns(1) && k.owns(3) && !k.owns(4) && !k.owns(7));
 static_assert(k.row_of(4).parameter_elements() == 7 && k.values[5].gradient);
 struct repeated : model<input<float, 4>, repeat<6, tied<"a", scaled<5>>>> {};
 static_assert(network_of<repeated>.row_count == 1 && network_of<repeated>.parameters() == 7);
-// Blocks may carry the tie inside.
+// A block may contain the tied layer.
 struct block : residual<tied<"c", scaled<9>>, relu> {};
 struct blocks : model<input<float, 4>, block, relu, block> {};
 static_assert(network_of<blocks>.parameters() == 11 && network_of<blocks>.slots[4].owner == 0);

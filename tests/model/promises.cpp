@@ -6,7 +6,7 @@
 
 #include "support/layers.hpp"
 
-// What happens where a promise is broken is told by tests/compile_fail.
+// tests/compile_fail has the messages of broken promises.
 
 using namespace gpipe;
 using namespace gpipe::detail;
@@ -54,4 +54,4 @@ static_assert(asserted<broken::pop_has_a_stash<0, int, true>>::value);
 
 }  // namespace
 
-TEST_CASE("promises are asked one at a time") { CHECK(bindable<laws::halve>); }
+TEST_CASE("promises are checked one at a time") { CHECK(bindable<laws::halve>); }

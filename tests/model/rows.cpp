@@ -20,7 +20,7 @@ using halves = bundle<tensor<float, 4>, tensor<float, 4>>;
 struct body : sequence<halve, repeat<2, cross>, join> {};
 struct net : model<input<float, 8>, stash<"x">, repeat<3, body>, pop<"x">, add, residual<relu>, relu> {};
 
-// One a row, in the order of the network's rows, whatever repeats it.
+// One type per row, in the order of the network's rows, for any repetitions.
 using expected = list<bound<halve, eight>, bound<cross, halves>, bound<join, halves>, bound<add, bundle<eight, eight>>,
                       bound<relu, eight>, bound<add, bundle<eight, eight>>, bound<relu, eight>>;
 static_assert(std::is_same_v<detail::row_list<net>, expected>);
@@ -28,7 +28,7 @@ static_assert(std::is_same_v<detail::row_type<net, 2>, bound<join, halves>>);
 
 }  // namespace
 
-TEST_CASE("the rows' types and the network's rows are the same") {
+TEST_CASE("the types of the rows match the network's rows") {
   CHECK(network_of<net>.row_count == 7);
   CHECK(network_of<net>.rows[2].name == bound<join, halves>::name);
   CHECK(network_of<net>.rows[4].name == "relu");

@@ -23,28 +23,28 @@ constexpr bool counts = network_of<transformer<L, 8, D, 4 * D, 2, V>>.parameters
                         (12LL * D * D + 13 * D) * L + 2LL * V* D + V;
 static_assert(counts<1, 4, 3> && counts<7, 10, 100> && counts<100, 64, 1>);
 
-// However many blocks, the rows are the layers of one, and the two ends.
+// For any number of blocks, the rows are the layers of one block, and the first and the last layer.
 constexpr const network& deepest = network_of<transformer<1663>>;
 static_assert(deepest.row_count == 8 && deepest.slot_count == 6 * 1663 + 2);
 static_assert(deepest.loss_slot() == deepest.slot_count - 1);
 static_assert(deepest.field_count == 2 && deepest.fields[0].size == 1024 && deepest.fields[0].below == 32'000);
 
-// The flow: int32 tokens have no gradient, all behind the embedding has.
+// int32 tokens have no gradient; all values after the embedding have one.
 static_assert(deepest.values[0].part.type == dtype::int32 && !deepest.values[0].gradient);
 static_assert(deepest.values[1].part.bytes(1) == 8_MiB && deepest.values[1].gradient);
 
-// Bytes of one sample that a block keeps for backward: inputs of four layers, [q k v], the heads, two of the hidden.
+// The bytes per sample that a block keeps for backward: inputs of four layers, [q k v], the heads, two of width Hidden.
 constexpr int one_block[] = {0, 1, 7, 8};
 constexpr stage_memory block = memory_of(stage_view(network_of<transformer<1>>, {one_block, 3}, 1), {1, 1, 1, 1, 1});
 static_assert(block.of(memory_kind::kept) >= 15 * 8_MiB && block.of(memory_kind::kept) < 16 * 8_MiB);
-// 12 bytes a parameter: value, gradient and one moment.
+// 12 bytes per parameter: value, gradient and one moment.
 static_assert(block.of(memory_kind::parameters) + block.of(memory_kind::gradients) + block.of(memory_kind::moments) ==
               12 * (12LL * 2048 * 2048 + 13 * 2048));
 static_assert(block.of(memory_kind::derived) == 0);
 
 }  // namespace
 
-TEST_CASE("a Transformer's operations are six for each weight and token, and attention's") {
+TEST_CASE("a Transformer's operations are six per weight and token, plus those of attention") {
   std::int64_t sum = 0;
   const network& net = network_of<transformer<13>>;
   for (int l = 0; l < net.slot_count; ++l) {

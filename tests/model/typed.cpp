@@ -30,17 +30,17 @@ using there_and_back = walk<0, eight, halve, cross, join>;
 static_assert(same<there_and_back::after, flow<eight>>);
 static_assert(equal(there_and_back::counts, {3, 3, 5, 5, 0, 0}));
 
-// More items than one stride.
+// More items than one step takes.
 using long_one = walk<0, halves, cross, cross, cross, cross, cross, cross, cross, cross, cross, cross, cross, cross,
                       cross, cross, cross, cross, cross, cross, cross, join, laws::passing_loss>;
 static_assert(equal(long_one::counts, {21, 21, 40, 41, 2, 0}));
 
-// A body that returns the flow it was given is one row for all its repetitions ...
+// A body that returns its input flow is one row for all its repetitions ...
 using steady = walk<0, halves, repeat<5, cross>>;
 static_assert(equal(steady::counts, {1, 5, 10, 10, 0, 0}));
 using nested = walk<0, eight, repeat<3, halve, repeat<4, cross>, join>>;
 static_assert(equal(nested::counts, {3, 18, 33, 33, 0, 0}));
-// ... one that changes it first has two.
+// ... a body that changes the flow has two.
 struct widen {
   template <class In>
   struct on {
@@ -53,22 +53,22 @@ static_assert(same<changing::after, flow<tensor<float, 16>>>);
 using both_change = walk<0, eight, repeat<3, repeat<2, widen>>>;
 static_assert(equal(both_change::counts, {3, 6, 6, 6, 0, 0}));
 
-// Stashes and pops are no slots; a residual is one slot more, an addition.
+// Stashes and pops are not slots; a residual adds one slot, the addition.
 using skipping = walk<0, eight, stash<"x">, halve, join, pop<"x">, add>;
 static_assert(equal(skipping::counts, {3, 3, 4, 5, 0, 1}));
 static_assert(same<skipping::after, flow<eight, skip<stash<"x">, eight, true>>>);
 using around = walk<0, eight, residual<halve, join>>;
 static_assert(equal(around::counts, {3, 3, 4, 5, 0, 1}));
 static_assert(same<around::after, flow<eight>>);
-// A pop inside a repeat of what was stashed outside changes the flow once: from unread to read.
+// A pop, inside a repeat, of an outer stash changes the flow once: from unread to read.
 using reading = walk<0, eight, stash<"x">, repeat<4, pop<"x">, add>>;
 static_assert(equal(reading::counts, {2, 4, 4, 8, 0, 1}));
 
-// Behind a mistake nothing more is said.
+// A mistake produces no further errors.
 static_assert(same<typed<3, halve, unknown>::after, unknown>);
 static_assert(equal(typed<3, halve, unknown>::counts, {}));
 
-// What is emitted: every slot, in order, with the row that it repeats.
+// emit writes every slot, in order, with the row that it repeats.
 struct recorder {
   int rows[32]{}, count = 0, next = 0, depth = 0, deepest = 0, popped = -1;
   template <class Bound>

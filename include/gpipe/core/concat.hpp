@@ -10,7 +10,7 @@
 
 namespace gpipe::detail {
 
-/// A piece of a text: words or a whole number. It points to the words.
+/// A part of a text: a view of characters, or a whole number.
 class text_part {
  public:
   text_part(const char* words) : words_(words) {}
@@ -34,8 +34,8 @@ class text_part {
   std::uint64_t magnitude_ = 0;
 };
 
-/// The pieces as one text: `concat({"stage ", 3, " of ", stages})`. One function for all texts, where each chain of
-/// `+` and `std::to_string` is a kilobyte of code.
+/// Joins the parts: `concat({"stage ", 3, " of ", stages})`. One function builds all texts; a chain of `+` and
+/// `std::to_string` is a kilobyte of code in every place.
 GPIPE_COLD inline std::string concat(std::initializer_list<text_part> text_parts) {
   std::string text;
   for (const text_part& p : text_parts) p.append_to(text);

@@ -9,20 +9,20 @@
 
 namespace gpipe {
 
-/// Where something went wrong, as far as known: an empty text or a negative number is unknown.
+/// The place of an error, as far as known: an empty text or a negative number means unknown.
 struct location {
   std::string file{};
   long line = -1;
   std::string layer{};  ///< the layer's type, such as `linear<512>`
-  int slot = -1;        ///< its position in the model
-  int rank = -1;  ///< of a process in its job
+  int slot = -1;        ///< the layer's position in the model
+  int rank = -1;             ///< of a process in its job
   int stage = -1;
   int micro_batch = -1;
-  std::string action{};  ///< what the worker was doing, such as `forward`
+  std::string action{};  ///< the worker's current action, such as `forward`
   long step = -1;
 };
 
-/// The library's one error: what is wrong, what to do about it, and where.
+/// The library's only error type: what is wrong, what to do, and where.
 class error : public std::runtime_error {
  public:
   GPIPE_COLD error(std::string wrong, std::string remedy, location where = {})
@@ -69,12 +69,13 @@ class error : public std::runtime_error {
 
 namespace detail {
 
-/// Throws an `error` whose texts are joined from pieces.
-[[noreturn]] GPIPE_COLD inline void throw_error(std::initializer_list<text_part> wrong, std::initializer_list<text_part> remedy,
-                                           const location& where) {
+/// Throws an `error`; both texts are concatenated from their parts.
+[[noreturn]] GPIPE_COLD inline void throw_error(std::initializer_list<text_part> wrong,
+                                                std::initializer_list<text_part> remedy, const location& where) {
   throw error(concat(wrong), concat(remedy), where);
 }
-[[noreturn]] GPIPE_COLD inline void throw_error(std::initializer_list<text_part> wrong, std::initializer_list<text_part> remedy) {
+[[noreturn]] GPIPE_COLD inline void throw_error(std::initializer_list<text_part> wrong,
+                                                std::initializer_list<text_part> remedy) {
   throw_error(wrong, remedy, {});
 }
 

@@ -5,7 +5,7 @@
 
 namespace gpipe {
 
-/// FNV-1a over bytes (Fowler, Noll, Vo): tells whether two sets of parameters are the same to the bit.
+/// FNV-1a over bytes (Fowler, Noll, Vo): equal sets of parameters, to the bit, have equal hashes.
 class hash {
  public:
   constexpr void add(const std::byte* data, std::size_t bytes) {

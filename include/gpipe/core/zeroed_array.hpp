@@ -2,8 +2,8 @@
 
 namespace gpipe::detail {
 
-/// A zeroed array whose length is known only when it is made, in constant evaluation and at run time alike.
-/// (An array and not a vector: compilers count each call against their budget for constant evaluation.)
+/// A zero-initialised array whose length is a run-time value, for constant evaluation and run time.
+/// (It is not a vector: compilers count each call against their budget for constant evaluation.)
 template <class T>
 class zeroed_array {
  public:

@@ -7,23 +7,22 @@
 
 namespace gpipe::detail {
 
-/// An edge that was stashed, and whether anybody has read it yet. `Stash` is carried whole: nvcc cannot deduce the
-/// text inside it.
+/// A stashed edge, and whether a pop has read it. `Stash` is the whole type: nvcc cannot deduce the text in it.
 template <class Stash, class Edge, bool Read>
 struct skip {};
 
-struct scope_mark {};       // where a scope's own skips end
-struct residual_stash {     // the anonymous one
+struct scope_mark {};       // the end of a scope's skips
+struct residual_stash {     // the anonymous stash of a residual
   static constexpr const char* stashed_as = "residual";
 };
 
-/// What runs between two items: the edge, and the skips that pass by, innermost first.
+/// The data between two items: the edge, and the skips, innermost first.
 template <class Edge, class... Skips>
 struct flow {
   using edge = Edge;
 };
 
-/// Behind a mistake nothing is known: it flows on silently, so that one mistake is one error.
+/// The flow after a mistake: it produces no further errors, so that one mistake is one error.
 struct unknown {};
 
 template <class A, class B>
@@ -35,7 +34,7 @@ struct joined<bundle<As...>, bundle<Bs...>> {
 template <class A, class B>
 using joined_edges = typename joined<typename edge_parts<A>::type, typename edge_parts<B>::type>::type;
 
-/// Looks a stash up, innermost first: its edge, its depth among the skips, and the skips with it marked as read.
+/// Looks up a stash, innermost first: its edge, its depth among the skips, and the skips with this one marked as read.
 template <class Stash, int Depth, class Before, class... Skips>
 struct find_skip {
   static constexpr bool found = false;
@@ -52,7 +51,7 @@ template <class Stash, int Depth, class... Before, class First, class... Rest>
 struct find_skip<Stash, Depth, list<Before...>, First, Rest...>
     : find_skip<Stash, Depth + (std::is_same_v<First, scope_mark> ? 0 : 1), list<Before..., First>, Rest...> {};
 
-/// Leaves a scope: drops its own skips, and tells the first of them that nobody has read.
+/// Leaves a scope: drops the scope's skips, and finds the first that no pop has read.
 template <class Edge, class... Skips>
 struct leave_scope {
   using after = flow<Edge>;

@@ -8,7 +8,7 @@
 
 namespace gpipe {
 
-/// A tensor of an edge as data: elements a sample, and their type.
+/// A tensor of an edge as data: its elements per sample, and their type.
 struct edge_part {
   std::size_t size = 0;
   dtype type = dtype::float32;
@@ -18,20 +18,20 @@ struct edge_part {
   }
 };
 
-/// A layer bound to its input, as data: one row for all slots that repeat it.
+/// A layer bound to its input, as data: one row for all slots that repeat the layer.
 struct row {
   std::string_view name;
   int inputs = 0, outputs = 0;
   edge_part in[max_tensors_per_edge], out[max_tensors_per_edge];
-  dtype type = dtype::float32;      ///< of parameters
-  dtype computes = dtype::float32;  ///< in which it multiplies, that of its edges
+  dtype type = dtype::float32;      ///< of the parameters
+  dtype computes = dtype::float32;  ///< the type of its edges, in which it multiplies
   const parameter *parameters = nullptr, *state = nullptr;
   const buffer *derived = nullptr, *extras = nullptr;
   const field* fields = nullptr;
   const partial* partials = nullptr;
   int parameter_count = 0, state_count = 0, derived_count = 0, extra_count = 0, field_count = 0, partial_count = 0;
-  int loss = -1, weight = -1, correct = -1;  ///< which number told is the loss, its weight, the hits; -1: none
-  int field_index[max_fields]{};             ///< of each field in the network's list
+  int loss = -1, weight = -1, correct = -1;  ///< indices of partials: loss, weight, hits; -1: none
+  int field_index[max_fields]{};             ///< index of each field in the network's list
   keep keeps{};
   work cost{};
   bool view = false;
@@ -61,7 +61,7 @@ struct row {
     for (int i = 0; i < extra_count; ++i) sum += edge_part{extras[i].size, extras[i].type}.bytes(samples);
     return sum;
   }
-  /// The numbers that it tells of a micro-batch, and the bytes that they take.
+  /// The number of partials of a micro-batch in elements, then in bytes.
   GPIPE_COLD constexpr std::size_t partial_elements() const {
     std::size_t sum = 0;
     for (int i = 0; i < partial_count; ++i) sum += partials[i].size;
@@ -70,29 +70,29 @@ struct row {
   GPIPE_COLD constexpr std::size_t partial_bytes() const { return aligned(partial_elements() * sizeof(double)); }
 };
 
-/// One layer of the model, expanded: its index is its name everywhere.
+/// One layer of the expanded model. Its index names it in all rooms.
 struct slot {
   int row = 0;
-  int first_read = 0, reads = 0;    ///< in the network's list of reads
-  int first_write = 0, writes = 0;  ///< values are numbered in the order in which they are written
-  int owner = 0;                    ///< the slot whose parameters it uses: itself, or the first that it is tied to
+  int first_read = 0, reads = 0;    ///< its range in the network's list of reads
+  int first_write = 0, writes = 0;  ///< values are numbered in the order of their writers
+  int owner = 0;                    ///< the slot whose parameters it uses: itself, or the first of its tie
 };
 
-/// What one slot reads: a value, and which of the value's readers this is.
+/// One read of a slot: the value, and the slot.
 struct read {
   int value = 0;
   int slot = 0;
 };
 
-/// A tensor that a slot writes (or that enters from outside) and that any later slots read.
+/// A tensor that a slot writes, or that enters the model, and that later slots read.
 struct value {
   edge_part part{};
-  int writer = -1;        ///< slot; -1: it enters the model
+  int writer = -1;        ///< the slot that writes it; -1: it enters the model
   bool gradient = false;  ///< whether a gradient flows back to it
   int first_reader = 0, readers = 0;  ///< in the network's list of readers, in model order
 };
 
-/// A model as data: what partition, memory plan and executor know of it. Points into constants.
+/// A model as data, for partition, memory plan and executor. It points to constants.
 struct network {
   const row* rows = nullptr;
   const slot* slots = nullptr;
@@ -101,16 +101,16 @@ struct network {
   const int* readers = nullptr;  ///< indices of reads, grouped by value
   const field* fields = nullptr;
   int row_count = 0, slot_count = 0, value_count = 0, read_count = 0, field_count = 0;
-  int entering = 0;              ///< values that enter from outside: 0 ... entering - 1
+  int entering = 0;              ///< values that enter the model: 0 ... entering - 1
   dtype type = dtype::float32;   ///< of all parameters
 
   constexpr const row& row_of(int l) const { return rows[slots[l].row]; }
-  /// The value that slot `l` reads as its input `i`, and the one it writes as output `i`.
+  /// The value that slot `l` reads as its input `i`, and the value that it writes as its output `i`.
   constexpr int reads_value(int l, int i) const { return reads[slots[l].first_read + i].value; }
   constexpr int writes_value(int l, int i) const { return slots[l].first_write + i; }
   /// The slot of the `i`-th reader of a value, in model order.
   constexpr int reader(int v, int i) const { return reads[readers[values[v].first_reader + i]].slot; }
-  /// Whether a slot's parameters are its own, and not those of an earlier slot.
+  /// Whether a slot uses its own parameters, and not those of an earlier slot.
   constexpr bool owns(int l) const { return slots[l].owner == l; }
   constexpr std::size_t parameters() const {
     std::size_t sum = 0;
@@ -118,7 +118,7 @@ struct network {
       if (owns(l)) sum += row_of(l).parameter_elements();
     return sum;
   }
-  /// The slot whose loss is trained: the last with one; -1 if there is none.
+  /// The slot of the loss that is trained: the last slot with a loss; -1 if there is none.
   constexpr int loss_slot() const {
     for (int l = slot_count - 1; l >= 0; --l)
       if (row_of(l).loss >= 0) return l;
@@ -167,12 +167,12 @@ constexpr row describe_row() {
   r.field_count = static_cast<int>(Bound::fields.size());
   r.partial_count = static_cast<int>(Bound::partials.size());
   int at = 0;
-  for (const partial& told : Bound::partials) {
-    const std::string_view name = told.name;
+  for (const partial& p : Bound::partials) {
+    const std::string_view name = p.name;
     if (name == "loss") r.loss = at;
     if (name == "weight") r.weight = at;
     if (name == "correct") r.correct = at;
-    at += static_cast<int>(told.size);
+    at += static_cast<int>(p.size);
   }
   r.keeps = Bound::keeps;
   r.cost = Bound::cost;

@@ -1,9 +1,9 @@
 #pragma once
 
-// The library's one door to Boost.Hana. Arithmetic over a model is done on arrays; Hana holds types, and only as
+// The only header that includes Boost.Hana. Arithmetic over a model uses arrays; Hana holds types, and only in
 // `basic_tuple`: its `tuple` makes nvcc fifty times slower.
 #if !__has_include(<boost/hana/basic_tuple.hpp>)
-#error "gpipe needs the headers of Boost.Hana: install libboost-dev (Debian, Ubuntu), or name Boost's folder with -I"
+#error "gpipe needs the headers of Boost.Hana: install libboost-dev (Debian, Ubuntu), or pass Boost's folder with -I"
 #endif
 #include <boost/hana/at.hpp>
 #include <boost/hana/basic_tuple.hpp>

@@ -9,8 +9,8 @@ namespace broken {
 
 template <class Model, bool Holds>
 struct precision_enters_with_the_input {
-  static_assert(Holds, "gpipe: a model computes in bf16 if its input does, and this one's is no float that could be "
-                       "rounded");
+  static_assert(Holds, "gpipe: a model computes in bf16 only if its input does, but this model's input is not a float, "
+                       "so it cannot be rounded to bf16");
 };
 
 }  // namespace broken
@@ -33,8 +33,8 @@ struct rounded_edge<tensor<float, N...>> {
 
 }  // namespace detail
 
-/// The model in bf16: the same list of layers, of which each deduces from its input that it computes so. Slots, names
-/// and first values are the model's; the data stay floats, which are rounded on their way in. See `precision`.
+/// The model in bf16: the same list of layers with an input in bf16, from which each layer deduces its types. Slots,
+/// names and initial values do not change. The data stay floats and are rounded when they enter. See `precision`.
 template <class Model>
 struct in_bf16 {
   static_assert(sizeof(broken::precision_enters_with_the_input<
@@ -43,12 +43,12 @@ struct in_bf16 {
   using items = typename Model::items;
 };
 
-/// The model in both precisions, for a trainer whose `plan_options{.in = ...}` choose one at run time. Its kernels are
-/// compiled twice.
+/// The model in both precisions, for a trainer whose `plan_options{.precision = ...}` choose one at run time. Its
+/// kernels are compiled twice.
 template <class Model>
 struct both_precisions {};
 
-/// In what a network computes: in bf16 if any of its edges is.
+/// The precision of a network: bf16 if any of its edges is bf16.
 constexpr precision precision_of(const network& net) {
   for (int v = 0; v < net.value_count; ++v)
     if (net.values[v].part.type == dtype::bf16) return precision::bf16;

@@ -6,7 +6,7 @@
 
 namespace gpipe {
 
-/// A name in a type: the "x" of `stash<"x">`.
+/// A name as a template argument: the "x" of `stash<"x">`.
 template <std::size_t N>
 struct text {
   char letters[N]{};
@@ -18,24 +18,24 @@ struct text {
 template <class...>
 struct list {};
 
-/// What enters the model: the field "inputs" of the data, one `tensor<T, N...>` a sample.
+/// The model's input: the field "inputs" of the data, one `tensor<T, N...>` per sample.
 template <element T, int... N>
 struct input {
   using entering = tensor<T, N...>;
 };
 
-/// Items one after the other. Derive from it to give a block of your own a name:
+/// Items one after the other. Derive from it to name a custom block:
 /// `struct block : sequence<layer_norm, linear<64>> {};`
 template <class... Items>
 struct sequence {
   using items = list<Items...>;
 };
 
-/// The items `Times` over, each time with parameters of its own. A scope for the names of skips.
-/// A body that returns the edge it was given is instantiated once.
+/// The items repeated `Times` times, each time with their own parameters. A scope for the names of skips.
+/// A body that returns the type of its input edge is instantiated once.
 template <int Times, class... Items>
 struct repeat {
-  static_assert(Times >= 1, "repeat<N, ...> needs N >= 1");
+  static_assert(Times >= 1, "gpipe: repeat<N, ...> needs N >= 1");
   static constexpr int times = Times;
   using items = list<Items...>;
 };
@@ -47,20 +47,20 @@ struct residual {
   using items = list<Items...>;
 };
 
-/// Keeps the edge as it is here under a name, for every `pop` of that name further on in the scope.
+/// Stores the edge under a name, for every later `pop` of that name in the scope.
 template <text Name>
 struct stash {
   static constexpr const char* stashed_as = Name.letters;
 };
 
-/// Adds the tensors stashed under the name behind those on the edge: the next layer reads them all.
+/// Appends the tensors stashed under the name to those on the edge: the next layer reads all of them.
 template <text Name>
 struct pop {
   using popped = stash<Name>;
 };
 
-/// The layer, with parameters that all layers tied under the name share, wherever they are in the model: the first one
-/// owns them. Their shapes must be the same.
+/// The layer, with parameters that all layers tied under the name share, at any place in the model. The first of them
+/// owns the parameters. Their shapes must be the same.
 template <text Name, class Layer>
 struct tied {
   static constexpr const char* tied_as = Name.letters;

@@ -6,7 +6,7 @@ namespace gpipe {
 
 /// A network as a list of layer types: `struct net : gpipe::model<gpipe::input<float, 64>, linear<10>, ...> {};`
 /// Items are layers, `sequence`, `repeat`, `residual`, `stash`, `pop` and `tied`, or blocks derived from a sequence.
-/// Every layer and edge is checked where the model is first used.
+/// Every layer and edge is checked at the model's first use.
 template <class Input, class... Items>
 struct model {
   using entering = typename Input::entering;
@@ -17,7 +17,7 @@ struct model {
 template <class Model>
 inline constexpr network network_of = detail::checked_view<Model>();
 
-/// The number of layers, repeats expanded: the most stages that the model can be cut into.
+/// The number of layers after repeats are expanded: the maximum number of stages of the model.
 template <class Model>
 inline constexpr int slots_of = network_of<Model>.slot_count;
 

@@ -4,14 +4,14 @@
 
 namespace gpipe::detail {
 
-// Not constexpr: reached in constant evaluation, they end it, and the compiler shows the call.
+// Not constexpr: a call in constant evaluation is an error, and the compiler shows the call.
 [[noreturn]] inline void parameters_differ_in_type(std::string_view layer) {
-  throw error("two layers have parameters of different types, but an optimizer goes over all of them at once",
-              "give both the same `value_type`", {.layer = std::string(layer)});
+  throw error("two layers have parameters of different types, but an optimizer updates all parameters in one type",
+              "give both layers the same `value_type`", {.layer = std::string(layer)});
 }
 [[noreturn]] inline void fields_differ_in_size_or_type(std::string_view layer) {
   throw error("two layers read a field of the data under one name, but with different sizes or types",
-              "give one of them another name", {.layer = std::string(layer)});
+              "rename the field in one of the layers", {.layer = std::string(layer)});
 }
 
 constexpr bool same_parameters(const row& a, const row& b) {
@@ -21,13 +21,13 @@ constexpr bool same_parameters(const row& a, const row& b) {
   return true;
 }
 
-/// The arrays behind a `network`, filled by walking the typed model.
+/// The arrays of a `network`, filled by a walk over the typed model.
 template <int Rows, int Slots, int Values, int Reads, int Fields, int Skips, int Ties>
 class expansion {
  public:
   struct tie {
     std::string_view name{};
-    int slot = -1;  ///< the first
+    int slot = -1;  ///< the tie's first slot
   };
 
   template <class Bound>
@@ -62,8 +62,8 @@ class expansion {
     while (t < tie_count_ && ties_[t].name != Tied::tied_as) ++t;
     if (t == tie_count_) ties_[tie_count_++] = {Tied::tied_as, l};
     slots_[l].owner = ties_[t].slot;
-    const row &own = rows_[slots_[l].row], &first = rows_[slots_[ties_[t].slot].row];
-    if (!same_parameters(own, first) && mistied_.slot < 0) mistied_ = {Tied::tied_as, l};
+    const row &mine = rows_[slots_[l].row], &first = rows_[slots_[ties_[t].slot].row];
+    if (!same_parameters(mine, first) && mismatch_.slot < 0) mismatch_ = {Tied::tied_as, l};
   }
 
   constexpr void enters(edge_part part) {
@@ -85,7 +85,7 @@ class expansion {
   constexpr int next_row() const { return next_row_; }
   constexpr void back_to_row(int row) { next_row_ = row; }
 
-  // The readers of each value, in model order.
+  // Groups the reads by value, in model order.
   constexpr void close() {
     int at = 0;
     for (int v = 0; v < value_count_; ++v) {
@@ -99,8 +99,8 @@ class expansion {
     }
   }
 
-  /// A tie and the slot whose parameters are not like its first one's; slot -1: none.
-  constexpr tie mistied() const { return mistied_; }
+  /// The first tied slot whose parameters differ from those of the tie's first slot, and the tie; slot -1: none.
+  constexpr tie mismatch() const { return mismatch_; }
 
   constexpr network view() const {
     dtype type = dtype::float32;
@@ -121,7 +121,7 @@ class expansion {
     int width = 0;
   };
 
-  // Layers that read the same field share it.
+  // Layers that read fields of the same name share one field of the data.
   constexpr void name_fields(row& r) {
     for (int i = 0; i < r.field_count; ++i) {
       int found = 0;
@@ -143,7 +143,7 @@ class expansion {
   int readers_[Reads + 1]{};
   field fields_[Fields + 1]{};
   skip_values skips_[Skips + 1]{};
-  tie ties_[Ties + 1]{}, mistied_{};
+  tie ties_[Ties + 1]{}, mismatch_{};
   int edge_[2 * max_tensors_per_edge]{};
   int edge_width_ = 0, depth_ = 0;
   int next_row_ = 0, described_ = 0, slot_count_ = 0, value_count_ = 0, read_count_ = 0, field_count_ = 0;
@@ -171,21 +171,21 @@ template <class Model>
 inline constexpr auto expanded = expand<Model>();
 
 template <class Model, std::size_t... I>
-constexpr auto name_of_mistied(std::index_sequence<I...>) {
-  return letters<expanded<Model>.mistied().name[I]...>{};
+constexpr auto name_of_mismatch(std::index_sequence<I...>) {
+  return letters<expanded<Model>.mismatch().name[I]...>{};
 }
 
 template <class Model>
 constexpr network checked_view() {
-  constexpr auto wrong = expanded<Model>.mistied();
+  constexpr auto wrong = expanded<Model>.mismatch();
   if constexpr (wrong.slot >= 0) {
-    using name = decltype(name_of_mistied<Model>(std::make_index_sequence<wrong.name.size()>{}));
-    static_cast<void>(asserted<broken::tied_parameters_are_alike<wrong.slot, name, false>>{});
+    using name = decltype(name_of_mismatch<Model>(std::make_index_sequence<wrong.name.size()>{}));
+    static_cast<void>(asserted<broken::tied_parameters_match<wrong.slot, name, false>>{});
   }
   return expanded<Model>.view();
 }
 
-/// Whether the model holds a mistake, which has had its error.
+/// Whether the model has a mistake, for which an error was printed already.
 template <class Model>
 inline constexpr bool mistaken_model = std::is_same_v<typename typed_model<Model>::after, unknown>;
 

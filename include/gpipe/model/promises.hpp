@@ -6,18 +6,18 @@
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/model/flow.hpp>
 
-/// What a model promises, one assertion a promise. The compiler prints the arguments of the struct that failed: the
-/// position (counting layers from 0, repeats expanded), the layer, and what it was given.
+/// The promises of a model, one assertion per promise. The compiler prints the arguments of the failed struct: the
+/// position (the slot, counted from 0 after repeats are expanded), the layer, and its types.
 namespace gpipe::broken {
 
 template <int Position, class Item, bool Holds>
 struct item_is_a_layer {
-  static_assert(Holds, "gpipe: an item of the model is no layer: it lacks `template <class In> struct on`");
+  static_assert(Holds, "gpipe: an item of the model is not a layer: it lacks `template <class In> struct on`");
 };
 template <int Position, class Layer, class Input, bool Holds>
 struct layer_accepts_input {
-  static_assert(Holds, "gpipe: a layer has no `on<Input>` for what the layer before it writes: their shapes or types "
-                       "do not fit together");
+  static_assert(Holds, "gpipe: a layer has no `on<Input>` for the output of the layer before it: change the shape or "
+                       "type of one of the two");
 };
 template <int Position, class Layer, class Input, bool Holds>
 struct layer_names_output {
@@ -25,15 +25,15 @@ struct layer_names_output {
 };
 template <class Input, bool Holds>
 struct model_input_has_elements {
-  static_assert(Holds, "gpipe: the extents of a model's input are at least 1");
+  static_assert(Holds, "gpipe: the extents of a model's input must be at least 1");
 };
 template <int Position, class Layer, class Input, class Output, bool Holds>
 struct layer_output_has_elements {
-  static_assert(Holds, "gpipe: the extents of what a layer writes are at least 1");
+  static_assert(Holds, "gpipe: the extents of a layer's output must be at least 1");
 };
 template <int Position, class Layer, class Input, int Inputs, int Outputs, bool Holds>
 struct layer_edges_are_narrow {
-  static_assert(Holds, "gpipe: a layer reads or writes more tensors than gpipe::max_edge");
+  static_assert(Holds, "gpipe: a layer has more Inputs or Outputs than gpipe::max_tensors_per_edge");
 };
 template <int Position, class Layer, class Input, class Output, bool Holds>
 struct view_keeps_size {
@@ -41,21 +41,21 @@ struct view_keeps_size {
 };
 template <int Position, class Input, class Output, bool Holds>
 struct residual_returns_its_input {
-  static_assert(Holds, "gpipe: a residual's items must return the tensor that they were given, so that both can be "
-                       "added; here they turn Input into Output");
+  static_assert(Holds, "gpipe: a residual's items must return a tensor of their input's type, so that both can be "
+                       "added; these turn Input into Output");
 };
 template <int Position, class Stash, bool Holds>
 struct pop_has_a_stash {
-  static_assert(Holds, "gpipe: a pop reads a name that nobody has stashed before it in its scope");
+  static_assert(Holds, "gpipe: a pop has no stash of its name before it in its scope");
 };
 template <int Position, class Stash, bool Holds>
 struct stash_is_read {
-  static_assert(Holds, "gpipe: a stash is read by no pop in its scope");
+  static_assert(Holds, "gpipe: a stash has no pop of its name after it in its scope");
 };
 
 template <int Position, class Tie, bool Holds>
-struct tied_parameters_are_alike {
-  static_assert(Holds, "gpipe: a tied layer's parameters have not the shapes and types of the first one tied under "
+struct tied_parameters_match {
+  static_assert(Holds, "gpipe: a tied layer's parameters must have the shapes and types of the first layer tied under "
                        "that name");
 };
 
@@ -63,15 +63,15 @@ struct tied_parameters_are_alike {
 
 namespace gpipe::detail {
 
-/// A text that all compilers print.
+/// A text as a type that all compilers print.
 template <char...>
 struct letters {};
 
-// The assertion fires inside a function: clang drags a tail of further errors behind a class that failed one.
+// The assertion fails inside a function: after a failed class, clang prints further errors.
 template <class Promise>
 constexpr auto assert_that() {
   static_cast<void>(sizeof(Promise));
-  return std::true_type{};  // a type that does not depend on the promise: who asks stays sound, and silent
+  return std::true_type{};  // the type does not depend on the promise, so that the caller produces no further error
 }
 template <class Promise>
 using asserted = decltype(assert_that<Promise>());

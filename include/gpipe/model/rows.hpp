@@ -5,8 +5,8 @@
 
 namespace gpipe::detail {
 
-// The types of the network's rows, in their order, read off the typed model. Overloads take a pointer, so that a type
-// derived from one of these matches.
+// The types of the network's rows, in their order, from the typed model. Overloads take a pointer, so that a type
+// derived from one of these matches, too.
 
 template <class... As, class... Bs>
 list<As..., Bs...> append(list<As...>, list<Bs...>);

@@ -6,13 +6,13 @@
 
 namespace gpipe::detail {
 
-// Walks the items once, typed. Each step tells what flows on (`after`), how many rows, slots, ... it adds (`counts`),
-// and lays itself out in whatever it is handed (`emit`): the arrays of the network, or a table of kernels.
+// Walks the typed items once. Each step has the flow after it (`after`), the number of rows, slots, ... that it adds
+// (`counts`), and a function that writes them to a sink (`emit`): the arrays of the network, or a table of kernels.
 
 template <int Position, class Flow, class Items>
 struct typed_sequence;
 
-/// One item at slot `Position` (of its first repetition), given the flow that reaches it.
+/// One item at slot `Position` (of its first repetition) with its incoming flow.
 template <int Position, class Item, class Flow>
 struct typed;
 
@@ -55,7 +55,7 @@ constexpr auto checked_slot() {
   if constexpr (!bindable<Layer>) {
     static_cast<void>(asserted<broken::item_is_a_layer<Position, Layer, false>>{});
     return mistaken{};
-  } else if constexpr (!has_extents<Edge>) {  // what layers write has been looked at
+  } else if constexpr (!has_extents<Edge>) {  // the outputs of layers have been checked
     static_cast<void>(asserted<broken::model_input_has_elements<Edge, false>>{});
     return mistaken{};
   } else if constexpr (!accepting<Layer, Edge>) {
@@ -81,7 +81,7 @@ constexpr auto checked_slot() {
   }
 }
 
-// stash and pop add no slot: a stash gives the values on the edge a name, a pop puts them behind those on the edge.
+// stash and pop add no slot: a stash names the values on the edge; a pop appends them to those on the edge.
 template <class Item, class Edge, class... Skips>
 struct typed_stash {
   using after = flow<Edge, skip<Item, Edge, false>, Skips...>;
@@ -113,7 +113,7 @@ constexpr auto checked_pop() {
   }
 }
 
-// A scope: what is stashed inside stays inside.
+// The end of a scope: stashes inside are not visible outside.
 template <int Position, class After>
 struct left_scope {
   using after = unknown;
@@ -121,9 +121,9 @@ struct left_scope {
 template <int Position, class Edge, class... Skips>
 struct left_scope<Position, flow<Edge, Skips...>> {
   using scope = leave_scope<Edge, Skips...>;
-  using told = asserted<
+  using checked = asserted<
       broken::stash_is_read<Position, typename scope::unread, std::is_void_v<typename scope::unread>>>;
-  static constexpr bool holds = told::value;
+  static constexpr bool holds = checked::value;
   using after = typename scope::after;
 };
 
@@ -142,8 +142,8 @@ struct typed_scope<Position, flow<Edge, Skips...>, Items> {
   }
 };
 
-// repeat: a body that returns the flow it got is walked once and counted `Times` over; one that changes it is walked
-// again for the rest.
+// repeat: a body that returns its input flow is walked once and counted `Times` times; a body that changes the flow is
+// walked again for the remaining repetitions.
 template <class First, int Times>
 struct steady_repeat {
   using after = typename First::after;
@@ -182,7 +182,7 @@ constexpr auto repeated() {
     return followed_by<first, decltype(repeated<Position + first::counts.slots, after, Times - 1, Items>())>{};
 }
 
-// residual: a scope with an anonymous stash before its items, and the pop and the addition behind them.
+// residual: a scope with an anonymous stash before its items, and the pop and the addition after them.
 struct pop_residual {
   using popped = residual_stash;
 };
@@ -195,8 +195,8 @@ struct returns {
 template <int Position, class Given, class Edge, class... Skips>
 struct typed_returns {
   static constexpr bool same = std::is_same_v<Given, Edge>;
-  using told = asserted<broken::residual_returns_its_input<Position, Given, Edge, same>>;
-  using after = std::conditional_t<told::value && same, flow<Edge, Skips...>, unknown>;
+  using checked = asserted<broken::residual_returns_its_input<Position, Given, Edge, same>>;
+  using after = std::conditional_t<checked::value && same, flow<Edge, Skips...>, unknown>;
   static constexpr extent_counts counts{};
   template <class Sink>
   static constexpr void emit(Sink&) {}
@@ -209,7 +209,7 @@ struct residual_items<Edge, list<Items...>> {
   using type = list<residual_stash, Items..., returns<Edge>, pop_residual, add>;
 };
 
-// Which of these an item is, by the members that it has.
+// Selects the kind of an item by its members.
 template <int Position, class Item, class Edge, class... Skips>
 constexpr auto typed_item() {
   using before = flow<Edge, Skips...>;
@@ -234,7 +234,7 @@ constexpr auto typed_item() {
 template <int Position, class Item, class Edge, class... Skips>
 struct typed<Position, Item, flow<Edge, Skips...>> : decltype(typed_item<Position, Item, Edge, Skips...>()) {};
 
-// A sequence, sixteen items at a stride: nvcc stops at template depth 200.
+// A sequence, sixteen items per step: nvcc's limit is template depth 200.
 template <int Position, class Flow>
 struct typed_sequence<Position, Flow, list<>> {
   using after = Flow;
@@ -246,7 +246,7 @@ struct typed_sequence<Position, Flow, list<>> {
 template <int Position, class Flow, class First, class... Rest>
 struct typed_sequence<Position, Flow, list<First, Rest...>> {
   using first = typed<Position, First, Flow>;
-  using reached = typename first::after;  // named, so that it is complete before the rest is begun
+  using reached = typename first::after;  // named, so that it is complete before the rest is instantiated
   using rest = typed_sequence<Position + first::counts.slots, reached, list<Rest...>>;
   using after = typename rest::after;
   static constexpr extent_counts counts = first::counts + rest::counts;

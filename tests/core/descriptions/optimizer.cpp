@@ -9,7 +9,7 @@ using namespace gpipe;
 
 namespace {
 
-/// Some steps on one number of value p and gradient sum 2 g, scaled by 1/2.
+/// Steps on one number: its value is p, the gradient sum 2 g, and the scale 1/2.
 template <class Optimizer>
 struct follower {
   Optimizer optimizer;
@@ -23,7 +23,7 @@ struct follower {
 
 }  // namespace
 
-TEST_CASE("gradient descent, with momentum and decay") {
+TEST_CASE("gradient descent with momentum and weight decay") {
   follower<sgd> plain{{.learning_rate = 0.1}};
   plain.take(3);
   CHECK(plain.p == doctest::Approx(0.7));
@@ -38,7 +38,7 @@ TEST_CASE("gradient descent, with momentum and decay") {
   CHECK(heavy.p == doctest::Approx(0.68 - 0.1 * 0.736));
 }
 
-TEST_CASE("Adam's first step goes as far as the rate, whatever the gradient") {
+TEST_CASE("Adam's first step has the length of the rate for any gradient") {
   for (const double g : {1e-3, 5.0, -1e4}) {
     follower<adam> a{{.learning_rate = 0.01}};
     a.take(g);
@@ -46,7 +46,7 @@ TEST_CASE("Adam's first step goes as far as the rate, whatever the gradient") {
   }
 }
 
-TEST_CASE("Adam by its formula") {
+TEST_CASE("Adam follows its formula") {
   follower<adam> a{{.learning_rate = 0.01, .beta1 = 0.8, .beta2 = 0.9, .epsilon = 0.1}};
   double p = 1, m = 0, v = 0;
   for (int t = 1; t <= 5; ++t) {
@@ -59,23 +59,23 @@ TEST_CASE("Adam by its formula") {
   }
 }
 
-TEST_CASE("decay is in the gradient, or beside it") {
+TEST_CASE("weight decay is in the gradient (adam) or decoupled (adamw)") {
   follower<adam> inside{{.learning_rate = 0.01, .weight_decay = 0.5}};
   inside.take(0);  // the gradient is 0.5 p
   CHECK(inside.p == doctest::Approx(0.99));
-  follower<adamw> beside{{.learning_rate = 0.01, .weight_decay = 0.5}};
-  beside.take(0);
-  CHECK(beside.p == doctest::Approx(1 - 0.01 * 0.5));
-  CHECK(beside.m[0] == 0);
+  follower<adamw> decoupled{{.learning_rate = 0.01, .weight_decay = 0.5}};
+  decoupled.take(0);
+  CHECK(decoupled.p == doctest::Approx(1 - 0.01 * 0.5));
+  CHECK(decoupled.m[0] == 0);
 }
 
-TEST_CASE("the rate is that of the step") {
+TEST_CASE("an update uses the learning rate of its step") {
   double p = 1, g = 1, m = 0;
   sgd{.learning_rate = 5}.rule(update_operands<double>{&p, &g, {&m}}, {1, 0.25, 1})(0);
   CHECK(p == 0.75);
 }
 
-TEST_CASE("a float's rule is in float") {
+TEST_CASE("the update of a float is computed in float") {
   float p = 1, g = 1, m = 0;
   sgd{.momentum = 0.1}.rule(update_operands<float>{&p, &g, {&m}}, {1, 0.1, 1})(0);
   CHECK(p == 1.0F - 0.1F);

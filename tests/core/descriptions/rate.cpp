@@ -6,7 +6,7 @@
 
 using namespace gpipe;
 
-TEST_CASE("a constant rate is one") {
+TEST_CASE("a constant schedule is one") {
   CHECK(constant{}(0) == 1);
   CHECK(constant{}(1'000'000) == 1);
 }

@@ -29,7 +29,7 @@ bf16 raw(std::uint32_t upper) {
 
 }  // namespace
 
-TEST_CASE("every one of the 65,536 is the float with these upper bits, and comes back as it was") {
+TEST_CASE("all 65,536 values convert to the float with the same upper bits, and back") {
   int wrong = 0;
   for (std::uint32_t upper = 0; upper < 0x10000; ++upper) {
     const float x = raw(upper);
@@ -40,10 +40,10 @@ TEST_CASE("every one of the 65,536 is the float with these upper bits, and comes
   CHECK(wrong == 0);
 }
 
-TEST_CASE("a float between two goes to the nearer, and from the middle to the even one") {
+TEST_CASE("a float between two values rounds to the nearest, ties to even") {
   int wrong = 0;
   for (const std::uint32_t sign : {0U, 0x8000U})
-    for (std::uint32_t upper = 0; upper < 0x7f80; ++upper) {  // the one after the greatest is infinite
+    for (std::uint32_t upper = 0; upper < 0x7f80; ++upper) {  // the value after the largest is infinite
       const std::uint32_t below = sign | upper, above = below + 1, even = upper % 2 == 0 ? below : above;
       for (const auto& [lower, want] : {std::pair{0U, below}, {1U, below}, {0x7fffU, below}, {0x8000U, even},
                                        {0x8001U, above}, {0xffffU, above}})
@@ -52,7 +52,7 @@ TEST_CASE("a float between two goes to the nearer, and from the middle to the ev
   CHECK(wrong == 0);
 }
 
-TEST_CASE("NaN stays NaN wherever its fraction's bits are, and keeps its sign") {
+TEST_CASE("NaN stays NaN and keeps its sign, whichever bits its fraction has") {
   for (const std::uint32_t nan : {0x7f800001U, 0x7fbfffffU, 0x7fc00000U, 0x7fffffffU, 0xff800001U, 0xffffffffU}) {
     const bf16 x = number(nan);
     CHECK(std::isnan(float{x}));
@@ -62,7 +62,7 @@ TEST_CASE("NaN stays NaN wherever its fraction's bits are, and keeps its sign") 
   CHECK(std::isinf(float{bf16(std::numeric_limits<float>::max())}));
 }
 
-TEST_CASE("known numbers") {
+TEST_CASE("known values convert as expected") {
   CHECK(float{bf16(3.14159265F)} == 3.140625F);
   CHECK(float{bf16(1.0F + 0x1p-8F)} == 1.0F);
   CHECK(float{bf16(1.0F + 0x3p-8F)} == 1.0F + 0x1p-6F);

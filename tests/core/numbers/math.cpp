@@ -15,16 +15,16 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
-/// The worst error in units of the last place of the exact result, over a sweep of all floats but NaN.
+/// The largest error in units of the last place of the exact result, over a sweep of all floats but NaN.
 template <class F, class G>
-double worst_error(F ours, G exact, float least_result = 0) {
+double worst_error(F ours, G exact, float min_result = 0) {
   double worst = 0;
   for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += 4001) {
     const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
     if (std::isnan(x)) continue;
     const double want = exact(static_cast<double>(x));
     const float rounded = static_cast<float>(want), magnitude = std::fabs(rounded), got = ours(x);
-    if (got == rounded || magnitude < least_result) continue;
+    if (got == rounded || magnitude < min_result) continue;
     const double unit = std::isinf(rounded) ? 0x1p104 : double{std::nextafter(magnitude, infinity)} - double{magnitude};
     const double error = std::fabs(double{got} - want) / unit;
     if (!(error <= worst)) worst = error;
@@ -34,7 +34,7 @@ double worst_error(F ours, G exact, float least_result = 0) {
 
 }  // namespace
 
-TEST_CASE("float functions are within their stated error, over all floats") {
+TEST_CASE("float functions are within their stated error over all floats") {
   CHECK(worst_error([](float x) { return math::exp(x); }, [](double x) { return std::exp(x); }) <= 1);
   CHECK(worst_error([](float x) { return math::tanh(x); }, [](double x) { return std::tanh(x); }) <= 2);
   CHECK(worst_error([](float x) { return math::sigmoid(x); }, [](double x) { return 1 / (1 + std::exp(-x)); },
@@ -62,7 +62,7 @@ TEST_CASE("limits are exact") {
   CHECK(math::sqrt(infinity) == infinity);
 }
 
-TEST_CASE("NaN of either sign comes out as NaN") {
+TEST_CASE("NaN of either sign gives NaN") {
   for (const float x : {not_a_number, -not_a_number}) {
     CHECK(std::isnan(math::exp(x)));
     CHECK(std::isnan(math::tanh(x)));
@@ -71,7 +71,7 @@ TEST_CASE("NaN of either sign comes out as NaN") {
   }
 }
 
-TEST_CASE("denormal results of exp are denormal, not 0") {
+TEST_CASE("denormal results of exp are not flushed to 0") {
   for (float x = -103.9F; x < -87.4F; x += 0.37F) {
     const float want = static_cast<float>(std::exp(static_cast<double>(x)));
     CHECK(std::fabs(double{math::exp(x)} - double{want}) <= 0x1p-149);
@@ -79,12 +79,12 @@ TEST_CASE("denormal results of exp are denormal, not 0") {
   }
 }
 
-TEST_CASE("denormal arguments of tanh come back") {
+TEST_CASE("denormal arguments of tanh are returned unchanged") {
   CHECK(math::tanh(0x1p-149F) == 0x1p-149F);
   CHECK(math::tanh(-0x1p-130F) == -0x1p-130F);
 }
 
-TEST_CASE_TEMPLATE("bounded cuts the magnitude and keeps the sign", T, float, double) {
+TEST_CASE_TEMPLATE("bounded clamps the magnitude and keeps the sign", T, float, double) {
   CHECK(math::bounded(T(3), T(16)) == 3);
   CHECK(math::bounded(T(-3), T(16)) == -3);
   CHECK(math::bounded(T(17), T(16)) == 16);

@@ -19,14 +19,14 @@ constexpr std::uint32_t ones = 0xffffffff;
 
 }  // namespace
 
-// The known answers of the paper's authors.
+// The known answers published by the paper's authors.
 static_assert(equal(philox({{0, 0, 0, 0}}, 0, 0), {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}}));
 static_assert(equal(philox({{ones, ones, ones, ones}}, ones, ones),
                     {{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}}));
 
 static_assert(uniform(0) == 0 && uniform(0x80000000) == 0.5F && uniform(ones) == 1 - 0x1p-24F);
 
-// A sample's position in the mini-batch counts, not how the mini-batch was cut.
+// The numbers depend on a sample's position in the mini-batch, not on how the mini-batch is cut.
 static_assert(equal(draw({.seed = 9, .step = 3, .slot = 5, .first_sample = 32}, 1, 7),
                     draw({.seed = 9, .step = 3, .slot = 5, .first_sample = 0}, 33, 7)));
 
@@ -46,7 +46,7 @@ TEST_CASE("every part of the key changes the numbers") {
   see({}, 0, 1);
 }
 
-TEST_CASE("uniform numbers have the mean and the variance of uniform numbers") {
+TEST_CASE("uniform numbers have the mean and the variance of a uniform distribution") {
   double sum = 0, squares = 0;
   constexpr int quads = 4096;
   for (std::uint32_t quad = 0; quad < quads; ++quad)

@@ -16,11 +16,11 @@ static_assert(element<float> && element<std::uint8_t> && element<bf16>);
 static_assert(!element<long double> && !element<std::int64_t> && !element<const float> && !element<bool>);
 
 template <class... T>
-constexpr bool come_back = (std::is_same_v<element_of<dtype_of<T>>, T> && ...);
-static_assert(come_back<float, double, std::int32_t, std::uint8_t, bf16>);
+constexpr bool round_trip = (std::is_same_v<element_of<dtype_of<T>>, T> && ...);
+static_assert(round_trip<float, double, std::int32_t, std::uint8_t, bf16>);
 static_assert(std::is_same_v<compute_type<bf16>, float> && std::is_same_v<compute_type<double>, double>);
 
-TEST_CASE("each dtype has a name of its own") {
+TEST_CASE("each dtype has a distinct name") {
   CHECK(name_of(dtype::float32) == std::string_view("float"));
   CHECK(name_of(dtype::float64) == std::string_view("double"));
   CHECK(name_of(dtype::int32) == std::string_view("int32"));

@@ -12,4 +12,4 @@ static_assert(shape{65536, 65536}.size() == std::size_t{1} << 32, "sizes do not 
 static_assert(shape(gpipe::tensor<float, 2, 3, 4>::extents) == shape{2, 3, 4});
 static_assert(shape{2, 3} != shape{3, 2} && shape{2} != shape{2, 1});
 
-TEST_CASE("a shape takes six extents") { CHECK(shape{1, 2, 3, 4, 5, 6}.size() == 720); }
+TEST_CASE("a shape can have six extents") { CHECK(shape{1, 2, 3, 4, 5, 6}.size() == 720); }

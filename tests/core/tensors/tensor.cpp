@@ -21,4 +21,4 @@ static_assert(std::is_same_v<part<image, 0>, image>);
 static_assert(std::is_same_v<part<bundle<image, tensor<double>>, 0>, image>);
 static_assert(std::is_same_v<part<bundle<image, tensor<double>>, 1>, tensor<double>>);
 
-TEST_CASE("a tensor type holds nothing but its shape") { CHECK(std::is_empty_v<image>); }
+TEST_CASE("a tensor type is empty") { CHECK(std::is_empty_v<image>); }

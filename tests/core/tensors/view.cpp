@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-TEST_CASE("a view finds samples, rows and columns") {
+TEST_CASE("a view indexes samples, rows and columns") {
   int numbers[2 * 3 * 4];
   for (int i = 0; i < 24; ++i) numbers[i] = i;
   const gpipe::view<int, 3, 4> x{numbers};
@@ -13,7 +13,7 @@ TEST_CASE("a view finds samples, rows and columns") {
   CHECK(numbers[23] == 7);
 }
 
-TEST_CASE("one number a sample") {
+TEST_CASE("a view without extents has one number per sample") {
   static constexpr int numbers[] = {5, 6};
   constexpr gpipe::view<const int> x{numbers};
   static_assert(x(1) == 6);

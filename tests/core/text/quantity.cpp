@@ -4,7 +4,7 @@
 
 using namespace gpipe::detail;
 
-TEST_CASE("numbers as people read them") {
+TEST_CASE("numbers are written as people read them") {
   CHECK(fixed(1.25, 1) == "1.2");
   CHECK(fixed(-0.5, 3) == "-0.500");
   CHECK(fixed(1e300, 0).size() == 301);

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-TEST_CASE("columns are as wide as they need, and rows may be short") {
+TEST_CASE("columns are as wide as their widest cell, and rows may be short") {
   CHECK(gpipe::detail::table({{"stage", "memory"}, {"0", "2.02 MiB"}, {"10"}}) ==
         "stage    memory\n    0  2.02 MiB\n   10\n");
   CHECK(gpipe::detail::table({}).empty());

@@ -17,4 +17,4 @@ static_assert(type_name<int> == "int" && type_name<float> == "float");
 static_assert(type_name<gpipe::wide<512>> == "wide<512>");
 static_assert(type_name<mine::layer> == "mine::layer");
 
-TEST_CASE("names go to messages as text") { CHECK(type_name<gpipe::wide<-1>> == "wide<-1>"); }
+TEST_CASE("a type's name can be used as text") { CHECK(type_name<gpipe::wide<-1>> == "wide<-1>"); }

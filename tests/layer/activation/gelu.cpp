@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/activation/gelu.hpp>
 
 #include <doctest/doctest.h>
@@ -11,14 +13,14 @@ using namespace gpipe;
 
 namespace {
 
-// As the paper writes it.
+// The formula of the paper.
 double reference(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
 }
 
 }  // namespace
 
-TEST_CASE("values that PyTorch gives for gelu(x, approximate='tanh')") {
+TEST_CASE("gelu has the values of PyTorch's gelu(x, approximate='tanh')") {
   CHECK(gelu::both(1.0).value == doctest::Approx(0.8411919906).epsilon(1e-9));
   CHECK(gelu::both(-1.0).value == doctest::Approx(-0.1588080094).epsilon(1e-9));
   CHECK(gelu::both(3.0).value == doctest::Approx(2.9963626).epsilon(1e-7));
@@ -38,7 +40,7 @@ TEST_CASE_TEMPLATE("value and derivative agree with the formula", T, float, doub
   }
 }
 
-TEST_CASE_TEMPLATE("far out it is x or 0, without NaN on the way", T, float, double) {
+TEST_CASE_TEMPLATE("far from 0 gelu is x or 0, and never NaN", T, float, double) {
   for (const T x : {T(40), T(1e10), T(1e30), std::numeric_limits<T>::max()}) {
     CHECK(gelu::both(x).value == x);
     CHECK(gelu::both(x).derivative == 1);

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/activation/relu.hpp>
 
 #include <doctest/doctest.h>
@@ -9,7 +11,7 @@
 
 using namespace gpipe;
 
-TEST_CASE_TEMPLATE("relu cuts off what is negative, and NaN stays NaN", T, float, double) {
+TEST_CASE_TEMPLATE("relu replaces negative elements by 0 and keeps NaN", T, float, double) {
   constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   host::layer_fixture<relu, tensor<T, 6>> t(1, 1);
   const double in[] = {-1, 2, -infinity, infinity, nan, -nan}, out[] = {0, 2, 0, infinity};
@@ -27,7 +29,7 @@ TEST_CASE_TEMPLATE("relu cuts off what is negative, and NaN stays NaN", T, float
   CHECK(std::isnan(t.out[0].get(5)));
 }
 
-TEST_CASE("the derivative at 0 is 0, and a NaN behind a cut element does not come through") {
+TEST_CASE("the derivative at 0 is 0, and a NaN gradient does not pass a cut element") {
   host::layer_fixture<relu, tensor<float, 2>> t(1, 1);
   t.in[0].set(0, 0);
   t.in[0].set(1, -1);
@@ -38,7 +40,7 @@ TEST_CASE("the derivative at 0 is 0, and a NaN behind a cut element does not com
   CHECK(t.in_gradient[0].get(1) == 0);
 }
 
-TEST_CASE("relu takes any shape") {
+TEST_CASE("relu accepts any shape") {
   using grid = bound<relu, tensor<double, 2, 3, 4>>;
   static_assert(std::is_same_v<grid::output, tensor<double, 2, 3, 4>>);
   host::layer_fixture<relu, tensor<double, 2, 3, 4>> t(3, 3);

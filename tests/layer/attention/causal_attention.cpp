@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/attention/causal_attention.hpp>
 
 #include <doctest/doctest.h>
@@ -16,21 +18,21 @@ constexpr std::size_t parameters = [] {
 }();
 static_assert(parameters == 4 * 8 * 8 + 4 * 8);
 
-// Nothing that it keeps grows with the square of the tokens.
+// No buffer that it keeps grows with the square of the number of tokens.
 static_assert(two_heads::extras[0].size == 3 * 24 && two_heads::extras[1].size == 24 && two_heads::extras[2].size == 6);
 static_assert(two_heads::keeps.input && !two_heads::keeps.output);
 
-// Four projections of 3 tokens, and two products over the 6 pairs of a token with itself and those before it.
+// Four projections of 3 tokens, and two products over the 6 pairs of a token with itself or an earlier token.
 static_assert(two_heads::cost.forward == 4 * (2 * 3 * 8 * 8) + 2 * (2 * 6 * 8) + 10 * 2 * 3 * 4);
 static_assert(two_heads::cost.backward_input > 2 * two_heads::cost.forward - 4 * (2 * 3 * 8 * 8));
 
-// Heads divide the width.
+// The number of heads divides the width.
 template <class Layer, class In>
 concept takes = requires {
   sizeof(typename Layer::template on<In>);
 };
 static_assert(takes<causal_attention<4>, tensor<double, 3, 8>> && !takes<causal_attention<3>, tensor<double, 3, 8>>);
 
-TEST_CASE("its parameters have PyTorch's names") {
+TEST_CASE("the parameters of attention have PyTorch's names") {
   CHECK(doctest::String(two_heads::parameters[0].name) == "in_proj_weight");
 }

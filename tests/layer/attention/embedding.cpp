@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/attention/embedding.hpp>
 
 #include <doctest/doctest.h>
@@ -12,4 +14,4 @@ static_assert(words::parameters.size() == 1 && words::parameters[0].extents == s
 static_assert(words::keeps.input && words::cost.backward_input == 0 && words::cost.backward_parameters == 80);
 static_assert(std::is_same_v<words::value_type, float>);
 
-TEST_CASE("an embedding is named after its table") { CHECK(words::name == "embedding<100, 16>"); }
+TEST_CASE("an embedding's name contains the extents of its weight") { CHECK(words::name == "embedding<100, 16>"); }

@@ -39,7 +39,7 @@ static_assert(channel_strips<tensor<float, 64, 28, 28>>::inner == 784);
 static_assert(channel_strips<tensor<float, 64, 28, 28>>::strips == 64);
 static_assert(channel_strips<tensor<float, 70>>::strips == 3 && channel_strips<tensor<float, 70>>::width(64) == 6);
 
-TEST_CASE("every element is met once, with its channel") {
+TEST_CASE("each loop visits every element once, with its channel") {
   covers<tensor<float, 3, 4, 5>>(2);
   covers<tensor<double, 1, 7>>(3);
   covers<tensor<float, 5>>(4);

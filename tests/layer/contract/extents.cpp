@@ -12,4 +12,4 @@ static_assert(last_extent<tensor<double, 7>> == 7 && rows_in<tensor<double, 7>> 
 static_assert(std::is_same_v<with_last<tokens, 10>, tensor<float, 2, 128, 10>>);
 static_assert(std::is_same_v<with_last<tensor<double, 7>, 1>, tensor<double, 1>>);
 
-TEST_CASE("rows and the last extent make up a sample") { CHECK(rows_in<tokens> * last_extent<tokens> == tokens::size); }
+TEST_CASE("rows times the last extent is the size") { CHECK(rows_in<tokens> * last_extent<tokens> == tokens::size); }

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/contract/pointwise.hpp>
 
 #include <doctest/doctest.h>
@@ -34,12 +36,12 @@ struct square : pointwise_stored<square> {
 static_assert(bound<softplus, tensor<float, 2, 3>>::keeps.input && bound<softplus, tensor<float, 2>>::extras.empty());
 static_assert(!bound<square, tensor<float, 2>>::keeps.input && bound<square, tensor<float, 2>>::extras[0].size == 2);
 
-TEST_CASE("a layer of one's own in a few lines has its gradient") {
+TEST_CASE("a custom pointwise layer has the correct gradient") {
   CHECK(check_gradient<softplus, tensor<double, 2, 3>>().passes());
   CHECK(check_gradient<square, tensor<double, 2, 3>>().passes());
 }
 
-TEST_CASE("its value is the function of each element") {
+TEST_CASE("a pointwise layer applies its function to each element") {
   host::layer_fixture<softplus, tensor<float, 4>> t(1, 1);
   t.randomise(1);
   t.forward();

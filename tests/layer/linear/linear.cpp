@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/linear/linear.hpp>
 
 #include <doctest/doctest.h>
@@ -65,32 +67,34 @@ void agrees_with_plain_loops(int samples) {
   CHECK(t.overrun().empty());
 }
 
-// Knows nothing but which products were made ready, with how many rows, and which are asked for.
+// Records which products were prepared, with how many rows, and whether each product that runs was prepared.
 struct recorder {
   using product = std::array<int, 3>;
-  mutable std::vector<product> ready, ready_transposed;
+  mutable std::vector<product> prepared, prepared_transposed;
   mutable int unprepared = 0, products = 0;
 
   template <class T>
-  void prepare_multiply(int most_rows, int n, int k) const {
-    ready.push_back({n, k, most_rows});
+  void prepare_multiply(int max_rows, int n, int k) const {
+    prepared.push_back({n, k, max_rows});
   }
   template <class T>
-  void prepare_multiply_transposed(int m, int n, int most_rows) const {
-    ready_transposed.push_back({m, n, most_rows});
+  void prepare_multiply_transposed(int m, int n, int max_rows) const {
+    prepared_transposed.push_back({m, n, max_rows});
   }
-  void ask(const std::vector<product>& list, int first, int second, int rows) const {
+  void look_up(const std::vector<product>& list, int first, int second, int rows) const {
     ++products;
     for (const product& p : list)
       if (p[0] == first && p[1] == second && rows <= p[2]) return;
     ++unprepared;
   }
-  void multiply(int rows, int n, int k, const float*, const float*, float*, bool) const { ask(ready, n, k, rows); }
+  void multiply(int rows, int n, int k, const float*, const float*, float*, bool) const {
+    look_up(prepared, n, k, rows);
+  }
   void multiply_plus(int rows, int n, int k, const float*, const float*, const float*, float*) const {
-    ask(ready, n, k, rows);
+    look_up(prepared, n, k, rows);
   }
   void multiply_transposed(int m, int n, int rows, const float*, const float*, float*) const {
-    ask(ready_transposed, m, n, rows);
+    look_up(prepared_transposed, m, n, rows);
   }
   template <class F>
   void columns(std::ptrdiff_t, std::ptrdiff_t, F, float*) const {}
@@ -106,7 +110,7 @@ TEST_CASE_TEMPLATE("all three products agree with plain loops", T, float, double
   }
 }
 
-TEST_CASE("prepare makes ready every product that the kernels ask for") {
+TEST_CASE("prepare prepares every product that the kernels compute") {
   using layer = linear<40>::on<tensor<float, 3, 7>>;
   host::layer_fixture<linear<40>, tensor<float, 3, 7>> t(2, 2);
   const recorder context;

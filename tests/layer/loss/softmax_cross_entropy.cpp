@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 
 #include <doctest/doctest.h>
@@ -29,7 +31,7 @@ struct classifier : host::layer_fixture<softmax_cross_entropy, tensor<T, C>> {
 
 }  // namespace
 
-TEST_CASE("in bf16 what is left of a probability near 1 is not rounded away") {
+TEST_CASE("in bf16 the gradient of a probability near 1 is not rounded away") {
   classifier<bf16, 5> t(1);
   for (std::size_t j = 0; j < 5; ++j) t.in[0].set(j, j == 0 ? 8 : 0);
   t.forward();
@@ -68,7 +70,7 @@ TEST_CASE_TEMPLATE("partials and gradient agree with the formula, rows and weigh
   CHECK(t.overrun().empty());
 }
 
-TEST_CASE("without weights each row counts 1, and a recompute leaves the partials alone") {
+TEST_CASE("without weights each row counts 1, and a recompute does not write the partials") {
   classifier<float, 4> t(3);
   t.randomise(2);
   t.call().fields[1] = nullptr;
@@ -77,13 +79,13 @@ TEST_CASE("without weights each row counts 1, and a recompute leaves the partial
   CHECK(t.weight() == 3);
   const double loss = t.loss();
   t.partials[0].set(0, -1);
-  t.call().again = true;
+  t.call().recompute = true;
   t.forward();
   CHECK(t.loss() == -1);
   CHECK(loss > 0);
 }
 
-TEST_CASE("large inputs do not overflow, equal ones are log C") {
+TEST_CASE("large inputs do not overflow, and equal inputs give log C") {
   classifier<float, 4> t(2);
   for (std::size_t i = 0; i < 8; ++i) t.in[0].set(i, i < 4 ? 1e4 * static_cast<double>(i) : -1e30);
   t.fields[0].set(0, 1);
@@ -95,7 +97,7 @@ TEST_CASE("large inputs do not overflow, equal ones are log C") {
   CHECK(t.in_gradient[0].get(4) == doctest::Approx(-0.75));
 }
 
-TEST_CASE("of equal inputs only the first counts as the answer") {
+TEST_CASE("only the first of equal largest inputs counts as the prediction") {
   classifier<float, 4> t(4);
   for (std::size_t i = 0; i < 16; ++i) t.in[0].set(i, 0.5);
   for (std::size_t row = 0; row < 4; ++row) t.fields[0].set(row, static_cast<double>(row));
@@ -103,7 +105,7 @@ TEST_CASE("of equal inputs only the first counts as the answer") {
   CHECK(t.correct() == 1);
 }
 
-TEST_CASE_TEMPLATE("NaN and infinite inputs give a NaN loss, and are not correct", T, float, double) {
+TEST_CASE_TEMPLATE("NaN and infinite inputs give a NaN loss and do not count as correct", T, float, double) {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()})
     for (std::size_t at = 0; at < 5; ++at) {
       classifier<T, 5> t(1);

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/normalization/batch_norm.hpp>
 
 #include <doctest/doctest.h>
@@ -34,7 +36,7 @@ struct channels : Trial {
     each(channel, [&](std::size_t i) { sum += this->in[0].get(i), count += 1; });
     return sum / count;
   }
-  /// Of the distances from `middle`.
+  /// The sum of squared distances from `middle`.
   double squares(std::size_t channel, double middle) {
     double sum = 0;
     each(channel, [&](std::size_t i) { sum += std::pow(this->in[0].get(i) - middle, 2); });
@@ -68,17 +70,18 @@ void agrees(double tolerance) {
     }
     CHECK(t.partials[0].get(2 * t.C) == static_cast<double>(5 * t.inner));
     t.call().training = false;
-    const auto told = t.partials[0].bits();
+    const auto recorded = t.partials[0].bits();
     t.forward();
-    for (std::size_t c = 0; c < t.C; ++c) t.is_normalised_by(c, t.average(0, c), t.average(1, c), tolerance * (1 + far));
-    CHECK(t.partials[0].bits() == told);
+    for (std::size_t c = 0; c < t.C; ++c)
+      t.is_normalised_by(c, t.average(0, c), t.average(1, c), tolerance * (1 + far));
+    CHECK(t.partials[0].bits() == recorded);
   }
   CHECK(t.overrun().empty());
 }
 
 }  // namespace
 
-TEST_CASE("training normalises by the micro-batch, evaluation by the averages") {
+TEST_CASE("training uses the statistics of the micro-batch, evaluation the averages") {
   agrees<host::layer_fixture<batch_norm<>, tensor<float, 21>>>(3e-4);
   agrees<host::layer_fixture<batch_norm<>, tensor<double, 21>>>(1e-11);
   agrees<host::layer_fixture<batch_norm<>, tensor<float, 3, 2, 9>>>(3e-4);
@@ -94,7 +97,7 @@ TEST_CASE("one sample gives the bias, not NaN") {
   for (std::size_t i = 0; i < 8; ++i) CHECK(t.in_gradient[0].get(i) == 0);
 }
 
-TEST_CASE("averages move by the statistics of the whole mini-batch, however it is cut") {
+TEST_CASE("averages move by the statistics of the whole mini-batch for any cut into micro-batches") {
   using layer_fixture = channels<host::layer_fixture<batch_norm<250>, tensor<double, 3, 4>>>;
   layer_fixture whole(7, 7);
   whole.randomise(5);
@@ -102,8 +105,8 @@ TEST_CASE("averages move by the statistics of the whole mini-batch, however it i
   constexpr std::ptrdiff_t stride = 16;
   for (const int size : {1, 2, 3, 7}) {
     CAPTURE(size);
-    alignas(alignment) double told[8 * stride];
-    for (double& x : told) x = std::nan("");  // of micro-batches without samples nothing may be read
+    alignas(alignment) double partials[8 * stride];
+    for (double& x : partials) x = std::nan("");  // partials of micro-batches without samples must not be read
     layer_fixture t(size, size);
     t.randomise(5);
     int M = 0;
@@ -112,10 +115,10 @@ TEST_CASE("averages move by the statistics of the whole mini-batch, however it i
       for (std::size_t i = 0; i < t.in[0].count(); ++i)
         if (const std::size_t from = static_cast<std::size_t>(first) * 12 + i; from < whole.in[0].count())
           t.in[0].set(i, whole.in[0].get(from));
-      t.call().partials = told + M * stride;
+      t.call().partials = partials + M * stride;
       t.forward();
     }
-    t.call().partials = told;
+    t.call().partials = partials;
     t.call().partial_stride = stride;
     t.call().micro_batches = M;
     double before[2][3];
@@ -130,7 +133,7 @@ TEST_CASE("averages move by the statistics of the whole mini-batch, however it i
   }
 }
 
-TEST_CASE("one element in all tells no variance") {
+TEST_CASE("a channel with one element does not move the variance") {
   channels<host::layer_fixture<batch_norm<500>, tensor<float, 2>>> t(1, 1);
   t.randomise(1);
   t.forward();

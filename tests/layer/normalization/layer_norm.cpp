@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/normalization/layer_norm.hpp>
 
 #include <doctest/doctest.h>
@@ -11,12 +13,12 @@ using namespace gpipe;
 static_assert(bound<layer_norm, tensor<float, 4, 9>>::parameters[0].extents == shape{9});
 static_assert(bound<layer_norm, tensor<float, 4, 9>>::extras[0].size == 4);
 
-TEST_CASE_TEMPLATE("forward agrees with the formula", T, float, double) {
+TEST_CASE_TEMPLATE("forward follows the formula", T, float, double) {
   constexpr std::size_t N = 37, rows = 2;
   host::layer_fixture<layer_norm, tensor<T, rows, N>> t(3, 3);
   t.randomise(4);
   SUBCASE("around 0") {}
-  SUBCASE("far from 0, where a variance by squares would be lost") {
+  SUBCASE("far from 0, where a variance from a difference of squares loses all digits") {
     for (std::size_t i = 0; i < t.in[0].count(); ++i) t.in[0].set(i, 1000 + t.in[0].get(i));
   }
   t.forward();

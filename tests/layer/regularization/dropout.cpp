@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/regularization/dropout.hpp>
 
 #include <doctest/doctest.h>
@@ -26,7 +28,7 @@ bool same_output(const Trial& a, const Trial& b) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("the mask is the counter's, and backward draws the same", T, float, double) {
+TEST_CASE_TEMPLATE("the mask is a function of the counter, and backward draws the same mask", T, float, double) {
   constexpr std::size_t size = 2 * 5 * 7;  // not a multiple of the four words of a draw
   host::layer_fixture<dropout<30>, tensor<T, 2, 5, 7>> t(3, 3);
   run_on_ones(t);
@@ -40,7 +42,7 @@ TEST_CASE_TEMPLATE("the mask is the counter's, and backward draws the same", T, 
   CHECK(t.overrun().empty());
 }
 
-TEST_CASE("as many are dropped as asked for, and the mean is kept") {
+TEST_CASE("the share of dropped elements is the given one, and the mean is kept") {
   host::layer_fixture<dropout<20>, tensor<float, 4096>> t(8, 8);
   run_on_ones(t);
   int dropped = 0;
@@ -54,7 +56,7 @@ TEST_CASE("as many are dropped as asked for, and the mean is kept") {
   CHECK(std::fabs(sum / count - 1) < 0.01);
 }
 
-TEST_CASE("in evaluation and at rate 0 everything passes") {
+TEST_CASE("evaluation and a probability of 0 change nothing") {
   host::layer_fixture<dropout<50>, tensor<float, 9>> evaluating(2, 2);
   evaluating.call().training = false;
   host::layer_fixture<dropout<0>, tensor<float, 9>> none(2, 2);
@@ -67,7 +69,7 @@ TEST_CASE("in evaluation and at rate 0 everything passes") {
   }
 }
 
-TEST_CASE("slot, step and position in the mini-batch choose the mask; the cut into micro-batches does not") {
+TEST_CASE("the mask depends on slot, step and position in the mini-batch, not on the cut into micro-batches") {
   using layer_fixture = host::layer_fixture<dropout<50>, tensor<float, 64>>;
   layer_fixture a(4, 4), slot(4, 4), step(4, 4), moved(2, 2);
   slot.call().random.slot += 1;

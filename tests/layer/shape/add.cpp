@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/shape/add.hpp>
 
 #include <doctest/doctest.h>
@@ -9,7 +11,7 @@ using namespace gpipe;
 using pair_of = bundle<tensor<float, 3, 4>, tensor<float, 3, 4>>;
 static_assert(std::is_same_v<bound<add, pair_of>::output, tensor<float, 3, 4>>);
 
-TEST_CASE("add adds, and hands its gradient to both") {
+TEST_CASE("add adds, and passes its gradient to both inputs") {
   host::layer_fixture<add, pair_of> t(2, 2);
   t.randomise(3);
   t.forward();
@@ -21,7 +23,7 @@ TEST_CASE("add adds, and hands its gradient to both") {
   }
 }
 
-TEST_CASE("a gradient that is wanted where it already stands is left alone") {
+TEST_CASE("an input's gradient that is the output's gradient already is not copied") {
   host::layer_fixture<add, pair_of> t(2, 2);
   t.randomise(3);
   t.call().in_gradient[0] = t.out_gradient[0].data();

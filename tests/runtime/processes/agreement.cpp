@@ -36,7 +36,7 @@ TEST_CASE("a mismatch of plans names the first value that differs, and both valu
   const std::string ranks = "ranks 0 and 1 do not agree on ";
   CHECK(mismatch(own, traits<net<16>>(two)) == "");
   CHECK(mismatch(own, traits<in_bf16<net<16>>>({.stages = 2, .micro_batches = 4, .micro_batch_size = 4,
-                                             .precision = precision::bf16})) == ranks + "the precision: float32 and bf16");
+                                             .precision = precision::bf16})) == ranks + "precision: float32 and bf16");
   CHECK(mismatch(own, traits<net<17>>(two)) == ranks + "the model");
   CHECK(mismatch(own, traits<net<16>>(two, {2})) == ranks + "the cut");
   const auto differs = [&](auto member, auto value) {
@@ -44,16 +44,16 @@ TEST_CASE("a mismatch of plans names the first value that differs, and both valu
     other.*member = value;
     return mismatch(own, traits<net<16>>(other));
   };
-  CHECK(differs(&plan_options::schedule, schedule_kind::one_f_one_b) == ranks + "the schedule: fill-drain and 1F1B");
+  CHECK(differs(&plan_options::schedule, schedule_kind::one_f_one_b) == ranks + "schedule: fill-drain and 1F1B");
   CHECK(differs(&plan_options::recompute, recompute_mode::never) == ranks + "recompute: except-last and never");
   plan_options alone = two, together = two;
   alone.recompute = together.recompute = recompute_mode::never;
   together.coalesce = 2;
   CHECK(mismatch(traits<net<16>>(alone), traits<net<16>>(together)) ==
-        ranks + "the number of coalesced micro-batches: 1 and 2");
-  CHECK(differs(&plan_options::micro_batches, 5) == ranks + "the number of micro-batches: 4 and 5");
-  CHECK(differs(&plan_options::micro_batch_size, 3) == ranks + "the size of a micro-batch: 4 and 3");
-  CHECK(differs(&plan_options::replicas, 2) == ranks + "the number of replicas: 1 and 2");
-  CHECK(differs(&plan_options::workers, 1) == ranks + "the number of workers: 2 and 1");
-  CHECK(differs(&plan_options::optimizer_moments, 1) == ranks + "the optimizer's moments: 2 and 1");
+        ranks + "coalesce: 1 and 2");
+  CHECK(differs(&plan_options::micro_batches, 5) == ranks + "micro_batches: 4 and 5");
+  CHECK(differs(&plan_options::micro_batch_size, 3) == ranks + "micro_batch_size: 4 and 3");
+  CHECK(differs(&plan_options::replicas, 2) == ranks + "replicas: 1 and 2");
+  CHECK(differs(&plan_options::workers, 1) == ranks + "workers: 2 and 1");
+  CHECK(differs(&plan_options::optimizer_moments, 1) == ranks + "optimizer_moments: 2 and 1");
 }

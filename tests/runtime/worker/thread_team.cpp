@@ -55,7 +55,7 @@ TEST_CASE("run throws the first exception and ends the waits of the others, and 
         try {
           t.signals.wait(
               w, {}, [] { return false; }, [] { return std::string("nothing"); });
-        } catch (const detail::poisoned&) {
+        } catch (const detail::interrupted&) {
           ++woken;
           throw;
         }
@@ -65,7 +65,7 @@ TEST_CASE("run throws the first exception and ends the waits of the others, and 
       CHECK(cause.what() == std::to_string(thrower));
     }
     CHECK(woken == workers - 1);
-    CHECK(!t.signals.poisoned());
+    CHECK(!t.signals.interrupted());
     int after = 0;
     t.threads.run([&](int w) {
       if (w == 0) after = 1;

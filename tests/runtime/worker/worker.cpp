@@ -139,8 +139,8 @@ TEST_CASE("an exception is thrown again with its location") {
     throw error("wrong", "mend it", {.layer = "that", .slot = 2, .stage = 5, .action = "dreaming"});
   };
   CHECK_THROWS_WITH_AS(a.run(), "layer 2 that, stage 5, micro-batch 2, dreaming, step 7: wrong; mend it", error);
-  a.before = [](const instruction&) { throw detail::poisoned{}; };
-  CHECK_THROWS_AS(a.run(), detail::poisoned);
+  a.before = [](const instruction&) { throw detail::interrupted{}; };
+  CHECK_THROWS_AS(a.run(), detail::interrupted);
 }
 
 TEST_CASE("consecutive parameter parts are computed together, and a failure names its own micro-batch") {

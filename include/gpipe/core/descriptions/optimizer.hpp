@@ -9,10 +9,10 @@
 
 namespace gpipe {
 
-/// The most arrays of the parameters' size that an optimizer keeps.
+/// The maximum number of moments: arrays of the parameters' size that an optimizer keeps.
 inline constexpr int max_moments = 4;
 
-/// The flat arrays of a stage that an update goes over.
+/// The flat arrays of a stage that an update reads and writes.
 template <class T>
 struct update_operands {
   T* parameter = nullptr;
@@ -20,15 +20,15 @@ struct update_operands {
   T* moment[max_moments]{};
 };
 
-/// What an update needs to know of its step.
+/// The scalars of an update: they are the same for all elements of a step.
 struct update_terms {
   std::int64_t step = 1;  ///< counted from 1
-  double rate = 0;        ///< learning rate, as the schedule has it
-  double scale = 1;       ///< makes the summed gradient a mean, clipped
+  double rate = 0;        ///< learning rate, from the schedule
+  double scale = 1;       ///< turns the summed gradient into the clipped mean
 };
 
 /// Stochastic gradient descent: v <- momentum v + g; p <- p - rate v, with g the mean gradient plus weight_decay p.
-/// An optimizer of your own is a struct like these: its moments, its rate, and a rule for one element.
+/// A custom optimizer is a struct like these: its number of moments, its learning rate, and a rule for one element.
 struct sgd {
   double learning_rate = 0.01;
   double momentum = 0;
@@ -71,7 +71,7 @@ struct adam_rule {
 
 }  // namespace detail
 
-/// Adam (Kingma, Ba, 2014), with weight decay, if any, in the gradient.
+/// Adam (Kingma, Ba, 2014). Weight decay, if any, is added to the gradient.
 struct adam {
   double learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.999;

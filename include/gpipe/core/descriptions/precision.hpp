@@ -2,14 +2,14 @@
 
 namespace gpipe {
 
-/// In what a model computes: the type of what flows between its layers, forward and back, and of what these read of
-/// their weights. Parameters, their gradients and moments, sums and losses are float32 in both.
+/// The element type of a model's activations and their gradients, and of the copies of weights that kernels read.
+/// Parameters, their gradients and moments, sums and losses are float32 in both precisions.
 enum class precision {
   float32,
-  bf16,  ///< half the bytes on edges and links, and a device's matrix units
+  bf16,  ///< half the bytes on edges and links; uses a device's matrix units
 };
 
-/// In words, as options name it.
+/// The name of the precision in options and reports.
 constexpr const char* name_of(precision chosen) { return chosen == precision::bf16 ? "bf16" : "float32"; }
 
 }  // namespace gpipe

@@ -2,16 +2,16 @@
 
 namespace gpipe {
 
-/// Which micro-batches keep only their boundary input and run forward a second time before backward.
+/// Selects the micro-batches that keep only their boundary input and run forward a second time before backward.
 enum class recompute_mode {
   always,       ///< every micro-batch
-  except_last,  ///< all but those that cost no memory: where a stage's backward comes right after forward, the working
-                ///< set is still there. In fill-drain this is the micro-batch that a stage forwards last
-  never,        ///< none: every micro-batch in flight keeps a whole working set
-  as_needed,    ///< the fewest for which a stage's working sets fit the memory that there is
+  except_last,  ///< all but those that need no extra memory: if a stage's backward follows its forward directly, the
+                ///< working set is still in memory. In fill-drain this is the stage's last forward micro-batch
+  never,        ///< none: every micro-batch in flight keeps a full working set
+  as_needed,    ///< as few as possible, so that a stage's working sets fit into its memory
 };
 
-/// In words, as options name it.
+/// The name of the mode in options and reports.
 constexpr const char* name_of(recompute_mode mode) {
   constexpr const char* names[] = {"always", "except-last", "never", "as-needed"};
   return names[static_cast<int>(mode)];

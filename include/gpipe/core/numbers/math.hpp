@@ -5,11 +5,11 @@
 
 #include <gpipe/core/config.hpp>
 
-/// Elementary functions for kernels. The float versions are straight lines of additions, multiplications and integer
-/// operations: no table, no branch, and no choice by a comparison of floating-point values, which under trapping math
-/// (the default) stops g++ from vectorising a loop as long as theirs. They keep to the rules of IEEE 754 (so not under
-/// -ffast-math): NaN comes out as NaN, infinities and denormal numbers are right. Errors are against the exact value,
-/// over all floats. The double versions are the standard library's.
+/// Elementary functions for kernels. The float versions are straight-line code of additions, multiplications and
+/// integer operations: no table and no branch. They compare no floating-point values either, because under trapping
+/// math (the default) a comparison stops g++ from vectorising so long a loop. They follow IEEE 754 (so not under
+/// -ffast-math): NaN gives NaN; infinities and denormal numbers are correct. Errors are against the exact value, over
+/// all floats. The double versions are the standard library's.
 namespace gpipe::math {
 
 namespace detail {
@@ -17,22 +17,22 @@ namespace detail {
 inline constexpr std::int32_t sign_bit = std::int32_t(0x80000000), infinity_bits = 0x7f800000,
                               nan_bits = 0x7fc00000;
 
-// The builtin, since under nvcc std::bit_cast is not for the device.
+  // The builtin, because nvcc does not compile std::bit_cast for the device.
 GPIPE_HOST_DEVICE inline std::int32_t bits(float x) { return __builtin_bit_cast(std::int32_t, x); }
 GPIPE_HOST_DEVICE inline float number(std::int32_t bits) { return __builtin_bit_cast(float, bits); }
 
-// All ones where the magnitude is above the limit, both given by their bits, which order like the numbers.
+// All ones if the magnitude is above the limit. Both are given as bits, which have the same order as the numbers.
 GPIPE_HOST_DEVICE inline std::int32_t above(std::int32_t magnitude, std::int32_t limit) {
   return (limit - magnitude) >> 31;
 }
 
 }  // namespace detail
 
-/// `x`, or the number of the same sign and of magnitude `limit` where `x` is beyond it. NaN becomes `limit` too.
+/// `x` clamped to [-limit, limit], with the sign of `x`. NaN becomes `limit` in magnitude, too.
 GPIPE_HOST_DEVICE inline float bounded(float x, float limit) {
   const std::int32_t sign = detail::bits(x) & detail::sign_bit, magnitude = detail::bits(x) & ~detail::sign_bit;
-  const std::int32_t most = detail::bits(limit);
-  return detail::number((magnitude > most ? most : magnitude) | sign);
+  const std::int32_t max = detail::bits(limit);
+  return detail::number((magnitude > max ? max : magnitude) | sign);
 }
 GPIPE_HOST_DEVICE inline double bounded(double x, double limit) {
   const double magnitude = std::fabs(x) <= limit ? std::fabs(x) : limit;
@@ -44,13 +44,13 @@ GPIPE_HOST_DEVICE inline double bounded(double x, double limit) {
 ///     e^x = 2^n e^r,  n = round(x / log 2),  r = x - n log 2,  |r| <= log(2) / 2,  e^r = 1 + r + r^2 p(r)
 GPIPE_HOST_DEVICE inline float exp(float x) {
   const std::int32_t magnitude = detail::bits(x) & ~detail::sign_bit;
-  // Beyond 105 the result is 0 or infinite, and stays so when the two scalings below round.
+  // Beyond 105 the result is 0 or infinite, and remains so when the two scalings below round.
   const float y = bounded(x, 105.0F);
-  // Adding 1.5 * 2^23 pushes the fraction out: the low bits of the sum are the rounded integer.
+  // Adding 1.5 * 2^23 shifts the fraction out: the low bits of the sum are the rounded integer.
   const float shifted = y * 1.44269504F + 12582912.0F;
   const std::int32_t n = detail::bits(shifted) - detail::bits(12582912.0F);
   const float whole = shifted - 12582912.0F;
-  // log 2 in two parts, of which the first has 9 bits, so that its product with n is exact.
+  // log 2 as a sum of two numbers. The first has 9 bits, so that its product with n is exact.
   const float r = (y - whole * 0.693359375F) - whole * -2.12194440e-4F;
   float p = 1.3814463902e-3F;
   p = p * r + 8.3687803820e-3F;
@@ -58,7 +58,7 @@ GPIPE_HOST_DEVICE inline float exp(float x) {
   p = p * r + 1.6666520108e-1F;
   p = p * r + 4.9999993412e-1F;
   p = p * (r * r) + r + 1.0F;
-  // 2^n in two factors, each of which is a normal number, so that denormal and infinite results come out right.
+  // 2^n as two factors. Both are normal numbers, so that denormal and infinite results are correct.
   const std::int32_t half = n >> 1;
   p = p * detail::number((half + 127) << 23) * detail::number((n - half + 127) << 23);
   const std::int32_t nan = detail::above(magnitude, detail::infinity_bits) & detail::nan_bits;
@@ -91,8 +91,8 @@ GPIPE_HOST_DEVICE inline T sigmoid(T x) {
   return T(1) / (T(1) + exp(-x));
 }
 
-/// The square root of x >= 0, to 1 unit in the last place. std::sqrt may set errno, which stops the vectoriser; here
-/// Newton's steps refine a guess of 1/sqrt(x) made of its bits, the last of them in the form that rounds least.
+/// The square root of x >= 0, to 1 unit in the last place. std::sqrt may set errno, which prevents vectorisation.
+/// Newton steps refine an estimate of 1/sqrt(x) from the bits of x; the form of the last step has the least rounding.
 GPIPE_HOST_DEVICE inline float sqrt(float x) {
   const std::int32_t magnitude = detail::bits(x) & ~detail::sign_bit;
   const std::int32_t tiny = detail::above(0x0d800000, magnitude), endless = detail::above(magnitude, 0x7f7fffff);

@@ -6,15 +6,15 @@
 
 namespace gpipe {
 
-/// What a random number is a function of, beside the sample and the element: never the thread, the stage or the
-/// order of calls, so that any cut of the model draws the same numbers.
+/// The arguments of a random number, beside the sample and the element. Thread, stage and the order of calls are not
+/// among them, so that any cut of the model draws the same numbers.
 struct random_key {
   std::uint64_t seed = 0;
-  std::uint64_t step = 0;          ///< `initialising` while parameters are made
+  std::uint64_t step = 0;          ///< `initialising` while parameters get their initial values
   std::uint32_t slot = 0;          ///< the layer's position in the model
   std::uint32_t first_sample = 0;  ///< position in the mini-batch of the micro-batch's first sample
 
-  /// Parameters are drawn outside any step.
+  /// The step's value for initial values: parameters are drawn outside any step.
   static constexpr std::uint64_t initialising = ~std::uint64_t{0};
 };
 
@@ -40,7 +40,7 @@ GPIPE_HOST_DEVICE constexpr random_words philox(random_words counter, std::uint3
 
 /// The words of elements 4 * `quad` ... 4 * `quad` + 3 of a sample (0 is the micro-batch's first).
 GPIPE_HOST_DEVICE constexpr random_words draw(const random_key& key, std::uint32_t sample, std::uint32_t quad) {
-  // The step's upper half goes into the key: 2^32 steps pass before the two seeds could meet.
+  // The step's upper half goes into the key: two seeds can give the same numbers only after 2^32 steps.
   return philox({{quad, key.first_sample + sample, static_cast<std::uint32_t>(key.step), key.slot}},
                 static_cast<std::uint32_t>(key.seed),
                 static_cast<std::uint32_t>(key.seed >> 32) ^ static_cast<std::uint32_t>(key.step >> 32));

@@ -38,24 +38,24 @@ struct element_named<dtype::bf16> {
 
 }  // namespace detail
 
-/// Whether a type can be a tensor's element; specialise nothing here, the list is closed.
+/// The types that a tensor's elements can have. The list is closed; do not specialise it.
 template <class T>
 concept element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> ||
                   std::is_same_v<T, std::uint8_t> || std::is_same_v<T, bf16>;
 
-/// The `dtype` of an element type, and the type of a `dtype`.
+/// The `dtype` of an element type.
 template <element T>
 inline constexpr dtype dtype_of = std::is_same_v<T, float>          ? dtype::float32
                                   : std::is_same_v<T, double>       ? dtype::float64
                                   : std::is_same_v<T, std::int32_t> ? dtype::int32
                                   : std::is_same_v<T, bf16>         ? dtype::bf16
                                                                     : dtype::uint8;
-/// The type whose `dtype` this is.
+/// The element type of a `dtype`.
 template <dtype Type>
 using element_of = typename detail::element_named<Type>::type;
 
-/// What numbers of a type are added and multiplied in, and what parameters beside them are: float for bf16, which is
-/// memory only, else the type itself.
+/// The type in which elements are added and multiplied, and the type of the parameters beside them: float for bf16,
+/// which is for storage only, else the type itself.
 template <class T>
 using compute_type = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
 
@@ -64,7 +64,7 @@ constexpr std::size_t bytes_of(dtype type) {
   return type == dtype::float64 ? 8 : type == dtype::uint8 ? 1 : type == dtype::bf16 ? 2 : 4;
 }
 
-/// The name users know the type by.
+/// The name of the type in errors and reports.
 constexpr const char* name_of(dtype type) {
   switch (type) {
     case dtype::float32: return "float";
@@ -76,7 +76,7 @@ constexpr const char* name_of(dtype type) {
   return "?";
 }
 
-/// Gradients flow through floating-point values only.
+/// Whether gradients can flow through elements of the type.
 constexpr bool is_floating(dtype type) {
   return type == dtype::float32 || type == dtype::float64 || type == dtype::bf16;
 }

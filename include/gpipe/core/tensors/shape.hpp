@@ -6,12 +6,12 @@
 
 namespace gpipe {
 
-/// A tensor's extents as a value, at most `most` of them; of a parameter, say, which has no batch extent.
+/// A tensor's extents as a value, at most `max_rank` of them, without a batch extent: for example a parameter's shape.
 struct shape {
-  static constexpr int most = 6;
+  static constexpr int max_rank = 6;
 
   int rank = 0;
-  int extents[most]{};
+  int extents[max_rank]{};
 
   constexpr shape() = default;
   constexpr shape(std::initializer_list<int> list) {
@@ -19,7 +19,7 @@ struct shape {
   }
   template <std::size_t Rank>
   constexpr explicit shape(const std::array<int, Rank>& list) {
-    static_assert(Rank <= most, "a shape has at most 6 extents");
+    static_assert(Rank <= max_rank, "gpipe: a shape has at most 6 extents");
     for (std::size_t i = 0; i < Rank; ++i) extents[rank++] = list[i];
   }
 

@@ -7,23 +7,23 @@
 
 namespace gpipe {
 
-/// The shape of one *sample*, in the type: `tensor<float, 3, 32, 32>`; `tensor<float>` is one number a sample.
-/// The batch extent is not part of it: it is the plan's micro-batch size.
+/// The shape of one *sample*, as a type: `tensor<float, 3, 32, 32>`; `tensor<float>` is one number per sample.
+/// The batch extent is not part of the type: it is the plan's micro-batch size.
 template <element T, int... N>
 struct tensor {
-  static_assert(((N > 0) && ...), "a tensor's extents are at least 1");
+  static_assert(((N > 0) && ...), "gpipe: a tensor's extents must be at least 1");
 
   using value_type = T;
   static constexpr int rank = sizeof...(N);
   static constexpr std::array<int, sizeof...(N)> extents{N...};
-  static constexpr std::size_t size = (std::size_t{1} * ... * static_cast<std::size_t>(N));  ///< elements a sample
+  static constexpr std::size_t size = (std::size_t{1} * ... * static_cast<std::size_t>(N));  ///< elements per sample
 };
 
 /// Several tensors on one edge, in a fixed order.
 template <class... Tensors>
 struct bundle {};
 
-/// The most tensors that one edge carries, and that a layer reads or writes.
+/// The maximum number of tensors on an edge, and of a layer's inputs or outputs.
 inline constexpr int max_tensors_per_edge = 4;
 
 /// Whether a type is a `tensor`.
@@ -38,7 +38,7 @@ inline constexpr bool is_bundle = false;
 template <class... Tensors>
 inline constexpr bool is_bundle<bundle<Tensors...>> = (is_tensor<Tensors> && ...);
 
-/// What may flow from layer to layer.
+/// The types that can flow between layers.
 template <class T>
 concept edge = is_tensor<T> || is_bundle<T>;
 
@@ -69,7 +69,7 @@ inline constexpr int parts_in = 0;
 template <class... Tensors>
 inline constexpr int parts_in<bundle<Tensors...>> = static_cast<int>(sizeof...(Tensors));
 
-// Whether no extent is below 1, before the tensor itself says so, who knows nothing of layers.
+// Whether all extents are at least 1. A model checks it first, because a tensor's own assertion cannot name the layer.
 template <class Edge>
 inline constexpr bool has_extents = true;
 template <class T, int... N>
@@ -79,7 +79,7 @@ inline constexpr bool has_extents<bundle<Tensors...>> = (has_extents<Tensors> &&
 
 }  // namespace detail
 
-/// How many tensors an edge carries: 1 for a tensor.
+/// The number of tensors on an edge: 1 for a tensor.
 template <edge Edge>
 inline constexpr int parts = detail::parts_in<typename detail::edge_parts<Edge>::type>;
 

@@ -6,7 +6,8 @@
 
 namespace gpipe {
 
-/// Samples of shape `N...`, one after the other, seen as an array: it owns nothing, and fits into a kernel's functor.
+/// Samples of shape `N...`, one after the other, indexed as an array. A view owns no memory and can be copied into a
+/// kernel's functor.
 ///
 ///     view<const float, 128, 64> x{a.in()};
 ///     x(sample, token, feature)
@@ -16,7 +17,7 @@ struct view {
 
   template <class... Index>
   GPIPE_HOST_DEVICE constexpr T& operator()(std::ptrdiff_t sample, Index... index) const {
-    static_assert(sizeof...(Index) == sizeof...(N), "gpipe: a view takes the sample and an index for each extent");
+    static_assert(sizeof...(Index) == sizeof...(N), "gpipe: a view needs the sample and one index per extent");
     std::ptrdiff_t at = sample;
     ((at = at * N + static_cast<std::ptrdiff_t>(index)), ...);
     return data[at];

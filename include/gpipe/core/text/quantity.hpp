@@ -6,25 +6,25 @@
 
 #include <gpipe/core/config.hpp>
 
-// Numbers as people read them: the same in every locale.
+// Numbers as people read them, the same in every locale.
 
 namespace gpipe::detail {
 
-/// `value` with so many decimals.
+/// `value` with the given number of decimals.
 GPIPE_COLD inline std::string fixed(double value, int decimals) {
   char digits[400];
   const auto end = std::to_chars(digits, digits + sizeof digits, value, std::chars_format::fixed, decimals);
   return {digits, end.ptr};
 }
 
-/// `value` with so many significant digits: 0.00123, 1e-05.
+/// `value` with the given number of significant digits: 0.00123, 1e-05.
 GPIPE_COLD inline std::string significant(double value, int digits) {
   char text[64];
   const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::general, digits);
   return {text, end.ptr};
 }
 
-/// A count for people: 539 k, 1.06 G.
+/// A count with a decimal prefix: 539 k, 1.06 G.
 GPIPE_COLD inline std::string counted(std::uint64_t count) {
   const char* units[] = {"", " k", " M", " G", " T", " P", " E"};
   double value = static_cast<double>(count);
@@ -33,13 +33,13 @@ GPIPE_COLD inline std::string counted(std::uint64_t count) {
   return (unit == 0 || value >= 99.95 ? fixed(value, 0) : significant(value, 3)) + units[unit];
 }
 
-/// So many of what is named in the singular: 1 stage, 2 stages, 4 micro-batches.
+/// A count with its noun, which is given in the singular: 1 stage, 2 stages, 4 micro-batches.
 GPIPE_COLD inline std::string several(std::int64_t count, std::string what) {
   if (count != 1) what += what.ends_with("ch") ? "es" : "s";
   return std::to_string(count) + ' ' + what;
 }
 
-/// A size for people: 512 B, 3.25 MiB.
+/// A size in bytes with a binary prefix: 512 B, 3.25 MiB.
 GPIPE_COLD inline std::string sized(std::uint64_t bytes) {
   const char* units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
   double value = static_cast<double>(bytes);
@@ -48,7 +48,7 @@ GPIPE_COLD inline std::string sized(std::uint64_t bytes) {
   return (unit == 0 || value >= 99.95 ? fixed(value, 0) : significant(value, 3)) + units[unit];
 }
 
-/// A share of a whole: 24.8 %; `-` of nothing.
+/// A part as a percentage of the whole: 24.8 %; `-` if the whole is 0.
 GPIPE_COLD inline std::string percent(double part, double whole) {
   return whole > 0 ? fixed(100 * part / whole, 1) + " %" : "-";
 }

@@ -15,11 +15,11 @@ constexpr std::string_view signature() {
 #endif
 }
 
-// Where the compiler writes a type's name in a signature is read off a type whose name is known.
+// The position of a type's name in a function signature is measured with a type whose name is known.
 inline constexpr std::size_t name_before = signature<double>().find("double");
 inline constexpr std::size_t name_after = signature<double>().size() - name_before - 6;
 
-constexpr std::string_view own_name(std::string_view name) {
+constexpr std::string_view without_namespace(std::string_view name) {
   constexpr std::string_view ours = "gpipe::";
   return name.starts_with(ours) ? name.substr(ours.size()) : name;
 }
@@ -28,7 +28,7 @@ constexpr std::string_view own_name(std::string_view name) {
 
 /// A type's name as the compiler writes it, without `gpipe::` in front: `linear<512>`.
 template <class T>
-inline constexpr std::string_view type_name = detail::own_name(detail::signature<T>().substr(
+inline constexpr std::string_view type_name = detail::without_namespace(detail::signature<T>().substr(
     detail::name_before, detail::signature<T>().size() - detail::name_before - detail::name_after));
 
 }  // namespace gpipe

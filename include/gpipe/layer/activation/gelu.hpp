@@ -13,7 +13,7 @@ struct gelu : pointwise_stored<gelu> {
   template <class T>
   GPIPE_HOST_DEVICE static value_and_derivative<T> both(T x) {
     constexpr T linear = T(1.5957691216057307), cubic = T(0.044715 * 1.5957691216057307);
-    // Beyond 32 the logistic function is 0 or 1, in double too; powers of x must not overflow.
+    // Beyond 32 the logistic function is 0 or 1, in double too. The bound keeps powers of x from overflowing.
     const T z = math::bounded(x, T(32)), square = z * z;
     const T s = math::sigmoid(z * (linear + cubic * square));
     return {x * s, s + z * s * (T(1) - s) * (linear + T(3) * cubic * square)};

@@ -8,8 +8,8 @@
 
 namespace gpipe {
 
-/// y = max(x, 0); NaN stays NaN. It keeps its output, which the layer behind it mostly keeps too; the derivative at 0
-/// is 0.
+/// y = max(x, 0); NaN stays NaN; the derivative at 0 is 0. Backward reads the output, which the next layer usually
+/// keeps, too.
 struct relu {
   template <class In>
   struct on;

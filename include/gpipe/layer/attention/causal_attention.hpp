@@ -7,17 +7,17 @@
 
 namespace gpipe {
 
-/// Self-attention in which a token sees itself and those before it (Vaswani et al., 2017), with its four projections:
+/// Self-attention in which a token attends to itself and earlier tokens (Vaswani et al., 2017), with four projections:
 ///
 ///     [q k v] = x P^T + p,  y = (softmax(q k^T / sqrt(width of a head)) v of every head) O^T + o
 ///
 ///     input and output tensor<T, tokens, width>, in_proj_weight {3 width, width}, in_proj_bias {3 width},
 ///     out_proj_weight {width, width}, out_proj_bias {width}
 ///
-/// What a kernel keeps for backward that works block by block (Dao et al., "FlashAttention", 2022): its input, q, k and
-/// v, the heads' output, and of the softmax only a number a row; the weights of all pairs of tokens are made again from
-/// these, which costs backward one product more. Operations count the lower triangle. A description: it has no kernels
-/// yet.
+/// Its buffers are those of a kernel that works block by block (Dao et al., "FlashAttention", 2022): its input, q, k
+/// and v, the heads' output, and one number per row of the softmax. Backward computes the weights of all pairs of
+/// tokens again from these, at the cost of one more product. Operations are counted for the lower triangle. The layer
+/// is a description: it has no kernels yet.
 template <int Heads>
 struct causal_attention {
   template <class In>
@@ -39,7 +39,7 @@ struct causal_attention {
 
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr std::int64_t projections = 8 * elements * Width;
-    static constexpr std::int64_t product = elements * (Tokens + 1);  // of each pair of tokens, over all heads
+    static constexpr std::int64_t product = elements * (Tokens + 1);  // for each pair of tokens, over all heads
     static constexpr std::int64_t softmax = std::int64_t{10} * Heads * Tokens * (Tokens + 1);
     static constexpr work cost{.forward = projections + 2 * product + softmax,
                                .backward_input = projections + 5 * product + 2 * softmax,

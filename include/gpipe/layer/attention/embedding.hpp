@@ -7,11 +7,11 @@
 
 namespace gpipe {
 
-/// A row of the weight for each token, a number below `Vocabulary`: PyTorch's Embedding.
+/// One row of the weight for each token, an integer below `Vocabulary`: PyTorch's Embedding.
 ///
 ///     input tensor<int32, ..., N>, output tensor<float, ..., N, Width>, weight {Vocabulary, Width}
 ///
-/// No gradient flows back to the tokens. A description: it has no kernels yet.
+/// No gradient flows back to the tokens. The layer is a description: it has no kernels yet.
 template <int Vocabulary, int Width>
 struct embedding {
   template <class In>

@@ -8,14 +8,15 @@
 
 namespace gpipe {
 
-/// The end of a language model: a linear layer from the last extent to the vocabulary, and each token's cross-entropy.
+/// The last layer of a language model: a linear layer from the last extent to the vocabulary, and the cross-entropy.
 ///
 ///     x = in W^T + b,  loss = weight (log sum_j e^x_j - x_label)
 ///
 ///     input tensor<T, ..., width>, weight {Vocabulary, width}, bias {Vocabulary}
 ///
-/// Fields: "labels", int32 below `Vocabulary`, and "weights", ones where it is missing, each one a token. It keeps its
-/// input and the logits, which backward turns into their own gradient in place. A description: it has no kernels yet.
+/// Fields: "labels", int32 below `Vocabulary`, and "weights", by default all ones; both have one element per token.
+/// Backward reads the input and the logits, and overwrites the logits with their gradient. It has no kernels
+/// yet.
 template <int Vocabulary>
 struct token_head {
   template <class In>

@@ -30,7 +30,7 @@ struct element_of_edge<tensor<T, N...>> {
 template <class First, class... Rest>
 struct element_of_edge<bundle<First, Rest...>> : element_of_edge<First> {};
 
-// What a layer names, or the type of what it writes, or of what it reads.
+// The type that a layer names, else the element type of its output, else that of its input.
 template <class On, class Input, class Output>
 constexpr auto type_of_edges() {
   if constexpr (requires { typename On::value_type; }) return std::type_identity<typename On::value_type>{};
@@ -40,21 +40,21 @@ constexpr auto type_of_edges() {
 
 }  // namespace detail
 
-/// A layer bound to what it reads: `Layer::on<Input>` with every member that it left out at its default.
+/// A layer bound to its input type: `Layer::on<Input>`, with a default for every member that it does not declare.
 ///
 ///     template <class In> struct on {                     required
-///       using output = tensor<...>;                       what it writes
+///       using output = tensor<...>;                       the type of its output
 ///                                                         optional
 ///       static constexpr parameter parameters[] = {...};  trained tensors
-///       static constexpr parameter state[] = {...};       not trained: `absorb` moves it by what all partials tell
+///       static constexpr parameter state[] = {...};       not trained: `absorb` updates it from all partials
 ///       static constexpr buffer derived[] = {...};        made from the parameters by `refresh` after each commit
 ///       static constexpr buffer extras[] = {...};         written by forward, read by backward
-///       static constexpr keep keeps{.input = true};       of its edges, what backward reads again
-///       static constexpr field fields[] = {...};          of the data, what it reads
-///       static constexpr partial partials[] = {...};      what forward tells of a micro-batch: a loss, for `absorb`
-///       static constexpr work cost{...};                  operations a sample
+///       static constexpr keep keeps{.input = true};       its edges that backward reads again
+///       static constexpr field fields[] = {...};          fields of the data that it reads
+///       static constexpr partial partials[] = {...};      numbers that forward returns for a micro-batch: a loss
+///       static constexpr work cost{...};                  operations per sample
 ///       static constexpr bool view = true;                its output is its input under another shape: no kernel
-///       using value_type = float;                         the element type of its parameters; of bf16 it is float
+///       using value_type = float;                         the element type of its parameters; float for bf16
 ///     };
 template <class Layer, edge Input>
 struct bound {
@@ -63,7 +63,7 @@ struct bound {
   using input = Input;
   using output = typename on::output;
 
-  // sizeof: an array without a bound is not complete for nvcc until somebody asks for its size.
+  // sizeof: for nvcc an array without a bound is incomplete until its size is used.
   static constexpr auto parameters = [] {
     if constexpr (requires { sizeof(on::parameters); }) return detail::to_array<parameter>(on::parameters);
     else return std::array<parameter, 0>{};
@@ -101,7 +101,7 @@ struct bound {
     else return false;
   }();
 
-  // The type of its floating-point edges, and of its parameters.
+  // The element type of its floating-point edges, and that of its parameters.
   using edge_type = typename decltype(detail::type_of_edges<on, input, output>())::type;
   using value_type = compute_type<edge_type>;
 

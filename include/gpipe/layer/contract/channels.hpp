@@ -7,33 +7,33 @@
 
 namespace gpipe {
 
-/// Loops of a kernel over channels: a channel is an element of a tensor's first extent, with all that lies behind it,
-/// in each sample.
+/// Loops of a kernel over channels. A channel is one element of a tensor's first extent, with all later extents, in
+/// every sample.
 ///
 ///     tensor<float, 64, 28, 28>:  inner 784, a strip is one channel            (64 strips)
 ///     tensor<float, 512>:         inner 1, a strip is 32 channels side by side (16 strips), each a lane
 ///
-/// A strip is what one team works on. In its own arrays a thread has what it needs: of its lanes, which are the same in
-/// every loop over lanes, or of the one channel. `first` is the strip's first channel.
+/// A team works on one strip. A thread's local arrays hold the values of its lanes, which are the same in every loop
+/// over lanes, or the values of the only channel. `first` is the strip's first channel.
 template <class Tensor>
 struct channel_strips {
   static constexpr int count = Tensor::extents[0];
   static constexpr auto elements = static_cast<std::ptrdiff_t>(Tensor::size), inner = elements / count;
   static constexpr int lanes = inner == 1 ? 32 : 1, strips = (count + lanes - 1) / lanes;
 
-  /// Lanes that are channels: the last strip may have fewer.
+  /// The number of lanes that are channels: the last strip may have fewer.
   GPIPE_HOST_DEVICE static constexpr std::ptrdiff_t width(std::ptrdiff_t first) {
     return count - first < lanes ? count - first : lanes;
   }
 
-  /// g(lane) for lanes below `width`, for the thread's own arrays.
+  /// Calls g(lane) for lanes below `width`, to fill the thread's local arrays.
   template <class Team, class G>
-  GPIPE_HOST_DEVICE static void own(const Team& team, std::ptrdiff_t width, G g) {
+  GPIPE_HOST_DEVICE static void each_lane(const Team& team, std::ptrdiff_t width, G g) {
     if constexpr (lanes > 1) team.each(width, g);
     else g(0);
   }
 
-  /// g(place, lane) for every element of the strip's channels, `location` counted from the first of the first sample.
+  /// Calls g(i, lane) for every element i of the strip's channels, counted from the tensor's first element.
   template <class Team, class G>
   GPIPE_HOST_DEVICE static void each(const Team& team, int samples, std::ptrdiff_t first, G g) {
     for (std::ptrdiff_t at = first * inner, s = 0; s < samples; ++s, at += elements) {
@@ -43,7 +43,7 @@ struct channel_strips {
     }
   }
 
-  /// into[lane] = the sum of g(place, lane) over the lane's channel, in double; 0 where there is none.
+  /// into[lane] = the sum of g(i, lane) over the lane's channel, in double; 0 for lanes without a channel.
   template <class Team, class G>
   GPIPE_HOST_DEVICE static void sum(const Team& team, int samples, std::ptrdiff_t first, double* into, G g) {
     if constexpr (lanes > 1) {

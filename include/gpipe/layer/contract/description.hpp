@@ -8,7 +8,7 @@
 
 namespace gpipe {
 
-/// How a parameter's first value is drawn; see `random_key` for what it is a function of.
+/// How a parameter's initial value is drawn; `random_key` lists the arguments of the random numbers.
 struct initialiser {
   enum class kind : std::uint8_t { zeros, ones, uniform, normal };
   kind drawn = kind::zeros;
@@ -21,47 +21,47 @@ struct initialiser {
   static constexpr initialiser normal(int fan_in, double scale = 1.0) { return {kind::normal, fan_in, scale}; }
 };
 
-/// A tensor that a layer has from step to step, of the layer's element type, trained (`parameters`) or not (`state`):
-/// `{"weight", {512, 64}, initialiser::uniform(64)}`.
+/// A persistent tensor of a layer, of the layer's element type: trained (`parameters`) or not (`state`).
+/// `{"weight", {512, 64}, initialiser::uniform(64)}`
 struct parameter {
   const char* name = "";
   shape extents{};
   initialiser first = initialiser::zeros();
 };
 
-/// Memory a layer asks for beside its edges. `size` counts elements: a sample's for what is kept for backward
-/// (`extras`), all of them for what is derived from the parameters after each commit (`derived`).
+/// Memory that a layer needs beside its edges. `size` counts elements: per sample for buffers that are kept for
+/// backward (`extras`), in total for buffers that are derived from the parameters after each commit (`derived`).
 struct buffer {
   const char* name = "";
   std::size_t size = 0;
   dtype type = dtype::float32;
 };
 
-/// What a layer tells of a micro-batch: a number, `"loss"`, or several, `{"mean", 64}`, in double.
+/// One or several numbers in double that forward returns for a micro-batch: `"loss"`, or `{"mean", 64}`.
 struct partial {
   const char* name = "";
   std::size_t size = 1;
 
   constexpr partial() = default;
-  constexpr partial(const char* told, std::size_t count = 1) : name(told), size(count) {}
+  constexpr partial(const char* label, std::size_t count = 1) : name(label), size(count) {}
 };
 
-/// What backward reads again of the layer's own edges. What it does not keep may be overwritten after forward.
+/// The edges of a layer that backward reads again. The others may be overwritten after forward.
 struct keep {
   bool input = false;
   bool output = false;
 };
 
 /// A field of the data that a layer reads beside its input: `{"labels", 1, dtype::int32, 10}`.
-struct field {  // its members have values, for nvcc copies no array of fields otherwise
+struct field {  // its members have default values, because otherwise nvcc does not copy arrays of fields
   const char* name = "";
-  std::size_t size = 0;    ///< elements a sample
+  std::size_t size = 0;    ///< elements per sample
   dtype type = dtype::float32;
-  std::int64_t below = 0;  ///< integers must lie in [0, below); 0: any value
-  bool optional = false;   ///< it weighs samples: 0 or more, and all ones where the batch lacks it
+  std::int64_t below = 0;  ///< integers must be in [0, below); 0 means any value
+  bool optional = false;   ///< weights of samples, at least 0; all ones if the batch does not have the field
 };
 
-/// The work of one sample: floating-point operations, and bytes moved by forward.
+/// The work of one sample: floating-point operations, and the bytes that forward moves.
 struct work {
   std::int64_t forward = 0;
   std::int64_t backward_input = 0;

@@ -7,9 +7,9 @@
 
 namespace gpipe {
 
-/// Many layers act on the last extent alone; the others, and the samples, count as rows.
+/// Many layers act on the last extent only; the other extents and the samples count as rows.
 ///
-///     tensor<float, 128, 64>:  last_extent 64, rows_in 128 (a sample), with_last<..., 10> tensor<float, 128, 10>
+///     tensor<float, 128, 64>:  last_extent 64, rows_in 128 (per sample), with_last<..., 10> tensor<float, 128, 10>
 template <class Tensor>
 inline constexpr int last_extent = Tensor::extents[Tensor::rank - 1];
 
@@ -31,7 +31,7 @@ struct replace_last<tensor<T, Before...>, tensor<T, Only>, Last> {
 
 }  // namespace detail
 
-/// The tensor with another last extent.
+/// The same tensor type with another last extent.
 template <class Tensor, int Last>
 using with_last = typename detail::replace_last<tensor<typename Tensor::value_type>, Tensor, Last>::type;
 

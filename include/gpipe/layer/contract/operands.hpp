@@ -10,17 +10,16 @@
 
 namespace gpipe {
 
-/// The most fields of the data that one layer reads.
+/// The maximum number of fields of the data that one layer reads.
 inline constexpr int max_fields = 4;
 
-/// The buffers of one call of a kernel, untyped: what the executor fills in.
-/// Pointers that the call does not need are null; parameters, gradients, state, extras and derived are blocks whose
-/// inner offsets are those of `offset_in`.
+/// The untyped buffers of one kernel call, filled in by the executor. Pointers that the call does not need are null.
+/// Parameters, gradients, state, extras and derived are blocks with the inner offsets of `offset_in`.
 struct call {
   int samples = 0;        ///< in this micro-batch, at most `capacity`
   int capacity = 0;       ///< the plan's micro-batch size
-  bool training = false;  ///< false in evaluation: dropout passes everything
-  bool again = false;     ///< a recompute: forward has run on this micro-batch, and has told its partials
+  bool training = false;  ///< false in evaluation: dropout has no effect
+  bool recompute = false;  ///< forward has run on this micro-batch already and has written its partials
   const std::byte* in[max_tensors_per_edge]{};
   std::byte* out[max_tensors_per_edge]{};
   std::byte* in_gradient[max_tensors_per_edge]{};
@@ -31,17 +30,17 @@ struct call {
   std::byte* gradients = nullptr;
   std::byte* extras = nullptr;
   std::byte* workspace = nullptr;
-  double* partials = nullptr;           ///< of the micro-batch; for `absorb` of the first
-  std::ptrdiff_t partial_stride = 0;    ///< from one micro-batch's to the next's
-  int micro_batches = 0;                ///< for `absorb`: those that have samples
+  double* partials = nullptr;           ///< of the micro-batch; for `absorb` those of the first
+  std::ptrdiff_t partial_stride = 0;    ///< from one micro-batch's partials to the next's
+  int micro_batches = 0;                ///< for `absorb`: the micro-batches that have samples
   const std::byte* fields[max_fields]{};
   random_key random{};
-  bool* drew = nullptr;  ///< set where somebody asks for `random`, if anybody wants to know
+  bool* used_random = nullptr;  ///< if given, set to true when the kernel calls `random`
 };
 
 namespace detail {
 
-// Bytes before the I-th of a layer's parameters, derived buffers or extras: each starts on a boundary of its own.
+// The offset of a layer's I-th parameter, derived buffer or extra in bytes: each starts at a multiple of `alignment`.
 template <std::size_t N>
 constexpr std::size_t offset_in(const std::array<parameter, N>& list, std::size_t index, std::size_t element_bytes) {
   std::size_t at = 0;
@@ -61,21 +60,21 @@ namespace broken {
 
 template <class Layer, class Input, bool Holds>
 struct backward_reads_a_kept_input {
-  static_assert(Holds, "gpipe: a layer's backward reads its input, which it does not keep: state "
+  static_assert(Holds, "gpipe: a layer's backward reads its input, but the layer does not keep it: declare "
                        "`static constexpr keep keeps{.input = true};`");
 };
 template <class Layer, class Input, bool Holds>
 struct backward_reads_a_kept_output {
-  static_assert(Holds, "gpipe: a layer's backward reads its output, which it does not keep: state "
+  static_assert(Holds, "gpipe: a layer's backward reads its output, but the layer does not keep it: declare "
                        "`static constexpr keep keeps{.output = true};`");
 };
 
 }  // namespace broken
 
-/// Forward may read all of a layer's edges, backward what the layer keeps of them, absorb none.
+/// Forward may read all edges of a layer; backward may read those that the layer keeps; absorb may read none.
 enum class pass { forward, backward, absorb };
 
-/// What a layer has told of each micro-batch of a step: `[m]` are those of micro-batch m. For functors too.
+/// The partials of each micro-batch of a step: `[m]` are those of micro-batch m. Functors can copy it.
 struct partial_list {
   const double* first = nullptr;
   std::ptrdiff_t stride = 0;
@@ -84,22 +83,22 @@ struct partial_list {
   GPIPE_HOST_DEVICE const double* operator[](int m) const { return first + m * stride; }
 };
 
-/// The buffers of one call, typed by the layer: what a kernel sees. Rows are samples, contiguous.
+/// The typed buffers of one call: the arguments of a kernel. Rows are samples, contiguous.
 ///
 ///     in<I>()            [samples][in I]   const       forward; backward if it keeps its input
 ///     out<I>()           [samples][out I]              forward writes it; backward reads it if it keeps its output
 ///     out_gradient<I>()  [samples][out I]  const       backward
-///     in_gradient<I>()   [samples][in I]               backward_input writes it; of several inputs, null where
-///                                                      nobody wants it
+///     in_gradient<I>()   [samples][in I]               backward_input writes it; one of several inputs may be null:
+///                                                      no layer needs its gradient
 ///     parameter<I>()     as declared       const
 ///     gradient<I>()      as parameter I                backward_parameters *adds* to it
 ///     state<I>()         as declared       const       `absorb` writes it
 ///     derived<I>()       as declared                   `refresh` writes it
 ///     extra<I>()         [samples][extra I]            forward writes, backward reads
-///     partials()         as declared                   forward writes all of it, of a layer with state only in
-///                                                      training; null in a recompute
-///     recorded_partials() as declared       const       what forward has written there: recompute and backward
-///     all_partials()     partial_list                  `absorb`: of all micro-batches, the first to the last
+///     partials()         as declared                   forward writes all of it, a layer with state only in training;
+///                                                      null in a recompute
+///     recorded_partials() as declared       const      the values that forward wrote: recompute and backward
+///     all_partials()     partial_list                  `absorb`: those of all micro-batches, in ascending order
 ///     field<I, T>()      [samples][field I] const
 template <class Bound, pass Pass = pass::forward>
 class operands {
@@ -119,7 +118,7 @@ class operands {
   int samples() const { return call_.samples; }
   bool training() const { return call_.training; }
   const random_key& random() const {
-    if (call_.drew != nullptr) *call_.drew = true;
+    if (call_.used_random != nullptr) *call_.used_random = true;
     return call_.random;
   }
 
@@ -158,7 +157,7 @@ class operands {
     return reinterpret_cast<value_type*>(const_cast<std::byte*>(call_.state) +
                                          detail::offset_in(Bound::state, std::size_t{I}, sizeof(value_type)));
   }
-  // Written by `refresh` alone, which the executor hands the same block for writing.
+  // Only `refresh` writes it; the executor passes the same block for writing there.
   template <int I = 0>
   derived_type<I>* derived() const {
     return reinterpret_cast<derived_type<I>*>(const_cast<std::byte*>(call_.derived) +
@@ -171,26 +170,30 @@ class operands {
   }
   template <int I, class T>
   const T* field() const {
-    static_assert(dtype_of<T> == Bound::fields[I].type, "the field is of another type");
+    static_assert(dtype_of<T> == Bound::fields[I].type,
+                  "gpipe: T must be the type in which the layer declares the field");
     return reinterpret_cast<const T*>(call_.fields[I]);
   }
-  double* partials() const { return call_.again ? nullptr : call_.partials; }
-  const double* recorded_partials() const { return Pass == pass::backward || call_.again ? call_.partials : nullptr; }
+  double* partials() const { return call_.recompute ? nullptr : call_.partials; }
+  const double* recorded_partials() const {
+    return Pass == pass::backward || call_.recompute ? call_.partials : nullptr;
+  }
   partial_list all_partials() const { return {call_.partials, call_.partial_stride, call_.micro_batches}; }
 
  private:
   const call& call_;
 };
 
-/// The operands of backward's parameter part on several micro-batches, `[i]` of each in turn, all of as many samples but
-/// the last: what `backward_parameters(context, operands, micro_batches)` gets, which may add them up in one go.
+/// The operands of backward's parameter part for several micro-batches; `[i]` are those of one. All but the last have
+/// the same number of samples. `backward_parameters(context, operands, micro_batches)` may add them up in one kernel.
 template <class Bound>
 class several_operands {
  public:
   several_operands(const call* calls, int count) : calls_(calls), count_(count) {}
 
   operands<Bound, pass::backward> operator[](int i) const { return operands<Bound, pass::backward>(calls_[i]); }
-  int samples() const { return calls_[0].samples * (count_ - 1) + calls_[count_ - 1].samples; }  ///< of all
+  /// The samples of all micro-batches.
+  int samples() const { return calls_[0].samples * (count_ - 1) + calls_[count_ - 1].samples; }
 
  private:
   const call* calls_;

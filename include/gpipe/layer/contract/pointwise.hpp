@@ -15,7 +15,7 @@ namespace gpipe {
 ///       template <class T> GPIPE_HOST_DEVICE static T derivative(T x) { return gpipe::math::sigmoid(x); }
 ///     };
 ///
-/// It keeps its input and takes the derivative in backward. Of bf16 it is the function of a float.
+/// It keeps its input and computes the derivative in backward. For bf16 the function's argument is a float.
 template <class Function>
 struct pointwise {
   template <class In>
@@ -54,13 +54,13 @@ struct pointwise {
   };
 };
 
-/// A number and the derivative there, of functions that share most of the work for both.
+/// A value and the derivative, for functions that share most of the work for both.
 template <class T>
 struct value_and_derivative {
   T value, derivative;
 };
 
-/// The same for a function with `both(x)`: forward stores the derivative, and backward is one product.
+/// The same for a function with `both(x)`: forward stores the derivative, and backward is one product per element.
 template <class Function>
 struct pointwise_stored {
   template <class In>

@@ -2,10 +2,10 @@
 
 namespace gpipe {
 
-/// How many micro-batches one kernel takes together, at most.
+/// The maximum number of micro-batches that one kernel call combines.
 inline constexpr int max_coalesced = 8;
 
-/// The rows of a matrix in at most as many places: `rows` in each but the last, which has what is left.
+/// The rows of a matrix in several parts in memory: `rows` in each part but the last, which has the remaining rows.
 template <class T>
 struct row_parts {
   const T* part[max_coalesced];

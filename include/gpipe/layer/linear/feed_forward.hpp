@@ -15,8 +15,8 @@ namespace gpipe {
 ///     input and output tensor<T, ..., width>, linear1_weight {Hidden, width}, linear1_bias {Hidden},
 ///     linear2_weight {width, Hidden}, linear2_bias {width}
 ///
-/// Backward reads the input of GELU and its output again. A description: it has no kernels yet; `linear`, `gelu` and
-/// `linear` are the same with kernels.
+/// Backward reads the input and the output of GELU. The layer is a description: it has no kernels yet. `linear`, `gelu`
+/// and `linear` are the same layer with kernels.
 template <int Hidden>
 struct feed_forward {
   template <class In>

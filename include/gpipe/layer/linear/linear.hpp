@@ -11,11 +11,11 @@
 
 namespace gpipe {
 
-/// y = x W^T + b on the last extent, from K to N: PyTorch's Linear, with its layout and its first values.
+/// y = x W^T + b on the last extent, from K to N: PyTorch's Linear, with its layout and its initial values.
 ///
 ///     input tensor<T, ..., K>, output tensor<T, ..., N>, weight {N, K}, bias {N}
 ///
-/// Both products with the weight read a packed copy of it, which is made once a step: of bf16 it is rounded there.
+/// Both products with the weight read a packed copy, made once per step. For bf16, packing rounds the weight.
 template <int N>
 struct linear {
   template <class In>
@@ -76,7 +76,7 @@ struct linear {
       c.columns(std::ptrdiff_t{a.samples()} * rows, N, row_major{a.out_gradient()}, a.template gradient<1>());
     }
 
-    /// The same of several micro-batches, to the bit: dW is read and written once.
+    /// The same for several micro-batches, with the same bits: dW is read and written once.
     template <class C, class A>
       requires requires(const C& c, row_parts<T> in, number* out) { c.multiply_transposed(N, K, rows, in, in, out); }
     static void backward_parameters(const C& c, const A& all, int micro_batches) {

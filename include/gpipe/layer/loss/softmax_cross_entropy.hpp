@@ -13,14 +13,14 @@
 
 namespace gpipe {
 
-/// The loss of a classifier, over the last extent:
+/// The cross-entropy loss of a classifier, over the last extent:
 ///
 ///     loss = weight (log sum_j e^x_j - x_label),    d loss / d x_j = weight (e^x_j / sum - [j = label])
 ///
 /// Input tensor<T, ..., C>; a sample of tensor<T, 128, C> has 128 rows, each with a label and a weight. The field
-/// "labels" is int32 below C; the field "weights" of T (float, of bf16) is all ones where it is missing. Nothing flows
-/// on. The gradient is that of the sum; who commits divides by the sum of the weights. NaN and infinities in the input
-/// give a NaN loss.
+/// "labels" is int32 below C; the field "weights" has type T (float for bf16) and is by default all ones. The output
+/// is empty. The gradient is that of the sum; the commit divides by the sum of the weights. NaN and infinities in the
+/// input give a NaN loss.
 struct softmax_cross_entropy {
   template <class In>
   struct on;
@@ -33,12 +33,12 @@ struct softmax_cross_entropy {
     using number = compute_type<T>;
     static constexpr int classes = last_extent<input>, rows = rows_in<input>;
 
-    /// What forward finds out about a row; backward takes the exponentials again, which is cheaper to hold.
+    /// The results of forward for a row. Backward computes the exponentials again, which takes less memory.
     struct summary {
-      number top;      ///< the greatest input, taken off before the exponential
+      number top;      ///< the largest input, subtracted before the exponential
       number inverse;  ///< 1 / sum_j e^(x_j - top)
       number loss;     ///< without the weight
-      number correct;  ///< 1 where the label is the first of the greatest inputs, else 0
+      number correct;  ///< 1 if the label is the first of the largest inputs, else 0
     };
 
     static constexpr field fields[] = {{"labels", rows, dtype::int32, classes},
@@ -48,7 +48,7 @@ struct softmax_cross_entropy {
     static constexpr buffer extras[] = {{"summary", summaries, dtype_of<number>}};
     static constexpr keep keeps{.input = true};
     static constexpr std::int64_t elements = std::int64_t{rows} * classes;
-    static constexpr number least = -std::numeric_limits<number>::infinity();
+    static constexpr number lowest = -std::numeric_limits<number>::infinity();
     static constexpr work cost{.forward = 20 * elements,
                                .backward_input = 20 * elements,
                                .bytes = static_cast<std::int64_t>(sizeof(T)) * elements};
@@ -83,7 +83,7 @@ struct softmax_cross_entropy {
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
         const T* x = in + row * classes;
         const std::int32_t label = labels[row];
-        const number top = team.maximum(classes, least, [x](std::ptrdiff_t j) { return number(x[j]); });
+        const number top = team.maximum(classes, lowest, [x](std::ptrdiff_t j) { return number(x[j]); });
         const number total = team.sum(classes, [x, top](std::ptrdiff_t j) { return math::exp(x[j] - top); });
         const number equals =
             team.sum(label, [x, top](std::ptrdiff_t j) { return x[j] == top ? number(1) : number(0); });
@@ -120,7 +120,7 @@ struct softmax_cross_entropy {
         const number weight = weights(row), top = rows_[row].top, inverse = rows_[row].inverse;
         team.each(classes, [=](std::ptrdiff_t j) { dx[j] = weight * (math::exp(x[j] - top) * inverse); });
         team.each(1, [=](std::ptrdiff_t) {
-          // What is left of a probability near 1 would be lost in a bf16's rounding of that.
+          // For a probability near 1 the difference would be lost if the probability were rounded to bf16 first.
           if constexpr (std::is_same_v<T, number>) dx[label] -= weight;
           else dx[label] = weight * (math::exp(x[label] - top) * inverse) - weight;
         });

@@ -10,21 +10,22 @@
 
 namespace gpipe {
 
-/// Batch normalisation of each channel (Ioffe, Szegedy, 2015), in a pipeline (Huang et al., 2019): training normalises
-/// a micro-batch by its own statistics, and evaluation by moving averages of those of whole mini-batches.
+/// Batch normalisation of each channel (Ioffe, Szegedy, 2015) in a pipeline (Huang et al., 2019). Training uses the
+/// statistics of the micro-batch; evaluation uses moving averages of the statistics of whole mini-batches.
 ///
 ///     h = (x - mean) r,  r = 1 / sqrt(variance + epsilon),  y = weight h + bias
 ///     dx = weight r (dy - mean of dy - h mean of dy h)
-///     average += (PerMille / 1000) (of the mini-batch - average), when a step is committed
+///     average += (PerMille / 1000) (value of the mini-batch - average), when a step is committed
 ///
-/// A channel is the first extent, as in PyTorch: of tensor<T, C, H, W> a mean is over samples, H and W; of tensor<T, C>
-/// each feature is a channel. Weight {C} and bias {C}, epsilon = `Millionths` in a million. State: the averages, "mean"
-/// {C} and "variance" {C}. The variance is the biased one, in its average the unbiased one. Samples count alike,
-/// whatever their weights in the loss; of a channel with one element the variance is 0, and its average stays.
+/// A channel is an index of the first extent, as in PyTorch: in tensor<T, C, H, W> a mean is over samples, H and W; in
+/// tensor<T, C> each feature is a channel. Weight {C} and bias {C}, epsilon = `Millionths` / 1e6. State: the averages,
+/// "mean" {C} and "variance" {C}. Normalisation uses the biased variance, the average the unbiased one. Samples count
+/// equally, whatever their weights in the loss. A channel with one element has variance 0; its average does not change.
 template <int PerMille = 100, int Millionths = 10>
 struct batch_norm {
-  static_assert(0 <= PerMille && PerMille <= 1000, "batch_norm<PerMille>: how far a step moves the averages, of 1000");
-  static_assert(Millionths > 0, "batch_norm<PerMille, Millionths>: epsilon in a million, above 0");
+  static_assert(0 <= PerMille && PerMille <= 1000,
+                "gpipe: batch_norm<PerMille>: PerMille, the averages' step in thousandths, must be in 0 ... 1000");
+  static_assert(Millionths > 0, "gpipe: batch_norm<PerMille, Millionths>: Millionths, epsilon * 1e6, must be above 0");
 
   template <class In>
   struct on;
@@ -53,27 +54,29 @@ struct batch_norm {
         c.rows(channels::strips, measure{a.in(), a.samples(), partials});
         c.fill(1, static_cast<double>(a.samples() * channels::inner), partials + 2 * C);
       }
-      c.rows(channels::strips, normalise{seen_by(a, a.partials() ? a.partials() : a.recorded_partials()), a.template parameter<0>(),
-                                         a.template parameter<1>(), a.out()});
+      c.rows(channels::strips, normalise{channel_input_of(a, a.partials() ? a.partials() : a.recorded_partials()),
+                                         a.template parameter<0>(), a.template parameter<1>(), a.out()});
     }
     template <class Context, class A>
     static void backward_input(const Context& c, const A& a) {
       if (!a.in_gradient()) return;
       c.rows(channels::strips,
-             differentiate{seen_by(a, a.recorded_partials()), a.out_gradient(), a.template parameter<0>(), a.in_gradient()});
+             differentiate{channel_input_of(a, a.recorded_partials()), a.out_gradient(), a.template parameter<0>(),
+                           a.in_gradient()});
     }
     template <class Context, class A>
     static void backward_parameters(const Context& c, const A& a) {
       c.rows(channels::strips,
-             add_up{seen_by(a, a.recorded_partials()), a.out_gradient(), a.template gradient<0>(), a.template gradient<1>()});
+             add_up{channel_input_of(a, a.recorded_partials()), a.out_gradient(), a.template gradient<0>(),
+                    a.template gradient<1>()});
     }
     template <class Context, class A>
     static void absorb(const Context& c, const A& a) noexcept {
       c.each(C, merge{a.all_partials(), a.template state<0>(), a.template state<1>()});
     }
 
-    // The input, and what its channels are normalised by: in training what was found in them, else the averages.
-    struct seen {
+    // The input and its channels' statistics: in training those of the micro-batch, else the averages.
+    struct channel_input {
       const T* in;
       int samples;
       const double* found;
@@ -88,7 +91,7 @@ struct batch_norm {
       }
     };
     template <class A>
-    static seen seen_by(const A& a, const double* partials) {
+    static channel_input channel_input_of(const A& a, const double* partials) {
       return {a.in(), a.samples(), a.training() ? partials : nullptr, a.template state<0>(), a.template state<1>()};
     }
 
@@ -103,7 +106,7 @@ struct batch_norm {
         const auto count = static_cast<double>(samples * channels::inner);
         double mean[lanes], squares[lanes];
         channels::sum(team, samples, first, mean, [=](std::ptrdiff_t i, std::ptrdiff_t) { return x[i]; });
-        channels::own(team, lanes, [&](std::ptrdiff_t lane) { mean[lane] /= count; });
+        channels::each_lane(team, lanes, [&](std::ptrdiff_t lane) { mean[lane] /= count; });
         channels::sum(team, samples, first, squares, [=, &mean](std::ptrdiff_t i, std::ptrdiff_t lane) {
           const double off = static_cast<double>(x[i]) - mean[lane];
           return off * off;
@@ -116,7 +119,7 @@ struct batch_norm {
     };
 
     struct normalise {
-      seen of;
+      channel_input of;
       const number *weight, *bias;
       T* out;
       template <class Team>
@@ -125,7 +128,7 @@ struct batch_norm {
         const number *w = weight, *b = bias;
         T* y = out;
         const std::ptrdiff_t first = strip * lanes;
-        const taken by(team, first, of);
+        const strip_statistics by(team, first, of);
         channels::each(team, of.samples, first, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
           y[i] = by.normal(x[i], lane) * w[first + lane] + b[first + lane];
         });
@@ -133,7 +136,7 @@ struct batch_norm {
     };
 
     struct differentiate {
-      seen of;
+      channel_input of;
       const T* out_gradient;
       const number* weight;
       T* in_gradient;
@@ -143,12 +146,13 @@ struct batch_norm {
         const number* w = weight;
         T* dx = in_gradient;
         const std::ptrdiff_t first = strip * lanes;
-        const taken by(team, first, of);
+        const strip_statistics by(team, first, of);
         double along_one[lanes] = {}, along_h[lanes] = {};
         if (of.found) {  // averages do not depend on x
           add_along(team, of, first, dy, by, along_one, along_h);
           const auto count = static_cast<double>(of.samples * channels::inner);
-          channels::own(team, lanes, [&](std::ptrdiff_t lane) { along_one[lane] /= count, along_h[lane] /= count; });
+          channels::each_lane(team, lanes,
+                              [&](std::ptrdiff_t lane) { along_one[lane] /= count, along_h[lane] /= count; });
         }
         channels::each(team, of.samples, first, [=, &by, &along_one, &along_h](std::ptrdiff_t i, std::ptrdiff_t lane) {
           dx[i] = w[first + lane] * by.inverse[lane] *
@@ -159,14 +163,14 @@ struct batch_norm {
     };
 
     struct add_up {
-      seen of;
+      channel_input of;
       const T* out_gradient;
       number *weight, *bias;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
         const std::ptrdiff_t first = strip * lanes;
         double of_bias[lanes], of_weight[lanes];
-        add_along(team, of, first, out_gradient, taken(team, first, of), of_bias, of_weight);
+        add_along(team, of, first, out_gradient, strip_statistics(team, first, of), of_bias, of_weight);
         number *w = weight + first, *b = bias + first;
         team.each(channels::width(first), [&](std::ptrdiff_t lane) {
           w[lane] += static_cast<number>(of_weight[lane]);
@@ -175,12 +179,12 @@ struct batch_norm {
       }
     };
 
-    // The statistics of a strip, taken once.
-    struct taken {
+    // The statistics of a strip, loaded once.
+    struct strip_statistics {
       number mean[lanes] = {}, inverse[lanes] = {};
       template <class Team>
-      GPIPE_HOST_DEVICE taken(const Team& team, std::ptrdiff_t first, const seen& of) {
-        channels::own(team, channels::width(first), [&](std::ptrdiff_t lane) {
+      GPIPE_HOST_DEVICE strip_statistics(const Team& team, std::ptrdiff_t first, const channel_input& of) {
+        channels::each_lane(team, channels::width(first), [&](std::ptrdiff_t lane) {
           mean[lane] = of.mean(first + lane);
           inverse[lane] = of.inverse(first + lane);
         });
@@ -188,17 +192,18 @@ struct batch_norm {
       GPIPE_HOST_DEVICE number normal(number x, std::ptrdiff_t lane) const { return (x - mean[lane]) * inverse[lane]; }
     };
 
-    // The sums of dy and of dy h.
+    // The sums of dy and of dy h over each channel.
     template <class Team>
-    GPIPE_HOST_DEVICE static void add_along(const Team& team, const seen& of, std::ptrdiff_t first, const T* dy,
-                                            const taken& by, double* along_one, double* along_h) {
+    GPIPE_HOST_DEVICE static void add_along(const Team& team, const channel_input& of, std::ptrdiff_t first,
+                                            const T* dy, const strip_statistics& by, double* along_one,
+                                            double* along_h) {
       const T* x = of.in;
       channels::sum(team, of.samples, first, along_one, [=](std::ptrdiff_t i, std::ptrdiff_t) { return dy[i]; });
       channels::sum(team, of.samples, first, along_h,
                     [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) { return dy[i] * by.normal(x[i], lane); });
     }
 
-    // Micro-batches are put together two by two, by Chan, Golub and LeVeque (1979): no difference of large squares.
+    // Micro-batches are combined one by one, as by Chan, Golub and LeVeque (1979): no difference of large squares.
     struct merge {
       partial_list partials;
       number *mean, *variance;

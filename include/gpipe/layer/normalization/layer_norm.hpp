@@ -15,8 +15,8 @@ namespace gpipe {
 ///     h = (x - mean) r,  r = 1 / sqrt(variance + 1e-5),  y = weight h + bias
 ///     dx = r (g - mean of g - h mean of g h),  g = dy weight
 ///
-/// Input and output tensor<T, ..., N>, weight {N} and bias {N}. The variance is the biased one, as in PyTorch. Of bf16
-/// it computes in float, and so are mean and r.
+/// Input and output tensor<T, ..., N>, weight {N} and bias {N}. The variance is the biased one, as in PyTorch. For bf16
+/// it computes in float; mean and r are float.
 struct layer_norm {
   template <class In>
   struct on;
@@ -56,7 +56,7 @@ struct layer_norm {
     }
 
     struct of_rows {
-      number *mean, *inverse;  // the inverse deviation
+      number *mean, *inverse;  // the inverse standard deviation
     };
     template <class A>
     static of_rows statistics(const A& a) {

@@ -9,12 +9,12 @@
 
 namespace gpipe {
 
-/// In training each element is dropped with a probability of `Percent` in a hundred, and the others are scaled by
-/// 1 / (1 - probability); in evaluation everything passes. The draw is a function of (seed, step, sample, slot,
-/// element), so backward and a recompute draw it again, and nothing is kept.
+/// Training sets each element to 0 with a probability of `Percent` / 100, and scales the others by
+/// 1 / (1 - probability); evaluation copies the input. Draws are a function of (seed, step, sample, slot, element), so
+/// backward and a recompute draw the same numbers again, and nothing is kept.
 template <int Percent>
 struct dropout {
-  static_assert(0 <= Percent && Percent < 100, "dropout<Percent>: the probability in a hundred, below 100");
+  static_assert(0 <= Percent && Percent < 100, "gpipe: dropout<Percent>: Percent must be in 0 ... 99");
 
   template <class In>
   struct on;

@@ -8,7 +8,7 @@
 
 namespace gpipe {
 
-/// The sum of two equal tensors: the end of a residual.
+/// The sum of two equal tensors: the end of a residual connection.
 struct add {
   template <class In>
   struct on;

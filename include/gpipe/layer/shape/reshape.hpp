@@ -4,7 +4,7 @@
 
 namespace gpipe {
 
-/// The same elements under other extents: `reshape<784>` of tensor<T, 28, 28>. Nothing moves.
+/// The same elements with other extents: `reshape<784>` of tensor<T, 28, 28>. No data moves.
 template <int... N>
 struct reshape {
   template <class In>

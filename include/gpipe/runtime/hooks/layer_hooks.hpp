@@ -57,8 +57,8 @@ class layer_hooks {
   }
   void after_forward(const bound& b, const call& done, const step_context& step, int m) {
     if (step.diagnoses()) finder().check_outputs(b, step, m, done);
-    if (recorded_ && !done.again) recorder_.after_forward(context_, b, done, step, m);
-    if (canary_) canary_->after_forward(context_, b.slot, m, done.again);
+    if (recorded_ && !done.recompute) recorder_.after_forward(context_, b, done, step, m);
+    if (canary_) canary_->after_forward(context_, b.slot, m, done.recompute);
   }
 
   /// When the gradients of the outputs are complete.

@@ -29,9 +29,9 @@ class nonfinite_finder {
         check(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
   }
   GPIPE_COLD void check_outputs(const bound& b, const step_context& step, int m, const call& done) const {
-    for (int o = 0; o < b.outputs; ++o) check(b, m, "its output", b.value_out[o], b.out[o].at(m, done.again), step);
+    for (int o = 0; o < b.outputs; ++o) check(b, m, "its output", b.value_out[o], b.out[o].at(m, done.recompute), step);
     const bool has_partials = step.trains() || b.layer->state_count == 0;
-    if (!done.again && has_partials && !all_finite(b, static_cast<std::ptrdiff_t>(b.layer->partial_elements()), done.partials))
+    if (!done.recompute && has_partials && !all_finite(b, static_cast<std::ptrdiff_t>(b.layer->partial_elements()), done.partials))
       not_finite(b, step, m, "its loss or another of its partials");
   }
   /// Called before the gradients are sent, because then another stage may change them.

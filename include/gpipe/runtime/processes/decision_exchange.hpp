@@ -29,14 +29,14 @@ class decision_exchange {
   }
 
   /// `settled`: senders of this call; the memory that they sent from is free when all have met.
-  GPIPE_OUT_OF_LINE void exchange(gathered_values& values, const std::vector<remote_sender*>& settled) {
+  GPIPE_OUT_OF_LINE void exchange(gathered_values& values, const std::vector<sending_end*>& settled) {
     each_block([&](int r, int s, std::size_t at) {
       if (rank_of(r, s) != job_.rank()) return;
       std::byte* to = gather_->mine() + at;
       copy(to, squares(values, s), square_bytes(r, s));
       copy(to + square_bytes(r, s), partials(values, r), partial_bytes(s));
     });
-    gather_->meet({.action = "meet"}, settled);
+    gather_->gather({.action = "gather"}, settled);
     each_block([&](int r, int s, std::size_t at) {
       if (rank_of(r, s) == job_.rank()) return;
       const std::byte* from = gather_->of(rank_of(r, s)) + at;

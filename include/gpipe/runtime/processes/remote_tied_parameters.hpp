@@ -54,14 +54,14 @@ class remote_tied_parameters {
     return c.gradients;
   }
 
-  const std::vector<remote_sender*>& senders() const { return senders_; }
+  const std::vector<sending_end*>& senders() const { return senders_; }
 
  private:
   struct connection {
     int user = -1, user_stage = -1;
     std::byte *values = nullptr, *gradients = nullptr;  // the buffers that are sent, or received into
-    std::unique_ptr<remote_sender> values_out, gradients_out;
-    std::unique_ptr<remote_receiver> values_in, gradients_in;
+    std::unique_ptr<sending_end> values_out, gradients_out;
+    std::unique_ptr<receiving_end> values_in, gradients_in;
   };
 
   const connection* find(const tie& t) const {
@@ -105,7 +105,7 @@ class remote_tied_parameters {
   }
 
   std::vector<connection> connections_;
-  std::vector<remote_sender*> senders_;
+  std::vector<sending_end*> senders_;
 };
 
 }  // namespace gpipe

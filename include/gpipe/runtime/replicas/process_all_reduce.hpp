@@ -112,15 +112,15 @@ class process_all_reduce final : public all_reduce<Device> {
     std::byte* slice = nullptr;  // this replica's
     std::size_t bytes = 0;       // of the slice
     std::byte* landing = nullptr;  // receives the slice of the other replicas, in ascending order
-    std::vector<end_of<remote_sender>> slices_out, sums_out;
-    std::vector<end_of<remote_receiver>> slices_in, sums_in;
+    std::vector<end_of<sending_end>> slices_out, sums_out;
+    std::vector<end_of<receiving_end>> slices_in, sums_in;
   };
   struct exchange {
     std::vector<range> ranges;   // the buckets of parameters that the stage owns, then each tied use
     std::size_t buckets = 0;     // the number of the former
     std::vector<detail::block_address> partials;  // of each slot that has some
-    std::vector<std::unique_ptr<remote_sender>> partials_out;
-    std::vector<std::unique_ptr<remote_receiver>> partials_in;
+    std::vector<std::unique_ptr<sending_end>> partials_out;
+    std::vector<std::unique_ptr<receiving_end>> partials_in;
   };
 
 

@@ -55,7 +55,8 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   int current_micro_batch() const { return current_micro_batch_; }
   void begin([[maybe_unused]] int m = -1) {
     current_ = nullptr;
-    if constexpr (requires { context_.asks(operation_tag{}); }) context_.asks({.stage = stage_, .micro_batch = m});
+    if constexpr (requires { context_.set_operation(operation_tag{}); })
+      context_.set_operation({.stage = stage_, .micro_batch = m});
   }
   /// Times every slot on full micro-batches from now on, or none.
   void time_slots(bool on) { hooks_.time_slots(on); }
@@ -184,7 +185,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
 
   call call_of(const bound& b, const step_context& step, int m, bool again) const {
     call c = detail::call_of(b, step, plan_->options.micro_batch_size, m, again);
-    c.drew = &drew_;
+    c.used_random = &drew_;
     return c;
   }
 
@@ -206,13 +207,14 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   void enter(const bound& b, int m) {
     current_ = &b;
     current_micro_batch_ = m;
-    if constexpr (requires { context_.asks(operation_tag{}); }) context_.asks({b.layer->name, b.slot, stage_, m});
+    if constexpr (requires { context_.set_operation(operation_tag{}); })
+      context_.set_operation({b.layer->name, b.slot, stage_, m});
   }
 
   void run_forward(const bound& b, const step_context& step, int m, bool again) {
     enter(b, m);
     call c = call_of(b, step, m, again);
-    c.again = again;
+    c.recompute = again;
     hooks_.before_forward(b, step, m, again);
     if (again) b.kernels->forward(context_, c);
     else hooks_.time(b, timed::forward, step, m, [&] { b.kernels->forward(context_, c); });

@@ -33,13 +33,13 @@ template <class Device>
 }
 
 /// Called in a handler of an exception of an instruction. Throws an `error` with the location, as far as the exception
-/// does not have it. `poisoned`, the failure of another worker, is thrown again as it is.
+/// does not have it. `interrupted`, the failure of another worker, is thrown again as it is.
 template <class Device>
 [[noreturn]] GPIPE_COLD void rethrow_named(const instruction& i, const bound_stage<Device>& stage,
                                            const step_context& step) {
   try {
     throw;
-  } catch (const poisoned&) {
+  } catch (const interrupted&) {
     throw;
   } catch (const error& cause) {
     throw_named(i, stage, step, cause.wrong(), cause.remedy(), cause.where());
