@@ -97,7 +97,7 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
   if (fits.rest == memory_fits::outside::ignored && p.kinds == 1 && p.transfer_count == 0)
     return try_partition(p, first, fits_always{});
   require_problem(p);
-  return partition_uneven(p, first, fits);
+  return partition_unequal(p, first, fits);
 }
 
 }  // namespace detail
