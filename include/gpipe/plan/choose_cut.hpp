@@ -1,9 +1,11 @@
 #pragma once
 
+#include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory_limited_cut.hpp>
 #include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe {
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 
 namespace gpipe::detail {
@@ -39,7 +40,7 @@ constexpr first_equal_stage<Cut::stages> find_alike() {
     const stage_view stage = Cut::view(s);
     terms[s] = Cut::terms(s);
     int t = 0;
-    while (t < s && !(first.of[t] == t && terms[s] == terms[t] && stage.alike(Cut::view(t)))) ++t;
+    while (t < s && !(first.of[t] == t && terms[s] == terms[t] && stage.matches(Cut::view(t)))) ++t;
     first.of[s] = t;
   }
   return first;
