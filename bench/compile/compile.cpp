@@ -113,9 +113,10 @@ std::vector<item> headers() {
     for (const auto& file : fs::directory_iterator(folder))
       if (file.is_regular_file())
         own[fs::relative(file.path(), root / "include").string()] = "header." + file.path().stem().string();
-  for (const char* header : {"gpipe/core/descriptions/optimizer.hpp", "gpipe/model/model.hpp", "gpipe/plan/plan.hpp",
-                             "gpipe/device/host/host.hpp", "gpipe/transport/in_process/barrier.hpp", "gpipe/plan/runtime_plan.hpp",
-                             "gpipe/runtime/executor.hpp", "gpipe/record/report.hpp", "gpipe/train/trainer.hpp"})
+  for (const char* header :
+       {"gpipe/core/descriptions/optimizer.hpp", "gpipe/model/model.hpp", "gpipe/plan/plan.hpp",
+        "gpipe/device/host/host.hpp", "gpipe/transport/in_process/barrier.hpp", "gpipe/plan/runtime_plan.hpp",
+        "gpipe/runtime/executor.hpp", "gpipe/record/report.hpp", "gpipe/train/trainer.hpp"})
     own[header];
   for (const auto& [header, result] : own) all.push_back({header, "#include <" + header + ">\n", result});
   return all;

@@ -54,8 +54,10 @@ figure measure(int micro_batches, int steps, bool reports) {
   if (reports) gpipe::write_report(std::cout, training.report());
   double busy_ms = 0;  // of a micro-batch in a stage, mean
   for (const auto& s : training.report())
-    busy_ms += 1e-6 * static_cast<double>(s.busy(gpipe::action_kind::forward) + s.busy(gpipe::action_kind::backward) +
-                                          s.busy(gpipe::action_kind::backward_input)) / (stages * steps * micro_batches);
+    busy_ms += 1e-6 *
+               static_cast<double>(s.busy(gpipe::action_kind::forward) + s.busy(gpipe::action_kind::backward) +
+                                   s.busy(gpipe::action_kind::backward_input)) /
+               (stages * steps * micro_batches);
   const double ticks = micro_batches + stages - 1;
   return {micro_batches, (forward_ms + backward_ms) * ticks, busy_ms * ticks, bench::median(ms)};
 }

@@ -68,8 +68,8 @@ kinds where(const Training& it) {
   }
   for (const stage_report& s : it.report()) {
     const auto mean = [&](std::int64_t ns) { return static_cast<double>(ns) / s.steps; };
-    const double passes = mean(s.busy(action_kind::forward) + s.busy(action_kind::backward) + s.busy(action_kind::backward_input) +
-                               s.busy(action_kind::backward_parameters));
+    const double passes = mean(s.busy(action_kind::forward) + s.busy(action_kind::backward) +
+                               s.busy(action_kind::backward_input) + s.busy(action_kind::backward_parameters));
     const double update = mean(s.busy(action_kind::update) + s.busy(action_kind::reduce));
     sum.rest += passes;
     sum.update += update;

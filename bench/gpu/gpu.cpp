@@ -54,7 +54,8 @@ double step(const bench::random_images& data, const setting& as) {
                                     .precision = as.in,
                                     .recompute = as.recompute,
                                     .workers = 1};
-  gpipe::trainer<gpipe::both_precisions<Net>, gpipe::adamw, gpipe::cuda_device> training(options, {}, {.graph = as.graph});
+  gpipe::trainer<gpipe::both_precisions<Net>, gpipe::adamw, gpipe::cuda_device> training(options, {},
+                                                                                         {.graph = as.graph});
   const auto all = data.all();
   for (int i = 0; i < 3; ++i) training.step(all);
   std::vector<double> took;

@@ -87,7 +87,8 @@ void measure_handover(int rounds) {
   const int rank = job.rank(), other = 1 - rank;
   for (const std::size_t bytes : {std::size_t{4} << 10, std::size_t{64} << 10, std::size_t{1} << 20}) {
     std::vector<std::byte> out(bytes), in(bytes);
-    const channel_layout there{other, 1, {{out.data(), 0, bytes}}, {0}, {0}}, here{other, 1, {{in.data(), 0, bytes}}, {0}, {0}};
+    const channel_layout there{other, 1, {{out.data(), 0, bytes}}, {0}, {0}},
+        here{other, 1, {{in.data(), 0, bytes}}, {0}, {0}};
     const auto sender = job.sender(there);
     const auto receiver = job.receiver(here);
     const int count = static_cast<int>(bytes), times = bytes < 100'000 ? 2000 : 200;

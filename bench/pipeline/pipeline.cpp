@@ -40,7 +40,8 @@ figures measure(const char* name, schedule_kind schedule, int micro_batch_size, 
   using training = trainer<Net, sgd>;
   const sgd rule{.learning_rate = 1e-3};
   training piped(options(2), rule), first(options(1), rule), second(options(1), rule);
-  for (training* it : {&piped, &first, &second}) bench::run(*it, on, 1), it->reset_report();  // first steps touch memory
+  for (training* it : {&piped, &first, &second})
+    bench::run(*it, on, 1), it->reset_report();  // first steps touch memory
 
   // Each round does the same work in each way: 2 x `steps` steps; one alone does half of it.
   const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;
@@ -86,7 +87,8 @@ figures measure(const char* name, schedule_kind schedule, int micro_batch_size, 
 int main(int count, char** arguments) {
   const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
   bench::print_environment();
-  for (const auto& [schedule, suffix] : {std::pair{schedule_kind::one_f_one_b, ".1f1b"}, {schedule_kind::fill_drain, ""}}) {
+  for (const auto& [schedule, suffix] :
+       {std::pair{schedule_kind::one_f_one_b, ".1f1b"}, {schedule_kind::fill_drain, ""}}) {
     const figures mlp = measure<bench::mlp>("mlp", schedule, 32, rounds, 2);
     const figures small = measure<bench::mlps>("mlps", schedule, 4, 2 * rounds, 60);
     const auto tell = [&, of = suffix](const char* what, double value, const char* unit) {

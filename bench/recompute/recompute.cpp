@@ -45,7 +45,9 @@ int main(int count, char** arguments) {
                         .memory_limit = bytes};
   };
   // Half of what never holds beyond what every mode must.
-  const auto memory_of = [&](recompute_mode mode) { return make_plan(network_of<bench::mlp>, options(mode)).memory[0]; };
+  const auto memory_of = [&](recompute_mode mode) {
+    return make_plan(network_of<bench::mlp>, options(mode)).memory[0];
+  };
   const stage_memory all = memory_of(recompute_mode::never);
   const std::int64_t limit = all.total() - (all.of(memory_kind::kept) + all.of(memory_kind::transient)) / 2;
 

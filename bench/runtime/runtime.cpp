@@ -107,7 +107,7 @@ std::vector<wake> measure_wakes(std::chrono::nanoseconds spin, double pause, int
   std::atomic<double> returned{0};
   std::thread sleeper([&] {
     for (int i = 1; i <= count; ++i) {
-      line.rest(0, [&] { return ready.load(std::memory_order_acquire) >= i; });
+      line.wait_idle(0, [&] { return ready.load(std::memory_order_acquire) >= i; });
       returned.store(bench::now(), std::memory_order_relaxed);
       back.store(i, std::memory_order_release);
     }

@@ -34,7 +34,8 @@ struct figure {
 /// As in results: fill_drain, 1f1b, zb_h1.
 std::string key_of(gpipe::schedule_kind kind) {
   std::string key = gpipe::name(kind);
-  for (char& letter : key) letter = letter == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  for (char& letter : key)
+    letter = letter == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
   return key;
 }
 

@@ -41,7 +41,7 @@ class planner {
     o_.schedule = c.schedule;
     o_.recompute = c.recompute;
     o_.memory_limit = c.limit;
-    o_.require_sensible(it.layers());
+    require_valid(o_, it.layers());
     with_schedule(c.schedule, [this](auto schedule) {
       gpipe::detail::require_admitted(schedule, c_.stages, c_.micro_batches);
       workers_ = schedule.workers(c_.stages);
@@ -86,7 +86,7 @@ class planner {
  private:
   void find_terms() {
     terms_.clear();
-    for (int s = 0; s < c_.stages; ++s) terms_.push_back(terms_of(o_.chosen_schedule(), o_, s));
+    for (int s = 0; s < c_.stages; ++s) terms_.push_back(requirements_of(o_.chosen_schedule(), o_, s));
   }
 
   /// Whether any cut of a table obeys the limit. Goes from stage to stage and keeps where the next one can begin.
@@ -151,7 +151,7 @@ class planner {
     return kept;
   }
   std::int64_t bytes(const std::vector<int>& first, int stage, int kept) const {
-    memory_terms terms = terms_[at(stage)];
+    memory_requirements terms = terms_[at(stage)];
     terms.kept_copies = kept;
     return it_.bytes({first.data(), c_.stages}, stage, terms);
   }
@@ -168,7 +168,7 @@ class planner {
   }
 
   template <class Witness = gpipe::detail::no_witness>
-  std::int64_t step(const std::vector<int>& first, const simulation_details& details = {},
+  std::int64_t step(const std::vector<int>& first, const simulation_report& details = {},
                     const Witness& witness = {}) const {
     std::vector<stage_times> stages;
     std::vector<int> kept;
@@ -258,7 +258,7 @@ class planner {
   plan_options o_;
   int workers_ = 1;
   bool trains_ = true, split_ = false;
-  std::vector<memory_terms> terms_;  // one a stage, with the fewest working sets
+  std::vector<memory_requirements> terms_;  // one a stage, with the fewest working sets
   std::vector<link> links_;
 };
 

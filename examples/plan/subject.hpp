@@ -22,7 +22,7 @@ struct subject {
   std::string title;
   std::vector<std::string> names;
   std::vector<layer_cost> costs;
-  std::function<std::int64_t(cut whole, int stage, const memory_terms&)> bytes;  // of a stage
+  std::function<std::int64_t(cut whole, int stage, const memory_requirements&)> bytes;  // of a stage
   std::function<std::string(int first, int last)> parameters;
   const network* net = nullptr;  // null for a table; a network's returned gradients depend on all cuts
   plan_options options{};
@@ -36,7 +36,7 @@ inline subject written_in_gpipe(std::string title, const network& net, const pla
   layer_costs(net, o.micro_batch_size, o.device, o.profile, it.costs.data());
   for (layer_cost& c : it.costs) c = {c.forward / 1000, c.backward_input / 1000, c.backward_parameters / 1000};
   for (int l = 0; l < net.slot_count; ++l) it.names.emplace_back(net.row_of(l).name);
-  it.bytes = [&net](cut whole, int stage, const memory_terms& terms) {
+  it.bytes = [&net](cut whole, int stage, const memory_requirements& terms) {
     return memory_of(stage_view(net, whole, stage), terms).total();
   };
   it.parameters = [&net](int first, int last) {
@@ -67,7 +67,7 @@ inline subject from_table(const std::string& path) {
   it.parameters = [=](int first, int last) {
     return sized(static_cast<std::uint64_t>(between(parameters, first, last)));
   };
-  it.bytes = [=](cut whole, int stage, const memory_terms& terms) {
+  it.bytes = [=](cut whole, int stage, const memory_requirements& terms) {
     using gpipe::detail::multiplied, gpipe::detail::summed;
     const int first = whole.first[stage], last = whole.first[stage + 1];
     const std::int64_t inputs = multiplied(enters[static_cast<std::size_t>(first)], terms.in_flight);

@@ -53,7 +53,7 @@ inline int max_blocks(int stages) {
   const auto needs = [&](int first, int last) {
     const int ends[] = {0, first, last, L};
     const int skip = first == 0, stages_here = 3 - skip - (last == L);
-    const memory_terms paper{.micro_batches = 32,
+    const memory_requirements paper{.micro_batches = 32,
                              .micro_batch_size = 1,
                              .in_flight = 32,
                              .moments = 1,

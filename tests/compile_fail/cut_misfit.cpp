@@ -1,4 +1,4 @@
-// expect: no cut into so many stages fits the memory limit .Stages, BytesAllowed.
+// expect: no cut into these stages fits the memory limit .Stages, BytesAllowed.
 // expect: some_cut_fits_memory<2, 256, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>

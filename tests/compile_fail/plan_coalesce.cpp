@@ -1,7 +1,7 @@
 // expect: with schedule<fill_drain>, or leave out coalesce<G>
 // expect: coalesced_by_fill_drain<4, false>
 // expect: add recompute<recompute_mode::never>, or leave out coalesce<G>
-// expect: coalesced_where_nothing_is_recomputed<4, false>
+// expect: coalesced_without_recompute<4, false>
 // errors: 2
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>

@@ -1,5 +1,5 @@
-// expect: a plan needs at least one micro-batch of at least one sample
-// expect: micro_batches_hold_samples<0, 8, false>
+// expect: the value of a plan's option is out of range .Member, Value, Min, Max.
+// expect: option_in_range<&gpipe::plan_options::micro_batches, 0, 1, 2147483647, false>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
 

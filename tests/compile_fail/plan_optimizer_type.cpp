@@ -1,4 +1,4 @@
-// expect: optimizer<type> names an? optimizer, such as
+// expect: optimizer<type> needs an? optimizer, such as
 // expect: optimizer_of_a_plan<int, false>
 // errors: 1
 #include <gpipe/core/descriptions/optimizer.hpp>

@@ -1,4 +1,4 @@
-// expect: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, in<precision>, recompute<mode>
+// expect: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, recompute<mode>, schedule<type>
 // expect: option_of_a_plan<int, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>

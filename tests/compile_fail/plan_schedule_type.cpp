@@ -1,4 +1,4 @@
-// expect: schedule<type> names an? schedule, such as
+// expect: schedule<type> needs an? schedule, such as
 // expect: schedule_of_a_plan<int, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>

@@ -1,4 +1,4 @@
-// expect: a plan needs at least one stage, and no more stages than the model has layers
+// expect: a plan has at most as many stages as the model has layers .Stages, Layers.
 // expect: stages_at_most_layers<4, 3, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>

@@ -1,4 +1,4 @@
-// expect: too_large_for_a_constant_so_ask_at_run_time
+// expect: too_large_for_a_constant_so_call_it_at_run_time
 // expect: call to
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/plan/plan.hpp>

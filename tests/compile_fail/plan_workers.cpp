@@ -1,4 +1,4 @@
-// expect: a schedule's workers are folded onto as many as it has, or fewer
+// expect: the schedule has work for fewer workers .Workers, MaxWorkers.
 // expect: workers_have_work<4, 3, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>

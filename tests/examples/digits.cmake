@@ -60,10 +60,10 @@ expect_same(--recompute never --stages 2)
 foreach(together 1 3 8)
   expect_same(--recompute never --coalesce ${together} --stages 3)
 endforeach()
-expect_refused("1F1B does not make the parameter gradients of 4 micro-batches together; choose fill-drain, or coalesce 0"
+expect_refused("coalesce is 4, schedule is 1F1B; choose fill-drain, or coalesce 0"
                --schedule 1F1B --recompute never --coalesce 4)
 expect_refused("a whole number from 0 to 8" --recompute never --coalesce 9)
-expect_refused("has work for 4 workers, not 5" --workers 5)
+expect_refused("workers is 5, and fill-drain of 4 stages has work for 4" --workers 5)
 expect_refused("ZB-V does not admit 3 stages" --schedule zb-v --stages 3)
 
 set(one "${expected}")
@@ -153,7 +153,7 @@ if(NOT count EQUAL 16)
 endif()
 
 execute_process(COMMAND ${PROGRAM} --epochs 1 ${data} --layers OUTPUT_VARIABLE printed)
-if(NOT printed MATCHES "100  softmax_cross_entropy +[0-9.]+ %.*\\([0-9]+ layers?\\) loses most: [0-9.]+ %")
+if(NOT printed MATCHES "100  softmax_cross_entropy +[0-9.]+ %.*\\([0-9]+ layers?\\) loses the most time: [0-9.]+ %")
   message(SEND_ERROR "no line a layer, or nothing about the worst, in\n${printed}")
 endif()
 

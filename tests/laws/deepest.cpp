@@ -1,7 +1,7 @@
 // sanitizers: none
 
-// The paper's largest model (Huang et al., 2019, table 1: 1663 layers on 128 devices), with 512 micro-batches: cut, sized,
-// scheduled and checked while this file compiles, under the compilers' default limits.
+// The paper's largest model (Huang et al., 2019, table 1: 1663 layers on 128 devices), with 512 micro-batches: cut,
+// sized, scheduled and checked while this file compiles, under the compilers' default limits.
 
 #include <gpipe/plan.hpp>
 
@@ -18,7 +18,7 @@ static_assert(deepest::parameters() == 83'876'910'336);
 static_assert(deepest::cut().first[128] == deepest::L);
 static_assert(deepest::bubble() < 0.2);
 
-// 16 GB a device, which suffice for the paper's 32 micro-batches (transformer.cpp), do not for the inputs of 512.
+// 16 GB per device suffice for the paper's 32 micro-batches (transformer.cpp), but not for the inputs of 512.
 constexpr int misfits = [] {
   int count = 0;
   for (int s = 0; s < deepest::S; ++s) count += deepest::memory(s).total() > 16_GB;
@@ -28,7 +28,7 @@ static_assert(misfits > 0);
 
 }  // namespace
 
-TEST_CASE("the plan made at compile time is the one made at run time") {
+TEST_CASE("the plan made at compile time equals the one made at run time") {
   const runtime_plan p = make_plan(network_of<transformer<1663>>, deepest::options);
   for (int s = 0; s < deepest::S; ++s) {
     CHECK(p.first[static_cast<std::size_t>(s)] == deepest::cut().first[s]);

@@ -1,4 +1,5 @@
 // sanitizers: address
+// optimise: yes
 
 // Law 2: backward is the derivative of forward, for every layer.
 
@@ -30,9 +31,9 @@ void holds() {
     }
 }
 
-/// What a layer computes in bf16 beside what it computes in double from the same numbers, in units of the greatest of
-/// each tensor: where a bf16 is written it is rounded, by 2^-8 at most; a second time where backward reads something
-/// that forward has stored in it, as gelu its derivative; and all between, losses and gradients of parameters are float.
+/// Compares a layer in bf16 with the same layer in double on the same numbers, in units of each tensor's maximum. A
+/// written bf16 is rounded, by at largest 2^-8; a second time if backward reads a value that forward has stored in it, as
+/// gelu its derivative. All else, losses and gradients of parameters, is float.
 template <class Layer, class Narrow, class Wide>
 class in_bf16 {
  public:
@@ -67,7 +68,7 @@ class in_bf16 {
   using wide = host::layer_fixture<Layer, Wide>;
   using buffer = host::guarded_buffer;
 
-  // Rounded on the way, so that weights are the same whether a layer rounds them or not.
+  // Rounded here, so that weights are the same whether a layer rounds them or not.
   static void hand_over(buffer& from, std::size_t first, buffer& into, std::size_t at, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
       const float same = bf16(static_cast<float>(from.get(first + i)));
@@ -87,10 +88,10 @@ class in_bf16 {
 
   void compare(const buffer& got, std::size_t first, const buffer& want, std::size_t at, std::size_t count,
                double tolerance) {
-    double most = 1e-30, off = 0;
-    for (std::size_t i = 0; i < count; ++i) most = (std::max)(most, std::fabs(want.get(at + i)));
+    double largest = 1e-30, off = 0;
+    for (std::size_t i = 0; i < count; ++i) largest = (std::max)(largest, std::fabs(want.get(at + i)));
     for (std::size_t i = 0; i < count; ++i)
-      off = (std::max)(off, std::fabs(got.get(first + i) - want.get(at + i)) / most);
+      off = (std::max)(off, std::fabs(got.get(first + i) - want.get(at + i)) / largest);
     CAPTURE(type_name<Layer>);
     CAPTURE(got.name());
     CHECK(off <= tolerance);
@@ -113,7 +114,7 @@ void holds_in_bf16() {
 
 }  // namespace
 
-TEST_CASE("in bf16 every layer is as near to what it is in double as its roundings") {
+TEST_CASE("in bf16 every layer differs from double by no more than its roundings") {
   using narrow = tensor<bf16, 40>;
   using wide = tensor<double, 40>;
   in_bf16<add, bundle<narrow, narrow>, bundle<wide, wide>>(true).holds();

@@ -73,7 +73,7 @@ TEST_CASE("what is sent arrives, in each slot in order, with its number of sampl
         std::byte done{1};
         here.broadcast(&done, 1, 1, 0);
         if (round % 2 != 0) ++wrong;
-      } catch (const gpipe::detail::poisoned&) {
+      } catch (const gpipe::detail::interrupted&) {
         if (here.recover().wrong() != "a message was lost") ++wrong;
       }
       exchange(2);
@@ -96,8 +96,8 @@ TEST_CASE("who is asked for something else is told to all, and they go on togeth
       std::string said = odd == 3 ? "do not agree on the samples of the call" + values : "", asked = said;
       try {
         here.enter(collective_kind::step, samples);
-        meeting->meet({.action = "meet"}, {});
-      } catch (const gpipe::detail::poisoned&) {
+        meeting->gather({.action = "gather"}, {});
+      } catch (const gpipe::detail::interrupted&) {
         said = here.recover().wrong();
       }
       try {
@@ -127,7 +127,7 @@ TEST_CASE("silence ends a wait, and names it") {
     } catch (const error& silent) {
       said = silent.what();
       here.fail(silent);
-    } catch (const gpipe::detail::poisoned&) {
+    } catch (const gpipe::detail::interrupted&) {
     }
     here.recover();
   });

@@ -9,13 +9,13 @@ using namespace laws;
 
 namespace {
 
-/// The README's.
+/// The README's network.
 struct readme_net : model<input<float, 64>, linear<512>, gelu,
                           repeat<8, residual<layer_norm, linear<512>, gelu, linear<512>>>, linear<10>,
                           softmax_cross_entropy> {};
 
-/// No stage's arena is more than `percent` above what is alive in it at one time. With a set for each micro-batch a
-/// buffer cannot lie partly in its own set and partly in what all share: a few percent more.
+/// No stage's arena is more than `percent` above its largest amount of live bytes. If each micro-batch has its own set,
+/// a buffer cannot lie partly in its set and partly in the shared part: a few percent more.
 template <class Net>
 void is_near_the_bound(int samples, int percent = 5, int percent_never = 7) {
   constexpr const network& net = network_of<Net>;
@@ -44,7 +44,7 @@ void is_near_the_bound(int samples, int percent = 5, int percent_never = 7) {
 
 }  // namespace
 
-TEST_CASE("the arena of any stage is at most five percent above what is alive at one time") {
+TEST_CASE("the arena of any stage is at most five percent above its largest amount of live bytes") {
   is_near_the_bound<residual_net<float>>(4);
   is_near_the_bound<skip_net<float>>(4);
   is_near_the_bound<pair_net<double>>(4);

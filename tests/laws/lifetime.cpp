@@ -9,8 +9,8 @@
 
 using namespace laws;
 
-// Networks run with kernels that compute nothing: they mark what they write, and look whether what they read still
-// bears its mark. They know the network and what its layers declare, and nothing of how memory is laid out.
+// Networks run with kernels that compute nothing: they mark what they write, and check that what they read still has
+// its mark. They know the network and what its layers declare, but not the memory layout.
 
 namespace {
 
@@ -20,7 +20,7 @@ const network* net = nullptr;  // of the run
 int per_micro_batch = 0;
 
 [[noreturn]] void lost(const char* what, int id) {
-  throw std::runtime_error(std::string(what) + " " + std::to_string(id) + " was written over");
+  throw std::runtime_error(std::string(what) + " " + std::to_string(id) + " was overwritten");
 }
 
 int mark_of(int kind, int id, int m) { return 1 + (131 * id + 17 * m + 463 * kind) % 997; }
@@ -71,7 +71,7 @@ struct marks {
     for (int o = 0; o < r.outputs; ++o) {
       const int v = net->writes_value(l, o);
       if (r.keeps.output && !bears(c.out[o], r.out[o], c.samples, mark_of(0, v, m))) lost("kept value", v);
-      // Each reader has left its mark, and they were added.
+      // Each reader has added its mark.
       if (net->values[v].gradient &&
           !bears(c.out_gradient[o], r.out[o], c.samples, net->values[v].readers * mark_of(1, v, m)))
         lost("the gradient of value", v);
@@ -123,7 +123,7 @@ void run(const plan_options& options, const std::vector<int>& cut = {}) {
   CHECK_NOTHROW(all.train(data, 0.1));
 }
 
-/// Another width, nothing kept.
+/// Has another width and keeps nothing.
 template <int N>
 struct resize {
   template <class In>
@@ -144,10 +144,10 @@ struct keeping {
   };
 };
 
-/// What is kept for two: one is through with it before the other's parameter part, and a wide gradient follows.
+/// A value kept for two readers: one needs it no more before the other's parameter part, and a wide gradient follows.
 struct kept_twice : model<input<float, 16>, linear<16>, linear<256>, linear<16>, stash<"x">, keeping, pop<"x">, cross,
                           join, linear<4>, softmax_cross_entropy> {};
-/// What is kept for a layer far behind, while much passes that only forward reads, and no gradient.
+/// A value kept for a distant layer, while many values pass that only forward reads, without a gradient.
 struct kept_early : model<input<std::int32_t, 16>, resize<16>, stash<"x">, resize<256>, resize<256>, resize<16>,
                           lookup<float, 6, 1>, pop<"x">, scale, linear<4>, softmax_cross_entropy> {};
 
@@ -184,14 +184,14 @@ void holds_for_every_cut() {
 
 }  // namespace
 
-TEST_CASE("what is read is what was written: no two buffers that are alive together share memory") {
+TEST_CASE("every read finds what was written: no two buffers that are live together share memory") {
   holds_for_stages<residual_net<float>>({1, 2, 3, 5, 18});
   holds_for_stages<transformer<3, 4, 16, 12>>({1, 2, 3, 4, 7, 13});
   holds_for_stages<u_net<64>>({1, 2, 3, 5, 8});
   holds_for_stages<uneven<32>>({1, 2, 3, 4, 7});
 }
 
-TEST_CASE("nor for any cut") {
+TEST_CASE("no two live buffers share memory, for any cut") {
   holds_for_every_cut<skip_net<float>>();
   holds_for_every_cut<pair_net<double>>();
   holds_for_every_cut<integer_net<float>>();

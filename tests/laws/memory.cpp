@@ -13,7 +13,7 @@
 
 #if defined(__GLIBC__) && !defined(TESTS_SANITIZED)
 #define LAWS_COUNTED
-// Every allocation of this program is counted, whoever asks for it and on whatever thread.
+// Counts every allocation of this program, on every thread.
 namespace {
 std::atomic<long> allocations{0};
 }
@@ -44,7 +44,7 @@ namespace {
 constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::except_last, recompute_mode::never,
                                     recompute_mode::as_needed};
 
-/// Which lines (of `alignment` bytes) of each stage's arena, and of the bytes behind it, a training has changed.
+/// The lines (of `alignment` bytes) of each stage's arena, and of the bytes behind it, that a training has changed.
 template <class Net, class Data>
 std::vector<std::vector<bool>> touched(const plan_options& options, const Data& data, std::byte fill) {
   training_options how;
@@ -66,16 +66,16 @@ std::vector<std::vector<bool>> touched(const plan_options& options, const Data& 
   return lines;
 }
 
-/// Bytes of places that nobody takes: where several stages skip to one, each gets as many as the most that one takes.
-std::size_t spare_places(const network& net, const runtime_plan& plan, int s) {
+/// Bytes of unused slots: if several stages skip to one, each link gets as many slots as the largest of them uses.
+std::size_t spare_slots(const network& net, const runtime_plan& plan, int s) {
   const stage_view stage(net, plan.cut(), s);
   std::size_t bytes = 0;
   const auto taken = [&](int from, int to, bool back) {
     for (std::size_t k = 0; k < plan.links.size(); ++k)
       if (plan.links[k].from == from && plan.links[k].to == to) {
         const link_slots& its = plan.slots_of_links[k];
-        const std::vector<int>& places = back ? its.returned : its.stash;
-        return *std::max_element(places.begin(), places.end()) + 1;
+        const std::vector<int>& slots = back ? its.returned : its.stash;
+        return *std::max_element(slots.begin(), slots.end()) + 1;
       }
     return 0;
   };
@@ -102,7 +102,7 @@ void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedu
         if (coalesce > 1 && !options.may_coalesce()) continue;
         if (!options.chosen_schedule().admits(S, M)) continue;
         if (sanitized && mode != modes[(S + M) % 4]) continue;
-        // Some byte may be the fill by chance, not in both.
+        // A byte may equal the fill by chance, but not in both runs.
         const auto one = touched<Net>(options, data, std::byte{0xa5});
         const auto other = touched<Net>(options, data, std::byte{0x5a});
         for (std::size_t s = 0; s < one.size(); ++s) {
@@ -114,12 +114,12 @@ void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedu
           CAPTURE(M);
           CAPTURE(s);
           const std::size_t last = one[s].size() - 1;
-          CHECK((one[s][last - 1] || other[s][last - 1]));  // the highest line that was predicted
-          CHECK(!(one[s][last] || other[s][last]));         // the first behind it
+          CHECK((one[s][last - 1] || other[s][last - 1]));  // the highest predicted line
+          CHECK(!(one[s][last] || other[s][last]));         // the first line behind it
           const runtime_plan plan = make_plan(network_of<Net>, options);
           const stage_memory& memory = plan.memory[s];
           CHECK(untouched * alignment <= static_cast<std::size_t>(memory.total() - memory.lower_bound) +
-                                             spare_places(network_of<Net>, plan, static_cast<int>(s)));
+                                             spare_slots(network_of<Net>, plan, static_cast<int>(s)));
         }
       }
 }
@@ -145,22 +145,22 @@ void equals_in_each_mode() {
       plan<net, stages<S>, micro_batches<3>, micro_batch_size<4>, gpipe::recompute<recompute_mode::never>>>();
 }
 
-/// A loss whose fields have names that no small string holds.
+/// A loss with field names too long for a small string.
 struct verbose_loss {
   template <class In>
   struct on;
   template <class T, int N>
   struct on<tensor<T, N>> : passing_loss::on<tensor<T, N>> {
-    static constexpr field fields[] = {{"the class that each of the samples belongs to", 1, dtype::int32, N},
-                                       {"how much each of the samples counts in the loss", 1, dtype_of<compute_type<T>>, 0,
-                                        true}};
+    static constexpr field fields[] = {
+        {"the class that each of the samples belongs to", 1, dtype::int32, N},
+        {"how much each of the samples counts in the loss", 1, dtype_of<compute_type<T>>, 0, true}};
   };
 };
 struct verbose_net : model<input<float, 12>, linear<12>, halve, cross, join, verbose_loss> {};
 
 }  // namespace
 
-TEST_CASE("what a stage's arena holds is what was predicted: all of it, and nothing behind it") {
+TEST_CASE("a stage uses its predicted memory: all of the arena, and nothing behind it") {
   touches_what_is_predicted<residual_net<float>>(samples<float>(9, 12, 1));
   touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2));
   touches_what_is_predicted<pair_net<double>>(samples<double>(9, 12, 1));
@@ -174,7 +174,7 @@ TEST_CASE("what a stage's arena holds is what was predicted: all of it, and noth
   touches_what_is_predicted<skip_net<bf16>>(samples<float>(9, 12, 2));
 }
 
-TEST_CASE("and so for the example that trains, as it is planned and with other schedules") {
+TEST_CASE("the digits example uses its predicted memory, as planned and with other schedules") {
   samples<float> data(64, 64, 1);
   for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_v})
     for (const recompute_mode mode : {recompute_mode::except_last, recompute_mode::never}) {
@@ -182,13 +182,13 @@ TEST_CASE("and so for the example that trains, as it is planned and with other s
           .stages = 4, .micro_batches = 8, .micro_batch_size = 8, .recompute = mode, .schedule = schedule};
       CAPTURE(name(schedule));
       for (const auto& lines : touched<digits_net>(options, data, std::byte{0xa5})) {
-        CHECK(lines[lines.size() - 2]);  // the highest line that was predicted
-        CHECK(!lines.back());            // the first behind it
+        CHECK(lines[lines.size() - 2]);  // the highest predicted line
+        CHECK(!lines.back());            // the first line behind it
       }
     }
 }
 
-TEST_CASE("and so with every schedule") {
+TEST_CASE("a stage uses its predicted memory with every schedule") {
   for (const schedule_kind schedule : schedule_kinds)
     if (schedule != schedule_kind::fill_drain && schedule != schedule_kind::forward_only) {
       touches_what_is_predicted<tied_net<float>>(samples<float>(9, 12, 1), schedule);
@@ -196,17 +196,17 @@ TEST_CASE("and so with every schedule") {
     }
 }
 
-TEST_CASE("a plan tells the same memory at compile time and at run time") {
+TEST_CASE("a plan predicts the same memory at compile time and at run time") {
   equals_in_each_mode<1>();
   equals_in_each_mode<2>();
   equals_in_each_mode<5>();
 }
 
 #ifdef LAWS_COUNTED
-TEST_CASE("a step allocates nothing, on no thread, not even the first") {
+TEST_CASE("a step allocates nothing on any thread, the first step included") {
   const samples<float> data(9, 12, 1);
   for (const auto& [stages, replicas] : {std::pair(1, 1), {2, 1}, {5, 1}, {1, 2}, {2, 3}}) {
-    const int S = stages, R = replicas;  // clang 14 captures no binding
+    const int S = stages, R = replicas;  // clang 14 cannot capture a structured binding
     CAPTURE(S);
     CAPTURE(R);
     training_options how;
@@ -243,7 +243,7 @@ TEST_CASE("a step allocates nothing, on no thread, not even the first") {
     CHECK(counted([&] { training.step(b); }) == 0);
     CHECK(hooked == 1);
     CHECK(training.digest().calls() == 5);
-    static void* volatile kept;  // no compiler may leave it out
+    static void* volatile kept;  // keeps the compiler from removing it
     CHECK(counted([&] { kept = std::malloc(1), std::free(kept); }) == 1);
     CHECK(counted([&] { kept = new int, delete static_cast<int*>(kept); }) == 1);
   }

@@ -399,11 +399,11 @@ TEST_CASE("processes that do not fit the plan, or have others, are refused") {
   CHECK(apart(how, &training_options::trace_events, 100u) == two + "the events to trace: 0 and 100");
   CHECK(apart(how, &training_options::digest_calls, 2u) == two + "the calls to digest: 0 and 2");
   CHECK(apart(how, &training_options::slot_times, true) == two + "whether slots are timed: 0 and 1");
-  CHECK(apart(o, &plan_options::schedule, schedule_kind::one_f_one_b) == two + "the schedule: fill-drain and 1F1B");
-  CHECK(apart(o, &plan_options::micro_batches, 5) == two + "the number of micro-batches: 4 and 5");
-  CHECK(apart(o, &plan_options::micro_batch_size, 6) == two + "the size of a micro-batch: 4 and 6");
+  CHECK(apart(o, &plan_options::schedule, schedule_kind::one_f_one_b) == two + "schedule: fill-drain and 1F1B");
+  CHECK(apart(o, &plan_options::micro_batches, 5) == two + "micro_batches: 4 and 5");
+  CHECK(apart(o, &plan_options::micro_batch_size, 6) == two + "micro_batch_size: 4 and 6");
   CHECK(apart(o, &plan_options::recompute, recompute_mode::always) == two + "recompute: except-last and always");
-  CHECK(apart(o, &plan_options::stages, ranks + 1).starts_with(two + "the number of stages: "));
+  CHECK(apart(o, &plan_options::stages, ranks + 1).starts_with(two + "stages: "));
   if (differs) how.cut.assign({2, 5, 7}), how.cut.resize(static_cast<std::size_t>(last));
   CHECK(refusal(o, how) == two + "the cut");
   how.cut = {};

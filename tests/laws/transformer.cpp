@@ -1,7 +1,7 @@
 // sanitizers: none
 
-// The paper's Transformers (Huang et al., 2019, table 1) as the paper trained them: a batch of 32, recompute, 12 bytes
-// a parameter. Each stage fits its 16 GB, and activations need no more than the paper says.
+// The paper's Transformers (Huang et al., 2019, table 1) as trained in the paper: a batch of 32, recompute, 12 bytes
+// per parameter. Each stage fits its 16 GB, and activations need no more than the paper reports.
 
 #include <gpipe/model/transformer.hpp>
 

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -12,7 +14,7 @@ using namespace laws;
 
 namespace {
 
-/// The bits of a training: what each step tells, every gradient, parameter, moment and state, and an evaluation.
+/// The bits of a training: each step's result, every gradient, parameter, moment and state, and an evaluation.
 using bits = std::vector<std::uint64_t>;
 
 void add(bits& to, const step_result& found) {
@@ -26,11 +28,11 @@ struct setting {
   std::vector<int> cut{};
   recompute_mode recompute = recompute_mode::always;
   std::size_t trace_events = 0;
-  std::byte fill{0xff};  // all bits set are NaN: what is read before it is written shows
+  std::byte fill{0xff};  // all bits set are NaN: a read of unwritten memory shows
   schedule_choice schedule{};
   std::int64_t memory_limit = no_memory_limit;
   bool canary = true;
-  digest* hashes = nullptr;  // of all that was computed, where they are asked for
+  digest* hashes = nullptr;  // of all computed values, if not null
   int replicas = 1;
   int coalesce = 0;
 };
@@ -75,7 +77,7 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
 
 constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::except_last, recompute_mode::never};
 
-/// S stages from the best cut, and lopsided ones: one slot a stage, the rest in the last, or in the first.
+/// S stages from the best cut, and from unbalanced ones: one slot per stage, the rest in the last, or in the first.
 template <template <class> class Net, class T, class Optimizer>
 void holds_for_stages(const samples<compute_type<T>>& data, double clip) {
   constexpr int L = slots_of<Net<T>>;
@@ -87,7 +89,7 @@ void holds_for_stages(const samples<compute_type<T>>& data, double clip) {
     CAPTURE(S);
     for (const recompute_mode mode : modes) CHECK(run({S, {}, mode}) == expected);
     CHECK(run({.S = S, .recompute = recompute_mode::except_last, .trace_events = 50, .canary = false}) == expected);
-    for (const int together : {2, 3, 5})  // who looks for canaries sees one micro-batch after the other
+    for (const int together : {2, 3, 5})  // with canaries a kernel takes one micro-batch at a time
       for (const bool canary : {true, false})
         CHECK(run({.S = S, .recompute = recompute_mode::never, .canary = canary, .coalesce = together}) == expected);
     std::vector<int> front, back;
@@ -99,7 +101,7 @@ void holds_for_stages(const samples<compute_type<T>>& data, double clip) {
   }
 }
 
-/// All 2^(L - 1) cuts. 2 samples are 1 + 1 and an empty micro-batch, of which nothing may be read.
+/// All 2^(L - 1) cuts. 2 samples are 1 + 1 and an empty micro-batch, which must not be read.
 template <template <class> class Net, class T, class Data>
 void holds_for_every_cut(const Data& data) {
   constexpr int L = slots_of<Net<T>>;
@@ -120,7 +122,7 @@ void holds_for_every_cut(const Data& data) {
   }
 }
 
-/// A schedule of the user's own: 1F1B with one forward more before the first backward.
+/// A custom schedule: 1F1B with one more forward before the first backward.
 struct eager {
   static constexpr bool trains = true;
   static constexpr const char* name() { return "eager"; }
@@ -136,7 +138,7 @@ struct eager {
   }
 };
 
-/// Two stages, and only the second has backward in two parts: it puts off all parameter parts.
+/// Two stages, and only the second has backward in two parts: it postpones all parameter parts.
 ///
 ///     F0  .  F1  B0 F2  B1  .  B2  .  .
 ///      . F0  I0  F1 I1  F2 I2  P0 P1 P2
@@ -171,20 +173,20 @@ const schedule_choice trained[] = {schedule_kind::fill_drain,
 /// The largest stage of a plan, in bytes.
 template <class Net>
 std::int64_t largest_stage(plan_options options) {
-  std::int64_t most = 0;
-  for (const stage_memory& m : make_plan(network_of<Net>, options).memory) most = (std::max)(most, m.total());
-  return most;
+  std::int64_t largest = 0;
+  for (const stage_memory& m : make_plan(network_of<Net>, options).memory) largest = (std::max)(largest, m.total());
+  return largest;
 }
 
-/// As needed, with memory for the fewest working sets, and for about half as many as never keeps.
+/// Recompute as needed, with memory for the fewest working sets, and for half of those that `never` keeps.
 template <class Net>
 std::vector<std::int64_t> limits(int S, int M, const schedule_choice& schedule) {
   plan_options o{.stages = S, .micro_batches = M, .micro_batch_size = 4, .schedule = schedule.kind,
                  .chunks = schedule.chunks, .custom_schedule = schedule.custom};
   o.recompute = recompute_mode::always;
-  const std::int64_t least = largest_stage<Net>(o);
+  const std::int64_t min_bytes = largest_stage<Net>(o);
   o.recompute = recompute_mode::never;
-  return {least, (least + largest_stage<Net>(o)) / 2};
+  return {min_bytes, (min_bytes + largest_stage<Net>(o)) / 2};
 }
 
 template <template <class> class Net, class T>
@@ -198,7 +200,8 @@ void holds_for_schedules(const samples<compute_type<T>>& data) {
         CAPTURE(schedule.name());
         CAPTURE(S);
         CAPTURE(M);
-        for (const recompute_mode mode : modes) CHECK(run({.S = S, .recompute = mode, .schedule = schedule}) == expected);
+        for (const recompute_mode mode : modes)
+          CHECK(run({.S = S, .recompute = mode, .schedule = schedule}) == expected);
         for (const int W : {1, 2, 3})
           if (W < schedule.workers(S))
             CHECK(run({.S = S, .recompute = modes[W % 3], .schedule = schedule.on_workers(W)}) == expected);
@@ -240,12 +243,12 @@ void holds_for_replicas(const samples<compute_type<T>>& data) {
 
 struct shared : model<input<float, 12>, tied<"w", linear<12>>, gelu, tied<"w", linear<12>>, linear<7>,
                       softmax_cross_entropy> {};
-struct apart : model<input<float, 12>, linear<12>, gelu, linear<12>, linear<7>, softmax_cross_entropy> {};
+struct untied : model<input<float, 12>, linear<12>, gelu, linear<12>, linear<7>, softmax_cross_entropy> {};
 
 struct residuals : model<input<float, 12>, linear<8>, residual<layer_norm, linear<8>, gelu>, linear<7>,
                          softmax_cross_entropy> {};
-struct skips : model<input<float, 12>, linear<8>, stash<"x">, layer_norm, linear<8>, gelu, pop<"x">, gpipe::add, linear<7>,
-                     softmax_cross_entropy> {};
+struct skips : model<input<float, 12>, linear<8>, stash<"x">, layer_norm, linear<8>, gelu, pop<"x">, gpipe::add,
+                     linear<7>, softmax_cross_entropy> {};
 
 }  // namespace
 
@@ -257,7 +260,7 @@ TEST_CASE("the same in double" * doctest::skip(sanitized)) {
   holds_for_stages<residual_net, double, sgd>(samples<double>(19, 12, 1), 0.1);
 }
 
-TEST_CASE("as needed, where nothing needs to be recomputed, gradients are made together: the same bits") {
+TEST_CASE("as needed without recompute, gradients of several micro-batches together: the same bits") {
   const samples<float> data(19, 12, 1);
   const auto run = [&](const setting& as) { return train<broad_net, float, adam>(as, data, 0.1, {13, 4, 1}); };
   const bits expected = run({.fill = std::byte{0}});
@@ -281,7 +284,7 @@ TEST_CASE("several readers of a value, and batch norm: the same bits for every c
   holds_for_every_cut<skip_net, float>(samples<float>(9, 12, 2));
 }
 
-TEST_CASE("two tensors on an edge, and values that nobody reads: the same bits for every cut") {
+TEST_CASE("two tensors on an edge, and unread values: the same bits for every cut") {
   holds_for_every_cut<pair_net, double>(samples<double>(9, 12, 1));
 }
 
@@ -306,7 +309,7 @@ TEST_CASE("a tied parameter's gradient is the sum over its uses, and counts once
   for (const int S : {1, 2, 4}) {
     const plan_options options{.stages = S, .micro_batches = 4, .micro_batch_size = 4};
     trainer<shared, sgd> one(options);
-    trainer<apart, sgd> two(options);
+    trainer<untied, sgd> two(options);
     for (const char* which : {"weight", "bias"}) {
       for (const int slot : {0, 2}) two.set_parameter<float>(slot, which, one.parameter(0, which));
       two.set_parameter<float>(3, which, one.parameter(3, which));
@@ -330,25 +333,25 @@ TEST_CASE("a tied parameter's gradient is the sum over its uses, and counts once
   }
 }
 
-TEST_CASE("every schedule, one of the user's own too: the same bits, at every recompute mode") {
+TEST_CASE("every schedule, also a custom one: the same bits, at every recompute mode") {
   holds_for_schedules<tied_net, float>(samples<float>(40, 12, 1));
   holds_for_schedules<skip_net, double>(samples<double>(40, 12, 2));
 }
 
-TEST_CASE("stages of one worker, whose backward is in one: nothing is poisoned that they read") {
+TEST_CASE("stages of one worker with an undivided backward: nothing is poisoned that they read") {
   const samples<float> data(19, 12, 1);
   const auto run = [&](const setting& as) { return train<residual_net, float, adam>(as, data, 0.1, {13, 4}, 6); };
   for (const int S : {2, 3}) CHECK(run({.S = S, .schedule = {schedule_kind::interleaved, S}}) == run({}));
 }
 
-TEST_CASE("replicas: the same bits for every S, schedule, number of workers, recompute; and in all of them") {
+TEST_CASE("replicas: the same bits for every S, schedule, number of workers, recompute, and in each replica") {
   holds_for_replicas<tied_net, float, adam>(samples<float>(60, 12, 1));
   holds_for_replicas<residual_net, float, sgd>(samples<float>(60, 12, 1));
   holds_for_replicas<skip_net, double, adam>(samples<double>(60, 12, 2));
   if (!sanitized) holds_for_replicas<tied_net, bf16, adam>(samples<float>(60, 12, 1));
 }
 
-TEST_CASE("a residual written as a skip is the residual") {
+TEST_CASE("a residual written as a skip has the residual's bits") {
   const samples<float> data(16, 12, 1);
   const auto run = [&]<class Net>(Net, std::vector<int> cut) {
     training_options how;
@@ -377,7 +380,7 @@ void add(bits& to, const tensor_rows& rows) {
   }
 }
 
-/// Two calls and the step over both, with slots frozen and watched; then a short step without; predictions.
+/// Two calls and the step over both, with frozen and watched slots; then a short step without; predictions.
 template <class Net>
 bits train_in_parts(const samples<float>& data, const plan_options& options, const digest* expected, digest* found) {
   training_options how;
@@ -386,50 +389,50 @@ bits train_in_parts(const samples<float>& data, const plan_options& options, con
   how.arena_fill = std::byte{0xff};
   how.digest_calls = 3;
   trainer<Net, adam> training(options, adam{.learning_rate = 0.05}, how);
-  bits told;
+  bits all;
   constexpr int watched[] = {0, 4, 7, slots_of<Net> - 2};
   for (const int slot : watched) training.watch(slot);
-  const auto look = [&] {
-    told.push_back(gradients_of(training));
-    told.push_back(state_of(training));
+  const auto record = [&] {
+    all.push_back(gradients_of(training));
+    all.push_back(state_of(training));
     CHECK(replicas_agree(training));
-    for (const int slot : watched) add(told, training.activation(slot)), add(told, training.activation_gradient(slot));
+    for (const int slot : watched) add(all, training.activation(slot)), add(all, training.activation_gradient(slot));
   };
   training.freeze(3, 6);
-  add(told, training.accumulate(data.take(0, 9)));
-  look();
+  add(all, training.accumulate(data.take(0, 9)));
+  record();
   training.freeze(slots_of<Net> - 4, slots_of<Net> - 3);
-  add(told, training.accumulate(data.take(9, 3)));
-  look();
-  add(told, training.step(data.take(12, 6)));
-  look();
+  add(all, training.accumulate(data.take(9, 3)));
+  record();
+  add(all, training.step(data.take(12, 6)));
+  record();
   training.unfreeze(0, slots_of<Net>);
-  add(told, training.step(data.take(19 - options.replicas, options.replicas), 0.01));
-  look();
-  add(told, training.predict(dataset{}.with("inputs", 12, data.inputs)));
+  add(all, training.step(data.take(19 - options.replicas, options.replicas), 0.01));
+  record();
+  add(all, training.predict(dataset{}.with("inputs", 12, data.inputs)));
   CHECK(training.digest().calls() == 3);
   if (expected != nullptr) CHECK_FALSE(first_difference(*expected, training.digest()));
   if (found != nullptr) *found = training.digest();
-  return told;
+  return all;
 }
 
-/// One step over the first 17 samples, in calls of `sizes`, at micro-batches of at most 3.
+/// One step over the first 17 samples, in calls of `sizes`, with micro-batches of at most 3.
 template <class Net>
 bits step_in_calls(const samples<float>& data, int S, int M, std::initializer_list<int> sizes) {
   training_options how;
   how.max_grad_norm = 0.1;
   trainer<Net, adam> training(plan_options{.stages = S, .micro_batches = M, .micro_batch_size = 3},
                               adam{.learning_rate = 0.05}, how);
-  bits told;
+  bits found;
   int first = 0;
   for (const int size : sizes) {
     if (first + size < 17) training.accumulate(data.take(first, size));
-    else add(told, training.step(data.take(first, size)));
+    else add(found, training.step(data.take(first, size)));
     first += size;
   }
-  told.push_back(gradients_of(training));
-  told.push_back(state_of(training));
-  return told;
+  found.push_back(gradients_of(training));
+  found.push_back(state_of(training));
+  return found;
 }
 
 }  // namespace
@@ -456,21 +459,21 @@ void holds_in_parts(int replicas = 1) {
 
 }  // namespace
 
-TEST_CASE("accumulated calls, frozen slots, what is watched, predicted, hashed: the same bits for every S, recompute") {
+TEST_CASE("accumulated calls, frozen and watched slots, predictions, hashes: the same bits for every S, recompute") {
   holds_in_parts<residual_net<float>>();
 }
 
-TEST_CASE("and so with batch norm and tied parameters, frozen between the calls") { holds_in_parts<tied_net<float>>(); }
+TEST_CASE("accumulated calls with batch norm and tied parameters: the same bits") { holds_in_parts<tied_net<float>>(); }
 
-TEST_CASE("and so with replicas") {
+TEST_CASE("accumulated calls with replicas: the same bits") {
   holds_in_parts<tied_net<float>>(2);
   holds_in_parts<residual_net<float>>(3);
 }
 
-TEST_CASE("calls whose micro-batches are those of one larger step are that step, to the bit") {
+TEST_CASE("calls with the micro-batches of one larger step equal that step, to the bit") {
   const samples<float> data(19, 12, 1);
   const auto holds = [&]<class Net>(Net) {
-    const bits whole = step_in_calls<Net>(data, 1, 6, {17});  // dropout, and weights that are no ones, among them
+    const bits whole = step_in_calls<Net>(data, 1, 6, {17});  // includes dropout, and weights other than 1
     for (const int S : {1, 2, 5}) {
       CHECK(step_in_calls<Net>(data, S, 2, {6, 6, 5}) == whole);
       CHECK(step_in_calls<Net>(data, S, 3, {9, 8}) == whole);

@@ -16,7 +16,7 @@ struct net : model<input<T, 12>, linear<16>, gelu, layer_norm, linear<7>, softma
 template <class T>
 inline constexpr double tolerance = std::is_same_v<T, float> ? 1e-5 : 1e-12;
 
-/// What one step over a batch finds, with its mean gradients and the parameters after it.
+/// The result of one step over a batch, with its mean gradients and the parameters after it.
 template <class T>
 struct found {
   step_result step;
@@ -42,15 +42,15 @@ found<T> train(const batch& b, int M, int S = 1, int R = 1) {
   return f;
 }
 
-/// The largest difference, as a part of the largest number.
+/// The largest difference, relative to the largest number.
 double difference(const std::vector<double>& a, const std::vector<double>& b) {
   REQUIRE(a.size() == b.size());
-  double most = 0, apart = 0;
+  double largest = 0, difference = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    most = (std::max)(most, std::abs(a[i]));
-    apart = (std::max)(apart, std::abs(a[i] - b[i]));
+    largest = (std::max)(largest, std::abs(a[i]));
+    difference = (std::max)(difference, std::abs(a[i] - b[i]));
   }
-  return apart / most;
+  return difference / largest;
 }
 
 }  // namespace
@@ -77,20 +77,20 @@ TEST_CASE_TEMPLATE("a micro-batch counts by its samples: any M gives the same me
   }
 }
 
-TEST_CASE_TEMPLATE("R replicas of M micro-batches are one of R M, but for the order of sums", T, float, double) {
+TEST_CASE_TEMPLATE("R replicas of M micro-batches equal one of R M, except for the order of sums", T, float, double) {
   const samples<T> data(13, 12, 1), pairs(13, 12, 2);
   const auto holds = [&](const batch& b, auto net) {
     for (const int R : {2, 3})
       for (const int M : {1, 2, 4}) {
         CAPTURE(R);
         CAPTURE(M);
-        const auto one = train<T, decltype(net)>(b, R * M), apart = train<T, decltype(net)>(b, M, 3, R);
-        CHECK(apart.step.loss == one.step.loss);  // to the bit: forward is the same
-        CHECK(apart.step.weight == one.step.weight);
-        CHECK(apart.step.correct == one.step.correct);
-        CHECK(apart.step.samples == 13);
-        CHECK(std::abs(apart.step.norm - one.step.norm) < tolerance<T>);
-        CHECK(difference(apart.gradients, one.gradients) < tolerance<T>);
+        const auto one = train<T, decltype(net)>(b, R * M), split = train<T, decltype(net)>(b, M, 3, R);
+        CHECK(split.step.loss == one.step.loss);  // to the bit: forward is the same
+        CHECK(split.step.weight == one.step.weight);
+        CHECK(split.step.correct == one.step.correct);
+        CHECK(split.step.samples == 13);
+        CHECK(std::abs(split.step.norm - one.step.norm) < tolerance<T>);
+        CHECK(difference(split.gradients, one.gradients) < tolerance<T>);
       }
   };
   holds(data.all(), residual_net<T>{});
@@ -98,14 +98,14 @@ TEST_CASE_TEMPLATE("R replicas of M micro-batches are one of R M, but for the or
   holds(pairs.all(), skip_net<T>{});
 }
 
-TEST_CASE("dropout is drawn by a sample's position in the mini-batch, wherever micro-batches begin") {
+TEST_CASE("dropout depends on a sample's position in the mini-batch, not on the micro-batch") {
   const samples<float> data(13, 12, 1);
   const auto whole = train<float, residual_net<float>>(data.all(), 1);
   const auto parts = train<float, residual_net<float>>(data.all(), 5);
   CHECK(difference(parts.gradients, whole.gradients) < 10 * tolerance<float>);
 }
 
-TEST_CASE_TEMPLATE("a sample of weight 3 is three samples", T, float, double) {
+TEST_CASE_TEMPLATE("a sample of weight 3 counts as three samples", T, float, double) {
   const samples<T> data(5, 12, 1);
   const std::vector<T> weights{1, 3, 2, 1, 3};
   std::vector<T> inputs;
@@ -142,7 +142,7 @@ TEST_CASE_TEMPLATE("a sample of weight 0 does not matter, to the bit", T, float,
   CHECK(after.parameters == before.parameters);
 }
 
-TEST_CASE("only the ratios of weights matter: all doubled, the step is the same to the bit") {
+TEST_CASE("only the ratios of weights matter: doubling all gives the same step, to the bit") {
   samples<float> data(13, 12, 1);
   const auto before = train<float>(data.all(), 5);
   for (float& w : data.weights) w *= 2;

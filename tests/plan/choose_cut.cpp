@@ -38,8 +38,8 @@ std::vector<int> cut_of(const plan_options& o, const Schedule& schedule) {
 std::int64_t largest(const plan_options& o, const std::vector<int>& first) {
   std::int64_t most = 0;
   for (int s = 0; s < o.stages; ++s)
-    most = (std::max)(most, memory_alone(it, first[static_cast<std::size_t>(s)], first[static_cast<std::size_t>(s) + 1],
-                                         terms_of(fill_drain{}, o, s)).total());
+    most = (std::max)(most, memory_of_range(it, first[static_cast<std::size_t>(s)], first[static_cast<std::size_t>(s) + 1],
+                                         requirements_of(fill_drain{}, o, s)).total());
   return most;
 }
 
@@ -121,7 +121,7 @@ TEST_CASE("a slower device gets less to do") {
   CHECK(p.first == uneven);
   CHECK(p.share(0) + p.share(1) + p.share(2) == doctest::Approx(1));
   o.device_count = 2;
-  CHECK_THROWS_WITH_AS(make_plan(it, o), doctest::Contains("2 devices are not one for each of 3 stages"), error);
+  CHECK_THROWS_WITH_AS(make_plan(it, o), doctest::Contains("device_count is 2 and stages is 3"), error);
 }
 
 TEST_CASE("what the schedule does not admit is refused") {

@@ -71,7 +71,7 @@ struct instance {
     std::int64_t most = 0;
     for (int s = 0; s < o.stages; ++s) {
       const stage_view stage(net, {first.data(), o.stages}, s);
-      most = (std::max)(most, memory_of(stage, terms_of(schedule, o, s)).total());
+      most = (std::max)(most, memory_of(stage, requirements_of(schedule, o, s)).total());
     }
     return most;
   }

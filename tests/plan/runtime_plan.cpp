@@ -108,7 +108,7 @@ TEST_CASE("cuts that are none are refused") {
     CHECK_THROWS_AS(made({.stages = 3}, cut), error);
   refused({.stages = 2}, {7},
           "stage 1: the cut gives the stage the slots [7, 7); cuts must ascend strictly from 0 to the number of slots");
-  refused({.stages = 8}, {}, "the model cannot be cut into 8 stages; choose 1 to 7, its number of layers");
+  refused({.stages = 8}, {}, "stages is 8; choose 1 to 7, the number of layers");
 }
 
 namespace {

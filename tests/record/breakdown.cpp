@@ -55,7 +55,7 @@ int count(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("every part is what it says, and they sum to the workers' time") {
+TEST_CASE("every part is correct, and the parts sum to the workers' time") {
   const breakdown b = breakdown_of(three());
   CHECK(b.compute == 200);
   CHECK(b.recompute == 30);
@@ -70,16 +70,16 @@ TEST_CASE("every part is what it says, and they sum to the workers' time") {
         "compute 50.0 %, recompute 7.5 %, imbalance 7.5 %, bubble 27.8 %, transfer 3.8 %, update 3.5 %");
 }
 
-TEST_CASE("no worker has more imbalance than it is idle") {
+TEST_CASE("no worker has more imbalance than idle time") {
   auto stages = three();
-  stages[2].busy(action_kind::update) += 76;  // 5 are left
+  stages[2].busy(action_kind::update) += 76;  // leaves 5
   const breakdown b = breakdown_of(stages);
   CHECK(b.imbalance == 5);
   CHECK(b.bubble == 60);
   CHECK(b.total() == 2 * 200);
 }
 
-TEST_CASE("equal workers have no imbalance, and nothing measured is nothing") {
+TEST_CASE("equal workers have no imbalance, and no measurement gives an empty breakdown") {
   std::vector<stage_report> stages(2);
   CHECK(breakdown_of(stages).total() == 0);
   CHECK(breakdown_of({}).step_ms() == 0);
@@ -98,7 +98,7 @@ TEST_CASE("a bar is as wide as its share") {
   CHECK(text.substr(text.size() - 7) == "</svg>\n");
   CHECK(count(text, "class=\"part\"") == 6);
   CHECK(count(text, "class=\"key\"") == 6);
-  CHECK(count(text, "class=\"part\" x=\"20.00\" y=\"48.00\" width=\"429.20\"") == 1);  // half of 860, less a gap
+  CHECK(count(text, "class=\"part\" x=\"20.00\" y=\"48.00\" width=\"429.20\"") == 1);  // half of 860, minus a gap
   CHECK(count(text, "class=\"part\" x=\"450.00\"") == 1);
   CHECK(count(text, "<title>bubble 27.8 %</title>") == 1);
   CHECK(count(text, "S&lt;2") == 2);
@@ -108,7 +108,7 @@ TEST_CASE("a bar is as wide as its share") {
   CHECK(none.find("nan") == none.npos);
 }
 
-TEST_CASE("a picture that cannot be written names its path") {
+TEST_CASE("an error names the path that cannot be written") {
   CHECK_THROWS_WITH_AS(gpipe::write_breakdown("no/such/folder/b.svg", breakdown{}),
                        doctest::Contains("no/such/folder/b.svg"), gpipe::error);
 }

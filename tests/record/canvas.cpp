@@ -23,7 +23,7 @@ double contrast(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-TEST_CASE("numbers can be read on every hue, and light is told from dark") {
+TEST_CASE("numbers are readable on every hue, and light differs from dark") {
   for (const auto& hue : gpipe::detail::hues) {
     CAPTURE(hue.light);
     CHECK(contrast(hue.light, "#1a2026") >= 4.5);

@@ -10,7 +10,7 @@ namespace {
 
 const std::vector<std::string> layers{"first", "second"};
 
-/// Two calls of one step and a third, of two micro-batches; `change` may leave other bits in the second.
+/// Two calls of one step and a third, of two micro-batches; `change` may leave different bits in the second.
 digest made(const std::function<void(digest&)>& change = {}, std::size_t room = 3) {
   digest all(layers, 2, room);
   for (int call = 0; call < 3; ++call) {
@@ -18,7 +18,8 @@ digest made(const std::function<void(digest&)>& change = {}, std::size_t room = 
     all.put(action_kind::idle, -1, -1, 1);
     for (int l = 0; l < 2; ++l) {
       for (int m = 0; m < 2; ++m)
-        for (const action_kind kind : {action_kind::forward, action_kind::backward_input, action_kind::backward_parameters})
+        for (const action_kind kind :
+             {action_kind::forward, action_kind::backward_input, action_kind::backward_parameters})
           all.put(kind, m, l, static_cast<std::uint64_t>(100 * m + 10 * l + static_cast<int>(kind)));
       all.put(action_kind::update, -1, l, 2);
     }
@@ -36,20 +37,21 @@ location difference(const std::function<void(digest&)>& change) {
 
 }  // namespace
 
-TEST_CASE("what is the same has no difference") {
+TEST_CASE("equal digests have no difference") {
   CHECK_FALSE(first_difference(made(), made()));
   CHECK(made().calls() == 3);
   CHECK(made().full());
   CHECK(made({}, 2).calls() == 2);
-  CHECK_FALSE(first_difference(made(), made({}, 1)));  // as far as both are known
+  CHECK_FALSE(first_difference(made(), made({}, 1)));  // compares the calls that both have
   CHECK_FALSE(first_difference(digest(layers, 2, 0), made()));
   CHECK(digest().full());
 }
 
-TEST_CASE("every action is told apart, by layer, micro-batch and step") {
+TEST_CASE("every action is distinguished, by layer, micro-batch and step") {
   for (int l = 0; l < 2; ++l) {
     for (int m = 0; m < 2; ++m)
-      for (const action_kind kind : {action_kind::forward, action_kind::backward_input, action_kind::backward_parameters}) {
+      for (const action_kind kind :
+           {action_kind::forward, action_kind::backward_input, action_kind::backward_parameters}) {
         const location found = difference([&](digest& d) { d.put(kind, m, l, 0); });
         CHECK(found.action == name(kind));
         CHECK(found.slot == l);
@@ -67,7 +69,7 @@ TEST_CASE("every action is told apart, by layer, micro-batch and step") {
   CHECK(found.slot == -1);
 }
 
-TEST_CASE("the first is what the others come from") {
+TEST_CASE("the first difference is the cause of the others") {
   const auto both = [](action_kind one, int m, int l, action_kind other, int n, int k) {
     return difference([=](digest& d) { d.put(one, m, l, 0), d.put(other, n, k, 0); });
   };
@@ -78,7 +80,7 @@ TEST_CASE("the first is what the others come from") {
   CHECK(both(action_kind::update, -1, 0, action_kind::backward_parameters, 1, 0).action == "backward parameters");
 }
 
-TEST_CASE("a call that fails is taken down anew") {
+TEST_CASE("a call that fails is recorded again") {
   digest once(layers, 2, 1), twice(layers, 2, 1);
   twice.open();
   twice.put(action_kind::forward, 1, 1, 5);
@@ -90,7 +92,7 @@ TEST_CASE("a call that fails is taken down anew") {
 }
 
 TEST_CASE("only digests of one model are compared") {
-  CHECK_THROWS_WITH_AS(first_difference(made(), digest({"first"}, 2, 1)), doctest::Contains("of different models"),
+  CHECK_THROWS_WITH_AS(first_difference(made(), digest({"first"}, 2, 1)), doctest::Contains("differ in their layers"),
                        error);
   CHECK_THROWS_AS(first_difference(made(), digest(layers, 3, 1)), error);
 }

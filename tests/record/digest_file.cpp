@@ -25,7 +25,7 @@ std::string written(const digest& from) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
-void refused(const std::string& text, const char* what) {
+void expect_error(const std::string& text, const char* what) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
   CAPTURE(text);
   CHECK_THROWS_WITH_AS(read_digest(path), doctest::Contains(what), error);
@@ -33,7 +33,7 @@ void refused(const std::string& text, const char* what) {
 
 }  // namespace
 
-TEST_CASE("what was written is read again, to the bit") {
+TEST_CASE("a written digest is read back, to the bit") {
   write_digest(path, made());
   const digest found = read_digest(path), expected = made();
   CHECK_FALSE(first_difference(found, expected));
@@ -49,17 +49,17 @@ TEST_CASE("what was written is read again, to the bit") {
   std::filesystem::remove(path);
 }
 
-TEST_CASE("what is no digest is refused, with its line") {
+TEST_CASE("a file that is not a digest is rejected, with its line") {
   std::filesystem::remove(path);
   CHECK_THROWS_WITH_AS(read_digest(path), doctest::Contains("the file cannot be read"), error);
   const std::string good = written(made());
-  for (std::size_t cut = 0; cut < good.size(); cut += 7) refused(good.substr(0, cut), "this is no digest");
-  refused("gpipe digest 1 1\n", "_test:1: this is no digest");
-  refused("gpipe digest 1 1 0 0\n", ":1: ");
-  refused("gpipe digest 1 -1 0\nrelu\n", ":1: ");
-  refused("gpipe digest 1 2000000000 1000000000000\nrelu\n0 0 1\n", ":2: ");  // more than any memory holds
-  refused("gpipe digest 1 1 1\nrelu\n0 0 1 2 3 4 5 6\n", ":3: ");
-  refused("gpipe digest 1 1 1\nrelu\n0 0 1 2 3 4 x\n", ":3: ");
+  for (std::size_t cut = 0; cut < good.size(); cut += 7) expect_error(good.substr(0, cut), "this file is not a digest");
+  expect_error("gpipe digest 1 1\n", "_test:1: this file is not a digest");
+  expect_error("gpipe digest 1 1 0 0\n", ":1: ");
+  expect_error("gpipe digest 1 -1 0\nrelu\n", ":1: ");
+  expect_error("gpipe digest 1 2000000000 1000000000000\nrelu\n0 0 1\n", ":2: ");  // larger than any memory
+  expect_error("gpipe digest 1 1 1\nrelu\n0 0 1 2 3 4 5 6\n", ":3: ");
+  expect_error("gpipe digest 1 1 1\nrelu\n0 0 1 2 3 4 x\n", ":3: ");
   std::ofstream(path, std::ios::trunc) << "gpipe digest 1 1 1\nrelu\n0 0 1 2 3 4 5\n";
   CHECK(read_digest(path).hashes(0)[4] == 5);
   std::filesystem::remove(path);

@@ -14,14 +14,14 @@
 
 namespace {
 
-/// A path in the test's own folder, and nothing there afterwards.
-struct zeroed_array {
+/// A path in the temporary folder, removed afterwards.
+struct temporary_path {
   std::string path;
-  explicit zeroed_array(const std::string& name)
+  explicit temporary_path(const std::string& name)
       : path((std::filesystem::temp_directory_path() / ("gpipe-file-test-" + name)).string()) {
     std::filesystem::remove(path);
   }
-  ~zeroed_array() { std::filesystem::remove(path); }
+  ~temporary_path() { std::filesystem::remove(path); }
 };
 
 std::string content(const std::string& path) {
@@ -41,8 +41,8 @@ std::string complaint(Call call) {
 
 }  // namespace
 
-TEST_CASE("asking keeps what a file holds, and leaves none where none was") {
-  zeroed_array file("ask");
+TEST_CASE("the check keeps a file's content, and creates no file") {
+  temporary_path file("checked");
   gpipe::require_writable(file.path);
   CHECK_FALSE(std::filesystem::exists(file.path));
   std::ofstream(file.path) << "precious";
@@ -51,8 +51,8 @@ TEST_CASE("asking keeps what a file holds, and leaves none where none was") {
 }
 
 #if !defined(_WIN32)
-TEST_CASE("asking spares what cannot be read, links to nowhere, and does not wait for the reader of a pipe") {
-  zeroed_array file("unreadable"), link("link"), target("target"), pipe("pipe");
+TEST_CASE("the check keeps unreadable files and dangling links, and does not wait for the reader of a pipe") {
+  temporary_path file("unreadable"), link("link"), target("target"), pipe("pipe");
   std::ofstream(file.path) << "precious";
   std::filesystem::permissions(file.path, std::filesystem::perms::owner_write);
   gpipe::require_writable(file.path);
@@ -67,25 +67,25 @@ TEST_CASE("asking spares what cannot be read, links to nowhere, and does not wai
 }
 #endif
 
-TEST_CASE("a path that cannot be written is named") {
+TEST_CASE("an error names the path that cannot be written") {
   const std::string nowhere = "no/such/folder/trace.json";
-  const auto asked = complaint([&] { gpipe::require_writable(nowhere); });
-  CHECK(asked.find(nowhere) != std::string::npos);
-  CHECK(asked.find("No such file or directory") != std::string::npos);
-  CHECK(complaint([&] { gpipe::write_file(nowhere, [](std::ostream&) {}); }) == asked);
+  const auto message = complaint([&] { gpipe::require_writable(nowhere); });
+  CHECK(message.find(nowhere) != std::string::npos);
+  CHECK(message.find("No such file or directory") != std::string::npos);
+  CHECK(complaint([&] { gpipe::write_file(nowhere, [](std::ostream&) {}); }) == message);
   const auto folder = std::filesystem::temp_directory_path().string();
   CHECK(complaint([&] { gpipe::require_writable(folder); }).find(folder) != std::string::npos);
   CHECK(std::filesystem::exists(folder));
 }
 
-TEST_CASE("a file is written anew") {
-  zeroed_array file("anew");
+TEST_CASE("a file is overwritten") {
+  temporary_path file("overwritten");
   std::ofstream(file.path) << "something long";
   gpipe::write_file(file.path, [](std::ostream& out) { out << "short"; });
   CHECK(content(file.path) == "short");
 }
 
-TEST_CASE("bytes that the disk does not take are an error") {
+TEST_CASE("a full disk is an error") {
   if (!std::filesystem::exists("/dev/full")) return;
   CHECK(complaint([] {
           gpipe::write_file("/dev/full", [](std::ostream& out) { out << "a few bytes, lost when the file is closed"; });

@@ -19,7 +19,7 @@ namespace {
 
 struct net : model<input<float, 8>, linear<8>, relu, linear<8>, relu> {};
 
-// The file that is written below, compiled: where the first layer costs most, it is alone.
+// The file written below, compiled: the first layer costs the most, so it has a stage of its own.
 using by_profile = plan<net, stages<2>, micro_batches<4>, micro_batch_size<4>, profiled<measured>>;
 static_assert(by_profile::cut().first[1] == 1);
 
@@ -39,7 +39,7 @@ TEST_CASE("a profile is written as the table that a plan compiles") {
   CHECK(out.str() == file.str());
 }
 
-TEST_CASE("a plan made at run time takes it as it is") {
+TEST_CASE("a plan made at run time uses it directly") {
   const measured_profile lines{{std::begin(measured::layers), std::end(measured::layers)}, 4};
   plan_options options = by_profile::options;
   options.profile = lines.view();
@@ -48,7 +48,7 @@ TEST_CASE("a plan made at run time takes it as it is") {
   CHECK(make_plan(network_of<net>, options).first != std::vector<int>{0, 1, 4});
 }
 
-TEST_CASE("a file that cannot be written is named") {
+TEST_CASE("an error names the file that cannot be written") {
   CHECK_THROWS_WITH_AS(write_profile("no/such/folder/p.hpp", profile{}), doctest::Contains("no/such/folder/p.hpp"),
                        error);
 }

@@ -27,14 +27,14 @@ TEST_CASE("on a terminal one line is rewritten in place") {
     CHECK(out.str() == "\repoch 3/30  step 12/45  loss 0.2179  rate 0.001  18.4 k samples/s");
     out.str("");
     line.epoch(done);
-    // What the shorter line leaves of the longer one is blanked.
+    // Spaces overwrite the rest of the longer line.
     CHECK(out.str() == "\repoch 3/30  loss 0.2000  rate 0.001  20 k samples/s" + std::string(14, ' ') + "\n");
     out.str("");
   }
   CHECK(out.str().empty());
 }
 
-TEST_CASE("the loss on other data is told where there is one") {
+TEST_CASE("the loss on held-out data is shown if it exists") {
   std::ostringstream out;
   progress line(out, verbosity::lines);
   auto now = done;
@@ -43,7 +43,7 @@ TEST_CASE("the loss on other data is told where there is one") {
   CHECK(out.str() == "epoch 3/30  loss 0.2000  held out 0.3100  rate 0.001  20 k samples/s\n");
 }
 
-TEST_CASE("a line that is cut off ends") {
+TEST_CASE("an interrupted line is ended") {
   std::ostringstream out;
   {
     progress line(out, verbosity::live, 0ms);
@@ -52,14 +52,14 @@ TEST_CASE("a line that is cut off ends") {
   CHECK(out.str().back() == '\n');
 }
 
-TEST_CASE("between two lines is a pause") {
+TEST_CASE("lines are at least a pause apart") {
   std::ostringstream out;
   progress line(out, verbosity::live, 1h);
   for (int i = 0; i < 1000; ++i) line.step(half);
   CHECK(out.str().find('\r', 1) == std::string::npos);
 }
 
-TEST_CASE("in a log it is one line an epoch, without returns") {
+TEST_CASE("a log has one line per epoch, without carriage returns") {
   std::ostringstream out;
   {
     progress line(out, verbosity::lines, 0ms);
@@ -69,7 +69,7 @@ TEST_CASE("in a log it is one line an epoch, without returns") {
   CHECK(out.str() == "epoch 3/30  loss 0.2000  rate 0.001  20 k samples/s\n");
 }
 
-TEST_CASE("quiet says nothing") {
+TEST_CASE("quiet prints nothing") {
   std::ostringstream out;
   {
     progress line(out, verbosity::quiet, 0ms);
@@ -79,7 +79,7 @@ TEST_CASE("quiet says nothing") {
   CHECK(out.str().empty());
 }
 
-TEST_CASE("a file is no terminal") {
+TEST_CASE("a file is not a terminal") {
   std::FILE* file = std::tmpfile();
   REQUIRE(file != nullptr);
   CHECK(gpipe::verbosity_for(file) == verbosity::lines);

@@ -11,9 +11,9 @@ using gpipe::stage_report;
 
 namespace {
 
-std::string told(const std::vector<stage_report>& stages, unsigned cores = 0, std::int64_t reckoned_ps = 0) {
+std::string report_of(const std::vector<stage_report>& stages, unsigned cores = 0, std::int64_t predicted_ps = 0) {
   std::ostringstream out;
-  gpipe::write_report(out, stages, cores, reckoned_ps);
+  gpipe::write_report(out, stages, cores, predicted_ps);
   return out.str();
 }
 
@@ -37,8 +37,8 @@ std::vector<stage_report> two() {
 
 }  // namespace
 
-TEST_CASE("a table with what was predicted and what was measured") {
-  CHECK(told(two()) ==
+TEST_CASE("a table with the prediction and the measurement") {
+  CHECK(report_of(two()) ==
         "stage  slots  parameters    memory  predicted  measured    idle  forward  recompute  backward  update\n"
         "    0   0-11      1.06 M  12.5 MiB     75.0 %    57.1 %  25.0 %  20.0 ms    10.0 ms   30.0 ms  0.0 ms\n"
         "    1     12          10     1 KiB     25.0 %    42.9 %  47.1 %  10.0 ms     0.0 ms   30.0 ms  5.0 ms\n"
@@ -46,45 +46,46 @@ TEST_CASE("a table with what was predicted and what was measured") {
         "stage 0 is the slowest: 1.14 of the mean\n");
 }
 
-TEST_CASE("of replicas each has its rows, and the model's parameters count once") {
+TEST_CASE("each replica has its rows, and the model's parameters count once") {
   auto stages = two();
   for (stage_report s : two()) {
     s.replica = 1, s.worker += 2;
     s.busy(action_kind::forward) *= 2;
     stages.push_back(s);
   }
-  CHECK(told(stages) ==
-        "replica  stage  slots  parameters    memory  predicted  measured    idle  forward  recompute  backward  update\n"
-        "      0      0   0-11      1.06 M  12.5 MiB     37.5 %    25.0 %  25.0 %  20.0 ms    10.0 ms   30.0 ms  0.0 ms\n"
-        "      0      1     12          10     1 KiB     12.5 %    18.8 %  47.1 %  10.0 ms     0.0 ms   30.0 ms  5.0 ms\n"
-        "      1      0   0-11      1.06 M  12.5 MiB     37.5 %    33.3 %  20.0 %  40.0 ms    10.0 ms   30.0 ms  0.0 ms\n"
-        "      1      1     12          10     1 KiB     12.5 %    22.9 %  42.1 %  20.0 ms     0.0 ms   30.0 ms  5.0 ms\n"
-        "           all             1.06 M    25 MiB\n"
-        "replica 1, stage 0 is the slowest: 1.33 of the mean\n");
+  CHECK(
+      report_of(stages) ==
+      "replica  stage  slots  parameters    memory  predicted  measured    idle  forward  recompute  backward  update\n"
+      "      0      0   0-11      1.06 M  12.5 MiB     37.5 %    25.0 %  25.0 %  20.0 ms    10.0 ms   30.0 ms  0.0 ms\n"
+      "      0      1     12          10     1 KiB     12.5 %    18.8 %  47.1 %  10.0 ms     0.0 ms   30.0 ms  5.0 ms\n"
+      "      1      0   0-11      1.06 M  12.5 MiB     37.5 %    33.3 %  20.0 %  40.0 ms    10.0 ms   30.0 ms  0.0 ms\n"
+      "      1      1     12          10     1 KiB     12.5 %    22.9 %  42.1 %  20.0 ms     0.0 ms   30.0 ms  5.0 ms\n"
+      "           all             1.06 M    25 MiB\n"
+      "replica 1, stage 0 is the slowest: 1.33 of the mean\n");
 }
 
-TEST_CASE("before anything was measured there is nothing to tell of it") {
+TEST_CASE("before a measurement its columns are empty") {
   std::vector<stage_report> stages(1);
   stages[0] = {.stage = 0, .first = 0, .last = 3, .predicted_share = 1, .bytes = 64, .parameters = 3};
-  CHECK(told(stages) ==
+  CHECK(report_of(stages) ==
         "stage  slots  parameters  memory  predicted  measured  idle  forward  recompute  backward  update\n"
         "    0    0-2           3    64 B    100.0 %         -     -        -          -         -       -\n");
 }
 
-TEST_CASE("a step's time stands beside the reckoned one, and where it went") {
+TEST_CASE("a step's time is printed beside the predicted one, with its breakdown") {
   auto stages = two();
   for (auto& s : stages) s.steps = 4, s.step_ns = 88'000'000;
-  const std::string text = told(stages, 0, 18'500'000'000);
-  CHECK(text.find("a step took 22 ms, and was reckoned to take 18.5 ms;\ncompute 51.1 %, recompute 5.7 %, ") !=
+  const std::string text = report_of(stages, 0, 18'500'000'000);
+  CHECK(text.find("a step took 22 ms, predicted 18.5 ms;\ncompute 51.1 %, recompute 5.7 %, ") !=
         std::string::npos);
-  CHECK(told(stages).find("a step took 22 ms;\ncompute 51.1 %") != std::string::npos);
+  CHECK(report_of(stages).find("a step took 22 ms;\ncompute 51.1 %") != std::string::npos);
 }
 
-TEST_CASE("workers that share cores are told") {
-  CHECK(told(two(), 1).find("note: 2 workers share 1 core,") != std::string::npos);
+TEST_CASE("workers that share cores are noted") {
+  CHECK(report_of(two(), 1).find("note: 2 workers share 1 core:") != std::string::npos);
   auto one = two();
   one[1].worker = 0;
-  CHECK(told(one, 1).find("note") == std::string::npos);
-  CHECK(told(two(), 2).find("note") == std::string::npos);
-  CHECK(told(two(), 0).find("note") == std::string::npos);
+  CHECK(report_of(one, 1).find("note") == std::string::npos);
+  CHECK(report_of(two(), 2).find("note") == std::string::npos);
+  CHECK(report_of(two(), 0).find("note") == std::string::npos);
 }

@@ -20,7 +20,7 @@ std::string drawn(const std::vector<event>& events, const std::string& title = "
   return out.str();
 }
 
-/// Every tag that opens closes in turn, and every attribute is quoted.
+/// Returns true if every open tag is closed in order and every attribute is quoted.
 bool balanced(std::string_view text) {
   std::vector<std::string> open;
   for (std::size_t at = text.find('<'); at != text.npos; at = text.find('<', at)) {
@@ -63,12 +63,12 @@ std::vector<event> step() {
 
 }  // namespace
 
-TEST_CASE("the test tells balanced tags from others") {
+TEST_CASE("the test detects unbalanced tags") {
   CHECK(balanced("<a><b x=\"1\"/><c>t</c></a>"));
   for (const auto* bad : {"<a>", "<a></b>", "</a>", "<a x=\"1/>", "<a><b></a></b>", "<a"}) CHECK_FALSE(balanced(bad));
 }
 
-TEST_CASE("a picture has a box an event, a lane a stage, and is well formed") {
+TEST_CASE("a picture has a box per event, a lane per stage, and is well formed") {
   const auto text = drawn(step());
   CHECK(balanced(text));
   CHECK(text.substr(0, 5) == "<svg ");
@@ -79,27 +79,28 @@ TEST_CASE("a picture has a box an event, a lane a stage, and is well formed") {
   CHECK(count(text, "class=\"light\"") + count(text, "class=\"dark\"") == 10);
   CHECK(count(text, "class=\"key\"") == 3);  // forward, recompute, backward
   CHECK(count(text, "backward 1, stage 0: 8.000 to 10.000 ms") == 1);
-  CHECK(count(text, "http") == 1);  // its namespace: nothing is fetched
+  CHECK(count(text, "http") == 1);  // the namespace: nothing is fetched
 }
 
-TEST_CASE("replicas have lanes of their own") {
+TEST_CASE("each replica has its own lanes") {
   auto events = step();
   for (event e : step()) e.replica = 1, events.push_back(e);
   const auto text = drawn(events);
   CHECK(balanced(text));
-  for (const char* name : {">0: stage 0<", ">0: stage 1<", ">1: stage 0<", ">1: stage 1<"}) CHECK(count(text, name) == 1);
+  for (const char* name : {">0: stage 0<", ">0: stage 1<", ">1: stage 0<", ">1: stage 1<"})
+    CHECK(count(text, name) == 1);
   CHECK(count(text, "waits 30 %") == 4);
   CHECK(count(text, "backward 1, 1: stage 0: 8.000 to 10.000 ms") == 1);
 }
 
-TEST_CASE("lengths are times: 10 ms over the whole lane") {
+TEST_CASE("lengths are proportional to times: 10 ms over the whole lane") {
   const auto text = drawn(step());
   CHECK(count(text, "x=\"76.00\" y=\"74.00\" width=\"1040.00\"") == 1);                 // the lane
-  CHECK(count(text, "class=\"event\" x=\"76.00\" y=\"74.00\" width=\"103.20\"") == 1);  // 1 ms less a gap
+  CHECK(count(text, "class=\"event\" x=\"76.00\" y=\"74.00\" width=\"103.20\"") == 1);  // 1 ms minus a gap
   CHECK(count(text, "waits 30 %") == 2);  // each works 7 of 10 ms
 }
 
-TEST_CASE("a number stands only where it fits") {
+TEST_CASE("a number is drawn only if it fits") {
   std::vector<event> events;
   // 10.4 pixels each: too narrow for three digits
   for (int m = 0; m < 50; ++m) events.push_back({m * 1000, m * 1000 + 1000, action_kind::forward, 0, 100 + m});
@@ -116,7 +117,7 @@ TEST_CASE("titles are escaped") {
   CHECK(count(text, "S&lt;4 &amp; &quot;M&quot;") == 2);
 }
 
-TEST_CASE("odd events make no odd picture") {
+TEST_CASE("odd events give a valid picture") {
   CHECK(balanced(drawn({})));
   CHECK(balanced(drawn({{5, 5, action_kind::forward, 0, 0}})));
   CHECK(balanced(drawn({{0, 1, action_kind::forward, 300, 7}})));
@@ -132,7 +133,7 @@ TEST_CASE("ticks are round") {
   CHECK(round_step(101, 10) == doctest::Approx(20));
 }
 
-TEST_CASE("a picture that cannot be written names its path") {
+TEST_CASE("an error names the path that cannot be written") {
   CHECK_THROWS_WITH_AS(gpipe::write_timeline("no/such/folder/t.svg", step()),
                        doctest::Contains("no/such/folder/t.svg"), gpipe::error);
 }

@@ -15,7 +15,7 @@ using gpipe::event;
 
 namespace {
 
-/// Eats one JSON value; false if there is none (RFC 8259, without checking the digits after a backslash-u).
+/// Consumes one JSON value; false if invalid (RFC 8259, without checking the digits after a backslash-u).
 struct json_reader {
   std::string_view rest;
 
@@ -87,13 +87,13 @@ std::string written(const std::vector<gpipe::recorder>& workers) {
 
 }  // namespace
 
-TEST_CASE("the test's reader knows JSON from what is not") {
+TEST_CASE("the test's reader rejects invalid JSON") {
   CHECK(is_json(R"({"a":[1,-2.5,{"b":"c\"d"}],"e":[]})"));
   for (const auto* bad : {"{", "[1,]", "{\"a\" 1}", "[1 2]", "\"\n\"", "[01]", "[1.]", "[.5]", "{}x", "[\"a]"})
     CHECK_FALSE(is_json(bad));
 }
 
-TEST_CASE("a full recorder keeps what it has and counts the rest") {
+TEST_CASE("a full recorder keeps its events and counts the rest") {
   gpipe::recorder one(3);
   for (int m = 0; m < 5; ++m) one.record({m, m + 1, action_kind::forward, 0, m});
   CHECK(one.events().size() == 3);
@@ -109,14 +109,14 @@ TEST_CASE("a full recorder keeps what it has and counts the rest") {
   CHECK(none.dropped() == 1);
 }
 
-TEST_CASE("recorders of a row of workers share no cache line") {
+TEST_CASE("recorders of several workers share no cache line") {
   std::vector<gpipe::recorder> workers;
   for (int w = 0; w < 3; ++w) workers.emplace_back(1);
   CHECK(reinterpret_cast<std::uintptr_t>(&workers[1]) % gpipe::alignment == 0);
   CHECK(sizeof(gpipe::recorder) % gpipe::alignment == 0);
 }
 
-TEST_CASE("a trace is JSON with a row a worker and an entry an event") {
+TEST_CASE("a trace is JSON with a row per worker and an entry per event") {
   std::vector<gpipe::recorder> workers;
   workers.emplace_back(4);
   workers.emplace_back(4);
@@ -142,19 +142,19 @@ TEST_CASE("a trace is JSON with a row a worker and an entry an event") {
   CHECK(count(text, R"("name":"update",)") == 1);
 }
 
-TEST_CASE("nothing recorded is a trace too") {
+TEST_CASE("an empty trace is valid") {
   CHECK(is_json(written({})));
   std::vector<gpipe::recorder> idle;
   idle.emplace_back(8);
   CHECK(is_json(written(idle)));
 }
 
-TEST_CASE("the clock goes on") {
+TEST_CASE("the clock advances") {
   const auto before = gpipe::now_ns();
   CHECK(gpipe::now_ns() >= before);
 }
 
-TEST_CASE("a trace that cannot be written names its path") {
+TEST_CASE("an error names the path that cannot be written") {
   CHECK_THROWS_WITH_AS(gpipe::write_trace("no/such/folder/t.json", std::vector<gpipe::recorder>{}),
                        doctest::Contains("no/such/folder/t.json"), gpipe::error);
 }

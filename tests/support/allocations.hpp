@@ -6,8 +6,8 @@
 
 #include "support/sanitized.hpp"
 
-// Counts the allocations of the program by operator new, in all its threads. Only one file of a program may include it.
-// Under clang's thread sanitizer, whose operator new cannot be replaced, it counts none.
+// Counts the program's allocations by operator new, in all its threads. Only one file of a program may include it. It
+// counts none under clang's thread sanitizer, whose operator new cannot be replaced.
 
 inline std::atomic<long> allocations{0};
 
@@ -17,7 +17,7 @@ void* operator new(std::size_t size) {
   if (void* p = std::malloc(size)) return p;
   throw std::bad_alloc();
 }
-// If delete were inlined, a compiler would see free beside new and warn that they do not match.
+// With an inlined delete, a compiler would see free beside new and warn about the mismatch.
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 #endif

@@ -1,6 +1,6 @@
 #pragma once
 
-// Chains of blocks as they are trained, described for plans alone: most layers have no kernels.
+// Chains of blocks as in training, described for plans alone: most layers have no kernels.
 
 #include <gpipe/layer/regularization/dropout.hpp>
 #include <gpipe/layer/activation/gelu.hpp>
@@ -38,13 +38,13 @@ template <int Blocks, int Tokens, int D, int Vocabulary>
 struct transformer : model<input<float, Tokens, 4>, linear<D>, repeat<Blocks, attended<D>, fed<D>>, layer_norm,
                            linear<Vocabulary>, softmax_cross_entropy> {};
 
-/// Down and up again, with a skip at each width: long skips inside one another.
+/// Down and up again, with a skip at each width: nested long skips.
 template <int D>
 struct u_net : model<input<float, D>, linear<D>, stash<"a">, relu, linear<D / 2>, stash<"b">, gelu, linear<D / 4>,
                      stash<"c">, relu, linear<D / 4>, pop<"c">, add, linear<D / 2>, pop<"b">, add, gelu, linear<D>,
                      pop<"a">, add, linear<10>, softmax_cross_entropy> {};
 
-/// What keeps nothing, then what keeps much.
+/// Layers that keep nothing, then layers that keep much.
 template <int D>
 struct uneven : model<input<float, D>, linear<D>, dropout<10>, dropout<20>, residual<dropout<10>, dropout<10>>,
                       linear<8 * D>, dropout<10>, gelu, linear<D / 2>, relu, linear<10>, softmax_cross_entropy> {};

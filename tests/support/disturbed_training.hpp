@@ -20,7 +20,7 @@ namespace disturbed {
 using namespace laws;
 using namespace std::chrono_literals;
 
-/// Says which kernel of `fuse` throws.
+/// Selects the kernel of `fuse` that throws.
 struct trap_of {
   std::atomic<int> id{-1}, first_sample{0}, passes{0};
   std::atomic<action_kind> where{action_kind::idle};
@@ -61,7 +61,7 @@ struct fuse {
 /// 8 slots. Three stages have links from the first to the second and third, and from the second to the third.
 struct net : model<input<float, 12>, fuse<0>, dropout<20>, stash<"x">, fuse<1>, relu, fuse<2>, pop<"x">, add, fuse<3>,
                    passing_loss> {};
-/// A network with moving averages beside the parameters.
+/// A network with parameters and moving averages.
 struct averaging_net : model<input<float, 12>, fuse<4>, batch_norm<>, fuse<5>, batch_norm<>, passing_loss> {};
 
 inline const samples<float> data(120, 12, 1);

@@ -5,12 +5,12 @@
 
 #include <cstdio>
 
-// Of tests that need a GPU: where there is none they are skipped, which is said, and told to CTest.
+// The main function of GPU tests: without a GPU they are skipped, with a message and CTest's skip code.
 int main(int count, char** words) {
   int gpus = 0;
   const cudaError_t found = cudaGetDeviceCount(&gpus);
   if (found != cudaSuccess || gpus == 0) {
-    std::printf("SKIPPED, NOTHING WAS TESTED: there is no GPU here (%s)\n", cudaGetErrorString(found));
+    std::printf("SKIPPED, NOTHING WAS TESTED: no GPU found (%s)\n", cudaGetErrorString(found));
     return 77;
   }
   return doctest::Context(count, words).run();

@@ -1,7 +1,7 @@
 #pragma once
 
-// Layers with what ours do not have: several tensors on an edge, integers among them, a loss that something follows.
-// Their kernels are plain loops: laws are about what runs when and where it lies.
+// Layers with features that no shipped layer has: several tensors on an edge, integers among them, a loss that is not
+// last. Their kernels are plain loops: the laws test when kernels run and where data lie.
 
 #include <cstddef>
 #include <cstdint>
@@ -70,7 +70,7 @@ struct cross {
   };
 };
 
-/// (a, b) -> a and b behind each other.
+/// (a, b) -> a and b concatenated.
 struct join {
   template <class In>
   struct on;
@@ -92,7 +92,7 @@ struct join {
   };
 };
 
-/// Integers -> rows of a table: an edge that has no gradient, into one that has.
+/// Integers -> rows of a table: an edge without a gradient, into one with a gradient.
 template <class T, int Rows, int N>
 struct lookup {
   template <class In>
@@ -112,7 +112,7 @@ struct lookup {
   };
 };
 
-/// Numbers -> whether each is positive: the gradient ends here.
+/// Numbers -> 1 for each positive one, else 0: the gradient ends here.
 struct signs {
   template <class In>
   struct on;
@@ -128,7 +128,7 @@ struct signs {
   };
 };
 
-/// Integers -> integers: a stage of it alone has no gradients at all.
+/// Integers -> integers: a stage of this layer alone has no gradients.
 struct next {
   template <class In>
   struct on;
@@ -141,7 +141,7 @@ struct next {
   };
 };
 
-/// Numbers -> the same, and where the largest is.
+/// Numbers -> the same numbers, and the index of the largest.
 struct peak {
   template <class In>
   struct on;
@@ -164,7 +164,7 @@ struct peak {
   };
 };
 
-/// x (1 + k / 8) of numbers x and integers k, which may come in either order.
+/// x (1 + k / 8) of numbers x and integers k, in either order.
 struct scale {
   template <class T, int N, int K, int X>
   struct both {
@@ -189,7 +189,7 @@ struct scale {
   struct on<bundle<tensor<std::int32_t, K>, tensor<T, N>>> : both<T, N, K, 1> {};
 };
 
-/// Half the squared distance to the label's unit vector; passes its input on, to whoever reads it.
+/// Half the squared distance to the label's unit vector; passes its input on to later layers.
 struct passing_loss {
   template <class In>
   struct on;
@@ -214,8 +214,9 @@ struct passing_loss {
       if (a.partials()) a.partials()[0] = weight, a.partials()[1] = loss;
     }
     static void backward_input(const auto&, const auto& a) {
-      loop(a.samples() * N,
-           [&](int i) { a.in_gradient()[i] = a.template field<1, number>()[i / N] * distance(a, i) + a.out_gradient()[i]; });
+      loop(a.samples() * N, [&](int i) {
+        a.in_gradient()[i] = a.template field<1, number>()[i / N] * distance(a, i) + a.out_gradient()[i];
+      });
     }
   };
 };

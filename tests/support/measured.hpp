@@ -2,7 +2,7 @@
 
 #include <gpipe/plan/cost/profile.hpp>
 
-// What each layer took for one micro-batch: forward, backward's input part, its parameter part; medians, in ns.
+// The time of each layer for one micro-batch: forward, backward's input part, its parameter part; medians, in ns.
 struct measured {
   static constexpr int micro_batch_size = 4;
   static constexpr gpipe::measured_layer layers[] = {

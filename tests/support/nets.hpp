@@ -1,6 +1,6 @@
 #pragma once
 
-// Small networks, each with another kind of edge, and data for them.
+// Small networks, each with a different kind of edge, and their data.
 
 #include <cstdint>
 #include <type_traits>
@@ -22,22 +22,23 @@
 
 namespace laws {
 
-/// 18 slots, residuals across cuts: the first around what enters, to which no gradient flows.
+/// 18 slots, residuals across cuts: the first around the model's input, which has no gradient.
 template <class T>
 struct residual_net : model<input<T, 12>, residual<linear<12>>, linear<16>,
                             repeat<2, residual<layer_norm, linear<20>, gelu, dropout<25>, linear<16>>>, relu, linear<7>,
                             softmax_cross_entropy> {};
 
-/// 9 slots: a value that three slots read, one of them twice; two rows a sample, each a channel.
+/// 9 slots: a value that three slots read, one of them twice; two rows per sample, each a channel.
 template <class T>
 struct skip_net : model<input<T, 12>, linear<8>, reshape<2, 4>, stash<"x">, pop<"x">, add, batch_norm<>, pop<"x">,
                         add, layer_norm, pop<"x">, add, linear<7>, softmax_cross_entropy> {};
 
-/// 9 slots: two tensors on an edge; a loss in the middle, and values at the end that nobody reads.
+/// 9 slots: two tensors on an edge; a loss in the middle, and unread values at the end.
 template <class T>
-struct pair_net : model<input<T, 12>, linear<12>, batch_norm<>, halve, cross, cross, join, passing_loss, linear<4>, halve> {};
+struct pair_net
+    : model<input<T, 12>, linear<12>, batch_norm<>, halve, cross, cross, join, passing_loss, linear<4>, halve> {};
 
-/// 9 slots: integers on edges, links without and with gradients side by side, a skip from the outside.
+/// 9 slots: integers on edges, parallel links without and with gradients, a skip from the model's input.
 template <class T>
 struct integer_net : model<input<std::int32_t, 3>, stash<"tokens">, lookup<T, 6, 4>, stash<"x">, signs, next, pop<"x">,
                            scale, peak, scale, pop<"tokens">, scale, linear<7>, softmax_cross_entropy> {};
@@ -48,7 +49,7 @@ struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<1
                         pop<"x">, add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, linear<7>,
                         softmax_cross_entropy> {};
 
-/// 5 slots; its widest gradient is larger than the L1 cache, so gradients of several micro-batches are made together.
+/// 5 slots; its widest gradient exceeds the L1 cache, so gradients of several micro-batches are computed together.
 template <class T>
 struct broad_net : model<input<T, 12>, linear<128>, gelu, linear<128>, linear<7>, softmax_cross_entropy> {};
 
@@ -62,7 +63,7 @@ inline double noise(std::uint32_t which, std::size_t i) {
   return 2 * static_cast<double>(uniform(draw({7, 0, which, 0}, 0, static_cast<std::uint32_t>(i)).word[0])) - 1;
 }
 
-/// What a network of `T` reads of its batches: `width` inputs, and `rows` labels below 7 and weights a sample.
+/// The fields that a network of `T` reads: `width` inputs, and `rows` labels below 7 and weights per sample.
 template <class T, class Input = T>
 struct samples {
   int count, width, rows;
@@ -97,8 +98,7 @@ struct samples {
   batch all() const { return take(0, count); }
 };
 
-/// The bits of everything that a training has changed: parameters, moments, state, the number of steps; of
-/// one replica.
+/// The bits of all that a training has changed: parameters, moments, state, the number of steps; of one replica.
 template <class Trainer>
 std::uint64_t state_of(const Trainer& training, int replica = 0) {
   hash sum;
@@ -113,7 +113,7 @@ std::uint64_t state_of(const Trainer& training, int replica = 0) {
     add(memory_kind::parameters, 0, 0, r.parameter_bytes());
     for (int k = 0; k < run.plan().options.optimizer_moments; ++k) add(memory_kind::moments, k, 0, r.parameter_bytes());
     std::size_t at = 0;
-    for (int i = 0; i < r.state_count; ++i) {  // not what fills up to the next boundary
+    for (int i = 0; i < r.state_count; ++i) {  // without the padding
       const std::size_t bytes = r.state[i].extents.size() * bytes_of(r.type);
       add(memory_kind::state, 0, at, bytes);
       at += aligned(bytes);
@@ -124,7 +124,7 @@ std::uint64_t state_of(const Trainer& training, int replica = 0) {
   return sum.value();
 }
 
-/// Whether all replicas are the same.
+/// Returns true if all replicas are equal.
 template <class Trainer>
 bool replicas_agree(const Trainer& training) {
   bool agree = true;

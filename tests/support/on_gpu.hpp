@@ -5,7 +5,7 @@
 
 #include <gpipe/device/cuda/cuda.hpp>
 
-/// Elements in a GPU's memory, by copy.
+/// A copy of elements in a GPU's memory.
 template <class T>
 class on_gpu {
  public:
@@ -19,7 +19,7 @@ class on_gpu {
   T* data() const { return reinterpret_cast<T*>(memory_.data()); }
   std::size_t size() const { return size_; }
 
-  /// A copy, once all that was asked for is done.
+  /// Copies the elements back, once all operations are done.
   std::vector<T> back() const {
     std::vector<T> found(size_);
     context_.download(bytes(), memory_.data(), reinterpret_cast<std::byte*>(found.data()));

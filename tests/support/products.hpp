@@ -54,14 +54,14 @@ template <class A, class B>
 double product(A a, B b) {
   return static_cast<double>(a) * static_cast<double>(b);
 }
-/// The greatest difference between what was computed and what should have been, beyond one rounding to bf16.
+/// The greatest difference between computed and expected values, beyond one rounding to bf16.
 template <class T>
 double worst(matrix<T>& got, const std::vector<double>& want) {
   constexpr double rounding = std::is_same_v<T, bf16> ? 0x1.01p-8 : 0;
-  double most = 0;
+  double largest = 0;
   for (std::size_t i = 0; i < want.size(); ++i)
-    most = std::fmax(most, std::fabs(static_cast<double>(got[i]) - want[i]) - rounding * std::fabs(want[i]));
-  return most;
+    largest = std::fmax(largest, std::fabs(static_cast<double>(got[i]) - want[i]) - rounding * std::fabs(want[i]));
+  return largest;
 }
 template <class T>
 double tolerance(int terms) {
@@ -129,18 +129,19 @@ void agree_with_plain_loops() {
   }
   check_transposed_product<Context, T>(40, 300, 130);
   check_transposed_product<Context, T>(33, 70, 300);
-  check_transposed_product<Context, T>(150, 170, 260);  // neither is packed whole
+  check_transposed_product<Context, T>(150, 170, 260);  // neither is packed completely
   check_transposed_product<Context, T>(170, 150, 260);
 }
 
-/// Rows in several places, and products of them one after the other: the same bits. The rows of each but the last.
+/// Rows in several parts and one product per part give the same bits. `rows` of each part but the last.
 template <class Context, class T>
 void parts_do_not_matter() {
   const Context context;
-  for (int m = 1; m <= 150; m += m < 34 ? 1 : m < 70 ? 9 : 40)  // 150: not all of it is packed at once
+  for (int m = 1; m <= 150; m += m < 34 ? 1 : m < 70 ? 9 : 40)  // 150: too large to be packed at once
     for (const int n : {1, 3, 8, 15, 16, 17, 24, 25, 31, 32, 33, 100, 300})
       for (const int rows : {1, 3, 4, 8, 32, 50}) {
-        const int parts = 1 + (m + n + rows) % max_coalesced, last = 1 + (m + n) % rows, all = rows * (parts - 1) + last;
+        const int parts = 1 + (m + n + rows) % max_coalesced, last = 1 + (m + n) % rows,
+                  all = rows * (parts - 1) + last;
         matrix<T> a(cells(all, m), 1), b(cells(all, n), 2);
         matrix<compute_type<T>> one(cells(m, n), 3), several(cells(m, n), 3);
         row_parts<T> from_a{{}, rows}, from_b{{}, rows};
@@ -159,7 +160,7 @@ void parts_do_not_matter() {
       }
 }
 
-/// The same where products are too small for a number, down to a zero's sign.
+/// The same with products that underflow, down to a zero's sign.
 template <class Context, class T>
 void tiny_parts_do_not_matter() {
   constexpr auto tiny = static_cast<compute_type<T>>(sizeof(T) == 8 ? 1e-200 : 1e-30);
@@ -178,7 +179,7 @@ void tiny_parts_do_not_matter() {
   }
 }
 
-/// A row's results are the same bits whatever the rows around it hold.
+/// A row's bits do not depend on the content of the rows around it.
 template <class Context, class T>
 void neighbours_do_not_matter() {
   constexpr int n = 42, k = 600;
@@ -200,7 +201,7 @@ void neighbours_do_not_matter() {
   }
 }
 
-/// And whether it comes alone or among others.
+/// A row's bits do not depend on the number of rows.
 template <class Context, class T>
 void rows_do_not_matter() {
   constexpr int rows = 70, n = 42, k = 600;

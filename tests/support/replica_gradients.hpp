@@ -8,13 +8,13 @@
 
 #include "support/instances.hpp"
 
-// Gradients whose sum over replicas tells in which order it was made.
+// Gradients whose sum over replicas reveals its order.
 
 namespace laws {
 
 using namespace gpipe;
 
-/// In ascending order the first two cancel, and what comes after them stays; in any other it is lost.
+/// In ascending order the first two cancel and the rest stays; in any other order the rest is lost.
 inline float found_by(int replica, std::size_t i) {
   const float large = 1e9F + static_cast<float>(i % 7) * 1e8F;
   return replica == 0 ? large : replica == 1 ? -large : static_cast<float>(replica) + static_cast<float>(i % 1000);
@@ -32,7 +32,7 @@ inline void fill(const bound_stage<host_device>& of, int replica) {
   const auto all = gradients(of);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = found_by(replica, i);
 }
-/// How many numbers are not the sum, of the elements from `first` on.
+/// The number of elements, from `first` on, that differ from the sum.
 inline int wrong_sums(const bound_stage<host_device>& of, int replicas, std::size_t first = 0) {
   const auto all = gradients(of);
   int wrong = 0;

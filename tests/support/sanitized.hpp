@@ -30,7 +30,7 @@ inline constexpr bool sanitized = true;
 inline constexpr bool sanitized = false;
 #endif
 
-/// From one cut, as the bits of a mask, to the next that is tried: no multiple of the number of recompute modes, three.
+/// The step from one tested cut, as a bit mask, to the next: no multiple of the number of recompute modes, three.
 inline constexpr unsigned cut_step = sanitized ? 7 : 1;
 
 }  // namespace laws

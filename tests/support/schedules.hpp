@@ -1,6 +1,6 @@
 #pragma once
 
-// What the laws of schedules share: links between stages, the shipped schedules, their programs, tables with faults.
+// Shared by the laws of schedules: links between stages, the shipped schedules, their programs, tables with faults.
 
 #include <algorithm>
 #include <array>
@@ -55,7 +55,7 @@ struct programs {
   std::vector<std::vector<instruction>> lines;
   std::vector<int> in_flight, worker_of;
   std::array<bool, 8 * 16> recomputed{};
-  programs_terms terms;
+  expected_step terms;
 
   template <class Schedule>
   programs(Schedule schedule, int stages, int micro_batches, recompute_mode mode, const linked_stages& over,
@@ -93,7 +93,7 @@ struct programs {
       return static_cast<std::size_t>(4 * it.link + static_cast<int>(it.kind) -
                                       static_cast<int>(action_kind::receive_activation));
     };
-    // How often a worker has used each end before each of its lines.
+    // The number of times that a worker has used each end before each of its lines.
     std::vector<std::vector<int>> used(workers);
     for (std::size_t w = 0; w < workers; ++w) {
       used[w].assign((lines[w].size() + 1) * channels, 0);
@@ -124,7 +124,7 @@ struct programs {
           const link& over = net.links[it.link];
           const auto peer = static_cast<std::size_t>(
               worker_of[static_cast<std::size_t>(it.stage == over.from ? over.to : over.from)]);
-          const auto mine = end_of(it), other = mine ^ 1u;  // a receive stands before its send
+          const auto mine = end_of(it), other = mine ^ 1u;  // a receive comes before its send
           if (slots == rendezvous) {
             if (at[peer] == lines[peer].size()) continue;
             const instruction& theirs = lines[peer][at[peer]];

@@ -1,7 +1,7 @@
 #pragma once
 
-// A job of the tests, whose processes are threads: a wire carries what they send each other late, slots in any order,
-// and fails when it is call_fingerprint to.
+// A job for tests, whose processes are threads. A thread in between, the wire, delivers messages late, in any order of
+// slots, and loses one on demand.
 
 #include <algorithm>
 #include <chrono>
@@ -30,13 +30,13 @@ namespace threaded {
 using gpipe::wait_context;
 using gpipe::channel_layout;
 
-/// A channel of a pair of ranks: what the wire knows of it.
+/// The state of a channel between two ranks.
 struct channel {
   struct message {
-    int place, samples;
+    int sender_slot, samples;
   };
   struct slot {
-    std::deque<message> on_the_way;  // in order
+    std::deque<message> under_way;  // in order
     bool posted = true, arrived = false;
     int samples = 0;
   };
@@ -44,7 +44,7 @@ struct channel {
   int from, to;
   std::optional<channel_layout> out{}, in{};
   std::vector<slot> slots{};
-  std::vector<int> leaving{};  // [place]: messages that have not left it
+  std::vector<int> leaving{};  // [sender's slot]: its messages that are under way
 
   void reset() {
     for (slot& s : slots) s = {};
@@ -52,29 +52,29 @@ struct channel {
   }
 };
 
-/// What the ranks share. Everything happens inside one door, but for what the wire copies and who waits.
+/// The state that the ranks share, protected by one mutex.
 class job {
  public:
   explicit job(int ranks, std::uint32_t random = 1)
-      : ranks_(ranks), random_(random), brought_(index(ranks)), fingerprints_(index(ranks)), wire_([this] { carry(); }) {}
+      : ranks_(ranks), random_(random), contributed_(index(ranks)), fingerprints_(index(ranks)), wire_([this] { carry(); }) {}
   ~job() {
     {
-      const std::lock_guard<std::mutex> inside(door_);
+      const std::lock_guard<std::mutex> lock(mutex_);
       ending_ = true;
     }
-    bell_.notify_all();
+    condition_.notify_all();
     wire_.join();
   }
 
   int ranks() const { return ranks_; }
-  /// After so many messages more one is lost, once.
+  /// Loses one message, once `messages` more have been delivered; never if negative.
   void lose_after(int messages) {
-    const std::lock_guard<std::mutex> inside(door_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     until_lost_ = messages;
   }
-  /// How often something overtook what was sent before it.
+  /// How often a message was delivered before an earlier one of another slot.
   int overtaken() {
-    const std::lock_guard<std::mutex> inside(door_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     return overtaken_;
   }
 
@@ -85,97 +85,97 @@ class job {
   friend class member;
   friend class sender;
   friend class receiver;
-  friend class meeting;
+  friend class exchange;
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
   template <class Ready>
-  void wait(std::unique_lock<std::mutex>& inside, wait_context what, const std::string& awaited, Ready ready) {
+  void wait(std::unique_lock<std::mutex>& lock, wait_context what, const std::string& awaited, Ready ready) {
     while (!ready()) {
-      if (cause_) throw gpipe::detail::poisoned{};
+      if (cause_) throw gpipe::detail::interrupted{};
       const auto seen = progress_;
-      if (bell_.wait_for(inside, deadline_) == std::cv_status::timeout && seen == progress_ && !ready() && !cause_)
-        throw gpipe::error(gpipe::detail::concat({"waits for ", awaited, ", and nobody made progress"}), "",
+      if (condition_.wait_for(lock, deadline_) == std::cv_status::timeout && seen == progress_ && !ready() && !cause_)
+        throw gpipe::error(gpipe::detail::concat({"waits for ", awaited, ", and no rank made progress"}), "",
                            {.stage = what.stage, .micro_batch = what.micro_batch, .action = what.action});
     }
   }
-  void moved() {
+  void progressed() {
     ++progress_;
-    bell_.notify_all();
+    condition_.notify_all();
   }
 
-  // The ends of a pair's channels are made in the same order on both sides.
-  channel& make(int from, int to, const channel_layout& along, bool sends) {
-    const std::lock_guard<std::mutex> inside(door_);
+  // Both ranks make the ends of their channels in the same order.
+  channel& make(int from, int to, const channel_layout& layout, bool sends) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     const auto open = std::find_if(channels_.begin(), channels_.end(), [&](const auto& c) {
       return c->from == from && c->to == to && !(sends ? c->out : c->in);
     });
     channel& c = open != channels_.end() ? **open
                                          : *channels_.emplace_back(std::make_unique<channel>(channel{from, to}));
-    (sends ? c.out : c.in) = along;
-    c.slots.resize(index(*std::max_element(along.slot.begin(), along.slot.end()) + 1));
-    if (sends) c.leaving.resize(index(*std::max_element(along.place.begin(), along.place.end()) + 1));
-    moved();  // something may wait for this end already
+    (sends ? c.out : c.in) = layout;
+    c.slots.resize(index(*std::max_element(layout.receiver_slot.begin(), layout.receiver_slot.end()) + 1));
+    if (sends) c.leaving.resize(index(*std::max_element(layout.sender_slot.begin(), layout.sender_slot.end()) + 1));
+    progressed();  // a message may wait for this end already
     return c;
   }
-  void forget(channel& c, bool sends) {
-    const std::lock_guard<std::mutex> inside(door_);
+  void remove(channel& c, bool sends) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     (sends ? c.out : c.in).reset();
     if (!c.out && !c.in) std::erase_if(channels_, [&c](const auto& it) { return it.get() == &c; });
   }
 
-  /// All bring bytes and have those of all.
+  /// Returns the bytes that each rank contributes.
   std::vector<std::vector<std::byte>> gather(int rank, std::vector<std::byte> mine, wait_context what) {
-    std::unique_lock<std::mutex> inside(door_);
-    if (cause_) throw gpipe::detail::poisoned{};
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (cause_) throw gpipe::detail::interrupted{};
     const auto round = round_;
-    brought_[index(rank)] = std::move(mine);
-    if (++come_ == ranks_) {
-      come_ = 0;
+    contributed_[index(rank)] = std::move(mine);
+    if (++arrived_ == ranks_) {
+      arrived_ = 0;
       ++round_;
-      all_ = brought_;
-      moved();
+      all_ = contributed_;
+      progressed();
       return all_;
     }
     try {
-      wait(inside, what, "the others", [&] { return round_ != round; });
+      wait(lock, what, "the other ranks", [&] { return round_ != round; });
     } catch (...) {
-      --come_;
+      --arrived_;
       throw;
     }
-    return all_;  // of this round: the next is not over before all have come again
+    return all_;  // of this round: the next one needs this rank
   }
 
-  // What ranks are call_fingerprint for, in order: compared with what the first is, by whoever comes later.
-  void enter(int rank, gpipe::collective_kind what, std::span<const gpipe::agreed_value> traits) {
-    const std::lock_guard<std::mutex> inside(door_);
-    if (cause_) throw gpipe::detail::poisoned{};
-    fingerprints_[index(rank)].push_back({what, traits});
+  // The calls of each rank, in order. The later rank of two compares them.
+  void enter(int rank, gpipe::collective_kind what, std::span<const gpipe::agreed_value> values) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (cause_) throw gpipe::detail::interrupted{};
+    fingerprints_[index(rank)].push_back({what, values});
     for (int r = 1; r < ranks_ && !cause_; ++r)
       if (auto &first = fingerprints_[0], &other = fingerprints_[index(r)]; rank == 0 || rank == r)
         if (const std::size_t n = fingerprints_[index(rank)].size(); n <= first.size() && n <= other.size())
           if (!(first[n - 1] == other[n - 1])) {
-            const gpipe::error found = first[n - 1].difference(other[n - 1], r, traits);
+            const gpipe::error found = first[n - 1].difference(other[n - 1], r, values);
             fail(r, found);
           }
-    if (cause_) throw gpipe::detail::poisoned{};
+    if (cause_) throw gpipe::detail::interrupted{};
   }
 
-  // The wire: of what can arrive now, any, and sometimes nothing for a while.
+  // The wire: delivers any message that can arrive now, and sometimes none for a while.
   void carry() {
-    std::unique_lock<std::mutex> inside(door_);
+    std::unique_lock<std::mutex> lock(mutex_);
     std::vector<std::pair<channel*, int>> ready;
     while (!ending_) {
       ready.clear();
       for (const auto& c : channels_)
         for (int k = 0; c->out && c->in && k < static_cast<int>(c->slots.size()); ++k)
-          if (const auto& s = c->slots[index(k)]; s.posted && !s.arrived && !s.on_the_way.empty())
+          if (const auto& s = c->slots[index(k)]; s.posted && !s.arrived && !s.under_way.empty())
             ready.push_back({c.get(), k});
       random_ = random_ * 1664525u + 1013904223u;
       if (ready.empty() || cause_) {
-        bell_.wait(inside);
+        condition_.wait(lock);
       } else if (random_ >> 30 == 0) {
-        bell_.wait_for(inside, std::chrono::microseconds(random_ >> 24));
+        condition_.wait_for(lock, std::chrono::microseconds(random_ >> 24));
       } else {
         const std::size_t which = (random_ >> 8) % ready.size();
         overtaken_ += which > 0;
@@ -185,29 +185,29 @@ class job {
   }
   void arrive(channel& c, int k) {
     auto& s = c.slots[index(k)];
-    const auto [place, samples] = s.on_the_way.front();
-    s.on_the_way.pop_front();
-    if (until_lost_ >= 0 && until_lost_-- == 0) return fail(c.to, {"a message was lost", "look after the wire"});
+    const auto [sender_slot, samples] = s.under_way.front();
+    s.under_way.pop_front();
+    if (until_lost_ >= 0 && until_lost_-- == 0) return fail(c.to, {"a message was lost", "check the wire"});
     for (std::size_t v = 0; v < c.out->values.size(); ++v) {
       const gpipe::buffer_layout &from = c.out->values[v], &to = c.in->values[v];
-      std::memcpy(to.base + to.stride * index(k), from.base + from.stride * index(place), from.row * index(samples));
+      std::memcpy(to.base + to.stride * index(k), from.base + from.stride * index(sender_slot), from.row * index(samples));
     }
-    --c.leaving[index(place)];
+    --c.leaving[index(sender_slot)];
     s.samples = samples;
     s.arrived = true, s.posted = false;
-    moved();
+    progressed();
   }
   void fail(int rank, const gpipe::error& cause) {
     if (cause_) return;
     gpipe::location at = cause.where();
     at.rank = rank;
     cause_.emplace(cause.wrong(), cause.remedy(), at);
-    moved();
+    progressed();
   }
 
-  /// When all are here nothing is under way; the last forgets the cause.
+  /// Returns when all ranks are here and no message is under way; the last rank clears the cause.
   gpipe::error recover() {
-    std::unique_lock<std::mutex> inside(door_);
+    std::unique_lock<std::mutex> lock(mutex_);
     if (!cause_) throw std::logic_error("nothing has failed");
     gpipe::error first(cause_->wrong(), cause_->remedy(), cause_->where());  // a copy would share its text
     const auto round = recoveries_;
@@ -215,96 +215,96 @@ class job {
       for (const auto& c : channels_) c->reset();
       for (auto& list : fingerprints_) list.clear();
       cause_.reset();
-      recovering_ = come_ = 0;
+      recovering_ = arrived_ = 0;
       ++recoveries_;
-      moved();
+      progressed();
     } else {
-      bell_.wait(inside, [&] { return recoveries_ != round; });
+      condition_.wait(lock, [&] { return recoveries_ != round; });
     }
     return first;
   }
 
   const int ranks_;
   std::uint32_t random_;
-  std::mutex door_;
-  std::condition_variable bell_;
+  std::mutex mutex_;
+  std::condition_variable condition_;
   std::chrono::nanoseconds deadline_ = std::chrono::seconds(60);
   std::vector<std::unique_ptr<channel>> channels_;
-  std::vector<std::vector<std::byte>> brought_, all_;
+  std::vector<std::vector<std::byte>> contributed_, all_;
   std::vector<std::vector<gpipe::call_fingerprint>> fingerprints_;  // [rank], since the last failure
   std::optional<gpipe::error> cause_;
   std::uint64_t progress_ = 0, round_ = 0, recoveries_ = 0;
-  int come_ = 0, recovering_ = 0, until_lost_ = -1, overtaken_ = 0;
+  int arrived_ = 0, recovering_ = 0, until_lost_ = -1, overtaken_ = 0;
   bool ending_ = false;
   std::thread wire_;
 };
 
-class sender final : public gpipe::remote_sender {
+class sender final : public gpipe::sending_end {
  public:
-  sender(job& of, int rank, const channel_layout& along)
-      : job_(of), along_(along), channel_(of.make(rank, along.peer, along, true)) {}
-  ~sender() override { job_.forget(channel_, true); }
+  sender(job& of, int rank, const channel_layout& layout)
+      : job_(of), layout_(layout), channel_(of.make(rank, layout.peer, layout, true)) {}
+  ~sender() override { job_.remove(channel_, true); }
 
   void acquire(int m, wait_context what) override {
-    std::unique_lock<std::mutex> inside(job_.door_);
-    const int place = along_.place[job::index(m)];
-    job_.wait(inside, what, gpipe::detail::concat({"rank ", along_.peer, " to take place ", place}),
-              [&] { return channel_.leaving[job::index(place)] == 0; });
+    std::unique_lock<std::mutex> lock(job_.mutex_);
+    const int sender_slot = layout_.sender_slot[job::index(m)];
+    job_.wait(lock, what, gpipe::detail::concat({"rank ", layout_.peer, " to take slot ", sender_slot}),
+              [&] { return channel_.leaving[job::index(sender_slot)] == 0; });
   }
   void publish(int m, int samples) override {
-    const std::lock_guard<std::mutex> inside(job_.door_);
-    const int place = along_.place[job::index(m)];
-    ++channel_.leaving[job::index(place)];
-    channel_.slots[job::index(along_.slot[job::index(m)])].on_the_way.push_back({place, samples});
-    job_.moved();
+    const std::lock_guard<std::mutex> lock(job_.mutex_);
+    const int sender_slot = layout_.sender_slot[job::index(m)];
+    ++channel_.leaving[job::index(sender_slot)];
+    channel_.slots[job::index(layout_.receiver_slot[job::index(m)])].under_way.push_back({sender_slot, samples});
+    job_.progressed();
   }
 
  private:
   job& job_;
-  channel_layout along_;
+  channel_layout layout_;
   channel& channel_;
 };
 
-class receiver final : public gpipe::remote_receiver {
+class receiver final : public gpipe::receiving_end {
  public:
-  receiver(job& of, int rank, const channel_layout& along)
-      : job_(of), along_(along), channel_(of.make(along.peer, rank, along, false)) {}
-  ~receiver() override { job_.forget(channel_, false); }
+  receiver(job& of, int rank, const channel_layout& layout)
+      : job_(of), layout_(layout), channel_(of.make(layout.peer, rank, layout, false)) {}
+  ~receiver() override { job_.remove(channel_, false); }
 
   int consume(int m, wait_context what) override {
-    std::unique_lock<std::mutex> inside(job_.door_);
-    const int k = along_.slot[job::index(m)];
+    std::unique_lock<std::mutex> lock(job_.mutex_);
+    const int k = layout_.receiver_slot[job::index(m)];
     auto& s = channel_.slots[job::index(k)];
-    job_.wait(inside, what, gpipe::detail::concat({"rank ", along_.peer, " to fill slot ", k}),
+    job_.wait(lock, what, gpipe::detail::concat({"rank ", layout_.peer, " to fill slot ", k}),
               [&s] { return s.arrived; });
     s.arrived = false;
     return s.samples;
   }
   bool arrived(int m) override {
-    const std::lock_guard<std::mutex> inside(job_.door_);
-    return channel_.slots[job::index(along_.slot[job::index(m)])].arrived;
+    const std::lock_guard<std::mutex> lock(job_.mutex_);
+    return channel_.slots[job::index(layout_.receiver_slot[job::index(m)])].arrived;
   }
   void release(int m) override {
-    const std::lock_guard<std::mutex> inside(job_.door_);
-    channel_.slots[job::index(along_.slot[job::index(m)])].posted = true;
-    job_.moved();
+    const std::lock_guard<std::mutex> lock(job_.mutex_);
+    channel_.slots[job::index(layout_.receiver_slot[job::index(m)])].posted = true;
+    job_.progressed();
   }
 
  private:
   job& job_;
-  channel_layout along_;
+  channel_layout layout_;
   channel& channel_;
 };
 
-class meeting final : public gpipe::all_gather {
+class exchange final : public gpipe::all_gather {
  public:
-  meeting(job& of, int rank, const std::vector<std::size_t>& sizes)
+  exchange(job& of, int rank, const std::vector<std::size_t>& sizes)
       : job_(of), rank_(rank), mine_(sizes[job::index(rank)]) {}
 
   std::byte* mine() override { return mine_.data(); }
   const std::byte* of(int rank) const override { return all_[job::index(rank)].data(); }
-  void meet(wait_context what, const std::vector<gpipe::remote_sender*>& settled) override {
-    for (gpipe::remote_sender* end : settled) end->acquire(0, what);
+  void gather(wait_context what, const std::vector<gpipe::sending_end*>& settled) override {
+    for (gpipe::sending_end* end : settled) end->acquire(0, what);
     all_ = job_.gather(rank_, mine_, what);
   }
 
@@ -323,35 +323,35 @@ class member final : public gpipe::process_group {
   int rank() const noexcept override { return rank_; }
   int ranks() const noexcept override { return job_.ranks(); }
   void expect(std::chrono::nanoseconds deadline) override {
-    const std::lock_guard<std::mutex> inside(job_.door_);
+    const std::lock_guard<std::mutex> lock(job_.mutex_);
     job_.deadline_ = deadline;
   }
-  void agree(gpipe::collective_kind what, std::span<const gpipe::agreed_value> traits) override {
+  void agree(gpipe::collective_kind what, std::span<const gpipe::agreed_value> values) override {
     try {
-      enter(what, traits);
+      enter(what, values);
       job_.gather(rank_, {}, {.action = "agree"});
-    } catch (const gpipe::detail::poisoned&) {
+    } catch (const gpipe::detail::interrupted&) {
       throw job_.recover();
     }
   }
-  void enter(gpipe::collective_kind what, std::span<const gpipe::agreed_value> traits) override { job_.enter(rank_, what, traits); }
-  std::unique_ptr<gpipe::remote_sender> sender(const channel_layout& along) override {
-    return std::make_unique<threaded::sender>(job_, rank_, along);
+  void enter(gpipe::collective_kind what, std::span<const gpipe::agreed_value> values) override { job_.enter(rank_, what, values); }
+  std::unique_ptr<gpipe::sending_end> sender(const channel_layout& layout) override {
+    return std::make_unique<threaded::sender>(job_, rank_, layout);
   }
-  std::unique_ptr<gpipe::remote_receiver> receiver(const channel_layout& along) override {
-    return std::make_unique<threaded::receiver>(job_, rank_, along);
+  std::unique_ptr<gpipe::receiving_end> receiver(const channel_layout& layout) override {
+    return std::make_unique<threaded::receiver>(job_, rank_, layout);
   }
   std::unique_ptr<gpipe::all_gather> make_all_gather(const std::vector<std::size_t>& sizes) override {
-    return std::make_unique<meeting>(job_, rank_, sizes);
+    return std::make_unique<exchange>(job_, rank_, sizes);
   }
   void begin(wait_context) override {
-    const std::lock_guard<std::mutex> inside(job_.door_);
-    if (job_.cause_) throw gpipe::detail::poisoned{};
-    job_.moved();
+    const std::lock_guard<std::mutex> lock(job_.mutex_);
+    if (job_.cause_) throw gpipe::detail::interrupted{};
+    job_.progressed();
   }
-  void look() override {
-    const std::lock_guard<std::mutex> inside(job_.door_);
-    if (job_.cause_) throw gpipe::detail::poisoned{};
+  void poll() override {
+    const std::lock_guard<std::mutex> lock(job_.mutex_);
+    if (job_.cause_) throw gpipe::detail::interrupted{};
   }
   void broadcast(void* bytes, std::size_t size, int root, std::uint64_t) override {
     auto* const at = static_cast<std::byte*>(bytes);
@@ -361,7 +361,7 @@ class member final : public gpipe::process_group {
     std::copy(all[job::index(root)].begin(), all[job::index(root)].end(), at);
   }
   void fail(const gpipe::error& cause) noexcept override {
-    const std::lock_guard<std::mutex> inside(job_.door_);
+    const std::lock_guard<std::mutex> lock(job_.mutex_);
     job_.fail(rank_, cause);
   }
   gpipe::error recover() override { return job_.recover(); }

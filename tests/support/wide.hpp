@@ -8,7 +8,7 @@
 
 #include "support/nets.hpp"
 
-// What trains with gradients enough to be summed over replicas before a stage's backward is over.
+// A training with enough gradients to be summed over replicas before a stage's backward ends.
 
 namespace laws {
 
@@ -17,9 +17,9 @@ struct wide_net : model<input<float, 12>, linear<512>, gelu, linear<512>, gelu, 
                         softmax_cross_entropy> {};
 
 struct wide_training {
-  /// Of gradients and parameters after each call; the first, not counted below, is thrown out of.
+  /// Hashes of gradients and parameters after each call; the first call, not counted below, throws.
   std::vector<std::uint64_t> bits;
-  int sums_within_backward = 0;     ///< how often a replica began to sum, or went on, while backward of the stage ran
+  int sums_within_backward = 0;     ///< times that a replica began or continued a sum during the stage's backward
 
   wide_training(const plan_options& options, process_group* job) {
     const samples<float> data(16, 12, 1);
@@ -49,7 +49,7 @@ struct wide_training {
     for (const recorder& of : training.trace())
       for (int s = 0; s < training.plan().stages(); ++s) look_at(of, s);
   }
-  /// In each of five calls the two full buckets of each replica, of which the second has no sample in one call.
+  /// In each of five calls the two full buckets of each replica; the second bucket has no sample in one call.
   static constexpr int least_sums = (5 + 4) * 2;
 
  private:
@@ -58,7 +58,8 @@ struct wide_training {
     for (const event& e : of.events()) {
       if (e.stage != stage) continue;
       if (e.kind == action_kind::reduce) ++since;
-      if (e.kind == action_kind::backward || e.kind == action_kind::backward_parameters) sums_within_backward += std::exchange(since, 0);
+      if (e.kind == action_kind::backward || e.kind == action_kind::backward_parameters)
+        sums_within_backward += std::exchange(since, 0);
       if (e.kind == action_kind::update) since = 0;
     }
   }

@@ -7,7 +7,7 @@
 using namespace gpipe;
 using detail::find_array;
 
-TEST_CASE("an array is found by its name, behind those before it") {
+TEST_CASE("an array is found by its name, at the offset behind the previous arrays") {
   constexpr parameter parameters[] = {{"weight", {3, 7}}, {"bias", {7}}};
   row r;
   r.name = "it";

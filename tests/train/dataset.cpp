@@ -21,7 +21,7 @@ dataset ten() {
   return dataset{}.with("inputs", 3, x).with("labels", 1, labels);
 }
 
-/// The labels in the order in which batches bring them; every row must be the one of its label.
+/// The labels in the order of the batches; every row must belong to its label.
 std::vector<int> order(dataset::stream stream) {
   std::vector<int> labels;
   for (const batch& b : stream) {
@@ -41,7 +41,7 @@ std::vector<int> sorted(std::vector<int> labels) {
   return labels;
 }
 
-// Whose first batch outlives it: not one that is gone when the line ends.
+// Not a temporary: it must outlive its batches.
 template <class Stream>
 constexpr bool has_begin = requires(Stream&& s) { *static_cast<Stream&&>(s).begin(); };
 static_assert(has_begin<dataset::stream&> && !has_begin<dataset::stream>);
@@ -50,7 +50,7 @@ const std::vector<int> ascending{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 }  // namespace
 
-TEST_CASE("batches bring every sample once, in order, the last ones in a smaller batch") {
+TEST_CASE("batches hold every sample once, in order, the last ones in a smaller batch") {
   const dataset data = ten();
   CHECK(data.samples() == 10);
   for (const int size : {1, 3, 4, 10, 64}) {
@@ -73,7 +73,7 @@ TEST_CASE("a shuffled pass is a permutation, and a function of seed and epoch") 
   CHECK(order(data.shuffled(3, 1, 1)) != first);
 }
 
-TEST_CASE("a shuffle has no favourite places") {
+TEST_CASE("a shuffle prefers no position") {
   const dataset data = dataset{}.with("labels", 1, std::vector<std::int32_t>{0, 1, 2});
   int seen[3][3] = {};
   for (std::uint64_t epoch = 0; epoch < 3000; ++epoch) {
@@ -81,14 +81,14 @@ TEST_CASE("a shuffle has no favourite places") {
     for (const batch& b : data.shuffled(1, 5, epoch))
       ++seen[at++][*static_cast<const std::int32_t*>(b.find("labels")->data)];
   }
-  for (const auto& place : seen)
-    for (const int count : place) {
+  for (const auto& position : seen)
+    for (const int count : position) {
       CHECK(count > 900);  // 1000, with a deviation of 26
       CHECK(count < 1100);
     }
 }
 
-TEST_CASE("rows that do not fit are refused") {
+TEST_CASE("rows that do not fit are rejected") {
   const std::vector<float> seven(7), none;
   CHECK_THROWS_WITH_AS(dataset{}.with("inputs", 3, seven),
                        "field \"inputs\" has 7 elements, which are no rows of 3; give every sample a whole row", error);
@@ -105,7 +105,7 @@ TEST_CASE("rows that do not fit are refused") {
   CHECK_THROWS_WITH_AS(empty.batches(3), doctest::Contains("the dataset has no samples"), error);
 }
 
-TEST_CASE("a batch may be larger than all there is") {
+TEST_CASE("a batch may be larger than the dataset") {
   const dataset all = ten();
   CHECK(all.batches((std::numeric_limits<int>::max)()).count() == 1);
   CHECK(all.batches(3).count() == 4);

@@ -8,12 +8,12 @@ using namespace gpipe;
 
 namespace {
 
-/// A trainer that notes what it is given.
+/// A trainer that records its arguments.
 struct noting {
   std::vector<int> sizes{}, labels{}, accumulated{};
-  std::vector<double> held_out{};  // losses to be found, the last first
-  int least = 1;
-  int min_batch() const { return least; }
+  std::vector<double> held_out{};  // losses to be returned, the last first
+  int minimum = 1;
+  int min_batch() const { return minimum; }
   double rate() const { return 0.5 / static_cast<double>(sizes.size() + 1); }
   void accumulate(const batch& b) { accumulated.push_back(b.samples()); }
   step_result evaluate(const dataset&) {
@@ -37,27 +37,27 @@ const dataset five = dataset{}.with("labels", 1, std::vector<std::int32_t>{0, 1,
 
 }  // namespace
 
-TEST_CASE("every epoch goes over all samples, in an order of its own") {
+TEST_CASE("every epoch goes over all samples, each in another order") {
   noting training;
-  std::vector<fit_progress> told;
-  fit(training, five, {.epochs = 2, .batch = 3, .seed = 4}, [&](const fit_progress& now) { told.push_back(now); });
+  std::vector<fit_progress> seen;
+  fit(training, five, {.epochs = 2, .batch = 3, .seed = 4}, [&](const fit_progress& now) { seen.push_back(now); });
   CHECK(training.sizes == std::vector<int>{3, 2, 3, 2});
   const std::vector<int> first(training.labels.begin(), training.labels.begin() + 5);
   const std::vector<int> second(training.labels.begin() + 5, training.labels.end());
   CHECK(first != second);
   CHECK(std::is_permutation(first.begin(), first.end(), second.begin()));
 
-  REQUIRE(told.size() == 4);
-  CHECK(told[1].epoch == 1);
-  CHECK(told[2].epoch == 2);
-  CHECK(told[3].epochs == 2);
-  CHECK(told[1].step == 2);
-  CHECK(told[1].steps == 2);
-  CHECK(told[0].rate == 0.5);  // of the step that was taken
-  CHECK(told[1].rate == 0.25);
-  CHECK(told[0].loss == 3);
-  CHECK(told[1].loss == (3 * 6 + 2 * 4) / 10.0);  // by weight
-  CHECK(told[2].loss == 3);                       // anew in each epoch
+  REQUIRE(seen.size() == 4);
+  CHECK(seen[1].epoch == 1);
+  CHECK(seen[2].epoch == 2);
+  CHECK(seen[3].epochs == 2);
+  CHECK(seen[1].step == 2);
+  CHECK(seen[1].steps == 2);
+  CHECK(seen[0].rate == 0.5);  // of the completed step
+  CHECK(seen[1].rate == 0.25);
+  CHECK(seen[0].loss == 3);
+  CHECK(seen[1].loss == (3 * 6 + 2 * 4) / 10.0);  // by weight
+  CHECK(seen[2].loss == 3);                       // starts again in each epoch
 }
 
 TEST_CASE("a step may take several batches, the last of an epoch fewer") {
@@ -74,7 +74,7 @@ TEST_CASE("a step may take several batches, the last of an epoch fewer") {
   CHECK(end.best_epoch == 0);
 }
 
-TEST_CASE("whoever is called after a step may end the training") {
+TEST_CASE("the hook after a step may end the training") {
   noting training;
   const fit_result end = fit(training, five, {.epochs = 3, .batch = 2}, [&](const fit_progress& now) {
     return now.epoch == 2 && now.step == 2 ? loop_control::stop : loop_control::go;
@@ -86,18 +86,18 @@ TEST_CASE("whoever is called after a step may end the training") {
   CHECK_FALSE(fit(to_its_end, five, {.batch = 5}, [](const fit_progress&) { return loop_control::stop; }).stopped);
 }
 
-TEST_CASE("a training stops when the held-out loss has not fallen for as long as patience lasts") {
+TEST_CASE("a training stops if the held-out loss has not fallen for `patience` epochs") {
   const auto run = [&](int patience) {
     noting training;
     training.held_out = {0.1, 5, 4, 3, 3, 2, 4};
-    std::vector<double> told;
+    std::vector<double> seen;
     const fit_options how{.epochs = 7, .batch = 3, .patience = patience};
     const fit_result end = fit(training, five, five, how, [&](const fit_progress& now) {
-      if (now.step == now.steps) told.push_back(now.held_out);
+      if (now.step == now.steps) seen.push_back(now.held_out);
       else CHECK(now.held_out != now.held_out);
     });
-    CHECK(static_cast<int>(told.size()) == end.epochs);
-    CHECK(told[1] == 2);
+    CHECK(static_cast<int>(seen.size()) == end.epochs);
+    CHECK(seen[1] == 2);
     return end;
   };
   const fit_result patient = run(4), impatient = run(3), any = run(0);
@@ -112,17 +112,19 @@ TEST_CASE("a training stops when the held-out loss has not fallen for as long as
   CHECK(patient.epochs == 6);
 }
 
-TEST_CASE("what is no loop is refused") {
+TEST_CASE("invalid fit options are rejected") {
   noting training;
   const auto nothing = [](const fit_progress&) {};
   CHECK_THROWS_AS(fit(training, five, {.batch = 0}, nothing), error);
   CHECK_THROWS_AS(fit(training, dataset{}, {}, nothing), error);
   CHECK_THROWS_AS(fit(training, five, {.accumulate = 0}, nothing), error);
   CHECK_THROWS_AS(fit(training, five, {.patience = 2}, nothing), error);
-  training.least = 2;
-  CHECK_THROWS_WITH_AS(fit(training, five, {.batch = 2}, nothing),
-                       "an epoch's last batch of 1 sample is too small for 2 replicas; choose fewer replicas, or batches "
-                       "of another size", error);
+  training.minimum = 2;
+  CHECK_THROWS_WITH_AS(
+      fit(training, five, {.batch = 2}, nothing),
+      "an epoch's last batch of 1 sample is too small for 2 replicas; choose fewer replicas, or batches "
+      "of another size",
+      error);
   CHECK(training.sizes.empty());
   fit(training, five, {.batch = 3}, nothing);
   CHECK(training.sizes == std::vector<int>{3, 2});

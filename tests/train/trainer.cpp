@@ -16,7 +16,7 @@
 
 #include "support/small_training.hpp"
 
-// Construction, steps, rates, evaluations, hooks and digests. The rest stands in trainer/; the same bits for every cut,
+// Construction, steps, rates, evaluations, hooks and digests. The other tests are in trainer/; the same bits for every cut,
 // failures and memory: tests/laws.
 
 using namespace gpipe;
@@ -74,7 +74,7 @@ TEST_CASE("a precision chosen by the model, by the compiled plan or at run time 
   CHECK(both.plan().options.precision == precision::bf16);
   CHECK(narrow.plan().options.precision == precision::bf16);
   CHECK(wide.plan().options.precision == precision::float32);
-  CHECK(both.parameter_hash() == plain.parameter_hash());  // first values are not rounded
+  CHECK(both.parameter_hash() == plain.parameter_hash());  // initial values are not rounded
   const double loss = both.step(all).loss, in_float = plain.step(all).loss;
   CHECK(loss == narrow.step(all).loss);
   CHECK(loss == compiled.step(all).loss);
@@ -131,17 +131,17 @@ TEST_CASE("training lowers the loss, and a second training gives the same bits")
 }
 
 TEST_CASE("a custom optimizer without moments") {
-  trainer<net, sign_descent> own(two, {.learning_rate = 0.125});
-  for (const memory_block& block : own.plan().blocks[1]) CHECK(block.kind != memory_kind::moments);
-  const std::vector<float> before = own.parameter(1, "weight");
-  own.step(all);
-  const std::vector<float> after = own.parameter(1, "weight"), gradient = own.gradient(1, "weight");
+  trainer<net, sign_descent> custom(two, {.learning_rate = 0.125});
+  for (const memory_block& block : custom.plan().blocks[1]) CHECK(block.kind != memory_kind::moments);
+  const std::vector<float> before = custom.parameter(1, "weight");
+  custom.step(all);
+  const std::vector<float> after = custom.parameter(1, "weight"), gradient = custom.gradient(1, "weight");
   for (std::size_t i = 0; i < before.size(); ++i) {
     CAPTURE(i);
     CHECK(after[i] == before[i] - (gradient[i] > 0 ? 0.125F : gradient[i] < 0 ? -0.125F : 0.0F));
   }
   CHECK(after != before);
-  CHECK_THROWS_WITH_AS(own.moment(1, "weight", 0), doctest::Contains("the optimizer has no moment 0"), error);
+  CHECK_THROWS_WITH_AS(custom.moment(1, "weight", 0), doctest::Contains("the optimizer has no moment 0"), error);
 }
 
 TEST_CASE("the learning rate is the optimizer's times the schedule's") {
@@ -154,7 +154,9 @@ TEST_CASE("the learning rate is the optimizer's times the schedule's") {
 TEST_CASE("a custom learning-rate schedule, and a rate for a single step") {
   std::vector<std::uint64_t> steps_asked;
   training_options how;
-  how.learning_rate_schedule = [&](std::uint64_t step) { return steps_asked.push_back(step), 1.0 / static_cast<double>(step + 1); };
+  how.learning_rate_schedule = [&](std::uint64_t step) {
+    return steps_asked.push_back(step), 1.0 / static_cast<double>(step + 1);
+  };
   trainer<net, sgd> t(two, sgd{.learning_rate = 0.5}, how), still(two, sgd{.learning_rate = 0.5});
   const auto before = t.parameter_hash();
   CHECK(t.step(all, 0).norm > 0);
@@ -256,7 +258,8 @@ TEST_CASE("a hook may add more hooks than there was room for") {
   training t(two);
   std::vector<std::uint64_t> called;
   t.on_step([&t, &called](const step_result&, std::uint64_t steps) {
-    for (int i = 0; i < 9; ++i) t.on_step([&called](const step_result&, std::uint64_t later) { called.push_back(later); });
+    for (int i = 0; i < 9; ++i)
+      t.on_step([&called](const step_result&, std::uint64_t later) { called.push_back(later); });
     called.push_back(10 * steps);
   });
   t.step(all);

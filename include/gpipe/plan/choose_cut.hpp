@@ -83,12 +83,12 @@ struct memory_fits {
   };
   const network& net;
   const plan_options& options;
-  const memory_terms* terms;  ///< of each stage
+  const memory_requirements* terms;  ///< of each stage
   outside rest = outside::ignored;
 
   constexpr bool operator()(int s, int begin, int end) const {
     if (rest == outside::ignored) return true;
-    const std::int64_t bytes = rest == outside::whole ? memory_alone(net, begin, end, terms[s]).total()
+    const std::int64_t bytes = rest == outside::whole ? memory_of_range(net, begin, end, terms[s]).total()
                                                       : memory_of(stage_view(net, begin, end), terms[s]).total();
     return bytes <= options.memory_limit;
   }
@@ -118,8 +118,8 @@ GPIPE_COLD constexpr bool choose_cut(const network& net, const plan_options& o, 
   detail::require_admitted(schedule, o.stages, o.micro_batches);
   return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& problem) {
     const bool limited = o.memory_limit != no_memory_limit;
-    const detail::zeroed_array<memory_terms> terms(o.stages);
-    for (int s = 0; limited && s < o.stages; ++s) terms[s] = terms_of(schedule, o, s);
+    const detail::zeroed_array<memory_requirements> terms(o.stages);
+    for (int s = 0; limited && s < o.stages; ++s) terms[s] = requirements_of(schedule, o, s);
     using detail::memory_fits;
     memory_fits fits{net, o, terms.data()};
     detail::cut_within(problem, first, fits);
@@ -147,8 +147,8 @@ template <scheduler Schedule>
 GPIPE_COLD constexpr std::int64_t min_memory_limit(const network& net, plan_options o, const Schedule& schedule,
                                                      const stage_costs& costs) {
   const detail::zeroed_array<int> first(o.stages);
-  const detail::zeroed_array<memory_terms> terms(o.stages);
-  for (int s = 0; s < o.stages; ++s) terms[s] = terms_of(schedule, o, s);
+  const detail::zeroed_array<memory_requirements> terms(o.stages);
+  for (int s = 0; s < o.stages; ++s) terms[s] = requirements_of(schedule, o, s);
   std::int64_t low = o.memory_limit, high = detail::with_problem(net, o, schedule, costs, [&](const auto& problem) {
     detail::limited_search search(problem, net, terms.data(), no_memory_limit);
     return search.find(first.data()) == detail::answer::found ? search.bytes() : 0;

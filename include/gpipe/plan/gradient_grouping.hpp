@@ -43,7 +43,7 @@ GPIPE_COLD constexpr int coalesced(const network& net, plan_options o, const Sch
   const auto fit = [&] {
     for (int s = 0; s < o.stages; ++s) {
       const stage_view stage(net, stages, s);
-      if (memory_of(stage, terms_of(schedule, o, stage)).total() > o.memory_limit) return false;
+      if (memory_of(stage, requirements_of(schedule, o, stage)).total() > o.memory_limit) return false;
     }
     return true;
   };

@@ -22,10 +22,10 @@ enum class answer : std::uint8_t { found, none, unknown };
 /// measured once more.
 class limited_search {
  public:
-  static constexpr int most_partials = 1 << 15;
+  static constexpr int max_partials = 1 << 15;
 
   /// With a limit the objective counts, without one the bytes. The problem has been solved without a limit before.
-  constexpr limited_search(const partition_problem& p, const network& net, const memory_terms* terms,
+  constexpr limited_search(const partition_problem& p, const network& net, const memory_requirements* terms,
                            std::int64_t limit)
       : p_(p),
         net_(net),
@@ -117,7 +117,7 @@ class limited_search {
   /// Whether the partial cut in `first_` may go on now; else it is dropped, or comes back when its bytes are its turn.
   GPIPE_COLD constexpr bool check_memory(int i) {
     partial& it = all_[i];
-    const memory_terms& terms = terms_[it.stage];
+    const memory_requirements& terms = terms_[it.stage];
     const std::int64_t own = bytes_of(it.stage);
     it.weighed = true;
     it.certain = all_[it.behind].certain;
@@ -205,7 +205,7 @@ class limited_search {
       held.backward += costs[begin].backward;
       held.both += costs[begin].forward + costs[begin].backward;
       if (begin > 0 ? stage == 0 : stage > 0) continue;
-      if (count_ == most_partials) return false;
+      if (count_ == max_partials) return false;
       transfer_charges::running_charge charges(moved_, begin);
       for (int l = begin; moved_.any() && l < end; ++l) charges.add(l);
       const partial& from = all_[behind];
@@ -261,7 +261,7 @@ class limited_search {
 
   const partition_problem& p_;
   const network& net_;
-  const memory_terms* terms_;
+  const memory_requirements* terms_;
   std::int64_t limit_, bytes_ = 0;
   transfer_charges moved_;
   zeroed_array<load> least_;   // of the slots before, each where it costs least

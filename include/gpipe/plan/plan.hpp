@@ -4,9 +4,7 @@
 #include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/memory/compile_time.hpp>
-#include <gpipe/plan/memory/fit.hpp>
-#include <gpipe/plan/options/custom_cut.hpp>
-#include <gpipe/plan/options/planned_model.hpp>
+#include <gpipe/plan/options/promises.hpp>
 #include <gpipe/plan/options/static_options.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stages/stage_types.hpp>
@@ -21,37 +19,35 @@ namespace broken {
 
 template <int Stages, int Layers, bool Holds>
 struct stages_at_most_layers {
-  static_assert(Holds, "gpipe: a plan needs at least one stage, and no more stages than the model has layers");
+  static_assert(Holds, "gpipe: a plan has at most as many stages as the model has layers (Stages, Layers)");
 };
 template <int MicroBatches, int MicroBatchSize, bool Holds>
 struct micro_batches_hold_samples {
-  static_assert(Holds, "gpipe: a plan needs at least one micro-batch of at least one sample, and no more samples than "
-                       "can be counted");
+  static_assert(Holds, "gpipe: replicas x MicroBatches x MicroBatchSize are more samples than an int counts");
 };
 template <int Stages, int Devices, bool Holds>
 struct every_stage_has_a_device {
   static_assert(Holds, "gpipe: on_devices<...> names a device for every stage (Stages, Devices)");
 };
-template <int Workers, int OfTheSchedule, bool Holds>
+template <int Workers, int MaxWorkers, bool Holds>
 struct workers_have_work {
-  static_assert(Holds, "gpipe: a schedule's workers are folded onto as many as it has, or fewer (Workers, "
-                       "OfTheSchedule); 0: as many as it has");
+  static_assert(Holds, "gpipe: the schedule has work for fewer workers (Workers, MaxWorkers); 0: as many as it has");
 };
 template <int Coalesce, bool Holds>
 struct coalesced_by_fill_drain {
-  static_assert(Holds, "gpipe: parameter gradients of several micro-batches are made together by fill-drain only: plan "
+  static_assert(Holds, "gpipe: only fill-drain computes the parameter gradients of several micro-batches together: plan "
                        "with schedule<fill_drain>, or leave out coalesce<G>");
 };
 template <int Coalesce, bool Holds>
-struct coalesced_where_nothing_is_recomputed {
-  static_assert(Holds, "gpipe: so many micro-batches make their parameter gradients together only where surely nothing "
-                       "is recomputed: add recompute<recompute_mode::never>, or leave out coalesce<G>");
+struct coalesced_without_recompute {
+  static_assert(Holds, "gpipe: parameter gradients of several micro-batches are computed together only without "
+                       "recompute: add recompute<recompute_mode::never>, or leave out coalesce<G>");
 };
 template <int Stages, std::int64_t BytesAllowed, bool Holds>
 struct some_cut_fits_memory {
-  static_assert(Holds, "gpipe: no cut into so many stages fits the memory limit (Stages, BytesAllowed): raise it, "
-                       "choose recompute_mode::as_needed, or leave out coalesce<G>; make_plan tells the smallest that "
-                       "does");
+  static_assert(Holds, "gpipe: no cut into these stages fits the memory limit (Stages, BytesAllowed): raise it, "
+                       "choose recompute_mode::as_needed, or leave out coalesce<G>; make_plan reports the smallest "
+                       "limit that has a cut");
 };
 
 }  // namespace broken
@@ -88,21 +84,19 @@ class plan {
 
  private:
   using planned = typename detail::model_in<typename as::type, options.precision>::type;
-  static_assert(sizeof(broken::stages_at_most_layers<S, L, as::mistaken || (S >= 1 && S <= L)>) > 0);
-  static constexpr bool counts_samples =
-      M >= 1 && B >= 1 &&
+  static_assert(sizeof(broken::stages_at_most_layers<S, L, as::mistaken || S < 1 || S <= L>) > 0);
+  static constexpr bool counts_samples =  // what is out of range has its error above
       B <= (std::numeric_limits<int>::max)() / (M >= 1 ? M : 1) / (options.replicas >= 1 ? options.replicas : 1);
   static_assert(sizeof(broken::micro_batches_hold_samples<M, B, counts_samples>) > 0);
   static_assert(sizeof(broken::every_stage_has_a_device<
                        S, options.device_count, (options.device_count == 0 || options.device_count == S)>) > 0);
   static constexpr int max_workers = S >= 1 && M >= 1 ? options.max_workers() : 0;  // 0: that has its error below
   static_assert(sizeof(broken::workers_have_work<options.workers, max_workers,
-                                                 options.workers >= 0 && (max_workers == 0 ||
-                                                                          options.workers <= max_workers)>) > 0);
+                                                 max_workers == 0 || options.workers <= max_workers>) > 0);
   static constexpr bool alone = options.coalesce <= 1;
   static_assert(sizeof(broken::coalesced_by_fill_drain<
                        options.coalesce, alone || options.schedule == schedule_kind::fill_drain>) > 0);
-  static_assert(sizeof(broken::coalesced_where_nothing_is_recomputed<
+  static_assert(sizeof(broken::coalesced_without_recompute<
                        options.coalesce, alone || options.recompute == recompute_mode::never>) > 0);
   static constexpr int sane_stages = S >= 1 && S <= L ? S : 1, sane_batches = M >= 1 ? M : 1;
   static constexpr profile sane_profile = (detail::suits<Options, planned, B>() && ...) ? options.profile : profile{};
@@ -125,7 +119,7 @@ class plan {
   static constexpr auto cut_ = [] {
     detail::cut_array<sane_stages> found;
     if constexpr (detail::takes_custom_cut<types, S, L>())
-      take_cut(types::custom_cut::between, types::custom_cut::places, L, sane_stages, found.first);
+      take_cut(types::custom_cut::between, types::custom_cut::count, L, sane_stages, found.first);
     else if (!schedule.admits(sane_stages, sane_batches))  // that has its error below
       for (int s = 0; s <= sane_stages; ++s) found.first[s] = s < sane_stages ? s : L;
     else
@@ -145,8 +139,8 @@ class plan {
   struct laid_out {
     static constexpr int stages = sane_stages;
     static constexpr stage_view view(int s) { return {network_of<planned>, {cut_.first, sane_stages}, s}; }
-    static constexpr memory_terms terms(int s) {
-      return with_room(terms_of(schedule, settled, view(s)), settled, view(s));
+    static constexpr memory_requirements terms(int s) {
+      return with_working_sets(requirements_of(schedule, settled, view(s)), settled, view(s));
     }
   };
 

@@ -45,7 +45,7 @@ struct runtime_plan {
   std::vector<int> each;  ///< 0 ... R M - 1: the places of what every micro-batch of all replicas has its own of
   std::vector<int> leaving;  ///< places of each micro-batch of what goes to workers that share no memory
   std::vector<tie> ties;  ///< in model order of their users
-  std::vector<memory_terms> terms;
+  std::vector<memory_requirements> terms;
   std::vector<std::vector<memory_block>> blocks;  ///< of each stage's arena
   std::vector<stage_memory> memory;
   std::vector<int> working_sets;           ///< of each stage, where recompute is as needed
@@ -55,6 +55,13 @@ struct runtime_plan {
   gpipe::cut cut() const { return {first.data(), options.stages}; }
   recompute_choice recompute() const {
     return {options.recompute, options.recompute == recompute_mode::as_needed ? working_sets.data() : nullptr};
+  }
+  /// The options with the numbers that the plan has found for 0.
+  plan_options resolved_options() const {
+    plan_options resolved = options;
+    resolved.workers = workers();
+    resolved.coalesce = coalesce;
+    return resolved;
   }
   int stages() const { return options.stages; }
   int workers() const { return schedule.workers(options.stages); }
@@ -80,7 +87,7 @@ struct runtime_plan {
 /// Plans a network: an optimal cut, or the user's own (`custom_cut`: the first slot of every stage but the first).
 GPIPE_COLD inline runtime_plan make_plan(const network& net, const plan_options& options,
                                      const std::vector<int>& custom_cut = {}) {
-  options.require_sensible(net.slot_count);
+  require_valid(options, net.slot_count);
   if (options.precision == precision::bf16 && precision_of(net) != precision::bf16)
     detail::throw_error({"the plan is to be in bf16, and the network is in float32"},
                    {"plan the network of in_bf16<model>, or make the trainer one of in_both<model>"});
@@ -128,7 +135,7 @@ GPIPE_COLD inline runtime_plan make_plan(const network& net, const plan_options&
   for (int m = 0; m < M; ++m) p.leaving.push_back(m % 2);
   for (int s = 0; s < S; ++s) {
     const stage_view stage(net, p.cut(), s);
-    p.terms.push_back(with_room(terms_of(schedule, chosen, stage), options, stage));
+    p.terms.push_back(with_working_sets(requirements_of(schedule, chosen, stage), options, stage));
     p.working_sets.push_back(p.terms.back().kept_copies);
     std::vector<memory_block>& blocks = p.blocks.emplace_back();
     p.memory.push_back(lay_out(stage, p.terms.back(), [&blocks](const memory_block& b) { blocks.push_back(b); }));

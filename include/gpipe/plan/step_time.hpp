@@ -25,7 +25,7 @@ constexpr stage_times times_of(const layer_cost* costs, int first, int last, boo
 }
 
 // Not constexpr: reached in constant evaluation it ends it, and the compiler shows the call with its numbers.
-[[noreturn]] inline void too_large_for_a_constant_so_ask_at_run_time(int stages, int micro_batches) {
+[[noreturn]] inline void too_large_for_a_constant_so_call_it_at_run_time(int stages, int micro_batches) {
   throw_error({stages, " stages of ", micro_batches, " micro-batches are too many for one constant evaluation"},
          {"ask at run time, as describe<plan>() does"});
 }
@@ -39,7 +39,7 @@ inline constexpr std::int64_t max_simulated = 2048, max_bounded = 8192;
 
 constexpr void require_in_reach(int stages, int micro_batches, std::int64_t most) {
   if (std::is_constant_evaluated() && std::int64_t{stages} * micro_batches > most)
-    too_large_for_a_constant_so_ask_at_run_time(stages, micro_batches);
+    too_large_for_a_constant_so_call_it_at_run_time(stages, micro_batches);
 }
 
 }  // namespace detail

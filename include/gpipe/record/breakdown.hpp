@@ -15,30 +15,30 @@
 
 namespace gpipe {
 
-/// Where the time of steps went: the time from call to return, once for each worker, in nanoseconds. The parts sum to
+/// The time of steps by its use: the time from call to return, once for each worker, in nanoseconds. The parts sum to
 /// it exactly. They are those of Huang et al., "GPipe", 2019 (arXiv 1811.06965), performance analysis, for K workers:
 ///
-/// - compute: forward and backward. K times the mean of the workers: all there would be, were the stages equal, the
+/// - compute: forward and backward. K times the mean of the workers: the whole time if all stages were equal, the
 ///   pipeline always full and nothing else to do.
 /// - recompute: forward once more.
-/// - transfer: waiting while what is waited for is on a link, copies for several readers, and handing over. (Where
-///   gradients of several readers are added, it is part of backward.)
-/// - update: gradients cleared and their norms summed; from when the last worker is at the gate, the decision and the
-///   update.
-/// - imbalance: of what is left, idle time, at most what the longest worker computes and recomputes beyond this one.
-/// - bubble: the rest: the schedule's filling and draining, hand-overs, waking, and what others wait for in turn.
+/// - transfer: waiting for data that is on a link, copies for several readers, and sending. (Adding the gradients of
+///   several readers is part of backward.)
+/// - update: gradients cleared and their norms summed; the decision and the update, from the time at which the last
+///   worker has arrived.
+/// - imbalance: idle time, up to the compute and recompute time that the longest worker has more than this one.
+/// - bubble: the rest: the schedule's filling and draining, synchronization, waking, and indirect waits.
 struct breakdown {
   std::int64_t compute = 0, recompute = 0, imbalance = 0, bubble = 0, transfer = 0, update = 0;
   int workers = 0, steps = 0;
 
   std::int64_t total() const { return compute + recompute + imbalance + bubble + transfer + update; }
-  /// How long a step took, in the mean.
+  /// The mean time of a step.
   double step_ms() const {
     return steps == 0 ? 0 : 1e-6 * static_cast<double>(total()) / static_cast<double>(workers) / steps;
   }
 };
 
-/// Of what executors report.
+/// The sum over the stages that executors report.
 GPIPE_COLD inline breakdown breakdown_of(std::span<const stage_report> stages) {
   breakdown sum;
   for (const stage_report& s : stages) {
@@ -48,8 +48,8 @@ GPIPE_COLD inline breakdown breakdown_of(std::span<const stage_report> stages) {
   const std::int64_t whole = stages.empty() ? 0 : stages[0].step_ns;
   std::vector<std::int64_t> works(static_cast<std::size_t>(sum.workers)), idle(works.size(), whole);
   for (const stage_report& s : stages) {
-    const std::int64_t compute =
-        s.busy(action_kind::forward) + s.busy(action_kind::backward) + s.busy(action_kind::backward_input) + s.busy(action_kind::backward_parameters);
+    const std::int64_t compute = s.busy(action_kind::forward) + s.busy(action_kind::backward) +
+                                 s.busy(action_kind::backward_input) + s.busy(action_kind::backward_parameters);
     const std::int64_t update = s.busy(action_kind::reduce) + s.busy(action_kind::update);
     const std::int64_t recompute = s.busy(action_kind::recompute);
     const std::int64_t transfer = s.busy() - compute - recompute - update + s.link_ns;
@@ -91,7 +91,7 @@ GPIPE_COLD inline std::string describe(const breakdown& b) {
   return text;
 }
 
-/// As a picture (SVG): one bar, each part as wide as its share.
+/// Draws one bar (SVG), each part as wide as its share.
 GPIPE_COLD inline void write_breakdown(std::ostream& out, const breakdown& b,
                                        const std::string& title = "where the time of a step went", int width = 900) {
   detail::write_stacked_bar(out, detail::parts_of(b), title,
@@ -100,7 +100,7 @@ GPIPE_COLD inline void write_breakdown(std::ostream& out, const breakdown& b,
                             width);
 }
 
-/// Throws `gpipe::error` with the path unless all was written.
+/// Throws `gpipe::error` with the path unless the file was written completely.
 inline void write_breakdown(const std::string& path, const breakdown& b,
                             const std::string& title = "where the time of a step went", int width = 900) {
   write_file(path, [&](std::ostream& out) { write_breakdown(out, b, title, width); });

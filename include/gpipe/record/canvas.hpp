@@ -2,7 +2,7 @@
 
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/schedule/action.hpp>
-#include <gpipe/record/text.hpp>
+#include <gpipe/record/escape.hpp>
 
 #include <algorithm>
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace gpipe::detail {
 
-/// A hue a micro-batch, light and dark: neighbours differ for colour-blind eyes too, and dark ink on the light one and
-/// white ink on the dark one have a contrast of 4.5 or more. Micro-batch m has hue m mod 8.
+/// A hue per micro-batch, light and dark. Neighbours differ for colour-blind eyes too; dark ink on the light one and
+/// white ink on the dark one have a contrast of at least 4.5. Micro-batch m has hue m mod 8.
 struct hue {
   const char* light;
   const char* dark;
@@ -27,7 +27,7 @@ inline constexpr std::array<hue, 8> hues{{{"#a9cdf0", "#1f5f9e"},
                                           {"#a8dfe9", "#146c80"},
                                           {"#f8c98b", "#9c5800"}}};
 
-/// How an action is drawn: forward light, backward dark, recompute and the parameter part hatched.
+/// The style of an action: forward light, backward dark, recompute and the parameter part hatched.
 struct look {
   bool shown = false, dark = false, hatched = false;
   const char* grey = nullptr;  ///< instead of the hue
@@ -45,7 +45,7 @@ constexpr look look_of(action_kind kind) {
   }
 }
 
-/// The picture being drawn; lengths in pixels.
+/// A picture (SVG) under construction; lengths in pixels.
 class canvas {
  public:
   GPIPE_COLD canvas(std::ostream& out, double width, double height, const std::string& title) : out_(out) {
@@ -60,7 +60,7 @@ class canvas {
   canvas(const canvas&) = delete;
   canvas& operator=(const canvas&) = delete;
 
-  /// An open tag: the caller ends it.
+  /// Writes an open tag, which the caller closes.
   GPIPE_COLD void box(const char* kind, double x, double y, double width, double height, double radius) {
     out_ << "<rect class=\"" << kind << "\" x=\"" << fixed(x, 2) << "\" y=\"" << fixed(y, 2) << "\" width=\""
          << fixed(width, 2) << "\" height=\"" << fixed(height, 2) << "\" rx=\"" << fixed(radius, 1) << '"';
@@ -73,9 +73,9 @@ class canvas {
     out_ << "<path class=\"grid\" d=\"M" << fixed(x, 2) << ' ' << fixed(top, 2) << 'V' << fixed(bottom, 2) << "\"/>\n";
   }
 
-  /// One action: a box in its micro-batch's hue, with a hint for the mouse.
-  GPIPE_COLD void action(const char* kind, action_kind what, int micro_batch, double x, double y, double width, double height,
-                         const std::string& hint) {
+  /// Draws one action: a box in its micro-batch's hue, with a tooltip.
+  GPIPE_COLD void action(const char* kind, action_kind what, int micro_batch, double x, double y, double width,
+                         double height, const std::string& hint) {
     const look drawn = look_of(what);
     const hue& colours = hues[static_cast<std::size_t>(micro_batch < 0 ? 0 : micro_batch % 8)];
     const char* fill = drawn.grey ? drawn.grey : drawn.dark ? colours.dark : colours.light;

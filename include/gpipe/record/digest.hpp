@@ -14,19 +14,19 @@
 
 namespace gpipe {
 
-/// Hashes of all that a training computes: of each call the data, what each layer wrote in forward and in both parts of
-/// backward for each micro-batch, and the parameters after the update. Kept by the layer's slot and not by the stage:
-/// trainings of one model that are the same to the bit have the same digest for every number of stages.
+/// Hashes of all that a training computes. For each call: the data, what each layer wrote in forward and in both parts
+/// of backward for each micro-batch, and the parameters after the update. Kept by the layer's slot and not by the
+/// stage: bit-equal trainings of one model have the same digest for every number of stages.
 class digest {
  public:
   digest() = default;
-  /// With room for so many calls of step and accumulate; later ones are not kept.
+  /// Reserves memory for `calls` calls of step and accumulate; later ones are not kept.
   GPIPE_COLD digest(std::vector<std::string> layers, int micro_batches, std::size_t calls)
       : layers_(std::move(layers)), micro_batches_(micro_batches), room_(calls), hashes_(calls * per_call()) {
     known_.reserve(calls);
   }
 
-  /// A call of `step` or `accumulate`: its step, and how many calls of the same step were before it.
+  /// A call of `step` or `accumulate`: its step, and the number of calls of the same step before it.
   struct call {
     std::uint64_t step;
     int before;
@@ -41,18 +41,18 @@ class digest {
     return std::span(hashes_).subspan(number * per_call(), per_call());
   }
 
-  /// A call begins, once more if it failed: with zeros, to be written over.
+  /// Begins a call, again if it failed: all hashes are zero until written.
   std::span<std::uint64_t> open() {
     if (full()) return {};
     const auto hashes = std::span(hashes_).subspan(known_.size() * per_call(), per_call());
     std::fill(hashes.begin(), hashes.end(), std::uint64_t{0});
     return hashes;
   }
-  /// What the call's action on a micro-batch (-1 for `update`) left at a slot; `idle` stands for the data.
+  /// Stores what the call's action on a micro-batch (-1 for `update`) left at a slot; `idle` stands for the data.
   void put(action_kind kind, int micro_batch, int slot, std::uint64_t bits) {
     if (!full()) hashes_[known_.size() * per_call() + place_of(kind, micro_batch, slot)] = bits;
   }
-  /// The same of the slots [first, last), line by line: out of the open call, and into it.
+  /// Copies the hashes of the slots [first, last), line by line: out of the open call, and into it.
   GPIPE_COLD std::vector<std::uint64_t> of_slots(int first, int last) {
     std::vector<std::uint64_t> found;
     each_line(first, last, [&](std::uint64_t& bits) { found.push_back(bits); });
@@ -66,13 +66,13 @@ class digest {
     if (!full()) known_.push_back(now);
   }
 
-  /// The first action that left other bits in `b` than in `a`, in the calls that both have: step, slot, layer,
-  /// micro-batch (counted over accumulated calls) and action. Forward comes before backward, a micro-batch before the
-  /// next, a layer after those that it reads from. Throws `error` if the models or their micro-batches differ.
+  /// The first action that left different bits in `b` than in `a`, in the calls that both have: step, slot, layer,
+  /// micro-batch (counted over accumulated calls) and action. The order: forward before backward, a micro-batch before
+  /// the next, a layer after those that it reads from. Throws `error` if the models or their micro-batches differ.
   friend GPIPE_COLD std::optional<location> first_difference(const digest& a, const digest& b) {
     if (a.layers_ != b.layers_ || a.micro_batches_ != b.micro_batches_)
-      detail::throw_error({"the digests are of different models or numbers of micro-batches"},
-                     {"compare trainings of one model with as many micro-batches"});
+      detail::throw_error({"the digests differ in their layers or in their number of micro-batches"},
+                     {"compare trainings of one model with the same number of micro-batches"});
     for (std::size_t i = 0; i < (std::min)(a.calls(), b.calls()); ++i)
       if (auto found = a.first_difference_in(i, b)) return found;
     return std::nullopt;
@@ -80,7 +80,7 @@ class digest {
 
  private:
   int slots() const { return static_cast<int>(layers_.size()); }
-  // The data; forward, and each part of backward, of every micro-batch; the update.
+  // The data; forward and each part of backward of every micro-batch; the update.
   std::size_t per_call() const { return 1 + layers_.size() * (3 * static_cast<std::size_t>(micro_batches_) + 1); }
   template <class Visit>
   void each_line(int first, int last, Visit&& visit) {

@@ -9,7 +9,7 @@
 
 namespace gpipe {
 
-/// Writes a digest, so that another process can compare with it: a line of counts, the layers, and a line a call.
+/// Writes a digest for comparison in another process: a line of counts, the layers, and one line per call.
 ///
 ///     gpipe digest 1 2 3              layers, micro-batches, calls
 ///     linear<4>
@@ -30,21 +30,21 @@ GPIPE_COLD inline void write_digest(const std::string& path, const digest& from)
   });
 }
 
-/// Reads what `write_digest` wrote. Throws `error` if the file is not there, or is something else.
+/// Reads a file of `write_digest`. Throws `error` if the file does not exist or has another format.
 GPIPE_COLD inline digest read_digest(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   long line = 0;
   const auto require = [&](bool holds) {
     if (!holds)
-      throw error(in.is_open() ? "this is no digest" : "the file cannot be read", "give one that write_digest wrote",
-                  {.file = path, .line = in.is_open() ? line : -1});
+      throw error(in.is_open() ? "this file is not a digest" : "the file cannot be read",
+                  "give a file that write_digest wrote", {.file = path, .line = in.is_open() ? line : -1});
   };
   require(in.is_open());
   std::string text;
   const char* at = nullptr;
   const auto next_line = [&] {
     ++line;
-    require(std::getline(in, text) && !in.eof());  // a line that does not end was cut off
+    require(std::getline(in, text) && !in.eof());  // an unterminated line was cut off
     at = text.c_str();
   };
   const auto number = [&](auto& into, int base = 10) {
@@ -63,7 +63,7 @@ GPIPE_COLD inline digest read_digest(const std::string& path) {
   require(micro_batches >= 0 && *at == 0);
   std::vector<std::string> names;
   for (std::size_t l = 0; l < layers; ++l) next_line(), names.push_back(text);
-  // A call takes up two characters a hash or more: a file that is none cannot ask for more memory than it has.
+  // A hash takes at least two characters: an invalid count cannot request more memory than the file's size allows.
   const std::size_t hashes = 1 + layers * (3 * static_cast<std::size_t>(micro_batches) + 1);
   const auto here = in.tellg();
   in.seekg(0, std::ios::end);

@@ -16,13 +16,13 @@ namespace detail {
 
 [[noreturn]] GPIPE_COLD inline void cannot_write(const std::string& path, int reason) {
   throw error("cannot write '" + path + "'" + (reason == 0 ? "" : std::string(": ") + std::strerror(reason)),
-              "give a path in a folder that exists and that you may write to", location{.file = path});
+              "choose a path in an existing folder with write permission", location{.file = path});
 }
 
 }  // namespace detail
 
-/// Asks before the work begins whether the file can be written in the end. What it holds stays, and a file that was
-/// not there is not there afterwards. A named pipe is not asked: to open it is to wait for who reads it.
+/// Checks in advance that the file can be written. Its content stays, and a file that did not exist does not exist
+/// afterwards. A named pipe is not checked: opening it would wait for a reader.
 GPIPE_COLD inline void require_writable(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code unknown;
@@ -30,10 +30,10 @@ GPIPE_COLD inline void require_writable(const std::string& path) {
   if (before == fs::file_type::fifo) return;
   errno = 0;
   if (!std::ofstream(path, std::ios::app | std::ios::binary)) detail::cannot_write(path, errno);
-  if (before == fs::file_type::not_found) fs::remove(fs::canonical(path, unknown), unknown);  // not the link to it
+  if (before == fs::file_type::not_found) fs::remove(fs::canonical(path, unknown), unknown);  // not a link to it
 }
 
-/// Writes the file anew with `write(stream)`; throws unless every byte was taken.
+/// Writes a new file with `write(stream)`; throws unless every byte was written.
 template <class Write>
 void write_file(const std::string& path, Write&& write) {
   errno = 0;

@@ -15,17 +15,17 @@ namespace gpipe {
 
 namespace detail {
 
-/// What layers of one name took for a micro-batch, together.
+/// The total time of the layers of one name for a micro-batch.
 struct layer_time {
   const row* of;
   int layers = 0;
   double ns = 0, operations = 0;
 
-  /// What is lost against a core that computes at the peak all the time, in nanoseconds.
+  /// The time lost against a core that always computes at the peak, in nanoseconds.
   double lost(double peak) const { return (std::max)(0.0, ns - 1e9 * operations / peak); }
 };
 
-/// What a micro-batch took, operations: of the parts that ran, for nobody asks for the gradient of a model's input.
+/// The operations of a micro-batch, of the parts that ran: the gradient of a model's input is not computed.
 GPIPE_COLD inline double operations_of(const row& r, const measured_layer& line, int samples) {
   return static_cast<double>(samples) *
          static_cast<double>((line.forward_ns > 0 ? r.cost.forward : 0) +
@@ -33,25 +33,24 @@ GPIPE_COLD inline double operations_of(const row& r, const measured_layer& line,
                              (line.backward_parameters_ns > 0 ? r.cost.backward_parameters : 0));
 }
 
-/// What to do about a layer that takes long for what it computes.
+/// The remedy for a layer that is slow for its number of operations.
 GPIPE_COLD inline std::string remedy(const row& r, int samples, int coalesce) {
-  // Products have many operations to a byte that flows, others a few.
+  // Products have many operations per byte moved, other layers few.
   if (r.parameter_count > 0 && r.cost.forward > 16 * r.cost.bytes)
     return "its weights are read for every micro-batch of " + several(samples, "sample") +
-           (coalesce > 1 ? ", and their gradients written for every " + std::to_string(coalesce) + " of these: take "
-                         : ", and their gradients written (by fill-drain, where nothing is recomputed and memory "
-                           "allows, for `coalesce` of them together): take ") +
-           "fewer and larger ones, or more stages, whose weights fit a core's cache";
-  return "it moves much for what it computes: build for speed and for this processor (-O3 -march=native), and if it is "
-         "a layer of your own, let it do more for each number that it reads, or see that its loops become vectors";
+           (coalesce > 1 ? ", and their gradients are written for every " + std::to_string(coalesce) + ": use "
+                         : ", and their gradients are written (with fill-drain, no recompute and enough "
+                           "memory: once for `coalesce` of them): use ") +
+           "fewer and larger micro-batches, or more stages, so that a stage's weights fit a core's cache";
+  return "it moves many bytes per operation: build for speed and for this processor (-O3 -march=native); in "
+         "your own layer, compute more per number read, and check that the compiler vectorizes its loops";
 }
 
 }  // namespace detail
 
-/// One line a layer: what it took for one micro-batch, its share of the time of all, the operations that it declares,
-/// of the parts that ran, by the time, and what share they are of `peak`, operations a second of what computed it
-/// (`host::gemm_peak()`; 0: not known). Below, the layers of the one name that lose most against that peak, and what
-/// to do about them. `coalesce` is the plan's.
+/// One line per layer: its time for one micro-batch, its share of the total time, and its declared operations, of the
+/// parts that ran, per second and relative to `peak`, in operations per second (`host::gemm_peak()`; 0: unknown).
+/// Below, the name whose layers lose most against that peak, and the remedy. `coalesce` is the plan's.
 ///
 ///     slot  layer         share   forward  input part  parameter part  GFLOP/s  of the peak
 ///        2  linear<1024>  11.2 %  111.2 us    129.3 us        162.1 us      125       70.4 %
@@ -85,9 +84,9 @@ GPIPE_COLD inline void write_layers(std::ostream& out, const network& net, const
   double operations = 0;
   for (const detail::layer_time& sum : named) operations += sum.operations;
   out << "all layers reach " << detail::percent(1e9 * operations, whole * peak) << " of the "
-      << detail::fixed(1e-9 * peak, 0) << " GFLOP/s that one core reaches at this build's matrix products\n"
-      << worst->of->name << " (" << detail::several(worst->layers, "layer") << ") loses most: "
-      << detail::percent(worst->lost(peak), whole) << " of the time; "
+      << detail::fixed(1e-9 * peak, 0) << " GFLOP/s that one core reaches in this build's matrix products\n"
+      << worst->of->name << " (" << detail::several(worst->layers, "layer") << ") loses the most time: "
+      << detail::percent(worst->lost(peak), whole) << " of the total; "
       << detail::remedy(*worst->of, costs.micro_batch_size, coalesce) << '\n';
 }
 

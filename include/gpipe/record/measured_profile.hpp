@@ -2,7 +2,7 @@
 
 #include <gpipe/plan/cost/profile.hpp>
 #include <gpipe/record/file.hpp>
-#include <gpipe/record/text.hpp>
+#include <gpipe/record/escape.hpp>
 
 #include <ostream>
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace gpipe {
 
-/// A profile with its lines, measured while the program runs. `plan_options{.measured = costs.view()}` plans by it, as
-/// long as it lives; written to a file it is the table that `profiled<measured>` reads.
+/// A profile with its lines, measured while the program runs. `plan_options{.profile = costs.view()}` plans with it; it
+/// must outlive the plan. Written to a file it is the table that `profiled<measured>` reads.
 struct measured_profile {
   std::vector<measured_layer> layers;
   int micro_batch_size = 0;
@@ -19,11 +19,11 @@ struct measured_profile {
   profile view() const { return {layers.data(), static_cast<int>(layers.size()), micro_batch_size}; }
 };
 
-/// As a header with one struct of that name.
+/// Writes a header with one struct, `name`.
 GPIPE_COLD inline void write_profile(std::ostream& out, const profile& p, const std::string& name = "measured") {
   out << "#pragma once\n\n#include <gpipe/plan/cost/profile.hpp>\n\n"
-         "// What each layer took for one micro-batch: forward, backward's input part, its parameter part; medians, in "
-         "ns.\n"
+         "// The time of each layer for one micro-batch: forward, backward's input part, its parameter part; medians, "
+         "in ns.\n"
       << "struct " << name << " {\n  static constexpr int micro_batch_size = " << std::to_string(p.micro_batch_size)
       << ";\n  static constexpr gpipe::measured_layer layers[] = {\n";
   for (int l = 0; l < p.count; ++l) {
@@ -35,7 +35,7 @@ GPIPE_COLD inline void write_profile(std::ostream& out, const profile& p, const 
   out << "  };\n};\n";
 }
 
-/// Throws `gpipe::error` with the path unless all was written.
+/// Throws `gpipe::error` with the path unless the file was written completely.
 inline void write_profile(const std::string& path, const profile& p, const std::string& name = "measured") {
   write_file(path, [&](std::ostream& out) { write_profile(out, p, name); });
 }

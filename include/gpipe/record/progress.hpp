@@ -20,22 +20,22 @@
 
 namespace gpipe {
 
-/// How far a training is. Steps and epochs done, out of all; 0 of 0 steps says nothing.
+/// The progress of a training. Steps and epochs done, out of all; steps are not shown if `steps` is 0.
 struct fit_progress {
   int epoch = 0, epochs = 0;
   long step = 0, steps = 0;
   double loss = 0, rate = 0, samples_per_second = 0;
-  double held_out = std::numeric_limits<double>::quiet_NaN();  ///< loss on other data, where it was looked at
+  double held_out = std::numeric_limits<double>::quiet_NaN();  ///< loss on the held-out dataset, if evaluated
 };
 
-/// How much a training says of itself.
+/// The amount of output of a training.
 enum class verbosity : std::uint8_t {
-  quiet,  ///< says nothing
-  lines,  ///< one line an epoch
+  quiet,  ///< no output
+  lines,  ///< one line per epoch
   live,   ///< one line, rewritten in place, that stays at the end of an epoch
 };
 
-/// Rewrites a line where someone watches, else writes lines that look well in a log.
+/// Rewrites one line on a terminal, else writes lines that suit a log.
 inline verbosity verbosity_for(std::FILE* stream) {
 #if defined(_WIN32)
   return _isatty(_fileno(stream)) ? verbosity::live : verbosity::lines;
@@ -44,7 +44,7 @@ inline verbosity verbosity_for(std::FILE* stream) {
 #endif
 }
 
-/// The line of a running training:
+/// The progress line of a training:
 ///
 ///     epoch 3/30  step 12/45  loss 0.2179  rate 0.001  18.4 k samples/s
 class progress {
@@ -57,7 +57,7 @@ class progress {
     if (shown_ > 0) out_ << std::endl;
   }
 
-  /// After a step, as often as one likes: writes when the last time is a pause ago.
+  /// Call it after every step: it writes at most once per `pause`.
   GPIPE_COLD void step(const fit_progress& now) {
     if (how_ != verbosity::live) return;
     const auto time = std::chrono::steady_clock::now();
@@ -67,7 +67,7 @@ class progress {
     out_ << std::flush;
   }
 
-  /// After an epoch.
+  /// Call it after every epoch.
   GPIPE_COLD void epoch(const fit_progress& now) {
     if (how_ == verbosity::quiet) return;
     rewrite(line(now, false));

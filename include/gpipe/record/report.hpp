@@ -15,15 +15,15 @@
 
 namespace gpipe {
 
-/// One line a stage, of replica after replica: what the plan predicted against what was measured. Shares are of the
-/// time of all stages (the measured with the update in it, which no cut is made by), idle is the stage's own. Then the
-/// mean step, beside the one that was reckoned, and its breakdown. `cores` and `reckoned_ps` (picoseconds, as
-/// `step_time` tells them) of 0 are unknown.
+/// One line per stage, replica after replica: the plan's prediction against the measurement. Shares are of the time of
+/// all stages (the measured ones include the update, which no cut considers); idle is the stage's own. Then the mean
+/// step time beside the predicted one, and its breakdown. `cores` and `predicted_ps` (picoseconds, as returned by
+/// `step_time`) of 0 are unknown.
 ///
 ///     stage  slots  parameters   memory  predicted  measured    idle  forward  recompute  backward  update
 ///         0   0-11      1.06 M  12.5 MiB     51.0 %    52.3 %   3.1 %  10.2 ms    10.1 ms   20.9 ms  1.4 ms
 GPIPE_COLD inline void write_report(std::ostream& out, std::span<const stage_report> stages, unsigned cores = 0,
-                                    std::int64_t reckoned_ps = 0) {
+                                    std::int64_t predicted_ps = 0) {
   double predicted = 0, measured = 0, slowest = 0;
   std::string slowest_stage;
   const bool several = !stages.empty() && stages.back().replica > 0;
@@ -51,8 +51,10 @@ GPIPE_COLD inline void write_report(std::ostream& out, std::span<const stage_rep
                                           : std::to_string(s.first) + "-" + std::to_string(s.last - 1),
                     detail::counted(s.parameters), detail::sized(s.bytes),
                     detail::percent(s.predicted_share, predicted), detail::percent(busy, measured),
-                    detail::percent(wait, busy + wait), time(s.busy(action_kind::forward)), time(s.busy(action_kind::recompute)),
-                    time(s.busy(action_kind::backward) + s.busy(action_kind::backward_input) + s.busy(action_kind::backward_parameters)),
+                    detail::percent(wait, busy + wait), time(s.busy(action_kind::forward)),
+                    time(s.busy(action_kind::recompute)),
+                    time(s.busy(action_kind::backward) + s.busy(action_kind::backward_input) +
+                         s.busy(action_kind::backward_parameters)),
                     time(s.busy(action_kind::reduce) + s.busy(action_kind::update))});
   }
   if (stages.size() > 1) rows.push_back({"", "all", "", detail::counted(parameters), detail::sized(bytes)});
@@ -66,13 +68,13 @@ GPIPE_COLD inline void write_report(std::ostream& out, std::span<const stage_rep
   const breakdown parts = breakdown_of(stages);
   if (parts.steps > 0) {
     out << "a step took " << detail::significant(parts.step_ms(), 4) << " ms";
-    if (reckoned_ps > 0)
-      out << ", and was reckoned to take " << detail::significant(1e-9 * static_cast<double>(reckoned_ps), 4) << " ms";
+    if (predicted_ps > 0)
+      out << ", predicted " << detail::significant(1e-9 * static_cast<double>(predicted_ps), 4) << " ms";
     out << ";\n" << describe(parts) << " of its workers' time\n";
   }
   if (const auto workers = static_cast<unsigned>(parts.workers); cores > 0 && workers > cores) {
     out << "note: " << std::to_string(workers) << " workers share " << std::to_string(cores)
-        << (cores == 1 ? " core" : " cores") << ", so idle time and shares do not show what as many devices would\n";
+        << (cores == 1 ? " core" : " cores") << ": idle time and shares would differ on as many devices\n";
   }
 }
 

@@ -16,11 +16,11 @@ namespace gpipe::detail {
 struct bar_part {
   const char* name;
   std::int64_t ns;
-  action_kind drawn;         // as a timeline draws this act, or
-  const char* fill;  // in a colour of its own
+  action_kind drawn;         // drawn as in a timeline, unless
+  const char* fill;  // this colour is not null
 };
 
-/// Draws one bar (SVG), each part as wide as its share, with a key of at most six parts a line, and a note below.
+/// Draws one bar (SVG), each part as wide as its share, with a legend of at most six parts per line and a note below.
 GPIPE_COLD inline void write_stacked_bar(std::ostream& out, const std::vector<bar_part>& parts,
                                          const std::string& title, const std::string& note, int width) {
   const std::size_t columns = (std::min)(parts.size(), std::size_t{6}), lines = (parts.size() + columns - 1) / columns;

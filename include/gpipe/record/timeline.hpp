@@ -4,7 +4,7 @@
 #include <gpipe/plan/schedule/action.hpp>
 #include <gpipe/record/canvas.hpp>
 #include <gpipe/record/file.hpp>
-#include <gpipe/record/text.hpp>
+#include <gpipe/record/escape.hpp>
 #include <gpipe/record/trace.hpp>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// 1, 2 or 5 times a power of ten, so that at most `count` steps span `range`.
+/// 1, 2 or 5 times a power of ten, such that at most `count` steps span `range`.
 GPIPE_COLD inline double round_step(double range, double count) {
   const double power = std::pow(10, std::floor(std::log10(range / count)));
   for (const double factor : {1.0, 2.0, 5.0})
@@ -30,9 +30,9 @@ GPIPE_COLD inline double round_step(double range, double count) {
 
 }  // namespace detail
 
-/// A step as a picture (SVG): a row a stage, of replica after replica, a hue a micro-batch, time from left to right,
-/// and where a row shows its background the stage waits. Transfers and idle events are not drawn. Works as well for a
-/// timetable that was never run: give its events synthetic times.
+/// Draws a step (SVG): a row per stage, replica after replica; a hue per micro-batch; time from left to right. A stage
+/// waits where its row shows the background. Transfers and idle events are not drawn. Also draws a timetable that was
+/// never run: give its events synthetic times.
 GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const event> events,
                                       const std::string& title = "one step", int width = 1200) {
   std::int64_t first = INT64_MAX, last = INT64_MIN;
@@ -110,7 +110,7 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const event> 
   }
 }
 
-/// Throws `gpipe::error` with the path unless all was written.
+/// Throws `gpipe::error` with the path unless the file was written completely.
 inline void write_timeline(const std::string& path, std::span<const event> events,
                            const std::string& title = "one step", int width = 1200) {
   write_file(path, [&](std::ostream& out) { write_timeline(out, events, title, width); });

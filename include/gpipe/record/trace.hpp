@@ -3,7 +3,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/plan/schedule/action.hpp>
 #include <gpipe/record/file.hpp>
-#include <gpipe/record/text.hpp>
+#include <gpipe/record/escape.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace gpipe {
 
-/// What one worker did from when to when. What does not apply is -1.
+/// One action of a worker, with its begin and end. A field that does not apply is -1.
 struct event {
   std::int64_t begin_ns = 0, end_ns = 0;
   action_kind kind = action_kind::idle;
@@ -27,14 +27,14 @@ struct event {
   int replica = 0;
 };
 
-/// The clock of events, in nanoseconds since some fixed moment.
+/// The clock of events, in nanoseconds since a fixed moment.
 inline std::int64_t now_ns() noexcept {
   using namespace std::chrono;
   return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
 }
 
-/// One worker's events. Its memory is made and touched at construction; `record` is a comparison and a store, without
-/// a lock. When it is full it keeps what it has and counts the rest. Recorders of several workers share no cache line.
+/// One worker's events. Memory is allocated and touched at construction; `record` is a comparison and a store, without
+/// a lock. A full recorder keeps its events and counts the rest. Recorders of several workers share no cache line.
 class alignas(alignment) recorder {
  public:
   explicit recorder(std::size_t capacity, std::string name = {}) : events_(capacity), name_(std::move(name)) {}
@@ -47,7 +47,7 @@ class alignas(alignment) recorder {
     }
   }
 
-  /// Makes the events of several recorders the same: `bring(bytes, size)` brings those of one of them to all.
+  /// Makes the events of several recorders equal: `bring(bytes, size)` copies those of one of them to all.
   template <class Bring>
   GPIPE_COLD void share(Bring&& bring) {
     bring(&size_, sizeof size_);
@@ -55,7 +55,7 @@ class alignas(alignment) recorder {
     bring(events_.data(), size_ * sizeof(event));
   }
 
-  /// Forgets all, keeping the memory.
+  /// Drops all events and keeps the memory.
   void clear() noexcept { size_ = dropped_ = 0; }
 
   std::span<const event> events() const noexcept { return {events_.data(), size_}; }
@@ -71,7 +71,7 @@ class alignas(alignment) recorder {
 
 namespace detail {
 
-/// "worker 1, stages 1 and 5" where the recorder has no name, and what it lost.
+/// The recorder's name, by default "worker 1, stages 1 and 5", and the number of its dropped events.
 GPIPE_COLD inline std::string row_name(const recorder& it, std::size_t worker) {
   std::string name = it.name();
   if (name.empty()) {
@@ -86,7 +86,7 @@ GPIPE_COLD inline std::string row_name(const recorder& it, std::size_t worker) {
   return it.dropped() == 0 ? name : name + " (events dropped: " + std::to_string(it.dropped()) + ")";
 }
 
-/// Chrome counts in microseconds; ours have three decimals.
+/// Chrome counts in microseconds; these have three decimals.
 GPIPE_COLD inline std::string microseconds(std::int64_t ns) {
   const std::string rest = std::to_string(ns % 1000);
   return std::to_string(ns / 1000) + "." + std::string(3 - rest.size(), '0') + rest;
@@ -94,8 +94,8 @@ GPIPE_COLD inline std::string microseconds(std::int64_t ns) {
 
 }  // namespace detail
 
-/// All workers' events in Chrome's trace format, to be opened in Perfetto (ui.perfetto.dev): one row a worker, times
-/// from the first event on.
+/// Writes all workers' events in Chrome's trace format, for Perfetto (ui.perfetto.dev): one row per worker, times
+/// relative to the first event.
 GPIPE_COLD inline void write_trace(std::ostream& out, std::span<const recorder> workers) {
   std::int64_t start = INT64_MAX;
   std::size_t dropped = 0;
@@ -128,7 +128,7 @@ GPIPE_COLD inline void write_trace(std::ostream& out, std::span<const recorder> 
   out << "\n]}\n";
 }
 
-/// Throws `gpipe::error` with the path unless all was written.
+/// Throws `gpipe::error` with the path unless the file was written completely.
 inline void write_trace(const std::string& path, std::span<const recorder> workers) {
   write_file(path, [&](std::ostream& out) { write_trace(out, workers); });
 }

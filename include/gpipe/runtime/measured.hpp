@@ -6,7 +6,7 @@
 #include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/record/measured_profile.hpp>
 #include <gpipe/runtime/hooks/layer_timer.hpp>
-#include <gpipe/runtime/processes/abroad.hpp>
+#include <gpipe/runtime/processes/remote_links.hpp>
 
 namespace gpipe::detail {
 

@@ -5,7 +5,7 @@
 
 #include <gpipe/core/hash.hpp>
 #include <gpipe/runtime/binding/initial_values.hpp>
-#include <gpipe/runtime/processes/abroad.hpp>
+#include <gpipe/runtime/processes/remote_links.hpp>
 #include <gpipe/runtime/replicas/replica_list.hpp>
 
 namespace gpipe {

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include <gpipe/device/contract/device_concept.hpp>
-#include <gpipe/runtime/processes/plan_agreement.hpp>
+#include <gpipe/runtime/processes/agreement.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/step/run_options.hpp>
 #include <gpipe/runtime/step/step_result.hpp>

@@ -7,7 +7,7 @@
 #include <gpipe/core/concat.hpp>
 #include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
-#include <gpipe/runtime/processes/abroad.hpp>
+#include <gpipe/runtime/processes/remote_links.hpp>
 
 namespace gpipe {
 

@@ -8,7 +8,7 @@
 #include <gpipe/core/hash.hpp>
 #include <gpipe/record/digest.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
-#include <gpipe/runtime/processes/abroad.hpp>
+#include <gpipe/runtime/processes/remote_links.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 
 namespace gpipe::detail {

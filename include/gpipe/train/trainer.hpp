@@ -12,8 +12,8 @@
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/dataset.hpp>
 #include <gpipe/train/named_arrays.hpp>
-#include <gpipe/train/rate.hpp>
-#include <gpipe/train/training_options.hpp>
+#include <gpipe/core/descriptions/rate.hpp>
+#include <gpipe/runtime/step/training_options.hpp>
 
 namespace gpipe {
 

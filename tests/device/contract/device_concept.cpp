@@ -8,14 +8,14 @@
 
 #include "support/queued_device.hpp"
 
-// Their promises at run time: tests/laws/device/.
+// tests/laws/device/ checks the promises at run time.
 
 using namespace gpipe;
 
 namespace {
 
 struct unmarking : host_device {
-  struct marker {};  // contexts do not know it
+  struct marker {};  // unknown to contexts
 };
 struct without_memory : host_device {
   static void memory_left();
@@ -28,4 +28,4 @@ static_assert(device_concept<queued::device> && graph_device<queued::device> && 
 static_assert(!device_concept<unmarking> && !device_concept<without_memory>);
 static_assert(std::is_empty_v<unmarked>);
 
-TEST_CASE("a context of the host is no larger for what it does not need") { CHECK(std::is_empty_v<host::context>); }
+TEST_CASE("a context of the host is an empty class") { CHECK(std::is_empty_v<host::context>); }

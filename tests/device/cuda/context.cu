@@ -12,7 +12,7 @@
 
 #include "support/on_gpu.hpp"
 
-// Every operation against the host's.
+// Compares every operation with the host's.
 
 using namespace gpipe;
 
@@ -29,15 +29,15 @@ std::vector<T> numbers(std::size_t size, std::uint32_t stream = 0) {
 template <class T>
 double worst(const std::vector<T>& got, const std::vector<T>& want) {
   REQUIRE(got.size() == want.size());
-  double most = 0;
+  double largest = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double off = std::fabs(static_cast<double>(got[i]) - static_cast<double>(want[i]));
-    if (!(off <= most)) most = off;
+    if (!(off <= largest)) largest = off;
   }
-  return most;
+  return largest;
 }
 
-// Sums of k products of numbers below 1/2, each side by its own order.
+// Sums of k products of numbers below 1/2, each device in its own order.
 template <class T>
 double tolerance(int k) {
   return (sizeof(T) == 4 ? 1e-7 : 2e-16) * (4 + k);
@@ -82,7 +82,7 @@ const host::context here;
 #if GPIPE_PRETENDED_GPU
 constexpr int many = 100;
 #else
-constexpr int many = 70'000;  // more than there are blocks
+constexpr int many = 70'000;  // more than the number of blocks
 #endif
 
 }  // namespace
@@ -100,7 +100,7 @@ TEST_CASE("each visits every index once") {
   }
 }
 
-TEST_CASE("rows hands each row a team, whose loops follow one another") {
+TEST_CASE("rows gives each row a team, whose loops run one after the other") {
   const gpipe::cuda::context there;
   for (const int rows : {1, 5, many})
     for (const int width : {1, 31, 256, 257, 1000}) {
@@ -118,7 +118,7 @@ TEST_CASE("rows hands each row a team, whose loops follow one another") {
     }
 }
 
-TEST_CASE("columns adds up rows, onto what was there") {
+TEST_CASE("columns adds up rows, onto the previous content") {
   const gpipe::cuda::context there;
   for (const int rows : {1, 9, 33, 1000})
     for (const int n : {1, 10, 32, 33, 100}) {
@@ -131,7 +131,7 @@ TEST_CASE("columns adds up rows, onto what was there") {
     }
 }
 
-TEST_CASE("sum is in double, and the same each time") {
+TEST_CASE("sum is in double, and gives the same bits each time") {
   const gpipe::cuda::context there;
   for (const int n : {0, 1, 1000, 4097, 3'000'000}) {
     const auto values = numbers<float>(static_cast<std::size_t>(n));
@@ -159,14 +159,14 @@ TEST_CASE("copy, fill and add") {
   CHECK(b.back() == std::vector<double>{0, 7, 7, -1});
 }
 
-TEST_CASE_TEMPLATE("products agree with the host's, of as many rows as were prepared, or fewer", T, float, double) {
+TEST_CASE_TEMPLATE("products agree with the host's, with up to the prepared number of rows", T, float, double) {
   const gpipe::cuda::context there;
   for (const auto& [n, k] : {std::pair{1, 1}, {10, 64}, {33, 7}, {64, 256}, {256, 600}}) {
-    constexpr int most = 70;
+    constexpr int max_rows = 70;
     CAPTURE(n);
     CAPTURE(k);
-    const auto a = numbers<T>(cells(most, k), 1), w = numbers<T>(cells(n, k), 2), row = numbers<T>(cells(1, n), 3);
-    const auto dy = numbers<T>(cells(most, n), 4);
+    const auto a = numbers<T>(cells(max_rows, k), 1), w = numbers<T>(cells(n, k), 2), row = numbers<T>(cells(1, n), 3);
+    const auto dy = numbers<T>(cells(max_rows, n), 4);
     std::vector<T> packed(packed_size(k, n)), packed_back(packed_size(n, k));
     here.pack(k, n, w.data(), k, true, packed.data());
     here.pack(n, k, w.data(), k, false, packed_back.data());
@@ -174,11 +174,11 @@ TEST_CASE_TEMPLATE("products agree with the host's, of as many rows as were prep
     const on_gpu<T> packed_(there, packed), packed_back_(there, packed_back);
     there.pack(k, n, static_cast<const T*>(w_), k, true, packed_.data());
     there.pack(n, k, static_cast<const T*>(w_), k, false, packed_back_.data());
-    there.prepare_multiply<T>(most, n, k);
-    there.prepare_multiply<T>(most, k, n);
-    there.prepare_multiply_by_weight<T>(most, n, k);
-    there.prepare_multiply_back<T>(most, n, k);
-    there.prepare_multiply_transposed<T>(n, k, most);
+    there.prepare_multiply<T>(max_rows, n, k);
+    there.prepare_multiply<T>(max_rows, k, n);
+    there.prepare_multiply_by_weight<T>(max_rows, n, k);
+    there.prepare_multiply_back<T>(max_rows, n, k);
+    there.prepare_multiply_transposed<T>(n, k, max_rows);
     for (const int rows : {1, 2, 5, 64, 70}) {
       CAPTURE(rows);
       auto y = numbers<T>(cells(rows, n), 5), dx = numbers<T>(cells(rows, k), 6), dw = numbers<T>(cells(n, k), 7);
@@ -224,7 +224,7 @@ TEST_CASE("float is not TF32, which has 10 bits after the point") {
   CHECK(c_.back() == a);
 }
 
-TEST_CASE("the same product gives the same bits, whatever is asked for between") {
+TEST_CASE("the same product gives the same bits, whatever runs in between") {
   const gpipe::cuda::context there, other;
   constexpr int rows = 500, n = 384, k = 2048;
   const auto a = numbers<float>(cells(rows, k), 1), w = numbers<float>(cells(n, k), 2);
@@ -236,14 +236,14 @@ TEST_CASE("the same product gives the same bits, whatever is asked for between")
   CHECK(first.back() == second.back());
 }
 
-TEST_CASE("what is more than all pieces goes up and comes down") {
+TEST_CASE("more bytes than all staging pieces are uploaded and downloaded") {
   const gpipe::cuda::context there;
   const auto values = numbers<float>(std::size_t{10} << 20);  // 40 MiB
   const on_gpu<float> v(there, values);
   CHECK(v.back() == values);
 }
 
-TEST_CASE("what is asked for after await happens after what was asked for before mark") {
+TEST_CASE("operations enqueued after await run after those enqueued before mark") {
   const gpipe::cuda::context one, two;
   gpipe::cuda::marker done, free;
   constexpr int size = 1 << 20;
@@ -261,49 +261,49 @@ TEST_CASE("what is asked for after await happens after what was asked for before
   CHECK(sum.back() == std::vector<float>(size, 49 * 50 / 2));
 }
 
-TEST_CASE("what went wrong is told by finish, with the call and who asked, and then is forgotten") {
+TEST_CASE("finish throws a failure, with its call and its operation, and the context then works again") {
   const gpipe::cuda::context there;
-  there.asks({.layer = "linear<512>", .slot = 3, .stage = 1, .micro_batch = 2});
+  there.set_operation({.layer = "linear<512>", .slot = 3, .stage = 1, .micro_batch = 2});
   there.copy(10, static_cast<const float*>(nullptr), static_cast<float*>(nullptr));
-  there.asks({.layer = "gelu", .slot = 4});
-  std::string told;
+  there.set_operation({.layer = "gelu", .slot = 4});
+  std::string message;
   try {
     there.finish();
   } catch (const error& failure) {
-    told = failure.what();
+    message = failure.what();
     CHECK(failure.where().slot == 3);
   }
-  CHECK(told.find("layer 3 linear<512>, stage 1, micro-batch 2: cudaMemcpyAsync: ") == 0);
+  CHECK(message.find("layer 3 linear<512>, stage 1, micro-batch 2: cudaMemcpyAsync: ") == 0);
   there.finish();
   const on_gpu<int> still(there, {7});
   CHECK(still.back()[0] == 7);
 }
 
-TEST_CASE("a graph does again what two contexts were asked for, with what its uploads are refilled with") {
+TEST_CASE("a graph repeats the operations of two contexts, with refilled uploads") {
   const gpipe::cuda::context one, two;
   gpipe::cuda::marker forth, back;
   const on_gpu<float> a(one, {0, 0, 0}), sum(two, {0, 0, 0});
   one.finish(), two.finish();
-  gpipe::cuda::graph written;
-  std::vector<float> numbers{1, 2, 3}, told(3);
+  gpipe::cuda::graph captured;
+  std::vector<float> numbers{1, 2, 3}, found(3);
   const auto bytes = [](auto* at) { return reinterpret_cast<std::byte*>(at); };
-  one.begin(written), two.begin(written);
+  one.begin(captured), two.begin(captured);
   one.upload(12, bytes(numbers.data()), bytes(a.data()));
   one.mark(forth);
   two.await(forth);
   two.add(3, static_cast<const float*>(a), sum.data());
-  two.download(12, bytes(sum.data()), bytes(told.data()));
+  two.download(12, bytes(sum.data()), bytes(found.data()));
   two.mark(back);
   one.await(back);
-  two.end(written), one.end(written);
+  two.end(captured), one.end(captured);
   CHECK(sum.back() == std::vector<float>{0, 0, 0});
-  one.launch(written), one.finish();
-  CHECK(told == std::vector<float>{1, 2, 3});
+  one.launch(captured), one.finish();
+  CHECK(found == std::vector<float>{1, 2, 3});
   numbers = {10, 20, 30};
-  written.refill(0, 12, bytes(numbers.data()));
-  one.launch(written), one.finish();
-  CHECK(told == std::vector<float>{11, 22, 33});
-  CHECK(sum.back() == told);
+  captured.refill(0, 12, bytes(numbers.data()));
+  one.launch(captured), one.finish();
+  CHECK(found == std::vector<float>{11, 22, 33});
+  CHECK(sum.back() == found);
 
   gpipe::cuda::graph dropped;
   one.begin(dropped);

@@ -13,7 +13,7 @@
 
 #include "support/on_gpu.hpp"
 
-// Every layer on a GPU against the same on the host: one text, two devices.
+// Compares every layer on a GPU with the host: one text, two devices.
 
 using namespace gpipe;
 
@@ -30,11 +30,11 @@ struct softplus : pointwise<softplus> {
   }
 };
 
-/// The buffers of a trial, by copy, in a GPU's memory.
-template <class Trial>
+/// The buffers of a layer_fixture, copied to a GPU's memory.
+template <class Fixture>
 class moved {
  public:
-  moved(const gpipe::cuda::context& context, Trial& from) : from_(from), call_(from.call()) {
+  moved(const gpipe::cuda::context& context, Fixture& from) : from_(from), call_(from.call()) {
     each_buffer([&](host::guarded_buffer& b) {
       copies_.push_back(std::make_unique<on_gpu<std::byte>>(context, b.data(), b.bytes()));
     });
@@ -56,7 +56,7 @@ class moved {
 
   const gpipe::call& call() const { return call_; }
 
-  /// Copies all of it back into the trial.
+  /// Copies all buffers back into the fixture.
   void back() {
     std::size_t i = 0;
     each_buffer([&](host::guarded_buffer& b) {
@@ -73,22 +73,22 @@ class moved {
       for (auto& b : *list) f(b);
   }
 
-  Trial& from_;
+  Fixture& from_;
   gpipe::call call_;
   std::vector<std::unique_ptr<on_gpu<std::byte>>> copies_;
 };
 
 double worst(const std::vector<host::guarded_buffer>& got, const std::vector<host::guarded_buffer>& want) {
-  double most = 0;
+  double largest = 0;
   for (std::size_t b = 0; b < want.size(); ++b)
     for (std::size_t i = 0; i < want[b].count(); ++i) {
       const double x = got[b].get(i), y = want[b].get(i), off = std::fabs(x - y) / (std::fmax)(1.0, std::fabs(y));
-      if (!(off <= most) && !(std::isnan(x) && std::isnan(y))) most = off;  // NaN is what nobody has written
+      if (!(off <= largest) && !(std::isnan(x) && std::isnan(y))) largest = off;  // NaN: not captured
     }
-  return most;
+  return largest;
 }
 
-/// Numbers differ by at most `tolerance`, of their size where they are above 1.
+/// Numbers differ by at most `tolerance`, relative to their size if it is above 1.
 template <class Layer, class Input>
 void agrees(double tolerance) {
   using layer_fixture = host::layer_fixture<Layer, Input>;
@@ -117,8 +117,8 @@ void agrees(double tolerance) {
 
 }  // namespace
 
-// Sums of up to some hundred numbers near 1, in another order; bf16 has 8 bits, and what differs a little before may
-// round apart.
+// Sums of up to a few hundred numbers near 1, in another order; bf16 has 8 bits, and small differences may round in
+// different directions.
 TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   constexpr double few = std::is_same_v<T, float> ? 1e-5 : 3e-2;
   agrees<add, bundle<tensor<T, 9>, tensor<T, 9>>>(few);

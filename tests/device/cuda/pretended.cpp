@@ -1,5 +1,5 @@
-// The tests of GPUs on GPUs that are this processor, so that what is asked of them is tested where there is none.
-// (`pretended` stands before the library on the path of headers: see there.)
+// The GPU tests on pretended GPUs, which run on the processor, for machines without a GPU. (The folder `pretended`
+// comes before the library in the include path.)
 
 #if __has_include(<nccl.h>)
 #include "support/pretended/nccl.hpp"
@@ -16,3 +16,5 @@
 #include "device/cuda/layers.cu"
 
 #include "device/cuda/training.cu"
+
+#include "transport/nccl/ends.cu"

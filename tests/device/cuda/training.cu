@@ -17,13 +17,13 @@
 #include "support/threaded_job.hpp"
 #endif
 
-// Whole trainings on GPUs: the same bits for every number of stages, and the host's numbers within a tolerance.
+// Trainings on GPUs: the same bits for every number of stages, and the host's numbers within a tolerance.
 
 using namespace gpipe;
 
 namespace {
 
-/// 26 slots, with every layer that we ship for networks without tokens.
+/// 26 slots, with every layer for networks without tokens.
 struct net : model<input<float, 64>, dropout<10>, linear<64>, batch_norm<>, relu, reshape<4, 16>, batch_norm<>,
                    reshape<64>, tied<"w", linear<64>>, repeat<2, residual<layer_norm, linear<96>, gelu, linear<64>>>,
                    tied<"w", linear<64>>, layer_norm, linear<7>, softmax_cross_entropy> {};
@@ -60,7 +60,7 @@ auto training_of(const setting& as, training_options how = {}) {
   return trainer<both_precisions<net>, adamw, Device>(options, adamw{.learning_rate = 1e-3}, how);
 }
 
-/// The bits of three steps, one of them of fewer samples, and of an evaluation.
+/// The bits of three steps, one with fewer samples, and of an evaluation.
 std::vector<std::uint64_t> bits(const setting& as, training_options how = {}) {
   auto training = training_of<cuda_device>(as, how);
   std::vector<std::uint64_t> found;
@@ -102,7 +102,7 @@ TEST_CASE("the bits are the same for every number of stages, every schedule, wit
   }
 }
 
-TEST_CASE("twenty steps on a GPU lose what they lose on the host: to 1e-4 of it, in bf16 to 3 in a hundred") {
+TEST_CASE("the losses of twenty steps on a GPU are the host's: to 1e-4 of it, in bf16 to 3 %") {
   const auto host = losses<host_device>(precision::float32);
   const auto gpu = losses<cuda_device>(precision::float32), rounded = losses<cuda_device>(precision::bf16);
   for (std::size_t i = 0; i < host.size(); ++i) {
@@ -112,30 +112,31 @@ TEST_CASE("twenty steps on a GPU lose what they lose on the host: to 1e-4 of it,
   }
 }
 
-TEST_CASE("a GPU that is too small is refused before anything is allocated, with the bytes") {
-  std::string told;
+TEST_CASE("a GPU that is too small is rejected before any allocation, with the bytes") {
+  std::string message;
   try {
     const trainer<net, adamw, cuda_device> training(plan_options{.micro_batches = 1, .micro_batch_size = 1 << 26});
-  } catch (const error& refused) {
-    told = refused.what();
+  } catch (const error& failure) {
+    message = failure.what();
   }
-  CHECK(told.find("the stage needs ") != std::string::npos);
-  CHECK(told.find(" bytes, and the machine has ") != std::string::npos);
+  CHECK(message.find("the stage needs ") != std::string::npos);
+  CHECK(message.find(" bytes, and the machine has ") != std::string::npos);
 }
 
 #if GPIPE_WITH_NCCL
-TEST_CASE("processes, each with a GPU of its own, have the bits of one process, and go on after a failure") {
+TEST_CASE("processes with one GPU each have the bits of one process, and go on after a failure") {
   if (gpipe::cuda::gpus() < 2) {
-    MESSAGE("SKIPPED, NOTHING WAS TRAINED: there are no two GPUs here");
+    MESSAGE("SKIPPED, NOTHING WAS TRAINED: this machine has fewer than two GPUs");
     return;
   }
-  for (const setting& as : {setting{.S = 2}, setting{.S = 2, .schedule = schedule_kind::zb_h1, .precision = precision::bf16},
-                            setting{.S = 1, .replicas = 2}}) {
+  for (const setting& as :
+       {setting{.S = 2}, setting{.S = 2, .schedule = schedule_kind::zb_h1, .precision = precision::bf16},
+        setting{.S = 1, .replicas = 2}}) {
     CAPTURE(as.S);
     const auto expected = bits(as);
     threaded::job job(2);
     std::vector<std::uint64_t> found[2];
-    std::string said[2];
+    std::string message[2];
     job.run([&](process_group& its) {
       nccl::job gpus(its);
       bool fails = its.rank() == 1;
@@ -147,28 +148,28 @@ TEST_CASE("processes, each with a GPU of its own, have the bits of one process, 
         try {
           training.step(data.take(0, M * B));
         } catch (const error& cause) {
-          said[its.rank()] = cause.wrong();
+          message[its.rank()] = cause.wrong();
         }
         fails = false;
-        training.step(data.take(0, M * B));  // over communicators that are new
+        training.step(data.take(0, M * B));  // with new communicators
         training.parameter_hash();
       }
       how.before = {};
       found[its.rank()] = bits(as, how);
     });
     for (const int rank : {0, 1}) {
-      CHECK(said[rank] == "thrown here");
+      CHECK(message[rank] == "thrown here");
       CHECK(found[rank] == expected);
     }
   }
 }
 
-TEST_CASE("two processes on one GPU are refused by name") {
-  const auto refused = [](int one, int other) {
-    nccl::require_apart(1, nccl::identity::of(one), 0, nccl::identity::of(other));
+TEST_CASE("two processes on one GPU are rejected, naming both ranks") {
+  const auto check = [](int one, int other) {
+    nccl::require_apart(1, nccl::device_identity::of(one), 0, nccl::identity::of(other));
   };
   if (gpipe::cuda::gpus() == 0) return;
-  CHECK_THROWS_WITH_AS(refused(0, 0), doctest::Contains("ranks 0 and 1 have the same GPU"), error);
-  if (gpipe::cuda::gpus() > 1) refused(0, 1);
+  CHECK_THROWS_WITH_AS(check(0, 0), doctest::Contains("ranks 0 and 1 have the same GPU"), error);
+  if (gpipe::cuda::gpus() > 1) check(0, 1);
 }
 #endif

@@ -12,7 +12,7 @@
 
 using namespace gpipe;
 
-TEST_CASE("an arena is filled throughout, and begins where a page does, a large one where a large page does") {
+TEST_CASE("an arena is filled, and aligned to a page, a large one to a large page") {
   constexpr std::size_t small = 5000, large = (std::size_t{2} << 20) + 5000;
   for (const auto& [bytes, boundary] : {std::pair{small, 4096}, {large, 2 << 20}}) {
     const host::arena made(bytes, std::byte{0x5a});
@@ -22,14 +22,14 @@ TEST_CASE("an arena is filled throughout, and begins where a page does, a large 
   }
 }
 
-// Sanitizers end a program that asks for so much.
+// Sanitizers end a program with such a large allocation.
 #ifndef TESTS_SANITIZED
-TEST_CASE("an arena that the machine does not give is refused with its size") {
+TEST_CASE("a failed allocation of an arena throws an error with its size") {
   try {
     const host::arena impossible(std::size_t{1} << 62);
     FAIL("it was given");
-  } catch (const error& refused) {
-    CHECK(std::string(refused.what()).find("4611686018427387904 bytes") != std::string::npos);
+  } catch (const error& failure) {
+    CHECK(std::string(failure.what()).find("4611686018427387904 bytes") != std::string::npos);
   }
 }
 #endif

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/device/host/context.hpp>
 
 #include <doctest/doctest.h>
@@ -56,7 +58,7 @@ TEST_CASE("each visits every index once") {
   }
 }
 
-TEST_CASE("rows hands each row a team") {
+TEST_CASE("rows gives each row a team") {
   matrix<float> values(cells(5, 33)), sums(5);
   context.rows(5, row_sum{values, 33, sums});
   for (int row = 0; row < 5; ++row) {
@@ -67,7 +69,7 @@ TEST_CASE("rows hands each row a team") {
   CHECK(sums.intact());
 }
 
-TEST_CASE("columns adds up rows in ascending order, onto what was there") {
+TEST_CASE("columns adds up rows in ascending order, onto the previous content") {
   for (const int n : {1, 10, 31, 32, 33, 100}) {
     matrix<float> values(cells(9, n)), into(cells(1, n), 1), want(cells(1, n), 1);
     context.columns(9, n, entry{values, n}, static_cast<float*>(into));
@@ -99,7 +101,7 @@ TEST_CASE("copy, fill and add") {
   CHECK(b == std::vector<double>{7, 7, 7, -1});
 }
 
-TEST_CASE_TEMPLATE("pack puts panels one after the other and fills up the last with zeros", T, float, double) {
+TEST_CASE_TEMPLATE("pack stores panels one after the other and pads the last with zeros", T, float, double) {
   for (const bool transposed : {false, true})
     for (const int k : {1, 31, 33, 64})
       for (const int n : {1, 31, 32, 33, 70}) {
@@ -128,7 +130,7 @@ TEST_CASE("bits depend neither on the thread nor on the caller") {
   matrix<float> here(cells(rows, n)), there(cells(rows, n));
   context.pack(k, n, static_cast<const float*>(b), n, false, static_cast<float*>(packed));
   context.multiply<float>(rows, n, k, a, packed, here, false);
-  volatile int hidden = rows;  // a caller of which the compiler does not know the numbers
+  volatile int hidden = rows;  // hides the numbers from the compiler
   std::thread([&] { context.multiply<float>(hidden, n, k, a, packed, there, false); }).join();
   CHECK(std::memcmp(here, there, sizeof(float) * here.size()) == 0);
 

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/device/host/gradient_check.hpp>
 
 #include <doctest/doctest.h>
@@ -12,8 +14,8 @@ enum class fault {
   none,
   wrong_factor,         // in the input's gradient
   wrong_parameter,      // in the parameter's gradient
-  assigns_parameter,    // where it should add
-  adds_to_input,        // where it should write
+  assigns_parameter,    // instead of adding
+  adds_to_input,        // instead of writing
   forgets_an_element,
   writes_beside,
   writes_other_samples,
@@ -75,13 +77,13 @@ bool names(const gradient_report& found, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a right layer passes") {
+TEST_CASE("a correct layer passes") {
   const auto found = report<fault::none>();
   CHECK(found.passes());
   CHECK(found.worst < 1e-9);
 }
 
-TEST_CASE("each fault is found and named") {
+TEST_CASE("each fault is detected and named") {
   const auto finds = [](const gradient_report& found, const std::string& text) {
     CAPTURE(text);
     CAPTURE(found.where);

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/device/host/layer_fixture.hpp>
 
 #include <doctest/doctest.h>
@@ -12,7 +14,7 @@ using namespace gpipe;
 using host::guarded_buffer;
 using host::layer_fixture;
 
-TEST_CASE("a guard tells of a byte written before or behind, and of padding") {
+TEST_CASE("a guard detects a byte written before, behind or in the padding") {
   guarded_buffer b("b", dtype::float32, 5);
   CHECK(reinterpret_cast<std::uintptr_t>(b.data()) % alignment == 0);
   CHECK(b.intact());
@@ -24,7 +26,7 @@ TEST_CASE("a guard tells of a byte written before or behind, and of padding") {
   CHECK_FALSE(b.intact());
 }
 
-TEST_CASE("numbers go in and out as double, whatever the type") {
+TEST_CASE("numbers are set and read as double, whatever the type") {
   for (const dtype type : {dtype::float32, dtype::float64, dtype::int32, dtype::uint8}) {
     guarded_buffer b("b", type, 3);
     CHECK((is_floating(type) ? std::isnan(b.get(1)) : b.get(1) == (type == dtype::uint8 ? 255 : -1)));
@@ -34,7 +36,7 @@ TEST_CASE("numbers go in and out as double, whatever the type") {
   }
 }
 
-TEST_CASE("a trial runs a layer with the buffers that it declares") {
+TEST_CASE("a fixture runs a layer with the buffers that it declares") {
   layer_fixture<linear<3>, tensor<float, 2>> t(2, 4);
   t.randomise(1);
   for (std::size_t i = 0; i < 6; ++i) t.parameters[0].set(i, static_cast<double>(i));  // weight {3, 2}
@@ -45,11 +47,11 @@ TEST_CASE("a trial runs a layer with the buffers that it declares") {
   CHECK(t.out[0].get(0) == 11);
   CHECK(t.out[0].get(2) == 19);
   CHECK(t.out[0].get(3) == 12);
-  CHECK(std::isnan(t.out[0].get(6)));  // the third sample, which is not there
+  CHECK(std::isnan(t.out[0].get(6)));  // beyond the two samples
   CHECK(t.overrun().empty());
 }
 
-TEST_CASE("fields keep to their limits") {
+TEST_CASE("fields stay within their limits") {
   layer_fixture<softmax_cross_entropy, tensor<float, 10>> t(64, 64);
   t.randomise(5);
   bool varied = false;

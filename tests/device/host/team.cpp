@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/device/host/team.hpp>
 
 #include <doctest/doctest.h>
@@ -18,7 +20,7 @@ const std::vector<float> values = [] {
 }();
 float value(std::ptrdiff_t i) { return values[static_cast<std::size_t>(i)]; }
 
-// The order that team.hpp promises, spelt out.
+// The order that team.hpp promises, written out.
 float in_sixteen_lanes(std::ptrdiff_t width) {
   float lane[16] = {};
   for (std::ptrdiff_t i = 0; i < width; ++i) lane[i % 16] += value(i);
@@ -36,25 +38,25 @@ TEST_CASE("a sum has the promised order, to the bit") {
   }
 }
 
-TEST_CASE("a sum is of the type that its function returns") {
+TEST_CASE("a sum has the type that its function returns") {
   const double ones = team{}.sum(100, [](std::ptrdiff_t) { return 1.0; });
   CHECK(ones == 100);
 }
 
-TEST_CASE("maximum finds the greatest wherever it is") {
+TEST_CASE("maximum finds the greatest at any position") {
   for (std::ptrdiff_t width = 1; width < 200; ++width)
     for (std::ptrdiff_t at = 0; at < width; at += 3)
       REQUIRE(team{}.maximum(width, -9.0F, [at](std::ptrdiff_t i) { return i == at ? -1.0F : -2.0F; }) == -1.0F);
 }
 
-TEST_CASE("maximum passes over NaN and starts from the least") {
+TEST_CASE("maximum ignores NaN and starts from the initial value") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   CHECK(team{}.maximum(40, -5.0F, [nan](std::ptrdiff_t i) { return i == 20 ? 3.0F : nan; }) == 3);
   CHECK(team{}.maximum(40, -5.0F, [nan](std::ptrdiff_t) { return nan; }) == -5);
   CHECK(team{}.maximum(0, -5.0F, [](std::ptrdiff_t) { return 1.0F; }) == -5);
 }
 
-TEST_CASE("each visits every element once, and a later loop sees what it wrote") {
+TEST_CASE("each visits every element once, and a later loop reads its results") {
   std::vector<int> seen(77);
   team{}.each(77, [&](std::ptrdiff_t i) { ++seen[static_cast<std::size_t>(i)]; });
   CHECK(team{}.sum(77, [&](std::ptrdiff_t i) { return seen[static_cast<std::size_t>(i)]; }) == 77);

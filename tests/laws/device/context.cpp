@@ -118,9 +118,9 @@ TEST_CASE("finish throws the error of a later failure, names the layer, and leav
     bench<queued::device> on;
     std::vector<float> zeros(on.n), into(on.n);
     on.upload(on.first, zeros, on.at(0));
-    on.first.asks({"this layer", 3, 1, 2});
+    on.first.set_operation({"this layer", 3, 1, 2});
     on.first.each(1, [](std::ptrdiff_t) { throw std::runtime_error("blown"); });
-    on.first.asks({"the next", 4, 1, 2});
+    on.first.set_operation({"the next", 4, 1, 2});
     on.first.each(on.n, add_one{on.at(0)});
     CHECK_THROWS_WITH_AS(on.first.finish(), "layer 3 this layer, stage 1, micro-batch 2: blown", error);
     on.first.each(on.n, add_one{on.at(0)});

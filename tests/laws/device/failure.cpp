@@ -121,10 +121,12 @@ TEST_CASE("a failure on a queued device fails the step, names the layer and chan
           recovers();
         }
       // The worker itself throws while operations are enqueued.
-      for (const action_kind where : {action_kind::forward, action_kind::backward, action_kind::reduce, action_kind::update}) {
+      for (const action_kind where :
+           {action_kind::forward, action_kind::backward, action_kind::reduce, action_kind::update}) {
         CAPTURE(name(where));
         disturbance = [&](const instruction& i) {
-          const bool there = i.kind == where || (where == action_kind::backward && i.kind == action_kind::backward_input);
+          const bool there =
+              i.kind == where || (where == action_kind::backward && i.kind == action_kind::backward_input);
           if (there && i.stage == stages - 1 && (i.micro_batch == 1 || i.micro_batch < 0))
             throw std::runtime_error("thrown here");
         };
@@ -161,11 +163,11 @@ TEST_CASE("a failure in a captured step fails the step, and its graph is not lau
   trainer<fragile, adam, queued::device> training(options, adam{}, how);
   trainer<fragile, adam> twin(options, adam{});
   const auto steps_alike = [&](int first) {
-    queued::graph::written = 0;
+    queued::graph::captured = 0;
     const batch next = data.take(first, 11);
     CHECK(training.step(next).loss == twin.step(next).loss);
     CHECK(state_of(training) == state_of(twin));
-    return queued::graph::written > 0;
+    return queued::graph::captured > 0;
   };
   CHECK(steps_alike(0));
   CHECK_FALSE(steps_alike(1));
@@ -176,7 +178,7 @@ TEST_CASE("a failure in a captured step fails the step, and its graph is not lau
   CHECK(state_of(training) == before);
   CHECK(steps_alike(2));
   CHECK_FALSE(steps_alike(3));
-  // A step that is captured, and fails by an operation of its own.
+  // A step that is captured, and fails by one of its operations.
   training.freeze(4), twin.freeze(4);
   trap.slot = 1, trap.backward = false, trap.first_sample = 3;
   CHECK_THROWS_WITH_AS(training.step(data.take(0, 11)),

@@ -257,21 +257,21 @@ TEST_CASE("a captured step gives the same bits, with other batches, rates and we
       trainer<without_dropout, adam, queued::device> training(options, adam{.learning_rate = 0.01}, how);
       how.graph = false;
       trainer<without_dropout, adam> twin(options, adam{.learning_rate = 0.01}, how);
-      queued::graph::written = queued::graph::launches = 0;
+      queued::graph::captured = queued::graph::launches = 0;
       for (int i = 0; i < 4; ++i) {
         const batch next = data.take(13 * i, 13);
         CHECK(training.step(next, 0.01 + i * 0.02).loss == twin.step(next, 0.01 + i * 0.02).loss);
         CHECK(training.evaluate(next).loss == twin.evaluate(next).loss);
       }
-      CHECK(queued::graph::written == stages);
+      CHECK(queued::graph::captured == stages);
       CHECK(queued::graph::launches == 4);
       // A step that differs is captured again.
       const auto same_step = [&](const batch& next) {
         CHECK(training.step(next).loss == twin.step(next).loss);
         CHECK(state_of(training) == state_of(twin));
-        return queued::graph::written.exchange(0) == stages;
+        return queued::graph::captured.exchange(0) == stages;
       };
-      queued::graph::written = 0;
+      queued::graph::captured = 0;
       CHECK(same_step(data.take(0, 9)));
       CHECK_FALSE(same_step(data.take(3, 9)));
       training.freeze(2), twin.freeze(2);

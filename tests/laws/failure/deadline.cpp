@@ -62,7 +62,7 @@ TEST_CASE("the deadline ends a step without progress and names the waiting and t
   CHECK(in_channel.where().action.find("receive") == 0);
   both.recovers();
   const error at_gate = blocks(both, action_kind::update, 0);
-  CHECK(has(at_gate, "waits for the others at the gate"));
+  CHECK(has(at_gate, "waits for the others at the barrier"));
   CHECK(has(at_gate, "see what worker 0 does"));
   CHECK(at_gate.where().action == "update");
   both.recovers();

@@ -14,12 +14,12 @@
 
 #include "support/disturbed_training.hpp"
 
-// A throw anywhere fails the step: the caller gets the first cause and its place, nothing changes, and the next step
+// A throw anywhere fails the step: the caller gets the first cause and its location, nothing changes, and the next step
 // works.
 
 using namespace disturbed;
 
-TEST_CASE("a throw before any instruction of any stage fails the step, names its place and changes nothing") {
+TEST_CASE("a throw before any instruction of any stage fails the step, names its location and changes nothing") {
   const auto fails_everywhere = [](const std::vector<int>& cut, schedule_kind schedule) {
     const int S = static_cast<int>(cut.size()) + 1;
     CAPTURE(name(schedule));
@@ -73,12 +73,12 @@ TEST_CASE("a throw in any replica fails the step; micro-batches are numbered thr
       if (std::find(lines.begin(), lines.end(), i) == lines.end()) lines.push_back(i);
     };
     both.recovers();
-    int most = 0;
+    int largest = 0;
     for (const instruction& at : lines) {
       CAPTURE(at.stage);
       CAPTURE(name(at.kind));
       CAPTURE(at.micro_batch);
-      most = (std::max)(most, at.micro_batch);
+      largest = (std::max)(largest, at.micro_batch);
       both.disturbance = [&](const instruction& i) {
         if (i == at) throw std::runtime_error("thrown here");
       };
@@ -89,7 +89,7 @@ TEST_CASE("a throw in any replica fails the step; micro-batches are numbered thr
       CHECK(found.where().action == name(at.kind));
       both.recovers();
     }
-    CHECK(most == 5);  // of 2 samples each, the last of 1
+    CHECK(largest == 5);  // of 2 samples each, the last of 1
 
     auto bad = data;
     bad.inputs[12 * 9 + 5] = std::numeric_limits<float>::quiet_NaN();  // sample 9 is in micro-batch 4
@@ -114,7 +114,8 @@ TEST_CASE("a failed step does not change the averages of layers") {
     pair_of<averaging_net> both(cut);
     both.recovers();
     const auto average = both.disturbed.state(3, "mean");
-    for (const action_kind where : {action_kind::forward, action_kind::backward, action_kind::backward_parameters, action_kind::reduce, action_kind::update})
+    for (const action_kind where : {action_kind::forward, action_kind::backward, action_kind::backward_parameters,
+                                    action_kind::reduce, action_kind::update})
       for (int s = 0; s <= static_cast<int>(cut.size()); ++s) {
         bool thrown = false;
         both.disturbance = [&](const instruction& i) {
@@ -232,7 +233,8 @@ TEST_CASE("if two workers throw at once, one of them is the cause") {
   for (int round = 0; round < 20; ++round) {
     std::atomic<int> arrived{0};
     both.disturbance = [&](const instruction& i) {
-      if (i.kind != action_kind::forward || !((i.stage == 0 && i.micro_batch == 0) || (i.stage == 1 && i.micro_batch == 3)))
+      if (i.kind != action_kind::forward ||
+          !((i.stage == 0 && i.micro_batch == 0) || (i.stage == 1 && i.micro_batch == 3)))
         return;
       for (++arrived; arrived < 2;) std::this_thread::yield();
       throw std::runtime_error("stage " + std::to_string(i.stage) + " throws");

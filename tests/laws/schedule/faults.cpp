@@ -23,7 +23,7 @@ using namespace schedules;
 namespace {
 
 /// Calls `use(table)` with every table in which one cell is dropped, two neighbouring ticks of a row are swapped, a
-/// cell has another micro-batch, or a stage has one place less.
+/// cell has another micro-batch, or a stage has one slot less.
 template <class Use>
 void plant(const edited& whole, int S, int M, Use&& use) {
   edited table = whole;
@@ -62,7 +62,8 @@ TEST_CASE("both checks agree on every table with a planted fault") {
             plant(edited(schedule, S, M), S, M, [&](const edited& table) {
               const check_result row = check_timetable(table, S, M, net.links, net.count);
               for (const int slots : {rendezvous, 1}) {
-                const check_result run = check_schedule(table, S, M, recompute_mode::never, net.links, net.count, slots);
+                const check_result run =
+                    check_schedule(table, S, M, recompute_mode::never, net.links, net.count, slots);
                 CAPTURE(schedule.name());
                 CAPTURE(S);
                 CAPTURE(M);

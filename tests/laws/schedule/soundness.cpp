@@ -54,7 +54,7 @@ static_assert(all_pass(4, 6, std::make_integer_sequence<int, 8>{}));
 static_assert(all_pass(8, 4, std::make_integer_sequence<int, 8>{}));
 
 template <class Schedule>
-void stash_places_are_distinct(Schedule schedule) {
+void stash_slots_are_distinct(Schedule schedule) {
   for (int S = 1; S <= 8; ++S)
     for (int M = 1; M <= 16; ++M)
       for (int s = 0; s < S && schedule.admits(S, M); ++s) {
@@ -167,7 +167,7 @@ TEST_CASE("large schedules pass when checked at start") {
   }
 }
 
-TEST_CASE("the stash bound is tight: one place less is too few") {
+TEST_CASE("the stash bound is tight: one slot less is too few") {
   for (const auto choice : choices)
     for (int S = 1; S <= 8; ++S)
       for (int M = 1; M <= 8; ++M)
@@ -187,8 +187,8 @@ TEST_CASE("the stash bound is tight: one place less is too few") {
           });
 }
 
-TEST_CASE("two micro-batches in flight never share a stash place") {
-  for (const auto choice : choices) with_schedule(choice, [](auto schedule) { stash_places_are_distinct(schedule); });
+TEST_CASE("two micro-batches in flight never share a stash slot") {
+  for (const auto choice : choices) with_schedule(choice, [](auto schedule) { stash_slots_are_distinct(schedule); });
 }
 
 TEST_CASE("parameter gradients retire in ascending order in every schedule") {

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/activation/relu.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/attention/causal_attention.hpp>
 
 #include <doctest/doctest.h>

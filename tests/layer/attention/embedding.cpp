@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/attention/embedding.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/attention/token_head.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/contract/pointwise.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/linear/feed_forward.hpp>
 
 #include <doctest/doctest.h>

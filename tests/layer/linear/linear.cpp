@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/linear/linear.hpp>
 
 #include <doctest/doctest.h>

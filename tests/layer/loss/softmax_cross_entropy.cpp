@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 
 #include <doctest/doctest.h>

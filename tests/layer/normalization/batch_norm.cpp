@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/normalization/batch_norm.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/normalization/layer_norm.hpp>
 
 #include <doctest/doctest.h>

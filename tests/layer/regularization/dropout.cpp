@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/regularization/dropout.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/shape/add.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/layer/shape/reshape.hpp>
 
 #include <doctest/doctest.h>

@@ -24,14 +24,14 @@ struct even {
     return p;
   }();
   static constexpr stage_view view(int s) { return {net, cut{at.first, Stages}, s}; }
-  static constexpr memory_terms terms(int s) { return {8, 2, s == 3 ? 4 : 8, 1, 2}; }
+  static constexpr memory_requirements terms(int s) { return {8, 2, s == 3 ? 4 : 8, 1, 2}; }
 };
 
 // The paper's largest model, in stages and in one piece: within the limits that compilers set by themselves.
 using large = even<1663, 128>;
 constexpr int distinct = [] {
   int count = 0;
-  for (int s = 0; s < 128; ++s) count += detail::first_alike<large>.of[s] == s;
+  for (int s = 0; s < 128; ++s) count += detail::equal_stages<large>.of[s] == s;
   return count;
 }();
 static_assert(distinct < 30);
@@ -47,6 +47,22 @@ void equals_what_is_counted_at_run_time() {
   }
 }
 
+/// Two blocks on two stages.
+struct halves {
+  static constexpr int stages = 2;
+  static constexpr const network& net = network_of<laws::transformer<2, 8, 16, 32>>;
+  static constexpr int first[] = {0, net.slot_count / 2, net.slot_count};
+  static constexpr stage_view view(int s) { return {net, cut{first, stages}, s}; }
+  static constexpr memory_requirements terms(int) { return {8, 2, 4, 1, 2}; }
+};
+constexpr std::int64_t most = [] {
+  const auto a = detail::memory_table<halves>.of[0].total(), b = detail::memory_table<halves>.of[1].total();
+  return a > b ? a : b;
+}();
+
+// One that does not fit does not compile: tests/compile_fail/plan_memory.cpp.
+static_assert(detail::each_stage_fits<halves, most>(std::make_integer_sequence<int, 2>{}));
+
 }  // namespace
 
 TEST_CASE("the table holds what is counted at run time, in one go and for each stage by itself") {
@@ -56,5 +72,9 @@ TEST_CASE("the table holds what is counted at run time, in one go and for each s
 }
 
 TEST_CASE("stages are alike for equal terms only") {
-  CHECK(detail::first_alike<large>.of[3] == 3);  // it has less in flight
+  CHECK(detail::equal_stages<large>.of[3] == 3);  // it has less in flight
+}
+
+TEST_CASE("what a stage may take is what it takes, or more") {
+  CHECK(detail::each_stage_fits<halves, most + 1>(std::make_integer_sequence<int, 2>{}));
 }

@@ -43,7 +43,7 @@ TEST_CASE("buckets are of whole slots, the last ones first, and hold all") {
 
 TEST_CASE("they are few, and none but the last is small") {
   const std::vector<bucket> all = buckets<deep>(0, network_of<deep>.slot_count);
-  CHECK(all.size() == most_buckets);
+  CHECK(all.size() == max_buckets);
   std::size_t end = 64 * wide;
   int last = network_of<deep>.slot_count;
   for (const bucket& b : all) {
@@ -81,7 +81,7 @@ TEST_CASE("slices meet, and what is planned for landing holds those of all bucke
       std::size_t bytes = 0;
       const std::size_t needs = needed(all, bytes), planned = landing_of_buckets(bytes, R - 1);
       CHECK(planned >= needs);
-      CHECK(planned - needs <= most_buckets * alignment * static_cast<std::size_t>(R - 1));
+      CHECK(planned - needs <= max_buckets * alignment * static_cast<std::size_t>(R - 1));
     }
   }
 }

@@ -26,7 +26,7 @@ constexpr int first[] = {0, 3, 6}, all[] = {0, 6};
 constexpr stage_view whole(n, {all, 1}, 0), s0(n, {first, 2}, 0), s1(n, {first, 2}, 1);
 
 // A sample of tensor<float, 64> is 256 bytes, each half 128, the weight of `cross` 128.
-constexpr memory_terms terms{.micro_batches = 5,
+constexpr memory_requirements terms{.micro_batches = 5,
                              .micro_batch_size = 2,
                              .in_flight = 4,
                              .kept_copies = 3,
@@ -58,7 +58,7 @@ static_assert(m.naive == m.total() - m.of(memory_kind::transient) + (2 + 4 + 1) 
 static_assert(m.lower_bound == m.total() - 64);
 
 // One set alone makes room for the gradients: only forward's outputs lie above it.
-constexpr memory_terms alone{.micro_batches = 5, .micro_batch_size = 2, .in_flight = 4};
+constexpr memory_requirements alone{.micro_batches = 5, .micro_batch_size = 2, .in_flight = 4};
 constexpr stage_memory one = memory_of(whole, alone);
 static_assert(one.of(memory_kind::kept) == 3 * 256 * B + 64);
 static_assert(one.of(memory_kind::transient) == 2 * 256 * B);
@@ -85,7 +85,7 @@ static_assert(with_state.of(memory_kind::state) == 2 * 64 && m.of(memory_kind::s
 static_assert(with_state.of(memory_kind::partials) == 5 * (64 + 64));
 
 // One micro-batch has one gradient to return.
-constexpr memory_terms single{.micro_batches = 1, .micro_batch_size = 2};
+constexpr memory_requirements single{.micro_batches = 1, .micro_batch_size = 2};
 static_assert(memory_of(s0, single).of(memory_kind::returned) == 256 * B);
 
 std::vector<memory_block> blocks(const stage_view& s) {
@@ -128,7 +128,7 @@ TEST_CASE("every slot has a block of parameters, gradients and moments, if an em
 
 TEST_CASE("kinds have names") {
   CHECK(std::string_view(name_of(memory_kind::parameters)) == "parameters");
-  CHECK(std::string_view(name_of(memory_kind::zeroed_array)) == "scratch");
+  CHECK(std::string_view(name_of(memory_kind::scratch)) == "scratch");
   CHECK(std::string_view(name_of(memory_kind::transient)) == "transient");
   CHECK(static_cast<int>(memory_kind::transient) + 1 == memory_kinds);
 }

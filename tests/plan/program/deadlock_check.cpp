@@ -13,7 +13,7 @@ using namespace gpipe;
 namespace {
 
 /// Programs written as text, one a worker, in which stage w belongs to worker w.
-check_result run(const std::vector<std::string>& texts, programs_terms terms, int slots = rendezvous) {
+check_result run(const std::vector<std::string>& texts, expected_step terms, int slots = rendezvous) {
   std::vector<std::vector<instruction>> lines(texts.size());
   std::vector<program_view> programs;
   for (std::size_t w = 0; w < texts.size(); ++w) {
@@ -31,8 +31,8 @@ check_result run(const std::vector<std::string>& texts, programs_terms terms, in
 }
 
 constexpr link pair[] = {{0, 1}};
-constexpr programs_terms alone{.stages = 1, .micro_batches = 2};
-constexpr programs_terms both{.stages = 2, .micro_batches = 1, .links = pair, .link_count = 1};
+constexpr expected_step alone{.stages = 1, .micro_batches = 2};
+constexpr expected_step both{.stages = 2, .micro_batches = 1, .links = pair, .link_count = 1};
 
 void finds(const check_result& found, fault what, int worker, int position, const char* at) {
   CAPTURE(describe(found));
@@ -84,7 +84,7 @@ TEST_CASE("each action runs after what it needs") {
 
 TEST_CASE("what was to be recomputed is, before its gradient is awaited") {
   const bool all[] = {true, true};
-  programs_terms terms = both;
+  expected_step terms = both;
   terms.recomputed = all;
   const std::string last = "F0<0 F0 R0 I0 B0>0 W0 reduce update";
   CHECK(run({"F0 F0>0 R0 B0<0 B0 reduce update", last}, terms).ok());
@@ -92,7 +92,7 @@ TEST_CASE("what was to be recomputed is, before its gradient is awaited") {
   finds(run({"F0 F0>0 R0 B0<0 B0 reduce update", "F0<0 F0 I0 B0>0 W0 reduce update"}, terms), fault::premature, 1, 2,
         "I0");
   const bool first_only[] = {true, false};
-  programs_terms one = alone;
+  expected_step one = alone;
   one.recomputed = first_only;
   CHECK(run({"F0 F1 R0 B0 B1 reduce update"}, one).ok());
   finds(run({"F0 F1 B0 B1 reduce update"}, one), fault::premature, 0, 2, "B0");
@@ -102,12 +102,12 @@ TEST_CASE("what was to be recomputed is, before its gradient is awaited") {
 TEST_CASE("sends and receives pair") {
   finds(run({"F0 B0 reduce update", "F0<0 F0 I0 B0>0 W0 reduce update"}, both), fault::premature, 0, 1, "B0");
   finds(run({"F0 B0<0 B0 reduce update", "F0<0 F0 I0 B0>0 W0 reduce update"}, both), fault::unpaired, 1, 0, "F0<0");
-  programs_terms two = both;
+  expected_step two = both;
   two.micro_batches = 2;
   const std::string sends = "F1 F1>0 F0 F0>0 B0<0 B0 B1<0 B1 reduce update";
   for (const int slots : {rendezvous, 1, 2})
     CHECK(run({sends, "F0<0 F0 F1<0 F1 I0 B0>0 W0 I1 B1>0 W1 reduce update"}, two, slots).what == fault::unpaired);
-  programs_terms forward = both;
+  expected_step forward = both;
   forward.trains = false;
   CHECK(run({"F0 F0>0", "F0<0 F0"}, forward).ok());
   finds(run({"F0 F0>0", ""}, forward), fault::unpaired, 0, 1, "F0>0");
@@ -121,13 +121,13 @@ TEST_CASE("what is not there is named") {
   finds(run({"F0 F0<0", "F0<0 F0"}, both), fault::unknown, 0, 1, "F0<0");
   finds(run({"1F0", "F0<0 F0"}, both), fault::unknown, 0, 0, "F0");
   const link one_way[] = {{0, 1, false}};
-  programs_terms terms = both;
+  expected_step terms = both;
   terms.links = one_way;
   finds(run({"F0 F0>0 B0<0", "F0<0 F0 I0 B0>0 W0"}, terms), fault::unknown, 1, 3, "B0>0");
 }
 
 TEST_CASE("a circle of waiting workers is a deadlock under rendezvous, and none with a slot between") {
-  programs_terms terms = both;
+  expected_step terms = both;
   terms.micro_batches = 2;
   const std::string first = "F0 F0>0 F1 F1>0 B0<0 B0 B1<0 B1 reduce update";
   const std::string second = "F0<0 F0 I0 B0>0 W0 F1<0 F1 I1 B1>0 W1 reduce update";
@@ -142,7 +142,7 @@ TEST_CASE("parameter gradients retire in ascending order") {
 
 TEST_CASE("the stash keeps within its bound") {
   const int one[] = {1};
-  programs_terms terms = alone;
+  expected_step terms = alone;
   terms.in_flight = one;
   CHECK(run({"F0 B0 F1 B1 reduce update"}, terms).ok());
   finds(run({"F0 F1 B0 B1 reduce update"}, terms), fault::stash, 0, 1, "F1");
@@ -156,7 +156,7 @@ TEST_CASE("the stash keeps within its bound") {
 
 TEST_CASE("two stages of one worker pass on without a transfer") {
   const int same[] = {0, 0};
-  programs_terms terms = both;
+  expected_step terms = both;
   terms.worker_of = same;
   CHECK(run({"0F0 1F0 1I0 0I0 1W0 0W0 0reduce 1reduce 0update 1update"}, terms).ok());
   finds(run({"1F0 0F0 1B0 0B0"}, terms), fault::premature, 0, 0, "F0");

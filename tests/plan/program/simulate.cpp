@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 using namespace gpipe;
@@ -21,7 +22,7 @@ struct chain {
       transfers[s] = on_the_way;
     }
   }
-  constexpr simulation_terms terms(int S, int M, recompute_choice recompute = {},
+  constexpr simulation_input terms(int S, int M, recompute_choice recompute = {},
                                    send_mode sends = send_mode::buffered) const {
     return {S, M, recompute, times, links, S - 1, transfers, sends};
   }
@@ -62,6 +63,15 @@ template struct closed_forms<16, 64, 237, 316, 301, 300, 237, 299, send_mode::bu
 static_assert(length(zb_h1{}, 4, 12, {5, 4, 3}) == 12 * (5 + 4 + 3) + 3 * (5 + 4 - 3));
 static_assert(length(interleaved{2}, 8, 8, {1, 2, 0}) == 2 * 8 * 3 + 3 * 3);
 static_assert(length(zb_v{}, 8, 8, {1, 1, 1}) == 6 * 8 + 3);
+
+constexpr link pair[] = {{0, 1}, {1, 2}};
+
+/// Stages and links that take as long as each other, four micro-batches.
+void require(int stages, stage_times each, link_times on_the_way = {}) {
+  const stage_times times[] = {each, each, each};
+  const link_times transfers[] = {on_the_way, on_the_way};
+  detail::require_times({stages, 4, recompute_mode::never, times, pair, stages - 1, transfers});
+}
 
 }  // namespace
 
@@ -167,4 +177,20 @@ TEST_CASE("what does not run is not simulated") {
   CHECK_THROWS_WITH_AS(simulate(all_at_once{}, chain(2, {1, 0, 0}).terms(2, 3)),
                        doctest::Contains("the table of forward-only is wrong"), error);
   CHECK_THROWS_AS(simulate(interleaved{2}, chain(4, {1, 1, 0}).terms(4, 3)), error);
+}
+
+TEST_CASE("times that are negative or overflow are refused") {
+  constexpr auto most = (std::numeric_limits<std::int64_t>::max)();
+  CHECK_NOTHROW(require(1, {most / 4, 0, 0, 0}));
+  CHECK_THROWS_WITH_AS(require(1, {most / 4, 0, 1, 0}), doctest::Contains("more than 64 bits"), error);
+  CHECK_THROWS_WITH_AS(require(3, {most / 8, 0, 0, 0}), doctest::Contains("more than 64 bits"), error);
+  CHECK_THROWS_WITH_AS(require(2, {1, -1, 0}), doctest::Contains("stage 0 takes a negative time"), error);
+  CHECK_THROWS_WITH_AS(require(2, {1, 1, 0}, {0, -1}), doctest::Contains("link 0 takes a negative time"), error);
+}
+
+TEST_CASE("a stage without a time to recompute takes as long as forward") {
+  constexpr auto most = (std::numeric_limits<std::int64_t>::max)();
+  CHECK_NOTHROW(require(1, {most / 8, 0, 0}));
+  CHECK_THROWS_AS(require(1, {most / 8 + 1, 0, 0}), error);
+  CHECK_NOTHROW(require(1, {most / 8 + 1, 0, 0, 0}));
 }

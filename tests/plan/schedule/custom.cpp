@@ -35,7 +35,7 @@ static_assert(!chosen.forwards().trains && chosen.forwards().in_flight(3, 5, 0) 
 static_assert(chosen.forwards().at(3, 5, 0, 0).kind == action_kind::forward);
 
 TEST_CASE("schedule_kind::custom without a schedule, or a schedule without it, is rejected") {
-  CHECK_THROWS_WITH_AS(plan_options{.schedule = schedule_kind::custom}.require_sensible(3),
+  CHECK_THROWS_WITH_AS(require_valid(plan_options{.schedule = schedule_kind::custom}, 3),
                        doctest::Contains("give both"), error);
-  CHECK_THROWS_AS(plan_options{.custom_schedule = &custom_schedule_of<mine>}.require_sensible(3), error);
+  CHECK_THROWS_AS(require_valid(plan_options{.custom_schedule = &custom_schedule_of<mine>}, 3), error);
 }

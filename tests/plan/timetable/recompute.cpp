@@ -1,5 +1,7 @@
 #include <gpipe/plan/timetable/recompute.hpp>
 
+#include <gpipe/plan/timetable/slot_assignment.hpp>
+
 #include <gpipe/plan/schedule/any_schedule.hpp>
 
 #include <doctest/doctest.h>

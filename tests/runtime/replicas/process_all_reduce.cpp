@@ -107,7 +107,7 @@ TEST_CASE("after a failure what was begun is forgotten, and the next sums are ri
     if (here.rank() == 1) here.fail(error("thrown here", ""));
     try {
       for (;; std::this_thread::yield()) here.begin(reduces);
-    } catch (const detail::poisoned&) {
+    } catch (const detail::interrupted&) {
     }
     here.recover();
     p.sums.forget();

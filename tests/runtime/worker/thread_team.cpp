@@ -55,7 +55,7 @@ TEST_CASE("the first that throws is the cause; the others are woken, and the nex
         try {
           o.line.wait(
               w, {}, [] { return false; }, [] { return std::string("nothing"); });
-        } catch (const detail::poisoned&) {
+        } catch (const detail::interrupted&) {
           ++woken;
           throw;
         }
@@ -65,7 +65,7 @@ TEST_CASE("the first that throws is the cause; the others are woken, and the nex
       CHECK(cause.what() == std::to_string(thrower));
     }
     CHECK(woken == workers - 1);
-    CHECK(!o.line.poisoned());
+    CHECK(!o.line.interrupted());
     int after = 0;
     o.thread_team.run([&](int w) {
       if (w == 0) after = 1;

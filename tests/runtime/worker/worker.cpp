@@ -137,8 +137,8 @@ TEST_CASE("what is thrown is named and passed on") {
     throw error("wrong", "mend it", {.layer = "that", .slot = 2, .stage = 5, .action = "dreaming"});
   };
   CHECK_THROWS_WITH_AS(a.walk(), "layer 2 that, stage 5, micro-batch 2, dreaming, step 7: wrong; mend it", error);
-  a.before = [](const instruction&) { throw detail::poisoned{}; };
-  CHECK_THROWS_AS(a.walk(), detail::poisoned);
+  a.before = [](const instruction&) { throw detail::interrupted{}; };
+  CHECK_THROWS_AS(a.walk(), detail::interrupted);
 }
 
 TEST_CASE("parameter parts that follow each other are made together, and named apart") {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The threads of a block on a processor: they take turns, each until it waits for the others or is done.
+// The threads of a block on a processor: they take turns, each until it waits for the others or ends.
 
 #include <setjmp.h>
 #include <ucontext.h>
@@ -31,7 +31,7 @@ class block {
     }
   }
 
-  /// All run to where they wait, again and again, until all are done.
+  /// Runs all threads to their next wait, again and again, until all are done.
   void run() {
     running = this;
     for (fiber& f : threads_) f.begun = f.done = false;
@@ -47,7 +47,7 @@ class block {
   void wait() {
     if (_setjmp(turn_->there) == 0) _longjmp(here_, 1);
   }
-  /// What another thread of the warp gave.
+  /// The value of another thread of the warp.
   template <class T>
   T from_warp(T own, int mask) {
     static std::vector<T> given;
@@ -71,7 +71,7 @@ class block {
     jmp_buf there;
   };
 
-  // A thread begins on a stack of its own; from then on jumps lead there and back, for they are quick.
+  // A thread begins on its own stack; from then on fast jumps lead there and back.
   void resume(fiber& f) {
     turn_ = &f;
     thread_at = f.at;
@@ -98,7 +98,7 @@ class block {
   jmp_buf here_;
 };
 
-/// Every block by itself; what blocks share is one for the whole program, so one grid at a time.
+/// Runs one block after the other. Shared memory exists once in the program, so one grid at a time.
 inline void run_grid(dim3 grid, dim3 size, const std::function<void()>& kernel) {
   static std::mutex one;
   const std::lock_guard here(one);

@@ -1,8 +1,8 @@
 #pragma once
 
-// Two GPUs that are this processor: what the library calls of CUDA and cuBLASLt, in plain C++. A stream is a thread
-// that works off a queue, later; memory is the host's. It shows what is asked for, in which order and of whom, and that
-// products are described as they are meant. It shows nothing of a GPU's own: numbers, speed, limits.
+// Two pretended GPUs on this processor: the functions of CUDA and cuBLASLt that the library calls, in plain C++. A
+// stream is a thread that works off a queue asynchronously; memory is the host's. It tests the calls, their order and
+// their arguments, and that products are described correctly. It does not test a real GPU's numbers, speed or limits.
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -30,10 +30,10 @@ namespace pretended {
 inline constexpr int gpus = 2;
 inline thread_local int in_use = 0;
 
-/// What a graph does: the order in which it was asked for is one of those that its streams allow.
+/// The operations of a graph, in the order of their capture, which is one of the orders that its streams allow.
 using script = std::vector<std::function<void()>>;
 
-/// Something that comes to pass.
+/// An event.
 class moment {
  public:
   void pass() {
@@ -49,7 +49,7 @@ class moment {
     const std::lock_guard here(lock_);
     return passed_.has_value();
   }
-  /// Milliseconds until a later one has passed; both have.
+  /// Milliseconds until a later event; both are complete.
   float until(const moment& later) const {
     return std::chrono::duration<float, std::milli>(*later.passed_ - *passed_).count();
   }
@@ -92,7 +92,7 @@ struct CUstream_st {
   }
 
   const int gpu;
-  std::shared_ptr<pretended::script> writes;  ///< what is asked for, instead of doing it
+  std::shared_ptr<pretended::script> writes;  ///< captures operations instead of running them
 
  private:
   void work() {
@@ -116,7 +116,7 @@ struct CUstream_st {
 struct CUevent_st {
   const int gpu = pretended::in_use;
   std::shared_ptr<pretended::moment> last;
-  std::shared_ptr<pretended::script> within;  // the graph that it is a moment of
+  std::shared_ptr<pretended::script> within;  // the graph that it was recorded in
 };
 struct CUgraph_st {
   std::shared_ptr<pretended::script> script;
@@ -127,7 +127,7 @@ struct CUgraphExec_st {
 
 namespace pretended {
 
-/// As CUDA, which takes work for a stream only while its GPU is in use.
+/// As in CUDA, a stream accepts work only while its GPU is the current one.
 inline cudaError_t ask(cudaStream_t stream, std::function<void()> what) {
   if (stream->gpu != in_use) return cudaErrorInvalidResourceHandle;
   stream->ask(std::move(what));
@@ -166,7 +166,7 @@ As& as(Opaque* given) {
   return *reinterpret_cast<As*>(given);
 }
 
-/// Whether the extents of D = op(A) op(B) are those of one product.
+/// Returns true if the extents of D = op(A) op(B) fit one product.
 inline bool fits(const product& p, const layout& a, const layout& b, const layout& d) {
   const bool at = p.a == CUBLAS_OP_T, bt = p.b == CUBLAS_OP_T;
   const auto enough = [](const layout& l) { return l.stride >= static_cast<std::int64_t>(l.rows); };
@@ -337,7 +337,7 @@ inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPrefere
                                                            std::size_t) {
   return CUBLAS_STATUS_SUCCESS;
 }
-// Epilogues are offered for narrow products only, so that what stands in for them is tried too.
+// Only narrow products have epilogues, so that the substitute for an epilogue is tested too.
 inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t how,
                                                      cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                                      cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,

@@ -1,7 +1,7 @@
 #pragma once
 
-// NCCL between pretended GPUs: ranks are threads of this program, and what a stream carries waits in it for the stream at
-// the other end, as on GPUs.
+// NCCL between pretended GPUs: ranks are threads of this program, and a stream's operations wait in it for the stream
+// at the other end, as on GPUs.
 
 #include <nccl.h>
 
@@ -18,7 +18,7 @@
 
 namespace pretended {
 
-/// What the ranks of a communicator share.
+/// The shared state of a communicator's ranks.
 struct line {
   struct message {
     const void* at;
@@ -28,13 +28,13 @@ struct line {
   std::mutex lock;
   std::condition_variable all;
   int joined = 0, ranks = 0;
-  bool torn = false;  ///< sizes that did not match
+  bool torn = false;  ///< sizes did not match
   std::map<int, std::deque<std::shared_ptr<message>>> from;  ///< [rank that sends]
 };
 
 inline std::mutex lines_lock;
 inline std::map<std::string, std::shared_ptr<line>> lines;
-inline std::atomic<int> messages{0};  ///< that have arrived, of all
+inline std::atomic<int> messages{0};  ///< number of all that have arrived
 
 }  // namespace pretended
 

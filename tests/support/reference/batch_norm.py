@@ -20,7 +20,7 @@ from residual_mlp import GELU_C, dyadic, flat, loss, sgd, unflat
 
 SAMPLES, FEATURES, WIDTH, CHANNELS, CLASSES, STEPS = 11, 4, 6, 3, 3, 3
 EPSILON, SHARE = 1e-5, 0.2
-SIZES = (11, 4, 1)  # of micro-batches: all, 4 + 4 + 3, and one by one
+SIZES = (11, 4, 1)  # of micro-batches: all samples, 4 + 4 + 3, and single samples
 
 
 def initial(random):

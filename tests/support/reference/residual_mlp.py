@@ -136,7 +136,7 @@ def sgd(rate=0.1, momentum=0.9):
 
 
 def adam(rate=0.01, beta1=0.9, beta2=0.999, epsilon=1e-8, decay=0.0):
-    """AdamW where `decay` is not 0: the decay is apart from the moments."""
+    """AdamW if `decay` is not 0: the decay does not enter the moments."""
     m = v = 0
 
     def update(p, g, step):

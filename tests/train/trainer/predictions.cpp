@@ -45,7 +45,7 @@ struct metrics_loss {
     }
   };
 };
-/// A loss with more partials than an outcome holds.
+/// A loss with more partials than a step_result holds.
 struct verbose_loss {
   template <class In>
   struct on;

@@ -88,8 +88,9 @@ TEST_CASE("a plan by measured costs speeds up an unbalanced network by the predi
 TEST_CASE("after a failed measurement no slot is timed") {
   training t(two);
   const std::span<const float> rows(x);
-  CHECK_THROWS_WITH_AS(t.profile_layers(batch(2).with("inputs", rows.first(8)).with("labels", std::span(labels).first(2))),
-                       doctest::Contains("no full micro-batch was timed"), error);
+  CHECK_THROWS_WITH_AS(
+      t.profile_layers(batch(2).with("inputs", rows.first(8)).with("labels", std::span(labels).first(2))),
+      doctest::Contains("no full micro-batch was timed"), error);
   t.step(all);
   CHECK_THROWS_AS(t.layer_profile(), error);
   CHECK(t.profile_layers(all, 1).layers.size() == 4);

@@ -14,7 +14,7 @@ TEST_CASE("workers that outnumber the cores do not spin") {
   CHECK(gpipe::wait_limits::of(1).deadline == 60s);
 }
 
-TEST_CASE("a time is told in the unit that fits") {
+TEST_CASE("a duration is written in the unit that fits") {
   CHECK(gpipe::detail::duration_text(60s) == "60 s");
   CHECK(gpipe::detail::duration_text(50ms) == "50 ms");
   CHECK(gpipe::detail::duration_text(1500ms) == "1500 ms");

@@ -24,8 +24,8 @@ void together(int workers, Body body) {
 TEST_CASE("the last to arrive runs the function once, and all see what it wrote") {
   for (const int workers : {1, 2, 5}) {
     constexpr int rounds = 10000;
-    gpipe::worker_signals line(workers);
-    gpipe::barrier barrier(line, workers);
+    gpipe::worker_signals signals(workers);
+    gpipe::barrier barrier(signals, workers);
     std::vector<int> given(static_cast<std::size_t>(workers) * 16);
     int sum = 0, wrong = 0;
     std::atomic<int> faults{0};
@@ -46,9 +46,9 @@ TEST_CASE("the last to arrive runs the function once, and all see what it wrote"
   }
 }
 
-TEST_CASE("some of a line's workers meet, and the others know nothing of it") {
-  gpipe::worker_signals line(6);
-  gpipe::barrier even(line, 3, 0, 2), odd(line, 3, 1, 2);
+TEST_CASE("a barrier for some of the workers does not involve the others") {
+  gpipe::worker_signals signals(6);
+  gpipe::barrier even(signals, 3, 0, 2), odd(signals, 3, 1, 2);
   std::vector<int> rounds(6);
   together(6, [&](int me) {
     for (int round = 0; round < (me % 2 == 0 ? 2000 : 1000); ++round) {
@@ -60,97 +60,97 @@ TEST_CASE("some of a line's workers meet, and the others know nothing of it") {
   CHECK(rounds[1] == 1000);
 }
 
-TEST_CASE("poison opens the gate by throwing, and nothing was run") {
+TEST_CASE("a failure ends the wait by throwing, and the function does not run") {
   for (const auto spin : {0ns, std::chrono::nanoseconds(10s)}) {
-    gpipe::worker_signals line(3, {.spin = spin, .deadline = 60s});
-    gpipe::barrier barrier(line, 3);
-    std::atomic<int> ran{0}, followers{0};
+    gpipe::worker_signals signals(3, {.spin = spin, .deadline = 60s});
+    gpipe::barrier barrier(signals, 3);
+    std::atomic<int> ran{0}, others{0};
     together(3, [&](int me) {
       try {
         if (me == 2) {
-          while (spin == 0ns && !(line.asleep(0) && line.asleep(1))) std::this_thread::yield();
-          line.poison();
+          while (spin == 0ns && !(signals.asleep(0) && signals.asleep(1))) std::this_thread::yield();
+          signals.wake_all();
         }
         barrier.arrive(me, {}, [&]() noexcept { ++ran; });
-      } catch (const gpipe::detail::poisoned&) {
-        ++followers;
+      } catch (const gpipe::detail::interrupted&) {
+        ++others;
       }
     });
     CHECK(ran == 0);
-    CHECK(followers == 3);
+    CHECK(others == 3);
 
-    line.reset();
+    signals.reset();
     together(3, [&](int me) { barrier.arrive(me, {}, [&]() noexcept { ++ran; }); });
     CHECK(ran == 1);
   }
 }
 
-TEST_CASE("all or none, whenever the poison falls") {
+TEST_CASE("all return or all throw, whenever the failure comes") {
   for (const int workers : {2, 5}) {
     constexpr int rounds = 1000;
-    gpipe::worker_signals line(workers + 1);
-    gpipe::barrier barrier(line, workers);
+    gpipe::worker_signals signals(workers + 1);
+    gpipe::barrier barrier(signals, workers);
     std::atomic<int> ran{0}, passed{0}, done{0}, next{0};
     int split = 0, spoilt = 0;
     together(workers + 1, [&](int me) {
       for (int round = 0; round < rounds; ++round) {
         if (me == workers) {
           for (int i = 0; i < round % 40 * 50; ++i) gpipe::detail::pause();
-          line.poison();
+          signals.wake_all();
         } else {
           try {
             barrier.arrive(me, {}, [&]() noexcept { ++ran; });
             ++passed;
-          } catch (const gpipe::detail::poisoned&) {
+          } catch (const gpipe::detail::interrupted&) {
           }
         }
-        // A meeting that no poison ends: the last one judges the round and clears up.
+        // No failure interrupts this: the last thread checks the round and resets.
         if (++done == workers + 1) {
           split += passed != ran * workers;
           spoilt += ran == 0;
           ran = passed = done = 0;
-          line.reset();
+          signals.reset();
           next = round + 1;
-          for (int w = 0; w <= workers; ++w) line.wake(w);
+          for (int w = 0; w <= workers; ++w) signals.wake(w);
         }
-        line.rest(me, [&] { return next.load() > round; });
+        signals.wait_idle(me, [&] { return next.load() > round; });
       }
     });
     CHECK(split == 0);
-    MESSAGE(workers << " workers: " << spoilt << " of " << rounds << " rounds ended by poison");
+    MESSAGE(workers << " workers: " << spoilt << " of " << rounds << " rounds were interrupted");
   }
 }
 
-TEST_CASE("once all have arrived, poison is late: the function ends and all go on") {
+TEST_CASE("after the last arrival a failure is too late: the function ends and all go on") {
   for (const auto spin : {0ns, std::chrono::nanoseconds(10s)}) {
-    gpipe::worker_signals line(3, {.spin = spin, .deadline = 60s});
-    gpipe::barrier barrier(line, 3);
+    gpipe::worker_signals signals(3, {.spin = spin, .deadline = 60s});
+    gpipe::barrier barrier(signals, 3);
     std::atomic<int> passed{0};
     bool ended = false;
     together(3, [&](int me) {
       try {
         barrier.arrive(me, {}, [&]() noexcept {
-          line.poison();
+          signals.wake_all();
           for (int i = 0; i < 100000; ++i) gpipe::detail::pause();
           ended = true;
         });
         if (ended) ++passed;
-      } catch (const gpipe::detail::poisoned&) {
+      } catch (const gpipe::detail::interrupted&) {
       }
     });
     CHECK(passed == 3);
   }
 }
 
-TEST_CASE("a worker that never comes is noticed") {
-  gpipe::worker_signals line(3, {.spin = 0ns, .deadline = 50ms});
-  gpipe::barrier barrier(line, 3);
-  std::atomic<int> causes{0}, followers{0};
+TEST_CASE("a worker that never arrives is named") {
+  gpipe::worker_signals signals(3, {.spin = 0ns, .deadline = 50ms});
+  gpipe::barrier barrier(signals, 3);
+  std::atomic<int> causes{0}, others{0};
   together(2, [&](int me) {
     try {
       barrier.arrive(me, {.stage = me, .action = "update"});
-    } catch (const gpipe::detail::poisoned&) {
-      ++followers;
+    } catch (const gpipe::detail::interrupted&) {
+      ++others;
     } catch (const gpipe::error& e) {
       ++causes;
       CHECK(e.where().action == "update");
@@ -158,5 +158,5 @@ TEST_CASE("a worker that never comes is noticed") {
     }
   });
   CHECK(causes == 1);
-  CHECK(followers == 1);
+  CHECK(others == 1);
 }

@@ -7,11 +7,11 @@
 #include <string>
 #include <thread>
 
-// What every channel promises is in tests/laws/channel.cpp; here is what only this one has.
+// The law of every channel is in tests/support/channel_law.hpp. These cases test what only this channel has.
 
 TEST_CASE("both ends in one thread") {
-  gpipe::worker_signals line(2);
-  gpipe::channel<> channel(line, 0, 1, 2);
+  gpipe::worker_signals signals(2);
+  gpipe::channel<> channel(signals, 0, 1, {0, 1});
   CHECK(channel.slots() == 2);
   CHECK(channel.sender() == 0);
   CHECK(channel.receiver() == 1);
@@ -27,11 +27,27 @@ TEST_CASE("both ends in one thread") {
   CHECK(channel.consume(1) == 0);
 }
 
-TEST_CASE("a hand-over is progress: others wait on") {
-  gpipe::worker_signals line(3, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(40)});
-  gpipe::channel<> channel(line, 0, 1, 1);
+TEST_CASE("micro-batches share slots") {
+  gpipe::worker_signals signals(2);
+  gpipe::channel<> channel(signals, 0, 1, {0, 1, 0});
+  CHECK(channel.slots() == 2);
+  channel.acquire(0);
+  CHECK_FALSE(channel.arrived(0));
+  channel.publish(0, 4);
+  CHECK(channel.arrived(0));
+  CHECK(channel.consume(0) == 4);
+  CHECK_FALSE(channel.arrived(0));
+  channel.release(0);
+  channel.acquire(2);
+  channel.publish(2, 5);
+  CHECK(channel.consume(2) == 5);
+}
+
+TEST_CASE("a hand-over counts as progress, so other workers wait on") {
+  gpipe::worker_signals signals(3, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(40)});
+  gpipe::channel<> channel(signals, 0, 1, {0});
   std::atomic<bool> over{false};
-  std::thread third([&] { CHECK(line.outlast(2, [&] { return over.load(); }) == gpipe::detail::wait_result::ready); });
+  std::thread third([&] { CHECK(signals.try_wait(2, [&] { return over.load(); }) == gpipe::detail::wait_result::ready); });
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(150)) {
     channel.acquire(0);
@@ -41,13 +57,13 @@ TEST_CASE("a hand-over is progress: others wait on") {
     std::this_thread::yield();
   }
   over = true;
-  line.wake(2);
+  signals.wake(2);
   third.join();
 }
 
-TEST_CASE("a wait's error names slot and worker") {
-  gpipe::worker_signals line(2, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(8)});
-  gpipe::channel<> channel(line, 0, 1, 2);
+TEST_CASE("the error of a wait names slot and worker") {
+  gpipe::worker_signals signals(2, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(8)});
+  gpipe::channel<> channel(signals, 0, 1, {0, 1});
   try {
     channel.consume(1, {.stage = 1, .micro_batch = 4, .action = "receive_activation"});
     FAIL("nothing was published");
@@ -55,7 +71,7 @@ TEST_CASE("a wait's error names slot and worker") {
     CHECK(e.wrong() == "waits for worker 0 to fill slot 1, and no worker made progress for 8 ms");
   }
   channel.acquire(0);
-  line.reset();
+  signals.reset();
   try {
     channel.acquire(1);
     channel.publish(1, 1);
@@ -73,9 +89,9 @@ struct event_like {
 };
 }  // namespace
 
-TEST_CASE("a marker belongs to the slot's owner, an empty one costs nothing") {
-  gpipe::worker_signals line(2);
-  gpipe::channel<event_like> channel(line, 0, 1, 1);
+TEST_CASE("a marker belongs to the owner of its slot") {
+  gpipe::worker_signals signals(2);
+  gpipe::channel<event_like> channel(signals, 0, 1, {0});
   channel.acquire(0);
   channel.marker(0).recorded = 5;
   channel.publish(0, 1);

@@ -12,9 +12,9 @@ using namespace std::chrono_literals;
 using gpipe::emulated_link;
 using clock_type = emulated_link::clock;
 
-TEST_CASE("transfers of a link follow each other, each as long as its bytes take") {
-  gpipe::worker_signals line(2);
-  emulated_link link(line, 1, 3, 1'000'000);  // a byte a microsecond
+TEST_CASE("transfers follow one another, each for as long as its bytes take") {
+  gpipe::worker_signals signals(2);
+  emulated_link link(signals, 1, 3, 1'000'000);  // a byte a microsecond
   const auto begin = clock_type::now();
   link.depart(2, 20'000);
   link.depart(0, 10'000);
@@ -32,10 +32,10 @@ TEST_CASE("transfers of a link follow each other, each as long as its bytes take
   link.arrive(1);
 }
 
-TEST_CASE("the receiver waits for the bytes, the sender for nothing") {
-  gpipe::worker_signals line(2);
-  gpipe::channel<> channel(line, 0, 1, 1);
-  emulated_link link(line, 1, 1, 1'000);
+TEST_CASE("the receiver waits for the bytes, the sender does not wait") {
+  gpipe::worker_signals signals(2);
+  gpipe::channel<> channel(signals, 0, 1, {0});
+  emulated_link link(signals, 1, 1, 1'000);
   clock_type::time_point sent, received;
   const auto begin = clock_type::now();
   std::thread receiver([&] {
@@ -53,22 +53,22 @@ TEST_CASE("the receiver waits for the bytes, the sender for nothing") {
   CHECK(received > sent);
 }
 
-TEST_CASE("poison ends a wait that would take days, and waiting for a link is no silence") {
-  gpipe::worker_signals line(3, {.spin = 0ns, .deadline = 40ms});
-  emulated_link link(line, 1, 1, 1);
+TEST_CASE("a failure ends a wait that would take days, and waiting for a link counts as progress") {
+  gpipe::worker_signals signals(3, {.spin = 0ns, .deadline = 40ms});
+  emulated_link link(signals, 1, 1, 1);
   link.depart(0, 1'000'000'000);
   std::atomic<bool> woken{false}, over{false};
   std::thread receiver([&] {
     try {
       link.arrive(0);
-    } catch (const gpipe::detail::poisoned&) {
+    } catch (const gpipe::detail::interrupted&) {
       woken = true;
     }
   });
-  std::thread third([&] { over = line.outlast(2, [] { return false; }) == gpipe::detail::wait_result::poisoned; });
+  std::thread third([&] { over = signals.try_wait(2, [] { return false; }) == gpipe::detail::wait_result::interrupted; });
   std::this_thread::sleep_for(150ms);  // longer than the deadline
   CHECK_FALSE(woken);
-  line.poison();
+  signals.wake_all();
   receiver.join();
   third.join();
   CHECK(woken);

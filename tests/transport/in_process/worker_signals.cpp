@@ -22,59 +22,59 @@ constexpr gpipe::wait_limits brief{.spin = 0ns, .deadline = 50ms};
 
 const auto never = [] { return false; };
 
-void until_asleep(const gpipe::worker_signals& line, int worker) {
-  while (!line.asleep(worker)) std::this_thread::yield();
+void until_asleep(const gpipe::worker_signals& signals, int worker) {
+  while (!signals.asleep(worker)) std::this_thread::yield();
 }
 
 }  // namespace
 
-TEST_CASE("what is ready does not wait, poisoned or not") {
-  gpipe::worker_signals line(1);
-  CHECK(line.outlast(0, [] { return true; }) == wait_result::ready);
-  line.poison();
-  CHECK(line.outlast(0, [] { return true; }) == wait_result::ready);
-  CHECK(line.outlast(0, never) == wait_result::poisoned);
-  line.reset();
-  CHECK_FALSE(line.poisoned());
+TEST_CASE("a wait for what is ready returns at once, interrupted or not") {
+  gpipe::worker_signals signals(1);
+  CHECK(signals.try_wait(0, [] { return true; }) == wait_result::ready);
+  signals.wake_all();
+  CHECK(signals.try_wait(0, [] { return true; }) == wait_result::ready);
+  CHECK(signals.try_wait(0, never) == wait_result::interrupted);
+  signals.reset();
+  CHECK_FALSE(signals.interrupted());
 }
 
-TEST_CASE("a sleeper is woken by wake, a spinner needs none") {
+TEST_CASE("wake ends a sleep, and a spinning worker needs no wake") {
   for (const auto& limits : {spinning, sleeping}) {
-    gpipe::worker_signals line(2, limits);
+    gpipe::worker_signals signals(2, limits);
     std::atomic<int> value{0};
     std::thread waiter([&] {
-      CHECK(line.outlast(1, [&] { return value.load(std::memory_order_acquire) == 1; }) == wait_result::ready);
+      CHECK(signals.try_wait(1, [&] { return value.load(std::memory_order_acquire) == 1; }) == wait_result::ready);
     });
-    if (limits.spin == 0ns) until_asleep(line, 1);
+    if (limits.spin == 0ns) until_asleep(signals, 1);
     value.store(1, std::memory_order_release);
-    line.wake(1);
+    signals.wake(1);
     waiter.join();
-    CHECK_FALSE(line.asleep(1));
+    CHECK_FALSE(signals.asleep(1));
   }
 }
 
-TEST_CASE("a wake that finds nothing ready lets the sleeper sleep on") {
-  gpipe::worker_signals line(2, sleeping);
+TEST_CASE("a worker that is woken before it is ready sleeps again") {
+  gpipe::worker_signals signals(2, sleeping);
   std::atomic<bool> ready{false};
-  std::thread waiter([&] { CHECK(line.outlast(1, [&] { return ready.load(); }) == wait_result::ready); });
+  std::thread waiter([&] { CHECK(signals.try_wait(1, [&] { return ready.load(); }) == wait_result::ready); });
   for (int i = 0; i < 100; ++i) {
-    until_asleep(line, 1);
-    line.wake(1);
+    until_asleep(signals, 1);
+    signals.wake(1);
   }
   ready = true;
-  line.wake(1);
+  signals.wake(1);
   waiter.join();
 }
 
-TEST_CASE("no wake is lost between two workers that sleep at once") {
-  gpipe::worker_signals line(2, sleeping);
+TEST_CASE("no wake is lost between two workers that sleep at the same time") {
+  gpipe::worker_signals signals(2, sleeping);
   std::atomic<int> ball{0};
   const auto play = [&](int me) {
     for (int i = me; i < 4000; i += 2) {
-      if (line.outlast(me, [&] { return ball.load(std::memory_order_acquire) == i; }) != wait_result::ready) return;
+      if (signals.try_wait(me, [&] { return ball.load(std::memory_order_acquire) == i; }) != wait_result::ready) return;
       ball.store(i + 1, std::memory_order_release);
-      line.progress(me);
-      line.wake(1 - me);
+      signals.progress(me);
+      signals.wake(1 - me);
     }
   };
   std::thread other(play, 1);
@@ -83,15 +83,15 @@ TEST_CASE("no wake is lost between two workers that sleep at once") {
   CHECK(ball.load() == 4000);
 }
 
-TEST_CASE("a ring between the last look and the sleep is not lost") {
-  gpipe::worker_signals line(2, sleeping);
+TEST_CASE("a wake between the last check and the sleep is not lost") {
+  gpipe::worker_signals signals(2, sleeping);
   std::atomic<bool> looked{false}, ready{false};
   std::thread waiter([&] {
     const auto begin = std::chrono::steady_clock::now();
-    line.rest(1, [&] {
-      if (ready || !line.asleep(1)) return ready.load();
+    signals.wait_idle(1, [&] {
+      if (ready || !signals.asleep(1)) return ready.load();
       looked = true;
-      while (line.asleep(1)) std::this_thread::yield();  // the notifier has seen a sleeper ...
+      while (signals.asleep(1)) std::this_thread::yield();  // the notifier has seen a sleeper ...
       for (int i = 0; i < 10000; ++i) gpipe::detail::pause();
       return false;  // ... that is about to sleep
     });
@@ -99,50 +99,50 @@ TEST_CASE("a ring between the last look and the sleep is not lost") {
   });
   while (!looked) std::this_thread::yield();
   ready = true;
-  line.wake(1);
+  signals.wake(1);
   waiter.join();
 }
 
-TEST_CASE("poison ends every wait, from spin and from sleep") {
+TEST_CASE("a failure ends every wait, spinning or asleep") {
   for (const auto& limits : {spinning, sleeping}) {
-    gpipe::worker_signals line(3, limits);
-    std::atomic<int> asked[2]{}, followers{0};
+    gpipe::worker_signals signals(3, limits);
+    std::atomic<int> checks[2]{}, others{0};
     const auto begin = std::chrono::steady_clock::now();
     const auto wait = [&](int me) {
       try {
-        line.wait(me, {}, [&] { return ++asked[me] < 0; }, [] { return std::string(); });
-      } catch (const gpipe::detail::poisoned&) {
-        ++followers;
+        signals.wait(me, {}, [&] { return ++checks[me] < 0; }, [] { return std::string(); });
+      } catch (const gpipe::detail::interrupted&) {
+        ++others;
       }
     };
     std::thread a(wait, 0), b(wait, 1);
-    while (asked[0] < 10 || asked[1] < 10) {
+    while (checks[0] < 10 || checks[1] < 10) {
       std::this_thread::yield();
-      if (line.asleep(0) && line.asleep(1)) break;
+      if (signals.asleep(0) && signals.asleep(1)) break;
     }
-    line.poison();
+    signals.wake_all();
     a.join();
     b.join();
-    CHECK(followers == 2);
-    CHECK(std::chrono::steady_clock::now() - begin < 9s);  // so poison ended the spin, not its limit
+    CHECK(others == 2);
+    CHECK(std::chrono::steady_clock::now() - begin < 9s);  // so the failure ended the spin, not its limit
   }
 }
 
-TEST_CASE("silence ends one wait with the errand, the others with poison") {
-  gpipe::worker_signals line(3, brief);
-  std::atomic<int> causes{0}, followers{0};
+TEST_CASE("without progress one wait ends with an error at its location, and the others are interrupted") {
+  gpipe::worker_signals signals(3, brief);
+  std::atomic<int> causes{0}, others{0};
   const auto begin = std::chrono::steady_clock::now();
   const auto wait = [&](int me) {
     try {
-      line.wait(me, {.stage = me, .micro_batch = 7, .action = "receive_activation"}, never, [] { return "rain"; });
-    } catch (const gpipe::detail::poisoned&) {
-      ++followers;
+      signals.wait(me, {.stage = me, .micro_batch = 7, .action = "receive_activation"}, never, [] { return "data"; });
+    } catch (const gpipe::detail::interrupted&) {
+      ++others;
     } catch (const gpipe::error& e) {
       ++causes;
       CHECK(e.where().stage == me);
       CHECK(e.where().micro_batch == 7);
       CHECK(e.where().action == "receive_activation");
-      CHECK(e.wrong() == "waits for rain, and no worker made progress for 50 ms");
+      CHECK(e.wrong() == "waits for data, and no worker made progress for 50 ms");
       CHECK(e.remedy().find("worker 2") != std::string::npos);
     }
   };
@@ -151,45 +151,45 @@ TEST_CASE("silence ends one wait with the errand, the others with poison") {
   b.join();
   CHECK(std::chrono::steady_clock::now() - begin >= 50ms);
   CHECK(causes == 1);
-  CHECK(followers == 1);
-  CHECK(line.poisoned());
-  CHECK_THROWS_AS(line.fail(wait_result::silent, 0, {}, ""), gpipe::detail::poisoned);  // there was a cause already
+  CHECK(others == 1);
+  CHECK(signals.interrupted());
+  CHECK_THROWS_AS(signals.fail(wait_result::no_progress, 0, {}, ""), gpipe::detail::interrupted);  // there was a cause already
 }
 
-TEST_CASE("progress of any worker keeps the others patient") {
-  gpipe::worker_signals line(2, brief);
+TEST_CASE("progress of any worker extends the waits of all") {
+  gpipe::worker_signals signals(2, brief);
   std::atomic<bool> ready{false};
-  std::thread waiter([&] { CHECK(line.outlast(0, [&] { return ready.load(); }) == wait_result::ready); });
+  std::thread waiter([&] { CHECK(signals.try_wait(0, [&] { return ready.load(); }) == wait_result::ready); });
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - begin < 200ms) {
-    line.progress(1);
+    signals.progress(1);
     std::this_thread::yield();
   }
   ready = true;
-  line.wake(0);
+  signals.wake(0);
   waiter.join();
 }
 
-TEST_CASE("a rest knows neither deadline nor poison") {
-  gpipe::worker_signals line(2, {.spin = 0ns, .deadline = 4ms});
+TEST_CASE("an idle wait has no deadline, and a failure does not end it") {
+  gpipe::worker_signals signals(2, {.spin = 0ns, .deadline = 4ms});
   std::atomic<bool> ready{false};
-  bool rested = false;
+  bool returned = false;
   std::thread waiter([&] {
-    line.rest(1, [&] { return ready.load(std::memory_order_acquire); });
-    rested = ready.load();
+    signals.wait_idle(1, [&] { return ready.load(std::memory_order_acquire); });
+    returned = ready.load();
   });
-  until_asleep(line, 1);
-  line.poison();
+  until_asleep(signals, 1);
+  signals.wake_all();
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - begin < 20ms) std::this_thread::yield();
   ready.store(true, std::memory_order_release);
-  line.wake(1);
+  signals.wake(1);
   waiter.join();
-  CHECK(rested);
+  CHECK(returned);
 }
 
 #if defined(__linux__)
-TEST_CASE("a worker that begins where another one runs moves away, and is not pinned") {
+TEST_CASE("a worker that begins on the core of another moves to a free core, and is not pinned") {
   cpu_set_t all, one;
   sched_getaffinity(0, sizeof all, &all);
   if (CPU_COUNT(&all) < 2) return;
@@ -199,16 +199,16 @@ TEST_CASE("a worker that begins where another one runs moves away, and is not pi
   CPU_SET(core, &one);
   sched_setaffinity(0, sizeof one, &one);
 
-  gpipe::worker_signals line(2, sleeping), crowded(2, {.yields = true});
-  for (auto* of : {&line, &crowded}) of->spread(0);
+  gpipe::worker_signals signals(2, sleeping), crowded(2, {.yields = true});
+  for (auto* of : {&signals, &crowded}) of->spread(0);
   std::thread other([&] {  // begins on the same core
     const auto here = [] { return gpipe::detail::cores::here(); };
-    line.spread(1);
+    signals.spread(1);
     CHECK(here() == core);  // it may run on no other
     sched_setaffinity(0, sizeof all, &all);
     crowded.spread(1);
     CHECK(here() == core);  // more workers than cores: there is nowhere to go
-    line.spread(1);
+    signals.spread(1);
     CHECK(here() != core);
     cpu_set_t after;
     sched_getaffinity(0, sizeof after, &after);

@@ -25,8 +25,8 @@ constexpr int capacity = 4, width = 700;  // 2,800 words: above the limit below 
 struct channel_of {
   int micro_batches, slots, places, values;
   std::vector<std::vector<std::uint32_t>> memory;  // [value]
-  std::unique_ptr<remote_sender> out;
-  std::unique_ptr<remote_receiver> in;
+  std::unique_ptr<sending_end> out;
+  std::unique_ptr<receiving_end> in;
 
   channel_of(int count, int slot_count, int place_count, int value_count = 1)
       : micro_batches(count), slots(slot_count), places(place_count), values(value_count) {
@@ -37,10 +37,10 @@ struct channel_of {
       auto& words = memory.emplace_back(row * capacity * static_cast<std::size_t>(std::max(slots, places)));
       along.values.push_back({reinterpret_cast<std::byte*>(words.data()), 4 * row * capacity, 4 * row});
     }
-    for (int m = 0; m < count; ++m) along.slot.push_back(m % slots), along.place.push_back(m % places);
+    for (int m = 0; m < count; ++m) along.receiver_slot.push_back(m % slots), along.sender_slot.push_back(m % places);
     if (sends) out = the_job().sender(along);
     if (the_job().rank() == 1) {
-      along.place = along.slot;
+      along.sender_slot = along.receiver_slot;
       in = the_job().receiver(along);
     }
   }
@@ -133,7 +133,7 @@ TEST_CASE("a failure ends every wait, with its cause, and nothing is left under 
         throw error("thrown here", "do that", {.stage = 4, .micro_batch = 2, .action = "forward"});
       if (channel.in) channel.in->consume(4, {});
       for (;;) the_job().begin({.action = "forward"});
-    } catch (const detail::poisoned&) {
+    } catch (const detail::interrupted&) {
       CHECK(the_job().rank() != guilty);
     } catch (const error& cause) {
       CHECK(the_job().rank() == guilty);
@@ -157,7 +157,7 @@ TEST_CASE("nothing of ours is allocated after construction") {
   const long before = allocations;
   for (int i = 0; i < 5; ++i) {
     channel.exchange(5, false);
-    meeting->meet({}, {});
+    meeting->gather({}, {});
   }
   CHECK(allocations == before);
 }
@@ -169,7 +169,7 @@ TEST_CASE("all bring bytes, and have all of them") {
   const auto meeting = the_job().make_all_gather(sizes);
   for (int round = 0; round < 50; ++round) {
     std::memset(meeting->mine(), round + rank, sizes[static_cast<std::size_t>(rank)]);
-    meeting->meet({}, {});
+    meeting->gather({}, {});
     for (int r = 1; r < ranks; ++r)
       for (const std::size_t i : {std::size_t{0}, sizes[static_cast<std::size_t>(r)] - 1})
         CHECK(meeting->of(r)[i] == static_cast<std::byte>(round + r));
@@ -212,10 +212,10 @@ TEST_CASE("who is asked for something else is told to all at once, whatever they
     const agreed_value samples[] = {agreed_value::number("the samples of the call", rank == last ? 9 : 16)};
     try {
       the_job().enter(collective_kind::step, samples);
-      if (round % 2 == 0) meeting->meet({.action = "meet"}, {});
+      if (round % 2 == 0) meeting->gather({.action = "gather"}, {});
       if (channel.in) channel.in->consume(0, {});  // nothing was sent
       for (;;) the_job().begin({.action = "forward"});
-    } catch (const detail::poisoned&) {
+    } catch (const detail::interrupted&) {
     }
     CHECK(the_job().recover().what() ==
           doctest::String(("rank " + std::to_string(last) + ": ranks 0 and " + std::to_string(last) +
@@ -228,8 +228,8 @@ TEST_CASE("who is asked for something else is told to all at once, whatever they
     try {  // one reads, the others step
       if (rank == last) meet();
       the_job().enter(collective_kind::step, samples);
-      meeting->meet({.action = "meet"}, {});
-    } catch (const detail::poisoned&) {
+      meeting->gather({.action = "gather"}, {});
+    } catch (const detail::interrupted&) {
       told = the_job().recover().wrong();
     } catch (const error& cause) {
       told = cause.wrong();
@@ -252,18 +252,18 @@ TEST_CASE("a round ends for all, or for nobody who has seen a loss") {
   MPI_Comm all = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &all);
   for (const bool in_time : {true, false}) {
-    mpi::shared_status book(all, true);
+    mpi::shared_status status(all, true);
     const auto everybody = [&] { MPI_Barrier(all); };
-    if (book.own() == 0) CHECK(book.conclude(1));
+    if (status.own() == 0) CHECK(status.conclude(1));
     everybody();
-    if (in_time && book.own() == 0) CHECK(book.conclude(2));
+    if (in_time && status.own() == 0) CHECK(status.conclude(2));
     everybody();
-    if (book.own() > 0) CHECK(book.give_up(2) != in_time);
+    if (status.own() > 0) CHECK(status.give_up(2) != in_time);
     everybody();
-    if (book.own() == 0) CHECK_FALSE(book.conclude(in_time ? 3 : 2));
-    if (book.own() > 0) CHECK(book.give_up(3));
+    if (status.own() == 0) CHECK_FALSE(status.conclude(in_time ? 3 : 2));
+    if (status.own() > 0) CHECK(status.give_up(3));
     everybody();
-    book.close();
+    status.close();
   }
   MPI_Comm_free(&all);
 }

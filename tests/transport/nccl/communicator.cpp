@@ -1,68 +1,54 @@
-#include <gpipe/transport/nccl/ends.hpp>
-#include <gpipe/transport/nccl/device_identity.hpp>
+#include <gpipe/transport/nccl/communicator.hpp>
 
 #include <doctest/doctest.h>
 
-#include <cstdio>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gpipe/device/cuda/memory/arena.hpp>
+#include <gpipe/transport/nccl/device_identity.hpp>
+#include <gpipe/transport/nccl/ends.hpp>
 
 using namespace gpipe;
 
-TEST_CASE("two ranks on one GPU are refused, and named") {
+TEST_CASE("two ranks on one GPU are rejected by name") {
   nccl::device_identity one, other;
   one.bytes[0] = other.bytes[0] = 1;
-  std::string told;
+  std::string text;
   try {
     nccl::require_apart(2, one, 0, other);
-  } catch (const error& refused) {
-    told = refused.what();
+  } catch (const error& rejected) {
+    text = rejected.what();
   }
-  CHECK(told.find("ranks 0 and 2 have the same GPU") == 0);
+  CHECK(text.find("ranks 0 and 2 have the same GPU") == 0);
   other.bytes[15] = 1;
   nccl::require_apart(2, one, 0, other);
 }
 
-TEST_CASE("the name travels by a file, for which the others wait") {
-  const std::string file = "nccl_name_of_a_test";
-  std::remove(file.c_str());
-  CHECK_THROWS_WITH_AS(nccl::read_id(file, std::chrono::milliseconds(20)),
-                       doctest::Contains("rank 0 has not written it within 20 ms"), error);
-  ncclUniqueId name{};
-  name.internal[5] = 7;
-  std::thread writer([&] { nccl::write_id(name, file); });
-  const ncclUniqueId found = nccl::read_id(file, std::chrono::seconds(20));
-  writer.join();
-  CHECK(found.internal[5] == 7);
-  std::remove(file.c_str());
-  CHECK_THROWS_AS(nccl::write_id(name, "no/such/folder/name"), error);
-}
-
-TEST_CASE("micro-batches go from one GPU to another, in two places") {
+TEST_CASE("micro-batches go from one GPU to another over two slots") {
   if (cuda::gpus() < 2) {
-    MESSAGE("SKIPPED, NOTHING WAS SENT: there are no two GPUs here");
+    MESSAGE("SKIPPED, NOTHING WAS SENT: this machine has fewer than two GPUs");
     return;
   }
   constexpr int micro_batches = 8, capacity = 1000;
   constexpr std::size_t stride = sizeof(int) * capacity;
-  ncclUniqueId name{};
-  nccl::check(ncclGetUniqueId(&name), "ncclGetUniqueId");
-  std::vector<int> places, arrived(capacity * micro_batches);
-  for (int m = 0; m < micro_batches; ++m) places.push_back(m % 2);
+  ncclUniqueId id{};
+  nccl::check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  std::vector<int> slots, arrived(capacity * micro_batches);
+  for (int m = 0; m < micro_batches; ++m) slots.push_back(m % 2);
   const auto end_at = [&](int rank, const cuda::arena& memory) {
-    return channel_layout{1 - rank, capacity, {{memory.data(), stride, sizeof(int)}}, places, places, nullptr};
+    return channel_layout{1 - rank, capacity, {{memory.data(), stride, sizeof(int)}}, slots, slots, nullptr};
   };
   const auto bytes = [](void* at) { return static_cast<std::byte*>(at); };
   const auto other = [&](int rank, const cuda::stream& stage) {
-    return std::make_unique<nccl::communicator>(name, 2, rank, stage.gpu(), std::chrono::seconds(60));
+    return std::make_unique<nccl::communicator>(id, 2, rank, stage.gpu(), std::chrono::seconds(60));
   };
   std::thread sends([&] {
     const cuda::stream stage(0);
     const cuda::arena memory(2 * stride, std::byte{0}, 0);
     nccl::sender to(end_at(0, memory), stage);
-    to.join(other(0, stage), 1);
+    to.connect(other(0, stage), 1);
     std::vector<std::vector<int>> rows;
     for (int m = 0; m < micro_batches; ++m) {
       rows.emplace_back(capacity, m + 1);
@@ -78,7 +64,7 @@ TEST_CASE("micro-batches go from one GPU to another, in two places") {
   const cuda::arena memory(2 * stride, std::byte{0}, 1);
   {
     nccl::receiver from(end_at(1, memory), stage);
-    from.join(other(1, stage), 0);
+    from.connect(other(1, stage), 0);
     for (int m = 0; m < micro_batches; ++m) {
       from.consume(m, {});
       cuda::check(cudaMemcpyAsync(bytes(arrived.data()) + stride * static_cast<std::size_t>(m),

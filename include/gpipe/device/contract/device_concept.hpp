@@ -7,52 +7,49 @@
 
 namespace gpipe {
 
-// A device gives each stage an arena and a context. Kernels of layers ask the context for operations (device/host/
-// context.hpp lists them); beside these it has what the runtime asks for. The device works off what it was asked for in
-// its own time:
+// A device gives each stage an arena and a context. The kernels of layers enqueue operations on the context
+// (device/host/context.hpp lists them); the runtime enqueues uploads, downloads and marks. The device executes what was
+// enqueued asynchronously:
 //
 //     the worker    upload(x)  each(..)  multiply(..)  mark(a)        download(y)   finish()......... y is here
 //     the device               upload x  each  multiply  a | b  each ...   download y ^
 //     another       ... await(a)  each(..)  mark(b) ...
 //
-// The law, kept by every model (tests/laws/device.cpp):
-//   - what is asked of one context happens in the order in which it was asked for; of two contexts nothing is known
-//     but by marks: what was asked of one before `mark(a)` has happened before what is asked of the other after
-//     `await(a)`.
-//     To await what was never marked is to go on; what is marked again is awaited as it was marked last;
-//   - arenas are the device's memory, of whichever stage: the host neither reads nor writes them, but by `upload` and
-//     `download`. What is uploaded stays as it is, and what is downloaded is not looked at, until `finish` has
-//     returned;
-//   - kernels, `refresh` and `absorb` among them, ask for operations and look at no result: sums go to where the arena
-//     has a place for them;
-//   - asking throws nothing of the device's own, and the host waits in `finish` alone: it returns when all is done, or
-//     throws a `gpipe::error` if some of it failed: with what `asks` told last before it was asked for, as far as the
-//     device knows. After either nothing is under way, and the context is as new;
-//   - after a context was made nothing is allocated by it, and destruction waits for what is under way.
+// The law, kept by every model (tests/laws/device/context.cpp):
+//   - operations on one context happen in the order in which they were enqueued. Only marks order the operations of two
+//     contexts: those enqueued on one before `mark(a)` happen before those enqueued on the other after `await(a)`.
+//     Awaiting an unrecorded marker returns at once; of a marker recorded twice the later record counts;
+//   - arenas are the device's memory: the host reads and writes them by `download` and `upload` only. Until `finish`
+//     has returned, the host changes no source of an upload and reads no target of a download;
+//   - kernels, `refresh` and `absorb` included, enqueue operations and read no result: sums are written into the arena;
+//   - enqueuing throws no error of the device, and the host waits in `finish` only. `finish` returns when all is done,
+//     or throws a `gpipe::error` if an operation failed, with the `operation_tag` that was set last before it as far as
+//     the device knows. After either, nothing is in flight and the context is as new;
+//   - a context allocates nothing after its construction, and its destructor waits for what is in flight.
 //
-// A device that works later may tell when, by moments of a context:
+// A device may measure its own time, by moments of a context:
 //
 //     note(a)  each(..)  note(b)  finish      a.ns_until(b): how long each(..) took
 //
-//   - a moment is when all that was asked for before `note` was done, and of two moments of one context the time
-//     between them is known once `finish` has returned. What is noted again is the later moment.
-// Of a device without moments, times that a runtime takes of kernels are times of asking; on the host that is the same.
+//   - a moment is the time at which all that was enqueued before `note` is done. The time between two moments of one
+//     context is known once `finish` has returned. A moment noted again is the later one.
+// On a device without moments, the runtime measures the time of enqueuing; on the host that is the time of execution.
 //
-// A device may have graphs besides: what was asked for is written down once and runs as often as wanted.
+// A device may have graphs: operations are captured once and run as often as wanted.
 //
-//     first.begin(g)  others begin(g), await a mark of first  ask ... ask  first awaits marks of others, that end(g)
+//     first.begin(g)  others begin(g), await a mark of first  ops ... ops  first awaits marks of others, that end(g)
 //     first.end(g)  first.launch(g)  finish      g.refill(0, ..) g.refill(1, ..)  first.launch(g)  finish     ...
 //
-//   - between `begin` and `end` a context does nothing of what it is asked for. `launch` asks for all of it, each time:
-//     the bits are the same. A `finish` in between drops what was written;
-//   - uploads are numbered as they are asked for, over all contexts. What they read is copied while they are written
-//     down, and by `refill`, while nothing is under way; all else is as it was: addresses, and what operations hold.
+//   - between `begin` and `end` a context executes nothing. `launch` enqueues all that was captured, each time with the
+//     same bits. A `finish` in between drops the capture;
+//   - uploads are numbered in the order in which they are enqueued, over all contexts. Their data are copied at capture
+//     and by `refill`, while nothing is in flight; addresses and the values inside operations do not change.
 
-/// A marker of a device that does at once what it is asked for: there is nothing to mark.
+/// The marker of a synchronous device: there is nothing to record.
 struct unmarked {};
 
-/// Whose operations follow: a layer's on a micro-batch. For errors and traces of devices that work later; a context may
-/// have `asks(const operation_tag&)`.
+/// The layer and micro-batch of the operations that follow, for errors and traces of asynchronous devices. A context
+/// may have `set_operation(const operation_tag&)`.
 struct operation_tag {
   std::string_view layer{};
   int slot = -1, stage = -1, micro_batch = -1;
@@ -68,7 +65,7 @@ concept executing_context = requires(const C& context, std::ptrdiff_t bytes, con
   context.finish();
 };
 
-/// A context whose work is in a queue that others can be put in order with, such as a GPU's stream.
+/// A context with a queue that other queues can be ordered against, such as a GPU's stream.
 template <class C>
 concept queueing_context = requires(const C& context) { context.queue(); };
 
@@ -76,12 +73,12 @@ template <class D>
 concept device_concept =
     std::default_initializable<typename D::marker> && executing_context<typename D::context, typename D::marker> &&
     requires(const typename D::context& context, typename D::arena& arena, std::size_t bytes, std::byte fill) {
-      { D::memory_left() } -> std::same_as<std::int64_t>;  // bytes that it can still give
-      { D::make_context(0) } -> std::same_as<typename D::context>;  // of a stage, counted through replicas
-      // One allocation, aligned, filled throughout with one byte; `alignment` bytes behind it are there, too.
-      { D::make_arena(context, bytes, fill) } -> std::same_as<typename D::arena>;
-      { arena.data() } -> std::same_as<std::byte*>;
-      { arena.size() } -> std::same_as<std::size_t>;
+  { D::memory_left() } -> std::same_as<std::int64_t>;           // available bytes
+  { D::make_context(0) } -> std::same_as<typename D::context>;  // stage index, counted over all replicas
+  // One aligned allocation, filled with one byte; `alignment` more bytes behind it are allocated too.
+  { D::make_arena(context, bytes, fill) } -> std::same_as<typename D::arena>;
+  { arena.data() } -> std::same_as<std::byte*>;
+  { arena.size() } -> std::same_as<std::size_t>;
     };
 
 template <class D>

@@ -16,35 +16,36 @@
 #include <gpipe/device/cuda/memory/staging.hpp>
 #include <gpipe/device/cuda/stream/graph.hpp>
 #include <gpipe/device/cuda/stream/marker.hpp>
-#include <gpipe/device/cuda/stream/range.hpp>
+#include <gpipe/device/cuda/stream/nvtx_range.hpp>
 #include <gpipe/device/host/team.hpp>
 #include <gpipe/layer/contract/panels.hpp>
 
 namespace gpipe::cuda {
 
-/// Where the kernels of a stage's layers run: a stream of a GPU. What is asked of it happens in the order asked, later,
-/// and nobody waits but in `finish`, which tells of what went wrong; until then nothing more is asked of the GPU. It
-/// offers what host::basic_context does, to the same texts: each operation gives the same bits for the same values on
-/// one kind of GPU, and sums have a fixed order, which is another than the host's. For one thread at a time.
+/// Runs the kernels of a stage's layers on a stream of a GPU. Operations execute in the order in which they were
+/// enqueued, and only `finish` waits and reports a failure; after a failure nothing more is enqueued. It offers the
+/// operations of host::basic_context to the same texts: each operation gives the same bits for the same values on one
+/// kind of GPU, and sums have a fixed order, different from the host's. For one thread at a time.
 class context {
  public:
   GPIPE_COLD explicit context(int gpu = 0) : stream_(gpu), gemm_(stream_), staging_(stream_) {}
 
   int gpu() const { return stream_.gpu(); }
-  /// What its work is queued in.
+  /// The stream in which its work is queued.
   const cuda::stream& queue() const { return stream_; }
 
   /// f(i) for i in [0, n), in any order.
   template <class F>
   void each(std::ptrdiff_t n, F f) const {
-    ask([&] { for_each(stream_, n, f); });
+    enqueue([&] { for_each(stream_, n, f); });
   }
 
   /// f(row, team) for row in [0, count), in any order.
   template <class F>
   void rows(std::ptrdiff_t count, F f) const {
     if (count > 0)
-      ask([&] { cuda::launch(stream_, detail::blocks(count), dim3(team::threads), detail::over_rows<F>, count, f); });
+      enqueue(
+          [&] { cuda::launch(stream_, detail::blocks(count), dim3(team::threads), detail::over_rows<F>, count, f); });
   }
 
   /// into[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j) for j in [0, n).
@@ -52,30 +53,30 @@ class context {
   void columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* into) const {
     constexpr int lanes = detail::column_lanes;
     if (n > 0)
-      ask([&] {
+      enqueue([&] {
         cuda::launch(stream_, detail::blocks((n + lanes - 1) / lanes), dim3(lanes, lanes), detail::over_columns<F, T>,
                      rows, n, f, into);
       });
   }
 
-  /// *into = f(0) + ... + f(n - 1), in double; `into` is the GPU's.
+  /// *into = f(0) + ... + f(n - 1), in double; `into` is GPU memory.
   template <class F>
   void sum(std::ptrdiff_t n, F f, double* into) const {
     using detail::number_at, detail::over_parts;
     const auto parts = (std::clamp)((n + detail::sum_chunk - 1) / detail::sum_chunk, std::ptrdiff_t{1},
                                     detail::sum_blocks);
     double* const found = parts > 1 ? gemm_.scratch<double>() : into;
-    ask([&] {
+    enqueue([&] {
       cuda::launch(stream_, detail::blocks(parts), dim3(team::threads), over_parts<F>, n, f, found);
       if (parts > 1)
         cuda::launch(stream_, dim3(1), dim3(team::threads), over_parts<number_at>, parts, number_at{found}, into);
     });
   }
 
-  /// From memory of any GPU that this one reaches.
+  /// From memory of any GPU that this one can access.
   template <class T>
   void copy(std::ptrdiff_t n, const T* from, T* into) const {
-    ask([&] {
+    enqueue([&] {
       check(cudaMemcpyAsync(into, from, sizeof(T) * static_cast<std::size_t>(n), cudaMemcpyDefault, stream_.get()),
             "cudaMemcpyAsync");
     });
@@ -83,7 +84,7 @@ class context {
   template <class T>
   void fill(std::ptrdiff_t n, T value, T* into) const {
     if constexpr (sizeof(T) == 1)
-      ask([&] {
+      enqueue([&] {
         check(cudaMemsetAsync(into, static_cast<int>(value), static_cast<std::size_t>(n), stream_.get()),
               "cudaMemsetAsync");
       });
@@ -95,23 +96,23 @@ class context {
     each(n, host::detail::add_to<T>{from, into});
   }
 
-  /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements, rounded where these are bf16: here as
-  /// rows, each filled up with zeros to whole panels. Row-major, `stride` elements from row to row; if transposed, what
-  /// is given is B^T, n x k.
+  /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements, rounded if they are bf16: here as rows,
+  /// each padded with zeros to whole panels. The source is row-major, with `stride` elements from row to row; if
+  /// transposed, the source is B^T, n x k.
   template <class T>
   void pack(int k, int n, const compute_type<T>* source, int stride, bool transposed, T* into) const {
     each(static_cast<std::ptrdiff_t>(packed_size(k, n)),
          detail::packing<T>{source, into, n, padded(n), transposed ? 1 : stride, transposed ? stride : 1});
   }
 
-  /// C[rows x n] = A[rows x k] * B[k x n], or C += A * B; all row-major, B packed. Of bf16 the sums are in float, and
-  /// each is rounded once, when it is whole.
+  /// C[rows x n] = A[rows x k] * B[k x n], or C += A * B; all row-major, B packed. Sums of bf16 are in float, and each
+  /// is rounded once, when it is complete.
   template <class T>
   void multiply(int rows, int n, int k, const T* a, const T* packed_b, T* c, bool accumulate) const {
-    ask([&] { gemm_.run(by_packed<T>(rows, n, k), a, packed_b, c, accumulate); });
+    enqueue([&] { gemm_.run(by_packed<T>(rows, n, k), a, packed_b, c, accumulate); });
   }
-  /// The same plus `row`, n elements, added to each row of the product: C = row + A * B. Where C is bf16, it is rounded
-  /// before.
+  /// The same plus `row`, n elements, added to each row of the product: C = row + A * B. If C is bf16, `row` is rounded
+  /// first.
   template <class T>
   void multiply_plus(int rows, int n, int k, const T* a, const T* packed_b, const compute_type<T>* row, T* c) const {
     plus(by_packed<T>(rows, n, k), a, packed_b, row, c);
@@ -119,21 +120,21 @@ class context {
   /// C[m x n] += A[rows x m]^T * B[rows x n]; all row-major.
   template <class T>
   void multiply_transposed(int m, int n, int rows, const T* a, const T* b, compute_type<T>* c) const {
-    ask([&] { gemm_.run(of_transposed<T>(m, n, rows), a, b, c, true); });
+    enqueue([&] { gemm_.run(of_transposed<T>(m, n, rows), a, b, c, true); });
   }
 
-  /// What a layer calls at construction for each product that it will ask for, of so many rows or fewer, so that
-  /// nothing is made in a step.
+  /// A layer calls these at construction for each product that it will run, with up to `max_rows` rows, so that nothing
+  /// is made in a step.
   template <class T>
-  void prepare_multiply(int most_rows, int n, int k) const {
-    prepare(by_packed<T>(most_rows, n, k), epilogue::bias);
+  void prepare_multiply(int max_rows, int n, int k) const {
+    prepare(by_packed<T>(max_rows, n, k), epilogue::bias);
   }
   template <class T>
-  void prepare_multiply_transposed(int m, int n, int most_rows) const {
-    prepare(of_transposed<T>(m, n, most_rows), epilogue::bias_gradient);
+  void prepare_multiply_transposed(int m, int n, int max_rows) const {
+    prepare(of_transposed<T>(m, n, max_rows), epilogue::bias_gradient);
   }
 
-  // Beyond what layers' own texts ask for: a weight W {N, K} is read as it is, and not packed.
+  // More than the layers' own texts use: a weight W {N, K} is read in place, without packing.
 
   /// C[rows x n] = row + A[rows x k] * W^T.
   template <class T>
@@ -143,9 +144,9 @@ class context {
   /// C[rows x k] = A[rows x n] * W.
   template <class T>
   void multiply_back(int rows, int n, int k, const T* a, const T* weight, T* c) const {
-    ask([&] { gemm_.run(by_weight<T>(rows, k, n, false), a, weight, c); });
+    enqueue([&] { gemm_.run(by_weight<T>(rows, k, n, false), a, weight, c); });
   }
-  /// C[m x n] += A[rows x m]^T * B[rows x n], and sums[i] += the i-th column of A: in one kernel where there is one.
+  /// C[m x n] += A[rows x m]^T * B[rows x n], and sums[i] += the i-th column of A: in one kernel if cuBLASLt has one.
   template <class T>
   void multiply_transposed_and_sum(int m, int n, int rows, const T* a, const T* b, compute_type<T>* c,
                                    compute_type<T>* sums) const {
@@ -153,7 +154,7 @@ class context {
     product p = of_transposed<T>(m, n, rows);
     p.then = epilogue::bias_gradient;
     bool fused = false;
-    ask([&] {
+    enqueue([&] {
       fused = gemm_.fits_scratch<number>(m) && gemm_.offers(p);
       if (fused) gemm_.run(p, a, b, c, true, gemm_.scratch<number>());
     });
@@ -162,74 +163,74 @@ class context {
     columns(rows, m, detail::entries<T>{a, m}, sums);
   }
   template <class T>
-  void prepare_multiply_by_weight(int most_rows, int n, int k) const {
-    prepare(by_weight<T>(most_rows, n, k, true), epilogue::bias);
+  void prepare_multiply_by_weight(int max_rows, int n, int k) const {
+    prepare(by_weight<T>(max_rows, n, k, true), epilogue::bias);
   }
   template <class T>
-  void prepare_multiply_back(int most_rows, int n, int k) const {
-    prepare(by_weight<T>(most_rows, k, n, false), epilogue::none);
+  void prepare_multiply_back(int max_rows, int n, int k) const {
+    prepare(by_weight<T>(max_rows, k, n, false), epilogue::none);
   }
 
-  // What the runtime asks for.
+  // The runtime's part.
 
   void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const {
     const auto size = static_cast<std::size_t>(bytes);
-    ask([&] { writing_ ? writing_->up(stream_, size, from, into) : staging_.up(size, from, into); });
+    enqueue([&] { capture_ ? capture_->up(stream_, size, from, into) : staging_.up(size, from, into); });
   }
   void download(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const {
     const auto size = static_cast<std::size_t>(bytes);
-    ask([&] { writing_ ? writing_->down(stream_, size, from, into) : staging_.down(size, from, into); });
+    enqueue([&] { capture_ ? capture_->down(stream_, size, from, into) : staging_.down(size, from, into); });
   }
   void mark(marker& at) const {
-    ask([&] { at.record(stream_); });
+    enqueue([&] { at.record(stream_); });
   }
   void await(const marker& at) const {
-    ask([&] { at.hold_back(stream_); });
+    enqueue([&] { at.hold_back(stream_); });
   }
   void note(moment& now) const {
-    ask([&] { now.record(stream_); });
+    enqueue([&] { now.record(stream_); });
   }
-  void asks(const operation_tag& who) const {
-    asker_ = who;
-    range_.begin(who);
+  void set_operation(const operation_tag& operation) const {
+    operation_ = operation;
+    nvtx_range_.begin(operation);
   }
 
-  /// Between these, what is asked for is written down and not done.
+  /// Between these, operations are captured and not executed.
   void begin(graph& to) const {
-    ask([&] { to.begin(stream_); });
-    writing_ = &to;
+    enqueue([&] { to.begin(stream_); });
+    capture_ = &to;
   }
   void end(graph& to) const {
-    writing_ = nullptr;
-    ask([&] { to.end(stream_); });
+    capture_ = nullptr;
+    enqueue([&] { to.end(stream_); });
   }
-  void launch(graph& written) const {
-    ask([&] { written.launch(stream_); });
-    launched_ = &written;
+  void launch(graph& captured) const {
+    enqueue([&] { captured.launch(stream_); });
+    launched_ = &captured;
   }
 
-  /// Waits until all that was asked for is done. Throws `error` if any of it failed: the first, with who asked last
-  /// before it came to light.
+  /// Waits until all that was enqueued is done. Throws `error` for the first failure, with the operation that was set
+  /// last before it was reported.
   GPIPE_COLD void finish() const {
-    if (writing_ != nullptr) std::exchange(writing_, nullptr)->drop();
+    if (capture_ != nullptr) std::exchange(capture_, nullptr)->drop();
     graph* const launched = std::exchange(launched_, nullptr);
-    range_.end();
-    ask([&] { check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); });
+    nvtx_range_.end();
+    enqueue([&] { check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); });
     if (!failure_) {
       staging_.drain();
       if (launched != nullptr) launched->drain();
       return;
     }
-    static_cast<void>(cudaStreamSynchronize(stream_.get()));  // nothing is under way when others use the memory
+    static_cast<void>(cudaStreamSynchronize(stream_.get()));  // nothing is in flight when others use the memory
     staging_.drop();
     const error first = *std::exchange(failure_, std::nullopt);
     throw first;
   }
 
  private:
-  // Asks the GPU for something, unless it has failed.
+  // Enqueues work on the GPU, unless it has failed.
   template <class Call>
-  void ask(Call&& call) const {
+  void enqueue(Call&& call) const {
     if (failure_) return;
     try {
       use(gpu());
@@ -242,10 +243,10 @@ class context {
   }
   GPIPE_COLD void fail(std::string wrong, std::string remedy) const {
     failure_.emplace(std::move(wrong), std::move(remedy),
-                     location{.layer = std::string(asker_.layer),
-                           .slot = asker_.slot,
-                           .stage = asker_.stage,
-                           .micro_batch = asker_.micro_batch});
+                     location{.layer = std::string(operation_.layer),
+                              .slot = operation_.slot,
+                              .stage = operation_.stage,
+                              .micro_batch = operation_.micro_batch});
   }
   static int padded(int n) { return static_cast<int>(packed_size(1, n)); }
   template <class T>
@@ -272,26 +273,26 @@ class context {
     product fused = p;
     fused.then = epilogue::bias;
     bool offered = false;
-    ask([&] { offered = gemm_.fits_scratch<T>(p.n) && gemm_.offers(fused); });
+    enqueue([&] { offered = gemm_.fits_scratch<T>(p.n) && gemm_.offers(fused); });
     if (!offered) {
       each(std::ptrdiff_t{p.rows} * p.n, detail::repeat_row<T>{row, c, p.n});
-      return ask([&] { gemm_.run(p, a, b, c, true); });
+      return enqueue([&] { gemm_.run(p, a, b, c, true); });
     }
     const void* added = row;
     if constexpr (!std::is_same_v<T, compute_type<T>>) {
       each(p.n, detail::repeat_row<T>{row, gemm_.scratch<T>(), p.n});
       added = gemm_.scratch<T>();
     }
-    ask([&] { gemm_.run(fused, a, b, c, false, const_cast<void*>(added)); });
+    enqueue([&] { gemm_.run(fused, a, b, c, false, const_cast<void*>(added)); });
   }
 
-  // What changes is the queue and its tools, not what a layer knows of its context.
+  // `mutable`: the queue and its tools change, not what a layer knows of its context.
   cuda::stream stream_;
   mutable gemm gemm_;
   mutable staging staging_;
-  mutable graph *writing_ = nullptr, *launched_ = nullptr;
-  mutable operation_tag asker_{};
-  [[no_unique_address]] mutable range range_;
+  mutable graph *capture_ = nullptr, *launched_ = nullptr;
+  mutable operation_tag operation_{};
+  [[no_unique_address]] mutable nvtx_range nvtx_range_;
   mutable std::optional<error> failure_;
 };
 

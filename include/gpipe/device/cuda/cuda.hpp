@@ -8,8 +8,8 @@
 
 namespace gpipe {
 
-/// The GPUs of this machine; for programs that nvcc compiles. Stages go round the GPUs that CUDA_VISIBLE_DEVICES
-/// leaves, and where there is one they share it. Throws `error` where there is none.
+/// The GPUs of this machine; for programs that nvcc compiles. Stages are assigned round-robin to the GPUs that
+/// CUDA_VISIBLE_DEVICES allows; several stages may share one. Throws `error` if there is none.
 struct cuda_device {
   using context = cuda::context;
   using arena = cuda::arena;
@@ -17,7 +17,7 @@ struct cuda_device {
   using moment = cuda::moment;
   using graph = cuda::graph;
 
-  /// Bytes that the GPUs can still give, all together.
+  /// Available bytes of all GPUs together.
   GPIPE_COLD static std::int64_t memory_left() {
     cuda::require_gpu();
     std::int64_t left = 0;

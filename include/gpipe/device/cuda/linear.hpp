@@ -20,8 +20,8 @@ concept on_linear = is_linear<typename On::layer>;
 
 }  // namespace cuda::detail
 
-/// On a GPU the products read the weight as it is, for nothing is gained by packing it, but in bf16 its rounded copies;
-/// the bias is added, and its gradient summed, while they are at hand.
+/// On a GPU the products read the weight in place, for packing gains nothing; bf16 uses its rounded copies. The bias is
+/// added, and its gradient summed, inside the products.
 template <class On>
   requires cuda::detail::on_linear<On>
 struct kernels<On, cuda::context> : On {

@@ -17,28 +17,28 @@
 
 namespace gpipe::host {
 
-/// Of the machine's memory what nobody uses, or could give back at once: "MemAvailable" of Linux.
+/// The machine's memory that is free or can be freed at once: "MemAvailable" of Linux.
 GPIPE_COLD inline std::int64_t memory_left() {
   constexpr std::int64_t unknown = (std::numeric_limits<std::int64_t>::max)();
-  std::FILE* const told = std::fopen("/proc/meminfo", "r");
-  if (told == nullptr) return unknown;
+  std::FILE* const info = std::fopen("/proc/meminfo", "r");
+  if (info == nullptr) return unknown;
   char line[128];
   long long kibibytes = -1;
-  while (kibibytes < 0 && std::fgets(line, sizeof line, told) != nullptr)
+  while (kibibytes < 0 && std::fgets(line, sizeof line, info) != nullptr)
     if (std::sscanf(line, "MemAvailable: %lld", &kibibytes) != 1) kibibytes = -1;
-  std::fclose(told);
+  std::fclose(info);
   return kibibytes < 0 ? unknown : kibibytes * 1024;
 }
 
-/// The one allocation of a stage, page-aligned and filled with one byte throughout. A large one is in large pages where
-/// Linux has them: a weight's panels, rows of an activation and a gradient's blocks lie on hundreds of small ones.
+/// The one allocation of a stage, page-aligned and filled with one byte. A large one uses large pages if Linux has
+/// them: a weight's panels, rows of an activation and a gradient's blocks lie on hundreds of small ones.
 class arena {
  public:
   explicit arena(std::size_t bytes, std::byte fill = std::byte{0})
       : bytes_(bytes), at_{bytes < large_page ? page : large_page} {
     data_ = static_cast<std::byte*>(::operator new(bytes + alignment, at_, std::nothrow));
     if (data_ == nullptr)
-      throw error("the machine does not give " + std::to_string(bytes) + " bytes of memory",
+      throw error("cannot allocate " + std::to_string(bytes) + " bytes of memory for a stage",
                   "use more stages, smaller micro-batches or recompute");
 #ifdef MADV_HUGEPAGE
     if (bytes >= large_page) madvise(data_, bytes / large_page * large_page, MADV_HUGEPAGE);

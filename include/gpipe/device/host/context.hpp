@@ -1,13 +1,13 @@
 #pragma once
 
 #if !__has_include(<thrust/copy.h>)
-#error "gpipe needs Thrust: install libthrust-dev (Debian, Ubuntu), or name a CUDA toolkit's include/cccl with -I"
+#error "gpipe needs Thrust: install libthrust-dev (Debian, Ubuntu), or add a CUDA toolkit's include/cccl with -I"
 #endif
 
 #include <algorithm>
 #include <cstddef>
 
-// Thrust's second system is CUDA unless told otherwise, and then it asks for headers that a plain machine lacks.
+// Thrust's second system is CUDA by default, which needs headers that a plain machine lacks.
 #if !defined(THRUST_DEVICE_SYSTEM) && !__has_include(<cuda_runtime_api.h>)
 #define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
 #endif
@@ -32,11 +32,11 @@
 
 namespace gpipe::host {
 
-/// Where the kernels of layers run: the calling thread of a processor. What a context offers is all that a kernel may
-/// use, so that its text runs on other devices too. What it calls are objects with a `GPIPE_HOST_DEVICE` operator(), of
-/// a type that is not private, with raw pointers inside. No operation allocates or keeps anything, and each gives the
-/// same bits for the same values on every thread and from every caller: those that round are out of line (see
-/// GPIPE_OUT_OF_LINE), and sums have a fixed order.
+/// Runs the kernels of layers on the calling thread. A kernel uses nothing but what a context offers, so that the same
+/// text runs on other devices. The operations take objects with a `GPIPE_HOST_DEVICE` operator(), of a type that is not
+/// private, with raw pointers inside. No operation allocates or keeps anything, and each gives the same bits for the
+/// same values on every thread and from every caller: operations that round are out of line (see GPIPE_OUT_OF_LINE),
+/// and sums have a fixed order.
 template <class Gemm>
 struct basic_context {
   /// f(i) for i in [0, n), in any order.
@@ -88,8 +88,8 @@ struct basic_context {
     each(n, detail::add_to<T>{from, into});
   }
 
-  /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements, rounded where these are bf16. Row-major,
-  /// `stride` elements from row to row; if transposed, what is given is B^T, n x k.
+  /// Packs the k x n matrix B for `multiply` into packed_size(k, n) elements, rounded if they are bf16. The source is
+  /// row-major, with `stride` elements from row to row; if transposed, the source is B^T, n x k.
   template <class T>
   GPIPE_OUT_OF_LINE void pack(int k, int n, const compute_type<T>* source, int stride, bool transposed, T* into) const {
     for (int first = 0; first < n; first += panel_width) {
@@ -98,8 +98,8 @@ struct basic_context {
       if (transposed) {
         // Squares of a panel's width: read along the source's rows, written into a part that stays in the cache.
         for (int square = 0; square < k; square += panel_width)
-          transpose((std::min)(panel_width, k - square), width, source + std::ptrdiff_t{first} * stride + square, stride,
-                    into + std::ptrdiff_t{square} * panel_width, panel_width);
+          transpose((std::min)(panel_width, k - square), width, source + std::ptrdiff_t{first} * stride + square,
+                    stride, into + std::ptrdiff_t{square} * panel_width, panel_width);
       } else {
         for (int row = 0; row < k; ++row)
           thrust::copy_n(thrust::seq, source + std::ptrdiff_t{row} * stride + first, width,
@@ -109,8 +109,8 @@ struct basic_context {
     }
   }
 
-  /// C[rows x n] = A[rows x k] * B[k x n], or C += A * B; all row-major, B packed. Of bf16 the sums are in float, and
-  /// each is rounded once, when it is whole.
+  /// C[rows x n] = A[rows x k] * B[k x n], or C += A * B; all row-major, B packed. Sums of bf16 are in float, and each
+  /// is rounded once, when it is complete.
   template <class T>
   void multiply(int rows, int n, int k, const T* a, const T* packed_b, T* c, bool accumulate) const {
     Gemm::multiply(rows, n, k, a, packed_b, c, accumulate);
@@ -125,26 +125,26 @@ struct basic_context {
   void multiply_transposed(int m, int n, int rows, const T* a, const T* b, compute_type<T>* c) const {
     multiply_transposed(m, n, rows, row_parts<T>{{a}, rows}, row_parts<T>{{b}, rows}, c);
   }
-  /// The same where the rows lie in as many parts of A and B, with the bits of one product after the other, and made
-  /// ready by what makes these ready.
+  /// The same, with the rows in several parts of A and B. The bits are those of one product after the other, and the
+  /// same `prepare_multiply_transposed` prepares it.
   template <class T>
   void multiply_transposed(int m, int n, int rows, const row_parts<T>& a, const row_parts<T>& b,
                            compute_type<T>* c) const {
     Gemm::multiply_transposed(m, n, rows, a, b, c);
   }
 
-  /// What a layer calls at construction for each product that it will ask for, of so many rows or fewer, so that
-  /// nothing is made in a step.
+  /// A layer calls these at construction for each product that it will run, with up to `max_rows` rows, so that nothing
+  /// is made in a step.
   template <class T>
-  void prepare_multiply(int /*most_rows*/, int n, int k) const {
+  void prepare_multiply(int /*max_rows*/, int n, int k) const {
     Gemm::template prepare_multiply<T>(n, k);
   }
   template <class T>
-  void prepare_multiply_transposed(int m, int n, int /*most_rows*/) const {
+  void prepare_multiply_transposed(int m, int n, int /*max_rows*/) const {
     Gemm::template prepare_multiply_transposed<T>(m, n);
   }
 
-  // What the runtime asks for: here all is done when it was asked for, and the arena is the host's memory.
+  // The runtime's part: all is executed at once, and the arena is the host's memory.
   void upload(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const { copy(bytes, from, into); }
   void download(std::ptrdiff_t bytes, const std::byte* from, std::byte* into) const { copy(bytes, from, into); }
   void mark(unmarked&) const {}
@@ -152,7 +152,7 @@ struct basic_context {
   void finish() const {}
 };
 
-/// The host's context. Its matrix products are libxsmm's where the build has it, else our own.
+/// The host's context. Its matrix products are libxsmm's if the build has it, else gpipe's own.
 #if GPIPE_WITH_LIBXSMM
 using context = basic_context<gemm_with_bf16<libxsmm_tile>>;
 #else

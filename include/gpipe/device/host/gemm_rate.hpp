@@ -10,8 +10,8 @@
 
 namespace gpipe::host {
 
-/// Operations a second that the calling thread reaches at products of floats of rows x inner by inner x columns, with
-/// all they read in the nearest caches. Takes so many seconds.
+/// Operations per second that the calling thread reaches in float products of rows x inner by inner x columns, with all
+/// operands in the nearest caches. Runs for `seconds`.
 GPIPE_COLD inline double gemm_rate(double seconds = 0.05, int rows = 64, int columns = 64, int inner = 256) {
   const auto count = [](int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); };
   const arena a(count(rows, inner) * sizeof(float)), b(packed_size(inner, columns) * sizeof(float)),
@@ -34,17 +34,17 @@ GPIPE_COLD inline double gemm_rate(double seconds = 0.05, int rows = 64, int col
 struct product_shape {
   int rows, columns, inner;
 };
-/// Where a core's rate is looked for: the highest is at one of them.
+/// Shapes to try: a core's highest rate is at one of them.
 inline constexpr product_shape fast_products[] = {{32, 64, 256}, {64, 64, 256}, {128, 128, 256}, {256, 256, 256}};
 
-/// The highest of many such rates, each of a few milliseconds: what a layer's kernels are to be compared with, whatever
-/// else ran meanwhile. Takes a tenth of a second.
+/// The highest of several rates of a few milliseconds each: the peak that a layer's kernels are compared with, even
+/// while other programs run. Takes a tenth of a second.
 GPIPE_COLD inline double gemm_peak() {
-  double most = 0;
+  double peak = 0;
   for (int round = 0; round < 6; ++round)
     for (const product_shape& of : fast_products)
-      most = (std::max)(most, gemm_rate(0.004, of.rows, of.columns, of.inner));
-  return most;
+      peak = (std::max)(peak, gemm_rate(0.004, of.rows, of.columns, of.inner));
+  return peak;
 }
 
 }  // namespace gpipe::host

@@ -6,13 +6,13 @@
 
 namespace gpipe {
 
-/// The processor this program runs on: the oracle that every other device is tested against.
+/// The processor that this program runs on: the oracle that every other device is tested against.
 struct host_device {
   using context = host::context;
   using arena = host::arena;
   using marker = unmarked;
 
-  /// Bytes that the machine can still give; the largest number where it does not tell.
+  /// Bytes that the machine has available; the largest number if unknown.
   static std::int64_t memory_left() { return host::memory_left(); }
 
   static context make_context(int) { return {}; }

@@ -16,7 +16,7 @@
 
 namespace gpipe::host {
 
-/// Aligned memory of one dtype between two guards, which tell whether somebody wrote beside it.
+/// Aligned memory of one dtype between two guards, which detect writes outside of it.
 class guarded_buffer {
  public:
   guarded_buffer(std::string name, dtype type, std::size_t count)
@@ -88,7 +88,7 @@ class guarded_buffer {
   std::byte* memory_;
 };
 
-/// One layer by itself with all the buffers that it declares, for tests: fill them, call its kernels, look.
+/// One layer with all the buffers that it declares, for tests: fill the buffers, call the kernels, read the results.
 template <class Layer, edge Input, class Context = context>
 class layer_fixture {
  public:
@@ -103,14 +103,14 @@ class layer_fixture {
     call_.capacity = capacity;
     call_.training = true;
     call_.random = {.seed = 1, .step = 2, .slot = 3, .first_sample = 4};
-    const auto most = static_cast<std::size_t>(capacity);
-    edges<Input>("input", most, in, in_gradient);
-    edges<typename bound::output>("output", most, out, out_gradient);
+    const auto max_samples = static_cast<std::size_t>(capacity);
+    edges<Input>("input", max_samples, in, in_gradient);
+    edges<typename bound::output>("output", max_samples, out, out_gradient);
     for (std::size_t i = 0; i < in.size(); ++i) call_.in[i] = in[i].data();
     for (std::size_t i = 0; i < out.size(); ++i) call_.out[i] = out[i].data();
     connect_gradients();
 
-    // Blocks are one buffer each, as the executor's are: between their parts there is padding, but no guard.
+    // Each block is one buffer, as in the executor: between its parts there is padding, but no guard.
     parameters.emplace_back("parameters", dtype_of<value_type>,
                             gpipe::detail::offset_in(bound::parameters, bound::parameters.size(), sizeof(value_type)) /
                                 sizeof(value_type));
@@ -118,10 +118,11 @@ class layer_fixture {
     state.emplace_back("state", dtype_of<value_type>, first_of_state(bound::state.size()));
     derived.emplace_back("derived", dtype::uint8,
                          gpipe::detail::offset_in(bound::derived, bound::derived.size(), std::size_t{1}));
-    extras.emplace_back("extras", dtype::uint8, gpipe::detail::offset_in(bound::extras, bound::extras.size(), most));
-    std::size_t told = 0;
-    for (const partial& p : bound::partials) told += p.size;
-    partials.emplace_back("partials", dtype::float64, told);
+    extras.emplace_back("extras", dtype::uint8,
+                        gpipe::detail::offset_in(bound::extras, bound::extras.size(), max_samples));
+    std::size_t partial_count = 0;
+    for (const partial& p : bound::partials) partial_count += p.size;
+    partials.emplace_back("partials", dtype::float64, partial_count);
     gradients[0].clear();
     call_.parameters = parameters[0].data();
     call_.gradients = gradients[0].data();
@@ -132,15 +133,15 @@ class layer_fixture {
     call_.micro_batches = 1;
     for (std::size_t i = 0; i < bound::fields.size(); ++i) {
       const field& f = bound::fields[i];
-      fields.emplace_back(f.name, f.type, f.size * most);
+      fields.emplace_back(f.name, f.type, f.size * max_samples);
       call_.fields[i] = fields[i].data();
     }
     if constexpr (requires { on::prepare(Context{}, 1); }) on::prepare(Context{}, capacity);
   }
 
-  /// Random numbers in everything that a layer reads: in [-1.5, 1.5) in its input and its output's gradient, below
-  /// `integers_below` in integers, labels and weights within their limits, parameters and state around their first
-  /// values.
+  /// Random numbers in everything that a layer reads: in [-1.5, 1.5) for its inputs and its outputs' gradients, below
+  /// `integers_below` for integers, within their limits for labels and weights, around the initial values for
+  /// parameters and state.
   void randomise(std::uint64_t seed, int integers_below = 2) {
     std::uint32_t stream = 0;
     const auto fill = [&](guarded_buffer& into, std::size_t first, std::size_t count, double middle, double spread) {
@@ -185,7 +186,7 @@ class layer_fixture {
     if constexpr (requires(const again& a) { on::backward_parameters(Context{}, a); })
       on::backward_parameters(Context{}, again(call_));
   }
-  /// The fused one, or both parts.
+  /// The fused kernel, or both parts.
   void backward() {
     if constexpr (has_fused) {
       on::backward(Context{}, again(call_));
@@ -196,7 +197,7 @@ class layer_fixture {
   }
   static constexpr bool has_fused = requires(const again& a) { on::backward(Context{}, a); };
 
-  /// The gradients that backward shall write; `without`: nobody wants that input's.
+  /// Connects the gradients that backward writes; the gradient of input `without` is not needed.
   void connect_gradients(int without = -1) {
     for (std::size_t i = 0; i < in_gradient.size(); ++i)
       call_.in_gradient[i] =
@@ -205,7 +206,7 @@ class layer_fixture {
       call_.out_gradient[i] = is_floating(out_gradient[i].type()) ? out_gradient[i].data() : nullptr;
   }
 
-  /// Where parameter `index` starts in the blocks of parameters and of their gradients, in elements.
+  /// The offset of parameter `index` in the blocks of parameters and of their gradients, in elements.
   static std::size_t first_of(std::size_t index) {
     return gpipe::detail::offset_in(bound::parameters, index, sizeof(value_type)) / sizeof(value_type);
   }
@@ -214,7 +215,7 @@ class layer_fixture {
     return gpipe::detail::offset_in(bound::state, index, sizeof(value_type)) / sizeof(value_type);
   }
 
-  /// The name of a buffer that somebody wrote beside, or nothing.
+  /// The name of the first buffer with a write outside of it, or empty.
   std::string overrun() const {
     for (const auto* list : {&in, &out, &in_gradient, &out_gradient, &parameters, &gradients, &state, &derived,
                              &extras, &partials, &fields})
@@ -225,8 +226,8 @@ class layer_fixture {
 
   gpipe::call& call() { return call_; }
 
-  std::vector<guarded_buffer> in, out, in_gradient, out_gradient;      ///< one a part of the edge
-  std::vector<guarded_buffer> parameters, gradients, state, derived, extras;  ///< one block each
+  std::vector<guarded_buffer> in, out, in_gradient, out_gradient;             ///< one per part of the edge
+  std::vector<guarded_buffer> parameters, gradients, state, derived, extras;  ///< one block per list
   std::vector<guarded_buffer> partials, fields;
 
  private:
@@ -234,7 +235,7 @@ class layer_fixture {
   static void edges(const std::string& name, std::size_t samples, std::vector<guarded_buffer>& values,
                     std::vector<guarded_buffer>& gradients) {
     [&]<int... I>(std::integer_sequence<int, I...>) {
-      (void)samples, (void)values, (void)gradients;  // an edge may have no part
+      (void)samples, (void)values, (void)gradients;  // an edge may have no parts
       ((values.emplace_back(name + " " + std::to_string(I), dtype_of<typename part<Edge, I>::value_type>,
                             samples * part<Edge, I>::size),
         gradients.emplace_back(name + " " + std::to_string(I) + "'s gradient",

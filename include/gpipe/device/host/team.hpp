@@ -8,12 +8,12 @@
 
 namespace gpipe::host {
 
-/// What works on one row. On the host it is one thread with the lanes of its vector registers; a sum has always 16
-/// lanes, whatever the machine's, so that its order is fixed:
+/// Works on one row. On the host it is one thread with the lanes of its vector registers. A sum always has 16 lanes,
+/// on every machine, so that its order is fixed:
 ///
 ///     lane l = g(l) + g(l + 16) + g(l + 32) + ...,   then lanes in pairs 8 apart, 4, 2, 1
 ///
-/// Loops follow one another: what one wrote the next may read.
+/// Loops run one after the other: a loop may read what the previous one wrote.
 struct team {
   static constexpr int lanes = 16;
 
@@ -30,25 +30,25 @@ struct team {
     return reduce(width, value(0), g, [](value a, value b) { return a + b; });
   }
 
-  /// The greatest of `least` and g(i) for i in [0, width). NaN is passed over.
+  /// The maximum of `initial` and g(i) for i in [0, width). NaN is ignored.
   template <class T, class G>
-  GPIPE_HOST_DEVICE T maximum(std::ptrdiff_t width, T least, G g) const {
-    return reduce(width, least, g, [](T a, T b) { return b > a ? b : a; });
+  GPIPE_HOST_DEVICE T maximum(std::ptrdiff_t width, T initial, G g) const {
+    return reduce(width, initial, g, [](T a, T b) { return b > a ? b : a; });
   }
 
  private:
   // Values first, then the reduction: two plain loops vectorise where one around a long g does not.
   template <class T, class G, class Op>
-  GPIPE_HOST_DEVICE static T reduce(std::ptrdiff_t width, T nothing, G g, Op op) {
+  GPIPE_HOST_DEVICE static T reduce(std::ptrdiff_t width, T identity, G g, Op op) {
     constexpr std::ptrdiff_t chunk = 8 * lanes;
     alignas(alignment) T value[chunk];
     T lane[lanes];
-    for (T& l : lane) l = nothing;
+    for (T& l : lane) l = identity;
     for (std::ptrdiff_t first = 0; first < width; first += chunk) {
       const std::ptrdiff_t count = width - first < chunk ? width - first : chunk;
       for (std::ptrdiff_t i = 0; i < count; ++i) value[i] = g(first + i);
       const std::ptrdiff_t whole = (count + lanes - 1) / lanes * lanes;
-      for (std::ptrdiff_t i = count; i < whole; ++i) value[i] = nothing;
+      for (std::ptrdiff_t i = count; i < whole; ++i) value[i] = identity;
       for (std::ptrdiff_t i = 0; i < whole; i += lanes)
         for (int l = 0; l < lanes; ++l) lane[l] = op(lane[l], value[i + l]);
     }

@@ -1,11 +1,25 @@
 #pragma once
 
+#include <cstdint>
 #include <utility>
 
 #include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/model/promises.hpp>
 #include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 
-namespace gpipe::detail {
+namespace gpipe {
+
+namespace broken {
+
+template <int Stage, std::int64_t BytesNeeded, std::int64_t BytesAllowed, bool Holds>
+struct stage_fits_memory {
+  static_assert(Holds, "gpipe: a stage needs more memory than it is allowed (Stage, BytesNeeded, BytesAllowed)");
+};
+
+}  // namespace broken
+
+namespace detail {
 
 // The memory of every stage while a program compiles. A constant evaluation may take so many steps only: a stage is
 // counted in pieces, each taking up where the one before has stopped, and stages that are alike are counted once.
@@ -33,9 +47,9 @@ struct first_equal_stage {
 };
 
 template <class Cut>
-constexpr first_equal_stage<Cut::stages> find_alike() {
+constexpr first_equal_stage<Cut::stages> find_equal_stages() {
   first_equal_stage<Cut::stages> first;
-  const zeroed_array<memory_terms> terms(Cut::stages);
+  const zeroed_array<memory_requirements> terms(Cut::stages);
   for (int s = 0; s < Cut::stages; ++s) {
     const stage_view stage = Cut::view(s);
     terms[s] = Cut::terms(s);
@@ -47,7 +61,7 @@ constexpr first_equal_stage<Cut::stages> find_alike() {
 }
 
 template <class Cut>
-inline constexpr first_equal_stage<Cut::stages> first_alike = find_alike<Cut>();
+inline constexpr first_equal_stage<Cut::stages> equal_stages = find_equal_stages<Cut>();
 
 template <class Cut, int Stage>
 constexpr stage_memory stage_memory_of();
@@ -57,7 +71,7 @@ inline constexpr stage_memory stage_memory_at = stage_memory_of<Cut, Stage>();
 
 template <class Cut, int Stage>
 constexpr stage_memory stage_memory_of() {
-  constexpr int like = first_alike<Cut>.of[Stage];
+  constexpr int like = equal_stages<Cut>.of[Stage];
   if constexpr (like < Stage) return stage_memory_at<Cut, like>;
   else {
     constexpr int ticks = 2 * (Cut::view(Stage).last() - Cut::view(Stage).first());
@@ -80,4 +94,13 @@ template <class Cut>
 inline constexpr memory_list<Cut::stages> memory_table =
     list_memory<Cut>(std::make_integer_sequence<int, Cut::stages>{});
 
-}  // namespace gpipe::detail
+/// Reports each stage of a cut (see `memory_table`) that needs more bytes than are allowed.
+template <class Cut, std::int64_t Allowed, int... I>
+constexpr bool each_stage_fits(std::integer_sequence<int, I...>) {
+  // True even so: the mistake has had its error.
+  return (asserted<broken::stage_fits_memory<I, memory_table<Cut>.of[I].total(), Allowed,
+                                             (memory_table<Cut>.of[I].total() <= Allowed)>>::value && ...);
+}
+
+}  // namespace detail
+}  // namespace gpipe

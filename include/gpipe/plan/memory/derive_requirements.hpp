@@ -56,9 +56,9 @@ constexpr void raise(int& most, int count) {
 }
 
 template <scheduler Schedule>
-constexpr memory_terms terms_beside_skips(tick_index<Schedule>& table, const plan_options& o, int stage) {
+constexpr memory_requirements requirements_beside_skips(tick_index<Schedule>& table, const plan_options& o, int stage) {
   const Schedule& schedule = table.schedule();
-  memory_terms terms{o.all_micro_batches(), o.micro_batch_size,
+  memory_requirements terms{o.all_micro_batches(), o.micro_batch_size,
                      schedule.in_flight(o.stages, o.micro_batches, stage), 1,
                      schedule.trains ? o.optimizer_moments : 0};
   terms.trains = schedule.trains;
@@ -80,11 +80,11 @@ constexpr memory_terms terms_beside_skips(tick_index<Schedule>& table, const pla
 
 /// What the memory of a stage depends on beside its slots, whatever the cuts before and behind it: the schedule's
 /// micro-batches in flight, and how many sets of what backward reads again it keeps. As needed: the fewest; see
-/// `with_room`. What skips a stage, either way, has as many places as that from the stage with the most.
+/// `with_working_sets`. What skips a stage, either way, has as many places as that from the stage with the most.
 template <scheduler Schedule>
-GPIPE_COLD constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, int stage) {
+GPIPE_COLD constexpr memory_requirements requirements_of(const Schedule& schedule, const plan_options& o, int stage) {
   auto table = detail::table_of(schedule, o);
-  memory_terms terms = detail::terms_beside_skips(table, o, stage);
+  memory_requirements terms = detail::requirements_beside_skips(table, o, stage);
   for (int s = 0; s < stage; ++s) detail::raise(terms.stash.skip, detail::stash_count(table, o, s, stage));
   for (int s = stage + 1; s < o.stages; ++s)
     detail::raise(terms.returned.skip, detail::returned_count(table, o, s, stage));
@@ -93,14 +93,14 @@ GPIPE_COLD constexpr memory_terms terms_of(const Schedule& schedule, const plan_
 
 /// The same of a stage of a cut, without what it does not ask for.
 template <scheduler Schedule>
-GPIPE_COLD constexpr memory_terms terms_of(const Schedule& schedule, const plan_options& o, const stage_view& stage) {
-  if (stage.skipped()) return terms_of(schedule, o, stage.stage());
+GPIPE_COLD constexpr memory_requirements requirements_of(const Schedule& schedule, const plan_options& o, const stage_view& stage) {
+  if (stage.skipped()) return requirements_of(schedule, o, stage.stage());
   auto table = detail::table_of(schedule, o);
-  return detail::terms_beside_skips(table, o, stage.stage());
+  return detail::requirements_beside_skips(table, o, stage.stage());
 }
 
 /// As needed: the same with as many sets as the limit has room for, at most one for each micro-batch in flight.
-constexpr memory_terms with_room(memory_terms terms, const plan_options& o, const stage_view& stage) {
+constexpr memory_requirements with_working_sets(memory_requirements terms, const plan_options& o, const stage_view& stage) {
   if (o.recompute != recompute_mode::as_needed) return terms;
   for (int low = terms.kept_copies, high = terms.in_flight; low < high;) {
     terms.kept_copies = high - (high - low) / 2;
@@ -112,7 +112,7 @@ constexpr memory_terms with_room(memory_terms terms, const plan_options& o, cons
 }
 
 /// The memory of the slots [first, last) as a stage, whatever the cuts before and behind it.
-constexpr stage_memory memory_alone(const network& net, int first, int last, const memory_terms& terms) {
+constexpr stage_memory memory_of_range(const network& net, int first, int last, const memory_requirements& terms) {
   int ends[4] = {0}, count = 0;
   for (const int at : {first, last, net.slot_count})
     if (at > ends[count]) ends[++count] = at;

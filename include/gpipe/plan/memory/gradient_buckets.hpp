@@ -20,7 +20,7 @@ struct bucket {
 };
 
 /// Smaller ones cost more messages than they hide time, and so do more of them than that.
-inline constexpr std::size_t least_bucket_bytes = std::size_t{1} << 20, most_buckets = 16;
+inline constexpr std::size_t min_bucket_bytes = std::size_t{1} << 20, max_buckets = 16;
 
 /// Of so many bytes each of R replicas sums a slice: where that of replica r begins, and that of r - 1 ends.
 constexpr std::size_t slice_begin(std::size_t bytes, int r, int R) {
@@ -35,7 +35,7 @@ constexpr std::size_t landing_bytes(std::size_t bytes, int others, std::size_t r
 }
 /// The same of all buckets of so many bytes. More bytes never need less.
 constexpr std::size_t landing_of_buckets(std::size_t bytes, int others) {
-  return landing_bytes(bytes, others, (std::min)(most_buckets, bytes / least_bucket_bytes + 1));
+  return landing_bytes(bytes, others, (std::min)(max_buckets, bytes / min_bucket_bytes + 1));
 }
 
 /// Calls `sink(const bucket&)` for each of a stage, the last slots first, for so backward goes. They hold all of the
@@ -46,7 +46,7 @@ constexpr void each_bucket(const stage_view& stage, Sink&& sink) {
   std::size_t all = 0;
   for (int l = stage.first(); l < stage.last(); ++l)
     if (net.owns(l)) all += net.row_of(l).parameter_bytes();
-  const std::size_t least = (std::max)(least_bucket_bytes, (all + most_buckets - 1) / most_buckets);
+  const std::size_t least = (std::max)(min_bucket_bytes, (all + max_buckets - 1) / max_buckets);
   bucket next{0, stage.last(), all, 0, false};
   bool lent = false;
   for (int l = stage.last() - 1; l >= stage.first(); --l) {

@@ -1,8 +1,9 @@
 #pragma once
 
 #include <gpipe/plan/memory/gradient_buckets.hpp>
-#include <gpipe/plan/memory/layout_state.hpp>
+#include <gpipe/plan/memory/first_fit.hpp>
 #include <gpipe/plan/memory/lifetime.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 
 #include <type_traits>
 
@@ -20,7 +21,7 @@ struct block_sink {
 /// found (`counted`; null in the first).
 class layout {
  public:
-  constexpr layout(const stage_view& stage, const memory_terms& terms, layout_state& state,
+  constexpr layout(const stage_view& stage, const memory_requirements& terms, layout_state& state,
                    const layout_state* counted, block_sink sink)
       : s_(stage),
         net_(stage.net()),
@@ -208,7 +209,7 @@ class layout {
     now_.transient.drop(value);
   }
   constexpr void look() {
-    if (now_.alive + now_.passing > now_.most_alive) now_.most_alive = now_.alive + now_.passing;
+    if (now_.alive + now_.passing > now_.max_alive) now_.max_alive = now_.alive + now_.passing;
   }
 
   /// Between forward and backward all that is kept is there, and nothing else.
@@ -233,7 +234,7 @@ class layout {
       else hang(kind::backward, -1, v, size_of(v));
     });
     const auto added = static_cast<std::int64_t>(life_.added_bytes(l, t_.micro_batch_size));
-    if (added > 0) hang(kind::zeroed_array, l, -1, added);
+    if (added > 0) hang(kind::scratch, l, -1, added);
     look();
     if (added > 0) drop(-1, added);
 
@@ -261,13 +262,13 @@ class layout {
     }
     counted(kind::kept) = kept + others;
     counted(kind::transient) = now_.height - kept;
-    m.lower_bound = m.before(static_cast<int>(kind::kept)) + others + now_.most_alive;
+    m.lower_bound = m.before(static_cast<int>(kind::kept)) + others + now_.max_alive;
     m.naive = m.before(static_cast<int>(kind::transient)) + now_.own;
   }
 
   const stage_view& s_;
   const network& net_;
-  const memory_terms& t_;
+  const memory_requirements& t_;
   layout_state& now_;
   const layout_state* counted_;
   block_sink sink_;
@@ -275,7 +276,7 @@ class layout {
 };
 
 /// Takes a count on to the tick `until`, at most to the end.
-GPIPE_COLD constexpr layout_state count_on(const stage_view& s, const memory_terms& terms, layout_state from,
+GPIPE_COLD constexpr layout_state count_on(const stage_view& s, const memory_requirements& terms, layout_state from,
                                            int until) {
   layout pass(s, terms, from, nullptr, {});
   pass.run(until < pass.ticks() ? until : pass.ticks());
@@ -285,14 +286,14 @@ GPIPE_COLD constexpr layout_state count_on(const stage_view& s, const memory_ter
 }  // namespace detail
 
 /// The bytes of a stage, by kind.
-constexpr stage_memory memory_of(const stage_view& s, const memory_terms& terms) {
+constexpr stage_memory memory_of(const stage_view& s, const memory_requirements& terms) {
   return detail::count_on(s, terms, {}, 2 * (s.last() - s.first())).memory;
 }
 
 /// Lays a stage's arena out: `sink(const memory_block&)` for every buffer, and returns the bytes by kind. The same pass
 /// tells the plan how many bytes there are and the executor where they lie.
 template <class Sink>
-GPIPE_COLD stage_memory lay_out(const stage_view& s, const memory_terms& terms, Sink&& sink) {
+GPIPE_COLD stage_memory lay_out(const stage_view& s, const memory_requirements& terms, Sink&& sink) {
   const detail::layout_state counted = detail::count_on(s, terms, {}, 2 * (s.last() - s.first()));
   detail::layout_state state;
   using sink_type = std::remove_reference_t<Sink>;

@@ -13,44 +13,25 @@ namespace broken {
 
 template <class Optimizer, bool Holds>
 struct optimizer_of_a_plan {
-  static_assert(Holds, "gpipe: optimizer<type> names an optimizer, such as adam: it has `moments`, how many arrays "
-                       "it keeps beside the parameters");
+  static_assert(Holds, "gpipe: optimizer<type> needs an optimizer, such as adam: it has `moments`, the number of arrays "
+                       "that it keeps beside the parameters");
 };
 template <class Schedule, bool Holds>
 struct schedule_of_a_plan {
-  static_assert(Holds, "gpipe: schedule<type> names a schedule, such as one_f_one_b, or one of your own that is all "
-                       "that gpipe::scheduler asks for");
+  static_assert(Holds, "gpipe: schedule<type> needs a schedule, such as one_f_one_b, or a type of yours that fulfils "
+                       "gpipe::scheduler");
+};
+template <class Option, bool Holds>
+struct option_of_a_plan {
+  static_assert(Holds, "gpipe: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, recompute<mode>, "
+                       "schedule<type> and the others of gpipe/plan/options/options.hpp and static_options.hpp");
 };
 
 }  // namespace broken
 
-// Options of a plan, in any order.
-/// S, 1 to the number of the model's slots.
-template <int S>
-struct stages {
-  static constexpr void choose(plan_options& o) { o.stages = S; }
-};
-/// M, of every mini-batch and replica.
-template <int M>
-struct micro_batches {
-  static constexpr void choose(plan_options& o) { o.micro_batches = M; }
-};
-/// B, the most samples of a micro-batch.
-template <int B>
-struct micro_batch_size {
-  static constexpr void choose(plan_options& o) { o.micro_batch_size = B; }
-};
-/// Which micro-batches run forward a second time before backward.
-template <recompute_mode Mode>
-struct recompute {
-  static constexpr void choose(plan_options& o) { o.recompute = Mode; }
-};
-/// In what it computes: `precision_is<precision::bf16>`.
-template <precision In>
-struct precision_is {
-  static constexpr void choose(plan_options& o) { o.precision = In; }
-};
-/// Whose arrays the stages have room for: `optimizer<sgd>`. A trainer's own counts where there is one.
+// Compile-time options that take a type or several values. Those of one value are in options.hpp.
+
+/// The stages have memory for the arrays of this optimizer: `optimizer<sgd>`. A trainer uses its own optimizer.
 template <class Optimizer>
 struct optimizer {
   static constexpr void choose(plan_options& o) {
@@ -58,7 +39,7 @@ struct optimizer {
     else static_cast<void>(detail::asserted<broken::optimizer_of_a_plan<Optimizer, false>>{});
   }
 };
-/// A schedule that we ship, or one of your own (see `scheduler`): `schedule<one_f_one_b>`.
+/// A schedule that we ship, or a type of yours (see `scheduler`): `schedule<one_f_one_b>`.
 template <class Schedule>
 struct schedule {
   using type = Schedule;
@@ -75,34 +56,12 @@ struct schedule {
     }
   }
 };
-/// Stages a worker, of the interleaved schedule.
-template <int V>
-struct chunks {
-  static constexpr void choose(plan_options& o) { o.chunks = V; }
-};
-/// Workers that the schedule's own are folded onto, neighbours together: at most as many as it has; 0: these.
-template <int W>
-struct workers {
-  static constexpr void choose(plan_options& o) { o.workers = W; }
-};
-/// Replicas of the pipeline, each with as many workers: every mini-batch is R x M micro-batches.
-template <int R>
-struct replicas {
-  static_assert(R >= 1, "gpipe: a plan needs at least one replica of the pipeline");
-  static constexpr void choose(plan_options& o) { o.replicas = R; }
-};
-/// Micro-batches whose parameter gradients a stage makes together: see `plan_options::coalesce`.
-template <int G>
-struct coalesce {
-  static_assert(G >= 0 && G <= max_coalesced, "gpipe: coalesce<G> names 1 to 8 micro-batches, or 0: as many as pay");
-  static constexpr void choose(plan_options& o) { o.coalesce = G; }
-};
-/// Costs are those of a device: `on_device<p100>`, or one described by a `constexpr device` of your own.
+/// Costs are predicted for a device: `on_device<p100>`, or a `constexpr device_spec` of yours.
 template <const device_spec& Device>
 struct on_device {
   static constexpr void choose(plan_options& o) { o.device = Device; }
 };
-/// Stages are on these devices in turn: `on_devices<h100, h100, l4>`, one for each.
+/// The device of each stage: `on_devices<h100, h100, l4>`.
 template <const device_spec&... Devices>
 struct on_devices {
   static constexpr device_spec each[] = {Devices...};
@@ -120,35 +79,13 @@ struct profiled {
     return detail::require_profile<Table, Model, MicroBatchSize>();
   }
 };
-/// The cut pays for what crosses it, over the device's link.
-struct with_transfers {
-  static constexpr void choose(plan_options& o) { o.cost_transfers = true; }
-};
-/// No stage takes more: the cut obeys it, and recompute as needed makes room for it. `memory_limit<16_GiB>`.
-template <std::int64_t Bytes>
-struct memory_limit {
-  static_assert(Bytes >= 1, "gpipe: a memory limit leaves at least one byte");
-  static constexpr void choose(plan_options& o) { o.memory_limit = Bytes; }
-};
-/// A cut of your own: the first slot of every stage but the first. It says how many stages there are, too.
+/// Your own cut: the first slot of every stage but the first. It implies the number of stages, too.
 template <int... First>
 struct cut_at {
-  static constexpr int places = sizeof...(First);
+  static constexpr int count = sizeof...(First);
   static constexpr int between[sizeof...(First) + 1] = {First...};
-  static constexpr void choose(plan_options& o) { o.stages = places + 1; }
+  static constexpr void choose(plan_options& o) { o.stages = count + 1; }
 };
-
-namespace broken {
-
-template <class Option, bool Holds>
-struct option_of_a_plan {
-  static_assert(Holds, "gpipe: a plan's options are stages<S>, micro_batches<M>, micro_batch_size<B>, "
-                       "in<precision>, recompute<mode>, schedule<type>, chunks<V>, workers<W>, replicas<R>, "
-                       "optimizer<type>, coalesce<G>, on_device<device>, on_devices<devices...>, profiled<table>, "
-                       "with_transfers, memory_limit<bytes> and cut_at<slots...>");
-};
-
-}  // namespace broken
 
 namespace detail {
 
@@ -166,7 +103,7 @@ inline constexpr bool is_cut<cut_at<First...>> = true;
 template <class... Options>
 constexpr plan_options chosen() {
   plan_options options;
-  // How many stages a cut has is a default: `stages` overrides it, wherever it stands, and the two are compared later.
+  // The number of stages of a cut is a default: `stages` overrides it in either order, and the two are compared later.
   ((is_cut<Options> ? choose<Options>(options) : void()), ...);
   ((is_cut<Options> ? void() : choose<Options>(options)), ...);
   static_cast<void>(sizeof...(Options));
@@ -181,7 +118,7 @@ constexpr bool suits() {
     return true;
 }
 
-// The schedule as an object of its own type, and the user's own cut; of several the last, as with all options.
+// The schedule as an object of its own type, and the custom cut. The last of several counts, as with all options.
 template <class... Options>
 struct chosen_types {
   static constexpr fill_drain schedule(const plan_options&) { return {}; }
@@ -194,7 +131,7 @@ template <class Schedule, class... Rest>
 struct chosen_types<schedule<Schedule>, Rest...> : chosen_types<Rest...> {
   static constexpr auto schedule(const plan_options& o) {
     if constexpr (chosen_types<Rest...>::has_schedule) return chosen_types<Rest...>::schedule(o);
-    else if constexpr (!scheduler<Schedule>) return fill_drain{};  // that has its error above
+    else if constexpr (!scheduler<Schedule>) return fill_drain{};  // which has its error above
     else if constexpr (std::is_same_v<Schedule, interleaved>) return Schedule{o.chunks};
     else return Schedule{};
   }
@@ -212,7 +149,7 @@ inline constexpr bool is_fold = false;
 template <int W>
 inline constexpr bool is_fold<workers<W>> = true;
 
-/// The chosen schedule as an object, folded if workers were named.
+/// The chosen schedule as an object, folded if workers were chosen.
 template <class... Options>
 constexpr auto schedule_in(const plan_options& o) {
   const auto whole = chosen_types<Options...>::schedule(o);

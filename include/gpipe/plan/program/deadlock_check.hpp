@@ -18,7 +18,7 @@ namespace gpipe {
 /// it needs; never wait in a circle; retire parameter gradients in ascending order and keep within the stash.
 ///
 /// One pass, over any programs, whoever wrote them.
-GPIPE_COLD constexpr check_result check(const programs_terms& terms, const program_view* programs, int workers,
+GPIPE_COLD constexpr check_result check(const expected_step& terms, const program_view* programs, int workers,
                                    int slots = rendezvous) {
   detail::require_links(terms.stages, terms.links, terms.link_count);
   return detail::execution(terms, programs, workers, slots).run();

@@ -7,13 +7,35 @@
 
 #include <initializer_list>
 
-namespace gpipe::detail {
+namespace gpipe {
+
+/// One worker's program, as `lower` makes it.
+struct program_view {
+  const instruction* lines = nullptr;
+  int length = 0;
+};
+
+/// What programs have to do. The arrays have an element for each stage, unless said, and belong to the caller.
+struct expected_step {
+  int stages = 1, micro_batches = 1;
+  const link* links = nullptr;
+  int link_count = 0;
+  bool trains = true;
+  const bool* recomputed = nullptr;  ///< of each stage, of each micro-batch; none: nothing is
+  const int* in_flight = nullptr;    ///< the bound of the stash; none: not checked
+  const int* worker_of = nullptr;    ///< none: stage s is worker s
+};
+
+/// A send completes only when its receive is reached.
+inline constexpr int rendezvous = 0;
+
+namespace detail {
 
 /// Runs all programs together, once. Every channel has one sender and one receiver that block, so what is done when
 /// nothing moves any more does not depend on who moved first: one execution stands for all.
 class execution {
  public:
-  GPIPE_COLD constexpr execution(const programs_terms& terms, const program_view* programs, int workers, int slots)
+  GPIPE_COLD constexpr execution(const expected_step& terms, const program_view* programs, int workers, int slots)
       : t_(terms), programs_(programs), workers_(workers), slots_(slots), memory_(size(terms, workers)) {
     int* next = memory_.data();
     const int cells = t_.stages * t_.micro_batches, channels = 2 * t_.link_count;
@@ -276,11 +298,11 @@ class execution {
     return {};
   }
 
-  static constexpr int size(const programs_terms& t, int workers) {
+  static constexpr int size(const expected_step& t, int workers) {
     return 3 * workers + (6 + 3 * t.micro_batches) * t.stages + (4 + 3 * t.micro_batches) * t.link_count;
   }
 
-  const programs_terms t_;
+  const expected_step t_;
   const program_view* programs_;
   int workers_, slots_;
   bool has_local_links_ = false;
@@ -301,4 +323,5 @@ class execution {
   int* departed_ = nullptr;
 };
 
-}  // namespace gpipe::detail
+}  // namespace detail
+}  // namespace gpipe

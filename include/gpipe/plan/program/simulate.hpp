@@ -1,16 +1,73 @@
 #pragma once
 
+#include <gpipe/core/error.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/program/lower.hpp>
-#include <gpipe/plan/program/simulation.hpp>
+#include <gpipe/plan/schedule/action.hpp>
 #include <gpipe/plan/timetable/check.hpp>
+#include <gpipe/plan/timetable/recompute.hpp>
 #include <gpipe/plan/timetable/tick_index.hpp>
 
 #include <cstdint>
+#include <initializer_list>
+#include <limits>
 
 namespace gpipe {
 
+/// How long a stage takes with a micro-batch, in any unit.
+struct stage_times {
+  std::int64_t forward = 0, backward_input = 0, backward_parameters = 0;
+  std::int64_t recompute = -1;  ///< negative: as long as forward
+};
+
+/// How long a micro-batch is on the way over a link, and its gradient on the way back.
+struct link_times {
+  std::int64_t forward = 0, back = 0;
+};
+
+/// What is to be simulated. The arrays belong to the caller and have an element for each stage, or for each link.
+struct simulation_input {
+  int stages = 1, micro_batches = 1;
+  recompute_choice recompute{};
+  const stage_times* times = nullptr;
+  const link* links = nullptr;
+  int link_count = 0;
+  const link_times* transfers = nullptr;  ///< none: they take no time
+  send_mode sends = send_mode::buffered;
+};
+
+/// What a simulation tells besides, where the caller wants to know.
+struct simulation_report {
+  std::int64_t* idle = nullptr;  ///< of each worker: from the step's begin to its end
+  int* peak_stash = nullptr;     ///< of each stage: the most micro-batches whose inputs it holds at once
+};
+
 namespace detail {
+
+[[noreturn]] GPIPE_COLD inline void bad_times(const char* what, int index) {
+  throw_error({what, " ", index, " takes a negative time"}, {"give times of zero or more"});
+}
+[[noreturn]] GPIPE_COLD inline void times_overflow() {
+  throw_error({"the times of a step add up to more than 64 bits hold"}, {"give them in a larger unit"});
+}
+
+/// Refuses times whose sum over a whole step overflows: no time in the simulation is larger than that sum.
+constexpr void require_times(const simulation_input& t) {
+  std::int64_t room = (std::numeric_limits<std::int64_t>::max)() / t.micro_batches;
+  const auto take = [&room](std::int64_t time, const char* what, int index) {
+    if (time < 0) bad_times(what, index);
+    if (time > room) times_overflow();
+    room -= time;
+  };
+  for (int s = 0; s < t.stages; ++s) {
+    const stage_times& of = t.times[s];
+    for (const std::int64_t time :
+         {of.forward, of.backward_input, of.backward_parameters, of.recompute < 0 ? of.forward : of.recompute})
+      take(time, "stage", s);
+  }
+  for (int i = 0; t.transfers && i < t.link_count; ++i)
+    for (const std::int64_t time : {t.transfers[i].forward, t.transfers[i].back}) take(time, "link", i);
+}
 
 [[noreturn]] GPIPE_COLD inline void wrong_table(const char* schedule) {
   throw_error({"the table of ", schedule, " is wrong: its programs would not end"}, {"see what check_table says"});
@@ -26,7 +83,7 @@ struct no_witness {
 template <scheduler Schedule, class Witness>
 class simulator {
  public:
-  constexpr simulator(const Schedule& schedule, const simulation_terms& terms, const simulation_details& details,
+  constexpr simulator(const Schedule& schedule, const simulation_input& terms, const simulation_report& details,
                       const Witness& witness)
       : schedule_(schedule),
         t_(terms),
@@ -134,8 +191,8 @@ class simulator {
   }
 
   const Schedule schedule_;
-  const simulation_terms t_;
-  const simulation_details details_;
+  const simulation_input t_;
+  const simulation_report details_;
   const Witness& witness_;
   const int workers_;
   const zeroed_array<instruction> lines_;
@@ -161,8 +218,8 @@ class simulator {
 ///
 /// Throws what `lower` throws, for a table that is wrong, and for times that are negative or overflow.
 template <scheduler Schedule, class Witness = detail::no_witness>
-GPIPE_COLD constexpr std::int64_t simulate(const Schedule& schedule, const simulation_terms& terms,
-                                           const simulation_details& details = {}, const Witness& witness = {}) {
+GPIPE_COLD constexpr std::int64_t simulate(const Schedule& schedule, const simulation_input& terms,
+                                           const simulation_report& details = {}, const Witness& witness = {}) {
   if (!check_timetable(schedule, terms.stages, terms.micro_batches, terms.links, terms.link_count).ok())
     detail::wrong_table(schedule.name());
   detail::require_times(terms);
@@ -170,8 +227,8 @@ GPIPE_COLD constexpr std::int64_t simulate(const Schedule& schedule, const simul
 }
 
 template <class Witness = detail::no_witness>
-constexpr std::int64_t simulate(schedule_choice chosen, const simulation_terms& terms,
-                                const simulation_details& details = {}, const Witness& witness = {}) {
+constexpr std::int64_t simulate(schedule_choice chosen, const simulation_input& terms,
+                                const simulation_report& details = {}, const Witness& witness = {}) {
   return simulate<schedule_choice, Witness>(chosen, terms, details, witness);
 }
 

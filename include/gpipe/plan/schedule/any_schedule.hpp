@@ -132,6 +132,8 @@ static_assert(scheduler<schedule_choice>);
 
 /// The name of a kind, which `parse_schedule` reads.
 constexpr const char* name(schedule_kind kind) { return schedule_choice(kind).name(); }
+/// The same, and `custom`.
+constexpr const char* name_of(schedule_kind kind) { return kind == schedule_kind::custom ? "custom" : name(kind); }
 
 namespace detail {
 

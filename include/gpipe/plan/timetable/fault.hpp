@@ -37,24 +37,4 @@ struct check_result {
   constexpr bool ok() const { return what == fault::none; }
 };
 
-/// One worker's program, as `lower` makes it.
-struct program_view {
-  const instruction* lines = nullptr;
-  int length = 0;
-};
-
-/// What programs have to do. The arrays have an element for each stage, unless said, and belong to the caller.
-struct programs_terms {
-  int stages = 1, micro_batches = 1;
-  const link* links = nullptr;
-  int link_count = 0;
-  bool trains = true;
-  const bool* recomputed = nullptr;  ///< of each stage, of each micro-batch; none: nothing is
-  const int* in_flight = nullptr;    ///< the bound of the stash; none: not checked
-  const int* worker_of = nullptr;    ///< none: stage s is worker s
-};
-
-/// A send completes only when its receive is reached.
-inline constexpr int rendezvous = 0;
-
 }  // namespace gpipe

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/plan/timetable/recompute.hpp>
 #include <gpipe/plan/timetable/tick_index.hpp>
 
 namespace gpipe {
@@ -89,6 +90,44 @@ template <scheduler Schedule>
 constexpr int held_slots(detail::tick_index<Schedule>& table, int stage, int* place = nullptr) {
   using detail::cell_ticks;
   return detail::slots_between(table, stage, &cell_ticks::backward, stage, &cell_ticks::retired, 0, 1, place);
+}
+
+/// Gives every micro-batch of a stage a place for its working set, one for forward and one for backward: the lowest
+/// that is free then. They are the same where it is kept in between. Returns how many places there are; `forward` and
+/// `backward` have `micro_batches` elements.
+template <scheduler Schedule>
+GPIPE_COLD constexpr int working_set_slots(const Schedule& schedule, int stages, int micro_batches,
+                                            const recompute_choice& choice, int stage, int* forward, int* backward) {
+  detail::require_admitted(schedule, stages, micro_batches);
+  detail::tick_index<Schedule> table(schedule, stages, micro_batches);
+  const detail::zeroed_array<bool> recomputed(micro_batches), busy(micro_batches + 1);
+  flag_recomputed(table, choice, stage, recomputed.data());
+  int count = 0;
+  const auto take = [&] {
+    int place = 0;
+    while (busy[place]) ++place;
+    if (place >= count) count = place + 1;
+    busy[place] = true;
+    return place;
+  };
+  table.walk(table.worker_of(stage), [&](int, const cell& c) {
+    if (c.stage != stage) return;
+    const int m = c.micro_batch;
+    const bool keeps = schedule.trains && !recomputed[m];
+    if (c.kind == action_kind::forward) {
+      forward[m] = backward[m] = take();
+      busy[forward[m]] = keeps;
+      return;
+    }
+    if (c.kind != action_kind::backward_parameters && !keeps) backward[m] = take();
+    if (c.kind != action_kind::backward_input) busy[backward[m]] = false;
+  });
+  return count;
+}
+
+constexpr int working_set_slots(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
+                                 int stage, int* forward, int* backward) {
+  return working_set_slots<schedule_choice>(chosen, stages, micro_batches, choice, stage, forward, backward);
 }
 
 }  // namespace gpipe

@@ -147,7 +147,7 @@ class binder {
       b.in_gradient[i] = gradient(v, index);
       if (!s_.adds(v, index)) continue;
       b.sum[i] = b.in_gradient[i];
-      b.in_gradient[i] = own().find(memory_kind::zeroed_array, l, -1, kept_slots());
+      b.in_gradient[i] = own().find(memory_kind::scratch, l, -1, kept_slots());
       b.in_gradient[i].base += zeroed_array;
       zeroed_array += net_.values[v].part.bytes(plan_.options.micro_batch_size);
     }

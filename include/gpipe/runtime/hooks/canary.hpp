@@ -13,7 +13,7 @@ namespace gpipe::detail {
 template <class Context>
 class canary {
  public:
-  GPIPE_COLD canary(const stage_view& stage, const memory_terms& terms, const std::vector<bound_slot<Context>>& slots)
+  GPIPE_COLD canary(const stage_view& stage, const memory_requirements& terms, const std::vector<bound_slot<Context>>& slots)
       : first_(stage.first()), dead_(slots.size()) {
     const network& net = stage.net();
     const lifetimes life(stage, terms.split || stage.sends_gradients());

@@ -1,70 +1,100 @@
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/partition/transfer_charges.hpp>
 #include <gpipe/plan/runtime_plan.hpp>
-#include <gpipe/transport/contract/process_group.hpp>
+#include <gpipe/transport/contract/channel_ends.hpp>
 #include <gpipe/transport/in_process/channel.hpp>
 #include <gpipe/transport/in_process/emulated_link.hpp>
 
 namespace gpipe {
 
-/// One direction of a link: a channel, or the end of one that this process has. Empty: nothing flows.
-template <class Marker>
-struct lane {
-  std::unique_ptr<channel<Marker>> near;
-  std::unique_ptr<remote_sender> out;
-  std::unique_ptr<remote_receiver> in;
+/// One direction of a link, as its stages use it: a channel of this process, or the one end here of a channel to another
+/// process. This is the only place that distinguishes the two. Empty: nothing flows. `Marker` is the device's.
+///
+/// A local channel is called without virtual calls, and its markers put the two stages' devices in order; the end of a
+/// channel to another process does that itself.
+template <class Marker = unmarked>
+struct link_channel {
+  std::unique_ptr<channel<Marker>> local;
+  std::unique_ptr<sending_end> out;
+  std::unique_ptr<receiving_end> in;
+  std::unique_ptr<emulated_link> emulated;  ///< null: a transfer takes no time
+  std::int64_t sample_bytes = 0;            ///< of each sample, over an emulated link
 
-  explicit operator bool() const { return near || out || in; }
+  explicit operator bool() const { return local || out || in; }
+
+  template <class Context>
+  void acquire(const Context& device, int m, const wait_context& what) {
+    if (!local) return out->acquire(m, what);
+    local->acquire(m, what);
+    device.await(local->marker(m));
+  }
+  template <class Context>
+  void publish(const Context& device, int m, int samples) {
+    if (!local) return out->publish(m, samples);
+    if (emulated) emulated->depart(m, sample_bytes * samples);
+    device.mark(local->marker(m));
+    local->publish(m, samples);
+  }
+  template <class Context>
+  void consume(const Context& device, int m, const wait_context& what) {
+    if (!local) return static_cast<void>(in->consume(m, what));
+    local->consume(m, what);
+    device.await(local->marker(m));
+  }
+  template <class Context>
+  void release(const Context& device, int m) {
+    if (!local) return in->release(m);
+    device.mark(local->marker(m));
+    local->release(m);
+  }
   void reset() {
-    if (near) near->reset();
+    if (local) local->reset();
+    if (emulated) emulated->reset();
   }
 };
 
-/// The channels of one link: activations forward, gradients back if any flow; and, where links are emulated, how they
-/// delay what these carry. `Marker` is the device's.
+/// The channels of one link: activations forward, gradients back if any flow.
 template <class Marker = unmarked>
 struct link_channels {
-  lane<Marker> activations, gradients;
-  std::unique_ptr<emulated_link> forth, back;
-  traffic of_sample;  ///< what each sample of a micro-batch adds
+  link_channel<Marker> activations, gradients;
 
   void reset() {
     activations.reset();
     gradients.reset();
-    if (forth) forth->reset();
-    if (back) back->reset();
   }
 };
 
-/// A wire for each link of a plan, empty where one worker has both ends: what it writes is where it reads it. Links are
-/// emulated at so many bytes a second, unless that is 0. The plan's workers have the line's seats from `first_seat` on.
+/// The channels of each link of a plan, empty where one worker has both ends: it writes a value where it reads it. Links
+/// are emulated at `bytes_per_second` unless that is 0. The plan's workers are those of `signals` from `first_worker` on.
 template <class Marker>
-GPIPE_COLD std::vector<link_channels<Marker>> make_link_channels(const network& net, const runtime_plan& plan, worker_signals& line,
-                                                std::int64_t bytes_per_second, int first_seat = 0) {
+GPIPE_COLD std::vector<link_channels<Marker>> make_link_channels(const network& net, const runtime_plan& plan,
+                                                                 worker_signals& signals, std::int64_t bytes_per_second,
+                                                                 int first_worker = 0) {
   if (bytes_per_second < 0)
-    detail::throw_error({"a link of ", bytes_per_second, " bytes a second"}, {"choose 0, for none, or more"});
-  const auto count = [](const std::vector<int>& places) {
-    return *std::max_element(places.begin(), places.end()) + 1;
-  };
+    detail::throw_error({"link_bytes_per_second is ", bytes_per_second},
+                        {"choose a positive number, or 0 to emulate no link"});
   std::vector<link_channels<Marker>> channels(plan.links.size());
   for (std::size_t k = 0; k < plan.links.size(); ++k) {
     const auto& [from, to, gradient] = plan.links[k];
-    const int sender = first_seat + plan.worker_of(from), receiver = first_seat + plan.worker_of(to);
-    if (sender == receiver) continue;
-    link_channels<Marker>& w = channels[k];
-    const int there = count(plan.slots_of_links[k].stash), here = count(plan.slots_of_links[k].returned);
-    w.activations.near = std::make_unique<channel<Marker>>(line, sender, receiver, there);
-    if (gradient) w.gradients.near = std::make_unique<channel<Marker>>(line, receiver, sender, here);
-    if (bytes_per_second == 0) continue;
-    w.forth = std::make_unique<emulated_link>(line, receiver, there, bytes_per_second);
-    if (gradient) w.back = std::make_unique<emulated_link>(line, sender, here, bytes_per_second);
-    w.of_sample = traffic_of(net, plan.cut(), plan.links[k], 1);
+    const int first = first_worker + plan.worker_of(from), second = first_worker + plan.worker_of(to);
+    if (first == second) continue;
+    const auto make = [&](link_channel<Marker>& made, int sender, int receiver, const std::vector<int>& slots,
+                          std::int64_t traffic::* bytes) {
+      made.local = std::make_unique<channel<Marker>>(signals, sender, receiver, slots);
+      if (bytes_per_second == 0) return;
+      made.emulated =
+          std::make_unique<emulated_link>(signals, receiver, static_cast<int>(slots.size()), bytes_per_second);
+      made.sample_bytes = traffic_of(net, plan.cut(), plan.links[k], 1).*bytes;
+    };
+    make(channels[k].activations, first, second, plan.slots_of_links[k].stash, &traffic::forward_bytes);
+    if (gradient) make(channels[k].gradients, second, first, plan.slots_of_links[k].returned, &traffic::backward_bytes);
   }
   return channels;
 }

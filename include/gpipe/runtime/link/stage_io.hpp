@@ -10,8 +10,8 @@
 
 namespace gpipe::detail {
 
-/// What a worker's stages give to others and take from them, over the wires of their replica, and how long it waits for
-/// that. A stage's device is told what to wait for, and marks what others wait for.
+/// Moves a worker's activations and gradients over the channels of its replica, and measures how long the worker waits
+/// for them.
 template <class Device>
 class stage_io {
  public:
@@ -22,86 +22,53 @@ class stage_io {
 
   /// An action begins.
   void begin() { waited_ = linked_ = 0; }
-  /// In it, for others: in all, and of this for what was on a link.
+  /// Nanoseconds that the action waited: in all, and the part of them for an emulated link.
   std::int64_t waited() const { return waited_; }
   std::int64_t linked() const { return linked_; }
 
   GPIPE_OUT_OF_LINE void receive(const context& device, const instruction& i, const wait_context& what) {
-    link_channels<marker>& over = channels_[index(i.link)];
-    const bool forth = i.kind == action_kind::receive_activation;
-    const int place = forth ? stash_slot(i.link, i.micro_batch) : returned_slot(i.link, i.micro_batch);
-    consume(device, i.micro_batch, forth ? over.activations : over.gradients, place, what);
-    if (const auto& slow = forth ? over.forth : over.back) carried(*slow, place);
+    link_channels<marker>& link = channels_[index(i.link)];
+    auto& from = i.kind == action_kind::receive_activation ? link.activations : link.gradients;
+    time([&] { from.consume(device, i.micro_batch, what); });
+    if (from.emulated) linked_ += time([&] { from.emulated->arrive(i.micro_batch); });
   }
   GPIPE_OUT_OF_LINE void send(const context& device, const step_context& step, const instruction& i) {
-    link_channels<marker>& over = channels_[index(i.link)];
-    const bool forth = i.kind == action_kind::send_activation;
-    const int m = i.micro_batch, place = forth ? stash_slot(i.link, m) : returned_slot(i.link, m);
-    if (const auto& slow = forth ? over.forth : over.back)
-      slow->depart(place, (forth ? over.of_sample.forward_bytes : over.of_sample.backward_bytes) * step.samples(m));
-    publish(device, m, step.samples(m), forth ? over.activations : over.gradients, place);
+    link_channels<marker>& link = channels_[index(i.link)];
+    auto& to = i.kind == action_kind::send_activation ? link.activations : link.gradients;
+    to.publish(device, i.micro_batch, step.samples(i.micro_batch));
   }
 
   /// Before the stage writes what others read.
   GPIPE_OUT_OF_LINE void acquire_activations(const context& device, const instruction& i, const wait_context& what) {
     for (const int k : plan_.outgoing[index(i.stage)])
-      acquire(device, i.micro_batch, channels_[index(k)].activations, stash_slot(k, i.micro_batch), what);
+      acquire(device, i.micro_batch, channels_[index(k)].activations, what);
   }
   GPIPE_OUT_OF_LINE void acquire_gradients(const context& device, const instruction& i, const wait_context& what) {
     for (const int k : plan_.incoming[index(i.stage)])
-      acquire(device, i.micro_batch, channels_[index(k)].gradients, returned_slot(k, i.micro_batch), what);
+      acquire(device, i.micro_batch, channels_[index(k)].gradients, what);
   }
-  /// The last use of what the stage received for this micro-batch is over.
+  /// After the last use of what the stage received for this micro-batch.
   GPIPE_OUT_OF_LINE void release(const context& device, const instruction& i, bool training) {
     for (const int k : plan_.incoming[index(i.stage)])
-      release(device, i.micro_batch, channels_[index(k)].activations, stash_slot(k, i.micro_batch));
+      if (auto& from = channels_[index(k)].activations) from.release(device, i.micro_batch);
     if (!training) return;
     for (const int k : plan_.outgoing[index(i.stage)])
-      release(device, i.micro_batch, channels_[index(k)].gradients, returned_slot(k, i.micro_batch));
+      if (auto& from = channels_[index(k)].gradients) from.release(device, i.micro_batch);
   }
 
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  int stash_slot(int link, int m) const { return plan_.slots_of_links[index(link)].stash[index(m)]; }
-  int returned_slot(int link, int m) const { return plan_.slots_of_links[index(link)].returned[index(m)]; }
 
   template <class Call>
-  void waiting(Call&& call) {
+  std::int64_t time(Call&& call) {
     const auto begin = now_ns();
     call();
-    waited_ += now_ns() - begin;
+    const auto waited = now_ns() - begin;
+    waited_ += waited;
+    return waited;
   }
-  void carried(emulated_link& link, int place) {
-    const auto before = waited_;
-    waiting([&] { link.arrive(place); });
-    linked_ += waited_ - before;
-  }
-
-  GPIPE_OUT_OF_LINE void acquire(const context& device, int m, lane<marker>& to, int place, const wait_context& what) {
-    if (to.near) {
-      waiting([&] { to.near->acquire(place, what); });
-      device.await(to.near->marker(place));
-    } else if (to.out) {
-      waiting([&] { to.out->acquire(m, what); });
-    }
-  }
-  void publish(const context& device, int m, int samples, lane<marker>& to, int place) {
-    if (to.out) return to.out->publish(m, samples);
-    device.mark(to.near->marker(place));
-    to.near->publish(place, samples);
-  }
-  void consume(const context& device, int m, lane<marker>& from, int place, const wait_context& what) {
-    if (from.in) return waiting([&] { from.in->consume(m, what); });
-    waiting([&] { from.near->consume(place, what); });
-    device.await(from.near->marker(place));
-  }
-  GPIPE_OUT_OF_LINE void release(const context& device, int m, lane<marker>& from, int place) {
-    if (from.near) {
-      device.mark(from.near->marker(place));
-      from.near->release(place);
-    } else if (from.in) {
-      from.in->release(m);
-    }
+  GPIPE_OUT_OF_LINE void acquire(const context& device, int m, link_channel<marker>& to, const wait_context& what) {
+    if (to) time([&] { to.acquire(device, m, what); });
   }
 
   const runtime_plan& plan_;

@@ -60,7 +60,7 @@ class collective_calls {
     if (job_ == nullptr) return;
     try {
       throw;
-    } catch (const poisoned&) {
+    } catch (const interrupted&) {
     } catch (const error& cause) {
       job_->fail(cause);
     } catch (const std::exception& cause) {

@@ -108,15 +108,15 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     std::byte* own = nullptr;      // slice, of so many bytes
     std::size_t bytes = 0;
     std::byte* landing = nullptr;  // of the others' parts, in ascending order of replicas
-    std::vector<end_of<remote_sender>> give, give_sum;
-    std::vector<end_of<remote_receiver>> take, take_sum;
+    std::vector<end_of<sending_end>> give, give_sum;
+    std::vector<end_of<receiving_end>> take, take_sum;
   };
   struct exchange {
     std::vector<range> ranges;            // of the stage's own parameters, then of each tied use
     std::size_t buckets = 0;              // of its own
     std::vector<detail::block_address> partials;   // of each slot that tells of micro-batches
-    std::vector<std::unique_ptr<remote_sender>> tell;
-    std::vector<std::unique_ptr<remote_receiver>> hear;
+    std::vector<std::unique_ptr<sending_end>> tell;
+    std::vector<std::unique_ptr<receiving_end>> hear;
   };
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }

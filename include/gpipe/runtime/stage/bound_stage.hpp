@@ -45,7 +45,8 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   int current_micro_batch() const { return current_micro_batch_; }
   void begin([[maybe_unused]] int m = -1) {
     current_ = nullptr;
-    if constexpr (requires { context_.asks(operation_tag{}); }) context_.asks({.stage = stage_, .micro_batch = m});
+    if constexpr (requires { context_.set_operation(operation_tag{}); })
+      context_.set_operation({.stage = stage_, .micro_batch = m});
   }
   /// From now on every slot's calls on full micro-batches are timed, or none.
   void time_slots(bool on) { hooks_.time_slots(on); }
@@ -196,7 +197,8 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   void enter(const bound& b, int m) {
     current_ = &b;
     current_micro_batch_ = m;
-    if constexpr (requires { context_.asks(operation_tag{}); }) context_.asks({b.layer->name, b.slot, stage_, m});
+    if constexpr (requires { context_.set_operation(operation_tag{}); })
+      context_.set_operation({b.layer->name, b.slot, stage_, m});
   }
 
   void run_forward(const bound& b, const step_context& step, int m, bool again) {

@@ -42,7 +42,7 @@ class thread_team {
     for (int w = 1; w < workers_; ++w) signals_.wake(w);
     signals_.spread(0);
     attempt(0);
-    signals_.rest(0, [this] { return running_.load(std::memory_order_acquire) == 0; });
+    signals_.wait_idle(0, [this] { return running_.load(std::memory_order_acquire) == 0; });
     if (!cause_) return;
     signals_.reset();
     std::rethrow_exception(std::exchange(cause_, nullptr));
@@ -51,7 +51,7 @@ class thread_team {
  private:
   void live(int worker) {
     for (std::uint64_t done = 0;; ++done) {
-      signals_.rest(worker, [this, done] { return call_.load(std::memory_order_acquire) != done; });
+      signals_.wait_idle(worker, [this, done] { return call_.load(std::memory_order_acquire) != done; });
       if (ending_.load(std::memory_order_acquire)) return;
       attempt(worker);
     }
@@ -60,13 +60,13 @@ class thread_team {
   void attempt(int worker) {
     try {
       (*task_)(worker);
-    } catch (const detail::poisoned&) {
+    } catch (const detail::interrupted&) {
     } catch (...) {
       {
         const std::lock_guard<std::mutex> inside(barrier_);
         if (!cause_) cause_ = std::current_exception();
       }
-      signals_.poison();
+      signals_.wake_all();
     }
     if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) signals_.wake(0);
   }

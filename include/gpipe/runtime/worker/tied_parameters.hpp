@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gpipe/plan/runtime_plan.hpp>
-#include <gpipe/runtime/processes/abroad.hpp>
+#include <gpipe/runtime/processes/remote_links.hpp>
 #include <gpipe/runtime/replicas/replica.hpp>
 #include <gpipe/runtime/worker/action_timer.hpp>
 

@@ -10,7 +10,7 @@
 #include <gpipe/runtime/link/stage_io.hpp>
 #include <gpipe/runtime/worker/action_timer.hpp>
 #include <gpipe/runtime/worker/captured_step.hpp>
-#include <gpipe/runtime/worker/named_failure.hpp>
+#include <gpipe/runtime/worker/failure.hpp>
 #include <gpipe/runtime/worker/tied_parameters.hpp>
 #include <gpipe/runtime/worker/worker_context.hpp>
 

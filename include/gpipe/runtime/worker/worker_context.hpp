@@ -6,7 +6,7 @@
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/record/stage_report.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>
-#include <gpipe/runtime/processes/abroad.hpp>
+#include <gpipe/runtime/processes/remote_links.hpp>
 #include <gpipe/runtime/replicas/all_reduce.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
 

@@ -12,7 +12,7 @@
 
 namespace gpipe {
 
-/// What the processes of a job do together.
+/// A call that the processes of a job make together.
 enum class collective_kind : std::uint8_t {
   make, step, accumulate, measure, examine, evaluate, predict, read, write, freeze, watch
 };
@@ -23,12 +23,11 @@ constexpr const char* name_of(collective_kind what) {
   return names[static_cast<int>(what)];
 }
 
-/// Something that all processes of a job must agree on: a number, or the hash of what is more than that. It owns
-/// nothing.
+/// A value that all processes of a job must agree on: a number, or a hash of something larger. It owns nothing.
 struct agreed_value {
   std::string_view name;
   std::uint64_t value;
-  std::string (*tell)(std::uint64_t) = nullptr;  ///< the value in words; null: of a hash they say nothing
+  std::string (*text)(std::uint64_t) = nullptr;  ///< the value as text; null: the value is a hash
 
   GPIPE_COLD static agreed_value number(std::string_view name, std::int64_t value) {
     return {name, static_cast<std::uint64_t>(value),
@@ -36,12 +35,12 @@ struct agreed_value {
   }
   GPIPE_COLD static agreed_value real(std::string_view name, double value) {
     return {name, std::bit_cast<std::uint64_t>(value), [](std::uint64_t x) {
-              char text[32];
-              std::snprintf(text, sizeof text, "%.17g", std::bit_cast<double>(x));
-              return std::string(text);
+              char digits[32];
+              std::snprintf(digits, sizeof digits, "%.17g", std::bit_cast<double>(x));
+              return std::string(digits);
             }};
   }
-  /// Of an enumeration whose names `name_of` tells.
+  /// A value of an enumeration for which `name_of` returns a name.
   template <class Choice>
   GPIPE_COLD static agreed_value choice(std::string_view name, Choice value) {
     return {name, static_cast<std::uint64_t>(value),
@@ -49,33 +48,34 @@ struct agreed_value {
   }
 };
 
-/// What a process was asked for: a call and its traits, as words that can be sent.
+/// A call and its agreed values, as words that can be sent.
 struct call_fingerprint {
-  static constexpr std::size_t most = 31;
-  std::array<std::uint64_t, 1 + most> words{};
+  static constexpr std::size_t max_values = 31;
+  std::array<std::uint64_t, 1 + max_values> words{};
 
   call_fingerprint() = default;
-  call_fingerprint(collective_kind what, std::span<const agreed_value> traits) {
-    if (traits.size() > most) detail::throw_error({"a call of ", traits.size(), " traits"}, {"it may have ", most});
+  call_fingerprint(collective_kind what, std::span<const agreed_value> values) {
+    if (values.size() > max_values)
+      detail::throw_error({"a call has ", values.size(), " agreed values"}, {"choose at most ", max_values});
     words[0] = static_cast<std::uint64_t>(what);
-    for (std::size_t i = 0; i < traits.size(); ++i) words[1 + i] = traits[i].value;
+    for (std::size_t i = 0; i < values.size(); ++i) words[1 + i] = values[i].value;
   }
   bool operator==(const call_fingerprint&) const = default;
 
-  /// How what `rank` was asked for differs from this, which rank 0 was asked for with these traits.
-  GPIPE_COLD error difference(const call_fingerprint& other, int rank, std::span<const agreed_value> traits) const {
-    std::string about = "the call", told;
-    const auto told_of = [](std::string (*tell)(std::uint64_t), std::uint64_t a, std::uint64_t b) {
-      return tell == nullptr ? "" : detail::concat({": ", tell(a), " and ", tell(b)});
+  /// The error if `rank` makes another call than this one, which rank 0 makes with these values.
+  GPIPE_COLD error difference(const call_fingerprint& other, int rank, std::span<const agreed_value> values) const {
+    std::string name = "the call", both;
+    const auto text_of = [](std::string (*text)(std::uint64_t), std::uint64_t a, std::uint64_t b) {
+      return text == nullptr ? "" : detail::concat({": ", text(a), " and ", text(b)});
     };
     if (words[0] != other.words[0]) {
-      told = told_of(agreed_value::choice("", collective_kind{}).tell, words[0], other.words[0]);
+      both = text_of(agreed_value::choice("", collective_kind{}).text, words[0], other.words[0]);
     } else {
       std::size_t i = 0;
-      while (i + 1 < traits.size() && words[1 + i] == other.words[1 + i]) ++i;
-      if (i < traits.size()) about = traits[i].name, told = told_of(traits[i].tell, words[1 + i], other.words[1 + i]);
+      while (i + 1 < values.size() && words[1 + i] == other.words[1 + i]) ++i;
+      if (i < values.size()) name = values[i].name, both = text_of(values[i].text, words[1 + i], other.words[1 + i]);
     }
-    return {detail::concat({"ranks 0 and ", rank, " do not agree on ", about, told}),
+    return {detail::concat({"ranks 0 and ", rank, " do not agree on ", name, both}),
             "run the same program with the same options and data in every process", {.rank = rank}};
   }
 };

@@ -12,11 +12,11 @@ namespace gpipe {
 /// How long a worker spins before it sleeps, and how long silence may last.
 struct wait_limits {
   std::chrono::nanoseconds spin = std::chrono::microseconds(60);
-  bool yields = false;  ///< while it spins, to whoever can run
+  bool yields = false;  ///< while it spins, so that another thread can run
   std::chrono::nanoseconds deadline = std::chrono::seconds(60);  ///< without progress of *any* worker
 
-  /// Workers that outnumber the cores must not spin each other away: they yield. A sleeper wakes some 50 us late.
-  /// Zero cores means unknown, as with `std::thread::hardware_concurrency`.
+  /// Workers yield if they outnumber the cores, for a spinning worker keeps another from running. A sleeper wakes some
+  /// 50 us late. Zero cores means unknown, as with `std::thread::hardware_concurrency`.
   static wait_limits of(int workers, unsigned cores = std::thread::hardware_concurrency()) {
     wait_limits result;
     if (cores != 0 && workers > static_cast<int>(cores)) result.yields = true;
@@ -24,7 +24,7 @@ struct wait_limits {
   }
 };
 
-/// On which errand a worker waits. Free until it has to be told; `action` must outlive the wait.
+/// What a worker waits in, for the location of an error. `action` must outlive the wait.
 struct wait_context {
   int stage = -1;
   int micro_batch = -1;
@@ -33,10 +33,10 @@ struct wait_context {
 
 namespace detail {
 
-/// Ends the wait of a worker because another one failed: a follower, never the cause.
-struct poisoned {};
+/// Ends the wait of a worker because another one failed. It is never the cause of a failure.
+struct interrupted {};
 
-enum class wait_result : std::uint8_t { ready, poisoned, silent };
+enum class wait_result : std::uint8_t { ready, interrupted, no_progress };
 
 inline void pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)

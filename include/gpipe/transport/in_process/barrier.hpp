@@ -11,26 +11,26 @@
 
 namespace gpipe {
 
-/// Where workers meet, such as before a commit: all of a line, or some, whose seats are equally far apart. The last to
-/// arrive runs a function, then all go on.
+/// A barrier for all workers of a job or for every n-th of them, such as before a commit. The last worker to arrive runs
+/// a function, then all go on.
 ///
-/// All or none: either the function ran and every worker returns, or it did not and every worker throws. A worker
-/// that must leave (poison, deadline) first takes back its arrival; once all have arrived nobody can.
+/// All or none: either the function ran and every worker returns, or it did not run and every worker throws. A worker
+/// that must leave (a failure elsewhere, a deadline) first withdraws its arrival; after the last arrival it cannot.
 ///
 ///     state = round << 32 | arrived
 class barrier {
  public:
-  barrier(worker_signals& line, int workers, int first = 0, int every = 1)
-      : signals_(&line), workers_(static_cast<std::uint64_t>(workers)), first_(first), every_(every) {
-    assert(workers > 0 && first >= 0 && every > 0 && first + (workers - 1) * every < line.workers());
+  barrier(worker_signals& signals, int workers, int first = 0, int every = 1)
+      : signals_(&signals), workers_(static_cast<std::uint64_t>(workers)), first_(first), every_(every) {
+    assert(workers > 0 && first >= 0 && every > 0 && first + (workers - 1) * every < signals.workers());
   }
 
-  /// What the workers wrote before they arrived is seen by `commit`, what `commit` wrote by all of them.
-  /// Throws as `worker_signals::wait` does. After a failure the gate is as new when the last worker has left.
+  /// `commit` sees what the workers wrote before they arrived, and all workers see what `commit` wrote. Throws as
+  /// `worker_signals::wait` does. After a failure the barrier is reset when the last worker has left.
   template <class Commit>
   void arrive(int worker, wait_context what, Commit&& commit) {
     static_assert(noexcept(commit()), "a commit cannot fail half-way");
-    if (signals_->poisoned()) throw detail::poisoned{};
+    if (signals_->interrupted()) throw detail::interrupted{};
     signals_->progress(worker);
     const auto before = state_.fetch_add(1, std::memory_order_acq_rel);
     const auto round = before >> 32;
@@ -42,10 +42,10 @@ class barrier {
       return;
     }
     const auto open = [this, round] { return state_.load(std::memory_order_acquire) >> 32 != round; };
-    const auto end = signals_->outlast(worker, open);
+    const auto end = signals_->try_wait(worker, open);
     if (end == detail::wait_result::ready) return;
-    if (take_back(round)) signals_->fail(end, worker, what, "the others at the gate");
-    signals_->rest(worker, open);
+    if (withdraw(round)) signals_->fail(end, worker, what, "the others at the barrier");
+    signals_->wait_idle(worker, open);
   }
 
   /// The same with nothing to run.
@@ -56,7 +56,7 @@ class barrier {
  private:
   static std::uint64_t arrived(std::uint64_t state) { return state & 0xffffffffu; }
 
-  bool take_back(std::uint64_t round) {
+  bool withdraw(std::uint64_t round) {
     auto state = state_.load(std::memory_order_acquire);
     while (state >> 32 == round && arrived(state) < workers_)
       if (state_.compare_exchange_weak(state, state - 1, std::memory_order_acq_rel)) return true;

@@ -5,34 +5,40 @@
 #include <gpipe/transport/contract/channel_ends.hpp>
 #include <gpipe/transport/in_process/worker_signals.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace gpipe {
 
-/// The channel between two workers of one process. It moves no bytes: between `acquire` and `publish` the sender
-/// writes straight into the receiver's memory, which the receiver owns from `consume` until `release`.
+/// The channel between two workers of one process: both ends in one object. It moves no bytes: between `acquire` and
+/// `publish` the sender writes straight into the receiver's memory, which the receiver owns from `consume` until
+/// `release`.
 ///
-/// `Marker` is what a device that works later needs besides, such as an event: one a slot, touched by the slot's owner
-/// only. The sender awaits it after `acquire` and marks it before `publish`; the receiver likewise, after `consume` and
-/// before `release`.
+/// `Marker` is what a device needs that works later, such as an event: one a slot, used by the slot's owner only. The
+/// sender awaits it after `acquire` and marks it before `publish`; the receiver likewise after `consume` and before
+/// `release`.
 ///
-/// Sender and receiver are seats of the lifeline. A slot used out of turn is a fault of the program: asserted.
+/// A slot that is used out of turn is a fault of the program: asserted.
 template <class Marker = unmarked>
-class channel {
+class channel final : public sending_end, public receiving_end {
  public:
-  channel(worker_signals& line, int sender, int receiver, int slots)
-      : signals_(&line),
+  /// Sender and receiver are workers of `signals`; `slots[m]` is the slot of micro-batch m.
+  channel(worker_signals& signals, int sender, int receiver, std::vector<int> slots)
+      : signals_(&signals),
         sender_(sender),
         receiver_(receiver),
-        slots_(slots),
-        cells_(std::make_unique<cell[]>(static_cast<std::size_t>(slots))) {
-    assert(slots > 0 && sender != receiver);
-    assert(sender >= 0 && sender < line.workers() && receiver >= 0 && receiver < line.workers());
+        slot_of_(std::move(slots)),
+        slots_(*std::max_element(slot_of_.begin(), slot_of_.end()) + 1),
+        cells_(std::make_unique<cell[]>(static_cast<std::size_t>(slots_))) {
+    assert(slots_ > 0 && sender != receiver);
+    assert(sender >= 0 && sender < signals.workers() && receiver >= 0 && receiver < signals.workers());
   }
 
   int slots() const noexcept { return slots_; }
@@ -40,33 +46,39 @@ class channel {
   int receiver() const noexcept { return receiver_; }
 
   /// Sender: waits until the slot is free.
-  void acquire(int slot, wait_context what = {}) {
-    await(slot, turn::free, sender_, what, receiver_, "to free");
-    at(slot).now.store(turn::taken, std::memory_order_relaxed);
+  void acquire(int micro_batch, wait_context what = {}) override {
+    await(micro_batch, turn::free, sender_, what, receiver_, "to free");
+    at(micro_batch).now.store(turn::taken, std::memory_order_relaxed);
   }
 
-  /// Sender: what was written is the receiver's.
-  void publish(int slot, int samples) noexcept {
-    at(slot).samples = samples;
-    hand_over(slot, turn::taken, turn::full, sender_, receiver_);
+  /// Sender: hands the slot to the receiver.
+  void publish(int micro_batch, int samples) noexcept override {
+    at(micro_batch).samples = samples;
+    hand_over(micro_batch, turn::taken, turn::full, sender_, receiver_);
   }
 
-  /// Receiver: waits until the slot is published; its number of samples.
-  int consume(int slot, wait_context what = {}) {
-    await(slot, turn::full, receiver_, what, sender_, "to fill");
-    at(slot).now.store(turn::in_use, std::memory_order_relaxed);
-    return at(slot).samples;
+  /// Receiver: waits until the slot is published; returns its number of samples.
+  int consume(int micro_batch, wait_context what = {}) override {
+    await(micro_batch, turn::full, receiver_, what, sender_, "to fill");
+    at(micro_batch).now.store(turn::in_use, std::memory_order_relaxed);
+    return at(micro_batch).samples;
+  }
+  bool arrived(int micro_batch) noexcept override {
+    return at(micro_batch).now.load(std::memory_order_acquire) == turn::full;
   }
 
   /// Receiver: the slot's last use is over.
-  void release(int slot) noexcept { hand_over(slot, turn::in_use, turn::free, receiver_, sender_); }
+  void release(int micro_batch) noexcept override {
+    hand_over(micro_batch, turn::in_use, turn::free, receiver_, sender_);
+  }
 
   /// Frees every slot, while neither worker runs.
   void reset() noexcept {
-    for (int k = 0; k < slots_; ++k) at(k).now.store(turn::free, std::memory_order_release);
+    for (int k = 0; k < slots_; ++k)
+      cells_[static_cast<std::size_t>(k)].now.store(turn::free, std::memory_order_release);
   }
 
-  Marker& marker(int slot) noexcept { return at(slot).marker; }
+  Marker& marker(int micro_batch) noexcept { return at(micro_batch).marker; }
 
  private:
   enum class turn : std::uint8_t { free, taken, full, in_use };
@@ -77,21 +89,23 @@ class channel {
     [[no_unique_address]] Marker marker{};
   };
 
-  cell& at(int slot) const noexcept {
-    assert(slot >= 0 && slot < slots_);
-    return cells_[static_cast<std::size_t>(slot)];
+  int slot(int micro_batch) const noexcept {
+    assert(micro_batch >= 0 && micro_batch < static_cast<int>(slot_of_.size()));
+    return slot_of_[static_cast<std::size_t>(micro_batch)];
   }
+  cell& at(int micro_batch) const noexcept { return cells_[static_cast<std::size_t>(slot(micro_batch))]; }
 
-  GPIPE_OUT_OF_LINE void await(int slot, turn wanted, int waiter, wait_context what, int other, const char* deed) {
-    cell& c = at(slot);
+  GPIPE_OUT_OF_LINE void await(int micro_batch, turn wanted, int waiter, wait_context what, int other,
+                               const char* action) {
+    cell& c = at(micro_batch);
     assert(c.now.load(std::memory_order_relaxed) != (wanted == turn::free ? turn::taken : turn::in_use));
-    const auto end = signals_->outlast(waiter, [&c, wanted] { return c.now.load(std::memory_order_acquire) == wanted; });
+    const auto end = signals_->try_wait(waiter, [&c, wanted] { return c.now.load(std::memory_order_acquire) == wanted; });
     if (end != detail::wait_result::ready)
-      signals_->fail(end, waiter, what, detail::concat({"worker ", other, " ", deed, " slot ", slot}));
+      signals_->fail(end, waiter, what, detail::concat({"worker ", other, " ", action, " slot ", slot(micro_batch)}));
   }
 
-  void hand_over(int slot, [[maybe_unused]] turn before, turn after, int from, int to) noexcept {
-    cell& c = at(slot);
+  void hand_over(int micro_batch, [[maybe_unused]] turn before, turn after, int from, int to) noexcept {
+    cell& c = at(micro_batch);
     assert(c.now.load(std::memory_order_relaxed) == before);
     c.now.store(after, std::memory_order_release);
     signals_->progress(from);
@@ -99,10 +113,10 @@ class channel {
   }
 
   worker_signals* signals_;
-  int sender_, receiver_, slots_;
+  int sender_, receiver_;
+  std::vector<int> slot_of_;  // [micro-batch]
+  int slots_;
   std::unique_ptr<cell[]> cells_;
 };
-
-static_assert(sending_end<channel<>> && receiving_end<channel<>>);
 
 }  // namespace gpipe

@@ -6,19 +6,19 @@
 
 namespace gpipe::detail {
 
-/// The cores that the calling thread may run on. On other systems than Linux nothing is known, and nothing moves.
+/// The cores that the calling thread may run on. On systems other than Linux they are unknown and no thread moves.
 class cores {
  public:
 #if defined(__linux__)
   cores() noexcept : known_(sched_getaffinity(0, sizeof all_, &all_) == 0), left_(all_) {}
 
-  /// The one that it runs on now; -1: that is not known.
+  /// The core that the thread runs on now; -1: unknown.
   static int here() noexcept { return sched_getcpu(); }
 
-  void leave_out(int core) noexcept {
+  void exclude(int core) noexcept {
     if (core >= 0 && core < CPU_SETSIZE) CPU_CLR(core, &left_);
   }
-  /// Moves the thread to one that is not left out, if there is any. It may run on all of them again.
+  /// Moves the thread to a core that is not excluded, if there is one. Then the thread may run on all cores again.
   void move() const noexcept {
     if (!known_ || CPU_COUNT(&left_) == 0 || sched_setaffinity(0, sizeof left_, &left_) != 0) return;
     sched_setaffinity(0, sizeof all_, &all_);
@@ -30,7 +30,7 @@ class cores {
   cpu_set_t left_;
 #else
   static int here() noexcept { return -1; }
-  void leave_out(int) noexcept {}
+  void exclude(int) noexcept {}
   void move() const noexcept {}
 #endif
 };

@@ -19,14 +19,14 @@
 
 namespace gpipe {
 
-/// What all workers of an executor hold on to: each has a seat to sleep in, a failure anywhere
-/// unblocks everyone, and silence is noticed.
+/// How the workers of an executor wait for each other: a worker spins, then sleeps; a failure anywhere ends every wait,
+/// and so does a deadline without progress.
 ///
 ///     waiter     ready?  spin ...   asleep <- 1   ready?   sleep ...
-///     notifier   make ready         asleep <- 0   was it 1: ring (12 us), else go on (a few ns)
+///     notifier   make ready         asleep <- 0   was it 1: notify (12 us), else go on (a few ns)
 ///
-/// Both *exchange* `asleep`, so the later of the two sees the earlier and no ring is lost; what
-/// `ready` reads needs acquire and release, no more.
+/// Both *exchange* `asleep`, so the later of the two sees the earlier and no notification is lost; what `ready` reads
+/// needs acquire and release, no more.
 class worker_signals {
  public:
   explicit worker_signals(int workers) : worker_signals(workers, wait_limits::of(workers)) {}
@@ -40,48 +40,50 @@ class worker_signals {
   int workers() const noexcept { return workers_; }
   const wait_limits& limits() const noexcept { return limits_; }
 
-  /// A worker shows that it is alive: after each action, or more often. Nobody else writes to that cache line.
+  /// A worker shows that it makes progress: after each action, or more often. No other thread writes to its cache line.
   void progress(int worker) noexcept {
     auto& ticks = at(worker).ticks;
     ticks.store(ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  /// Ends every wait, now and until `reset`. From any thread, any number of times.
-  void poison() noexcept {
-    poisoned_.store(true, std::memory_order_release);
+  /// Interrupts every wait, now and until `reset`. From any thread, any number of times.
+  void wake_all() noexcept {
+    interrupted_.store(true, std::memory_order_release);
     for (int w = 0; w < workers_; ++w) wake(w);
   }
-  bool poisoned() const noexcept { return poisoned_.load(std::memory_order_acquire); }
+  bool interrupted() const noexcept { return interrupted_.load(std::memory_order_acquire); }
 
-  /// Back to health: between steps, while no worker runs.
-  void reset() noexcept { poisoned_.store(false, std::memory_order_release); }
+  /// Waits are possible again. Call it between steps, while no worker runs.
+  void reset() noexcept { interrupted_.store(false, std::memory_order_release); }
 
-  /// Call it after making ready what that worker may wait for.
+  /// Call it after making ready what the worker may wait for.
   void wake(int worker) noexcept {
     waiter& s = at(worker);
     if (s.asleep.exchange(0, std::memory_order_acq_rel) == 0) return;
-    { const std::lock_guard<std::mutex> past(s.door); }  // between its last look and its sleep it holds the door
-    s.bell.notify_one();
+    // The worker holds the mutex from its last check until it sleeps.
+    { const std::lock_guard<std::mutex> asleep_by_now(s.mutex); }
+    s.condition.notify_one();
   }
   bool asleep(int worker) const noexcept { return at(worker).asleep.load(std::memory_order_acquire) != 0; }
 
-  /// Returns when `ready()`. Throws `detail::poisoned` after a failure elsewhere, and `gpipe::error` with the errand
-  /// as its place after a deadline of silence: one worker throws it, all others are poisoned. `awaited()` is the text
-  /// of "waits for ..." and is called for that error only.
+  /// Returns when `ready()`. Throws `detail::interrupted` after a failure elsewhere. After a deadline without progress
+  /// one worker throws `gpipe::error` with `what` as its location and all others are interrupted. `awaited()` returns the
+  /// text of "waits for ..." and is called for that error only.
   template <class Ready, class Awaited>
   void wait(int worker, wait_context what, Ready ready, Awaited awaited) {
-    const auto end = outlast(worker, ready);
+    const auto end = try_wait(worker, ready);
     if (end != detail::wait_result::ready) fail(end, worker, what, awaited());
   }
 
-  /// The same, leaving the throwing to `fail`. What is ready is ready, poisoned or not.
+  /// The same without throwing: `fail` throws. If `ready()`, a failure elsewhere does not matter.
   template <class Ready>
-  detail::wait_result outlast(int worker, Ready ready) {
-    return spin(ready) ? detail::wait_result::ready : sleep(worker, condition(ready), true);
+  detail::wait_result try_wait(int worker, Ready ready) {
+    return spin(ready) ? detail::wait_result::ready : sleep(worker, predicate(ready), true);
   }
 
-  /// A worker begins, or wakes: where another one runs on its core, it moves to one that none runs on. A system may
-  /// place who is woken beside who wakes him, and leave both there for many steps while a core is idle. Nobody is pinned.
+  /// Call it when a worker begins or wakes: if another worker runs on its core, the worker moves to a core without one.
+  /// A system may place a woken thread on the core of the thread that woke it, and leave both there for many steps while
+  /// another core is idle. No thread is pinned.
   void spread(int worker) noexcept {
     if (limits_.yields) return;
     const int here = detail::cores::here();
@@ -91,15 +93,15 @@ class worker_signals {
     if (!shared) return;
     detail::cores free;
     for (int w = 0; w < workers_; ++w)
-      if (w != worker) free.leave_out(core_of(w));
+      if (w != worker) free.exclude(core_of(w));
     free.move();
     at(worker).core.store(detail::cores::here(), std::memory_order_relaxed);
   }
 
-  /// Between steps: waits without a deadline, and poison does not end it.
+  /// Between steps: waits without a deadline, and a failure does not end it.
   template <class Ready>
-  void rest(int worker, Ready ready) {
-    if (!spin(ready)) sleep(worker, condition(ready), false);
+  void wait_idle(int worker, Ready ready) {
+    if (!spin(ready)) sleep(worker, predicate(ready), false);
   }
 
   [[noreturn]] GPIPE_COLD void fail(detail::wait_result end, int worker, wait_context what, const std::string& awaited) {
@@ -107,15 +109,15 @@ class worker_signals {
     for (int w = 0; w < workers_; ++w)
       if (w != worker && !at(w).waits.load(std::memory_order_acquire))
         busy += detail::concat({busy.empty() ? "worker " : " and ", w});
-    const bool first = end != detail::wait_result::poisoned && !poisoned_.exchange(true, std::memory_order_acq_rel);
-    at(worker).waits.store(false, std::memory_order_release);  // not before: the first counts who waits
-    if (!first) throw detail::poisoned{};
-    poison();
+    const bool first = end != detail::wait_result::interrupted && !interrupted_.exchange(true, std::memory_order_acq_rel);
+    at(worker).waits.store(false, std::memory_order_release);  // not before: the first counts those that wait
+    if (!first) throw detail::interrupted{};
+    wake_all();
     const location where{.stage = what.stage, .micro_batch = what.micro_batch, .action = what.action};
     const std::string wrong = detail::concat(
         {"waits for ", awaited, ", and no worker made progress for ", detail::duration_text(limits_.deadline)});
     if (busy.empty())
-      throw error(wrong, "every worker waits: look for a peer that died or programs that do not match", where);
+      throw error(wrong, "every worker waits; look for a process that ended or programs that do not match", where);
     throw error(wrong, detail::concat({"see what ", busy, " does, or raise the deadline"}), where);
   }
 
@@ -123,10 +125,10 @@ class worker_signals {
   struct alignas(alignment) waiter {
     std::atomic<std::uint64_t> ticks{0};
     alignas(alignment) std::atomic<int> asleep{0};
-    std::atomic<int> core{-1};  // that it was last seen on; -1: it sleeps
-    std::atomic<bool> waits{false};  // awake or asleep: from before it sleeps until it has what it waits for, or throws
-    std::mutex door;
-    std::condition_variable bell;
+    std::atomic<int> core{-1};       // the worker's last known core; -1: it sleeps
+    std::atomic<bool> waits{false};  // awake or asleep: from before the worker sleeps until its wait has ended
+    std::mutex mutex;
+    std::condition_variable condition;
   };
 
   waiter& at(int worker) const noexcept {
@@ -143,69 +145,70 @@ class worker_signals {
   }
 
   /// Any `ready`, by reference and without its type: spinning is compiled for each, sleeping once.
-  class condition {
+  class predicate {
    public:
     template <class Ready>
-    explicit condition(Ready& ready) : ready_(&ready), ask_([](void* it) { return (*static_cast<Ready*>(it))(); }) {}
-    bool operator()() const { return ask_(ready_); }
+    explicit predicate(Ready& ready) : ready_(&ready), call_([](void* it) { return (*static_cast<Ready*>(it))(); }) {}
+    bool operator()() const { return call_(ready_); }
 
    private:
     void* ready_;
-    bool (*ask_)(void*);
+    bool (*call_)(void*);
   };
 
   template <class Ready>
   bool spin(Ready& ready) const {
     if (ready()) return true;
     const auto begin = std::chrono::steady_clock::now();
-    for (auto last = begin; !poisoned() && last - begin < limits_.spin;) {
+    for (auto last = begin; !interrupted() && last - begin < limits_.spin;) {
       if (limits_.yields) std::this_thread::yield();
       for (int i = limits_.yields ? 31 : 0; i < 32; ++i) {
         detail::pause();
         if (ready()) return true;
       }
       const auto now = std::chrono::steady_clock::now();
-      // Somebody else had the core meanwhile. Who yields to him again waits for his whole slice, who sleeps is woken.
+      // Another thread had the core meanwhile. A second yield would last its whole time slice; a sleeper is woken.
       if (limits_.yields && now - last > std::chrono::microseconds(20)) return false;
       last = now;
     }
     return false;
   }
 
-  /// Silence is counted in quarters of the deadline, so that a process stopped and continued (Ctrl-Z) does not take
-  /// its own absence for silence: it ends after 1 to 1 1/4 deadlines.
-  GPIPE_COLD detail::wait_result sleep(int worker, condition ready, bool impatient) {
+  /// Progress is checked every quarter of the deadline, so that a process that was stopped and continued (Ctrl-Z) does not
+  /// count its own absence: a wait without progress ends after 1 to 1 1/4 deadlines. Only a `limited` wait ends without
+  /// `ready()`.
+  GPIPE_COLD detail::wait_result sleep(int worker, predicate ready, bool limited) {
     waiter& s = at(worker);
     s.waits.store(true, std::memory_order_release);
     s.core.store(-1, std::memory_order_relaxed);
-    std::unique_lock<std::mutex> inside(s.door);
+    std::unique_lock<std::mutex> lock(s.mutex);
     const auto over = [&] {
       s.asleep.exchange(1, std::memory_order_acq_rel);
-      return ready() || (impatient && poisoned());
+      return ready() || (limited && interrupted());
     };
-    if (!impatient) s.bell.wait(inside, over);
-    bool awake = !impatient;
+    if (!limited) s.condition.wait(lock, over);
+    bool awake = !limited;
     auto seen = ticks();
     for (int quarters = 0; quarters < 4 && !awake;) {
-      awake = s.bell.wait_for(inside, limits_.deadline / 4, over);
+      awake = s.condition.wait_for(lock, limits_.deadline / 4, over);
       const auto now = ticks();
       quarters = now == seen ? quarters + 1 : 0;
       seen = now;
     }
     s.asleep.exchange(0, std::memory_order_acq_rel);
-    inside.unlock();
+    lock.unlock();
     spread(worker);
     if (ready()) {
       s.waits.store(false, std::memory_order_release);
       return detail::wait_result::ready;
     }
-    return poisoned() ? detail::wait_result::poisoned : detail::wait_result::silent;
+    return interrupted() ? detail::wait_result::interrupted : detail::wait_result::no_progress;
   }
 
   int workers_;
   wait_limits limits_;
   std::unique_ptr<waiter[]> waiters_;
-  alignas(alignment) std::atomic<bool> poisoned_{false};
+  alignas(alignment) std::atomic<bool> interrupted_{false};
 };
 
 }  // namespace gpipe

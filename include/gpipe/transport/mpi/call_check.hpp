@@ -11,48 +11,49 @@
 
 namespace gpipe::mpi {
 
-/// Before each call that all make together every process sends rank 0 what it was asked for, and goes on. Rank 0 looks
-/// at what has come whenever it waits, and tells all of the first that differs:
+/// Before each call that all processes make together, every process sends rank 0 the call's fingerprint and goes on.
+/// Rank 0 compares what has arrived whenever it waits, and reports the first difference to all:
 ///
 ///     rank 1    step of 16 ----.     gives up
-///     rank 0    step of 16 ... hears ... "ranks 0 and 2 do not agree on the samples of the call: 16 and 9"
+///     rank 0    step of 16 ... compares ... "ranks 0 and 2 do not agree on the samples of the call: 16 and 9"
 ///     rank 2    step of 9 ----'      gives up
-class call_check final : public listener {
+class call_check final : public poll_listener {
  public:
   /// `to` and `from` make ends of a channel, in the same order everywhere.
   template <class To, class From>
-  GPIPE_COLD call_check(progress_engine& watch, int rank, int ranks, To to, From from) : watch_(watch), rank_(rank) {
-    const auto along = [](int peer, void* at, std::size_t bytes) {
+  GPIPE_COLD call_check(progress_engine& progress, int rank, int ranks, To to, From from)
+      : progress_(progress), rank_(rank) {
+    const auto layout = [](int peer, void* at, std::size_t bytes) {
       return channel_layout{peer, 1, {{static_cast<std::byte*>(at), 0, bytes}}, {0}, {0}};
     };
     theirs_.resize(static_cast<std::size_t>(rank == 0 ? ranks : 1));
     for (int r = 1; r < ranks; ++r) {
       if (rank == 0) {
-        in_.push_back(from(along(r, &theirs_[static_cast<std::size_t>(r)], sizeof(call_fingerprint))));
-        out_.push_back(to(along(r, &go_, sizeof go_)));
+        in_.push_back(from(layout(r, &theirs_[static_cast<std::size_t>(r)], sizeof(call_fingerprint))));
+        out_.push_back(to(layout(r, &go_, sizeof go_)));
       } else if (rank == r) {
-        out_.push_back(to(along(0, &mine_, sizeof mine_)));
-        in_.push_back(from(along(0, &go_, sizeof go_)));
+        out_.push_back(to(layout(0, &mine_, sizeof mine_)));
+        in_.push_back(from(layout(0, &go_, sizeof go_)));
       }
     }
-    heard_.resize(in_.size(), 1);
-    watch_.attend(this);
+    compared_.resize(in_.size(), 1);
+    progress_.set_listener(this);
   }
-  ~call_check() { watch_.attend(nullptr); }
+  ~call_check() { progress_.set_listener(nullptr); }
   call_check(const call_check&) = delete;
   call_check& operator=(const call_check&) = delete;
 
-  void enter(collective_kind what, std::span<const agreed_value> traits) {
-    const call_fingerprint now(what, traits);
+  void enter(collective_kind what, std::span<const agreed_value> values) {
+    const call_fingerprint now(what, values);
     if (rank_ == 0) {
-      complete();  // who has begun a call may have left it before others come
-      for (std::size_t i = 0; i < traits.size(); ++i) traits_[i] = traits[i];
-      count_ = traits.size();
+      complete();  // rank 0 may have left the last call before others entered it
+      for (std::size_t i = 0; i < values.size(); ++i) values_[i] = values[i];
+      count_ = values.size();
       mine_ = now;
       for (const auto& end : in_) end->release(0);
-      heard_.assign(heard_.size(), 0);
+      compared_.assign(compared_.size(), 0);
       left_ = in_.size();
-      hear();
+      on_poll();
     } else {
       for (const auto& end : out_) {
         end->acquire(0, entering);
@@ -62,13 +63,13 @@ class call_check final : public listener {
     }
   }
 
-  /// Rank 0: all are asked for the same as it is.
+  /// Rank 0: returns when all make the same call as it does.
   void complete() {
     for (std::size_t i = 0; left_ > 0 && i < in_.size(); ++i)
-      watch_.await([&] { return hear(), heard_[i] != 0; }, entering, static_cast<int>(i) + 1);
-    if (rank_ == 0) watch_.look();
+      progress_.await([&] { return on_poll(), compared_[i] != 0; }, entering, static_cast<int>(i) + 1);
+    if (rank_ == 0) progress_.check_failures();
   }
-  /// And all others know it.
+  /// The same, and all others know it.
   void close() {
     complete();
     if (rank_ == 0) {
@@ -76,20 +77,20 @@ class call_check final : public listener {
     } else {
       for (const auto& end : in_) end->consume(0, entering), end->release(0);
     }
-    watch_.pass();
+    progress_.complete_round();
   }
 
-  /// Looks at what has come.
-  void hear() override {
+  /// Compares the fingerprints that have arrived.
+  void on_poll() override {
     for (std::size_t i = 0; left_ > 0 && i < in_.size(); ++i)
-      if (!heard_[i] && in_[i]->arrived(0)) {
-        in_[i]->consume(0, entering);  // at once
+      if (!compared_[i] && in_[i]->arrived(0)) {
+        in_[i]->consume(0, entering);  // returns at once
         compare(i);
       }
   }
-  /// After a failure: what has come meanwhile is of no call.
-  void forget() {
-    heard_.assign(heard_.size(), 1);
+  /// After a failure: fingerprints that have arrived meanwhile belong to no call.
+  void reset() {
+    compared_.assign(compared_.size(), 1);
     left_ = 0;
   }
 
@@ -97,18 +98,18 @@ class call_check final : public listener {
   static constexpr wait_context entering{.action = "agree"};
 
   void compare(std::size_t i) {
-    heard_[i] = 1, --left_;
+    compared_[i] = 1, --left_;
     if (!(theirs_[i + 1] == mine_)) [[unlikely]]
-      watch_.tell(mine_.difference(theirs_[i + 1], static_cast<int>(i) + 1, {traits_.data(), count_}), false);
+      progress_.report(mine_.difference(theirs_[i + 1], static_cast<int>(i) + 1, {values_.data(), count_}), false);
   }
 
-  progress_engine& watch_;
+  progress_engine& progress_;
   int rank_;
   call_fingerprint mine_;
   std::vector<call_fingerprint> theirs_;  // [rank]
-  std::array<agreed_value, call_fingerprint::most> traits_{};
+  std::array<agreed_value, call_fingerprint::max_values> values_{};
   std::size_t count_ = 0, left_ = 0;
-  std::vector<char> heard_;
+  std::vector<char> compared_;
   std::byte go_{};
   std::vector<std::unique_ptr<sender>> out_;
   std::vector<std::unique_ptr<receiver>> in_;

@@ -7,13 +7,13 @@
 
 namespace gpipe::mpi {
 
-/// Carries causes between hosts, whose processes share no memory: as messages to everybody elsewhere, for which
-/// everybody has a receive posted.
+/// Carries causes of failures between hosts, whose processes share no memory: as messages to all processes of other
+/// hosts, each of which has a receive posted for them.
 class failure_broadcast {
  public:
-  /// `line` is for nothing else; `elsewhere` are the ranks on other hosts.
-  GPIPE_COLD failure_broadcast(MPI_Comm line, std::vector<int> elsewhere)
-      : signals_(line), elsewhere_(std::move(elsewhere)), sending_(3 * elsewhere_.size(), MPI_REQUEST_NULL) {
+  /// `failures` is used for nothing else; `elsewhere` are the ranks on other hosts.
+  GPIPE_COLD failure_broadcast(MPI_Comm failures, std::vector<int> elsewhere)
+      : failures_(failures), elsewhere_(std::move(elsewhere)), sending_(3 * elsewhere_.size(), MPI_REQUEST_NULL) {
     post();
   }
   GPIPE_COLD ~failure_broadcast() {
@@ -23,17 +23,17 @@ class failure_broadcast {
   failure_broadcast(const failure_broadcast&) = delete;
   failure_broadcast& operator=(const failure_broadcast&) = delete;
 
-  /// What was lost goes even if what was thrown is still on its way.
+  /// A loss is sent even if a throw is still under way.
   GPIPE_COLD void send(const cause& what) noexcept {
     const std::size_t kind = what.leaves ? 2 : what.lost ? 1 : 0, first = kind * elsewhere_.size();
     MPI_Waitall(static_cast<int>(elsewhere_.size()), sending_.data() + first, MPI_STATUSES_IGNORE);
     cause& leaving = sent_[kind];
     leaving = what;
     for (std::size_t i = 0; i < elsewhere_.size(); ++i)
-      MPI_Isend(&leaving, static_cast<int>(sizeof leaving), MPI_BYTE, elsewhere_[i], 0, signals_, &sending_[first + i]);
+      MPI_Isend(&leaving, static_cast<int>(sizeof leaving), MPI_BYTE, elsewhere_[i], 0, failures_, &sending_[first + i]);
   }
 
-  /// What has come, until the next call; null if nothing has.
+  /// Returns a cause that has arrived, which is valid until the next call; null if none has.
   const cause* receive() {
     int here = 0;
     check(MPI_Test(&receiving_, &here, MPI_STATUS_IGNORE), "MPI_Test");
@@ -45,11 +45,11 @@ class failure_broadcast {
 
  private:
   GPIPE_COLD void post() {
-    check(MPI_Irecv(&arriving_, static_cast<int>(sizeof arriving_), MPI_BYTE, MPI_ANY_SOURCE, 0, signals_, &receiving_),
+    check(MPI_Irecv(&arriving_, static_cast<int>(sizeof arriving_), MPI_BYTE, MPI_ANY_SOURCE, 0, failures_, &receiving_),
           "MPI_Irecv");
   }
 
-  MPI_Comm signals_;
+  MPI_Comm failures_;
   std::vector<int> elsewhere_;
   cause sent_[3], arriving_, received_;
   std::vector<MPI_Request> sending_;

@@ -13,12 +13,11 @@ namespace gpipe::mpi {
 /// The processes that mpirun has started together, each with workers of its own: `mpi::job job;` at the beginning of
 /// `main`, and `{.job = &job}` among the options of a training.
 ///
-/// Initialises MPI, unless the program has (`MPI_THREAD_FUNNELED` serves: a job is used by one thread), and then ends
-/// it. It talks over communicators of its own. SIGTERM is noted while it lives, for who has died to be told.
+/// Initialises and finalises MPI, unless the program has initialised it (`MPI_THREAD_FUNNELED` is enough: one thread uses
+/// a job). It has communicators of its own. SIGTERM is recorded while the job exists, to report which process ended.
 class job final : public process_group {
  public:
-  ///
-  /// `shares_memory`: whether the processes of one host do, to see each other; else each is as if on a host of its own.
+  /// `shares_memory`: the processes of one host see each other in shared memory; else each is as if on a host of its own.
   GPIPE_COLD explicit job(bool shares_memory = true) {
     int before = 0, level = 0;
     MPI_Initialized(&before);
@@ -27,39 +26,39 @@ class job final : public process_group {
     owns_ = !before;
     if (level < MPI_THREAD_FUNNELED)
       gpipe::detail::throw_error({"MPI was initialised for programs without threads"},
-                            {"call MPI_Init_thread with MPI_THREAD_FUNNELED, or leave it to gpipe"});
-    MPI_Comm line = MPI_COMM_NULL;
-    for (MPI_Comm* comm : {&line, &control_, &news_}) {
+                                 {"call MPI_Init_thread with MPI_THREAD_FUNNELED, or let gpipe initialise MPI"});
+    MPI_Comm data = MPI_COMM_NULL;
+    for (MPI_Comm* comm : {&data, &control_, &failures_}) {
       check(MPI_Comm_dup(MPI_COMM_WORLD, comm), "MPI_Comm_dup");
       MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
     }
-    MPI_Comm_rank(line, &rank_);
-    MPI_Comm_size(line, &ranks_);
-    book_ = std::make_unique<shared_status>(control_, shares_memory);
-    std::vector<int> on_host(static_cast<std::size_t>(book_->count()));
-    check(MPI_Allgather(&rank_, 1, MPI_INT, on_host.data(), 1, MPI_INT, book_->host()), "MPI_Allgather");
+    MPI_Comm_rank(data, &rank_);
+    MPI_Comm_size(data, &ranks_);
+    status_ = std::make_unique<shared_status>(control_, shares_memory);
+    std::vector<int> on_host(static_cast<std::size_t>(status_->count()));
+    check(MPI_Allgather(&rank_, 1, MPI_INT, on_host.data(), 1, MPI_INT, status_->host()), "MPI_Allgather");
     std::vector<int> elsewhere;
     for (int r = 0; r < ranks_; ++r)
       if (std::find(on_host.begin(), on_host.end(), r) == on_host.end()) elsewhere.push_back(r);
-    if (!elsewhere.empty()) herald_ = std::make_unique<failure_broadcast>(news_, elsewhere);
-    watch_ = std::make_unique<progress_engine>(*book_, on_host, herald_.get());
-    wiring_.reset(new wiring{*watch_, line, control_});
-    roll_ = std::make_unique<call_check>(*watch_, rank_, ranks_,
-                                        [this](const channel_layout& r) { return make<mpi::sender>(r, out_); },
-                                        [this](const channel_layout& r) { return make<mpi::receiver>(r, in_); });
+    if (!elsewhere.empty()) other_hosts_ = std::make_unique<failure_broadcast>(failures_, elsewhere);
+    progress_ = std::make_unique<progress_engine>(*status_, on_host, other_hosts_.get());
+    connection_.reset(new connection{*progress_, data, control_});
+    call_check_ = std::make_unique<call_check>(
+        *progress_, rank_, ranks_, [this](const channel_layout& layout) { return make<mpi::sender>(layout, out_); },
+        [this](const channel_layout& layout) { return make<mpi::receiver>(layout, in_); });
     if (ranks_ > 1) guard_ = std::make_unique<termination_guard>();
   }
   /// Ends MPI together with all others. After a loss, or while an error leaves the program, it does not wait for them:
   /// the process is to end with a code that is not 0.
   GPIPE_COLD ~job() override {
-    if (!part()) {
+    if (!leave_together()) {
       wait_for_exit();
       return;
     }
-    roll_.reset();
-    herald_.reset();
-    book_->close();
-    for (MPI_Comm* comm : {&wiring_->line, &control_, &news_}) MPI_Comm_free(comm);
+    call_check_.reset();
+    other_hosts_.reset();
+    status_->close();
+    for (MPI_Comm* comm : {&connection_->data, &control_, &failures_}) MPI_Comm_free(comm);
     if (owns_) MPI_Finalize();
   }
   job(const job&) = delete;
@@ -68,153 +67,156 @@ class job final : public process_group {
   int rank() const noexcept override { return rank_; }
   int ranks() const noexcept override { return ranks_; }
 
-  void expect(std::chrono::nanoseconds deadline) override { watch_->expect(deadline); }
+  void expect(std::chrono::nanoseconds deadline) override { progress_->expect(deadline); }
 
-  GPIPE_COLD void agree(collective_kind what, std::span<const agreed_value> traits) override {
-    outside_of_steps([&] { settle(what, traits); });
+  GPIPE_COLD void agree(collective_kind what, std::span<const agreed_value> values) override {
+    outside_of_steps([&] { check_call(what, values); });
   }
-  void enter(collective_kind what, std::span<const agreed_value> traits) override { roll_->enter(what, traits); }
+  void enter(collective_kind what, std::span<const agreed_value> values) override { call_check_->enter(what, values); }
 
-  GPIPE_COLD std::unique_ptr<remote_sender> sender(const channel_layout& along) override { return make<mpi::sender>(along, out_); }
-  GPIPE_COLD std::unique_ptr<remote_receiver> receiver(const channel_layout& along) override {
-    return make<mpi::receiver>(along, in_);
+  GPIPE_COLD std::unique_ptr<sending_end> sender(const channel_layout& layout) override {
+    return make<mpi::sender>(layout, out_);
+  }
+  GPIPE_COLD std::unique_ptr<receiving_end> receiver(const channel_layout& layout) override {
+    return make<mpi::receiver>(layout, in_);
   }
   GPIPE_COLD std::unique_ptr<all_gather> make_all_gather(const std::vector<std::size_t>& sizes) override {
-    return std::make_unique<gather_at_root>(*watch_, *roll_, rank_, sizes, [this](const channel_layout& r) { return sender(r); },
-                                  [this](const channel_layout& r) { return receiver(r); });
+    return std::make_unique<gather_at_root>(
+        *progress_, *call_check_, rank_, sizes, [this](const channel_layout& layout) { return sender(layout); },
+        [this](const channel_layout& layout) { return receiver(layout); });
   }
 
   void begin(wait_context what) override {
-    process_status& mine = book_->mine();
+    process_status& mine = status_->mine();
     mine.stage.store(what.stage, std::memory_order_relaxed);
     mine.micro_batch.store(what.micro_batch, std::memory_order_relaxed);
     mine.action.set(what.action);
     mine.tick();
-    watch_->look();
+    progress_->check_failures();
   }
 
-  void look() override { watch_->poll(); }
+  void poll() override { progress_->poll(); }
 
   GPIPE_COLD void broadcast(void* bytes, std::size_t size, int root, std::uint64_t which) override {
     outside_of_steps([&] {
       const agreed_value wanted[] = {agreed_value::number("the bytes to read", static_cast<std::int64_t>(size)),
-                              agreed_value::number("the rank to read from", root), {"what to read", which}};
-      settle(collective_kind::read, wanted);  // what MPI does for all at once is begun by all or nobody
-      spread(bytes, size, root);
+                                     agreed_value::number("the rank to read from", root), {"what to read", which}};
+      check_call(collective_kind::read, wanted);  // a collective call of MPI must be entered by all or none
+      broadcast_bytes(bytes, size, root);
     });
   }
 
   GPIPE_COLD void fail(const error& cause) noexcept override {
     location at = cause.where();
     at.rank = rank_;
-    watch_->tell(error(cause.wrong(), cause.remedy(), at), false);
+    progress_->report(error(cause.wrong(), cause.remedy(), at), false);
   }
 
   GPIPE_COLD error recover() override {
     try {
-      roll_->forget();
-      watch_->recover(true);
-      if (!book_->lost().is_there()) {
-        watch_->await([this] { return book_->thrown().is_there(); }, {.action = "recover"}, -1);
-        for (end* it : wiring_->ends) it->drain();
-        const cause first = first_of_all(book_->thrown().what);
-        if (book_->own() == 0) book_->thrown().state = first_failure::none;
-        meet();
-        watch_->recover(false);
+      call_check_->reset();
+      progress_->set_recovering(true);
+      if (!status_->lost().is_set()) {
+        progress_->await([this] { return status_->thrown().is_set(); }, {.action = "recover"}, -1);
+        for (end* it : connection_->ends) it->drain();
+        const cause first = first_cause(status_->thrown().what);
+        if (status_->own() == 0) status_->thrown().state = first_failure::none;
+        wait_for_all();
+        progress_->set_recovering(false);
         return first.get();
       }
-    } catch (const gpipe::detail::poisoned&) {
+    } catch (const gpipe::detail::interrupted&) {
     }
-    return book_->lost().what.get();
+    return status_->lost().what.get();
   }
 
   GPIPE_COLD bool leave(const error& cause) noexcept override {
     location at = cause.where();
     if (at.rank < 0) at.rank = rank_;
-    watch_->tell(error(cause.wrong(), cause.remedy(), at), true, true);
-    return rank_ == 0 || (book_->lost().what.rank == 0 && !book_->lost().what.own);
+    progress_->report(error(cause.wrong(), cause.remedy(), at), true, true);
+    return rank_ == 0 || (status_->lost().what.rank == 0 && !status_->lost().what.reports_itself);
   }
 
  private:
-  // Where nobody is in a step, nobody else throws what has happened.
+  // Outside of steps no caller recovers, so the cause is thrown here.
   template <class Call>
   void outside_of_steps(Call&& call) {
     try {
-      watch_->look();
+      progress_->check_failures();
       call();
       return;
-    } catch (const gpipe::detail::poisoned&) {
+    } catch (const gpipe::detail::interrupted&) {
     }
     throw recover();
   }
 
-  void settle(collective_kind what, std::span<const agreed_value> traits) {
-    roll_->enter(what, traits);
-    roll_->close();
+  void check_call(collective_kind what, std::span<const agreed_value> values) {
+    call_check_->enter(what, values);
+    call_check_->close();
   }
-  void spread(void* bytes, std::size_t size, int root) {
+  void broadcast_bytes(void* bytes, std::size_t size, int root) {
     for (std::size_t done = 0; done < size;) {
       const std::size_t part = (std::min)(size - done, std::size_t{1} << 30);
-      MPI_Request collective_kind = MPI_REQUEST_NULL;
+      MPI_Request request = MPI_REQUEST_NULL;
       check(MPI_Ibcast(static_cast<std::byte*>(bytes) + done, static_cast<int>(part), MPI_BYTE, root, control_,
-                       &collective_kind),
+                       &request),
             "MPI_Ibcast");
-      await(collective_kind, {.action = "broadcast"}, root);
+      await(request, {.action = "broadcast"}, root);
       done += part;
     }
-    watch_->pass();
+    progress_->complete_round();
   }
 
   template <class End>
-  std::unique_ptr<End> make(const channel_layout& along, std::map<int, int>& tags) {
-    int& tag = tags[along.peer];
-    auto made = std::make_unique<End>(*wiring_, along, tag);
-    tag += end::tags(along);
+  std::unique_ptr<End> make(const channel_layout& layout, std::map<int, int>& tags) {
+    int& tag = tags[layout.peer];
+    auto made = std::make_unique<End>(*connection_, layout, tag);
+    tag += end::tags(layout);
     return made;
   }
 
-  void await(MPI_Request& collective_kind, wait_context what, int peer = -1) {
-    watch_->await(
+  void await(MPI_Request& request, wait_context what, int peer = -1) {
+    progress_->await(
         [&] {
           int done = 0;
-          check(MPI_Test(&collective_kind, &done, MPI_STATUS_IGNORE), "MPI_Test");
+          check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
           return done != 0;
         },
         what, peer);
   }
-  // Of what was thrown on several hosts, that of the lowest rank.
-  GPIPE_COLD cause first_of_all(cause mine) {
-    int least = mine.rank;
-    MPI_Request collective_kind = MPI_REQUEST_NULL;
-    check(MPI_Iallreduce(&mine.rank, &least, 1, MPI_INT, MPI_MIN, control_, &collective_kind), "MPI_Iallreduce");
-    await(collective_kind, {.action = "recover"});
-    watch_->pass();
-    spread(&mine, sizeof mine, least);
+  // If processes have thrown on several hosts, the cause of the lowest rank counts.
+  GPIPE_COLD cause first_cause(cause mine) {
+    int lowest = mine.rank;
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallreduce(&mine.rank, &lowest, 1, MPI_INT, MPI_MIN, control_, &request), "MPI_Iallreduce");
+    await(request, {.action = "recover"});
+    progress_->complete_round();
+    broadcast_bytes(&mine, sizeof mine, lowest);
     return mine;
   }
-  void meet() {
-    MPI_Request collective_kind = MPI_REQUEST_NULL;
-    check(MPI_Ibarrier(control_, &collective_kind), "MPI_Ibarrier");
-    await(collective_kind, {.action = "recover"});
-    watch_->pass();
+  void wait_for_all() {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibarrier(control_, &request), "MPI_Ibarrier");
+    await(request, {.action = "recover"});
+    progress_->complete_round();
   }
 
-  // Whether all leave together.
-  GPIPE_COLD bool part() noexcept {
-    if (book_->lost().is_there()) return false;
-    book_->mine().left = true;
-    watch_->leave(true);
+  // Returns whether all processes leave together.
+  GPIPE_COLD bool leave_together() noexcept {
+    if (status_->lost().is_set()) return false;
+    status_->mine().left = true;
+    progress_->leave(true);
     try {
-      MPI_Request collective_kind = MPI_REQUEST_NULL;
-      check(MPI_Ibarrier(news_, &collective_kind), "MPI_Ibarrier");  // others may be in another call, over the other line
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Ibarrier(failures_, &request), "MPI_Ibarrier");  // others may be in a call that uses `control_`
       const auto begin = progress_engine::clock::now();
-      bool told = false;
-      watch_->await(
+      bool reported = false;
+      progress_->await(
           [&] {
             int done = 0;
-            check(MPI_Test(&collective_kind, &done, MPI_STATUS_IGNORE), "MPI_Test");
-            if (done == 0 && !told && progress_engine::clock::now() - begin > std::chrono::milliseconds(20))
-              told = true, watch_->say_goodbye();
+            check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+            if (done == 0 && !reported && progress_engine::clock::now() - begin > std::chrono::milliseconds(20))
+              reported = true, progress_->send_goodbye();
             return done != 0;
           },
           {.action = "leave"}, -1);
@@ -223,24 +225,24 @@ class job final : public process_group {
       return false;
     }
   }
-  // mpirun ends all when one has ended: until each has told what it knows, or a second has passed.
+  // mpirun ends all processes when one has ended: wait until each knows of the loss, or for a second.
   GPIPE_COLD void wait_for_exit() noexcept {
-    book_->mine().told = true;
-    for (int i = 0, ms = 0; i < book_->count() && ms < 1000;)
-      if (watch_->knows(i)) ++i;
+    status_->mine().knows_loss = true;
+    for (int i = 0, ms = 0; i < status_->count() && ms < 1000;)
+      if (progress_->knows_loss(i)) ++i;
       else std::this_thread::sleep_for(std::chrono::milliseconds(1)), ++ms;
   }
 
   bool owns_ = false;
   int rank_ = 0, ranks_ = 1;
-  MPI_Comm control_ = MPI_COMM_NULL, news_ = MPI_COMM_NULL;
-  std::unique_ptr<shared_status> book_;
-  std::unique_ptr<failure_broadcast> herald_;
-  std::unique_ptr<progress_engine> watch_;
-  std::unique_ptr<wiring> wiring_;
+  MPI_Comm control_ = MPI_COMM_NULL, failures_ = MPI_COMM_NULL;
+  std::unique_ptr<shared_status> status_;
+  std::unique_ptr<failure_broadcast> other_hosts_;
+  std::unique_ptr<progress_engine> progress_;
+  std::unique_ptr<connection> connection_;
   std::unique_ptr<termination_guard> guard_;
   std::map<int, int> out_, in_;  // [peer]: the next tag
-  std::unique_ptr<call_check> roll_;
+  std::unique_ptr<call_check> call_check_;
 };
 
 }  // namespace gpipe::mpi

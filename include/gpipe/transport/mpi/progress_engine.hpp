@@ -15,105 +15,105 @@
 
 namespace gpipe::mpi {
 
-/// Looks at what comes while a process waits for something else.
-class listener {
+/// Is called on every poll, to handle messages that arrive while the process waits for others.
+class poll_listener {
  public:
-  virtual void hear() = 0;
+  virtual void on_poll() = 0;
 
  protected:
-  ~listener() = default;
+  ~poll_listener() = default;
 };
 
-/// How a process waits for others: it asks MPI, which is what makes messages move, and looks whether all is well.
+/// How a process waits for others: it tests its requests, which is how MPI makes progress, and checks for failures.
 ///
-///     ask, ask ...   yield where there are more processes than cores   sleep a little
-///     beat           a loss or a throw is in the ledger: leave         every 2 ms: has a process ended?
-///                                                                      every 1/4 deadline: has anybody made progress?
+///     test, test ... yield if there are more processes than cores      sleep a little
+///     beat           a loss or a throw is in the status: leave         every 2 ms: has a process ended?
+///                                                                      every 1/4 deadline: has any made progress?
 class progress_engine {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// `ranks[i]`: the rank of the host's i-th process; `others`: carries causes to and from other hosts, if there are.
-  GPIPE_COLD progress_engine(shared_status& book, std::vector<int> ranks, failure_broadcast* others)
-      : book_(book), others_(others), ranks_(std::move(ranks)), beats_(ranks_.size()), seen_(ranks_.size()) {
-    crowded_ = wait_limits::of(book.count()).yields;
-    for (int i = 0; i < book.count(); ++i) seen_[index(i)] = !gone(i);  // not from within another container
+  /// `ranks[i]`: the rank of the host's i-th process; `other_hosts` carries causes to and from other hosts; null: none.
+  GPIPE_COLD progress_engine(shared_status& status, std::vector<int> ranks, failure_broadcast* other_hosts)
+      : status_(status), other_hosts_(other_hosts), ranks_(std::move(ranks)), beats_(ranks_.size()), visible_(ranks_.size()) {
+    oversubscribed_ = wait_limits::of(status.count()).yields;
+    for (int i = 0; i < status.count(); ++i) visible_[index(i)] = !has_ended(i);  // false in another container
   }
 
-  void attend(listener* to) noexcept { listener_ = to; }
+  void set_listener(poll_listener* to) noexcept { listener_ = to; }
   void expect(std::chrono::nanoseconds deadline) noexcept { deadline_ = deadline; }
   std::chrono::nanoseconds deadline() const noexcept { return deadline_; }
 
-  /// What all processes do together, and this one has behind it: who has as much may leave.
+  /// The collective rounds that this process has completed. A process that has completed as many may leave.
   std::uint64_t round() const noexcept { return round_; }
-  void pass() noexcept {
-    book_.mine().round.store(++round_, std::memory_order_release);
-    book_.mine().tick();
+  void complete_round() noexcept {
+    status_.mine().round.store(++round_, std::memory_order_release);
+    status_.mine().tick();
   }
-  /// Rank 0, when all have come: from here on the round ends for all, whoever is lost.
+  /// Rank 0, when all have arrived: from here on the round ends for all, even if a process is lost.
   void conclude() {
-    look();
-    if (!book_.conclude(round_ + 1)) throw gpipe::detail::poisoned{};
+    check_failures();
+    if (!status_.conclude(round_ + 1)) throw gpipe::detail::interrupted{};
   }
-  /// In a handler: after a loss the round may have been concluded nevertheless, and then this waits for the last word
-  /// of it, until `ready()`. Throws on else. (Between hosts nobody can tell: there a loss is the end.)
+  /// In a handler: after a loss the round may have been concluded nevertheless. If so, waits until `ready()` for the
+  /// round's last message; else rethrows. (Between hosts this is unknown, and a loss ends the round.)
   template <class Ready>
-  void outlast(Ready ready) {
+  void wait_for_conclusion(Ready ready) {
     const bool sees_rank_0 = ranks_[0] == 0;
-    if (!sees_rank_0 || !book_.lost().is_there() || book_.give_up(round_ + 1)) throw;
+    if (!sees_rank_0 || !status_.lost().is_set() || status_.give_up(round_ + 1)) throw;
     while (!ready()) {
-      if (gone(0)) throw;
-      book_.mine().beat();
+      if (has_ended(0)) throw;
+      status_.mine().beat();
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
   }
-  /// Until the next word on it only a loss ends waits.
-  void recover(bool now) noexcept { recovering_ = now, known_ = now ? round_ + rounds_of_recovery : 0; }
-  /// The same; and that others leave the job is no loss.
+  /// While set, only a loss ends waits.
+  void set_recovering(bool now) noexcept { recovering_ = now, recovered_ = now ? round_ + rounds_of_recovery : 0; }
+  /// The same, and a process that leaves the job is no loss.
   void leave(bool now) noexcept { recovering_ = leaving_ = now; }
-  /// On other hosts they know that this process leaves.
-  GPIPE_COLD void say_goodbye() noexcept {
+  /// Reports to other hosts that this process leaves.
+  GPIPE_COLD void send_goodbye() noexcept {
     cause goodbye;
-    goodbye.leaves = true, goodbye.rank = ranks_[index(book_.own())], goodbye.round = round_;
-    if (others_ != nullptr) others_->send(goodbye);
+    goodbye.leaves = true, goodbye.rank = ranks_[index(status_.own())], goodbye.round = round_;
+    if (other_hosts_ != nullptr) other_hosts_->send(goodbye);
   }
 
-  /// Whether the host's i-th process knows of a loss, or is no more.
-  bool knows(int i) noexcept { return book_.of(i).told.load() || !seen_[index(i)] || gone(i); }
+  /// Whether the host's i-th process knows of a loss or has ended.
+  bool knows_loss(int i) noexcept { return status_.of(i).knows_loss.load() || !visible_[index(i)] || has_ended(i); }
 
-  /// Throws `detail::poisoned` after a failure elsewhere.
-  void look() {
-    if (terminated()) [[unlikely]] find_end();
-    if (others_ != nullptr) hear();
-    if (listener_ != nullptr) listener_->hear();
-    if (book_.lost().is_there()) [[unlikely]] throw gpipe::detail::poisoned{};
-    if (const first_failure& thrown = book_.thrown(); thrown.is_there() && !recovering_) [[unlikely]]
-      if (thrown.what.round <= round_) throw gpipe::detail::poisoned{};
+  /// Throws `detail::interrupted` after a failure elsewhere.
+  void check_failures() {
+    if (terminated()) [[unlikely]] find_termination();
+    if (other_hosts_ != nullptr) receive_causes();
+    if (listener_ != nullptr) listener_->on_poll();
+    if (status_.lost().is_set()) [[unlikely]] throw gpipe::detail::interrupted{};
+    if (const first_failure& thrown = status_.thrown(); thrown.is_set() && !recovering_) [[unlikely]]
+      if (thrown.what.round <= round_) throw gpipe::detail::interrupted{};
   }
-  /// A look while something else than a message is waited for.
+  /// The same while the process waits for something other than a message.
   void poll() {
-    book_.mine().beat();
-    look();
-    if (const auto now = clock::now(); now - glanced_ > std::chrono::milliseconds(2))
-      glanced_ = now, find_end_of_others();
+    status_.mine().beat();
+    check_failures();
+    if (const auto now = clock::now(); now - polled_ > std::chrono::milliseconds(2)) polled_ = now, find_ended_process();
   }
-  /// Tells everybody, unless somebody was first. `own`: of a loss, that the process ends by itself.
-  void tell(const error& of, bool lost, bool own = false) noexcept {
-    cause found(of, lost, round_);
-    found.own = own;
-    if (book_.put(found) && others_ != nullptr) others_->send(found);
+  /// Reports a failure to all processes, unless another one was first. `reports_itself`: this process is lost because it
+  /// ends by itself, and can still print the cause.
+  void report(const error& failure, bool lost, bool reports_itself = false) noexcept {
+    cause found(failure, lost, round_);
+    found.reports_itself = reports_itself;
+    if (status_.put(found) && other_hosts_ != nullptr) other_hosts_->send(found);
   }
 
-  /// Returns when `ready()`; `peer` is the rank that it depends on, -1: all. Throws `detail::poisoned`, after silence
-  /// too, which is then in the ledger.
+  /// Returns when `ready()`, which depends on rank `peer`; -1: on all. Throws `detail::interrupted` after a failure, and
+  /// after a deadline without progress, which is then reported.
   template <class Ready>
   void await(Ready ready, wait_context what, int peer) {
     if (!ready()) wait([](void* it) { return (*static_cast<Ready*>(it))(); }, &ready, what, peer);
-    book_.mine().tick();
+    status_.mine().tick();
   }
 
  private:
-  /// Who was first, its cause, and the end: a process that is through may throw anew while others are not.
+  /// The lowest rank, its cause, and the barrier: a process that has recovered may throw again while others recover.
   static constexpr std::uint64_t rounds_of_recovery = 3;
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
@@ -121,28 +121,28 @@ class progress_engine {
   GPIPE_OUT_OF_LINE void wait(bool (*ready)(void*), void* it, const wait_context& what, int peer) {
     using namespace std::chrono_literals;
     const auto begin = clock::now();
-    auto last = begin, looked = begin, quarter = begin;
+    auto last = begin, checked = begin, quarter = begin;
     std::uint64_t seen = 0;
     for (int quarters = -1;;) {
-      for (int i = 0; i < (crowded_ ? 2 : 16); ++i) {
+      for (int i = 0; i < (oversubscribed_ ? 2 : 16); ++i) {
         gpipe::detail::pause();
         if (ready(it)) return;
       }
-      book_.mine().beat();
-      look();
+      status_.mine().beat();
+      check_failures();
       auto now = clock::now();
-      if (now - looked > 2ms) looked = now, find_end_of_others();
+      if (now - checked > 2ms) checked = now, find_ended_process();
       if (quarters < 0 || now - quarter >= deadline_ / 4) {
         const auto sum = ticks();
         const bool moved = quarters < 0 || sum != seen;
         quarters = moved ? 0 : quarters + 1;
         if (moved) note_beats();
-        if (quarters == 4) silence(what, peer);
+        if (quarters == 4) fail_without_progress(what, peer);
         seen = sum, quarter = now;
       }
-      if (crowded_ || now - begin > 300us) {
-        // Somebody else had the core meanwhile: who yields to him again waits for his whole slice.
-        if (now - last > 20us + (crowded_ ? 0us : 100us) || now - begin > 5ms) std::this_thread::sleep_for(1us);
+      if (oversubscribed_ || now - begin > 300us) {
+        // Another process had the core meanwhile. A second yield would last its whole time slice.
+        if (now - last > 20us + (oversubscribed_ ? 0us : 100us) || now - begin > 5ms) std::this_thread::sleep_for(1us);
         else sched_yield();
         now = clock::now();
       }
@@ -152,97 +152,97 @@ class progress_engine {
 
   std::uint64_t ticks() noexcept {
     std::uint64_t sum = 0;
-    for (int i = 0; i < book_.count(); ++i) sum += book_.of(i).ticks.load(std::memory_order_relaxed);
+    for (int i = 0; i < status_.count(); ++i) sum += status_.of(i).ticks.load(std::memory_order_relaxed);
     return sum;
   }
   void note_beats() noexcept {
-    for (int i = 0; i < book_.count(); ++i) beats_[index(i)] = book_.of(i).beats.load(std::memory_order_relaxed);
+    for (int i = 0; i < status_.count(); ++i) beats_[index(i)] = status_.of(i).beats.load(std::memory_order_relaxed);
   }
 
-  // What was thrown before the last recovery is known.
-  GPIPE_COLD void hear() {
-    while (const cause* heard = others_->receive())
-      if (heard->leaves) left_elsewhere_.push_back({heard->rank, heard->round});
-      else if (heard->lost || heard->round >= (std::max)(known_, round_)) book_.put(*heard);
+  // A throw from before the last recovery is ignored.
+  GPIPE_COLD void receive_causes() {
+    while (const cause* found = other_hosts_->receive())
+      if (found->leaves) left_elsewhere_.push_back({found->rank, found->round});
+      else if (found->lost || found->round >= (std::max)(recovered_, round_)) status_.put(*found);
   }
 
-  bool gone(int i) noexcept { return kill(book_.of(i).process.load(), 0) != 0 && errno == ESRCH; }
+  bool has_ended(int i) noexcept { return kill(status_.of(i).process.load(), 0) != 0 && errno == ESRCH; }
 
   GPIPE_COLD location where(int i) {
-    const process_status& its = book_.of(i);
+    const process_status& its = status_.of(i);
     return {.rank = ranks_[index(i)], .stage = its.stage.load(), .micro_batch = its.micro_batch.load(),
             .action = its.action.get()};
   }
 
-  GPIPE_COLD bool find_end_of_others() {
-    for (int i = 0; i < book_.count(); ++i) {
-      if (i == book_.own() || !seen_[index(i)]) continue;
-      const bool left = !leaving_ && book_.of(i).left.load() && book_.of(i).round.load() <= round_;
-      if (!left && !gone(i)) continue;
-      tell_end(book_.of(i).process.load(), left, book_.of(i).round.load(), where(i));
+  GPIPE_COLD bool find_ended_process() {
+    for (int i = 0; i < status_.count(); ++i) {
+      if (i == status_.own() || !visible_[index(i)]) continue;
+      const bool left = !leaving_ && status_.of(i).left.load() && status_.of(i).round.load() <= round_;
+      if (!left && !has_ended(i)) continue;
+      report_end(status_.of(i).process.load(), left, status_.of(i).round.load(), where(i));
       return true;
     }
     for (const auto& [rank, round] : left_elsewhere_)
-      if (!leaving_ && round <= round_) return tell_end(0, true, round, {.rank = rank}), true;
+      if (!leaving_ && round <= round_) return report_end(0, true, round, {.rank = rank}), true;
     return false;
   }
-  GPIPE_COLD void tell_end(int process, bool left, std::uint64_t round, const location& its) {
+  GPIPE_COLD void report_end(int process, bool left, std::uint64_t round, const location& its) {
     const std::string id = process == 0 ? "the process" : gpipe::detail::concat({"the process ", process});
     const char* const how = !left        ? " has ended while others wait for it"
                             : round == 0 ? " left the job before the training began"
                                          : " leaves the job while others wait for it";
-    const char* const whole = others_ == nullptr ? "; no update was left half-applied" : "";  // certain on one host
-    tell(error(id + how, std::string("see what it wrote, or who ended it") + whole, its), true);
+    const char* const whole = other_hosts_ == nullptr ? "; no update was left half-applied" : "";  // certain on one host
+    report(error(id + how, std::string("see its output, and what ended it") + whole, its), true);
   }
 
-  /// We are asked to end: because another process has ended, or by somebody who means us.
-  GPIPE_COLD void find_end() {
-    for (int i = 0; i < 200 && !book_.lost().is_there() && !find_end_of_others(); ++i) {
-      if (others_ != nullptr) hear();
+  /// SIGTERM has arrived: because another process has ended, or for this process alone.
+  GPIPE_COLD void find_termination() {
+    for (int i = 0; i < 200 && !status_.lost().is_set() && !find_ended_process(); ++i) {
+      if (other_hosts_ != nullptr) receive_causes();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    if (!book_.lost().is_there()) end_by_default();
+    if (!status_.lost().is_set()) end_by_default();
   }
 
-  [[noreturn]] GPIPE_COLD void silence(const wait_context& what, int peer) {
-    int culprit = -1;
-    for (int i = 0; i < book_.count(); ++i) {
-      const bool still = i != book_.own() && book_.of(i).beats.load(std::memory_order_relaxed) == beats_[index(i)];
-      if (still && (culprit < 0 || ranks_[index(i)] == peer)) culprit = i;
+  [[noreturn]] GPIPE_COLD void fail_without_progress(const wait_context& what, int peer) {
+    int silent = -1;
+    for (int i = 0; i < status_.count(); ++i) {
+      const bool still = i != status_.own() && status_.of(i).beats.load(std::memory_order_relaxed) == beats_[index(i)];
+      if (still && (silent < 0 || ranks_[index(i)] == peer)) silent = i;
     }
-    const std::string told = gpipe::detail::duration_text(deadline_);
-    if (culprit >= 0)
-      tell(error(gpipe::detail::concat({"the process ", book_.of(culprit).process.load(),
-                                        " shows no sign of life, and no other made progress for ", told}),
-                 "see what it does, or raise the deadline", where(culprit)),
+    const std::string limit = gpipe::detail::duration_text(deadline_);
+    if (silent >= 0)
+      report(error(gpipe::detail::concat({"the process ", status_.of(silent).process.load(),
+                                        " shows no sign of life, and no other made progress for ", limit}),
+                 "see what it does, or raise the deadline", where(silent)),
            true);
     else if (peer >= 0 && std::find(ranks_.begin(), ranks_.end(), peer) == ranks_.end())
-      tell(error(gpipe::detail::concat({"rank ", ranks_[index(book_.own())], " waits for the process (", what.action,
-                                        "), which is on another host, and nothing came for ", told}),
-                 "see whether it lives, and what it waits for itself, or raise the deadline", {.rank = peer}),
+      report(error(gpipe::detail::concat({"rank ", ranks_[index(status_.own())], " waits for the process (", what.action,
+                                        "), which is on another host, and nothing came for ", limit}),
+                 "see whether it is alive and what it waits for, or raise the deadline", {.rank = peer}),
            true);
     else
-      tell(error(gpipe::detail::concat({"waits", peer < 0 ? "" : " for rank ", peer < 0 ? "" : std::to_string(peer),
-                                        ", and no process made progress for ", told}),
-                 "every process waits: look for programs that do not match",
-                 {.rank = ranks_[index(book_.own())], .stage = what.stage, .micro_batch = what.micro_batch,
+      report(error(gpipe::detail::concat({"waits", peer < 0 ? "" : " for rank ", peer < 0 ? "" : std::to_string(peer),
+                                        ", and no process made progress for ", limit}),
+                 "every process waits; look for programs that do not match",
+                 {.rank = ranks_[index(status_.own())], .stage = what.stage, .micro_batch = what.micro_batch,
                   .action = what.action}),
            true);
-    throw gpipe::detail::poisoned{};
+    throw gpipe::detail::interrupted{};
   }
 
-  shared_status& book_;
-  failure_broadcast* others_;
-  listener* listener_ = nullptr;
+  shared_status& status_;
+  failure_broadcast* other_hosts_;
+  poll_listener* listener_ = nullptr;
   std::vector<int> ranks_;
   std::vector<std::uint64_t> beats_;
-  std::vector<char> seen_;  // whether the process can be seen from here
-  std::vector<std::pair<int, std::uint64_t>> left_elsewhere_;  // ranks, and what they had behind them
+  std::vector<char> visible_;  // whether the process id is known here
+  std::vector<std::pair<int, std::uint64_t>> left_elsewhere_;  // ranks, and the rounds they had completed
   std::chrono::nanoseconds deadline_ = wait_limits{}.deadline;
-  clock::time_point glanced_{};
+  clock::time_point polled_{};
   std::uint64_t round_ = 0;
-  std::uint64_t known_ = 0;  // what was thrown in a round before is what is recovered from
-  bool crowded_ = false, recovering_ = false, leaving_ = false;
+  std::uint64_t recovered_ = 0;  // a throw of an earlier round is the one that is recovered from
+  bool oversubscribed_ = false, recovering_ = false, leaving_ = false;
 };
 
 }  // namespace gpipe::mpi

@@ -6,18 +6,18 @@
 
 namespace gpipe::mpi {
 
-/// Receives straight into its slots: a receive is posted for each that is free.
-class receiver final : public remote_receiver, public end {
+/// Receives straight into its slots: a receive is posted for each free slot.
+class receiver final : public receiving_end, public end {
  public:
-  GPIPE_COLD receiver(wiring& of, const channel_layout& along, int tag)
-      : end(of, along, tag),
-        received_(index(slots(along))),
+  GPIPE_COLD receiver(connection& job, const channel_layout& layout, int tag)
+      : end(job, layout, tag),
+        received_(index(slots(layout))),
         posted_(received_.size()),
-        states_(along.values.size()),
-        requests_(received_.size() * along.values.size(), MPI_REQUEST_NULL) {
-    for (int k = 0; k < slots(along); ++k) {
+        states_(layout.values.size()),
+        requests_(received_.size() * layout.values.size(), MPI_REQUEST_NULL) {
+    for (int k = 0; k < slots(layout); ++k) {
       for (int v = 0; v < values(); ++v)
-        check(MPI_Recv_init(at(v, k), bytes(v, along.capacity), MPI_BYTE, along.peer, tag_of(k, v), of.line,
+        check(MPI_Recv_init(at(v, k), bytes(v, layout.capacity), MPI_BYTE, layout.peer, tag_of(k, v), job.data,
                             &requests_[index(k * values() + v)]),
               "MPI_Recv_init");
       post(k);
@@ -26,7 +26,7 @@ class receiver final : public remote_receiver, public end {
   GPIPE_COLD ~receiver() override {
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       if (requests_[i] == MPI_REQUEST_NULL) continue;
-      if (posted_[i / along_.values.size()]) {
+      if (posted_[i / layout_.values.size()]) {
         MPI_Cancel(&requests_[i]);
         MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);
       }
@@ -35,28 +35,29 @@ class receiver final : public remote_receiver, public end {
   }
 
   int consume(int m, wait_context what) override {
-    const int k = along_.slot[index(m)];
+    const int k = layout_.receiver_slot[index(m)];
     take(k, what);
     int got = 0;
     MPI_Get_count(&states_[0], MPI_BYTE, &got);
-    return got / static_cast<int>(along_.values[0].row);
+    return got / static_cast<int>(layout_.values[0].row);
   }
   bool arrived(int m) override {
     int all = 1;
     for (int v = 0, one = 0; v < values() && all != 0; ++v, all = one)
-      check(MPI_Request_get_status(requests_[index(along_.slot[index(m)] * values() + v)], &one, MPI_STATUS_IGNORE),
+      check(MPI_Request_get_status(requests_[index(layout_.receiver_slot[index(m)] * values() + v)], &one,
+                                   MPI_STATUS_IGNORE),
             "MPI_Request_get_status");
     return all != 0;
   }
-  void release(int m) override { post(along_.slot[index(m)]); }
+  void release(int m) override { post(layout_.receiver_slot[index(m)]); }
 
   void drain() override {
     std::vector<std::int64_t> started(received_.size());
-    MPI_Request hearing = MPI_REQUEST_NULL;
-    check(MPI_Irecv(started.data(), static_cast<int>(started.size()), MPI_INT64_T, along_.peer, tag_, of_.control,
-                    &hearing),
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Irecv(started.data(), static_cast<int>(started.size()), MPI_INT64_T, layout_.peer, tag_, job_.control,
+                    &request),
           "MPI_Irecv");
-    await_one(hearing, recovering);
+    await_one(request, recovering);
     for (int k = 0; k < static_cast<int>(received_.size()); ++k) {
       while (received_[index(k)] < started[index(k)]) post(k), take(k, recovering);
       post(k);

@@ -7,69 +7,69 @@
 
 namespace gpipe::mpi {
 
-/// Sends straight from its own places.
-class sender final : public remote_sender, public end {
+/// Sends straight from the sender's slots.
+class sender final : public sending_end, public end {
  public:
-  GPIPE_COLD sender(wiring& of, const channel_layout& along, int tag)
-      : end(of, along, tag), started_(index(slots(along))) {
-    const int places = *std::max_element(along.place.begin(), along.place.end()) + 1;
-    active_.assign(index(places), -1);
-    short_.assign(index(places * values()), MPI_REQUEST_NULL);
-    full_.assign(along.place.size() * index(values()), MPI_REQUEST_NULL);
-    for (int m = 0; m < static_cast<int>(along.place.size()); ++m)
+  GPIPE_COLD sender(connection& job, const channel_layout& layout, int tag)
+      : end(job, layout, tag), started_(index(slots(layout))) {
+    const int own_slots = *std::max_element(layout.sender_slot.begin(), layout.sender_slot.end()) + 1;
+    active_.assign(index(own_slots), -1);
+    short_.assign(index(own_slots * values()), MPI_REQUEST_NULL);
+    full_.assign(layout.sender_slot.size() * index(values()), MPI_REQUEST_NULL);
+    for (int m = 0; m < static_cast<int>(layout.sender_slot.size()); ++m)
       for (int v = 0; v < values(); ++v)
-        check(MPI_Send_init(at(v, along.place[index(m)]), bytes(v, along.capacity), MPI_BYTE, along.peer,
-                            tag_of(along.slot[index(m)], v), of.line, &full_[index(m * values() + v)]),
+        check(MPI_Send_init(at(v, layout.sender_slot[index(m)]), bytes(v, layout.capacity), MPI_BYTE, layout.peer,
+                            tag_of(layout.receiver_slot[index(m)], v), job.data, &full_[index(m * values() + v)]),
               "MPI_Send_init");
   }
-  /// Waits until what left is gone, for its memory goes next; not after a loss.
+  /// Waits until all messages have left, for their memory is freed next; not after a loss.
   GPIPE_COLD ~sender() override {
-    of_.watch.leave(true);
+    job_.progress.leave(true);
     try {
-      for (int p = 0; p < static_cast<int>(active_.size()); ++p) settle(p, {.action = "leave"});
+      for (int k = 0; k < static_cast<int>(active_.size()); ++k) settle(k, {.action = "leave"});
     } catch (...) {
     }
-    of_.watch.leave(false);
+    job_.progress.leave(false);
     for (MPI_Request& r : full_)
       if (r != MPI_REQUEST_NULL) MPI_Request_free(&r);
   }
 
-  void acquire(int m, wait_context what) override { settle(along_.place[index(m)], what); }
+  void acquire(int m, wait_context what) override { settle(layout_.sender_slot[index(m)], what); }
 
   void publish(int m, int samples) override {
-    const int place = along_.place[index(m)], slot = along_.slot[index(m)];
-    if (samples == along_.capacity) {
+    const int own = layout_.sender_slot[index(m)], other = layout_.receiver_slot[index(m)];
+    if (samples == layout_.capacity) {
       check(MPI_Startall(values(), &full_[index(m * values())]), "MPI_Startall");
-      active_[index(place)] = m;
+      active_[index(own)] = m;
     } else {
       for (int v = 0; v < values(); ++v)
-        check(MPI_Isend(at(v, place), bytes(v, samples), MPI_BYTE, along_.peer, tag_of(slot, v), of_.line,
-                        &short_[index(place * values() + v)]),
+        check(MPI_Isend(at(v, own), bytes(v, samples), MPI_BYTE, layout_.peer, tag_of(other, v), job_.data,
+                        &short_[index(own * values() + v)]),
               "MPI_Isend");
     }
-    ++started_[index(slot)];
+    ++started_[index(other)];
   }
 
   void drain() override {
-    MPI_Request layer_statistics = MPI_REQUEST_NULL;
-    check(MPI_Isend(started_.data(), static_cast<int>(started_.size()), MPI_INT64_T, along_.peer, tag_, of_.control,
-                    &layer_statistics),
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Isend(started_.data(), static_cast<int>(started_.size()), MPI_INT64_T, layout_.peer, tag_, job_.control,
+                    &request),
           "MPI_Isend");
-    await_one(layer_statistics, recovering);
-    for (int p = 0; p < static_cast<int>(active_.size()); ++p) settle(p, recovering);
+    await_one(request, recovering);
+    for (int k = 0; k < static_cast<int>(active_.size()); ++k) settle(k, recovering);
   }
 
  private:
-  // What left from the place before is gone.
-  void settle(int place, wait_context what) {
-    if (const int m = active_[index(place)]; m >= 0) await(&full_[index(m * values())], what);
-    active_[index(place)] = -1;
-    await(&short_[index(place * values())], what);
+  // Waits until the last message from the slot has left it.
+  void settle(int own_slot, wait_context what) {
+    if (const int m = active_[index(own_slot)]; m >= 0) await(&full_[index(m * values())], what);
+    active_[index(own_slot)] = -1;
+    await(&short_[index(own_slot * values())], what);
   }
 
-  std::vector<std::int64_t> started_;         // [slot]
-  std::vector<int> active_;                   // [place]: the full micro-batch that leaves from it
-  std::vector<MPI_Request> full_, short_;     // [micro-batch][value], [place][value]
+  std::vector<std::int64_t> started_;      // [receiver's slot]: messages
+  std::vector<int> active_;                // [own slot]: the full micro-batch that leaves from it; -1: none
+  std::vector<MPI_Request> full_, short_;  // [micro-batch][value], [own slot][value]
 };
 
 }  // namespace gpipe::mpi

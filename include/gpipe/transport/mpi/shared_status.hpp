@@ -15,43 +15,43 @@
 
 namespace gpipe::mpi {
 
-/// A text in shared memory.
+/// A text of fixed size, for shared memory and messages.
 template <std::size_t Size>
-struct written {
-  char letters[Size] = {};
+struct fixed_text {
+  char characters[Size] = {};
 
   void set(std::string_view text) noexcept {
     const std::size_t n = text.size() < Size ? text.size() : Size - 1;
-    std::memcpy(letters, text.data(), n);
-    letters[n] = 0;
+    std::memcpy(characters, text.data(), n);
+    characters[n] = 0;
   }
-  std::string get() const { return letters; }
+  std::string get() const { return characters; }
 };
 
-/// What a process does now, for the others to see. Only it writes there.
+/// What a process does now, for the others to read. No other process writes there.
 struct alignas(2 * alignment) process_status {
-  std::atomic<std::uint64_t> ticks{0};  ///< actions begun, messages come and gone
-  std::atomic<std::uint64_t> beats{0};  ///< looks around: it lives, if only to wait
-  std::atomic<std::uint64_t> round{0};  ///< assemblies and broadcasts behind it
+  std::atomic<std::uint64_t> ticks{0};  ///< progress: actions begun, messages sent and received
+  std::atomic<std::uint64_t> beats{0};  ///< polls: the process is alive, even while it waits
+  std::atomic<std::uint64_t> round{0};  ///< collective rounds that it has completed
   std::atomic<int> process{0};
   std::atomic<int> stage{-1}, micro_batch{-1};
-  std::atomic<bool> left{false};  ///< it ends
-  std::atomic<bool> told{false};  ///< it knows of the loss
-  written<32> action;  ///< read when it no longer moves
+  std::atomic<bool> left{false};  ///< it leaves the job
+  std::atomic<bool> knows_loss{false};
+  fixed_text<32> action;  ///< read when the process makes no progress
 
   void tick() noexcept { ticks.store(ticks.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   void beat() noexcept { beats.store(beats.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 };
 
-/// An error as bytes, in memory that is shared or in a message.
+/// An error as bytes, in shared memory or in a message.
 struct cause {
-  bool lost = false;        ///< a process is; else one has thrown, and goes on
-  bool own = false;         ///< told by a process that can still tell its user
-  bool leaves = false;      ///< neither: it only says that `rank` waits for the others to leave
-  std::uint64_t round = 0;  ///< what who found it had behind it: those who wait for something earlier go on
-  written<1024> wrong, remedy;
-  written<256> layer, file;
-  written<32> action;
+  bool lost = false;           ///< a process is lost; else a process has thrown and goes on
+  bool reports_itself = false; ///< found by a process that can still print it
+  bool leaves = false;         ///< no failure: `rank` waits for the others to leave
+  std::uint64_t round = 0;     ///< completed by the process that found it; waits in earlier rounds go on
+  fixed_text<1024> wrong, remedy;
+  fixed_text<256> layer, file;
+  fixed_text<32> action;
   int rank = -1, slot = -1, stage = -1, micro_batch = -1;
   long line = -1, step = -1;
 
@@ -73,51 +73,52 @@ struct cause {
   }
 };
 
-/// The first cause of a failure: who writes it first has it.
+/// The cause of a failure: the first process to write it wins.
 struct alignas(alignment) first_failure {
-  enum : int { none, writing, there };
+  enum : int { none, writing, written };
   std::atomic<int> state{none};
   cause what;
 
-  bool is_there() const noexcept { return state.load(std::memory_order_acquire) == there; }
-  /// Whether it was the first.
+  bool is_set() const noexcept { return state.load(std::memory_order_acquire) == written; }
+  /// Returns whether this cause was the first.
   bool put(const cause& found) noexcept {
     int free = none;
     if (!state.compare_exchange_strong(free, writing, std::memory_order_acq_rel)) return false;
     what = found;
-    state.store(there, std::memory_order_release);
+    state.store(written, std::memory_order_release);
     return true;
   }
 };
 
-/// Memory that the processes of one host share: a page for each, what was thrown, and who is lost.
+/// Memory that the processes of one host share: the status of each, the first throw and the first loss.
 class shared_status {
  public:
-  /// Every process of `everyone` makes one; with nobody, if they are not to share memory.
-  GPIPE_COLD shared_status(MPI_Comm everyone, bool shares) {
+  /// Every process of `all` makes one. If not `shares`, each process is as if on a host of its own.
+  GPIPE_COLD shared_status(MPI_Comm all, bool shares) {
     if (shares)
-      check(MPI_Comm_split_type(everyone, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host_), "MPI_Comm_split_type");
+      check(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host_), "MPI_Comm_split_type");
     else check(MPI_Comm_dup(MPI_COMM_SELF, &host_), "MPI_Comm_dup");
     MPI_Comm_rank(host_, &own_);
     MPI_Comm_size(host_, &count_);
-    const auto bytes = sizeof(heading) + static_cast<std::size_t>(count_) * sizeof(process_status) + alignof(process_status);
+    const auto bytes =
+        sizeof(header) + static_cast<std::size_t>(count_) * sizeof(process_status) + alignof(process_status);
     void* at = nullptr;
     check(MPI_Win_allocate_shared(own_ == 0 ? static_cast<MPI_Aint>(bytes) : 0, 1, MPI_INFO_NULL, host_, &at, &window_),
           "MPI_Win_allocate_shared");
     MPI_Aint size = 0;
     int unit = 0;
     check(MPI_Win_shared_query(window_, 0, &size, &unit, &at), "MPI_Win_shared_query");
-    auto place = reinterpret_cast<std::uintptr_t>(at);
-    place = (place + alignof(process_status) - 1) / alignof(process_status) * alignof(process_status);
-    auto* const base = reinterpret_cast<std::byte*>(place);
-    heading_ = reinterpret_cast<heading*>(base);
-    status_ = reinterpret_cast<process_status*>(base + sizeof(heading));
-    if (own_ == 0) new (heading_) heading;
+    auto address = reinterpret_cast<std::uintptr_t>(at);
+    address = (address + alignof(process_status) - 1) / alignof(process_status) * alignof(process_status);
+    auto* const base = reinterpret_cast<std::byte*>(address);
+    header_ = reinterpret_cast<header*>(base);
+    status_ = reinterpret_cast<process_status*>(base + sizeof(header));
+    if (own_ == 0) new (header_) header;
     new (status_ + own_) process_status;
     mine().process = static_cast<int>(getpid());
     MPI_Barrier(host_);
   }
-  /// With all processes, or, after a loss, not at all.
+  /// All processes call it; after a loss none does.
   GPIPE_COLD void close() {
     MPI_Win_free(&window_);
     MPI_Comm_free(&host_);
@@ -128,24 +129,24 @@ class shared_status {
   MPI_Comm host() const noexcept { return host_; }
   process_status& mine() noexcept { return status_[own_]; }
   process_status& of(int i) noexcept { return status_[i]; }
-  first_failure& thrown() noexcept { return heading_->thrown; }
-  first_failure& lost() noexcept { return heading_->lost; }
+  first_failure& thrown() noexcept { return header_->thrown; }
+  first_failure& lost() noexcept { return header_->lost; }
   bool put(const cause& found) noexcept { return (found.lost ? lost() : thrown()).put(found); }
 
-  /// A round ends for all, or for nobody: false if somebody has given it up. Rank 0 asks, when all have come.
+  /// Ends a round for all processes; returns false if a process has given it up. Rank 0 calls it when all have arrived.
   bool conclude(std::uint64_t round) noexcept {
-    std::uint64_t now = heading_->concluded.load();
+    std::uint64_t now = header_->concluded.load();
     while ((now & 1) == 0)
-      if (heading_->concluded.compare_exchange_weak(now, round << 1)) return true;
+      if (header_->concluded.compare_exchange_weak(now, round << 1)) return true;
     return false;
   }
-  /// After a loss: false if the round has been concluded. Else it never is, and none behind it.
-  bool give_up(std::uint64_t round) noexcept { return heading_->concluded.fetch_or(1) >> 1 < round; }
+  /// After a loss: returns false if the round has been concluded. Else neither it nor a later one ever will be.
+  bool give_up(std::uint64_t round) noexcept { return header_->concluded.fetch_or(1) >> 1 < round; }
 
  private:
-  struct alignas(2 * alignment) heading {
+  struct alignas(2 * alignment) header {
     first_failure thrown, lost;
-    std::atomic<std::uint64_t> concluded{0};  ///< twice the last round that has ended for all; odd: there is none behind
+    std::atomic<std::uint64_t> concluded{0};  ///< twice the last round that has ended for all; odd: it was the last
   };
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
                 std::atomic<bool>::is_always_lock_free);
@@ -153,7 +154,7 @@ class shared_status {
   MPI_Comm host_ = MPI_COMM_NULL;
   MPI_Win window_ = MPI_WIN_NULL;
   int own_ = 0, count_ = 1;
-  heading* heading_ = nullptr;
+  header* header_ = nullptr;
   process_status* status_ = nullptr;
 };
 

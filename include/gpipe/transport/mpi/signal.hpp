@@ -8,23 +8,23 @@
 
 namespace gpipe::mpi {
 
-// mpirun ends a job of which a process has ended by SIGTERM, and a second later by SIGKILL. In that second the others
-// tell who it was; so, unless the program has other plans, the signal is noted and looked into at the next wait.
+// When a process has ended, mpirun ends the rest of the job by SIGTERM and a second later by SIGKILL. In that second the
+// other processes report which one ended: unless the program handles the signal itself, it is recorded and the next wait
+// looks for the cause.
 
-/// Whether SIGTERM has come, noted by the handler.
+/// Whether SIGTERM has arrived, set by the handler.
 inline std::atomic<bool> termination{false};
-/// What the handler has noted.
 inline bool terminated() noexcept { return termination.load(std::memory_order_relaxed); }
 
-/// Notes SIGTERM, if it would end the program, for as long as this lives.
+/// Records SIGTERM while this object exists, if the signal would end the program.
 class termination_guard {
  public:
   GPIPE_COLD termination_guard() {
     struct sigaction now {};
     if (sigaction(SIGTERM, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
-    struct sigaction noting {};
-    noting.sa_handler = [](int) { termination.store(true, std::memory_order_relaxed); };
-    set_ = sigaction(SIGTERM, &noting, nullptr) == 0;
+    struct sigaction recording {};
+    recording.sa_handler = [](int) { termination.store(true, std::memory_order_relaxed); };
+    set_ = sigaction(SIGTERM, &recording, nullptr) == 0;
   }
   ~termination_guard() {
     if (set_) signal(SIGTERM, SIG_DFL);
@@ -36,7 +36,7 @@ class termination_guard {
   bool set_ = false;
 };
 
-/// Ends the process as SIGTERM would have.
+/// Ends the process as SIGTERM would.
 GPIPE_COLD inline void end_by_default() {
   termination.store(false);
   signal(SIGTERM, SIG_DFL);

@@ -6,11 +6,11 @@
 
 namespace gpipe::nccl {
 
-/// Throws `error` if a call of NCCL has failed; what is still in progress has not.
+/// Throws `error` if a call of NCCL has failed; a call in progress has not.
 inline void check(ncclResult_t found, const char* call) {
   if (found == ncclSuccess || found == ncclInProgress) return;
   gpipe::detail::throw_error({call, ": ", ncclGetErrorString(found), ", ", ncclGetLastError(nullptr)},
-                        {"NCCL_DEBUG=WARN tells more"});
+                             {"set NCCL_DEBUG=WARN for details"});
 }
 
 }  // namespace gpipe::nccl

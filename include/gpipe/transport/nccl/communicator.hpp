@@ -11,26 +11,26 @@
 
 namespace gpipe::nccl {
 
-/// Ranks that send each other what lies in their GPUs' memory. Nobody is blocked: what takes time is looked after until
-/// the deadline, and then, or when something failed, all that is under way here is aborted, for the GPU must not wait
-/// for a rank that is no more. After that every call throws.
+/// Ranks that send each other their GPUs' memory. No call of NCCL blocks: this class polls it until the deadline. After the
+/// deadline or a failure it aborts all transfers of this rank, for the GPU must not wait for a rank that has ended; after
+/// that every call throws.
 class communicator {
  public:
-  /// All ranks make theirs at the same time, by one name. `meanwhile` is called while NCCL is waited for, and throws if
-  /// that is in vain.
-  GPIPE_COLD communicator(const ncclUniqueId& name, int ranks, int rank, int gpu, std::chrono::nanoseconds deadline,
-                          std::function<void()> meanwhile = {})
-      : deadline_(deadline), meanwhile_(std::move(meanwhile)) {
+  /// All ranks construct theirs at the same time, with the same id. `on_wait` is called while this waits for NCCL, and
+  /// throws if another rank has failed.
+  GPIPE_COLD communicator(const ncclUniqueId& id, int ranks, int rank, int gpu, std::chrono::nanoseconds deadline,
+                          std::function<void()> on_wait = {})
+      : deadline_(deadline), on_wait_(std::move(on_wait)) {
     cuda::use(gpu);
-    ncclConfig_t how = NCCL_CONFIG_INITIALIZER;
-    how.blocking = 0;
-    const ncclResult_t begun = ncclCommInitRankConfig(&handle_, ranks, name, rank, &how);
-    attempt("ncclCommInitRankConfig", [&] { return begun; });
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    const ncclResult_t begun = ncclCommInitRankConfig(&handle_, ranks, id, rank, &config);
+    complete("ncclCommInitRankConfig", [&] { return begun; });
   }
   GPIPE_COLD ~communicator() {
     if (handle_ == nullptr) return;
     try {
-      attempt("ncclCommFinalize", [&] { return ncclCommFinalize(handle_); });
+      complete("ncclCommFinalize", [&] { return ncclCommFinalize(handle_); });
       static_cast<void>(ncclCommDestroy(handle_));
     } catch (...) {  // aborted
     }
@@ -38,10 +38,10 @@ class communicator {
   communicator(const communicator&) = delete;
   communicator& operator=(const communicator&) = delete;
 
-  /// Sends and receives that are asked for in `call`, all at once.
+  /// Enqueues the sends and receives of `call` as one group.
   template <class Call>
-  void together(Call&& call) {
-    require_whole();
+  void group(Call&& call) {
+    require_usable();
     check(ncclGroupStart(), "ncclGroupStart");
     try {
       call();
@@ -50,7 +50,7 @@ class communicator {
       abort();
       throw;
     }
-    attempt("ncclGroupEnd", [] { return ncclGroupEnd(); });
+    complete("ncclGroupEnd", [] { return ncclGroupEnd(); });
   }
   void send(const std::byte* from, std::size_t bytes, int to, const cuda::stream& on) {
     check(ncclSend(from, bytes, ncclInt8, to, handle_, on.get()), "ncclSend");
@@ -59,9 +59,9 @@ class communicator {
     check(ncclRecv(into, bytes, ncclInt8, from, handle_, on.get()), "ncclRecv");
   }
 
-  /// Throws if what is under way has failed.
-  void look() {
-    require_whole();
+  /// Throws if a transfer has failed.
+  void check_error() {
+    require_usable();
     check(state(), "ncclCommGetAsyncError");
   }
 
@@ -71,18 +71,18 @@ class communicator {
   }
 
  private:
-  void require_whole() const {
+  void require_usable() const {
     if (handle_ == nullptr)
-      gpipe::detail::throw_error({"the communicator was aborted"}, {"begin anew: start all processes again"});
+      gpipe::detail::throw_error({"the communicator was aborted"}, {"start all processes again"});
   }
   ncclResult_t state() const {
     ncclResult_t found = ncclSuccess;
-    const ncclResult_t asked = ncclCommGetAsyncError(handle_, &found);
-    return asked == ncclSuccess ? found : asked;
+    const ncclResult_t result = ncclCommGetAsyncError(handle_, &found);
+    return result == ncclSuccess ? found : result;
   }
-  // Calls NCCL, and waits until it has done what was asked.
+  // Calls NCCL and waits until the call is complete.
   template <class Call>
-  void attempt(const char* name, Call&& call) {
+  void complete(const char* name, Call&& call) {
     try {
       check(call(), name);
     } catch (...) {
@@ -101,9 +101,9 @@ class communicator {
     try {
       while (!done()) {
         if (std::chrono::steady_clock::now() > limit)
-          gpipe::detail::throw_error({name, ": nothing came for ", gpipe::detail::duration_text(deadline_)},
-                                {"see whether all ranks are alive; NCCL_DEBUG=WARN tells more"});
-        if (meanwhile_) meanwhile_();
+          gpipe::detail::throw_error({name, " is not complete after ", gpipe::detail::duration_text(deadline_)},
+                                     {"see whether all ranks are alive, and set NCCL_DEBUG=WARN for details"});
+        if (on_wait_) on_wait_();
         std::this_thread::yield();
       }
     } catch (...) {
@@ -114,7 +114,7 @@ class communicator {
 
   ncclComm_t handle_ = nullptr;
   std::chrono::nanoseconds deadline_;
-  std::function<void()> meanwhile_;
+  std::function<void()> on_wait_;
 };
 
 }  // namespace gpipe::nccl

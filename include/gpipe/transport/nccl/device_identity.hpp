@@ -1,19 +1,13 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <cstring>
-#include <string>
-#include <thread>
 
 #include <gpipe/device/cuda/stream/gpu.hpp>
-#include <gpipe/transport/contract/wait_limits.hpp>
-#include <gpipe/transport/nccl/check.hpp>
 
 namespace gpipe::nccl {
 
-/// Which of all GPUs one is.
+/// Identifies a GPU among all GPUs of all hosts.
 struct device_identity {
   char bytes[16]{};
 
@@ -28,37 +22,13 @@ struct device_identity {
   bool operator==(const device_identity& other) const { return std::memcmp(bytes, other.bytes, sizeof bytes) == 0; }
 };
 
-/// Refuses two ranks on one GPU, of which NCCL would only say that its usage is invalid.
-GPIPE_COLD inline void require_apart(int one, const device_identity& gpu_of_one, int other, const device_identity& gpu_of_other) {
+/// Rejects two ranks on one GPU, for which NCCL reports only an invalid usage.
+GPIPE_COLD inline void require_apart(int one, const device_identity& gpu_of_one, int other,
+                                     const device_identity& gpu_of_other) {
   if (gpu_of_one == gpu_of_other)
     gpipe::detail::throw_error({"ranks ", (std::min)(one, other), " and ", (std::max)(one, other),
-                           " have the same GPU, between which NCCL carries nothing"},
-                          {"start one process a GPU, or let one process have several stages: they share it"});
-}
-
-/// How ranks without a job get the name of a communicator that they are to make: by a file that all of them see, which
-/// rank 0 writes. It must not be there before.
-GPIPE_COLD inline void write_id(const ncclUniqueId& name, const std::string& file) {
-  const std::string draft = file + ".draft";
-  std::FILE* const into = std::fopen(draft.c_str(), "wb");
-  const bool written = into != nullptr && std::fwrite(&name, sizeof name, 1, into) == 1;
-  if (into == nullptr || std::fclose(into) != 0 || !written || std::rename(draft.c_str(), file.c_str()) != 0)
-    gpipe::detail::throw_error({"cannot be written"}, {"choose a file of a folder that all processes see"}, {.file = file});
-}
-/// Waits for the file until the deadline.
-GPIPE_COLD inline ncclUniqueId read_id(const std::string& file, std::chrono::nanoseconds deadline) {
-  const auto until = std::chrono::steady_clock::now() + deadline;
-  for (ncclUniqueId name{};;) {
-    if (std::FILE* const from = std::fopen(file.c_str(), "rb")) {
-      const bool whole = std::fread(&name, sizeof name, 1, from) == 1;
-      std::fclose(from);
-      if (whole) return name;
-    }
-    if (std::chrono::steady_clock::now() > until)
-      gpipe::detail::throw_error({"rank 0 has not written it within ", gpipe::detail::duration_text(deadline)},
-                            {"see whether rank 0 runs, and sees the same folder"}, {.file = file});
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+                                " have the same GPU, and NCCL needs one GPU per rank"},
+                               {"start one process per GPU, or let one process have several stages: they share its GPU"});
 }
 
 }  // namespace gpipe::nccl

@@ -1,117 +1,118 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include <gpipe/transport/contract/process_group.hpp>
+#include <gpipe/transport/contract/channel_ends.hpp>
 #include <gpipe/transport/nccl/communicator.hpp>
 
 namespace gpipe::nccl {
 
-/// What both ends of a channel have: a communicator of two ranks, since NCCL tells messages apart by their order alone,
-/// and a stream of its own, on which a message may wait for the other rank while the stage's stream goes on. Always as
-/// many bytes as a full micro-batch has are sent.
+/// What sender and receiver have in common: a communicator of two ranks, since NCCL distinguishes messages by their order
+/// alone, and a stream of its own, on which a message may wait for the other rank while the stage's stream goes on. Every
+/// message has the size of a full micro-batch. The receiver consumes micro-batches in the order in which they are sent.
 class end {
  public:
-  /// `stage`: the stream of who writes what is sent, or reads what has come.
-  GPIPE_COLD end(channel_layout along, const cuda::stream& stage)
-      : along_(std::move(along)), stage_(stage), lane_(stage.gpu()) {
-    int most = 0;
-    for (const auto* list : {&along_.slot, &along_.place})
-      for (const int at : *list) most = at > most ? at : most;
-    moments_.resize(static_cast<std::size_t>(most) + 1);
-  }
   end(const end&) = delete;
   end& operator=(const end&) = delete;
 
-  /// Goes over this communicator from now on, where the other rank has the number `other`; nothing is under way.
-  GPIPE_COLD void join(std::unique_ptr<communicator> over, int other) {
+  /// Uses this communicator from now on, in which the other rank is `other`; no message is under way.
+  GPIPE_COLD void connect(std::unique_ptr<communicator> over, int other) {
     over_ = std::move(over);
     other_ = other;
   }
   /// Nothing waits for the other rank any more.
-  GPIPE_COLD void part() noexcept {
+  GPIPE_COLD void abort() noexcept {
     if (over_) over_->abort();
   }
   int gpu() const { return stage_.gpu(); }
   /// The rank at the other end, in the job.
-  int peer() const { return along_.peer; }
+  int peer() const { return layout_.peer; }
   /// Throws if the communicator has failed.
-  void look() const {
-    if (over_) over_->look();
+  void check_error() const {
+    if (over_) over_->check_error();
   }
-  /// Whether all that was asked of it is done.
+  /// Whether all its messages are complete.
   bool idle() const {
-    for (const cuda::event& m : moments_)
-      if (!m.over()) return false;
-    return true;
+    return std::all_of(in_use_.begin(), in_use_.end(), [](const cuda::event& slot) { return slot.over(); });
   }
 
  protected:
+  /// `stage`: the stream that writes what is sent, or reads what is received. `slots`: this end's, of each micro-batch.
+  GPIPE_COLD end(channel_layout layout, const std::vector<int> channel_layout::*slots, const cuda::stream& stage)
+      : layout_(std::move(layout)), stage_(stage), transfers_(stage.gpu()), slots_(layout_.*slots) {
+    in_use_.resize(static_cast<std::size_t>(*std::max_element(slots_.begin(), slots_.end())) + 1);
+  }
   ~end() = default;
-  cuda::event& moment(int place) { return moments_[static_cast<std::size_t>(place)]; }
-  int place(int micro_batch) const { return along_.place[static_cast<std::size_t>(micro_batch)]; }
 
-  /// What is asked of the one stream from now on comes after what was asked of the other.
-  void follow(const cuda::stream& after, const cuda::stream& before) {
+  int slot(int micro_batch) const { return slots_[static_cast<std::size_t>(micro_batch)]; }
+  /// Up to this event the slot is in use.
+  cuda::event& in_use(int slot) { return in_use_[static_cast<std::size_t>(slot)]; }
+
+  /// Work that is enqueued on `later` from now on waits for the work on `earlier`.
+  void order(const cuda::stream& earlier, const cuda::stream& later) {
     cuda::use(stage_.gpu());
-    turn_.record(before);
-    turn_.hold_back(after);
+    turn_.record(earlier);
+    turn_.hold_back(later);
   }
   template <class Call>
-  void each_value(int place, Call&& call) {
-    over_->together([&] {
-      for (const buffer_layout& v : along_.values)
-        call(v.base + static_cast<std::size_t>(place) * v.stride, v.row * static_cast<std::size_t>(along_.capacity));
+  void each_value(int slot, Call&& call) {
+    over_->group([&] {
+      for (const buffer_layout& v : layout_.values)
+        call(v.base + static_cast<std::size_t>(slot) * v.stride, v.row * static_cast<std::size_t>(layout_.capacity));
     });
   }
 
-  channel_layout along_;
+  channel_layout layout_;
   const cuda::stream& stage_;
-  cuda::stream lane_;
+  cuda::stream transfers_;
   std::unique_ptr<communicator> over_;  // ends before the stream does
   int other_ = 0;
 
  private:
-  std::vector<cuda::event> moments_;  // [place], up to which it is in use
+  std::vector<int> slots_;           // [micro-batch]
+  std::vector<cuda::event> in_use_;  // [slot]
   cuda::event turn_;
 };
 
-/// Sends from the stage's arena. Nothing here waits on the host but for NCCL to take what it is asked.
-class sender : public remote_sender, public end {
+/// Sends from the stage's arena. The host waits only until NCCL has enqueued a message.
+class sender : public sending_end, public end {
  public:
-  using end::end;
+  sender(channel_layout layout, const cuda::stream& stage)
+      : end(std::move(layout), &channel_layout::sender_slot, stage) {}
 
   void acquire(int micro_batch, wait_context) override {
     cuda::use(stage_.gpu());
-    moment(place(micro_batch)).hold_back(stage_);
+    in_use(slot(micro_batch)).hold_back(stage_);
   }
   void publish(int micro_batch, int) override {
-    const int at = place(micro_batch);
-    follow(lane_, stage_);
-    each_value(at, [&](const std::byte* from, std::size_t bytes) { over_->send(from, bytes, other_, lane_); });
-    moment(at).record(lane_);
+    const int at = slot(micro_batch);
+    order(stage_, transfers_);
+    each_value(at, [&](const std::byte* from, std::size_t bytes) { over_->send(from, bytes, other_, transfers_); });
+    in_use(at).record(transfers_);
   }
 };
 
 /// Receives into the stage's arena.
-class receiver : public remote_receiver, public end {
+class receiver : public receiving_end, public end {
  public:
-  using end::end;
+  receiver(channel_layout layout, const cuda::stream& stage)
+      : end(std::move(layout), &channel_layout::receiver_slot, stage) {}
 
   int consume(int micro_batch, wait_context) override {
-    const int at = place(micro_batch);
+    const int at = slot(micro_batch);
     cuda::use(stage_.gpu());
-    moment(at).hold_back(lane_);
-    each_value(at, [&](std::byte* into, std::size_t bytes) { over_->receive(into, bytes, other_, lane_); });
-    follow(stage_, lane_);
-    moment(at).record(lane_);
-    return along_.capacity;
+    in_use(at).hold_back(transfers_);
+    each_value(at, [&](std::byte* into, std::size_t bytes) { over_->receive(into, bytes, other_, transfers_); });
+    order(transfers_, stage_);
+    in_use(at).record(transfers_);
+    return layout_.capacity;
   }
   void release(int micro_batch) override {
     cuda::use(stage_.gpu());
-    moment(place(micro_batch)).record(stage_);
+    in_use(slot(micro_batch)).record(stage_);
   }
 };
 

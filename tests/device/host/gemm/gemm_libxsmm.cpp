@@ -1,3 +1,5 @@
+// optimise: yes
+
 #if GPIPE_WITH_LIBXSMM
 #include <gpipe/device/host/gemm/gemm_libxsmm.hpp>
 #endif
@@ -47,30 +49,31 @@ TEST_CASE_TEMPLATE("products agree with plain loops", T, float, double) {
   products::agree_with_plain_loops<context, T>();
 }
 
-TEST_CASE("a row's bits do not depend on what its neighbours hold") {
+TEST_CASE("a row's bits do not depend on its neighbours' content") {
   products::neighbours_do_not_matter<context, float>();
 }
 
-TEST_CASE_TEMPLATE("a transposed product of rows in several places has the bits of several", T, float, double,
+TEST_CASE_TEMPLATE("a transposed product of rows in several parts has the bits of several products", T, float, double,
                    gpipe::bf16) {
   products::parts_do_not_matter<context, T>();
   products::tiny_parts_do_not_matter<context, T>();
 }
 
 TEST_CASE_TEMPLATE("after prepare, no number of rows compiles or allocates anything", T, float, gpipe::bf16) {
-  constexpr int most = 300, n = std::is_same_v<T, float> ? 74 : 76, k = 1100;  // shapes of its own
+  constexpr int max_rows = 300, n = std::is_same_v<T, float> ? 74 : 76, k = 1100;  // shapes of this test only
   const context c;
-  products::matrix<T> a(products::cells(most, k)), packed(gpipe::packed_size(k, n)), b(products::cells(most, n));
+  products::matrix<T> a(products::cells(max_rows, k)), packed(gpipe::packed_size(k, n)),
+      b(products::cells(max_rows, n));
   products::matrix<float> gradient(products::cells(n, k));
-  c.template prepare_multiply<T>(most, n, k);
-  c.template prepare_multiply_transposed<T>(n, k, most);
+  c.template prepare_multiply<T>(max_rows, n, k);
+  c.template prepare_multiply_transposed<T>(n, k, max_rows);
 
   libxsmm_registry_info before{}, after{};
   libxsmm_get_registry_info(&before);
   int counted = -1;
-  std::thread([&] {  // a stage's thread did not prepare anything itself
+  std::thread([&] {  // a stage's thread that has prepared nothing itself
     allocations = 0;
-    for (int rows = 1; rows <= most; rows += 1 + rows / 40) {
+    for (int rows = 1; rows <= max_rows; rows += 1 + rows / 40) {
       c.template multiply<T>(rows, n, k, a, packed, b, false);
       c.template multiply<T>(rows, n, k, a, packed, b, true);
       c.template multiply_plus<T>(rows, n, k, a, packed, gradient, b);
@@ -84,8 +87,8 @@ TEST_CASE_TEMPLATE("after prepare, no number of rows compiles or allocates anyth
   CHECK(counted == 0);
 }
 
-TEST_CASE("each thread of thousands finds the kernel that it asks for") {
-  // libxsmm's own look-up mixes up shapes once a process has made a thousand threads.
+TEST_CASE("each of thousands of threads finds the requested kernel") {
+  // libxsmm's own look-up confuses shapes once a process has made a thousand threads.
   constexpr int shapes = 24, threads = 1100;
   const auto find = [](int i) {
     return gpipe::host::libxsmm_kernels::find({1 + i % 4, 8 * (1 + i % 3), 4 * (1 + i), 256, 256, false, false});
@@ -93,15 +96,15 @@ TEST_CASE("each thread of thousands finds the kernel that it asks for") {
   std::vector<libxsmm_smmfunction> kernels;
   for (int i = 0; i < shapes; ++i) kernels.push_back(find(i));
   std::atomic<int> wrong = 0;
-  const auto ask = [&] {
+  const auto find_kernel = [&] {
     for (int i = 0; i < shapes; ++i) wrong += find(i) != kernels[static_cast<std::size_t>(i)];
   };
   std::atomic<bool> over = false;
   std::thread beside([&] {
-    while (!over) ask();
+    while (!over) find_kernel();
   });
   for (int i = 0; i < threads; ++i) std::thread([&] {
-      for (int round = 0; round < 100; ++round) ask();
+      for (int round = 0; round < 100; ++round) find_kernel();
     }).join();
   over = true;
   beside.join();
@@ -110,7 +113,7 @@ TEST_CASE("each thread of thousands finds the kernel that it asks for") {
 
 #if GPIPE_COUNTS_ALLOCATIONS
 TEST_CASE("the counter counts") {
-  static void* volatile kept;  // else the compiler leaves the pairs out
+  static void* volatile kept;  // else the compiler removes the pairs
   allocations = 0;
   kept = std::malloc(8);
   std::free(kept);

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/device/host/gemm/gemm_portable.hpp>
 
 #include <pthread.h>
@@ -10,12 +12,12 @@ TEST_CASE_TEMPLATE("products agree with plain loops", T, float, double) {
   products::agree_with_plain_loops<context, T>();
 }
 
-TEST_CASE_TEMPLATE("a transposed product of rows in several places has the bits of several", T, float, double) {
+TEST_CASE_TEMPLATE("a transposed product of rows in several parts has the bits of several products", T, float, double) {
   products::parts_do_not_matter<context, T>();
   products::tiny_parts_do_not_matter<context, T>();
 }
 
-TEST_CASE("the product that packs most takes less than 256 KiB of its thread's stack") {
+TEST_CASE("the product with the largest packed block uses less than 256 KiB of its thread's stack") {
   pthread_attr_t small;
   REQUIRE(pthread_attr_init(&small) == 0);
   REQUIRE(pthread_attr_setstacksize(&small, 256 * 1024) == 0);

@@ -1,3 +1,5 @@
+// optimise: yes
+
 #include <gpipe/device/host/gemm/transpose.hpp>
 
 #include <doctest/doctest.h>
@@ -30,9 +32,10 @@ void transposes(int rows, int columns) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("each element goes where its row and its column say, and nothing else is written", T, float, double) {
+TEST_CASE_TEMPLATE("each element is written to its transposed position, and nothing else is written", T, float,
+                   double) {
   for (int rows = 1; rows <= 33; ++rows)
     for (int columns = 1; columns <= 33; ++columns) transposes<T, T>(rows, columns);
 }
 
-TEST_CASE("what becomes bf16 is rounded") { transposes<float, bf16>(17, 16); }
+TEST_CASE("conversion to bf16 rounds") { transposes<float, bf16>(17, 16); }

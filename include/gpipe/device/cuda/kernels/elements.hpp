@@ -6,7 +6,7 @@
 
 namespace gpipe::cuda::detail {
 
-// What a context does element by element.
+// Element-wise functors of the context.
 
 template <class T>
 struct set_to {
@@ -15,7 +15,7 @@ struct set_to {
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] = value; }
 };
 
-/// Rows of a matrix, or of its transpose, each filled up with zeros to `stride` elements.
+/// Rows of a matrix, or of its transpose, each padded with zeros to `stride` elements.
 template <class T>
 struct packing {
   const compute_type<T>* source;
@@ -36,7 +36,7 @@ struct entries {
   }
 };
 
-/// A row again and again; rounded, where `into` is bf16.
+/// A row repeated; rounded if `into` is bf16.
 template <class T>
 struct repeat_row {
   const compute_type<T>* row;

@@ -10,7 +10,7 @@
 
 namespace gpipe::cuda {
 
-/// How cuBLASLt names an element type.
+/// cuBLASLt's name of an element type.
 template <class T>
 inline constexpr cudaDataType library_type = CUDA_R_32F;
 template <>
@@ -18,21 +18,21 @@ inline constexpr cudaDataType library_type<double> = CUDA_R_64F;
 template <>
 inline constexpr cudaDataType library_type<bf16> = CUDA_R_16BF;
 
-/// What is done to a product while it is still at hand.
+/// What else is done while a product is computed.
 enum class epilogue {
   none,
   bias,           ///< a row, of D's type, is added to every row of D
-  bias_gradient,  ///< the columns of A, which is given transposed, are summed, in D's type: written, not added
+  bias_gradient,  ///< the columns of a transposed A are summed, in D's type: written, not added
 };
 
-/// D[m x n] = op(A)[m x k] op(B)[k x n], row-major, one element behind the other in D. What is transposed is given so:
-/// A as k x m, B as n x k. The rows are the extent that micro-batches shorten: k of a transposed A, else m.
+/// D[m x n] = op(A)[m x k] op(B)[k x n], row-major, D without gaps. A transposed A is stored as k x m, a transposed B
+/// as n x k. The rows are the extent that short micro-batches reduce: k of a transposed A, else m.
 struct product {
   cudaDataType in = CUDA_R_32F, out = CUDA_R_32F;
   epilogue then = epilogue::none;
   bool a_transposed = false, b_transposed = false;
   int n = 0, across = 0;  ///< `across`: m of a transposed A, else k
-  int b_stride = 0;       ///< elements from row to row of what is given as B
+  int b_stride = 0;       ///< elements from row to row of the stored B
   int rows = 0;
 
   int m() const { return a_transposed ? across : rows; }
@@ -40,13 +40,13 @@ struct product {
   auto operator<=>(const product&) const = default;
 };
 
-/// cuBLASLt on one stream, with all that it needs made once: a handle, a workspace, and for each product the algorithm.
-/// Which one depends on the product alone, and each gives the same bits again and again; float is float, not TF32,
-/// and of bf16 the sums are in float.
-/// For any number of rows runs what was chosen for the least of 1, 2, 4, ..., all of them that is not smaller.
+/// cuBLASLt on one stream. The handle, the workspace and the algorithm of each product are made once. The algorithm
+/// depends on the product alone, and each gives the same bits every time; float is float, not TF32, and sums of bf16
+/// are in float. A product of any number of rows runs the algorithm of the next power of two, or of the prepared
+/// maximum if that is smaller.
 class gemm {
  public:
-  /// Bytes behind the workspace, for who uses the stream.
+  /// Bytes behind the workspace, for the other operations on the stream.
   static constexpr std::size_t scratch_bytes = std::size_t{1} << 18;
 
   GPIPE_COLD explicit gemm(const stream& on) : stream_(on) {
@@ -74,23 +74,24 @@ class gemm {
     return sizeof(T) * static_cast<std::size_t>(count) <= scratch_bytes;
   }
 
-  /// Chooses algorithms for a product of `p.rows` rows or fewer.
+  /// Chooses algorithms for a product of up to `p.rows` rows.
   GPIPE_COLD void prepare(product p) {
-    const int most = p.rows;
-    for (p.rows = 1; p.rows < most; p.rows *= 2) choose(p);
-    p.rows = most;
+    const int max_rows = p.rows;
+    for (p.rows = 1; p.rows < max_rows; p.rows *= 2) choose(p);
+    p.rows = max_rows;
     choose(p);
   }
 
-  /// Whether cuBLASLt has the product with its epilogue; without one it must.
+  /// Returns true if cuBLASLt has the product with its epilogue; without an epilogue it must.
   bool offers(const product& p) { return chosen_for(p).offered; }
 
-  /// D = op(A) op(B), or D += if accumulating. `bias`: what the epilogue reads or writes.
+  /// D = op(A) op(B), or D += if accumulating. The epilogue reads or writes `bias`.
   void run(const product& p, const void* a, const void* b, void* d, bool accumulate = false, void* bias = nullptr) {
     const choice& by = chosen_for(p);
     if (!by.offered)
-      detail::throw_error({"cuBLASLt has no product of ", p.m(), " x ", p.k(), " by ", p.k(), " x ", p.n},
-                     {"choose other extents, multiples of 8 are best"});
+      detail::throw_error(
+          {"cuBLASLt has no algorithm for the product of ", p.m(), " x ", p.k(), " by ", p.k(), " x ", p.n},
+          {"choose other extents; multiples of 8 are best"});
     terms of(p, bias);
     const float one = 1, add = accumulate ? 1 : 0;
     const double one_in_double = 1, add_in_double = add;
@@ -102,9 +103,9 @@ class gemm {
   }
 
  private:
-  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
+  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // NVIDIA's advice for Hopper
 
-  // The product as cuBLASLt knows it, by columns: a row-major matrix is there its transpose, so that D^T = op(B)^T
+  // The product in cuBLASLt's column-major order: a row-major matrix is its transpose there, so that D^T = op(B)^T
   // op(A)^T. Descriptions live on the stack.
   class terms {
    public:
@@ -157,24 +158,25 @@ class gemm {
     if (at != chosen_.end() && at->of == p) return;
     cublasLtMatmulPreferenceOpaque_t wish{};
     check(cublasLtMatmulPreferenceInit(&wish), "cublasLtMatmulPreferenceInit");
-    const auto ask = [&wish](cublasLtMatmulPreferenceAttributes_t what, auto value) {
+    const auto prefer = [&wish](cublasLtMatmulPreferenceAttributes_t what, auto value) {
       check(cublasLtMatmulPreferenceSetAttribute(&wish, what, &value, sizeof value),
             "cublasLtMatmulPreferenceSetAttribute");
     };
-    ask(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
-    // Parts of a sum are put together in the workspace and in a fixed order.
-    ask(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
+    // Parts of a sum are combined in the workspace and in a fixed order.
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     for (const auto operand : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      ask(operand, static_cast<std::uint32_t>(alignment));
+      prefer(operand, static_cast<std::uint32_t>(alignment));
     use(stream_.gpu());
-    terms of(p, workspace_);  // where the epilogue's row is makes no difference, but that it is somewhere
+    terms of(p, workspace_);  // any valid address of the epilogue's row will do
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
-    const cublasStatus_t told = cublasLtMatmulAlgoGetHeuristic(handle_, of.how(), of.b(), of.a(), of.d(), of.d(), &wish,
-                                                               1, &best, &found);
-    if (told != CUBLAS_STATUS_NOT_SUPPORTED) check(told, "cublasLtMatmulAlgoGetHeuristic");
-    chosen_.insert(at, {p, best.algo, told == CUBLAS_STATUS_SUCCESS && found > 0});
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle_, of.how(), of.b(), of.a(), of.d(), of.d(), &wish, 1, &best, &found);
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "cublasLtMatmulAlgoGetHeuristic");
+    chosen_.insert(at, {p, best.algo, status == CUBLAS_STATUS_SUCCESS && found > 0});
   }
 
   std::vector<choice>::iterator place_of(const product& p) {
@@ -185,7 +187,7 @@ class gemm {
     auto at = place_of(p);
     product same = p;
     if (at != chosen_.end()) same.rows = at->of.rows;
-    if (at == chosen_.end() || at->of != same) {  // nobody has prepared it
+    if (at == chosen_.end() || at->of != same) {  // not prepared
       choose(p);
       at = place_of(p);
     }

@@ -6,7 +6,7 @@
 
 namespace gpipe::cuda {
 
-/// Asks for a kernel of our own.
+/// Launches a kernel of gpipe's own.
 template <class... Terms>
 void launch(const stream& on, dim3 grid, dim3 block, void (*kernel)(Terms...), Terms... given) {
   cudaLaunchConfig_t how{};

@@ -8,12 +8,12 @@
 
 namespace gpipe::cuda::detail {
 
-// Kernels of our own, for what Thrust has not: teams, and sums in a fixed order that stay on the GPU.
+// Kernels that Thrust lacks: teams, and sums in a fixed order whose results stay on the GPU.
 
-/// As many blocks as there is work for, or fewer: then each does more.
+/// One block per unit of work, up to a limit: beyond it each block does more.
 inline dim3 blocks(std::ptrdiff_t work) {
-  constexpr std::ptrdiff_t most = 1 << 16;
-  return dim3(static_cast<unsigned>((std::min)(work, most)));
+  constexpr std::ptrdiff_t max_blocks = 1 << 16;
+  return dim3(static_cast<unsigned>((std::min)(work, max_blocks)));
 }
 
 /// f(row, team) for each row, a block at a time.
@@ -25,21 +25,21 @@ __global__ void __launch_bounds__(team::threads) over_rows(std::ptrdiff_t count,
   }
 }
 
-inline constexpr int column_lanes = 32;  ///< columns of a block, and threads that share a column
+inline constexpr int column_lanes = 32;  ///< columns of a block, and threads per column
 
 /// into[j] += the sum over rows of f(row, j): a thread l adds up rows l, l + 32, ..., then threads in pairs 16 apart,
 /// 8, 4, 2, 1.
 template <class F, class T>
 __global__ void __launch_bounds__(column_lanes* column_lanes)
     over_columns(std::ptrdiff_t rows, std::ptrdiff_t n, F f, T* into) {
-  __shared__ T part[column_lanes][column_lanes + 1];  // one more: a column of it falls on all banks
+  __shared__ T part[column_lanes][column_lanes + 1];  // one more, so that a column spans all banks
   const int lane = static_cast<int>(threadIdx.x), thread = static_cast<int>(threadIdx.y);
   const std::ptrdiff_t all = std::ptrdiff_t{gridDim.x} * column_lanes;
   for (std::ptrdiff_t first = std::ptrdiff_t{blockIdx.x} * column_lanes; first < n; first += all) {
-    T own = T(0);
+    T partial = T(0);
     if (first + lane < n)
-      for (std::ptrdiff_t row = thread; row < rows; row += column_lanes) own += f(row, first + lane);
-    part[thread][lane] = own;
+      for (std::ptrdiff_t row = thread; row < rows; row += column_lanes) partial += f(row, first + lane);
+    part[thread][lane] = partial;
     __syncthreads();
     T sum = part[lane][thread];
     for (int apart = column_lanes / 2; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(column_lanes* column_lanes)
 
 inline constexpr std::ptrdiff_t sum_blocks = 256, sum_chunk = 16 * team::threads;
 
-/// into[b] = the sum of f(i) over the b-th of as many parts as there are blocks, in double.
+/// into[b] = the sum of f(i) over part b of gridDim.x parts, in double.
 template <class F>
 __global__ void __launch_bounds__(team::threads) over_parts(std::ptrdiff_t n, F f, double* into) {
   const std::ptrdiff_t part = (n + gridDim.x - 1) / gridDim.x, first = part * blockIdx.x;

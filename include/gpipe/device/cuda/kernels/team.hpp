@@ -7,13 +7,13 @@
 
 namespace gpipe::cuda {
 
-/// What works on one row: a block of 256 threads, each of which runs the whole functor. The width of a loop is the
-/// same for all of them. Element i is always thread i mod 256's, so that a thread's own arrays serve in every loop,
-/// and the order of a sum is fixed:
+/// Works on one row: a block of 256 threads, each of which runs the whole functor. The width of a loop is the same for
+/// all of them. Element i always belongs to thread i mod 256, so that a thread's own arrays serve in every loop, and
+/// the order of a sum is fixed:
 ///
 ///     thread t = g(t) + g(t + 256) + ...,   then a warp's threads in pairs 16 apart, 8, 4, 2, 1,   then warps in order
 ///
-/// Loops follow one another: what one wrote the next may read.
+/// Loops run one after the other: a loop may read what the previous one wrote.
 struct team {
   static constexpr int threads = 256, warp = 32;
 
@@ -30,22 +30,23 @@ struct team {
   }
 
   template <class T, class G>
-  __device__ T maximum(std::ptrdiff_t width, T least, G g) const {
-    return reduce(width, least, g, [](T a, T b) { return b > a ? b : a; });
+  __device__ T maximum(std::ptrdiff_t width, T initial, G g) const {
+    return reduce(width, initial, g, [](T a, T b) { return b > a ? b : a; });
   }
 
  private:
   template <class T, class G, class Op>
-  __device__ static T reduce(std::ptrdiff_t width, T nothing, G g, Op op) {
+  __device__ static T reduce(std::ptrdiff_t width, T identity, G g, Op op) {
     __shared__ T of_warp[threads / warp];
-    T own = nothing;
-    for (std::ptrdiff_t i = threadIdx.x; i < width; i += threads) own = op(own, g(i));
-    for (int apart = warp / 2; apart > 0; apart /= 2) own = op(own, __shfl_xor_sync(0xffffffffu, own, apart));
-    if (threadIdx.x % warp == 0) of_warp[threadIdx.x / warp] = own;
+    T partial = identity;
+    for (std::ptrdiff_t i = threadIdx.x; i < width; i += threads) partial = op(partial, g(i));
+    for (int apart = warp / 2; apart > 0; apart /= 2)
+      partial = op(partial, __shfl_xor_sync(0xffffffffu, partial, apart));
+    if (threadIdx.x % warp == 0) of_warp[threadIdx.x / warp] = partial;
     __syncthreads();
     T all = of_warp[0];
     for (int w = 1; w < threads / warp; ++w) all = op(all, of_warp[w]);
-    __syncthreads();  // the next reduction writes there again
+    __syncthreads();  // the next reduction reuses of_warp
     return all;
   }
 };

@@ -8,13 +8,13 @@
 
 namespace gpipe::cuda {
 
-/// The way between the host's memory and a GPU's, through pieces of memory on both sides, made once and used in turn:
-/// on the host one that the GPU reads by itself, so that nobody waits.
+/// Copies between the host's memory and a GPU's, through pieces of memory on both sides that are allocated once and
+/// used in turn. The host's pieces are pinned: the GPU reads them by itself, and no thread waits.
 ///
-///     up     host -> piece of the host -> piece of the GPU -> its place     at once; by a stream of its own; in order
-///     down   place -> piece of the host -> host                             in order; at `drain`
+///     up     host -> piece of the host -> piece of the GPU -> target        at once; on a stream of its own; in order
+///     down   source -> piece of the host -> host                            in order; at `drain`
 ///
-/// The second part of the way up runs while the stream still computes what was asked before: data are there early.
+/// The second part of an upload runs while the stream still computes earlier operations: data arrive early.
 class staging {
  public:
   GPIPE_COLD explicit staging(const stream& on) : stream_(on), early_(on.gpu()) {
@@ -58,11 +58,11 @@ class staging {
     }
   }
 
-  /// What is still on its way down arrives, once the stream is through.
+  /// Copies the pending downloads to their targets, once the stream is complete.
   void drain() noexcept {
     for (piece& p : pieces_) arrive(p);
   }
-  /// Forgets it instead: the stream has failed.
+  /// Discards them instead: the stream has failed.
   void drop() noexcept {
     for (piece& p : pieces_) p.into = nullptr;
   }
@@ -81,7 +81,7 @@ class staging {
   std::byte* host(const piece& p) const { return static_cast<std::byte*>(hosts_) + offset(p); }
   std::byte* gpu(const piece& p) const { return static_cast<std::byte*>(gpus_) + offset(p); }
 
-  // The one that was used longest ago, when it is free again.
+  // The least recently used piece, once it is free again.
   piece& take() {
     piece& p = pieces_[next_];
     next_ = (next_ + 1) % pieces;

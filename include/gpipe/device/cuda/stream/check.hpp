@@ -14,21 +14,22 @@ using gpipe::detail::throw_error;
 [[noreturn]] GPIPE_COLD inline void throw_call_error(cudaError_t found, const char* call) {
   const bool full = found == cudaErrorMemoryAllocation;
   const bool absent = found == cudaErrorNoDevice || found == cudaErrorInsufficientDriver;
-  throw_error({call, ": ", cudaGetErrorName(found), ", ", cudaGetErrorString(found)},
-         {full     ? "use more stages or GPUs, smaller micro-batches or recompute"
-          : absent ? "see whether `nvidia-smi` lists a GPU, and a driver that is new enough for this build's CUDA"
-                   : "compute-sanitizer tells which kernel it was; after most such errors a process cannot use the GPU "
-                     "any longer"});
+  throw_error(
+      {call, ": ", cudaGetErrorName(found), ", ", cudaGetErrorString(found)},
+      {full     ? "use more stages or GPUs, smaller micro-batches or recompute"
+       : absent ? "check that `nvidia-smi` lists a GPU and a driver that is new enough for this build's CUDA"
+                : "run compute-sanitizer to find the kernel; after most such errors a process cannot use the GPU "
+                  "any more"});
 }
 [[noreturn]] GPIPE_COLD inline void throw_call_error(cublasStatus_t found, const char* call) {
   throw_error({call, ": ", cublasLtGetStatusName(found), ", ", cublasLtGetStatusString(found)},
-         {"CUBLASLT_LOG_LEVEL=1 tells why"});
+              {"set CUBLASLT_LOG_LEVEL=1 to see the reason"});
 }
 
 }  // namespace detail
 
-/// Throws `error` with the call's name and what CUDA says, unless it went well. Errors of kernels come to light at a
-/// later call: then it is that one which is named. Layer and stage are added by who runs the layer.
+/// Throws `error` with the call's name and CUDA's message, unless the call succeeded. Errors of kernels are reported by
+/// a later call: then the error names that call. The caller adds layer and stage.
 inline void check(cudaError_t found, const char* call) {
   if (found != cudaSuccess) detail::throw_call_error(found, call);
 }

@@ -6,23 +6,23 @@
 
 namespace gpipe::cuda {
 
-/// GPUs that this process may use, as CUDA_VISIBLE_DEVICES leaves them: 0 where there is no driver, too.
+/// The number of GPUs that this process may use, as CUDA_VISIBLE_DEVICES allows: 0 without a driver too.
 GPIPE_COLD inline int gpus() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : (static_cast<void>(cudaGetLastError()), 0);
 }
 
-/// Refuses a machine without a GPU, with what CUDA says.
+/// Throws CUDA's error on a machine without a GPU.
 GPIPE_COLD inline void require_gpu() {
   int count = 0;
   check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
   check(count > 0 ? cudaSuccess : cudaErrorNoDevice, "cudaGetDeviceCount");
 }
 
-/// What the calling thread asks for from now on goes to this GPU.
+/// The calling thread's CUDA calls go to this GPU from now on.
 inline void use(int gpu) { check(cudaSetDevice(gpu), "cudaSetDevice"); }
 
-/// Bytes of a GPU that nobody uses.
+/// Available bytes of a GPU.
 GPIPE_COLD inline std::int64_t memory_left(int gpu) {
   use(gpu);
   std::size_t left = 0, all = 0;
@@ -30,8 +30,8 @@ GPIPE_COLD inline std::int64_t memory_left(int gpu) {
   return static_cast<std::int64_t>(left);
 }
 
-/// Lets the kernels of each GPU reach into the memory of every other, since a stage writes straight into the memory of
-/// the next. Throws `error` where two of them cannot.
+/// Lets the kernels of each GPU access the memory of every other, since a stage writes straight into the memory of the
+/// next. Throws `error` if two of them cannot.
 GPIPE_COLD inline void connect_gpus() {
   const int count = gpus();
   for (int from = 0; from < count; ++from) {
@@ -41,8 +41,8 @@ GPIPE_COLD inline void connect_gpus() {
       int reaches = 0;
       check(cudaDeviceCanAccessPeer(&reaches, from, to), "cudaDeviceCanAccessPeer");
       if (!reaches)
-        detail::throw_error({"GPU ", from, " cannot reach the memory of GPU ", to},
-                       {"choose GPUs that can by CUDA_VISIBLE_DEVICES, or run a process for each, over NCCL"});
+        detail::throw_error({"GPU ", from, " cannot access the memory of GPU ", to},
+                            {"choose GPUs that can with CUDA_VISIBLE_DEVICES, or run one process per GPU over NCCL"});
       const cudaError_t found = cudaDeviceEnablePeerAccess(to, 0);
       if (found == cudaErrorPeerAccessAlreadyEnabled) static_cast<void>(cudaGetLastError());
       else check(found, "cudaDeviceEnablePeerAccess");

@@ -9,8 +9,8 @@
 
 namespace gpipe::cuda {
 
-/// What several contexts were asked for, written down once as a CUDA graph. The first context that begins it launches
-/// it; the others join by awaiting a mark of its. What goes up and comes down has pinned memory of its own here.
+/// Operations of several contexts, captured once as a CUDA graph. The first context that begins it launches it; the
+/// others join by awaiting a mark of the first. Uploads and downloads have their own pinned memory here.
 class graph {
  public:
   graph() = default;
@@ -21,12 +21,12 @@ class graph {
   graph(const graph&) = delete;
   graph& operator=(const graph&) = delete;
 
-  /// What an upload, numbered as they were asked for, reads from the next launch on. Nothing is under way.
+  /// Replaces the data of an upload from the next launch on; uploads are numbered in order. Nothing is in flight.
   void refill(std::size_t upload, std::ptrdiff_t bytes, const std::byte* from) {
     std::memcpy(ups_.at(upload).memory.get(), from, static_cast<std::size_t>(bytes));
   }
 
-  // What contexts call.
+  // Called by contexts.
 
   void begin(const stream& on) {
     if (first_ != nullptr) return;
@@ -42,7 +42,7 @@ class graph {
     static_cast<void>(cudaGraphDestroy(written));
     check(made, "cudaGraphInstantiate");
   }
-  /// Ends writing without a graph.
+  /// Ends the capture without a graph.
   GPIPE_COLD void drop() noexcept {
     if (first_ == nullptr) return;
     cudaGraph_t written = nullptr;
@@ -61,7 +61,7 @@ class graph {
     check(cudaMemcpyAsync(memory, from, bytes, cudaMemcpyDeviceToHost, on.get()), "cudaMemcpyAsync");
   }
   void launch(const stream& on) { check(cudaGraphLaunch(launched_, on.get()), "cudaGraphLaunch"); }
-  /// What came down arrives, once the stream is through.
+  /// Copies what was downloaded to its targets, once the stream is complete.
   void drain() noexcept {
     for (const piece& p : downs_) std::memcpy(p.into, p.memory.get(), p.bytes);
   }
@@ -82,7 +82,7 @@ class graph {
     return static_cast<std::byte*>(memory);
   }
 
-  const stream* first_ = nullptr;  // while it is written
+  const stream* first_ = nullptr;  // during the capture
   cudaGraphExec_t launched_ = nullptr;
   std::vector<piece> ups_, downs_;
 };

@@ -6,11 +6,11 @@
 
 namespace gpipe::cuda {
 
-/// What goes with a channel's slot: the moment up to which one side has asked for its use of the slot, for the other
-/// to wait for. An event belongs to a GPU, and the sides may be on two: one for each.
+/// Belongs to a channel's slot: one side records it after enqueuing its use of the slot, and the other waits for it. An
+/// event belongs to a GPU, and the sides may be on two GPUs: one event for each.
 class marker {
  public:
-  /// The GPU of the stream is in use.
+  /// The GPU of the stream is the current one.
   void record(const stream& on) {
     int side = gpu_[0] < 0 || gpu_[0] == on.gpu() ? 0 : 1;
     gpu_[side] = on.gpu();
@@ -25,12 +25,12 @@ class marker {
   int last_ = 0;
 };
 
-/// When a GPU came to where its context was asked to note it.
+/// The time at which a GPU has done all that its context enqueued before.
 class moment {
  public:
-  /// The GPU of the stream is in use.
+  /// The GPU of the stream is the current one.
   void record(const stream& on) { event_.record(on); }
-  /// To half a microsecond. Of one GPU, and both are over.
+  /// Precise to half a microsecond. Both moments are of one GPU and complete.
   std::int64_t ns_until(const moment& later) const {
     return static_cast<std::int64_t>(1e6 * static_cast<double>(event_.until(later.event_)));
   }

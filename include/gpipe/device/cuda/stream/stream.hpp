@@ -6,7 +6,7 @@
 
 namespace gpipe::cuda {
 
-/// A queue of work for one GPU, apart from the default stream and its waits.
+/// A queue of work for one GPU, independent of the default stream and its waits.
 class stream {
  public:
   GPIPE_COLD explicit stream(int gpu) : gpu_(gpu) {
@@ -25,10 +25,10 @@ class stream {
   cudaStream_t handle_ = nullptr;
 };
 
-/// A moment of a stream. It is made on the GPU where it is first recorded.
+/// A CUDA event. It is created on the GPU on which it is first recorded.
 class event {
  public:
-  /// `timed`: whether the time between two of them can be told.
+  /// `timed`: the time between two of them can be measured.
   explicit event(bool timed = false) : flags_(timed ? cudaEventDefault : cudaEventDisableTiming) {}
   GPIPE_COLD ~event() {
     if (handle_ != nullptr) static_cast<void>(cudaEventDestroy(handle_));
@@ -36,26 +36,26 @@ class event {
   event(event&& other) noexcept : flags_(other.flags_), handle_(std::exchange(other.handle_, nullptr)) {}
   event& operator=(event&&) = delete;
 
-  /// The GPU of the stream is in use.
+  /// The GPU of the stream is the current one.
   void record(const stream& on) {
     if (handle_ == nullptr) check(cudaEventCreateWithFlags(&handle_, flags_), "cudaEventCreateWithFlags");
     check(cudaEventRecord(handle_, on.get()), "cudaEventRecord");
   }
-  /// What is asked of the stream from now on begins after the moment, if there was one.
+  /// Work enqueued on the stream from now on begins after the event, if it was recorded.
   void hold_back(const stream& waiting) const {
     if (handle_ != nullptr) check(cudaStreamWaitEvent(waiting.get(), handle_, 0), "cudaStreamWaitEvent");
   }
-  /// The calling thread waits for the moment, if there was one.
+  /// The calling thread waits for the event, if it was recorded.
   void wait() const {
     if (handle_ != nullptr) check(cudaEventSynchronize(handle_), "cudaEventSynchronize");
   }
-  /// Whether the moment is over, or there was none.
+  /// Returns true if the event is complete or was never recorded.
   bool over() const {
     const cudaError_t found = handle_ == nullptr ? cudaSuccess : cudaEventQuery(handle_);
     if (found != cudaErrorNotReady) check(found, "cudaEventQuery");
     return found == cudaSuccess;
   }
-  /// Milliseconds from this moment to a later one; both are over, and timed.
+  /// Milliseconds from this event to a later one; both are complete and timed.
   float until(const event& later) const {
     float ms = 0;
     check(cudaEventElapsedTime(&ms, handle_, later.handle_), "cudaEventElapsedTime");

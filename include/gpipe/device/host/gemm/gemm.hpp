@@ -9,11 +9,11 @@
 
 namespace gpipe::host {
 
-/// Products with a packed matrix, in blocks that a tile multiplies, and transposed products beside them.
+/// Products with a packed matrix, in blocks that a tile multiplies, and transposed products.
 template <class Tile>
 struct gemm : gemm_transposed<Tile> {
-  /// C[rows x n] = A[rows x k] * B + start, with B packed. `start` is one row, for every row of C; null: C itself if
-  /// accumulating, else zero.
+  /// C[rows x n] = A[rows x k] * B + start, with B packed. `start` is one row, added to every row of C. If it is null,
+  /// the start is C itself when accumulating, else zero.
   template <class T>
   GPIPE_OUT_OF_LINE static void multiply(int rows, int n, int k, const T* a, const T* b, T* c, bool accumulate,
                                          const T* start = nullptr) {
@@ -24,7 +24,7 @@ struct gemm : gemm_transposed<Tile> {
       const T* row_of_start = inner == 0 ? start : nullptr;
       const bool add = accumulate || start || inner > 0;
       for (int row = 0; row < rows;) {
-        // A run of blocks of equal height, so that the tile is looked up once.
+        // A run of blocks of equal height, for which the tile is looked up once.
         const int height = Tile::rows_of(rows - row), end = row + (rows - row) / height * height;
         const auto panel = [&](int column) { return b + offset(column, k) + offset(inner, panel_width); };
         if (full) {
@@ -51,7 +51,7 @@ struct gemm : gemm_transposed<Tile> {
     }
   }
 
-  /// Makes ready what `multiply` looks up, for any number of rows.
+  /// Prepares the tiles of `multiply`, for any number of rows.
   template <class T>
   static void prepare_multiply(int n, int k) {
     const int last = n % panel_width;

@@ -11,13 +11,13 @@
 
 namespace gpipe::host {
 
-/// Matrix products of bf16 beside those of `gemm`: A's rows and B's panels become floats block by block, the tile
-/// multiplies these, and a block of C is rounded when its sums are whole.
+/// Matrix products of bf16, in addition to those of `gemm`: A's rows and B's panels are converted to float block by
+/// block, the tile multiplies these, and a block of C is rounded when its sums are complete.
 template <class Tile>
 struct gemm_with_bf16 : gemm<Tile> {
   using gemm<Tile>::multiply;
 
-  /// As `gemm`'s, but `start` is a row of floats.
+  /// As in `gemm`, but `start` is a row of floats.
   GPIPE_OUT_OF_LINE static void multiply(int rows, int n, int k, const bf16* a, const bf16* b, bf16* c,
                                          bool accumulate, const float* start = nullptr) {
     using detail::copy, detail::offset;
@@ -25,7 +25,7 @@ struct gemm_with_bf16 : gemm<Tile> {
     alignas(alignment) float sums[rows_at_once * panel_width];
     for (int row = 0; row < rows; row += rows_at_once) {
       const int count = (std::min)(rows_at_once, rows - row);
-      int held = -1;  // where what is in `left` begins in its rows: a short one serves for all of B
+      int held = -1;  // column of A at which the content of `left` begins: with a small k it serves for all of B
       for (int column = 0; column < n; column += panel_width) {
         const int width = (std::min)(panel_width, n - column);
         const auto out = [&](int r) { return c + offset(row + r, n) + column; };
@@ -48,7 +48,7 @@ struct gemm_with_bf16 : gemm<Tile> {
     }
   }
 
-  /// Makes ready what `multiply` looks up, for any number of rows.
+  /// Prepares the tiles of `multiply`, for any number of rows.
   template <class T>
   static void prepare_multiply(int n, int k) {
     if constexpr (std::is_same_v<T, bf16>) {
@@ -63,7 +63,7 @@ struct gemm_with_bf16 : gemm<Tile> {
   }
 
  private:
-  // 64 KiB, 32 KiB and 8 KiB of floats. Each becomes float once for as many products as the other has rows or columns.
+  // 64 KiB, 32 KiB and 8 KiB of floats. Each is converted once for as many products as the other has rows or columns.
   static constexpr int rows_at_once = 64, depth_at_once = 256;
 
   static void multiply_block(int rows, int depth, bool add, const float* left, const float* right, float* sums) {

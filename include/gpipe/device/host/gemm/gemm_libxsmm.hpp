@@ -10,16 +10,16 @@
 
 namespace gpipe::host {
 
-/// Tiles that libxsmm makes, each for exactly one shape. So that any number of rows runs compiled shapes, blocks are as
-/// high as a power of two. For float; other types take the portable tile.
+/// Tiles compiled by libxsmm, each for exactly one shape. Blocks are as high as a power of two, so that any number of
+/// rows runs compiled shapes. For float; other types use the portable tile.
 struct libxsmm_tile {
   static int rows_of(int left) { return left >= row_block ? row_block : power_below(left); }
   static constexpr int depth_step = 4;  // a depth of one or two costs as much
   static int depth_of(int left) {
     return left >= depth_block ? depth_block : power_below((left + depth_step - 1) / depth_step * depth_step);
   }
-  // The library's code for a part of a vector is slow below AVX-512. There, in blocks of one vector and few rows, it adds
-  // up every second or fourth product apart: the sum of several products would not be that of one.
+  // libxsmm's code for a part of a vector is slow below AVX-512. In blocks of one vector and few rows, it adds every
+  // second or fourth product separately there: the sum of several products would not be that of one.
   template <class T, bool Transposed>
   static int columns_of(int left) {
     if constexpr (!std::is_same_v<T, float>) return portable_tile::columns_of<T, Transposed>(left);
@@ -42,8 +42,8 @@ struct libxsmm_tile {
 
  private:
   [[noreturn]] GPIPE_COLD static void no_kernel(int rows, int k, int columns) {
-    gpipe::detail::throw_error({"libxsmm has no kernel for a product of ", rows, " x ", k, " by ", k, " x ", columns},
-                          {"build without GPIPE_WITH_LIBXSMM on this kind of machine"});
+    gpipe::detail::throw_error({"libxsmm has no kernel for the product of ", rows, " x ", k, " by ", k, " x ", columns},
+                               {"build without GPIPE_WITH_LIBXSMM on this kind of machine"});
   }
 
   struct on_swapped {  // libxsmm's A is our B

@@ -7,7 +7,7 @@
 #include <gpipe/device/host/gemm/gemm_tile.hpp>
 #include <gpipe/layer/contract/panels.hpp>
 
-// So that the sums of a block stay in registers at -O2 too.
+// Keeps the sums of a block in registers at -O2 too.
 #ifdef __CUDACC__
 #define GPIPE_UNROLL_ROWS
 #else
@@ -18,7 +18,7 @@ namespace gpipe::host {
 
 namespace detail {
 
-// The compiler's own vectors, as wide as the registers of the machine that it compiles for.
+// The compiler's own vectors, as wide as the registers of the target machine.
 #if defined(__AVX512F__)
 inline constexpr int vector_bytes = 64;
 #elif defined(__AVX__)
@@ -63,7 +63,7 @@ struct portable_tile {
   template <class T, bool Transposed>
   static auto find(int rows, int columns, int k, int lda, int ldc, bool accumulate) {
     return [=](const T* a, const T* b, T* c, const T* /*next*/) {
-      // Blocks of nearly equal height: a block of one or two rows would wait for its own sums.
+      // Blocks of nearly equal height: a block of one or two rows would stall on its own sums.
       for (int done = 0, blocks = (rows + 5) / 6; blocks > 0; --blocks) {
         const int height = (rows - done + blocks - 1) / blocks;
         const T* from = a + (Transposed ? done : std::ptrdiff_t{done} * lda);

@@ -9,21 +9,21 @@
 
 namespace gpipe::host {
 
-/// Matrix products are made in blocks of C, a panel wide, by a `Tile` that knows how to multiply one block:
+/// Matrix products run in blocks of C, one panel wide. A `Tile` multiplies one block:
 ///
-///     Tile::rows_of(left)         how many of the `left` rows the next block takes, at most `row_block`
+///     Tile::rows_of(left)         rows of the next block, at most `left` and `row_block`
 ///     Tile::depth_of(left)        the same for the inner extent of a transposed product, at most `depth_block`: a
 ///                                 multiple of `Tile::depth_step`, filled up with rows of zeros
-///     Tile::columns_of<T, Transposed>(left)   how many columns are computed where fewer than a panel's are left
+///     Tile::columns_of<T, Transposed>(left)   columns that are computed if fewer than a panel's are left
 ///     Tile::find<T, Transposed>(rows, columns, k, lda, ldc, accumulate)
 ///                                 a function (a, b, c, next):  c[rows x columns] (+)= a[rows x k] * b, where b is a
-///                                 panel and k at most `inner_block`; if transposed, a[k x rows]. It may bring `next`
-///                                 nearer meanwhile, the panel that follows (or b once more). After `Tile::prepare` of
-///                                 the same arguments it neither allocates nor compiles.
+///                                 panel and k at most `inner_block`; if transposed, a[k x rows]. It may prefetch
+///                                 `next`, the panel that follows (or b again). After `Tile::prepare` with the same
+///                                 arguments it neither allocates nor compiles.
 ///
 /// All matrices are row-major. The bits of an element depend on its row and its column, and with some tiles on the
-/// height of its block (libxsmm sums short blocks in another order where it has AVX-512): never on where the matrices
-/// lie or what other rows hold. The portable tile sums in ascending order of the inner index whatever the height.
+/// height of its block (libxsmm sums short blocks in another order with AVX-512), but never on the matrices' addresses
+/// or on other rows. The portable tile sums in ascending order of the inner index whatever the height.
 inline constexpr int row_block = 32, inner_block = 512, depth_block = 256;
 
 namespace detail {
@@ -37,7 +37,7 @@ void copy(int count, const From* from, T* into) {
     for (int i = 0; i < count; ++i) into[i] = from[i];
 }
 
-// Where C ends inside a panel the block is made beside it, whole vectors wide, and its true columns are copied.
+// If C ends inside a panel, the block is computed in a buffer of whole vectors, and its valid columns are copied.
 template <class T, class Multiply>
 void at_edge(int height, int columns, T* c, int ldc, bool add, const std::type_identity_t<T>* start,
              Multiply multiply) {

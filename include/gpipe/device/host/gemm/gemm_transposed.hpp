@@ -11,22 +11,22 @@
 
 namespace gpipe::host {
 
-/// Transposed products, in blocks that a tile multiplies. Row after row is added to what C holds: in one product or in
-/// several, the bits are the same.
+/// Transposed products, in blocks that a tile multiplies. Each row is added to C in order: one product or several give
+/// the same bits.
 template <class Tile>
 struct gemm_transposed {
-  /// C[m x n] += A[rows x m]^T * B[rows x n], whose rows lie in as many parts of A and B: with the bits of one product
-  /// after the other.
+  /// C[m x n] += A[rows x m]^T * B[rows x n], with the rows in several parts of A and B. The bits are those of one
+  /// product after the other.
   template <class From>
   static void multiply_transposed(int m, int n, int rows, const row_parts<From>& a, const row_parts<From>& b,
                                   compute_type<From>* c) {
-    // Rows of zeros that fill up a depth make a zero's sign plus: where parts are filled up, each for itself.
+    // Rows of zeros that fill up a depth change a zero's sign to plus: parts that are filled up run separately.
     if (a.rows % Tile::depth_step == 0) return multiply_panels(m, n, rows, a, b, c);
     for (int i = 0; rows > 0; ++i, rows -= a.rows)
       multiply_panels<From>(m, n, (std::min)(rows, a.rows), {{a.part[i]}, a.rows}, {{b.part[i]}, b.rows}, c);
   }
 
-  /// Makes ready what `multiply_transposed` looks up, for any number of rows.
+  /// Prepares the tiles of `multiply_transposed`, for any number of rows.
   template <class From>
   static void prepare_multiply_transposed(int m, int n) {
     using T = compute_type<From>;
@@ -42,11 +42,11 @@ struct gemm_transposed {
 
  private:
   static constexpr int packed_bytes = 128 * 1024;  // of the second-level cache, and of the stack
-  static constexpr int deep = 128;  // from here on a block takes longer than asking for the next
+  static constexpr int deep = 128;                 // from this depth on a block takes longer than prefetching the next
 
-  // A and B are packed as they are used: rows a power of two apart would fall on the same few lines of the cache. Of
-  // one as many panels as there is room for are packed and stay, the other's come one at a time; meanwhile the next
-  // block of C is brought nearer. What is bf16 becomes float there.
+  // A and B are packed as they are used: rows a power of two apart would share few lines of the cache. As many panels
+  // of one factor as there is room for are packed and stay; the other's come one at a time. Meanwhile the next block
+  // of C is prefetched. Elements of bf16 are converted to float there.
   //
   //                  a panel of B, then the next                        the panels of B that stay
   //     the panels   +---+                             a panel of A,    +---+---+---+
@@ -60,13 +60,13 @@ struct gemm_transposed {
     alignas(alignment) T stays[room], passes[depth_block * panel_width];
     for (int row = 0, depth; row < rows; row += depth) {
       depth = Tile::depth_of(rows - row);
-      const int filled = (std::min)(depth, rows - row), most = room / depth / panel_width * panel_width;
+      const int filled = (std::min)(depth, rows - row), max_width = room / depth / panel_width * panel_width;
       const factor<From> left{a, m, row, filled, depth}, right{b, n, row, filled, depth};
-      // The narrower one, for it may stay whole. But C is walked down only where its next block is fetched.
+      // The narrower factor stays, for it may fit whole. But C is walked down only with prefetching of its next block.
       const bool a_stays = m <= n && depth >= deep;
       const factor<From>&staying = a_stays ? left : right, &passing = a_stays ? right : left;
-      for (int first = 0; first < staying.width; first += most) {
-        const int until = (std::min)(staying.width, first + most);
+      for (int first = 0; first < staying.width; first += max_width) {
+        const int until = (std::min)(staying.width, first + max_width);
         const packed_panels<T> panels{stays, passes, depth, first, until, a_stays, m, n, c};
         for (int at = first; at < until; at += panel_width) staying.pack(at, panels.staying(at));
         for (int next = 0; next < passing.width; next += panel_width) {
@@ -77,7 +77,7 @@ struct gemm_transposed {
     }
   }
 
-  // Rows of A or of B, `filled` that begin with the row `first`, and rows of zeros up to `depth`.
+  // `filled` rows of A or of B, from row `first` on, and rows of zeros up to `depth`.
   template <class From>
   struct factor {
     const row_parts<From>& source;
@@ -97,13 +97,13 @@ struct gemm_transposed {
           from = source.part[++part] + column;
         }
         if (column + panel_width < width) fetch(1, from + panel_width, width);  // for the next panel
-        if (columns == panel_width) detail::copy(panel_width, from, into);  // of a length that the compiler knows
+        if (columns == panel_width) detail::copy(panel_width, from, into);      // a length known at compile time
         else detail::copy(columns, from, into);
       }
     }
   };
 
-  // The panels that stay, packed one after the other, of the columns [first, until), and the one that passes.
+  // The panels that stay, packed one after the other, of the columns [first, until), and the panel that passes.
   template <class T>
   struct packed_panels {
     T *stays, *passes;
@@ -114,7 +114,7 @@ struct gemm_transposed {
 
     T* staying(int at) const { return stays + detail::offset(at - first, depth); }
 
-    // All that stay with the one that passes, the panel that begins with the column `next`.
+    // Multiplies all panels that stay with the panel that passes, which begins with the column `next`.
     void multiply(int next) const {
       const int full = until - (until - first) % panel_width;
       run(first, full, next);
@@ -126,7 +126,7 @@ struct gemm_transposed {
       return a_stays ? c + detail::offset(at, n) + next : c + detail::offset(next, n) + at;
     }
 
-    // Blocks of one shape, of the panels [from, to) that stay, so that the tile is looked up once.
+    // Blocks of one shape, of the panels [from, to) that stay: the tile is looked up once.
     void run(int from, int to, int next) const {
       if (from == to) return;
       const int height = (std::min)(panel_width, m - (a_stays ? from : next));
@@ -154,8 +154,8 @@ struct gemm_transposed {
     }
   };
 
-  // Asks for rows of a panel, soon to be read, from the memory into the second-level cache. Always inline: a call that
-  // changes nothing, as this seems to, g++ leaves out.
+  // Prefetches rows of a panel from memory into the second-level cache. Always inline: g++ removes a call that seems to
+  // change nothing.
   template <class T>
   [[gnu::always_inline]] static void fetch(int rows, const T* from, int stride) {
     constexpr int line = 64 / static_cast<int>(sizeof(T));

@@ -11,11 +11,10 @@
 
 namespace gpipe::host {
 
-/// libxsmm's kernels for blocks of products of floats, c[rows x columns] (+)= a[rows x k] * panel, each compiled when
-/// first asked for and kept for the life of the process. Any thread may ask; what was found before is found without a
-/// lock and without libxsmm, for libxsmm 1.17 is not to be asked by two threads at once: what a thread asked for lately
-/// it keeps in a slot that thread number 1024 later shares, without a lock, and may then return the kernel of another
-/// shape.
+/// libxsmm's kernels for blocks of float products, c[rows x columns] (+)= a[rows x k] * panel. Each is compiled on
+/// first use and kept for the life of the process. Any thread may call `find`; a known kernel is found without a lock
+/// and without libxsmm. libxsmm 1.17 itself must not be called by two threads at once: a thread's cache of recent
+/// kernels is shared, without a lock, with thread number 1024 later, which may then get the kernel of another shape.
 class libxsmm_kernels {
  public:
   struct shape {
@@ -24,7 +23,7 @@ class libxsmm_kernels {
     bool operator==(const shape&) const = default;
   };
 
-  /// Null where libxsmm has none for this processor.
+  /// Null if libxsmm has no kernel for this processor.
   static libxsmm_smmfunction find(const shape& of) {
     auto& first = chains_[place(of)];
     for (const entry* e = first.load(std::memory_order_acquire); e != nullptr; e = e->next)
@@ -49,17 +48,17 @@ class libxsmm_kernels {
 
   GPIPE_COLD static libxsmm_smmfunction add(const shape& of, chain& first) {
     const std::lock_guard lock{adding_};
-    for (const entry* e = first; e != nullptr; e = e->next)  // another thread may have been here before
+    for (const entry* e = first; e != nullptr; e = e->next)  // another thread may have added it meanwhile
       if (e->of == of) return e->kernel;
-    const auto kernel = ask(of);
+    const auto kernel = dispatch(of);
     first.store(new entry{of, kernel, first}, std::memory_order_release);  // never deleted: threads may outlive statics
     return kernel;
   }
 
-  /// libxsmm counts columns first: its (m, n, k, A, B) are our (columns, rows, k, B, A).
-  static libxsmm_smmfunction ask(const shape& of) {
+  /// libxsmm is column-major: its (m, n, k, A, B) are our (columns, rows, k, B, A).
+  static libxsmm_smmfunction dispatch(const shape& of) {
     const int width = panel_width, flags = of.transposed ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
-    // In a block of few rows, asking for the next panel takes longer than it saves.
+    // In a block of few rows, prefetching the next panel takes longer than it saves.
     const int ahead = of.transposed || of.rows < panel_width / 2 ? LIBXSMM_GEMM_PREFETCH_NONE
                                                                  : LIBXSMM_GEMM_PREFETCH_AL2;
     const float alpha = 1, beta = of.accumulate ? 1.0F : 0.0F;

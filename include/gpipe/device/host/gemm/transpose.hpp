@@ -37,13 +37,13 @@ GPIPE_OUT_OF_LINE inline void transpose_8x8(const float* from, std::ptrdiff_t st
   }
 }
 
-/// into[row][column] = from[column][row], for `rows` x `columns` elements of `into`, rounded where these are bf16.
+/// into[row][column] = from[column][row], for `rows` x `columns` elements of `into`, rounded if they are bf16.
 template <class From, class T>
 void transpose(int rows, int columns, const From* from, std::ptrdiff_t stride, T* into, std::ptrdiff_t into_stride) {
-  int done = 0;  // rows, in blocks
+  int done = 0;  // rows done in blocks
   if constexpr (std::is_same_v<From, float> && std::is_same_v<T, float>) {
     if (columns % 8 == 0) done = rows / 8 * 8;
-    for (int column = 0; column < columns && done > 0; column += 8)  // of eight rows of `from` all that is read
+    for (int column = 0; column < columns && done > 0; column += 8)  // all that is read of eight rows of `from`
       for (int row = 0; row < done; row += 8)
         transpose_8x8(from + column * stride + row, stride, into + row * into_stride + column, into_stride);
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Stands before the library's header of this name: what nvcc makes of Thrust's loop is here a loop of the stream.
+// Replaces the library's header of this name: Thrust's loop is a loop on the stream here.
 
 #include <cstddef>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Stands before the library's header of this name: a kernel of our own is run thread by thread.
+// Replaces the library's header of this name: a kernel runs thread by thread.
 
 #include <gpipe/device/cuda/stream/stream.hpp>
 

@@ -1,4 +1,4 @@
-#include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
 
 #include <doctest/doctest.h>
 

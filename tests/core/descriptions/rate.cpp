@@ -1,12 +1,12 @@
 // sanitizers: address
 
-#include <gpipe/train/rate.hpp>
+#include <gpipe/core/descriptions/rate.hpp>
 
 #include <doctest/doctest.h>
 
 using namespace gpipe;
 
-TEST_CASE("a constant rate is one") {
+TEST_CASE("a constant schedule is one") {
   CHECK(constant{}(0) == 1);
   CHECK(constant{}(1'000'000) == 1);
 }

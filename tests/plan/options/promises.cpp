@@ -1,8 +1,20 @@
-#include <gpipe/plan/options/custom_cut.hpp>
+#include <gpipe/plan/options/promises.hpp>
 
 #include <doctest/doctest.h>
 
+#include <type_traits>
+
+#include <gpipe/layer/activation/relu.hpp>
+
 using namespace gpipe;
+
+namespace {
+struct net : model<input<float, 4>, relu> {};
+}
+
+// What is wrong with a model has its error in tests/compile_fail.
+static_assert(std::is_same_v<decltype(detail::planned_model<net>())::type, net>);
+static_assert(!decltype(detail::planned_model<net>())::mistaken);
 
 // Of a model of 6 slots.
 static_assert(detail::bad_stage<cut_at<2, 4>>(6) == -1);

@@ -34,7 +34,7 @@ template <class Device>
                                            const step_context& step) {
   try {
     throw;
-  } catch (const poisoned&) {
+  } catch (const interrupted&) {
     throw;
   } catch (const error& cause) {
     throw_named(i, stage, step, cause.wrong(), cause.remedy(), cause.where());

@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/runtime/processes/plan_agreement.hpp>
+#include <gpipe/runtime/processes/agreement.hpp>
 
 #include <doctest/doctest.h>
 
@@ -44,16 +44,16 @@ TEST_CASE("what processes disagree on is told by its name, and by the values of 
     other.*member = value;
     return apart(own, traits<net<16>>(other));
   };
-  CHECK(differs(&plan_options::schedule, schedule_kind::one_f_one_b) == ranks + "the schedule: fill-drain and 1F1B");
+  CHECK(differs(&plan_options::schedule, schedule_kind::one_f_one_b) == ranks + "schedule: fill-drain and 1F1B");
   CHECK(differs(&plan_options::recompute, recompute_mode::never) == ranks + "recompute: except-last and never");
   plan_options alone = two, together = two;
   alone.recompute = together.recompute = recompute_mode::never;
   together.coalesce = 2;
   CHECK(apart(traits<net<16>>(alone), traits<net<16>>(together)) ==
-        ranks + "the micro-batches that are coalesced: 1 and 2");
-  CHECK(differs(&plan_options::micro_batches, 5) == ranks + "the number of micro-batches: 4 and 5");
-  CHECK(differs(&plan_options::micro_batch_size, 3) == ranks + "the size of a micro-batch: 4 and 3");
-  CHECK(differs(&plan_options::replicas, 2) == ranks + "the number of replicas: 1 and 2");
-  CHECK(differs(&plan_options::workers, 1) == ranks + "the number of workers: 2 and 1");
-  CHECK(differs(&plan_options::optimizer_moments, 1) == ranks + "the optimizer's moments: 2 and 1");
+        ranks + "coalesce: 1 and 2");
+  CHECK(differs(&plan_options::micro_batches, 5) == ranks + "micro_batches: 4 and 5");
+  CHECK(differs(&plan_options::micro_batch_size, 3) == ranks + "micro_batch_size: 4 and 3");
+  CHECK(differs(&plan_options::replicas, 2) == ranks + "replicas: 1 and 2");
+  CHECK(differs(&plan_options::workers, 1) == ranks + "workers: 2 and 1");
+  CHECK(differs(&plan_options::optimizer_moments, 1) == ranks + "optimizer_moments: 2 and 1");
 }

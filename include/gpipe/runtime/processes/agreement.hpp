@@ -70,31 +70,20 @@ GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net,
     for (int i = 0; i < r.inputs; ++i) model(net.reads_value(l, i));
   }
   for (int v = 0; v < net.value_count; ++v) model(net.values[v].part.size, net.values[v].part.type);
-  const plan_options& o = plan.options;
+  const plan_options o = plan.resolved_options();
   cut(plan.first);
   for (int s = 0; s < plan.stages(); ++s) schedule(plan.worker_of(s));
   for (const link_slots& of : plan.slots_of_links) schedule(of.stash, of.returned);
   for (const stage_memory& of : plan.memory) memory(of.total());
-  return {{"the build", build.value()},
-          agreed_value::choice("the precision", o.precision),
-          {"the model", model.value()},
-          agreed_value::number("the number of stages", o.stages),
-          agreed_value::number("the number of replicas", o.replicas),
-          agreed_value::number("the number of workers", plan.workers()),
-          agreed_value::number("the number of micro-batches", o.micro_batches),
-          agreed_value::number("the size of a micro-batch", o.micro_batch_size),
-          {"the schedule", static_cast<std::uint64_t>(o.schedule),
-           [](std::uint64_t x) {
-             const auto kind = static_cast<schedule_kind>(x);
-             return std::string(kind == schedule_kind::custom ? "one's own" : name(kind));
-           }},
-          agreed_value::number("the chunks of the schedule", o.chunks),
-          agreed_value::choice("recompute", o.recompute),
-          agreed_value::number("the micro-batches that are coalesced", plan.coalesce),
-          {"the cut", cut.value()},
-          {"the order of the schedule", schedule.value()},
-          agreed_value::number("the optimizer's moments", o.optimizer_moments),
-          {"the plan of the memory", memory.value()}};
+  std::vector<agreed_value> all{{"the build", build.value()}};
+  for (const option_description& option : plan_option_list)
+    if (option.across_processes == agreed::yes)
+      all.push_back({option.name, static_cast<std::uint64_t>(option.get(o)), option.text});
+  all.insert(all.end(), {{"the model", model.value()},
+                         {"the cut", cut.value()},
+                         {"the order of the schedule", schedule.value()},
+                         {"the plan of the memory", memory.value()}});
+  return all;
 }
 
 }  // namespace gpipe

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <gpipe/runtime/step/run_options.hpp>
-#include <gpipe/train/rate.hpp>
+#include <gpipe/core/descriptions/rate.hpp>
 
 namespace gpipe {
 

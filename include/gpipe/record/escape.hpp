@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-// Text for files: what their formats reserve, escaped.
+// Escapes the reserved characters of file formats.
 
 namespace gpipe::detail {
 
@@ -26,7 +26,7 @@ GPIPE_COLD inline std::string json(std::string_view text) {
   return result + '"';
 }
 
-/// As text or attribute of XML, which has no control characters at all.
+/// As text or attribute of XML, which has no control characters.
 GPIPE_COLD inline std::string xml(std::string_view text) {
   std::string result;
   for (const char c : text) {

@@ -70,7 +70,7 @@ class abroad {
       copy(to, decision.squares.data() + plan_.first[index(s)], squares_of(r, s));
       copy(to + squares_of(r, s), partials_in(decision, r), partial_bytes_of(s));
     });
-    meeting_->meet({.action = "meet"}, settled_);
+    meeting_->gather({.action = "gather"}, settled_);
     visit([&](int r, int s, std::size_t at) {
       if (rank_of(r, s) == job_.rank()) return;
       const std::byte* from = meeting_->of(rank_of(r, s)) + at;
@@ -111,8 +111,8 @@ class abroad {
   struct joined {
     tie of;
     std::byte *values = nullptr, *gradients = nullptr;  // where they lie or arrive
-    std::unique_ptr<remote_sender> values_out, gradients_out;
-    std::unique_ptr<remote_receiver> values_in, gradients_in;
+    std::unique_ptr<sending_end> values_out, gradients_out;
+    std::unique_ptr<receiving_end> values_in, gradients_in;
   };
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
@@ -231,7 +231,7 @@ class abroad {
   int replica_;
   std::size_t partial_bytes_ = 0;  ///< bytes of what the loss tells of a replica's micro-batches
   std::vector<joined> ties_;
-  std::vector<remote_sender*> settled_;
+  std::vector<sending_end*> settled_;
   std::unique_ptr<all_gather> meeting_;
 };
 

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <gpipe/model/model.hpp>
+#include <gpipe/plan/options/static_options.hpp>
+
+namespace gpipe {
+
+namespace broken {
+
+template <class Model, bool Holds>
+struct model_of_a_plan {
+  static_assert(Holds, "gpipe: a plan's first argument is a model, such as "
+                       "struct net : gpipe::model<gpipe::input<...>, ...> {}");
+};
+template <int Stage, int First, int End, bool Holds>
+struct cut_ascends {
+  static_assert(Holds, "gpipe: a cut names ascending slots of the model, and no stage is empty (Stage, its First slot, "
+                       "the End of the stage)");
+};
+template <int Stages, int Slots, bool Holds>
+struct cut_has_a_slot_for_each_stage {
+  static_assert(Holds, "gpipe: a cut names the first slot of every stage but the first (Stages, Slots)");
+};
+
+}  // namespace broken
+
+namespace detail {
+
+template <class Model, bool Mistaken>
+struct planned_as {
+  using type = Model;
+  static constexpr bool mistaken = Mistaken;
+};
+
+/// Replaces an invalid or empty model after its error, so that one mistake is one error.
+struct any_layer {
+  template <class In>
+  struct on {
+    using output = In;
+  };
+};
+struct any_model : gpipe::model<input<float, 1>, any_layer> {};
+
+template <class Model>
+constexpr auto planned_model() {
+  if constexpr (requires {
+                  typename Model::entering;
+                  typename Model::items;
+                }) {
+    return planned_as<std::conditional_t<(slots_of<Model> > 0), Model, any_model>, mistaken_model<Model>>{};
+  } else {
+    static_cast<void>(asserted<broken::model_of_a_plan<Model, false>>{});
+    return planned_as<any_model, true>{};
+  }
+}
+
+/// The first stage of a custom cut that is empty or ends outside the model; -1: none.
+template <class Cut>
+constexpr int bad_stage(int slots) {
+  for (int s = 0; s <= Cut::count; ++s) {
+    const int begin = s == 0 ? 0 : Cut::between[s - 1], end = s == Cut::count ? slots : Cut::between[s];
+    if (begin < 0 || end <= begin || end > slots) return s;
+  }
+  return -1;
+}
+
+/// Whether a plan uses a custom cut. An invalid one has its error here, and the plan continues with the best cut.
+template <class Types, int Stages, int Slots>
+constexpr bool takes_custom_cut() {
+  using chosen = typename Types::custom_cut;
+  constexpr int bad = bad_stage<chosen>(Slots);
+  if constexpr (!Types::has_cut) {
+    return false;
+  } else if constexpr (chosen::count != Stages - 1) {
+    static_cast<void>(asserted<broken::cut_has_a_slot_for_each_stage<Stages, chosen::count, false>>{});
+    return false;
+  } else if constexpr (bad >= 0) {
+    constexpr int begin = bad == 0 ? 0 : chosen::between[bad - 1], end = bad == chosen::count ? Slots : chosen::between[bad];
+    static_cast<void>(asserted<broken::cut_ascends<bad, begin, end, false>>{});
+    return false;
+  } else {
+    return true;
+  }
+}
+
+}  // namespace detail
+}  // namespace gpipe

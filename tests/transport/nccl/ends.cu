@@ -1,0 +1,112 @@
+#if GPIPE_WITH_NCCL
+#include <gpipe/transport/nccl/ends.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <deque>
+#include <vector>
+
+#include <gpipe/device/cuda/memory/arena.hpp>
+#include <gpipe/transport/nccl/job.hpp>
+
+#include "support/channel_law.hpp"
+#include "support/threaded_job.hpp"
+
+// The law of channels over the ends of NCCL: two ranks, each a thread with a GPU of its own.
+
+namespace nccl_law {
+
+using namespace channel_law;
+using gpipe::cuda::check;
+
+/// A slot's rows are written and read by copies on the stage's stream.
+class side_on_gpu final : public side_in_job {
+ public:
+  side_on_gpu(gpipe::process_group& job, const channel_shape& s, bool sends, buffers& memory, const gpipe::cuda::stream& stage,
+              const gpipe::channel_layout& layout)
+      : side_in_job(job, s, sends, memory), stage_(stage), layout_(layout) {}
+
+  void write(int m, int message) override {
+    side::write(m, message);
+    for (int v = 0; v < form.values; ++v) {
+      const auto words = rows(v, m, capacity);
+      copies_.emplace_back(words.begin(), words.end());  // stays as it is until it has been copied
+      copy(at(v, m), copies_.back().data(), words.size_bytes());
+    }
+  }
+  bool holds(int m, int message) override {
+    for (int v = 0; v < form.values; ++v) {
+      const auto words = rows(v, m, capacity);
+      copy(words.data(), at(v, m), words.size_bytes());
+    }
+    wait(receives);
+    return side::holds(m, message);
+  }
+  void wait(gpipe::wait_context what) override { job_.wait(&stage_, what); }
+
+ private:
+  std::byte* at(int v, int m) const {
+    const auto& slots = out != nullptr ? layout_.sender_slot : layout_.receiver_slot;
+    const auto& value = layout_.values[static_cast<std::size_t>(v)];
+    return value.base + value.stride * static_cast<std::size_t>(slots[static_cast<std::size_t>(m)]);
+  }
+  void copy(void* into, const void* from, std::size_t bytes) const {
+    gpipe::cuda::use(stage_.gpu());
+    check(cudaMemcpyAsync(into, from, bytes, cudaMemcpyDefault, stage_.get()), "cudaMemcpyAsync");
+  }
+
+  const gpipe::cuda::stream& stage_;
+  const gpipe::channel_layout& layout_;
+  std::deque<std::vector<std::uint32_t>> copies_;
+};
+
+struct on_gpus {
+  static constexpr int messages = 30;
+  static constexpr bool counts_samples = false, any_order = false, counts_allocations = false, names_location = false;
+  static std::vector<gpipe::wait_limits> limits() { return {usual}; }
+
+  on_gpus(const channel_shape& s, const gpipe::wait_limits& by) : form(s), deadline(by.deadline) {}
+
+  void run(const body& sender, const body& receiver) {
+    if (gpipe::cuda::gpus() < 2) {
+      MESSAGE("SKIPPED, NOTHING WAS SENT: this machine has fewer than two GPUs");
+      return;
+    }
+    threaded::job job(2);
+    job.run([&](gpipe::process_group& its) {
+      gpipe::nccl::job here(its);
+      const bool sends = here.rank() == 0;
+      const int slots = sends ? form.sender_slots : form.slots;
+      buffers memory(slots, form.values);
+      auto layout = layout_of(form, 1 - here.rank(), sends, memory);
+      const gpipe::cuda::stream stage(here.rank());
+      std::deque<gpipe::cuda::arena> arenas;
+      for (auto& value : layout.values) {
+        arenas.emplace_back(value.stride * static_cast<std::size_t>(slots), std::byte{0}, stage.gpu());
+        value.base = arenas.back().data();
+      }
+      layout.queue = &stage;
+      const auto out = sends ? here.sender(layout) : nullptr;
+      const auto in = sends ? nullptr : here.receiver(layout);
+      here.connect();
+      here.expect(deadline);
+      side_on_gpu end(here, form, sends, memory, stage, layout);
+      end.out = out.get(), end.in = in.get();
+      (sends ? sender : receiver)(end);
+      here.expect(usual.deadline);
+      std::byte done{};
+      here.wait(&stage, {.action = "end"});
+      here.broadcast(&done, 1, 0, 0);
+    });
+  }
+  void run_lost(const body& sender, const body& receiver) { run(sender, receiver); }
+
+  channel_shape form;
+  std::chrono::nanoseconds deadline;
+};
+
+}  // namespace nccl_law
+
+CHANNEL_LAW(nccl_law::on_gpus);
+#endif
