@@ -5,7 +5,7 @@
 
 #include <gpipe.hpp>
 
-/// 256 points of the plane, labelled by the side of the diagonal on which they lie.
+/// 256 points of the plane, labelled by their side of the diagonal.
 inline gpipe::dataset points() {
   std::vector<float> places(256 * 2);
   std::vector<std::int32_t> sides(256);
