@@ -9,9 +9,9 @@ execute_process(COMMAND ${CMAKE_COMMAND} --install build/package --prefix ${SCRA
 file(RENAME ${SCRATCH}/first ${SCRATCH}/installed)
 file(GLOB_RECURSE installed ${SCRATCH}/installed/*)
 foreach(file IN LISTS installed)
-  file(STRINGS ${file} places REGEX "${SCRATCH}|${COPY}")
-  if(places)
-    message(FATAL_ERROR "${file} contains a path of the build machine: ${places}")
+  file(STRINGS ${file} paths REGEX "${SCRATCH}|${COPY}")
+  if(paths)
+    message(FATAL_ERROR "${file} contains a path of the build machine: ${paths}")
   endif()
 endforeach()
 

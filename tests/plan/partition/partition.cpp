@@ -163,7 +163,7 @@ TEST_CASE("the two maxima may belong to different stages") {
 
 TEST_CASE("the cut is the best within the memory limit") {
   std::mt19937 random(3);
-  int refused = 0;
+  int rejected = 0;
   for (int instance = 0; instance < 500; ++instance) {
     const int slots = 2 + static_cast<int>(random() % 7), S = 1 + static_cast<int>(random() % unsigned(slots));
     slot_cost costs[9];
@@ -180,13 +180,13 @@ TEST_CASE("the cut is the best within the memory limit") {
     int first[10];
     if (brute_force(costs, slots, S, 4, (partition(costs, slots, S, 4, first), first), fits).makespan ==
         (std::numeric_limits<std::int64_t>::max)()) {
-      ++refused;
+      ++rejected;
       CHECK_THROWS_WITH_AS(partition(costs, slots, S, 4, first, fits), doctest::Contains("fits the memory"), error);
     } else {
       CHECK(agrees(costs, slots, S, 4, fits));
     }
   }
-  CHECK(refused > 20);
+  CHECK(rejected > 20);
 }
 
 TEST_CASE("equal slots are spread evenly, slots without cost, too") {

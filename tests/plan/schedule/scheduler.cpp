@@ -49,11 +49,11 @@ TEST_CASE("the error for numbers that are not admitted names the schedule") {
 }
 
 TEST_CASE("the remedy contains the nearest numbers that are admitted") {
-  const auto refused = [](const auto& schedule, int S, int M, const char* remedy) {
+  const auto rejected = [](const auto& schedule, int S, int M, const char* remedy) {
     CHECK_THROWS_WITH_AS(gpipe::detail::require_admitted(schedule, S, M), doctest::Contains(remedy), gpipe::error);
   };
-  refused(gpipe::interleaved{3}, 9, 8, "; choose 6 stages, or 9 micro-batches, or another schedule");
-  refused(gpipe::interleaved{}, 3, 8, "; choose 2 stages, or another schedule");
-  refused(gpipe::zb_v{}, 1, 8, "; choose 2 stages, or another schedule");
-  refused(first_of{-1}, 1, 2, "; choose another schedule");
+  rejected(gpipe::interleaved{3}, 9, 8, "; choose 6 stages, or 9 micro-batches, or another schedule");
+  rejected(gpipe::interleaved{}, 3, 8, "; choose 2 stages, or another schedule");
+  rejected(gpipe::zb_v{}, 1, 8, "; choose 2 stages, or another schedule");
+  rejected(first_of{-1}, 1, 2, "; choose another schedule");
 }

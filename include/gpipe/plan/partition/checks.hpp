@@ -4,7 +4,7 @@
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/partition/problem.hpp>
 
-// What must hold of a problem and of a cut; anything else throws an `error`.
+// The conditions on a problem and on a cut. A violation throws an `error`.
 
 namespace gpipe {
 

@@ -33,7 +33,7 @@ class range_sums {
       for (int s = 0; s < (limits_stages<Fits> ? p.stages : 1); ++s)
         for (int begin = 0, end = 0, reach = 0; begin < p.slots; ++begin) {
           if (end < begin) end = begin;
-          // What enters a stage counts, too, so a later begin may reach less far.
+          // The values that enter a stage count, too, so a later begin may reach less far.
           if (end > begin && !stage_fits(fits, s, begin, end)) {
             int low = begin, high = end;  // `high` does not fit
             while (high - low > 1) {

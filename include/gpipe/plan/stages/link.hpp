@@ -25,11 +25,11 @@ GPIPE_COLD constexpr void find_links(const network& net, const cut& cut, Sink&& 
   int v = net.entering;                                      // no stage writes the values that enter the model
   for (int from = 0; from < S; ++from) {
     const slot& last = net.slots[cut.first[from + 1] - 1];
-    for (const int end = last.first_write + last.writes, behind = cut.first[from + 1]; v < end; ++v) {
+    for (const int end = last.first_write + last.writes, next = cut.first[from + 1]; v < end; ++v) {
       const value& of = net.values[v];
-      if (of.readers == 0 || net.reader(v, of.readers - 1) < behind) continue;
+      if (of.readers == 0 || net.reader(v, of.readers - 1) < next) continue;
       for (int i = 0; i < of.readers; ++i)
-        if (const int reader = net.reader(v, i); reader >= behind)
+        if (const int reader = net.reader(v, i); reader >= next)
           between[from * S + cut.stage_of(reader)] |= of.gradient ? 3 : 1;
     }
   }
