@@ -84,7 +84,7 @@ std::size_t spare_slots(const network& net, const runtime_plan& plan, int s) {
     const int writer = plan.cut().stage_of(net.values[b.value].writer);
     if (b.kind == memory_kind::stash && writer < 0) continue;
     const int count = b.kind == memory_kind::stash ? taken(writer, s, false)
-                                                   : taken(s, stage.returner(b.value, b.index), true);
+                                                   : taken(s, stage.return_stage(b.value, b.index), true);
     bytes += b.bytes * static_cast<std::size_t>(b.copies - count);
   }
   return bytes;

@@ -103,11 +103,11 @@ TEST_CASE("invalid cuts are rejected") {
     CHECK_THROWS_WITH_AS(made(options, cut), what, error);
   };
   refused({.stages = 3}, {1},
-          "the cut names 1 place, not 2, for 3 stages; name the first slot of every stage but the first");
+          "the cut has 1 slot, but 3 stages need 2; give the first slot of every stage but the first");
   for (const auto& cut : {std::vector<int>{0, 3}, {3, 3}, {4, 3}, {3, 7}, {-1, 2}})
     CHECK_THROWS_AS(made({.stages = 3}, cut), error);
   refused({.stages = 2}, {7},
-          "stage 1: a stage holds the slots [7, 7); cuts ascend strictly from 0 to the number of slots");
+          "stage 1: the cut gives the stage the slots [7, 7); cuts must ascend strictly from 0 to the number of slots");
   refused({.stages = 8}, {}, "stages is 8; choose 1 to 7, the number of layers");
 }
 

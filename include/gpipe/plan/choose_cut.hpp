@@ -1,9 +1,11 @@
 #pragma once
 
+#include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory_limited_cut.hpp>
 #include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe {
 
@@ -97,7 +99,7 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
   if (fits.rest == memory_fits::outside::ignored && p.kinds == 1 && p.transfer_count == 0)
     return try_partition(p, first, fits_always{});
   require_problem(p);
-  return partition_uneven(p, first, fits);
+  return partition_unequal(p, first, fits);
 }
 
 }  // namespace detail

@@ -206,13 +206,13 @@ class limited_search {
       held.both += costs[begin].forward + costs[begin].backward;
       if (begin > 0 ? stage == 0 : stage > 0) continue;
       if (count_ == max_partials) return false;
-      transfer_charges::meter meter(moved_, begin);
-      for (int l = begin; moved_.any() && l < end; ++l) meter.take(l);
+      transfer_charges::running_charge charges(moved_, begin);
+      for (int l = begin; moved_.any() && l < end; ++l) charges.add(l);
       const partial& from = all_[behind];
       partial it{stage, begin, behind, false, false,
                  {larger(held.forward, from.max.forward), larger(held.backward, from.max.backward),
                   larger(held.both, from.max.both)},
-                 from.sum + held.both, larger(held.both + meter.charge(), from.total), from.bytes};
+                 from.sum + held.both, larger(held.both + charges.charge(), from.total), from.bytes};
       if (by_bytes()) it.bound = from.bytes;
       else bound(it);
       push(it);

@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/partition/lower_bound.hpp>
 #include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/plan/stage_costs.hpp>

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/promises.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
@@ -54,7 +55,7 @@ constexpr first_equal_stage<Cut::stages> find_equal_stages() {
     const stage_view stage = Cut::view(s);
     needs[s] = Cut::requirements(s);
     int t = 0;
-    while (t < s && !(first.of[t] == t && needs[s] == needs[t] && stage.alike(Cut::view(t)))) ++t;
+    while (t < s && !(first.of[t] == t && needs[s] == needs[t] && stage.matches(Cut::view(t)))) ++t;
     first.of[s] = t;
   }
   return first;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include <gpipe/plan/stages/cut.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/plan/stages/cut.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe {
 
