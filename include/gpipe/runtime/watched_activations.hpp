@@ -15,8 +15,8 @@
 
 namespace gpipe::detail {
 
-/// Brings the rows of a stage to all processes. Each replica has a part of the call's samples; `before` rows stand before
-/// them.
+/// Brings the rows of a stage to all processes. Each replica has a part of the call's samples; `before` rows stand
+/// before them.
 GPIPE_COLD inline void share_rows(const broadcast& all, const runtime_plan& plan, const step_context& step, int stage,
                                   tensor_rows& rows, int before) {
   for (int r = 0; r < plan.replicas(); ++r) {
@@ -27,7 +27,7 @@ GPIPE_COLD inline void share_rows(const broadcast& all, const runtime_plan& plan
   }
 }
 
-/// What is recorded in every train and accumulate pass: rows of watched slots, and hashes for a digest.
+/// The records of every train and accumulate pass: rows of watched slots, and hashes for a digest.
 class watched_activations {
  public:
   /// `calls` are kept in the digest; 0: there is no digest.

@@ -8,8 +8,8 @@
 
 namespace gpipe {
 
-/// Sends bytes that one process of the job has to all processes. Every process makes the same calls in the same order. One
-/// process alone has all bytes already, so each call returns at once.
+/// Sends bytes that one process of the job has to all processes. Every process makes the same calls in the same order.
+/// One process alone has all bytes already, so each call returns at once.
 class broadcast {
  public:
   /// `job` null: there is one process.
