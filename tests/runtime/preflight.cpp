@@ -36,7 +36,7 @@ TEST_CASE("an error names the numbers of processes that fit the plan") {
 TEST_CASE("a plan without enough memory is rejected at the first stage that does not fit") {
   const runtime_plan plan = make_plan(network_of<net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2});
   const rank_layout here(plan, nullptr);
-  const std::int64_t all = plan.memory[0].total() + plan.memory[1].total();
+  const std::int64_t all = plan.memory(0).total() + plan.memory(1).total();
   CHECK_NOTHROW(detail::require_memory(plan, here, all));
   CHECK_THROWS_WITH_AS(detail::require_memory(plan, here, all - 1), doctest::Contains("stage 1: the stage needs"), error);
 }

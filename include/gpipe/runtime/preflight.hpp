@@ -79,7 +79,7 @@ GPIPE_COLD inline void require_memory(const runtime_plan& plan, const rank_layou
   for (int r = 0; r < plan.replicas(); ++r)
     for (int s = 0; s < plan.stages(); ++s) {
       if (!here.has_stage(r, s)) continue;
-      const std::int64_t needed = plan.memory[index(s)].total();
+      const std::int64_t needed = plan.memory(s).total();
       if (needed > left)
         throw_error({"the stage needs ", needed, " bytes, but the machine has ", left, " left"},
                {"recompute more, make micro-batches smaller, or use a machine with more memory"}, {.stage = s});

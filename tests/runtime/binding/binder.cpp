@@ -38,10 +38,9 @@ struct bound_net {
                        cut)) {
     static const kernel_row<nowhere> kernels[32]{};
     for (int s = 0; s < plan.stages(); ++s) {
-      const auto at = static_cast<std::size_t>(s);
-      arenas.emplace_back(static_cast<std::size_t>(plan.memory[at].total()));
+      arenas.emplace_back(static_cast<std::size_t>(plan.memory(s).total()));
       owned.push_back(std::make_unique<detail::arena_map>(arenas.back().data()));
-      lay_out(stage_view(n, plan.cut(), s), plan.terms[at], [&](const memory_block& b) { owned.back()->add(b); });
+      lay_out(stage_view(n, plan.cut(), s), plan.requirements(s), [&](const memory_block& b) { owned.back()->add(b); });
       maps.push_back(owned.back().get());
     }
     for (int s = 0; s < plan.stages(); ++s) stages.push_back(detail::binder<nowhere>(n, plan, maps, s).bind(kernels));

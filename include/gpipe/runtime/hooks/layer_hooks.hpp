@@ -32,7 +32,7 @@ class layer_hooks {
 
   /// These follow when the stage is bound.
   GPIPE_COLD void use_canary(const bound_slots& slots) {
-    canary_.emplace(stage_view(net_, plan_.cut(), stage_), plan_.terms[index(stage_)], slots);
+    canary_.emplace(stage_view(net_, plan_.cut(), stage_), plan_.requirements(stage_), slots);
   }
   GPIPE_COLD void time_slots(bool on) {
     if (!on) timer_.reset();

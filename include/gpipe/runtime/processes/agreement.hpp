@@ -79,7 +79,7 @@ GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net,
   cut(plan.first);
   for (int s = 0; s < plan.stages(); ++s) schedule(plan.worker_of(s));
   for (const link_slots& of : plan.slots_of_links) schedule(of.stash, of.returned);
-  for (const stage_memory& of : plan.memory) memory(of.total());
+  for (const stage_plan& of : plan.stage_plans) memory(of.memory.total());
   std::vector<agreed_value> all{{"the build", build.value()}};
   for (const option_description& option : plan_option_list)
     if (option.across_processes == agreed::yes)

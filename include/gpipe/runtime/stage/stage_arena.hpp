@@ -34,7 +34,7 @@ class stage_arena {
         plan_(&plan),
         stage_(stage),
         replica_(replica),
-        memory_(plan.memory[detail::index(stage)]),
+        memory_(plan.memory(stage)),
         context_(Device::make_context(replica * plan.stages() + stage)),
         arena_(Device::make_arena(context_, static_cast<std::size_t>(memory_.total()), fill)),
         map_(arena_.data()) {
