@@ -217,7 +217,7 @@ void run_on(settings chosen, process_group* job) {
 
   std::ostream quiet(nullptr);
   std::ostream& out = chosen.quiet || !prints ? quiet : std::cout;
-  const network& of = training.executor().net();
+  const network& of = training.net();
   out << describe(of, training.plan());
 
   // mpirun gives processes a terminal, even if their output goes to a file.

@@ -41,7 +41,7 @@ set(macros "'${COMPILER}' -std=c++20 -I '${COPY}/include' -E -dM -x c++")
 execute_process(COMMAND bash -c "comm -13 <(${macros} units/outside.hpp | sort) <(${macros} all.hpp | sort) | cut -d ' ' -f 2 | sed 's/(.*//'"
                 WORKING_DIRECTORY ${work} OUTPUT_VARIABLE defined COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX REPLACE "\n" " " defined "${defined}")
-set(known "GPIPE_CANARY GPIPE_HOST_DEVICE GPIPE_COLD GPIPE_OUT_OF_LINE GPIPE_VERSION GPIPE_VERSION_MAJOR GPIPE_VERSION_MINOR GPIPE_VERSION_PATCH ")
+set(known "GPIPE_BODIES GPIPE_CANARY GPIPE_COLD GPIPE_COMPILED GPIPE_COMPILED_SOURCE GPIPE_HOST_DEVICE GPIPE_INLINE GPIPE_OUT_OF_LINE GPIPE_VERSION GPIPE_VERSION_MAJOR GPIPE_VERSION_MINOR GPIPE_VERSION_PATCH ")
 if(NOT defined STREQUAL known)
   message(FATAL_ERROR "gpipe.hpp defines '${defined}' where it is known to define '${known}'")
 endif()
@@ -52,6 +52,39 @@ if(LIBXSMM)
   set(libraries -lxsmm -lxsmmnoblas -ldl)
 endif()
 build(trains "two units train: yes" -fno-rtti ${flags} units/main.cpp units/other.cpp ${libraries} -pthread)
+
+# The same with the compiled library, by hand. Sources of both modes do not link, in either order, and the linker says
+# why; nor does a library with other flags.
+set(compiled ${COPY}/include/gpipe/compiled.cpp)
+build(trains_compiled "two units train: yes" -fno-rtti ${flags} -DGPIPE_COMPILED=1 units/main.cpp units/other.cpp
+      ${compiled} ${libraries} -pthread)
+
+# object(<object> <arguments of the compiler...>)
+function(object name)
+  execute_process(COMMAND ${COMPILER} -std=c++20 -I ${COPY}/include -fno-rtti ${flags} -c ${ARGN} -o ${name}.o
+                  WORKING_DIRECTORY ${work} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+# refused(<what the linker says> <objects...>)
+function(refused says)
+  list(TRANSFORM ARGN APPEND .o)
+  execute_process(COMMAND ${COMPILER} ${ARGN} ${libraries} -pthread -o refused WORKING_DIRECTORY ${work}
+                  RESULT_VARIABLE failed ERROR_VARIABLE said)
+  if(NOT failed OR NOT said MATCHES "${says}")
+    message(FATAL_ERROR "linking ${ARGN} should fail with '${says}', and gives ${failed}: '${said}'")
+  endif()
+endfunction()
+object(main_header_only units/main.cpp)
+object(other_header_only units/other.cpp)
+object(main_compiled -DGPIPE_COMPILED=1 units/main.cpp)
+object(other_compiled -DGPIPE_COMPILED=1 units/other.cpp)
+object(library -DGPIPE_COMPILED=1 ${compiled})
+set(mixed "gpipe_is_header_only_in_one_source_and_compiled_in_another")
+refused(${mixed} main_compiled other_header_only library)
+refused(${mixed} main_header_only other_compiled library)
+refused(${mixed} other_header_only main_compiled library)
+refused(${mixed} main_header_only other_header_only library)
+object(library_fast -DGPIPE_COMPILED=1 -ffast-math ${compiled})
+refused("gpipe_compiled_for_[a-z0-9_]*_exact_math_" main_compiled other_compiled library_fast)
 
 if(MPICXX)
   execute_process(COMMAND ${MPICXX} --showme:compile OUTPUT_VARIABLE flags COMMAND_ERROR_IS_FATAL ANY)

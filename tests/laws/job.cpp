@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "support/instances.hpp"
 #include "support/nets.hpp"
 #include "support/threaded_job.hpp"
 #include "support/wide.hpp"

@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include <gpipe/plan/plan.hpp>
+#include <gpipe/runtime/host_executor.hpp>
 
-#include "support/instances.hpp"
 #include "support/nets.hpp"
 #include "support/sanitized.hpp"
 

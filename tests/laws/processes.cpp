@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "support/allocations.hpp"
-#include "support/instances.hpp"
 #include "support/nets.hpp"
 #include "support/processes.hpp"
 #include "support/wide.hpp"

@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 
-#include "support/instances.hpp"
 #include "support/nets.hpp"
 #include "support/sanitized.hpp"
 

@@ -1,4 +1,3 @@
-#include <gpipe/runtime/executor.hpp>
 
 #include <doctest/doctest.h>
 
@@ -12,8 +11,8 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/record/breakdown.hpp>
+#include <gpipe/runtime/host_executor.hpp>
 
-#include "support/instances.hpp"
 #include "support/layers.hpp"
 
 // Same bits for every cut, failures, memory and weights: tests/laws.

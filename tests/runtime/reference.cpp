@@ -15,9 +15,8 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
-#include <gpipe/runtime/executor.hpp>
+#include <gpipe/runtime/host_executor.hpp>
 
-#include "support/instances.hpp"
 #include "support/reference/batch_norm.hpp"
 #include "support/reference/residual_mlp.hpp"
 

@@ -16,8 +16,8 @@
 
 #include "support/small_training.hpp"
 
-// Construction, steps, rates, evaluations, hooks and digests. The other tests are in trainer/; the same bits for every cut,
-// failures and memory: tests/laws.
+// Construction, steps, rates, evaluations, hooks and digests. The other tests are in trainer/. tests/laws has the same
+// bits for every cut, failures and memory.
 
 using namespace gpipe;
 using namespace laws;

@@ -85,8 +85,11 @@ struct runtime_plan {
 };
 
 /// Plans a network: an optimal cut, or the user's own (`custom_cut`: the first slot of every stage but the first).
-GPIPE_COLD inline runtime_plan make_plan(const network& net, const plan_options& options,
-                                     const std::vector<int>& custom_cut = {}) {
+runtime_plan make_plan(const network& net, const plan_options& options, const std::vector<int>& custom_cut = {});
+
+#if GPIPE_BODIES
+GPIPE_COLD GPIPE_INLINE runtime_plan make_plan(const network& net, const plan_options& options,
+                                               const std::vector<int>& custom_cut) {
   require_valid(options, net.slot_count);
   if (options.precision == precision::bf16 && precision_of(net) != precision::bf16)
     detail::throw_error({"the plan is to be in bf16, and the network is in float32"},
@@ -154,5 +157,6 @@ GPIPE_COLD inline runtime_plan make_plan(const network& net, const plan_options&
   }
   return p;
 }
+#endif
 
 }  // namespace gpipe

@@ -6,7 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "support/instances.hpp"
+#include <gpipe/train/basic_trainer_bodies.hpp>
+
 #include "support/nets.hpp"
 #include "support/queued_device.hpp"
 #include "support/threaded_job.hpp"

@@ -11,8 +11,9 @@
 #include <vector>
 
 #include <gpipe/record/breakdown.hpp>
+#include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/train/basic_trainer_bodies.hpp>
 
-#include "support/instances.hpp"
 #include "support/nets.hpp"
 #include "support/queued_device.hpp"
 

@@ -19,7 +19,7 @@ constexpr int R = 3;
 constexpr wait_context reduces{.stage = 0, .micro_batch = -1, .action = "reduce"};
 
 /// Three replicas on a thread each.
-struct replicas {
+struct replica_set {
   runtime_plan plan = make_plan(network_of<net>,
                             {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .workers = 1, .replicas = R}, {2});
   rank_layout here{plan, nullptr};
@@ -27,7 +27,7 @@ struct replicas {
   replica_list<host_device> all;
   shared_all_reduce<host_device> sums{network_of<net>, plan, line, all};
 
-  replicas() {
+  replica_set() {
     all.make(network_of<net>, plan, here, line, {}, kernels_of<net, host::context>);
     step_context step;
     step.rows.samples = 12, step.per_micro_batch = 2;
@@ -54,7 +54,7 @@ struct replicas {
 }  // namespace
 
 TEST_CASE("every replica has the sums, made in ascending order, of stage after stage and step after step") {
-  replicas its;
+  replica_set its;
   for (int step = 0; step < 3; ++step) {
     its.all.each([](auto& it) { fill(it.stage(0), it.number()), fill(it.stage(1), it.number()); });
     CHECK(its.run([&](int r) {
@@ -65,7 +65,7 @@ TEST_CASE("every replica has the sums, made in ascending order, of stage after s
 }
 
 TEST_CASE("of what is accumulated the first replica has the sums, and the others have zeros") {
-  replicas its;
+  replica_set its;
   its.all.each([](auto& it) { fill(it.stage(0), it.number()); });
   its.run([&](int r) { its.sums.sum(r, 0, reduces, false); });
   CHECK(wrong_sums(its.all.at(0).stage(0), R) == 0);
@@ -73,7 +73,7 @@ TEST_CASE("of what is accumulated the first replica has the sums, and the others
 }
 
 TEST_CASE("what layers tell of every micro-batch is known in all replicas") {
-  replicas its;
+  replica_set its;
   const auto told = [&](int r) {
     return reinterpret_cast<double*>(its.all.at(r).stage(1).at(3).partials.base);
   };
@@ -86,7 +86,7 @@ TEST_CASE("what layers tell of every micro-batch is known in all replicas") {
 }
 
 TEST_CASE("who waits for a replica that has failed is woken") {
-  replicas its;
+  replica_set its;
   CHECK(its.run([&](int r) {
     if (r == 1) its.line.wake_all();
     else its.sums.sum(r, 0, reduces, true);

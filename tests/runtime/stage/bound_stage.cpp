@@ -46,11 +46,11 @@ struct affine {
 struct net : model<input<double, 2>, affine, affine, passing_loss> {};
 
 /// All stages of a cut, to be called one after the other on this thread.
-struct stages {
+struct stage_set {
   runtime_plan plan;
   std::vector<std::unique_ptr<bound_stage<host_device>>> all;
 
-  explicit stages(const std::vector<int>& cut)
+    explicit stage_set(const std::vector<int>& cut)
       : plan(make_plan(network_of<net>,
                        {.stages = static_cast<int>(cut.size()) + 1, .micro_batches = 2, .micro_batch_size = 2}, cut)) {
     std::vector<const detail::arena_map*> maps;
@@ -80,7 +80,7 @@ step_context step_over_three() {
 TEST_CASE("forward and backward of a micro-batch, by hand and in one stage or three") {
   // w = (2, 3) and (1, -1): y = 2 x0 + 2 and -(3 x1 + 1) + 1. Sample 2 is (5, 6): y = (12, -18), label 0.
   for (const auto& cut : {std::vector<int>{}, std::vector<int>{1, 2}}) {
-    stages s(cut);
+    stage_set s(cut);
     const bool one = cut.empty();
     double* first = s.parameters(0);
     double* second = one ? first + 8 : s.parameters(1);
@@ -115,7 +115,7 @@ TEST_CASE("forward and backward of a micro-batch, by hand and in one stage or th
 }
 
 TEST_CASE("parameters, gradients and moments are flat and zero at first") {
-  stages s({1});
+  stage_set s({1});
   for (int k = 0; k < 2; ++k) {
     const auto& stage = *s.all[static_cast<std::size_t>(k)];
     CHECK(stage.stage() == k);
@@ -129,7 +129,7 @@ TEST_CASE("parameters, gradients and moments are flat and zero at first") {
 }
 
 TEST_CASE("what is frozen is left out of the ranges that are trained") {
-  stages s(std::vector<int>{});
+  stage_set s(std::vector<int>{});
   auto& stage = *s.all[0];
   const auto ranges = [&] {
     std::vector<std::size_t> found;

@@ -160,7 +160,7 @@ TEST_CASE("predictions hold every tensor that the loss reads, watched activation
     CHECK(found.of(i, 0)[1] == x[static_cast<std::size_t>(4 * i + 3)] * w[1]);
     CHECK(found.of(i, 1)[0] == x[static_cast<std::size_t>(4 * i)] + x[static_cast<std::size_t>(4 * i + 2)]);
   }
-  rejects("nobody watches the slot; call watch(1) before the step", [&] { t.activation(1); });
+  rejects("the slot is not watched; call watch(1) before the step", [&] { t.activation(1); });
   t.watch(0);
   t.watch(1);
   t.step(batch(3).with("inputs", std::span(x).first(12)));
@@ -178,6 +178,6 @@ TEST_CASE("predictions hold every tensor that the loss reads, watched activation
   CHECK_THROWS_AS(t.step(batch(1).with("inputs", bad)), error);
   CHECK(t.activation(1).samples() == 0);
   t.unwatch(1);
-  rejects("layer 1 laws::cross: nobody watches the slot", [&] { t.activation_gradient(1); });
+  rejects("layer 1 laws::cross: the slot is not watched", [&] { t.activation_gradient(1); });
   rejects("the model has no slot 3", [&] { t.watch(3); });
 }
