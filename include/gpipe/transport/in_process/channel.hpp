@@ -47,7 +47,8 @@ class channel final : public sending_end, public receiving_end {
 
   /// Sender: waits until the slot is free.
   void acquire(int micro_batch, wait_context what = {}) override {
-    await(micro_batch, turn::free, sender_, what, receiver_, "to free").now.store(turn::taken, std::memory_order_relaxed);
+    await(micro_batch, turn::free, sender_, what, receiver_, "to free")
+        .now.store(turn::taken, std::memory_order_relaxed);
   }
 
   /// Sender: hands the slot to the receiver.
@@ -99,7 +100,8 @@ class channel final : public sending_end, public receiving_end {
                                 const char* action) {
     cell& c = at(micro_batch);
     assert(c.now.load(std::memory_order_relaxed) != (wanted == turn::free ? turn::taken : turn::in_use));
-    const auto end = signals_->try_wait(waiter, [&c, wanted] { return c.now.load(std::memory_order_acquire) == wanted; });
+    const auto end =
+        signals_->try_wait(waiter, [&c, wanted] { return c.now.load(std::memory_order_acquire) == wanted; });
     if (end != detail::wait_result::ready)
       signals_->fail(end, waiter, what, detail::concat({"worker ", other, " ", action, " slot ", slot(micro_batch)}));
     return c;
