@@ -4,11 +4,13 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <span>
 #include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include <gpipe/transport/contract/process_group.hpp>
 #include <gpipe/transport/nccl/device_identity.hpp>
 #include <gpipe/transport/nccl/ends.hpp>
 
