@@ -12,8 +12,8 @@
 #include "support/threaded_job.hpp"
 #include "support/wide.hpp"
 
-// The contract of gpipe/transport/contract/process_group.hpp and the laws of trainings in a job, over processes that are
-// threads. The wire between them is late, delivers slots in any order, and loses messages on demand.
+// The contract of gpipe/transport/contract/process_group.hpp and the laws of trainings in a job, over processes that
+// are threads. The wire between them is late, delivers slots in any order, and loses messages on demand.
 
 using namespace laws;
 using namespace std::chrono_literals;
@@ -92,7 +92,7 @@ TEST_CASE("a rank that makes another call is named on all ranks, and they go on 
     for (int odd = 0; odd < 4; ++odd) {  // rank 3 does not exist: no rank differs
       const agreed_value samples[] = {agreed_value::number("the samples of the call", here.rank() == odd ? 9 : 16)};
       const std::string values = odd == 0 ? ": 9 and 16" : ": 16 and 9";
-      std::string said = odd == 3 ? "do not agree on the samples of the call" + values : "", asked = said;
+      std::string said = odd == 3 ? "do not agree on the samples of the call" + values : "", agreed = said;
       try {
         here.enter(collective_kind::step, samples);
         all->gather({.action = "gather"}, {});
@@ -102,9 +102,9 @@ TEST_CASE("a rank that makes another call is named on all ranks, and they go on 
       try {
         here.agree(collective_kind::make, samples);
       } catch (const error& cause) {
-        asked = cause.wrong();
+        agreed = cause.wrong();
       }
-      for (const std::string& text : {said, asked})
+      for (const std::string& text : {said, agreed})
         if (text.find("do not agree on the samples of the call" + values) == std::string::npos) ++wrong;
       std::byte done{1};
       here.broadcast(&done, 1, 1, 0);

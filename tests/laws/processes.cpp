@@ -12,8 +12,8 @@
 #include "support/processes.hpp"
 #include "support/wide.hpp"
 
-// Laws 1 and 7 in the job of processes that mpirun has started: a training in the job beside one in threads, which every
-// process runs by itself.
+// Laws 1 and 7 in the job of processes that mpirun has started: a training in the job beside one in threads, which
+// every process runs by itself.
 
 using namespace laws;
 
@@ -141,7 +141,8 @@ TEST_CASE("with fewer processes than workers in the schedule, a process has seve
   o.stages = 7;
   CHECK(numbers_of<tied_net<float>>(o, options(&the_job()), plain).size() > 100);
   o.workers = the_job().ranks();
-  CHECK(numbers_of<tied_net<float>>(o, options(&the_job()), plain) == numbers_of<tied_net<float>>(o, options(nullptr), plain));
+  CHECK(numbers_of<tied_net<float>>(o, options(&the_job()), plain) ==
+        numbers_of<tied_net<float>>(o, options(nullptr), plain));
 }
 
 TEST_CASE("replicas in processes have the bits of replicas in threads") {
@@ -192,7 +193,8 @@ TEST_CASE("a throw in any replica fails the step in all replicas") {
   };
   trainer<tied_net<float>, adam> disturbed(o, adam{}, how);
   for (int r = 0; r < o.replicas; ++r)
-    for (const action_kind kind : {action_kind::forward, action_kind::backward_parameters, action_kind::backward, action_kind::reduce, action_kind::update})
+    for (const action_kind kind : {action_kind::forward, action_kind::backward_parameters, action_kind::backward,
+                                   action_kind::reduce, action_kind::update})
       for (int s = 0; s < 2; ++s) {
         CAPTURE(r);
         CAPTURE(s);
@@ -219,7 +221,8 @@ TEST_CASE("a throw in any replica fails the step in all replicas") {
   CHECK(replicas_agree(disturbed));
 }
 
-TEST_CASE("a throw before any action of any process fails the step on all ranks, which name it, and the next step works") {
+TEST_CASE(
+    "a throw before any action of any process fails the step on all ranks, which name it, and the next step works") {
   const plan_options o = plan_by(schedule_kind::fill_drain, the_job().ranks());
   trainer<tied_net<float>, adam> twin(o, adam{}, options(nullptr));
   training_options how = options(&the_job());
@@ -294,7 +297,8 @@ TEST_CASE("a profile without timed steps is rejected on all ranks, and the proce
   trainer<tied_net<float>, adam> training(plan_by(schedule_kind::fill_drain, ranks), adam{}, options(&the_job()));
   CHECK_THROWS_WITH_AS(training.profile_layers(plain.take(0, 11), 2), doctest::Contains("no full micro-batch"), error);
   CHECK_THROWS_WITH_AS(training.layer_profile(), doctest::Contains("no full micro-batch"), error);
-  CHECK(training.profile_layers(plain.take(0, 16), 2).layers.size() == static_cast<std::size_t>(slots_of<tied_net<float>>));
+  CHECK(training.profile_layers(plain.take(0, 16), 2).layers.size() ==
+        static_cast<std::size_t>(slots_of<tied_net<float>>));
   CHECK(std::isfinite(training.step(plain.take(0, 11)).loss));
 }
 
@@ -350,7 +354,9 @@ TEST_CASE("processes that make different calls throw at once, with both values, 
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));  // no wait lasted until its deadline
 }
 
-TEST_CASE("a process that leaves before the training begins is named, with its cause if it has one, and one process prints it") {
+TEST_CASE(
+    "a process that leaves before the training begins is named, with its cause if it has one, and one process prints "
+    "it") {
   const int last = the_job().ranks() - 1;
   for (const bool has_cause : {false, true}) {
     const auto begin = std::chrono::steady_clock::now();

@@ -56,7 +56,9 @@ struct channel {
 class job {
  public:
   explicit job(int ranks, std::uint32_t random = 1)
-      : ranks_(ranks), random_(random), contributed_(index(ranks)), fingerprints_(index(ranks)), wire_([this] { carry(); }) {}
+      : ranks_(ranks), random_(random), contributed_(index(ranks)), fingerprints_(index(ranks)), wire_([this] {
+          carry();
+        }) {}
   ~job() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -190,7 +192,8 @@ class job {
     if (until_lost_ >= 0 && until_lost_-- == 0) return fail(c.to, {"a message was lost", "check the wire"});
     for (std::size_t v = 0; v < c.out->values.size(); ++v) {
       const gpipe::buffer_layout &from = c.out->values[v], &to = c.in->values[v];
-      std::memcpy(to.base + to.stride * index(k), from.base + from.stride * index(sender_slot), from.row * index(samples));
+      std::memcpy(to.base + to.stride * index(k), from.base + from.stride * index(sender_slot),
+                  from.row * index(samples));
     }
     --c.leaving[index(sender_slot)];
     s.samples = samples;
@@ -334,7 +337,9 @@ class member final : public gpipe::process_group {
       throw job_.recover();
     }
   }
-  void enter(gpipe::collective_kind what, std::span<const gpipe::agreed_value> values) override { job_.enter(rank_, what, values); }
+  void enter(gpipe::collective_kind what, std::span<const gpipe::agreed_value> values) override {
+    job_.enter(rank_, what, values);
+  }
   std::unique_ptr<gpipe::sending_end> sender(const channel_layout& layout) override {
     return std::make_unique<threaded::sender>(job_, rank_, layout);
   }

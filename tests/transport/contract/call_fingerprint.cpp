@@ -24,7 +24,8 @@ std::string difference(collective_kind one, std::vector<agreed_value> ones, coll
 }  // namespace
 
 TEST_CASE("fingerprints are equal if the call and all values are") {
-  const agreed_value three[] = {agreed_value::number("the samples", 3)}, four[] = {agreed_value::number("the samples", 4)};
+  const agreed_value three[] = {agreed_value::number("the samples", 3)},
+                     four[] = {agreed_value::number("the samples", 4)};
   CHECK(call_fingerprint(collective_kind::step, three) == call_fingerprint(collective_kind::step, three));
   CHECK_FALSE(call_fingerprint(collective_kind::step, three) == call_fingerprint(collective_kind::step, four));
   CHECK_FALSE(call_fingerprint(collective_kind::step, three) == call_fingerprint(collective_kind::predict, three));

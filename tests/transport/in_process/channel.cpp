@@ -47,7 +47,8 @@ TEST_CASE("a hand-over counts as progress, so other workers wait on") {
   gpipe::worker_signals signals(3, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(40)});
   gpipe::channel<> channel(signals, 0, 1, {0});
   std::atomic<bool> over{false};
-  std::thread third([&] { CHECK(signals.try_wait(2, [&] { return over.load(); }) == gpipe::detail::wait_result::ready); });
+  std::thread third(
+      [&] { CHECK(signals.try_wait(2, [&] { return over.load(); }) == gpipe::detail::wait_result::ready); });
   const auto begin = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(150)) {
     channel.acquire(0);

@@ -65,7 +65,8 @@ TEST_CASE("a failure ends a wait that would take days, and waiting for a link co
       woken = true;
     }
   });
-  std::thread third([&] { over = signals.try_wait(2, [] { return false; }) == gpipe::detail::wait_result::interrupted; });
+  std::thread third(
+      [&] { over = signals.try_wait(2, [] { return false; }) == gpipe::detail::wait_result::interrupted; });
   std::this_thread::sleep_for(150ms);  // longer than the deadline
   CHECK_FALSE(woken);
   signals.wake_all();

@@ -153,7 +153,8 @@ TEST_CASE("without progress one wait ends with an error at its location, and the
   CHECK(causes == 1);
   CHECK(others == 1);
   CHECK(signals.interrupted());
-  CHECK_THROWS_AS(signals.fail(wait_result::no_progress, 0, {}, ""), gpipe::detail::interrupted);  // there was a cause already
+  CHECK_THROWS_AS(signals.fail(wait_result::no_progress, 0, {}, ""),
+                  gpipe::detail::interrupted);  // there was a cause already
 }
 
 TEST_CASE("progress of any worker extends the waits of all") {

@@ -37,7 +37,8 @@ struct channel_of {
       auto& words = memory.emplace_back(row * capacity * static_cast<std::size_t>(std::max(slots, sender_slots)));
       along.values.push_back({reinterpret_cast<std::byte*>(words.data()), 4 * row * capacity, 4 * row});
     }
-    for (int m = 0; m < count; ++m) along.receiver_slot.push_back(m % slots), along.sender_slot.push_back(m % sender_slots);
+    for (int m = 0; m < count; ++m)
+      along.receiver_slot.push_back(m % slots), along.sender_slot.push_back(m % sender_slots);
     if (sends) out = the_job().sender(along);
     if (the_job().rank() == 1) {
       along.sender_slot = along.receiver_slot;
@@ -175,9 +176,12 @@ TEST_CASE("a value that differs is named with its rank, and the processes go on 
   const agreed_value weather{"the weather", 1};
   for (int round = 0; round < 3; ++round) {
     CHECK(said(collective_kind::make, {weather, agreed_value::number("the time", 2)}) == "");
-    CHECK(said(collective_kind::make, {weather, agreed_value::number("the time", differs ? -4 : 3)}) == two + "the time: 3 and -4");
-    CHECK(said(collective_kind::make, {{"the weather", differs ? 1u : 2u}, agreed_value::number("the time", 5)}) == two + "the weather");
-    CHECK(said(differs ? collective_kind::freeze : collective_kind::make, {weather}) == two + "the call: make a trainer and freeze");
+    CHECK(said(collective_kind::make, {weather, agreed_value::number("the time", differs ? -4 : 3)}) ==
+          two + "the time: 3 and -4");
+    CHECK(said(collective_kind::make, {{"the weather", differs ? 1u : 2u}, agreed_value::number("the time", 5)}) ==
+          two + "the weather");
+    CHECK(said(differs ? collective_kind::freeze : collective_kind::make, {weather}) ==
+          two + "the call: make a trainer and freeze");
   }
   wait_for_all();
 }

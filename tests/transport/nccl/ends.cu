@@ -23,8 +23,8 @@ using gpipe::cuda::check;
 /// A slot's rows are written and read by copies on the stage's stream.
 class side_on_gpu final : public side_in_job {
  public:
-  side_on_gpu(gpipe::process_group& job, const channel_shape& s, bool sends, buffers& memory, const gpipe::cuda::stream& stage,
-              const gpipe::channel_layout& layout)
+  side_on_gpu(gpipe::process_group& job, const channel_shape& s, bool sends, buffers& memory,
+              const gpipe::cuda::stream& stage, const gpipe::channel_layout& layout)
       : side_in_job(job, s, sends, memory), stage_(stage), layout_(layout) {}
 
   void write(int m, int message) override {

@@ -14,8 +14,8 @@
 
 namespace gpipe {
 
-/// One direction of a link, as its stages use it: a channel of this process, or the one end here of a channel to another
-/// process. This is the only place that distinguishes the two. Empty: nothing flows. `Marker` is the device's.
+/// One direction of a link, as its stages use it: a channel of this process, or the one end here of a channel to
+/// another process. This is the only place that distinguishes the two. Empty: nothing flows. `Marker` is the device's.
 ///
 /// A local channel is called without virtual calls, and its markers put the two stages' devices in order; the end of a
 /// channel to another process does that itself.
@@ -71,8 +71,9 @@ struct link_channels {
   }
 };
 
-/// The channels of each link of a plan, empty where one worker has both ends: it writes a value where it reads it. Links
-/// are emulated at `bytes_per_second` unless that is 0. The plan's workers are those of `signals` from `first_worker` on.
+/// The channels of each link of a plan, empty where one worker has both ends: it writes a value where it reads it.
+/// Links are emulated at `bytes_per_second` unless that is 0. The plan's workers are those of `signals` from
+/// `first_worker` on.
 template <class Marker>
 GPIPE_COLD std::vector<link_channels<Marker>> make_link_channels(const network& net, const runtime_plan& plan,
                                                                  worker_signals& signals, std::int64_t bytes_per_second,

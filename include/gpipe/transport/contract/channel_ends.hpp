@@ -15,8 +15,8 @@ namespace gpipe {
 //   m's slot   free       taken         full         in use                      free
 //
 // The law, kept by every model (tests/support/channel_law.hpp):
-//   - what was written before `publish` is read after `consume`, with its number of samples; nothing is lost or doubled,
-//     each slot's contents arrive in order, and slots may be released in another order than acquired;
+//   - what was written before `publish` is read after `consume`, with its number of samples; nothing is lost or
+//     doubled, each slot's contents arrive in order, and slots may be released in another order than acquired;
 //   - `acquire` and `consume` are the only calls that wait. A failure elsewhere ends both, spinning or asleep, by
 //     throwing `detail::interrupted`; so does a deadline without progress, whose error has the `wait_context` as its
 //     location: the wait throws that error itself, or the job returns it when it recovers;
@@ -24,9 +24,9 @@ namespace gpipe {
 //   - after a failure, and once the channel or its job is reset, every slot is free; destruction never waits for an end
 //     that failed.
 //
-// Between processes the sender has slots of its own: `acquire` waits until earlier micro-batches have left its slot. Ends
-// for a device's queue are used in its order: they make the queue wait, the host waits in `process_group::wait` alone,
-// and `consume` returns the number of samples of a full micro-batch.
+// Between processes the sender has slots of its own: `acquire` waits until earlier micro-batches have left its slot.
+// Ends for a device's queue are used in its order: they make the queue wait, the host waits in `process_group::wait`
+// alone, and `consume` returns the number of samples of a full micro-batch.
 
 /// The end of a channel that sends.
 class sending_end {

@@ -25,13 +25,13 @@ class all_gather {
   virtual const std::byte* of(int rank) const = 0;
 };
 
-/// The processes of a job as an executor sees them; this one is `rank()`. Every process makes the same calls in the same
-/// order, from one thread; if one does not, all fail. After a failure elsewhere calls that wait throw
+/// The processes of a job as an executor sees them; this one is `rank()`. Every process makes the same calls in the
+/// same order, from one thread; if one does not, all fail. After a failure elsewhere calls that wait throw
 /// `detail::interrupted`; `agree` and `broadcast`, which are made outside of steps, throw the cause.
 ///
-/// A failure is *thrown*, by a process that goes on, or a process is *lost*: it has ended, was killed, or shows no sign of
-/// life. After the first all processes call `recover` and the next call works; after the second every call throws the
-/// cause.
+/// A failure is *thrown*, by a process that goes on, or a process is *lost*: it has ended, was killed, or shows no sign
+/// of life. After the first all processes call `recover` and the next call works; after the second every call throws
+/// the cause.
 class process_group {
  public:
   virtual ~process_group() = default;
@@ -49,8 +49,8 @@ class process_group {
   /// `sizes[r]`: the bytes that rank r contributes.
   virtual std::unique_ptr<all_gather> make_all_gather(const std::vector<std::size_t>& sizes) = 0;
 
-  /// Begins a call that ends in an `all_gather`. It does not wait: a process that makes another call is a failure, which
-  /// is found before all have gathered.
+  /// Begins a call that ends in an `all_gather`. It does not wait: a process that makes another call is a failure,
+  /// which is found before all have gathered.
   virtual void enter(collective_kind what, std::span<const agreed_value> values) = 0;
   /// All ends are made. What they need is made now, not in a step.
   virtual void connect() {}
@@ -70,8 +70,8 @@ class process_group {
   /// After a failure: returns the first cause, or the loss, when no message is under way and all processes are here.
   virtual error recover() = 0;
 
-  /// In a program's last handler: this process ends for this cause, and all others end too. Returns whether this process
-  /// is to print the cause: rank 0 is, or, if rank 0 is lost, each of the others.
+  /// In a program's last handler: this process ends for this cause, and all others end too. Returns whether this
+  /// process is to print the cause: rank 0 is, or, if rank 0 is lost, each of the others.
   virtual bool leave(const error& cause) noexcept = 0;
 };
 

@@ -9,7 +9,7 @@
 
 namespace gpipe {
 
-/// How long a worker spins before it sleeps, and how long silence may last.
+/// How long a worker spins before it sleeps, and how long a wait may last without progress.
 struct wait_limits {
   std::chrono::nanoseconds spin = std::chrono::microseconds(60);
   bool yields = false;  ///< while it spins, so that another thread can run

@@ -11,8 +11,8 @@
 
 namespace gpipe {
 
-/// A barrier for all workers of a job or for every n-th of them, such as before a commit. The last worker to arrive runs
-/// a function, then all go on.
+/// A barrier for all workers of a job or for every n-th of them, such as before a commit. The last worker to arrive
+/// runs a function, then all go on.
 ///
 /// All or none: either the function ran and every worker returns, or it did not run and every worker throws. A worker
 /// that must leave (a failure elsewhere, a deadline) first withdraws its arrival; after the last arrival it cannot.

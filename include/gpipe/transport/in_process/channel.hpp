@@ -47,21 +47,22 @@ class channel final : public sending_end, public receiving_end {
 
   /// Sender: waits until the slot is free.
   void acquire(int micro_batch, wait_context what = {}) override {
-    await(micro_batch, turn::free, sender_, what, receiver_, "to free");
-    at(micro_batch).now.store(turn::taken, std::memory_order_relaxed);
+    await(micro_batch, turn::free, sender_, what, receiver_, "to free")
+        .now.store(turn::taken, std::memory_order_relaxed);
   }
 
   /// Sender: hands the slot to the receiver.
   void publish(int micro_batch, int samples) noexcept override {
-    at(micro_batch).samples = samples;
-    hand_over(micro_batch, turn::taken, turn::full, sender_, receiver_);
+    cell& c = at(micro_batch);
+    c.samples = samples;
+    hand_over(c, turn::taken, turn::full, sender_, receiver_);
   }
 
   /// Receiver: waits until the slot is published; returns its number of samples.
   int consume(int micro_batch, wait_context what = {}) override {
-    await(micro_batch, turn::full, receiver_, what, sender_, "to fill");
-    at(micro_batch).now.store(turn::in_use, std::memory_order_relaxed);
-    return at(micro_batch).samples;
+    cell& c = await(micro_batch, turn::full, receiver_, what, sender_, "to fill");
+    c.now.store(turn::in_use, std::memory_order_relaxed);
+    return c.samples;
   }
   bool arrived(int micro_batch) noexcept override {
     return at(micro_batch).now.load(std::memory_order_acquire) == turn::full;
@@ -69,7 +70,7 @@ class channel final : public sending_end, public receiving_end {
 
   /// Receiver: the slot's last use is over.
   void release(int micro_batch) noexcept override {
-    hand_over(micro_batch, turn::in_use, turn::free, receiver_, sender_);
+    hand_over(at(micro_batch), turn::in_use, turn::free, receiver_, sender_);
   }
 
   /// Frees every slot, while neither worker runs.
@@ -95,17 +96,18 @@ class channel final : public sending_end, public receiving_end {
   }
   cell& at(int micro_batch) const noexcept { return cells_[static_cast<std::size_t>(slot(micro_batch))]; }
 
-  GPIPE_OUT_OF_LINE void await(int micro_batch, turn wanted, int waiter, wait_context what, int other,
-                               const char* action) {
+  GPIPE_OUT_OF_LINE cell& await(int micro_batch, turn wanted, int waiter, wait_context what, int other,
+                                const char* action) {
     cell& c = at(micro_batch);
     assert(c.now.load(std::memory_order_relaxed) != (wanted == turn::free ? turn::taken : turn::in_use));
-    const auto end = signals_->try_wait(waiter, [&c, wanted] { return c.now.load(std::memory_order_acquire) == wanted; });
+    const auto end =
+        signals_->try_wait(waiter, [&c, wanted] { return c.now.load(std::memory_order_acquire) == wanted; });
     if (end != detail::wait_result::ready)
       signals_->fail(end, waiter, what, detail::concat({"worker ", other, " ", action, " slot ", slot(micro_batch)}));
+    return c;
   }
 
-  void hand_over(int micro_batch, [[maybe_unused]] turn before, turn after, int from, int to) noexcept {
-    cell& c = at(micro_batch);
+  void hand_over(cell& c, [[maybe_unused]] turn before, turn after, int from, int to) noexcept {
     assert(c.now.load(std::memory_order_relaxed) == before);
     c.now.store(after, std::memory_order_release);
     signals_->progress(from);

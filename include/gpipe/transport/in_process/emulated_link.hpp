@@ -13,8 +13,8 @@
 
 namespace gpipe {
 
-/// One direction of an emulated link: a transfer arrives when the link has carried its bytes, at a given number of bytes
-/// a second, one transfer after the other. It stands beside a channel and moves nothing itself:
+/// One direction of an emulated link: a transfer arrives when the link has carried its bytes, at a given number of
+/// bytes a second, one transfer after the other. It stands beside a channel and moves nothing itself:
 ///
 ///     sender     write ... depart(m, bytes)  publish(m)
 ///     receiver                                           consume(m)  arrive(m)  read ...
@@ -38,8 +38,8 @@ class emulated_link {
     arrivals_[static_cast<std::size_t>(micro_batch)] = free_;
   }
 
-  /// Receiver, after `consume`: waits until the micro-batch's bytes are here. The wait counts as progress, and a failure
-  /// elsewhere ends it by throwing `detail::interrupted`.
+  /// Receiver, after `consume`: waits until the micro-batch's bytes are here. The wait counts as progress, and a
+  /// failure elsewhere ends it by throwing `detail::interrupted`.
   GPIPE_OUT_OF_LINE void arrive(int micro_batch) {
     constexpr auto late = std::chrono::microseconds(80);  // what a sleep may end late
     const auto longest = (std::min)(clock::duration(std::chrono::milliseconds(10)),

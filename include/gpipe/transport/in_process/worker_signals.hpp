@@ -67,8 +67,8 @@ class worker_signals {
   bool asleep(int worker) const noexcept { return at(worker).asleep.load(std::memory_order_acquire) != 0; }
 
   /// Returns when `ready()`. Throws `detail::interrupted` after a failure elsewhere. After a deadline without progress
-  /// one worker throws `gpipe::error` with `what` as its location and all others are interrupted. `awaited()` returns the
-  /// text of "waits for ..." and is called for that error only.
+  /// one worker throws `gpipe::error` with `what` as its location and all others are interrupted. `awaited()` returns
+  /// the text of "waits for ..." and is called for that error only.
   template <class Ready, class Awaited>
   void wait(int worker, wait_context what, Ready ready, Awaited awaited) {
     const auto end = try_wait(worker, ready);
@@ -82,8 +82,8 @@ class worker_signals {
   }
 
   /// Call it when a worker begins or wakes: if another worker runs on its core, the worker moves to a core without one.
-  /// A system may place a woken thread on the core of the thread that woke it, and leave both there for many steps while
-  /// another core is idle. No thread is pinned.
+  /// A system may place a woken thread on the core of the thread that woke it, and leave both there for many steps
+  /// while another core is idle. No thread is pinned.
   void spread(int worker) noexcept {
     if (limits_.yields) return;
     const int here = detail::cores::here();
@@ -104,12 +104,14 @@ class worker_signals {
     if (!spin(ready)) sleep(worker, predicate(ready), false);
   }
 
-  [[noreturn]] GPIPE_COLD void fail(detail::wait_result end, int worker, wait_context what, const std::string& awaited) {
+  [[noreturn]] GPIPE_COLD void fail(detail::wait_result end, int worker, wait_context what,
+                                    const std::string& awaited) {
     std::string busy;
     for (int w = 0; w < workers_; ++w)
       if (w != worker && !at(w).waits.load(std::memory_order_acquire))
         busy += detail::concat({busy.empty() ? "worker " : " and ", w});
-    const bool first = end != detail::wait_result::interrupted && !interrupted_.exchange(true, std::memory_order_acq_rel);
+    const bool first =
+        end != detail::wait_result::interrupted && !interrupted_.exchange(true, std::memory_order_acq_rel);
     at(worker).waits.store(false, std::memory_order_release);  // not before: the first counts those that wait
     if (!first) throw detail::interrupted{};
     wake_all();
@@ -174,9 +176,9 @@ class worker_signals {
     return false;
   }
 
-  /// Progress is checked every quarter of the deadline, so that a process that was stopped and continued (Ctrl-Z) does not
-  /// count its own absence: a wait without progress ends after 1 to 1 1/4 deadlines. Only a `limited` wait ends without
-  /// `ready()`.
+  /// Progress is checked every quarter of the deadline, so that a process that was stopped and continued (Ctrl-Z) does
+  /// not count its own absence: a wait without progress ends after 1 to 1 1/4 deadlines. Only a `limited` wait ends
+  /// without `ready()`.
   GPIPE_COLD detail::wait_result sleep(int worker, predicate ready, bool limited) {
     waiter& s = at(worker);
     s.waits.store(true, std::memory_order_release);

@@ -10,12 +10,13 @@
 
 namespace gpipe::mpi {
 
-/// All processes send their bytes to rank 0, which sends everything to all: a process that has everything knows that all
-/// have contributed.
+/// All processes send their bytes to rank 0, which sends everything to all: a process that has everything knows that
+/// all have contributed.
 class gather_at_root final : public all_gather {
  public:
   /// `to` and `from` make ends of a channel, in the same order everywhere.
-  GPIPE_COLD gather_at_root(progress_engine& progress, call_check& call, int rank, const std::vector<std::size_t>& sizes,
+  GPIPE_COLD gather_at_root(progress_engine& progress, call_check& call, int rank,
+                            const std::vector<std::size_t>& sizes,
                             const std::function<std::unique_ptr<sending_end>(const channel_layout&)>& to,
                             const std::function<std::unique_ptr<receiving_end>(const channel_layout&)>& from)
       : progress_(progress), call_(call), rank_(rank), begins_(1, 0) {

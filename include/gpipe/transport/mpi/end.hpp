@@ -18,8 +18,8 @@ struct connection {
   std::vector<end*> ends{};  ///< that exist, in the order of construction, which is the same everywhere
 };
 
-/// What sender and receiver have in common. Each slot of each value has a tag of its own, so that what arrives in a slot
-/// arrives in order:
+/// What sender and receiver have in common. Each slot of each value has a tag of its own, so that what arrives in a
+/// slot arrives in order:
 ///
 ///     sender     sender_slot(m) ---- tag + receiver_slot(m) V + v ----> receiver_slot(m)     receiver
 ///

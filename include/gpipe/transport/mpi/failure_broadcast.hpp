@@ -30,7 +30,8 @@ class failure_broadcast {
     cause& leaving = sent_[kind];
     leaving = what;
     for (std::size_t i = 0; i < elsewhere_.size(); ++i)
-      MPI_Isend(&leaving, static_cast<int>(sizeof leaving), MPI_BYTE, elsewhere_[i], 0, failures_, &sending_[first + i]);
+      MPI_Isend(&leaving, static_cast<int>(sizeof leaving), MPI_BYTE, elsewhere_[i], 0, failures_,
+                &sending_[first + i]);
   }
 
   /// Returns a cause that has arrived, which is valid until the next call; null if none has.
@@ -45,8 +46,9 @@ class failure_broadcast {
 
  private:
   GPIPE_COLD void post() {
-    check(MPI_Irecv(&arriving_, static_cast<int>(sizeof arriving_), MPI_BYTE, MPI_ANY_SOURCE, 0, failures_, &receiving_),
-          "MPI_Irecv");
+    check(
+        MPI_Irecv(&arriving_, static_cast<int>(sizeof arriving_), MPI_BYTE, MPI_ANY_SOURCE, 0, failures_, &receiving_),
+        "MPI_Irecv");
   }
 
   MPI_Comm failures_;

@@ -13,11 +13,13 @@ namespace gpipe::mpi {
 /// The processes that mpirun has started together, each with workers of its own: `mpi::job job;` at the beginning of
 /// `main`, and `{.job = &job}` among the options of a training.
 ///
-/// Initialises and finalises MPI, unless the program has initialised it (`MPI_THREAD_FUNNELED` is enough: one thread uses
-/// a job). It has communicators of its own. SIGTERM is recorded while the job exists, to report which process ended.
+/// Initialises and finalises MPI, unless the program has initialised it (`MPI_THREAD_FUNNELED` is enough: one thread
+/// uses a job). It has communicators of its own. SIGTERM is recorded while the job exists, to report which process
+/// ended.
 class job final : public process_group {
  public:
-  /// `shares_memory`: the processes of one host see each other in shared memory; else each is as if on a host of its own.
+  /// `shares_memory`: the processes of one host see each other in shared memory; else each is as if on a host of its
+  /// own.
   GPIPE_COLD explicit job(bool shares_memory = true) {
     int before = 0, level = 0;
     MPI_Initialized(&before);

@@ -35,7 +35,11 @@ class progress_engine {
 
   /// `ranks[i]`: the rank of the host's i-th process; `other_hosts` carries causes to and from other hosts; null: none.
   GPIPE_COLD progress_engine(shared_status& status, std::vector<int> ranks, failure_broadcast* other_hosts)
-      : status_(status), other_hosts_(other_hosts), ranks_(std::move(ranks)), beats_(ranks_.size()), visible_(ranks_.size()) {
+      : status_(status),
+        other_hosts_(other_hosts),
+        ranks_(std::move(ranks)),
+        beats_(ranks_.size()),
+        visible_(ranks_.size()) {
     oversubscribed_ = wait_limits::of(status.count()).yields;
     for (int i = 0; i < status.count(); ++i) visible_[index(i)] = !has_ended(i);  // false in another container
   }
@@ -94,18 +98,19 @@ class progress_engine {
   void poll() {
     status_.mine().beat();
     check_failures();
-    if (const auto now = clock::now(); now - polled_ > std::chrono::milliseconds(2)) polled_ = now, find_ended_process();
+    if (const auto now = clock::now(); now - polled_ > std::chrono::milliseconds(2))
+      polled_ = now, find_ended_process();
   }
-  /// Reports a failure to all processes, unless another one was first. `reports_itself`: this process is lost because it
-  /// ends by itself, and can still print the cause.
+  /// Reports a failure to all processes, unless another one was first. `reports_itself`: this process is lost because
+  /// it ends by itself, and can still print the cause.
   void report(const error& failure, bool lost, bool reports_itself = false) noexcept {
     cause found(failure, lost, round_);
     found.reports_itself = reports_itself;
     if (status_.put(found) && other_hosts_ != nullptr) other_hosts_->send(found);
   }
 
-  /// Returns when `ready()`, which depends on rank `peer`; -1: on all. Throws `detail::interrupted` after a failure, and
-  /// after a deadline without progress, which is then reported.
+  /// Returns when `ready()`, which depends on rank `peer`; -1: on all. Throws `detail::interrupted` after a failure,
+  /// and after a deadline without progress, which is then reported.
   template <class Ready>
   void await(Ready ready, wait_context what, int peer) {
     if (!ready()) wait([](void* it) { return (*static_cast<Ready*>(it))(); }, &ready, what, peer);
@@ -191,7 +196,8 @@ class progress_engine {
     const char* const how = !left        ? " has ended while others wait for it"
                             : round == 0 ? " left the job before the training began"
                                          : " leaves the job while others wait for it";
-    const char* const whole = other_hosts_ == nullptr ? "; no update was left half-applied" : "";  // certain on one host
+    const char* const whole =
+        other_hosts_ == nullptr ? "; no update was left half-applied" : "";  // certain on one host
     report(error(id + how, std::string("see its output, and what ended it") + whole, its), true);
   }
 
@@ -213,21 +219,23 @@ class progress_engine {
     const std::string limit = gpipe::detail::duration_text(deadline_);
     if (silent >= 0)
       report(error(gpipe::detail::concat({"the process ", status_.of(silent).process.load(),
-                                        " shows no sign of life, and no other made progress for ", limit}),
-                 "see what it does, or raise the deadline", where(silent)),
-           true);
+                                          " shows no sign of life, and no other made progress for ", limit}),
+                   "see what it does, or raise the deadline", where(silent)),
+             true);
     else if (peer >= 0 && std::find(ranks_.begin(), ranks_.end(), peer) == ranks_.end())
-      report(error(gpipe::detail::concat({"rank ", ranks_[index(status_.own())], " waits for the process (", what.action,
-                                        "), which is on another host, and nothing came for ", limit}),
-                 "see whether it is alive and what it waits for, or raise the deadline", {.rank = peer}),
-           true);
+      report(error(gpipe::detail::concat({"rank ", ranks_[index(status_.own())], " waits for the process (",
+                                          what.action, "), which is on another host, and nothing came for ", limit}),
+                   "see whether it is alive and what it waits for, or raise the deadline", {.rank = peer}),
+             true);
     else
       report(error(gpipe::detail::concat({"waits", peer < 0 ? "" : " for rank ", peer < 0 ? "" : std::to_string(peer),
-                                        ", and no process made progress for ", limit}),
-                 "every process waits; look for programs that do not match",
-                 {.rank = ranks_[index(status_.own())], .stage = what.stage, .micro_batch = what.micro_batch,
-                  .action = what.action}),
-           true);
+                                          ", and no process made progress for ", limit}),
+                   "every process waits; look for programs that do not match",
+                   {.rank = ranks_[index(status_.own())],
+                    .stage = what.stage,
+                    .micro_batch = what.micro_batch,
+                    .action = what.action}),
+             true);
     throw gpipe::detail::interrupted{};
   }
 

@@ -8,9 +8,9 @@
 
 namespace gpipe::mpi {
 
-// When a process has ended, mpirun ends the rest of the job by SIGTERM and a second later by SIGKILL. In that second the
-// other processes report which one ended: unless the program handles the signal itself, it is recorded and the next wait
-// looks for the cause.
+// When a process has ended, mpirun ends the rest of the job by SIGTERM and a second later by SIGKILL. In that second
+// the other processes report which one ended: unless the program handles the signal itself, it is recorded and the next
+// wait looks for the cause.
 
 /// Whether SIGTERM has arrived, set by the handler.
 inline std::atomic<bool> termination{false};

@@ -11,9 +11,9 @@
 
 namespace gpipe::nccl {
 
-/// Ranks that send each other their GPUs' memory. No call of NCCL blocks: this class polls it until the deadline. After the
-/// deadline or a failure it aborts all transfers of this rank, for the GPU must not wait for a rank that has ended; after
-/// that every call throws.
+/// Ranks that send each other their GPUs' memory. No call of NCCL blocks: this class polls it until the deadline. After
+/// the deadline or a failure it aborts all transfers of this rank, for the GPU must not wait for a rank that has ended;
+/// after that every call throws.
 class communicator {
  public:
   /// All ranks construct theirs at the same time, with the same id. `on_wait` is called while this waits for NCCL, and

@@ -26,9 +26,10 @@ struct device_identity {
 GPIPE_COLD inline void require_apart(int one, const device_identity& gpu_of_one, int other,
                                      const device_identity& gpu_of_other) {
   if (gpu_of_one == gpu_of_other)
-    gpipe::detail::throw_error({"ranks ", (std::min)(one, other), " and ", (std::max)(one, other),
-                                " have the same GPU, and NCCL needs one GPU per rank"},
-                               {"start one process per GPU, or let one process have several stages: they share its GPU"});
+    gpipe::detail::throw_error(
+        {"ranks ", (std::min)(one, other), " and ", (std::max)(one, other),
+         " have the same GPU, and NCCL needs one GPU per rank"},
+        {"start one process per GPU, or let one process have several stages: they share its GPU"});
 }
 
 }  // namespace gpipe::nccl

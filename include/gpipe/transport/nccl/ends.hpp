@@ -10,9 +10,10 @@
 
 namespace gpipe::nccl {
 
-/// What sender and receiver have in common: a communicator of two ranks, since NCCL distinguishes messages by their order
-/// alone, and a stream of its own, on which a message may wait for the other rank while the stage's stream goes on. Every
-/// message has the size of a full micro-batch. The receiver consumes micro-batches in the order in which they are sent.
+/// What sender and receiver have in common: a communicator of two ranks, since NCCL distinguishes messages by their
+/// order alone, and a stream of its own, on which a message may wait for the other rank while the stage's stream goes
+/// on. Every message has the size of a full micro-batch. The receiver consumes micro-batches in the order in which they
+/// are sent.
 class end {
  public:
   end(const end&) = delete;

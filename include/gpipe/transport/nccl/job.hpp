@@ -4,18 +4,20 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <span>
 #include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include <gpipe/transport/contract/process_group.hpp>
 #include <gpipe/transport/nccl/device_identity.hpp>
 #include <gpipe/transport/nccl/ends.hpp>
 
 namespace gpipe::nccl {
 
-/// A job whose processes train on GPUs, each on its own. NCCL sends the GPUs' memory; another job sends everything else,
-/// the ids of communicators included: `mpi::job job; nccl::job gpus(job);` and `{.job = &gpus}`.
+/// A job whose processes train on GPUs, each on its own. NCCL sends the GPUs' memory; another job sends everything
+/// else, the ids of communicators included: `mpi::job job; nccl::job gpus(job);` and `{.job = &gpus}`.
 ///
 /// After a failure all communicators are aborted, for a GPU must not wait for a rank that has given up; the next call
 /// makes new ones.
@@ -163,12 +165,12 @@ class job final : public process_group {
   [[noreturn]] GPIPE_COLD void fail_without_progress(wait_context what) {
     for (const auto& c : channels_)
       if (!c->end->idle())
-        gpipe::detail::throw_error({"rank ", rank(), " waits for the process (", what.action, "), and nothing came for ",
-                               gpipe::detail::duration_text(deadline_)},
-                              {"see whether it is alive and what it waits for, or raise the deadline"},
-                              {.rank = c->end->peer()});
+        gpipe::detail::throw_error({"rank ", rank(), " waits for the process (", what.action,
+                                    "), and nothing came for ", gpipe::detail::duration_text(deadline_)},
+                                   {"see whether it is alive and what it waits for, or raise the deadline"},
+                                   {.rank = c->end->peer()});
     gpipe::detail::throw_error({"the GPU has not completed its work within ", gpipe::detail::duration_text(deadline_)},
-                          {"raise the deadline"}, {.rank = rank(), .stage = what.stage, .action = what.action});
+                               {"raise the deadline"}, {.rank = rank(), .stage = what.stage, .action = what.action});
   }
   static constexpr wait_context connecting{.action = "connect"};
 
