@@ -1,11 +1,12 @@
-# What gpipe needs from outside, found once for both roads: CMakeLists.txt includes this file in the tree,
-# and it is installed as the package's config for find_package(gpipe). Its parts are
-#     host    gpipe::gpipe, to plan and to train on the processor
-#     cuda    gpipe::cuda, for GPUs
-#     nccl    gpipe::nccl, for GPUs of several processes
-#     mpi     gpipe::mpi, for several processes
-# A part that find_package names is insisted on, and those that it does not name are not looked for; where it names
-# none, and in the tree, the options below say which are taken. No language is enabled here.
+# Finds what gpipe needs from outside. CMakeLists.txt includes this file in the tree, and it is installed as the
+# package's config for find_package(gpipe). Its components are
+#     host      gpipe::gpipe, to plan and to train on the processor
+#     compiled  gpipe::compiled, the same with the library that GPIPE_COMPILED=ON has built: programs compile faster
+#     cuda      gpipe::cuda, for GPUs
+#     nccl      gpipe::nccl, for GPUs of several processes
+#     mpi       gpipe::mpi, for several processes
+# find_package requires each component that it names and does not look for the others. If it names none, and in the
+# tree, the options below choose the components. This file enables no language.
 
 set(GPIPE_LIBXSMM AUTO CACHE STRING "GEMM by libxsmm: AUTO takes it where it is found, ON insists on it, OFF goes without")
 set(GPIPE_CUDA AUTO CACHE STRING "GPUs by CUDA: AUTO takes a toolkit where it is found, ON insists on it, OFF goes without")
@@ -40,9 +41,13 @@ if(gpipe_FIND_COMPONENTS)
     if(gpipe_part STREQUAL "mpi")
       set(gpipe_option MPI)
     endif()
-    if(NOT gpipe_part MATCHES "^(host|cuda|nccl|mpi)$")
+    if(NOT gpipe_part MATCHES "^(host|compiled|cuda|nccl|mpi)$")
       if(gpipe_FIND_REQUIRED_${gpipe_part})
-        string(APPEND gpipe_missing "\n  a component '${gpipe_part}': there are host, cuda, nccl and mpi")
+        string(APPEND gpipe_missing "\n  a component '${gpipe_part}': there are host, compiled, cuda, nccl and mpi")
+      endif()
+    elseif(gpipe_part STREQUAL "compiled")
+      if(gpipe_FIND_REQUIRED_compiled AND NOT EXISTS "${CMAKE_CURRENT_LIST_DIR}/gpipe-compiled-targets.cmake")
+        string(APPEND gpipe_missing "\n  its component 'compiled': configure gpipe with GPIPE_COMPILED=ON and install it")
       endif()
     elseif(NOT gpipe_part STREQUAL "host" AND gpipe_FIND_REQUIRED_${gpipe_part})
       if(GPIPE_${gpipe_option} STREQUAL "OFF")
@@ -198,6 +203,11 @@ if(gpipe_missing)
   set(gpipe_NOT_FOUND_MESSAGE "gpipe lacks:${gpipe_missing}")
 elseif(CMAKE_FIND_PACKAGE_NAME STREQUAL "gpipe")  # installed: the tree makes the target itself
   include("${CMAKE_CURRENT_LIST_DIR}/gpipe-targets.cmake")
+  include("${CMAKE_CURRENT_LIST_DIR}/gpipe-compiled-targets.cmake" OPTIONAL)
+  set(gpipe_compiled_FOUND FALSE)
+  if(TARGET gpipe::compiled)
+    set(gpipe_compiled_FOUND TRUE)
+  endif()
 endif()
 foreach(gpipe_local IN ITEMS missing option unnamed part older gemm cuda nccl mpi cuda_by nccl_by mpi_by)
   unset(gpipe_${gpipe_local})

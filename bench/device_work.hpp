@@ -10,8 +10,8 @@
 
 namespace bench {
 
-/// Passes the time that a device would be busy, and leaves the core free. A sleeper is woken some 50 us late, so it is
-/// woken early and spins the rest.
+/// Waits as long as a device would be busy, and leaves the core free. A sleeping thread wakes some 50 us late, so it is
+/// woken early and spins for the rest.
 inline void busy_until(double end) {
   thread_local const int precise = prctl(PR_SET_TIMERSLACK, 1UL);
   static_cast<void>(precise);
@@ -26,8 +26,8 @@ inline void busy_until(double end) {
 }
 inline void busy_for(double seconds) { busy_until(now() + seconds); }
 
-/// A layer that takes so many microseconds a sample forward, and for either part backward. It has a parameter, so that
-/// it has a parameter part.
+/// A layer that takes a given number of microseconds per sample forward, and for either part backward. It has a
+/// parameter, and so a parameter part.
 template <int Forward, int Input, int Parameters>
 struct device_work {
   template <class In>

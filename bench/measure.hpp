@@ -16,7 +16,7 @@ inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// How long a call takes, in seconds.
+/// The duration of a call, in seconds.
 template <class Call>
 double timed(Call&& call) {
   const double begin = now();
@@ -30,7 +30,7 @@ inline double quantile(std::vector<double> values, double q) {
 }
 inline double median(const std::vector<double>& values) { return quantile(values, 0.5); }
 
-/// What to know of the machine before believing a number.
+/// Prints the machine's state, which every figure depends on.
 inline void print_environment() {
   std::string line, processor = "unknown processor", load = "unknown";
   for (std::ifstream in("/proc/cpuinfo"); std::getline(in, line);)
@@ -54,7 +54,7 @@ inline void print_environment() {
               products);
 }
 
-/// A line for whoever reads the output by program. They come last.
+/// A line for programs that read the output. These lines come last.
 inline void result(const std::string& name, double value, const char* unit) {
   std::printf("result %s %.4g %s\n", name.c_str(), value, unit);
 }

@@ -28,9 +28,9 @@ struct residual_mlp
                                                 gpipe::linear<Width>>>,
           gpipe::linear<classes>, gpipe::softmax_cross_entropy> {};
 
-/// 4.2 M parameters: work enough for every action.
+/// 4.2 M parameters: enough work for every action.
 using mlp = residual_mlp<8, 256>;
-/// 0.5 M in more, smaller layers: what an action costs shows.
+/// 0.5 M in more, smaller layers: the cost of an action shows.
 using mlps = residual_mlp<16, 64>;
 
 struct random_images {

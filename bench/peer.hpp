@@ -12,8 +12,8 @@
 
 namespace bench {
 
-/// Runs a peer's program, `bench/<script>`, in the virtual environment that bench/run prepares, and reads
-/// its `result NAME VALUE UNIT` lines. Empty where there is no such environment.
+/// Runs another library's program, `bench/<script>`, in the virtual environment that bench/run prepares, and reads its
+/// `result NAME VALUE UNIT` lines. Empty without that environment.
 inline std::map<std::string, double> peer(const std::string& script, const std::string& arguments = "") {
   std::map<std::string, double> found;
   const char* python = std::getenv("GPIPE_BENCH_PYTHON");
@@ -28,8 +28,8 @@ inline std::map<std::string, double> peer(const std::string& script, const std::
   return found;
 }
 
-/// A peer's program that takes turns with ours: it lives as long as this, sleeps between what it is asked for, and says
-/// how long that took (`answer` of bench/torch/networks.py).
+/// Another library's program that alternates with ours: it lives as long as this object, sleeps between requests, and
+/// returns the duration of each (`answer` of bench/torch/networks.py).
 class rival {
  public:
   rival(const std::string& script, const std::string& argument) {
@@ -55,7 +55,7 @@ class rival {
   rival(const rival&) = delete;
   rival& operator=(const rival&) = delete;
 
-  /// How long so many steps take in that way, in seconds; infinite where there is no answer.
+  /// The duration of `steps` steps in that way, in seconds; infinite without an answer.
   double seconds(const std::string& way, int steps) {
     double value = 0;
     if (orders_ == nullptr || std::fprintf(orders_, "%s %d\n", way.c_str(), steps) < 0 || std::fflush(orders_) != 0 ||

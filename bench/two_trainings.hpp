@@ -14,7 +14,7 @@ void run(Training& it, const gpipe::batch& on, int steps) {
   for (int i = 0; i < steps; ++i) it.step(on);
 }
 
-/// Two that start together, each in a thread of its own: the seconds from there until both are done.
+/// Two functions that start together, each in its own thread: the seconds from the start until both end.
 template <class Training>
 double run_both(Training& first, Training& second, const gpipe::batch& on, int steps) {
   double begin = 0;

@@ -109,6 +109,7 @@ struct settings {
              .bytes("--memory-limit", plan.memory_limit,
                     "limit of every stage, such as 4MiB: the cut obeys it, and\n"
                     "                            recompute is as-needed")
+             .plan(plan, {"micro_batch_size", "optimizer_moments", "separate_memory", "cost_transfers"})
              .number("--link-bytes-per-s", link_bytes_per_s, 0, INT64_MAX / 1000,
                      "emulate links of this speed, and cut for them; 0: do not")
              .choice("--transport", transport,
@@ -217,7 +218,7 @@ void run_on(settings chosen, process_group* job) {
 
   std::ostream quiet(nullptr);
   std::ostream& out = chosen.quiet || !prints ? quiet : std::cout;
-  const network& of = training.executor().net();
+  const network& of = training.net();
   out << describe(of, training.plan());
 
   // mpirun gives processes a terminal, even if their output goes to a file.

@@ -1,4 +1,4 @@
-// Eight emulated devices on few cores. How near does a step come to the schedule's makespan?
+// Eight emulated devices on few cores. How close is a step to the schedule's makespan?
 
 #include "../device_work.hpp"
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int stages = 8, forward_ms = 2, backward_ms = 4;
 
-// A layer whose device is busy for so long, and the core is free.
+// A layer whose device is busy for some time while the core is free.
 struct device_work {
   template <class In>
   struct on {
@@ -29,13 +29,13 @@ struct device_work {
   };
 };
 
-// The linear layer in front is there so that a gradient flows back to the first device.
+// The first linear layer makes a gradient flow back to the first device.
 struct net : gpipe::model<gpipe::input<float, 1>, gpipe::linear<4>, gpipe::repeat<stages, device_work>,
                           gpipe::softmax_cross_entropy> {};
 
 struct figure {
   int micro_batches;
-  double ideal_ms, taken_ms, step_ms;  // taken: the ideal, with layers that take what they took
+  double ideal_ms, taken_ms, step_ms;  // taken: the ideal with the layers' measured times
 };
 
 figure measure(int micro_batches, int steps, bool reports) {
@@ -71,11 +71,11 @@ int main() {
   for (const int micro_batches : {8, 16, 32}) figures.push_back(measure(micro_batches, 9, micro_batches == 32));
 
   std::printf("\n%d stages, %d ms forward, %d ms backward; median of 9 steps\n", stages, forward_ms, backward_ms);
-  std::printf("  M  ideal ms  with their times  step ms  share of the ideal  of what layers allow\n");
+  std::printf("  M  ideal ms  with their times  step ms        ideal / step  with times / step\n");
   for (const figure& f : figures)
-    std::printf("%3d  %8.1f  %16.1f  %7.1f  %18.3f  %20.3f\n", f.micro_batches, f.ideal_ms, f.taken_ms, f.step_ms,
+    std::printf("%3d  %8.1f  %16.1f  %7.1f  %18.3f  %17.3f\n", f.micro_batches, f.ideal_ms, f.taken_ms, f.step_ms,
                 f.ideal_ms / f.step_ms, f.taken_ms / f.step_ms);
-  std::printf("torch.distributed.pipelining, M = 32 (see README.md): 0.65 by GPipe's schedule, 0.77 by 1F1B\n\n");
+  std::printf("torch.distributed.pipelining, M = 32 (see README.md): 0.65 with GPipe's schedule, 0.77 with 1F1B\n\n");
 
   bench::result("emulated.share_of_layers", figures.back().taken_ms / figures.back().step_ms, "ratio");
   bench::result("emulated.share", figures.back().ideal_ms / figures.back().step_ms, "ratio");

@@ -1,10 +1,10 @@
-// Is there a way to lose a process that the others do not see, or do not name? A step of a job of processes is
-// disturbed at every action of every process, in every way: by a throw, an exit, SIGKILL and SIGSTOP.
+// Does every process detect and name the loss of any other? A step of a job of processes is disturbed at every action
+// of every process, in every way: by a throw, an exit, SIGKILL and SIGSTOP.
 //
-//   faults                  the whole matrix, for 2 and for 4 stages: some minutes
-//   faults --every N        each N-th case of it
+//   faults                  all cases, for 2 and for 4 stages: some minutes
+//   faults --every N        every N-th case
 //
-// Each case is a job of its own, which mpirun starts from this program: `faults --case S KIND ACTION`.
+// Each case is a separate job, which mpirun starts from this program: `faults --case S KIND ACTION`.
 
 #include <algorithm>
 #include <chrono>
@@ -45,7 +45,7 @@ struct data {
   }
 };
 
-/// The actions of a step before its commit, of all stages in turn.
+/// The actions of a step before its commit, stage after stage.
 std::vector<instruction> actions_of(int stages) {
   std::vector<std::vector<instruction>> programs(static_cast<std::size_t>(stages));
   training_options noting;
@@ -71,7 +71,7 @@ void disturb(const std::string& kind) {
   std::raise(kind == "kill" ? SIGKILL : SIGSTOP);
 }
 
-/// Two steps, a third one that is disturbed, and what is known after it, on one line.
+/// Runs two steps and a disturbed third one, and prints the result on one line.
 int run_case(int stages, const std::string& kind, int number) {
   mpi::job job;
   const data here;
@@ -91,15 +91,15 @@ int run_case(int stages, const std::string& kind, int number) {
   trainer<net, adam> training(plan_of(stages), adam{}, how);
   for (int i = 0; i < steps_before; ++i) training.step(here.all());
   armed = true;
-  std::string told = "nothing";
+  std::string message = "nothing";
   location where;
   try {
     training.step(here.all());
   } catch (const error& cause) {
-    told = cause.wrong();
+    message = cause.wrong();
     where = cause.where();
   }
-  // No update is half-applied: what this process has is what it had.
+  // No update is half-applied: this process has its previous parameters.
   bool same = true;
   for (int l = 0; l < slots_of<net>; ++l) {
     const auto& run = training.executor();
@@ -107,13 +107,13 @@ int run_case(int stages, const std::string& kind, int number) {
     const std::size_t bytes = run.net().row_of(l).parameter_bytes();
     same = same && bits_of(run.parameters(l), bytes) == bits_of(twin.executor().parameters(l), bytes);
   }
-  // After a loss every later call throws its cause, those that only write, too; after a throw they work.
+  // After a loss every later call throws its cause, also calls that only write; after a throw they work.
   const auto throws = [&](auto&& call) {
     try {
       call();
       return false;
     } catch (const error& again) {
-      return again.wrong() == told;
+      return again.wrong() == message;
     }
   };
   const bool lost = kind != std::string("throw");
@@ -124,14 +124,14 @@ int run_case(int stages, const std::string& kind, int number) {
   const bool named = again && where.rank == at.stage && where.stage == at.stage &&
                      where.micro_batch == at.micro_batch && where.action == name(at.kind);
   std::printf("rank %d %s %s %s: %s\n", job.rank(), named ? "named" : "unnamed", same ? "unchanged" : "changed",
-              std::string(training.steps() == steps_before ? "uncounted" : "counted").c_str(), told.c_str());
+              std::string(training.steps() == steps_before ? "uncounted" : "counted").c_str(), message.c_str());
   std::fflush(stdout);
   return 3;
 }
 
-// The matrix ----------------------------------------------------------------------------------------------------------
+// All cases -----------------------------------------------------------------------------------------------------------
 
-/// Processes that run this program with these words.
+/// The number of processes that run this program with `mark` in their arguments.
 int count_running(const std::string& mark) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -143,7 +143,7 @@ int count_running(const std::string& mark) {
   return count;
 }
 
-/// Whether there are any a second after mpirun has ended.
+/// Returns true if any still runs a second after mpirun has ended.
 bool left_running(const std::string& mark) {
   for (int i = 0; i < 100 && count_running(mark) > 0; ++i) usleep(10'000);
   return count_running(mark) > 0;
@@ -169,20 +169,20 @@ void run_one(const std::string& self, int stages, const char* kind, int number, 
   all.longest = (std::max)(all.longest, took);
   ++all.cases;
 
-  // Every process that has not ended by itself tells who was the first; one that was stopped may wake to tell it, too.
+  // Every process that has not ended by itself must print the first cause; a stopped one may wake and print it too.
   const std::string way = kind;
   std::vector<std::string> wrong;
-  if (took > 29 || left_running(mark)) ++all.hangs, wrong.push_back("something hangs");
+  if (took > 29 || left_running(mark)) ++all.hangs, wrong.push_back("a process hangs");
   for (int r = 0; r < stages; ++r) {
     if (r == at.stage && way != "throw") continue;
     const auto line = text.find("rank " + std::to_string(r) + " named unchanged uncounted: ");
     if (line == std::string::npos) {
       ++all.unnamed;
-      wrong.push_back("rank " + std::to_string(r) + " names nobody");
+      wrong.push_back("rank " + std::to_string(r) + " does not name the cause");
       break;
     }
   }
-  if (code == 0) ++all.others, wrong.push_back("the job's code is 0");
+  if (code == 0) ++all.others, wrong.push_back("the job's exit code is 0");
   if (text.find(" changed ") != std::string::npos || text.find(" counted:") != std::string::npos)
     ++all.others, wrong.push_back("an update was applied");
   if (!wrong.empty()) {
@@ -219,7 +219,7 @@ int main(int count, char** words) {
     if (given.empty()) return run_matrix(std::filesystem::canonical("/proc/self/exe"), 1);
     if (given.size() == 2 && given[0] == "--every")
       return run_matrix(std::filesystem::canonical("/proc/self/exe"), (std::max)(1, std::stoi(given[1])));
-    std::cerr << "faults: say nothing, or --every N\n";
+    std::cerr << "faults: unknown arguments; use none, or --every N\n";
   } catch (const std::exception& failure) {
     std::cerr << "faults: " << failure.what() << '\n';
   }

@@ -1,9 +1,9 @@
-// What share of the two cores' matrix products does a training reach, and where does the rest of a step's time go?
+// What share of the two cores' matrix-product rate does a training reach, and what takes the rest of a step?
 //
-//     gemm [rounds [folder]]      where the folder is to have a picture of each
+//     gemm [rounds [folder]]      writes a picture of each into the folder
 
+#include "../gemm_peak.hpp"
 #include "../networks.hpp"
-#include "../product_peak.hpp"
 #include "../two_trainings.hpp"
 
 #include <gpipe/core/text/table.hpp>
@@ -21,11 +21,11 @@ using namespace gpipe;
 
 constexpr int micro_batches = 32, stages = 2;
 
-// Nanoseconds of both workers, a step.
+// Nanoseconds of both workers per step.
 struct kinds {
   double forward = 0, input_gradient = 0, parameter_gradient = 0, activations = 0, normalisation = 0, additions = 0,
-         loss = 0, hand_over = 0, waiting = 0, update = 0, barrier = 0;
-  double rest = 0;  // of forward and backward: between layers, and what means have beyond medians
+         loss = 0, transfer = 0, waiting = 0, update = 0, barrier = 0;
+  double rest = 0;  // of forward and backward: between layers, and means minus medians
 
   std::vector<detail::bar_part> parts() const {
     const auto part = [](const char* name, double ns, const char* fill) {
@@ -40,14 +40,14 @@ struct kinds {
             part("additions", additions, hue[3].light),
             part("loss", loss, hue[5].light),
             part("rest of passes", rest, hue[5].dark),
-            part("hand-over", hand_over, hue[3].dark),
+            part("transfer", transfer, hue[3].dark),
             part("waiting", waiting, hue[4].light),
             part("update, packing", update, hue[7].dark),
-            part("start, gate", barrier, hue[4].dark)};
+            part("start, barrier", barrier, hue[4].dark)};
   }
 };
 
-/// Of a training whose layers were timed in the steps that it reports.
+/// For a training that timed its layers in the reported steps.
 template <class Training>
 kinds where(const Training& it) {
   kinds sum;
@@ -73,7 +73,7 @@ kinds where(const Training& it) {
     const double update = mean(s.busy(action_kind::update) + s.busy(action_kind::reduce));
     sum.rest += passes;
     sum.update += update;
-    sum.hand_over += mean(s.busy()) - passes - update;
+    sum.transfer += mean(s.busy()) - passes - update;
     sum.waiting += mean(s.wait_ns);
     sum.barrier += mean(s.step_ns - s.busy() - s.wait_ns);
   }
@@ -132,10 +132,10 @@ double measure(const std::string& name, int micro_batch_size, int rounds, int st
       rows[i + 1].push_back(detail::fixed(1e-6 * static_cast<double>(parts[i].ns) / stages, 3) + " ms");
       rows[i + 1].push_back(detail::percent(static_cast<double>(parts[i].ns), whole));
     }
-    pictures.push_back({name + "." + gpipe::name(schedule),
-                        name + ", " + gpipe::name(schedule) + ": where the time of a step goes", parts});
+    pictures.push_back(
+        {name + "." + gpipe::name(schedule), name + ", " + gpipe::name(schedule) + ": the time of a step", parts});
   }
-  std::printf("\na step's time, of each of two workers in the mean\n%s\n", detail::table(rows).c_str());
+  std::printf("\na step's time, mean of two workers\n%s\n", detail::table(rows).c_str());
   return best;
 }
 

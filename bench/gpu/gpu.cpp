@@ -1,5 +1,5 @@
-// What does a step reach of a GPU? Of the peak that cuBLASLt reaches for one product of the network's size, on the same
-// GPU and in the same run; and what do stages, graphs, actions and recompute cost there?
+// What share of a GPU's rate does a step reach? Relative to cuBLASLt's peak for one product of the network's size, on
+// the same GPU and in the same run. And how much do stages, graphs, actions and recompute cost there?
 
 #include "../networks.hpp"
 #include "../peer.hpp"
@@ -12,15 +12,15 @@ namespace {
 
 constexpr int width = 4096, blocks = 4, samples = 2048, micro_batches = 8;
 using large = bench::residual_mlp<blocks, width>;
-/// Layers so small that an action's cost is all there is.
+/// Layers so small that a step measures the cost of its actions.
 using tiny = bench::residual_mlp<8, 16>;
 
-/// Operations a second of a product with the network's largest weight.
+/// Operations per second of a product with the network's largest weight.
 template <class T>
 double peak() {
   const gpipe::cuda::context c;
   constexpr int rows = samples / micro_batches, n = 4 * width, k = width;
-  constexpr std::byte some{0x3f};  // 0.75 of each of them
+  constexpr std::byte some{0x3f};  // gives 0.75
   const gpipe::cuda::arena a(sizeof(T) * rows * k, some), w(sizeof(T) * gpipe::packed_size(k, n), some);
   const gpipe::cuda::arena y(sizeof(T) * rows * n, some);
   const auto at = [](const gpipe::cuda::arena& memory) { return reinterpret_cast<T*>(memory.data()); };
@@ -44,7 +44,7 @@ struct setting {
   bool graph = false;
 };
 
-/// Seconds a step, the best of some.
+/// Seconds per step, the best of several.
 template <class Net>
 double step(const bench::random_images& data, const setting& as) {
   const int count = static_cast<int>(data.labels.size());
@@ -71,22 +71,22 @@ void run() {
                                                                            bench::inputs, " ", bench::classes}));
   for (const precision in : {precision::float32, precision::bf16}) {
     const std::string name = gpipe::name_of(in);
-    const double most = in == precision::bf16 ? peak<gpipe::bf16>() : peak<float>();
+    const double rate = in == precision::bf16 ? peak<gpipe::bf16>() : peak<float>();
     const double one = step<large>(data, {.precision = in}), four = step<large>(data, {.S = 4, .precision = in});
     const double again = step<large>(data, {.precision = in, .recompute = recompute_mode::always});
     std::printf("%s: cuBLASLt %.1f TFLOP/s; a step %.2f ms, of 4 stages %.2f ms, with recompute %.2f ms\n",
-                name.c_str(), most / 1e12, 1e3 * one, 1e3 * four, 1e3 * again);
-    bench::result("gpu.share." + name, work / one / most, "of cuBLASLt's peak");
+                name.c_str(), rate / 1e12, 1e3 * one, 1e3 * four, 1e3 * again);
+    bench::result("gpu.share." + name, work / one / rate, "of cuBLASLt's peak");
     bench::result("gpu.stages.4." + name, one / four, "of one stage's throughput");
     bench::result("gpu.recompute." + name, again / one, "times the step");
     if (const auto found = torch.find(name); found != torch.end())
       bench::result("gpu.over_torch." + name, found->second / one, "times torch's throughput");
   }
-  // A micro-batch more of the same samples is as much work in more actions.
+  // More micro-batches of the same samples are the same work in more actions.
   const double whole = step<tiny>(few, {.M = 1}), parts = step<tiny>(few, {.M = 16});
-  const double written = step<tiny>(few, {.M = 16, .graph = true});
-  bench::result("gpu.layer_us", 1e6 * (parts - whole) / (15 * 2 * gpipe::slots_of<tiny>), "us a layer, each way");
-  bench::result("gpu.graph", parts / written, "of the throughput without a graph, tiny layers");
+  const double as_graph = step<tiny>(few, {.M = 16, .graph = true});
+  bench::result("gpu.layer_us", 1e6 * (parts - whole) / (15 * 2 * gpipe::slots_of<tiny>), "us per layer and direction");
+  bench::result("gpu.graph", parts / as_graph, "of the throughput without a graph, tiny layers");
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ void run() {
 int main() {
   bench::print_environment();
   if (gpipe::cuda::gpus() == 0) {
-    std::printf("this did not run: there is no GPU here\n");
+    std::printf("this did not run: no GPU found\n");
     return 0;
   }
   try {

@@ -1,4 +1,4 @@
-// What does a step hold, by schedule and recompute mode, and what does torch for the same network?
+// How much memory does a step use, by schedule and recompute mode, and torch for the same network?
 
 #include "../networks.hpp"
 #include "../peer.hpp"
@@ -23,10 +23,11 @@ struct digits : model<input<float, 64>, dropout<10>, linear<64>,
 
 constexpr recompute_mode modes[] = {recompute_mode::never, recompute_mode::except_last, recompute_mode::always};
 
-/// A line of the table. "alone": each micro-batch's parameter gradients.
+/// A line of the table. "alone": parameter gradients of one micro-batch at a time.
 void add_row(std::vector<std::vector<std::string>>& rows, const network& net, const plan_options& options) {
   std::int64_t bytes[memory_kinds]{}, total = 0, largest = 0;
-  for (const stage_memory& m : make_plan(net, options).memory) {
+  for (const stage_plan& s : make_plan(net, options).stage_plans) {
+    const stage_memory& m = s.memory;
     for (int k = 0; k < memory_kinds; ++k) bytes[k] += m.bytes[k];
     total += m.total();
     largest = (std::max)(largest, m.total());
@@ -44,7 +45,8 @@ void add_row(std::vector<std::vector<std::string>>& rows, const network& net, co
                   detail::sized(static_cast<std::uint64_t>(largest))});
 }
 
-void tell(const std::string& name, const network& net, int M, int B, const std::map<std::string, double>& torch) {
+void print_table(const std::string& name, const network& net, int M, int B,
+                 const std::map<std::string, double>& torch) {
   std::printf("%s, %d micro-batches of %d, Adam: bytes of all stages, and of the largest\n", name.c_str(), M, B);
   std::vector<std::vector<std::string>> rows{
       {"schedule", "stages", "recompute", "parameters, Adam", "between stages", "activations", "all", "largest stage"}};
@@ -72,14 +74,14 @@ void tell(const std::string& name, const network& net, int M, int B, const std::
 
 int main() {
   const auto torch = bench::peer("torch/peak_memory.py");
-  if (torch.empty()) std::printf("torch is not there: only our half\n\n");
-  tell("mlp", network_of<bench::mlp>, 32, 32, torch);
-  tell("digits", network_of<digits>, 8, 8, torch);
+  if (torch.empty()) std::printf("torch is not installed: gpipe alone\n\n");
+  print_table("mlp", network_of<bench::mlp>, 32, 32, torch);
+  print_table("digits", network_of<digits>, 8, 8, torch);
   // One stage that runs backward right after forward, as torch does in micro-batches.
   for (const auto& [name, net, M, B] :
        {std::tuple{"mlp", &network_of<bench::mlp>, 32, 32}, {"digits", &network_of<digits>, 8, 8}}) {
     const stage_memory m =
-        make_plan(*net, {.micro_batches = M, .micro_batch_size = B, .schedule = schedule_kind::one_f_one_b}).memory[0];
+        make_plan(*net, {.micro_batches = M, .micro_batch_size = B, .schedule = schedule_kind::one_f_one_b}).memory(0);
     const auto packed = static_cast<double>(m.of(memory_kind::derived)), ours = static_cast<double>(m.total());
     const std::string of = std::string("memory.") + name;
     bench::result(of, ours, "bytes");

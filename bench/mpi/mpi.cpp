@@ -1,4 +1,4 @@
-// What do processes cost, beside threads, beside MPI itself, and what do others pay for them?
+// How do processes compare with threads, with MPI itself and with another library's processes?
 //
 //     mpi [rounds]
 //
@@ -26,8 +26,8 @@ using namespace gpipe;
 
 constexpr int micro_batches = 32, micro_batch_size = 32, samples = micro_batches * micro_batch_size;
 
-/// Rank 0 goes on while the other sleeps, and does not spin a core away.
-void sleep_until_told(int rank) {
+/// Rank 0 continues while the other sleeps and leaves its core free.
+void sleep_until_signalled(int rank) {
   MPI_Request request = MPI_REQUEST_NULL;
   char word = 0;
   if (rank == 0) MPI_Isend(&word, 1, MPI_CHAR, 1, 0, MPI_COMM_WORLD, &request);
@@ -35,7 +35,7 @@ void sleep_until_told(int rank) {
   for (int done = 0; MPI_Test(&request, &done, MPI_STATUS_IGNORE), !done;) usleep(1000);
 }
 
-// Two stages in two processes, and in two threads of one of them, in turn ---------------------------------------------
+// Two stages in two processes, and in two threads of one of them, alternating -----------------------------------------
 
 void measure_share(int rounds) {
   mpi::job job;
@@ -61,12 +61,12 @@ void measure_share(int rounds) {
       });
     };
     std::vector<double> share, rate;
-    for (int round = -1; round < rounds; ++round) {  // the first touches memory
+    for (int round = -1; round < rounds; ++round) {  // the first round touches memory
       const double before = threads ? run(*threads) : 0;
-      sleep_until_told(job.rank());
+      sleep_until_signalled(job.rank());
       const double apart = run(processes);
       const double together = (before + (threads ? run(*threads) : 0)) / 2;
-      sleep_until_told(job.rank());
+      sleep_until_signalled(job.rank());
       if (round < 0) continue;
       share.push_back(together / apart);
       rate.push_back(6e-9 * static_cast<double>(network_of<bench::mlp>.parameters()) * samples * steps / apart);
@@ -80,9 +80,9 @@ void measure_share(int rounds) {
   }
 }
 
-// An activation to and fro, and the same bytes by MPI alone -----------------------------------------------------------
+// An activation back and forth, and the same bytes by MPI alone -------------------------------------------------------
 
-void measure_handover(int rounds) {
+void measure_transfer(int rounds) {
   mpi::job job;
   const int rank = job.rank(), other = 1 - rank;
   for (const std::size_t bytes : {std::size_t{4} << 10, std::size_t{64} << 10, std::size_t{1} << 20}) {
@@ -120,7 +120,7 @@ void measure_handover(int rounds) {
       bare_us.push_back(1e6 * (before + after) / (4 * times));
     }
     if (rank != 0) continue;
-    std::printf("%7zu bytes: handed over in %.2f us, by MPI alone in %.2f us: %.3f (10 %% %.3f, 90 %% %.3f)\n", bytes,
+    std::printf("%7zu bytes: transferred in %.2f us, by MPI alone in %.2f us: %.3f (10 %% %.3f, 90 %% %.3f)\n", bytes,
                 bench::median(us), bench::median(bare_us), bench::median(ratio), bench::quantile(ratio, 0.1),
                 bench::quantile(ratio, 0.9));
     bench::result("mpi.handover." + std::to_string(bytes >> 10) + "KiB", bench::median(ratio), "ratio");
@@ -129,7 +129,7 @@ void measure_handover(int rounds) {
 
 // The three questions -------------------------------------------------------------------------------------------------
 
-/// What two processes of this program say; their results by name.
+/// Runs two processes of this program and returns their results by name.
 std::map<std::string, double> in_two_processes(const std::string& part, int rounds) {
   std::map<std::string, double> found;
   const std::string self = std::filesystem::canonical("/proc/self/exe");
@@ -151,7 +151,7 @@ int main(int count, char** words) {
   const std::string part = count > 1 ? words[1] : "";
   const int rounds = std::atoi(words[count - 1]) > 0 ? std::atoi(words[count - 1]) : 15;
   if (part == "--share") measure_share(rounds);
-  else if (part == "--handover") measure_handover(rounds);
+  else if (part == "--handover") measure_transfer(rounds);
   if (part.starts_with("--")) return 0;
 
   setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
@@ -164,7 +164,7 @@ int main(int count, char** words) {
   for (const char* way : {"gpipe", "1f1b"}) {
     constexpr int steps = 3;
     std::vector<double> rates;
-    for (int round = -1; round < rounds; ++round)  // the first touches memory
+    for (int round = -1; round < rounds; ++round)  // the first round touches memory
       if (const double seconds = torch.seconds(way, steps); round >= 0)
         rates.push_back(6e-9 * static_cast<double>(network_of<bench::mlp>.parameters()) * samples * steps / seconds);
     if (bench::median(rates) > 0)
@@ -173,7 +173,7 @@ int main(int count, char** words) {
   }
   if (best > 0)
     found["mpi.over_pipelining"] = std::max(found["mpi.gflops"], found["mpi.gflops.1f1b"]) / best;
-  else std::printf("torch is not here: no comparison\n");
+  else std::printf("torch is not installed: no comparison\n");
   for (const auto& [name, value] : found)
     bench::result(name, value, name.find("gflops") != std::string::npos ? "GFLOP/s" : "ratio");
 }

@@ -1,8 +1,8 @@
-// How far from the best are the cuts that others make, and how long does the best take?
+// How far from the optimum are other libraries' cuts, and how long does the optimum take?
 //
-// Each instance is cut by three rules of thumb, written here from their descriptions, and by the partition, whose
-// objective is the optimum (tests/laws/partition.cpp). All rules know f + b of every slot on the first device only:
-// none knows transfers, unequal devices or the two maxima of fill-drain.
+// Each instance is cut by three heuristics, implemented here from their descriptions, and by the partition, whose
+// objective is the optimum (tests/laws/partition.cpp). The heuristics use f + b of every slot on the first device only,
+// without transfers, unequal devices or the two maxima of fill-drain.
 
 #include "../measure.hpp"
 
@@ -23,8 +23,8 @@ using places = std::vector<int>;
 
 constexpr auto at = [](int i) { return static_cast<std::size_t>(i); };
 
-/// Block partition (Barany and Grinberg, 2015): from stages of equal length on, the largest gives a slot to its
-/// neighbour on the side of the smallest, until the two differ by no more than the largest slot, or nothing is gained.
+/// Block partition (Barany and Grinberg, 2015): starts from stages of equal length; the largest stage gives a slot to
+/// its neighbour on the side of the smallest, until the two differ by at most the largest slot, or nothing improves.
 places block_partition(const cost_list& costs, int stages) {
   const int slots = static_cast<int>(costs.size());
   places first;
@@ -36,23 +36,23 @@ places block_partition(const cost_list& costs, int stages) {
   places best = first;
   std::int64_t best_sum = -1;
   for (int turn = 0; turn < slots * stages; ++turn) {
-    int most = 0, least = 0;
+    int largest = 0, smallest = 0;
     for (int s = 1; s < stages; ++s) {
-      if (sum(s) > sum(most)) most = s;
-      if (sum(s) < sum(least)) least = s;
+      if (sum(s) > sum(largest)) largest = s;
+      if (sum(s) < sum(smallest)) smallest = s;
     }
-    if (best_sum < 0 || sum(most) < best_sum) {
+    if (best_sum < 0 || sum(largest) < best_sum) {
       best = first;
-      best_sum = sum(most);
+      best_sum = sum(largest);
     }
-    if (sum(most) - sum(least) <= largest_slot) break;
-    if (least < most) ++first[at(most)];
-    else --first[at(most + 1)];
+    if (sum(largest) - sum(smallest) <= largest_slot) break;
+    if (smallest < largest) ++first[at(largest)];
+    else --first[at(largest + 1)];
   }
   return best;
 }
 
-/// One pass over cumulative cost: a stage ends where the slots so far have its share of the whole.
+/// One pass over cumulative cost: a stage ends when the slots so far have reached its share of the total.
 places one_pass(const cost_list& costs, int stages) {
   const std::int64_t all = std::accumulate(costs.begin(), costs.end(), std::int64_t{0});
   places first{0};
@@ -93,13 +93,13 @@ places tolerant_bisection(const cost_list& costs, int stages) {
   return first;
 }
 
-/// `objective_of` for cuts that may have empty stages, too.
+/// `objective_of` for cuts that may have empty stages.
 std::int64_t value_of(const partition_problem& p, const places& first) {
   const detail::range_sums all(p, fits_always{});
   std::int64_t sum = 0, forward = 0, backward = 0, bottleneck = 0;
   for (int s = 0; s < p.stages; ++s) {
-    detail::transfer_charges::meter moved(all.moved, first[at(s)]);
-    for (int l = first[at(s)]; l < first[at(s + 1)]; ++l) moved.take(l);
+    detail::transfer_charges::running_charge moved(all.moved, first[at(s)]);
+    for (int l = first[at(s)]; l < first[at(s + 1)]; ++l) moved.add(l);
     const detail::load held = all.range(s, first[at(s)], first[at(s + 1)]);
     sum += held.both;
     forward = (std::max)(forward, held.forward);
@@ -148,7 +148,7 @@ struct instance {
   }
 };
 
-/// The paper's largest model on 128 devices, with slots of unlike costs: seconds of a partition.
+/// The paper's largest model on 128 devices, with slots of different costs: seconds of a partition.
 double large(bool unequal, bool moves, objective goal) {
   constexpr int slots = 1663, stages = 128;
   std::mt19937 random(1);
@@ -220,7 +220,7 @@ int main() {
         const double ratio = static_cast<double>(value_of(p, first)) / optimum;
         const bool whole = std::adjacent_find(first.begin(), first.end()) == first.end();
         if (whole && ratio < 1) {
-          std::printf("%s is better than the best: %.6f\n", rules[r].name, ratio);
+          std::printf("%s is better than the optimum: %.6f\n", rules[r].name, ratio);
           return EXIT_FAILURE;
         }
         empty[r] += !whole;

@@ -1,5 +1,5 @@
-// Two stages on two cores against two independent trainings, one on each core: what does pipelining cost beyond its
-// bubble?
+// Two stages on two cores, compared with two independent trainings, one on each core: how much does pipelining cost
+// beyond its bubble?
 //
 //     pipeline [rounds]
 
@@ -24,7 +24,7 @@ struct figures {
   double piped, both, alone, share;
 };
 
-/// Rates are of useful work: 6 operations a weight and sample.
+/// Rates count useful work: 6 operations per weight and sample.
 template <class Net>
 figures measure(const char* name, schedule_kind schedule, int micro_batch_size, int rounds, int steps) {
   const int samples = micro_batches * micro_batch_size;
@@ -43,7 +43,7 @@ figures measure(const char* name, schedule_kind schedule, int micro_batch_size, 
   for (training* it : {&piped, &first, &second})
     bench::run(*it, on, 1), it->reset_report();  // first steps touch memory
 
-  // Each round does the same work in each way: 2 x `steps` steps; one alone does half of it.
+  // Each round does the same work in each way, 2 x `steps` steps; a training alone does half of it.
   const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;
   const double bubble_left = double{micro_batches} / (micro_batches + 1);
   std::vector<double> of_piped, of_both, of_alone, share;
@@ -91,15 +91,15 @@ int main(int count, char** arguments) {
        {std::pair{schedule_kind::one_f_one_b, ".1f1b"}, {schedule_kind::fill_drain, ""}}) {
     const figures mlp = measure<bench::mlp>("mlp", schedule, 32, rounds, 2);
     const figures small = measure<bench::mlps>("mlps", schedule, 4, 2 * rounds, 60);
-    const auto tell = [&, of = suffix](const char* what, double value, const char* unit) {
+    const auto report = [&, of = suffix](const char* what, double value, const char* unit) {
       bench::result(std::string("pipeline.") + what + of, value, unit);
     };
-    tell("gflops", mlp.piped, "GFLOP/s");
-    tell("independent_gflops", mlp.both, "GFLOP/s");
-    tell("alone_gflops", mlp.alone, "GFLOP/s");
-    tell("small_gflops", small.piped, "GFLOP/s");
-    tell("small_share", small.share, "ratio");
-    tell("mlps.share", small.share, "ratio");
-    tell("share", mlp.share, "ratio");
+    report("gflops", mlp.piped, "GFLOP/s");
+    report("independent_gflops", mlp.both, "GFLOP/s");
+    report("alone_gflops", mlp.alone, "GFLOP/s");
+    report("small_gflops", small.piped, "GFLOP/s");
+    report("small_share", small.share, "ratio");
+    report("mlps.share", small.share, "ratio");
+    report("share", mlp.share, "ratio");
   }
 }

@@ -1,5 +1,5 @@
-// One layer takes ten times as long as the others, and the analytic costs do not know it. How much faster is a step
-// once the plan is made by what was measured, and is it what the plan says?
+// One layer takes ten times as long as the others, and the analytic costs do not include that. Does a plan by measured
+// costs gain as much as it predicts?
 
 #include "../measure.hpp"
 
@@ -22,15 +22,15 @@ namespace {
 constexpr int micro_batches = 16, steps = 5;
 
 void sleep_us(long us) {
-  // By default the kernel may wake a sleeper 50 us late, to serve several at once.
+  // By default the kernel may wake a sleeping thread 50 us late, to combine several wakes.
   thread_local const int precise = prctl(PR_SET_TIMERSLACK, 1UL);
   static_cast<void>(precise);
   const timespec time{0, us * 1'000};
   clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
 }
 
-// A layer whose device is busy for so many half milliseconds forward, twice as many backward, and the core is free. The
-// analytic costs of all are alike.
+// A layer whose device is busy for some half milliseconds forward, twice as many backward, while the core is free. The
+// analytic costs of all are equal.
 template <int Halves>
 struct device_work {
   template <class In>
@@ -42,7 +42,7 @@ struct device_work {
   };
 };
 
-// The linear layer in front is there so that a gradient flows back to the first device.
+// The first linear layer makes a gradient flow back to the first device.
 struct net : gpipe::model<gpipe::input<float, 1>, gpipe::linear<4>, gpipe::repeat<6, device_work<1>>, device_work<10>,
                           gpipe::repeat<16, device_work<1>>, gpipe::softmax_cross_entropy> {};
 const gpipe::network& described = gpipe::network_of<net>;
@@ -55,7 +55,7 @@ double step_ms(training& t, const gpipe::batch& batch) {
   return bench::median(ms);
 }
 
-double reckoned_ms(const training& t, const gpipe::profile& costs) {
+double predicted_ms(const training& t, const gpipe::profile& costs) {
   gpipe::plan_options by_costs = t.plan().options;
   by_costs.profile = costs;
   const auto& first = t.plan().first;
@@ -71,25 +71,25 @@ int main() {
   const std::vector<std::int32_t> labels(micro_batches);
   const auto batch = gpipe::batch(micro_batches).with("inputs", inputs).with("labels", labels);
 
-  std::printf("stages  before ms  reckoned  after ms  reckoned    gain  reckoned\n");
+  std::printf("stages  before ms  predicted  after ms  predicted    gain  predicted\n");
   double worst = 1e9;
   for (const int stages : {2, 3, 4}) {
     gpipe::plan_options options{.stages = stages,
                                 .micro_batches = micro_batches,
                                 .micro_batch_size = 1,
                                 .recompute = gpipe::recompute_mode::never};
-    training unknowing(options);
-    const gpipe::measured_profile costs = unknowing.profile_layers(batch, 3);
+    training analytic(options);
+    const gpipe::measured_profile costs = analytic.profile_layers(batch, 3);
     options.profile = costs.view();
-    training knowing(options);
-    const double before = step_ms(unknowing, batch), after = step_ms(knowing, batch);
-    const double before_reckoned = reckoned_ms(unknowing, costs.view());
-    const double after_reckoned = reckoned_ms(knowing, costs.view());
-    const double gain = before / after, gain_reckoned = before_reckoned / after_reckoned;
-    std::printf("%6d  %9.1f  %8.1f  %8.1f  %8.1f  %6.3f  %8.3f\n", stages, before, before_reckoned, after,
-                after_reckoned, gain, gain_reckoned);
-    if (gain / gain_reckoned < worst) worst = gain / gain_reckoned;
+    training measured(options);
+    const double before = step_ms(analytic, batch), after = step_ms(measured, batch);
+    const double before_predicted = predicted_ms(analytic, costs.view());
+    const double after_predicted = predicted_ms(measured, costs.view());
+    const double gain = before / after, gain_predicted = before_predicted / after_predicted;
+    std::printf("%6d  %9.1f  %9.1f  %8.1f  %9.1f  %6.3f  %9.3f\n", stages, before, before_predicted, after,
+                after_predicted, gain, gain_predicted);
+    if (gain / gain_predicted < worst) worst = gain / gain_predicted;
   }
-  std::printf("\nmedians of %d steps; the least of the three gains, over what the plan says:\n\n", steps);
+  std::printf("\nmedians of %d steps; the smallest ratio of measured gain to predicted gain:\n\n", steps);
   bench::result("profile.gain_over_predicted", worst, "ratio");
 }

@@ -1,5 +1,5 @@
-// One stage, and so no pipeline: what does recompute cost, and what does it save? In all of these each micro-batch's
-// parameter gradients are made alone. Together, as they are where nothing is recomputed, is a line of its own.
+// One stage, and so no pipeline: how much does recompute cost, and how much memory does it save? All lines but the last
+// compute each micro-batch's parameter gradients alone; the last combines several, as is the default without recompute.
 //
 //     recompute [rounds]
 
@@ -24,7 +24,7 @@ struct way {
   std::vector<double> seconds{};
 
   std::int64_t activations() const {
-    const stage_memory& m = training->plan().memory[0];
+    const stage_memory& m = training->plan().memory(0);
     return m.of(memory_kind::kept) + m.of(memory_kind::transient) + m.of(memory_kind::held);
   }
 };
@@ -44,9 +44,9 @@ int main(int count, char** arguments) {
                         .optimizer_moments = sgd::moments,
                         .memory_limit = bytes};
   };
-  // Half of what never holds beyond what every mode must.
+  // Half of the memory that `never` needs more than every mode.
   const auto memory_of = [&](recompute_mode mode) {
-    return make_plan(network_of<bench::mlp>, options(mode)).memory[0];
+    return make_plan(network_of<bench::mlp>, options(mode)).memory(0);
   };
   const stage_memory all = memory_of(recompute_mode::never);
   const std::int64_t limit = all.total() - (all.of(memory_kind::kept) + all.of(memory_kind::transient)) / 2;

@@ -1,5 +1,5 @@
-// Two replicas of one stage on two cores against two independent trainings, one on each core: what do sums over
-// replicas and a common step cost?
+// Two replicas of one stage on two cores, compared with two independent trainings, one on each core: how much do sums
+// over replicas and a common step cost?
 //
 //     replicas [rounds]
 
@@ -18,7 +18,7 @@ namespace {
 
 using namespace gpipe;
 
-/// The share of what two independent trainings reach. Rates are of useful work: 6 operations a weight and sample.
+/// The share of two independent trainings' rate. Rates count useful work: 6 operations per weight and sample.
 template <class Net>
 double measure(const char* name, int micro_batches, int micro_batch_size, int rounds, int steps) {
   const int samples = micro_batches * micro_batch_size;
@@ -36,7 +36,7 @@ double measure(const char* name, int micro_batches, int micro_batch_size, int ro
   bench::run(two, on_two, 1), two.reset_report();  // first steps touch memory
   for (training* it : {&first, &second}) bench::run(*it, on_one, 1), it->reset_report();
 
-  // Each round does the same work in each way; one alone does half of it.
+  // Each round does the same work in each way; a training alone does half of it.
   const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;
   std::vector<double> of_two, of_both, of_alone, share;
   for (int round = 0; round < rounds; ++round) {
@@ -50,7 +50,7 @@ double measure(const char* name, int micro_batches, int micro_batch_size, int ro
     share.push_back(of_two.back() / of_both.back());
   }
 
-  std::printf("%s: %.2f M parameters, %d micro-batches of %d a replica; GFLOP/s\n", name,
+  std::printf("%s: %.2f M parameters, %d micro-batches of %d per replica; GFLOP/s\n", name,
               1e-6 * static_cast<double>(network_of<Net>.parameters()), micro_batches, micro_batch_size);
   const auto row = [](const char* what, const std::vector<double>& values, int digits) {
     std::printf("  %-28s %6.*f  (10 %% %.*f, 90 %% %.*f)\n", what, digits, bench::median(values), digits,

@@ -1,4 +1,4 @@
-// What does an action cost when it does nothing? Two workers walk their programs over layers with empty kernels.
+// How much does an empty action cost? Two workers run their programs over layers with empty kernels.
 
 #include "../measure.hpp"
 
@@ -19,7 +19,7 @@ namespace {
 
 using gpipe::tensor;
 
-// A layer whose every kernel is there and is empty.
+// A layer with all kernels, each empty.
 struct nothing {
   template <class In>
   struct on {
@@ -67,11 +67,11 @@ class training {
   }
 
   void step() { trainer_.step(gpipe::batch(static_cast<int>(inputs_.size())).with("inputs", inputs_)); }
-  /// Microseconds of a step for each instruction that a worker walks, over a few steps in a row.
+  /// Microseconds per instruction of a worker, over a few steps in a row.
   double action_us() {
     constexpr int steps = 4;
     trainer_.reset_report();
-    step();  // its workers may have slept while others ran
+    step();  // its workers may have slept during other measurements
     const double time = bench::timed([this] {
       for (int i = 0; i < steps; ++i) step();
     });
@@ -95,12 +95,12 @@ void spin_for(double seconds) {
   }
 }
 
-/// What a waiting worker's way back costs, in microseconds: both sides of one wake.
+/// The cost of one wake for both sides, in microseconds.
 struct wake {
   double waker_us, sleeper_us;
 };
 
-// A worker that waits with a given patience, and one that makes it ready after the pause.
+// A worker that spins for a given time before it sleeps, and one that wakes it after the pause.
 std::vector<wake> measure_wakes(std::chrono::nanoseconds spin, double pause, int count) {
   gpipe::worker_signals line(2, {.spin = spin});
   std::atomic<int> ready{0}, back{0};
@@ -136,7 +136,7 @@ int main() {
       crowd(8, micro_batches, 0);
   std::vector<double> plain_us, traced_us, alone_us, crowd_us;
   for (int round = 0; round < 200; ++round) {
-    // Each goes first as often as the other.
+    // Each is first equally often.
     if (round % 2 == 0) plain_us.push_back(plain.action_us());
     traced_us.push_back(traced.action_us());
     if (round % 2 == 1) plain_us.push_back(plain.action_us());
@@ -171,10 +171,10 @@ int main() {
   row("an action, 8 workers that share the cores", crowd_us);
   row("a step of 1 stage, 1 micro-batch, after another one", warm_us);
   row("the same, after a pause of 1 ms", paused_us);
-  row("a waiting worker goes on, from a spin", handed_us);
-  row("the same, from sleep", woken_us);
-  row("what waking it costs the other", waking_us);
-  std::printf("a worker of 2 walks up to %d instructions a step, of 8 %d\n\n", plain.longest(), crowd.longest());
+  row("a waiting worker continues, after a spin", handed_us);
+  row("the same, after sleep", woken_us);
+  row("cost of the wake for the waking worker", waking_us);
+  std::printf("a worker of 2 runs up to %d instructions per step, of 8 %d\n\n", plain.longest(), crowd.longest());
 
   bench::result("runtime.action_us", bench::median(plain_us), "us");
   bench::result("runtime.trace_us", bench::median(traced_us) - bench::median(plain_us), "us");

@@ -1,4 +1,4 @@
-// Eight emulated devices, every schedule: how near does a step come to what the simulator says?
+// Eight emulated devices, every schedule: how close is a step to the simulator's makespan?
 
 #include "../device_work.hpp"
 
@@ -20,10 +20,10 @@ namespace {
 
 constexpr int devices = 8;
 
-// A device has two of these: 2 ms forward, 2 + 2 ms backward. Where it has two stages, each has one.
+// A device has two of these layers: 2 ms forward, 2 + 2 ms backward. If it has two stages, each has one.
 using half = bench::device_work<1000, 1000, 1000>;
 
-// The linear layer in front is there so that a gradient flows back to the first device.
+// The first linear layer makes a gradient flow back to the first device.
 struct net : gpipe::model<gpipe::input<float, 1>, gpipe::linear<4>, gpipe::repeat<2 * devices, half>,
                           gpipe::softmax_cross_entropy> {};
 
@@ -34,8 +34,8 @@ struct figure {
 /// As in results: fill_drain, 1f1b, zb_h1.
 std::string key_of(gpipe::schedule_kind kind) {
   std::string key = gpipe::name(kind);
-  for (char& letter : key)
-    letter = letter == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  for (char& c : key)
+    c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return key;
 }
 

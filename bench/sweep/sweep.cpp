@@ -1,4 +1,4 @@
-// More devices and more micro-batches, as in Table 2 of the GPipe paper: what do they gain, and what do slow links take?
+// More devices and micro-batches, as in Table 2 of the GPipe paper: how much do they gain, and slow links cost?
 
 #include "../device_work.hpp"
 
@@ -19,11 +19,11 @@
 
 namespace {
 
-// 32 samples through 8 layers of 1 ms forward and 2 ms backward a sample: 768 ms on one device.
+// 32 samples through 8 layers of 1 ms forward and 2 ms backward per sample: 768 ms on one device.
 constexpr int layers = 8, samples = 32, width = 256;
 using layer = bench::device_work<1000, 2000, 0>;
 
-// The linear layer in front is there so that a gradient flows back to the first device.
+// The first linear layer makes a gradient flow back to the first device.
 struct net : gpipe::model<gpipe::input<float, width>, gpipe::linear<width>, gpipe::repeat<layers, layer>,
                           gpipe::softmax_cross_entropy> {};
 
@@ -31,7 +31,7 @@ struct figure {
   double predicted_ms, step_ms;
 };
 
-/// `late` is how long a micro-batch is on a link, as a share of a stage's forward.
+/// `late` is a micro-batch's time on a link, relative to a stage's forward.
 figure measure(int devices, int micro_batches, double late) {
   const std::vector<float> inputs(static_cast<std::size_t>(samples) * width, 1.0F);
   const std::vector<std::int32_t> labels(samples, 0);

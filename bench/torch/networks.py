@@ -1,4 +1,4 @@
-"""The residual networks of bench/networks.hpp in torch, and how a peer's program is asked for times."""
+"""The residual networks of bench/networks.hpp in torch, and the loop that answers requests for times."""
 
 import sys
 import time
@@ -21,13 +21,13 @@ class Block(nn.Module):
 
 
 def layers(blocks, width, inputs=INPUTS, classes=CLASSES):
-    """In order, for a whole network or a part of one."""
+    """The layers in order, for a whole network or a part of one."""
     return [nn.Linear(inputs, width), *(Block(width) for _ in range(blocks)), nn.Linear(width, classes)]
 
 
 def answer(ways, fence=lambda: None):
-    """For each line `WAY STEPS` of the standard input: runs so many steps, and says how many seconds they took. `ways`
-    are functions by name; `fence` waits until all that was asked for is done."""
+    """For each line `WAY STEPS` of the standard input: runs these steps, and prints their duration in seconds. `ways`
+    are functions by name; `fence` waits until all work is done."""
     for line in sys.stdin:
         way, steps = line.split()
         fence()

@@ -1,5 +1,5 @@
-"""The network of bench/gpu in torch, on one GPU: seconds a step, in float32 (no TF32) and with parameters in float32 and
-products in bf16."""
+"""The network of bench/gpu in torch, on one GPU: seconds per step, in float32 (no TF32), and with parameters in float32
+and products in bf16."""
 
 import sys
 import time

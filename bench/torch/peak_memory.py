@@ -1,4 +1,4 @@
-"""The most memory that torch has allocated at one time in a step of a network, in bytes: parameters, gradients, moments,
+"""The peak of the memory that torch has allocated in a step of a network, in bytes: parameters, gradients, moments,
 activations. Whole batch, and micro-batches with gradients summed, each without and with checkpointing of every block."""
 
 import torch

@@ -1,5 +1,5 @@
 """A network of bench/networks.hpp by torch.distributed.pipelining: two processes, gloo, one thread each (the machine has
-two cores), no recompute, its schedules GPipe ("gpipe") and 1F1B ("1f1b"); asked for steps line by line."""
+two cores), no recompute, its schedules GPipe ("gpipe") and 1F1B ("1f1b"); requests come line by line."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
 def way(rank, blocks, width, samples, kind):
     every = layers(blocks, width)
-    half = 1 + blocks // 2  # the blocks weigh by far the most
+    half = 1 + blocks // 2  # the blocks have nearly all of the weight
     part = nn.Sequential(*(every[:half] if rank == 0 else every[half:]))
     schedule = kind(PipelineStage(part, rank, 2, torch.device("cpu")), MICRO_BATCHES, loss_fn=nn.CrossEntropyLoss())
     rule = torch.optim.SGD(part.parameters(), lr=1e-3, fused=True)

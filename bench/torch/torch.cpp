@@ -1,5 +1,5 @@
-// Two stages on two cores against what torch makes of the same two cores: the whole mini-batch at once on two threads,
-// and torch.distributed.pipelining.
+// Two stages on two cores, compared with torch on the same two cores: the whole mini-batch at once on two threads, and
+// torch.distributed.pipelining.
 //
 //     torch [rounds]
 
@@ -25,9 +25,9 @@ constexpr int micro_batches = 32;
 
 struct way {
   std::string whose, name;
-  std::function<double(int)> seconds;  // of so many steps
-  int steps = 1;                       // enough of them for a tenth of a second
-  std::vector<double> rates{};         // GFLOP/s of useful work: 6 operations a weight and sample
+  std::function<double(int)> seconds;  // of the given number of steps
+  int steps = 1;                       // for about a tenth of a second
+  std::vector<double> rates{};         // GFLOP/s of useful work: 6 operations per weight and sample
 
   double rate() const { return rates.empty() ? 0 : bench::median(rates); }
 };
@@ -69,13 +69,13 @@ void compare(const std::string& name, int micro_batch_size, int rounds, results&
                         {"torch, whole batch", "compiled", theirs(whole, "compiled")},
                         {"torch pipelining", "1F1B", theirs(pipelining, "1f1b")}};
   for (way& w : ways) {
-    w.seconds(1), w.seconds(1);  // the first ones compile and touch memory
+    w.seconds(1), w.seconds(1);  // the first steps compile and touch memory
     w.steps = std::clamp(static_cast<int>(0.1 / w.seconds(1)), 1, 200);
   }
   const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;
   for (int round = 0; round < rounds; ++round)
     for (way& w : ways) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // threads of the one before spin for a while
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // threads of the previous one spin for a while
       w.rates.push_back(w.steps * work / w.seconds(w.steps));
     }
 
@@ -90,7 +90,7 @@ void compare(const std::string& name, int micro_batch_size, int rounds, results&
        {std::pair{"torch, whole batch", "over_whole_batch"}, {"torch pipelining", "over_pipelining"}}) {
     const way& them = best_of(ways, whose);
     if (them.rate() == 0) {
-      std::printf("  torch is not there: only our half\n");
+      std::printf("  torch is not installed: gpipe alone\n");
       continue;
     }
     std::vector<double> ratios;

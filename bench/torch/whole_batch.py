@@ -1,5 +1,5 @@
 """A network of bench/networks.hpp in torch, as a user without a pipeline trains it: two threads, the whole mini-batch at
-once. "plain" is eager, "compiled" by torch.compile; asked for steps line by line."""
+once. "plain" is eager, "compiled" by torch.compile; requests come line by line."""
 
 import sys
 

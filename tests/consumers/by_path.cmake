@@ -1,5 +1,5 @@
-# Builds by path, with a compiler and no CMake, from a copy of gpipe: what plans only, with Boost.Hana alone, and two
-# translation units without RTTI, with macros min and max. No macro comes with gpipe but those named here.
+# Compiles programs by path, without CMake, from a copy of gpipe: one that only plans, with Boost.Hana alone, and one of
+# two translation units without RTTI, with macros min and max. gpipe defines no macros but those listed below.
 #     cmake -D CONSUMERS=<this folder> -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D SYSTEM=<include folders>
 #           -D VERSION=<x.y.z> [-D LIBXSMM=ON] [-D MPICXX=<mpicxx>] -P by_path.cmake
 
@@ -10,20 +10,20 @@ list(JOIN SYSTEM ":" path)
 set(ENV{CPLUS_INCLUDE_PATH} "${path}")
 set(warnings -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 
-# build(<program> <what it says> <arguments of the compiler...>)
+# build(<program> <its output> <arguments of the compiler...>)
 function(build program says)
   execute_process(COMMAND ${COMPILER} -std=c++20 ${warnings} -I ${COPY}/include ${ARGN} -o ${program}
                   WORKING_DIRECTORY ${work} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND ./${program} WORKING_DIRECTORY ${work} OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
   if(NOT said STREQUAL "${says}\n")
-    message(FATAL_ERROR "${program} says '${said}' where it should say '${says}'")
+    message(FATAL_ERROR "the output of ${program} is '${said}', but '${says}' is expected")
   endif()
 endfunction()
 
 build(plans "gpipe ${VERSION} idles for 1/7" planning.cpp)
 
-# What gpipe.hpp may include from outside: the standard library, the system, Boost.Hana and Thrust, none of which stands macros as
-# windows.h has them. Thrust is told what gpipe tells it where there is no CUDA.
+# The external headers that gpipe.hpp may include: the standard library, the system, Boost.Hana and Thrust. None of them
+# compiles after macros like those of windows.h. Thrust gets the macros that gpipe defines when there is no CUDA.
 file(GLOB_RECURSE headers ${COPY}/include/*.hpp)
 set(outside "#define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP")
 foreach(header IN LISTS headers)
@@ -31,19 +31,19 @@ foreach(header IN LISTS headers)
   list(APPEND outside ${lines})
 endforeach()
 list(REMOVE_DUPLICATES outside)
-list(FILTER outside EXCLUDE REGEX "<(io|mpi|nccl|libxsmm|cuda[a-z_]*)\\.h>")  # of other systems, and of parts
+list(FILTER outside EXCLUDE REGEX "<(io|mpi|nccl|libxsmm|cuda[a-z_]*)\\.h>")  # other systems, optional parts
 list(JOIN outside "\n" outside)
 file(WRITE ${work}/units/outside.hpp "${outside}\n")
 
-# What gpipe.hpp defines beside: these macros and no others.
+# gpipe.hpp defines these macros, and no others.
 file(WRITE ${work}/all.hpp "#include \"units/outside.hpp\"\n#include <gpipe.hpp>\n")
 set(macros "'${COMPILER}' -std=c++20 -I '${COPY}/include' -E -dM -x c++")
 execute_process(COMMAND bash -c "comm -13 <(${macros} units/outside.hpp | sort) <(${macros} all.hpp | sort) | cut -d ' ' -f 2 | sed 's/(.*//'"
                 WORKING_DIRECTORY ${work} OUTPUT_VARIABLE defined COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX REPLACE "\n" " " defined "${defined}")
-set(known "GPIPE_CANARY GPIPE_HOST_DEVICE GPIPE_COLD GPIPE_OUT_OF_LINE GPIPE_VERSION GPIPE_VERSION_MAJOR GPIPE_VERSION_MINOR GPIPE_VERSION_PATCH ")
+set(known "GPIPE_BODIES GPIPE_CANARY GPIPE_COLD GPIPE_COMPILED GPIPE_COMPILED_SOURCE GPIPE_HOST_DEVICE GPIPE_INLINE GPIPE_OUT_OF_LINE GPIPE_VERSION GPIPE_VERSION_MAJOR GPIPE_VERSION_MINOR GPIPE_VERSION_PATCH ")
 if(NOT defined STREQUAL known)
-  message(FATAL_ERROR "gpipe.hpp defines '${defined}' where it is known to define '${known}'")
+  message(FATAL_ERROR "gpipe.hpp defines '${defined}', but '${known}' is expected")
 endif()
 set(flags "")
 set(libraries "")
@@ -52,6 +52,39 @@ if(LIBXSMM)
   set(libraries -lxsmm -lxsmmnoblas -ldl)
 endif()
 build(trains "two units train: yes" -fno-rtti ${flags} units/main.cpp units/other.cpp ${libraries} -pthread)
+
+# The same with the compiled library, by hand. Sources of both modes do not link, in either order, and the linker says
+# why; nor does a library with other flags.
+set(compiled ${COPY}/include/gpipe/compiled.cpp)
+build(trains_compiled "two units train: yes" -fno-rtti ${flags} -DGPIPE_COMPILED=1 units/main.cpp units/other.cpp
+      ${compiled} ${libraries} -pthread)
+
+# object(<object> <arguments of the compiler...>)
+function(object name)
+  execute_process(COMMAND ${COMPILER} -std=c++20 -I ${COPY}/include -fno-rtti ${flags} -c ${ARGN} -o ${name}.o
+                  WORKING_DIRECTORY ${work} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+# refused(<what the linker says> <objects...>)
+function(refused says)
+  list(TRANSFORM ARGN APPEND .o)
+  execute_process(COMMAND ${COMPILER} ${ARGN} ${libraries} -pthread -o refused WORKING_DIRECTORY ${work}
+                  RESULT_VARIABLE failed ERROR_VARIABLE said)
+  if(NOT failed OR NOT said MATCHES "${says}")
+    message(FATAL_ERROR "linking ${ARGN} should fail with '${says}', and gives ${failed}: '${said}'")
+  endif()
+endfunction()
+object(main_header_only units/main.cpp)
+object(other_header_only units/other.cpp)
+object(main_compiled -DGPIPE_COMPILED=1 units/main.cpp)
+object(other_compiled -DGPIPE_COMPILED=1 units/other.cpp)
+object(library -DGPIPE_COMPILED=1 ${compiled})
+set(mixed "gpipe_is_header_only_in_one_source_and_compiled_in_another")
+refused(${mixed} main_compiled other_header_only library)
+refused(${mixed} main_header_only other_compiled library)
+refused(${mixed} other_header_only main_compiled library)
+refused(${mixed} main_header_only other_header_only library)
+object(library_fast -DGPIPE_COMPILED=1 -ffast-math ${compiled})
+refused("gpipe_compiled_for_[a-z0-9_]*_exact_math_" main_compiled other_compiled library_fast)
 
 if(MPICXX)
   execute_process(COMMAND ${MPICXX} --showme:compile OUTPUT_VARIABLE flags COMMAND_ERROR_IS_FATAL ANY)

@@ -1,8 +1,8 @@
-# The last two lines of digits are the same bits for every schedule, number of stages, recompute and memory limit. A
-# limit too small is refused with the smallest that does: that one does, and one byte less does not.
-# In bf16 they are others, the same for all of these too, of nearly the same accuracy.
-# What --profile writes is of the model: digits compiles with it, and not with a line changed.
-# LINES: of the data no more than so many, for programs that a sanitizer slows down.
+# The last two lines of digits have the same bits for every schedule, number of stages, recompute and memory limit. A
+# limit that is too small is rejected, naming the smallest possible one: that one works, and one byte too_few does not.
+# In bf16 these lines differ, are the same for all of these too, and have nearly the same accuracy.
+# The output of --profile belongs to the model: digits compiles with it, but not after a change of a line.
+# LINES: the number of lines of data to use, for programs that a sanitizer slows down.
 cmake_minimum_required(VERSION 3.25)
 
 set(data "")
@@ -13,10 +13,10 @@ if(LINES)
   list(JOIN lines "\n" lines)
   file(WRITE ${SCRATCH}/digits_lines.csv "${lines}\n")
   set(data --data ${SCRATCH}/digits_lines.csv)
-  set(right "[0-9]")  # of so few nothing is learnt
+  set(right "[0-9]")  # too few to learn from
 endif()
 
-# digits(<output> <error> <options>...): what it prints.
+# digits(<output> <error> <options>...): runs the program and returns its two outputs.
 function(digits output error)
   execute_process(COMMAND ${PROGRAM} --epochs 1 --quiet ${data} ${ARGN} OUTPUT_VARIABLE out ERROR_VARIABLE err)
   set(${output} "${out}" PARENT_SCOPE)
@@ -29,7 +29,7 @@ if(NOT expected MATCHES "^test accuracy 0\\.[0-9]+\nparameters [0-9a-f]+\n$")
 endif()
 digits(other error --seed 2)
 if(other STREQUAL expected)
-  message(FATAL_ERROR "another seed should give other bits")
+  message(FATAL_ERROR "another seed should give different bits")
 endif()
 
 function(expect_same)
@@ -38,14 +38,14 @@ function(expect_same)
     message(SEND_ERROR "digits ${ARGN} printed\n${found}${error}and not\n${expected}")
   endif()
 endfunction()
-function(expect_refused what)
+function(expect_rejected what)
   digits(found error ${ARGN})
   if(NOT error MATCHES "${what}" OR NOT found STREQUAL "")
     message(SEND_ERROR "digits ${ARGN} printed\n${found}${error}and not ${what}")
   endif()
-  string(REGEX MATCH "[0-9]+ bytes\n$" least "${error}")
-  string(REPLACE " bytes\n" "" least "${least}")
-  set(least ${least} PARENT_SCOPE)
+  string(REGEX MATCH "[0-9]+ bytes\n$" min_bytes "${error}")
+  string(REPLACE " bytes\n" "" min_bytes "${min_bytes}")
+  set(min_bytes ${min_bytes} PARENT_SCOPE)
 endfunction()
 
 expect_same(--schedule 1F1B --stages 3)
@@ -60,32 +60,32 @@ expect_same(--recompute never --stages 2)
 foreach(together 1 3 8)
   expect_same(--recompute never --coalesce ${together} --stages 3)
 endforeach()
-expect_refused("coalesce is 4, schedule is 1F1B; choose fill-drain, or coalesce 0"
+expect_rejected("coalesce is 4, schedule is 1F1B; choose fill-drain, or coalesce 0"
                --schedule 1F1B --recompute never --coalesce 4)
-expect_refused("a whole number from 0 to 8" --recompute never --coalesce 9)
-expect_refused("workers is 5, and fill-drain of 4 stages has work for 4" --workers 5)
-expect_refused("ZB-V does not admit 3 stages" --schedule zb-v --stages 3)
+expect_rejected("a whole number from 0 to 8" --recompute never --coalesce 9)
+expect_rejected("workers is 5, and fill-drain of 4 stages has work for 4" --workers 5)
+expect_rejected("ZB-V does not admit 3 stages" --schedule zb-v --stages 3)
 
 set(one "${expected}")
 digits(expected error --replicas 2 --stages 1)
 if(expected STREQUAL one OR NOT expected MATCHES "^test accuracy 0\\.[0-9]+\nparameters [0-9a-f]+\n$")
-  message(SEND_ERROR "two replicas should train to bits of their own, not to\n${expected}${error}")
+  message(SEND_ERROR "two replicas should give different bits, not\n${expected}${error}")
 endif()
 expect_same(--replicas 2 --stages 2)
 expect_same(--replicas 2 --stages 4 --workers 2 --schedule zb-h1)
-expect_refused("batch of 2 samples is too small for 3 replicas" --replicas 3 --batch 2)
+expect_rejected("batch of 2 samples is too small for 3 replicas" --replicas 3 --batch 2)
 set(expected "${one}")
 
 foreach(schedule fill-drain zb-h1)
-  set(too_small "no cut into 4 stages fits 1000 bytes a stage; the smallest limit with which one does is [0-9]+ bytes")
-  expect_refused("${too_small}" --schedule ${schedule} --memory-limit 1000)
-  expect_same(--schedule ${schedule} --memory-limit ${least})
-  math(EXPR less "${least} - 1")
-  expect_refused("no cut into 4 stages fits ${less} bytes" --schedule ${schedule} --memory-limit ${less})
+  set(too_small "memory_limit is 1000 bytes: no cut into 4 stages fits; choose at least [0-9]+ bytes")
+  expect_rejected("${too_small}" --schedule ${schedule} --memory-limit 1000)
+  expect_same(--schedule ${schedule} --memory-limit ${min_bytes})
+  math(EXPR too_few "${min_bytes} - 1")
+  expect_rejected("no cut into 4 stages fits ${too_few} bytes" --schedule ${schedule} --memory-limit ${too_few})
 endforeach()
 expect_same(--schedule 1F1B --memory-limit 3500KiB)
 
-# In processes that it starts itself, or that mpirun has started.
+# In processes that digits starts itself, or that mpirun has started.
 if(MPIEXEC)
   expect_same(--transport mpi --stages 3)
   expect_same(--transport mpi --stages 5 --workers 2 --schedule 1F1B)
@@ -97,24 +97,24 @@ if(MPIEXEC)
     execute_process(COMMAND ${MPIEXEC} -np ${count} ${PROGRAM} --epochs 1 --quiet ${ARGN}
                     OUTPUT_VARIABLE out ERROR_VARIABLE err RESULT_VARIABLE result)
     set(printed "${out}" PARENT_SCOPE)
-    set(told "${err}" PARENT_SCOPE)
+    set(message "${err}" PARENT_SCOPE)
     set(result ${result} PARENT_SCOPE)
   endfunction()
   start(2 --transport mpi --stages 2)
   if(NOT printed STREQUAL expected)
-    message(SEND_ERROR "two processes printed\n${printed}${told}and not\n${expected}")
+    message(SEND_ERROR "two processes printed\n${printed}${message}and not\n${expected}")
   endif()
-  foreach(refused "5;--transport;mpi;--stages;4" "2;--stages;2")
-    start(${refused})
-    if(result EQUAL 0 OR NOT told MATCHES "the job has 5 processes, and the plan 4 workers|has started 2 copies")
-      message(SEND_ERROR "mpirun -np ${refused} should be refused, not print\n${printed}${told}")
+  foreach(rejected "5;--transport;mpi;--stages;4" "2;--stages;2")
+    start(${rejected})
+    if(result EQUAL 0 OR NOT message MATCHES "the job has 5 processes, and the plan 4 workers|has started 2 copies")
+      message(SEND_ERROR "mpirun -np ${rejected} should fail, not print\n${printed}${message}")
     endif()
   endforeach()
-  # What is wrong is told once, by the first process, whoever found it.
+  # The first process prints an error once, no matter which process found it.
   function(expect_once what)
-    string(REGEX MATCHALL "digits: [^\n]*\n" lines "${told}")
+    string(REGEX MATCHALL "digits: [^\n]*\n" lines "${message}")
     if(result EQUAL 0 OR NOT lines MATCHES "^digits: ${what}[^\n]*\n$")
-      message(SEND_ERROR "in processes digits should tell \"${what}\" once, and not\n${told}")
+      message(SEND_ERROR "in processes digits should print \"${what}\" once, and not\n${message}")
     endif()
   endfunction()
   start(3 --transport mpi --stages 2 --replicas 2)
@@ -128,10 +128,10 @@ if(MPIEXEC)
   execute_process(COMMAND ${MPIEXEC} -np 2 ${PROGRAM} --epochs 1 --transport mpi --stages 2 OUTPUT_VARIABLE printed)
   string(REGEX MATCH "\r[^\n]" rewritten "${printed}")
   if(NOT printed MATCHES "epoch 1/1" OR rewritten)
-    message(SEND_ERROR "nobody watches, and lines are rewritten in\n${printed}")
+    message(SEND_ERROR "the output is not a terminal, but lines are rewritten in\n${printed}")
   endif()
 else()
-  expect_refused("built without MPI" --transport mpi)
+  expect_rejected("built without MPI" --transport mpi)
 endif()
 
 set(in_float32 "${expected}")
@@ -143,7 +143,7 @@ expect_same(--precision bf16 --schedule 1F1B --stages 3)
 expect_same(--precision bf16 --schedule zb-h1 --recompute never)
 set(expected "${in_float32}")
 
-# A timeline is of one step: each micro-batch runs forward once in each stage, and nothing is drawn of the evaluation.
+# A timeline shows one step: each micro-batch runs forward once in each stage, and the evaluation is not drawn.
 expect_same(--stages 2 --timeline ${SCRATCH}/digits_step.svg)
 file(READ ${SCRATCH}/digits_step.svg drawn)
 string(REGEX MATCHALL ">forward [0-9]+, stage [01]:" forwards "${drawn}")
@@ -154,13 +154,13 @@ endif()
 
 execute_process(COMMAND ${PROGRAM} --epochs 1 ${data} --layers OUTPUT_VARIABLE printed)
 if(NOT printed MATCHES "100  softmax_cross_entropy +[0-9.]+ %.*\\([0-9]+ layers?\\) loses the most time: [0-9.]+ %")
-  message(SEND_ERROR "no line a layer, or nothing about the worst, in\n${printed}")
+  message(SEND_ERROR "no line per layer, or no line about the worst one, in\n${printed}")
 endif()
 
 set(profile ${SCRATCH}/digits_profile.hpp)
 expect_same(--profile ${profile})
 if(LINES)
-  return()  # a compiler does the same for programs that no sanitizer slows down
+  return()  # the build without a sanitizer compiles it
 endif()
 list(TRANSFORM INCLUDE PREPEND -I)
 function(compile code)

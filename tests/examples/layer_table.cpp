@@ -22,7 +22,7 @@ struct written {
 };
 
 /// The error's text without the path.
-std::string refused(const std::string& text) {
+std::string error_of(const std::string& text) {
   const written file(text);
   try {
     read_layer_table(file.path);
@@ -32,7 +32,7 @@ std::string refused(const std::string& text) {
   }
   return "";
 }
-bool says(const std::string& text, const std::string& begin) { return refused(text).starts_with(begin); }
+bool rejects(const std::string& text, const std::string& begin) { return error_of(text).starts_with(begin); }
 
 }  // namespace
 
@@ -52,25 +52,25 @@ TEST_CASE("a table is read, with or without its last column, in any order of col
 }
 
 TEST_CASE("a malformed line is rejected with its number") {
-  CHECK(says("", ": is empty"));
-  CHECK(says(header, ": has no layers"));
-  CHECK(says("a,1,2,3,4\n", ":1: the header is missing"));
-  CHECK(says("name,forward_ns\na,1\n", ":1: column \"backward_ns\" is missing"));
-  CHECK(says("name," + header, ":1: column \"name\" appears twice"));
-  CHECK(says("colour," + header, ":1: unknown column \"colour\""));
-  CHECK(says(header + "a,1,2,3,4\nb,1,2,3\n", ":3: has 4 columns, not 5"));
-  CHECK(says(header + "a,1,2,3,4,5\n", ":2: has 6 columns, not 5"));
-  CHECK(says(header + "# a comment\n", ":2: has 1 column, not 5"));
-  CHECK(says(header + "a,1,2,3,4\n\nb,1,2,3,4\n", ":3: is empty"));
-  CHECK(says(header + "a,1,x,3,4\n", ":2: backward_ns: \"x\" is not a whole number"));
-  CHECK(says(header + "a,1.5,2,3,4\n", ":2: forward_ns: \"1.5\" is not a whole number"));
-  CHECK(says(header + "a,,2,3,4\n", ":2: forward_ns: \"\" is not a whole number"));
-  CHECK(says(header + "a,1,2,-3,4\n", ":2: parameter_bytes: \"-3\" is negative"));
+  CHECK(rejects("", ": is empty"));
+  CHECK(rejects(header, ": has no layers"));
+  CHECK(rejects("a,1,2,3,4\n", ":1: the header is missing"));
+  CHECK(rejects("name,forward_ns\na,1\n", ":1: column \"backward_ns\" is missing"));
+  CHECK(rejects("name," + header, ":1: column \"name\" appears twice"));
+  CHECK(rejects("colour," + header, ":1: unknown column \"colour\""));
+  CHECK(rejects(header + "a,1,2,3,4\nb,1,2,3\n", ":3: has 4 columns, not 5"));
+  CHECK(rejects(header + "a,1,2,3,4,5\n", ":2: has 6 columns, not 5"));
+  CHECK(rejects(header + "# a comment\n", ":2: has 1 column, not 5"));
+  CHECK(rejects(header + "a,1,2,3,4\n\nb,1,2,3,4\n", ":3: is empty"));
+  CHECK(rejects(header + "a,1,x,3,4\n", ":2: backward_ns: \"x\" is not a whole number"));
+  CHECK(rejects(header + "a,1.5,2,3,4\n", ":2: forward_ns: \"1.5\" is not a whole number"));
+  CHECK(rejects(header + "a,,2,3,4\n", ":2: forward_ns: \"\" is not a whole number"));
+  CHECK(rejects(header + "a,1,2,-3,4\n", ":2: parameter_bytes: \"-3\" is negative"));
   CHECK(
-      says(header + "a,1,2,3,9223372036854775808\n", ":2: activation_bytes: \"9223372036854775808\" exceeds 64 bits"));
-  CHECK(says(header + "a,9223372036854775807,2,3,4\nb,1,2,3,4\n", ":3: forward_ns: \"1\" makes the sum"));
-  CHECK(says(header + ",1,2,3,4\n", ":2: the layer has no name"));
-  CHECK(says(header + std::string("a,1,2,3,\0\n", 10), ":2: is binary"));
+      rejects(header + "a,1,2,3,9223372036854775808\n", ":2: activation_bytes: \"9223372036854775808\" exceeds 64 bits"));
+  CHECK(rejects(header + "a,9223372036854775807,2,3,4\nb,1,2,3,4\n", ":3: forward_ns: \"1\" makes the sum"));
+  CHECK(rejects(header + ",1,2,3,4\n", ":2: the layer has no name"));
+  CHECK(rejects(header + std::string("a,1,2,3,\0\n", 10), ":2: is binary"));
 }
 
 TEST_CASE("a path that is not a file is rejected") {

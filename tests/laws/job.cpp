@@ -8,13 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "support/instances.hpp"
 #include "support/nets.hpp"
 #include "support/threaded_job.hpp"
 #include "support/wide.hpp"
 
-// What gpipe/transport/contract/process_group.hpp promises, and the laws of trainings in a job, over processes that are threads with a
-// wire between them: it is late, lets slots overtake one another, and fails on demand.
+// The contract of gpipe/transport/contract/process_group.hpp and the laws of trainings in a job, over processes that are
+// threads. The wire between them is late, delivers slots in any order, and loses messages on demand.
 
 using namespace laws;
 using namespace std::chrono_literals;
@@ -23,7 +22,7 @@ namespace {
 
 constexpr wait_context sends{.stage = 3, .micro_batch = 5, .action = "send"};
 
-/// Two values, in places of their own at each end: 3 here, 2 there.
+/// Two values in slots of their own at each end: 2 of the sender, 3 of the receiver.
 struct ends {
   static constexpr int M = 6;
   std::array<std::uint32_t, 3 * 4> first_out{}, first_in{};
@@ -40,7 +39,7 @@ struct ends {
 
 }  // namespace
 
-TEST_CASE("what is sent arrives, in each slot in order, with its number of samples, and goes on after a failure") {
+TEST_CASE("messages arrive in each slot in order, with their number of samples, and again after a failure") {
   threaded::job job(2);
   std::atomic<int> wrong{0};
   for (int round = 0; round < 20; ++round) {
@@ -78,25 +77,25 @@ TEST_CASE("what is sent arrives, in each slot in order, with its number of sampl
       }
       exchange(2);
       std::byte done{1};
-      here.broadcast(&done, 1, 1, 0);  // so that nobody is gone while something is on its way
+      here.broadcast(&done, 1, 1, 0);  // no end is destroyed while a message is under way
     });
   }
   CHECK(wrong == 0);
   CHECK(job.overtaken() > 0);
 }
 
-TEST_CASE("who is asked for something else is told to all, and they go on together") {
+TEST_CASE("a rank that makes another call is named on all ranks, and they go on together") {
   threaded::job job(3);
   std::atomic<int> wrong{0};
   job.run([&](process_group& here) {
-    const auto meeting = here.make_all_gather({8, 8, 8});
-    for (int odd = 0; odd < 4; ++odd) {  // nobody is, for once
+    const auto all = here.make_all_gather({8, 8, 8});
+    for (int odd = 0; odd < 4; ++odd) {  // rank 3 does not exist: no rank differs
       const agreed_value samples[] = {agreed_value::number("the samples of the call", here.rank() == odd ? 9 : 16)};
       const std::string values = odd == 0 ? ": 9 and 16" : ": 16 and 9";
       std::string said = odd == 3 ? "do not agree on the samples of the call" + values : "", asked = said;
       try {
         here.enter(collective_kind::step, samples);
-        meeting->gather({.action = "gather"}, {});
+        all->gather({.action = "gather"}, {});
       } catch (const gpipe::detail::interrupted&) {
         said = here.recover().wrong();
       }
@@ -114,7 +113,7 @@ TEST_CASE("who is asked for something else is told to all, and they go on togeth
   CHECK(wrong == 0);
 }
 
-TEST_CASE("silence ends a wait, and names it") {
+TEST_CASE("a deadline without progress ends a wait, and the error names it") {
   threaded::job job(2);
   std::string said;
   job.run([&](process_group& here) {
@@ -124,9 +123,9 @@ TEST_CASE("silence ends a wait, and names it") {
     try {
       if (here.rank() == 0) in->consume(5, sends);
       else std::this_thread::sleep_for(100ms), here.begin({});
-    } catch (const error& silent) {
-      said = silent.what();
-      here.fail(silent);
+    } catch (const error& cause) {
+      said = cause.what();
+      here.fail(cause);
     } catch (const gpipe::detail::interrupted&) {
     }
     here.recover();
@@ -149,15 +148,15 @@ bits train(plan_options options, process_group* job) {
   how.canary = true;
   how.job = job;
   trainer<Net, adam> training(options, adam{.learning_rate = 0.05}, how);
-  bits told;
-  const auto add = [&](const step_result& found) {
-    for (const double x : {found.loss, found.weight, found.correct, found.norm})
-      told.push_back(std::bit_cast<std::uint64_t>(x));
+  bits found;
+  const auto add = [&](const step_result& result) {
+    for (const double x : {result.loss, result.weight, result.correct, result.norm})
+      found.push_back(std::bit_cast<std::uint64_t>(x));
   };
   for (const int size : {13, 4, 1}) {
     add(training.step(data.take(0, size)));
-    told.push_back(gradients_of(training));
-    told.push_back(state_of(training));
+    found.push_back(gradients_of(training));
+    found.push_back(state_of(training));
   }
   add(training.evaluate(data.take(0, 9)));
   add(training.accumulate(data.take(0, 9)));
@@ -165,14 +164,14 @@ bits train(plan_options options, process_group* job) {
   const auto rows = training.predict(dataset{}.with("inputs", 12, data.inputs));
   hash sum;
   sum.add(reinterpret_cast<const std::byte*>(rows.all().data()), rows.all().size_bytes());
-  told.push_back(sum.value());
-  told.push_back(training.parameter_hash());
-  return told;
+  found.push_back(sum.value());
+  found.push_back(training.parameter_hash());
+  return found;
 }
 
 }  // namespace
 
-TEST_CASE("in a job with a wire that is late and lets slots overtake one another: the same bits as in threads") {
+TEST_CASE("a job whose messages are late and overtake one another has the bits of threads") {
   plan_options options{.micro_batches = 5, .micro_batch_size = 4};
   const bits expected = train<tied_net<float>>(options, nullptr);
   struct {
@@ -199,7 +198,7 @@ TEST_CASE("in a job with a wire that is late and lets slots overtake one another
     }
 }
 
-TEST_CASE("replicas in a job sum gradients while a stage's backward runs, to the bits of threads") {
+TEST_CASE("replicas in a job sum gradients during backward and have the bits of threads") {
   for (const auto schedule : {schedule_kind::fill_drain, schedule_kind::zb_h1}) {
     const int S = schedule == schedule_kind::zb_h1 ? 2 : 1;
     const plan_options options{
@@ -219,7 +218,7 @@ TEST_CASE("replicas in a job sum gradients while a stage's backward runs, to the
   }
 }
 
-TEST_CASE("in a job: a message that is lost, or a throw, fails the step everywhere alike, and the next step works") {
+TEST_CASE("a lost message or a throw fails the step alike on every rank, and the next step works") {
   const samples<float> data(40, 12, 1);
   const plan_options options{.stages = 3, .micro_batches = 4, .micro_batch_size = 3};
   trainer<tied_net<float>, adam> twin({.micro_batches = 4, .micro_batch_size = 3});

@@ -8,13 +8,12 @@
 #include <vector>
 
 #include "support/allocations.hpp"
-#include "support/instances.hpp"
 #include "support/nets.hpp"
 #include "support/processes.hpp"
 #include "support/wide.hpp"
 
-// Laws 1 and 7 in a job of processes, as many as mpirun has started: a training in them beside one in threads, which
-// every process runs for itself.
+// Laws 1 and 7 in the job of processes that mpirun has started: a training in the job beside one in threads, which every
+// process runs by itself.
 
 using namespace laws;
 
@@ -39,9 +38,9 @@ training_options options(process_group* job) {
   return o;
 }
 
-/// All that a training tells.
+/// All numbers that a training returns.
 template <class Net, class Data>
-std::vector<double> told(const plan_options& o, training_options how, const Data& data) {
+std::vector<double> numbers_of(const plan_options& o, training_options how, const Data& data) {
   how.digest_calls = 3;
   how.trace_events = 1000;
   trainer<Net, adam> training(o, adam{.learning_rate = 0.02}, how);
@@ -57,10 +56,10 @@ std::vector<double> told(const plan_options& o, training_options how, const Data
   const auto add_rows = [&](const tensor_rows& rows) {
     try {
       for (const float x : rows.all()) found.push_back(static_cast<double>(x));
-    } catch (const error&) {  // they are of another type
+    } catch (const error&) {  // the type is another
     }
   };
-  // 13 samples are 4 + 4 + 4 + 1, one is fewer than stages.
+  // 13 samples are 4 + 4 + 4 + 1; one sample is fewer than there are stages.
   for (const int size : {13, 16, o.replicas}) {
     add(training.step(data.take(0, size)));
     add_rows(training.activation(slot));
@@ -83,7 +82,7 @@ std::vector<double> told(const plan_options& o, training_options how, const Data
   add_bits(all.value());
   for (const stage_report& r : training.report()) found.push_back(r.busy(action_kind::forward) > 0);
   for (const recorder& worker : training.trace()) found.push_back(static_cast<double>(worker.events().size()));
-  for (int l = 0; l < slots_of<Net>; ++l) {  // values of one's own, tied ones too
+  for (int l = 0; l < slots_of<Net>; ++l) {  // values that the caller sets, tied parameters included
     const row& r = training.executor().net().row_of(l);
     if (r.parameter_count == 0) continue;
     std::vector<float> ones(r.parameters[0].extents.size(), 0.125F);
@@ -94,7 +93,7 @@ std::vector<double> told(const plan_options& o, training_options how, const Data
   return found;
 }
 
-/// What is left of a training at which nobody looks.
+/// The parameters after a training that is not observed.
 template <class Net, class Data>
 std::uint64_t learned(const plan_options& o, const training_options& how, const Data& data) {
   trainer<Net, adam> training(o, adam{.learning_rate = 0.02}, how);
@@ -108,7 +107,7 @@ void same_as_in_threads(const Data& data) {
     const plan_options o = plan_by(kind, the_job().ranks());
     if (kind == schedule_kind::forward_only || o.stages > slots_of<Net> || o.max_workers() == 0) continue;
     CAPTURE(name(kind));
-    CHECK(told<Net>(o, options(&the_job()), data) == told<Net>(o, options(nullptr), data));
+    CHECK(numbers_of<Net>(o, options(&the_job()), data) == numbers_of<Net>(o, options(nullptr), data));
     if (kind != schedule_kind::fill_drain) continue;
     plan_options together = o;
     together.recompute = recompute_mode::never;
@@ -130,19 +129,19 @@ error failure_of(trainer<tied_net<float>, adam>& training, const batch& data) {
 
 }  // namespace
 
-TEST_CASE("processes have the bits that threads have: residuals") { same_as_in_threads<residual_net<float>>(plain); }
-TEST_CASE("processes have the bits that threads have: skips") { same_as_in_threads<skip_net<float>>(channels); }
-TEST_CASE("processes have the bits that threads have: tied layers") { same_as_in_threads<tied_net<float>>(plain); }
-TEST_CASE("processes have the bits that threads have: integers, links without gradients") {
+TEST_CASE("processes have the bits of threads: residuals") { same_as_in_threads<residual_net<float>>(plain); }
+TEST_CASE("processes have the bits of threads: skips") { same_as_in_threads<skip_net<float>>(channels); }
+TEST_CASE("processes have the bits of threads: tied layers") { same_as_in_threads<tied_net<float>>(plain); }
+TEST_CASE("processes have the bits of threads: integers, links without gradients") {
   same_as_in_threads<integer_net<float>>(samples<float, std::int32_t>(40, 3, 1));
 }
 
-TEST_CASE("fewer processes than the schedule has workers take several each") {
+TEST_CASE("with fewer processes than workers in the schedule, a process has several workers' stages") {
   plan_options o = plan_by(schedule_kind::one_f_one_b, the_job().ranks());
   o.stages = 7;
-  CHECK(told<tied_net<float>>(o, options(&the_job()), plain).size() > 100);
+  CHECK(numbers_of<tied_net<float>>(o, options(&the_job()), plain).size() > 100);
   o.workers = the_job().ranks();
-  CHECK(told<tied_net<float>>(o, options(&the_job()), plain) == told<tied_net<float>>(o, options(nullptr), plain));
+  CHECK(numbers_of<tied_net<float>>(o, options(&the_job()), plain) == numbers_of<tied_net<float>>(o, options(nullptr), plain));
 }
 
 TEST_CASE("replicas in processes have the bits of replicas in threads") {
@@ -152,7 +151,7 @@ TEST_CASE("replicas in processes have the bits of replicas in threads") {
       if (ranks % R != 0) continue;
       plan_options o = plan_by(kind, ranks / R);
       o.replicas = R;
-      for (const int S : {o.stages, 3}) {  // of three some have several a process
+      for (const int S : {o.stages, 3}) {  // some processes have several of three stages
         o.stages = S;
         if (S < ranks / R) continue;
         CAPTURE(R);
@@ -161,7 +160,7 @@ TEST_CASE("replicas in processes have the bits of replicas in threads") {
         plan_options folded = o;
         folded.workers = ranks / R;
         const auto same = [&]<class Net>(Net, const samples<float>& data) {
-          CHECK(told<Net>(o, options(&the_job()), data) == told<Net>(folded, options(nullptr), data));
+          CHECK(numbers_of<Net>(o, options(&the_job()), data) == numbers_of<Net>(folded, options(nullptr), data));
         };
         same(residual_net<float>{}, plain);
         same(tied_net<float>{}, plain);
@@ -170,7 +169,7 @@ TEST_CASE("replicas in processes have the bits of replicas in threads") {
     }
 }
 
-TEST_CASE("replicas in processes sum gradients while a stage's backward runs, to the bits of threads") {
+TEST_CASE("replicas in processes sum gradients during backward and have the bits of threads") {
   const int ranks = the_job().ranks();
   plan_options options{.micro_batches = 2, .micro_batch_size = 4, .replicas = 2};
   if (ranks % 2 != 0) return;
@@ -181,7 +180,7 @@ TEST_CASE("replicas in processes sum gradients while a stage's backward runs, to
   CHECK(here.sums_within_backward == 0);
 }
 
-TEST_CASE("a throw in any replica fails the step in all") {
+TEST_CASE("a throw in any replica fails the step in all replicas") {
   plan_options o = plan_by(schedule_kind::fill_drain, 1);
   o.replicas = the_job().ranks();
   o.stages = 2, o.workers = 1;
@@ -206,7 +205,7 @@ TEST_CASE("a throw in any replica fails the step in all") {
         const std::uint64_t steps = disturbed.steps();
         const error cause = failure_of(disturbed, data);
         disturbance = {};
-        if (disturbed.steps() > steps) {  // the stage has no such action, or its worker commits by another's
+        if (disturbed.steps() > steps) {  // the stage has no such action, or its worker commits through another one
           twin.step(data);
           continue;
         }
@@ -220,7 +219,7 @@ TEST_CASE("a throw in any replica fails the step in all") {
   CHECK(replicas_agree(disturbed));
 }
 
-TEST_CASE("a throw before any action of any process fails the step everywhere, named, and the next one works") {
+TEST_CASE("a throw before any action of any process fails the step on all ranks, which name it, and the next step works") {
   const plan_options o = plan_by(schedule_kind::fill_drain, the_job().ranks());
   trainer<tied_net<float>, adam> twin(o, adam{}, options(nullptr));
   training_options how = options(&the_job());
@@ -230,9 +229,9 @@ TEST_CASE("a throw before any action of any process fails the step everywhere, n
     if (disturbance) disturbance(i);
   };
   {
-    training_options noting = options(nullptr);
-    noting.before = [&](const instruction& i) { programs[static_cast<std::size_t>(i.stage)].push_back(i); };
-    trainer<tied_net<float>, adam>(o, adam{}, noting).step(plain.take(0, 11));
+    training_options recording = options(nullptr);
+    recording.before = [&](const instruction& i) { programs[static_cast<std::size_t>(i.stage)].push_back(i); };
+    trainer<tied_net<float>, adam>(o, adam{}, recording).step(plain.take(0, 11));
   }
   trainer<tied_net<float>, adam> disturbed(o, adam{}, how);
   int steps = 0;
@@ -267,7 +266,7 @@ TEST_CASE("a throw before any action of any process fails the step everywhere, n
   CHECK(state_of(disturbed) == state_of(twin));
 }
 
-TEST_CASE("nothing of ours is allocated in a step") {
+TEST_CASE("a step allocates nothing by operator new") {
   trainer<tied_net<float>, adam> training(plan_by(schedule_kind::one_f_one_b, the_job().ranks()), adam{},
                                           options(&the_job()));
   const batch full = plain.take(0, 16), part = plain.take(3, 9);
@@ -277,7 +276,7 @@ TEST_CASE("nothing of ours is allocated in a step") {
   CHECK(allocations == before);
 }
 
-TEST_CASE("what is not finite is named everywhere, by the process that has the layer") {
+TEST_CASE("a value that is not finite is named on all ranks, with the rank that has the layer") {
   const plan_options o = plan_by(schedule_kind::fill_drain, the_job().ranks());
   trainer<tied_net<float>, adam> training(o, adam{}, options(&the_job()));
   samples<float> broken = plain;
@@ -290,7 +289,7 @@ TEST_CASE("what is not finite is named everywhere, by the process that has the l
   CHECK(std::isfinite(training.evaluate(plain.take(0, 11)).loss));
 }
 
-TEST_CASE("what was not timed is refused everywhere, and processes stay together") {
+TEST_CASE("a profile without timed steps is rejected on all ranks, and the processes stay together") {
   const int ranks = the_job().ranks();
   trainer<tied_net<float>, adam> training(plan_by(schedule_kind::fill_drain, ranks), adam{}, options(&the_job()));
   CHECK_THROWS_WITH_AS(training.profile_layers(plain.take(0, 11), 2), doctest::Contains("no full micro-batch"), error);
@@ -299,14 +298,14 @@ TEST_CASE("what was not timed is refused everywhere, and processes stay together
   CHECK(std::isfinite(training.step(plain.take(0, 11)).loss));
 }
 
-TEST_CASE("processes that are asked for different things are told at once, with both values, and nothing is updated") {
+TEST_CASE("processes that make different calls throw at once, with both values, and no parameter is updated") {
   const int ranks = the_job().ranks(), last = ranks - 1;
   const bool differs = the_job().rank() == last;
   const std::string two = "ranks 0 and " + std::to_string(last) + " do not agree on ";
   const plan_options o = plan_by(schedule_kind::one_f_one_b, ranks);
   trainer<tied_net<float>, adam> twin(o, adam{}, options(nullptr)), training(o, adam{}, options(&the_job()));
   const batch data = plain.take(0, 13);
-  const auto told = [&](auto&& own, auto&& others) -> std::string {
+  const auto said = [&](auto&& own, auto&& others) -> std::string {
     try {
       if (differs) others();
       else own();
@@ -325,39 +324,39 @@ TEST_CASE("processes that are asked for different things are told at once, with 
       CHECK(state_of(training) == state_of(twin));
       CHECK(training.step(data).loss == twin.step(data).loss);
     };
-    CHECK(told(step, [&] { training.step(plain.take(0, 9), 0.1); }) == two + "the samples of the call: 13 and 9");
+    CHECK(said(step, [&] { training.step(plain.take(0, 9), 0.1); }) == two + "the samples of the call: 13 and 9");
     again();
-    CHECK(told(step, [&] { training.step(plain.take(0, 1), 0.1); }) == two + "the samples of the call: 13 and 1");
-    CHECK(told(step, [&] { training.step(data, 0.2); }) ==
+    CHECK(said(step, [&] { training.step(plain.take(0, 1), 0.1); }) == two + "the samples of the call: 13 and 1");
+    CHECK(said(step, [&] { training.step(data, 0.2); }) ==
           two + "the learning rate: 0.10000000000000001 and 0.20000000000000001");
-    CHECK(told(step, [&] { training.step(plain.take(5, 13), 0.1); }) == two + "the batch: its first samples differ");
-    CHECK(told(step, [&] { training.evaluate(data); }) == two + "the call: step and evaluate");
-    CHECK(told([&] { training.evaluate(data); }, step) == two + "the call: evaluate and step");
-    CHECK(told(step, [&] { training.accumulate(data); }) == two + "the call: step and accumulate");
+    CHECK(said(step, [&] { training.step(plain.take(5, 13), 0.1); }) == two + "the batch: its first samples differ");
+    CHECK(said(step, [&] { training.evaluate(data); }) == two + "the call: step and evaluate");
+    CHECK(said([&] { training.evaluate(data); }, step) == two + "the call: evaluate and step");
+    CHECK(said(step, [&] { training.accumulate(data); }) == two + "the call: step and accumulate");
     again();
-    CHECK(told(step, [&] { training.predict(data); }) == two + "the call: step and predict");
-    CHECK(told(step, [&] { training.parameter_hash(); }) == two + "the call: step and read");
-    CHECK(told([&] { training.parameter_hash(); }, step) == two + "the call: read and step");
-    CHECK(told([&] { training.freeze(1); }, write) == two + "the call: freeze and write");
-    CHECK(told([&] { training.freeze(0); }, [&] { training.freeze(1); }) == two + "the slot: 0 and 1");
+    CHECK(said(step, [&] { training.predict(data); }) == two + "the call: step and predict");
+    CHECK(said(step, [&] { training.parameter_hash(); }) == two + "the call: step and read");
+    CHECK(said([&] { training.parameter_hash(); }, step) == two + "the call: read and step");
+    CHECK(said([&] { training.freeze(1); }, write) == two + "the call: freeze and write");
+    CHECK(said([&] { training.freeze(0); }, [&] { training.freeze(1); }) == two + "the slot: 0 and 1");
     values[3] = differs ? 0.25F : 0.5F;
-    CHECK(told(write, write) == two + "the values");
-    CHECK(told(step, [&] { training.step(plain.take(0, 17), 0.1); })
+    CHECK(said(write, write) == two + "the values");
+    CHECK(said(step, [&] { training.step(plain.take(0, 17), 0.1); })
               .starts_with("the batch has 17 samples, but the plan holds 16"));
-    CHECK(told(step, [&] { training.step(data, std::numeric_limits<double>::infinity()); }) ==
+    CHECK(said(step, [&] { training.step(data, std::numeric_limits<double>::infinity()); }) ==
           "the learning rate is inf");
     again();
   }
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));  // nobody was waited for in vain
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));  // no wait lasted until its deadline
 }
 
-TEST_CASE("who leaves before the training begins is named, with the cause if it gives one, and one process tells it") {
+TEST_CASE("a process that leaves before the training begins is named, with its cause if it has one, and one process prints it") {
   const int last = the_job().ranks() - 1;
-  for (const bool tells : {false, true}) {
+  for (const bool has_cause : {false, true}) {
     const auto begin = std::chrono::steady_clock::now();
     mpi::job job(std::getenv("GPIPE_TEST_HOSTS") == nullptr);
     if (job.rank() == last) {
-      if (tells) CHECK(!job.leave(error("there are no data", "bring some")));
+      if (has_cause) CHECK(!job.leave(error("there is no data", "provide some")));
       continue;
     }
     try {
@@ -365,7 +364,7 @@ TEST_CASE("who leaves before the training begins is named, with the cause if it 
       FAIL_CHECK("a job without its last process");
     } catch (const error& cause) {
       CHECK(cause.where().rank == last);
-      CHECK(cause.wrong().find(tells ? "there are no data" : "left the job before the training began") !=
+      CHECK(cause.wrong().find(has_cause ? "there is no data" : "left the job before the training began") !=
             std::string::npos);
       CHECK(job.leave(cause) == (job.rank() == 0));
     }
@@ -373,7 +372,7 @@ TEST_CASE("who leaves before the training begins is named, with the cause if it 
   }
 }
 
-TEST_CASE("processes that do not fit the plan, or have others, are refused") {
+TEST_CASE("processes that do not fit the plan, or have another plan, are rejected") {
   const auto refusal = [&](const plan_options& o, const training_options& how) -> std::string {
     try {
       trainer<tied_net<float>, adam> training(o, adam{}, how);
@@ -391,9 +390,9 @@ TEST_CASE("processes that do not fit the plan, or have others, are refused") {
   const auto apart = [&](auto& of, auto member, auto value) {
     const auto own = of.*member;
     if (differs) of.*member = value;
-    std::string told = refusal(o, how);
+    std::string found = refusal(o, how);
     of.*member = own;
-    return told;
+    return found;
   };
   CHECK(apart(how, &training_options::seed, 6u) == two + "the seed: 5 and 6");
   CHECK(apart(how, &training_options::trace_events, 100u) == two + "the events to trace: 0 and 100");

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <string_view>
 
-#include "support/instances.hpp"
 #include "support/nets.hpp"
 
 using namespace laws;

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "support/instances.hpp"
 #include "support/nets.hpp"
 
 namespace disturbed {

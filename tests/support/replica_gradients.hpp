@@ -4,9 +4,8 @@
 #include <span>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/runtime/host_executor.hpp>
 #include <gpipe/runtime/replicas/replica.hpp>
-
-#include "support/instances.hpp"
 
 // Gradients whose sum over replicas reveals its order.
 

@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
+#include <gpipe/runtime/host_executor.hpp>
 #include <gpipe/train/trainer.hpp>
 
-#include "support/instances.hpp"
 #include "support/layers.hpp"
 
 namespace small {

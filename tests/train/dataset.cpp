@@ -91,7 +91,7 @@ TEST_CASE("a shuffle prefers no position") {
 TEST_CASE("rows that do not fit are rejected") {
   const std::vector<float> seven(7), none;
   CHECK_THROWS_WITH_AS(dataset{}.with("inputs", 3, seven),
-                       "field \"inputs\" has 7 elements, which are no rows of 3; give every sample a whole row", error);
+                       "field \"inputs\" has 7 elements, which is no multiple of its row of 3; give every sample a whole row", error);
   CHECK_THROWS_AS(dataset{}.with("inputs", 0, seven), error);
   CHECK_THROWS_WITH_AS(dataset{}.with("inputs", 7, seven).with("inputs", 7, seven),
                        "the dataset has a field \"inputs\" already; give each field once", error);
@@ -100,7 +100,7 @@ TEST_CASE("rows that do not fit are rejected") {
                        "field \"weights\" has 7 rows, but the others have 10; give every sample a row in every field",
                        error);
   const dataset all = ten(), empty;
-  CHECK_THROWS_WITH_AS(all.batches(0), "batches of 0 samples; choose at least 1", error);
+  CHECK_THROWS_WITH_AS(all.batches(0), "the batch size is 0; choose at least 1", error);
   CHECK_THROWS_AS(all.shuffled(-1, 0, 0), error);
   CHECK_THROWS_WITH_AS(empty.batches(3), doctest::Contains("the dataset has no samples"), error);
 }

@@ -22,11 +22,7 @@ class text_part {
         negative_(number < 0),
         magnitude_(negative_ ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number)) {}
 
-  GPIPE_COLD void append_to(std::string& text) const {
-    if (negative_) text += '-';
-    if (is_number_) text += std::to_string(magnitude_);
-    else text += words_;
-  }
+  void append_to(std::string& text) const;
 
  private:
   std::string_view words_{};
@@ -36,10 +32,20 @@ class text_part {
 
 /// Joins the parts: `concat({"stage ", 3, " of ", stages})`. One function builds all texts; a chain of `+` and
 /// `std::to_string` is a kilobyte of code in every place.
-GPIPE_COLD inline std::string concat(std::initializer_list<text_part> text_parts) {
+std::string concat(std::initializer_list<text_part> text_parts);
+
+#if GPIPE_BODIES
+GPIPE_COLD GPIPE_INLINE void text_part::append_to(std::string& text) const {
+  if (negative_) text += '-';
+  if (is_number_) text += std::to_string(magnitude_);
+  else text += words_;
+}
+
+GPIPE_COLD GPIPE_INLINE std::string concat(std::initializer_list<text_part> text_parts) {
   std::string text;
   for (const text_part& p : text_parts) p.append_to(text);
   return text;
 }
+#endif
 
 }  // namespace gpipe::detail

@@ -25,43 +25,14 @@ struct location {
 /// The library's only error type: what is wrong, what to do, and where.
 class error : public std::runtime_error {
  public:
-  GPIPE_COLD error(std::string wrong, std::string remedy, location where = {})
-      : std::runtime_error(text(wrong, remedy, where)),
-        wrong_(std::move(wrong)),
-        remedy_(std::move(remedy)),
-        where_(std::move(where)) {}
+  error(std::string wrong, std::string remedy, location where = {});
 
   const std::string& wrong() const noexcept { return wrong_; }
   const std::string& remedy() const noexcept { return remedy_; }
   const gpipe::location& where() const noexcept { return where_; }
 
  private:
-  GPIPE_COLD static std::string text(const std::string& wrong, const std::string& remedy, const location& where) {
-    std::string at;
-    const auto part = [&at](const char* name, detail::text_part value) {
-      if (!at.empty()) at += ", ";
-      at += name;
-      value.append_to(at);
-    };
-    if (!where.file.empty()) {
-      part("", where.file);
-      if (where.line >= 0) at += detail::concat({":", where.line});
-    }
-    if (!where.layer.empty() || where.slot >= 0) {
-      if (where.slot < 0) part("layer", "");
-      else part("layer ", where.slot);
-      if (!where.layer.empty()) (at += " ") += where.layer;
-    }
-    if (where.rank >= 0) part("rank ", where.rank);
-    if (where.stage >= 0) part("stage ", where.stage);
-    if (where.micro_batch >= 0) part("micro-batch ", where.micro_batch);
-    if (!where.action.empty()) part("", where.action);
-    if (where.step >= 0) part("step ", where.step);
-    if (!at.empty()) at += ": ";
-    at += wrong;
-    if (!remedy.empty()) (at += "; ") += remedy;
-    return at;
-  }
+  static std::string text(const std::string& wrong, const std::string& remedy, const location& where);
 
   std::string wrong_, remedy_;
   location where_;
@@ -70,15 +41,59 @@ class error : public std::runtime_error {
 namespace detail {
 
 /// Throws an `error`; both texts are concatenated from their parts.
-[[noreturn]] GPIPE_COLD inline void throw_error(std::initializer_list<text_part> wrong,
-                                                std::initializer_list<text_part> remedy, const location& where) {
+[[noreturn]] void throw_error(std::initializer_list<text_part> wrong, std::initializer_list<text_part> remedy,
+                              const location& where);
+[[noreturn]] void throw_error(std::initializer_list<text_part> wrong, std::initializer_list<text_part> remedy);
+
+}  // namespace detail
+
+#if GPIPE_BODIES
+GPIPE_COLD GPIPE_INLINE error::error(std::string wrong, std::string remedy, location where)
+    : std::runtime_error(text(wrong, remedy, where)),
+      wrong_(std::move(wrong)),
+      remedy_(std::move(remedy)),
+      where_(std::move(where)) {}
+
+GPIPE_COLD GPIPE_INLINE std::string error::text(const std::string& wrong, const std::string& remedy,
+                                                const location& where) {
+  std::string at;
+  const auto part = [&at](const char* name, detail::text_part value) {
+    if (!at.empty()) at += ", ";
+    at += name;
+    value.append_to(at);
+  };
+  if (!where.file.empty()) {
+    part("", where.file);
+    if (where.line >= 0) at += detail::concat({":", where.line});
+  }
+  if (!where.layer.empty() || where.slot >= 0) {
+    if (where.slot < 0) part("layer", "");
+    else part("layer ", where.slot);
+    if (!where.layer.empty()) (at += " ") += where.layer;
+  }
+  if (where.rank >= 0) part("rank ", where.rank);
+  if (where.stage >= 0) part("stage ", where.stage);
+  if (where.micro_batch >= 0) part("micro-batch ", where.micro_batch);
+  if (!where.action.empty()) part("", where.action);
+  if (where.step >= 0) part("step ", where.step);
+  if (!at.empty()) at += ": ";
+  at += wrong;
+  if (!remedy.empty()) (at += "; ") += remedy;
+  return at;
+}
+
+namespace detail {
+
+GPIPE_COLD GPIPE_INLINE void throw_error(std::initializer_list<text_part> wrong,
+                                         std::initializer_list<text_part> remedy, const location& where) {
   throw error(concat(wrong), concat(remedy), where);
 }
-[[noreturn]] GPIPE_COLD inline void throw_error(std::initializer_list<text_part> wrong,
-                                                std::initializer_list<text_part> remedy) {
+GPIPE_COLD GPIPE_INLINE void throw_error(std::initializer_list<text_part> wrong,
+                                         std::initializer_list<text_part> remedy) {
   throw_error(wrong, remedy, {});
 }
 
 }  // namespace detail
+#endif
 
 }  // namespace gpipe

@@ -47,12 +47,12 @@ class alignas(alignment) recorder {
     }
   }
 
-  /// Makes the events of several recorders equal: `bring(bytes, size)` copies those of one of them to all.
-  template <class Bring>
-  GPIPE_COLD void share(Bring&& bring) {
-    bring(&size_, sizeof size_);
-    bring(&dropped_, sizeof dropped_);
-    bring(events_.data(), size_ * sizeof(event));
+  /// Makes the events of several recorders equal: `broadcast(bytes, size)` copies those of one of them to all.
+  template <class Broadcast>
+  GPIPE_COLD void share(Broadcast&& broadcast) {
+    broadcast(&size_, sizeof size_);
+    broadcast(&dropped_, sizeof dropped_);
+    broadcast(events_.data(), size_ * sizeof(event));
   }
 
   /// Drops all events and keeps the memory.

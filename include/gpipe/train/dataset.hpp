@@ -36,7 +36,7 @@ class dataset {
   stream batches(int size) const&;
   /// In an order that is a function of seed and epoch alone.
   stream shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const&;
-  // They would outlive a dataset without a name.
+  // The stream would outlive a temporary dataset.
   stream batches(int size) const&& = delete;
   stream shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const&& = delete;
 
@@ -48,36 +48,16 @@ class dataset {
     std::vector<std::byte> rows;
   };
 
-  GPIPE_COLD void add(std::string name, std::size_t size, std::size_t elements, dtype type, const void* rows) {
-    using detail::throw_error;
-    if (size == 0 || elements == 0 || elements % size != 0)
-      throw_error({"field \"", name, "\" has ", elements, " elements, which are no rows of ", size},
-             {"give every sample a whole row"});
-    for (const column& c : columns_)
-      if (c.name == name) throw_error({"the dataset has a field \"", name, "\" already"}, {"give each field once"});
-    const int count = static_cast<int>(elements / size);
-    if (!columns_.empty() && count != samples_)
-      throw_error({"field \"", name, "\" has ", count, " rows, but the others have ", samples_},
-             {"give every sample a row in every field"});
-    samples_ = count;
-    const auto* bytes = static_cast<const std::byte*>(rows);
-    columns_.push_back({std::move(name), size, type, {bytes, bytes + elements * bytes_of(type)}});
-  }
+  void add(std::string name, std::size_t size, std::size_t elements, dtype type, const void* rows);
 
   std::vector<column> columns_;
   int samples_ = 0;
 };
 
-/// A pass over a dataset. A batch lives until the next one is asked for.
+/// A pass over a dataset. A batch is valid until the iterator is dereferenced again.
 class dataset::stream {
  public:
-  GPIPE_COLD stream(const dataset& from, int size, std::vector<int> order)
-      : from_(&from), size_(size), order_(std::move(order)) {
-    if (size < 1) detail::throw_error({"batches of ", size, " samples"}, {"choose at least 1"});
-    if (from.samples_ < 1) detail::throw_error({"the dataset has no samples"}, {"add its fields by with(name, size, rows)"});
-    for (const column& c : from.columns_)
-      gathered_.emplace_back(static_cast<std::size_t>((std::min)(size, from.samples_)) * c.size * bytes_of(c.type));
-  }
+  stream(const dataset& from, int size, std::vector<int> order);
 
   class iterator {
    public:
@@ -95,29 +75,17 @@ class dataset::stream {
   };
   iterator begin() & { return {*this, 0}; }
   iterator end() & { return {*this, 0}; }
-  void begin() && = delete;  // its batches would be gone with it: `auto batches = data.batches(...)` first
+  void begin() && = delete;  // batches point into the stream: `auto batches = data.batches(...)` first
   void end() && = delete;
 
-  /// How many batches there are.
+  /// The number of batches.
   int count() const {
     const int samples = static_cast<int>(order_.size());
     return samples / size_ + (samples % size_ != 0);
   }
 
  private:
-  batch gather(int at) {
-    const int count = (std::min)(size_, static_cast<int>(order_.size()) - at);
-    batch result(count);
-    for (std::size_t c = 0; c < gathered_.size(); ++c) {
-      const column& from = from_->columns_[c];
-      const std::size_t row = from.size * bytes_of(from.type);
-      for (int i = 0; i < count; ++i)
-        std::memcpy(gathered_[c].data() + static_cast<std::size_t>(i) * row,
-                    from.rows.data() + static_cast<std::size_t>(order_[static_cast<std::size_t>(at + i)]) * row, row);
-      result.with(from.name, gathered_[c].data(), static_cast<std::size_t>(count) * from.size, from.type);
-    }
-    return result;
-  }
+  batch gather(int at);
 
   const dataset* from_;
   int size_;
@@ -125,16 +93,57 @@ class dataset::stream {
   std::vector<std::vector<std::byte>> gathered_;
 };
 
-GPIPE_COLD inline dataset::stream dataset::batches(int size) const& {
+#if GPIPE_BODIES
+GPIPE_COLD GPIPE_INLINE void dataset::add(std::string name, std::size_t size, std::size_t elements, dtype type,
+                                          const void* rows) {
+  using detail::throw_error;
+  if (size == 0 || elements == 0 || elements % size != 0)
+    throw_error({"field \"", name, "\" has ", elements, " elements, which is no multiple of its row of ", size},
+                {"give every sample a whole row"});
+  for (const column& c : columns_)
+    if (c.name == name) throw_error({"the dataset has a field \"", name, "\" already"}, {"give each field once"});
+  const int count = static_cast<int>(elements / size);
+  if (!columns_.empty() && count != samples_)
+    throw_error({"field \"", name, "\" has ", count, " rows, but the others have ", samples_},
+                {"give every sample a row in every field"});
+  samples_ = count;
+  const auto* bytes = static_cast<const std::byte*>(rows);
+  columns_.push_back({std::move(name), size, type, {bytes, bytes + elements * bytes_of(type)}});
+}
+
+GPIPE_COLD GPIPE_INLINE dataset::stream::stream(const dataset& from, int size, std::vector<int> order)
+    : from_(&from), size_(size), order_(std::move(order)) {
+  if (size < 1) detail::throw_error({"the batch size is ", size}, {"choose at least 1"});
+  if (from.samples_ < 1)
+    detail::throw_error({"the dataset has no samples"}, {"add its fields by with(name, size, rows)"});
+  for (const column& c : from.columns_)
+    gathered_.emplace_back(static_cast<std::size_t>((std::min)(size, from.samples_)) * c.size * bytes_of(c.type));
+}
+
+GPIPE_INLINE batch dataset::stream::gather(int at) {
+  const int count = (std::min)(size_, static_cast<int>(order_.size()) - at);
+  batch result(count);
+  for (std::size_t c = 0; c < gathered_.size(); ++c) {
+    const column& from = from_->columns_[c];
+    const std::size_t row = from.size * bytes_of(from.type);
+    for (int i = 0; i < count; ++i)
+      std::memcpy(gathered_[c].data() + static_cast<std::size_t>(i) * row,
+                  from.rows.data() + static_cast<std::size_t>(order_[static_cast<std::size_t>(at + i)]) * row, row);
+    result.with(from.name, gathered_[c].data(), static_cast<std::size_t>(count) * from.size, from.type);
+  }
+  return result;
+}
+
+GPIPE_COLD GPIPE_INLINE dataset::stream dataset::batches(int size) const& {
   std::vector<int> order(static_cast<std::size_t>(samples_));
   std::iota(order.begin(), order.end(), 0);
   return {*this, size, std::move(order)};
 }
 
-GPIPE_COLD inline dataset::stream dataset::shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const& {
+GPIPE_COLD GPIPE_INLINE dataset::stream dataset::shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const& {
   std::vector<int> order(static_cast<std::size_t>(samples_));
   std::iota(order.begin(), order.end(), 0);
-  // Fisher and Yates, by counter-based words: no library's shuffle is the same everywhere.
+  // Fisher and Yates, by counter-based words: shuffles of standard libraries differ.
   for (std::uint32_t i = static_cast<std::uint32_t>(order.size()); i > 1; --i) {
     const auto words = draw({seed, epoch, ~0U, 0}, 0, i);
     const std::uint64_t word = std::uint64_t{words.word[0]} << 32 | words.word[1];
@@ -142,5 +151,6 @@ GPIPE_COLD inline dataset::stream dataset::shuffled(int size, std::uint64_t seed
   }
   return {*this, size, std::move(order)};
 }
+#endif
 
 }  // namespace gpipe

@@ -41,7 +41,7 @@ struct setting {
   int S = 1;
   recompute_mode recompute = recompute_mode::never;
   schedule_kind schedule = schedule_kind::fill_drain;
-  precision in = precision::float32;
+  gpipe::precision precision = gpipe::precision::float32;
   bool graph = false;
   int replicas = 1;
 };
@@ -51,7 +51,7 @@ auto training_of(const setting& as, training_options how = {}) {
   const plan_options options{.stages = as.S,
                              .micro_batches = M,
                              .micro_batch_size = B,
-                             .precision = as.in,
+                             .precision = as.precision,
                              .recompute = as.recompute,
                              .schedule = as.schedule,
                              .workers = as.graph ? 1 : 0,
@@ -166,7 +166,7 @@ TEST_CASE("processes with one GPU each have the bits of one process, and go on a
 
 TEST_CASE("two processes on one GPU are rejected, naming both ranks") {
   const auto check = [](int one, int other) {
-    nccl::require_apart(1, nccl::device_identity::of(one), 0, nccl::identity::of(other));
+    nccl::require_apart(1, nccl::device_identity::of(one), 0, nccl::device_identity::of(other));
   };
   if (gpipe::cuda::gpus() == 0) return;
   CHECK_THROWS_WITH_AS(check(0, 0), doctest::Contains("ranks 0 and 1 have the same GPU"), error);

@@ -92,11 +92,11 @@ TEST_CASE("each fault is detected and named") {
   };
   finds(report<fault::wrong_factor>(), "input 0[");
   finds(report<fault::wrong_parameter>(), "gain[1]");
-  finds(report<fault::assigns_parameter>(), "gain is not added to");
+  finds(report<fault::assigns_parameter>(), "gain is overwritten instead of accumulated");
   finds(report<fault::adds_to_input>(), "input 0[0]");
   finds(report<fault::forgets_an_element>(), "input 0[11]");
-  finds(report<fault::writes_beside>(), "beside its output 0");
-  finds(report<fault::writes_other_samples>(), "samples that the micro-batch does not have");
+  finds(report<fault::writes_beside>(), "outside of its buffer output 0");
+  finds(report<fault::writes_other_samples>(), "samples beyond the micro-batch");
   finds(report<fault::unsteady_forward>(), "a second forward");
   finds(report<fault::fused_differs>(), "fused");
 }

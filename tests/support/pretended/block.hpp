@@ -49,11 +49,11 @@ class block {
   }
   /// The value of another thread of the warp.
   template <class T>
-  T from_warp(T own, int mask) {
+  T from_warp(T value, int mask) {
     static std::vector<T> given;
     given.resize(threads_.size());
     const std::size_t me = static_cast<std::size_t>(turn_ - threads_.data());
-    given[me] = own;
+    given[me] = value;
     wait();
     const T found = given[me ^ static_cast<std::size_t>(mask)];
     wait();
@@ -117,6 +117,6 @@ inline void run_grid(dim3 grid, dim3 size, const std::function<void()>& kernel) 
 #define gridDim pretended::grid_size
 inline void __syncthreads() { pretended::block::running->wait(); }
 template <class T>
-T __shfl_xor_sync(unsigned, T own, int mask) {
-  return pretended::block::running->from_warp(own, mask);
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return pretended::block::running->from_warp(value, mask);
 }

@@ -72,11 +72,11 @@ struct CUstream_st {
       const std::lock_guard here(of_all());
       all().erase(this);
     }
-    ask([this] { over_ = true; });
+    enqueue([this] { over_ = true; });
     thread_.join();
   }
-  void ask(std::function<void()> what) {
-    if (writes) return writes->push_back(std::move(what));
+  void enqueue(std::function<void()> what) {
+    if (captures) return captures->push_back(std::move(what));
     const std::lock_guard here(lock_);
     queue_.push_back(std::move(what));
     more_.notify_one();
@@ -92,7 +92,7 @@ struct CUstream_st {
   }
 
   const int gpu;
-  std::shared_ptr<pretended::script> writes;  ///< captures operations instead of running them
+  std::shared_ptr<pretended::script> captures;  ///< captures operations instead of running them
 
  private:
   void work() {
@@ -128,9 +128,9 @@ struct CUgraphExec_st {
 namespace pretended {
 
 /// As in CUDA, a stream accepts work only while its GPU is the current one.
-inline cudaError_t ask(cudaStream_t stream, std::function<void()> what) {
+inline cudaError_t enqueue(cudaStream_t stream, std::function<void()> what) {
   if (stream->gpu != in_use) return cudaErrorInvalidResourceHandle;
-  stream->ask(std::move(what));
+  stream->enqueue(std::move(what));
   return cudaSuccess;
 }
 
@@ -232,19 +232,19 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cu
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (event->gpu != stream->gpu) return cudaErrorInvalidResourceHandle;
   event->last = std::make_shared<pretended::moment>();
-  event->within = stream->writes;
+  event->within = stream->captures;
   if (event->within) return cudaSuccess;
-  return pretended::ask(stream, [now = event->last] { now->pass(); });
+  return pretended::enqueue(stream, [now = event->last] { now->pass(); });
 }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (event->within) {
-    if (stream->writes && stream->writes != event->within) return cudaErrorStreamCaptureMerge;
+    if (stream->captures && stream->captures != event->within) return cudaErrorStreamCaptureMerge;
     if (event->within.use_count() == 1) return cudaErrorCapturedEvent;
-    stream->writes = event->within;
+    stream->captures = event->within;
     return cudaSuccess;
   }
-  if (stream->writes) return cudaErrorStreamCaptureIsolation;
-  stream->ask([then = event->last] { then->wait(); });
+  if (stream->captures) return cudaErrorStreamCaptureIsolation;
+  stream->enqueue([then = event->last] { then->wait(); });
   return cudaSuccess;
 }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -260,23 +260,23 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int gpu) {
   return cudaSuccess;
 }
 inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  stream->writes = std::make_shared<pretended::script>();
+  stream->captures = std::make_shared<pretended::script>();
   return cudaSuccess;
 }
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
   return *ms = from->last->until(*to->last), cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (stream->writes) return cudaErrorStreamCaptureUnsupported;
+  if (stream->captures) return cudaErrorStreamCaptureUnsupported;
   pretended::moment here;
-  stream->ask([&here] { here.pass(); });
+  stream->enqueue([&here] { here.pass(); });
   return here.wait(), cudaSuccess;
 }
 inline cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* written) {
-  const auto all = stream->writes;
+  const auto all = stream->captures;
   const std::lock_guard here(CUstream_st::of_all());
   for (const auto other : CUstream_st::all())
-    if (other->writes == all) other->writes.reset();
+    if (other->captures == all) other->captures.reset();
   return *written = new CUgraph_st{all}, cudaSuccess;
 }
 inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t written, unsigned long long) {
@@ -285,17 +285,17 @@ inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t writt
 inline cudaError_t cudaGraphDestroy(cudaGraph_t written) { return delete written, cudaSuccess; }
 inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t made) { return delete made, cudaSuccess; }
 inline cudaError_t cudaGraphLaunch(cudaGraphExec_t made, cudaStream_t stream) {
-  return pretended::ask(stream, [script = made->script] {
+  return pretended::enqueue(stream, [script = made->script] {
     for (const auto& line : *script) line();
   });
 }
 inline cudaError_t cudaMemcpyAsync(void* into, const void* from, std::size_t bytes, cudaMemcpyKind,
                                    cudaStream_t stream) {
   if (bytes > 0 && (into == nullptr || from == nullptr)) return cudaErrorInvalidValue;
-  return pretended::ask(stream, [=] { std::memcpy(into, from, bytes); });
+  return pretended::enqueue(stream, [=] { std::memcpy(into, from, bytes); });
 }
 inline cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t stream) {
-  return pretended::ask(stream, [=] { std::memset(at, value, bytes); });
+  return pretended::enqueue(stream, [=] { std::memset(at, value, bytes); });
 }
 
 // cuBLASLt ------------------------------------------------------------------------------------------------------------
@@ -364,10 +364,10 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how,
   const auto number = [&](const void* at) {
     return doubles ? *static_cast<const double*>(at) : static_cast<double>(*static_cast<const float*>(at));
   };
-  const cudaError_t asked = pretended::ask(stream, [=, x = number(one), y = number(add)] {
+  const cudaError_t enqueued = pretended::enqueue(stream, [=, x = number(one), y = number(add)] {
     pretended::multiply(p, x, y, of_a, a, of_b, b, of_d, d);
   });
-  return asked == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+  return enqueued == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 }  // extern "C"

@@ -83,7 +83,7 @@ inline const char* ncclGetErrorString(ncclResult_t found) { return found == nccl
 inline const char* ncclGetLastError(ncclComm_t) { return "pretended"; }
 
 inline ncclResult_t ncclSend(const void* at, std::size_t bytes, ncclDataType_t, int, ncclComm_t of, cudaStream_t on) {
-  on->ask([over = of->over, rank = of->rank, aborted = of->aborted, at, bytes] {
+  on->enqueue([over = of->over, rank = of->rank, aborted = of->aborted, at, bytes] {
     std::unique_lock here(over->lock);
     const auto it = std::make_shared<pretended::line::message>(pretended::line::message{at, bytes});
     over->from[rank].push_back(it);
@@ -93,7 +93,7 @@ inline ncclResult_t ncclSend(const void* at, std::size_t bytes, ncclDataType_t, 
   return ncclSuccess;
 }
 inline ncclResult_t ncclRecv(void* into, std::size_t bytes, ncclDataType_t, int peer, ncclComm_t of, cudaStream_t on) {
-  on->ask([over = of->over, peer, aborted = of->aborted, into, bytes] {
+  on->enqueue([over = of->over, peer, aborted = of->aborted, into, bytes] {
     std::unique_lock here(over->lock);
     auto& coming = over->from[peer];
     over->all.wait(here, [&] { return !coming.empty() || *aborted; });

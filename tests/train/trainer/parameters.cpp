@@ -95,7 +95,7 @@ TEST_CASE("an unknown parameter, or one of another type or size, is rejected") {
   rejects("layer 1 laws::cross: the layer has no parameter \"bias\"", [&] { t.gradient(1, "bias"); });
   rejects("the layer has no parameter \"weight\"", [&] { t.parameter(0, "weight"); });
   rejects("parameter \"weight\" is float; read it as that", [&] { t.parameter<double>(1, "weight"); });
-  rejects("parameter \"weight\" has 2 elements, not 3; give it all of them",
+  rejects("parameter \"weight\" has 2 elements, not 3; give all of them",
           [&] { t.set_parameter<float>(1, "weight", std::vector<float>(3)); });
   rejects("the optimizer has no moment 2; it keeps 2 arrays", [&] { t.moment(1, "weight", 2); });
   rejects("the optimizer has no moment -1", [&] { t.moment(1, "weight", -1); });

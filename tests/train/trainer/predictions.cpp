@@ -112,11 +112,11 @@ TEST_CASE("a loss reports metrics: the means of its partials, by name") {
   CHECK(whole.metric("loss") == doctest::Approx(whole.loss));
   t.accumulate(some(0, 2));
   CHECK(t.step(some(2, 3), 0).metric("top 2") == doctest::Approx(top));
-  rejects("the loss tells no \"top 5\"; it tells loss, weight, correct, top 2, largest",
+  rejects("the loss has no partial \"top 5\"; it has loss, weight, correct, top 2, largest",
           [&] { whole.metric("top 5"); });
-  rejects("the loss tells 9 numbers; an outcome tells at most 8",
+  rejects("the partials of the loss have 9 elements; choose at most 8",
           [] { trainer<verbose_net, sgd>(plan_options{.micro_batches = 1, .micro_batch_size = 2}); });
-  rejects("it tells nothing", [] { static_cast<void>(step_result{}.metric("loss")); });
+  rejects("it has none", [] { static_cast<void>(step_result{}.metric("loss")); });
 }
 
 TEST_CASE("predictions are the inputs of the loss, one row per sample, and need no labels") {
@@ -160,7 +160,7 @@ TEST_CASE("predictions hold every tensor that the loss reads, watched activation
     CHECK(found.of(i, 0)[1] == x[static_cast<std::size_t>(4 * i + 3)] * w[1]);
     CHECK(found.of(i, 1)[0] == x[static_cast<std::size_t>(4 * i)] + x[static_cast<std::size_t>(4 * i + 2)]);
   }
-  rejects("nobody watches the slot; call watch(1) before the step", [&] { t.activation(1); });
+  rejects("the slot is not watched; call watch(1) before the step", [&] { t.activation(1); });
   t.watch(0);
   t.watch(1);
   t.step(batch(3).with("inputs", std::span(x).first(12)));
@@ -178,6 +178,6 @@ TEST_CASE("predictions hold every tensor that the loss reads, watched activation
   CHECK_THROWS_AS(t.step(batch(1).with("inputs", bad)), error);
   CHECK(t.activation(1).samples() == 0);
   t.unwatch(1);
-  rejects("layer 1 laws::cross: nobody watches the slot", [&] { t.activation_gradient(1); });
+  rejects("layer 1 laws::cross: the slot is not watched", [&] { t.activation_gradient(1); });
   rejects("the model has no slot 3", [&] { t.watch(3); });
 }

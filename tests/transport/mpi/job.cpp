@@ -12,32 +12,32 @@
 #include "support/allocations.hpp"
 #include "support/processes.hpp"
 
-// The law of gpipe/transport/contract/channel_ends.hpp between processes. Rank 0 sends, rank 1 receives, the others look on.
+// A job of processes. The law of its channels is in sender.cpp; here rank 0 sends, rank 1 receives, other ranks wait.
 
 using namespace gpipe;
 
 namespace {
 
-constexpr int capacity = 4, width = 700;  // 2,800 words: above the limit below which messages are sent at once
+constexpr int capacity = 4, width = 700;  // 2,800 words: more than MPI sends before the receiver is ready
 
-/// Both ends of one channel of `values` values over `slots` slots, micro-batch m in slot m mod slots; the sender has
-/// `places` places of its own.
+/// Both ends of a channel of `values` values. Micro-batch m has the receiver's slot m mod `slots` and the sender's slot
+/// m mod `sender_slots`.
 struct channel_of {
-  int micro_batches, slots, places, values;
+  int micro_batches, slots, sender_slots, values;
   std::vector<std::vector<std::uint32_t>> memory;  // [value]
   std::unique_ptr<sending_end> out;
   std::unique_ptr<receiving_end> in;
 
-  channel_of(int count, int slot_count, int place_count, int value_count = 1)
-      : micro_batches(count), slots(slot_count), places(place_count), values(value_count) {
+  channel_of(int count, int slot_count, int sender_slot_count, int value_count = 1)
+      : micro_batches(count), slots(slot_count), sender_slots(sender_slot_count), values(value_count) {
     const bool sends = the_job().rank() == 0;
     channel_layout along{sends ? 1 : 0, capacity, {}, {}, {}};
     for (int v = 0; v < values; ++v) {
       const auto row = static_cast<std::size_t>(width / (v + 1));
-      auto& words = memory.emplace_back(row * capacity * static_cast<std::size_t>(std::max(slots, places)));
+      auto& words = memory.emplace_back(row * capacity * static_cast<std::size_t>(std::max(slots, sender_slots)));
       along.values.push_back({reinterpret_cast<std::byte*>(words.data()), 4 * row * capacity, 4 * row});
     }
-    for (int m = 0; m < count; ++m) along.receiver_slot.push_back(m % slots), along.sender_slot.push_back(m % places);
+    for (int m = 0; m < count; ++m) along.receiver_slot.push_back(m % slots), along.sender_slot.push_back(m % sender_slots);
     if (sends) out = the_job().sender(along);
     if (the_job().rank() == 1) {
       along.sender_slot = along.receiver_slot;
@@ -48,16 +48,16 @@ struct channel_of {
   static std::uint32_t word(int message, int v, std::size_t i) {
     return static_cast<std::uint32_t>(message * 31 + v) * 2654435761u + static_cast<std::uint32_t>(i);
   }
-  std::span<std::uint32_t> at(int v, int place, int samples = capacity) {
+  std::span<std::uint32_t> at(int v, int slot, int samples = capacity) {
     const auto row = static_cast<std::size_t>(width / (v + 1));
     return std::span(memory[static_cast<std::size_t>(v)])
-        .subspan(row * capacity * static_cast<std::size_t>(place), row * static_cast<std::size_t>(samples));
+        .subspan(row * capacity * static_cast<std::size_t>(slot), row * static_cast<std::size_t>(samples));
   }
   void send(int m, int message) {
     const int samples = samples_of(message);
     out->acquire(m, {});
     for (int v = 0; v < values; ++v) {
-      const auto words = at(v, m % places, samples);
+      const auto words = at(v, m % sender_slots, samples);
       for (std::size_t i = 0; i < words.size(); ++i) words[i] = word(message, v, i);
     }
     out->publish(m, samples);
@@ -73,7 +73,7 @@ struct channel_of {
   bool take(int m, int message) { return in->consume(m, {}) == samples_of(message) && holds(m, message); }
   static int samples_of(int message) { return message % 5 == 3 ? 1 + message % 3 : capacity; }
 
-  /// Rounds over all micro-batches; the receiver releases them in turn, or last in, first out.
+  /// Rounds over all micro-batches. The receiver releases them in order, or last in, first out.
   bool exchange(int rounds, bool last_first) {
     bool same = true;
     for (int message = 0; message < rounds * micro_batches; ++message)
@@ -90,37 +90,15 @@ struct channel_of {
   }
 };
 
-/// All processes are here.
-void meet() {
+/// Returns when all processes are here.
+void wait_for_all() {
   int nothing = 0;
   for (int r = 0; r < the_job().ranks(); ++r) the_job().broadcast(&nothing, sizeof nothing, r, 0);
 }
 
 }  // namespace
 
-TEST_CASE("order, content and number of samples are kept, nothing is lost or doubled") {
-  for (const int values : {1, 3})
-    for (const int slots : {1, 2, 5})
-      for (const int places : {1, 2})
-        for (const bool last_first : {false, true}) {
-          channel_of channel(10, slots, places, values);
-          CHECK(channel.exchange(20, last_first));
-          meet();
-        }
-}
-
-TEST_CASE("slots are waited for one by one, not in order") {
-  channel_of channel(3, 3, 3);
-  for (const int m : {2, 0, 1})
-    if (channel.out) channel.send(m, m);
-  for (const int m : {1, 2, 0})
-    if (channel.in) CHECK(channel.take(m, m));
-  if (channel.in) channel.in->release(2);
-  if (channel.out) channel.out->acquire(2, {});
-  meet();
-}
-
-TEST_CASE("a failure ends every wait, with its cause, and nothing is left under way") {
+TEST_CASE("a failure ends every wait with its cause, and no message is left under way") {
   for (const int guilty : {0, 1}) {
     channel_of channel(5, 5, 2), back(1, 1, 1);
     CHECK(channel.exchange(1, false));
@@ -147,32 +125,32 @@ TEST_CASE("a failure ends every wait, with its cause, and nothing is left under 
     CHECK(cause.where().micro_batch == 2);
     CHECK(cause.where().action == "forward");
     CHECK(channel.exchange(2, true));
-    meet();
+    wait_for_all();
   }
 }
 
-TEST_CASE("nothing of ours is allocated after construction") {
+TEST_CASE("channels and gathers allocate nothing by operator new after construction") {
   channel_of channel(4, 2, 2);
-  const auto meeting = the_job().make_all_gather(std::vector<std::size_t>(static_cast<std::size_t>(the_job().ranks()), 8));
+  const auto all = the_job().make_all_gather(std::vector<std::size_t>(static_cast<std::size_t>(the_job().ranks()), 8));
   const long before = allocations;
   for (int i = 0; i < 5; ++i) {
     channel.exchange(5, false);
-    meeting->gather({}, {});
+    all->gather({}, {});
   }
   CHECK(allocations == before);
 }
 
-TEST_CASE("all bring bytes, and have all of them") {
+TEST_CASE("every rank gets the bytes of all ranks") {
   const int ranks = the_job().ranks(), rank = the_job().rank();
   std::vector<std::size_t> sizes;
-  for (int r = 0; r < ranks; ++r) sizes.push_back(static_cast<std::size_t>(64 * r));  // the first brings none
-  const auto meeting = the_job().make_all_gather(sizes);
+  for (int r = 0; r < ranks; ++r) sizes.push_back(static_cast<std::size_t>(64 * r));  // rank 0 contributes none
+  const auto all = the_job().make_all_gather(sizes);
   for (int round = 0; round < 50; ++round) {
-    std::memset(meeting->mine(), round + rank, sizes[static_cast<std::size_t>(rank)]);
-    meeting->gather({}, {});
+    std::memset(all->mine(), round + rank, sizes[static_cast<std::size_t>(rank)]);
+    all->gather({}, {});
     for (int r = 1; r < ranks; ++r)
       for (const std::size_t i : {std::size_t{0}, sizes[static_cast<std::size_t>(r)] - 1})
-        CHECK(meeting->of(r)[i] == static_cast<std::byte>(round + r));
+        CHECK(all->of(r)[i] == static_cast<std::byte>(round + r));
   }
   for (int r = 0; r < ranks; ++r) {
     std::vector<int> numbers(5000, r == rank ? 10 + r : 0);
@@ -181,11 +159,11 @@ TEST_CASE("all bring bytes, and have all of them") {
   }
 }
 
-TEST_CASE("what processes do not agree on is told, and by whom, and they go on together") {
+TEST_CASE("a value that differs is named with its rank, and the processes go on together") {
   const int last = the_job().ranks() - 1;
   const bool differs = the_job().rank() == last;
   const std::string two = "ranks 0 and " + std::to_string(last) + " do not agree on ";
-  const auto told = [](collective_kind what, std::initializer_list<agreed_value> traits) {
+  const auto said = [](collective_kind what, std::initializer_list<agreed_value> traits) {
     try {
       the_job().agree(what, {traits.begin(), traits.size()});
     } catch (const error& cause) {
@@ -196,23 +174,23 @@ TEST_CASE("what processes do not agree on is told, and by whom, and they go on t
   };
   const agreed_value weather{"the weather", 1};
   for (int round = 0; round < 3; ++round) {
-    CHECK(told(collective_kind::make, {weather, agreed_value::number("the time", 2)}) == "");
-    CHECK(told(collective_kind::make, {weather, agreed_value::number("the time", differs ? -4 : 3)}) == two + "the time: 3 and -4");
-    CHECK(told(collective_kind::make, {{"the weather", differs ? 1u : 2u}, agreed_value::number("the time", 5)}) == two + "the weather");
-    CHECK(told(differs ? collective_kind::freeze : collective_kind::make, {weather}) == two + "the call: make a trainer and freeze");
+    CHECK(said(collective_kind::make, {weather, agreed_value::number("the time", 2)}) == "");
+    CHECK(said(collective_kind::make, {weather, agreed_value::number("the time", differs ? -4 : 3)}) == two + "the time: 3 and -4");
+    CHECK(said(collective_kind::make, {{"the weather", differs ? 1u : 2u}, agreed_value::number("the time", 5)}) == two + "the weather");
+    CHECK(said(differs ? collective_kind::freeze : collective_kind::make, {weather}) == two + "the call: make a trainer and freeze");
   }
-  meet();
+  wait_for_all();
 }
 
-TEST_CASE("who is asked for something else is told to all at once, whatever they wait for") {
+TEST_CASE("a rank that makes another call ends every wait at once") {
   const int ranks = the_job().ranks(), rank = the_job().rank(), last = ranks - 1;
-  const auto meeting = the_job().make_all_gather(std::vector<std::size_t>(static_cast<std::size_t>(ranks), 8));
+  const auto all = the_job().make_all_gather(std::vector<std::size_t>(static_cast<std::size_t>(ranks), 8));
   channel_of channel(1, 1, 1);
   for (int round = 0; round < 6; ++round) {
     const agreed_value samples[] = {agreed_value::number("the samples of the call", rank == last ? 9 : 16)};
     try {
       the_job().enter(collective_kind::step, samples);
-      if (round % 2 == 0) meeting->gather({.action = "gather"}, {});
+      if (round % 2 == 0) all->gather({.action = "gather"}, {});
       if (channel.in) channel.in->consume(0, {});  // nothing was sent
       for (;;) the_job().begin({.action = "forward"});
     } catch (const detail::interrupted&) {
@@ -223,52 +201,52 @@ TEST_CASE("who is asked for something else is told to all at once, whatever they
                            "options and data in every process")
                               .c_str()));
     CHECK(channel.exchange(1, false));
-    meet();  // what is thrown next must reach nobody who is not through with that
-    std::string told;
+    wait_for_all();  // the next failure must not reach a rank that still recovers from this one
+    std::string found;
     try {  // one reads, the others step
-      if (rank == last) meet();
+      if (rank == last) wait_for_all();
       the_job().enter(collective_kind::step, samples);
-      meeting->gather({.action = "gather"}, {});
+      all->gather({.action = "gather"}, {});
     } catch (const detail::interrupted&) {
-      told = the_job().recover().wrong();
+      found = the_job().recover().wrong();
     } catch (const error& cause) {
-      told = cause.wrong();
+      found = cause.wrong();
     }
-    CHECK(told == "ranks 0 and " + std::to_string(last) + " do not agree on the call: step and read");
-    meet();
+    CHECK(found == "ranks 0 and " + std::to_string(last) + " do not agree on the call: step and read");
+    wait_for_all();
   }
 }
 
-TEST_CASE("processes that read different things of one size, from one rank, are told") {
+TEST_CASE("ranks that broadcast different things of one size throw") {
   const bool differs = the_job().rank() == the_job().ranks() - 1;
   int number = 7;
   CHECK_THROWS_WITH_AS(the_job().broadcast(&number, sizeof number, 0, differs ? 1 : 2),
                        doctest::Contains("do not agree on what to read"), error);
   CHECK(number == 7);
-  meet();
+  wait_for_all();
 }
 
-TEST_CASE("a round ends for all, or for nobody who has seen a loss") {
+TEST_CASE("a round ends for all processes or for none that has seen a loss") {
   MPI_Comm all = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &all);
   for (const bool in_time : {true, false}) {
     mpi::shared_status status(all, true);
-    const auto everybody = [&] { MPI_Barrier(all); };
+    const auto barrier = [&] { MPI_Barrier(all); };
     if (status.own() == 0) CHECK(status.conclude(1));
-    everybody();
+    barrier();
     if (in_time && status.own() == 0) CHECK(status.conclude(2));
-    everybody();
+    barrier();
     if (status.own() > 0) CHECK(status.give_up(2) != in_time);
-    everybody();
+    barrier();
     if (status.own() == 0) CHECK_FALSE(status.conclude(in_time ? 3 : 2));
     if (status.own() > 0) CHECK(status.give_up(3));
-    everybody();
+    barrier();
     status.close();
   }
   MPI_Comm_free(&all);
 }
 
-TEST_CASE("a message of more than two gigabytes is refused") {
+TEST_CASE("a message of more than two gigabytes is rejected") {
   const channel_layout along{1 - the_job().rank() % 2, 1 << 20, {{nullptr, 0, 1 << 12}}, {0}, {0}};
   CHECK_THROWS_WITH_AS(the_job().sender(along),
                        "a micro-batch of 1048576 samples of 4096 bytes is more than one message carries; make "

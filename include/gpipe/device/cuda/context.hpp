@@ -185,7 +185,7 @@ class context {
     enqueue([&] { at.record(stream_); });
   }
   void await(const marker& at) const {
-    enqueue([&] { at.hold_back(stream_); });
+    enqueue([&] { at.make_wait(stream_); });
   }
   void note(moment& now) const {
     enqueue([&] { now.record(stream_); });

@@ -55,7 +55,7 @@ class end {
   void order(const cuda::stream& earlier, const cuda::stream& later) {
     cuda::use(stage_.gpu());
     turn_.record(earlier);
-    turn_.hold_back(later);
+    turn_.make_wait(later);
   }
   template <class Call>
   void each_value(int slot, Call&& call) {
@@ -85,7 +85,7 @@ class sender : public sending_end, public end {
 
   void acquire(int micro_batch, wait_context) override {
     cuda::use(stage_.gpu());
-    in_use(slot(micro_batch)).hold_back(stage_);
+    in_use(slot(micro_batch)).make_wait(stage_);
   }
   void publish(int micro_batch, int) override {
     const int at = slot(micro_batch);
@@ -104,7 +104,7 @@ class receiver : public receiving_end, public end {
   int consume(int micro_batch, wait_context) override {
     const int at = slot(micro_batch);
     cuda::use(stage_.gpu());
-    in_use(at).hold_back(transfers_);
+    in_use(at).make_wait(transfers_);
     each_value(at, [&](std::byte* into, std::size_t bytes) { over_->receive(into, bytes, other_, transfers_); });
     order(transfers_, stage_);
     in_use(at).record(transfers_);

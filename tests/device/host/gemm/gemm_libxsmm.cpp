@@ -100,14 +100,14 @@ TEST_CASE("each of thousands of threads finds the requested kernel") {
     for (int i = 0; i < shapes; ++i) wrong += find(i) != kernels[static_cast<std::size_t>(i)];
   };
   std::atomic<bool> over = false;
-  std::thread beside([&] {
+  std::thread concurrent([&] {
     while (!over) find_kernel();
   });
   for (int i = 0; i < threads; ++i) std::thread([&] {
       for (int round = 0; round < 100; ++round) find_kernel();
     }).join();
   over = true;
-  beside.join();
+  concurrent.join();
   CHECK(wrong == 0);
 }
 

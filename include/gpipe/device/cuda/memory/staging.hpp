@@ -40,7 +40,7 @@ class staging {
       std::memcpy(host(p), from + at, n);
       check(cudaMemcpyAsync(gpu(p), host(p), n, cudaMemcpyHostToDevice, early_.get()), "cudaMemcpyAsync");
       p.arrived.record(early_);
-      p.arrived.hold_back(stream_);
+      p.arrived.make_wait(stream_);
       check(cudaMemcpyAsync(into + at, gpu(p), n, cudaMemcpyDeviceToDevice, stream_.get()), "cudaMemcpyAsync");
       p.over.record(stream_);
     }

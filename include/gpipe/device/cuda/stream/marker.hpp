@@ -17,7 +17,7 @@ class marker {
     moments_[side].record(on);
     last_ = side;
   }
-  void hold_back(const stream& waiting) const { moments_[last_].hold_back(waiting); }
+  void make_wait(const stream& waiting) const { moments_[last_].make_wait(waiting); }
 
  private:
   event moments_[2];

@@ -41,8 +41,8 @@ class event {
     if (handle_ == nullptr) check(cudaEventCreateWithFlags(&handle_, flags_), "cudaEventCreateWithFlags");
     check(cudaEventRecord(handle_, on.get()), "cudaEventRecord");
   }
-  /// Work enqueued on the stream from now on begins after the event, if it was recorded.
-  void hold_back(const stream& waiting) const {
+  /// Work enqueued on `waiting` from now on begins after the event, if it was recorded.
+  void make_wait(const stream& waiting) const {
     if (handle_ != nullptr) check(cudaStreamWaitEvent(waiting.get(), handle_, 0), "cudaStreamWaitEvent");
   }
   /// The calling thread waits for the event, if it was recorded.

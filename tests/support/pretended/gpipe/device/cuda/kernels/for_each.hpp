@@ -12,7 +12,7 @@ namespace gpipe::cuda {
 
 template <class F>
 void for_each(const stream& on, std::ptrdiff_t n, F f) {
-  check(pretended::ask(on.get(), [=] {
+  check(pretended::enqueue(on.get(), [=] {
           for (std::ptrdiff_t i = n; i > 0; --i) f(i - 1);
         }),
         "for_each");

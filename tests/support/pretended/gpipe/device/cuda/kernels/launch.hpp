@@ -11,7 +11,7 @@ namespace gpipe::cuda {
 
 template <class... Terms>
 void launch(const stream& on, dim3 grid, dim3 block, void (*kernel)(Terms...), Terms... given) {
-  check(pretended::ask(on.get(), [=] { pretended::run_grid(grid, block, [&] { kernel(given...); }); }),
+  check(pretended::enqueue(on.get(), [=] { pretended::run_grid(grid, block, [&] { kernel(given...); }); }),
         "cudaLaunchKernelEx");
 }
 

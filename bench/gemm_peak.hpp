@@ -12,22 +12,22 @@
 
 namespace bench {
 
-/// What the machine's cores reach at matrix products, one pinned thread each: by the kernels that trainings use, at the
-/// shape of a few at which they are fastest, with everything in the caches nearest to the core.
+/// The rate of the machine's cores in matrix products, one pinned thread each: with the trainings' kernels, at the
+/// fastest of a few shapes, with all operands in the nearest caches.
 class gemm_peak {
  public:
   using shape = gpipe::host::product_shape;
 
   explicit gemm_peak(int threads) : threads_(threads) {
-    double most = 0;
+    double highest = 0;
     for (const shape& candidate : gpipe::host::fast_products) {
       const double rate = at(candidate, 0.1);
-      if (rate > most) most = rate, best_ = candidate;
+      if (rate > highest) highest = rate, best_ = candidate;
     }
   }
 
   const shape& best() const { return best_; }
-  /// In GFLOP/s, of all threads together; it takes so many seconds.
+  /// In GFLOP/s, of all threads together; runs for `seconds`.
   double operator()(double seconds = 0.2) const { return at(best_, seconds); }
   /// The same at another shape.
   double at(const shape& of, double seconds = 0.2) const {
@@ -47,7 +47,7 @@ class gemm_peak {
   }
 
  private:
-  /// To the n-th of the cores that this process may use.
+  /// Pins the thread to the n-th core that this process may use.
   static void pin(int n) {
     cpu_set_t allowed, one;
     CPU_ZERO(&one);

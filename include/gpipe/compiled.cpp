@@ -1,0 +1,19 @@
+// The part of gpipe that does not depend on a model, compiled once for a program whose sources have GPIPE_COMPILED=1.
+// CMake builds it as gpipe::compiled. By hand:
+//
+//     g++ -std=c++20 -O2 -pthread -DGPIPE_COMPILED=1 -Iinclude program.cpp include/gpipe/compiled.cpp
+
+#define GPIPE_COMPILED_SOURCE 1
+
+#include <gpipe.hpp>
+#include <gpipe/train/basic_trainer_bodies.hpp>
+
+#if !GPIPE_COMPILED
+#error "gpipe: compiled.cpp belongs to programs whose sources are all compiled with -DGPIPE_COMPILED=1"
+#endif
+
+template class gpipe::stage_arena<gpipe::host_device>;
+template class gpipe::bound_stage<gpipe::host_device>;
+template class gpipe::worker<gpipe::host_device>;
+template class gpipe::executor<gpipe::host_device>;
+template class gpipe::basic_trainer<gpipe::host_device>;

@@ -1,0 +1,186 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <gpipe/core/descriptions/rate.hpp>
+#include <gpipe/device/host/host.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/record/digest.hpp>
+#include <gpipe/record/measured_profile.hpp>
+#include <gpipe/record/report.hpp>
+#include <gpipe/record/trace.hpp>
+#include <gpipe/runtime/binding/kernel_table.hpp>
+#include <gpipe/runtime/binding/optimizer_update.hpp>
+#include <gpipe/runtime/step/batch.hpp>
+#include <gpipe/runtime/step/step_result.hpp>
+#include <gpipe/runtime/step/tensor_rows.hpp>
+#include <gpipe/runtime/step/training_options.hpp>
+#include <gpipe/train/dataset.hpp>
+
+namespace gpipe {
+
+template <class Device>
+class executor;
+
+/// The part of a trainer that depends neither on the model's type nor on the optimizer's. Only declared here: the
+/// bodies stand in basic_trainer_bodies.hpp.
+template <class Device>
+class basic_trainer {
+ public:
+  using step_hook = std::function<void(const step_result&, std::uint64_t steps)>;
+
+  basic_trainer(const basic_trainer&) = delete;
+  basic_trainer& operator=(const basic_trainer&) = delete;
+
+  /// One step over a batch of 1 to R x M x B samples, and at least one for each replica: forward, backward, update. The
+  /// learning rate is the schedule's for this step, or `rate`. Throws `error` and leaves parameters, moments, state and
+  /// step count as they were.
+  step_result step(const batch& data) { return step(data, rate()); }
+  step_result step(const batch& data, double rate);
+
+  /// Forward and backward over a part of the next step's mini-batch. Call `accumulate` once for each part but the last:
+  /// the next `step` adds the last part and divides by the weight of all. The result covers the mini-batch so far, as
+  /// the result of `step` covers all of it. Dropout sees one mini-batch: the position of a sample counts on from call to
+  /// call. Averages that layers keep, such as those of batch_norm, move at the step, by all samples of the mini-batch.
+  ///
+  /// Throws `error`. If the batch is refused, nothing has changed. If the call, or the step, fails later, all that was
+  /// accumulated is dropped, and the error says so: gradients are summed in place, and no copy is kept.
+  step_result accumulate(const batch& data);
+  /// The number of accumulated calls that wait for the next step.
+  int accumulated() const;
+  void discard_accumulated();
+
+  /// Calls `hook(step_result, steps)` after every step that succeeds; `steps` counts that step. The hook may read and
+  /// evaluate, set parameters, and add hooks. If the hook throws, `step` throws the same, and the step stays taken.
+  void on_step(step_hook hook);
+
+  /// Times of each layer for one micro-batch, for `plan_options{.profile = costs.view()}`: medians over `steps` steps
+  /// that change nothing but the gradients. The batch has M x B samples.
+  measured_profile profile_layers(const batch& data, int steps = 10);
+  /// The same from the steps taken, the newest first, if the training has `slot_times`.
+  measured_profile layer_profile() const;
+
+  /// The learning rate of the next step.
+  double rate() const;
+
+  /// Freezes a slot, or the slots [first, last), from the next call on: their parameters and moments do not change.
+  /// Their gradients are zero, cost nothing, and do not count in the norm.
+  void freeze(int slot) { freeze(slot, slot + 1); }
+  void freeze(int first, int last) { set_frozen(first, last, true); }
+  void unfreeze(int slot) { unfreeze(slot, slot + 1); }
+  void unfreeze(int first, int last) { set_frozen(first, last, false); }
+
+  /// Forward only, without dropout: mean loss and accuracy of a batch, or of a whole dataset.
+  step_result evaluate(const batch& data);
+  step_result evaluate(const dataset& data);
+
+  /// The loss's inputs, such as a classifier's logits: one row per sample, in the order of the data, of a batch or of a
+  /// dataset of any length. Runs forward, without dropout, up to the loss, so labels may be missing. If the loss reads
+  /// several tensors, the rows hold them all.
+  tensor_rows predict(const batch& data);
+  tensor_rows predict(const dataset& data);
+
+  /// Copies the outputs of a slot, and their gradients, out of every step from now on. `activation` and
+  /// `activation_gradient` have the rows of the last call of `step` or `accumulate`, or none if that call failed. A
+  /// gradient is that of the sum over samples. This call allocates the memory, for M x B samples.
+  void watch(int slot) { set_watched(slot, true); }
+  void unwatch(int slot) { set_watched(slot, false); }
+  const tensor_rows& activation(int slot) const;
+  const tensor_rows& activation_gradient(int slot) const;
+
+  /// Hashes of all results of the first `digest_calls` calls: see `first_difference`.
+  const gpipe::digest& digest() const;
+
+  /// A copy of a parameter, of its gradient in the last step (a sum over samples), or of the optimizer's `moment`-th
+  /// array for it: of the layer at a slot, by the layer's name for it, such as "weight".
+  template <element T = float>
+  std::vector<T> parameter(int slot, std::string_view name) const {
+    return read<T>(memory_kind::parameters, slot, name);
+  }
+  template <element T = float>
+  std::vector<T> gradient(int slot, std::string_view name) const {
+    return read<T>(memory_kind::gradients, slot, name);
+  }
+  template <element T = float>
+  std::vector<T> moment(int slot, std::string_view name, int moment) const {
+    return read<T>(memory_kind::moments, slot, name, moment);
+  }
+  /// A copy of what a layer keeps beside its parameters, such as the moving "mean" of batch_norm.
+  template <element T = float>
+  std::vector<T> state(int slot, std::string_view name) const {
+    return read<T>(memory_kind::state, slot, name);
+  }
+  /// Sets the values of a parameter, or of a layer's state.
+  template <element T = float>
+  void set_parameter(int slot, std::string_view name, std::span<const T> values) {
+    write(memory_kind::parameters, slot, name, dtype_of<T>, values.data(), values.size());
+  }
+  template <element T = float>
+  void set_state(int slot, std::string_view name, std::span<const T> values) {
+    write(memory_kind::state, slot, name, dtype_of<T>, values.data(), values.size());
+  }
+
+  /// A hash of the bits of all parameters, in model order: the same for every cut, and of every replica.
+  std::uint64_t parameter_hash(int replica = 0) const;
+
+  /// The network of the model.
+  const network& net() const;
+  /// The plan that runs: its cut, costs and memory.
+  const runtime_plan& plan() const;
+  /// The fewest samples of a step's batch.
+  int min_batch() const { return plan().min_batch(); }
+  /// Steps taken; a step that failed does not count.
+  std::uint64_t steps() const;
+  /// The times of each stage, of replica after replica, in all steps since the last `reset_report`. For `write_report`.
+  const std::vector<stage_report>& report() const;
+  /// The events of each worker since the last `reset_report` or `reset_trace`, at most `trace_events` of them.
+  const std::vector<recorder>& trace() const;
+  void reset_report();
+  void reset_trace();
+  /// The executor of the plan, for what a trainer does not pass on. Include <gpipe/runtime/executor.hpp> to use it.
+  const gpipe::executor<Device>& executor() const { return *executor_; }
+
+ protected:
+  using context = typename Device::context;
+
+  /// `planned_cut` is used if `how` has no cut: the first slot of every stage but the first.
+  basic_trainer(const network& net, const kernel_row<context>* kernels, const plan_options& options,
+                std::span<const int> planned_cut, const optimizer_update<context>& update, double learning_rate,
+                const training_options& how);
+  ~basic_trainer();
+
+ private:
+  struct array {
+    std::size_t at, size;  // bytes before it in its slot's block; its elements
+  };
+  array find(memory_kind kind, int slot, std::string_view name, dtype type, int index) const;
+  void copy(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into) const;
+  void write(memory_kind kind, int slot, std::string_view name, dtype type, const void* values, std::size_t count);
+  template <class T>
+  std::vector<T> read(memory_kind kind, int slot, std::string_view name, int index = 0) const {
+    const array found = find(kind, slot, name, dtype_of<T>, index);
+    std::vector<T> values(found.size);
+    copy(kind, slot, index, found.at, found.size * sizeof(T), values.data());
+    return values;
+  }
+  void set_frozen(int first, int last, bool frozen);
+  void set_watched(int slot, bool watched);
+
+  int moments_;
+  double learning_rate_, max_grad_norm_;
+  rate_schedule schedule_;
+  std::vector<std::unique_ptr<step_hook>> hooks_;  // a hook that adds another stays where it is
+  std::unique_ptr<gpipe::executor<Device>> executor_;
+};
+
+#if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE
+extern template class basic_trainer<host_device>;
+#endif
+
+}  // namespace gpipe

@@ -1,0 +1,236 @@
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include <gpipe/core/hash.hpp>
+#include <gpipe/runtime/executor.hpp>
+#include <gpipe/train/array.hpp>
+#include <gpipe/train/basic_trainer.hpp>
+
+// The bodies of basic_trainer's members. trainer.hpp includes them if the program is header-only. If GPIPE_COMPILED is 1,
+// compiled.cpp includes them for the host, and a program for another device includes them itself.
+
+namespace gpipe {
+
+namespace detail {
+
+GPIPE_COLD inline plan_options completed(plan_options options, int moments, const training_options& how) {
+  options.optimizer_moments = moments;
+  if (how.job != nullptr) {
+    options.separate_memory = true;
+    const int ranks = how.job->ranks() / (std::max)(1, options.replicas);  // of each replica
+    if (options.workers == 0 && ranks < options.max_workers()) options.workers = ranks;
+  }
+  return options;
+}
+
+inline const listing& listed(memory_kind kind) { return kind == memory_kind::state ? of_state : of_parameters; }
+
+template <class Device>
+GPIPE_COLD const watched_rows& watched_in(const executor<Device>& of, int slot) {
+  if (const auto* rows = of.watched(known_slot(of.net(), slot))) return *rows;
+  throw_error({"the slot is not watched"}, {"call watch(", slot, ") before the step"}, place_of(of.net(), slot));
+}
+
+}  // namespace detail
+
+template <class Device>
+GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const kernel_row<context>* kernels,
+                                                const plan_options& options, std::span<const int> planned_cut,
+                                                const optimizer_update<context>& update, double learning_rate,
+                                                const training_options& how)
+    : moments_(update.moments()),
+      learning_rate_(learning_rate),
+      max_grad_norm_(how.max_grad_norm),
+      schedule_(how.learning_rate_schedule),
+      executor_(std::make_unique<gpipe::executor<Device>>(
+          net, kernels,
+          make_plan(net, detail::completed(options, update.moments(), how),
+                    how.cut.empty() ? std::vector<int>(planned_cut.begin(), planned_cut.end()) : how.cut),
+          update, how)) {}
+
+template <class Device>
+GPIPE_COLD basic_trainer<Device>::~basic_trainer() = default;
+
+template <class Device>
+step_result basic_trainer<Device>::step(const batch& data, double rate) {
+  const step_result found = executor_->train(data, rate, max_grad_norm_);
+  for (std::size_t i = 0; i < hooks_.size(); ++i) (*hooks_[i])(found, executor_->steps());
+  return found;
+}
+
+template <class Device>
+step_result basic_trainer<Device>::accumulate(const batch& data) {
+  return executor_->accumulate(data);
+}
+template <class Device>
+int basic_trainer<Device>::accumulated() const {
+  return executor_->accumulated();
+}
+template <class Device>
+void basic_trainer<Device>::discard_accumulated() {
+  executor_->discard_accumulated();
+}
+
+template <class Device>
+GPIPE_COLD void basic_trainer<Device>::on_step(step_hook hook) {
+  hooks_.push_back(std::make_unique<step_hook>(std::move(hook)));
+}
+
+template <class Device>
+measured_profile basic_trainer<Device>::profile_layers(const batch& data, int steps) {
+  return executor_->profile_layers(data, steps);
+}
+template <class Device>
+measured_profile basic_trainer<Device>::layer_profile() const {
+  return executor_->layer_profile();
+}
+
+template <class Device>
+double basic_trainer<Device>::rate() const {
+  return learning_rate_ * schedule_(executor_->steps());
+}
+
+template <class Device>
+GPIPE_COLD void basic_trainer<Device>::set_frozen(int first, int last, bool frozen) {
+  const network& net = executor_->net();
+  if (last < first)
+    detail::throw_error({"the slots [", first, ", ", last, ") end before they begin"}, {"give the first before the last"});
+  if (last > first) detail::known_slot(net, first), detail::known_slot(net, last - 1);
+  for (int l = first; l < last; ++l) executor_->freeze(l, frozen);
+}
+
+template <class Device>
+step_result basic_trainer<Device>::evaluate(const batch& data) {
+  return executor_->evaluate(data);
+}
+template <class Device>
+GPIPE_COLD step_result basic_trainer<Device>::evaluate(const dataset& data) {
+  step_result all;
+  for (const batch& part : data.batches(plan().max_batch())) {
+    step_result found = evaluate(part);
+    all.loss += found.loss * found.weight;
+    all.weight += found.weight;
+    all.correct += found.correct;
+    all.samples += found.samples;
+    detail::result_source::of(all) = detail::result_source::of(found);
+    for (int p = 0; p < max_metrics; ++p) all.sums[p] += found.sums[p];
+  }
+  if (!(all.weight > 0))
+    detail::throw_error({"the weights of the dataset's samples sum to 0"}, {"give at least one a positive weight"});
+  all.loss /= all.weight;
+  return all;
+}
+
+template <class Device>
+GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const batch& data) {
+  tensor_rows rows = executor_->predictions(std::clamp(data.samples(), 0, plan().max_batch()));
+  executor_->predict(data, rows, 0);
+  return rows;
+}
+template <class Device>
+GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const dataset& data) {
+  tensor_rows rows = executor_->predictions(data.samples());
+  int first = 0;
+  for (const batch& part : data.batches(plan().max_batch())) {
+    executor_->predict(part, rows, first);
+    first += part.samples();
+  }
+  return rows;
+}
+
+template <class Device>
+void basic_trainer<Device>::set_watched(int slot, bool watched) {
+  executor_->watch(detail::known_slot(executor_->net(), slot), watched);
+}
+template <class Device>
+const tensor_rows& basic_trainer<Device>::activation(int slot) const {
+  return detail::watched_in(*executor_, slot).outputs;
+}
+template <class Device>
+const tensor_rows& basic_trainer<Device>::activation_gradient(int slot) const {
+  return detail::watched_in(*executor_, slot).gradients;
+}
+
+template <class Device>
+const gpipe::digest& basic_trainer<Device>::digest() const {
+  return executor_->digest();
+}
+
+template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::find(memory_kind kind, int slot, std::string_view name, dtype type,
+                                            int index) const -> array {
+  if (kind == memory_kind::moments && (index < 0 || index >= moments_))
+    detail::throw_error({"the optimizer has no moment ", index},
+                        {"it keeps ", moments_, " arrays, counted from 0"});
+  const network& net = executor_->net();
+  const row& layer = net.row_of(detail::known_slot(net, slot));
+  const auto [at, size] = detail::find_array(layer, slot, name, type, detail::listed(kind));
+  return {at, size};
+}
+template <class Device>
+void basic_trainer<Device>::copy(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes,
+                                 void* into) const {
+  executor_->read(kind, slot, index, at, bytes, into);
+}
+template <class Device>
+GPIPE_COLD void basic_trainer<Device>::write(memory_kind kind, int slot, std::string_view name, dtype type,
+                                             const void* values, std::size_t count) {
+  const array into = find(kind, slot, name, type, 0);
+  if (count != into.size)
+    detail::throw_error({detail::listed(kind).one, " \"", name, "\" has ", into.size, " elements, not ", count},
+                        {"give all of them"}, detail::place_of(executor_->net(), slot));
+  executor_->write(kind, slot, 0, into.at, count * bytes_of(type), values);
+}
+
+template <class Device>
+GPIPE_COLD std::uint64_t basic_trainer<Device>::parameter_hash(int replica) const {
+  const network& net = executor_->net();
+  hash sum;
+  std::vector<std::byte> copy;
+  for (int l = 0; l < net.slot_count; ++l) {
+    if (!net.owns(l)) continue;
+    const row& r = net.row_of(l);
+    std::size_t at = 0;
+    for (int p = 0; p < r.parameter_count; ++p) {
+      const std::size_t bytes = r.parameters[p].extents.size() * bytes_of(r.type);
+      copy.resize(bytes);
+      executor_->read(memory_kind::parameters, l, 0, at, bytes, copy.data(), replica);
+      sum.add(copy.data(), bytes);
+      at += aligned(bytes);
+    }
+  }
+  return sum.value();
+}
+
+template <class Device>
+const network& basic_trainer<Device>::net() const {
+  return executor_->net();
+}
+template <class Device>
+const runtime_plan& basic_trainer<Device>::plan() const {
+  return executor_->plan();
+}
+template <class Device>
+std::uint64_t basic_trainer<Device>::steps() const {
+  return executor_->steps();
+}
+template <class Device>
+const std::vector<stage_report>& basic_trainer<Device>::report() const {
+  return executor_->report();
+}
+template <class Device>
+const std::vector<recorder>& basic_trainer<Device>::trace() const {
+  return executor_->trace();
+}
+template <class Device>
+void basic_trainer<Device>::reset_report() {
+  executor_->reset_report();
+}
+template <class Device>
+void basic_trainer<Device>::reset_trace() {
+  executor_->reset_trace();
+}
+
+}  // namespace gpipe

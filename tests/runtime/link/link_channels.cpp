@@ -1,0 +1,101 @@
+// sanitizers: address
+
+#include <gpipe/runtime/link/link_channels.hpp>
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <vector>
+
+#include <gpipe/layer.hpp>
+
+#include "support/layers.hpp"
+
+using namespace gpipe;
+using namespace laws;
+
+namespace {
+
+struct net : model<input<float, 48>, linear<80>, gelu, linear<9>, softmax_cross_entropy> {};
+
+runtime_plan plan_of(int workers) {
+  return make_plan(network_of<net>, {.stages = 2, .micro_batches = 3, .micro_batch_size = 2, .workers = workers}, {2});
+}
+
+/// A device that counts what orders it.
+struct device {
+  void mark(unmarked&) const { ++marks; }
+  void await(unmarked&) const { ++awaits; }
+  mutable int marks = 0, awaits = 0;
+};
+
+/// The end of a channel to another process.
+struct far_end final : sending_end, receiving_end {
+  explicit far_end(std::vector<int>& to) : calls(to) {}
+  void acquire(int m, wait_context) override { calls.push_back(m); }
+  void publish(int m, int samples) override { calls.push_back(100 * samples + m); }
+  int consume(int m, wait_context) override { return calls.push_back(m), 2; }
+  void release(int m) override { calls.push_back(10 + m); }
+  std::vector<int>& calls;
+};
+
+}  // namespace
+
+TEST_CASE("a link between two workers has a channel in each direction, a link within a worker has none") {
+  worker_signals signals(4);
+  auto channels = make_link_channels<unmarked>(network_of<net>, plan_of(2), signals, 0, 2);
+  REQUIRE(channels.size() == 1);
+  CHECK(channels[0].activations.local->sender() == 2);
+  CHECK(channels[0].activations.local->receiver() == 3);
+  CHECK(channels[0].gradients.local->sender() == 3);
+  CHECK(channels[0].gradients.local->receiver() == 2);
+  CHECK(channels[0].activations.emulated == nullptr);
+  const auto within = make_link_channels<unmarked>(network_of<net>, plan_of(1), signals, 0);
+  CHECK_FALSE(within[0].activations);
+  CHECK_FALSE(within[0].gradients);
+}
+
+TEST_CASE("an emulated link counts the bytes of a sample in each direction, and needs a positive rate") {
+  worker_signals signals(2);
+  const auto channels = make_link_channels<unmarked>(network_of<net>, plan_of(2), signals, 1000);
+  const traffic one = traffic_of(network_of<net>, plan_of(2).cut(), plan_of(2).links[0], 1);
+  CHECK(channels[0].activations.emulated != nullptr);
+  CHECK(channels[0].activations.sample_bytes == one.forward_bytes);
+  CHECK(channels[0].gradients.sample_bytes == one.backward_bytes);
+  CHECK_THROWS_WITH_AS(make_link_channels<unmarked>(network_of<net>, plan_of(2), signals, -1),
+                       "link_bytes_per_second is -1; choose a positive number, or 0 to emulate no link", error);
+}
+
+TEST_CASE("a local channel puts the devices in order, and a reset frees its slots") {
+  worker_signals signals(2);
+  auto channels = make_link_channels<unmarked>(network_of<net>, plan_of(2), signals, 0);
+  auto& link = channels[0].activations;
+  const device sender, receiver;
+  link.acquire(sender, 0, {});
+  link.publish(sender, 0, 2);
+  link.consume(receiver, 0, {});
+  link.release(receiver, 0);
+  CHECK(sender.awaits == 1);
+  CHECK(sender.marks == 1);
+  CHECK(receiver.awaits == 1);
+  CHECK(receiver.marks == 1);
+  link.acquire(sender, 0, {});
+  channels[0].reset();
+  link.acquire(sender, 0, {});
+}
+
+TEST_CASE("the end of a channel to another process is called by micro-batch, and puts the device in order itself") {
+  std::vector<int> calls;
+  link_channel<> link;
+  CHECK_FALSE(link);
+  link.out = std::make_unique<far_end>(calls);
+  link.in = std::make_unique<far_end>(calls);
+  CHECK(link);
+  const device here;
+  link.acquire(here, 1, {});
+  link.publish(here, 1, 2);
+  link.consume(here, 2, {});
+  link.release(here, 2);
+  CHECK(calls == std::vector<int>{1, 201, 2, 12});
+  CHECK(here.marks + here.awaits == 0);
+}
