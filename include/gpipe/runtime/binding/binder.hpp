@@ -146,7 +146,7 @@ class binder {
     }
     for (int k = 1; of.gradient && k < s_.returns(v); ++k)
       b.folds.push_back(
-          {v, returned(v, s_.stage(), k, s_.returner(v, k)), returned(v, s_.stage(), 0, s_.top_stage(v))});
+          {v, returned(v, s_.stage(), k, s_.return_stage(v, k)), returned(v, s_.stage(), 0, s_.top_stage(v))});
   }
 
   const network& net_;
