@@ -19,7 +19,7 @@ namespace {
 
 using namespace gpipe;
 
-constexpr int micro_batches = 32, stages = 2;
+constexpr int micro_batch_count = 32, stage_count = 2;
 
 // Nanoseconds of both workers per step.
 struct kinds {
@@ -53,9 +53,9 @@ kinds where(const Training& it) {
   kinds sum;
   double layers = 0;
   for (const measured_layer& line : it.layer_profile().layers) {
-    const double forward = micro_batches * static_cast<double>(line.forward_ns);
-    const double input = micro_batches * static_cast<double>(line.backward_input_ns);
-    const double parameters = micro_batches * static_cast<double>(line.backward_parameters_ns);
+    const double forward = micro_batch_count * static_cast<double>(line.forward_ns);
+    const double input = micro_batch_count * static_cast<double>(line.backward_input_ns);
+    const double parameters = micro_batch_count * static_cast<double>(line.backward_parameters_ns);
     layers += forward + input + parameters;
     if (line.layer.starts_with("linear")) {
       sum.forward += forward, sum.input_gradient += input, sum.parameter_gradient += parameters;
@@ -90,15 +90,15 @@ struct picture {
 template <class Net>
 double measure(const std::string& name, int micro_batch_size, int rounds, int steps, const bench::gemm_peak& peak,
                std::vector<picture>& pictures) {
-  const int samples = micro_batches * micro_batch_size;
+  const int samples = micro_batch_count * micro_batch_size;
   const bench::random_images made(samples);
   const batch on = made.all();
   const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;
   std::vector<std::vector<std::string>> rows{{"", "fill-drain", "", "1F1B", ""}};
   double best = 0;
   for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b}) {
-    const plan_options options{.stages = stages,
-                               .micro_batches = micro_batches,
+    const plan_options options{.stages = stage_count,
+                               .micro_batches = micro_batch_count,
                                .micro_batch_size = micro_batch_size,
                                .recompute = recompute_mode::never,
                                .schedule = schedule};
@@ -129,7 +129,7 @@ double measure(const std::string& name, int micro_batch_size, int rounds, int st
     for (const auto& part : parts) whole += static_cast<double>(part.ns);
     for (std::size_t i = 0; i < parts.size(); ++i) {
       if (rows.size() <= i + 1) rows.push_back({parts[i].name});
-      rows[i + 1].push_back(detail::fixed(1e-6 * static_cast<double>(parts[i].ns) / stages, 3) + " ms");
+      rows[i + 1].push_back(detail::fixed(1e-6 * static_cast<double>(parts[i].ns) / stage_count, 3) + " ms");
       rows[i + 1].push_back(detail::percent(static_cast<double>(parts[i].ns), whole));
     }
     pictures.push_back(
@@ -144,9 +144,9 @@ double measure(const std::string& name, int micro_batch_size, int rounds, int st
 int main(int count, char** arguments) {
   const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
   bench::print_environment();
-  const bench::gemm_peak peak(stages);
+  const bench::gemm_peak peak(stage_count);
   std::printf("peak: products of %d x %d x %d on %d pinned threads, before and after each round\n\n", peak.best().rows,
-              peak.best().columns, peak.best().inner, stages);
+              peak.best().columns, peak.best().inner, stage_count);
   std::vector<picture> pictures;
   const double mlp = measure<bench::mlp>("mlp", 32, rounds, 2, peak, pictures);
   const double mlps = measure<bench::mlps>("mlps", 4, rounds, 60, peak, pictures);
