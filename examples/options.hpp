@@ -6,12 +6,14 @@
 #include <charconv>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <iostream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/plan/options/options.hpp>
 
 namespace example {
 
@@ -82,6 +84,42 @@ class options {
   }
   options& flag(std::string name, bool& into, std::string help) {
     return add(std::move(name), "", std::move(help), [&into](std::string_view, std::string_view) { into = true; });
+  }
+  /// Every option of a plan that has no line of its own above and is not in `without`, by the library's description.
+  options& plan(gpipe::plan_options& into, std::initializer_list<std::string_view> without) {
+    for (const gpipe::option_description& it : gpipe::plan_option_list) {
+      std::string name = "--" + std::string(it.name);
+      std::replace(name.begin(), name.end(), '_', '-');
+      const auto known = [&](const option& o) { return o.name == name; };
+      if (std::find(without.begin(), without.end(), it.name) != without.end() ||
+          std::any_of(options_.begin(), options_.end(), known))
+        continue;
+      if (it.is_flag) {
+        add(std::move(name), "", it.help, [&into, &it](std::string_view, std::string_view) { it.set(into, 1); });
+      } else {
+        std::vector<std::pair<std::string, std::int64_t>> words;  // of a choice
+        for (std::int64_t x = it.range.min; x <= it.range.max; ++x) {
+          std::string word = it.text(static_cast<std::uint64_t>(x));
+          if (word == std::to_string(x)) break;
+          words.emplace_back(std::move(word), x);
+        }
+        std::string all;
+        for (const auto& [word, value] : words) all += (all.empty() ? "" : "|") + word;
+        add(std::move(name), all.empty() ? "N" : all, it.help,
+            [&into, &it, words, all](std::string_view self, std::string_view value) {
+              for (const auto& [word, meant] : words)
+                if (same(word, value)) return it.set(into, meant);
+              if (!words.empty()) throw_error(self, value, "is not a choice", "choose one of " + all);
+              std::int64_t read = 0;
+              const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), read);
+              if (failure != std::errc() || end != value.data() + value.size() || read < it.range.min ||
+                  read > it.range.max)
+                throw_error(self, value, "is not in range", range(it.range.min, it.range.max));
+              it.set(into, read);
+            });
+      }
+    }
+    return *this;
   }
 
   /// Reads the command line. Prints the help and returns false if the line has --help.

@@ -26,7 +26,8 @@ constexpr recompute_mode modes[] = {recompute_mode::never, recompute_mode::excep
 /// A line of the table. "alone": parameter gradients of one micro-batch at a time.
 void add_row(std::vector<std::vector<std::string>>& rows, const network& net, const plan_options& options) {
   std::int64_t bytes[memory_kinds]{}, total = 0, largest = 0;
-  for (const stage_memory& m : make_plan(net, options).memory) {
+  for (const stage_plan& s : make_plan(net, options).stage_plans) {
+    const stage_memory& m = s.memory;
     for (int k = 0; k < memory_kinds; ++k) bytes[k] += m.bytes[k];
     total += m.total();
     largest = (std::max)(largest, m.total());
@@ -80,7 +81,7 @@ int main() {
   for (const auto& [name, net, M, B] :
        {std::tuple{"mlp", &network_of<bench::mlp>, 32, 32}, {"digits", &network_of<digits>, 8, 8}}) {
     const stage_memory m =
-        make_plan(*net, {.micro_batches = M, .micro_batch_size = B, .schedule = schedule_kind::one_f_one_b}).memory[0];
+        make_plan(*net, {.micro_batches = M, .micro_batch_size = B, .schedule = schedule_kind::one_f_one_b}).memory(0);
     const auto packed = static_cast<double>(m.of(memory_kind::derived)), ours = static_cast<double>(m.total());
     const std::string of = std::string("memory.") + name;
     bench::result(of, ours, "bytes");

@@ -98,8 +98,8 @@ std::int64_t value_of(const partition_problem& p, const places& first) {
   const detail::range_sums all(p, fits_always{});
   std::int64_t sum = 0, forward = 0, backward = 0, bottleneck = 0;
   for (int s = 0; s < p.stages; ++s) {
-    detail::transfer_charges::meter moved(all.moved, first[at(s)]);
-    for (int l = first[at(s)]; l < first[at(s + 1)]; ++l) moved.take(l);
+    detail::transfer_charges::running_charge moved(all.moved, first[at(s)]);
+    for (int l = first[at(s)]; l < first[at(s + 1)]; ++l) moved.add(l);
     const detail::load held = all.range(s, first[at(s)], first[at(s + 1)]);
     sum += held.both;
     forward = (std::max)(forward, held.forward);

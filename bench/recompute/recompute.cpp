@@ -24,7 +24,7 @@ struct way {
   std::vector<double> seconds{};
 
   std::int64_t activations() const {
-    const stage_memory& m = training->plan().memory[0];
+    const stage_memory& m = training->plan().memory(0);
     return m.of(memory_kind::kept) + m.of(memory_kind::transient) + m.of(memory_kind::held);
   }
 };
@@ -46,7 +46,7 @@ int main(int count, char** arguments) {
   };
   // Half of the memory that `never` needs more than every mode.
   const auto memory_of = [&](recompute_mode mode) {
-    return make_plan(network_of<bench::mlp>, options(mode)).memory[0];
+    return make_plan(network_of<bench::mlp>, options(mode)).memory(0);
   };
   const stage_memory all = memory_of(recompute_mode::never);
   const std::int64_t limit = all.total() - (all.of(memory_kind::kept) + all.of(memory_kind::transient)) / 2;

@@ -61,7 +61,8 @@ class planner {
     });
     const std::vector<int> first = best_cut(found.bound);
     if (it_.net) {
-      o_.coalesce = coalesced(*it_.net, o_, o_.chosen_schedule(), {first.data(), c_.stages});
+      std::vector<stage_plan> grouped(at(c_.stages));
+      o_.coalesce = group_gradients(*it_.net, o_, o_.chosen_schedule(), {first.data(), c_.stages}, grouped.data());
       find_terms();
     }
     std::vector<std::int64_t> idle(at(workers_));

@@ -37,7 +37,7 @@ constexpr std::int64_t activations(const stage_memory& m) {
 inline std::int64_t largest_stage(const network& net, int stages) {
   std::int64_t max = 0;
   const runtime_plan p = make_plan(net, as_in_the_paper(stages));
-  for (const stage_memory& m : p.memory) max = std::max(max, m.total());
+  for (const stage_plan& s : p.stage_plans) max = std::max(max, s.memory.total());
   return max;
 }
 
@@ -72,7 +72,8 @@ void add_transformer(table& rows, int stages, double paper_activations) {
   const network& net = network_of<transformer<Blocks>>;
   const runtime_plan p = make_plan(net, as_in_the_paper(stages));
   std::int64_t max = 0, kept = 0;
-  for (const stage_memory& m : p.memory) {
+  for (const stage_plan& s : p.stage_plans) {
+    const stage_memory& m = s.memory;
     max = std::max(max, m.total());
     kept += activations(m);
   }

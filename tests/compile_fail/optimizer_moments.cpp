@@ -1,4 +1,4 @@
-// expect: an optimizer asks for more than gpipe::max_moments arrays
+// expect: an optimizer has more moments than gpipe::max_moments
 #include <gpipe/device/host/context.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>
 

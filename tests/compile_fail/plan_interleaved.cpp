@@ -1,4 +1,4 @@
-// expect: the schedule does not admit so many stages and micro-batches
+// expect: the schedule does not admit these stages and micro-batches
 // expect: schedule_admits<8, 6, false>
 #include <gpipe/plan/timetable/promises.hpp>
 

@@ -4,7 +4,7 @@
 
 using namespace gpipe;
 
-/// 1F1B, but for one backward that trades places with the forward before it.
+/// 1F1B with one backward exchanged with the forward before it.
 struct almost : one_f_one_b {
 #ifdef GPIPE_FAIL
   static constexpr int broken_worker = 2;

@@ -1,4 +1,4 @@
-// expect: the profile is of another model: it has not as many lines as the model has layers
+// expect: the profile is of another model: LinesOfProfile and LayersOfModel must be equal
 // expect: profile_has_a_line_for_each_layer<2, 3, false>
 // errors: 1
 #include <gpipe/layer/linear/linear.hpp>

@@ -1,4 +1,4 @@
-// expect: another size than the plan's \(SizeOfPlan, SizeOfProfile\): measure with micro-batches of the plan's size
+// expect: another micro-batch size .SizeOfProfile. than the plan's .SizeOfPlan.: profile with the plan's size
 // expect: profile_has_the_micro_batch_size<8, 4, false>
 // errors: 1
 #include <gpipe/layer/linear/linear.hpp>

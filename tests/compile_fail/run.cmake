@@ -1,15 +1,15 @@
-# Compiles one file twice: with GPIPE_FAIL it must fail as it says, without it must compile. Such a file reads
+# Compiles one file twice: with GPIPE_FAIL it must fail with the expected messages, without it must compile. Such a file is
 #
 #     // expect: a regular expression of CMake, found in the compiler's messages
 #     // expect: another one (each must be found)
 #     // errors: 1        (if present, the exact number of errors: one mistake, one error)
 #     #include <...>
-#     the twin, which compiles
+#     the correct code, which compiles
 #     #ifdef GPIPE_FAIL
 #     the mistake
 #     #endif
 #
-# The messages are in English and without the quoted source lines, so that no text of a source file satisfies a regex.
+# The messages are in English and without the quoted source lines, so that no text of a source file matches a regex.
 
 file(STRINGS ${source} comments REGEX "^// (expect|errors): ")
 set(expected "")
@@ -23,7 +23,7 @@ foreach(comment IN LISTS comments)
   endif()
 endforeach()
 if(NOT expected)
-  message(FATAL_ERROR "${source} does not say what to expect: add a line `// expect: <regular expression>`")
+  message(FATAL_ERROR "${source} has no expectation: add a line `// expect: <regular expression>`")
 endif()
 
 set(command ${compiler} -std=c++20 -fsyntax-only)
@@ -39,12 +39,12 @@ set(ENV{LC_ALL} C)
 
 execute_process(COMMAND ${command} RESULT_VARIABLE code ERROR_VARIABLE messages)
 if(code)
-  message(FATAL_ERROR "${source}: the twin, without GPIPE_FAIL, must compile\n${messages}")
+  message(FATAL_ERROR "${source}: without GPIPE_FAIL it must compile\n${messages}")
 endif()
 
 execute_process(COMMAND ${command} -DGPIPE_FAIL RESULT_VARIABLE code ERROR_VARIABLE messages)
 if(code EQUAL 0)
-  message(FATAL_ERROR "${source}: compiles with GPIPE_FAIL, which it must not")
+  message(FATAL_ERROR "${source}: compiles with GPIPE_FAIL, but must not")
 endif()
 foreach(regex IN LISTS expected)
   if(NOT messages MATCHES "${regex}")

@@ -1,7 +1,7 @@
 // expect: a layer has no .*on<Input>.* for the output of the layer before it
 // errors: 1
 #include <gpipe/layer/shape/add.hpp>
-#include <gpipe/layer/activation/relu.hpp>
+// A mistake in the model is one error; the missing loss is not reported as a second one.
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/train/trainer.hpp>
 

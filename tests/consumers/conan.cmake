@@ -1,17 +1,17 @@
-# Makes the Conan package and trains with it, then installs it for a project of its own, by Conan from PyPI, in a virtual environment and a home that go with the
-# scratch folder. Where there is no PyPI, it says that it skips.
+# Builds the Conan package and trains with it, then installs it for another project. Conan comes from PyPI into a
+# virtual environment; this and Conan's home are in the scratch folder. Without PyPI, the test prints SKIPPED.
 #     cmake -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D PYTHON=<python3> -D SYSTEM=<include folders>
-#           -D GENERATOR=<of CMake> -D README=<README.md> -P conan.cmake
+#           -D GENERATOR=<CMake generator> -D README=<README.md> -P conan.cmake
 
 set(detect conan profile detect)
 set(create conan create conan -pr:a conan/profiles/system -nr)
 set(install conan install . -pr:a <gpipe>/conan/profiles/system -nr)
 file(READ ${README} readme)
 foreach(command IN ITEMS detect create install)
-  list(JOIN ${command} " " told)
-  string(FIND "${readme}" "`${told}`" at)
+  list(JOIN ${command} " " commands)
+  string(FIND "${readme}" "`${commands}`" at)
   if(at EQUAL -1)
-    message(FATAL_ERROR "README.md does not tell what this test runs: ${told}")
+    message(FATAL_ERROR "README.md does not have the commands of this test: ${commands}")
   endif()
 endforeach()
 
@@ -24,7 +24,7 @@ if(NOT failed)
                   TIMEOUT 120 RESULT_VARIABLE failed)
 endif()
 if(failed)
-  message(STATUS "SKIPPED: Conan cannot be had from PyPI, so its package was not made (${failed})")
+  message(STATUS "SKIPPED: Conan could not be installed from PyPI (${failed})")
   return()
 endif()
 
@@ -40,5 +40,5 @@ file(WRITE ${work}/project/conanfile.txt "[requires]\ngpipe/[>=0]\n[generators]\
 list(TRANSFORM install REPLACE "<gpipe>" "${COPY}")
 execute_process(COMMAND ${install} WORKING_DIRECTORY ${work}/project COMMAND_ERROR_IS_FATAL ANY)
 if(NOT EXISTS ${work}/project/conan_toolchain.cmake)
-  message(FATAL_ERROR "conan install has written no toolchain for a project")
+  message(FATAL_ERROR "conan install has not written a toolchain")
 endif()

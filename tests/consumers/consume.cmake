@@ -1,6 +1,6 @@
-# Builds a stranger's project, from a copy of it away from the source, runs it, and reads what it says.
+# Builds and runs a copy of a consumer's project outside the source tree, and checks its output.
 #     cmake -D CONSUMERS=<this folder> -D SCRATCH=<folder> -D WAY=<project> -D EXPECT=<regular expression>
-#           [-D OPTIONS=<of cmake>] [-D LAUNCHER=<command>] -P consume.cmake
+#           [-D OPTIONS=<options of cmake>] [-D LAUNCHER=<command>] -P consume.cmake
 
 set(work ${SCRATCH}/${WAY})
 file(REMOVE_RECURSE ${work})
@@ -10,5 +10,5 @@ execute_process(COMMAND ${CMAKE_COMMAND} --build ${work}/build COMMAND_ERROR_IS_
 execute_process(COMMAND ${LAUNCHER} ${work}/build/main OUTPUT_VARIABLE said COMMAND_ECHO STDOUT
                 COMMAND_ERROR_IS_FATAL ANY)
 if(NOT said MATCHES "${EXPECT}")
-  message(FATAL_ERROR "${WAY} says '${said}' where it should say '${EXPECT}'")
+  message(FATAL_ERROR "the output of ${WAY} is '${said}', but '${EXPECT}' is expected")
 endif()

@@ -1,4 +1,4 @@
-# Copies what a stranger gets: the tree without .git and without what was built.
+# Copies the tree as users get it: without .git and without build outputs.
 #     cmake -D ROOT=<the tree> -D COPY=<folder> -P copy.cmake
 
 file(REMOVE_RECURSE ${COPY})

@@ -1,4 +1,4 @@
-# Installs a copy of gpipe, moves what was installed, and unpacks the Debian package: for the projects to find.
+# Installs a copy of gpipe, moves the installed files, and unpacks the Debian package, for other projects to find.
 #     cmake -D COPY=<gpipe> -D SCRATCH=<folder> -D VERSION=<x.y.z>
 #           [-D DPKG_DEB=<dpkg-deb>] -P package.cmake
 
@@ -9,16 +9,16 @@ execute_process(COMMAND ${CMAKE_COMMAND} --install build/package --prefix ${SCRA
 file(RENAME ${SCRATCH}/first ${SCRATCH}/installed)
 file(GLOB_RECURSE installed ${SCRATCH}/installed/*)
 foreach(file IN LISTS installed)
-  file(STRINGS ${file} places REGEX "${SCRATCH}|${COPY}")
-  if(places)
-    message(FATAL_ERROR "${file} names a place of the machine it was made on: ${places}")
+  file(STRINGS ${file} paths REGEX "${SCRATCH}|${COPY}")
+  if(paths)
+    message(FATAL_ERROR "${file} contains a path of the build machine: ${paths}")
   endif()
 endforeach()
 
 file(STRINGS ${COPY}/CHANGELOG.md entries REGEX "^## ")
 list(GET entries 0 newest)
 if(NOT newest STREQUAL "## ${VERSION}")
-  message(FATAL_ERROR "the newest entry of CHANGELOG.md is '${newest}', and version.hpp has ${VERSION}")
+  message(FATAL_ERROR "the newest entry of CHANGELOG.md is '${newest}', but version.hpp has ${VERSION}")
 endif()
 
 set(deb ${COPY}/build/package/libgpipe-dev.deb)

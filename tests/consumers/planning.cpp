@@ -1,4 +1,4 @@
-// A stranger's program that plans and does not train: it compiles in a blink wherever gpipe is found.
+// A program that plans and does not train: it compiles quickly wherever gpipe is found.
 
 #include <iostream>
 

@@ -5,13 +5,13 @@
 
 #include <gpipe.hpp>
 
-/// 256 points of the plane, labelled by the side of the diagonal on which they lie.
+/// 256 points of the plane, labelled by their side of the diagonal.
 inline gpipe::dataset points() {
-  std::vector<float> places(256 * 2);
+  std::vector<float> coordinates(256 * 2);
   std::vector<std::int32_t> sides(256);
   for (std::uint32_t i = 0; i < 256; ++i) {
-    for (std::uint32_t j = 0; j < 2; ++j) places[2 * i + j] = gpipe::uniform(gpipe::draw({}, i, j).word[0]) - 0.5F;
-    sides[i] = places[2 * i] > places[2 * i + 1];
+    for (std::uint32_t j = 0; j < 2; ++j) coordinates[2 * i + j] = gpipe::uniform(gpipe::draw({}, i, j).word[0]) - 0.5F;
+    sides[i] = coordinates[2 * i] > coordinates[2 * i + 1];
   }
-  return gpipe::dataset{}.with("inputs", 2, places).with("labels", 1, sides);
+  return gpipe::dataset{}.with("inputs", 2, coordinates).with("labels", 1, sides);
 }

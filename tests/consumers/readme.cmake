@@ -1,5 +1,5 @@
-# Does what README.md tells under "Use it in your project", from a copy of gpipe without .git: each block of CMake is
-# written to CMakeLists.txt, and each block of commands is run.
+# Follows README.md's "Use it in your project" with a copy of gpipe without .git: writes each block of CMake to
+# CMakeLists.txt, and runs each block of commands.
 #     cmake -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D SYSTEM=<include folders> -P readme.cmake
 
 set(work ${SCRATCH}/readme)
@@ -29,5 +29,5 @@ while(rest MATCHES "\n```(sh|cmake)\n([^`]*)```\n(.*)$")
   endif()
 endwhile()
 if(NOT trained EQUAL 3)
-  message(FATAL_ERROR "of the three ways that README.md tells, ${trained} train the program above")
+  message(FATAL_ERROR "${trained} of the three ways in README.md have trained the program; all must")
 endif()

@@ -77,7 +77,7 @@ expect_rejected("batch of 2 samples is too small for 3 replicas" --replicas 3 --
 set(expected "${one}")
 
 foreach(schedule fill-drain zb-h1)
-  set(too_small "no cut into 4 stages fits 1000 bytes a stage; the smallest limit with which one does is [0-9]+ bytes")
+  set(too_small "memory_limit is 1000 bytes: no cut into 4 stages fits; choose at least [0-9]+ bytes")
   expect_rejected("${too_small}" --schedule ${schedule} --memory-limit 1000)
   expect_same(--schedule ${schedule} --memory-limit ${min_bytes})
   math(EXPR too_few "${min_bytes} - 1")

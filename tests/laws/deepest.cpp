@@ -32,6 +32,6 @@ TEST_CASE("the plan made at compile time equals the one made at run time") {
   const runtime_plan p = make_plan(network_of<transformer<1663>>, deepest::options);
   for (int s = 0; s < deepest::S; ++s) {
     CHECK(p.first[static_cast<std::size_t>(s)] == deepest::cut().first[s]);
-    CHECK(p.memory[static_cast<std::size_t>(s)].total() == deepest::memory(s).total());
+    CHECK(p.memory(s).total() == deepest::memory(s).total());
   }
 }

@@ -26,7 +26,7 @@ void is_near_the_bound(int samples, int percent = 5, int percent_never = 7) {
           const runtime_plan plan = make_plan(net, {.stages = S, .micro_batches = M, .micro_batch_size = samples,
                                                 .recompute = mode, .optimizer_moments = moments});
           for (int s = 0; s < S; ++s) {
-            const stage_memory& m = plan.memory[static_cast<std::size_t>(s)];
+            const stage_memory& m = plan.memory(s);
             const int allowed = mode == recompute_mode::never ? percent_never : percent;
             const bool near = 100 * m.total() <= (100 + allowed) * m.lower_bound;
             CAPTURE(S);

@@ -56,7 +56,7 @@ std::vector<std::vector<bool>> touched(const plan_options& options, const Data& 
   std::vector<std::vector<bool>> lines;
   for (int s = 0; s < options.stages; ++s) {
     const auto& arena = training.executor().stage(s).arena();
-    CHECK(arena.size() == static_cast<std::size_t>(training.plan().memory[static_cast<std::size_t>(s)].total()));
+    CHECK(arena.size() == static_cast<std::size_t>(training.plan().memory(s).total()));
     CHECK(arena.size() % alignment == 0);
     lines.emplace_back();
     for (std::size_t at = 0; at < arena.size() + alignment; at += alignment)
@@ -84,7 +84,7 @@ std::size_t spare_slots(const network& net, const runtime_plan& plan, int s) {
     const int writer = plan.cut().stage_of(net.values[b.value].writer);
     if (b.kind == memory_kind::stash && writer < 0) continue;
     const int count = b.kind == memory_kind::stash ? taken(writer, s, false)
-                                                   : taken(s, stage.returner(b.value, b.index), true);
+                                                   : taken(s, stage.return_stage(b.value, b.index), true);
     bytes += b.bytes * static_cast<std::size_t>(b.copies - count);
   }
   return bytes;
@@ -117,7 +117,7 @@ void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedu
           CHECK((one[s][last - 1] || other[s][last - 1]));  // the highest predicted line
           CHECK(!(one[s][last] || other[s][last]));         // the first line behind it
           const runtime_plan plan = make_plan(network_of<Net>, options);
-          const stage_memory& memory = plan.memory[s];
+          const stage_memory& memory = plan.memory(static_cast<int>(s));
           CHECK(untouched * alignment <= static_cast<std::size_t>(memory.total() - memory.lower_bound) +
                                              spare_slots(network_of<Net>, plan, static_cast<int>(s)));
         }
@@ -130,7 +130,7 @@ void equals_the_plan_made_at_run_time() {
   for (int s = 0; s < Plan::S; ++s) {
     CHECK(made.first[static_cast<std::size_t>(s)] == Plan::cut().first[s]);
     for (int kind = 0; kind < memory_kinds; ++kind)
-      CHECK(made.memory[static_cast<std::size_t>(s)].bytes[kind] == Plan::memory(s).bytes[kind]);
+      CHECK(made.memory(s).bytes[kind] == Plan::memory(s).bytes[kind]);
   }
 }
 

@@ -25,7 +25,8 @@ void fits_as_in_the_paper(int stages, double paper_gigabytes) {
                                      .optimizer_moments = 1,
                                      .device = tpu_v3_core});
   std::int64_t activations = 0, trained = 0;
-  for (const stage_memory& m : p.memory) {
+  for (int s = 0; s < stages; ++s) {
+    const stage_memory& m = p.memory(s);
     CHECK(m.total() <= tpu_v3_core.memory_bytes);
     const std::int64_t parameters =
         m.of(memory_kind::parameters) + m.of(memory_kind::gradients) + m.of(memory_kind::moments);

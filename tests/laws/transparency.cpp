@@ -173,7 +173,8 @@ const schedule_choice trained[] = {schedule_kind::fill_drain,
 template <class Net>
 std::int64_t largest_stage(plan_options options) {
   std::int64_t largest = 0;
-  for (const stage_memory& m : make_plan(network_of<Net>, options).memory) largest = (std::max)(largest, m.total());
+  for (const stage_plan& s : make_plan(network_of<Net>, options).stage_plans)
+    largest = (std::max)(largest, s.memory.total());
   return largest;
 }
 

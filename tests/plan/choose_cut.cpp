@@ -59,7 +59,7 @@ TEST_CASE("the cut is the partition's, by the schedule's objective") {
   CHECK(far.of_cut > far.optimum);
 }
 
-TEST_CASE("under every limit the best of all cuts that obey it is taken") {
+TEST_CASE("under every limit the best cut that obeys it is chosen") {
   plan_options o{.stages = 3, .micro_batches = 4, .micro_batch_size = 64, .recompute = recompute_mode::never};
   const int L = it.slot_count;
   std::vector<std::pair<std::int64_t, std::int64_t>> all;  // bytes of the largest stage, makespan
@@ -82,7 +82,7 @@ TEST_CASE("under every limit the best of all cuts that obey it is taken") {
   o.memory_limit = all.front().first - 1;
   CHECK(cut_of(o, fill_drain{}).empty());
   CHECK(min_memory_limit(it, o, fill_drain{}, costs_for(o)) == all.front().first);
-  CHECK_THROWS_WITH_AS(make_plan(it, o), doctest::Contains("the smallest limit with which one does is "), error);
+  CHECK_THROWS_WITH_AS(make_plan(it, o), doctest::Contains("choose at least "), error);
 }
 
 TEST_CASE("a cut that pays for what crosses it avoids wide edges") {
@@ -96,7 +96,7 @@ TEST_CASE("a cut that pays for what crosses it avoids wide edges") {
   o.cost_transfers = true;
   CHECK(cut_of(o, fill_drain{})[1] != 1);
   const detail::value_transfers all(it, o);
-  CHECK(all.count() == it.value_count - 2);  // not what enters, nor what leaves
+  CHECK(all.count() == it.value_count - 2);  // not the inputs, nor the outputs
   CHECK(all.data()[0].time == transfer_time(512 * 4 * 8, slow));
   CHECK(all.data()[0].reader_count == 1);
 }
@@ -124,6 +124,6 @@ TEST_CASE("a slower device gets less to do") {
   CHECK_THROWS_WITH_AS(make_plan(it, o), doctest::Contains("device_count is 2 and stages is 3"), error);
 }
 
-TEST_CASE("what the schedule does not admit is refused") {
+TEST_CASE("inadmissible numbers are rejected") {
   CHECK_THROWS_AS(cut_of({.stages = 3, .micro_batches = 4}, interleaved{2}), error);
 }

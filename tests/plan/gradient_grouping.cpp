@@ -25,29 +25,29 @@ struct of_sequences : model<input<float, 64, 128>, linear<128>> {};
 constexpr plan_options with(int B, recompute_mode mode = recompute_mode::never) {
   return {.stages = 2, .micro_batches = 32, .micro_batch_size = B, .recompute = mode};
 }
-constexpr int together(const plan_options& o) { return coalesced(network_of<wide<256>>, o); }
+constexpr int together(const plan_options& o) { return group_size(network_of<wide<256>>, o); }
 
 template <int B, class... Options>
 using planned = plan<wide<256>, stages<2>, micro_batches<32>, micro_batch_size<B>, Options...>;
 
 }  // namespace
 
-// As many as make some 256 rows, and at most eight; of gradients in the nearest cache none.
+// Groups make some 256 rows, and are at most eight; gradients in the nearest cache are not grouped.
 static_assert(together(with(4)) == 8 && together(with(32)) == 8 && together(with(64)) == 4 && together(with(256)) == 1);
-static_assert(coalesced(network_of<wide<64>>, with(4)) == 1);
-static_assert(coalesced(network_of<of_sequences>, {.micro_batches = 32, .micro_batch_size = 2,
+static_assert(group_size(network_of<wide<64>>, with(4)) == 1);
+static_assert(group_size(network_of<of_sequences>, {.micro_batches = 32, .micro_batch_size = 2,
                                                    .recompute = recompute_mode::never}) == 2);
 // A table that is looked up is not read whole.
-static_assert(coalesced(network_of<words>, {.micro_batches = 32, .micro_batch_size = 4,
+static_assert(group_size(network_of<words>, {.micro_batches = 32, .micro_batch_size = 4,
                                             .recompute = recompute_mode::never}) == 1);
-// Never more than there are, and only where a stage holds them anyway.
+// Never more than the micro-batches, and only if a stage holds them anyway.
 static_assert(together({.micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never}) == 3);
 static_assert(together({.micro_batches = 3, .recompute = recompute_mode::never, .coalesce = 8}) == 3);
 static_assert(together(with(4, recompute_mode::except_last)) == 1);
 static_assert(together({.micro_batches = 32, .micro_batch_size = 4, .recompute = recompute_mode::never,
                         .schedule = schedule_kind::one_f_one_b}) == 1);
 
-TEST_CASE("what is held for it is in the plan, the same while a program compiles and at run time") {
+TEST_CASE("the plan has memory for held gradients, the same at compile time and at run time") {
   using alone = planned<4, recompute<recompute_mode::never>, coalesce<1>>;
   using eight = planned<4, recompute<recompute_mode::never>>;
   CHECK(alone::memory(0).of(memory_kind::held) == 0);
@@ -55,17 +55,17 @@ TEST_CASE("what is held for it is in the plan, the same while a program compiles
   CHECK(eight::memory(0).of(memory_kind::returned) > alone::memory(0).of(memory_kind::returned));
   const runtime_plan made = make_plan(network_of<wide<256>>, with(4));
   CHECK(made.coalesce == 8);
-  CHECK(made.options.coalesce == 0);  // for who changes them and plans anew
+  CHECK(made.options.coalesce == 0);  // so changed options can be planned again
   for (std::size_t s = 0; s < 2; ++s) {
-    CHECK(made.terms[s].held == 8);
+    CHECK(made.stage_plans[s].requirements.held == 8);
     for (int kind = 0; kind < memory_kinds; ++kind)
-      CHECK(made.memory[s].bytes[kind] == eight::memory(static_cast<int>(s)).bytes[kind]);
+      CHECK(made.stage_plans[s].memory.bytes[kind] == eight::memory(static_cast<int>(s)).bytes[kind]);
   }
 }
 
 namespace {
 
-// Bytes of the largest stage when so many are made together, in the cut that is chosen without a limit.
+// Bytes of the largest stage with groups of this size, in the cut without a limit.
 template <int G>
 constexpr std::int64_t needed() {
   using made = planned<4, recompute<recompute_mode::never>, coalesce<G>>;
@@ -83,15 +83,15 @@ int within() {
   CHECK(made.coalesce == same::coalesce);
   for (int s = 0; s < 2; ++s) {
     CHECK(made.first[static_cast<std::size_t>(s)] == planned<4>::cut().first[s]);
-    CHECK(made.memory[static_cast<std::size_t>(s)].total() <= Bytes);
-    CHECK(same::memory(s).total() == made.memory[static_cast<std::size_t>(s)].total());
+    CHECK(made.memory(s).total() <= Bytes);
+    CHECK(same::memory(s).total() == made.memory(s).total());
   }
   return made.coalesce;
 }
 
 }  // namespace
 
-TEST_CASE("as many are made together as the memory limit has room for, and no cut is worse for it") {
+TEST_CASE("groups are as large as the memory limit allows, and no cut is worse for it") {
   CHECK(within<1'000'000'000>() == 8);
   CHECK(within<needed<8>()>() == 8);
   CHECK(within<needed<8>() - 1>() == 4);
@@ -102,7 +102,7 @@ TEST_CASE("as many are made together as the memory limit has room for, and no cu
 
 namespace {
 
-/// 64 stages of 128 micro-batches: a compiler counts what waits within its default limits, whatever the memory limit.
+/// 64 stages of 128 micro-batches: a compiler counts held gradients within its default limits, for any memory limit.
 struct deep : model<input<float, 128>, repeat<100, residual<layer_norm, linear<256>, gelu, linear<128>>>, linear<10>,
                     softmax_cross_entropy> {};
 template <recompute_mode Mode, class... Limit>
@@ -114,15 +114,15 @@ static_assert(deep_plan<recompute_mode::never, memory_limit<6'172'224>>::coalesc
 
 }  // namespace
 
-TEST_CASE("a limit has to hold no more than there are micro-batches") {
+TEST_CASE("a group is at most the micro-batches, also for the limit") {
   plan_options o{.stages = 2, .micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never, .coalesce = 3};
   const runtime_plan three = make_plan(network_of<wide<256>>, o);
   o.coalesce = 8;
-  o.memory_limit = std::max(three.memory[0].total(), three.memory[1].total());
+  o.memory_limit = std::max(three.memory(0).total(), three.memory(1).total());
   CHECK(make_plan(network_of<wide<256>>, o).coalesce == 3);
 }
 
-TEST_CASE("as needed they are made together where nothing needs to be recomputed for it") {
+TEST_CASE("recompute as needed groups gradients only if nothing is recomputed for it") {
   constexpr auto needs = recompute_mode::as_needed;
   CHECK(planned<4, recompute<needs>>::coalesce == 8);
   CHECK(planned<4, recompute<needs>, coalesce<1>>::coalesce == 1);
@@ -137,12 +137,12 @@ TEST_CASE("as needed they are made together where nothing needs to be recomputed
     const runtime_plan made = make_plan(network_of<wide<256>>, o);
     CHECK(made.coalesce == (limit >= needed<8>() ? 8 : limit >= needed<1>() ? 4 : 1));
     const int fewest = std::min(made.working_sets[0], made.working_sets[1]);
-    CHECK((fewest == 32) == (made.coalesce > 1));  // else all that backward reads again is kept
-    for (const stage_memory& of : made.memory) CHECK(of.total() <= limit);
+    CHECK((fewest == 32) == (made.coalesce > 1));  // else all working sets are kept
+    for (const stage_plan& s : made.stage_plans) CHECK(s.memory.total() <= limit);
   }
 }
 
-TEST_CASE("a number that is asked for counts against the limit, and where it does not fit the error tells what would") {
+TEST_CASE("a chosen group size counts against the limit, and the error names the remedy") {
   plan_options o = with(4);
   o.memory_limit = needed<8>() - 1;
   o.coalesce = 8;
@@ -159,7 +159,7 @@ TEST_CASE("a number that is asked for counts against the limit, and where it doe
       make_plan(network_of<wide<256>>, o);
       FAIL("no cut should fit");
     } catch (const error& refused) {
-      CHECK((refused.remedy().find("; with coalesce 0 a smaller one may do") != std::string::npos) == (G == 8));
+      CHECK((refused.remedy().find(", or coalesce 0, which may need fewer") != std::string::npos) == (G == 8));
     }
   }
 }

@@ -100,7 +100,7 @@ struct tally {
   int limits = 0, refused = 0, bound = 0;
 };
 
-/// The cut under every limit at which what is best may change, and just below.
+/// The cut under every limit at which the best may change, and just below.
 template <class Schedule>
 void agrees(instance<Schedule> it, std::mt19937& random, tally& seen) {
   const tried all = it.all();

@@ -23,7 +23,7 @@ static_assert(four::options.recompute == recompute_mode::except_last && four::op
 static_assert(four::bubble() == 3.0 / 19);
 static_assert(four::parameters() == 64 * 128 + 128 + 4 * (128 * 128 + 128) + 128 * 10 + 10);
 
-// No stage is empty, and all slots are held.
+// No stage is empty, and every slot has a stage.
 static_assert(four::cut().stages == 4 && four::cut().first[0] == 0 && four::cut().first[4] == 16);
 static_assert(four::stage_of(0) == 0 && four::stage_of(15) == 3);
 static_assert(four::cut().first[1] > 0 && four::cut().first[2] > four::cut().first[1] &&
@@ -36,7 +36,7 @@ static_assert(same::memory(2).total() == four::memory(2).total());
 using plain = plan<net>;
 static_assert(plain::S == 1 && plain::M == 1 && plain::bubble() == 0);
 
-// Memory: the optimizer and recompute tell, and it fits or it does not.
+// Memory depends on the optimizer and recompute, and fits a limit or not.
 using cheap = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>, optimizer<sgd>>;
 static_assert(four::memory(1).of(memory_kind::moments) == 2 * cheap::memory(1).of(memory_kind::moments));
 static_assert(four::memory(1).of(memory_kind::moments) == 2 * four::memory(1).of(memory_kind::parameters));
@@ -51,7 +51,7 @@ constexpr std::int64_t most = [] {
 static_assert(require_fits<four, most>());
 static_assert(require_fits<four, 8_GiB>());
 
-// Folded onto fewer workers it holds the same; as many as it has are no fold.
+// Folded onto fewer workers it needs the same memory; folding onto all workers changes nothing.
 using folded_four = plan<net, workers<3>, stages<4>, micro_batches<16>, micro_batch_size<8>>;
 static_assert(folded_four::schedule.workers(4) == 3 && folded_four::bubble() > four::bubble());
 static_assert(folded_four::memory(1).of(memory_kind::parameters) > 0 && folded_four::makespan() > four::makespan());
@@ -59,7 +59,7 @@ using whole_four = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>, 
 static_assert(whole_four::makespan() == four::makespan() && whole_four::bubble() == four::bubble() &&
               whole_four::cut().first[1] == four::cut().first[1]);
 
-// In bf16: the same layers; what flows and what is derived from weights takes half, what is trained the same.
+// In bf16: the same layers; values and derived weights take half, parameters the same.
 template <class... More>
 using cut_by_hand = plan<net, cut_at<4, 8, 12>, micro_batches<16>, micro_batch_size<8>, More...>;
 using single = cut_by_hand<>;
@@ -76,12 +76,12 @@ constexpr traffic across(const network& of) { return traffic_of(of, single::cut(
 static_assert(2 * across(network_of<narrow::model>).forward_bytes == across(network_of<net>).forward_bytes);
 static_assert(2 * across(network_of<narrow::model>).backward_bytes == across(network_of<net>).backward_bytes);
 
-// Replicas share a mini-batch's micro-batches, and each holds what is told of all of them.
+// Replicas share a mini-batch's micro-batches, and each holds the partials of all of them.
 using doubled = plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>, replicas<2>>;
 static_assert(doubled::memory(3).of(memory_kind::partials) == 2 * four::memory(3).of(memory_kind::partials));
 static_assert(doubled::memory(0).total() == four::memory(0).total() && doubled::makespan() == four::makespan());
 
-// Stages as types: as many as asked for, in a recompute wrapper unless nothing is recomputed.
+// Stages as types: one each, in a recompute wrapper unless recompute is never.
 template <class Plan, int I>
 using stage_at = std::remove_cvref_t<decltype(boost::hana::at_c<I>(Plan::stages()))>;
 static_assert(stage_at<four, 0>::first == 0 && stage_at<four, 3>::last == 16);

@@ -27,27 +27,27 @@ runtime_plan made(plan_options options, const std::vector<int>& cut = {}) { retu
 
 }  // namespace
 
-TEST_CASE("workers that share no memory have places for what leaves") {
+TEST_CASE("workers that share no memory have slots for sent values") {
   const auto bytes = [](bool apart, int workers) {
     plan_options o{.stages = 3, .micro_batches = 4, .micro_batch_size = 2, .workers = workers, .separate_memory = apart};
     std::vector<std::int64_t> found;
-    for (const stage_memory& m : make_plan(network_of<chain>, o, {1, 3}).memory)
-      found.push_back(m.of(memory_kind::outgoing));
+    for (const stage_plan& s : make_plan(network_of<chain>, o, {1, 3}).stage_plans)
+      found.push_back(s.memory.of(memory_kind::outgoing));
     return found;
   };
-  // 16 floats a sample leave forward, and as many gradients back: two places of two samples each.
+  // 16 floats a sample leave forward, and as many gradients back: two slots of two samples each.
   constexpr std::int64_t one = 2 * 2 * 16 * 4;
   CHECK(bytes(false, 0) == std::vector<std::int64_t>{0, 0, 0});
   CHECK(bytes(true, 0) == std::vector<std::int64_t>{one, 2 * one, one});
   CHECK(bytes(true, 2) == std::vector<std::int64_t>{0, one, one});  // the first two stages have one worker
 }
 
-TEST_CASE("replicas that share no memory have room for what they give each other, of tied uses too") {
+TEST_CASE("replicas that share no memory have landing memory for each other's gradients, tied ones too") {
   const auto landing = [](int replicas, bool apart) {
     const plan_options o{.stages = 2, .micro_batches = 4, .separate_memory = apart, .replicas = replicas};
     std::vector<std::int64_t> found;
-    for (const stage_memory& m : make_plan(network_of<lends>, o, {2}).memory)
-      found.push_back(m.of(memory_kind::landing));
+    for (const stage_plan& s : make_plan(network_of<lends>, o, {2}).stage_plans)
+      found.push_back(s.memory.of(memory_kind::landing));
     return found;
   };
   constexpr std::int64_t layer = 4 * 64 * 65;
@@ -57,7 +57,7 @@ TEST_CASE("replicas that share no memory have room for what they give each other
   CHECK(landing(4, true) == std::vector<std::int64_t>{3 * layer / 2, 3 * aligned(layer / 4)});
 }
 
-TEST_CASE("a plan holds all slots, in stages none of which is empty") {
+TEST_CASE("a plan holds all slots, and no stage is empty") {
   for (int S = 1; S <= 7; ++S) {
     const runtime_plan p = made({.stages = S, .micro_batches = 4});
     CHECK(p.stages() == S);
@@ -69,11 +69,11 @@ TEST_CASE("a plan holds all slots, in stages none of which is empty") {
       shares += p.share(s);
     }
     CHECK(shares == doctest::Approx(1));
-    CHECK(p.memory.size() == static_cast<std::size_t>(S));
+    CHECK(p.stage_plans.size() == static_cast<std::size_t>(S));
   }
 }
 
-TEST_CASE("an own cut is taken as it is, with its links at both ends") {
+TEST_CASE("a custom cut is used as it is, with its links at both ends") {
   const runtime_plan p = made({.stages = 3, .micro_batches = 4, .micro_batch_size = 5}, {3, 4});
   CHECK(p.first == std::vector<int>{0, 3, 4, 7});
   CHECK(p.links == std::vector<link>{{0, 1, true}, {0, 2, true}, {1, 2, true}});
@@ -83,31 +83,31 @@ TEST_CASE("an own cut is taken as it is, with its links at both ends") {
   CHECK(p.each == std::vector<int>{0, 1, 2, 3});
 }
 
-TEST_CASE("what is in flight decides the places") {
+TEST_CASE("the micro-batches in flight decide the slots") {
   const runtime_plan p = made({.stages = 2, .micro_batches = 3});
   CHECK(p.slots_of_stages[0].entering == std::vector<int>{2, 1, 0});  // forward runs 2, 1, 0
   CHECK(p.slots_of_stages[1].forward == std::vector<int>{0, 0, 0});
   CHECK(p.slots_of_links[0].stash == std::vector<int>{2, 1, 0});
   CHECK(p.slots_of_links[0].returned == std::vector<int>{0, 1, 0});
-  CHECK(p.terms[1].kept_copies == 1);
-  CHECK(p.terms[1].in_flight == 3);
+  CHECK(p.requirements(1).kept_copies == 1);
+  CHECK(p.requirements(1).in_flight == 3);
   const runtime_plan kept = made({.stages = 2, .micro_batches = 3, .recompute = recompute_mode::never});
   CHECK(kept.slots_of_stages[1].forward == std::vector<int>{2, 1, 0});
   CHECK(kept.slots_of_stages[1].again == kept.slots_of_stages[1].forward);
-  CHECK(kept.terms[1].kept_copies == 3);
+  CHECK(kept.requirements(1).kept_copies == 3);
   CHECK(kept.costs_of_slots == p.costs_of_slots);
 }
 
-TEST_CASE("cuts that are none are refused") {
+TEST_CASE("invalid cuts are rejected") {
   const auto refused = [](plan_options options, const std::vector<int>& cut, const char* what) {
     CHECK_THROWS_WITH_AS(made(options, cut), what, error);
   };
   refused({.stages = 3}, {1},
-          "the cut names 1 place, not 2, for 3 stages; name the first slot of every stage but the first");
+          "the cut has 1 slot, but 3 stages need 2; give the first slot of every stage but the first");
   for (const auto& cut : {std::vector<int>{0, 3}, {3, 3}, {4, 3}, {3, 7}, {-1, 2}})
     CHECK_THROWS_AS(made({.stages = 3}, cut), error);
   refused({.stages = 2}, {7},
-          "stage 1: a stage holds the slots [7, 7); cuts ascend strictly from 0 to the number of slots");
+          "stage 1: the cut gives the stage the slots [7, 7); cuts must ascend strictly from 0 to the number of slots");
   refused({.stages = 8}, {}, "stages is 8; choose 1 to 7, the number of layers");
 }
 
@@ -119,18 +119,18 @@ struct many_readers
 
 }  // namespace
 
-TEST_CASE("no stage of a plan takes more than its limit, wherever what it sends is read") {
+TEST_CASE("no stage of a plan exceeds its limit, for any readers of its values") {
   int plans = 0;
   for (const schedule_kind kind : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1})
     for (int S = 2; S <= 6; ++S) {
       plan_options o{.stages = S, .micro_batches = 12, .schedule = kind};
       const runtime_plan free = make_plan(network_of<many_readers>, o);
       std::int64_t most = 0;
-      for (const stage_memory& m : free.memory) most = m.total() > most ? m.total() : most;
+      for (const stage_plan& s : free.stage_plans) most = s.memory.total() > most ? s.memory.total() : most;
       for (int part = 99; part > 50; --part) {
         o.memory_limit = most * part / 100;
         try {
-          for (const stage_memory& m : make_plan(network_of<many_readers>, o).memory) CHECK(m.total() <= o.memory_limit);
+          for (const stage_plan& s : make_plan(network_of<many_readers>, o).stage_plans) CHECK(s.memory.total() <= o.memory_limit);
           ++plans;
         } catch (const error& none) {
           CHECK(std::string(none.what()).find("fit") != std::string::npos);
@@ -140,11 +140,11 @@ TEST_CASE("no stage of a plan takes more than its limit, wherever what it sends 
   CHECK(plans > 0);
 }
 
-TEST_CASE("an own cut is held to the limit") {
+TEST_CASE("a custom cut must obey the limit") {
   plan_options o{.stages = 2, .micro_batches = 4};
-  const std::int64_t needed = made(o, {3}).memory[1].total();
-  o.memory_limit = needed > made(o, {3}).memory[0].total() ? needed : made(o, {3}).memory[0].total();
+  const std::int64_t needed = made(o, {3}).memory(1).total();
+  o.memory_limit = needed > made(o, {3}).memory(0).total() ? needed : made(o, {3}).memory(0).total();
   CHECK_NOTHROW(made(o, {3}));
   --o.memory_limit;
-  CHECK_THROWS_WITH_AS(made(o, {3}), doctest::Contains("bytes and is allowed"), error);
+  CHECK_THROWS_WITH_AS(made(o, {3}), doctest::Contains("and the stage needs"), error);
 }

@@ -15,7 +15,7 @@ constexpr device_spec each[] = {p100, v100_16gb};
 
 }  // namespace
 
-TEST_CASE("costs are of one device, or of each stage's own") {
+TEST_CASE("costs are those of one device, or of each stage's device") {
   plan_options o{.stages = 2, .micro_batch_size = 4, .device = p100};
   layer_cost costs[4];
   REQUIRE(cost_count(network_of<net>, o) == 2);

@@ -33,7 +33,7 @@ static_assert(step(one_f_one_b{}, recompute_mode::always) == 41);
 static_assert(step(one_f_one_b{}, recompute_mode::except_last) == 39);
 static_assert(step(forward_only{}, recompute_mode::never) == 11);
 
-// As needed, with more and more room, goes from the one to the other.
+// As needed, with more and more memory, goes from the one to the other.
 static_assert(step(fill_drain{}, recompute_mode::as_needed, 1) == 40);
 static_assert(step(fill_drain{}, recompute_mode::as_needed, 4) < 40 && step(fill_drain{}, recompute_mode::as_needed, 4) > 33);
 static_assert(step(fill_drain{}, recompute_mode::as_needed, 8) == 33);
@@ -51,7 +51,7 @@ static_assert(makespan_of(network_of<net>, on_four, fill_drain{}, unequal, {firs
 static_assert(lower_bound_of(on_four, fill_drain{}, unequal) <= 57 && lower_bound_of(on_four, fill_drain{}, unequal) > 33);
 static_assert(lower_bound_of(on_four, fill_drain{}, {alike, 4}) == 33);
 
-// What is recomputed is work on every device; as needed it may be nothing.
+// A recompute is work on every device; as needed there may be none.
 constexpr plan_options with(recompute_mode mode) {
   plan_options o = on_four;
   o.recompute = mode;
@@ -64,7 +64,7 @@ static_assert(again <= makespan_of(network_of<net>, with(recompute_mode::always)
 static_assert(lower_bound_of(with(recompute_mode::as_needed), fill_drain{}, unequal) ==
               lower_bound_of(on_four, fill_drain{}, unequal));
 
-// Where backward is split, gradients go back while parameter parts still run.
+// With split backward, gradients return while parameter parts still run.
 constexpr layer_cost late[] = {{1, 5, 0}, {0, 0, 0}, {1, 1, 10}, {0, 0, 0}, {1, 5, 0}, {0, 0, 0}, {1, 1, 10}, {0, 0, 0}};
 constexpr plan_options on_two{.stages = 2, .micro_batches = 1, .micro_batch_size = 1, .recompute = recompute_mode::never};
 constexpr int halves[] = {0, 2, 4};

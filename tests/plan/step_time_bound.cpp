@@ -53,7 +53,7 @@ std::int64_t shortest(const Schedule& schedule, const std::vector<layer_cost>& c
 
 }  // namespace
 
-TEST_CASE("no cut of any schedule takes less, and fill-drain's best takes as long") {
+TEST_CASE("no cut of any schedule beats the bound, and the best of fill-drain reaches it") {
   std::mt19937 random(3);
   const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
   constexpr recompute_mode modes[] = {recompute_mode::never, recompute_mode::always, recompute_mode::except_last};
@@ -84,7 +84,7 @@ TEST_CASE("no cut of any schedule takes less, and fill-drain's best takes as lon
         tried[static_cast<int>(schedule_kind::one_f_one_b)]);
 }
 
-TEST_CASE("limits make the bound no smaller") {
+TEST_CASE("memory limits never reduce the bound") {
   const layer_cost costs[] = {{5, 5, 5}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}};
   const auto at_most_two = [](int, int begin, int end) { return end - begin <= 2; };
   CHECK(schedule_lower_bound(one_f_one_b{}, costs, 4, 2, 4, recompute_mode::never, at_most_two) >

@@ -29,7 +29,7 @@ TEST_CASE("a plan prints itself, made at compile time or at run time") {
   CHECK(text == describe(network_of<net>, make_plan(network_of<net>, two::options)));
 }
 
-TEST_CASE("a plan by measured costs says so, and what its step is reckoned to take") {
+TEST_CASE("a plan with a profile names it, and predicts the step time") {
   // Forward 1 us, backward 2 us in each half: 4 + 1 ticks of 3 us, and of recompute what is not hidden.
   constexpr measured_layer lines[] = {
       {0, "linear", 500, 500, 500}, {1, "relu", 500, 1000, 0}, {2, "linear", 500, 500, 500}, {3, "relu", 500, 1000, 0}};
@@ -38,28 +38,27 @@ TEST_CASE("a plan by measured costs says so, and what its step is reckoned to ta
   options.recompute = recompute_mode::never;
   const runtime_plan plan = make_plan(network_of<net>, options);
   CHECK(step_time(network_of<net>, plan) == 15'000'000);
-  CHECK(describe(network_of<net>, plan).find("reckoned to take 0.015 ms by its profile, and") != std::string::npos);
+  CHECK(describe(network_of<net>, plan).find("predicted step time: 0.015 ms by its profile; ") != std::string::npos);
 }
 
-TEST_CASE("it is told how many micro-batches' parameter gradients are made together") {
+TEST_CASE("the text names the number of micro-batches whose gradients are computed together") {
   using as_asked = plan<net, stages<2>, micro_batches<4>, recompute<recompute_mode::never>, coalesce<2>>;
   using fewer = plan<net, stages<2>, micro_batches<4>, recompute<recompute_mode::never>, coalesce<8>>;
   struct wide : model<input<float, 256>, linear<256>, relu, linear<256>> {};
   using chosen = plan<wide, stages<2>, micro_batches<8>, micro_batch_size<64>, recompute<recompute_mode::never>>;
-  const auto told = [](const std::string& text, int together) {
-    const std::string of = "recompute never, parameter gradients of " + std::to_string(together);
-    return text.find(of + " micro-batches together: bubble") != std::string::npos;
+  const auto named = [](const std::string& text, int together) {
+    return text.find("recompute never, coalesce " + std::to_string(together) + ": bubble") != std::string::npos;
   };
-  CHECK(told(describe<as_asked>(), 2));
-  CHECK(told(describe(network_of<net>, make_plan(network_of<net>, as_asked::options)), 2));
-  CHECK(told(describe<fewer>(), 4));
-  CHECK(told(describe(network_of<net>, make_plan(network_of<net>, fewer::options)), 4));
-  CHECK(told(describe<chosen>(), 4));
-  CHECK(told(describe(network_of<wide>, make_plan(network_of<wide>, chosen::options)), 4));
-  CHECK(describe<two>().find("together") == std::string::npos);
+  CHECK(named(describe<as_asked>(), 2));
+  CHECK(named(describe(network_of<net>, make_plan(network_of<net>, as_asked::options)), 2));
+  CHECK(named(describe<fewer>(), 4));
+  CHECK(named(describe(network_of<net>, make_plan(network_of<net>, fewer::options)), 4));
+  CHECK(named(describe<chosen>(), 4));
+  CHECK(named(describe(network_of<wide>, make_plan(network_of<wide>, chosen::options)), 4));
+  CHECK(describe<two>().find("coalesce") == std::string::npos);
 }
 
-TEST_CASE("a schedule and a cut of one's own are told as they are") {
+TEST_CASE("the text describes a custom schedule and a custom cut") {
   using mine = plan<net, cut_at<1>, micro_batches<4>, schedule<own>>;
   const std::string text = describe<mine>();
   CHECK(text.find("my own, 4 micro-batches") != std::string::npos);
@@ -72,15 +71,21 @@ TEST_CASE("a schedule and a cut of one's own are told as they are") {
         std::string::npos);
 }
 
-TEST_CASE("it is told what a cut is measured by") {
+TEST_CASE("the text names the objective of the cut") {
   CHECK(describe<two>().find("\nthe cut is the optimum\n") != std::string::npos);
   using taking_turns = plan<net, stages<2>, micro_batches<4>, schedule<one_f_one_b>>;
-  CHECK(describe<taking_turns>().find("\nby its bottleneck the cut is the optimum\n") != std::string::npos);
+  CHECK(describe<taking_turns>().find("\nthe cut's bottleneck is the optimum\n") != std::string::npos);
   using on_links = plan<net, stages<2>, micro_batches<4>, with_transfers>;
-  CHECK(describe<on_links>().find("\nby its bottleneck the cut is the optimum\n") != std::string::npos);
+  CHECK(describe<on_links>().find("\nthe cut's bottleneck is the optimum\n") != std::string::npos);
 }
 
-TEST_CASE("one is said in the singular") {
+TEST_CASE("the text names every other option that is not its default") {
+  using some = plan<net, stages<2>, micro_batches<4>, workers<1>, memory_limit<1_GiB>>;
+  CHECK(describe<some>().find("recompute except-last, workers 1, memory_limit 1073741824: bubble") !=
+        std::string::npos);
+}
+
+TEST_CASE("the number one has a singular noun") {
   const std::string text = describe<plan<net, micro_batch_size<1>>>();
   CHECK(text.find("fill-drain, 1 micro-batch of at most 1 sample, ") != std::string::npos);
 }

@@ -23,7 +23,7 @@ using namespace laws;
 namespace {
 
 struct net : model<input<double, 4>, halve, cross, join, passing_loss> {};
-/// Has both parts of backward in one besides.
+/// Has a kernel for both parts of backward, too.
 struct whole_cross : cross {
   template <class In>
   struct on : cross::on<In> {
@@ -37,7 +37,7 @@ struct whole_net : model<input<double, 4>, halve, whole_cross, whole_cross, join
 struct without_loss : model<input<double, 4>, halve, cross, join> {};
 
 template <class Net = net>
-std::unique_ptr<executor<host_device>> made(plan_options plan, run_options options = {},
+std::unique_ptr<executor<host_device>> made(plan_options plan, training_options options = {},
                                             const std::vector<int>& cut = {}) {
   return std::make_unique<executor<host_device>>(network_of<Net>, kernels_of<Net, host::context>,
                                                  make_plan(network_of<Net>, plan, cut),
@@ -76,7 +76,7 @@ TEST_CASE("a step changes parameters by the mean gradient, an evaluation changes
   CHECK(run->evaluate(batch_of()).loss < first.loss);
 }
 
-TEST_CASE("a clipped step goes no further than the clip") {
+TEST_CASE("a clipped step is no longer than the largest norm") {
   const auto run = made(two);
   const auto* weight = reinterpret_cast<const double*>(run->parameters(1));
   const double before[] = {weight[0], weight[1]};
@@ -85,8 +85,8 @@ TEST_CASE("a clipped step goes no further than the clip") {
   CHECK(std::hypot(weight[0] - before[0], weight[1] - before[1]) == doctest::Approx(0.25));
 }
 
-TEST_CASE("report and trace tell of every stage since they were last forgotten") {
-  run_options options;
+TEST_CASE("report and trace cover every stage since the last reset") {
+  training_options options;
   options.trace_events = 64;
   const auto run = made(two, options);
   run->train(batch_of(), 0.1);
@@ -104,7 +104,7 @@ TEST_CASE("report and trace tell of every stage since they were last forgotten")
     CHECK(events.events().back().kind == action_kind::update);
     CHECK(run->report()[static_cast<std::size_t>(s)].busy(action_kind::forward) > 0);
   }
-  run->evaluate(batch_of());  // is no step
+  run->evaluate(batch_of());  // no step
   const auto before = run->report()[0].step_ns, begin = now_ns();
   run->train(batch_of(), 0.1);
   const auto took = now_ns() - begin;
@@ -125,7 +125,7 @@ TEST_CASE("report and trace tell of every stage since they were last forgotten")
   CHECK(made(two)->trace().empty());
 }
 
-TEST_CASE("slow links delay what crosses them as the plan reckons, and change no bit") {
+TEST_CASE("emulated links delay transfers as the plan predicts, and change no bit") {
   plan_options options = two;
   options.cost_transfers = true;
   options.device.link_latency_ns = 0;
@@ -135,20 +135,20 @@ TEST_CASE("slow links delay what crosses them as the plan reckons, and change no
   REQUIRE(bytes.forward_bytes > 0);
   CHECK(bytes.backward_bytes == bytes.forward_bytes);
   options.device.link_bytes_per_second = bytes.forward_bytes * 50;  // 20 ms for a full micro-batch
-  run_options slow;
+  training_options slow;
   slow.link_bytes_per_second = options.device.link_bytes_per_second;
   const auto run = made(options, slow, {2});
   CHECK(run->train(batch_of(), 0.1).loss == plain->train(batch_of(), 0.1).loss);
   CHECK(run->train(batch_of(), 0.1).norm == plain->train(batch_of(), 0.1).norm);
 
-  // 2 + 2 + 1 samples go there one after the other, then come back so, the last one first.
-  const double reckoned = 1e-9 * static_cast<double>(step_time(run->net(), run->plan()));
+  // 2 + 2 + 1 samples go forward one after the other, and then back, the last first.
+  const double predicted = 1e-9 * static_cast<double>(step_time(run->net(), run->plan()));
   const breakdown parts = breakdown_of(run->report()), at_once = breakdown_of(plain->report());
-  CHECK(reckoned == doctest::Approx(120).epsilon(0.01));
+  CHECK(predicted == doctest::Approx(120).epsilon(0.01));
   CHECK(parts.step_ms() >= 99);
   CHECK(parts.step_ms() < 480);
   CHECK(parts.total() == 2 * run->report()[0].step_ns);
-  // A worker that a busy machine makes late waits less for the link: the best of several steps tells.
+  // On a busy machine a late worker waits less for the link, so the best of several steps counts.
   auto waited = parts.transfer;
   for (int again = 0; again < 20 && waited <= 2 * 95'000'000LL; ++again) {
     run->reset_report();
@@ -163,8 +163,8 @@ TEST_CASE("slow links delay what crosses them as the plan reckons, and change no
   CHECK_THROWS_WITH_AS(made(two, slow), doctest::Contains("link_bytes_per_second is -1"), error);
 }
 
-TEST_CASE("slots are timed in steps that change nothing") {
-  run_options options;
+TEST_CASE("profile_layers times slots and changes no parameter") {
+  training_options options;
   options.slot_times = true;
   const auto run = made(two, options), plain = made(two);
   const std::vector<double> six_inputs(24, 1.0);
@@ -183,14 +183,14 @@ TEST_CASE("slots are timed in steps that change nothing") {
   CHECK(found.layers[1].backward_parameters_ns > 0);
   CHECK(found.layers[2].backward_input_ns > 0);
   CHECK(found.layers[3].backward_parameters_ns == 0);
-  CHECK_THROWS_AS(plain->layer_profile(), error);  // it no longer times
+  CHECK_THROWS_AS(plain->layer_profile(), error);  // timing has ended
   CHECK_THROWS_AS(plain->profile_layers(full, 0), error);
   CHECK(run->train(full, 0.1).norm == plain->train(full, 0.1).norm);
   CHECK(weight[0] != before);
   CHECK(run->layer_profile().layers.size() == 4);
 }
 
-TEST_CASE("what a layer takes for both parts of backward at once is split as the costs say") {
+TEST_CASE("the time of both parts of backward at once is split in proportion to their costs") {
   const auto run = made<whole_net>({.micro_batches = 3, .micro_batch_size = 2});
   const std::vector<double> inputs(24, 1.0);
   const std::vector<std::int32_t> kinds(6);
@@ -204,7 +204,7 @@ TEST_CASE("what a layer takes for both parts of backward at once is split as the
         costs.backward_input + costs.backward_parameters);
 }
 
-TEST_CASE("a gradient whose norm alone is too large for a double is refused") {
+TEST_CASE("a gradient whose norm is too large for a double is rejected") {
   const auto run = made(two);
   std::vector<double> large(20, 1e100);
   CHECK_THROWS_WITH_AS(run->train(batch_of(large), 0.1), doctest::Contains("the norm of the gradient is not finite"),
@@ -213,7 +213,7 @@ TEST_CASE("a gradient whose norm alone is too large for a double is refused") {
   CHECK_NOTHROW(run->train(batch_of(), 0.1));
 }
 
-TEST_CASE("what cannot be trained is refused") {
+TEST_CASE("a model without a loss and a plan without backward are rejected") {
   const auto run = made<without_loss>(two);
   CHECK_THROWS_WITH_AS(run->train(batch_of(), 0.1), doctest::Contains("the model has no loss"), error);
   CHECK_THROWS_WITH_AS(run->evaluate(batch_of()), doctest::Contains("the model has no loss"), error);
@@ -223,10 +223,10 @@ TEST_CASE("what cannot be trained is refused") {
   CHECK_THROWS_WITH_AS(only_forward->train(batch_of(), 0.1), doctest::Contains("forward-only"), error);
 }
 
-TEST_CASE("a plan that the machine has no memory for is refused, before anything is allocated") {
+TEST_CASE("a plan that does not fit into memory is rejected before anything is allocated") {
   // 4 TiB of weights, three times with their gradients and moments.
   struct vast : model<input<float, 4>, linear<4>, repeat<1024, linear<1 << 15>>, linear<3>, softmax_cross_entropy> {};
   CHECK(host_device::memory_left() > 0);
   CHECK_THROWS_WITH_AS(made<vast>({.stages = 4, .micro_batch_size = 1, .optimizer_moments = 1}),
-                       doctest::Contains("bytes, and the machine has"), error);
+                       doctest::Contains("bytes, but the machine has"), error);
 }

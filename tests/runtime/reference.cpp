@@ -20,7 +20,7 @@
 #include "support/reference/batch_norm.hpp"
 #include "support/reference/residual_mlp.hpp"
 
-// Three steps of training against numbers of independent implementations in tests/support/reference: residual_mlp.py,
+// Three steps of training against the numbers of independent implementations in tests/support/reference: residual_mlp.py,
 // and batch_norm.py for numbers that depend on how the batch is cut into micro-batches.
 
 using namespace gpipe;
@@ -63,7 +63,7 @@ std::vector<T> rounded(std::span<const double> from) {
 }
 
 template <class T>
-void follows(const optimizer_update<host::context>& rule, double rate, const std::string& run_name, double clip = 0) {
+void agrees(const optimizer_update<host::context>& rule, double rate, const std::string& run_name, double clip = 0) {
   const auto& initial = known::array("initial");
   const auto& gradients = known::array("gradients");
   const auto& losses = known::array(run_name + ".losses");
@@ -89,15 +89,15 @@ void follows(const optimizer_update<host::context>& rule, double rate, const std
         run.write(memory_kind::parameters, at.slot, 0, at.offset, at.size * sizeof(T), start.data());
       }
 
-      // The largest distance of what lies in the blocks from known numbers.
+      // The largest distance between the blocks and the known numbers.
       const auto distance = [&](auto block, double divisor, const std::vector<double>& numbers) {
-        double most = 0;
+        double largest = 0;
         for (const place_of& at : places(of, known::parameter_count)) {
           const auto* x = reinterpret_cast<const T*>(block(at.slot) + at.offset);
           for (std::size_t i = 0; i < at.size; ++i)
-            most = (std::max)(most, std::abs(static_cast<double>(x[i]) / divisor - numbers[at.first + i]));
+            largest = (std::max)(largest, std::abs(static_cast<double>(x[i]) / divisor - numbers[at.first + i]));
         }
-        return most;
+        return largest;
       };
       for (int step = 0; step < known::steps; ++step) {
         CAPTURE(step);
@@ -162,9 +162,9 @@ void averages(int M, const double* losses, const double* norms, const double* pa
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("stochastic gradient descent with momentum", T, float, double) { follows<T>(descent, 0.1, "sgd"); }
+TEST_CASE_TEMPLATE("stochastic gradient descent with momentum", T, float, double) { agrees<T>(descent, 0.1, "sgd"); }
 
-TEST_CASE_TEMPLATE("stochastic gradient descent with momentum and clipping", T, float, double) { follows<T>(descent, 0.1, "sgd_clipped", 0.5); }
+TEST_CASE_TEMPLATE("stochastic gradient descent with momentum and clipping", T, float, double) { agrees<T>(descent, 0.1, "sgd_clipped", 0.5); }
 
 TEST_CASE_TEMPLATE("batch norm: each micro-batch by itself, averages of them all", T, float, double) {
   using namespace averaged;
@@ -173,8 +173,8 @@ TEST_CASE_TEMPLATE("batch norm: each micro-batch by itself, averages of them all
   averages<T>(11, by_1::losses, by_1::norms, by_1::parameters, by_1::averages, by_1::evaluated);
 }
 
-TEST_CASE_TEMPLATE("Adam", T, float, double) { follows<T>(optimizer_update<host::context>(adam{}), 0.01, "adam"); }
+TEST_CASE_TEMPLATE("Adam", T, float, double) { agrees<T>(optimizer_update<host::context>(adam{}), 0.01, "adam"); }
 
 TEST_CASE_TEMPLATE("AdamW", T, float, double) {
-  follows<T>(optimizer_update<host::context>(adamw{.weight_decay = 0.01}), 0.01, "adamw");
+  agrees<T>(optimizer_update<host::context>(adamw{.weight_decay = 0.01}), 0.01, "adamw");
 }

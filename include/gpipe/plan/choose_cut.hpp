@@ -1,15 +1,17 @@
 #pragma once
 
+#include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/memory_limited_cut.hpp>
 #include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe {
 
 namespace detail {
 
-/// Every value that one slot writes and others read, and how long it is on the way over the device's link.
+/// Every value that one slot writes and others read, and its transfer time over the device's link.
 class value_transfers {
  public:
   constexpr value_transfers(const network& net, const plan_options& o)
@@ -31,8 +33,8 @@ class value_transfers {
   int count_ = 0;
 };
 
-/// Whether all forwards come before all backwards, each stage on a worker of its own, so that the makespan is known for
-/// every cut.
+/// Whether all forwards come before all backwards and each stage has its own worker. Then the makespan of every cut is a
+/// formula.
 template <scheduler Schedule>
 constexpr bool drains(const Schedule& schedule, int stages) {
   if (schedule.workers(stages) < stages) return false;
@@ -42,7 +44,7 @@ constexpr bool drains(const Schedule& schedule, int stages) {
   else return std::is_same_v<Schedule, fill_drain> || std::is_same_v<Schedule, forward_only>;
 }
 
-/// What partitions see of a layer: backward in one, with the second forward where there surely is one.
+/// The cost of a layer in a partition problem: backward in one part, with the second forward if it is certain.
 template <scheduler Schedule>
 constexpr slot_cost cost_in(const Schedule& schedule, const plan_options& o, const layer_cost& c) {
   const bool again = o.recompute == recompute_mode::always || o.recompute == recompute_mode::except_last;
@@ -72,63 +74,63 @@ constexpr auto with_problem(const network& net, const plan_options& o, const Sch
   return use(problem);
 }
 
-/// Whether a stage's memory keeps within the limit, whatever the cuts before and behind it.
+/// Whether a stage's memory obeys the limit, for any cut before and behind it.
 struct memory_fits {
   enum class outside : std::uint8_t {
     ignored,  ///< there is no limit
-    whole,    ///< what is behind a stage is one stage, so of each value one gradient comes back: the least it needs
-    apart,    ///< every slot outside is a stage of its own, and sends its gradient: the most
+    whole,    ///< all slots behind are one stage, so each value gets one gradient back: the minimum of memory
+    apart,    ///< every slot outside is a stage and sends its gradient: the maximum
   };
   const network& net;
   const plan_options& options;
-  const memory_requirements* terms;  ///< of each stage
+  const memory_requirements* needs;  ///< of each stage
   outside rest = outside::ignored;
 
   constexpr bool operator()(int s, int begin, int end) const {
     if (rest == outside::ignored) return true;
-    const std::int64_t bytes = rest == outside::whole ? memory_of_range(net, begin, end, terms[s]).total()
-                                                      : memory_of(stage_view(net, begin, end), terms[s]).total();
+    const std::int64_t bytes = rest == outside::whole ? memory_of_range(net, begin, end, needs[s]).total()
+                                                      : memory_of(stage_view(net, begin, end), needs[s]).total();
     return bytes <= options.memory_limit;
   }
 };
 
-/// `try_partition` with one type of limits for all that is asked here, so that it is compiled once.
+/// `try_partition` with one type of limits for all calls here, so that it is compiled once.
 constexpr bool cut_within(const partition_problem& p, int* first, const memory_fits& fits) {
   if (fits.rest == memory_fits::outside::ignored && p.kinds == 1 && p.transfer_count == 0)
     return try_partition(p, first, fits_always{});
   require_problem(p);
-  return partition_uneven(p, first, fits);
+  return partition_unequal(p, first, fits);
 }
 
 }  // namespace detail
 
-/// Cuts a model as its options ask: exactly optimal in the makespan for fill-drain and forward only with free
-/// transfers, else in the bottleneck; every stage within the memory limit. Tells whether a cut fits; if none does,
-/// `first` is the best without a limit.
+/// Cuts a model by its options: exactly optimal in the makespan for fill-drain and forward only with free transfers,
+/// else in the bottleneck; every stage obeys the memory limit. Returns whether a cut fits; if none does, `first` is the
+/// best cut without a limit.
 ///
-/// Where that cut breaks the limit it is exactly the best that obeys it, too, while 32,768 partial cuts suffice to find
-/// it: with 60 slots and 8 stages they mostly do. Beyond, a range of slots is held to fit where its parts do, and what
-/// comes back to it is held to be as little or as much as it can be: the cut still obeys the limit, but may not be the
-/// best that does, or be missed.
+/// If that cut breaks the limit, the result is still exactly the best that obeys it, as long as 32,768 partial cuts
+/// suffice to find it: with 60 slots and 8 stages they mostly do. Beyond, a range of slots counts as fitting if its parts
+/// fit, and the gradients that return to it are taken at their minimum or maximum. Then the cut obeys the limit, but it
+/// may not be the best that does, or none may be found.
 template <scheduler Schedule>
 GPIPE_COLD constexpr bool choose_cut(const network& net, const plan_options& o, const Schedule& schedule,
                                      const stage_costs& costs, int* first) {
   detail::require_admitted(schedule, o.stages, o.micro_batches);
   return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& problem) {
     const bool limited = o.memory_limit != no_memory_limit;
-    const detail::zeroed_array<memory_requirements> terms(o.stages);
-    for (int s = 0; limited && s < o.stages; ++s) terms[s] = requirements_of(schedule, o, s);
+    const detail::zeroed_array<memory_requirements> needs(o.stages);
+    for (int s = 0; limited && s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
     using detail::memory_fits;
-    memory_fits fits{net, o, terms.data()};
+    memory_fits fits{net, o, needs.data()};
     detail::cut_within(problem, first, fits);
     if (!limited) return true;
     const auto obeys = [&] {
       for (int s = 0; s < o.stages; ++s)
-        if (memory_of(stage_view(net, {first, o.stages}, s), terms[s]).total() > o.memory_limit) return false;
+        if (memory_of(stage_view(net, {first, o.stages}, s), needs[s]).total() > o.memory_limit) return false;
       return true;
     };
     if (obeys()) return true;
-    const detail::answer exact = detail::limited_search(problem, net, terms.data(), o.memory_limit).find(first);
+    const detail::answer exact = detail::limited_search(problem, net, needs.data(), o.memory_limit).find(first);
     if (exact != detail::answer::unknown) return exact == detail::answer::found;
     for (const auto rest : {memory_fits::outside::whole, memory_fits::outside::apart}) {
       fits.rest = rest;
@@ -140,15 +142,15 @@ GPIPE_COLD constexpr bool choose_cut(const network& net, const plan_options& o, 
   });
 }
 
-/// The smallest memory limit with which `choose_cut` finds a cut, in bytes. For where it finds none with a smaller one.
+/// The smallest memory limit for which `choose_cut` finds a cut, in bytes. Call it if the options' limit has none.
 template <scheduler Schedule>
 GPIPE_COLD constexpr std::int64_t min_memory_limit(const network& net, plan_options o, const Schedule& schedule,
                                                      const stage_costs& costs) {
   const detail::zeroed_array<int> first(o.stages);
-  const detail::zeroed_array<memory_requirements> terms(o.stages);
-  for (int s = 0; s < o.stages; ++s) terms[s] = requirements_of(schedule, o, s);
+  const detail::zeroed_array<memory_requirements> needs(o.stages);
+  for (int s = 0; s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
   std::int64_t low = o.memory_limit, high = detail::with_problem(net, o, schedule, costs, [&](const auto& problem) {
-    detail::limited_search search(problem, net, terms.data(), no_memory_limit);
+    detail::limited_search search(problem, net, needs.data(), no_memory_limit);
     return search.find(first.data()) == detail::answer::found ? search.bytes() : 0;
   });
   const auto fits = [&](std::int64_t limit) {
@@ -158,7 +160,7 @@ GPIPE_COLD constexpr std::int64_t min_memory_limit(const network& net, plan_opti
   if (high > low && fits(high)) return high;
   fits(no_memory_limit);
   for (int s = 0; s < o.stages; ++s) {
-    const std::int64_t bytes = memory_of(stage_view(net, {first.data(), o.stages}, s), terms[s]).total();
+    const std::int64_t bytes = memory_of(stage_view(net, {first.data(), o.stages}, s), needs[s]).total();
     if (bytes > high) high = bytes;
   }
   while (high - low > 1) {
@@ -168,7 +170,7 @@ GPIPE_COLD constexpr std::int64_t min_memory_limit(const network& net, plan_opti
   return high;
 }
 
-/// How far a cut is from the best one without a memory limit.
+/// The distance of a cut from the best one without a memory limit.
 template <scheduler Schedule>
 constexpr distance distance_of(const network& net, const plan_options& o, const Schedule& schedule,
                                const stage_costs& costs, const int* first) {

@@ -2,17 +2,17 @@
 
 #include <gpipe/layer/contract/row_parts.hpp>
 #include <gpipe/model/graph.hpp>
-#include <gpipe/plan/memory/derive_requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/stage_plan.hpp>
 
 namespace gpipe {
 
-/// Of how many micro-batches a stage makes the parameter gradients together: what the options ask for, or as many as
-/// pay. They pay where a gradient is larger than the nearest cache and a micro-batch has few rows for it: then a
-/// product takes longer to read and write the gradient than to multiply.
+/// The number of micro-batches whose parameter gradients a stage computes together: the option's, or as many as pay
+/// off. They pay off if a gradient is larger than the nearest cache and a micro-batch has few rows for it: then a
+/// product needs longer to read and write the gradient than to multiply.
 ///
 ///     rows of a sample = operations of the parameter part / 2 / parameters
-GPIPE_COLD constexpr int coalesced(const network& net, const plan_options& o) {
+GPIPE_COLD constexpr int group_size(const network& net, const plan_options& o) {
   constexpr std::size_t nearest_cache = 48 * 1024;
   constexpr std::int64_t enough_rows = 256;
   if (!o.may_coalesce()) return 1;
@@ -33,21 +33,22 @@ GPIPE_COLD constexpr int coalesced(const network& net, const plan_options& o) {
   return together < o.micro_batches ? together : o.micro_batches;
 }
 
-/// The same of a cut: where memory is limited and the options leave it open, as many of these, halved and halved again,
-/// as every stage has room for. A cut is chosen with none waiting, so that none is worse for it; and the bits are those
-/// of any number. Recompute as needed is none where there is room for them beside all that backward reads again.
+/// The same for a cut. With a memory limit and coalesce 0 the number is halved until every stage has memory for it. The
+/// cut is chosen before, for groups of one, so groups never make it worse. Recompute as needed recomputes nothing if
+/// the stages have memory for the groups and for all working sets. `plan` has an element for each stage.
 template <scheduler Schedule>
-GPIPE_COLD constexpr int coalesced(const network& net, plan_options o, const Schedule& schedule, const cut& stages) {
+GPIPE_COLD constexpr int group_gradients(const network& net, plan_options o, const Schedule& schedule,
+                                         const cut& stages, stage_plan* plan) {
   const bool open = o.coalesce == 0 && o.memory_limit != no_memory_limit;
   if (o.recompute == recompute_mode::as_needed) o.recompute = recompute_mode::never;
   const auto fit = [&] {
     for (int s = 0; s < o.stages; ++s) {
       const stage_view stage(net, stages, s);
-      if (memory_of(stage, requirements_of(schedule, o, stage)).total() > o.memory_limit) return false;
+      if (plan[s].count(stage, requirements_of(schedule, o, stage)) > o.memory_limit) return false;
     }
     return true;
   };
-  for (o.coalesce = coalesced(net, o); open && o.coalesce > 1 && !fit();) o.coalesce /= 2;
+  for (o.coalesce = group_size(net, o); open && o.coalesce > 1 && !fit();) o.coalesce /= 2;
   return o.coalesce;
 }
 

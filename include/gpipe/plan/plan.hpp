@@ -7,6 +7,7 @@
 #include <gpipe/plan/options/promises.hpp>
 #include <gpipe/plan/options/static_options.hpp>
 #include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stage_plan.hpp>
 #include <gpipe/plan/stages/stage_types.hpp>
 #include <gpipe/plan/step_time.hpp>
 #include <gpipe/plan/step_time_bound.hpp>
@@ -60,14 +61,19 @@ struct cut_array {
   bool fits = true;
 };
 template <int Count>
+struct stage_array {
+  plan_options options;  ///< with the number of micro-batches whose gradients are computed together
+  stage_plan of[static_cast<std::size_t>(Count)]{};
+};
+template <int Count>
 struct link_array {
   link links[static_cast<std::size_t>(Count) + 1]{};
 };
 
 }  // namespace detail
 
-/// A plan of a model, made and proven while it compiles: the best cut into stages, what every stage holds, its memory,
-/// and a schedule whose table is checked. Times are in picoseconds.
+/// A plan of a model, made and checked at compile time: the best cut into stages, the memory of every stage, and a
+/// schedule whose table is proven right. Times are in picoseconds.
 ///
 ///     using plan = gpipe::plan<net, stages<4>, micro_batches<16>, micro_batch_size<8>>;
 template <class Model, class... Options>
@@ -90,83 +96,88 @@ class plan {
   static_assert(sizeof(broken::micro_batches_hold_samples<M, B, counts_samples>) > 0);
   static_assert(sizeof(broken::every_stage_has_a_device<
                        S, options.device_count, (options.device_count == 0 || options.device_count == S)>) > 0);
-  static constexpr int max_workers = S >= 1 && M >= 1 ? options.max_workers() : 0;  // 0: that has its error below
+  static constexpr int max_workers = S >= 1 && M >= 1 ? options.max_workers() : 0;  // 0: the error is below
   static_assert(sizeof(broken::workers_have_work<options.workers, max_workers,
                                                  max_workers == 0 || options.workers <= max_workers>) > 0);
-  static constexpr bool alone = options.coalesce <= 1;
   static_assert(sizeof(broken::coalesced_by_fill_drain<
-                       options.coalesce, alone || options.schedule == schedule_kind::fill_drain>) > 0);
+                       options.coalesce, options.coalesce <= 1 || options.schedule == schedule_kind::fill_drain>) > 0);
   static_assert(sizeof(broken::coalesced_without_recompute<
-                       options.coalesce, alone || options.recompute == recompute_mode::never>) > 0);
-  static constexpr int sane_stages = S >= 1 && S <= L ? S : 1, sane_batches = M >= 1 ? M : 1;
-  static constexpr profile sane_profile = (detail::suits<Options, planned, B>() && ...) ? options.profile : profile{};
-  static constexpr plan_options sane = [] {
+                       options.coalesce, options.coalesce <= 1 || options.recompute == recompute_mode::never>) > 0);
+  static constexpr int valid_stages = S >= 1 && S <= L ? S : 1, valid_micro_batches = M >= 1 ? M : 1;
+  static constexpr profile valid_profile = (detail::suits<Options, planned, B>() && ...) ? options.profile : profile{};
+  static constexpr plan_options valid_options = [] {
     plan_options o = options;
-    o.stages = sane_stages;
-    o.micro_batches = sane_batches;
-    o.profile = sane_profile;
+    o.stages = valid_stages;
+    o.micro_batches = valid_micro_batches;
+    o.profile = valid_profile;
     if (o.device_count != o.stages) o.device_count = 0;
-    if (o.coalesce > 1 && !o.may_coalesce()) o.coalesce = 1;  // that has its error above
+    if (o.coalesce > 1 && !o.may_coalesce()) o.coalesce = 1;  // the error is above
     return o;
   }();
 
   template <class Use>
   static constexpr auto with_costs(Use&& use) {
-    const detail::zeroed_array<layer_cost> costs(cost_count(network_of<planned>, sane));
-    return use(fill_costs(network_of<planned>, sane, costs.data()));
+    const detail::zeroed_array<layer_cost> costs(cost_count(network_of<planned>, valid_options));
+    return use(fill_costs(network_of<planned>, valid_options, costs.data()));
   }
 
   static constexpr auto cut_ = [] {
-    detail::cut_array<sane_stages> found;
+    detail::cut_array<valid_stages> found;
     if constexpr (detail::takes_custom_cut<types, S, L>())
-      take_cut(types::custom_cut::between, types::custom_cut::count, L, sane_stages, found.first);
-    else if (!schedule.admits(sane_stages, sane_batches))  // that has its error below
-      for (int s = 0; s <= sane_stages; ++s) found.first[s] = s < sane_stages ? s : L;
+      take_cut(types::custom_cut::between, types::custom_cut::count, L, valid_stages, found.first);
+    else if (!schedule.admits(valid_stages, valid_micro_batches))  // the error is below
+      for (int s = 0; s <= valid_stages; ++s) found.first[s] = s < valid_stages ? s : L;
     else
       with_costs([&](const stage_costs& costs) {
-        found.fits = choose_cut(network_of<planned>, sane, schedule, costs, found.first);
+        found.fits = choose_cut(network_of<planned>, valid_options, schedule, costs, found.first);
       });
     return found;
   }();
   static_assert(sizeof(broken::some_cut_fits_memory<S, options.memory_limit, cut_.fits>) > 0);
 
-  static constexpr plan_options settled = [] {
-    plan_options o = sane;
-    o.coalesce = coalesced(network_of<planned>, sane, schedule, gpipe::cut{cut_.first, sane_stages});
-    return o;
+  static constexpr auto grouped_ = [] {
+    detail::stage_array<valid_stages> found{valid_options};
+    found.options.coalesce =
+        group_gradients(network_of<planned>, valid_options, schedule, gpipe::cut{cut_.first, valid_stages}, found.of);
+    return found;
   }();
-
-  struct laid_out {
-    static constexpr int stages = sane_stages;
-    static constexpr stage_view view(int s) { return {network_of<planned>, {cut_.first, sane_stages}, s}; }
-    static constexpr memory_requirements terms(int s) {
-      return with_working_sets(requirements_of(schedule, settled, view(s)), settled, view(s));
-    }
-  };
 
   static constexpr int link_count_ = [] {
     int count = 0;
-    find_links(network_of<planned>, gpipe::cut{cut_.first, sane_stages}, [&](const link&) { ++count; });
+    find_links(network_of<planned>, gpipe::cut{cut_.first, valid_stages}, [&](const link&) { ++count; });
     return count;
   }();
   static constexpr auto links_ = [] {
     detail::link_array<link_count_> found;
     int count = 0;
-    find_links(network_of<planned>, gpipe::cut{cut_.first, sane_stages},
+    find_links(network_of<planned>, gpipe::cut{cut_.first, valid_stages},
                [&](const link& l) { found.links[count++] = l; });
     return found;
   }();
   struct table {
     static constexpr const auto& schedule = plan::schedule;
-    static constexpr int stages = sane_stages, micro_batches = sane_batches;
+    static constexpr int stages = valid_stages, micro_batches = valid_micro_batches;
     static constexpr const link* links = links_.links;
     static constexpr int link_count = link_count_;
   };
   static_assert(require_sound<table>());
-  // The best cut obeys the limit; the user's own is held to it.
+
+  static constexpr auto stages_ = [] {
+    detail::stage_array<valid_stages> found = grouped_;
+    for (int s = 0; s < valid_stages; ++s)
+      set_requirements(found.options, schedule, stage_view(network_of<planned>, {cut_.first, valid_stages}, s),
+                       found.of[s]);
+    return found;
+  }();
+  struct laid_out {
+    static constexpr int stages = valid_stages;
+    static constexpr stage_view view(int s) { return {network_of<planned>, {cut_.first, valid_stages}, s}; }
+    static constexpr const memory_requirements& requirements(int s) { return stages_.of[s].requirements; }
+  };
+  // The best cut obeys the limit; a custom cut must.
   static constexpr bool custom_cut_fits_ = [] {
     if constexpr (types::has_cut && options.memory_limit != no_memory_limit)
-      return detail::each_stage_fits<laid_out, options.memory_limit>(std::make_integer_sequence<int, sane_stages>{});
+      return detail::each_stage_fits<laid_out, options.memory_limit>(std::make_integer_sequence<int, valid_stages>{});
     return true;
   }();
   static_assert(custom_cut_fits_);
@@ -178,52 +189,52 @@ class plan {
   }
 
  public:
-  static constexpr gpipe::cut cut() { return {cut_.first, sane_stages}; }
+  static constexpr gpipe::cut cut() { return {cut_.first, valid_stages}; }
   /// The stage of a slot.
   static constexpr int stage_of(int slot) { return cut().stage_of(slot); }
   /// Bytes of a stage, by kind.
   static constexpr const stage_memory& memory(int s) { return detail::memory_table<laid_out>.of[s]; }
-  /// True; an error where a stage needs more bytes. See `require_fits`.
+  /// True; an error if a stage needs more bytes. See `require_fits`.
   template <std::int64_t Bytes>
   static constexpr bool fits() {
-    return detail::each_stage_fits<laid_out, Bytes>(std::make_integer_sequence<int, sane_stages>{});
+    return detail::each_stage_fits<laid_out, Bytes>(std::make_integer_sequence<int, valid_stages>{});
   }
   /// The number of the model's parameters.
   static constexpr std::size_t parameters() { return network_of<planned>.parameters(); }
-  /// Micro-batches whose parameter gradients a stage makes together; 1: each alone.
-  static constexpr int coalesce = settled.coalesce;
+  /// Micro-batches whose parameter gradients a stage computes together; 1: each by itself.
+  static constexpr int coalesce = grouped_.options.coalesce;
   /// The schedule's idle share, with stages of equal cost and backward twice forward: (S - 1) / (M + S - 1).
   static constexpr double bubble() { return timetable(schedule, S, M).bubble(); }
-  /// The length of a step with the stages' own costs, by simulation. While a program compiles it follows S x M of up to
-  /// 1024 (clang++; else 2048).
+  /// The length of a step with the costs of the stages, by simulation. At compile time S x M is at most 1024 on clang++
+  /// and 2048 on other compilers.
   static constexpr std::int64_t makespan() {
-    detail::require_in_reach(sane_stages, sane_batches, detail::max_simulated);
+    detail::require_in_reach(valid_stages, valid_micro_batches, detail::max_simulated);
     return with_costs([](const stage_costs& costs) {
-      return makespan_of(network_of<planned>, sane, schedule, costs, cut(), links_.links, link_count_, [](int s) {
-        return laid_out::terms(s).kept_copies;
+      return makespan_of(network_of<planned>, valid_options, schedule, costs, cut(), links_.links, link_count_, [](int s) {
+        return laid_out::requirements(s).kept_copies;
       });
     });
   }
-  /// No step of this schedule is shorter, whatever the cut. While a program compiles for S x M of up to 2048 (clang++;
-  /// else 8192).
+  /// No step of this schedule is shorter, for any cut. At compile time S x M is at most 2048 on clang++ and 8192 on
+  /// other compilers.
   static constexpr std::int64_t lower_bound() {
-    detail::require_in_reach(sane_stages, sane_batches, detail::max_bounded);
+    detail::require_in_reach(valid_stages, valid_micro_batches, detail::max_bounded);
     return with_costs([](const stage_costs& costs) {
-      return lower_bound_of(sane, schedule, costs);
+      return lower_bound_of(valid_options, schedule, costs);
     });
   }
-  /// What the cut is measured by, of this cut and of the best.
+  /// The objective of the partition, of this cut and of the best one.
   static constexpr distance from_optimum() {
     return with_costs([](const stage_costs& costs) {
-      return distance_of(network_of<planned>, sane, schedule, costs, cut_.first);
+      return distance_of(network_of<planned>, valid_options, schedule, costs, cut_.first);
     });
   }
-  /// The stages as types: a Hana tuple of `stage`, each in `recomputed` unless nothing is.
-  static constexpr auto stages() { return make_stages(std::make_integer_sequence<int, sane_stages>{}); }
+  /// The stages as types: a Hana tuple of `stage`, each in `recomputed` unless recompute is never.
+  static constexpr auto stages() { return make_stages(std::make_integer_sequence<int, valid_stages>{}); }
 };
 
-/// `static_assert(require_fits<plan, 8_GiB>())`: a stage that needs more does not compile, and the error tells which,
-/// and how many bytes.
+/// `static_assert(require_fits<plan, 8_GiB>())`: a stage that needs more does not compile, and the error names the stage
+/// and its bytes.
 template <class Plan, std::int64_t Bytes>
 constexpr bool require_fits() {
   return Plan::template fits<Bytes>();

@@ -14,12 +14,12 @@ struct stage_costs {
   constexpr const layer_cost* of(int stage) const { return costs + (each ? stage * slots : 0); }
 };
 
-/// How many `fill_costs` writes.
+/// The number of costs that `fill_costs` writes.
 constexpr int cost_count(const network& net, const plan_options& o) {
   return (o.device_count > 0 ? o.stages : 1) * net.slot_count;
 }
 
-/// Reckons the costs that a plan's options ask for, analytic or measured.
+/// Predicts the costs of every slot by a plan's options, analytic or measured.
 GPIPE_COLD constexpr stage_costs fill_costs(const network& net, const plan_options& o, layer_cost* into) {
   if (o.device_count == 0) layer_costs(net, o.micro_batch_size, o.device, o.profile, into);
   else

@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/partition/lower_bound.hpp>
 #include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/plan/stage_costs.hpp>
@@ -11,7 +12,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// What a stage's micro-batch takes. Backward is in one piece unless the schedule has it in two.
+/// The times of a stage for one micro-batch. Backward is in one part unless the schedule splits it.
 constexpr stage_times times_of(const layer_cost* costs, int first, int last, bool split) {
   stage_times sum;
   for (int l = first; l < last; ++l) {
@@ -23,28 +24,28 @@ constexpr stage_times times_of(const layer_cost* costs, int first, int last, boo
   return sum;
 }
 
-// Not constexpr: reached in constant evaluation it ends it, and the compiler shows the call with its numbers.
+// Not constexpr: a constant evaluation that reaches it ends, and the compiler shows the call with its numbers.
 [[noreturn]] inline void too_large_for_a_constant_so_call_it_at_run_time(int stages, int micro_batches) {
-  throw_error({stages, " stages of ", micro_batches, " micro-batches are too many for one constant evaluation"},
-         {"ask at run time, as describe<plan>() does"});
+  throw_error({"stages is ", stages, " and micro_batches is ", micro_batches, ", too many for one constant evaluation"},
+              {"call it at run time, as describe<plan>() does"});
 }
 
-/// How many micro-batches of all stages one constant evaluation follows under the compilers' default limits.
+/// The maximum of stages x micro-batches in one constant evaluation under the compilers' default limits.
 #ifdef __clang__
 inline constexpr std::int64_t max_simulated = 1024, max_bounded = 2048;
 #else
 inline constexpr std::int64_t max_simulated = 2048, max_bounded = 8192;
 #endif
 
-constexpr void require_in_reach(int stages, int micro_batches, std::int64_t most) {
-  if (std::is_constant_evaluated() && std::int64_t{stages} * micro_batches > most)
+constexpr void require_in_reach(int stages, int micro_batches, std::int64_t max) {
+  if (std::is_constant_evaluated() && std::int64_t{stages} * micro_batches > max)
     too_large_for_a_constant_so_call_it_at_run_time(stages, micro_batches);
 }
 
 }  // namespace detail
 
-/// The length of a step of a cut model, in picoseconds, by simulation. `kept(s)` tells how many working sets a stage
-/// has room for, which recompute as needed asks.
+/// The length of a step of a cut model, in picoseconds, by simulation. `kept(s)` is the number of working sets of a
+/// stage, for recompute as needed.
 template <scheduler Schedule, class Kept>
 GPIPE_COLD constexpr std::int64_t makespan_of(const network& net, const plan_options& o, const Schedule& schedule,
                                               const stage_costs& costs, const cut& cut, const link* links,
@@ -70,9 +71,8 @@ GPIPE_COLD constexpr std::int64_t makespan_of(const network& net, const plan_opt
                              o.cost_transfers ? transfers.data() : nullptr});
 }
 
-/// A time that no step of the model takes less than, whatever the cut, in picoseconds. Transfers are left out; where
-/// devices differ the order of the schedule is too. As needed nothing may need to be recomputed: its bound is that of
-/// never.
+/// A lower bound of the step time of the model, for any cut, in picoseconds. It ignores transfers and, if devices
+/// differ, the order of the schedule. Recompute as needed may recompute nothing: its bound is that of never.
 template <scheduler Schedule>
 GPIPE_COLD constexpr std::int64_t lower_bound_of(const plan_options& o, const Schedule& schedule,
                                                  const stage_costs& costs) {

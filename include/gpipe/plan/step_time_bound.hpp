@@ -9,11 +9,11 @@ namespace gpipe {
 
 namespace detail {
 
-/// What a stage does before its first backward, and how often it recomputes.
+/// The work of a stage before its first backward, and its number of recomputes.
 struct stage_order {
   int forwards_before = 0;
   int recomputed = 0;        ///< micro-batches
-  bool first_again = false;  ///< whether the first to come back is one of them
+  bool first_again = false;  ///< the first micro-batch whose gradient arrives is one of them
 };
 
 template <scheduler Schedule>
@@ -35,17 +35,17 @@ constexpr stage_order order_of(const Schedule& schedule, int stages, int micro_b
 
 }  // namespace detail
 
-/// A time that no step takes less than, whatever the cut into stages that fit: transfers free, devices equal, and each
-/// stage's micro-batches in the schedule's order. With T the time of one micro-batch through all stages and back,
+/// A lower bound of the step time, for any cut into stages that fit, with free transfers, equal devices, and each stage's
+/// micro-batches in the schedule's order. With T the time of one micro-batch through all stages and back,
 ///
 ///     fill-drain       T + (M - 1) (max f + max b)
 ///     1F1B and others  T + max over stages of (M - 1) b + (M - k) f:   before its first gradient can arrive a stage
-///                      has done k forwards, and all else comes after
-///     split backward   F + max over stages of M b + (M - k) f:         nothing need follow a parameter part
+///                      has done k forwards, and the rest comes after
+///     split backward   F + max over stages of M b + (M - k) f:         nothing has to follow a parameter part
 ///
-/// and at least T, and where a worker has several stages, its share of all work. Recomputed forwards count besides, but
-/// not that of the first micro-batch to come back, which may run before, and none of the first slots, to which no
-/// gradient comes. Each maximum is the smallest a cut can have.
+/// and at least T, and if a worker has several stages, its share of all work. Recomputed forwards are added, except that
+/// of the first micro-batch whose gradient arrives, which may run before, and those of the first slots, which get no
+/// gradient. Each maximum is the smallest of all cuts.
 template <scheduler Schedule, class Fits = fits_always>
 GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule, const layer_cost* costs, int slots,
                                                        int stages, int micro_batches, recompute_mode mode,
@@ -62,15 +62,15 @@ GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
     backward = detail::summed(backward, detail::summed(costs[l].backward_input, costs[l].backward_parameters));
   }
   if (!schedule.trains) back = backward = 0;
-  // The first slots that have no backward: no gradient comes to a stage of these, so it may recompute at any time.
-  int still = 0;
-  std::int64_t forward_of_still = 0;
-  for (; still < slots && costs[still].backward_input == 0 && costs[still].backward_parameters == 0; ++still)
-    forward_of_still += costs[still].forward;
+  // The first slots without a backward: a stage of these gets no gradient, so it may recompute at any time.
+  int fixed = 0;
+  std::int64_t fixed_forward = 0;
+  for (; fixed < slots && costs[fixed].backward_input == 0 && costs[fixed].backward_parameters == 0; ++fixed)
+    fixed_forward += costs[fixed].forward;
   const std::int64_t through = detail::summed(forward, split ? back : backward);
   const auto larger = [](std::int64_t a, std::int64_t b) { return a > b ? a : b; };
 
-  // The most of `times_forward(stage, slot)` f + `times_backward` b that a stage must have, by the best cut.
+  // The bottleneck of `times_forward(stage, slot)` f + `times_backward` b of the best cut.
   const auto bottleneck = [&](const auto& times_forward, std::int64_t times_backward) {
     const detail::zeroed_array<slot_cost> weighted(stages * slots);
     const detail::zeroed_array<int> kind_of(stages), first(stages);
@@ -107,13 +107,13 @@ GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
     const detail::zeroed_array<slot_cost> whole(slots);
     const detail::zeroed_array<int> first(stages);
     for (int l = 0; l < slots; ++l)
-      whole[l] = {costs[l].forward, schedule.trains ? slot_cost_of(costs[l], again && l >= still).backward : 0};
+      whole[l] = {costs[l].forward, schedule.trains ? slot_cost_of(costs[l], again && l >= fixed).backward : 0};
     const partition_problem p{slots, stages, micro_batches, whole.data()};
     partition(p, first.data(), fits);
-    return objective_of(p, first.data()) - (again ? forward - forward_of_still : 0);
+    return objective_of(p, first.data()) - (again ? forward - fixed_forward : 0);
   }
   const auto times_forward = [&](int s, int l) {
-    return M - order[s].forwards_before + (l < still ? 0 : order[s].recomputed - order[s].first_again);
+    return M - order[s].forwards_before + (l < fixed ? 0 : order[s].recomputed - order[s].first_again);
   };
   return larger(through, detail::summed(split ? forward : through, bottleneck(times_forward, split ? M : M - 1)));
 }

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gpipe/core/text/quantity.hpp>
@@ -14,7 +17,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// What the text of a plan says, gathered from a plan of either kind.
+/// The facts in the text of a plan, made at compile time or at run time.
 struct plan_facts {
   const network& net;
   const plan_options& options;
@@ -30,6 +33,21 @@ struct plan_facts {
 
 GPIPE_COLD inline std::string milliseconds(std::int64_t picoseconds) {
   return significant(static_cast<double>(picoseconds) * 1e-9, 4) + " ms";
+}
+
+/// The options that are not their default, but for those that the table and its sentence name: ", coalesce 4".
+GPIPE_COLD inline std::string other_options(plan_options o, int coalesce) {
+  constexpr std::string_view in_sentence[] = {"stages",   "micro_batches", "micro_batch_size",
+                                              "replicas", "schedule",      "recompute"};
+  o.coalesce = coalesce == 1 ? 0 : coalesce;
+  std::string text;
+  for (const option_description& option : plan_option_list) {
+    const std::int64_t value = option.get(o);
+    if (std::find(std::begin(in_sentence), std::end(in_sentence), option.name) == std::end(in_sentence) &&
+        value != option.get(plan_options{}))
+      text.append(", ").append(option.name).append(" ").append(option.text(static_cast<std::uint64_t>(value)));
+  }
+  return text;
 }
 
 GPIPE_COLD inline std::string describe(const plan_facts& plan) {
@@ -59,54 +77,50 @@ GPIPE_COLD inline std::string describe(const plan_facts& plan) {
   }
   const std::int64_t best = plan.from_optimum.optimum, above = plan.from_optimum.of_cut - best;
   const bool by_makespan = drains(o.chosen_schedule(), o.stages) && !o.cost_transfers;
-  const std::string off = percent(static_cast<double>(above), static_cast<double>(best)) + " above ";
-  return table(rows) + concat({plan.schedule, ", ", several(o.micro_batches, "micro-batch"), " of at most ",
-                               several(o.micro_batch_size, "sample"),
-                               o.replicas > 1 ? " in each of " + several(o.replicas, "replica") : "", ", recompute ",
-                               name_of(o.recompute),
-                               plan.coalesce == 1 ? "" : ", parameter gradients of " +
-                                                             several(plan.coalesce, "micro-batch") + " together",
-                               o.precision == precision::bf16 ? ", in bf16" : "",
-                               ": bubble ", percent(plan.bubble, 1),
-                               "\na step is reckoned to take ", milliseconds(plan.makespan),
-                               o.profile.count > 0 ? " by " : " on ",
-                               o.profile.count > 0 ? "its profile" : o.device_count > 0 ? "its devices" : o.device.name,
-                               ", and with no cut less than ", milliseconds(plan.bound),
-                               by_makespan ? "\nthe cut is " : "\nby its bottleneck the cut is ",
-                               above > 0 ? off : "", "the optimum",
-                               "\nmemory of all stages ",
-                               o.replicas > 1 ? "of a replica " : "",
-                               sized(static_cast<std::uint64_t>(bytes)), ", by sharing, of ",
-                               sized(static_cast<std::uint64_t>(naive)), "\n"});
+  const std::string off = above > 0 ? percent(static_cast<double>(above), static_cast<double>(best)) + " above " : "";
+  const char* costs = o.profile.count > 0 ? "its profile" : o.device_count > 0 ? "its devices" : o.device.name;
+  return table(rows) +
+         concat({plan.schedule, ", ", several(o.micro_batches, "micro-batch"), " of at most ",
+                 several(o.micro_batch_size, "sample"),
+                 o.replicas > 1 ? " in each of " + several(o.replicas, "replica") : "", ", recompute ",
+                 name_of(o.recompute), other_options(o, plan.coalesce), ": bubble ", percent(plan.bubble, 1),
+                 "\npredicted step time: ", milliseconds(plan.makespan), o.profile.count > 0 ? " by " : " on ", costs,
+                 "; lower bound for any cut: ", milliseconds(plan.bound),
+                 by_makespan ? "\nthe cut is " : "\nthe cut's bottleneck is ", off, "the optimum",
+                 "\nmemory of all stages", o.replicas > 1 ? " of a replica: " : ": ",
+                 sized(static_cast<std::uint64_t>(bytes)), "; without sharing: ",
+                 sized(static_cast<std::uint64_t>(naive)), "\n"});
 }
 
 }  // namespace detail
 
-/// What a step of a plan is reckoned to take, in picoseconds: by simulation of its schedule with its costs. Gates,
-/// updates and hand-overs take no time.
+/// The predicted time of a step in picoseconds: simulates the plan's schedule with its costs. Reductions and updates
+/// take no time.
 GPIPE_COLD inline std::int64_t step_time(const network& net, const runtime_plan& plan) {
   return makespan_of(net, plan.options, plan.options.chosen_schedule(), plan.costs(), plan.cut(), plan.links.data(),
                      static_cast<int>(plan.links.size()),
-                     [&](int s) { return plan.terms[static_cast<std::size_t>(s)].kept_copies; });
+                     [&](int s) { return plan.requirements(s).kept_copies; });
 }
 
-/// A plan in words, before anything runs: what each stage holds, its share of the predicted time, its parameters and
-/// its memory; then the bubble, how long a step takes, and how far the cut is from the best one, by what cuts are
-/// measured by, without a memory limit.
+/// A plan in words, before anything runs: the slots of each stage, its share of the predicted time, its parameters and
+/// its memory; then the options, the bubble, the step time, and the distance of the cut from the best one without a
+/// memory limit.
 ///
 ///     stage  slots  from         to      share  parameters    memory
 ///         0   0-24  linear<64>   add    25.1 %     133.2 k  2.02 MiB
 GPIPE_COLD inline std::string describe(const network& net, const runtime_plan& plan) {
   const auto& o = plan.options;
   const schedule_choice schedule = o.chosen_schedule();
-  return detail::describe(
-      {net, o, plan.cut(), schedule.name(), plan.costs(), plan.memory, plan.coalesce,
-       timetable(schedule, o.stages, o.micro_batches).bubble(),
-       step_time(net, plan), lower_bound_of(o, schedule, plan.costs()),
-       distance_of(net, o, schedule, plan.costs(), plan.first.data())});
+  detail::plan_facts facts{net, o, plan.cut(), schedule.name(), plan.costs(), {}, plan.coalesce};
+  for (int s = 0; s < o.stages; ++s) facts.memory.push_back(plan.memory(s));
+  facts.bubble = timetable(schedule, o.stages, o.micro_batches).bubble();
+  facts.makespan = step_time(net, plan);
+  facts.bound = lower_bound_of(o, schedule, plan.costs());
+  facts.from_optimum = distance_of(net, o, schedule, plan.costs(), plan.first.data());
+  return detail::describe(facts);
 }
 
-/// The same of a plan made at compile time: `std::cout << gpipe::describe<plan>();`.
+/// The same for a plan made at compile time: `std::cout << gpipe::describe<plan>();`.
 template <class Plan>
 GPIPE_COLD std::string describe() {
   const network& net = network_of<typename Plan::model>;

@@ -1,46 +1,50 @@
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <gpipe/runtime/measured.hpp>
+#include <gpipe/core/index.hpp>
 #include <gpipe/runtime/parameter_access.hpp>
 #include <gpipe/runtime/preflight.hpp>
+#include <gpipe/runtime/processes/broadcast.hpp>
 #include <gpipe/runtime/processes/collective_calls.hpp>
+#include <gpipe/runtime/processes/other_processes.hpp>
 #include <gpipe/runtime/replicas/process_all_reduce.hpp>
+#include <gpipe/runtime/replicas/shared_all_reduce.hpp>
 #include <gpipe/runtime/run_report.hpp>
 #include <gpipe/runtime/step/step_input.hpp>
 #include <gpipe/runtime/watched_activations.hpp>
-#include <gpipe/runtime/worker/explain.hpp>
+#include <gpipe/runtime/worker/failure.hpp>
 #include <gpipe/runtime/worker/thread_team.hpp>
 #include <gpipe/runtime/worker/worker.hpp>
 #include <gpipe/runtime/worker/worker_programs.hpp>
 
 namespace gpipe {
 
-/// Runs a plan by a worker for each worker of the schedule, and of each replica: the first is the thread that calls,
-/// the others are threads that live as long as the executor. In a job of processes each is one worker, and these share
-/// no memory: every process makes the same calls with the same batches in the same order, those that read too, and has
-/// the same answers.
-/// Not for two callers at once.
+/// Runs a plan with one worker thread for each worker of the schedule and each replica. The first worker is the thread
+/// that calls; the others live as long as the executor. In a job each process is one worker, and processes share no
+/// memory: every process makes the same calls with the same batches in the same order, also those that read, and gets
+/// the same results. Not thread-safe.
 ///
-///     walk the program  |  reduce  |  gate: all are here, loss and norm are finite  |  update  |  rest
-///     `------------------- may fail: nothing is changed yet ---------------------'  `- cannot -'
+///     run the program  |  reduce  |  barrier: all have arrived, loss and norm are finite  |  update  |  rest
+///     `---------------------- may fail: nothing has changed yet ------------------------'  `- cannot -'
 template <class Device>
 class executor {
  public:
   using context = typename Device::context;
 
-  GPIPE_COLD executor(const network& net, const kernel_row<context>* kernels, runtime_plan plan, optimizer_update<context> rule,
-                      run_options options = {})
+  GPIPE_COLD executor(const network& net, const kernel_row<context>* kernels, runtime_plan plan,
+                      optimizer_update<context> rule, training_options options = {})
       : net_(net),
         plan_(std::move(plan)),
         rule_(std::move(rule)),
         options_(std::move(options)),
         here_(plan_, options_.job),
         calls_(options_.job),
+        all_(plan_, options_.job),
         parameters_(net_, plan_, here_, replicas_),
         report_(net_, plan_, options_.trace_events),
         watched_(net_, plan_, options_.digest_calls),
@@ -52,162 +56,154 @@ class executor {
     detail::preflight<Device>(net_, plan_, rule_.trial(), options_, here_);
     replicas_.make(net_, plan_, here_, signals_, options_, kernels);
     time_slots(options_.slot_times);
-    if (options_.job != nullptr) {
-      replica<Device>& its = replicas_.at(here_.replica());
-      others_ = std::make_unique<abroad>(*options_.job, net_, plan_, its.maps(), its.queues());
-      others_->connect(its.channels());
-      if (plan_.replicas() > 1)
-        sums_ = std::make_unique<exchanged_all_reduce<Device>>(*options_.job, net_, plan_, its);
-      options_.job->connect();
-    } else if (plan_.replicas() > 1) {
-      sums_ = std::make_unique<shared_all_reduce<Device>>(net_, plan_, signals_, replicas_);
-    }
-    decision_.hold(net_, plan_.all_micro_batches());
+    connect();
+    decision_.reserve(net_, plan_.all_micro_batches());
     for (int r = 0; r < plan_.replicas(); ++r)
       for (int w = 0; w < plan_.workers(); ++w)
         if (here_.has_worker(r, w))
-          workers_.emplace_back(worker_terms(), replicas_.at(r), w, static_cast<int>(workers_.size()),
+          workers_.emplace_back(shared(), replicas_.at(r), w, static_cast<int>(workers_.size()),
                                 report_.of_worker(r * plan_.workers() + w));
     if (options_.digest_calls > 0)
-      replicas_.each_stage([this](auto& stage) { stage.note_in(watched_.digest()); });
+      replicas_.each_stage([this](auto& stage) { stage.record_in(watched_.digest()); });
     step_.seed = options_.seed;
-    replicas_.each([this](auto& it) { it.take(step_); });
+    replicas_.each([this](auto& it) { it.begin(step_); });
     parameters_.initialise(options_.seed);
   }
   GPIPE_COLD ~executor() = default;
   executor(const executor&) = delete;
   executor& operator=(const executor&) = delete;
 
-  /// One step: forward, backward and update over the batch, together with what was accumulated for it. `clip` is the
-  /// largest norm of the mean gradient; 0: any. On failure throws `error`, the first cause; parameters, moments,
-  /// state and step count are as before.
-  GPIPE_COLD step_result train(const batch& data, double rate, double clip = 0) {
+  /// One step: forward, backward and update over the batch and all that was accumulated. `max_norm` is the largest norm of
+  /// the mean gradient; 0: no limit. On failure throws `error`, the first cause; parameters, moments, state and step count
+  /// are as before.
+  GPIPE_COLD step_result train(const batch& data, double rate, double max_norm = 0) {
     input_.require_training();
     calls_.together([&] {
       if (!std::isfinite(rate))
-        detail::throw_error({"the learning rate is ", std::to_string(rate)}, {"see the optimizer's and its schedule"},
+        detail::throw_error({"the learning rate is ", std::to_string(rate)},
+                       {"check the learning rate of the optimizer and its schedule"},
                        {.step = static_cast<long>(step_.step)});
-      if (!(clip >= 0)) detail::throw_error({"the largest norm is ", std::to_string(clip)}, {"choose 0, for any, or more"});
-      input_.to_train(data, decision_.earlier.samples);
+      if (!(max_norm >= 0))
+        detail::throw_error({"max_grad_norm is ", std::to_string(max_norm)}, {"choose 0 for no limit, or more"});
+      input_.begin(pass_kind::train, data,
+                   {.samples_before = decision_.terms.accumulated.samples, .captured = options_.graph && digest().full()});
     });
-    step_.written = options_.graph && digest().full();
-    decision_.rate = rate;
-    decision_.clip = clip;
+    decision_.terms.rate = rate;
+    decision_.terms.max_norm = max_norm;
     attempt([this] {
       run();
-      if (!decision_.holds) explain();
+      if (!decision_.result.holds) throw_nonfinite();
     });
     ++step_.step;
     discard_accumulated();
-    return decision_.found;
+    return decision_.result.found;
   }
 
-  /// Forward and backward over a part of the next step's mini-batch: gradients and weights are summed, what layers with
-  /// state tell is kept for the commit, and nothing else changes. Tells what the mini-batch has so far. A batch that is
-  /// refused changes nothing; of a call that fails later the gradients are mixed with those before, so then all that
-  /// was accumulated is dropped, and the error says so.
+  /// Forward and backward over a part of the next step's mini-batch. Sums gradients and weights, keeps the statistics of
+  /// layers with state for the commit, and changes nothing else. Returns the result of the mini-batch so far. If the batch
+  /// is invalid, nothing changes. If the call fails later, its gradients are mixed with those before; then all that was
+  /// accumulated is dropped, and the error says so.
   GPIPE_COLD step_result accumulate(const batch& data) {
     input_.require_training();
-    calls_.together([&] { input_.to_train(data, decision_.earlier.samples); });
-    step_.commits = false;
-    decision_.clip = 0;
+    calls_.together([&] {
+      input_.begin(pass_kind::accumulate, data, {.samples_before = decision_.terms.accumulated.samples});
+    });
+    decision_.terms.max_norm = 0;
     attempt([this] {
       run();
-      settle();
-      if (!decision_.finite) explain();
+      decide();
+      if (!decision_.result.finite) throw_nonfinite();
       replicas_.each_stage([this](auto& stage) { stage.statistics().keep(step_); });
     });
-    decision_.earlier = decision_.found;
+    decision_.terms.accumulated = decision_.result.found;
     ++accumulated_;
-    return decision_.found;
+    return decision_.result.found;
   }
-  /// Calls that wait for the next step, and an end to them.
+  /// The number of accumulated calls that wait for the next step.
   int accumulated() const { return accumulated_; }
   void discard_accumulated() {
-    decision_.earlier = {};
+    decision_.terms.accumulated = {};
     accumulated_ = 0;
-    replicas_.each_stage([](auto& stage) { stage.statistics().forget(); });
+    replicas_.each_stage([](auto& stage) { stage.statistics().clear(); });
   }
 
   /// Forward only, without dropout. Throws `error` if the loss is not finite.
   GPIPE_COLD step_result evaluate(const batch& data) {
     input_.require_loss();
-    calls_.together([&] { input_.to_run_forward(data); });
+    calls_.together([&] { input_.begin(pass_kind::evaluate, data); });
     run();
-    worker_terms().sum_partials();
-    if (!std::isfinite(decision_.found.loss)) explain();
-    return decision_.found;
+    shared().sum_partials();
+    if (!std::isfinite(decision_.result.found.loss)) throw_nonfinite();
+    return decision_.result.found;
   }
 
-  /// Forward only, without dropout, up to the loss: copies what enters it to the rows of `into` from `first` on. Fields
-  /// that nothing before the loss reads may be missing.
+  /// Forward only, without dropout, up to the loss: copies the input of the loss to the rows of `into` from `first` on.
+  /// Fields that only the loss reads may be missing.
   GPIPE_COLD void predict(const batch& data, tensor_rows& into, int first) {
     input_.require_loss();
-    calls_.together([&] { input_.to_run_forward(data, net_.loss_slot()); });
-    step_.predicted = &into;
-    step_.samples_before = first;
+    calls_.together(
+        [&] { input_.begin(pass_kind::predict, data, {.samples_before = first, .predicted = &into}); });
     run();
-    if (others_) detail::share_rows(*others_, plan_, step_, stage_of(net_.loss_slot()), into, first);
+    detail::share_rows(all_, plan_, step_, stage_of(net_.loss_slot()), into, first);
   }
-  /// Rows for what enters the loss, of so many samples.
+  /// Rows for the input of the loss, with this number of samples.
   GPIPE_COLD tensor_rows predictions(int samples) const {
     tensor_rows rows;
     const int slot = net_.loss_slot();
     for (int i = 0; i < net_.row_of(slot).inputs; ++i) rows.add(net_.values[net_.reads_value(slot, i)].part, samples);
-    rows.hold(samples);
+    rows.resize(samples);
     return rows;
   }
 
-  /// Whether a slot's parameters and moments stay as they are, from the next call on, in every slot that uses them.
-  /// Their gradient is then zero, and counts in no norm.
+  /// A frozen slot's parameters and moments do not change from the next call on, in every slot that is tied to it. Their
+  /// gradient is zero, and no norm counts it.
   GPIPE_COLD void freeze(int slot, bool frozen) {
     calls_.agree_to_freeze(slot, frozen);
-    ++step_.looks;
+    ++step_.changes;
     for (int l = 0; l < net_.slot_count; ++l)
       if (net_.slots[l].owner == net_.slots[slot].owner)
-        replicas_.each_like(stage_of(l), [&](auto& stage) { stage.freeze(l, frozen); });
+        replicas_.each_copy_of(stage_of(l), [&](auto& stage) { stage.freeze(l, frozen); });
   }
 
-  /// Copies a slot's outputs and their gradients out of every step and accumulated call, from now on or no longer.
+  /// Copies a slot's outputs and their gradients out of every step and accumulated call from now on, or ends that.
   GPIPE_COLD void watch(int slot, bool watched) {
     calls_.agree_to_watch(slot, watched);
-    ++step_.looks;
+    ++step_.changes;
     detail::watched_rows* const rows = watched_.watch(slot, watched);
-    replicas_.each_like(stage_of(slot), [&](auto& stage) { stage.watch(slot, rows); });
+    replicas_.each_copy_of(stage_of(slot), [&](auto& stage) { stage.watch(slot, rows); });
   }
-  /// What was copied in the last call; no samples if it failed. Null if the slot is not watched.
+  /// The rows of the last call, without samples if it failed. Null if the slot is not watched.
   const detail::watched_rows* watched(int slot) const { return watched_.watched(slot); }
 
   const gpipe::digest& digest() const { return watched_.digest(); }
 
-  /// Times every slot in so many steps over the batch, which are not applied: nothing changes but the gradients.
+  /// Times every slot in this number of steps over the batch. The steps are not applied: only the gradients change.
   GPIPE_COLD measured_profile profile_layers(const batch& data, int steps) {
     input_.require_training();
     if (accumulated_ > 0)
-      detail::throw_error({"gradients of ", accumulated_, " accumulated calls wait for a step"},
-                     {"take it, or discard them"});
-    if (steps < 1) detail::throw_error({steps, " steps measure nothing"}, {"choose at least 1"});
+      detail::throw_error({"the gradients of ", accumulated_, " accumulated calls wait for a step"},
+                     {"take the step, or call discard_accumulated"});
+    if (steps < 1) detail::throw_error({"steps is ", steps}, {"choose at least 1"});
     struct timing {
-      executor& of;
-      explicit timing(executor& its) : of(its) { of.time_slots(true); }
-      ~timing() { of.time_slots(of.options_.slot_times); }
-    } const here(*this);
+      executor& timed;
+      explicit timing(executor& run) : timed(run) { timed.time_slots(true); }
+      ~timing() { timed.time_slots(timed.options_.slot_times); }
+    } const scope(*this);
     for (int i = 0; i < steps; ++i) {
-      calls_.together([&] { input_.to_train(data, decision_.earlier.samples); });
-      step_.applied = step_.measured = false;
+      calls_.together([&] { input_.begin(pass_kind::measure, data); });
       run();
     }
     return layer_profile();
   }
 
-  /// What each slot took for a full micro-batch: medians of the newest times.
+  /// The time of each slot for a full micro-batch: medians of the newest times.
   GPIPE_COLD measured_profile layer_profile() const {
     measured_profile found{{}, plan_.options.micro_batch_size};
     for (int s = 0; s < plan_.stages(); ++s) {
       if (here_.has_stage(0, s)) detail::append_measured(plan_, stage(s), found);
-      if (others_) detail::share_measured(net_, plan_, *others_, s, found);
+      detail::share_measured(net_, plan_, all_, s, found);
     }
-    detail::require_measured(plan_, found);  // when all processes have it, for all of them
+    detail::require_measured(plan_, found);  // when all processes have all times, so that all throw
     return found;
   }
 
@@ -217,76 +213,90 @@ class executor {
   std::uint64_t steps() const { return step_.step; }
   const bound_stage<Device>& stage(int s, int replica = 0) const { return replicas_.at(replica).stage(s); }
 
-  /// Copies out of a slot's parameters, gradients (sums over the last step's samples), `index`-th moment or state:
-  /// `bytes` of them, from `at` on; of tied ones, out of their owner's. Replicas have the same; while calls wait for a
-  /// step only the first has the sums of gradients.
+  /// Copies `bytes` from offset `at` on out of a slot's parameters, gradients (sums over the last step's samples),
+  /// `index`-th moment or state; for tied parameters out of their owner's. All replicas have the same, but while calls
+  /// wait for a step only the first has the sums of gradients.
   GPIPE_COLD void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
                        int replica = 0) const {
-    parameters_.read(kind, slot, index, at, bytes, into, replica, others_.get());
+    parameters_.read(kind, slot, index, at, bytes, into, replica, all_);
   }
-  /// The same into them, and makes anew what is derived from parameters.
+  /// Copies `bytes` into the same place, and recomputes the buffers that are derived from parameters.
   GPIPE_COLD void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, const void* from) {
     calls_.agree_to_write(kind, slot, at, bytes, from);
     parameters_.write(kind, slot, index, at, bytes, from);
     parameters_.refresh();
   }
 
-  /// Where they lie, in their stage's memory: not to be read where that is not the host's.
+  /// Addresses in the memory of the slot's stage, which the host may read only if the memory is the host's.
   std::byte* parameters(int slot) const { return parameters_.find(memory_kind::parameters, slot, 0, 0); }
   std::byte* gradients(int slot) const { return parameters_.find(memory_kind::gradients, slot, 0, 0); }
   std::byte* moments(int slot, int i) const { return parameters_.find(memory_kind::moments, slot, i, 0); }
   std::byte* state(int slot) const { return parameters_.find(memory_kind::state, slot, 0, 0); }
 
-  /// Each stage's times in steps, of replica after replica, and each worker's events, since the last `reset_report`. Of plans
-  /// that only run forward every evaluation is a step.
+  /// Each stage's times in steps, replica after replica, and each worker's events, since the last `reset_report`. If the
+  /// plan only runs forward, every evaluation is a step.
   GPIPE_COLD const std::vector<stage_report>& report() const {
-    if (others_) report_.share_stages(*others_);
+    report_.share_stages(all_);
     return report_.stages();
   }
   GPIPE_COLD const std::vector<recorder>& trace() const {
-    if (others_) report_.share_workers(*others_);
+    report_.share_workers(all_);
     return report_.workers();
   }
   void reset_report() { report_.reset(); }
   void reset_trace() { report_.reset_events(); }
 
  private:
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
 
   void time_slots(bool on) {
     replicas_.each_stage([on](auto& stage) { stage.time_slots(on); });
   }
 
-  // A call whose batch was taken in.
+  // Channels to other processes, and the all-reduce over replicas. Every process makes its channel ends in this order.
+  GPIPE_COLD void connect() {
+    if (options_.job == nullptr) {
+      if (plan_.replicas() > 1)
+        sums_ = std::make_unique<shared_all_reduce<Device>>(net_, plan_, signals_, replicas_);
+      return;
+    }
+    replica<Device>& part = replicas_.at(here_.replica());
+    others_.connect(*options_.job, net_, plan_, part.maps(), part.queues(), part.channels());
+    if (plan_.replicas() > 1)
+      sums_ = std::make_unique<process_all_reduce<Device>>(*options_.job, net_, plan_, part);
+    options_.job->connect();
+  }
+
+  // One pass; `input_` or a diagnosis has begun the step.
   void run() {
-    const auto& programs = step_.training ? programs_.training() : programs_.evaluating();
-    replicas_.each([this](auto& it) { it.take(step_); });
+    const auto& programs = step_.trains() ? programs_.training() : programs_.forward();
+    replicas_.each([this](auto& it) { it.begin(step_); });
     try {
-      calls_.enter(net_, step_, decision_);
-      const auto walk = [&](int seat) {
-        workers_[index(seat)].walk(programs[index(seat) % programs.size()], step_.clears());
+      calls_.enter(net_, step_, decision_.terms);
+      const auto work = [&](int w) {
+        const std::size_t at = detail::index(w);
+        workers_[at].run(programs[at % programs.size()], step_.clears());
       };
-      if (others_) walk(0);
-      else threads_.run(walk);
+      if (options_.job != nullptr) work(0);
+      else threads_.run(work);
     } catch (...) {
       calls_.abandon();  // before devices are waited for
       replicas_.each_stage([](auto& stage) { stage.settle(); });
       replicas_.each([](auto& it) {
         for (auto& w : it.channels()) w.reset();
       });
-      if (sums_) sums_->forget();
-      clock();
+      if (sums_) sums_->reset();
+      add_time();
       calls_.leave();
       throw;
     }
-    clock();
+    add_time();
   }
-  void clock() {
-    if (step_.measured) report_.add_step(now_ns() - input_.came_ns());
+  void add_time() {
+    if (step_.is_timed()) report_.add_step(now_ns() - input_.began_ns());
   }
 
-  // What of train and accumulate may fail when their batch was taken in.
+  // Runs the part of train and accumulate that may fail after the batch was checked.
   template <class Call>
   void attempt(Call&& call) {
     watched_.open(step_);
@@ -299,43 +309,43 @@ class executor {
       std::throw_with_nested(
           error(cause.wrong(),
                 detail::concat({cause.remedy(), cause.remedy().empty() ? "" : "; ", "the gradients of ", lost,
-                                " accumulated ", lost == 1 ? "call" : "calls", " are dropped: accumulate anew"}),
+                                " accumulated ", lost == 1 ? "call" : "calls", " are dropped: accumulate again"}),
                 cause.where()));
     } catch (...) {
       discard_accumulated();
       throw;
     }
-    watched_.close(step_, accumulated_, others_.get());
+    watched_.close(step_, accumulated_, all_);
   }
 
-  worker_context<Device> worker_terms() {
+  worker_context<Device> shared() {
     return {net_, plan_, rule_, sums_.get(), signals_, barrier_, step_, decision_, report_.stages(), options_.before,
-            others_.get()};
+            others_};
   }
-  // What workers do at the gate where they commit.
-  void settle() {
-    worker_terms().sum_partials();
+  // In a commit the workers do this at their barrier.
+  void decide() {
+    shared().sum_partials();
     decision_.decide();
   }
 
-  // Why a call is not finite.
-  [[noreturn]] GPIPE_COLD void explain() {
-    detail::explain(step_, decision_, accumulated_, [&] {
+  [[noreturn]] GPIPE_COLD void throw_nonfinite() {
+    detail::throw_nonfinite(step_, decision_, accumulated_, [&] {
       run();
-      if (!step_.commits) settle();
+      if (step_.repeated == pass_kind::accumulate) decide();
     });
   }
 
   const network& net_;
   runtime_plan plan_;
   optimizer_update<context> rule_;
-  run_options options_;
+  training_options options_;
   rank_layout here_;
   detail::collective_calls calls_;
+  broadcast all_;
   replica_list<Device> replicas_;
   parameter_access<Device> parameters_;
   std::unique_ptr<all_reduce<Device>> sums_;  // null: there is one replica
-  std::unique_ptr<abroad> others_;
+  other_processes others_;
   mutable run_report report_;
   detail::watched_activations watched_;
   step_context step_;
@@ -343,7 +353,7 @@ class executor {
   commit_decision decision_;
   int accumulated_ = 0;
   detail::worker_programs programs_;
-  std::vector<worker<Device>> workers_;  // [seat]
+  std::vector<worker<Device>> workers_;
   worker_signals signals_;
   barrier barrier_;
   thread_team threads_;  // last: its threads end first

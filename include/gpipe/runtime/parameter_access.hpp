@@ -5,62 +5,62 @@
 
 #include <gpipe/core/hash.hpp>
 #include <gpipe/runtime/binding/initial_values.hpp>
-#include <gpipe/runtime/processes/remote_links.hpp>
+#include <gpipe/runtime/processes/broadcast.hpp>
 #include <gpipe/runtime/replicas/replica_list.hpp>
 
 namespace gpipe {
 
-/// What slots hold: their parameters, gradients, moments and state, wherever stages have them. Of tied ones what their
-/// owner has.
+/// Reads and writes parameters, gradients, moments and state of slots, in whichever stage they are. For a slot with tied
+/// parameters it uses the owner's.
 template <class Device>
 class parameter_access {
  public:
-  parameter_access(const network& net, const runtime_plan& plan, const rank_layout& here, const replica_list<Device>& replicas)
+  parameter_access(const network& net, const runtime_plan& plan, const rank_layout& here,
+                   const replica_list<Device>& replicas)
       : net_(net), plan_(plan), here_(here), replicas_(replicas) {}
 
-  /// Where it lies, in the memory of a stage that is here.
+  /// The address, in the memory of a stage that is here.
   std::byte* find(memory_kind kind, int slot, int index, int replica) const {
-    return home(kind, slot, replica).map().find(kind, owner_of(kind, slot), -1, {}, index).base;
+    return stage_with(kind, slot, replica).map().find(kind, owner_of(kind, slot), -1, {}, index).base;
   }
 
-  /// Copies `bytes` from `at` on out, for all processes. `others` null: this one has all.
+  /// Copies `bytes` from offset `at` on to `into`, in all processes.
   GPIPE_COLD void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
-                       int replica, const abroad* others) const {
+                       int replica, const broadcast& all) const {
     const int s = stage_of(owner_of(kind, slot));
     if (here_.has_stage(replica, s)) {
-      const auto& device = replicas_.at(replica).stage(s).context();
-      device.download(static_cast<std::ptrdiff_t>(bytes), find(kind, slot, index, replica) + at,
-                      static_cast<std::byte*>(into));
-      device.finish();
+      const auto& context = replicas_.at(replica).stage(s).context();
+      context.download(static_cast<std::ptrdiff_t>(bytes), find(kind, slot, index, replica) + at,
+                       static_cast<std::byte*>(into));
+      context.finish();
     }
-    if (others == nullptr) return;
     const std::int64_t which[] = {static_cast<int>(kind), slot, index, static_cast<std::int64_t>(at)};
-    hash asked;
-    asked.add(reinterpret_cast<const std::byte*>(which), sizeof which);
-    others->share(replica, s, into, bytes, asked.value());
+    hash call;
+    call.add(reinterpret_cast<const std::byte*>(which), sizeof which);
+    all.from_stage(replica, s, into, bytes, call.value());
   }
-  /// Copies them in, in every replica.
+  /// Copies `bytes` from `from` to offset `at`, in every replica.
   GPIPE_COLD void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes,
                         const void* from) const {
     for (int r = 0; r < plan_.replicas(); ++r) {
       if (!here_.has_stage(r, stage_of(owner_of(kind, slot)))) continue;
-      const auto& device = home(kind, slot, r).context();
-      device.upload(static_cast<std::ptrdiff_t>(bytes), static_cast<const std::byte*>(from),
-                    find(kind, slot, index, r) + at);
-      device.finish();
+      const auto& context = stage_with(kind, slot, r).context();
+      context.upload(static_cast<std::ptrdiff_t>(bytes), static_cast<const std::byte*>(from),
+                     find(kind, slot, index, r) + at);
+      context.finish();
     }
   }
-  /// Makes anew what is derived from parameters.
+  /// Recomputes all buffers that are derived from parameters.
   GPIPE_COLD void refresh() const {
     replicas_.each_stage([](auto& stage) { stage.refresh(); });
     replicas_.each_stage([](auto& stage) { stage.context().finish(); });
   }
 
-  /// First values of all that is here.
+  /// Sets the first values of all parameters and state that are here.
   GPIPE_COLD void initialise(std::uint64_t seed) const {
     for (int l = 0; l < net_.slot_count; ++l) {
       bool here = false;
-      replicas_.each_like(stage_of(l), [&](auto&) { here = true; });
+      replicas_.each_copy_of(stage_of(l), [&](auto&) { here = true; });
       if (!here) continue;
       const row& r = net_.row_of(l);
       const auto put = [&](memory_kind kind) {
@@ -78,9 +78,9 @@ class parameter_access {
 
  private:
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
-  // State is a slot's own, all else its owner's.
+  // Each slot has its own state. All else belongs to the owner.
   int owner_of(memory_kind kind, int slot) const { return kind == memory_kind::state ? slot : net_.slots[slot].owner; }
-  const bound_stage<Device>& home(memory_kind kind, int slot, int replica) const {
+  const bound_stage<Device>& stage_with(memory_kind kind, int slot, int replica) const {
     return replicas_.at(replica).stage(stage_of(owner_of(kind, slot)));
   }
 

@@ -1,18 +1,24 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include <gpipe/core/concat.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/index.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/record/measured_profile.hpp>
 #include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
-#include <gpipe/runtime/processes/remote_links.hpp>
+#include <gpipe/runtime/hooks/layer_timer.hpp>
+#include <gpipe/runtime/processes/broadcast.hpp>
 
 namespace gpipe {
 
-/// What is recorded of a run: each stage's times, of replica after replica, and each worker's events. Of what other
-/// processes have it is what they told last.
+/// The records of a run: each stage's times, replica after replica, and each worker's events. Those of other processes
+/// are as old as the last `share_stages` or `share_workers`.
 class run_report {
  public:
   /// `events` are kept for each worker; 0: none.
@@ -28,18 +34,17 @@ class run_report {
   std::vector<stage_report>& stages() { return stages_; }
   const std::vector<recorder>& workers() const { return workers_; }
   /// Of the worker with this rank among those of all replicas; null if no events are kept.
-  recorder* of_worker(int rank) { return workers_.empty() ? nullptr : &workers_[static_cast<std::size_t>(rank)]; }
+  recorder* of_worker(int rank) { return workers_.empty() ? nullptr : &workers_[detail::index(rank)]; }
 
   void add_step(std::int64_t ns) {
     for (stage_report& r : stages_) r.step_ns += ns, ++r.steps;
   }
-  GPIPE_COLD void share_stages(const abroad& others) {
-    for (stage_report& r : stages_) others.share(r.replica, r.stage, &r, sizeof r);
+  GPIPE_COLD void share_stages(const broadcast& all) {
+    for (stage_report& r : stages_) all.from_stage(r.replica, r.stage, &r, sizeof r);
   }
-  GPIPE_COLD void share_workers(const abroad& others) {
+  GPIPE_COLD void share_workers(const broadcast& all) {
     for (std::size_t w = 0; w < workers_.size(); ++w)
-      workers_[w].share(
-          [&](void* bytes, std::size_t size) { others.job().broadcast(bytes, size, static_cast<int>(w), 0); });
+      workers_[w].share([&](void* bytes, std::size_t size) { all.from_worker(static_cast<int>(w), bytes, size); });
   }
   GPIPE_COLD void reset() {
     for (stage_report& r : stages_) r.busy_ns = {}, r.wait_ns = r.link_ns = r.step_ns = 0, r.steps = 0;
@@ -51,18 +56,63 @@ class run_report {
 
  private:
   GPIPE_COLD void add_stage(const network& net, const runtime_plan& plan, int r, int s) {
-    stage_report its;
-    its.stage = s, its.first = plan.cut().first[s], its.last = plan.cut().first[s + 1];
-    its.predicted_share = plan.share(s);
-    its.bytes = static_cast<std::size_t>(plan.memory[static_cast<std::size_t>(s)].total());
-    for (int l = its.first; l < its.last; ++l)
-      if (net.owns(l)) its.parameters += net.row_of(l).parameter_elements();
-    its.replica = r, its.worker = r * plan.workers() + plan.worker_of(s);
-    stages_.push_back(its);
+    stage_report added;
+    added.stage = s, added.first = plan.cut().first[s], added.last = plan.cut().first[s + 1];
+    added.predicted_share = plan.share(s);
+    added.bytes = static_cast<std::size_t>(plan.memory(s).total());
+    for (int l = added.first; l < added.last; ++l)
+      if (net.owns(l)) added.parameters += net.row_of(l).parameter_elements();
+    added.replica = r, added.worker = r * plan.workers() + plan.worker_of(s);
+    stages_.push_back(added);
   }
 
   std::vector<stage_report> stages_;  // [replica][stage]
   std::vector<recorder> workers_;
 };
+
+namespace detail {
+
+/// Appends the median times of each slot of a stage for a full micro-batch; -1 for a slot that was not timed.
+template <class Stage>
+GPIPE_COLD void append_measured(const runtime_plan& plan, const Stage& stage, measured_profile& into) {
+  for (const auto& b : stage.slots()) {
+    const auto median = [&](timed part) {
+      return stage.timer() == nullptr ? -1 : stage.timer()->median(b.slot - stage.slots().front().slot, part);
+    };
+    const auto known = [](std::int64_t ns) { return (std::max)(std::int64_t{0}, ns); };
+    measured_layer line{b.slot, b.layer->name, median(timed::forward), known(median(timed::backward_input)),
+                        known(median(timed::backward_parameters))};
+    if (const std::int64_t both = median(timed::backward); both >= 0) {
+      // The time of both parts is split in proportion to their costs.
+      const layer_cost& costs = plan.costs().of(stage.stage())[b.slot];
+      const double all = static_cast<double>(costs.backward_input) + static_cast<double>(costs.backward_parameters);
+      const double part = all > 0 ? static_cast<double>(costs.backward_input) / all : 1;
+      line.backward_input_ns = static_cast<std::int64_t>(static_cast<double>(both) * part);
+      line.backward_parameters_ns = both - line.backward_input_ns;
+    }
+    into.layers.push_back(line);
+  }
+}
+
+/// Brings the times of a stage in the first replica to all processes. Called for each stage in order.
+GPIPE_COLD inline void share_measured(const network& net, const runtime_plan& plan, const broadcast& all, int stage,
+                                      measured_profile& found) {
+  for (int l = plan.first[index(stage)]; l < plan.first[index(stage) + 1]; ++l) {
+    measured_layer& line = found.layers.size() > index(l) ? found.layers[index(l)] : found.layers.emplace_back();
+    std::int64_t ns[] = {line.forward_ns, line.backward_input_ns, line.backward_parameters_ns};
+    all.from_stage(0, stage, ns, sizeof ns);
+    line = {l, net.row_of(l).name, ns[0], ns[1], ns[2]};
+  }
+}
+
+/// Throws `error` if a slot was not timed.
+GPIPE_COLD inline void require_measured(const runtime_plan& plan, const measured_profile& found) {
+  for (const measured_layer& line : found.layers)
+    if (line.forward_ns < 0)
+      throw_error({"no full micro-batch was timed"},
+             {"run steps of ", plan.max_batch(), " samples with slot_times"}, {.slot = line.position});
+}
+
+}  // namespace detail
 
 }  // namespace gpipe

@@ -6,28 +6,31 @@
 #include <vector>
 
 #include <gpipe/core/hash.hpp>
+#include <gpipe/core/index.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/record/digest.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
-#include <gpipe/runtime/processes/remote_links.hpp>
+#include <gpipe/runtime/processes/broadcast.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 
 namespace gpipe::detail {
 
-/// Brings rows of a stage to all processes: of the call's samples, behind `before` others, each replica has a part.
-GPIPE_COLD inline void share_rows(const abroad& others, const runtime_plan& plan, const step_context& step, int stage,
+/// Brings the rows of a stage to all processes. Each replica has a part of the call's samples; `before` rows stand before
+/// them.
+GPIPE_COLD inline void share_rows(const broadcast& all, const runtime_plan& plan, const step_context& step, int stage,
                                   tensor_rows& rows, int before) {
   for (int r = 0; r < plan.replicas(); ++r) {
     const int first = step.first_sample(r * plan.micro_batches());
     const int count = step.first_sample((r + 1) * plan.micro_batches()) - first;
     for (int t = 0; t < rows.tensors() && count > 0; ++t)
-      others.share(r, stage, rows.at(t, before + first), rows.row_bytes(t) * static_cast<std::size_t>(count));
+      all.from_stage(r, stage, rows.at(t, before + first), rows.row_bytes(t) * index(count));
   }
 }
 
-/// What is looked at in every call that trains: rows of slots that are watched, and hashes for a digest.
+/// What is recorded in every train and accumulate pass: rows of watched slots, and hashes for a digest.
 class watched_activations {
  public:
-  /// `calls` are kept in the digest; 0: there is none.
+  /// `calls` are kept in the digest; 0: there is no digest.
   GPIPE_COLD watched_activations(const network& net, const runtime_plan& plan, std::size_t calls)
       : net_(net), plan_(plan), watched_(index(net.slot_count)) {
     if (calls == 0) return;
@@ -39,7 +42,7 @@ class watched_activations {
   gpipe::digest& digest() { return digest_; }
   const gpipe::digest& digest() const { return digest_; }
 
-  /// Where rows of the slot go from now on; null: it is watched no longer.
+  /// Returns the rows that the slot's outputs are copied to from now on; null if it is no longer watched.
   GPIPE_COLD watched_rows* watch(int slot, bool watched) {
     auto& rows = watched_[index(slot)];
     rows.reset();
@@ -54,25 +57,24 @@ class watched_activations {
   }
   const watched_rows* watched(int slot) const { return watched_[index(slot)].get(); }
 
-  /// A call begins, with its batch; it may fail, and is then begun anew.
+  /// A call begins with its batch. If it fails, the next call begins instead of it.
   void open(const step_context& step) {
-    hold(0);
-    if (!digest_.full()) note_data(step);
+    resize(0);
+    if (!digest_.full()) add_data(step);
   }
-  /// It has come to its end, `before` others of the same step. `others` null: this process has all.
-  void close(const step_context& step, int before, const abroad* others) {
-    hold(step.rows.samples);
-    if (others != nullptr) share(*others, step);
+  /// The call has succeeded; `before` accumulated calls of the same step came before it.
+  void close(const step_context& step, int before, const broadcast& all) {
+    resize(step.rows.samples);
+    share(all, step);
     digest_.close({step.step, before});
   }
 
  private:
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  void hold(int samples) {
+  void resize(int samples) {
     for (auto& rows : watched_)
-      if (rows) rows->outputs.hold(samples), rows->gradients.hold(samples);
+      if (rows) rows->outputs.resize(samples), rows->gradients.resize(samples);
   }
-  GPIPE_COLD void note_data(const step_context& step) {
+  GPIPE_COLD void add_data(const step_context& step) {
     digest_.open();
     hash sum;
     const auto add = [&](const std::byte* rows, std::size_t size, dtype type) {
@@ -83,21 +85,21 @@ class watched_activations {
       add(step.rows.fields[index(f)], net_.fields[f].size, net_.fields[f].type);
     digest_.put(action_kind::idle, -1, -1, sum.value());
   }
-  GPIPE_COLD void share(const abroad& others, const step_context& step) {
+  GPIPE_COLD void share(const broadcast& all, const step_context& step) {
     for (int l = 0; l < net_.slot_count; ++l)
       if (watched_[index(l)])
         for (tensor_rows* rows : {&watched_[index(l)]->outputs, &watched_[index(l)]->gradients})
-          share_rows(others, plan_, step, plan_.cut().stage_of(l), *rows, 0);
+          share_rows(all, plan_, step, plan_.cut().stage_of(l), *rows, 0);
     for (int s = 0; s < plan_.stages(); ++s) {
       const int first = plan_.first[index(s)], last = plan_.first[index(s) + 1];
-      const auto own = digest_.of_slots(first, last);
-      std::vector<std::uint64_t> all(own.size());  // each is noted by one replica, and zero in the others
-      for (int r = 0; r < plan_.replicas() && !own.empty(); ++r) {
-        auto its = own;
-        others.share(r, s, its.data(), its.size() * sizeof(its[0]));
-        for (std::size_t i = 0; i < all.size(); ++i) all[i] |= its[i];
+      const auto here = digest_.of_slots(first, last);
+      std::vector<std::uint64_t> merged(here.size());  // each hash is made in one replica, and zero in the others
+      for (int r = 0; r < plan_.replicas() && !here.empty(); ++r) {
+        auto hashes = here;
+        all.from_stage(r, s, hashes.data(), hashes.size() * sizeof(hashes[0]));
+        for (std::size_t i = 0; i < merged.size(); ++i) merged[i] |= hashes[i];
       }
-      digest_.put_slots(first, last, all);
+      digest_.put_slots(first, last, merged);
     }
   }
 

@@ -48,7 +48,7 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const kernel
           net, kernels,
           make_plan(net, detail::completed(options, update.moments(), how),
                     how.cut.empty() ? std::vector<int>(planned_cut.begin(), planned_cut.end()) : how.cut),
-          update, how.run())) {}
+          update, how)) {}
 
 template <class Device>
 GPIPE_COLD basic_trainer<Device>::~basic_trainer() = default;

@@ -2,7 +2,7 @@
 
 #include <gpipe/layer.hpp>
 
-/// A stranger's own layer: each feature times a number that is learned.
+/// A custom layer: each feature times a trained number.
 struct scale {
   template <class In>
   struct on;

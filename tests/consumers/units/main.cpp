@@ -1,5 +1,5 @@
-// Two translation units of one program, compiled without RTTI; this one after macros as windows.h has them. What gpipe
-// includes from outside comes before, for it does not stand them.
+// Two translation units of one program, compiled without RTTI. This one defines macros like those of windows.h after
+// gpipe's external headers, which do not compile with these macros.
 
 #include <iostream>
 

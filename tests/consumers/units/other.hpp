@@ -5,5 +5,5 @@
 struct net : gpipe::model<gpipe::input<float, 2>, gpipe::linear<16>, gpipe::relu, gpipe::linear<2>,
                           gpipe::softmax_cross_entropy> {};
 
-/// Of the last linear layer.
+/// The first bias of the last linear layer.
 float last_bias(gpipe::trainer<net, gpipe::adam>& training);

@@ -6,12 +6,12 @@
 
 using namespace gpipe;
 
-TEST_CASE("a constant schedule is one") {
+TEST_CASE("a constant schedule is 1") {
   CHECK(constant{}(0) == 1);
   CHECK(constant{}(1'000'000) == 1);
 }
 
-TEST_CASE("half a cosine falls from one to its floor, and stays there") {
+TEST_CASE("half a cosine falls from 1 to its floor and stays there") {
   const cosine falls{.steps = 10, .floor = 0.2};
   CHECK(falls(0) == 1);
   CHECK(falls(5) == doctest::Approx(0.6));
@@ -20,7 +20,7 @@ TEST_CASE("half a cosine falls from one to its floor, and stays there") {
   for (std::uint64_t step = 0; step < 10; ++step) CHECK(falls(step + 1) < falls(step));
 }
 
-TEST_CASE("a warm-up rises to one, then another schedule begins") {
+TEST_CASE("a warm-up rises to 1, then another schedule begins") {
   const warm_up rises{.steps = 4, .then = cosine{.steps = 10}};
   CHECK(rises(0) == 0.25);
   CHECK(rises(3) == 1);

@@ -150,7 +150,7 @@ TEST_CASE("processes carry the host's memory and reject another device") {
     training_options how;
     how.job = &alone;
     CHECK_THROWS_WITH_AS((trainer<fragile, adam, queued::device>{plan_options{}, adam{}, how}),
-                         doctest::Contains("processes carry the memory of processors"), error);
+                         doctest::Contains("the job transfers host memory only"), error);
   });
 }
 

@@ -32,7 +32,7 @@ void add(bits& to, const step_result& found) {
 void add(bits& to, const tensor_rows& rows, precision in) {
   for (int t = 0; t < rows.tensors(); ++t) {
     hash sum;
-    if (rows.wants(t)) {
+    if (rows.has_rows(t)) {
       const auto rows_of = in == precision::bf16 ? std::as_bytes(rows.all<bf16>(t)) : std::as_bytes(rows.all(t));
       sum.add(rows_of.data(), rows_of.size());
     }
@@ -300,5 +300,5 @@ TEST_CASE("a graph is rejected on a device without graphs and with several worke
                          doctest::Contains(why), error);
   };
   rejects(host_device{}, {}, "the device has no graphs");
-  rejects(queued::device{}, {.stages = 2, .micro_batches = 2}, "a graph is of one worker, and the plan has 2");
+  rejects(queued::device{}, {.stages = 2, .micro_batches = 2}, "graph is true, but the plan has 2 workers");
 }

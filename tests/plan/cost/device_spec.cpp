@@ -24,12 +24,12 @@ static_assert(p100.flops_per_second(dtype::float32) == 10'600'000'000'000);
 static_assert(p100.flops_per_second(dtype::float64) == 5'300'000'000'000);
 static_assert(h100.in_half().flops_per_second(dtype::float32) == 989'000'000'000'000);
 static_assert(h100.in_half().link_bytes_per_second == h100.link_bytes_per_second);
-// What the paper calls a device has 8 GB (AmoebaNet) or 16 GB (Transformer).
+// The paper's devices have 8 GB (AmoebaNet) or 16 GB (Transformer).
 static_assert(tpu_v2_core.memory_bytes == 8'000'000'000 && tpu_v3_core.memory_bytes == 16'000'000'000);
 
 }  // namespace
 
-TEST_CASE("every device has a name of its own") {
+TEST_CASE("every device has a distinct name") {
   for (const device_spec& a : all)
     for (const device_spec& b : all) CHECK((&a == &b) == (doctest::String(a.name) == b.name));
 }

@@ -14,7 +14,7 @@ namespace {
 struct net : model<input<float, 8>, linear<8>, relu, linear<8>, relu> {};
 constexpr const network& n = network_of<net>;
 
-// Analytically the linear layers cost most; here the first ReLU does.
+// The linear layers have the largest analytic cost; in this profile the first ReLU has.
 struct measured {
   static constexpr int micro_batch_size = 4;
   static constexpr measured_layer layers[] = {
@@ -36,27 +36,27 @@ constexpr auto costs = [] {
 }();
 static_assert(costs.of[0] == layer_cost{10'000, 11'000, 12'000} && costs.of[1] == layer_cost{900'000, 800'000, 0});
 
-// A name is whole, or whole without its arguments.
+// A name is complete, or complete without its template arguments.
 static_assert(detail::names_layer("linear<8>", "linear<8>") && detail::names_layer("linear", "linear<8>"));
 static_assert(!detail::names_layer("line", "linear<8>") && !detail::names_layer("linear<80>", "linear<8>"));
 static_assert(!detail::names_layer("", "linear<8>") && !detail::names_layer("relu", "linear<8>"));
 
-/// What is wrong with the profile after a change to its lines.
+/// The first mismatch of the profile after a change to its lines.
 template <class Change>
-profile_verdict changed(Change change) {
+profile_mismatch changed(Change change) {
   measured_layer lines[4];
   for (int l = 0; l < 4; ++l) lines[l] = measured::layers[l];
   change(lines);
   const profile p{lines, 4, 4};
-  const profile_verdict found = compare(p, n, 4);
+  const profile_mismatch found = compare(p, n, 4);
   CHECK_THROWS_AS(require_profile_of(p, n, 4), error);
   return found;
 }
 
 }  // namespace
 
-TEST_CASE("a profile of another model is refused, with the line") {
-  profile_verdict found = changed([](measured_layer* lines) { lines[2].layer = "relu"; });
+TEST_CASE("a profile of another model is rejected, with the line") {
+  profile_mismatch found = changed([](measured_layer* lines) { lines[2].layer = "relu"; });
   CHECK(found.what == profile_fault::layer);
   CHECK(found.line == 2);
   found = changed([](measured_layer* lines) { lines[1].position = 2; });
@@ -69,16 +69,16 @@ TEST_CASE("a profile of another model is refused, with the line") {
   CHECK(compare(profile_of<measured>, n, 8).what == profile_fault::micro_batch_size);
 }
 
-TEST_CASE("the error tells position, expected and given") {
+TEST_CASE("the error names position, expected and given layer") {
   measured_layer lines[4];
   for (int l = 0; l < 4; ++l) lines[l] = measured::layers[l];
   lines[2].layer = "gelu";
   CHECK_THROWS_WITH_AS(require_profile_of({lines, 4, 4}, n, 4),
-                       "layer 2: the profile is of a layer gelu, but the model has linear<8> there; measure this model",
+                       "layer 2: the profile has the layer gelu, but the model has linear<8> there; profile this model",
                        error);
 }
 
-TEST_CASE("a plan made at run time takes the same costs") {
+TEST_CASE("a run-time plan uses the same costs") {
   plan_options o = by_profile::options;
   const runtime_plan p = make_plan(n, o);
   CHECK(p.costs().of(0)[1].forward == 900'000);
@@ -87,7 +87,7 @@ TEST_CASE("a plan made at run time takes the same costs") {
   CHECK_THROWS_AS(make_plan(n, o), error);
 }
 
-TEST_CASE("times beyond 64 bits are refused") {
+TEST_CASE("times beyond 64 bits are rejected") {
   measured_layer lines[4];
   for (int l = 0; l < 4; ++l) lines[l] = measured::layers[l];
   lines[0].forward_ns = INT64_MAX / 999;

@@ -24,10 +24,10 @@ struct even {
     return p;
   }();
   static constexpr stage_view view(int s) { return {net, cut{at.first, Stages}, s}; }
-  static constexpr memory_requirements terms(int s) { return {8, 2, s == 3 ? 4 : 8, 1, 2}; }
+  static constexpr memory_requirements requirements(int s) { return {8, 2, s == 3 ? 4 : 8, 1, 2}; }
 };
 
-// The paper's largest model, in stages and in one piece: within the limits that compilers set by themselves.
+// The paper's largest model, in stages and in one piece: within the compilers' default limits.
 using large = even<1663, 128>;
 constexpr int distinct = [] {
   int count = 0;
@@ -38,9 +38,9 @@ static_assert(distinct < 30);
 using whole = even<100, 1>;
 
 template <class Cut>
-void equals_what_is_counted_at_run_time() {
+void equals_the_count_at_run_time() {
   for (int s = 0; s < Cut::stages; ++s) {
-    const stage_memory &made = detail::memory_table<Cut>.of[s], found = memory_of(Cut::view(s), Cut::terms(s));
+    const stage_memory &made = detail::memory_table<Cut>.of[s], found = memory_of(Cut::view(s), Cut::requirements(s));
     for (int kind = 0; kind < memory_kinds; ++kind) CHECK(made.bytes[kind] == found.bytes[kind]);
     CHECK(made.naive == found.naive);
     CHECK(made.lower_bound == found.lower_bound);
@@ -53,28 +53,28 @@ struct halves {
   static constexpr const network& net = network_of<laws::transformer<2, 8, 16, 32>>;
   static constexpr int first[] = {0, net.slot_count / 2, net.slot_count};
   static constexpr stage_view view(int s) { return {net, cut{first, stages}, s}; }
-  static constexpr memory_requirements terms(int) { return {8, 2, 4, 1, 2}; }
+  static constexpr memory_requirements requirements(int) { return {8, 2, 4, 1, 2}; }
 };
 constexpr std::int64_t most = [] {
   const auto a = detail::memory_table<halves>.of[0].total(), b = detail::memory_table<halves>.of[1].total();
   return a > b ? a : b;
 }();
 
-// One that does not fit does not compile: tests/compile_fail/plan_memory.cpp.
+// A stage that does not fit does not compile: tests/compile_fail/plan_memory.cpp.
 static_assert(detail::each_stage_fits<halves, most>(std::make_integer_sequence<int, 2>{}));
 
 }  // namespace
 
-TEST_CASE("the table holds what is counted at run time, in one go and for each stage by itself") {
-  equals_what_is_counted_at_run_time<large>();
-  equals_what_is_counted_at_run_time<whole>();
-  equals_what_is_counted_at_run_time<even<3, 7>>();
+TEST_CASE("the table equals the bytes counted at run time, stage by stage") {
+  equals_the_count_at_run_time<large>();
+  equals_the_count_at_run_time<whole>();
+  equals_the_count_at_run_time<even<3, 7>>();
 }
 
-TEST_CASE("stages are alike for equal terms only") {
+TEST_CASE("stages are equal only with equal requirements") {
   CHECK(detail::equal_stages<large>.of[3] == 3);  // it has less in flight
 }
 
-TEST_CASE("what a stage may take is what it takes, or more") {
+TEST_CASE("a stage fits a limit of its bytes or more") {
   CHECK(detail::each_stage_fits<halves, most + 1>(std::make_integer_sequence<int, 2>{}));
 }

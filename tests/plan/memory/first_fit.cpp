@@ -6,7 +6,7 @@ using gpipe::detail::first_fit_from_top;
 
 namespace {
 
-// Places are told by their lower ends.
+// A place is given by its lower end.
 constexpr bool takes_the_smallest_gap() {
   first_fit_from_top h;
   bool right = h.place(0, 30) == 30 && h.place(1, 10) == 40 && h.place(2, 20) == 60 && h.place(3, 10) == 70;
@@ -27,7 +27,7 @@ static_assert(goes_no_deeper_than_allowed());
 
 }  // namespace
 
-TEST_CASE("what is dropped makes room, and the deepest place is remembered") {
+TEST_CASE("a dropped buffer frees its bytes, and the maximum depth is recorded") {
   first_fit_from_top h;
   CHECK(h.place(0, 64) == 64);
   CHECK(h.place(1, 64) == 128);
@@ -39,7 +39,7 @@ TEST_CASE("what is dropped makes room, and the deepest place is remembered") {
   CHECK(h.deepest() == 128);
 }
 
-TEST_CASE("what is kept becomes one with its neighbours, and is dropped no more") {
+TEST_CASE("a kept buffer joins its neighbours and cannot be dropped") {
   first_fit_from_top h;
   for (int i = 0; i < 1000; ++i) {
     CHECK(h.place(i, 10) == 10 * i + 10);
@@ -50,10 +50,10 @@ TEST_CASE("what is kept becomes one with its neighbours, and is dropped no more"
   CHECK(h.place(1001, 10) == 10020);
 }
 
-TEST_CASE("more than it can know lie beside each other all the same") {
+TEST_CASE("more buffers than runs still do not overlap") {
   first_fit_from_top h;
   for (int i = 0; i < 200; ++i) CHECK(h.place(i, 10) == 10 * i + 10);
   for (int i = 0; i < 200; ++i) h.drop(i);
-  CHECK(h.depth() > 0);  // what it has lost sight of
+  CHECK(h.depth() > 0);  // the joined buffers
   CHECK(h.place(0, 10) == 10);
 }

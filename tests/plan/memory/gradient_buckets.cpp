@@ -22,16 +22,16 @@ std::vector<bucket> buckets(int first, int last) {
 constexpr std::size_t wide = sizeof(float) * 512 * 513;
 struct net : model<input<float, 16>, linear<512>, gelu, linear<512>, gelu, linear<512>, linear<16>,
                    softmax_cross_entropy> {};
-/// Of one layer with far more than all others.
+/// One layer has far more parameters than all others.
 struct steep : model<input<float, 4096>, linear<8192>, repeat<40, linear<128>>, softmax_cross_entropy> {};
 struct deep : model<input<float, 512>, repeat<64, residual<linear<512>>>, softmax_cross_entropy> {};
-/// Its last layer lends what it adds to the first.
+/// The last layer is tied to the first.
 struct lends : model<input<float, 512>, tied<"w", linear<512>>, gelu, linear<512>, tied<"w", linear<512>>,
                      softmax_cross_entropy> {};
 
 }  // namespace
 
-TEST_CASE("buckets are of whole slots, the last ones first, and hold all") {
+TEST_CASE("buckets hold whole slots, the last ones first, and every slot once") {
   const std::size_t first = sizeof(float) * 512 * 17, head = sizeof(float) * 16 * 513;
   CHECK(buckets<net>(0, 7) == std::vector<bucket>{{4, 7, first + wide, wide + head, true},
                                                   {2, 4, first, wide, true},
@@ -41,7 +41,7 @@ TEST_CASE("buckets are of whole slots, the last ones first, and hold all") {
   CHECK(buckets<net>(6, 7).empty());
 }
 
-TEST_CASE("they are few, and none but the last is small") {
+TEST_CASE("buckets are few, and only the last may be small") {
   const std::vector<bucket> all = buckets<deep>(0, network_of<deep>.slot_count);
   CHECK(all.size() == max_buckets);
   std::size_t end = 64 * wide;
@@ -56,13 +56,13 @@ TEST_CASE("they are few, and none but the last is small") {
   CHECK(buckets<steep>(0, network_of<steep>.slot_count).size() == 1);
 }
 
-TEST_CASE("what others lend their gradients to is not summed early") {
+TEST_CASE("a slot that gets gradients from tied slots is not summed early") {
   CHECK(buckets<lends>(0, 5) == std::vector<bucket>{{2, 5, wide, wide, true}, {0, 2, 0, wide, false}});
   CHECK(buckets<lends>(0, 2) == std::vector<bucket>{{0, 2, 0, wide, false}});
   CHECK(buckets<lends>(3, 5).empty());
 }
 
-TEST_CASE("slices meet, and what is planned for landing holds those of all buckets and little more") {
+TEST_CASE("slices are adjacent, and the landing memory holds those of all buckets and little more") {
   for (int R = 2; R <= 5; ++R) {
     for (const std::size_t bytes : {std::size_t{0}, alignment, 7 * alignment, 1000 * alignment}) {
       CHECK(slice_begin(bytes, 0, R) == 0);

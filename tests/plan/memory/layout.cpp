@@ -52,12 +52,12 @@ static_assert(m.total() == [] {
   return sum;
 }());
 
-// By themselves: what cross and join write, the gradients of four slots' outputs, relu's share.
+// Without sharing: what cross and join write, the gradients of four slots' outputs, relu's share.
 static_assert(m.naive == m.total() - m.of(memory_kind::transient) + (2 + 4 + 1) * 256 * B);
-// The place of the loss's summary is all that is free at that time.
+// Only the bytes of the loss's summary are free at that time.
 static_assert(m.lower_bound == m.total() - 64);
 
-// One set alone makes room for the gradients: only forward's outputs lie above it.
+// A single set lends its bytes to the gradients: only forward's outputs lie above it.
 constexpr memory_requirements alone{.micro_batches = 5, .micro_batch_size = 2, .in_flight = 4};
 constexpr stage_memory one = memory_of(whole, alone);
 static_assert(one.of(memory_kind::kept) == 3 * 256 * B + 64);
@@ -77,7 +77,7 @@ static_assert(m0.of(memory_kind::returned) == 2 * 256 * B && m1.of(memory_kind::
 static_assert(m1.of(memory_kind::transient) == 256 * B);  // of add's output: its gradient
 static_assert(m1.of(memory_kind::parameters) == 0);
 
-// Layers with state: its two averages of 3 floats, and 7 numbers told of each micro-batch.
+// Layers with state: its two averages of 3 floats, and 7 partials for each micro-batch.
 struct averaging : model<input<float, 3>, batch_norm<>, relu, softmax_cross_entropy> {};
 constexpr int of_averaging[] = {0, 3};
 constexpr stage_memory with_state = memory_of({network_of<averaging>, {of_averaging, 1}, 0}, terms);
@@ -96,7 +96,7 @@ std::vector<memory_block> blocks(const stage_view& s) {
 
 }  // namespace
 
-TEST_CASE("blocks lie on boundaries, each among its kind and within the arena, and the highest byte is used") {
+TEST_CASE("blocks are aligned, each within its kind and the arena, and the highest byte is used") {
   for (const stage_view& s : {whole, s0, s1}) {
     const stage_memory memory = memory_of(s, terms);
     std::int64_t highest = 0;
@@ -116,7 +116,7 @@ TEST_CASE("blocks lie on boundaries, each among its kind and within the arena, a
   }
 }
 
-TEST_CASE("every slot has a block of parameters, gradients and moments, if an empty one") {
+TEST_CASE("every slot has a block of parameters, gradients and moments, even an empty one") {
   int parameters = 0, moments = 0;
   for (const memory_block& b : blocks(whole)) {
     parameters += b.kind == memory_kind::parameters;

@@ -35,7 +35,7 @@ std::string values(const stage_view& s, Walk walk) {
 
 }  // namespace
 
-TEST_CASE("what backward keeps is held for the last that reads it") {
+TEST_CASE("a kept value lives until its last reader in backward") {
   const lifetimes fused(whole, false);
   CHECK(fused.holder(1) == 1);  // cross keeps its inputs
   CHECK(fused.holder(3) == -1);
@@ -44,7 +44,7 @@ TEST_CASE("what backward keeps is held for the last that reads it") {
   CHECK(values(whole, [&](int l, auto f) { fused.held(l, f); }) == "| 1 2 | | 6 | | 7 | ");
 }
 
-TEST_CASE("an activation lasts until its last reader, and one that is sent until it is copied") {
+TEST_CASE("an activation lives until its last reader, and a sent one until it is copied") {
   const lifetimes of(whole, false);
   CHECK(values(whole, [&](int l, auto f) { of.activated(l, f); }) == "| 3 4 | 5 | | | | ");
   CHECK(values(whole, [&](int l, auto f) { of.dies_after_forward(l, f); }) == "| | 3 4 | | 5 | | ");
@@ -53,7 +53,7 @@ TEST_CASE("an activation lasts until its last reader, and one that is sent until
   CHECK(values(s0, [&](int l, auto f) { sent.dies_after_forward(l, f); }) == "| | 3 4 | ");
 }
 
-TEST_CASE("a gradient lasts from its value's last reader to its writer") {
+TEST_CASE("a gradient lives from its value's last reader to its writer") {
   const lifetimes of(whole, false);
   CHECK(values(whole, [&](int l, auto f) { of.differentiated(l, f); }) == "| | 3 4 | | 6 5 | 7 | ");
   CHECK(values(whole, [&](int l, auto f) { of.consumed(l, f); }) == "| 3 4 | 5 | 6 | 7 | | ");
@@ -64,7 +64,7 @@ TEST_CASE("a gradient lasts from its value's last reader to its writer") {
   CHECK(later.added_bytes(3, 2) == 512);
 }
 
-TEST_CASE("parameter parts that come last hold what they may read") {
+TEST_CASE("parameter parts that come last keep their operands alive") {
   const lifetimes split(whole, true);
   for (int l = 0; l < 6; ++l) CHECK(split.waits(l) == (l == 1));
   CHECK(split.holder(1) == 1);

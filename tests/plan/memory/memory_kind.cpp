@@ -7,7 +7,7 @@
 using namespace gpipe;
 
 // The layout that fills it: tests/plan/memory/layout.cpp.
-TEST_CASE("bytes are told by kind, and together") {
+TEST_CASE("bytes are counted by kind and in total") {
   stage_memory m;
   m.bytes[static_cast<int>(memory_kind::stash)] = 64;
   m.bytes[static_cast<int>(memory_kind::kept)] = 128;

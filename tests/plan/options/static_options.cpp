@@ -16,10 +16,10 @@ static_assert(all.schedule == schedule_kind::interleaved && all.chosen_schedule(
 static_assert(all.recompute == recompute_mode::as_needed && all.optimizer_moments == sgd::moments);
 static_assert(all.device.memory_bytes == 16_GB && all.cost_transfers && all.memory_limit == 2_GiB);
 
-// The last of two that disagree is taken, and a cut says how many stages there are.
+// The last of two different values counts, and a cut implies the number of stages.
 static_assert(detail::chosen<stages<2>, stages<3>>().stages == 3);
 static_assert(detail::chosen<cut_at<3, 7>>().stages == 3);
-static_assert(detail::chosen<stages<2>, cut_at<3, 7>>().stages == 2);  // to be refused, in either order
+static_assert(detail::chosen<stages<2>, cut_at<3, 7>>().stages == 2);  // the plan rejects it, in either order
 static_assert(detail::chosen<cut_at<3, 7>, stages<2>>().stages == 2);
 static_assert(detail::chosen<coalesce<4>>().coalesce == 4 && detail::chosen<>().coalesce == 0);
 static_assert(detail::chosen<>().memory_limit == no_memory_limit && !detail::chosen<>().cost_transfers);
@@ -43,7 +43,7 @@ static_assert(detail::chosen_types<stages<3>, cut_at<1, 2>>::has_cut && !detail:
 
 }  // namespace
 
-TEST_CASE("every schedule that we ship has a kind") {
+TEST_CASE("every shipped schedule has a kind") {
   CHECK(detail::chosen<schedule<fill_drain>>().schedule == schedule_kind::fill_drain);
   CHECK(detail::chosen<schedule<one_f_one_b>>().schedule == schedule_kind::one_f_one_b);
   CHECK(detail::chosen<schedule<interleaved>>().schedule == schedule_kind::interleaved);

@@ -11,12 +11,12 @@ using detail::unlimited;
 
 namespace {
 
-// Four slots; the second device is slow with the second slot and quick with the others.
+// Four slots; the second device is slow with the second slot and fast with the others.
 constexpr slot_cost costs[] = {{1, 2}, {1, 2}, {4, 1}, {1, 2}, {1, 1}, {9, 9}, {1, 1}, {1, 1}};
 constexpr int kinds[] = {0, 1};
 constexpr partition_problem problem{.slots = 4, .stages = 2, .costs = costs, .kinds = 2, .kind_of = kinds};
 
-// The best value under the limits, and the cut behind it: 10 times the value, and where the second stage begins.
+// The best value under the limits with its cut: 10 times the value, plus the begin of the second stage.
 constexpr std::int64_t best(const limits& within, smallest what) {
   const detail::range_sums all(problem, fits_always{});
   detail::dynamic_program dynamic_program(all);
@@ -54,7 +54,7 @@ TEST_CASE("a transfer moves the cut") {
   CHECK(dynamic_program.run({.total = 10}, smallest::total) == unlimited);
 }
 
-TEST_CASE("the same sweep serves again, under other limits") {
+TEST_CASE("one object can run again with other limits") {
   const detail::range_sums all(problem, fits_always{});
   detail::dynamic_program dynamic_program(all);
   for (int i = 0; i < 2; ++i) {

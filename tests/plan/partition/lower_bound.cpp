@@ -15,13 +15,13 @@ namespace {
 
 std::int64_t draw(std::mt19937& random, int limit) { return static_cast<std::int64_t>(random()) % limit; }
 
-/// What one stage of a cut takes: forward, and the two parts of backward.
+/// The times of one stage of a cut: forward, and the two parts of backward.
 struct times {
   std::int64_t forward = 0, chain = 0, later = 0;
 };
 
-/// The length of a step whose devices take whatever is ready in random order. `early`: the part `later` of backward may
-/// run before the gradient has come, as a second forward may; else behind its chain, as parameters' gradients may.
+/// The duration of a step whose devices run ready work in random order. If `early`, the part `later` of backward may
+/// run before the gradient has arrived, like a second forward; else after its chain, like the parameters' gradients.
 std::int64_t random_step(const std::vector<times>& stages, int M, bool early, std::mt19937& random) {
   const int S = static_cast<int>(stages.size());
   struct item {
@@ -71,13 +71,13 @@ void each_cut(int slots, int stages, const Visit& visit) {
 
 constexpr slot_cost equal[] = {{1, 2}, {1, 2}, {1, 2}, {1, 2}};
 constexpr partition_problem four{.slots = 4, .stages = 4, .micro_batches = 8, .costs = equal};
-static_assert(makespan_lower_bound(four) == 33);  // no schedule beats fill-drain's 3 (M + S - 1) here
+static_assert(makespan_lower_bound(four) == 33);  // no schedule beats fill-drain's 3 (M + S - 1) for this problem
 constexpr partition_problem one{.slots = 4, .stages = 1, .micro_batches = 8, .costs = equal};
 static_assert(makespan_lower_bound(one) == 96);
 
 }  // namespace
 
-TEST_CASE("on equal devices the bound is what its two terms come to, at the best cut") {
+TEST_CASE("on equal devices the bound is the larger of its two terms at the best cut") {
   std::mt19937 random(11);
   for (int i = 0; i < 400; ++i) {
     const int L = 1 + static_cast<int>(random() % 8), S = 1 + static_cast<int>(random() % unsigned(L));
@@ -107,7 +107,7 @@ TEST_CASE("on equal devices the bound is what its two terms come to, at the best
   }
 }
 
-TEST_CASE("no step of any cut in any order beats the bound, on unequal devices and with backward in parts neither") {
+TEST_CASE("no step of any cut in any order beats the bound, with unequal devices and backward in parts, too") {
   std::mt19937 random(12);
   for (int i = 0; i < 600; ++i) {
     const int L = 2 + static_cast<int>(random() % 5), S = 1 + static_cast<int>(random() % unsigned(L));
@@ -141,11 +141,11 @@ TEST_CASE("no step of any cut in any order beats the bound, on unequal devices a
   }
 }
 
-TEST_CASE("impossible steps are refused") {
+TEST_CASE("impossible steps are rejected") {
   const auto half = [](const partition_problem& p, int kind, int slot) {
     return slot_step{p.costs[kind * p.slots + slot].forward, 2, 2};
   };
-  CHECK_THROWS_WITH_AS(makespan_lower_bound(four, half), doctest::Contains("works 2 in a step"), error);
+  CHECK_THROWS_WITH_AS(makespan_lower_bound(four, half), doctest::Contains("work in a step is 2"), error);
   const slot_cost negative[] = {{1, -2}};
   CHECK_THROWS_WITH_AS(makespan_lower_bound({.slots = 1, .costs = negative}), doctest::Contains("negative"), error);
   const slot_cost huge[] = {{detail::unlimited / 4, detail::unlimited / 4}};

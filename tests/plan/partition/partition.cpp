@@ -10,7 +10,7 @@ using namespace gpipe;
 
 namespace {
 
-/// The best makespan over all cuts, and the smallest largest f + b among the cuts that have the same maxima as `first`.
+/// The best makespan of all cuts, and the smallest largest f + b among the cuts with the same maxima as `first`.
 struct brute {
   std::int64_t makespan = (std::numeric_limits<std::int64_t>::max)();
   std::int64_t both = (std::numeric_limits<std::int64_t>::max)();
@@ -40,7 +40,7 @@ constexpr brute brute_force(const slot_cost* costs, int slots, int stages, int m
                             const Fits& fits = {}) {
   const maxima limit = maxima_of(costs, found, stages);
   brute best;
-  for (unsigned mask = 0; mask < 1u << (slots - 1); ++mask) {  // bit l: a cut behind slot l
+  for (unsigned mask = 0; mask < 1u << (slots - 1); ++mask) {  // bit l: a cut after slot l
     int first[16] = {}, count = 1;
     bool obeys = true;
     for (int l = 0; l + 1 < slots; ++l)
@@ -89,7 +89,7 @@ struct cut_of_nine {
   std::int64_t value = 0;
 };
 
-/// The paper's largest Transformer: an embedding, 1663 layers with a head at the end, 128 stages.
+/// The largest Transformer of the paper: an embedding, 1663 layers with a head at the end, 128 stages.
 struct large {
   static constexpr int slots = 1665, stages = 128;
   slot_cost costs[slots] = {};
@@ -106,7 +106,7 @@ constexpr large largest;
 static_assert(largest.first[0] == 0 && largest.first[large::stages] == large::slots);
 static_assert(fill_drain_makespan(largest.costs, large::slots, largest.first, large::stages, 1) > 0);
 
-/// 1663 slots, none like another, that draw the two criteria apart.
+/// 1663 different slots for which the two criteria conflict.
 struct uneven {
   static constexpr int slots = 1663, stages = 128;
   int first[stages + 1] = {};
@@ -150,20 +150,20 @@ TEST_CASE("the cut equals brute force on every small instance") {
   }
 }
 
-TEST_CASE("the two maxima may sit on different stages") {
-  // Balancing f + b cuts 2 | 1, with beats of 3 + 4. The best cut is 1 | 2, with beats of 3 + 2.
+TEST_CASE("the two maxima may belong to different stages") {
+  // Balancing f + b cuts 2 | 1, with a period of 3 + 4. The best cut is 1 | 2, with a period of 3 + 2.
   const slot_cost costs[] = {{0, 2}, {0, 2}, {3, 0}};
   int first[3];
   partition(costs, 3, 2, 9, first);
   CHECK(first[1] == 1);
   CHECK(fill_drain_makespan(costs, 3, first, 2, 9) == 7 + 8 * 5);
-  partition(costs, 3, 2, 1, first);  // with one micro-batch there is no beat, and balance decides
+  partition(costs, 3, 2, 1, first);  // with one micro-batch there is no period, so the balance decides
   CHECK(first[1] == 2);
 }
 
-TEST_CASE("a memory limit is obeyed, and the cut is the best that does") {
+TEST_CASE("the cut is the best within the memory limit") {
   std::mt19937 random(3);
-  int refused = 0;
+  int rejected = 0;
   for (int instance = 0; instance < 500; ++instance) {
     const int slots = 2 + static_cast<int>(random() % 7), S = 1 + static_cast<int>(random() % unsigned(slots));
     slot_cost costs[9];
@@ -180,16 +180,16 @@ TEST_CASE("a memory limit is obeyed, and the cut is the best that does") {
     int first[10];
     if (brute_force(costs, slots, S, 4, (partition(costs, slots, S, 4, first), first), fits).makespan ==
         (std::numeric_limits<std::int64_t>::max)()) {
-      ++refused;
+      ++rejected;
       CHECK_THROWS_WITH_AS(partition(costs, slots, S, 4, first, fits), doctest::Contains("fits the memory"), error);
     } else {
       CHECK(agrees(costs, slots, S, 4, fits));
     }
   }
-  CHECK(refused > 20);
+  CHECK(rejected > 20);
 }
 
-TEST_CASE("equal slots are spread evenly, free ones too") {
+TEST_CASE("equal slots are spread evenly, slots without cost, too") {
   slot_cost costs[12];
   int first[6];
   partition(costs, 12, 5, 8, first);
@@ -207,8 +207,8 @@ TEST_CASE("the same costs give the same cut at compile time and at run time") {
   for (int s = 0; s < large::stages; ++s) CHECK(first[s + 1] - first[s] <= 14);
 }
 
-TEST_CASE("of cuts with the same makespan the largest stage is smallest, whichever their maxima") {
-  // 1 | 2 has maxima 2 + 4 and a stage of 6, 2 | 1 has 3 + 3 and none above 4.
+TEST_CASE("among cuts with the same makespan the largest stage is smallest, for any maxima") {
+  // 1 | 2 has maxima 2 + 4 and a stage of 6; 2 | 1 has 3 + 3 and no stage above 4.
   const slot_cost costs[] = {{2, 0}, {1, 1}, {1, 3}};
   int first[3];
   partition(costs, 3, 2, 8, first);
@@ -216,7 +216,7 @@ TEST_CASE("of cuts with the same makespan the largest stage is smallest, whichev
   CHECK(fill_drain_makespan(costs, 3, first, 2, 8) == 8 + 7 * 6);
 }
 
-TEST_CASE("equal devices and limits are cut the same under whatever name") {
+TEST_CASE("equal devices and limits give the same cut, however they are described") {
   std::mt19937 random(5);
   for (int instance = 0; instance < 400; ++instance) {
     const int slots = 1 + static_cast<int>(random() % 40), S = 1 + static_cast<int>(random() % unsigned(slots));
@@ -228,8 +228,7 @@ TEST_CASE("equal devices and limits are cut the same under whatever name") {
       costs[slots + l] = costs[l];
     }
     for (int s = 0; s < S; ++s) kind_of[s] = static_cast<int>(random() % 2);
-    partition_problem p{.slots = slots, .stages = S, .micro_batches = 4, .costs = costs,
-                        .goal = objective::bottleneck};
+    partition_problem p{.slots = slots, .stages = S, .micro_batches = 4, .costs = costs, .goal = objective::bottleneck};
     const auto fits = [slots](int, int begin, int end) { return end - begin <= slots; };
     partition(p, plain);
     partition(p, limits, fits);
@@ -243,7 +242,7 @@ TEST_CASE("equal devices and limits are cut the same under whatever name") {
   }
 }
 
-/// 60 slots on three kinds of devices with skips, cut while it compiles and again while it runs.
+/// 60 slots on three kinds of devices with skips, cut at compile time and again at run time.
 struct unequal {
   static constexpr int slots = 60, stages = 9;
   slot_cost costs[3 * slots] = {};
@@ -259,8 +258,15 @@ struct unequal {
     }
   }
   constexpr partition_problem problem(objective goal) const {
-    return {.slots = slots, .stages = stages, .micro_batches = 16, .costs = costs, .kinds = 3, .kind_of = kind_of,
-            .transfers = transfers, .transfer_count = goal == objective::bottleneck ? slots - 1 : 0, .goal = goal};
+    return {.slots = slots,
+            .stages = stages,
+            .micro_batches = 16,
+            .costs = costs,
+            .kinds = 3,
+            .kind_of = kind_of,
+            .transfers = transfers,
+            .transfer_count = goal == objective::bottleneck ? slots - 1 : 0,
+            .goal = goal};
   }
   constexpr cut_of_nine cut(objective goal) {
     for (int l = 0; l < slots; ++l) transfers[l].readers = readers + 2 * l;
@@ -282,7 +288,7 @@ TEST_CASE("unequal devices and skips are cut the same at compile time and at run
   }
 }
 
-TEST_CASE("a cut's distance from the best") {
+TEST_CASE("the distance from the optimum is reported") {
   const slot_cost costs[] = {{1, 2}, {1, 2}, {1, 2}, {1, 2}};
   const partition_problem p{.slots = 4, .stages = 2, .micro_batches = 3, .costs = costs};
   const int even[] = {0, 2, 4}, uneven[] = {0, 1, 4}, none[] = {0, 4, 4};
@@ -295,25 +301,27 @@ TEST_CASE("a cut's distance from the best") {
   CHECK_THROWS_WITH_AS(distance_from_optimum(p, uneven, two), doctest::Contains("[1, 4) do not fit"), error);
 }
 
-TEST_CASE("what fits nowhere is named") {
+TEST_CASE("the error names a slot that does not fit any stage") {
   const slot_cost costs[3] = {};
   int first[4];
   const auto not_the_third = [](int begin, int end) { return begin > 2 || end <= 2; };
   CHECK_THROWS_WITH_AS(partition(costs, 3, 2, 1, first, not_the_third),
-                       doctest::Contains("layer 2: the slots [2, 3) alone fit the memory of no stage"), error);
+                       doctest::Contains("layer 2: slot 2 alone does not fit the memory of any stage"), error);
   const auto staged = [](int stage, int begin, int end) { return (begin > 1 || end <= 1) && end - begin <= 2 - stage; };
   const partition_problem p{.slots = 3, .stages = 2, .costs = costs};
-  CHECK_THROWS_WITH_AS(partition(p, first, staged), doctest::Contains("[1, 2) alone"), error);
+  CHECK_THROWS_WITH_AS(partition(p, first, staged), doctest::Contains("slot 1 alone"), error);
   const auto one = [](int stage, int begin, int end) { return stage < 2 && end - begin <= 1; };
   CHECK_THROWS_WITH_AS(partition(p, first, one), doctest::Contains("no cut of 3 slots into 2 stages"), error);
 }
 
-TEST_CASE("bad counts and costs are refused with their numbers") {
+TEST_CASE("errors of bad counts and costs contain the numbers") {
   slot_cost costs[] = {{1, 2}, {1, 2}};
   int first[4] = {};
-  CHECK_THROWS_WITH_AS(partition(costs, 2, 0, 1, first), doctest::Contains("2 slots into 0 stages"), error);
-  CHECK_THROWS_WITH_AS(partition(costs, 2, 3, 1, first), doctest::Contains("2 slots into 3 stages"), error);
-  CHECK_THROWS_WITH_AS(partition(costs, 2, 1, 0, first), doctest::Contains("0 micro-batches"), error);
+  CHECK_THROWS_WITH_AS(partition(costs, 2, 0, 1, first),
+                       doctest::Contains("stages is 0, but the model has 2 slots; choose 1 to 2"), error);
+  CHECK_THROWS_WITH_AS(partition(costs, 2, 3, 1, first), doctest::Contains("stages is 3, but the model has 2 slots"),
+                       error);
+  CHECK_THROWS_WITH_AS(partition(costs, 2, 1, 0, first), doctest::Contains("micro_batches is 0"), error);
   first[1] = 2;
   CHECK_THROWS_WITH_AS(fill_drain_makespan(costs, 2, first, 2, 1), doctest::Contains("stage 1"), error);
   costs[1].backward = -4;
@@ -324,7 +332,7 @@ TEST_CASE("bad counts and costs are refused with their numbers") {
   CHECK_THROWS_WITH_AS(partition(p, first), doctest::Contains("backward -4"), error);
 }
 
-TEST_CASE("costs beyond 64 bits are refused, those within work") {
+TEST_CASE("costs beyond 64 bits are rejected, smaller ones accepted") {
   constexpr std::int64_t most = (std::numeric_limits<std::int64_t>::max)();
   const slot_cost over[] = {{most / 2, most / 2}, {2, 0}};
   int first[3];
@@ -338,7 +346,12 @@ TEST_CASE("costs beyond 64 bits are refused, those within work") {
   CHECK_THROWS_WITH_AS(partition({.slots = 2, .stages = 2, .micro_batches = 4, .costs = within}, first, staged),
                        doctest::Contains("4 micro-batches exceed 64 bits"), error);
   const transfer far{.writer = 0, .time = most / 4};
-  CHECK_THROWS_WITH_AS(partition({.slots = 2, .stages = 2, .costs = within, .transfers = &far, .transfer_count = 1,
-                                  .goal = objective::bottleneck}, first),
+  CHECK_THROWS_WITH_AS(partition({.slots = 2,
+                                  .stages = 2,
+                                  .costs = within,
+                                  .transfers = &far,
+                                  .transfer_count = 1,
+                                  .goal = objective::bottleneck},
+                                 first),
                        doctest::Contains("exceed 64 bits"), error);
 }

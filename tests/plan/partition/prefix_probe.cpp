@@ -8,13 +8,14 @@ using namespace gpipe::detail;
 
 namespace {
 
-constexpr load sums[] = {{0, 0, 0}, {3, 1, 4}, {3, 1, 4}, {4, 5, 9}, {9, 6, 15}, {11, 8, 19}};  // of five slots
+constexpr load sums[] = {{0, 0, 0}, {3, 1, 4},  {3, 1, 4},
+                         {4, 5, 9}, {9, 6, 15}, {11, 8, 19}};  // prefix sums of five slots
 constexpr gpipe::fits_always everything;
 
 constexpr prefix_probe<gpipe::fits_always> over(int stages) { return {sums, 5, stages, everything}; }
 
 constexpr std::int64_t least_forward(int stages) {
-  return over(stages).least({unlimited, unlimited, unlimited}, &load::forward, 0, 11);
+  return over(stages).min_limit({unlimited, unlimited, unlimited}, &load::forward, 0, 11);
 }
 static_assert(least_forward(1) == 11 && least_forward(2) == 7 && least_forward(3) == 5 && least_forward(5) == 5);
 
@@ -25,30 +26,30 @@ TEST_CASE("a stage reaches as far as the limits allow, from any first guess") {
     CHECK(over(2).reach(0, width, {4, 5, 9}) == 3);
     CHECK(over(2).reach(0, width, {4, 4, 9}) == 2);
     CHECK(over(2).reach(0, width, {2, 9, 9}) == 0);
-    CHECK(over(2).reach(1, width, {0, 0, 0}) == 2);  // a free slot
+    CHECK(over(2).reach(1, width, {0, 0, 0}) == 2);  // a slot without cost
     CHECK(over(2).reach(0, width, {99, 99, 99}) == 5);
   }
 }
 
-TEST_CASE("a probe tells the largest stage, or the next limit worth a try") {
+TEST_CASE("a probe returns the largest stage, or the next limit to try") {
   auto two = over(2);
-  CHECK(two.probe({7, 99, 99}, &load::forward));
+  CHECK(two.run({7, 99, 99}, &load::forward));
   CHECK(two.reached.forward == 7);
   CHECK(two.reached.both == 10);
-  CHECK_FALSE(two.probe({6, 99, 99}, &load::forward));
+  CHECK_FALSE(two.run({6, 99, 99}, &load::forward));
   CHECK(two.next == 7);
-  CHECK_FALSE(two.probe({1, 99, 99}, &load::forward));
+  CHECK_FALSE(two.run({1, 99, 99}, &load::forward));
   CHECK(two.next <= 7);
 }
 
-TEST_CASE("no limit in the range is one more than the range") {
-  CHECK(over(2).least({unlimited, unlimited, unlimited}, &load::forward, 0, 6) == 7);
-  CHECK(over(2).least({unlimited, 4, unlimited}, &load::forward, 0, 11) == 12);
+TEST_CASE("without a valid limit in the range, the result is one more than the range") {
+  CHECK(over(2).min_limit({unlimited, unlimited, unlimited}, &load::forward, 0, 6) == 7);
+  CHECK(over(2).min_limit({unlimited, 4, unlimited}, &load::forward, 0, 11) == 12);
 }
 
-TEST_CASE("one limit can raise the other") {
-  CHECK(over(3).least({unlimited, 5, unlimited}, &load::forward, 0, 11) == 5);
-  CHECK(over(3).least({unlimited, 4, unlimited}, &load::forward, 0, 11) == 7);
+TEST_CASE("a limit can raise the smallest value of another one") {
+  CHECK(over(3).min_limit({unlimited, 5, unlimited}, &load::forward, 0, 11) == 5);
+  CHECK(over(3).min_limit({unlimited, 4, unlimited}, &load::forward, 0, 11) == 7);
 }
 
 TEST_CASE("cuts are spread evenly within the limits") {
@@ -57,7 +58,7 @@ TEST_CASE("cuts are spread evenly within the limits") {
   CHECK(first[1] == 3);
   spread(over(3), {11, 8, 19}, first);  // 4 | 5 | 10 is as even as 4 | 11 | 4
   CHECK(first[1] == 2);
-  spread(over(3), {5, 5, 19}, first);  // the limits leave one cut
+  spread(over(3), {5, 5, 19}, first);  // the limits allow one cut
   CHECK(first[1] == 3);
   CHECK(first[2] == 4);
 }

@@ -12,17 +12,17 @@ constexpr partition_problem problem{.slots = 3, .stages = 2, .costs = costs, .ki
 
 }  // namespace
 
-TEST_CASE("loads are those of the stage's device") {
+TEST_CASE("loads are those on the stage's device") {
   const detail::range_sums all(problem, fits_always{});
   CHECK(all.range(0, 0, 2).both == 32);
   CHECK(all.range(1, 0, 2).both == 10);
   CHECK(all.range(1, 1, 3).backward == 10);
-  CHECK(all.least_sum() == 3 + 2 + 4);
-  CHECK(all.most_sum() == 30 + 7 + 11);
+  CHECK(all.min_sum() == 3 + 2 + 4);
+  CHECK(all.max_sum() == 30 + 7 + 11);
   CHECK(all.furthest(1, 0) == 3);
 }
 
-TEST_CASE("how far a stage's memory goes, for each or for all") {
+TEST_CASE("the furthest end within the memory is known for each stage or for all") {
   const detail::range_sums each(problem, [](int stage, int begin, int end) { return end - begin <= stage; });
   for (int begin = 0; begin < 3; ++begin) CHECK(each.furthest(0, begin) == begin);
   for (int begin = 0; begin < 3; ++begin) CHECK(each.furthest(1, begin) == begin + 1);

@@ -69,7 +69,7 @@ TEST_CASE("each action runs once") {
   finds(run({"F0 B0"}, alone), fault::missing, 0, 2, "F1");
 }
 
-TEST_CASE("each action runs after what it needs") {
+TEST_CASE("each action runs after its inputs") {
   finds(run({"F1 B0 F0 B1 reduce update"}, alone), fault::premature, 0, 1, "B0");
   finds(run({"F1 F0 W0 I0 B1 reduce update"}, alone), fault::premature, 0, 2, "W0");
   finds(run({"F1 F0 B0 reduce B1 update"}, alone), fault::premature, 0, 3, "reduce");
@@ -82,7 +82,7 @@ TEST_CASE("each action runs after what it needs") {
         "B0");
 }
 
-TEST_CASE("what was to be recomputed is, before its gradient is awaited") {
+TEST_CASE("a flagged micro-batch is recomputed before its gradient is awaited") {
   const bool all[] = {true, true};
   expected_step terms = both;
   terms.recomputed = all;
@@ -114,7 +114,7 @@ TEST_CASE("sends and receives pair") {
   finds(run({"F0 F0>0", ""}, forward, 1), fault::missing, 1, 0, "F0");
 }
 
-TEST_CASE("what is not there is named") {
+TEST_CASE("an unknown stage, micro-batch or link is named") {
   finds(run({"F2 F1 F0 B0 B1"}, alone), fault::unknown, 0, 0, "F2");
   finds(run({"1F1 F0 B0 B1"}, alone), fault::unknown, 0, 0, "F1");
   finds(run({"F1 F1>0 F0 B0 B1"}, alone), fault::unknown, 0, 1, "F1>0");
@@ -140,7 +140,7 @@ TEST_CASE("parameter gradients retire in ascending order") {
   finds(run({"F0 F1 I1 I0 W1 W0 reduce update"}, alone), fault::retirement, 0, 4, "W1");
 }
 
-TEST_CASE("the stash keeps within its bound") {
+TEST_CASE("the stash stays within its bound") {
   const int one[] = {1};
   expected_step terms = alone;
   terms.in_flight = one;
@@ -154,7 +154,7 @@ TEST_CASE("the stash keeps within its bound") {
         fault::stash, 1, 1, "F1<0");
 }
 
-TEST_CASE("two stages of one worker pass on without a transfer") {
+TEST_CASE("two stages of one worker need no transfer") {
   const int same[] = {0, 0};
   expected_step terms = both;
   terms.worker_of = same;
@@ -164,7 +164,7 @@ TEST_CASE("two stages of one worker pass on without a transfer") {
   finds(run({"0F0 0F0>0 1F0 1B0 0B0"}, terms), fault::unknown, 0, 1, "F0>0");
 }
 
-TEST_CASE("programs longer than an int can count are refused") {
+TEST_CASE("programs with more lines than an int counts are rejected") {
   const link links[] = {{0, 1}, {1, 2}, {2, 3}};
   CHECK_THROWS_WITH_AS(check_schedule(fill_drain{}, 4, 153'391'690, recompute_mode::never, links, 3),
                        doctest::Contains("longer than can be counted"), error);

@@ -64,7 +64,7 @@ TEST_CASE("fill-drain lowers to the program of each worker") {
   CHECK(text(fill_drain{}, 3, 2, never, chain, 2, 2) == "F1<1 F1 F0<1 F0 I0 B0>1 W0 I1 B1>1 W1 reduce update");
 }
 
-TEST_CASE("recompute starts before the gradient arrives, and spares the last if asked") {
+TEST_CASE("recompute starts before the gradient arrives, and may spare the last") {
   CHECK(text(fill_drain{}, 3, 2, recompute_mode::always, chain, 2, 1) ==
         "F1<0 F1 F1>1 F0<0 F0 F0>1 R0 B0<1 I0 B0>0 W0 R1 B1<1 I1 B1>0 W1 reduce update");
   CHECK(text(fill_drain{}, 1, 3, recompute_mode::except_last, nullptr, 0, 0) ==
@@ -83,11 +83,11 @@ TEST_CASE("parameter parts may come together, and gradients leave before") {
         "F2<0 F2 F1<0 F1 F0<0 F0 I0 B0>0 I1 B1>0 W0 W1 I2 B2>0 W2 reduce update");
 }
 
-TEST_CASE("forward-only neither goes back nor updates") {
+TEST_CASE("forward-only has neither backward nor update") {
   CHECK(text(forward_only{}, 3, 2, recompute_mode::always, chain, 2, 1) == "F0<0 F0 F0>1 F1<0 F1 F1>1");
 }
 
-TEST_CASE("1F1B sends what the next one needs between the cells that both ends run") {
+TEST_CASE("1F1B sends between the cells that both ends run") {
   const auto never = recompute_mode::never;
   CHECK(text(one_f_one_b{}, 3, 3, never, chain, 2, 0) ==
         "F0 F0>0 F1 F1>0 F2 B0<0 F2>0 B0 B1<0 B1 B2<0 B2 reduce update");
@@ -99,7 +99,7 @@ TEST_CASE("1F1B sends what the next one needs between the cells that both ends r
         "F0<0 F0 F0>1 F1<0 F1 R0 B0<1 F1>1 I0 B0>0 W0 R1 B1<1 I1 B1>0 W1 reduce update");
 }
 
-TEST_CASE("where sends are buffered, each follows its cell") {
+TEST_CASE("a buffered send follows its cell") {
   CHECK(text(one_f_one_b{}, 3, 2, recompute_mode::always, chain, 2, 1, send_mode::buffered) ==
         "F0<0 F0 F0>1 F1<0 F1 F1>1 R0 B0<1 I0 B0>0 W0 R1 B1<1 I1 B1>0 W1 reduce update");
   CHECK(text(fill_drain{}, 3, 2, recompute_mode::never, with_skip, 3, 0, send_mode::buffered) ==
@@ -117,7 +117,7 @@ TEST_CASE("a skip leaves when its receiver has nothing else to do before it") {
         "F1<1 F1<2 F1 F0<2 F0<1 F0 I0 B0>1 B0>2 W0 I1 B1>2 B1>1 W1 reduce update");
 }
 
-TEST_CASE("a link without gradient has no way back") {
+TEST_CASE("a link without gradient returns nothing") {
   const auto never = recompute_mode::never;
   CHECK(text(fill_drain{}, 3, 1, never, mixed, 3, 0) == "F0 F0>1 F0>0 B0<1 B0 reduce update");
   CHECK(text(fill_drain{}, 3, 1, never, mixed, 3, 1) == "F0<0 F0 F0>2 B0<2 B0 reduce update");
@@ -141,7 +141,7 @@ TEST_CASE("a schedule may be chosen at run time") {
   }
 }
 
-TEST_CASE("what cannot be lowered is refused and named") {
+TEST_CASE("an invalid schedule, worker or link is rejected and named") {
   const auto drop = [](const instruction&) {};
   const auto never = recompute_mode::never;
   const link unsorted[] = {{1, 2}, {0, 1}}, backwards[] = {{1, 0}}, beyond[] = {{1, 3}};

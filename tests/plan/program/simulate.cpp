@@ -107,7 +107,7 @@ TEST_CASE("interleaved 1F1B is idle for (K - 1) (F + B) of a chunk") {
           CHECK(length(interleaved{V}, V * K, M, each) == (V * M + K - 1) * (each.forward + each.backward_input));
 }
 
-TEST_CASE("the schedules' own formulas are what is simulated") {
+TEST_CASE("the schedules' formulas equal the simulation") {
   for (int S = 1; S <= 8; ++S)
     for (int M = 1; M <= 12; ++M) {
       CHECK(length(fill_drain{}, S, M, {3, 5, 0}) == fill_drain::makespan(S, M, 3, 5));
@@ -116,7 +116,7 @@ TEST_CASE("the schedules' own formulas are what is simulated") {
     }
 }
 
-TEST_CASE("the stash peaks where the schedule says, and workers are idle for what they do not work") {
+TEST_CASE("the peak of the stash is the schedule's, and idle plus busy time is the makespan") {
   for (const schedule_kind kind : schedule_kinds) {
     const int S = 8, M = 16;
     chain net(S, {1, 1, 1});
@@ -149,7 +149,7 @@ TEST_CASE("transfers overlap with computing and queue on their link") {
   CHECK(simulate(fill_drain{}, chain(2, {1, 1, 0}, {0, 4}).terms(2, 1)) == 1 + 1 + 1 + 4 + 1);
   // The gradient leaves before the parameter part.
   CHECK(simulate(fill_drain{}, chain(2, {1, 1, 5}, {0, 5}).terms(2, 1)) == 1 + 1 + 1 + 5 + 1 + 5);
-  // Synchronous programs may be longer, for they hold sends back.
+  // Synchronous programs may be longer, because they delay sends.
   for (const schedule_kind kind : schedule_kinds) {
     const chain net(4, {4, 4, 4}, {2, 2});
     CHECK(simulate(kind, net.terms(4, 8)) <= simulate(kind, net.terms(4, 8, {}, send_mode::synchronous)));
@@ -165,12 +165,12 @@ TEST_CASE("recompute takes as long as forward, or its own time") {
   CHECK(simulate(fill_drain{}, net.terms(1, 4, recompute_mode::always)) == 4 * (3 + 2 + 1));
 }
 
-TEST_CASE("times that cannot be simulated are refused") {
+TEST_CASE("invalid times are rejected") {
   CHECK_THROWS_WITH_AS(simulate(fill_drain{}, chain(2, {1, -1, 0}).terms(2, 4)),
-                       doctest::Contains("stage 0 takes a negative time"), error);
+                       doctest::Contains("stage 0 has a negative time"), error);
 }
 
-TEST_CASE("what does not run is not simulated") {
+TEST_CASE("a table that does not run is rejected") {
   struct all_at_once : forward_only {
     static constexpr cell at(int, int M, int w, int t) { return t < M ? cell{action_kind::forward, w, t} : cell{}; }
   };
@@ -179,13 +179,13 @@ TEST_CASE("what does not run is not simulated") {
   CHECK_THROWS_AS(simulate(interleaved{2}, chain(4, {1, 1, 0}).terms(4, 3)), error);
 }
 
-TEST_CASE("times that are negative or overflow are refused") {
+TEST_CASE("times that are negative or overflow are rejected") {
   constexpr auto most = (std::numeric_limits<std::int64_t>::max)();
   CHECK_NOTHROW(require(1, {most / 4, 0, 0, 0}));
-  CHECK_THROWS_WITH_AS(require(1, {most / 4, 0, 1, 0}), doctest::Contains("more than 64 bits"), error);
-  CHECK_THROWS_WITH_AS(require(3, {most / 8, 0, 0, 0}), doctest::Contains("more than 64 bits"), error);
-  CHECK_THROWS_WITH_AS(require(2, {1, -1, 0}), doctest::Contains("stage 0 takes a negative time"), error);
-  CHECK_THROWS_WITH_AS(require(2, {1, 1, 0}, {0, -1}), doctest::Contains("link 0 takes a negative time"), error);
+  CHECK_THROWS_WITH_AS(require(1, {most / 4, 0, 1, 0}), doctest::Contains("overflows 64 bits"), error);
+  CHECK_THROWS_WITH_AS(require(3, {most / 8, 0, 0, 0}), doctest::Contains("overflows 64 bits"), error);
+  CHECK_THROWS_WITH_AS(require(2, {1, -1, 0}), doctest::Contains("stage 0 has a negative time"), error);
+  CHECK_THROWS_WITH_AS(require(2, {1, 1, 0}, {0, -1}), doctest::Contains("link 0 has a negative time"), error);
 }
 
 TEST_CASE("a stage without a time to recompute takes as long as forward") {

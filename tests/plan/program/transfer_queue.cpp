@@ -4,7 +4,7 @@
 
 using namespace gpipe;
 
-TEST_CASE("transfers are taken by tick, by their place in it and by micro-batch, however many there are") {
+TEST_CASE("transfers are ordered by tick, by rank and by micro-batch") {
   detail::transfer_queue transfers;
   for (int i = 0; i < 60; ++i) {
     const int mixed = 7 * i % 60;  // each of 0 ... 59 once

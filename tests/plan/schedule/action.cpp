@@ -6,11 +6,13 @@
 
 using namespace gpipe;
 
-static_assert(is_send(action_kind::send_activation) && is_send(action_kind::send_gradient) && !is_send(action_kind::receive_gradient));
-static_assert(is_receive(action_kind::receive_activation) && is_receive(action_kind::receive_gradient) && !is_receive(action_kind::forward));
+static_assert(is_send(action_kind::send_activation) && is_send(action_kind::send_gradient) &&
+              !is_send(action_kind::receive_gradient));
+static_assert(is_receive(action_kind::receive_activation) && is_receive(action_kind::receive_gradient) &&
+              !is_receive(action_kind::forward));
 static_assert(instruction{} == instruction{action_kind::idle, -1, -1, -1});
 
-TEST_CASE("every action has its own name") {
+TEST_CASE("every action has a distinct name") {
   CHECK(std::string(name(action_kind::idle)) == "idle");
   CHECK(std::string(name(action_kind::backward_input)) == "backward input");
   CHECK(std::string(name(action_kind::receive_gradient)) == "receive gradient");

@@ -18,7 +18,7 @@ static_assert(ticks_of(schedule_kind::interleaved) == 10);
 static_assert(ticks_of({schedule_kind::interleaved, 4}) == 16);
 static_assert(parse_schedule("zb-V") == schedule_kind::zb_v);
 
-TEST_CASE("a kind becomes the schedule of its name, and back") {
+TEST_CASE("kinds convert to the schedule's name and back") {
   const char* names[] = {"fill-drain", "1F1B", "interleaved", "ZB-H1", "ZB-V", "forward-only"};
   for (const schedule_kind kind : schedule_kinds) {
     const std::string text = names[static_cast<int>(kind)];
@@ -31,12 +31,13 @@ TEST_CASE("a kind becomes the schedule of its name, and back") {
   CHECK(parse_schedule("FILL-DRAIN") == schedule_kind::fill_drain);
 }
 
-TEST_CASE("what is no schedule is refused and named") {
+TEST_CASE("the error of an unknown schedule contains its name") {
   for (const char* text : {"", "1f1", "1f1bb", "gpipe", "fill drain"})
-    CHECK_THROWS_WITH_AS(parse_schedule(text), doctest::Contains(("'" + std::string(text) + "' is no").c_str()), error);
+    CHECK_THROWS_WITH_AS(parse_schedule(text),
+                         doctest::Contains(("'" + std::string(text) + "'; choose fill-drain").c_str()), error);
 }
 
-TEST_CASE("the forwards of a schedule run where it runs them") {
+TEST_CASE("forwards() runs the forwards of a schedule in the same ticks") {
   const schedule_choice forwards = schedule_choice(schedule_kind::interleaved).forwards();
   CHECK(describe(timetable(forwards, 4, 2)) ==
         "tick      0    1    2    3    4    5    6    7    8    9\n"

@@ -26,7 +26,7 @@ constexpr bool same_tables() {
 
 }  // namespace
 
-// A schedule of one's own, chosen at run time, is what its type says; whether it splits is found out.
+// A custom schedule at run time has the members of its type; whether it splits backward is found by a search.
 static_assert(same_tables());
 static_assert(chosen.trains && chosen.splits && chosen.ticks(3, 5) == zb_h1::ticks(3, 5));
 static_assert(chosen.in_flight(3, 5, 1) == zb_h1::in_flight(3, 5, 1) && chosen.workers(3) == 3);
@@ -34,7 +34,7 @@ static_assert(std::string_view(chosen.name()) == "mine");
 static_assert(!chosen.forwards().trains && chosen.forwards().in_flight(3, 5, 0) == 1);
 static_assert(chosen.forwards().at(3, 5, 0, 0).kind == action_kind::forward);
 
-TEST_CASE("a kind of one's own without a schedule, or a schedule without the kind, is refused") {
+TEST_CASE("schedule_kind::custom without a schedule, or a schedule without it, is rejected") {
   CHECK_THROWS_WITH_AS(require_valid(plan_options{.schedule = schedule_kind::custom}, 3),
                        doctest::Contains("give both"), error);
   CHECK_THROWS_AS(require_valid(plan_options{.custom_schedule = &custom_schedule_of<mine>}, 3), error);

@@ -21,14 +21,14 @@ static_assert(fill_drain::at(3, 2, 1, 3) == cell{});
 static_assert(fill_drain::in_flight(4, 8, 3) == 8);
 static_assert(!fill_drain::admits(0, 1) && !fill_drain::admits(1, 0) && fill_drain::admits(1, 1));
 
-TEST_CASE("the table is the drawn one") {
+TEST_CASE("the table matches the drawing") {
   CHECK(row(3, 2, 0) == "F1 F0 . . . . B0 B1");
   CHECK(row(3, 2, 1) == ". F1 F0 . . B0 B1 .");
   CHECK(row(3, 2, 2) == ". . F1 F0 B0 B1 . .");
   CHECK(row(1, 3, 0) == "F2 F1 F0 B0 B1 B2");
 }
 
-TEST_CASE("step lengths are those of the paper's schedule") {
+TEST_CASE("the duration of a step is that of the paper's schedule") {
   CHECK(fill_drain::makespan(4, 8, 1, 2) == 33);
   CHECK(fill_drain::makespan(8, 32, 1, 2) == 117);
   CHECK(fill_drain::makespan(4, 8, 1, 3) == 44);

@@ -19,7 +19,7 @@ static std::string row_text(int stages, int micro_batches, int worker) {
 static_assert(forward_only::at(3, 2, 2, 3) == cell{action_kind::forward, 2, 1});
 static_assert(!forward_only::trains && forward_only::in_flight(4, 8, 0) == 1);
 
-TEST_CASE("the table is the drawn one") {
+TEST_CASE("the table matches the drawing") {
   CHECK(row_text(3, 2, 0) == "F0 F1 . .");
   CHECK(row_text(3, 2, 1) == ". F0 F1 .");
   CHECK(row_text(3, 2, 2) == ". . F0 F1");

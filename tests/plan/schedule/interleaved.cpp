@@ -13,7 +13,7 @@ static_assert(!interleaved{2}.admits(7, 8) && !interleaved{2}.admits(8, 6) && !i
 static_assert(!interleaved{2}.admits(0, 8) && !interleaved{2}.admits(8, 0) && !interleaved{4}.admits(2, 2));
 static_assert(interleaved{2}.workers(8) == 4 && interleaved{2}.worker_of(8, 5) == 1);
 
-TEST_CASE("the table is the drawn one") {
+TEST_CASE("the table matches the drawing") {
   CHECK(describe(timetable(interleaved{2}, 4, 2)) ==
         "tick      0    1    2    3    4    5    6    7    8    9\n"
         "worker 0  0F0  0F1  2F0  .    2F1  2B0  .    2B1  0B0  0B1\n"
@@ -26,7 +26,7 @@ TEST_CASE("with one chunk it is 1F1B") {
       CHECK(describe(timetable(interleaved{1}, S, M)) == describe(timetable(one_f_one_b{}, S, M)));
 }
 
-TEST_CASE("idle time is a chunk's part of 1F1B's") {
+TEST_CASE("idle time is that of 1F1B divided by the number of chunks") {
   for (int V = 1; V <= 4; ++V)
     for (int K = 1; K <= 5; ++K)
       for (int M = K; M <= 4 * K; M += K) {

@@ -26,14 +26,14 @@ TEST_CASE("every instruction prints and parses back") {
       }
 }
 
-TEST_CASE("the largest numbers fit and come back") {
+TEST_CASE("the largest numbers fit and parse back") {
   const instruction most{action_kind::send_activation, 999'999'999, 999'999'999, 999'999'999};
   CHECK(parse_instruction(label_of(most, true)) == most);
   const instruction huge{action_kind::send_activation, 2147483647, 2147483647, 2147483647};
   CHECK(label_of(huge, true) == "2147483647F2147483647>2147483647");
 }
 
-TEST_CASE("what is no instruction is refused and named") {
+TEST_CASE("the error of an invalid instruction contains its text") {
   for (const char* text : {"", "F", "X1", "F1>", "F1>x", "R1>2", "F1 ", "1", "reduce1", "F99999999999", "F-1", "f1"}) {
     CAPTURE(text);
     CHECK_THROWS_WITH_AS(parse_instruction(text), doctest::Contains(("'" + std::string(text) + "'").c_str()), error);

@@ -17,7 +17,7 @@ struct one_at_a_time {
   static constexpr int in_flight(int, int, int) { return 1; }
   static constexpr gpipe::cell at(int, int, int, int tick) { return {gpipe::action_kind::forward, 0, tick}; }
 };
-/// One with a parameter: an object's members tell.
+/// A schedule with a parameter, which its members use.
 struct first_of {
   int wait;
   static constexpr bool trains = false;
@@ -40,7 +40,7 @@ static_assert(!gpipe::scheduler<without_table>);
 
 }  // namespace
 
-TEST_CASE("a schedule refuses by name what it does not admit") {
+TEST_CASE("the error for numbers that are not admitted names the schedule") {
   CHECK_NOTHROW(gpipe::detail::require_admitted(one_at_a_time{}, 1, 2));
   CHECK_THROWS_WITH_AS(gpipe::detail::require_admitted(one_at_a_time{}, 3, 2),
                        doctest::Contains("one at a time does not admit 3 stages and 2 micro-batches"), gpipe::error);
@@ -48,12 +48,12 @@ TEST_CASE("a schedule refuses by name what it does not admit") {
   CHECK_THROWS_AS(gpipe::detail::require_admitted(first_of{-1}, 1, 2), gpipe::error);
 }
 
-TEST_CASE("a schedule names the nearest numbers that it does admit") {
-  const auto refused = [](const auto& schedule, int S, int M, const char* remedy) {
+TEST_CASE("the remedy contains the nearest numbers that are admitted") {
+  const auto rejected = [](const auto& schedule, int S, int M, const char* remedy) {
     CHECK_THROWS_WITH_AS(gpipe::detail::require_admitted(schedule, S, M), doctest::Contains(remedy), gpipe::error);
   };
-  refused(gpipe::interleaved{3}, 9, 8, "; choose 6 stages, or 9 micro-batches, or another schedule");
-  refused(gpipe::interleaved{}, 3, 8, "; choose 2 stages, or another schedule");
-  refused(gpipe::zb_v{}, 1, 8, "; choose 2 stages, or another schedule");
-  refused(first_of{-1}, 1, 2, "; choose another schedule");
+  rejected(gpipe::interleaved{3}, 9, 8, "; choose 6 stages, or 9 micro-batches, or another schedule");
+  rejected(gpipe::interleaved{}, 3, 8, "; choose 2 stages, or another schedule");
+  rejected(gpipe::zb_v{}, 1, 8, "; choose 2 stages, or another schedule");
+  rejected(first_of{-1}, 1, 2, "; choose another schedule");
 }

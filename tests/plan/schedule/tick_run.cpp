@@ -19,7 +19,7 @@ static_assert(tick_runs_of<zb_v>::count == 0);
 
 namespace {
 
-// What another schedule replaces is not in the stretches of the one it is made of.
+// A derived schedule with another `at` does not inherit the tick runs of its base.
 struct other : fill_drain {};
 static_assert(tick_runs_of<other>::count == 0);
 
@@ -44,7 +44,7 @@ void rows_are_their_stretches(Schedule schedule, int S, int M) {
 
 }  // namespace
 
-TEST_CASE("the stretches of every schedule that has them are the cells of its table") {
+TEST_CASE("the tick runs of a schedule are the cells of its table") {
   for (const schedule_kind kind : schedule_kinds)
     with_schedule(kind, [](auto schedule) {
       if constexpr (tick_runs_of<decltype(schedule)>::count > 0) {

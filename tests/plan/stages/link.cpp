@@ -31,7 +31,7 @@ struct integers : model<input<std::int32_t, 4>, lookup<float, 3, 1>, stash<"x">,
 
 }  // namespace
 
-TEST_CASE("neighbours are linked, with a gradient where one flows") {
+TEST_CASE("neighbours are linked, with a gradient if one flows") {
   CHECK(links<chain>({}) == std::vector<link>{});
   CHECK(links<chain>({1, 4}) == std::vector<link>{{0, 1, false}, {1, 2, false}});
   CHECK(links<skipping>({2}) == std::vector<link>{{0, 1, true}});
@@ -44,7 +44,7 @@ TEST_CASE("a skip is a link from its source to its destination") {
   CHECK(links<skipping>({3, 5}) == std::vector<link>{{0, 1, true}, {0, 2, true}, {1, 2, true}});
 }
 
-TEST_CASE("integers go without a gradient, what passes beside them with one") {
+TEST_CASE("a link of integers has no gradient, a link of floats beside them has one") {
   CHECK(links<integers>({1}) == std::vector<link>{{0, 1, true}});
   CHECK(links<integers>({1, 2}) == std::vector<link>{{0, 1, true}, {0, 2, true}, {1, 2, false}});
   CHECK(links<integers>({2, 3}) == std::vector<link>{{0, 1, false}, {0, 2, true}, {1, 2, false}});

@@ -20,20 +20,22 @@ using halves = bundle<tensor<float, 4>, tensor<float, 4>>;
 // halve, then 9 times cross, then join, relu, relu
 struct net : model<input<float, 8>, halve, repeat<9, cross>, join, relu, relu> {};
 
-// An element for each distinct layer, in model order, with its count.
+// One element for each distinct layer, in model order, with its count.
 using plain = decltype(detail::wrapped_stage<net, recompute_mode::never, 0, 0, 6>());
-static_assert(std::is_same_v<
-              plain, stage<0, 0, 6, detail::hana_tuple<held<bound<halve, eight>, 1>, held<bound<cross, halves>, 5>>>>);
+static_assert(
+    std::is_same_v<
+        plain,
+        stage<0, 0, 6, detail::hana_tuple<layer_run<bound<halve, eight>, 1>, layer_run<bound<cross, halves>, 5>>>>);
 using wrapped = decltype(detail::wrapped_stage<net, recompute_mode::always, 1, 6, 13>());
 static_assert(std::is_same_v<wrapped::wrapped::layers,
-                             detail::hana_tuple<held<bound<cross, halves>, 4>, held<bound<join, halves>, 1>,
-                                                held<bound<relu, eight>, 1>, held<bound<relu, eight>, 1>>>);
+                             detail::hana_tuple<layer_run<bound<cross, halves>, 4>, layer_run<bound<join, halves>, 1>,
+                                                layer_run<bound<relu, eight>, 1>, layer_run<bound<relu, eight>, 1>>>);
 static_assert(wrapped::index == 1 && wrapped::first == 6 && wrapped::last == 13);
 static_assert(wrapped::mode == recompute_mode::always);
 
 }  // namespace
 
-TEST_CASE("a stage of one repeated layer is one element, however long") {
+TEST_CASE("a stage of one repeated layer is one element, for any length") {
   using layers = decltype(detail::wrapped_stage<net, recompute_mode::never, 0, 1, 10>())::layers;
   using element = std::remove_cvref_t<decltype(boost::hana::at_c<0>(layers{}))>;
   CHECK(element::count == 9);

@@ -13,13 +13,13 @@ using namespace gpipe;
 
 namespace {
 
-/// 1F1B in which worker `worker` runs what `tick` tells as `now`.
+/// 1F1B in which worker `worker` runs `now` in tick `tick`.
 struct changed : one_f_one_b {
   int worker = -1, tick = -1;
   cell now{};
-  int places = 0;  // more or less
+  int slots = 0;  // more or less
 
-  constexpr int in_flight(int S, int M, int s) const { return one_f_one_b::in_flight(S, M, s) + places; }
+  constexpr int in_flight(int S, int M, int s) const { return one_f_one_b::in_flight(S, M, s) + slots; }
   constexpr cell at(int S, int M, int w, int t) const {
     return w == worker && t == tick ? now : one_f_one_b::at(S, M, w, t);
   }
@@ -71,7 +71,7 @@ TEST_CASE("parameter gradients retire in ascending order") {
   CHECK(found.position == 2);
 }
 
-TEST_CASE("a part of the workers can be checked, and the parts make the whole") {
+TEST_CASE("workers can be checked in parts, with the same result") {
   const changed wrong{{}, 5, 9, {}};
   CHECK(check_timetable(wrong, 8, 6, chain<8>.links, 7, 0, 5).ok());
   CHECK_FALSE(check_timetable(wrong, 8, 6, chain<8>.links, 7, 5, 6).ok());
@@ -85,7 +85,7 @@ TEST_CASE("a link without gradient, or between stages of one worker, is no excep
   CHECK(check_timetable(zb_v{}, 4, 5, skip, 4).ok());  // 0 and 3 are one worker's
 }
 
-TEST_CASE("what cannot be checked is refused and named") {
+TEST_CASE("invalid numbers and links are rejected and named") {
   const link backwards[] = {{1, 0}};
   CHECK_THROWS_WITH_AS(check_timetable(interleaved{2}, 4, 3, chain<4>.links, 3),
                        doctest::Contains("interleaved does not admit 4 stages and 3 micro-batches"), error);
@@ -100,7 +100,7 @@ TEST_CASE("what cannot be checked is refused and named") {
   CHECK_THROWS_AS(check_timetable(fill_drain{}, 2, 2, backwards, 1), error);
 }
 
-TEST_CASE("a stage of a worker that is not there is an unknown one's") {
+TEST_CASE("a stage of a worker that does not exist is unknown") {
   struct fewer_workers : fill_drain {
     static constexpr int workers(int) { return 2; }
   };
@@ -110,7 +110,7 @@ TEST_CASE("a stage of a worker that is not there is an unknown one's") {
   CHECK(found.at.stage == 2);
 }
 
-TEST_CASE("a worker has a stage: nobody would wait for it, and it for nobody") {
+TEST_CASE("a worker without a stage is missing") {
   struct spare_worker : fill_drain {
     static constexpr int workers(int S) { return S + 1; }
     static constexpr int worker_of(int, int stage) { return stage + 1; }

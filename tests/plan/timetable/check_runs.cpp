@@ -19,9 +19,9 @@ constexpr bool proven(const Schedule& schedule, int stages, int micro_batches) {
 static_assert(proven(fill_drain{}, 1, 1) && proven(fill_drain{}, 8, 3) && proven(fill_drain{}, 8, 1'000'000));
 static_assert(proven(one_f_one_b{}, 1, 1) && proven(one_f_one_b{}, 8, 3) && proven(one_f_one_b{}, 8, 1'000'000));
 static_assert(proven(forward_only{}, 1, 1) && proven(forward_only{}, 8, 1'000'000));
-static_assert(!proven(zb_v{}, 8, 16));  // has no stretches
+static_assert(!proven(zb_v{}, 8, 16));  // has no tick runs
 
-/// A table that is whatever its stretches are: its `at` is made of them.
+/// A table made of tick runs: its `at` reads them.
 struct stretched {
   static constexpr int most = 8;  // in a row: a stage, a chunk of it or two
   std::vector<std::vector<tick_run>> rows;
@@ -68,7 +68,7 @@ stretched copy_of(const Schedule& schedule, int S, int M) {
   return table;
 }
 
-/// 1F1B with every stretch cut in two, and backward in two parts if asked for.
+/// 1F1B with every tick run cut in two, and backward in two parts if asked for.
 stretched in_pieces(int S, int M, bool split) {
   stretched table = copy_of(one_f_one_b{}, S, M);
   table.length = 2 * table.length;
@@ -127,7 +127,7 @@ void plant(const stretched& sound, const Use& use) {
 
 }  // namespace
 
-TEST_CASE("no table is proven that is wrong") {
+TEST_CASE("no wrong table is proven") {
   int proofs = 0, sound = 0, wrong = 0;
   const auto compare = [&](const stretched& table, int S, int M, const link* links, int count) {
     const bool proof = detail::check_runs(table, S, M, links, count, 0, S);
@@ -157,22 +157,22 @@ TEST_CASE("no table is proven that is wrong") {
   CHECK(proofs > sound / 2);
 }
 
-TEST_CASE("what no small change makes wrong is found too") {
+TEST_CASE("faults of larger changes are found") {
   const auto refuses = [](const stretched& table, int S, int M) {
     CHECK_FALSE(check_timetable(table, S, M, chain, S - 1).ok());
     CHECK_FALSE(detail::check_runs(table, S, M, chain, S - 1, 0, S));
   };
-  // Two stretches meet between their ends: F2 and B1 in tick 4.
+  // Two runs share a tick between their ends: F2 and B1 in tick 4.
   refuses({{{{action_kind::forward, 0, 0, 5, 0, 2}, {action_kind::backward, 0, 0, 5, 1, 3}}}, {5}, 14}, 1, 5);
   // F0 F1 F2 B2 B1 B0
   refuses({{{{action_kind::forward, 0, 0, 3, 0, 1}, {action_kind::backward, 0, 0, 3, 5, -1}}}, {3}, 6}, 1, 3);
-  // A worker runs what is another one's, besides its own.
+  // A worker also runs the cells of another.
   stretched table = copy_of(fill_drain{}, 2, 3);
   table.rows[0].push_back({action_kind::forward, 1, 0, 1, 4, 1});
   refuses(table, 2, 3);
 }
 
-TEST_CASE("a part of the workers can be checked, and the parts make the whole") {
+TEST_CASE("workers can be checked in parts, with the same result") {
   stretched table = copy_of(one_f_one_b{}, 8, 6);
   table.rows[5][0].tick += 2;  // after what stage 6 needs of it
   CHECK(detail::check_runs(table, 8, 6, chain, 7, 0, 5));
@@ -182,9 +182,9 @@ TEST_CASE("a part of the workers can be checked, and the parts make the whole") 
 
 namespace {
 
-/// Fill-drain whose stage 0 sleeps for a tick, and whose stretches do not tell.
+/// Fill-drain whose stage 0 is idle for a tick that its runs do not show.
 struct sleepy : fill_drain {
-  int until;  // it sleeps in the tick before
+  int until;  // it is idle in the tick before
 
   constexpr cell at(int S, int M, int w, int t) const {
     return w == 0 && t == until - 1 ? cell{} : fill_drain::at(S, M, w, t);
@@ -196,7 +196,7 @@ struct sleepy : fill_drain {
 template <>
 struct gpipe::tick_runs_of<sleepy> : tick_runs_of<fill_drain> {};
 
-TEST_CASE("the ends of a stretch are cells of the table") {
+TEST_CASE("the ends of a tick run are cells of the table") {
   CHECK(proven(sleepy{{}, 0}, 3, 4));
   for (const int tick : {0, 3, 8, 11}) CHECK_FALSE(proven(sleepy{{}, tick + 1}, 3, 4));
 }

@@ -8,7 +8,7 @@ using namespace gpipe;
 
 namespace {
 
-/// As a plan has it: checked by its stretches or piece by piece, under the compilers' default limits.
+/// As in a plan: checked by its tick runs or piece by piece, under the compilers' default limits.
 template <auto Schedule, int Stages, int MicroBatches>
 struct table {
   static constexpr auto schedule = Schedule;
@@ -24,10 +24,10 @@ static_assert(require_sound<table<zb_v{}, 16, 64>>());
 static_assert(require_sound<table<forward_only{}, 8, 64>>());
 static_assert(require_sound<table<schedule_choice{schedule_kind::interleaved, 4}, 8, 64>>());
 
-// Whatever its length, where its rows are a few stretches.
+// Of any length, if its rows are a few tick runs.
 static_assert(require_sound<table<fill_drain{}, 1024, 1'000'000>>());
 
-// A schedule made of one that has stretches has none of its own, and is checked cell by cell.
+// A schedule derived from one with tick runs has none, and is checked cell by cell.
 template <int Worker>
 struct early : one_f_one_b {
   static constexpr cell at(int S, int M, int w, int t) {
@@ -51,7 +51,7 @@ static_assert(checked_table<table<fewer_workers{}, 3, 4>>().what == fault::unkno
 static_assert(checked_table<table<no_workers{}, 3, 4>>().what == fault::unknown);
 static_assert(checked_table<table<no_ticks{}, 3, 4>>().what == fault::missing);
 
-// Stretches that are not the table prove nothing, and the table is looked at.
+// Tick runs that differ from the table prove nothing, and its cells are checked.
 struct lying : fill_drain {
   static constexpr cell at(int S, int M, int w, int t) {
     return w == 1 && t == 1 ? cell{} : fill_drain::at(S, M, w, t);
@@ -64,7 +64,7 @@ template <>
 struct gpipe::tick_runs_of<lying> : tick_runs_of<fill_drain> {};
 static_assert(checked_table<table<lying{}, 3, 4>>().what == fault::premature);
 
-TEST_CASE("a table is checked in as many pieces as compilers' limits ask for") {
+TEST_CASE("a table is checked in pieces within the compilers' limits") {
   CHECK(detail::pieces_of(fill_drain{}, 128, 512).workers == 8);
   CHECK(detail::pieces_of(fill_drain{}, 128, 512).pieces == 16);
   CHECK(detail::pieces_of(zb_v{}, 16, 20'000).pieces == 8);

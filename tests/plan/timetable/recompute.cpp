@@ -33,7 +33,7 @@ constexpr int count_of(recompute_choice choice, int stage) {
 static_assert(count_of(recompute_mode::always, 0) == 8 && count_of(recompute_mode::never, 0) == 0);
 static_assert(count_of(recompute_mode::as_needed, 0) == 8 && count_of(recompute_mode::as_needed, 3) == 0);
 
-/// The most working sets that a stage needs at once, cell by cell, if these are recomputed.
+/// The maximum of working sets that a stage needs at once, cell by cell, if these are recomputed.
 template <class Schedule>
 int working_sets(Schedule schedule, int S, int M, int stage, unsigned recomputed) {
   std::vector<int> forward(16, -1), input(16, -1), parameters(16, -1);
@@ -123,7 +123,7 @@ TEST_CASE("as needed: no choice that fits recomputes fewer") {
 }
 
 template <class Schedule>
-void places_are_distinct(Schedule schedule, int S, int M, const recompute_choice& choice) {
+void slots_are_distinct(Schedule schedule, int S, int M, const recompute_choice& choice) {
   for (int s = 0; s < S; ++s) {
     bool recomputed[16];
     int forward[16], backward[16], owner[17];
@@ -137,9 +137,9 @@ void places_are_distinct(Schedule schedule, int S, int M, const recompute_choice
     for (int t = 0; t < schedule.ticks(S, M); ++t) {
       const cell c = schedule.at(S, M, schedule.worker_of(S, s), t);
       if (c.stage != s || c.kind == action_kind::idle) continue;
-      const int m = c.micro_batch, place = c.kind == action_kind::forward ? forward[m] : backward[m];
-      shared = shared || place >= count || (owner[place] >= 0 && owner[place] != m);
-      owner[place] =
+      const int m = c.micro_batch, slot = c.kind == action_kind::forward ? forward[m] : backward[m];
+      shared = shared || slot >= count || (owner[slot] >= 0 && owner[slot] != m);
+      owner[slot] =
           (c.kind == action_kind::forward && recomputed[m]) || c.kind == action_kind::backward || c.kind == action_kind::backward_parameters
               ? -1
               : m;
@@ -149,7 +149,7 @@ void places_are_distinct(Schedule schedule, int S, int M, const recompute_choice
   }
 }
 
-TEST_CASE("places of working sets are never shared, and there are no more than needed") {
+TEST_CASE("slots of working sets are never shared, and there are no more than needed") {
   const int room[] = {4, 5, 6, 7};
   for (const schedule_choice chosen :
        {schedule_choice(schedule_kind::fill_drain), schedule_choice(schedule_kind::one_f_one_b),
@@ -160,19 +160,19 @@ TEST_CASE("places of working sets are never shared, and there are no more than n
         with_schedule(chosen, [&](auto schedule) {
           if (!schedule.admits(S, M)) return;
           for (const auto mode : {recompute_mode::always, recompute_mode::except_last, recompute_mode::never})
-            places_are_distinct(schedule, S, M, mode);
-          places_are_distinct(schedule, S, M, {recompute_mode::as_needed, room});
+            slots_are_distinct(schedule, S, M, mode);
+          slots_are_distinct(schedule, S, M, {recompute_mode::as_needed, room});
         });
   int forward[4], backward[4];
   CHECK(working_set_slots(schedule_kind::forward_only, 3, 4, recompute_mode::always, 1, forward, backward) == 1);
 }
 
-TEST_CASE("what cannot run is refused and named") {
+TEST_CASE("too few working sets are rejected and named") {
   bool recomputed[8];
   const int none[] = {0, 0, 0}, one[] = {1, 1, 1};
   CHECK_THROWS_WITH_AS(flag_recomputed(fill_drain{}, 3, 8, {recompute_mode::as_needed, none}, 1, recomputed),
                        doctest::Contains("stage 1 cannot run with 0 working sets"), error);
   CHECK_THROWS_WITH_AS(flag_recomputed(zb_h1{}, 3, 8, {recompute_mode::as_needed, one}, 2, recomputed),
-                       doctest::Contains("stage 2 cannot run with 1 working sets"), error);
+                       doctest::Contains("stage 2 cannot run with 1 working set;"), error);
   CHECK_THROWS_AS(flag_recomputed(fill_drain{}, 0, 8, recompute_mode::never, 0, recomputed), error);
 }

@@ -17,16 +17,16 @@ constexpr int count_of_arrivals(schedule_kind kind, int S, int M, int from, int 
   return stash_slots(table, from, to);
 }
 
-// A micro-batch's place is its own until it is needed no more.
+// A slot belongs to one micro-batch until it is not needed any more.
 template <class Places>
 void are_distinct(tick_index<schedule_choice>& table, int from, int detail::cell_ticks::*begin, int to,
-                  int detail::cell_ticks::*end, Places&& places) {
+                  int detail::cell_ticks::*end, Places&& slots) {
   const int M = table.micro_batches();
-  std::vector<int> place(static_cast<std::size_t>(M), -1);
-  const int count = places(place.data());
-  CHECK(count == places(nullptr));
+  std::vector<int> slot(static_cast<std::size_t>(M), -1);
+  const int count = slots(slot.data());
+  CHECK(count == slots(nullptr));
   for (int m = 0; m < M; ++m) {
-    const auto at = [&](int i) { return place[static_cast<std::size_t>(i)]; };
+    const auto at = [&](int i) { return slot[static_cast<std::size_t>(i)]; };
     REQUIRE((at(m) >= 0 && at(m) < count));
     for (int other = 0; other < m; ++other)
       if (at(other) == at(m))
@@ -37,13 +37,13 @@ void are_distinct(tick_index<schedule_choice>& table, int from, int detail::cell
 
 }  // namespace
 
-// A sender that writes ahead takes one place more than the receiver has micro-batches in flight.
+// A sender that writes ahead takes one slot more than the receiver has micro-batches in flight.
 static_assert(count_of_arrivals(schedule_kind::one_f_one_b, 4, 8, 0, 0) == 4);
 static_assert(count_of_arrivals(schedule_kind::one_f_one_b, 4, 8, 0, 1) == 4 && one_f_one_b::in_flight(4, 8, 1) == 3);
 static_assert(count_of_arrivals(schedule_kind::one_f_one_b, 4, 8, 2, 3) == 2 && one_f_one_b::in_flight(4, 8, 3) == 1);
 static_assert(count_of_arrivals(schedule_kind::fill_drain, 4, 8, 2, 3) == 8);
 
-TEST_CASE("places are distinct while they are taken, between any two stages of any schedule") {
+TEST_CASE("slots are distinct while they are taken, between any two stages of any schedule") {
   using detail::cell_ticks;
   for (const schedule_kind kind : schedule_kinds)
     for (const int S : {1, 2, 4, 6})
@@ -65,25 +65,25 @@ TEST_CASE("places are distinct while they are taken, between any two stages of a
       }
 }
 
-TEST_CASE("the place that is free for longest is taken") {
+TEST_CASE("the slot that is free longest is taken") {
   const int begin[] = {0, 1, 4, 5}, end[] = {2, 1, 6, 6};
-  int place[4];
-  CHECK(detail::assign_slots(4, begin, end, 1, place) == 2);
-  CHECK(std::vector<int>(place, place + 4) == std::vector<int>{0, 1, 1, 0});
+  int slot[4];
+  CHECK(detail::assign_slots(4, begin, end, 1, slot) == 2);
+  CHECK(std::vector<int>(slot, slot + 4) == std::vector<int>{0, 1, 1, 0});
 }
 
-TEST_CASE("a place is given again in a later tick only") {
+TEST_CASE("a slot is taken again only in a later tick") {
   const int begin[] = {0, 2}, end[] = {2, 3};
   CHECK(detail::assign_slots(2, begin, end, 1, nullptr) == 2);
 }
 
-TEST_CASE("gradients have two places, for one is written while another is read; one micro-batch has one") {
+TEST_CASE("gradients have two slots, one written while the other is read; one micro-batch has one") {
   tick_index<schedule_choice> many(schedule_kind::one_f_one_b, 2, 4), single(schedule_kind::one_f_one_b, 2, 1);
   CHECK(returned_slots(many, 1, 0) == 2);
   CHECK(returned_slots(single, 1, 0) == 1);
 }
 
-TEST_CASE("what a schedule tells of its places is what its rows say") {
+TEST_CASE("a schedule's formula for slots equals the count from its rows") {
   const auto tells = [](auto schedule) {
     for (int S = 1; S <= 9; ++S)
       for (int M = 1; M <= 20; ++M) {

@@ -12,7 +12,7 @@ constexpr int backward_of(int stage, int m) {
 }
 static_assert(backward_of(3, 1) == 7 && backward_of(0, 2) == 16);
 
-TEST_CASE("rows tell the tick of each cell, and of the one before it") {
+TEST_CASE("rows give the tick of each cell, and of the cell before it") {
   detail::tick_index<one_f_one_b> table(one_f_one_b{}, 3, 4);
   const detail::cell_ticks* first = table.of(0);
   CHECK(first[0].forward == 0);
@@ -23,7 +23,7 @@ TEST_CASE("rows tell the tick of each cell, and of the one before it") {
   CHECK(first[3].before_backward == 9);
 }
 
-TEST_CASE("a stage's row is that of its worker, and each cell is found where it is") {
+TEST_CASE("a stage's ticks are those of its worker's row") {
   detail::tick_index<interleaved> table(interleaved{2}, 6, 6);
   for (int w = 0; w < 3; ++w) {
     int cells = 0;
@@ -45,7 +45,7 @@ TEST_CASE("parameter parts that come together are done together") {
   CHECK(table.last_with(4) == 4);
 }
 
-TEST_CASE("what never runs has no tick") {
+TEST_CASE("a cell that never runs has no tick") {
   detail::tick_index<forward_only> table(forward_only{}, 2, 2);
   CHECK(table.of(1)[1].forward == 2);
   CHECK(table.of(1)[1].backward == -1);

@@ -34,7 +34,7 @@ struct two_on_one {
 
 }  // namespace
 
-TEST_CASE("the bubble is (S - 1) / (M + S - 1), by formula and by running the table") {
+TEST_CASE("the bubble is (S - 1) / (M + S - 1), by formula and by simulation") {
   for (int S = 1; S <= 8; ++S)
     for (int M = 1; M <= 16; ++M) {
       CAPTURE(S);
@@ -67,7 +67,7 @@ TEST_CASE("split backward and stages that share a worker are timed") {
   CHECK(table.bubble() == 0);
 }
 
-TEST_CASE("what the schedule does not admit is refused by name") {
+TEST_CASE("inadmissible numbers are rejected, naming the schedule") {
   CHECK_THROWS_WITH_AS(timetable(fill_drain{}, 0, 4), doctest::Contains("fill-drain does not admit 0 stages"), error);
   CHECK_THROWS_WITH_AS(timetable(fill_drain{}, 2, 0), doctest::Contains("0 micro-batches"), error);
 }

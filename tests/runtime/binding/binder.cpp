@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/runtime/binding/binding.hpp>
+#include <gpipe/runtime/binding/binder.hpp>
 
 #include <doctest/doctest.h>
 
@@ -15,7 +15,7 @@ using namespace laws;
 
 namespace {
 
-struct nowhere {};  // a device that runs nothing
+struct nowhere {};  // a context of a device that runs nothing
 
 //   slot    0 halve  1 cross  2 join  3 relu  4 add  5 relu  6 add  7 passing_loss  8 halve
 //   reads   0        1 2      3 4     5       6 5    7       8 5    9               10
@@ -38,10 +38,9 @@ struct bound_net {
                        cut)) {
     static const kernel_row<nowhere> kernels[32]{};
     for (int s = 0; s < plan.stages(); ++s) {
-      const auto at = static_cast<std::size_t>(s);
-      arenas.emplace_back(static_cast<std::size_t>(plan.memory[at].total()));
+      arenas.emplace_back(static_cast<std::size_t>(plan.memory(s).total()));
       owned.push_back(std::make_unique<detail::arena_map>(arenas.back().data()));
-      lay_out(stage_view(n, plan.cut(), s), plan.terms[at], [&](const memory_block& b) { owned.back()->add(b); });
+      lay_out(stage_view(n, plan.cut(), s), plan.requirements(s), [&](const memory_block& b) { owned.back()->add(b); });
       maps.push_back(owned.back().get());
     }
     for (int s = 0; s < plan.stages(); ++s) stages.push_back(detail::binder<nowhere>(n, plan, maps, s).bind(kernels));
@@ -54,7 +53,7 @@ struct bound_net {
 
 }  // namespace
 
-TEST_CASE("in one stage a layer reads where the one before it writes") {
+TEST_CASE("within a stage a layer reads the buffer that the layer before it writes") {
   const bound_net b({});
   for (int m = 0; m < 3; ++m) {
     for (int l = 1; l < 9; ++l)
@@ -65,17 +64,17 @@ TEST_CASE("in one stage a layer reads where the one before it writes") {
               CHECK(b.slot(l).in[i].at(m, false) == b.slot(before).out[o].at(m, false));
     CHECK(b.slot(2).in_gradient[0].at(m, false) == b.slot(1).out_gradient[0].at(m, false));
   }
-  // The input of each micro-batch in flight has its place; what only forward reads has one for all.
+  // Each micro-batch in flight has its own buffer for the input; values that only forward reads share one.
   CHECK(b.slot(0).in[0].at(0, false) != b.slot(0).in[0].at(1, false));
   CHECK(b.slot(2).out[0].at(0, false) == b.slot(2).out[0].at(1, false));
-  CHECK(b.slot(0).in_gradient[0].at(0, false) == nullptr);  // nobody wants it
+  CHECK(b.slot(0).in_gradient[0].at(0, false) == nullptr);  // no layer needs it
   CHECK(!b.slot(0).wants_input);
   CHECK(b.slot(1).parameters != nullptr);
   CHECK(b.stages[0].copies.empty());
   CHECK(b.stages[0].folds.empty());
 }
 
-TEST_CASE("of several readers of a value the last writes its gradient, the others add theirs") {
+TEST_CASE("the last reader of a value writes its gradient, and the others add to it") {
   const bound_net b({});
   CHECK(b.slot(6).sum[1].base == nullptr);
   CHECK(b.slot(6).in_gradient[1].at(0, false) == b.slot(2).out_gradient[0].at(0, false));
@@ -86,13 +85,13 @@ TEST_CASE("of several readers of a value the last writes its gradient, the other
   }
 }
 
-TEST_CASE("what nobody reads has a gradient of zeros") {
+TEST_CASE("an output without readers has a gradient of zeros") {
   const bound_net b({});
   for (int l = 0; l < 9; ++l)
     for (int o = 0; o < n.slots[l].writes; ++o) CHECK(b.slot(l).unread[o] == (l == 8));
 }
 
-TEST_CASE("what only later stages read is written into the first's stash, and copied to the others") {
+TEST_CASE("a value for later stages is written into the stash of the first, and copied to the others") {
   const bound_net b({3, 5});  // halve cross join | relu add | relu add loss halve
   for (int m = 0; m < 3; ++m) {
     CHECK(b.slot(2).out[0].at(m, false) == b.slot(3).in[0].at(m, false));  // in stage 1
@@ -104,9 +103,9 @@ TEST_CASE("what only later stages read is written into the first's stash, and co
   CHECK(b.stages[0].copies[0].into.at(1, false) == b.slot(6).in[1].at(1, false));
   CHECK(b.stages[1].copies.empty());
 
-  // Gradients: from the last stage in place, the others apart and folded in the writer's stage, later readers first.
+  // Gradients: the last stage's is in place; the others are separate, and added in the writer's stage, later readers first.
   const auto home = b.slot(2).out_gradient[0];
-  // From the stage after the next one, so three are on their way.
+  // It comes from the stage after the next one, so three micro-batches are in flight.
   CHECK(home.at(0, false) != home.at(1, false));
   CHECK(home.at(1, false) != home.at(2, false));
   CHECK(home.at(0, false) != home.at(2, false));
@@ -119,11 +118,11 @@ TEST_CASE("what only later stages read is written into the first's stash, and co
   CHECK(b.slot(3).sum[0].base == nullptr);
 }
 
-TEST_CASE("a kept value that is sent is copied from where it is kept") {
-  const bound_net b({1});  // halve | cross, which keeps what it reads: there, and not here
+TEST_CASE("a value that is kept and sent is copied from the kept buffer") {
+  const bound_net b({1});  // halve | cross: cross keeps its input, in its own stage
   CHECK(b.stages[0].copies.empty());
   CHECK(b.slot(0).out[1].at(2, false) == b.slot(1).in[1].at(2, false));
-  const bound_net c({6});  // ... add relu | add: relu keeps its output, which add reads
+  const bound_net c({6});  // ... add relu | add: relu keeps its output, and add reads it
   REQUIRE(c.stages[0].copies.size() == 2);
   CHECK(c.stages[0].copies[1].from.at(1, false) == c.slot(5).out[0].at(1, false));
   CHECK(c.stages[0].copies[1].into.at(1, false) == c.slot(6).in[0].at(1, false));

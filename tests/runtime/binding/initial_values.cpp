@@ -11,15 +11,15 @@ using namespace gpipe;
 namespace {
 
 struct moments {
-  double least = 1e9, greatest = -1e9, mean = 0, deviation = 0;
+  double min = 1e9, max = -1e9, mean = 0, deviation = 0;
 };
 moments moments_of(const initialiser& how, std::size_t n) {
   moments m;
   double squares = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const double x = first_value(how, 5, 3, 1, i);
-    m.least = (std::min)(m.least, x);
-    m.greatest = (std::max)(m.greatest, x);
+    m.min = (std::min)(m.min, x);
+    m.max = (std::max)(m.max, x);
     m.mean += x / static_cast<double>(n);
     squares += x * x / static_cast<double>(n);
   }
@@ -29,24 +29,24 @@ moments moments_of(const initialiser& how, std::size_t n) {
 
 }  // namespace
 
-TEST_CASE("first values are spread as asked for") {
+TEST_CASE("first values have the range and deviation of their distribution") {
   CHECK(first_value(initialiser::zeros(), 1, 2, 3, 4) == 0);
   CHECK(first_value(initialiser::ones(), 1, 2, 3, 4) == 1);
   const moments flat = moments_of(initialiser::uniform(16, 2.0), 20000);  // in [-1/2, 1/2)
-  CHECK(flat.least >= -0.5);
-  CHECK(flat.least < -0.499);
-  CHECK(flat.greatest < 0.5);
-  CHECK(flat.greatest > 0.499);
+  CHECK(flat.min >= -0.5);
+  CHECK(flat.min < -0.499);
+  CHECK(flat.max < 0.5);
+  CHECK(flat.max > 0.499);
   CHECK(std::abs(flat.mean) < 0.01);
   CHECK(flat.deviation == doctest::Approx(0.5 / std::sqrt(3.0)).epsilon(0.02));
   const moments bell = moments_of(initialiser::normal(4), 20000);  // of deviation 1/2
   CHECK(std::abs(bell.mean) < 0.02);
   CHECK(bell.deviation == doctest::Approx(0.5).epsilon(0.02));
-  CHECK(bell.greatest > 1.5);
-  CHECK(bell.greatest < 3);
+  CHECK(bell.max > 1.5);
+  CHECK(bell.max < 3);
 }
 
-TEST_CASE("a first value is a function of seed, slot, parameter and element") {
+TEST_CASE("a first value depends on seed, slot, parameter and element") {
   const auto of = [](std::uint64_t seed, int slot, int index, std::size_t i) {
     return first_value(initialiser::uniform(1), seed, slot, index, i);
   };

@@ -44,7 +44,7 @@ struct fused {
 
 }  // namespace
 
-// A device's own kernels for a layer, in place of the layer's text.
+// A device's own kernels for a layer.
 template <>
 struct gpipe::kernels<fused::on<tensor<float, 8>>, toy> : fused::on<tensor<float, 8>> {
   static void forward(const toy&, const auto& a) { a.out()[0] = 2; }
@@ -57,7 +57,7 @@ constexpr const kernel_row<toy>* rows = kernels_of<net, toy>;
 
 }  // namespace
 
-TEST_CASE("a row of kernels for each row of the network, null where the layer needs none") {
+TEST_CASE("each row of the network has a row of kernels, null for those that its layer does not need") {
   REQUIRE(network_of<net>.row_count == 6);
   CHECK(network_of<net>.rows[3].name.find("fused") != std::string_view::npos);
   for (int r = 0; r < 6; ++r) CHECK((rows[r].forward != nullptr));
@@ -76,7 +76,7 @@ TEST_CASE("a row of kernels for each row of the network, null where the layer ne
   CHECK((rows[5].backward_input == nullptr));  // integers
 }
 
-TEST_CASE("a view copies, forward and back") {
+TEST_CASE("a view copies in forward and in backward") {
   const float x[2][8] = {{1, 2, 3}, {4}};
   float y[2][8] = {}, dx[2][8] = {};
   call c;
@@ -92,7 +92,7 @@ TEST_CASE("a view copies, forward and back") {
   CHECK(dx[1][0] == 4);
 }
 
-TEST_CASE("a specialisation for a device takes the place of the layer's own text") {
+TEST_CASE("a specialisation for a device replaces the layer's own kernels") {
   float y[8] = {};
   call c;
   c.samples = 1;
@@ -103,7 +103,7 @@ TEST_CASE("a specialisation for a device takes the place of the layer's own text
 
 namespace {
 
-/// Has a parameter part of its own, and with it no longer linear's for several micro-batches.
+/// Its parameter part hides that of linear for several micro-batches.
 struct own_part {
   template <class In>
   struct on : linear<4>::on<In> {
@@ -114,7 +114,7 @@ struct derived : model<input<float, 4>, linear<4>, own_part, relu> {};
 
 }  // namespace
 
-TEST_CASE("a layer that is derived from another and has a parameter part of its own is asked for that") {
+TEST_CASE("a derived layer with its own parameter part does not use its base's for several micro-batches") {
   const kernel_row<host::context>* of = kernels_of<derived, host::context>;
   const auto takes_several = [&](int row) { return of[row].backward_parameters_together != nullptr; };
   CHECK(takes_several(0));

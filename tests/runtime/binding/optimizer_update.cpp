@@ -39,7 +39,7 @@ void does_what_the_optimizer_does(const Optimizer& optimizer, dtype type) {
 
 }  // namespace
 
-TEST_CASE("an optimizer without its type updates as with it") {
+TEST_CASE("an optimizer_update computes the same as its optimizer") {
   does_what_the_optimizer_does<float>(sgd{.momentum = 0.9}, dtype::float32);
   does_what_the_optimizer_does<double>(sgd{.weight_decay = 0.1}, dtype::float64);
   does_what_the_optimizer_does<float>(adam{}, dtype::float32);

@@ -15,7 +15,7 @@ namespace {
 
 using context = host::context;
 
-/// One slot that reads value 0 and writes value 1, two floats a sample each, with all its memory.
+/// One slot that reads value 0 and writes value 1, each of two floats a sample, with all its memory.
 struct one_slot {
   value values[2] = {{{2, dtype::float32}, -1, false, 0, 1}, {{2, dtype::float32}, 0, true, 1, 0}};
   slot slots[1];
@@ -26,8 +26,8 @@ struct one_slot {
   alignas(64) float flat[3 * 16] = {};
   detail::bound_slot<context> b;
   detail::watched_rows rows;
-  digest notes{{"layer"}, 2, 2};
-  detail::activation_recorder<context> eye{net, 1};
+  digest hashes{{"layer"}, 2, 2};
+  detail::activation_recorder<context> recorder{net, 1};
   call done;
   step_context step;
   context c;
@@ -35,8 +35,8 @@ struct one_slot {
   one_slot() {
     net.values = values;
     net.slots = slots;
-    static constexpr partial partials_told[] = {"told"};
-    layer.partials = partials_told;
+    static constexpr partial partial_names[] = {"sum"};
+    layer.partials = partial_names;
     layer.partial_count = 1;
     b.layer = &layer;
     b.slot = 0;
@@ -53,51 +53,50 @@ struct one_slot {
     step.rows.samples = 3;
     step.per_micro_batch = 2;
   }
-  digest looked(const std::function<void(one_slot&)>& change = {}) {
+  digest recorded(const std::function<void(one_slot&)>& change = {}) {
     if (change) change(*this);
-    notes.open();
-    eye.note_in(notes);
-    eye.after_forward(c, b, done, step, 0);
-    eye.after_input_part(c, b, step, 0);
-    eye.after_parameter_part(c, b, step, 0);
-    eye.after_update(c, b, 16 * sizeof(float));
-    notes.close({0, 0});
-    return notes;
+    hashes.open();
+    recorder.record_in(hashes);
+    recorder.after_forward(c, b, done, step, 0);
+    recorder.after_input_part(c, b, step, 0);
+    recorder.after_parameter_part(c, b, step, 0);
+    recorder.after_update(c, b, 16 * sizeof(float));
+    hashes.close({0, 0});
+    return hashes;
   }
 };
 
 }  // namespace
 
-TEST_CASE("the rows of a micro-batch are copied to their samples' places, in training alone") {
+TEST_CASE("the rows of a micro-batch are copied to the rows of its samples, in train and accumulate passes only") {
   one_slot s;
   s.b.watched = &s.rows;
-  s.rows.outputs.hold(3), s.rows.gradients.hold(3);
-  s.eye.after_forward(s.c, s.b, s.done, s.step, 1);
-  s.eye.before_backward(s.c, s.b, s.step, 0);
+  s.rows.outputs.resize(3), s.rows.gradients.resize(3);
+  s.recorder.after_forward(s.c, s.b, s.done, s.step, 1);
+  s.recorder.before_backward(s.c, s.b, s.step, 0);
   const auto is = [](const tensor_rows& rows, std::array<float, 6> expected) {
     for (std::size_t i = 0; i < 6; ++i) CHECK(rows.all()[i] == expected[i]);
   };
-  is(s.rows.outputs, {0, 0, 0, 0, 1, 2});  // of the last micro-batch's one sample
+  is(s.rows.outputs, {0, 0, 0, 0, 1, 2});  // the last micro-batch has one sample
   is(s.rows.gradients, {9, 8, 7, 6, 0, 0});
   s.out[0] = s.out_gradient[0] = 100;
-  for (const bool examining : {false, true}) {
-    s.step.training = examining;
-    s.step.examining = examining;
-    s.eye.after_forward(s.c, s.b, s.done, s.step, 1);
-    s.eye.before_backward(s.c, s.b, s.step, 0);
+  for (const pass_kind other : {pass_kind::evaluate, pass_kind::measure, pass_kind::diagnose}) {
+    s.step.begin(other);
+    s.recorder.after_forward(s.c, s.b, s.done, s.step, 1);
+    s.recorder.before_backward(s.c, s.b, s.step, 0);
   }
   is(s.rows.outputs, {0, 0, 0, 0, 1, 2});
   is(s.rows.gradients, {9, 8, 7, 6, 0, 0});
 }
 
-TEST_CASE("hashes are of what a layer wrote for the samples that there are") {
+TEST_CASE("hashes cover the values that a layer wrote for samples that exist") {
   constexpr parameter parameters[] = {{"weight", {2}}};
   const auto differs = [&](const std::function<void(one_slot&)>& change) {
     const auto made = [&](const std::function<void(one_slot&)>& how) {
       one_slot s;
       s.layer.parameters = parameters;
       s.layer.parameter_count = 1;
-      return s.looked(how);
+      return s.recorded(how);
     };
     const auto found = first_difference(made({}), made(change));
     return found ? found->action : "";

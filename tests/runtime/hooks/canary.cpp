@@ -13,7 +13,7 @@ using namespace gpipe;
 
 namespace {
 
-/// y = x^2, which remembers where its input was, though it says that it keeps nothing.
+/// y = x^2. It reads its input in backward, but does not declare that it keeps it.
 struct forgetful {
   template <class In>
   struct on;
@@ -46,7 +46,7 @@ step_result one_step(bool canary, recompute_mode recompute) {
 
 }  // namespace
 
-TEST_CASE("a layer that reads what it did not keep is found and named; without the canary it may go unseen") {
+TEST_CASE("the canary finds and names a layer that reads a value that it did not keep") {
   for (const recompute_mode mode : {recompute_mode::always, recompute_mode::except_last, recompute_mode::never}) {
     CHECK_NOTHROW(one_step(false, mode));
     CHECK_THROWS_WITH_AS(one_step(true, mode), doctest::Contains("forgetful"), error);

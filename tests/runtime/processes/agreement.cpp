@@ -23,33 +23,33 @@ std::vector<agreed_value> traits(const plan_options& options, const std::vector<
 
 constexpr plan_options two{.stages = 2, .micro_batches = 4, .micro_batch_size = 4};
 
-/// What the processes of a job are told of the first on which they do not agree.
-std::string apart(const std::vector<agreed_value>& one, const std::vector<agreed_value>& other) {
+/// The error of two processes with these values.
+std::string mismatch(const std::vector<agreed_value>& one, const std::vector<agreed_value>& other) {
   const call_fingerprint own(collective_kind::make, one), theirs(collective_kind::make, other);
   return own == theirs ? "" : own.difference(theirs, 1, one).wrong();
 }
 
 }  // namespace
 
-TEST_CASE("what processes disagree on is told by its name, and by the values of both where they say something") {
+TEST_CASE("a mismatch of plans names the first value that differs, and both values unless they are hashes") {
   const auto own = traits<net<16>>(two);
   const std::string ranks = "ranks 0 and 1 do not agree on ";
-  CHECK(apart(own, traits<net<16>>(two)) == "");
-  CHECK(apart(own, traits<in_bf16<net<16>>>({.stages = 2, .micro_batches = 4, .micro_batch_size = 4,
-                                             .precision = precision::bf16})) == ranks + "the precision: float32 and bf16");
-  CHECK(apart(own, traits<net<17>>(two)) == ranks + "the model");
-  CHECK(apart(own, traits<net<16>>(two, {2})) == ranks + "the cut");
+  CHECK(mismatch(own, traits<net<16>>(two)) == "");
+  CHECK(mismatch(own, traits<in_bf16<net<16>>>({.stages = 2, .micro_batches = 4, .micro_batch_size = 4,
+                                             .precision = precision::bf16})) == ranks + "precision: float32 and bf16");
+  CHECK(mismatch(own, traits<net<17>>(two)) == ranks + "the model");
+  CHECK(mismatch(own, traits<net<16>>(two, {2})) == ranks + "the cut");
   const auto differs = [&](auto member, auto value) {
     plan_options other = two;
     other.*member = value;
-    return apart(own, traits<net<16>>(other));
+    return mismatch(own, traits<net<16>>(other));
   };
   CHECK(differs(&plan_options::schedule, schedule_kind::one_f_one_b) == ranks + "schedule: fill-drain and 1F1B");
   CHECK(differs(&plan_options::recompute, recompute_mode::never) == ranks + "recompute: except-last and never");
   plan_options alone = two, together = two;
   alone.recompute = together.recompute = recompute_mode::never;
   together.coalesce = 2;
-  CHECK(apart(traits<net<16>>(alone), traits<net<16>>(together)) ==
+  CHECK(mismatch(traits<net<16>>(alone), traits<net<16>>(together)) ==
         ranks + "coalesce: 1 and 2");
   CHECK(differs(&plan_options::micro_batches, 5) == ranks + "micro_batches: 4 and 5");
   CHECK(differs(&plan_options::micro_batch_size, 3) == ranks + "micro_batch_size: 4 and 3");

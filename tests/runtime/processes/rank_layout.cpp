@@ -18,7 +18,7 @@ const runtime_plan plan = make_plan(network_of<net>,
 
 }  // namespace
 
-TEST_CASE("alone a process has all workers") {
+TEST_CASE("one process without a job has all workers") {
   const rank_layout all(plan, nullptr);
   CHECK(all.count() == 4);
   CHECK(all.only() == -1);
@@ -29,17 +29,17 @@ TEST_CASE("alone a process has all workers") {
   }
 }
 
-TEST_CASE("in a job it has the worker of its rank, with its stages") {
+TEST_CASE("in a job a process has the worker of its rank, with that worker's stages") {
   threaded::job job(4);
-  int seated[4]{}, stages[4]{};
+  int workers[4]{}, stages[4]{};
   job.run([&](process_group& its) {
     const rank_layout one(plan, &its);
     const int rank = its.rank(), r = rank / 2, w = rank % 2;
     if (one.count() != 1 || one.replica() != r || one.only() != w || !one.has_part(r) || one.has_part(1 - r)) return;
-    for (int i = 0; i < 4; ++i) seated[rank] += one.has_worker(i / 2, i % 2) ? (i == rank ? 1 : 100) : 0;
+    for (int i = 0; i < 4; ++i) workers[rank] += one.has_worker(i / 2, i % 2) ? (i == rank ? 1 : 100) : 0;
     for (int s = 0; s < 4; ++s)
       if (one.has_stage(r, s) && plan.worker_of(s) == w && !one.has_stage(1 - r, s)) ++stages[rank];
   });
-  for (const int count : seated) CHECK(count == 1);
+  for (const int count : workers) CHECK(count == 1);
   for (const int count : stages) CHECK(count == 2);
 }

@@ -15,7 +15,7 @@ using namespace laws;
 
 namespace {
 
-/// Slots 2 and 4 fill a bucket each; slot 0 is in the last.
+/// Slots 2 and 4 fill one bucket each; slot 0 is in the last bucket.
 struct net : model<input<float, 16>, linear<512>, gelu, linear<512>, gelu, linear<512>, gelu, linear<8>,
                    softmax_cross_entropy> {};
 
@@ -23,16 +23,16 @@ constexpr int R = 3;
 constexpr wait_context reduces{.stage = 0, .micro_batch = -1, .action = "reduce"};
 constexpr std::byte untouched{0x5a};
 
-/// A process of the job: a replica of one stage.
+/// One process of the job: a replica of one stage.
 struct process {
   runtime_plan plan = make_plan(network_of<net>,
                             {.micro_batches = 2, .micro_batch_size = 2, .separate_memory = true, .replicas = R});
-  worker_signals line{1};
+  worker_signals signals{1};
   replica<host_device> its;
-  exchanged_all_reduce<host_device> sums;
+  process_all_reduce<host_device> sums;
 
   explicit process(process_group& job)
-      : its(network_of<net>, plan, job.rank(), 0, line, untouched, 0), sums((bind(), job), network_of<net>, plan, its) {}
+      : its(network_of<net>, plan, job.rank(), 0, signals, untouched, 0), sums((bind(), job), network_of<net>, plan, its) {}
 
   const bound_stage<host_device>& stage() const { return its.stage(0); }
   int wrong(std::size_t first = 0) const { return wrong_sums(stage(), R, first); }
@@ -41,7 +41,7 @@ struct process {
   void bind() { its.bind(kernels_of<net, host::context>, false); }
 };
 
-/// All processes are here.
+/// Returns when all processes have come here.
 void meet(process_group& job) {
   std::byte nothing{};
   for (int r = 0; r < R; ++r) job.broadcast(&nothing, 1, r, 0);
@@ -49,7 +49,7 @@ void meet(process_group& job) {
 
 }  // namespace
 
-TEST_CASE("every process has the sums, made in ascending order, step after step; of what is accumulated the first") {
+TEST_CASE("every process gets the sums, made in ascending order of replicas; in an accumulate pass only the first") {
   std::atomic<int> wrong{0};
   threaded::job job(R);
   job.run([&](process_group& here) {
@@ -64,7 +64,7 @@ TEST_CASE("every process has the sums, made in ascending order, step after step;
   CHECK(wrong == 0);
 }
 
-TEST_CASE("a bucket is summed as soon as all have it, while others may still change") {
+TEST_CASE("a bucket is summed as soon as its slices have arrived, while other buckets may still change") {
   std::atomic<int> wrong{0}, late{0};
   threaded::job job(R, 7);
   job.run([&](process_group& here) {
@@ -75,13 +75,13 @@ TEST_CASE("a bucket is summed as soon as all have it, while others may still cha
     for (int step = 0; step < 2; ++step) {
       fill(p.stage(), here.rank());
       const auto all = gradients(p.stage());
-      std::fill(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(at), 0.0F);  // what is not there yet
+      std::fill(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(at), 0.0F);  // not computed yet
       if (p.sums.begin(0, 7, reduces) || p.sums.begin(0, 5, reduces)) ++wrong;     // slot 4 belongs to the bucket
       if (!p.sums.begin(0, 4, reduces)) ++wrong;
       const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
       while (!p.sums.begin(0, 4, reduces) && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-      if (p.sums.begin(0, 4, reduces)) ++wrong;  // there is nothing left to do
-      // The own slice is summed, and nothing of the other buckets.
+      if (p.sums.begin(0, 4, reduces)) ++wrong;  // nothing is left to do
+      // This process's slice is summed, and no other bucket has changed.
       const std::size_t bytes = (first - at) * sizeof(float);
       const std::size_t from = at + slice_begin(bytes, here.rank(), R) / sizeof(float);
       const std::size_t to = at + slice_begin(bytes, here.rank() + 1, R) / sizeof(float);
@@ -97,7 +97,7 @@ TEST_CASE("a bucket is summed as soon as all have it, while others may still cha
   CHECK(late == 0);
 }
 
-TEST_CASE("after a failure what was begun is forgotten, and the next sums are right") {
+TEST_CASE("after a failure reset drops started reductions, and the next sums are right") {
   std::atomic<int> wrong{0};
   threaded::job job(R);
   job.run([&](process_group& here) {
@@ -110,7 +110,7 @@ TEST_CASE("after a failure what was begun is forgotten, and the next sums are ri
     } catch (const detail::interrupted&) {
     }
     here.recover();
-    p.sums.forget();
+    p.sums.reset();
     fill(p.stage(), here.rank());
     p.sums.sum(here.rank(), 0, reduces, true);
     wrong += p.wrong();
@@ -119,8 +119,8 @@ TEST_CASE("after a failure what was begun is forgotten, and the next sums are ri
   CHECK(wrong == 0);
 }
 
-TEST_CASE("what the others give has as much room as the plan says, and touches it all") {
-  std::atomic<std::size_t> most{0}, planned{0};
+TEST_CASE("slices of other replicas use the landing buffer of the plan, all of it and no more") {
+  std::atomic<std::size_t> used{0}, planned{0};
   std::atomic<int> beyond{0};
   threaded::job job(R);
   job.run([&](process_group& here) {
@@ -131,13 +131,13 @@ TEST_CASE("what the others give has as much room as the plan says, and touches i
     p.sums.sum(here.rank(), 0, reduces, true);
     std::size_t touched = bytes;
     while (touched > 0 && landing[touched - 1] == untouched) --touched;
-    for (std::size_t seen = most; touched > seen && !most.compare_exchange_weak(seen, touched);) {}
+    for (std::size_t seen = used; touched > seen && !used.compare_exchange_weak(seen, touched);) {}
     for (const std::byte* after = landing + bytes; after < landing + bytes + alignment; ++after)
       beyond += *after != untouched;
     planned = bytes;
     meet(here);
   });
-  CHECK(most <= planned);
-  CHECK(planned - most <= 3 * (R - 1) * alignment);  // each of three buckets is cut into slices of whole lines
+  CHECK(used <= planned);
+  CHECK(planned - used <= 3 * (R - 1) * alignment);  // each of three buckets is cut into slices of whole lines
   CHECK(beyond == 0);
 }

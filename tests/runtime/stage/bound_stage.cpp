@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <gpipe/device/host/host.hpp>
+#include <gpipe/runtime/step/batch_check.hpp>
 
 #include "support/layers.hpp"
 
@@ -15,7 +16,7 @@ using namespace laws;
 
 namespace {
 
-/// y = x w + 1, with a copy of w that `refresh` makes, and the mean of w kept.
+/// y = x w + 1. `refresh` makes a copy of w, and the input is kept.
 struct affine {
   template <class In>
   struct on;
@@ -45,12 +46,12 @@ struct affine {
 };
 struct net : model<input<double, 2>, affine, affine, passing_loss> {};
 
-/// All stages of a cut, to be called one after the other on this thread.
+/// All stages of a cut, called one after the other on this thread.
 struct stage_set {
   runtime_plan plan;
   std::vector<std::unique_ptr<bound_stage<host_device>>> all;
 
-    explicit stage_set(const std::vector<int>& cut)
+  explicit stage_set(const std::vector<int>& cut)
       : plan(make_plan(network_of<net>,
                        {.stages = static_cast<int>(cut.size()) + 1, .micro_batches = 2, .micro_batch_size = 2}, cut)) {
     std::vector<const detail::arena_map*> maps;
@@ -77,7 +78,7 @@ step_context step_over_three() {
 
 }  // namespace
 
-TEST_CASE("forward and backward of a micro-batch, by hand and in one stage or three") {
+TEST_CASE("forward and backward of a micro-batch compute the numbers derived by hand, in one stage or three") {
   // w = (2, 3) and (1, -1): y = 2 x0 + 2 and -(3 x1 + 1) + 1. Sample 2 is (5, 6): y = (12, -18), label 0.
   for (const auto& cut : {std::vector<int>{}, std::vector<int>{1, 2}}) {
     stage_set s(cut);
@@ -94,7 +95,7 @@ TEST_CASE("forward and backward of a micro-batch, by hand and in one stage or th
     }
     double found[2 * 8];
     s.all.back()->statistics().download(2, step, found);
-    CHECK(found[8] == 1);  // of micro-batch 1; weights are all ones where they are not given
+    CHECK(found[8] == 1);  // of micro-batch 1; missing weights are ones
     CHECK(found[9] == (11.0 * 11.0 + 18.0 * 18.0) / 2);
     for (auto stage = s.all.rbegin(); stage != s.all.rend(); ++stage) {
       (*stage)->begin();
@@ -103,18 +104,18 @@ TEST_CASE("forward and backward of a micro-batch, by hand and in one stage or th
       (*stage)->backward_parameters(step, 1, 1, [] {});
       CHECK((*stage)->current() != nullptr);
     }
-    // dy = (11, -18); of the second weight x = (11, 19), of the first (5, 6) times the second weight.
+    // dy = (11, -18). The input of the second layer is (11, 19); that of the first is (5, 6), with dy times the second weight.
     const double* of_first = s.gradients(0);
     const double* of_second = one ? of_first + 8 : s.gradients(1);
     CHECK(of_second[0] == 11 * 11);
     CHECK(of_second[1] == -18 * 19);
     CHECK(of_first[0] == 11 * 5);
     CHECK(of_first[1] == 18 * 6);
-    CHECK(of_first[2] == 0);  // what fills up to the next boundary
+    CHECK(of_first[2] == 0);  // padding to the next aligned address
   }
 }
 
-TEST_CASE("parameters, gradients and moments are flat and zero at first") {
+TEST_CASE("parameters, gradients and moments are flat arrays, and zero at first") {
   stage_set s({1});
   for (int k = 0; k < 2; ++k) {
     const auto& stage = *s.all[static_cast<std::size_t>(k)];
@@ -128,7 +129,7 @@ TEST_CASE("parameters, gradients and moments are flat and zero at first") {
   }
 }
 
-TEST_CASE("what is frozen is left out of the ranges that are trained") {
+TEST_CASE("the ranges that are trained leave out frozen slots") {
   stage_set s(std::vector<int>{});
   auto& stage = *s.all[0];
   const auto ranges = [&] {

@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/runtime/stage/accumulated_statistics.hpp>
+#include <gpipe/runtime/stage/layer_statistics.hpp>
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 
 using namespace gpipe;
 
-TEST_CASE("what calls have told stands one after the other, with room for one call more") {
+TEST_CASE("partials of calls stand one after the other, with room for those of one more call") {
   const double first[] = {1, 2, 3, 4, 5, 6}, last[] = {7, 8};
   const host::context c;
   detail::accumulated_statistics<host_device> partials;
@@ -21,6 +21,6 @@ TEST_CASE("what calls have told stands one after the other, with room for one ca
   CHECK(partials.all() == before);
   CHECK(partials.count() == 4);
   CHECK(std::vector<double>(partials.all(), partials.all() + 8) == std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8});
-  partials.forget();
+  partials.clear();
   CHECK(partials.count() == 0);
 }

@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/runtime/step/batch.hpp>
+#include <gpipe/runtime/step/batch_check.hpp>
 
 #include <doctest/doctest.h>
 
@@ -39,7 +39,7 @@ struct weighed : model<input<bf16, 3>, weighed_in_bf16> {};
 
 }  // namespace
 
-TEST_CASE("a batch names fields and owns nothing") {
+TEST_CASE("check_batch finds the rows of each field") {
   const std::vector<double> x(6, 1.5);
   const std::int32_t labels[] = {2, 0};
   batch b(2);
@@ -60,7 +60,7 @@ TEST_CASE("a batch names fields and owns nothing") {
   CHECK(rows.fields[1] == nullptr);  // optional
 }
 
-TEST_CASE("a batch says nothing twice and nothing that is not read") {
+TEST_CASE("a field that is given twice or that the model does not read is rejected") {
   const std::vector<double> x(6, 1.5), negative{1, -0.5};
   const std::int32_t labels[] = {2, 0};
   batch_rows rows;
@@ -68,16 +68,16 @@ TEST_CASE("a batch says nothing twice and nothing that is not read") {
   b.with("inputs", x).with("labels", labels);
   CHECK_THROWS_WITH_AS(b.with("inputs", x), "the batch has a field \"inputs\" already; give each field once", error);
   CHECK_THROWS_WITH_AS(check_batch(network_of<net>, batch(b).with("weigths", x), 2, rows),
-                       "the batch has a field \"weigths\", which the model does not read; it reads inputs, labels, weights",
+                       "the batch has a field \"weigths\", which the model does not read; the model reads inputs, labels, weights",
                        error);
   CHECK_THROWS_WITH_AS(check_batch(network_of<net>, batch(b).with("weights", negative), 2, rows),
                        doctest::Contains("field \"weights\" of sample 1 is -0.5"), error);
 }
 
-TEST_CASE("integers are held to their limit, of any type that has one") {
+TEST_CASE("integers outside their range are rejected") {
   const std::vector<std::uint8_t> x(3);
   std::vector<std::uint8_t> tags{3, 0};
-  const std::vector<std::int32_t> classes{-7, 1 << 30};  // no limit
+  const std::vector<std::int32_t> classes{-7, 1 << 30};  // no range
   batch_rows rows;
   const auto check = [&] {
     check_batch(network_of<with_tags>, batch(1).with("inputs", x).with("tags", tags).with("classes", classes), 1, rows);
@@ -87,7 +87,7 @@ TEST_CASE("integers are held to their limit, of any type that has one") {
   CHECK_THROWS_WITH_AS(check(), "field \"tags\" of sample 0 is 4; it must lie in 0 ... 3", error);
 }
 
-TEST_CASE("what a model in bf16 takes is rounded, weights of that type are weights, and nothing else is converted") {
+TEST_CASE("only the inputs of a model in bf16 are converted, by rounding") {
   const std::vector<float> x{1.001F, -3.14159F, 7}, tiny{1};
   const std::int32_t labels[] = {2};
   std::vector<bf16> room(3);
@@ -106,7 +106,7 @@ TEST_CASE("what a model in bf16 takes is rounded, weights of that type are weigh
                        doctest::Contains("holds float, the model reads bf16; convert it before the step"), error);
 }
 
-TEST_CASE("what only layers behind the last to run read may be missing") {
+TEST_CASE("fields that only layers behind the last to run read may be missing") {
   const std::vector<double> x(6);
   const std::int32_t labels[] = {2, 5};
   batch_rows rows;

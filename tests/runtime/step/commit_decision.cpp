@@ -22,58 +22,58 @@ step_context batch_of(int samples, int per_micro_batch) {
 
 }  // namespace
 
-TEST_CASE("partials are summed over the micro-batches that there are") {
+TEST_CASE("sum adds the partials of the micro-batches with samples") {
   constexpr partial partials[] = {"loss", "weight", "correct"};
   row loss;
   loss.partials = partials;
   loss.loss = 0, loss.weight = 1, loss.correct = 2, loss.partial_count = 3;
   commit_decision decision;
-  decision.partials = numbers;
+  decision.gathered.partials = numbers;
   decision.sum(loss, batch_of(5, 3));  // 3 + 2, the third is empty
-  CHECK(decision.found.loss == 8.0 / 7);
-  CHECK(decision.found.weight == 7);
-  CHECK(decision.found.correct == 3);
-  CHECK(decision.found.samples == 5);
-  CHECK(decision.found.accuracy() == 3.0 / 7);
-  loss.weight = loss.correct = -1;  // samples count alike
+  CHECK(decision.result.found.loss == 8.0 / 7);
+  CHECK(decision.result.found.weight == 7);
+  CHECK(decision.result.found.correct == 3);
+  CHECK(decision.result.found.samples == 5);
+  CHECK(decision.result.found.accuracy() == 3.0 / 7);
+  loss.weight = loss.correct = -1;  // every sample has weight 1
   decision.sum(loss, batch_of(5, 3));
-  CHECK(decision.found.weight == 5);
-  CHECK(decision.found.correct == 0);
+  CHECK(decision.result.found.weight == 5);
+  CHECK(decision.result.found.correct == 0);
 }
 
-TEST_CASE("the gradient's mean is clipped where its norm is larger") {
+TEST_CASE("the mean gradient is clipped if its norm exceeds the limit") {
   commit_decision decision;
-  decision.squares = {9, 0, 16};
-  decision.found.weight = 2;
+  decision.gathered.squares = {9, 0, 16};
+  decision.result.found.weight = 2;
   decision.decide();
-  CHECK(decision.holds);
-  CHECK(decision.found.norm == 2.5);
-  CHECK(decision.scale == 0.5);
-  decision.clip = 3;
+  CHECK(decision.result.holds);
+  CHECK(decision.result.found.norm == 2.5);
+  CHECK(decision.result.scale == 0.5);
+  decision.terms.max_norm = 3;
   decision.decide();
-  CHECK(decision.scale == 0.5);
-  decision.clip = 0.5;
+  CHECK(decision.result.scale == 0.5);
+  decision.terms.max_norm = 0.5;
   decision.decide();
-  CHECK(decision.scale == doctest::Approx(0.5 * 0.5 / 2.5));
+  CHECK(decision.result.scale == doctest::Approx(0.5 * 0.5 / 2.5));
 }
 
-TEST_CASE("a weight that a float cannot divide by does not hold") {
+TEST_CASE("a weight whose inverse is too large for a float does not hold") {
   commit_decision decision;
-  decision.squares = {1};
-  decision.found.weight = 1e-44;
+  decision.gathered.squares = {1};
+  decision.result.found.weight = 1e-44;
   decision.decide();
-  CHECK_FALSE(decision.holds);
+  CHECK_FALSE(decision.result.holds);
 }
 
-TEST_CASE("what is not finite does not hold, nor what has no weight") {
+TEST_CASE("a commit does not hold if a number is not finite or the weight is not positive") {
   constexpr double infinite = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const auto holds = [](double loss, double square, double weight) {
     commit_decision decision;
-    decision.squares = {1, square};
-    decision.found.loss = loss;
-    decision.found.weight = weight;
+    decision.gathered.squares = {1, square};
+    decision.result.found.loss = loss;
+    decision.result.found.weight = weight;
     decision.decide();
-    return decision.holds;
+    return decision.result.holds;
   };
   CHECK(holds(1, 1, 1));
   for (const double bad : {infinite, -infinite, nan}) {

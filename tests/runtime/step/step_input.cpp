@@ -16,11 +16,11 @@ struct net : model<input<float, 2>, linear<3>, softmax_cross_entropy> {};
 struct headless : model<input<float, 2>, linear<3>> {};
 
 template <class Model>
-struct taken {
-  explicit taken(const plan_options& options) : plan(make_plan(network_of<Model>, options)) {}
+struct calls {
+  explicit calls(const plan_options& options) : plan(make_plan(network_of<Model>, options)) {}
   runtime_plan plan;
   step_context step;
-  detail::step_input in{network_of<Model>, plan, step};
+  detail::step_input input{network_of<Model>, plan, step};
 };
 
 const std::vector<float> x(20, 0.5F);
@@ -32,43 +32,51 @@ batch of(int samples) {
 
 }  // namespace
 
-TEST_CASE("a step learns of its batch, and nothing of the last call is left") {
-  taken<net> it({.micro_batches = 2, .micro_batch_size = 2, .replicas = 2});
-  it.step.commits = it.step.applied = it.step.measured = false;
-  it.step.examining = it.step.written = true;
+TEST_CASE("a call sets the whole step, and nothing of the last call is left") {
+  calls<net> it({.micro_batches = 2, .micro_batch_size = 2, .replicas = 2});
+  tensor_rows rows;
+  it.input.begin(pass_kind::predict, of(3), {.samples_before = 1, .predicted = &rows, .captured = true});
+  CHECK(it.step.predicted == &rows);
+  CHECK(it.step.captured);
+  it.step.begin(pass_kind::diagnose);
   const auto before = now_ns();
-  it.in.to_train(of(5), 8);
-  CHECK(it.in.came_ns() >= before);
+  it.input.begin(pass_kind::train, of(5), {.samples_before = 8});
+  CHECK(it.input.began_ns() >= before);
   CHECK(it.step.rows.samples == 5);
   CHECK(it.step.per_micro_batch == 2);
   CHECK(it.step.samples_before == 8);
-  CHECK((it.step.training && it.step.commits && it.step.applied && it.step.measured));
-  CHECK((!it.step.examining && !it.step.written));
-  it.in.to_run_forward(of(1));
+  CHECK(it.step.kind == pass_kind::train);
+  CHECK(it.step.repeated == pass_kind::train);
+  CHECK(it.step.predicted == nullptr);
+  CHECK(!it.step.captured);
+  it.input.begin(pass_kind::evaluate, of(1));
   CHECK(it.step.rows.samples == 1);
   CHECK(it.step.samples_before == 0);
-  CHECK((!it.step.training && !it.step.measured));
+  CHECK((!it.step.trains() && !it.step.is_timed()));
 }
 
-TEST_CASE("what cannot be trained with is refused: too few samples, no loss, a schedule without backward") {
-  taken<net> it({.micro_batches = 2, .micro_batch_size = 2, .replicas = 2});
-  it.in.require_training();
-  CHECK_THROWS_WITH_AS(it.in.to_train(of(1), 0),
+TEST_CASE("training without enough samples, without a loss or without a backward is rejected") {
+  calls<net> it({.micro_batches = 2, .micro_batch_size = 2, .replicas = 2});
+  it.input.require_training();
+  CHECK_THROWS_WITH_AS(it.input.begin(pass_kind::train, of(1)),
                        "a batch of 1 sample is too small for 2 replicas; give at least one sample to each, or choose "
                        "fewer replicas",
                        error);
-  it.in.to_run_forward(of(1));
-  CHECK_THROWS_WITH_AS(it.in.to_train(batch(0), 0), doctest::Contains("the batch is empty"), error);
-  taken<net> forward({.schedule = schedule_kind::forward_only});
-  forward.in.require_loss();
-  CHECK_THROWS_WITH_AS(forward.in.require_training(), doctest::Contains("has no backward"), error);
-  taken<headless> none({});
-  CHECK_THROWS_WITH_AS(none.in.require_training(), doctest::Contains("the model has no loss"), error);
+  it.input.begin(pass_kind::evaluate, of(1));
+  CHECK_THROWS_WITH_AS(it.input.begin(pass_kind::train, batch(0)), doctest::Contains("the batch is empty"), error);
+  calls<net> forward({.schedule = schedule_kind::forward_only});
+  forward.input.require_loss();
+  CHECK_THROWS_WITH_AS(forward.input.require_training(), doctest::Contains("has no backward"), error);
+  CHECK(forward.step.forward_only);
+  forward.input.begin(pass_kind::evaluate, of(1));
+  CHECK(forward.step.is_timed());
+  calls<headless> none({});
+  CHECK_THROWS_WITH_AS(none.input.require_training(), doctest::Contains("the model has no loss"), error);
 }
 
-TEST_CASE("floats for a model in bf16 are rounded into room of its own") {
-  taken<in_bf16<net>> it({.micro_batches = 2, .micro_batch_size = 2, .precision = precision::bf16});
-  it.in.to_run_forward(of(4));
+TEST_CASE("floats for a model in bf16 are rounded into a buffer of the step_input") {
+  calls<in_bf16<net>> it({.micro_batches = 2, .micro_batch_size = 2, .precision = precision::bf16});
+  it.input.begin(pass_kind::evaluate, of(4));
   CHECK(it.step.rows.inputs != reinterpret_cast<const std::byte*>(x.data()));
   CHECK(static_cast<float>(reinterpret_cast<const bf16*>(it.step.rows.inputs)[7]) == 0.5F);
 }

@@ -8,7 +8,7 @@
 
 using namespace gpipe;
 
-TEST_CASE("rows lie behind each other, a tensor at a time") {
+TEST_CASE("the rows of a tensor lie one behind the other") {
   tensor_rows rows;
   rows.add({2, dtype::float64}, 3);
   rows.add({1, dtype::int32}, 3);
@@ -19,24 +19,24 @@ TEST_CASE("rows lie behind each other, a tensor at a time") {
   std::memcpy(rows.at(0, 1), x, sizeof x);
   const std::int32_t label = 7;
   std::memcpy(rows.at(1, 2), &label, sizeof label);
-  rows.hold(3);
+  rows.resize(3);
   CHECK(rows.all<double>().size() == 6);
   CHECK(rows.of<double>(1)[1] == 2);
   CHECK(rows.of<double>(2)[0] == 3);
   CHECK(rows.of<std::int32_t>(2, 1)[0] == 7);
-  rows.hold(2);
+  rows.resize(2);
   CHECK(rows.all<double>().size() == 4);
 }
 
-TEST_CASE("rows that are not there are refused") {
+TEST_CASE("rows that do not exist are rejected") {
   tensor_rows rows;
   rows.add({2, dtype::float32}, 1);
   rows.add({0, dtype::float32}, 1);
-  rows.hold(1);
+  rows.resize(1);
   CHECK_THROWS_WITH_AS(static_cast<void>(rows.all(2)), "there is no tensor 2; there are 2, counted from 0", error);
   CHECK_THROWS_WITH_AS(static_cast<void>(rows.all(-1)), doctest::Contains("there is no tensor -1"), error);
   CHECK_THROWS_WITH_AS(static_cast<void>(rows.all(1)), "tensor 1 has no rows; no gradient flows back to it", error);
-  CHECK_THROWS_WITH_AS(static_cast<void>(rows.all<double>()), "tensor 0 holds float; read it as that", error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(rows.all<double>()), "tensor 0 holds float; read it as that type", error);
   CHECK_THROWS_WITH_AS(static_cast<void>(rows.of(1)), doctest::Contains("there is no row of sample 1"), error);
   CHECK_THROWS_AS(static_cast<void>(rows.of(-1)), error);
 }

@@ -17,24 +17,24 @@ namespace {
 
 struct net : model<input<float, 4>, passing_loss> {};
 
-/// The second replica's only worker, in a step whose third micro-batch is its first.
-struct at_work {
+/// The only worker of the second replica. Its first micro-batch is the third of the step.
+struct timed_worker {
   runtime_plan plan = make_plan(network_of<net>, {});
   std::vector<link_channels<>> channels;
-  detail::stage_io<host_device> passes{plan, channels};
+  detail::stage_io<host_device> io{plan, channels};
   step_context step;
   std::vector<stage_report> reports{1};
   recorder events{10};
   detail::action_timer<host_device> times{step, 1, reports, &events};
 
-  at_work() { step.first_micro_batch = 2; }
-  std::int64_t told_of_all() const { return reports[0].busy() + reports[0].wait_ns; }
+  timed_worker() { step.first_micro_batch = 2; }
+  std::int64_t reported() const { return reports[0].busy() + reports[0].wait_ns; }
 };
 
 }  // namespace
 
-TEST_CASE("an action lasts from the end of the one before, less what it waited and copied for others") {
-  at_work w;
+TEST_CASE("an action lasts from the end of the one before, less its waits and its copies") {
+  timed_worker w;
   w.times.open(2);
   w.times.prepared(0);
   const std::int64_t before = w.reports[0].busy(action_kind::reduce);
@@ -46,10 +46,10 @@ TEST_CASE("an action lasts from the end of the one before, less what it waited a
     ++calls;
     while (now_ns() == copying) continue;
   });
-  w.times.end({action_kind::forward, 0, 1}, w.passes);
+  w.times.end({action_kind::forward, 0, 1}, w.io);
   w.times.begin();
   w.times.waited(5);
-  w.times.end({action_kind::update, 0}, w.passes);
+  w.times.end({action_kind::update, 0}, w.io);
   w.times.close();
 
   CHECK(calls == 2);
@@ -61,17 +61,17 @@ TEST_CASE("an action lasts from the end of the one before, less what it waited a
   CHECK(events[0].replica == 1);
   CHECK(events[1].micro_batch == -1);
   CHECK(events[1].begin_ns == events[0].end_ns);
-  CHECK(w.told_of_all() - before == events[1].end_ns - events[0].begin_ns);
+  CHECK(w.reported() - before == events[1].end_ns - events[0].begin_ns);
 }
 
-TEST_CASE("what is not measured is in the trace alone") {
-  at_work w;
-  w.step.measured = false;
+TEST_CASE("the actions of a pass that is not timed are in the trace only") {
+  timed_worker w;
+  w.step.begin(pass_kind::measure);
   w.times.open(1);
   w.times.prepared(0);
   w.times.begin();
-  w.times.end({action_kind::forward, 0, 0}, w.passes);
+  w.times.end({action_kind::forward, 0, 0}, w.io);
   w.times.close();
-  CHECK(w.told_of_all() == 0);
+  CHECK(w.reported() == 0);
   CHECK(w.events.events().size() == 1);
 }

@@ -10,7 +10,7 @@ using namespace gpipe;
 
 // Captured and launched steps: tests/laws/device/training.cpp.
 
-TEST_CASE("a step is like another if all is that operations depend on but for the rows") {
+TEST_CASE("two steps have the same key if they differ only in the rows of their batches") {
   const std::byte rows[4]{};
   const auto step = [&] {
     step_context s;
@@ -31,7 +31,7 @@ TEST_CASE("a step is like another if all is that operations depend on but for th
     CHECK(!alike(draws, [](step_context& s) { s.rows.samples = 11; }));
     CHECK(!alike(draws, [](step_context& s) { s.per_micro_batch = 4; }));
     CHECK(!alike(draws, [](step_context& s) { s.samples_before = 4; }));
-    CHECK(!alike(draws, [](step_context& s) { ++s.looks; }));
+    CHECK(!alike(draws, [](step_context& s) { ++s.changes; }));
     CHECK(!alike(draws, [](step_context& s) { s.rows.fields[0] = nullptr; }));
     CHECK(!alike(draws, [&](step_context& s) { s.rows.fields[1] = rows; }));
     CHECK(alike(draws, [](step_context& s) { s.step = 8; }) == !draws);

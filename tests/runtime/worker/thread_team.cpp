@@ -13,19 +13,19 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr int workers = 4;
-struct office {
-  worker_signals line{workers};
-  gpipe::thread_team thread_team{line, workers};
+struct team {
+  worker_signals signals{workers};
+  thread_team threads{signals, workers};
 };
 
 }  // namespace
 
-TEST_CASE("every worker does the task, the first on the caller's thread, the others on one that they keep") {
-  office o;
-  CHECK(o.thread_team.workers() == workers);
+TEST_CASE("every worker runs the task: the first on the caller's thread, the others on their own threads") {
+  team t;
+  CHECK(t.threads.workers() == workers);
   std::array<std::thread::id, workers> first, second;
-  o.thread_team.run([&](int w) { first[static_cast<std::size_t>(w)] = std::this_thread::get_id(); });
-  o.thread_team.run([&](int w) { second[static_cast<std::size_t>(w)] = std::this_thread::get_id(); });
+  t.threads.run([&](int w) { first[static_cast<std::size_t>(w)] = std::this_thread::get_id(); });
+  t.threads.run([&](int w) { second[static_cast<std::size_t>(w)] = std::this_thread::get_id(); });
   CHECK(first == second);
   for (std::size_t w = 0; w < workers; ++w) {
     CHECK((first[w] == std::this_thread::get_id()) == (w == 0));
@@ -33,11 +33,11 @@ TEST_CASE("every worker does the task, the first on the caller's thread, the oth
   }
 }
 
-TEST_CASE("run returns when the last is back") {
-  office o;
+TEST_CASE("run returns when the last worker has finished") {
+  team t;
   for (int round = 1; round <= 100; ++round) {
     std::atomic<int> done{0};
-    o.thread_team.run([&](int w) {
+    t.threads.run([&](int w) {
       if (w == round % workers) std::this_thread::yield();
       ++done;
     });
@@ -45,15 +45,15 @@ TEST_CASE("run returns when the last is back") {
   }
 }
 
-TEST_CASE("the first that throws is the cause; the others are woken, and the next task runs") {
-  office o;
+TEST_CASE("run throws the first exception and ends the waits of the others, and the next task runs") {
+  team t;
   for (int thrower = 0; thrower < workers; ++thrower) {
     std::atomic<int> woken{0};
     try {
-      o.thread_team.run([&](int w) {
+      t.threads.run([&](int w) {
         if (w == thrower) throw std::runtime_error(std::to_string(w));
         try {
-          o.line.wait(
+          t.signals.wait(
               w, {}, [] { return false; }, [] { return std::string("nothing"); });
         } catch (const detail::interrupted&) {
           ++woken;
@@ -65,19 +65,19 @@ TEST_CASE("the first that throws is the cause; the others are woken, and the nex
       CHECK(cause.what() == std::to_string(thrower));
     }
     CHECK(woken == workers - 1);
-    CHECK(!o.line.interrupted());
+    CHECK(!t.signals.interrupted());
     int after = 0;
-    o.thread_team.run([&](int w) {
+    t.threads.run([&](int w) {
       if (w == 0) after = 1;
     });
     CHECK(after == 1);
   }
 }
 
-TEST_CASE("a crew ends, with and without a task done, and after a failure") {
+TEST_CASE("a team can be destroyed without a task, after a task, and after a failure") {
   for (int round = 0; round < 15; ++round) {
-    office idle, worked, failed;
-    worked.thread_team.run([](int) {});
-    CHECK_THROWS_AS(failed.thread_team.run([](int) { throw 1; }), int);
+    team idle, worked, failed;
+    worked.threads.run([](int) {});
+    CHECK_THROWS_AS(failed.threads.run([](int) { throw 1; }), int);
   }
 }

@@ -9,6 +9,7 @@
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/device/host/host.hpp>
+#include <gpipe/runtime/step/batch_check.hpp>
 
 #include "support/layers.hpp"
 
@@ -33,36 +34,37 @@ struct fails_second {
 };
 struct failing_net : model<input<float, 4>, fails_second, join, passing_loss> {};
 
-/// One worker with all it needs, on this thread.
+/// One worker with everything that it needs, on this thread.
 template <class Net = net>
-struct alone {
+struct one_worker {
   plan_options options;
   runtime_plan plan = make_plan(network_of<Net>, options);
   optimizer_update<context> rule{sgd{}};
-  worker_signals line{1};
-  replica<host_device> its{network_of<Net>, plan, 0, -1, line, std::byte{0}, 0};
-  gpipe::barrier barrier{line, 1};
+  worker_signals signals{1};
+  replica<host_device> its{network_of<Net>, plan, 0, -1, signals, std::byte{0}, 0};
+  gpipe::barrier barrier{signals, 1};
   step_context step;
   commit_decision decision;
   std::vector<stage_report> reports{1};
   std::function<void(const instruction&)> before;
+  other_processes others;
   recorder events{100};
   std::vector<instruction> program;
   std::vector<float> x = std::vector<float>(20, 0.5F);
   std::vector<std::int32_t> labels = std::vector<std::int32_t>(5);
 
-  alone() : alone(recompute_mode::always, 1) {}
-  alone(recompute_mode mode, int coalesce)
+  one_worker() : one_worker(recompute_mode::always, 1) {}
+  one_worker(recompute_mode mode, int coalesce)
       : options{.micro_batches = 3, .micro_batch_size = 2, .recompute = mode, .coalesce = coalesce} {
     its.bind(kernels_of<Net, context>, false);
-    decision.hold(network_of<Net>, 3);
-    decision.rate = 1;
+    decision.reserve(network_of<Net>, 3);
+    decision.terms.rate = 1;
     lower(
         fill_drain{}, 1, 3, mode, nullptr, 0, 0, [&](const instruction& i) { program.push_back(i); },
         send_mode::synchronous, coalesce);
-    take(5);
+    give(5);
   }
-  void take(int samples) {
+  void give(int samples) {
     batch b(samples);
     b.with("inputs", std::span(x).first(static_cast<std::size_t>(4 * samples)));
     b.with("labels", std::span(labels).first(static_cast<std::size_t>(samples)));
@@ -70,11 +72,11 @@ struct alone {
     step.per_micro_batch = (samples + 2) / 3;
   }
   bound_stage<host_device>& stage() { return its.stage(0); }
-  void walk() {
-    its.take(step);
+  void run() {
+    its.begin(step);
     worker<host_device> w(
-        {network_of<Net>, plan, rule, nullptr, line, barrier, step, decision, reports, before}, its, 0, 0, &events);
-    w.walk(program, true);
+        {network_of<Net>, plan, rule, nullptr, signals, barrier, step, decision, reports, before, others}, its, 0, 0, &events);
+    w.run(program, true);
   }
 };
 
@@ -86,77 +88,77 @@ std::string short_hand(std::span<const event> events) {
 
 }  // namespace
 
-TEST_CASE("a worker walks its program, and tells what it did when") {
-  alone<> a;
+TEST_CASE("a worker runs its program, and records its actions in order") {
+  one_worker<> a;
   std::string before;
   a.before = [&](const instruction& i) { before += std::string(label_of(i)) + " "; };
-  a.walk();
+  a.run();
   CHECK(before == "F2 F1 F0 R0 B0 R1 B1 R2 B2 reduce update ");
   CHECK(short_hand(a.events.events()) == before);
   for (std::size_t i = 1; i < a.events.events().size(); ++i)
     CHECK(a.events.events()[i].begin_ns >= a.events.events()[i - 1].end_ns);
   CHECK(a.reports[0].busy(action_kind::backward) > 0);
   CHECK(a.reports[0].busy(action_kind::receive_activation) == 0);
-  CHECK(a.decision.holds);
-  CHECK(a.decision.found.samples == 5);
-  CHECK(a.decision.squares[1] > 0);
+  CHECK(a.decision.result.holds);
+  CHECK(a.decision.result.found.samples == 5);
+  CHECK(a.decision.gathered.squares[1] > 0);
 }
 
-TEST_CASE("micro-batches without samples are passed over") {
-  alone<> a;
-  a.take(2);
-  a.walk();
+TEST_CASE("micro-batches without samples are skipped") {
+  one_worker<> a;
+  a.give(2);
+  a.run();
   CHECK(short_hand(a.events.events()) == "F1 F0 R0 B0 R1 B1 reduce update ");
 }
 
-TEST_CASE("gradients are cleared at the start of a pass, and parameters change at its end alone") {
-  alone<> a;
+TEST_CASE("gradients are cleared at the start of a pass, and parameters change only at its end") {
+  one_worker<> a;
   const auto* gradient = reinterpret_cast<const float*>(a.stage().gradients());
   const auto* parameter = reinterpret_cast<const float*>(a.stage().parameters());
   a.before = [&](const instruction& i) {
     if (i.kind == action_kind::forward && i.micro_batch == 2) CHECK(gradient[0] == 0);
     CHECK(parameter[0] == 0);
   };
-  a.walk();
+  a.run();
   const float first = gradient[0], after = parameter[0];
   CHECK(first != 0);
   CHECK(after == doctest::Approx(-first / 5));
   a.stage().context().fill(64, std::byte{0}, a.stage().parameters());
-  a.walk();
+  a.run();
   CHECK(gradient[0] == first);
 }
 
-TEST_CASE("what is thrown is named and passed on") {
-  alone<> a;
+TEST_CASE("an exception is thrown again with its location") {
+  one_worker<> a;
   a.step.step = 7;
   a.before = [](const instruction& i) {
     if (i.kind == action_kind::recompute && i.micro_batch == 1) throw std::runtime_error("no");
   };
-  CHECK_THROWS_WITH_AS(a.walk(), "stage 0, micro-batch 1, recompute, step 7: no", error);
+  CHECK_THROWS_WITH_AS(a.run(), "stage 0, micro-batch 1, recompute, step 7: no", error);
   a.before = [](const instruction&) {
     throw error("wrong", "mend it", {.layer = "that", .slot = 2, .stage = 5, .action = "dreaming"});
   };
-  CHECK_THROWS_WITH_AS(a.walk(), "layer 2 that, stage 5, micro-batch 2, dreaming, step 7: wrong; mend it", error);
+  CHECK_THROWS_WITH_AS(a.run(), "layer 2 that, stage 5, micro-batch 2, dreaming, step 7: wrong; mend it", error);
   a.before = [](const instruction&) { throw detail::interrupted{}; };
-  CHECK_THROWS_AS(a.walk(), detail::interrupted);
+  CHECK_THROWS_AS(a.run(), detail::interrupted);
 }
 
-TEST_CASE("parameter parts that follow each other are made together, and named apart") {
-  alone<> a(recompute_mode::never, 2), one_by_one;
+TEST_CASE("consecutive parameter parts are computed together, and a failure names its own micro-batch") {
+  one_worker<> a(recompute_mode::never, 2), one_by_one;
   std::string before;
   a.before = [&](const instruction& i) { before += std::string(label_of(i)) + " "; };
-  a.walk();
-  one_by_one.walk();
+  a.run();
+  one_by_one.run();
   CHECK(before == "F2 F1 F0 I0 I1 W0 W1 I2 W2 reduce update ");
   CHECK(short_hand(a.events.events()) == before);
-  const auto gradients = [](alone<>& of) { return reinterpret_cast<const float*>(of.stage().gradients()); };
+  const auto gradients = [](one_worker<>& of) { return reinterpret_cast<const float*>(of.stage().gradients()); };
   CHECK(gradients(a)[0] != 0);
   CHECK(gradients(a)[0] == gradients(one_by_one)[0]);
-  a.take(1);  // the others of its group are empty
-  a.walk();
-  CHECK(a.decision.found.samples == 1);
+  a.give(1);  // the others of its group are empty
+  a.run();
+  CHECK(a.decision.result.found.samples == 1);
 
-  alone<failing_net> fails(recompute_mode::never, 3);
-  CHECK_THROWS_WITH_AS(fails.walk(),
+  one_worker<failing_net> fails(recompute_mode::never, 3);
+  CHECK_THROWS_WITH_AS(fails.run(),
                        doctest::Contains("fails_second, stage 0, micro-batch 1, backward parameters, step 0: no"), error);
 }

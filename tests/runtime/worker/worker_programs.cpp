@@ -33,30 +33,30 @@ int count(const std::vector<instruction>& program, action_kind kind) {
 
 }  // namespace
 
-TEST_CASE("a program for each worker of a replica, in a job that of its own worker") {
+TEST_CASE("each worker of a replica has a program; a process of a job has that of its worker") {
   const runtime_plan plan = planned(recompute_mode::always);
   const detail::worker_programs all(plan, {plan, nullptr});
   REQUIRE(all.training().size() == 2);
-  REQUIRE(all.evaluating().size() == 2);
+  REQUIRE(all.forward().size() == 2);
   CHECK(!same(all.training()[0], all.training()[1]));
   int alike = 0;
   threaded::job(4).run([&](process_group& its) {
     const detail::worker_programs own(plan, {plan, &its});
     const auto w = static_cast<std::size_t>(its.rank() % 2);
-    if (own.training().size() != 1 || own.evaluating().size() != 1) return;
-    if (same(own.training()[0], all.training()[w]) && same(own.evaluating()[0], all.evaluating()[w]))
+    if (own.training().size() != 1 || own.forward().size() != 1) return;
+    if (same(own.training()[0], all.training()[w]) && same(own.forward()[0], all.forward()[w]))
       std::atomic_ref(alike).fetch_add(1);
   });
   CHECK(alike == 4);
 }
 
-TEST_CASE("who evaluates runs forward alone; who trains recomputes as the plan says, and makes together what it says") {
+TEST_CASE("forward programs have no backward; training programs recompute and coalesce as the plan says") {
   for (const auto mode : {recompute_mode::always, recompute_mode::never}) {
     const runtime_plan plan = planned(mode);
     const detail::worker_programs made(plan, {plan, nullptr});
     for (std::size_t w = 0; w < 2; ++w) {
-      CHECK(count(made.evaluating()[w], action_kind::forward) == 8);
-      CHECK(count(made.evaluating()[w], action_kind::backward_input) + count(made.evaluating()[w], action_kind::update) == 0);
+      CHECK(count(made.forward()[w], action_kind::forward) == 8);
+      CHECK(count(made.forward()[w], action_kind::backward_input) + count(made.forward()[w], action_kind::update) == 0);
       CHECK(count(made.training()[w], action_kind::recompute) == (mode == recompute_mode::always ? 8 : 0));
       CHECK(count(made.training()[w], action_kind::update) == 2);
     }

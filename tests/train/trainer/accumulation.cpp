@@ -86,7 +86,7 @@ TEST_CASE("a failed call drops the accumulated gradients and says so; a rejected
   disturbance = [](const instruction& i) {
     if (i.kind == action_kind::reduce && i.stage == 0) throw std::runtime_error("no");
   };
-  rejects("no; the gradients of 2 accumulated calls are dropped: accumulate anew", [&] { t.step(some(2, 2)); });
+  rejects("no; the gradients of 2 accumulated calls are dropped: accumulate again", [&] { t.step(some(2, 2)); });
   CHECK(t.accumulated() == 0);
   try {
     t.accumulate(some(0, 2));
@@ -101,7 +101,7 @@ TEST_CASE("a failed call drops the accumulated gradients and says so; a rejected
     CHECK(false);
   } catch (const error& cause) {
     CHECK(cause.wrong().find("the field \"inputs\" of the data is not finite") == 0);
-    CHECK(cause.remedy().find("the gradients of 1 accumulated call are dropped: accumulate anew") != std::string::npos);
+    CHECK(cause.remedy().find("the gradients of 1 accumulated call are dropped: accumulate again") != std::string::npos);
     CHECK(cause.where().slot == 0);
   }
   CHECK(t.accumulated() == 0);

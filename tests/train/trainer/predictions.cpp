@@ -112,11 +112,11 @@ TEST_CASE("a loss reports metrics: the means of its partials, by name") {
   CHECK(whole.metric("loss") == doctest::Approx(whole.loss));
   t.accumulate(some(0, 2));
   CHECK(t.step(some(2, 3), 0).metric("top 2") == doctest::Approx(top));
-  rejects("the loss tells no \"top 5\"; it tells loss, weight, correct, top 2, largest",
+  rejects("the loss has no partial \"top 5\"; it has loss, weight, correct, top 2, largest",
           [&] { whole.metric("top 5"); });
-  rejects("the loss tells 9 numbers; an outcome tells at most 8",
+  rejects("the partials of the loss have 9 elements; choose at most 8",
           [] { trainer<verbose_net, sgd>(plan_options{.micro_batches = 1, .micro_batch_size = 2}); });
-  rejects("it tells nothing", [] { static_cast<void>(step_result{}.metric("loss")); });
+  rejects("it has none", [] { static_cast<void>(step_result{}.metric("loss")); });
 }
 
 TEST_CASE("predictions are the inputs of the loss, one row per sample, and need no labels") {

@@ -11,10 +11,10 @@
 
 namespace gpipe {
 
-/// What the optimizer's learning rate is multiplied by at a step, counted from 0.
+/// The factor of the optimizer's learning rate at a step, counted from 0.
 using rate_schedule = std::function<double(std::uint64_t step)>;
 
-/// The rate as it is.
+/// A constant factor of 1.
 struct constant {
   double operator()(std::uint64_t) const { return 1; }
 };
@@ -30,7 +30,7 @@ struct cosine {
   }
 };
 
-/// Linear from 1/steps up to 1 over `steps`, then another schedule, which starts counting there.
+/// Linear from 1/steps up to 1 over `steps`, then another schedule, which counts its steps from there.
 struct warm_up {
   std::uint64_t steps = 0;
   rate_schedule then = constant{};

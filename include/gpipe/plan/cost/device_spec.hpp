@@ -7,22 +7,22 @@
 
 namespace gpipe {
 
-/// What a device and its link to the next one can do, for the analytic cost: the peaks of its vendor's data sheet.
-/// No kernel reaches them, but a partition needs ratios only.
+/// The peak rates of a device and its link to the next one, from the vendor's data sheet, for the analytic cost.
+/// No kernel reaches them, but a partition needs only ratios.
 struct device_spec {
   const char* name = "";
-  std::int64_t float32 = 0, float64 = 0;  ///< floating-point operations a second by type, without matrix units
-  std::int64_t half = 0;                  ///< and in bf16 and its like, on matrix units where it has them; 0: not told
+  std::int64_t float32 = 0, float64 = 0;  ///< floating-point operations per second by type, without matrix units
+  std::int64_t half = 0;                  ///< for 16-bit types, on matrix units if there are any; 0: unknown
   std::int64_t memory_bytes_per_second = 0;
   std::int64_t link_bytes_per_second = 0;  ///< one direction
-  std::int64_t link_latency_ns = 0;        ///< of one transfer, however small
-  std::int64_t launch_ns = 0;              ///< of starting one kernel
+  std::int64_t link_latency_ns = 0;        ///< of one transfer of any size
+  std::int64_t launch_ns = 0;              ///< of one kernel launch
   std::int64_t memory_bytes = 0;
 
   constexpr std::int64_t flops_per_second(dtype type) const {
     return type == dtype::float64 ? float64 : type == dtype::bf16 ? half : float32;
   }
-  /// The same device where float32 layers compute in 16 bits.
+  /// The same device when float32 layers compute in 16 bits.
   constexpr device_spec in_half() const {
     device_spec d = *this;
     d.float32 = half;
@@ -34,9 +34,10 @@ namespace detail {
 
 inline constexpr std::int64_t giga = 1'000'000'000;
 
-// What data sheets do not tell is the same for all: a transfer starts in 10 us, a kernel in 4 us.
-constexpr device_spec gpu(const char* name, std::int64_t float32_giga, std::int64_t float64_giga, std::int64_t half_giga,
-                     std::int64_t memory_giga, std::int64_t link_giga, std::int64_t memory_bytes) {
+// Data sheets do not have these, so they are the same for all: a transfer starts in 10 us, a kernel in 4 us.
+constexpr device_spec gpu(const char* name, std::int64_t float32_giga, std::int64_t float64_giga,
+                          std::int64_t half_giga, std::int64_t memory_giga, std::int64_t link_giga,
+                          std::int64_t memory_bytes) {
   return {name,
           float32_giga * giga,
           float64_giga * giga,
@@ -61,20 +62,20 @@ inline constexpr device_spec h100 = detail::gpu("H100 SXM", 67'000, 34'000, 989'
 inline constexpr device_spec h200 = detail::gpu("H200 SXM", 67'000, 34'000, 989'000, 4'800, 450, 141_GB);
 inline constexpr device_spec l4 = detail::gpu("L4", 30'300, 473, 121'000, 300, 32, 24_GB);
 
-// One core of the two on a chip, which is what the paper calls a device. A float32 product runs in bfloat16, and there
-// is no float64. (Jouppi et al., "A domain-specific supercomputer for training deep neural networks", 2020.)
+// One of the two cores of a chip; the paper calls a core a device. A float32 product runs in bfloat16, and there is no
+// float64. (Jouppi et al., "A domain-specific supercomputer for training deep neural networks", 2020.)
 inline constexpr device_spec tpu_v2_core = detail::gpu("TPU v2 core", 23'000, 0, 23'000, 350, 62, 8_GB);
 inline constexpr device_spec tpu_v3_core = detail::gpu("TPU v3 core", 61'500, 0, 61'500, 450, 82, 16_GB);
 
-/// One core of a current CPU; neighbouring stages share its memory. In bf16 it computes as in float32.
+/// One core of a current CPU; neighbouring stages share its memory. bf16 has the rate of float32.
 inline constexpr device_spec this_cpu{.name = "this CPU",
-                                 .float32 = 60 * detail::giga,
-                                 .float64 = 30 * detail::giga,
-                                 .half = 60 * detail::giga,
-                                 .memory_bytes_per_second = 20 * detail::giga,
-                                 .link_bytes_per_second = 20 * detail::giga,
-                                 .link_latency_ns = 200,
-                                 .launch_ns = 100,
-                                 .memory_bytes = 8_GiB};
+                                      .float32 = 60 * detail::giga,
+                                      .float64 = 30 * detail::giga,
+                                      .half = 60 * detail::giga,
+                                      .memory_bytes_per_second = 20 * detail::giga,
+                                      .link_bytes_per_second = 20 * detail::giga,
+                                      .link_latency_ns = 200,
+                                      .launch_ns = 100,
+                                      .memory_bytes = 8_GiB};
 
 }  // namespace gpipe

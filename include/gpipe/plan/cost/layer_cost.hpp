@@ -3,41 +3,37 @@
 #include <cstdint>
 #include <limits>
 
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/graph.hpp>
 #include <gpipe/plan/cost/device_spec.hpp>
-#include <gpipe/plan/partition/partition.hpp>
-#include <gpipe/plan/stages/cut.hpp>
-#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/partition/problem.hpp>
 
 namespace gpipe {
 
-/// What one layer costs on one micro-batch, in picoseconds, with backward in its two parts.
+/// The cost of one layer for one micro-batch, in picoseconds, with backward in its two parts.
 struct layer_cost {
   std::int64_t forward = 0, backward_input = 0, backward_parameters = 0;
 
   constexpr bool operator==(const layer_cost&) const = default;
 };
 
-/// What crosses a link for one micro-batch: activations with the flow, gradients against it.
-struct traffic {
-  std::int64_t forward_bytes = 0, backward_bytes = 0;
-};
-
 namespace detail {
 
-// Not constexpr: reached in constant evaluation, they end it, and the compiler shows the call with its numbers.
+// Not constexpr: a call in constant evaluation is an error, and the compiler shows the call with its numbers.
 [[noreturn]] inline void cost_exceeds_64_bits(std::int64_t amount, std::int64_t times) {
-  throw_error({"a cost exceeds 64 bits: ", amount, " times ", times}, {"choose smaller micro-batches, or a larger unit"});
+  throw_error({"a cost exceeds 64 bits: ", amount, " times ", times}, {"use smaller micro-batches or a larger unit"});
 }
 [[noreturn]] inline void sum_exceeds_64_bits(std::int64_t a, std::int64_t b) {
-  throw_error({"a sum of costs exceeds 64 bits: ", a, " plus ", b}, {"choose smaller ones, or a larger unit"});
+  throw_error({"a sum of costs exceeds 64 bits: ", a, " plus ", b}, {"use smaller costs or a larger unit"});
 }
 [[noreturn]] inline void negative_work(std::int64_t amount) {
-  throw_error({"a layer states ", amount, " operations or bytes"}, {"give 0 or more"});
+  throw_error({"a layer's cost is ", amount, " operations or bytes"}, {"declare at least 0"});
 }
 [[noreturn]] inline void device_lacks_rate(const char* device, std::int64_t per_second) {
-  throw_error({"the device ", device, " does ", per_second, " operations or bytes a second of a kind that the model needs"},
-         {"give the description a rate from 1 to 9 x 10^15, or choose another device"});
+  throw_error(
+      {"the device ", device, " does ", per_second, " operations or bytes per second of a kind that the model needs"},
+      {"set the rate to 1 ... 9 x 10^15, or choose another device"});
 }
 
 constexpr std::int64_t max_cost = (std::numeric_limits<std::int64_t>::max)();
@@ -51,8 +47,8 @@ constexpr std::int64_t summed(std::int64_t a, std::int64_t b) {
   return a + b;
 }
 
-/// The time of an amount of work, rounded down: amount / per_second, 10^12 times finer. A long division in steps of a
-/// thousand, so that nothing on the way leaves 64 bits.
+/// The time of an amount of work, rounded down: 10^12 * amount / per_second. It is a long division with steps of 1000,
+/// so that no intermediate result exceeds 64 bits.
 GPIPE_COLD constexpr std::int64_t picoseconds(std::int64_t amount, std::int64_t per_second, const char* device) {
   if (amount < 0) negative_work(amount);
   if (amount == 0) return 0;
@@ -66,7 +62,8 @@ GPIPE_COLD constexpr std::int64_t picoseconds(std::int64_t amount, std::int64_t 
   return time;
 }
 
-constexpr std::int64_t kernel_time(std::int64_t flops, std::int64_t bytes, int samples, dtype type, const device_spec& on) {
+constexpr std::int64_t kernel_time(std::int64_t flops, std::int64_t bytes, int samples, dtype type,
+                                   const device_spec& on) {
   const std::int64_t computes = picoseconds(multiplied(flops, samples), on.flops_per_second(type), on.name);
   const std::int64_t moves = picoseconds(multiplied(bytes, samples), on.memory_bytes_per_second, on.name);
   return summed(summed(computes, moves), multiplied(on.launch_ns, 1000));
@@ -74,8 +71,8 @@ constexpr std::int64_t kernel_time(std::int64_t flops, std::int64_t bytes, int s
 
 }  // namespace detail
 
-/// The analytic cost of one micro-batch of `samples` in a layer: operations and bytes by the device's rates, and a
-/// kernel's start for each part.
+/// The analytic cost of a layer for one micro-batch of `samples`: operations and bytes at the device's rates, plus one
+/// kernel launch for each part.
 GPIPE_COLD constexpr layer_cost layer_cost_of(const row& r, int samples, const device_spec& on = this_cpu) {
   const auto time = [&](std::int64_t flops, std::int64_t bytes) {
     return detail::kernel_time(flops, bytes, samples, r.computes, on);
@@ -84,60 +81,21 @@ GPIPE_COLD constexpr layer_cost layer_cost_of(const row& r, int samples, const d
           r.parameter_count == 0 ? 0 : time(r.cost.backward_parameters, 0)};
 }
 
-/// The same as a partition sees it: backward in one, with the second forward if there is one.
+/// The same as the cost of a slot in a partition: backward in one number, with the second forward if there is one.
 constexpr slot_cost slot_cost_of(const layer_cost& c, bool recomputed) {
   const std::int64_t backward = detail::summed(c.backward_input, c.backward_parameters);
   return {c.forward, recomputed ? detail::summed(backward, c.forward) : backward};
 }
-/// The analytic cost of a row, so.
+/// The analytic cost of a row as the cost of a slot.
 constexpr slot_cost cost_of(const row& r, int samples, bool recomputed, const device_spec& on = this_cpu) {
   return slot_cost_of(layer_cost_of(r, samples, on), recomputed);
 }
 
-/// The analytic cost of every slot; a row is reckoned once, however often it is repeated.
+/// The analytic cost of every slot; it is computed once for each row.
 GPIPE_COLD constexpr void layer_costs(const network& net, int samples, const device_spec& on, layer_cost* costs) {
   const detail::zeroed_array<layer_cost> of_row(net.row_count);
   for (int r = 0; r < net.row_count; ++r) of_row[r] = layer_cost_of(net.rows[r], samples, on);
   for (int l = 0; l < net.slot_count; ++l) costs[l] = of_row[net.slots[l].row];
-}
-
-/// The time of one transfer over a device's link, in picoseconds; nothing to send takes none.
-constexpr std::int64_t transfer_time(std::int64_t bytes, const device_spec& over) {
-  if (bytes == 0) return 0;
-  return detail::summed(detail::picoseconds(bytes, over.link_bytes_per_second, over.name),
-                        detail::multiplied(over.link_latency_ns, 1000));
-}
-
-namespace detail {
-
-constexpr std::int64_t bytes_sent(const edge_part& part, int samples) {
-  return multiplied(static_cast<std::int64_t>(part.size * bytes_of(part.type)), samples);
-}
-
-}  // namespace detail
-
-/// What a link of the cut carries: each value once, however many read it there; where a gradient flows, the sum of the
-/// readers' gradients from the stage of the last reader, and from the stages before it one from each reader.
-GPIPE_COLD constexpr traffic traffic_of(const network& net, const cut& cut, const link& over, int samples) {
-  traffic sum;
-  const slot& last = net.slots[cut.first[over.from + 1] - 1];
-  for (int v = net.slots[cut.first[over.from]].first_write; v < last.first_write + last.writes; ++v) {
-    const value& of = net.values[v];
-    std::int64_t readers = 0;
-    for (int i = 0; i < of.readers; ++i) readers += cut.stage_of(net.reader(v, i)) == over.to;
-    if (readers == 0) continue;
-    const std::int64_t bytes = detail::bytes_sent(of.part, samples);
-    sum.forward_bytes = detail::summed(sum.forward_bytes, bytes);
-    if (!of.gradient) continue;
-    const bool top = cut.stage_of(net.reader(v, of.readers - 1)) == over.to;
-    sum.backward_bytes = detail::summed(sum.backward_bytes, detail::multiplied(bytes, top ? 1 : readers));
-  }
-  return sum;
-}
-
-/// The time of a link's transfers for one micro-batch.
-constexpr slot_cost link_cost_of(const traffic& t, const device_spec& over) {
-  return {transfer_time(t.forward_bytes, over), transfer_time(t.backward_bytes, over)};
 }
 
 }  // namespace gpipe

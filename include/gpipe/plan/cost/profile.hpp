@@ -3,23 +3,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <utility>
 
-#include <gpipe/model/model.hpp>
-#include <gpipe/model/rows.hpp>
+#include <gpipe/model/graph.hpp>
 #include <gpipe/plan/cost/layer_cost.hpp>
 
 namespace gpipe {
 
-/// A line of a profile: what the layer at a position of the model took for one micro-batch. `layer` is its name as
-/// reports write it, with or without its arguments: "linear<512>" or "linear".
+/// A line of a profile: the measured times of the layer at a position of the model for one micro-batch. `layer` is its
+/// name as in reports, with or without its template arguments: "linear<512>" or "linear".
 struct measured_layer {
   int position = 0;
   std::string_view layer;
   std::int64_t forward_ns = 0, backward_input_ns = 0, backward_parameters_ns = 0;
 };
 
-/// The measured costs of a model, at one size of its micro-batches: a line a layer, in order. Written as
+/// The measured costs of a model at one micro-batch size: one line per layer, in order. Written as
 ///
 ///     struct measured {
 ///       static constexpr int micro_batch_size = 8;
@@ -27,22 +25,22 @@ struct measured_layer {
 ///       300}};
 ///     };
 ///
-/// and given to a plan as `profiled<measured>`, which compiles only if it is of the plan's model.
+/// and passed to a plan as `profiled<measured>`. It compiles only if it matches the plan's model.
 struct profile {
   const measured_layer* layers = nullptr;
   int count = 0;
   int micro_batch_size = 0;
 };
 
-/// The profile that a struct with a table is.
+/// The profile of a struct with such a table.
 template <class Table>
 inline constexpr profile profile_of{Table::layers, static_cast<int>(sizeof(Table::layers) / sizeof(measured_layer)),
                                     Table::micro_batch_size};
 
-/// Why a profile is not of a model, and at which line; `line` is -1 where it is none's.
+/// The reasons for which a profile does not match a model.
 enum class profile_fault { none, length, micro_batch_size, position, layer, negative };
-/// What `compare` finds.
-struct profile_verdict {
+/// The result of `compare`: the first mismatch, and its line; -1 if it has no line.
+struct profile_mismatch {
   profile_fault what = profile_fault::none;
   int line = -1;
 };
@@ -56,8 +54,8 @@ constexpr bool names_layer(std::string_view given, std::string_view layer) {
 
 }  // namespace detail
 
-/// Compares a profile with the model and the micro-batch size that it is to be used for: the first thing that is wrong.
-constexpr profile_verdict compare(const profile& p, const network& net, int micro_batch_size) {
+/// Compares a profile with the model and the micro-batch size of a plan, and returns the first mismatch.
+constexpr profile_mismatch compare(const profile& p, const network& net, int micro_batch_size) {
   if (p.count != net.slot_count) return {profile_fault::length, -1};
   if (p.micro_batch_size != micro_batch_size) return {profile_fault::micro_batch_size, -1};
   for (int l = 0; l < p.count; ++l) {
@@ -72,34 +70,35 @@ constexpr profile_verdict compare(const profile& p, const network& net, int micr
 
 namespace detail {
 
-// Not constexpr: reached in constant evaluation, it ends it.
-[[noreturn]] GPIPE_COLD inline void bad_profile(const profile_verdict& found, const profile& p, const network& net,
+// Not constexpr: a call in constant evaluation is an error.
+[[noreturn]] GPIPE_COLD inline void bad_profile(const profile_mismatch& found, const profile& p, const network& net,
                                                 int micro_batch_size) {
   const location where{.slot = found.line};
   if (found.what == profile_fault::length)
-    throw_error({"the profile has ", p.count, " layers, but the model ", net.slot_count}, {"measure this model"});
+    throw_error({"the profile has ", p.count, " layers, but the model has ", net.slot_count}, {"profile this model"});
   if (found.what == profile_fault::micro_batch_size)
-    throw_error({"the profile was measured with micro-batches of ", p.micro_batch_size, " samples, not ", micro_batch_size},
-           {"measure it again with this size"});
+    throw_error({"the profile's micro-batch size is ", p.micro_batch_size, ", but the plan's is ", micro_batch_size},
+                {"profile again with the plan's size"});
   const measured_layer& line = p.layers[found.line];
   if (found.what == profile_fault::position)
-    throw_error({"the profile's line ", found.line, " is of position ", line.position},
-           {"give a line for each layer, in order, from position 0"});
+    throw_error({"line ", found.line, " of the profile has position ", line.position},
+                {"give one line per layer, in order, from position 0"});
   if (found.what == profile_fault::layer)
-    throw_error({"the profile is of a layer ", line.layer, ", but the model has ", net.row_of(found.line).name, " there"},
-           {"measure this model"}, where);
-  throw_error({"the profile has a negative time"}, {"give 0 or more"}, where);
+    throw_error(
+        {"the profile has the layer ", line.layer, ", but the model has ", net.row_of(found.line).name, " there"},
+        {"profile this model"}, where);
+  throw_error({"the profile has a negative time"}, {"give at least 0"}, where);
 }
 
 }  // namespace detail
 
-/// Throws unless the profile is of the model.
+/// Throws unless the profile matches the model.
 constexpr void require_profile_of(const profile& p, const network& net, int micro_batch_size) {
-  const profile_verdict found = compare(p, net, micro_batch_size);
+  const profile_mismatch found = compare(p, net, micro_batch_size);
   if (found.what != profile_fault::none) detail::bad_profile(found, p, net, micro_batch_size);
 }
 
-/// The cost of every slot of a model: as measured if there is a profile, else analytic.
+/// The cost of every slot of a model: measured if there is a profile, else analytic.
 GPIPE_COLD constexpr void layer_costs(const network& net, int micro_batch_size, const device_spec& on, const profile& p,
                                       layer_cost* costs) {
   if (p.count == 0) return layer_costs(net, micro_batch_size, on, costs);
@@ -111,65 +110,5 @@ GPIPE_COLD constexpr void layer_costs(const network& net, int micro_batch_size, 
                 picoseconds(line.backward_parameters_ns)};
   }
 }
-
-namespace broken {
-
-template <int LayersOfModel, int LinesOfProfile, bool Holds>
-struct profile_has_a_line_for_each_layer {
-  static_assert(Holds, "gpipe: the profile is of another model: it has not as many lines as the model has layers");
-};
-template <int SizeOfPlan, int SizeOfProfile, bool Holds>
-struct profile_has_the_micro_batch_size {
-  static_assert(Holds, "gpipe: the profile was measured with micro-batches of another size than the plan's "
-                       "(SizeOfPlan, SizeOfProfile): measure with micro-batches of the plan's size, or plan without "
-                       "`profiled`");
-};
-template <int Line, int Position, bool Holds>
-struct profile_is_in_order {
-  static_assert(Holds, "gpipe: a profile has a line for each layer, in order, from position 0");
-};
-template <int Position, class Expected, class Given, bool Holds>
-struct profile_names_the_layer {
-  static_assert(Holds,
-                "gpipe: the profile is of another model: at this position it has the layer Given, the model has "
-                "Expected");
-};
-template <int Position, bool Holds>
-struct profile_times_are_not_negative {
-  static_assert(Holds, "gpipe: the profile has a negative time");
-};
-
-}  // namespace broken
-
-namespace detail {
-
-template <class Table, int Line, std::size_t... I>
-constexpr auto letters_of(std::index_sequence<I...>) {
-  return letters<Table::layers[Line].layer[I]...>{};
-}
-
-/// Whether the profile is of the model; if not, it does not compile.
-template <class Table, class Model, int MicroBatchSize>
-constexpr bool require_profile() {
-  constexpr profile p = profile_of<Table>;
-  constexpr profile_verdict found = compare(p, network_of<Model>, MicroBatchSize);
-  constexpr int line = found.line;
-  if constexpr (found.what == profile_fault::length) {
-    static_cast<void>(asserted<broken::profile_has_a_line_for_each_layer<slots_of<Model>, p.count, false>>{});
-  } else if constexpr (found.what == profile_fault::micro_batch_size) {
-    static_cast<void>(asserted<broken::profile_has_the_micro_batch_size<MicroBatchSize, p.micro_batch_size, false>>{});
-  } else if constexpr (found.what == profile_fault::position) {
-    static_cast<void>(asserted<broken::profile_is_in_order<line, p.layers[line].position, false>>{});
-  } else if constexpr (found.what == profile_fault::layer) {
-    using expected = typename row_type<Model, network_of<Model>.slots[line].row>::layer;
-    using given = decltype(letters_of<Table, line>(std::make_index_sequence<p.layers[line].layer.size()>{}));
-    static_cast<void>(asserted<broken::profile_names_the_layer<line, expected, given, false>>{});
-  } else if constexpr (found.what == profile_fault::negative) {
-    static_cast<void>(asserted<broken::profile_times_are_not_negative<line, false>>{});
-  }
-  return found.what == profile_fault::none;
-}
-
-}  // namespace detail
 
 }  // namespace gpipe

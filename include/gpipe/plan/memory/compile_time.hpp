@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/promises.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
@@ -20,10 +21,10 @@ struct stage_fits_memory {
 
 namespace detail {
 
-// The memory of every stage while a program compiles. A constant evaluation may take so many steps only: a stage is
-// counted in pieces, each taking up where the one before has stopped, and stages that are alike are counted once.
+// The memory of every stage at compile time. The steps of a constant evaluation are limited: a stage is counted in pieces,
+// each of which continues the one before, and equal stages are counted once.
 //
-// `Cut` names what is counted: `Cut::stages`, `Cut::view(s)` and `Cut::terms(s)`.
+// `Cut` describes the stages: `Cut::stages`, `Cut::view(s)` and `Cut::requirements(s)`.
 
 inline constexpr int ticks_at_once = 1024;
 
@@ -35,11 +36,12 @@ inline constexpr layout_state stage_count = count_stage<Cut, Stage, Until>();
 
 template <class Cut, int Stage, int Until>
 constexpr layout_state count_stage() {
-  if constexpr (Until <= ticks_at_once) return count_on(Cut::view(Stage), Cut::terms(Stage), {}, Until);
-  else return count_on(Cut::view(Stage), Cut::terms(Stage), stage_count<Cut, Stage, Until - ticks_at_once>, Until);
+  if constexpr (Until <= ticks_at_once) return count_on(Cut::view(Stage), Cut::requirements(Stage), {}, Until);
+  else return count_on(Cut::view(Stage), Cut::requirements(Stage), stage_count<Cut, Stage, Until - ticks_at_once>, Until);
 }
 
-/// Of each stage the first that is like it. (In one evaluation: nvcc's cost for starting one grows with the model.)
+/// For each stage the first that is equal to it. (One evaluation for all: on nvcc the cost of starting one grows with the
+/// model.)
 template <int Stages>
 struct first_equal_stage {
   int of[static_cast<unsigned>(Stages)]{};
@@ -48,12 +50,12 @@ struct first_equal_stage {
 template <class Cut>
 constexpr first_equal_stage<Cut::stages> find_equal_stages() {
   first_equal_stage<Cut::stages> first;
-  const zeroed_array<memory_requirements> terms(Cut::stages);
+  const zeroed_array<memory_requirements> needs(Cut::stages);
   for (int s = 0; s < Cut::stages; ++s) {
     const stage_view stage = Cut::view(s);
-    terms[s] = Cut::terms(s);
+    needs[s] = Cut::requirements(s);
     int t = 0;
-    while (t < s && !(first.of[t] == t && terms[s] == terms[t] && stage.alike(Cut::view(t)))) ++t;
+    while (t < s && !(first.of[t] == t && needs[s] == needs[t] && stage.matches(Cut::view(t)))) ++t;
     first.of[s] = t;
   }
   return first;
@@ -70,8 +72,8 @@ inline constexpr stage_memory stage_memory_at = stage_memory_of<Cut, Stage>();
 
 template <class Cut, int Stage>
 constexpr stage_memory stage_memory_of() {
-  constexpr int like = equal_stages<Cut>.of[Stage];
-  if constexpr (like < Stage) return stage_memory_at<Cut, like>;
+  constexpr int equal = equal_stages<Cut>.of[Stage];
+  if constexpr (equal < Stage) return stage_memory_at<Cut, equal>;
   else {
     constexpr int ticks = 2 * (Cut::view(Stage).last() - Cut::view(Stage).first());
     return stage_count<Cut, Stage, ticks>.memory;
@@ -96,7 +98,7 @@ inline constexpr memory_list<Cut::stages> memory_table =
 /// Reports each stage of a cut (see `memory_table`) that needs more bytes than are allowed.
 template <class Cut, std::int64_t Allowed, int... I>
 constexpr bool each_stage_fits(std::integer_sequence<int, I...>) {
-  // True even so: the mistake has had its error.
+  // True in any case: the mistake has its own error.
   return (asserted<broken::stage_fits_memory<I, memory_table<Cut>.of[I].total(), Allowed,
                                              (memory_table<Cut>.of[I].total() <= Allowed)>>::value && ...);
 }

@@ -7,18 +7,18 @@
 
 namespace gpipe::detail {
 
-/// Memory that hangs from above, for what lives a moment: a place is told by its depth, the bytes between the upper end
-/// and its own. Each buffer takes the smallest gap that it fits in, or hangs below all others.
+/// Memory for short-lived buffers, filled from its upper end. The depth of a buffer is the number of bytes from the upper
+/// end to the buffer's lower end. Each buffer takes the smallest gap that it fits in, or lies below all others.
 ///
 ///     upper end | a | gap | b |   gap   | c | ...
 ///     depth     0                           deepest
 ///
-/// The state has a fixed size, so that a constant evaluation can hand it on to the next. Where more than `most` buffers
-/// are alive, the last are not taken back: room is lost, nothing else.
+/// The state has a fixed size, so a constant evaluation can pass it to the next. If more than `max_runs` buffers are
+/// alive, the last are not freed, which only wastes memory.
 class first_fit_from_top {
  public:
-  /// Returns the depth of the buffer's lower end; 0 if that were more than `limit`, and then nothing has been placed.
-  /// `id`, from -1 on, names the buffer until it is dropped.
+  /// Returns the depth of the buffer's lower end; 0, and nothing is placed, if it exceeds `limit`. `id`, from -1 on,
+  /// names the buffer until it is dropped.
   constexpr std::int64_t place(int id, std::int64_t bytes,
                                std::int64_t limit = (std::numeric_limits<std::int64_t>::max)()) {
     std::int64_t end = 0, depth = 0, smallest = 0;
@@ -32,10 +32,10 @@ class first_fit_from_top {
     if (at < 0) at = count_, depth = end;
     if (depth + bytes > limit) return 0;
     if (depth + bytes > deepest_) deepest_ = depth + bytes;
-    if (count_ == most) {  // goes with its neighbour
+    if (count_ == max_runs) {  // joins its neighbour
       run& r = runs_[at == 0 ? 0 : at - 1];
       const std::int64_t upper = at == 0 ? depth : r.depth, lower = at == 0 ? r.depth + r.bytes : depth + bytes;
-      r = {upper, lower - upper, nobody};
+      r = {upper, lower - upper, kept_id};
       return depth + bytes;
     }
     for (int i = count_++; i > at; --i) runs_[i] = runs_[i - 1];
@@ -43,27 +43,27 @@ class first_fit_from_top {
     return depth + bytes;
   }
 
-  /// Gives the place back, if the buffer is here.
+  /// Frees the buffer, if it is here.
   constexpr void drop(int id) {
     const int at = find(id);
     if (at < count_) erase(at);
   }
 
-  /// The buffer stays to the end: it becomes one with those beside it that stay.
+  /// The buffer stays to the end: it joins its neighbours that stay.
   constexpr void keep(int id) {
     const int at = find(id);
     if (at == count_) return;
-    runs_[at].id = nobody;
+    runs_[at].id = kept_id;
     if (joined(at)) erase(at + 1);
     if (at > 0 && joined(at - 1)) erase(at);
   }
 
-  /// Where the lowest buffer ends now, and where one has ever ended.
+  /// The depth of the lowest buffer now, and its maximum so far.
   constexpr std::int64_t depth() const { return count_ == 0 ? 0 : runs_[count_ - 1].depth + runs_[count_ - 1].bytes; }
   constexpr std::int64_t deepest() const { return deepest_; }
 
  private:
-  static constexpr int most = 128, nobody = -2;
+  static constexpr int max_runs = 128, kept_id = -2;
   struct run {  // all zero at first: compilers unroll a loop that writes anything else
     std::int64_t depth = 0, bytes = 0;
     int id = 0;
@@ -78,21 +78,21 @@ class first_fit_from_top {
     --count_;
     for (int i = at; i < count_; ++i) runs_[i] = runs_[i + 1];
   }
-  /// Joins a run with the next if both stay and touch; the next is then to be erased.
+  /// Joins a run with the next if both stay and touch; the caller then erases the next.
   constexpr bool joined(int at) {
     if (at + 1 >= count_) return false;
     run &r = runs_[at], &next = runs_[at + 1];
-    if (r.id != nobody || next.id != nobody || r.depth + r.bytes != next.depth) return false;
+    if (r.id != kept_id || next.id != kept_id || r.depth + r.bytes != next.depth) return false;
     r.bytes += next.bytes;
     return true;
   }
 
-  run runs_[most]{};
+  run runs_[max_runs]{};
   int count_ = 0;
   std::int64_t deepest_ = 0;
 };
 
-/// Bytes kept so far, and the most that they needed with what hung above.
+/// Bytes kept so far, and the maximum of these and the buffers above.
 struct kept_stack {
   std::int64_t bytes = 0, height = 0;
 
@@ -101,17 +101,17 @@ struct kept_stack {
   }
 };
 
-/// How far a layout has come, and what it has found. Of a fixed size: one constant evaluation hands it to the next.
+/// The progress and the results of a layout. It has a fixed size: one constant evaluation passes it to the next.
 struct layout_state {
   int tick = 0;  ///< of 2 n: forward of each of the n slots, then backward of each
   stage_memory memory;
-  first_fit_from_top transient, inside;  ///< above all that is kept, or where in the micro-batch's own set nothing is kept
-  kept_stack late, early;  ///< held for parameter parts that wait; above it the rest, given back from above
+  first_fit_from_top transient, inside;  ///< above all kept values, or in the unused bytes of the micro-batch's kept part
+  kept_stack late, early;  ///< held for delayed parameter parts; above them the rest, freed from above
   std::int64_t height = 0;      ///< of the working set
-  std::int64_t alive = 0;       ///< of what is kept
-  std::int64_t passing = 0;     ///< of what is transient
+  std::int64_t alive = 0;       ///< kept bytes
+  std::int64_t passing = 0;     ///< transient bytes
   std::int64_t max_alive = 0;  ///< of both
-  std::int64_t own = 0;         ///< transient buffers, if each had its own
+  std::int64_t separate = 0;    ///< transient buffers, if each had memory of its own
   static constexpr int ticks_known = 16;
   std::int64_t depth[ticks_known]{};  ///< of `transient` in the last ticks of forward
 };

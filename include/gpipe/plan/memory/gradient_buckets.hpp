@@ -3,50 +3,50 @@
 #include <algorithm>
 #include <cstddef>
 
-#include <gpipe/plan/stages/cut.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe {
 
-/// A range of a stage's flat gradients that replicas sum as one, as soon as the last backward of its slots, [first,
-/// last), is over.
+/// A range of a stage's flat gradients that replicas sum as one, as soon as the last backward of its slots [first, last)
+/// is over.
 struct bucket {
   int first = 0, last = 0;
   std::size_t begin = 0, bytes = 0;  ///< of the flat array
-  /// Worth to be summed before the stage's backward is over; and no other slot lends its gradients to one of these, for
-  /// that is done after it.
+  /// Large enough to be summed before the stage's backward is over, and without gradients of tied slots, which are added
+  /// after it.
   bool early = false;
 
   constexpr bool operator==(const bucket&) const = default;
 };
 
-/// Smaller ones cost more messages than they hide time, and so do more of them than that.
+/// Smaller or more buckets cost more messages than they hide time.
 inline constexpr std::size_t min_bucket_bytes = std::size_t{1} << 20, max_buckets = 16;
 
-/// Of so many bytes each of R replicas sums a slice: where that of replica r begins, and that of r - 1 ends.
+/// Each of R replicas sums a slice of `bytes`: the slice of replica r begins here, and that of r - 1 ends here.
 constexpr std::size_t slice_begin(std::size_t bytes, int r, int R) {
   return bytes / alignment * static_cast<std::size_t>(r) / static_cast<std::size_t>(R) * alignment;
 }
 
-/// Enough for what `others` replicas give of a slice of a range, if it is cut into so many.
+/// Bytes for the slices that `others` replicas send, of a range that is cut into `ranges`.
 constexpr std::size_t landing_bytes(std::size_t bytes, int others, std::size_t ranges = 1) {
   if (bytes == 0) return 0;
   const auto R = static_cast<std::size_t>(others) + 1;
   return static_cast<std::size_t>(others) * (aligned((bytes + R - 1) / R) + (ranges - 1) * alignment);
 }
-/// The same of all buckets of so many bytes. More bytes never need less.
+/// The same for all buckets of `bytes`. More bytes never need less.
 constexpr std::size_t landing_of_buckets(std::size_t bytes, int others) {
   return landing_bytes(bytes, others, (std::min)(max_buckets, bytes / min_bucket_bytes + 1));
 }
 
-/// Calls `sink(const bucket&)` for each of a stage, the last slots first, for so backward goes. They hold all of the
-/// array, whole slots each.
+/// Calls `sink(const bucket&)` for each bucket of a stage, the last slots first, in the order of backward. Together they
+/// are the whole array; each has whole slots.
 template <class Sink>
 constexpr void each_bucket(const stage_view& stage, Sink&& sink) {
   const network& net = stage.net();
   std::size_t all = 0;
   for (int l = stage.first(); l < stage.last(); ++l)
     if (net.owns(l)) all += net.row_of(l).parameter_bytes();
-  const std::size_t least = (std::max)(min_bucket_bytes, (all + max_buckets - 1) / max_buckets);
+  const std::size_t min_bytes = (std::max)(min_bucket_bytes, (all + max_buckets - 1) / max_buckets);
   bucket next{0, stage.last(), all, 0, false};
   bool lent = false;
   for (int l = stage.last() - 1; l >= stage.first(); --l) {
@@ -57,8 +57,8 @@ constexpr void each_bucket(const stage_view& stage, Sink&& sink) {
       for (int user = l + 1; user < net.slot_count; ++user)
         if (net.slots[user].owner == l) lent = true;
     }
-    if (next.bytes < least && l > stage.first()) continue;
-    next.early = next.bytes >= least && !lent;
+    if (next.bytes < min_bytes && l > stage.first()) continue;
+    next.early = next.bytes >= min_bytes && !lent;
     if (next.bytes > 0) sink(static_cast<const bucket&>(next));
     next = {0, l, next.begin, 0, false};
     lent = false;

@@ -11,25 +11,25 @@ namespace gpipe {
 
 namespace detail {
 
-/// Where blocks go, of one type so that the layout is compiled once; nowhere while a program compiles.
+/// The receiver of blocks, of one type so that the layout is compiled once; null at compile time.
 struct block_sink {
   void (*put)(void* into, const memory_block&) = nullptr;
   void* into = nullptr;
 };
 
-/// Lays out one stage, slot by slot: a pass that counts, and one that tells where things are, given what the first has
-/// found (`counted`; null in the first).
+/// Lays out one stage, slot by slot: one pass counts bytes (`counted` is null), another places every buffer, given the
+/// first pass's result.
 class layout {
  public:
-  constexpr layout(const stage_view& stage, const memory_requirements& terms, layout_state& state,
-                   const layout_state* counted, block_sink sink)
+  constexpr layout(const stage_view& stage, const memory_requirements& requirements, layout_state& state,
+                   const stage_memory* counted, block_sink sink)
       : s_(stage),
         net_(stage.net()),
-        t_(terms),
+        needs_(requirements),
         now_(state),
         counted_(counted),
         sink_(sink),
-        life_(stage, terms.split || stage.sends_gradients()) {}
+        life_(stage, requirements.split || stage.sends_gradients()) {}
 
   constexpr int ticks() const { return 2 * (s_.last() - s_.first()); }
 
@@ -38,7 +38,7 @@ class layout {
     const int n = s_.last() - s_.first();
     for (; now_.tick < until && now_.tick < n; ++now_.tick) forward(s_.first() + now_.tick);
     for (; now_.tick < until; ++now_.tick) {
-      if (now_.tick == n) turn();
+      if (now_.tick == n) begin_backward();
       backward(s_.last() - 1 - (now_.tick - n));
     }
     if (until == 2 * n) finish();
@@ -48,22 +48,22 @@ class layout {
   using kind = memory_kind;
 
   constexpr std::int64_t size_of(int v) const {
-    return static_cast<std::int64_t>(net_.values[v].part.bytes(t_.micro_batch_size));
+    return static_cast<std::int64_t>(net_.values[v].part.bytes(needs_.micro_batch_size));
   }
   constexpr std::int64_t& counted(kind k) { return now_.memory.bytes[static_cast<int>(k)]; }
-  /// Where a kind begins.
-  constexpr std::int64_t base(kind k) const { return counted_->memory.before(static_cast<int>(k)); }
+  /// The offset of a kind.
+  constexpr std::int64_t base(kind k) const { return counted_->before(static_cast<int>(k)); }
 
-  constexpr void tell(kind k, int slot, int value, int index, std::int64_t offset, std::int64_t bytes, int copies,
+  constexpr void emit(kind k, int slot, int value, int index, std::int64_t offset, std::int64_t bytes, int copies,
                       std::int64_t stride = 0) {
     if (!sink_.put) return;
     sink_.put(sink_.into, memory_block{k, slot, value, index, static_cast<std::size_t>(offset),
                                        static_cast<std::size_t>(bytes), copies, static_cast<std::size_t>(stride)});
   }
-  /// Behind what there is of its kind.
+  /// Appends a block to its kind.
   GPIPE_COLD constexpr void put(kind k, int slot, int value, int index, std::int64_t bytes, int copies = 1) {
     std::int64_t& sum = counted(k);
-    if (counted_ != nullptr) tell(k, slot, value, index, base(k) + sum, bytes, copies);
+    if (counted_ != nullptr) emit(k, slot, value, index, base(k) + sum, bytes, copies);
     sum += bytes * copies;
   }
 
@@ -71,17 +71,17 @@ class layout {
     const row& r = net_.row_of(l);
     constants(l, r);
     arrivals(l, r);
-    if (t_.apart()) departures(l);
+    if (needs_.separate_memory()) departures(l);
     kept_stack& stack = life_.waits(l) ? now_.late : now_.early;
     const auto keep = [&](int slot, int v, std::int64_t bytes) {
       if (counted_ != nullptr)
-        tell(kind::kept, slot, v, 0,
-             base(kind::kept) + stack.bytes + (life_.waits(l) ? 0 : counted_->late.bytes), bytes, t_.kept_copies,
+        emit(kind::kept, slot, v, 0,
+             base(kind::kept) + stack.bytes + (life_.waits(l) ? 0 : counted_->kept_late), bytes, needs_.kept_copies,
              kept_bytes());
       stack.bytes += bytes;
     };
     if (r.extra_count > 0) {
-      const auto bytes = static_cast<std::int64_t>(r.extra_bytes(t_.micro_batch_size));
+      const auto bytes = static_cast<std::int64_t>(r.extra_bytes(needs_.micro_batch_size));
       keep(l, -1, bytes);
       now_.alive += bytes;
     }
@@ -92,50 +92,50 @@ class layout {
 
     for (int o = 0; o < net_.slots[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); s_.kept(v)) now_.alive += size_of(v);
-    life_.activated(l, [&](int v) { hang(kind::activations, -1, v, size_of(v)); });
+    life_.activated(l, [&](int v) { place_transient(kind::activations, -1, v, size_of(v)); });
     now_.late.under(now_.transient.depth());
     if (now_.early.bytes > 0) now_.early.under(now_.transient.depth());
     now_.depth[now_.tick % layout_state::ticks_known] = now_.transient.depth();
-    look();
+    note_alive();
     life_.dies_after_forward(l, [&](int v) { drop(v, size_of(v)); });
   }
 
-  /// How far down something hung, from the forward tick of a slot until the last.
+  /// The maximum depth of `transient` from the forward tick of a slot until the last.
   constexpr std::int64_t depth_since(int slot) const {
     int t = slot - s_.first();
     if (now_.tick - t > layout_state::ticks_known) return now_.transient.deepest();
-    std::int64_t most = 0;
+    std::int64_t max = 0;
     for (; t < now_.tick; ++t)
-      if (const std::int64_t d = now_.depth[t % layout_state::ticks_known]; d > most) most = d;
-    return most;
+      if (const std::int64_t d = now_.depth[t % layout_state::ticks_known]; d > max) max = d;
+    return max;
   }
 
-  /// What lies there from step to step.
+  /// Blocks that live from step to step.
   GPIPE_COLD constexpr void constants(int l, const row& r) {
     const auto all = static_cast<std::int64_t>(r.parameter_bytes()), bytes = net_.owns(l) ? all : 0;
-    for (int i = 0; i < (t_.trains ? 2 : 1) && !net_.owns(l); ++i) put(kind::tied, l, -1, i, all);
-    if (t_.others > 0 && !net_.owns(l))
-      put(kind::landing, l, -1, 0, static_cast<std::int64_t>(landing_bytes(r.parameter_bytes(), t_.others)));
-    if (t_.trains && t_.apart() && net_.owns(l))  // gradients arrive here from users elsewhere
+    for (int i = 0; i < (needs_.trains ? 2 : 1) && !net_.owns(l); ++i) put(kind::tied, l, -1, i, all);
+    if (needs_.others > 0 && !net_.owns(l))
+      put(kind::landing, l, -1, 0, static_cast<std::int64_t>(landing_bytes(r.parameter_bytes(), needs_.others)));
+    if (needs_.trains && needs_.separate_memory() && net_.owns(l))  // gradients arrive here from users elsewhere
       for (int user = s_.last(); user < net_.slot_count; ++user)
         if (net_.slots[user].owner == l) put(kind::tied, user, -1, 0, all);
-    for (int i = 0; i < t_.moments; ++i)  // one whole array behind the other
+    for (int i = 0; i < needs_.moments; ++i)  // one whole array after the other
       if (counted_ != nullptr)
-        tell(kind::moments, l, -1, i,
-             base(kind::moments) + i * counted_->memory.of(kind::parameters) + now_.memory.of(kind::parameters), bytes,
+        emit(kind::moments, l, -1, i,
+             base(kind::moments) + i * counted_->of(kind::parameters) + now_.memory.of(kind::parameters), bytes,
              1);
-    counted(kind::moments) += bytes * t_.moments;
-    // Every slot has a block of parameters, if an empty one, so that its address is known.
+    counted(kind::moments) += bytes * needs_.moments;
+    // Every slot has a block of parameters, even an empty one, so its address is known.
     put(kind::parameters, l, -1, 0, bytes);
-    put(kind::gradients, l, -1, 0, t_.trains ? bytes : 0);
+    put(kind::gradients, l, -1, 0, needs_.trains ? bytes : 0);
     if (r.state_count > 0) put(kind::state, l, -1, 0, static_cast<std::int64_t>(r.state_bytes()));
     if (r.derived_count > 0) put(kind::derived, l, -1, 0, static_cast<std::int64_t>(r.derived_bytes()));
     if (r.partial_count > 0)
-      put(kind::partials, l, -1, 0, static_cast<std::int64_t>(r.partial_bytes()), t_.micro_batches);
+      put(kind::partials, l, -1, 0, static_cast<std::int64_t>(r.partial_bytes()), needs_.micro_batches);
     counted(kind::sums) += static_cast<std::int64_t>(sizeof(double));
   }
 
-  /// What other stages, and who feeds the model, write here.
+  /// Blocks that other stages and the caller write.
   GPIPE_COLD constexpr void arrivals(int l, const row& r) {
     for (int i = 0; i < net_.slots[l].reads; ++i) {
       const int v = net_.reads_value(l, i);
@@ -144,78 +144,77 @@ class layout {
     }
     for (int i = 0; i < r.field_count; ++i)
       put(kind::stash, l, -1, i,
-          static_cast<std::int64_t>(edge_part{r.fields[i].size, r.fields[i].type}.bytes(t_.micro_batch_size)),
-          t_.in_flight);
+          static_cast<std::int64_t>(edge_part{r.fields[i].size, r.fields[i].type}.bytes(needs_.micro_batch_size)),
+          needs_.in_flight);
     for (int o = 0; o < net_.slots[l].writes; ++o) {
       const int v = net_.writes_value(l, o);
       if (!net_.values[v].gradient || !s_.sent(v)) continue;
       for (int k = 0; k < s_.returns(v); ++k)
-        put(kind::returned, -1, v, k, size_of(v), s_.returned_by_next(v, k) ? t_.returned.next : t_.returned.skip);
+        put(kind::returned, -1, v, k, size_of(v), s_.returned_by_next(v, k) ? needs_.returned.next : needs_.returned.skip);
     }
   }
 
-  /// What leaves for workers that share no memory with this one.
+  /// Blocks of values for workers that share no memory with this one.
   GPIPE_COLD constexpr void departures(int l) {
     for (int o = 0; o < net_.slots[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); s_.sent(v)) {
         int copies = 0;
         for (int i = 0; i < net_.values[v].readers; ++i)
-          if (const int asked = s_.read_by_next(v, i) ? t_.outgoing.next : t_.outgoing.skip;
-              net_.reader(v, i) >= s_.last() && asked > copies)
-            copies = asked;
+          if (const int slots = s_.read_by_next(v, i) ? needs_.outgoing.next : needs_.outgoing.skip;
+              net_.reader(v, i) >= s_.last() && slots > copies)
+            copies = slots;
         if (copies > 0) put(kind::outgoing, -1, v, 0, size_of(v), copies);
       }
     for (int i = 0; i < net_.slots[l].reads; ++i) {
       const int v = net_.reads_value(l, i), index = s_.reader_index(v, l, i);
-      if (!t_.trains || !net_.values[v].gradient || net_.values[v].writer >= s_.first()) continue;
+      if (!needs_.trains || !net_.values[v].gradient || net_.values[v].writer >= s_.first()) continue;
       if (s_.top_stage(v) == s_.stage() && !s_.reads_first(v, index)) continue;
       const bool back = s_.origin_of(v) == stage_view::origin::next;
-      if (const int copies = back ? t_.outgoing.back : t_.outgoing.skip; copies > 0)
+      if (const int copies = back ? needs_.outgoing.back : needs_.outgoing.skip; copies > 0)
         put(kind::outgoing, -1, v, s_.return_of(v, index), size_of(v), copies);
     }
   }
 
   constexpr int stash_copies(int v) const {
     const auto from = s_.origin_of(v);
-    return from == stage_view::origin::outside ? t_.in_flight
-           : from == stage_view::origin::next  ? t_.stash.next
-                                               : t_.stash.skip;
+    return from == stage_view::origin::outside ? needs_.in_flight
+           : from == stage_view::origin::next  ? needs_.stash.next
+                                               : needs_.stash.skip;
   }
 
   constexpr std::int64_t kept_bytes() const {
-    const layout_state& all = counted_ != nullptr ? *counted_ : now_;
-    return all.late.bytes + all.early.bytes;
+    return counted_ != nullptr ? counted_->kept_set : now_.late.bytes + now_.early.bytes;
   }
 
-  /// Hangs a buffer: in backward in the micro-batch's own set, if there are several and it has room.
-  GPIPE_COLD constexpr void hang(kind k, int slot, int value, std::int64_t bytes) {
-    now_.own += bytes;
+  /// Places a transient buffer; in backward in the micro-batch's own kept part, if there are several and it fits.
+  GPIPE_COLD constexpr void place_transient(kind k, int slot, int value, std::int64_t bytes) {
+    now_.separate += bytes;
     now_.passing += bytes;
     const bool backward = k != kind::activations;
-    if (backward && t_.kept_copies > 1)
+    if (backward && needs_.kept_copies > 1)
       if (const auto depth = now_.inside.place(value, bytes, kept_bytes() - now_.alive); depth > 0) {
         if (counted_ != nullptr)
-          tell(k, slot, value, 0, base(kind::kept) + kept_bytes() - depth, bytes,
-               t_.kept_copies, kept_bytes());
+          emit(k, slot, value, 0, base(kind::kept) + kept_bytes() - depth, bytes,
+               needs_.kept_copies, kept_bytes());
         return;
       }
     const std::int64_t depth = now_.transient.place(value, bytes);
-    if (counted_ != nullptr) tell(k, slot, value, 0, counted_->memory.total() - depth, bytes, 1);
-    if (backward) reach(depth + (t_.kept_copies > 1 ? kept_bytes() : now_.alive));
+    if (counted_ != nullptr) emit(k, slot, value, 0, counted_->total() - depth, bytes, 1);
+    if (backward) reach(depth + (needs_.kept_copies > 1 ? kept_bytes() : now_.alive));
   }
   constexpr void drop(int value, std::int64_t bytes) {
     now_.passing -= bytes;
     now_.inside.drop(value);
     now_.transient.drop(value);
   }
-  constexpr void look() {
+  constexpr void note_alive() {
     if (now_.alive + now_.passing > now_.max_alive) now_.max_alive = now_.alive + now_.passing;
   }
 
-  /// Between forward and backward all that is kept is there, and nothing else.
-  constexpr void turn() {
+  /// Between forward and backward all kept values are alive, and nothing else.
+  constexpr void begin_backward() {
     now_.alive = now_.height = now_.late.bytes + now_.early.bytes;
-    if (t_.kept_copies > 1) now_.height += now_.transient.deepest();
+    if (needs_.kept_copies > 1) now_.height += now_.transient.deepest();
     reach(now_.late.height);
     reach(now_.late.bytes + now_.early.height);
     now_.passing = 0;
@@ -225,17 +224,17 @@ class layout {
     if (height > now_.height) now_.height = height;
   }
 
-  /// Whether a parameter part that the schedule puts off reads the value's gradient.
-  constexpr bool held(int v) const { return t_.held > 0 && life_.waits(net_.values[v].writer); }
+  /// Whether a delayed parameter part reads the value's gradient.
+  constexpr bool held(int v) const { return needs_.held > 0 && life_.waits(net_.values[v].writer); }
 
   GPIPE_COLD constexpr void backward(int l) {
     life_.differentiated(l, [&](int v) {
-      if (held(v)) put(kind::held, -1, v, 0, size_of(v), t_.held);
-      else hang(kind::backward, -1, v, size_of(v));
+      if (held(v)) put(kind::held, -1, v, 0, size_of(v), needs_.held);
+      else place_transient(kind::backward, -1, v, size_of(v));
     });
-    const auto added = static_cast<std::int64_t>(life_.added_bytes(l, t_.micro_batch_size));
-    if (added > 0) hang(kind::scratch, l, -1, added);
-    look();
+    const auto added = static_cast<std::int64_t>(life_.added_bytes(l, needs_.micro_batch_size));
+    if (added > 0) place_transient(kind::scratch, l, -1, added);
+    note_alive();
     if (added > 0) drop(-1, added);
 
     const bool waits = life_.waits(l);
@@ -247,38 +246,40 @@ class layout {
     });
     if (waits) return;
     if (net_.row_of(l).extra_count > 0)
-      now_.alive -= static_cast<std::int64_t>(net_.row_of(l).extra_bytes(t_.micro_batch_size));
+      now_.alive -= static_cast<std::int64_t>(net_.row_of(l).extra_bytes(needs_.micro_batch_size));
     life_.held(l, [&](int v) { now_.alive -= size_of(v); });
   }
 
   GPIPE_COLD constexpr void finish() {
-    const std::int64_t kept = now_.late.bytes + now_.early.bytes, others = (t_.kept_copies - 1) * kept;
+    const std::int64_t kept = now_.late.bytes + now_.early.bytes, others = (needs_.kept_copies - 1) * kept;
     stage_memory& m = now_.memory;
     counted(kind::sums) = static_cast<std::int64_t>(aligned(static_cast<std::size_t>(m.of(kind::sums))));
-    if (counted_ != nullptr) tell(kind::sums, -1, -1, 0, base(kind::sums), m.of(kind::sums), 1);
-    if (t_.others > 0) {
+    if (counted_ != nullptr) emit(kind::sums, -1, -1, 0, base(kind::sums), m.of(kind::sums), 1);
+    if (needs_.others > 0) {
       const auto flat = static_cast<std::size_t>(m.of(kind::parameters));
-      put(kind::landing, -1, -1, 0, static_cast<std::int64_t>(landing_of_buckets(flat, t_.others)));
+      put(kind::landing, -1, -1, 0, static_cast<std::int64_t>(landing_of_buckets(flat, needs_.others)));
     }
     counted(kind::kept) = kept + others;
     counted(kind::transient) = now_.height - kept;
     m.lower_bound = m.before(static_cast<int>(kind::kept)) + others + now_.max_alive;
-    m.naive = m.before(static_cast<int>(kind::transient)) + now_.own;
+    m.naive = m.before(static_cast<int>(kind::transient)) + now_.separate;
+    m.kept_set = kept;
+    m.kept_late = now_.late.bytes;
   }
 
   const stage_view& s_;
   const network& net_;
-  const memory_requirements& t_;
+  const memory_requirements& needs_;
   layout_state& now_;
-  const layout_state* counted_;
+  const stage_memory* counted_;
   block_sink sink_;
   lifetimes life_;
 };
 
-/// Takes a count on to the tick `until`, at most to the end.
-GPIPE_COLD constexpr layout_state count_on(const stage_view& s, const memory_requirements& terms, layout_state from,
-                                           int until) {
-  layout pass(s, terms, from, nullptr, {});
+/// Continues a count until the tick `until`, at max to the end.
+GPIPE_COLD constexpr layout_state count_on(const stage_view& s, const memory_requirements& requirements,
+                                           layout_state from, int until) {
+  layout pass(s, requirements, from, nullptr, {});
   pass.run(until < pass.ticks() ? until : pass.ticks());
   return from;
 }
@@ -286,21 +287,28 @@ GPIPE_COLD constexpr layout_state count_on(const stage_view& s, const memory_req
 }  // namespace detail
 
 /// The bytes of a stage, by kind.
-constexpr stage_memory memory_of(const stage_view& s, const memory_requirements& terms) {
-  return detail::count_on(s, terms, {}, 2 * (s.last() - s.first())).memory;
+constexpr stage_memory memory_of(const stage_view& s, const memory_requirements& requirements) {
+  return detail::count_on(s, requirements, {}, 2 * (s.last() - s.first())).memory;
 }
 
-/// Lays a stage's arena out: `sink(const memory_block&)` for every buffer, and returns the bytes by kind. The same pass
-/// tells the plan how many bytes there are and the executor where they lie.
+/// Lays out the arena of a stage whose bytes are `counted` by `memory_of`: calls `sink(const memory_block&)` for every
+/// buffer. The counting pass runs the same code, so the plan's bytes are the executor's.
 template <class Sink>
-GPIPE_COLD stage_memory lay_out(const stage_view& s, const memory_requirements& terms, Sink&& sink) {
-  const detail::layout_state counted = detail::count_on(s, terms, {}, 2 * (s.last() - s.first()));
+GPIPE_COLD void lay_out(const stage_view& s, const memory_requirements& requirements, const stage_memory& counted,
+                        Sink&& sink) {
   detail::layout_state state;
   using sink_type = std::remove_reference_t<Sink>;
-  detail::layout pass(s, terms, state, &counted,
+  detail::layout pass(s, requirements, state, &counted,
                       {[](void* into, const memory_block& b) { (*static_cast<sink_type*>(into))(b); }, &sink});
   pass.run(pass.ticks());
-  return counted.memory;
+}
+
+/// The same for a stage that has not been counted; returns its bytes by kind.
+template <class Sink>
+GPIPE_COLD stage_memory lay_out(const stage_view& s, const memory_requirements& requirements, Sink&& sink) {
+  const stage_memory counted = memory_of(s, requirements);
+  lay_out(s, requirements, counted, sink);
+  return counted;
 }
 
 }  // namespace gpipe

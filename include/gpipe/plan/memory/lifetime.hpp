@@ -1,23 +1,23 @@
 #pragma once
 
-#include <gpipe/plan/stages/cut.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe {
 
-/// When the buffers of a stage are alive while it works on one micro-batch:
+/// The lifetimes of a stage's buffers while it works on one micro-batch:
 ///
 ///     forward         copies   backward: input parts   parameter parts
 ///     first ... last  to send  last ... first          last ... first
 ///
-/// - What backward *keeps* (extras, inputs, outputs) is written in forward and dies with the last part that reads it. A
-///   recompute writes it once more, in the same order.
-/// - An *activation* that only forward reads dies with its last reader; one that is sent, when it is copied.
-/// - The *gradient* of a value is born where its last reader writes it and dies where its writer has read it.
-/// - The parameter part of a slot comes at once; in a *split* backward, after all input parts: until then it holds what
-///   it reads. Any slot with parameters may read its kept input, output and extras there, and its output's gradient.
+/// - A *kept* value (extra, input, output) is written in forward and dies with the last part of backward that reads it.
+///   A recompute writes it again, in the same order.
+/// - An *activation* that only forward reads dies with its last reader; one that is sent dies when it is copied.
+/// - The *gradient* of a value is born when its last reader writes it and dies when its writer has read it.
+/// - The parameter part of a slot comes at once. In a *split* backward it comes after all input parts, and until then
+///   its operands live: the kept input, output and extras of a slot with parameters, and its output's gradient.
 ///
-/// An activation and a gradient are never alive together: nothing of a micro-batch but what is kept lasts from forward
-/// to backward. What comes from other stages or goes to them (stash, returned gradients) is not of this time line.
+/// An activation and a gradient are never alive together: only kept values of a micro-batch live from forward to
+/// backward. Values from and for other stages (stash, returned gradients) are not on this time line.
 class lifetimes {
  public:
   constexpr lifetimes(const stage_view& stage, bool split) : s_(stage), net_(stage.net()), split_(split) {}
@@ -66,7 +66,7 @@ class lifetimes {
     for (int o = 0; o < net_.slots[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); !s_.kept(v) && !s_.direct(v)) f(v);
   }
-  /// ... and for those that nobody needs behind it.
+  /// ... and for those that no later slot needs.
   template <class F>
   GPIPE_COLD constexpr void dies_after_forward(int l, F&& f) const {
     for (int i = 0; i < net_.slots[l].reads; ++i)
@@ -78,7 +78,7 @@ class lifetimes {
   /// Backward: `f(v)` for the values whose gradient is born at slot `l`.
   template <class F>
   GPIPE_COLD constexpr void differentiated(int l, F&& f) const {
-    for (int o = 0; o < net_.slots[l].writes; ++o)  // of zeros, for nobody reads the value
+    for (int o = 0; o < net_.slots[l].writes; ++o)  // zeros, because the value has no reader
       if (const int v = net_.writes_value(l, o); net_.values[v].gradient && net_.values[v].readers == 0) f(v);
     for (int i = 0; i < net_.slots[l].reads; ++i)
       if (const int v = net_.reads_value(l, i); net_.values[v].gradient && s_.writes(v) && closes(v, l, i)) f(v);
@@ -89,7 +89,7 @@ class lifetimes {
     for (int o = 0; o < net_.slots[l].writes; ++o)
       if (const int v = net_.writes_value(l, o); net_.values[v].gradient && !s_.sent(v)) f(v);
   }
-  /// Bytes of the gradients that slot `l` writes apart, to be added to what other readers have left.
+  /// Bytes of the gradients that slot `l` writes to scratch memory and adds to those of other readers.
   GPIPE_COLD constexpr std::size_t added_bytes(int l, int samples) const {
     std::size_t sum = 0;
     for (int i = 0; i < net_.slots[l].reads; ++i) {

@@ -2,7 +2,7 @@
 
 namespace gpipe {
 
-/// Places for what the stage next to one writes there, and for what any other does.
+/// Slots for values from the neighbouring stage, and for values from any other stage.
 struct slots_for {
   int next = 1;
   int skip = 1;
@@ -10,21 +10,21 @@ struct slots_for {
   constexpr bool operator==(const slots_for&) const = default;
 };
 
-/// Places for what goes to workers that share no memory with this one: activations to the next stage, gradients to the
-/// one before, and either to any other. 0: nothing does, and if no other may, all share memory.
+/// Slots for values sent to workers that share no memory with this one: activations to the next stage, gradients to the
+/// stage before, and either to any other. 0: none is sent; if `skip` is 0, all workers share memory.
 struct outgoing_slots {
   int next = 0, back = 0, skip = 0;
 
   constexpr bool operator==(const outgoing_slots&) const = default;
 };
 
-/// What the memory of a stage depends on beside the cut.
+/// Everything that the memory of a stage depends on, beside the cut.
 struct memory_requirements {
-  int micro_batches = 1;  ///< of all replicas: a stage holds what is told of each
+  int micro_batches = 1;  ///< of all replicas: a stage holds the partials of each
   int micro_batch_size = 1;
   int in_flight = 1;    ///< micro-batches that are forward here and whose parameter gradients are not done
   int kept_copies = 1;  ///< micro-batches whose kept activations are held: 1 with recompute, else all in flight
-  int moments = 0;      ///< arrays of the parameters' size that the optimizer asks for
+  int moments = 0;      ///< arrays of the parameters' size that the optimizer needs
   bool split = false;   ///< backward is split in every stage; else in those that send gradients
   int held = 0;         ///< micro-batches that are between backward's two parts; 0: the one follows the other
   slots_for stash{};     ///< activations of earlier stages
@@ -33,7 +33,7 @@ struct memory_requirements {
   bool trains = true;     ///< else parameters have no gradients
   int others = 0;         ///< replicas that share no memory with this one
 
-  constexpr bool apart() const { return outgoing.skip > 0; }
+  constexpr bool separate_memory() const { return outgoing.skip > 0; }
   constexpr bool operator==(const memory_requirements&) const = default;
 };
 

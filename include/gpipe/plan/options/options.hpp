@@ -23,7 +23,7 @@ struct plan_options {
   int stages = 1;             ///< S
   int micro_batches = 1;      ///< M
   int micro_batch_size = 32;  ///< B, the maximum of samples of a micro-batch
-  gpipe::precision precision = gpipe::precision::float32;  ///< of the compiled network: see in_bf16 and in_both
+  gpipe::precision precision = gpipe::precision::float32;  ///< of the compiled network: see in_bf16 and both_precisions
   recompute_mode recompute = recompute_mode::except_last;
   schedule_kind schedule = schedule_kind::fill_drain;
   int chunks = 2;   ///< stages a worker, of the interleaved schedule

@@ -4,6 +4,7 @@
 
 #include <gpipe/core/units.hpp>
 #include <gpipe/model/promises.hpp>
+#include <gpipe/plan/cost/profile_promises.hpp>
 #include <gpipe/plan/options/options.hpp>
 
 namespace gpipe {

@@ -4,101 +4,106 @@
 
 namespace gpipe::detail {
 
-/// The fill-drain makespan's best cut for unequal devices or limits, where all terms of
+/// The best cut for the fill-drain makespan with unequal devices or limits, where all terms of
 /// sum f + sum b + (M - 1) (max f + max b) depend on the cut.
 ///
-/// Branch and bound over boxes of the two maxima (Land and Doig, 1960): no cut whose maxima lie in [low, high] beats
-/// the smallest sum under `high` with the maxima `low`. A box that may hold a better cut is shrunk to maxima that
-/// occur, then halved.
+/// Branch and bound over boxes of the two maxima (Land and Doig, 1960). If a cut's maxima lie in [low, high], its
+/// makespan is at least that of the smallest sum under `high` with the maxima `low`. A box that may contain a better
+/// cut is shrunk to maxima that occur, then halved.
 class makespan_search {
  public:
-  /// Starts from a cut that `programs` has found.
-  constexpr makespan_search(const range_sums& all, dynamic_program& programs)
-      : all_(all), sweeps_(programs), beats_(all.of.micro_batches - 1), first_(all.of.stages + 1), boxes_(256) {
-    held_ = chosen();
-    makespan_ = makespan_of(held_);
+  /// Starts from the cut that `programs` found last.
+  constexpr makespan_search(const range_sums& ranges, dynamic_program& programs)
+      : ranges_(ranges),
+        program_(programs),
+        periods_(ranges.of.micro_batches - 1),
+        first_(ranges.of.stages + 1),
+        boxes_(256) {
+    maxima_ = chosen();
+    makespan_ = makespan_of(maxima_);
   }
 
   constexpr std::int64_t makespan() const { return makespan_; }
-  constexpr const load& held() const { return held_; }  ///< the largest f, b and f + b of a stage
+  constexpr const load& maxima() const { return maxima_; }  ///< the largest f, b and f + b of a stage
 
-  /// Looks for a cut of no larger makespan than `target` and no stage above `both` in f + b: for the best of them, or
-  /// for the first of makespan `enough`.
+  /// Searches for a cut with a makespan of at most `target` and f + b of at most `both` in every stage: for the best
+  /// one, or for the first with a makespan of at most `enough`.
   GPIPE_COLD constexpr bool search(std::int64_t both, std::int64_t target, std::int64_t enough) {
     bool found = false;
     int open = 0;
-    boxes_[open++] = {0, both, 0, both, all_.least_sum()};
+    boxes_[open++] = {0, both, 0, both, ranges_.min_sum()};
     while (open > 0) {
-      box it = boxes_[--open];
-      if (!shrink(it, target)) continue;
-      it.sum = sweeps_.run(under(it, both), smallest::sum);
-      if (it.sum == unlimited) continue;
+      search_box current = boxes_[--open];
+      if (!shrink(current, target)) continue;
+      current.sum = program_.run(under(current, both), smallest::sum);
+      if (current.sum == unlimited) continue;
       const load held = chosen();
       if (const std::int64_t makespan = makespan_of(held); makespan <= target) {
         found = true;
-        held_ = held;
+        maxima_ = held;
         makespan_ = makespan;
         if (makespan <= enough) return true;
         target = makespan - 1;
       }
-      if (beats_ == 0 || !shrink(it, target)) continue;
-      const std::int64_t forward = sweeps_.run(under(it, both), smallest::forward);
-      const std::int64_t backward = sweeps_.run(under(it, both), smallest::backward);
-      if (forward > it.low_forward) it.low_forward = forward;
-      if (backward > it.low_backward) it.low_backward = backward;
-      if (!shrink(it, target)) continue;
-      box upper = it;
-      const std::int64_t wide = it.high_forward - it.low_forward, high = it.high_backward - it.low_backward;
-      if (wide > high) upper.low_forward = (it.high_forward = it.low_forward + wide / 2) + 1;
-      else upper.low_backward = (it.high_backward = it.low_backward + high / 2) + 1;
-      boxes_[open++] = upper;  // at most one stays behind at each halving
-      boxes_[open++] = it;
+      if (periods_ == 0 || !shrink(current, target)) continue;
+      const std::int64_t forward = program_.run(under(current, both), smallest::forward);
+      const std::int64_t backward = program_.run(under(current, both), smallest::backward);
+      if (forward > current.low_forward) current.low_forward = forward;
+      if (backward > current.low_backward) current.low_backward = backward;
+      if (!shrink(current, target)) continue;
+      search_box upper = current;
+      const std::int64_t wide = current.high_forward - current.low_forward,
+                         high = current.high_backward - current.low_backward;
+      if (wide > high) upper.low_forward = (current.high_forward = current.low_forward + wide / 2) + 1;
+      else upper.low_backward = (current.high_backward = current.low_backward + high / 2) + 1;
+      boxes_[open++] = upper;  // each halving leaves at most one box on the stack
+      boxes_[open++] = current;
     }
     return found;
   }
 
  private:
-  struct box {
+  struct search_box {
     std::int64_t low_forward, high_forward, low_backward, high_backward;
-    std::int64_t sum;  ///< of f + b, no cut in the box has less
+    std::int64_t sum;  ///< lower bound on the sum of f + b of any cut in the box
   };
 
-  // Takes off what cannot reach the target; false where nothing is left.
-  constexpr bool shrink(box& it, std::int64_t target) const {
-    if (it.sum > target) return false;
-    if (beats_ > 0) {
-      const std::int64_t beat = (target - it.sum) / beats_;
-      if (beat - it.low_backward < it.high_forward) it.high_forward = beat - it.low_backward;
-      if (beat - it.low_forward < it.high_backward) it.high_backward = beat - it.low_forward;
+  // Removes what cannot reach the target; returns false if nothing remains.
+  constexpr bool shrink(search_box& box, std::int64_t target) const {
+    if (box.sum > target) return false;
+    if (periods_ > 0) {
+      const std::int64_t period = (target - box.sum) / periods_;
+      if (period - box.low_backward < box.high_forward) box.high_forward = period - box.low_backward;
+      if (period - box.low_forward < box.high_backward) box.high_backward = period - box.low_forward;
     }
-    return it.low_forward <= it.high_forward && it.low_backward <= it.high_backward;
+    return box.low_forward <= box.high_forward && box.low_backward <= box.high_backward;
   }
-  static constexpr limits under(const box& it, std::int64_t both) {
-    return {it.high_forward, it.high_backward, both, unlimited};
+  static constexpr limits under(const search_box& box, std::int64_t both) {
+    return {box.high_forward, box.high_backward, both, unlimited};
   }
   GPIPE_COLD constexpr load chosen() {
-    sweeps_.choose(first_.data());
-    load most{};
+    program_.choose(first_.data());
+    load maxima{};
     sum_ = 0;
-    for (int s = 0; s < all_.of.stages; ++s) {
-      const load held = all_.range(s, first_[s], first_[s + 1]);
-      if (held.forward > most.forward) most.forward = held.forward;
-      if (held.backward > most.backward) most.backward = held.backward;
-      if (held.both > most.both) most.both = held.both;
+    for (int s = 0; s < ranges_.of.stages; ++s) {
+      const load held = ranges_.range(s, first_[s], first_[s + 1]);
+      if (held.forward > maxima.forward) maxima.forward = held.forward;
+      if (held.backward > maxima.backward) maxima.backward = held.backward;
+      if (held.both > maxima.both) maxima.both = held.both;
       sum_ += held.both;
     }
-    return most;
+    return maxima;
   }
-  constexpr std::int64_t makespan_of(const load& most) const {
-    return sum_ + beats_ * (most.forward + most.backward);
+  constexpr std::int64_t makespan_of(const load& maxima) const {
+    return sum_ + periods_ * (maxima.forward + maxima.backward);
   }
 
-  const range_sums& all_;
-  dynamic_program& sweeps_;
-  std::int64_t beats_, makespan_ = 0, sum_ = 0;
-  load held_{};
+  const range_sums& ranges_;
+  dynamic_program& program_;
+  std::int64_t periods_, makespan_ = 0, sum_ = 0;
+  load maxima_{};
   zeroed_array<int> first_;
-  zeroed_array<box> boxes_;
+  zeroed_array<search_box> boxes_;
 };
 
 }  // namespace gpipe::detail

@@ -4,63 +4,67 @@
 
 namespace gpipe::detail {
 
-/// What a sweep makes smallest: the largest of these of a stage, or the sum of f + b over stages.
+/// The quantity that a run minimizes: the largest of these in a stage, or the sum of f + b over stages.
 enum class smallest { forward, backward, both, total, sum };
 
-/// What every stage must obey; `total` is f + b and the transfers.
+/// Limits of every stage; `total` is f + b and the transfers.
 struct limits {
   std::int64_t forward = unlimited, backward = unlimited, both = unlimited, total = unlimited;
 };
 
-/// The best way on from each place a stage may begin at, from the last stage to the first. A longest-prefix probe is
-/// wrong where costs grow and shrink with a range (transfers) or where the next device may be unable to hold the next
-/// slot; this is exact there, because it looks at every end that the limits allow.
+/// The best rest of a cut from each slot at which a stage may begin, from the last stage to the first. A longest-prefix
+/// probe is wrong if costs grow and shrink with a range (transfers), or if the next device may not have memory for the
+/// next slot; this is exact in both cases, because it tries every end that the limits allow.
 ///
-/// The limits keep that short. Leaving transfers aside, stage s can begin no later than where the stages before it
-/// get, and no earlier than where those from it on reach the end:
+/// The limits keep the search short. Without transfers, stage s begins no later than the stages before it can reach,
+/// and no earlier than the stages from s on can reach back from the end:
 ///
 ///     stage 0   |=========|
 ///     stage 1         |==========|             low[s] <= begin of stage s <= high[s]
 ///     stage 2                |=========|
 class dynamic_program {
-  // Before its use: clang 14 evaluates no member template that it has yet to read.
+  // Defined before its use: clang 14 evaluates no member template before its definition.
   constexpr std::int64_t& rest(int stage, int begin) const { return rest_[stage * (slots_ + 1) + begin]; }
 
-  // What this stage, holding that much, and a value of the stages behind it come to.
-  constexpr std::int64_t joined(const load& held, std::int64_t moved, std::int64_t behind) const {
-    if (what_ == smallest::sum) return held.both + behind;
-    const std::int64_t own = what_ == smallest::forward    ? held.forward
-                             : what_ == smallest::backward ? held.backward
-                             : what_ == smallest::both     ? held.both
-                                                           : held.both + moved;
-    return own > behind ? own : behind;
+  // The value of a stage with this load, combined with the value of the stages after it.
+  constexpr std::int64_t combined(const load& stage_load, std::int64_t moved, std::int64_t after) const {
+    if (what_ == smallest::sum) return stage_load.both + after;
+    const std::int64_t mine = what_ == smallest::forward    ? stage_load.forward
+                              : what_ == smallest::backward ? stage_load.backward
+                              : what_ == smallest::both     ? stage_load.both
+                                                            : stage_load.both + moved;
+    return mine > after ? mine : after;
   }
 
-  // Every end of a stage within the limits, with its load and the value of that stage and the best behind it.
+  // Visits every end of a stage within the limits, with its load and the value of the stage and the best rest.
   template <class Visit>
   GPIPE_COLD constexpr void each_end(int stage, int begin, const Visit& visit) const {
-    const load *sum = all_.sums(stage), from = sum[begin];
-    const int furthest = all_.furthest(stage, begin), most = furthest < high_[stage + 1] ? furthest : high_[stage + 1];
-    const bool moves = all_.moved.any();
-    transfer_charges::meter meter(all_.moved, begin);
+    const load *sum = ranges_.sums(stage), from = sum[begin];
+    const int furthest = ranges_.furthest(stage, begin),
+              max_end = furthest < high_[stage + 1] ? furthest : high_[stage + 1];
+    const bool moves = ranges_.moved.any();
+    transfer_charges::running_charge charges(ranges_.moved, begin);
     int end = begin;
     if (!moves && end + 1 < low_[stage + 1]) end = low_[stage + 1] - 1;
-    while (++end <= most) {
-      if (moves) meter.take(end - 1);
-      const load held{sum[end].forward - from.forward, sum[end].backward - from.backward, sum[end].both - from.both};
-      if (held.forward > limits_.forward || held.backward > limits_.backward || held.both > limits_.both) return;
+    while (++end <= max_end) {
+      if (moves) charges.add(end - 1);
+      const load stage_load{sum[end].forward - from.forward, sum[end].backward - from.backward,
+                            sum[end].both - from.both};
+      if (stage_load.forward > limits_.forward || stage_load.backward > limits_.backward ||
+          stage_load.both > limits_.both)
+        return;
       if (end < low_[stage + 1]) continue;
-      const std::int64_t behind = rest(stage + 1, end), moved = meter.charge();
-      if (behind == unlimited || held.both + moved > limits_.total) continue;
-      visit(end, held, joined(held, moved, behind));
+      const std::int64_t after = rest(stage + 1, end), moved = charges.charge();
+      if (after == unlimited || stage_load.both + moved > limits_.total) continue;
+      visit(end, stage_load, combined(stage_load, moved, after));
     }
   }
 
  public:
-  GPIPE_COLD constexpr explicit dynamic_program(const range_sums& all)
-      : all_(all),
-        slots_(all.of.slots),
-        stages_(all.of.stages),
+  GPIPE_COLD constexpr explicit dynamic_program(const range_sums& ranges)
+      : ranges_(ranges),
+        slots_(ranges.of.slots),
+        stages_(ranges.of.stages),
         low_(stages_),
         high_(stages_),
         rest_((stages_ + 1) * (slots_ + 1)),
@@ -74,40 +78,40 @@ class dynamic_program {
     if (!find_bands()) return unlimited;
     rest(stages_, slots_) = 0;
     for (int s = stages_ - 1; s >= 0; --s) {
-      if (all_.moved.any() || !all_.orderly()) scan(s);
+      if (ranges_.moved.any() || !ranges_.monotone()) scan(s);
       else slide(s);
     }
     return rest(0, 0);
   }
 
-  /// After a run that found one: a cut of the smallest value, each stage in turn as close to an equal share of what is
-  /// left as limits and value allow.
+  /// After a run that found a cut: a cut of the smallest value. Each stage in turn is as close to an equal share of the
+  /// remaining work as limits and value allow.
   GPIPE_COLD constexpr void choose(int* first) const {
     first[0] = 0;
     std::int64_t budget = rest(0, 0);
     for (int s = 0; s < stages_; ++s) {
       const int begin = first[s], left = stages_ - s;
-      const std::int64_t work = all_.range(s, begin, slots_).both, share = work / left;
-      std::int64_t nearest = unlimited, dies_after_forward = 0;
-      each_end(s, begin, [&](int end, const load& held, std::int64_t value) {
+      const std::int64_t work = ranges_.range(s, begin, slots_).both, share = work / left;
+      std::int64_t nearest = unlimited, used = 0;
+      each_end(s, begin, [&](int end, const load& stage_load, std::int64_t value) {
         if (value > budget) return;
-        const std::int64_t off = work > 0 ? held.both - share : end - begin - (slots_ - begin) / left;
+        const std::int64_t off = work > 0 ? stage_load.both - share : end - begin - (slots_ - begin) / left;
         const std::int64_t distance = off < 0 ? -off : off;
-        if (distance < nearest || (distance == nearest && off <= 0)) {  // a tie: the largest within its share
+        if (distance < nearest || (distance == nearest && off <= 0)) {  // a tie: the larger one within the share
           nearest = distance;
           first[s + 1] = end;
-          dies_after_forward = held.both;
+          used = stage_load.both;
         }
       });
-      if (what_ == smallest::sum) budget -= dies_after_forward;
+      if (what_ == smallest::sum) budget -= used;
     }
   }
 
  private:
   constexpr bool obeys(int stage, int begin, int end) const {
-    const load held = all_.range(stage, begin, end);
-    return held.forward <= limits_.forward && held.backward <= limits_.backward && held.both <= limits_.both &&
-           end <= all_.reach(stage, begin);
+    const load stage_load = ranges_.range(stage, begin, end);
+    return stage_load.forward <= limits_.forward && stage_load.backward <= limits_.backward &&
+           stage_load.both <= limits_.both && end <= ranges_.reach(stage, begin);
   }
 
   GPIPE_COLD constexpr bool find_bands() {
@@ -126,7 +130,7 @@ class dynamic_program {
     return true;
   }
 
-  // With transfers, or limits that change to and fro: tries every end from every begin.
+  // With transfers, or with limits that are not monotone: tries every end from every begin.
   GPIPE_COLD constexpr void scan(int stage) {
     for (int begin = low_[stage]; begin <= high_[stage]; ++begin) {
       std::int64_t best = unlimited;
@@ -137,12 +141,12 @@ class dynamic_program {
     }
   }
 
-  // Without: as the begin moves down, nearer ends come and none that a nearer one beats is wanted again, for its load
-  // grows as much or more. So a queue of the others has the best at its head.
+  // Without: as the begin moves down, nearer ends are added. An end that a nearer one beats is never best again, for
+  // its load grows at least as fast. So a queue of the other ends has the best one at its head.
   GPIPE_COLD constexpr void slide(int stage) {
     int head = 0, tail = 0, furthest = high_[stage + 1];
     const auto value = [&](int begin, int i) {
-      return joined(all_.range(stage, begin, queue_[i]), 0, rest(stage + 1, queue_[i]));
+      return combined(ranges_.range(stage, begin, queue_[i]), 0, rest(stage + 1, queue_[i]));
     };
     for (int begin = high_[stage], next = furthest + 1; begin >= low_[stage]; --begin) {
       while (furthest > begin && !obeys(stage, begin, furthest)) --furthest;
@@ -158,7 +162,7 @@ class dynamic_program {
     }
   }
 
-  const range_sums& all_;
+  const range_sums& ranges_;
   int slots_, stages_;
   limits limits_{};
   smallest what_ = smallest::total;

@@ -1,25 +1,25 @@
 #pragma once
 
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/partition/problem.hpp>
+#include <gpipe/plan/partition/checks.hpp>
 
 namespace gpipe {
 
-/// What a slot on one kind of device adds to a training step, at the least.
+/// A lower bound on the work of a slot on one kind of device in a training step.
 struct slot_step {
-  std::int64_t forward = 0;  ///< of one micro-batch
-  /// The part of one backward that comes last on its device and for which the stage before waits: not a second
-  /// forward that may run early, and nothing where a schedule may put the parameters' gradients behind.
+  std::int64_t forward = 0;  ///< for one micro-batch
+  /// The last part of one backward on its device, for which the stage before waits. A second forward, which may run
+  /// early, is not part of it; nor are the parameters' gradients if a schedule may compute them later.
   std::int64_t chain = 0;
-  std::int64_t work = 0;  ///< all that its device does for it in a step
+  std::int64_t work = 0;  ///< all work of its device for the slot in a step
 };
 
 namespace detail {
 
-[[noreturn]] inline void bad_step(int slot, const slot_step& step) {  // not constexpr: see problem.hpp
-  throw_error({"a slot works ", step.work, " in a step, of which one micro-batch takes ", step.forward, " forward and ",
-          step.chain, " back"},
-         {"times are 0 or more, and one micro-batch is a part of a step"}, location{.slot = slot});
+[[noreturn]] inline void bad_step(int slot, const slot_step& step) {  // not constexpr: see checks.hpp
+  throw_error({"a slot's work in a step is ", step.work, ", of which one micro-batch takes ", step.forward,
+               " forward and ", step.chain, " back"},
+              {"times must be at least 0, and work at least forward + chain"}, location{.slot = slot});
 }
 
 struct step_sums {
@@ -28,7 +28,7 @@ struct step_sums {
 
 }  // namespace detail
 
-/// A step in which every micro-batch runs forward and backward in one piece each, as the costs say.
+/// A step in which every micro-batch runs forward once and backward in one part, with the problem's costs.
 struct whole_backward {
   constexpr slot_step operator()(const partition_problem& p, int kind, int slot) const {
     const slot_cost& cost = p.costs[kind * p.slots + slot];
@@ -39,30 +39,30 @@ struct whole_backward {
   }
 };
 
-/// A time that no training step beats, whatever the cut into stages (memory and transfers left out) and the schedule.
-/// With f and c for forward and the chain of backward, and w for a stage's work in the step:
+/// A lower bound on the duration of a training step, for any cut into stages (without memory and transfers) and any
+/// schedule. With f and c for forward and the chain of backward, and w for a stage's work in the step:
 ///
-/// - Stage s cannot begin before a micro-batch has come through the stages before it, and after its last backward a
-///   gradient goes back through them: a step takes sum over j < s of (f_j + c_j), and w_s.
-/// - Its M chains begin when a micro-batch has gone forward through all stages and back to s; behind the last of its M
-///   forwards one has still that way to go: a step takes sum f + sum c + (M - 1) max(f_s, c_s).
+/// - Stage s cannot begin before a micro-batch has passed the stages before it, and after its last backward a gradient
+///   goes back through them: a step takes at least sum over j < s of (f_j + c_j), plus w_s.
+/// - Its M chains begin after a micro-batch has gone forward through all stages and back to s; after the last of its M
+///   forwards, one micro-batch still goes the same way: a step takes at least sum f + sum c + (M - 1) max(f_s, c_s).
 ///
-/// We bisect for the smallest time in which a cut obeys both for every stage. A longest-prefix probe is exact, for
-/// both shrink with a range from either side; on unequal devices the sums over other stages count every slot where it
-/// takes least, and stages may stay empty, which only lowers the bound. Throws as `partition` does.
+/// We bisect for the smallest time in which some cut satisfies both for every stage. A longest-prefix probe is exact,
+/// because both shrink with a range from either side. On unequal devices the sums over other stages use the smallest
+/// time of every slot, and stages may be empty; both only lower the bound. Throws as `partition` does.
 template <class Step = whole_backward>
 GPIPE_COLD constexpr std::int64_t makespan_lower_bound(partition_problem p, const Step& step_of = {}) {
-  p.goal = objective::bottleneck;  // of any schedule, so transfers are no mistake
+  p.goal = objective::bottleneck;  // the bound is for any schedule, so transfers are valid
   detail::require_problem(p);
   const int slots = p.slots, row = slots + 1;
-  const std::int64_t beats = p.micro_batches - 1;
+  const std::int64_t periods = p.micro_batches - 1;
   const detail::zeroed_array<detail::step_sums> sums(p.kinds * row);
-  const detail::zeroed_array<std::int64_t> passed(slots);  // f + c of the slots before, each where it takes least
+  const detail::zeroed_array<std::int64_t> passed(slots);  // prefix sums of f + c, each slot on its fastest device
   const detail::zeroed_array<bool> used(p.kinds);
   for (int s = 0; s < p.stages; ++s) used[p.kind(s)] = true;
-  std::int64_t most = 0;
+  std::int64_t total = 0;
   for (int l = 0; l < slots; ++l) {
-    std::int64_t least = detail::unlimited, largest = 0;
+    std::int64_t fastest = detail::unlimited, largest = 0;
     for (int k = 0; k < p.kinds; ++k)
       if (used[k]) {
         const slot_step step = step_of(p, k, l);
@@ -70,30 +70,30 @@ GPIPE_COLD constexpr std::int64_t makespan_lower_bound(partition_problem p, cons
         const detail::step_sums& before = sums[k * row + l];
         sums[k * row + l + 1] = {before.forward + step.forward, before.chain + step.chain, before.work + step.work};
         const std::int64_t way = step.forward + step.chain;
-        least = way < least ? way : least;
+        fastest = way < fastest ? way : fastest;
         largest = step.work > largest ? step.work : largest;
         if (way > (detail::unlimited - 1) / p.micro_batches) detail::cost_overflow(slots, p.micro_batches);
         largest = p.micro_batches * way > largest ? p.micro_batches * way : largest;
       }
-    passed[l + 1] = passed[l] + least;
-    if (most >= detail::unlimited - largest) detail::cost_overflow(slots, p.micro_batches);
-    most += largest;
+    passed[l + 1] = passed[l] + fastest;
+    if (total >= detail::unlimited - largest) detail::cost_overflow(slots, p.micro_batches);
+    total += largest;
   }
-  if (most > detail::unlimited / 2) detail::cost_overflow(slots, p.micro_batches);
+  if (total > detail::unlimited / 2) detail::cost_overflow(slots, p.micro_batches);
 
   const auto need = [&, way = passed[slots]](int stage, int begin, int end) {
     const detail::step_sums *sum = sums.data() + p.kind(stage) * row, &from = sum[begin], &to = sum[end];
     const std::int64_t forward = to.forward - from.forward, chain = to.chain - from.chain;
-    const std::int64_t own = passed[begin] + to.work - from.work;
-    const std::int64_t whole = way + beats * (forward > chain ? forward : chain);
-    return own > whole ? own : whole;
+    const std::int64_t by_work = passed[begin] + to.work - from.work;
+    const std::int64_t by_chain = way + periods * (forward > chain ? forward : chain);
+    return by_work > by_chain ? by_work : by_chain;
   };
-  std::int64_t low = passed[slots], high = 2 * most, reached = 0, next = 0;
+  std::int64_t low = passed[slots], high = 2 * total, reached = 0, next = 0;
   const auto enough = [&](std::int64_t time) {
     reached = 0;
     next = detail::unlimited;
     for (int s = 0, begin = 0, width = slots / p.stages; s < p.stages; ++s) {
-      int end = begin, last = slots;  // neighbours are alike: look first at the width of the one before
+      int end = begin, last = slots;  // neighbours are similar: first try the width of the stage before
       for (int stride = width > 0 ? width : 1, further = 1; end < last;) {
         const int middle = stride < last - end ? end + stride : last - (last - end) / 2;
         if (need(s, begin, middle) <= time) {

@@ -1,23 +1,23 @@
 #pragma once
 
-#include <gpipe/plan/partition/problem.hpp>
+#include <gpipe/plan/partition/checks.hpp>
 
 namespace gpipe::detail {
 
-/// Cost of a range of slots, or the limits that every stage must obey.
+/// The cost of a range of slots, or the limits of every stage.
 struct load {
   std::int64_t forward = 0, backward = 0, both = 0;
 };
 
-/// Longest-prefix probe: each stage, from the first on, takes as many slots as the limits allow. A range that obeys
-/// them still does when it shrinks, so if any cut obeys them this one does; stages left over are filled by splitting.
+/// Longest-prefix probe: each stage, from the first on, takes as many slots as the limits allow. A part of a range that
+/// is within the limits is, too, so if any cut is within them, this one is. Unused stages are filled by splitting.
 template <class Fits>
 struct prefix_probe {
   const load* sum;  ///< sum[l] is the load of the slots [0, l)
   int slots, stages;
   const Fits& fits;
-  load reached{};         ///< after a probe that succeeds: the largest stage in each criterion
-  std::int64_t next = 0;  ///< after one that fails: the smallest limit of the searched criterion that may do better
+  load reached{};         ///< after a successful probe: the largest stage in each criterion
+  std::int64_t next = 0;  ///< after a failed probe: the next limit of the searched criterion to try
 
   constexpr load range(int begin, int end) const {
     return {sum[end].forward - sum[begin].forward, sum[end].backward - sum[begin].backward,
@@ -26,13 +26,12 @@ struct prefix_probe {
 
   constexpr bool obeys(int begin, int end, const load& limit) const {
     return sum[end].forward - sum[begin].forward <= limit.forward &&
-           sum[end].backward - sum[begin].backward <= limit.backward &&
-           sum[end].both - sum[begin].both <= limit.both &&
+           sum[end].backward - sum[begin].backward <= limit.backward && sum[end].both - sum[begin].both <= limit.both &&
            (std::is_same_v<Fits, fits_always> || fits(begin, end));
   }
 
-  /// The largest end of a stage from `begin`. Neighbouring stages are alike, so look first at the `width` of the
-  /// one before, then gallop, then halve.
+  /// The largest end of a stage from `begin`. Neighbouring stages are similar, so first try the `width` of the stage
+  /// before, then gallop, then bisect.
   constexpr int reach(int begin, int width, const load& limit) const {
     int low = begin, high = slots;
     for (int stride = width > 0 ? width : 1, further = 1; low < high;) {
@@ -48,7 +47,7 @@ struct prefix_probe {
     return low;
   }
 
-  GPIPE_COLD constexpr bool probe(const load& limit, std::int64_t load::*searched) {
+  GPIPE_COLD constexpr bool run(const load& limit, std::int64_t load::*searched) {
     load others = limit;
     others.*searched = unlimited;
     reached = {};
@@ -57,15 +56,15 @@ struct prefix_probe {
     for (int s = 0; s < stages && begin < slots; ++s) {
       const std::int64_t rest = sum[slots].*searched - sum[begin].*searched, left = stages - s;
       const std::int64_t share = rest / left + (rest % left != 0);
-      if (share > limit.*searched) {  // the stages left cannot take the rest
+      if (share > limit.*searched) {  // the remaining stages cannot take the rest
         if (share < next) next = share;
         return false;
       }
       const int end = reach(begin, width, limit);
-      const load held = range(begin, end);
-      if (held.forward > reached.forward) reached.forward = held.forward;
-      if (held.backward > reached.backward) reached.backward = held.backward;
-      if (held.both > reached.both) reached.both = held.both;
+      const load stage_load = range(begin, end);
+      if (stage_load.forward > reached.forward) reached.forward = stage_load.forward;
+      if (stage_load.backward > reached.backward) reached.backward = stage_load.backward;
+      if (stage_load.both > reached.both) reached.both = stage_load.both;
       if (end < slots && obeys(begin, end + 1, others)) {
         const std::int64_t more = range(begin, end + 1).*searched;
         if (more < next) next = more;
@@ -76,17 +75,17 @@ struct prefix_probe {
     return begin == slots;
   }
 
-  /// The smallest limit of the searched criterion in [low, high] that admits a cut, the other limits as given;
-  /// `high + 1` if none does. Every probe moves a bound to a sum that occurs, so few are needed: a first one at each
-  /// end, then galloping up from the lower, where the answer mostly lies, then halving.
-  GPIPE_COLD constexpr std::int64_t least(load limit, std::int64_t load::*searched, std::int64_t low,
-                                          std::int64_t high) {
+  /// The smallest limit of the searched criterion in [low, high] for which a cut exists under the other limits;
+  /// `high + 1` if there is none. Every probe moves a bound to a sum that occurs, so few are needed: one at `high`,
+  /// then galloping up from `low`, near which the answer usually lies, then bisection.
+  GPIPE_COLD constexpr std::int64_t min_limit(load limit, std::int64_t load::*searched, std::int64_t low,
+                                              std::int64_t high) {
     limit.*searched = high;
-    if (!probe(limit, searched)) return high + 1;
+    if (!run(limit, searched)) return high + 1;
     if (reached.*searched < high) high = reached.*searched;
     for (std::int64_t at = low, stride = low / 128 + 1; low < high;) {
       limit.*searched = at;
-      if (probe(limit, searched)) high = reached.*searched > low ? reached.*searched : low;
+      if (run(limit, searched)) high = reached.*searched > low ? reached.*searched : low;
       else low = next < high ? next : high;
       at = stride < high - low ? low + stride : low + (high - low) / 2;
       stride = stride < (high - low) / 4 ? 4 * stride : high - low;
@@ -95,17 +94,17 @@ struct prefix_probe {
   }
 };
 
-/// Cuts under the limits, as evenly as they allow: each cut lies between the earliest place from which the stages
-/// behind can take the rest and the latest that its own stage can reach, close to an equal share of what is left.
+/// Cuts as evenly as the limits allow. Each cut lies between the earliest slot from which the later stages can take the
+/// rest and the latest slot that its own stage can reach, close to an equal share of the rest.
 template <class Fits>
-GPIPE_COLD constexpr void spread(const prefix_probe<Fits>& prefix_probe, const load& limit, int* first) {
-  const int slots = prefix_probe.slots, stages = prefix_probe.stages;
+GPIPE_COLD constexpr void spread(const prefix_probe<Fits>& probe, const load& limit, int* first) {
+  const int slots = probe.slots, stages = probe.stages;
   first[stages] = slots;
-  for (int s = stages - 1; s > 0; --s) {  // first[s] is the earliest place for now
+  for (int s = stages - 1; s > 0; --s) {  // first[s] is the earliest slot for now
     int low = s, high = first[s + 1] - 1;
     while (low < high) {
       const int middle = low + (high - low) / 2;
-      if (prefix_probe.obeys(middle, first[s + 1], limit)) high = middle;
+      if (probe.obeys(middle, first[s + 1], limit)) high = middle;
       else low = middle + 1;
     }
     first[s] = low;
@@ -113,12 +112,12 @@ GPIPE_COLD constexpr void spread(const prefix_probe<Fits>& prefix_probe, const l
   first[0] = 0;
   for (int s = 0; s + 1 < stages; ++s) {
     const int begin = first[s], left = stages - s, latest = slots - left + 1;
-    const std::int64_t rest = prefix_probe.range(begin, slots).both;
+    const std::int64_t rest = probe.range(begin, slots).both;
     load share = limit;
     if (rest / left < share.both) share.both = rest / left;
-    int end = rest == 0 ? begin + (slots - begin) / left : prefix_probe.reach(begin, (slots - begin) / left, share);
-    if (rest > 0 && end < slots && prefix_probe.obeys(begin, end + 1, limit) &&
-        prefix_probe.range(begin, end + 1).both - rest / left < rest / left - prefix_probe.range(begin, end).both)
+    int end = rest == 0 ? begin + (slots - begin) / left : probe.reach(begin, (slots - begin) / left, share);
+    if (rest > 0 && end < slots && probe.obeys(begin, end + 1, limit) &&
+        probe.range(begin, end + 1).both - rest / left < rest / left - probe.range(begin, end).both)
       ++end;
     if (end < first[s + 1]) end = first[s + 1];
     if (end <= begin) end = begin + 1;

@@ -5,7 +5,7 @@
 
 namespace gpipe::detail {
 
-/// What every search asks of a problem, summed once: loads and transfers of ranges, and how far a stage's memory goes.
+/// A problem's sums for all searches: loads and transfers of ranges, and the range that each stage's memory can hold.
 class range_sums {
  public:
   const partition_problem& of;
@@ -16,9 +16,9 @@ class range_sums {
       : of(p),
         moved(p),
         sum_(p.kinds * (p.slots + 1)),
-        far_(limited<Fits> ? (limits_stages<Fits> ? p.stages : 1) * p.slots : 0),
+        furthest_(limited<Fits> ? (limits_stages<Fits> ? p.stages : 1) * p.slots : 0),
         reach_(limited<Fits> ? (limits_stages<Fits> ? p.stages : 1) * p.slots : 0),
-        far_step_(limits_stages<Fits> ? p.slots : 0),
+        step_(limits_stages<Fits> ? p.slots : 0),
         limited_(limited<Fits>) {
     for (int k = 0; k < p.kinds; ++k)
       for (int l = 0; l < p.slots; ++l) {
@@ -33,7 +33,7 @@ class range_sums {
       for (int s = 0; s < (limits_stages<Fits> ? p.stages : 1); ++s)
         for (int begin = 0, end = 0, reach = 0; begin < p.slots; ++begin) {
           if (end < begin) end = begin;
-          // What enters a stage counts too, so one that begins later may get less far.
+          // The values that enter a stage count, too, so a later begin may reach less far.
           if (end > begin && !stage_fits(fits, s, begin, end)) {
             int low = begin, high = end;  // `high` does not fit
             while (high - low > 1) {
@@ -43,10 +43,10 @@ class range_sums {
             end = low;
           }
           while (end < p.slots && stage_fits(fits, s, begin, end + 1)) ++end;
-          if (end < reach) orderly_ = false;
+          if (end < reach) monotone_ = false;
           else reach = end;
-          far_[s * far_step_ + begin] = end;
-          reach_[s * far_step_ + begin] = reach;
+          furthest_[s * step_ + begin] = end;
+          reach_[s * step_ + begin] = reach;
         }
   }
 
@@ -57,19 +57,19 @@ class range_sums {
     return {sum[end].forward - sum[begin].forward, sum[end].backward - sum[begin].backward,
             sum[end].both - sum[begin].both};
   }
-  /// The furthest end that a stage's memory allows, and the furthest from here or from any slot before.
+  /// The furthest end that a stage's memory allows from `begin`; then, the furthest from `begin` or any slot before it.
   constexpr int furthest(int stage, int begin) const {
-    return limited_ && begin < of.slots ? far_[stage * far_step_ + begin] : of.slots;
+    return limited_ && begin < of.slots ? furthest_[stage * step_ + begin] : of.slots;
   }
   constexpr int reach(int stage, int begin) const {
-    return limited_ && begin < of.slots ? reach_[stage * far_step_ + begin] : of.slots;
+    return limited_ && begin < of.slots ? reach_[stage * step_ + begin] : of.slots;
   }
-  /// Whether these are the same everywhere.
-  constexpr bool orderly() const { return orderly_; }
+  /// Whether the two are equal for every begin.
+  constexpr bool monotone() const { return monotone_; }
 
-  /// The sum of f + b with every slot where it costs least, and with it and all transfers where they cost most.
-  constexpr std::int64_t least_sum() const { return least_; }
-  constexpr std::int64_t most_sum() const { return most_; }
+  /// The sum of f + b with every slot on its fastest device; then, on its slowest device and with all transfers.
+  constexpr std::int64_t min_sum() const { return min_; }
+  constexpr std::int64_t max_sum() const { return max_; }
 
  private:
   template <class Fits>
@@ -79,25 +79,25 @@ class range_sums {
 
   GPIPE_COLD constexpr void sum_extremes() {
     for (int l = 0; l < of.slots; ++l) {
-      std::int64_t least = unlimited, most = 0;
+      std::int64_t min = unlimited, max = 0;
       for (int k = 0; k < of.kinds; ++k) {
         const slot_cost& on = of.costs[k * of.slots + l];
-        if (on.forward + on.backward < least) least = on.forward + on.backward;
-        if (on.forward + on.backward > most) most = on.forward + on.backward;
+        if (on.forward + on.backward < min) min = on.forward + on.backward;
+        if (on.forward + on.backward > max) max = on.forward + on.backward;
       }
-      least_ += least;
-      most_ = add(most_, most);
+      min_ += min;
+      max_ = add(max_, max);
     }
-    for (int i = 0; i < of.transfer_count; ++i) most_ = add(most_, of.transfers[i].charge());
-    if (of.goal == objective::fill_drain && most_ > (unlimited - 1) / of.micro_batches)
+    for (int i = 0; i < of.transfer_count; ++i) max_ = add(max_, of.transfers[i].charge());
+    if (of.goal == objective::fill_drain && max_ > (unlimited - 1) / of.micro_batches)
       cost_overflow(of.slots, of.micro_batches);
   }
 
-  zeroed_array<load> sum_;  // [kind][slot]
-  zeroed_array<int> far_, reach_;  // [stage][begin], or one row for all stages
-  int far_step_;
-  bool limited_, orderly_ = true;
-  std::int64_t least_ = 0, most_ = 0;
+  zeroed_array<load> sum_;              // [kind][slot]
+  zeroed_array<int> furthest_, reach_;  // [stage][begin], or one row for all stages
+  int step_;
+  bool limited_, monotone_ = true;
+  std::int64_t min_ = 0, max_ = 0;
 };
 
 }  // namespace gpipe::detail

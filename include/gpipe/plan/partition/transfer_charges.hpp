@@ -1,20 +1,20 @@
 #pragma once
 
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/partition/problem.hpp>
+#include <gpipe/plan/partition/checks.hpp>
 
 namespace gpipe::detail {
 
-/// A problem's transfers, sorted by the slots at which a growing stage meets them.
+/// A problem's transfers, sorted by reading slot, to sum the charges of a growing stage.
 class transfer_charges {
  public:
   struct reading {
-    int writer, before;  ///< who read the value before, or else its writer
+    int writer, before;  ///< the previous reader of the value, or else its writer
     bool last;
     std::int64_t charge;
   };
 
- private:  // before its use: clang 14 evaluates no member template that it has yet to read
+ private:  // before its use: clang 14 evaluates no member template before its definition
   template <class Visit>
   static constexpr void each_reading(const partition_problem& p, const Visit& visit) {
     for (int i = 0; i < p.transfer_count; ++i) {
@@ -30,9 +30,9 @@ class transfer_charges {
       : first_(p.slots + 1), readings_(count(p)), written_(p.slots), any_(false) {
     each_reading(p, [this](int slot, const reading&) { ++first_[slot + 1]; });
     for (int l = 0; l < p.slots; ++l) first_[l + 1] += first_[l];
-    const zeroed_array<int> placed(p.slots);
+    const zeroed_array<int> filled(p.slots);
     each_reading(p, [&](int slot, const reading& it) {
-      readings_[first_[slot] + placed[slot]++] = it;
+      readings_[first_[slot] + filled[slot]++] = it;
       if (it.before == it.writer) written_[it.writer] += it.charge;
       any_ = true;
     });
@@ -40,16 +40,16 @@ class transfer_charges {
 
   constexpr bool any() const { return any_; }
 
-  /// What a stage that starts at `begin` pays while it takes slot after slot.
+  /// The charges of a stage that starts at `begin` while slot after slot is added.
   ///
   ///     begin          slot
-  ///     [--------------]          receives what is written before `begin` and read here for the first time,
-  ///          w ----------> r      sends what is written here, until its last reader has come in, too
-  class meter {
+  ///     [--------------]          receives a value written before `begin` at its first reader inside,
+  ///          w ----------> r      sends a value written inside, until its last reader is inside, too
+  class running_charge {
    public:
-    constexpr meter(const transfer_charges& all, int begin) : all_(all), begin_(begin) {}
+    constexpr running_charge(const transfer_charges& all, int begin) : all_(all), begin_(begin) {}
 
-    constexpr void take(int slot) {
+    constexpr void add(int slot) {
       for (int i = all_.first_[slot]; i < all_.first_[slot + 1]; ++i) {
         const reading& it = all_.readings_[i];
         if (it.before < begin_) charge_ += it.charge;

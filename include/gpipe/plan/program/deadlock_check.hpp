@@ -13,11 +13,11 @@
 
 namespace gpipe {
 
-/// Runs the programs of all workers together over channels of `slots` slots (or under `rendezvous`) and tells the
-/// first fault. Programs without one run every (stage, micro-batch) forward and backward exactly once, each after what
-/// it needs; never wait in a circle; retire parameter gradients in ascending order and keep within the stash.
+/// Runs the programs of all workers together over channels of `slots` slots (or under `rendezvous`) and returns the
+/// first fault. Programs without a fault run every (stage, micro-batch) forward and backward exactly once, each after its
+/// inputs; never wait in a circle; retire parameter gradients in ascending order and stay within the stash.
 ///
-/// One pass, over any programs, whoever wrote them.
+/// It needs one pass and accepts any programs, not only those of `lower`.
 GPIPE_COLD constexpr check_result check(const expected_step& terms, const program_view* programs, int workers,
                                    int slots = rendezvous) {
   detail::require_links(terms.stages, terms.links, terms.link_count);
@@ -27,13 +27,13 @@ GPIPE_COLD constexpr check_result check(const expected_step& terms, const progra
 namespace detail {
 
 [[noreturn]] inline void too_long(int stages, int micro_batches) {
-  throw_error({"the programs of ", stages, " stages for ", micro_batches, " micro-batches are longer than can be counted"},
-         {"choose fewer"});
+  throw_error({"stages is ", stages, " and micro_batches is ", micro_batches, ": the programs have more lines than an int counts"},
+              {"choose fewer"});
 }
 
 }  // namespace detail
 
-/// The same for the programs that `lower` makes of a schedule. Throws what `lower` throws.
+/// The same for the programs that `lower` makes of a schedule. Throws as `lower` does.
 template <scheduler Schedule>
 GPIPE_COLD constexpr check_result check_schedule(const Schedule& schedule, int stages, int micro_batches,
                                             const recompute_choice& choice, const link* links, int link_count,
@@ -52,16 +52,16 @@ GPIPE_COLD constexpr check_result check_schedule(const Schedule& schedule, int s
   }
   if (std::int64_t{4} * micro_batches * (stages + link_count) + 2 * stages > (std::numeric_limits<int>::max)())
     detail::too_long(stages, micro_batches);
-  // Of each micro-batch: forward, recompute, both parts of backward, and both ends of a link's two channels.
-  // A table whose programs are longer repeats something, and that is found among the first of them.
-  const int room = 4 * micro_batches * (stages + link_count) + 2 * stages;
-  const detail::zeroed_array<instruction> lines(room);
+  // Each micro-batch has a forward, a recompute, both parts of backward, and both ends of a link's two channels. A table
+  // with longer programs repeats an instruction, and the check finds this in the first `max_lines`.
+  const int max_lines = 4 * micro_batches * (stages + link_count) + 2 * stages;
+  const detail::zeroed_array<instruction> lines(max_lines);
   const detail::zeroed_array<program_view> programs(workers);
   int length = 0;
   for (int w = 0; w < workers; ++w) {
     programs[w].lines = lines.data() + length;
     const auto put = [&](const instruction& it) {
-      if (length < room) lines[length++] = it;
+      if (length < max_lines) lines[length++] = it;
     };
     detail::lower_worker(table, recomputed.data(), links, link_count, w, put, mode);
     programs[w].length = static_cast<int>(lines.data() + length - programs[w].lines);

@@ -15,15 +15,16 @@ struct program_view {
   int length = 0;
 };
 
-/// What programs have to do. The arrays have an element for each stage, unless said, and belong to the caller.
+/// The work of a step that the programs must do together. An array has an element for each stage unless said otherwise,
+/// and belongs to the caller.
 struct expected_step {
   int stages = 1, micro_batches = 1;
   const link* links = nullptr;
   int link_count = 0;
   bool trains = true;
-  const bool* recomputed = nullptr;  ///< of each stage, of each micro-batch; none: nothing is
-  const int* in_flight = nullptr;    ///< the bound of the stash; none: not checked
-  const int* worker_of = nullptr;    ///< none: stage s is worker s
+  const bool* recomputed = nullptr;  ///< [stage][micro-batch]; null: none is
+  const int* in_flight = nullptr;    ///< the bound of the stash; null: not checked
+  const int* worker_of = nullptr;    ///< null: stage s is worker s
 };
 
 /// A send completes only when its receive is reached.
@@ -31,28 +32,28 @@ inline constexpr int rendezvous = 0;
 
 namespace detail {
 
-/// Runs all programs together, once. Every channel has one sender and one receiver that block, so what is done when
-/// nothing moves any more does not depend on who moved first: one execution stands for all.
+/// Runs all programs together, once. Every channel has one sender and one receiver that block, so the final state does
+/// not depend on the order in which workers run: one execution represents all.
 class execution {
  public:
   GPIPE_COLD constexpr execution(const expected_step& terms, const program_view* programs, int workers, int slots)
       : t_(terms), programs_(programs), workers_(workers), slots_(slots), memory_(size(terms, workers)) {
     int* next = memory_.data();
     const int cells = t_.stages * t_.micro_batches, channels = 2 * t_.link_count;
-    const auto place = [&next](int*& array, int length) {
+    const auto allocate = [&next](int*& array, int length) {
       array = next;
       next += length;
     };
-    place(position_, workers);
-    place(waiting_, workers);
-    place(ready_, workers);
+    allocate(position_, workers);
+    allocate(waiting_, workers);
+    allocate(ready_, workers);
     for (int** array : {&incoming_, &outgoing_gradients_, &forwarded_, &retired_, &held_, &ended_})
-      place(*array, t_.stages);
-    for (int** array : {&state_, &activations_, &gradients_}) place(*array, cells);
-    place(sent_, channels);
-    place(received_, channels);
-    place(order_, channels * t_.micro_batches);
-    place(departed_, t_.link_count * t_.micro_batches);
+      allocate(*array, t_.stages);
+    for (int** array : {&state_, &activations_, &gradients_}) allocate(*array, cells);
+    allocate(sent_, channels);
+    allocate(received_, channels);
+    allocate(order_, channels * t_.micro_batches);
+    allocate(departed_, t_.link_count * t_.micro_batches);
     for (int i = 0; i < t_.link_count; ++i) {
       ++incoming_[t_.links[i].to];
       if (t_.links[i].gradient) ++outgoing_gradients_[t_.links[i].from];
@@ -260,7 +261,7 @@ class execution {
     ready_[ready_count_++] = w;
   }
 
-  // From here on nothing moves any more. A worker whose counterpart never comes is the cause, the others follow.
+  // No worker can run any more. A worker whose counterpart never comes is the cause; the others only wait for it.
   constexpr check_result stuck() const {
     int first = -1;
     for (int w = 0; w < workers_; ++w) {
@@ -279,7 +280,7 @@ class execution {
     return found(fault::deadlock, first);
   }
 
-  // Every transfer has happened if all of forward and backward has, for they wait for all that comes.
+  // Every transfer has happened if every forward and backward has, because these wait for their inputs.
   constexpr check_result unfinished() const {
     for (int s = 0; s < t_.stages; ++s) {
       if (forwarded_[s] == t_.micro_batches && (!t_.trains || retired_[s] == t_.micro_batches)) continue;
@@ -307,17 +308,17 @@ class execution {
   int workers_, slots_;
   bool has_local_links_ = false;
   int ready_count_ = 0;
-  int culprit_ = -1;  // the worker at fault, if it is not the one that ran
-  zeroed_array<int> memory_;  // of all that follow
+  int culprit_ = -1;  // the worker with the fault, if it is not the one that ran
+  zeroed_array<int> memory_;  // of all arrays below
 
-  // Of each worker: the line that it is at, whether it waits there for a peer; a stack of those that may move.
+  // Of each worker: its line, whether it waits there for a peer; a stack of the workers that may run.
   int *position_ = nullptr, *waiting_ = nullptr, *ready_ = nullptr;
   // Of each stage: links, micro-batches so far, marks.
   int *incoming_ = nullptr, *outgoing_gradients_ = nullptr;
   int *forwarded_ = nullptr, *retired_ = nullptr, *held_ = nullptr, *ended_ = nullptr;
-  // Of each (stage, micro-batch): marks, and how many activations and gradients have come.
+  // Of each (stage, micro-batch): marks, and the number of activations and gradients received.
   int *state_ = nullptr, *activations_ = nullptr, *gradients_ = nullptr;
-  // Of each channel: how many micro-batches, and which was sent when.
+  // Of each channel: the number of micro-batches sent and received, and the order of sends.
   int *sent_ = nullptr, *received_ = nullptr, *order_ = nullptr;
   // Of each (link, micro-batch): marks.
   int* departed_ = nullptr;

@@ -14,8 +14,8 @@
 
 namespace gpipe {
 
-/// How a program may send: `synchronous` programs run wherever a send may have to wait for its receive, `buffered` ones
-/// where it never does.
+/// How a program sends: a `synchronous` program runs even if a send waits for its receive, a `buffered` one only if it
+/// never does.
 enum class send_mode { synchronous, buffered };
 
 namespace detail {
@@ -24,11 +24,11 @@ namespace detail {
   throw_error({schedule, " has no worker ", worker}, {"workers are numbered from 0 to ", workers - 1});
 }
 
-/// `lower` without its checks. `recomputed` tells, if there is one, of each (stage, micro-batch).
+/// `lower` without its checks. `recomputed` has an element for each (stage, micro-batch), or is null.
 template <scheduler Schedule, class Sink>
 GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* recomputed, const link* links, int link_count,
                                        int worker, Sink&& sink, send_mode mode = send_mode::synchronous) {
-  const zeroed_array<int> indices(2 * link_count);  // of the links that reach this worker, and that leave it
+  const zeroed_array<int> indices(2 * link_count);  // the links that reach this worker, and those that leave it
   int *const incoming = indices.data(), *const outgoing = incoming + link_count;
   int incoming_count = 0, outgoing_count = 0;
   for (int i = 0; i < link_count; ++i) {
@@ -38,8 +38,8 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
   }
 
   transfer_queue transfers;
-  cell behind;  // its parameter part is yet to run, and those that have waited for it
-  cell ahead;   // is yet to be recomputed
+  cell behind;  // its parameter part has not run yet, nor those of its group
+  cell ahead;   // has not been recomputed yet
   const auto settle = [&] {
     if (behind.kind != action_kind::idle)
       for (int m = table.first_with(behind.micro_batch); m <= behind.micro_batch; ++m)
@@ -56,7 +56,7 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
     settle();
   };
   const auto later = [](int a, int b) { return a > b ? a : b; };
-  // All transfers of a kind that a cell waits for, or causes; how many.
+  // Queues all transfers of a kind that a cell waits for, or causes; returns their number.
   const auto plan = [&](action_kind kind, int tick, const cell& c) {
     const bool back = kind == action_kind::send_gradient || kind == action_kind::receive_gradient;
     const bool leaves = kind == action_kind::send_activation || kind == action_kind::receive_gradient;  // over outgoing links
@@ -65,13 +65,13 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
     for (int i = 0; i < count; ++i) {
       const link& it = links[over[i]];
       if ((leaves ? it.from : it.to) != c.stage || (back && !it.gradient)) continue;
-      int among = back ? -1 - over[i] : over[i];
+      int rank = back ? -1 - over[i] : over[i];
       if (mode == send_mode::synchronous) {
         const cell_ticks &from = table.of(it.from)[c.micro_batch], &to = table.of(it.to)[c.micro_batch];
         tick = 1 + (back ? later(to.backward, from.before_backward) : later(from.forward, to.before_forward));
-        among = back ? over[i] - link_count : link_count - over[i];
+        rank = back ? over[i] - link_count : link_count - over[i];
       }
-      transfers.put({tick, among, {kind, c.stage, c.micro_batch, over[i]}});
+      transfers.put({tick, rank, {kind, c.stage, c.micro_batch, over[i]}});
       ++planned;
     }
     return planned;
@@ -104,24 +104,24 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
 ///     B_m  [recompute]  [receive gradient]...  backward input  [send gradient]...  backward parameters
 ///
 /// - Recompute starts before the gradient arrives, and the gradient leaves before the parameter part. A stage that
-///   sends no gradient runs the fused `backward`. Cells that are split already stay where the table has them.
-/// - `coalesce`: of so many micro-batches in turn the parameter parts come together, behind the last one's input part.
+///   sends no gradient runs the fused `backward`. Cells that the table has split stay at their ticks.
+/// - The parameter parts of each `coalesce` consecutive micro-batches come together, after the last one's input part.
 /// - After the last cell of a schedule that trains: `reduce` of each stage of the worker, then `update` of each.
 /// - A link between two stages of one worker is no transfer and makes no instruction.
 ///
-/// If sends are synchronous, a transfer happens before a tick that both ends know: the first one after the cell that
-/// makes what is sent, and after the cell that the receiver runs before the one that needs it. (So a receiver takes
-/// nothing early, and a sender may run cells in between.) Before one tick gradients go first, over ascending links,
-/// then activations, over descending ones: where a worker has one stage, it sends before it receives. `links` ascend in
+/// If sends are synchronous, a transfer happens before a tick that both ends know: the first tick after the cell that
+/// produces the value, and after the cell that the receiver runs before the one that needs the value. (So a receiver
+/// receives nothing early, and a sender may run cells in between.) Before a tick gradients go first, over ascending
+/// links, then activations, over descending ones: a worker with one stage sends before it receives. `links` ascend in
 /// (from, to).
 ///
-/// This is one total order of all cells and transfers, and each program is a part of it: of all that has not happened
-/// yet, the first can happen, for both of its ends are there. So programs of a sound table run to their end under
-/// rendezvous, and all the more with slots between.
+/// This is one total order of all cells and transfers, and each program is a part of it: the first event that has not
+/// happened can happen, because both of its ends have reached it. So programs of a sound table run to their end under
+/// rendezvous, and also with slots between.
 ///
-/// If sends are buffered, they follow their cell at once, receives come right before theirs, and neither end waits for
-/// what the other does in between; for this channels need room for what is on its way. Activations go over ascending
-/// links, gradients over descending ones.
+/// If sends are buffered, a send follows its cell at once, a receive comes right before its cell, and neither end waits
+/// for the cells of the other in between; so channels need slots for the values on the way. Activations go over
+/// ascending links, gradients over descending ones.
 ///
 /// Throws if the schedule does not admit (stages, micro_batches), or the worker or a link does not exist.
 template <scheduler Schedule, class Sink>
@@ -148,7 +148,7 @@ constexpr void lower(schedule_choice chosen, int stages, int micro_batches, cons
   lower<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, worker, sink, mode, coalesce);
 }
 
-/// How many instructions `lower` makes.
+/// The number of instructions that `lower` makes.
 template <class Schedule>
 constexpr int program_length(Schedule schedule, int stages, int micro_batches, const recompute_choice& choice,
                              const link* links, int link_count, int worker) {

@@ -24,7 +24,7 @@ std::string describe(const timetable<Schedule>& table) {
   return text;
 }
 
-/// A verdict as a sentence, as in "deadlock: worker 1 at line 7, I0 (backward input)".
+/// A check's result as a sentence, as in "deadlock: worker 1 at line 7, I0 (backward input)".
 GPIPE_COLD inline std::string describe(const check_result& found) {
   if (found.ok()) return "no fault";
   return detail::concat({name(found.what), ": worker ", found.worker, " at line ", found.position, ", ",

@@ -14,50 +14,50 @@
 
 namespace gpipe {
 
-/// How long a stage takes with a micro-batch, in any unit.
+/// The times of a stage for a micro-batch, in any unit.
 struct stage_times {
   std::int64_t forward = 0, backward_input = 0, backward_parameters = 0;
   std::int64_t recompute = -1;  ///< negative: as long as forward
 };
 
-/// How long a micro-batch is on the way over a link, and its gradient on the way back.
+/// The transfer times of a micro-batch over a link, and of its gradient back.
 struct link_times {
   std::int64_t forward = 0, back = 0;
 };
 
-/// What is to be simulated. The arrays belong to the caller and have an element for each stage, or for each link.
+/// The input of a simulation. The arrays belong to the caller and have an element for each stage, or for each link.
 struct simulation_input {
   int stages = 1, micro_batches = 1;
   recompute_choice recompute{};
   const stage_times* times = nullptr;
   const link* links = nullptr;
   int link_count = 0;
-  const link_times* transfers = nullptr;  ///< none: they take no time
+  const link_times* transfers = nullptr;  ///< null: they take no time
   send_mode sends = send_mode::buffered;
 };
 
-/// What a simulation tells besides, where the caller wants to know.
+/// Further results of a simulation; null pointers are not written.
 struct simulation_report {
   std::int64_t* idle = nullptr;  ///< of each worker: from the step's begin to its end
-  int* peak_stash = nullptr;     ///< of each stage: the most micro-batches whose inputs it holds at once
+  int* peak_stash = nullptr;     ///< of each stage: the maximum of micro-batches whose inputs it holds at once
 };
 
 namespace detail {
 
 [[noreturn]] GPIPE_COLD inline void bad_times(const char* what, int index) {
-  throw_error({what, " ", index, " takes a negative time"}, {"give times of zero or more"});
+  throw_error({what, " ", index, " has a negative time"}, {"give times of zero or more"});
 }
 [[noreturn]] GPIPE_COLD inline void times_overflow() {
-  throw_error({"the times of a step add up to more than 64 bits hold"}, {"give them in a larger unit"});
+  throw_error({"the sum of a step's times overflows 64 bits"}, {"give them in a larger unit"});
 }
 
-/// Refuses times whose sum over a whole step overflows: no time in the simulation is larger than that sum.
+/// Throws if the sum of times over a whole step overflows: no time in the simulation is larger than this sum.
 constexpr void require_times(const simulation_input& t) {
-  std::int64_t room = (std::numeric_limits<std::int64_t>::max)() / t.micro_batches;
-  const auto take = [&room](std::int64_t time, const char* what, int index) {
+  std::int64_t left = (std::numeric_limits<std::int64_t>::max)() / t.micro_batches;
+  const auto take = [&left](std::int64_t time, const char* what, int index) {
     if (time < 0) bad_times(what, index);
-    if (time > room) times_overflow();
-    room -= time;
+    if (time > left) times_overflow();
+    left -= time;
   };
   for (int s = 0; s < t.stages; ++s) {
     const stage_times& of = t.times[s];
@@ -70,16 +70,17 @@ constexpr void require_times(const simulation_input& t) {
 }
 
 [[noreturn]] GPIPE_COLD inline void wrong_table(const char* schedule) {
-  throw_error({"the table of ", schedule, " is wrong: its programs would not end"}, {"see what check_table says"});
+  throw_error({"the table of ", schedule, " is wrong: its programs would not end"},
+              {"correct the first fault that check_timetable returns"});
 }
 
-/// Nobody watches.
+/// Ignores every event.
 struct no_witness {
   constexpr void operator()(const instruction&, std::int64_t, std::int64_t) const {}
 };
 
-/// Programs running against the clock. A send takes the sender no time: a link carries one micro-batch after the other
-/// in each direction, while its workers compute. A receive waits for what it receives.
+/// Simulates the times of all programs. A send takes no time of the sender: a link transfers one micro-batch after the
+/// other in each direction, while its workers compute. A receive waits until its micro-batch has arrived.
 template <scheduler Schedule, class Witness>
 class simulator {
  public:
@@ -196,27 +197,27 @@ class simulator {
   const Witness& witness_;
   const int workers_;
   const zeroed_array<instruction> lines_;
-  const zeroed_array<int> counts_;          // of all that follow
+  const zeroed_array<int> counts_;          // of all arrays below
   const zeroed_array<std::int64_t> times_;  // likewise
 
-  // Of each worker: where its program begins (and the last one ends), where it is, the channel that it waits for; a
-  // stack of those that may go on.
+  // Of each worker: the begin of its program (and the last one's end), its line, the channel that it waits for; a stack
+  // of the workers that may continue.
   int *begin_ = nullptr, *at_ = nullptr, *awaited_ = nullptr, *ready_ = nullptr;
   int *sent_ = nullptr, *received_ = nullptr;          // of each channel
   int* held_ = nullptr;                                // of each stage
   std::int64_t *now_ = nullptr, *busy_ = nullptr;      // of each worker
-  std::int64_t *free_ = nullptr, *arrival_ = nullptr;  // of each channel, and of what it carries
+  std::int64_t *free_ = nullptr, *arrival_ = nullptr;  // of each channel, and of each of its micro-batches
 };
 
 }  // namespace detail
 
 /// The length of a step, in the unit of its times: runs the programs that `lower` makes, each worker as soon as it can.
 /// Transfers overlap with computing and queue on their link; `reduce` and `update` take no time. Parameter gradients
-/// that are made together are reckoned as if each micro-batch made its own.
+/// that are computed together take as long as one by one.
 ///
-/// `witness(instruction, begin, end)` is called for all that a worker computes; each worker's come in order.
+/// Calls `witness(instruction, begin, end)` for every computation, in order for each worker.
 ///
-/// Throws what `lower` throws, for a table that is wrong, and for times that are negative or overflow.
+/// Throws as `lower` does, for a wrong table, and for times that are negative or overflow.
 template <scheduler Schedule, class Witness = detail::no_witness>
 GPIPE_COLD constexpr std::int64_t simulate(const Schedule& schedule, const simulation_input& terms,
                                            const simulation_report& details = {}, const Witness& witness = {}) {

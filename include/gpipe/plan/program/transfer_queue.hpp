@@ -4,28 +4,28 @@
 
 namespace gpipe::detail {
 
-/// A send or a receive, and its place in the order of all: before which tick, and there before which others.
+/// A send or a receive, and its order: the tick that it precedes, then its rank rank the transfers before this tick.
 struct pending_transfer {
-  int tick = 0, among = 0;
+  int tick = 0, rank = 0;
   instruction line{};
 
   constexpr bool operator<(const pending_transfer& other) const {
     if (tick != other.tick) return tick < other.tick;
-    if (among != other.among) return among < other.among;
+    if (rank != other.rank) return rank < other.rank;
     return line.micro_batch < other.line.micro_batch;
   }
 };
 
-/// The transfers that a worker has yet to make, in their order.
+/// The transfers that a worker has not made yet, in their order.
 class transfer_queue {
  public:
-  constexpr transfer_queue() : list_(new pending_transfer[4]{}), room_(4) {}
+  constexpr transfer_queue() : list_(new pending_transfer[4]{}), capacity_(4) {}
   constexpr ~transfer_queue() { delete[] list_; }
   transfer_queue(const transfer_queue&) = delete;
   transfer_queue& operator=(const transfer_queue&) = delete;
 
   constexpr void put(const pending_transfer& it) {
-    if (count_ == room_) grow();
+    if (count_ == capacity_) grow();
     int i = count_++;
     for (; i > 0 && list_[i - 1] < it; --i) list_[i] = list_[i - 1];
     list_[i] = it;
@@ -35,15 +35,15 @@ class transfer_queue {
 
  private:
   constexpr void grow() {
-    pending_transfer* more = new pending_transfer[static_cast<unsigned>(2 * room_)]{};
+    pending_transfer* more = new pending_transfer[static_cast<unsigned>(2 * capacity_)]{};
     for (int i = 0; i < count_; ++i) more[i] = list_[i];
     delete[] list_;
     list_ = more;
-    room_ *= 2;
+    capacity_ *= 2;
   }
 
   pending_transfer* list_;  // the next one is the last
-  int room_, count_ = 0;
+  int capacity_, count_ = 0;
 };
 
 }  // namespace gpipe::detail

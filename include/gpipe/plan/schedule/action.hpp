@@ -4,23 +4,23 @@
 
 namespace gpipe {
 
-/// What a worker can be told to do.
+/// The actions of a worker.
 enum class action_kind : std::uint8_t {
   idle,
   forward,
-  recompute,            ///< forward once more, from the stashed input, for what backward needs
-  backward,             ///< both parts in one
-  backward_input,       ///< the gradient of the stage's input: what the stage before waits for
-  backward_parameters,  ///< the gradients of its parameters: nobody waits
+  recompute,            ///< forward again, from the stashed input, for the buffers that backward needs
+  backward,             ///< both parts in one action
+  backward_input,       ///< the gradient of the stage's input, for which the stage before waits
+  backward_parameters,  ///< the gradients of its parameters, for which no stage waits
   receive_activation,
   send_activation,
   receive_gradient,
   send_gradient,
-  reduce,  ///< gradients of all micro-batches are there: sum and norm
+  reduce,  ///< when the gradients of all micro-batches are complete: sum and norm
   update,  ///< commit the step
 };
 
-/// What one worker computes in one tick of a schedule; all -1 when idle.
+/// The action of one worker in one tick of a schedule; stage and micro-batch are -1 when idle.
 struct cell {
   action_kind kind = action_kind::idle;
   int stage = -1;
@@ -29,8 +29,8 @@ struct cell {
   constexpr bool operator==(const cell&) const = default;
 };
 
-/// One line of a worker's program. What does not apply is -1: only sends and receives have a link, and `reduce` and
-/// `update` have no micro-batch.
+/// One line of a worker's program. Members that do not apply are -1: only sends and receives have a link, and `reduce`
+/// and `update` have no micro-batch.
 struct instruction {
   action_kind kind = action_kind::idle;
   int stage = -1;
@@ -40,11 +40,15 @@ struct instruction {
   constexpr bool operator==(const instruction&) const = default;
 };
 
-/// Whether something leaves the worker, or arrives, by a link.
-constexpr bool is_send(action_kind kind) { return kind == action_kind::send_activation || kind == action_kind::send_gradient; }
-constexpr bool is_receive(action_kind kind) { return kind == action_kind::receive_activation || kind == action_kind::receive_gradient; }
+/// Whether the action sends or receives by a link.
+constexpr bool is_send(action_kind kind) {
+  return kind == action_kind::send_activation || kind == action_kind::send_gradient;
+}
+constexpr bool is_receive(action_kind kind) {
+  return kind == action_kind::receive_activation || kind == action_kind::receive_gradient;
+}
 
-/// The action in words, for errors and traces.
+/// The name of the action in errors and traces.
 constexpr const char* name(action_kind kind) {
   constexpr const char* names[] = {"idle",
                                    "forward",

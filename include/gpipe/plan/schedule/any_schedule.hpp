@@ -14,17 +14,17 @@
 
 namespace gpipe {
 
-/// The schedules that we ship, for a choice at run time, and the user's own.
+/// The built-in schedules, for a choice at run time, and a custom one.
 enum class schedule_kind { fill_drain, one_f_one_b, interleaved, zb_h1, zb_v, forward_only, custom };
 
-/// Those that we ship.
+/// The built-in schedules.
 inline constexpr schedule_kind schedule_kinds[] = {schedule_kind::fill_drain,  schedule_kind::one_f_one_b,
                                                    schedule_kind::interleaved, schedule_kind::zb_h1,
                                                    schedule_kind::zb_v,        schedule_kind::forward_only};
 
 namespace detail {
 
-/// Calls `use` with an object of the schedule's type: the one place where a kind becomes a type.
+/// Calls `use` with an object of the schedule's type: the only place where a kind becomes a type.
 template <class Use>
 constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, const custom_schedule* custom, Use&& use) {
   switch (kind) {
@@ -48,14 +48,14 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, const custom_
 
 }  // namespace detail
 
-/// A kind and what it needs besides: itself a schedule, the one that was chosen, folded onto `onto` workers. It looks
-/// up which at every call, so that what works on any schedule is compiled once for all that are chosen at run time.
+/// A kind with its parameters. It is itself a schedule: the chosen one, folded onto `onto` workers. It selects the kind
+/// in every call, so that code for any schedule is compiled once for all run-time choices.
 struct schedule_choice {
   schedule_kind kind = schedule_kind::fill_drain;
-  int chunks = 2;                     ///< stages a worker, of the interleaved one
-  const custom_schedule* custom = nullptr;  ///< the user's own
+  int chunks = 2;                           ///< stages per worker, for the interleaved schedule
+  const custom_schedule* custom = nullptr;  ///< for schedule_kind::custom
   bool trains = true, splits = false;
-  int onto = 0;  ///< workers; 0: as many as it has
+  int onto = 0;  ///< number of workers; 0: not folded
 
   constexpr schedule_choice() = default;
   constexpr schedule_choice(schedule_kind k, int chunk_count = 2)
@@ -66,20 +66,20 @@ struct schedule_choice {
   constexpr schedule_choice(const custom_schedule& users, bool split)
       : kind(schedule_kind::custom), custom(&users), trains(users.trains), splits(split) {}
 
-  /// Its forwards alone, where it runs them: evaluation on the same workers, also where these have several stages.
+  /// The forwards of the schedule alone, in the same order: evaluation on the same workers.
   constexpr schedule_choice forwards() const {
     schedule_choice alone = *this;
     alone.trains = alone.splits = false;
     return alone;
   }
-  /// The same on at most so many workers; 0: as many as it has.
+  /// The same schedule on at most `count` workers; 0: not folded.
   constexpr schedule_choice on_workers(int count) const {
     schedule_choice fewer = *this;
     fewer.onto = count;
     return fewer;
   }
 
-  /// Calls `use` with an object of the schedule's own type, which is not folded.
+  /// Calls `use` with an object of the schedule's type, without the fold.
   template <class Use>
   constexpr decltype(auto) with(Use&& use) const {
     return detail::with_kind(kind, chunks, custom, std::forward<Use>(use));
@@ -108,7 +108,7 @@ struct schedule_choice {
     return trains || found.kind == action_kind::forward ? found : cell{};
   }
 
-  // -1: the schedule does not tell; folded it has other ticks.
+  // -1: the schedule has no formula; a folded schedule has other ticks.
   GPIPE_COLD constexpr int stash_slots(int S, int M, int from, int to, int late = 0) const {
     if (onto > 0) return -1;
     if (kind == schedule_kind::fill_drain && trains) return fill_drain::stash_slots(S, M, from, to, late);
@@ -122,7 +122,7 @@ struct schedule_choice {
   }
 };
 
-/// Calls `use` with an object of the chosen schedule's own type.
+/// Calls `use` with an object of the chosen schedule's type.
 template <class Use>
 constexpr decltype(auto) with_schedule(schedule_choice choice, Use&& use) {
   return choice.with(std::forward<Use>(use));
@@ -130,7 +130,7 @@ constexpr decltype(auto) with_schedule(schedule_choice choice, Use&& use) {
 
 static_assert(scheduler<schedule_choice>);
 
-/// As `parse_schedule` reads it.
+/// The name of a kind, which `parse_schedule` reads.
 constexpr const char* name(schedule_kind kind) { return schedule_choice(kind).name(); }
 /// The same, and `custom`.
 constexpr const char* name_of(schedule_kind kind) { return kind == schedule_kind::custom ? "custom" : name(kind); }
@@ -138,13 +138,13 @@ constexpr const char* name_of(schedule_kind kind) { return kind == schedule_kind
 namespace detail {
 
 [[noreturn]] GPIPE_COLD inline void bad_schedule(std::string_view text) {
-  throw_error({"'", text, "' is no schedule"},
-         {"choose fill-drain, 1F1B, interleaved, ZB-H1, ZB-V or forward-only, in letters of either case"});
+  throw_error({"the schedule is '", text, "'"},
+              {"choose fill-drain, 1F1B, interleaved, ZB-H1, ZB-V or forward-only, in upper or lower case"});
 }
 
 }  // namespace detail
 
-/// The kind of this name, in letters of either case; throws if there is none.
+/// The kind with this name, in upper or lower case; throws if there is none.
 constexpr schedule_kind parse_schedule(std::string_view text) {
   const auto lower = [](char letter) {
     return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter + 32) : letter;

@@ -4,7 +4,7 @@
 
 namespace gpipe {
 
-/// A schedule of the user's own without its type, so that what runs it is compiled once. Itself a schedule.
+/// A custom schedule without its type, so that the code that runs it is compiled once. It is itself a schedule.
 struct custom_schedule {
   const char* (*name_)() = nullptr;
   bool (*admits_)(int, int) = nullptr;
@@ -28,7 +28,7 @@ struct custom_schedule {
 
 static_assert(scheduler<custom_schedule>);
 
-/// `Schedule` as it is when made by default.
+/// A default-constructed `Schedule` as a custom schedule.
 template <scheduler Schedule>
 inline constexpr custom_schedule custom_schedule_of{
     [] { return Schedule{}.name(); },

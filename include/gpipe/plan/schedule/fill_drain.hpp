@@ -7,8 +7,9 @@
 
 namespace gpipe {
 
-/// Huang et al., "GPipe", 2019, figure 2(c): all forwards, then all backwards. Micro-batches are numbered from the
-/// last, so that gradients retire 0, 1, 2, ... and backward begins with the one whose forward just ended.
+/// Huang et al., "GPipe", 2019, figure 2(c): all forwards, then all backwards. Forward runs micro-batches in
+/// descending order, so that gradients retire 0, 1, 2, ... and backward begins with the micro-batch of the last
+/// forward.
 ///
 ///     tick     0   1   2   3   4   5   6   7
 ///     stage 0  F1  F0  .   .   .   .   B0  B1
@@ -25,8 +26,8 @@ struct fill_drain {
   static constexpr int in_flight(int, int micro_batches, int) { return micro_batches; }
   static constexpr int stash_slots(int, int micro_batches, int, int, int = 0) { return micro_batches; }
   static constexpr int returned_slots(int, int micro_batches, int from, int to, int on_the_way = 0, int coalesce = 1) {
-    const int most = from - to + on_the_way + coalesce;
-    return most < micro_batches ? most : micro_batches;
+    const int slots = from - to + on_the_way + coalesce;
+    return slots < micro_batches ? slots : micro_batches;
   }
 
   static constexpr cell at(int stages, int micro_batches, int worker, int tick) {
@@ -37,7 +38,7 @@ struct fill_drain {
     return {};
   }
 
-  /// Length of a step in which each stage takes as long, and transfers no time.
+  /// The duration of a step with equal stages and free transfers.
   static constexpr std::int64_t makespan(int stages, int micro_batches, std::int64_t forward, std::int64_t backward) {
     return (stages + micro_batches - 1) * (forward + backward);
   }

@@ -7,11 +7,11 @@ namespace gpipe {
 
 namespace detail {
 
-/// How K workers are folded onto W: contiguous blocks, uneven by at most one, the larger ones first.
+/// A fold of K workers onto W: contiguous blocks whose sizes differ by at most one, larger blocks first.
 struct fold {
   int from = 1, onto = 1;
 
-  constexpr int width() const { return (from + onto - 1) / onto; }  ///< of the largest block
+  constexpr int width() const { return (from + onto - 1) / onto; }  ///< size of the largest block
   constexpr int first(int block) const {
     const int larger = from % onto;
     return block * (from / onto) + (block < larger ? block : larger);
@@ -25,9 +25,9 @@ struct fold {
 
 }  // namespace detail
 
-/// A schedule on fewer workers than it asks for: each does in turn what those of its block do in one tick, so that tick
-/// t of a block of F becomes the ticks t F ... t F + F - 1. What was made in an earlier tick still is, and every stage
-/// does the same in the same order: its table is right where the schedule's is, and no bit changes.
+/// A schedule on fewer workers. In one tick of the schedule, a worker runs the cells of its block one after the other,
+/// so that tick t of blocks of at most F workers becomes the ticks t F ... t F + F - 1. Earlier ticks stay earlier, and
+/// every stage runs the same cells in the same order: the table is valid if the schedule's is, and no bit changes.
 ///
 ///     fill-drain       tick      0    1    2    3    4    5    6    7    8    9    10   11   12   13   14   15
 ///     of 3 stages      worker 0  0F1  .    0F0  1F1  .    1F0  .    .    .    .    .    1B0  0B0  1B1  0B1  .
@@ -35,7 +35,7 @@ struct fold {
 template <scheduler Schedule>
 struct folded {
   Schedule of;
-  int onto;  ///< workers; 0, or as many as it has or more: it stays as it is
+  int onto;  ///< number of workers; 0, or at least those of the schedule: not folded
   bool trains;
 
   constexpr folded(const Schedule& whole, int workers) : of(whole), onto(workers), trains(whole.trains) {}

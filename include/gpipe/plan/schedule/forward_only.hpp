@@ -7,7 +7,7 @@
 
 namespace gpipe {
 
-/// Evaluation: nothing comes back, so no input is kept longer than its forward takes.
+/// Evaluation: without backward, an input is kept only until its forward ends.
 ///
 ///     tick     0   1   2   3
 ///     stage 0  F0  F1  .   .
@@ -23,8 +23,8 @@ struct forward_only {
   static constexpr int ticks(int stages, int micro_batches) { return micro_batches + stages - 1; }
   static constexpr int in_flight(int, int, int) { return 1; }
   static constexpr int stash_slots(int, int micro_batches, int from, int to, int on_the_way = 0) {
-    const int most = to - from + 1 + on_the_way;
-    return most < micro_batches ? most : micro_batches;
+    const int slots = to - from + 1 + on_the_way;
+    return slots < micro_batches ? slots : micro_batches;
   }
 
   static constexpr cell at(int, int micro_batches, int worker, int tick) {
@@ -33,7 +33,7 @@ struct forward_only {
     return {};
   }
 
-  /// Length of a pass in which each stage takes as long, and transfers no time.
+  /// The duration of a pass with equal stages and free transfers.
   static constexpr std::int64_t makespan(int stages, int micro_batches, std::int64_t forward, std::int64_t) {
     return (stages + micro_batches - 1) * forward;
   }

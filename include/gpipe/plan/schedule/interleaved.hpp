@@ -8,8 +8,8 @@ namespace gpipe {
 
 /// Interleaved 1F1B: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", 2021 (arXiv
 /// 2104.04473). A worker has `chunks` stages, stage s is on worker s % workers, and micro-batches go through a chunk in
-/// groups of as many as there are workers: idle for a `chunks`-th of 1F1B's time, for `chunks` times its transfers.
-/// Worker w begins with chunks * workers - w forwards: the fewest that keep it from waiting longer than that.
+/// groups of `workers` micro-batches. Workers are idle for 1 / `chunks` of 1F1B's time, with `chunks` times its
+/// transfers. Worker w begins with chunks * workers - w forwards: fewer would make it wait longer.
 ///
 ///     tick      0    1    2    3    4    5    6    7    8    9
 ///     worker 0  0F0  0F1  2F0  .    2F1  2B0  .    2B1  0B0  0B1
@@ -31,14 +31,14 @@ struct interleaved {
   }
   constexpr int in_flight(int stages, int micro_batches, int stage) const {
     const int K = workers(stages), chunk = stage / K, worker = stage % K;
-    const int ahead = chunks - 1 - 2 * chunk;  // groups that run forward before the first of this chunk comes back
-    const int most = chunk == chunks - 1 ? K - worker : ahead >= 2 ? 2 * K : ahead == 1 ? 2 * K - worker : K;
-    return most < micro_batches ? most : micro_batches;
+    const int ahead = chunks - 1 - 2 * chunk;  // groups that run forward before the first backward of this chunk
+    const int slots = chunk == chunks - 1 ? K - worker : ahead >= 2 ? 2 * K : ahead == 1 ? 2 * K - worker : K;
+    return slots < micro_batches ? slots : micro_batches;
   }
 
-  // With K workers, and counting a worker's forwards and backwards, forward k is at w + k up to k = (chunks - 1) K,
-  // then in every second tick; backward k is at (chunks + 1) K - 1 - w + 2 k, and in every tick from where the last
-  // worker has no forwards left.
+  // With K workers, and counting a worker's forwards and backwards from 0, forward k is in tick w + k up to
+  // k = (chunks - 1) K, then in every second tick. Backward k is in tick (chunks + 1) K - 1 - w + 2 k, and in every
+  // tick after the last worker's last forward.
   constexpr cell at(int stages, int micro_batches, int worker, int tick) const {
     const int K = workers(stages), count = micro_batches * chunks, dense = (chunks - 1) * K;
     const int forward = tick - worker;
@@ -54,7 +54,7 @@ struct interleaved {
     return {};
   }
 
-  /// Length of a step in which each stage takes as long, and transfers no time.
+  /// The duration of a step with equal stages and free transfers.
   constexpr std::int64_t makespan(int stages, int micro_batches, std::int64_t forward, std::int64_t backward) const {
     return (workers(stages) - 1 + std::int64_t{chunks} * micro_batches) * (forward + backward);
   }

@@ -7,7 +7,7 @@
 
 namespace gpipe {
 
-/// A short text in place, so that programs print in constant evaluation too.
+/// A short text without allocation, so that programs can be printed in constant evaluation, too.
 struct label {
   char letters[48] = {};
   int size = 0;
@@ -28,14 +28,14 @@ struct label {
   constexpr bool operator==(std::string_view other) const { return text() == other; }
 };
 
-/// An instruction in the field's short hand, with micro-batch m and link l:
+/// An instruction in the usual short form, with micro-batch m and link l:
 ///
 ///     F1  forward               R1  recompute             B1  backward
 ///     I1  backward input        W1  backward parameters   .   idle
 ///     F1>2  send activation     F1<2  receive activation  (link 2)
 ///     B1>2  send gradient       B1<2  receive gradient    reduce, update
 ///
-/// `with_stage` sets the stage before it, as in 3F1.
+/// `with_stage` writes the stage in front, as in 3F1.
 constexpr label label_of(const instruction& it, bool with_stage = false) {
   constexpr std::string_view heads[] = {".", "F", "R", "B", "I", "W", "F", "F", "B", "B", "reduce", "update"};
   label text;
@@ -48,7 +48,7 @@ constexpr label label_of(const instruction& it, bool with_stage = false) {
   return text;
 }
 
-/// Of a cell of a table: `F3`, or with its stage `2F3`.
+/// The label of a cell: `F3`, or with its stage `2F3`.
 constexpr label label_of(const cell& it, bool with_stage = false) {
   return label_of(instruction{it.kind, it.stage, it.micro_batch, -1}, with_stage);
 }
@@ -56,11 +56,12 @@ constexpr label label_of(const cell& it, bool with_stage = false) {
 namespace detail {
 
 [[noreturn]] inline void bad_label(std::string_view text) {
-  throw_error({"'", text, "' is no instruction"},
-         {"write F1, R1, B1, I1, W1, F1>2, F1<2, B1>2, B1<2, reduce, update or '.', or one with its stage (3F1)"});
+  throw_error(
+      {"the instruction is '", text, "'"},
+      {"write F1, R1, B1, I1, W1, F1>2, F1<2, B1>2, B1<2, reduce, update or '.', with or without a stage (3F1)"});
 }
 
-/// Takes a number off the front; -1 if there is none, or it does not fit.
+/// Removes a number from the front and returns it; -1 if there is none, or if it is too large.
 constexpr int take_number(std::string_view& text) {
   int number = -1;
   while (!text.empty() && text[0] >= '0' && text[0] <= '9') {
@@ -73,7 +74,7 @@ constexpr int take_number(std::string_view& text) {
 
 }  // namespace detail
 
-/// The instruction that `label_of` wrote; throws if there is none.
+/// Parses a text of `label_of`; throws if it is not an instruction.
 constexpr instruction parse_instruction(std::string_view text) {
   std::string_view rest = text;
   instruction it;

@@ -8,8 +8,8 @@
 namespace gpipe {
 
 /// "1F1B" with a flush: Narayanan et al., PipeDream-Flush (arXiv 2006.09503), and Fan et al., DAPPLE (arXiv
-/// 2007.01045). As long as fill-drain, but stage s holds S - s micro-batches and not M: after S - s forwards, backward
-/// and forward take turns. Each result is used in the very next tick by the neighbour.
+/// 2007.01045). Its duration is that of fill-drain, but stage s holds S - s micro-batches and not M: after S - s
+/// forwards, backward and forward alternate. The neighbour uses each result in the next tick.
 ///
 ///     tick     0   1   2   3   4   5   6   7   8   9   10  11
 ///     stage 0  F0  .   F1  .   F2  B0  F3  B1  .   B2  .   B3
@@ -27,25 +27,26 @@ struct one_f_one_b {
     return stages - stage < micro_batches ? stages - stage : micro_batches;
   }
   static constexpr int stash_slots(int stages, int micro_batches, int from, int to, int on_the_way = 0) {
-    const int most = (2 * stages - 1 - from - to + on_the_way) / 2 + 1;
-    return most < micro_batches ? most : micro_batches;
+    const int slots = (2 * stages - 1 - from - to + on_the_way) / 2 + 1;
+    return slots < micro_batches ? slots : micro_batches;
   }
   static constexpr int returned_slots(int, int micro_batches, int from, int to, int on_the_way = 0) {
-    const int most = from - to + on_the_way > 2 ? (from - to + on_the_way) / 2 + 1 : 2;
-    return most < micro_batches ? most : micro_batches;
+    const int slots = from - to + on_the_way > 2 ? (from - to + on_the_way) / 2 + 1 : 2;
+    return slots < micro_batches ? slots : micro_batches;
   }
 
-  // F(s, m) is at s + 2 m, and B(s, m) at 2 S - 1 - s + 2 m.
+  // F(s, m) is in tick s + 2 m, and B(s, m) in tick 2 S - 1 - s + 2 m.
   static constexpr cell at(int stages, int micro_batches, int worker, int tick) {
     const int forward = tick - worker;
-    if (forward >= 0 && forward % 2 == 0 && forward / 2 < micro_batches) return {action_kind::forward, worker, forward / 2};
+    if (forward >= 0 && forward % 2 == 0 && forward / 2 < micro_batches)
+      return {action_kind::forward, worker, forward / 2};
     const int backward = tick - (2 * stages - 1 - worker);
     if (backward >= 0 && backward % 2 == 0 && backward / 2 < micro_batches)
       return {action_kind::backward, worker, backward / 2};
     return {};
   }
 
-  /// Length of a step in which each stage takes as long, and transfers no time.
+  /// The duration of a step with equal stages and free transfers.
   static constexpr std::int64_t makespan(int stages, int micro_batches, std::int64_t forward, std::int64_t backward) {
     return (stages + micro_batches - 1) * (forward + backward);
   }

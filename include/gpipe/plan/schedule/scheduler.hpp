@@ -13,18 +13,19 @@ namespace gpipe {
 /// promises that
 ///
 /// - each (stage, micro-batch) runs forward in one cell, and backward in one, or in one `backward_input` and one
-///   later `backward_parameters` (none of them if it does not train);
-/// - what a cell needs from another stage was computed in an earlier tick;
+///   later `backward_parameters` (no backward if it does not train);
+/// - the inputs of a cell from other stages were computed in an earlier tick;
 /// - parameter gradients of a stage retire in ascending order of micro-batches;
 /// - a stage never holds the inputs of more than `in_flight` micro-batches: from forward until its parameter gradients
-///   are there (until the end of forward if it does not train).
+///   are complete (until the end of forward if it does not train).
 ///
-/// Ticks order cells; how long each takes is no matter of the table. `workers` is S unless a worker has several stages.
-/// A schedule with parameters, such as a number of chunks, has them as members; the others may be static throughout.
-/// One that has `splits`, whether backward comes in two parts, spares others the search, and so do `stash_slots` and
-/// `returned_slots` (S, M, from, to, on_the_way), the numbers that the functions of these names count, the latter with
-/// how many parameter parts come together, if it takes that, too; one with `tick_runs_of` spares a compiler the look at
-/// every cell.
+/// Ticks order the cells; they have no duration. `workers` is S unless a worker has several stages. A schedule with
+/// parameters, such as a number of chunks, has them as members; all other members may be static.
+///
+/// Optional members save a search: `splits` (whether backward comes in two parts), and `stash_slots` and
+/// `returned_slots` with the arguments (S, M, from, to, on_the_way), which return the numbers that the functions of
+/// these names count; `returned_slots` may take the number of combined parameter parts, too. A specialised
+/// `tick_runs_of` saves a compiler the look at every cell.
 template <class T>
 concept scheduler = requires(const T& schedule, int count, int index) {
   { schedule.trains } -> std::convertible_to<bool>;  // whether there is a backward
@@ -39,14 +40,13 @@ concept scheduler = requires(const T& schedule, int count, int index) {
 
 namespace detail {
 
-/// Names the numbers of stages, and of micro-batches, that are admitted with the other number and nearest to what was
-/// asked.
+/// Throws, with the nearest number of stages, and the nearest number of micro-batches, that the schedule admits.
 template <scheduler Schedule>
-[[noreturn]] GPIPE_COLD void schedule_refuses(const Schedule& schedule, int stages, int micro_batches) {
+[[noreturn]] GPIPE_COLD void throw_not_admitted(const Schedule& schedule, int stages, int micro_batches) {
   std::string remedy = "choose ";
-  const auto offer = [&](int asked, const char* what, auto admits) {
+  const auto offer = [&](int given, const char* what, auto admits) {
     for (int off = 1; off <= 64; ++off)
-      for (const int other : {asked - off, asked + off})
+      for (const int other : {given - off, given + off})
         if (other >= 1 && admits(other)) {
           remedy += several(other, what) + ", or ";
           return;
@@ -54,14 +54,14 @@ template <scheduler Schedule>
   };
   offer(stages, "stage", [&](int other) { return schedule.admits(other, micro_batches); });
   offer(micro_batches, "micro-batch", [&](int other) { return schedule.admits(stages, other); });
-  throw_error({schedule.name(), " does not admit ", several(stages, "stage"), " and ",
-          several(micro_batches, "micro-batch")},
-         {remedy, "another schedule"});
+  throw_error(
+      {schedule.name(), " does not admit ", several(stages, "stage"), " and ", several(micro_batches, "micro-batch")},
+      {remedy, "another schedule"});
 }
 
 template <scheduler Schedule>
 constexpr void require_admitted(const Schedule& schedule, int stages, int micro_batches) {
-  if (!schedule.admits(stages, micro_batches)) schedule_refuses(schedule, stages, micro_batches);
+  if (!schedule.admits(stages, micro_batches)) throw_not_admitted(schedule, stages, micro_batches);
 }
 
 }  // namespace detail

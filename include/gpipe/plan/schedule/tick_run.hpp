@@ -4,8 +4,8 @@
 
 namespace gpipe {
 
-/// Cells of one stage and kind: micro-batch `first` runs in `tick`, and each of the next ones `every` ticks later
-/// (negative: earlier) than the one before.
+/// Cells of one stage and kind: micro-batch `first` runs in `tick`, and each next one `every` ticks later (if negative,
+/// earlier).
 struct tick_run {
   action_kind kind = action_kind::idle;
   int stage = -1;
@@ -17,12 +17,12 @@ struct tick_run {
   constexpr cell at(int micro_batch) const { return {kind, stage, micro_batch}; }
 };
 
-/// A schedule's rows as stretches, for schedules whose rows are few of them whatever M is: specialise it with `count`,
-/// how many a row has, and `at(schedule, S, M, worker, index)`. Those of a stage and kind come in ascending order of
-/// micro-batches; one may be empty. Together they are all the cells that the schedule's own `at` tells, and let a
-/// compiler check the table in no time, whatever its size.
+/// A schedule's rows as tick runs, for schedules whose rows consist of few runs for any M. Specialise it with `count`,
+/// the number of runs of a row, and `at(schedule, S, M, worker, index)`. Runs of the same stage and kind are in
+/// ascending order of micro-batches; a run may be empty. Together they are all cells of the schedule's `at`. A compiler
+/// then checks a table of any size in a short time.
 ///
-/// (A type of its own and no member, which a schedule made of another one would inherit with its `at` replaced.)
+/// (It is a type and not a member, because a schedule that is derived from another one would inherit the member.)
 template <class Schedule>
 struct tick_runs_of {
   static constexpr int count = 0;

@@ -5,8 +5,8 @@
 namespace gpipe {
 
 /// ZB-H1: Qi et al., "Zero Bubble Pipeline Parallelism", 2023 (arXiv 2401.10241). 1F1B with backward in two parts:
-/// worker w runs the parameter part w micro-batches late, and so fills the bubble at the end. Every stage holds S
-/// micro-batches, as 1F1B's first. With M >= S and parts F, I and W >= 0 of a stage's time, W <= F, a worker is idle
+/// worker w runs the parameter part w micro-batches later, and so fills the bubble at the end. Every stage holds S
+/// micro-batches, like 1F1B's first stage. With M >= S and a stage's times F, I and W >= 0, W <= F, a worker is idle
 /// for (S - 1) (F + I - W).
 ///
 ///     tick     0   1   2   3   4   5   6   7   8   9   10  11  12  13
@@ -27,15 +27,17 @@ struct zb_h1 {
     return stages < micro_batches ? stages : micro_batches;
   }
 
-  // Forward m is at w + 2 m, from m = S on in every third tick. Backward's input part m is at 2 S - 1 - w + 2 m, in
-  // every third tick while w < m <= w + M - S: there the parameter part of m - w follows it. What is left is last.
+  // Forward m is in tick w + 2 m, from m = S on in every third tick. Backward's input part m is in tick
+  // 2 S - 1 - w + 2 m, in every third tick while w < m <= w + M - S: there the parameter part of m - w follows it. The
+  // remaining parameter parts come last.
   static constexpr cell at(int stages, int micro_batches, int worker, int tick) {
     const int forward = tick - worker, dense = 2 * (stages - 1);
     if (forward >= 0 && (forward <= dense ? forward % 2 : (forward - dense) % 3) == 0) {
       const int m = forward <= dense ? forward / 2 : stages - 1 + (forward - dense) / 3;
       if (m < micro_batches) return {action_kind::forward, worker, m};
     }
-    if (const int m = input_at(stages, micro_batches, worker, tick); m >= 0) return {action_kind::backward_input, worker, m};
+    if (const int m = input_at(stages, micro_batches, worker, tick); m >= 0)
+      return {action_kind::backward_input, worker, m};
     const int late = worker < micro_batches ? worker : micro_batches - 1;
     const int after = tick - 1 - last_input(stages, micro_batches, worker);
     const int m = (after > 0 ? micro_batches - 1 + after : input_at(stages, micro_batches, worker, tick - 1)) - late;
@@ -52,7 +54,7 @@ struct zb_h1 {
     const int wider = m - worker < 0 ? 0 : m - worker < thirds ? m - worker : thirds;
     return 2 * stages - 1 - worker + 2 * m + wider;
   }
-  // The micro-batch whose input part the worker runs in this tick, or -1.
+  // The micro-batch whose input part the worker runs in this tick; -1: none.
   static constexpr int input_at(int stages, int micro_batches, int worker, int tick) {
     const int since = tick - (2 * stages - 1 - worker), thirds = beyond(stages, micro_batches);
     int m = -1;

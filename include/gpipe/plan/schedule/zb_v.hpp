@@ -5,10 +5,10 @@
 namespace gpipe {
 
 /// ZB-V: Qi et al., "Zero Bubble Pipeline Parallelism", 2023 (arXiv 2401.10241). Worker w of K has stages w and
-/// S - 1 - w, so that micro-batches go down and up a V and the loss is on worker 0; backward is in two parts. Where all
-/// parts take as long and M >= 2 K - 1, a worker that has begun is never idle: the step takes 6 M + K - 1 of them, the
-/// K - 1 being the price of committing together. All workers hold the inputs of 2 K chunks at most: as much as 1F1B's
-/// first.
+/// S - 1 - w, so that micro-batches go down and up a V, and the loss is on worker 0; backward is in two parts. If all
+/// parts have equal times and M >= 2 K - 1, a worker is never idle after its first cell: a step takes 6 M + K - 1
+/// parts, where K - 1 is the cost of the common commit. Each worker holds the inputs of at most 2 K chunks, like 1F1B's
+/// first worker.
 ///
 ///     tick      0    1    2    3    4    5    6    7    8    9    10   11   12   13   14   15   16   17   18
 ///     worker 0  0F0  0F1  0F2  3F0  3I0  3W0  3F1  3I1  3W1  0I0  0W0  3F2  3I2  3W2  0I1  0W1  0I2  0W2  .
@@ -36,15 +36,16 @@ struct zb_v {
   }
 
  private:
-  // With fewer micro-batches the ticks of those that are missing stay idle.
+  // With fewer micro-batches, the ticks of the missing ones are idle.
   static constexpr int filled(int stages, int micro_batches) {
     return micro_batches < stages - 1 ? stages - 1 : micro_batches;
   }
 
-  // The worker's n-th cell: rounds of a few cells each. `down` is its stage on the way down the V, `up` on the way up.
+  // The worker's n-th cell, by rounds of a few cells. `down` is its stage on the way down the V, `up` on the way up.
   static constexpr cell nth(int stages, int M, int worker, int n) {
     const int K = stages / 2, w = worker, down = w, up = stages - 1 - w;
-    constexpr action_kind F = action_kind::forward, I = action_kind::backward_input, W = action_kind::backward_parameters;
+    constexpr action_kind F = action_kind::forward, I = action_kind::backward_input,
+                          W = action_kind::backward_parameters;
     const auto takes = [&n](int rounds, int cells) {
       if (n < rounds * cells) return true;
       n -= rounds * cells;
@@ -59,7 +60,7 @@ struct zb_v {
       if (part < 3) return part == 0 ? cell{F, down, 2 * K - 1 - w + m} : cell{part == 1 ? I : W, down, m};
       return part == 3 ? cell{F, up, K + m} : cell{part == 4 ? I : W, up, K - w + m};
     }
-    if (takes(K - 1 - w, 5)) {  // no forward is left on the way down
+    if (takes(K - 1 - w, 5)) {  // all forwards on the way down are done
       const int m = steady + n / 5, part = n % 5;
       if (part < 2) return {part == 0 ? I : W, down, m};
       return part == 2 ? cell{F, up, K + m} : cell{part == 3 ? I : W, up, K - w + m};

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/model/graph.hpp>
 #include <gpipe/plan/stages/cut.hpp>
 
 namespace gpipe {
 
-/// `from` feeds the later stage `to` with activations: one channel forward and, if `gradient`, one back.
-/// Neighbours have a link for what flows between them, and a skip is a link of its own.
+/// Stage `from` sends activations to the later stage `to`: one channel forward and, if `gradient`, one back.
+/// Neighbours have a link if a value flows between them; a skip has its own link.
 struct link {
   int from = 0, to = 0;
   bool gradient = true;
@@ -14,20 +16,20 @@ struct link {
   constexpr bool operator==(const link&) const = default;
 };
 
-/// The links of a cut, ascending in (from, to): one wherever a stage reads what an earlier one writes. It brings back
-/// gradients if any of its values wants one. Calls `sink(link)` for each.
+/// The links of a cut, ascending in (from, to): one for each pair of stages of which the later reads values of the
+/// earlier. A link has gradients if any of its values has one. Calls `sink(link)` for each.
 template <class Sink>
 GPIPE_COLD constexpr void find_links(const network& net, const cut& cut, Sink&& sink) {
   const int S = cut.stages;
   const detail::zeroed_array<unsigned char> between(S * S);  // 1: a link, 3: with gradients
-  int v = net.entering;  // what enters from outside is no stage's
+  int v = net.entering;                                      // no stage writes the values that enter the model
   for (int from = 0; from < S; ++from) {
     const slot& last = net.slots[cut.first[from + 1] - 1];
-    for (const int end = last.first_write + last.writes, behind = cut.first[from + 1]; v < end; ++v) {
+    for (const int end = last.first_write + last.writes, next = cut.first[from + 1]; v < end; ++v) {
       const value& of = net.values[v];
-      if (of.readers == 0 || net.reader(v, of.readers - 1) < behind) continue;
+      if (of.readers == 0 || net.reader(v, of.readers - 1) < next) continue;
       for (int i = 0; i < of.readers; ++i)
-        if (const int reader = net.reader(v, i); reader >= behind)
+        if (const int reader = net.reader(v, i); reader >= next)
           between[from * S + cut.stage_of(reader)] |= of.gradient ? 3 : 1;
     }
   }
@@ -40,7 +42,7 @@ namespace detail {
 
 [[noreturn]] inline void bad_link(int index, const link& link, int stages) {
   throw_error({"link ", index, " goes from stage ", link.from, " to stage ", link.to},
-         {"links lead from a stage to a later one of the ", stages, " and ascend in (from, to)"});
+              {"links must go from a stage to a later one of the ", stages, ", in ascending order of (from, to)"});
 }
 
 constexpr void require_links(int stages, const link* links, int link_count) {

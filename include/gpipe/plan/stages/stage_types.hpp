@@ -6,22 +6,22 @@
 
 namespace gpipe {
 
-/// `count` slots of a stage that repeat one layer with one input.
+/// `Count` slots of a stage that repeat one layer with one input.
 template <class Bound, int Count>
-struct held {
+struct layer_run {
   using layer = Bound;
   static constexpr int count = Count;
 };
 
-/// A stage as a type: what it holds, an element of a Hana tuple for each *distinct* layer, in model order.
+/// A stage as a type: a Hana tuple with an element for each *distinct* layer, in model order.
 template <int Index, int First, int Last, class Layers>
 struct stage {
   static constexpr int index = Index, first = First, last = Last;
   using layers = Layers;
 };
 
-/// A stage that keeps only its boundary inputs and runs forward once more before backward: all micro-batches, or all
-/// but the one forwarded last.
+/// A stage that keeps only its boundary inputs and runs forward again before backward: for all micro-batches, or for
+/// all but the last forward one.
 template <class Stage, recompute_mode Mode>
 struct recomputed : Stage {
   using wrapped = Stage;
@@ -30,7 +30,7 @@ struct recomputed : Stage {
 
 namespace detail {
 
-// Which rows the slots [first, last) use, ascending, and how often.
+// The rows of the slots [first, last), ascending, with the number of their slots.
 template <class Model, int First, int Last>
 constexpr auto rows_between() {
   struct {
@@ -50,7 +50,7 @@ constexpr auto rows_between() {
 template <class Model, int Index, int First, int Last, int... I>
 constexpr auto make_stage(std::integer_sequence<int, I...>) {
   constexpr auto found = rows_between<Model, First, Last>();
-  return stage<Index, First, Last, hana_tuple<held<row_type<Model, found.row[I]>, found.times[I]>...>>{};
+  return stage<Index, First, Last, hana_tuple<layer_run<row_type<Model, found.row[I]>, found.times[I]>...>>{};
 }
 
 template <class Model, recompute_mode Mode, int Index, int First, int Last>

@@ -10,7 +10,7 @@ namespace gpipe {
 
 namespace detail {
 
-/// A table being checked, row by row and link by link. Its loops are plain: a call costs a compiler microseconds.
+/// The check of a table, row by row and link by link. Its loops are plain, because a call costs a compiler microseconds.
 template <scheduler Schedule>
 class table_check {
  public:
@@ -53,7 +53,7 @@ class table_check {
         note(fault::unknown, worker, t, c);
       } else if (c.kind == action_kind::forward) {
         int& forward = row->forward[m];
-        if (forward || ++row->forwards > row->most) note(forward ? fault::repeated : fault::stash, worker, t, c);
+        if (forward || ++row->forwards > row->max_forwards) note(forward ? fault::repeated : fault::stash, worker, t, c);
         if (!forward) forward = t + 1;
       } else {
         int& backward = row->backward[m];
@@ -65,7 +65,7 @@ class table_check {
         if (c.kind != action_kind::backward_input) {
           if (row->retired != m || !backward) note(wrong_retirement(*row, m), worker, t, c);
           ++row->retired;
-          ++row->most;
+          ++row->max_forwards;
         }
       }
     }
@@ -85,7 +85,7 @@ class table_check {
   struct stage_row {
     int *forward = nullptr, *backward = nullptr;  // of each micro-batch: the tick, from 1; 0: never
     int reader = 0;  // its worker, from 1; 0: not read yet
-    int most = 0;    // forwards so far that the stash has room for
+    int max_forwards = 0;    // forwards so far that the stash has slots for
     int forwards = 0, retired = 0;
   };
 
@@ -97,7 +97,7 @@ class table_check {
     return m < row.retired ? fault::repeated : fault::retirement;
   }
 
-  // A stage needs what another one has made.
+  // Compares the ticks of a value in the stage that makes it and the stage that needs it.
   constexpr void compare(const int* made, const int* needed, int stage, action_kind kind) {
     for (int m = 0, M = M_; m < M; ++m)
       if (needed[m] && unsigned(made[m] - 1) >= unsigned(needed[m] - 1))
@@ -120,7 +120,7 @@ class table_check {
   check_result found_;
 };
 
-/// The first worker that has no stage; -1: each has one. No more than S + 1 need be looked at.
+/// The first worker that has no stage; -1: each has one. It is among the first S + 1.
 template <scheduler Schedule>
 GPIPE_COLD constexpr int first_without_stage(const Schedule& schedule, int stages) {
   const zeroed_array<bool> has(stages + 1);
@@ -133,17 +133,16 @@ GPIPE_COLD constexpr int first_without_stage(const Schedule& schedule, int stage
 
 }  // namespace detail
 
-/// Checks the table itself, and of it the rows of workers [first, last) only, with all that comes to them: so a table
-/// that is too large for one constant evaluation is checked in pieces. Tells the first bad cell; its position is a
-/// tick. A stage of no worker that is there is an unknown one's; a worker of no stage misses all. Throws what `lower`
-/// throws.
+/// Checks the rows of workers [first, last) of a table, with the links that reach them: a table that is too large for one
+/// constant evaluation is checked in pieces. Returns the first bad cell; its position is a tick. A stage whose worker
+/// does not exist is `unknown`, a worker without a stage is `missing`. Throws as `lower` does.
 ///
-/// It takes no programs, for it needs none. Let each row be right: every cell once, each (stage, micro-batch) forward,
-/// then backward, parameter gradients ascending, stash within its bound; and let what a cell takes over a link be made
-/// in an *earlier tick*. Then `lower` puts a transfer after the tick in which its bytes are made, not after the tick in
-/// which they are needed, and both ends at the same place of one total order (see there). So the first of what has not
-/// happened yet can always happen: programs of a right table run to their end under rendezvous and with any slots.
-/// `check_schedule` comes to the same verdict by running the programs.
+/// It needs no programs. Let each row be right: every cell once, each (stage, micro-batch) forward, then backward,
+/// parameter gradients ascending, stash within its bound; and let each value that goes over a link be made in an *earlier
+/// tick* than the one that needs it. Then `lower` puts a transfer after the tick that makes its bytes, not after the tick
+/// that needs them, and both ends at the same position of one total order (see there). So the first event that has not
+/// happened can always happen: programs of a right table run to their end under rendezvous and with any slots.
+/// `check_schedule` gets the same result by running the programs.
 template <scheduler Schedule>
 GPIPE_COLD constexpr check_result check_timetable(const Schedule& schedule, int stages, int micro_batches, const link* links,
                                          int link_count, int first, int last) {

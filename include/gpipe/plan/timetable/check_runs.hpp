@@ -9,8 +9,8 @@
 
 namespace gpipe::detail {
 
-/// The ticks of stretches are linear in the micro-batch, so that two of them are compared at the ends of what they have
-/// in common: a table is checked without a look at its cells.
+/// Checks a table by its tick runs, without reading every cell. The ticks of a run are linear in the micro-batch, so two
+/// runs are compared at the ends of their common micro-batches.
 template <scheduler Schedule>
 class tick_run_check {
   using tick_runs = tick_runs_of<Schedule>;
@@ -19,7 +19,7 @@ class tick_run_check {
   constexpr tick_run_check(const Schedule& schedule, int stages, int micro_batches)
       : schedule_(schedule), S_(stages), M_(micro_batches) {}
 
-  /// Every stretch is this worker's, its ends are cells of the table, and no two meet.
+  /// Every run is this worker's, its ends are cells of the table, and no two have a tick in common.
   constexpr bool row(int worker) const {
     const int ticks = schedule_.ticks(S_, M_);
     for (int i = 0; i < tick_runs::count; ++i) {
@@ -36,17 +36,17 @@ class tick_run_check {
     return true;
   }
 
-  /// A stage runs every micro-batch forward, then backward; its gradients retire in order, and the stash suffices.
+  /// The stage runs every micro-batch forward, then backward; its gradients retire in order, and the stash suffices.
   constexpr bool stage(int s) const {
     if (!covers(s, forward)) return false;
     if (!schedule_.trains) return true;
-    const int room = schedule_.in_flight(S_, M_, s);
+    const int slots = schedule_.in_flight(S_, M_, s);
     return covers(s, input) && covers(s, parameters) && before(s, forward, s, input) &&
            before(s, input, s, parameters) && retires(s) &&
-           (room >= M_ || (room >= 0 && before(s, parameters, s, forward, room)));  // no more than `room` ahead
+           (slots >= M_ || (slots >= 0 && before(s, parameters, s, forward, slots)));  // at most `slots` ahead
   }
 
-  /// What goes over a link was made in an earlier tick.
+  /// Each value that goes over a link is made in an earlier tick.
   constexpr bool over(const link& it) const {
     return before(it.from, forward, it.to, forward) &&
            (!schedule_.trains || !it.gradient || before(it.to, input, it.from, input));
@@ -113,8 +113,8 @@ class tick_run_check {
   const int S_, M_;
 };
 
-/// Whether the stretches of a schedule prove its table right (see `check_timetable`), as far as workers and stages [first,
-/// last) and what comes to them go. False says no more than that they do not: it may have none.
+/// Whether the tick runs of a schedule prove its table right (see `check_timetable`), for workers and stages [first, last)
+/// and the links that reach them. False proves nothing: the schedule may have no tick runs.
 template <scheduler Schedule>
 constexpr bool check_runs(const Schedule& schedule, int stages, int micro_batches, const link* links,
                                int link_count, int first, int last) {

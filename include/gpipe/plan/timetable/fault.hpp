@@ -7,27 +7,27 @@
 
 namespace gpipe {
 
-/// How a set of programs can be wrong.
+/// The faults of a set of programs.
 enum class fault : std::uint8_t {
   none,
-  unknown,     ///< a stage, micro-batch or link that is not there, or not this worker's
-  premature,   ///< ran before what it needs, or its gradient was awaited before recompute
-  repeated,    ///< ran before, or was not asked for
+  unknown,     ///< a stage, micro-batch or link that does not exist, or is not this worker's
+  premature,   ///< ran before its inputs, or waited for its gradient before recompute
+  repeated,    ///< ran twice, or must not run
   missing,     ///< never ran; the position is the end of the program
   unpaired,    ///< a send and a receive that do not match, or one without the other
   deadlock,    ///< workers wait in a circle
   retirement,  ///< parameter gradients of a stage not in the order 0 ... M-1
-  stash,       ///< more micro-batches in flight than the stage has room for
+  stash,       ///< more micro-batches in flight than the stage has slots for
 };
 
-/// In a word.
+/// One word.
 constexpr const char* name(fault what) {
   constexpr const char* names[] = {"none",     "unknown",  "premature",  "repeated", "missing",
                                    "unpaired", "deadlock", "retirement", "stash"};
   return names[static_cast<int>(what)];
 }
 
-/// The first fault: which worker, at which line of its program, doing what.
+/// The first fault: the worker, the line of its program, and the instruction.
 struct check_result {
   fault what = fault::none;
   int worker = -1;

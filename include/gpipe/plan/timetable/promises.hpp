@@ -11,7 +11,7 @@ namespace broken {
 
 template <int Stages, int MicroBatches, bool Holds>
 struct schedule_admits {
-  static_assert(Holds, "gpipe: the schedule does not admit so many stages and micro-batches (Stages, MicroBatches)");
+  static_assert(Holds, "gpipe: the schedule does not admit these stages and micro-batches (Stages, MicroBatches)");
 };
 template <int Worker, int Tick, action_kind Cell, int Stage, int MicroBatch, fault What, bool Holds>
 struct schedule_is_sound {
@@ -22,8 +22,8 @@ struct schedule_is_sound {
 
 namespace detail {
 
-/// How many workers' rows are checked in one constant evaluation, so that it keeps within the compilers' default
-/// limits, and how often. (A single row of more than about 12,000 ticks is too long for them.)
+/// The number of workers whose rows one constant evaluation checks under the compilers' default limits, and the number of
+/// such evaluations. (A single row of more than about 12,000 ticks exceeds the limits.)
 struct check_chunks {
   int workers = 1, pieces = 1;
 };
@@ -35,8 +35,8 @@ constexpr bool admits(const Schedule& schedule, int stages, int micro_batches) {
 
 template <scheduler Schedule>
 constexpr check_chunks pieces_of(const Schedule& schedule, int stages, int micro_batches) {
-  // A table of no tick or no worker is wrong, which is found like any other mistake.
-  const int told = schedule.ticks(stages, micro_batches), ticks = told < 1 ? 1 : told;
+  // A table without ticks or workers is wrong; the check finds this like any other mistake.
+  const int all = schedule.ticks(stages, micro_batches), ticks = all < 1 ? 1 : all;
   const int workers = schedule.workers(stages) < 1 ? 1 : schedule.workers(stages);
   const int fit = ticks < 10240 ? 10240 / ticks : 1;
   return {fit, (workers + fit - 1) / fit};
@@ -69,9 +69,9 @@ constexpr bool proven(std::integer_sequence<int, Piece...>) {
 
 }  // namespace detail
 
-/// Checks a table at compile time, whatever its size: by the schedule's stretches if it has any, and else, or to tell
-/// what is wrong, cell by cell in pieces. `Table` is a type with the static constants `schedule` (an object or a
-/// choice), `stages`, `micro_batches`, `links` (an array or a pointer) and `link_count`.
+/// Checks a table of any size at compile time: by the schedule's tick runs or, if these prove nothing, cell by cell in
+/// pieces. `Table` is a type with the static constants `schedule` (an object or a choice), `stages`, `micro_batches`,
+/// `links` (an array or a pointer) and `link_count`.
 template <class Table>
 constexpr check_result checked_table() {
   constexpr int stages = Table::stages < 1 ? 1 : Table::stages, pieces = (stages - 1) / detail::stages_at_once + 1;
@@ -83,7 +83,7 @@ constexpr check_result checked_table() {
   }
 }
 
-/// `static_assert(require_sound<Table>())`: of a table that is wrong the compiler prints the first bad cell.
+/// `static_assert(require_sound<Table>())`: the compiler prints the first bad cell of a wrong table.
 template <class Table>
 constexpr bool require_sound() {
   constexpr bool admitted = detail::admits(Table::schedule, Table::stages, Table::micro_batches);

@@ -6,7 +6,7 @@
 
 namespace gpipe {
 
-/// A mode and, for `as_needed`, how many working sets each stage has room for (none: the fewest with which it runs).
+/// A mode and, for `as_needed`, the number of working sets of each stage (null: the fewest with which it runs).
 struct recompute_choice {
   recompute_mode mode = recompute_mode::never;
   const int* working_sets = nullptr;
@@ -19,26 +19,27 @@ struct recompute_choice {
 namespace detail {
 
 [[noreturn]] GPIPE_COLD inline void too_few_working_sets(int stage, int working_sets, int fewest) {
-  throw_error({"stage ", stage, " cannot run with ", working_sets, " working sets"}, {"it needs at least ", fewest});
+  throw_error({"stage ", stage, " cannot run with ", several(working_sets, "working set")},
+              {"choose at least ", fewest});
 }
 
-// A working set is taken in forward, and from backward's input part to its parameter part; a micro-batch that is not
-// recomputed keeps it in between.
+// A micro-batch uses a working set in forward, and from backward's input part to its parameter part; if it is not
+// recomputed, it keeps the set in between.
 
-/// With how many working sets a stage runs if it recomputes all: one, and one for each parameter part put off.
+/// The working sets of a stage that recomputes every micro-batch: one, and one for each delayed parameter part.
 template <scheduler Schedule>
 GPIPE_COLD constexpr int fewest_working_sets(const tick_index<Schedule>& table, int stage) {
-  int parted = 0, fewest = 1;
+  int split = 0, fewest = 1;
   table.walk(table.worker_of(stage), [&](int, const cell& c) {
     if (c.stage != stage) return;
-    if (c.kind == action_kind::backward_parameters) --parted;
-    if (parted + 1 > fewest) fewest = parted + 1;
-    if (c.kind == action_kind::backward_input) ++parted;
+    if (c.kind == action_kind::backward_parameters) --split;
+    if (split + 1 > fewest) fewest = split + 1;
+    if (c.kind == action_kind::backward_input) ++split;
   });
   return fewest;
 }
 
-/// Whether a schedule has backward in two parts, in any stage. One that says so itself (`splits`) spares the search.
+/// Whether a schedule has backward in two parts, in any stage. A schedule with a member `splits` needs no search.
 template <scheduler Schedule>
 constexpr bool splits_backward(const Schedule& schedule, int stages, int micro_batches) {
   if constexpr (requires { schedule.splits; }) {
@@ -56,7 +57,7 @@ constexpr bool splits_backward(const folded<Schedule>& schedule, int stages, int
   return splits_backward(schedule.of, stages, micro_batches);
 }
 
-/// Whether one stage has, if its schedule may: others need not.
+/// The same for one stage.
 template <scheduler Schedule>
 constexpr bool splits_backward(const tick_index<Schedule>& table, int stage) {
   const Schedule& schedule = table.schedule();
@@ -69,20 +70,20 @@ constexpr bool splits_backward(const tick_index<Schedule>& table, int stage) {
 }
 
 /// Interval scheduling: walks a stage's cells and lets every micro-batch keep its working set until there is one too
-/// many; then the one that would be kept longest is to be recomputed. No choice recomputes fewer (Faigle and Nawijn,
+/// many; then the one that would be kept longest is recomputed. No choice recomputes fewer (Faigle and Nawijn,
 /// "Note on scheduling intervals on-line", 1995).
 template <scheduler Schedule>
 GPIPE_COLD constexpr void keep_what_fits(tick_index<Schedule>& table, int stage, int working_sets, bool* recomputed) {
   const cell_ticks* ticks = table.of(stage);
   const zeroed_array<int> kept(table.micro_batches());  // between forward and backward
-  int kept_count = 0, parted = 0;
+  int kept_count = 0, split = 0;
   table.walk(table.worker_of(stage), [&](int t, const cell& c) {
     if (c.stage != stage || !table.knows(c)) return;
-    if (c.kind == action_kind::backward_parameters) --parted;
+    if (c.kind == action_kind::backward_parameters) --split;
     else if (c.kind != action_kind::forward)
       for (int i = 0; i < kept_count; ++i)
         if (kept[i] == c.micro_batch) kept[i--] = kept[--kept_count];
-    while (kept_count > 0 && kept_count + parted + 1 > working_sets) {
+    while (kept_count > 0 && kept_count + split + 1 > working_sets) {
       int longest = 0;
       for (int i = 1; i < kept_count; ++i)
         if (ticks[kept[i]].backward > ticks[kept[longest]].backward) longest = i;
@@ -90,14 +91,14 @@ GPIPE_COLD constexpr void keep_what_fits(tick_index<Schedule>& table, int stage,
       kept[longest] = kept[--kept_count];
     }
     if (t == ticks[c.micro_batch].forward) kept[kept_count++] = c.micro_batch;
-    else if (c.kind == action_kind::backward_input) ++parted;
+    else if (c.kind == action_kind::backward_input) ++split;
   });
 }
 
 }  // namespace detail
 
-/// Tells of each micro-batch whether a stage recomputes it; returns how many it does. `recomputed` has `micro_batches`
-/// elements. Throws if the stage cannot run with its working sets.
+/// Flags the micro-batches that a stage recomputes, and returns their number. `recomputed` has `micro_batches` elements.
+/// Throws if the stage cannot run with its working sets.
 template <scheduler Schedule>
 GPIPE_COLD constexpr int flag_recomputed(detail::tick_index<Schedule>& table, const recompute_choice& choice, int stage,
                                          bool* recomputed) {
@@ -116,7 +117,7 @@ GPIPE_COLD constexpr int flag_recomputed(detail::tick_index<Schedule>& table, co
   return count;
 }
 
-/// The same for a schedule whose rows nobody has read yet.
+/// The same for a schedule without a tick index.
 template <scheduler Schedule>
 constexpr int flag_recomputed(const Schedule& schedule, int stages, int micro_batches, const recompute_choice& choice,
                               int stage, bool* recomputed) {

@@ -5,34 +5,34 @@
 
 namespace gpipe {
 
-// What a stage holds of several micro-batches has a place for each that it holds at once. Who writes and who reads may
-// be different stages: where memory is shared, an activation is written straight into the stage that reads it, so its
-// place is taken when its *writer* begins, and free again when its reader needs it no more.
+// A stage has a slot of memory for each micro-batch that it holds at once. The writer and the reader of a slot may be
+// different stages: in shared memory an activation is written straight into the stage that reads it. So its slot is
+// taken when the *writer* begins, and free when the reader does not need it any more.
 //
 //     1F1B, stage 1 of 3      tick  0   1   2   3   4   5   6   7   8
-//     stage 0 writes F0's place     F0  .   F1  .   F2  B0  F3  B1  .
-//     stage 1 is done with it       .   F0  .   F1  B0  F2  B1  F3  B2      three places; two micro-batches in flight
+//     stage 0 writes F0's slot      F0  .   F1  .   F2  B0  F3  B1  .
+//     stage 1 is done with it       .   F0  .   F1  B0  F2  B1  F3  B2      three slots; two micro-batches in flight
 //
-// A place is given again only in a later tick than the one in which it comes free. So ticks order all cells with all
-// waits for places, too, and of all that has not happened yet the first can always happen: no choice of places stops a
-// schedule whose table is right. Of the places that are free the one longest free is taken: the least to wait for.
+// A slot is taken again only in a later tick than the one in which it becomes free. So ticks order all cells and all
+// waits for slots, and the first event that has not happened can always happen: no choice of slots stops a schedule
+// whose table is right. Among the free slots the one that is free longest is taken, for the shortest wait.
 //
-// Where transfers take time, what is on its way holds its place, too: `on_the_way` ticks longer, so that links as slow
-// as stages are kept busy.
+// If transfers take time, a value on the way holds its slot, too: `on_the_way` ticks longer, so that links as slow as
+// stages stay busy.
 
 namespace detail {
 
-/// Gives each micro-batch a place from tick begin[m] until end[m], both included. Returns how many there are, `least`
-/// or more. `location` may be null.
-GPIPE_COLD constexpr int assign_slots(int micro_batches, const int* begin, const int* end, int least, int* place) {
-  const zeroed_array<int> order(micro_batches), free_since(micro_batches + least);
+/// Assigns each micro-batch a slot from tick begin[m] until end[m], both included. Returns the number of slots, at min
+/// `min`. `slot` may be null.
+GPIPE_COLD constexpr int assign_slots(int micro_batches, const int* begin, const int* end, int min, int* slot) {
+  const zeroed_array<int> order(micro_batches), free_since(micro_batches + min);
   for (int m = 0; m < micro_batches; ++m) {
     int i = m;
     for (; i > 0 && begin[order[i - 1]] > begin[m]; --i) order[i] = order[i - 1];
     order[i] = m;
   }
   int count = 0;
-  for (; count < least; ++count) free_since[count] = -1;
+  for (; count < min; ++count) free_since[count] = -1;
   for (int i = 0; i < micro_batches; ++i) {
     const int m = order[i];
     int best = 0;
@@ -40,18 +40,18 @@ GPIPE_COLD constexpr int assign_slots(int micro_batches, const int* begin, const
       if (free_since[p] < free_since[best]) best = p;
     if (count == 0 || free_since[best] >= begin[m]) best = count++;
     free_since[best] = end[m];
-    if (place != nullptr) place[m] = best;
+    if (slot != nullptr) slot[m] = best;
   }
   return count;
 }
 
-/// Ticks for which a place is held longer where transfers take time.
+/// Ticks for which a slot is held longer if transfers take time.
 constexpr int on_the_way(bool transfers) { return transfers ? 2 : 0; }
 
-/// Which ticks a place is taken for: from a cell of the stage that writes, until the last use by the one that reads.
+/// Assigns slots from a cell of the stage that writes until the last use by the stage that reads.
 template <scheduler Schedule>
 GPIPE_COLD constexpr int slots_between(tick_index<Schedule>& table, int writer, int cell_ticks::*begin, int reader,
-                                        int cell_ticks::*end, int more, int least, int* place) {
+                                        int cell_ticks::*end, int more, int min, int* slot) {
   const int M = table.micro_batches();
   const zeroed_array<int> ticks(2 * M);
   const cell_ticks *const from = table.of(writer), *const to = table.of(reader);
@@ -59,42 +59,42 @@ GPIPE_COLD constexpr int slots_between(tick_index<Schedule>& table, int writer, 
     ticks[m] = from[m].*begin;
     ticks[M + m] = to[m].*end + more;
   }
-  return assign_slots(M, ticks.data(), ticks.data() + M, least, place);
+  return assign_slots(M, ticks.data(), ticks.data() + M, min, slot);
 }
 
 }  // namespace detail
 
-/// Places at stage `to` of the activations that stage `from` writes, or, if it is the same, of what enters it from
-/// outside: from forward there until the parameter gradients here (until forward if the schedule does not train).
-/// Returns how many there are; `location` has an element for each micro-batch, or is null.
+/// Slots at stage `to` for the activations that stage `from` writes or, if both are equal, for the stage's inputs from
+/// outside: from forward at `from` until the parameter gradients at `to` (until forward if the schedule does not train).
+/// Returns the number of slots; `slot` has an element for each micro-batch, or is null.
 template <scheduler Schedule>
-constexpr int stash_slots(detail::tick_index<Schedule>& table, int from, int to, int* place = nullptr, int on_the_way = 0) {
+constexpr int stash_slots(detail::tick_index<Schedule>& table, int from, int to, int* slot = nullptr, int on_the_way = 0) {
   using detail::cell_ticks;
   return detail::slots_between(table, from, &cell_ticks::forward, to,
                                 table.schedule().trains ? &cell_ticks::retired : &cell_ticks::forward, on_the_way, 1,
-                                place);
+                                slot);
 }
 
-/// Places at stage `to` of the gradients that the later stage `from` writes: from backward there until the parameter
-/// gradients here. Two at least, so that one is written while the other is read.
+/// Slots at stage `to` for the gradients that the later stage `from` writes: from backward at `from` until the parameter
+/// gradients at `to`. At min two, so that one is written while the other is read.
 template <scheduler Schedule>
-constexpr int returned_slots(detail::tick_index<Schedule>& table, int from, int to, int* place = nullptr,
+constexpr int returned_slots(detail::tick_index<Schedule>& table, int from, int to, int* slot = nullptr,
                               int on_the_way = 0) {
   using detail::cell_ticks;
   return detail::slots_between(table, from, &cell_ticks::backward, to, &cell_ticks::retired, on_the_way,
-                                table.micro_batches() < 2 ? 1 : 2, place);
+                                table.micro_batches() < 2 ? 1 : 2, slot);
 }
 
-/// Places of the gradients that a stage holds between backward's input part and its parameter part.
+/// Slots for the gradients that a stage holds between backward's input part and its parameter part.
 template <scheduler Schedule>
-constexpr int held_slots(detail::tick_index<Schedule>& table, int stage, int* place = nullptr) {
+constexpr int held_slots(detail::tick_index<Schedule>& table, int stage, int* slot = nullptr) {
   using detail::cell_ticks;
-  return detail::slots_between(table, stage, &cell_ticks::backward, stage, &cell_ticks::retired, 0, 1, place);
+  return detail::slots_between(table, stage, &cell_ticks::backward, stage, &cell_ticks::retired, 0, 1, slot);
 }
 
-/// Gives every micro-batch of a stage a place for its working set, one for forward and one for backward: the lowest
-/// that is free then. They are the same where it is kept in between. Returns how many places there are; `forward` and
-/// `backward` have `micro_batches` elements.
+/// Assigns every micro-batch of a stage a slot for its working set, one for forward and one for backward: the lowest
+/// free slot. They are equal if the set is kept in between. Returns the number of slots; `forward` and `backward` have
+/// `micro_batches` elements.
 template <scheduler Schedule>
 GPIPE_COLD constexpr int working_set_slots(const Schedule& schedule, int stages, int micro_batches,
                                             const recompute_choice& choice, int stage, int* forward, int* backward) {
@@ -104,11 +104,11 @@ GPIPE_COLD constexpr int working_set_slots(const Schedule& schedule, int stages,
   flag_recomputed(table, choice, stage, recomputed.data());
   int count = 0;
   const auto take = [&] {
-    int place = 0;
-    while (busy[place]) ++place;
-    if (place >= count) count = place + 1;
-    busy[place] = true;
-    return place;
+    int slot = 0;
+    while (busy[slot]) ++slot;
+    if (slot >= count) count = slot + 1;
+    busy[slot] = true;
+    return slot;
   };
   table.walk(table.worker_of(stage), [&](int, const cell& c) {
     if (c.stage != stage) return;

@@ -6,17 +6,17 @@
 
 namespace gpipe::detail {
 
-/// The ticks in which a stage runs a micro-batch forward and backward (its input part, if it is split), in which its
-/// worker ran the cell before either of these, and in which its parameter gradients are done. -1: never.
+/// The ticks of a stage and micro-batch: of forward and of backward (the input part, if it is split), of the worker's cell
+/// before each of these, and of the end of its parameter gradients. -1: never.
 struct cell_ticks {
   int forward = -1, before_forward = -1;
   int backward = -1, before_backward = -1;
   int retired = -1;
 };
 
-/// A table read from the other side: when does a cell run? A worker's row is walked when first asked for.
+/// The inverse of a table: from a stage and micro-batch to its ticks. A worker's row is read at its first use.
 ///
-/// `coalesce`: of as many micro-batches, from 0 on, the parameter parts come together, after the last one's cell.
+/// The parameter parts of each `coalesce` consecutive micro-batches, from 0 on, come together after the last one's cell.
 template <scheduler Schedule>
 class tick_index {
  public:
@@ -39,12 +39,12 @@ class tick_index {
     return last < micro_batches_ ? last : micro_batches_ - 1;
   }
   constexpr int worker_of(int stage) const { return schedule_.worker_of(stages_, stage); }
-  /// Whether there is such a stage and such a micro-batch; in a wrong table there may not be.
+  /// Whether the cell's stage and micro-batch exist; a wrong table may have others.
   constexpr bool knows(const cell& c) const {
     return c.stage >= 0 && c.stage < stages_ && c.micro_batch >= 0 && c.micro_batch < micro_batches_;
   }
 
-  /// Of a stage: an element for each micro-batch.
+  /// The ticks of a stage, an element for each micro-batch.
   constexpr const cell_ticks* of(int stage) {
     if (!of_[stage]) read(worker_of(stage));
     return of_[stage];

@@ -3,12 +3,13 @@
 #include <map>
 #include <tuple>
 
+#include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 
 namespace gpipe::detail {
 
-/// Which place each micro-batch has, [micro-batch], when it runs forward, and when it runs again: recompute and
-/// backward. Null: there is one place for all.
+/// The slot of each micro-batch, [micro-batch]: `forward` in the forward pass, `again` in recompute and backward. Null:
+/// one slot for all.
 struct slot_table {
   const int *forward = nullptr, *again = nullptr;
 
@@ -17,7 +18,7 @@ struct slot_table {
   constexpr slot_table(const int* first, const int* later) : forward(first), again(later) {}
 };
 
-/// Where a buffer lies: one address, or one for each place that a micro-batch may have.
+/// The address of a buffer: one address, or one for each slot of its micro-batches.
 struct block_address {
   std::byte* base = nullptr;
   std::size_t stride = 0;
@@ -25,11 +26,11 @@ struct block_address {
 
   std::byte* at(int m, bool again) const {
     if (slots.forward == nullptr) return base;
-    return base + stride * static_cast<std::size_t>((again ? slots.again : slots.forward)[m]);
+    return base + stride * index((again ? slots.again : slots.forward)[m]);
   }
 };
 
-/// The blocks of one stage's arena, found by what they hold. Used while stages are bound, never in a step.
+/// The blocks of one stage's arena, by what they hold. Stages are bound with it; no step uses it.
 class arena_map {
  public:
   explicit arena_map(std::byte* base) : base_(base) {}

@@ -2,14 +2,13 @@
 
 #include <vector>
 
-#include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/runtime/binding/arena_map.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
 
 namespace gpipe::detail {
 
-/// What is copied out of a slot in every step.
+/// Rows that are copied out of a watched slot in every step.
 struct watched_rows {
   tensor_rows outputs, gradients;
 };
@@ -23,19 +22,20 @@ struct bound_slot {
   bool rerun = false;         ///< a recompute must run it
   bool wants_input = false;   ///< some input wants a gradient
   bool frozen = false;        ///< its parameters do not change
-  watched_rows* watched = nullptr;  ///< where to copy its rows to, if anybody asked
+  watched_rows* watched = nullptr;  ///< its rows are copied there; null: the slot is not watched
   int inputs = 0, outputs = 0;
   int value_in[max_tensors_per_edge]{}, value_out[max_tensors_per_edge]{};
-  block_address in[max_tensors_per_edge], out[max_tensors_per_edge], in_gradient[max_tensors_per_edge], out_gradient[max_tensors_per_edge];
-  block_address sum[max_tensors_per_edge];  ///< where in_gradient is added to; null: it is written in place
-  bool unread[max_tensors_per_edge]{};  ///< nobody reads the output: its gradient is zeros
+  block_address in[max_tensors_per_edge], out[max_tensors_per_edge];
+  block_address in_gradient[max_tensors_per_edge], out_gradient[max_tensors_per_edge];
+  block_address sum[max_tensors_per_edge];  ///< in_gradient is added to it; null: in_gradient is written in place
+  bool unread[max_tensors_per_edge]{};      ///< no layer reads the output: its gradient is zeros
   block_address extras, partials, fields[max_fields];
   std::byte *parameters = nullptr, *state = nullptr, *derived = nullptr, *gradients = nullptr;
-  double* sum_of_squares = nullptr;  ///< of its gradient; until there is one, for who sums something else
+  double* sum_of_squares = nullptr;  ///< of its gradient; before that, free for other sums
 };
 
-/// Bytes of a value that go from one buffer to another: copied forward, added backward.
-struct passage {
+/// The bytes of a value go from one buffer to another: copied forward, added backward.
+struct buffer_pair {
   int value = -1;
   block_address from, into;
 };
@@ -44,157 +44,8 @@ struct passage {
 template <class Context>
 struct binding {
   std::vector<bound_slot<Context>> slots;
-  std::vector<passage> copies;  ///< sent values that the stage keeps, or sends to several
-  std::vector<passage> folds;   ///< gradients from several readers, into the first
-};
-
-/// Finds every address of a stage. `maps[s]` holds the blocks of stage s of the same replica: a layer whose output only
-/// a later stage reads writes straight into that stage's stash, and a gradient straight into the writer's stage. Null:
-/// the stage is in another process, and what goes there is written to where it leaves from.
-template <class Context>
-class binder {
- public:
-  binder(const network& net, const runtime_plan& plan, const std::vector<const arena_map*>& maps, int stage,
-         int replica = 0)
-      : net_(net),
-        plan_(plan),
-        maps_(maps),
-        s_(net, plan.cut(), stage),
-        rerun_(s_.last() - s_.first()),
-        each_(plan.each.data() + replica * plan.micro_batches()) {
-    s_.mark_rerun(rerun_.data());
-  }
-
-  GPIPE_COLD binding<Context> bind(const kernel_row<Context>* kernels) {
-    binding<Context> b;
-    for (int l = s_.first(); l < s_.last(); ++l) {
-      b.slots.push_back(bind_slot(l, kernels));
-      for (int o = 0; o < net_.slots[l].writes; ++o) pass_on(net_.writes_value(l, o), b);
-    }
-    return b;
-  }
-
- private:
-  const arena_map& map(int stage) const { return *maps_[static_cast<std::size_t>(stage)]; }
-  const arena_map& own() const { return map(s_.stage()); }
-  const stage_slots& own_slots() const { return plan_.slots_of_stages[static_cast<std::size_t>(s_.stage())]; }
-  slot_table kept_slots() const { return {own_slots().forward.data(), own_slots().again.data()}; }
-  slot_table entering_slots() const { return slot_table(own_slots().entering.data()); }
-  const link_slots& between(int from, int to) const {
-    std::size_t k = 0;
-    while (plan_.links[k].from != from || plan_.links[k].to != to) ++k;
-    return plan_.slots_of_links[k];
-  }
-  int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
-  bool away(int stage) const { return maps_[static_cast<std::size_t>(stage)] == nullptr; }
-  block_address leaving(int v, int index) const {
-    return own().find(memory_kind::outgoing, -1, v, slot_table(plan_.leaving.data()), index);
-  }
-
-  /// Of a value that enters the model, or that an earlier stage writes, in the stage that reads it.
-  GPIPE_COLD block_address stashed(int v, int stage) const {
-    if (away(stage)) return leaving(v, 0);
-    const int writer = stage_of(net_.values[v].writer);
-    const auto places = writer < 0 ? entering_slots() : slot_table(between(writer, stage).stash.data());
-    return map(stage).find(memory_kind::stash, -1, v, places);
-  }
-  /// Of the `index`-th gradient that comes back to the stage that writes a value, from stage `maker`.
-  GPIPE_COLD block_address returned(int v, int stage, int index, int maker) const {
-    if (away(stage)) return leaving(v, index);
-    return map(stage).find(memory_kind::returned, -1, v, slot_table(between(stage, maker).returned.data()), index);
-  }
-
-  /// The lowest later stage that reads a sent value.
-  int first_destination(int v) const {
-    int i = 0;
-    while (net_.reader(v, i) < s_.last()) ++i;
-    return stage_of(net_.reader(v, i));
-  }
-
-  GPIPE_COLD block_address activation(int v) const {
-    if (s_.boundary(v)) return stashed(v, s_.stage());
-    if (s_.kept(v)) return own().find(memory_kind::kept, -1, v, kept_slots());
-    if (s_.direct(v)) return stashed(v, first_destination(v));
-    return own().find(memory_kind::activations, -1, v);
-  }
-
-  /// Where the gradients of a value are folded, seen from its `index`-th reader.
-  GPIPE_COLD block_address gradient(int v, int index) const {
-    const int writer = stage_of(net_.values[v].writer);
-    if (writer != s_.stage()) return returned(v, writer, s_.return_of(v, index), s_.stage());
-    if (s_.sent(v)) return returned(v, writer, 0, s_.top_stage(v));
-    if (own().has(memory_kind::held, -1, v))
-      return own().find(memory_kind::held, -1, v, slot_table(own_slots().held.data()));
-    return own().find(memory_kind::backward, -1, v, kept_slots());
-  }
-
-  GPIPE_COLD bound_slot<Context> bind_slot(int l, const kernel_row<Context>* kernels) const {
-    const row& r = net_.row_of(l);
-    bound_slot<Context> b;
-    b.layer = &r;
-    b.kernels = kernels + net_.slots[l].row;
-    b.slot = l;
-    b.rerun = rerun_[l - s_.first()];
-    b.inputs = r.inputs;
-    b.outputs = r.outputs;
-    std::size_t zeroed_array = 0;
-    for (int i = 0; i < r.inputs; ++i) {
-      const int v = b.value_in[i] = net_.reads_value(l, i);
-      b.in[i] = activation(v);
-      if (!net_.values[v].gradient) continue;
-      b.wants_input = true;
-      const int index = s_.reader_index(v, l, i);
-      b.in_gradient[i] = gradient(v, index);
-      if (!s_.adds(v, index)) continue;
-      b.sum[i] = b.in_gradient[i];
-      b.in_gradient[i] = own().find(memory_kind::scratch, l, -1, kept_slots());
-      b.in_gradient[i].base += zeroed_array;
-      zeroed_array += net_.values[v].part.bytes(plan_.options.micro_batch_size);
-    }
-    for (int o = 0; o < r.outputs; ++o) {
-      const int v = b.value_out[o] = net_.writes_value(l, o);
-      b.out[o] = activation(v);
-      if (net_.values[v].gradient) b.out_gradient[o] = gradient(v, 0);
-      b.unread[o] = net_.values[v].gradient && net_.values[v].readers == 0;
-    }
-    for (int f = 0; f < r.field_count; ++f)
-      b.fields[f] = own().find(memory_kind::stash, l, -1, entering_slots(), f);
-    if (r.extra_count > 0)
-      b.extras = own().find(memory_kind::kept, l, -1, kept_slots());
-    if (r.partial_count > 0) b.partials = own().find(memory_kind::partials, l, -1, slot_table(each_));
-    const bool owns = net_.owns(l);
-    b.parameters = own().find(owns ? memory_kind::parameters : memory_kind::tied, l, -1).base;
-    b.gradients = own().find(owns ? memory_kind::gradients : memory_kind::tied, l, -1, {}, owns ? 0 : 1).base;
-    if (r.state_count > 0) b.state = own().find(memory_kind::state, l, -1).base;
-    b.sum_of_squares = reinterpret_cast<double*>(own().find(memory_kind::sums, -1, -1).base) + (l - s_.first());
-    if (r.derived_count > 0) b.derived = own().find(memory_kind::derived, l, -1).base;
-    return b;
-  }
-
-  GPIPE_COLD void pass_on(int v, binding<Context>& b) const {
-    const value& of = net_.values[v];
-    if (!s_.sent(v)) return;
-    int before = s_.direct(v) ? first_destination(v) : -1;
-    bool leaves = before >= 0 && away(before);
-    for (int i = 0; i < of.readers; ++i) {
-      const int to = stage_of(net_.reader(v, i));
-      if (to <= s_.stage() || to <= before) continue;
-      before = to;
-      if (away(to) && leaves) continue;  // all that are away take it from one place
-      leaves = leaves || away(to);
-      b.copies.push_back({v, activation(v), stashed(v, to)});
-    }
-    for (int k = 1; of.gradient && k < s_.returns(v); ++k)
-      b.folds.push_back(
-          {v, returned(v, s_.stage(), k, s_.returner(v, k)), returned(v, s_.stage(), 0, s_.top_stage(v))});
-  }
-
-  const network& net_;
-  const runtime_plan& plan_;
-  const std::vector<const arena_map*>& maps_;
-  stage_view s_;
-  zeroed_array<bool> rerun_;
-  const int* each_;  ///< places of what each micro-batch of the replica has its own of
+  std::vector<buffer_pair> copies;  ///< sent values that the stage keeps, or sends to several stages
+  std::vector<buffer_pair> folds;   ///< gradients from several readers, added to the first
 };
 
 }  // namespace gpipe::detail

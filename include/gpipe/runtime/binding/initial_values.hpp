@@ -12,15 +12,15 @@ namespace gpipe {
 
 namespace detail {
 
-// A double in (0, 1) from two words.
+// Makes a double in (0, 1) of two words.
 inline double open_uniform(std::uint32_t high, std::uint32_t low) {
   return (static_cast<double>(high) * 4294967296.0 + low + 0.5) * 0x1p-64;
 }
 
 }  // namespace detail
 
-/// The first value of element `i` of parameter number `index` of slot `slot`: a function of these and the seed alone,
-/// so that no cut changes it. Drawn in double, then rounded.
+/// The first value of element `i` of parameter number `index` of slot `slot`. It depends on these and the seed alone, so
+/// no cut changes it. It is drawn in double, then rounded.
 inline double first_value(const initialiser& how, std::uint64_t seed, int slot, int index, std::size_t i) {
   using enum initialiser::kind;
   if (how.drawn == zeros) return 0;
@@ -30,23 +30,23 @@ inline double first_value(const initialiser& how, std::uint64_t seed, int slot, 
   const double bound = how.scale / std::sqrt(static_cast<double>(how.fan_in));
   const double u = detail::open_uniform(words.word[0], words.word[1]);
   if (how.drawn == uniform) return bound * (2 * u - 1);
-  // Box and Muller's transform.
+  // The transform of Box and Muller.
   const double v = detail::open_uniform(words.word[2], words.word[3]);
   return bound * std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
 
-/// Puts the first values of a slot's parameters or state, one aligned array behind the other: `put(bytes before it,
-/// bytes, values)`, piece by piece. They are numbered from `before` on.
+/// Calls `put(offset, bytes, values)` for the first values of a slot's parameters or state, in pieces. The arrays are
+/// aligned and lie one behind the other. Their numbers begin with `before`.
 template <class Put>
 GPIPE_COLD void first_values(dtype type, const parameter* list, int count, std::uint64_t seed, int slot, int before,
                              Put&& put) {
-  constexpr std::size_t most = 1 << 15;
-  std::vector<std::byte> values(most * bytes_of(type));
+  constexpr std::size_t max_elements = 1 << 15;
+  std::vector<std::byte> values(max_elements * bytes_of(type));
   std::size_t at = 0;
   for (int p = 0; p < count; ++p) {
     const std::size_t n = list[p].extents.size();
-    for (std::size_t first = 0; first < n; first += most) {
-      const std::size_t some = (std::min)(most, n - first);
+    for (std::size_t first = 0; first < n; first += max_elements) {
+      const std::size_t some = (std::min)(max_elements, n - first);
       for (std::size_t i = 0; i < some; ++i) {
         const double x = first_value(list[p].first, seed, slot, before + p, first + i);
         if (type == dtype::float64) reinterpret_cast<double*>(values.data())[i] = x;

@@ -1,18 +1,19 @@
 #pragma once
 
+#include <gpipe/core/index.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 
 namespace gpipe::detail {
 
-/// What the kernels of a slot are called with for a micro-batch, forward or (`again`) after. `capacity`: the samples of
-/// a full one.
+/// The arguments of a slot's kernels for a micro-batch. `again`: in recompute or backward. `capacity`: the samples of a
+/// full micro-batch.
 template <class Context>
 GPIPE_OUT_OF_LINE call call_of(const bound_slot<Context>& b, const step_context& step, int capacity, int m, bool again) {
   call c;
   c.samples = step.samples(m);
   c.capacity = capacity;
-  c.training = step.training;
+  c.training = step.trains();
   for (int i = 0; i < b.inputs; ++i) {
     c.in[i] = b.in[i].at(m, again);
     c.in_gradient[i] = b.in_gradient[i].at(m, again);
@@ -35,12 +36,40 @@ GPIPE_OUT_OF_LINE call call_of(const bound_slot<Context>& b, const step_context&
   return c;
 }
 
-/// For `absorb`: with what was told of all micro-batches of the step.
+/// The arguments of `absorb`: the partials of all micro-batches of the step.
 template <class Context>
 call call_of_all(const bound_slot<Context>& b, const step_context& step, int capacity) {
   call c = call_of(b, step, capacity, 0, false);
   c.partials = reinterpret_cast<double*>(b.partials.base);
   return c;
+}
+
+/// Uploads a micro-batch's rows of a tensor. An optional field that is missing is filled with ones.
+template <class Into>
+void upload_rows(const Into& c, const std::byte* from, std::size_t size, dtype type, const step_context& step, int m,
+                 std::byte* into) {
+  const auto n = static_cast<std::ptrdiff_t>(size) * step.samples(m);
+  const auto bytes = static_cast<std::ptrdiff_t>(bytes_of(type));
+  if (from != nullptr)
+    c.upload(n * bytes, from + static_cast<std::ptrdiff_t>(size) * step.first_sample(m) * bytes, into);
+  else if (type == dtype::float32) c.fill(n, 1.0F, reinterpret_cast<float*>(into));
+  else if (type == dtype::float64) c.fill(n, 1.0, reinterpret_cast<double*>(into));
+  else if (type == dtype::bf16) c.fill(n, bf16(1), reinterpret_cast<bf16*>(into));
+  else if (type == dtype::int32) c.fill(n, std::int32_t{1}, reinterpret_cast<std::int32_t*>(into));
+  else c.fill(n, std::byte{1}, into);
+}
+
+/// Uploads the rows that a slot reads from the batch into the stash: those of the model's input and of its fields. `c` is
+/// a context, or records the uploads of one.
+template <class Into, class Context>
+GPIPE_OUT_OF_LINE void feed(const Into& c, const network& net, const bound_slot<Context>& b, const step_context& step,
+                            int m) {
+  for (int i = 0; i < b.inputs; ++i)
+    if (const int v = b.value_in[i]; v < net.entering)
+      upload_rows(c, step.rows.inputs, net.values[v].part.size, net.values[v].part.type, step, m, b.in[i].at(m, false));
+  for (int f = 0; f < b.layer->field_count; ++f)
+    upload_rows(c, step.rows.fields[index(b.layer->field_index[f])], b.layer->fields[f].size,
+              b.layer->fields[f].type, step, m, b.fields[f].at(m, false));
 }
 
 }  // namespace gpipe::detail

@@ -5,53 +5,23 @@
 #include <gpipe/device/contract/kernels.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/model/model.hpp>
+#include <gpipe/runtime/binding/kernel_promises.hpp>
 
 namespace gpipe {
 
-namespace broken {
-
-template <class Layer, class Input, bool Holds>
-struct layer_has_forward {
-  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void forward(const auto& context, "
-                       "const auto& operands)`");
-};
-template <class Layer, class Input, bool Holds>
-struct layer_has_backward_input {
-  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void backward_input(const auto& "
-                       "context, const auto& operands)`, which its floating-point input asks for");
-};
-template <class Layer, class Input, bool Holds>
-struct layer_has_backward_parameters {
-  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void backward_parameters(const auto& "
-                       "context, const auto& operands)`, which its parameters ask for");
-};
-template <class Layer, class Input, bool Holds>
-struct layer_has_refresh {
-  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void refresh(const auto& context, "
-                       "const auto& operands) noexcept`, which its derived buffers ask for: it runs after the commit");
-};
-
-template <class Layer, class Input, bool Holds>
-struct layer_has_absorb {
-  static_assert(Holds, "gpipe: training needs kernels, and a layer lacks `static void absorb(const auto& context, "
-                       "const auto& operands) noexcept`, which its state asks for: it runs when a step is committed");
-};
-
-}  // namespace broken
-
-/// The kernels of one row of the network; null where the layer needs none.
+/// The kernels of one row of the network. A kernel that the layer does not need is null.
 template <class Context>
 struct kernel_row {
   using kernel = void (*)(const Context&, const call&);
   kernel forward = nullptr;
   kernel backward_input = nullptr;
   kernel backward_parameters = nullptr;
-  kernel backward = nullptr;  ///< both at once
+  kernel backward = nullptr;  ///< both parts at once
   /// The parameter parts of several micro-batches, at most `max_coalesced`.
   void (*backward_parameters_together)(const Context&, const call*, int count) = nullptr;
   kernel absorb = nullptr;
   kernel refresh = nullptr;
-  void (*prepare)(const Context&, int samples) = nullptr;  ///< makes what libraries need, before the first step
+  void (*prepare)(const Context&, int samples) = nullptr;  ///< sets up libraries before the first step
 };
 
 namespace detail {
@@ -74,7 +44,7 @@ struct entry_points {
       requires(const Context& c, const again& a) { body::backward_parameters(c, a); };
   static constexpr bool has_backward =
       requires(const Context& c, const again& a) { body::backward(c, a); };
-  // An overload, which goes where a layer that is derived from another has a parameter part of its own.
+  // An overload: a layer that is derived from another and has its own backward_parameters hides it.
   static constexpr bool has_backward_parameters_together =
       requires(const Context& c, const together& all) { body::backward_parameters(c, all, 2); };
   static constexpr bool has_absorb =
@@ -137,7 +107,7 @@ struct entry_points {
   }
 };
 
-// Walks the typed model as the network's expansion does, so that rows meet their kernels.
+// Walks the typed model in the same order as the network's expansion, so that each row gets its kernels.
 template <class Context, int Rows>
 struct kernel_table {
   kernel_row<Context> rows[static_cast<std::size_t>(Rows) + 1]{};

@@ -7,7 +7,7 @@
 
 namespace gpipe {
 
-/// An optimizer without its type: so that an executor is compiled once for all of them.
+/// An optimizer without its type, so that an executor is compiled once for all optimizers.
 template <class Context>
 class optimizer_update {
  public:
@@ -19,11 +19,11 @@ class optimizer_update {
         doubles_(&apply<Optimizer, double>),
         trial_(trial_of(optimizer)) {
     static_assert(Optimizer::moments <= max_moments,
-                  "gpipe: an optimizer asks for more than gpipe::max_moments arrays");
+                  "gpipe: an optimizer has more moments than gpipe::max_moments");
   }
 
   int moments() const { return moments_; }
-  /// What two updates make of a number: by which rules of one type are told apart.
+  /// The result of two updates of a number: it differs between optimizers of one type with different constants.
   double trial() const { return trial_; }
 
   /// Updates `bytes` of parameters of one type. Cannot fail.

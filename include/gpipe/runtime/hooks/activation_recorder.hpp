@@ -11,8 +11,8 @@
 
 namespace gpipe::detail {
 
-/// Looks at the layers of a stage while it trains: downloads rows of those that are watched, and notes hashes, for
-/// which it waits until they are computed. What a step is replayed for, and what an evaluation does, it does not see.
+/// Records the layers of a stage while it trains: downloads the rows of watched layers, and hashes results for a digest,
+/// for which it waits until they are computed. It records train and accumulate passes only.
 template <class Context>
 class activation_recorder {
  public:
@@ -20,64 +20,63 @@ class activation_recorder {
 
   activation_recorder(const network& net, int moments) : net_(&net), moments_(moments) {}
 
-  void note_in(digest& into) {
-    notes_ = &into;
+  void record_in(digest& into) {
+    digest_ = &into;
     piece_.resize(std::size_t{1} << 16);
   }
-  bool notes() const { return notes_ != nullptr; }
+  bool has_digest() const { return digest_ != nullptr; }
 
   GPIPE_OUT_OF_LINE void after_forward(const Context& c, const bound& b, const call& done, const step_context& step,
                                        int m) {
-    if (!looks(step)) return;
+    if (!step.is_recorded()) return;
     if (b.watched != nullptr)
       for (int o = 0; o < b.outputs; ++o)
         copy(c, b.value_out[o], b.out[o].at(m, false), b.watched->outputs, o, step, m);
-    if (!noting()) return;
+    if (!hashes()) return;
     hash sum;
     for (int o = 0; o < b.outputs; ++o) add(c, b.out[o].at(m, false), bytes(b.value_out[o], step.samples(m)), sum);
     if (done.partials != nullptr)
       add(c, reinterpret_cast<const std::byte*>(done.partials), sizeof(double) * b.layer->partial_elements(), sum);
-    notes_->put(action_kind::forward, step.among_all(m), b.slot, sum.value());
+    digest_->put(action_kind::forward, step.global_micro_batch(m), b.slot, sum.value());
   }
 
-  /// The gradients of the outputs are complete.
+  /// When the gradients of the outputs are complete.
   GPIPE_OUT_OF_LINE void before_backward(const Context& c, const bound& b, const step_context& step, int m) const {
-    if (!looks(step) || b.watched == nullptr) return;
+    if (!step.is_recorded() || b.watched == nullptr) return;
     for (int o = 0; o < b.outputs; ++o)
       if (b.out_gradient[o].base != nullptr)
         copy(c, b.value_out[o], b.out_gradient[o].at(m, true), b.watched->gradients, o, step, m);
   }
 
-  /// The layer's own parts of its inputs' gradients are there, and not yet added to those of other readers.
+  /// When the layer has computed its part of its inputs' gradients, before it is added to those of other readers.
   GPIPE_OUT_OF_LINE void after_input_part(const Context& c, const bound& b, const step_context& step, int m) {
-    if (!looks(step) || !noting()) return;
+    if (!step.is_recorded() || !hashes()) return;
     hash sum;
     for (int i = 0; i < b.inputs; ++i)
       if (b.in_gradient[i].base != nullptr)
         add(c, b.in_gradient[i].at(m, true), bytes(b.value_in[i], step.samples(m)), sum);
-    notes_->put(action_kind::backward_input, step.among_all(m), b.slot, sum.value());
+    digest_->put(action_kind::backward_input, step.global_micro_batch(m), b.slot, sum.value());
   }
 
   GPIPE_OUT_OF_LINE void after_parameter_part(const Context& c, const bound& b, const step_context& step, int m) {
-    if (!looks(step) || !noting()) return;
+    if (!step.is_recorded() || !hashes()) return;
     hash sum;
     add(c, b.gradients, b.layer->parameter_bytes(), sum);
-    notes_->put(action_kind::backward_parameters, step.among_all(m), b.slot, sum.value());
+    digest_->put(action_kind::backward_parameters, step.global_micro_batch(m), b.slot, sum.value());
   }
 
-  /// `flat_bytes` are between a slot's parameters and its gradients, and between these and each of its moments.
+  /// `flat_bytes` is the distance from a slot's parameters to its gradients, from these to its first moment, and so on.
   GPIPE_OUT_OF_LINE void after_update(const Context& c, const bound& b, std::size_t flat_bytes) {
-    if (!noting() || !net_->owns(b.slot)) return;
+    if (!hashes() || !net_->owns(b.slot)) return;
     hash sum;
     add(c, b.parameters, b.layer->parameter_bytes(), sum);
     for (int k = 0; k < moments_; ++k)
       add(c, b.parameters + static_cast<std::size_t>(k + 2) * flat_bytes, b.layer->parameter_bytes(), sum);
-    notes_->put(action_kind::update, -1, b.slot, sum.value());
+    digest_->put(action_kind::update, -1, b.slot, sum.value());
   }
 
  private:
-  bool noting() const { return notes_ != nullptr && !notes_->full(); }
-  static bool looks(const step_context& step) { return step.training && step.applied && !step.examining; }
+  bool hashes() const { return digest_ != nullptr && !digest_->full(); }
 
   std::size_t bytes(int v, int samples) const {
     return net_->values[v].part.size * bytes_of(net_->values[v].part.type) * static_cast<std::size_t>(samples);
@@ -97,8 +96,8 @@ class activation_recorder {
 
   const network* net_;
   int moments_;
-  digest* notes_ = nullptr;
-  std::vector<std::byte> piece_;  // of what is hashed
+  digest* digest_ = nullptr;
+  std::vector<std::byte> piece_;  // a part of a buffer on its way to the hash
 };
 
 }  // namespace gpipe::detail

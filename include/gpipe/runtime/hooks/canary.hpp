@@ -2,14 +2,15 @@
 
 #include <vector>
 
+#include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/lifetime.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 
 namespace gpipe::detail {
 
-/// Finds layers that read what they did not keep, or what nobody has written: every buffer of a stage's working set is
-/// poisoned when it dies, all bits set, which is NaN in every floating-point type and -1 in integers. (That buffers
-/// share memory hides such a layer for as long as nothing else has been written there.)
+/// Finds layers that read values that they did not keep, or that no layer has written. When a buffer of a stage's working
+/// set dies, all its bits are set, which is NaN in every floating-point type and -1 in integers. Without this such a
+/// layer goes unnoticed until another buffer in the same memory is written.
 template <class Context>
 class canary {
  public:
@@ -19,29 +20,29 @@ class canary {
     const lifetimes life(stage, terms.split || stage.sends_gradients());
     const auto bytes = [&](int v) { return net.values[v].part.bytes(terms.micro_batch_size); };
     for (int l = stage.first(); l < stage.last(); ++l) {
-      const bound_slot<Context>& b = slots[index(l)];
-      deaths& at = dead_[index(l)];
+      const bound_slot<Context>& b = slots[at(l)];
+      deaths& here = dead_[at(l)];
       life.dies_after_forward(l, [&](int v) {
-        if (!stage.sent(v)) at.forward.push_back({where(b, v), bytes(v)});
+        if (!stage.sent(v)) here.forward.push_back({where(b, v), bytes(v)});
       });
-      // What parameter parts read lives until these have run.
+      // Buffers that parameter parts read live until these have run.
       if (b.layer->extra_count > 0)
-        (life.waits(l) ? at.parameters : at.input).push_back({b.extras, b.layer->extra_bytes(terms.micro_batch_size)});
-      life.held(l, [&](int v) { (life.waits(l) ? at.parameters : at.input).push_back({where(b, v), bytes(v)}); });
+        (life.waits(l) ? here.parameters : here.input).push_back({b.extras, b.layer->extra_bytes(terms.micro_batch_size)});
+      life.held(l, [&](int v) { (life.waits(l) ? here.parameters : here.input).push_back({where(b, v), bytes(v)}); });
       life.consumed(l, [&](int v) {
         for (int o = 0; o < b.outputs; ++o)
-          if (b.value_out[o] == v) (life.waits(l) ? at.parameters : at.input).push_back({b.out_gradient[o], bytes(v)});
+          if (b.value_out[o] == v) (life.waits(l) ? here.parameters : here.input).push_back({b.out_gradient[o], bytes(v)});
       });
     }
   }
 
-  /// After a slot ran forward, its input part, its parameter part.
+  /// Called after forward, the input part and the parameter part of a slot.
   void after_forward(const Context& c, int slot, int m, bool again) const {
-    poison(c, dead_[index(slot)].forward, m, again);
+    poison(c, dead_[at(slot)].forward, m, again);
   }
-  void after_input_part(const Context& c, int slot, int m) const { poison(c, dead_[index(slot)].input, m, true); }
+  void after_input_part(const Context& c, int slot, int m) const { poison(c, dead_[at(slot)].input, m, true); }
   void after_parameter_part(const Context& c, int slot, int m) const {
-    poison(c, dead_[index(slot)].parameters, m, true);
+    poison(c, dead_[at(slot)].parameters, m, true);
   }
 
  private:
@@ -53,7 +54,7 @@ class canary {
     std::vector<buffer> forward, input, parameters;
   };
 
-  std::size_t index(int slot) const { return static_cast<std::size_t>(slot - first_); }
+  std::size_t at(int slot) const { return index(slot - first_); }
 
   static block_address where(const bound_slot<Context>& b, int v) {
     for (int i = 0; i < b.inputs; ++i)

@@ -1,30 +1,30 @@
 #pragma once
 
-#include <gpipe/core/config.hpp>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
+
 namespace gpipe {
 
-/// What is timed of a slot; `backward` is both parts at once.
+/// The timed parts of a slot; `backward` is both parts at once.
 enum class timed : std::uint8_t { forward, backward_input, backward_parameters, backward };
 
-/// How long each slot of a stage took, call by call: the newest of each part. Its memory is made at construction.
+/// How long each slot of a stage took: the newest times of each part. Allocates at construction only.
 class layer_timer {
  public:
   explicit layer_timer(int slots) : series_(static_cast<std::size_t>(4 * slots)) {
     for (series& s : series_) s.newest.resize(kept);
   }
 
-  void take(int slot, timed part, std::int64_t ns) noexcept {
+  void add(int slot, timed part, std::int64_t ns) noexcept {
     series& s = series_[index(slot, part)];
     s.newest[s.count++ % kept] = ns;
   }
 
-  /// Of the newest calls; -1 if there were none.
+  /// The median of the newest calls; -1 if there were none.
   GPIPE_COLD std::int64_t median(int slot, timed part) const {
     const series& s = series_[index(slot, part)];
     if (s.count == 0) return -1;

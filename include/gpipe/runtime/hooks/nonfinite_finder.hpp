@@ -13,8 +13,8 @@ struct zero_if_finite {
   GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const { return static_cast<double>(x[i] - x[i]); }
 };
 
-/// Looks for the first number that is not finite, layer by layer, when a step is replayed because its loss or norm was
-/// not: throws `error`, with the layer and what of it.
+/// Finds the first number that is not finite, layer by layer, when a pass is repeated because its loss or norm was not
+/// finite. Throws `error`, which names the layer and the buffer.
 template <class Context>
 class nonfinite_finder {
  public:
@@ -22,25 +22,25 @@ class nonfinite_finder {
 
   nonfinite_finder(const Context& context, const network& net, int stage) : context_(context), net_(net), stage_(stage) {}
 
-  /// What enters the model at this slot.
-  GPIPE_COLD void look_at_inputs(const bound& b, const step_context& step, int m, bool again) const {
+  /// Checks the model's inputs that this slot reads.
+  GPIPE_COLD void check_inputs(const bound& b, const step_context& step, int m, bool again) const {
     for (int i = 0; i < b.inputs; ++i)
       if (b.value_in[i] < net_.entering)
-        look(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
+        check(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
   }
-  GPIPE_COLD void look_at_outputs(const bound& b, const step_context& step, int m, const call& done) const {
-    for (int o = 0; o < b.outputs; ++o) look(b, m, "its output", b.value_out[o], b.out[o].at(m, done.recompute), step);
-    const bool tells = step.training || b.layer->state_count == 0;
-    if (!done.recompute && tells && !all_finite(b, static_cast<std::ptrdiff_t>(b.layer->partial_elements()), done.partials))
+  GPIPE_COLD void check_outputs(const bound& b, const step_context& step, int m, const call& done) const {
+    for (int o = 0; o < b.outputs; ++o) check(b, m, "its output", b.value_out[o], b.out[o].at(m, done.recompute), step);
+    const bool has_partials = step.trains() || b.layer->state_count == 0;
+    if (!done.recompute && has_partials && !all_finite(b, static_cast<std::ptrdiff_t>(b.layer->partial_elements()), done.partials))
       not_finite(b, step, m, "its loss or another of its partials");
   }
-  /// Before the gradients are sent: then they are another stage's.
-  GPIPE_COLD void look_at_input_part(const bound& b, const step_context& step, int m) const {
+  /// Called before the gradients are sent, because then another stage may change them.
+  GPIPE_COLD void check_input_part(const bound& b, const step_context& step, int m) const {
     for (int i = 0; i < b.inputs; ++i)
       if (b.in_gradient[i].base != nullptr)
-        look(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i].at(m, true), step);
+        check(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i].at(m, true), step);
   }
-  GPIPE_COLD void look_at_parameter_part(const bound& b, const step_context& step, int m) const {
+  GPIPE_COLD void check_parameter_part(const bound& b, const step_context& step, int m) const {
     if (!finite(b, b.layer->type,
                 static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type)), b.gradients))
       not_finite(b, step, m, "the gradient of its parameters");
@@ -61,7 +61,7 @@ class nonfinite_finder {
     if (type == dtype::bf16) return all_finite(b, n, reinterpret_cast<const bf16*>(data));
     return type != dtype::float32 || all_finite(b, n, reinterpret_cast<const float*>(data));
   }
-  GPIPE_COLD void look(const bound& b, int m, const char* what, int v, const std::byte* at,
+  GPIPE_COLD void check(const bound& b, int m, const char* what, int v, const std::byte* at,
                        const step_context& step) const {
     const edge_part& part = net_.values[v].part;
     if (!finite(b, part.type, static_cast<std::ptrdiff_t>(part.size) * step.samples(m), at))
@@ -70,7 +70,7 @@ class nonfinite_finder {
   [[noreturn]] GPIPE_COLD void not_finite(const bound& b, const step_context& step, int m, const char* what) const {
     throw_error({what, " is not finite"},
            {"look for such numbers in the data, or lower the learning rate; parameters are as before the step"},
-           {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_, .micro_batch = step.among_all(m)});
+           {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_, .micro_batch = step.global_micro_batch(m)});
   }
 
   const Context& context_;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/partition/transfer_charges.hpp>
 #include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/transport/contract/channel_ends.hpp>

@@ -1,13 +1,18 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdint>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include <gpipe/core/hash.hpp>
+#include <gpipe/core/index.hpp>
 #include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/runtime/step/commit_decision.hpp>
+#include <gpipe/runtime/step/step_context.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe {
@@ -45,7 +50,7 @@ class agreed_hash {
 
 }  // namespace detail
 
-/// What the plans of a job's processes must have in common.
+/// The values of a plan that must be the same in all processes of a job.
 GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net, const runtime_plan& plan) {
   detail::agreed_hash build, model, cut, schedule, memory;
   build(std::string_view(__VERSION__), sizeof(void*));
@@ -74,7 +79,7 @@ GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net,
   cut(plan.first);
   for (int s = 0; s < plan.stages(); ++s) schedule(plan.worker_of(s));
   for (const link_slots& of : plan.slots_of_links) schedule(of.stash, of.returned);
-  for (const stage_memory& of : plan.memory) memory(of.total());
+  for (const stage_plan& of : plan.stage_plans) memory(of.memory.total());
   std::vector<agreed_value> all{{"the build", build.value()}};
   for (const option_description& option : plan_option_list)
     if (option.across_processes == agreed::yes)
@@ -82,8 +87,48 @@ GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net,
   all.insert(all.end(), {{"the model", model.value()},
                          {"the cut", cut.value()},
                          {"the order of the schedule", schedule.value()},
-                         {"the plan of the memory", memory.value()}});
+                         {"the memory plan", memory.value()}});
   return all;
 }
+
+namespace detail {
+
+/// The only translation of a pass into the call that processes agree on.
+inline collective_kind collective_kind_of(pass_kind kind) {
+  switch (kind) {
+    case pass_kind::train: return collective_kind::step;
+    case pass_kind::accumulate: return collective_kind::accumulate;
+    case pass_kind::measure: return collective_kind::measure;
+    case pass_kind::diagnose: return collective_kind::examine;
+    case pass_kind::evaluate: return collective_kind::evaluate;
+    case pass_kind::predict: break;
+  }
+  return collective_kind::predict;
+}
+
+/// A hash of the begin of each field of a batch's first sample. It costs little, and different batches begin differently.
+GPIPE_OUT_OF_LINE inline std::uint64_t hash_of_first_sample(const network& net, const batch_rows& rows) {
+  constexpr std::size_t max_bytes = 64;
+  hash sum;
+  const auto add = [&](const std::byte* row, std::size_t size, dtype type) {
+    if (row != nullptr) sum.add(row, (std::min)(max_bytes, size * bytes_of(type)));
+  };
+  add(rows.inputs, net.values[0].part.size, net.values[0].part.type);
+  for (int f = 0; f < net.field_count; ++f) add(rows.fields[index(f)], net.fields[f].size, net.fields[f].type);
+  return sum.value();
+}
+
+/// The values of a call that must be the same in all processes of a job.
+GPIPE_OUT_OF_LINE inline std::array<agreed_value, 5> agreed_values_of_call(const network& net, const step_context& step,
+                                                                           const commit_terms& terms) {
+  const bool trains = step.kind == pass_kind::train;
+  return {agreed_value::number("the samples of the call", step.rows.samples),
+          agreed_value::number("the samples accumulated before", terms.accumulated.samples),
+          agreed_value::real("the learning rate", trains ? terms.rate : 0),
+          agreed_value::real("the largest norm", trains ? terms.max_norm : 0),
+          agreed_value{"the batch: its first samples differ", hash_of_first_sample(net, step.rows)}};
+}
+
+}  // namespace detail
 
 }  // namespace gpipe

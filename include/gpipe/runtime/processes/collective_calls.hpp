@@ -7,37 +7,38 @@
 
 #include <gpipe/core/hash.hpp>
 #include <gpipe/plan/memory/layout.hpp>
-#include <gpipe/runtime/processes/call_agreement.hpp>
+#include <gpipe/runtime/processes/agreement.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 
 namespace gpipe::detail {
 
-/// The calls of an executor, which all processes of a job make alike, and which fail in all if they fail in one. A
-/// process that is alone has nobody to agree with.
+/// The calls of an executor. All processes of a job make the same calls, and a call that fails in one process fails in
+/// all. One process alone agrees with itself, so most of these calls return at once.
 class collective_calls {
  public:
-  /// `job` null: alone.
+  /// `job` null: there is one process.
   explicit collective_calls(process_group* job) : job_(job) {}
 
-  /// Throw if another process is asked for something else.
+  /// These throw if another process makes another call.
   GPIPE_COLD void agree_to_freeze(int slot, bool frozen) const {
-    agree(collective_kind::freeze, {agreed_value::number("the slot", slot), agreed_value::number("whether it is frozen", frozen)});
+    agree(collective_kind::freeze,
+          {agreed_value::number("the slot", slot), agreed_value::number("whether it is frozen", frozen)});
   }
   GPIPE_COLD void agree_to_watch(int slot, bool watched) const {
-    agree(collective_kind::watch, {agreed_value::number("the slot", slot), agreed_value::number("whether it is watched", watched)});
+    agree(collective_kind::watch,
+          {agreed_value::number("the slot", slot), agreed_value::number("whether it is watched", watched)});
   }
-  GPIPE_COLD void agree_to_write(memory_kind kind, int slot, std::size_t at, std::size_t bytes,
-                                 const void* from) const {
+  GPIPE_COLD void agree_to_write(memory_kind kind, int slot, std::size_t at, std::size_t bytes, const void* from) const {
     if (job_ == nullptr) return;
     hash values;
     values.add(static_cast<const std::byte*>(from), bytes);
     agree(collective_kind::write,
-          {agreed_value::number("what is written", static_cast<int>(kind)), agreed_value::number("the slot", slot),
+          {agreed_value::number("the kind of memory", static_cast<int>(kind)), agreed_value::number("the slot", slot),
            agreed_value::number("the first byte", static_cast<std::int64_t>(at)), {"the values", values.value()}});
   }
 
-  /// What this process refuses fails the call in all.
+  /// Runs `call()`. If it throws here, the call fails in all processes.
   template <class Call>
   void together(Call&& call) const {
     try {
@@ -47,15 +48,15 @@ class collective_calls {
       throw;
     }
   }
-  /// The call begins: that all are asked for the same is found out while they work.
-  void enter(const network& net, const step_context& step, const commit_decision& decision) const {
-    if (job_ != nullptr) job_->enter(collective_kind_of(step), agreed_values_of_call(net, step, decision));
+  /// A pass begins. The processes find out while they work whether all make the same call.
+  void enter(const network& net, const step_context& step, const commit_terms& terms) const {
+    if (job_ != nullptr) job_->enter(collective_kind_of(step.kind), agreed_values_of_call(net, step, terms));
   }
-  /// It has failed, here or elsewhere, and devices are to be waited for.
+  /// The pass has failed, here or elsewhere. Called before devices are waited for.
   void abandon() const noexcept {
     if (job_ != nullptr) job_->abandon();
   }
-  /// In a handler of what has failed: throws the first cause of all processes. Alone it returns.
+  /// Called in a handler: throws the first cause among all processes. With one process it returns.
   GPIPE_COLD void leave() const {
     if (job_ == nullptr) return;
     try {
@@ -70,8 +71,8 @@ class collective_calls {
   }
 
  private:
-  void agree(collective_kind what, std::initializer_list<agreed_value> traits) const {
-    if (job_ != nullptr) job_->agree(what, {traits.begin(), traits.size()});
+  void agree(collective_kind kind, std::initializer_list<agreed_value> values) const {
+    if (job_ != nullptr) job_->agree(kind, {values.begin(), values.size()});
   }
 
   process_group* job_;

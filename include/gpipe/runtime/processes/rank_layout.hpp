@@ -5,14 +5,15 @@
 
 namespace gpipe {
 
-/// Which of a plan's workers, R replicas of K, this process has: all, or in a job the one of its rank.
+/// Which of a plan's workers, R replicas of K, are in this process: all, or in a job the one of its rank. Replica r has
+/// the ranks r K ... r K + K - 1.
 class rank_layout {
  public:
-  /// `job` null: alone.
+  /// `job` null: there is one process.
   rank_layout(const runtime_plan& plan, const process_group* job) : plan_(plan), rank_(job == nullptr ? -1 : job->rank()) {}
 
   int count() const { return rank_ < 0 ? plan_.replicas() * plan_.workers() : 1; }
-  /// Of the one that is here, its replica and its number in it. All are: 0 and -1.
+  /// The replica of the only worker here, and its number in that. If all workers are here: 0 and -1.
   int replica() const { return rank_ < 0 ? 0 : rank_ / plan_.workers(); }
   int only() const { return rank_ < 0 ? -1 : rank_ % plan_.workers(); }
 
@@ -22,7 +23,7 @@ class rank_layout {
 
  private:
   const runtime_plan& plan_;
-  int rank_;  // -1: alone
+  int rank_;  // -1: there is one process
 };
 
 }  // namespace gpipe

@@ -5,65 +5,69 @@
 #include <memory>
 #include <vector>
 
+#include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/gradient_buckets.hpp>
+#include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/replicas/all_reduce.hpp>
+#include <gpipe/runtime/replicas/replica.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe {
 
-/// Between processes, of which each replica has one for the stage: every one owns a slice, takes it of all others, sums
-/// it, and gives the sum to them. The bits are those of one process.
+/// The all-reduce between processes. In each replica one process has the stage; it receives its slice of the gradients
+/// from all others, sums it, and sends the sum to them. The bits are those of one process.
 ///
-///     replica 0   gives slice 1 | takes slice 0 of 1 | sums slice 0 | gives it | takes the sum of slice 1
-///     replica 1   gives slice 0 | takes slice 1 of 0 | sums slice 1 | gives it | takes the sum of slice 0
+///     replica 0   sends slice 1 | receives slice 0 of 1 | sums slice 0 | sends the sum | receives the sum of slice 1
+///     replica 1   sends slice 0 | receives slice 1 of 0 | sums slice 1 | sends the sum | receives the sum of slice 0
 ///
-/// Gradients go in buckets, and those of a stage's last layers while its backward still runs: they are given when they
-/// are complete, and summed when those of the others are there. They go as one where ends are used in a device's order.
+/// Gradients go in buckets. The buckets of a stage's last layers go while its backward still runs: a bucket is sent when
+/// it is complete, and summed when all slices have arrived. All buckets go as one if channels work in a device's order.
 ///
-/// Nothing is copied but by who carries it; what others give of the own slice has a place of its own in the arena.
+/// Only the transport copies. Slices of other replicas have their own landing buffers in the arena.
 template <class Device>
-class exchanged_all_reduce final : public all_reduce<Device> {
+class process_all_reduce final : public all_reduce<Device> {
  public:
-  /// Every process makes its ends in the same order.
-  GPIPE_COLD exchanged_all_reduce(process_group& job, const network& net, const runtime_plan& plan, replica<Device>& here)
-      : job_(job), net_(net), plan_(plan), here_(here), queues_(here.queues()), exchanges_(index(plan.stages())) {
+  /// Every process makes its channel ends in the same order.
+  GPIPE_COLD process_all_reduce(process_group& job, const network& net, const runtime_plan& plan, replica<Device>& here)
+      : job_(job), net_(net), plan_(plan), here_(here), queues_(here.queues()), exchanges_(detail::index(plan.stages())) {
     for (int s = 0; s < plan.stages(); ++s) {
       if (!here.has(s)) continue;
       const bound_stage<Device>& own = here.stage(s);
-      own.statistics().each([&](const detail::block_address& at) { exchanges_[index(s)].partials.push_back(at); });
-      for (int r = 0; r < plan.replicas() && !exchanges_[index(s)].partials.empty(); ++r)
-        if (r != here.number()) join_told(s, r);
+      own.statistics().each([&](const detail::block_address& at) { exchanges_[detail::index(s)].partials.push_back(at); });
+      for (int r = 0; r < plan.replicas() && !exchanges_[detail::index(s)].partials.empty(); ++r)
+        if (r != here.number()) connect_partials(s, r);
       if (!plan.schedule.trains) continue;
       std::byte* landing = own.map().find(memory_kind::landing, -1, -1).base;
-      if (queues_[index(s)] != nullptr) {  // each end keeps some of the device busy until the other is there
-        join(s, own.gradients(), own.flat_bytes(), landing, range::never);
+      if (queues_[detail::index(s)] != nullptr) {  // a channel end occupies a part of the device until its peer is ready
+        add_range(s, own.gradients(), own.flat_bytes(), landing, range::never);
       } else {
         each_bucket(stage_view(net, plan.cut(), s), [&](const bucket& b) {
-          landing = join(s, own.gradients() + b.begin, b.bytes, landing, b.early ? b.first : range::never);
+          landing = add_range(s, own.gradients() + b.begin, b.bytes, landing, b.early ? b.first : range::never);
         });
       }
-      exchanges_[index(s)].buckets = exchanges_[index(s)].ranges.size();
+      exchanges_[detail::index(s)].buckets = exchanges_[detail::index(s)].ranges.size();
       for (const auto& b : own.slots())
         if (!net.owns(b.slot))
-          join(s, b.gradients, b.layer->parameter_bytes(), own.map().find(memory_kind::landing, b.slot, -1).base,
-               range::never);
+          add_range(s, b.gradients, b.layer->parameter_bytes(), own.map().find(memory_kind::landing, b.slot, -1).base,
+                    range::never);
     }
   }
 
   GPIPE_OUT_OF_LINE std::int64_t sum(int replica, int stage, const wait_context& what, bool commits) override {
     const bound_stage<Device>& own = here_.stage(stage);
-    exchange& all = exchanges_[index(stage)];
-    const std::size_t ranges = commits ? all.buckets : all.ranges.size();  // then tied uses have lent theirs
+    exchange& all = exchanges_[detail::index(stage)];
+    // In a commit the owners already have the gradients of tied uses.
+    const std::size_t ranges = commits ? all.buckets : all.ranges.size();
     finish(own, stage);
-    for (const auto& from : all.hear) from->release(0);  // not before: layers absorb what others told after the gate
-    for (const auto& to : all.tell) to->publish(0, 1);
-    for (std::size_t i = 0; i < ranges; ++i) give(all.ranges[i]);
+    for (const auto& from : all.partials_in) from->release(0);  // not earlier: layers absorb these partials in the commit
+    for (const auto& to : all.partials_out) to->publish(0, 1);
+    for (std::size_t i = 0; i < ranges; ++i) send_slices(all.ranges[i]);
     std::int64_t waited = 0;
     for (std::size_t i = 0; i < ranges; ++i) waited += sum_slice(own, stage, all.ranges[i], what);
-    for (std::size_t i = 0; i < ranges; ++i) waited += take_sums(all.ranges[i], what);
+    for (std::size_t i = 0; i < ranges; ++i) waited += receive_sums(all.ranges[i], what);
     waited += timed([&] {
-      for (const auto& from : all.hear) from->consume(0, what);
-      for (const auto& to : all.tell) to->acquire(0, what);
+      for (const auto& from : all.partials_in) from->consume(0, what);
+      for (const auto& to : all.partials_out) to->acquire(0, what);
     });
     if (!commits && replica > 0)
       own.each_gradient(true, [&](std::size_t begin, std::size_t bytes) {
@@ -75,12 +79,12 @@ class exchanged_all_reduce final : public all_reduce<Device> {
   GPIPE_OUT_OF_LINE bool begin(int stage, int slot, const wait_context& what) override {
     const bound_stage<Device>& own = here_.stage(stage);
     bool moved = false;
-    for (range& it : exchanges_[index(stage)].ranges) {
+    for (range& it : exchanges_[detail::index(stage)].ranges) {
       if (it.complete_at < slot || it.now == range::summed) continue;
       if (it.now == range::untouched) {
         finish(own, stage);
-        give(it);
-      } else if (std::all_of(it.take.begin(), it.take.end(), [](auto& from) { return from.end->arrived(0); })) {
+        send_slices(it);
+      } else if (std::all_of(it.slices_in.begin(), it.slices_in.end(), [](auto& from) { return from.end->arrived(0); })) {
         sum_slice(own, stage, it, what);
       } else {
         continue;
@@ -89,7 +93,7 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     }
     return moved;
   }
-  void forget() override {
+  void reset() override {
     for (exchange& all : exchanges_)
       for (range& it : all.ranges) it.now = range::untouched;
   }
@@ -100,26 +104,26 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     int replica;
     std::unique_ptr<End> end;
   };
-  // A range of gradients: of each other replica what it gives of the own slice, and the sums of its own.
+  // A range of gradients, and the channels of its slices to and from each other replica.
   struct range {
     static constexpr int never = -1;
-    int complete_at = never;           // when the last backward of this slot is over; never before that of the stage
-    enum { untouched, given, summed } now = untouched;
-    std::byte* own = nullptr;      // slice, of so many bytes
-    std::size_t bytes = 0;
-    std::byte* landing = nullptr;  // of the others' parts, in ascending order of replicas
-    std::vector<end_of<sending_end>> give, give_sum;
-    std::vector<end_of<receiving_end>> take, take_sum;
+    int complete_at = never;  // the slot whose last backward completes the range; never: the stage's end does
+    enum { untouched, sent, summed } now = untouched;
+    std::byte* slice = nullptr;  // this replica's
+    std::size_t bytes = 0;       // of the slice
+    std::byte* landing = nullptr;  // receives the slice of the other replicas, in ascending order
+    std::vector<end_of<sending_end>> slices_out, sums_out;
+    std::vector<end_of<receiving_end>> slices_in, sums_in;
   };
   struct exchange {
-    std::vector<range> ranges;            // of the stage's own parameters, then of each tied use
-    std::size_t buckets = 0;              // of its own
-    std::vector<detail::block_address> partials;   // of each slot that tells of micro-batches
-    std::vector<std::unique_ptr<sending_end>> tell;
-    std::vector<std::unique_ptr<receiving_end>> hear;
+    std::vector<range> ranges;   // the buckets of parameters that the stage owns, then each tied use
+    std::size_t buckets = 0;     // the number of the former
+    std::vector<detail::block_address> partials;  // of each slot that has some
+    std::vector<std::unique_ptr<sending_end>> partials_out;
+    std::vector<std::unique_ptr<receiving_end>> partials_in;
   };
 
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
   int rank_of(int replica, int stage) const { return replica * plan_.workers() + plan_.worker_of(stage); }
   std::size_t edge(std::size_t bytes, int replica) const { return slice_begin(bytes, replica, plan_.replicas()); }
   template <class Call>
@@ -129,68 +133,69 @@ class exchanged_all_reduce final : public all_reduce<Device> {
     return now_ns() - begin;
   }
 
-  // One message carries no more than an `int` of bytes.
-  static void load(channel_layout& along, std::byte* at, std::size_t bytes) {
-    constexpr std::size_t most = std::size_t{1} << 30;
-    for (std::size_t done = 0; done < bytes; done += most)
-      along.values.push_back({at + done, 0, (std::min)(most, bytes - done)});
+  // The size of one message must fit in an `int`.
+  static void add_buffers(channel_layout& layout, std::byte* at, std::size_t bytes) {
+    constexpr std::size_t max_bytes = std::size_t{1} << 30;
+    for (std::size_t done = 0; done < bytes; done += max_bytes)
+      layout.values.push_back({at + done, 0, (std::min)(max_bytes, bytes - done)});
   }
-  channel_layout along(int replica, int stage) const {
-    return {rank_of(replica, stage), 1, {}, {0}, {0}, queues_[index(stage)]};
+  channel_layout layout_to(int replica, int stage) const {
+    return {rank_of(replica, stage), 1, {}, {0}, {0}, queues_[detail::index(stage)]};
   }
-  // Ends that are used in a device's order wait for it themselves.
+  // Channels that work in a device's order need no wait on the host.
   void finish(const bound_stage<Device>& own, int stage) const {
-    if (queues_[index(stage)] == nullptr) own.context().finish();
+    if (queues_[detail::index(stage)] == nullptr) own.context().finish();
   }
 
-  // Tells where the next one's landing may be.
-  GPIPE_COLD std::byte* join(int s, std::byte* base, std::size_t bytes, std::byte* landing, int complete_at) {
+  // Returns where the landing buffer of the next range begins.
+  GPIPE_COLD std::byte* add_range(int s, std::byte* base, std::size_t bytes, std::byte* landing, int complete_at) {
     const int R = plan_.replicas(), own = here_.number();
     range it;
     it.complete_at = complete_at;
-    it.own = base + edge(bytes, own);
+    it.slice = base + edge(bytes, own);
     it.bytes = edge(bytes, own + 1) - edge(bytes, own);
     it.landing = landing;
     for (int r = 0; r < R; ++r) {
       if (r == own) continue;
       const std::size_t first = edge(bytes, r), size = edge(bytes, r + 1) - first;
-      channel_layout parts = along(r, s), sums = along(r, s), own_parts = along(r, s), own_sums = along(r, s);
-      load(parts, base + first, size), load(sums, base + first, size);
-      load(own_parts, landing, it.bytes), load(own_sums, it.own, it.bytes);
+      channel_layout slice_out = layout_to(r, s), sum_in = layout_to(r, s);
+      channel_layout slice_in = layout_to(r, s), sum_out = layout_to(r, s);
+      add_buffers(slice_out, base + first, size), add_buffers(sum_in, base + first, size);
+      add_buffers(slice_in, landing, it.bytes), add_buffers(sum_out, it.slice, it.bytes);
       landing += it.bytes;
-      if (size > 0) it.give.push_back({r, job_.sender(parts)});
-      if (it.bytes > 0) it.take.push_back({r, job_.receiver(own_parts)});
-      if (it.bytes > 0) it.give_sum.push_back({r, job_.sender(own_sums)});
-      if (size > 0) it.take_sum.push_back({r, job_.receiver(sums)});
+      if (size > 0) it.slices_out.push_back({r, job_.sender(slice_out)});
+      if (it.bytes > 0) it.slices_in.push_back({r, job_.receiver(slice_in)});
+      if (it.bytes > 0) it.sums_out.push_back({r, job_.sender(sum_out)});
+      if (size > 0) it.sums_in.push_back({r, job_.receiver(sum_in)});
     }
-    exchanges_[index(s)].ranges.push_back(std::move(it));
+    exchanges_[detail::index(s)].ranges.push_back(std::move(it));
     return landing;
   }
-  GPIPE_COLD void join_told(int s, int r) {
-    exchange& all = exchanges_[index(s)];
-    channel_layout out = along(r, s), in = along(r, s);
+  GPIPE_COLD void connect_partials(int s, int r) {
+    exchange& all = exchanges_[detail::index(s)];
+    channel_layout out = layout_to(r, s), in = layout_to(r, s);
     for (const detail::block_address& at : all.partials) {
-      const std::size_t part = at.stride * index(plan_.micro_batches());
-      load(out, at.base + part * index(here_.number()), part);
-      load(in, at.base + part * index(r), part);
+      const std::size_t part = at.stride * detail::index(plan_.micro_batches());
+      add_buffers(out, at.base + part * detail::index(here_.number()), part);
+      add_buffers(in, at.base + part * detail::index(r), part);
     }
-    all.tell.push_back(job_.sender(out));
-    all.hear.push_back(job_.receiver(in));
+    all.partials_out.push_back(job_.sender(out));
+    all.partials_in.push_back(job_.receiver(in));
   }
 
-  void give(range& it) {
+  void send_slices(range& it) {
     if (it.now != range::untouched) return;
-    for (const auto& to : it.give) to.end->publish(0, 1);
-    it.now = range::given;
+    for (const auto& to : it.slices_out) to.end->publish(0, 1);
+    it.now = range::sent;
   }
-  // ((g0 + g1) + g2) + ...: those before the own part are summed where they arrived, the rest is added to it.
+  // ((g0 + g1) + g2) + ...: slices of replicas before this one are summed in the landing buffer, later ones in the slice.
   std::int64_t sum_slice(const bound_stage<Device>& own, int stage, range& it, const wait_context& what) {
     std::int64_t waited = 0;
     if (it.now == range::summed) return waited;
-    std::byte *const mine = it.own, *const first = it.landing;
+    std::byte *const mine = it.slice, *const first = it.landing;
     const auto n = static_cast<std::ptrdiff_t>(it.bytes / bytes_of(net_.type));
     std::byte* arrived = first;
-    for (auto& from : it.take) {
+    for (auto& from : it.slices_in) {
       waited += timed([&] { from.end->consume(0, what); });
       if (from.replica > here_.number()) own.add(net_.type, n, arrived, mine);
       else if (arrived != first) own.add(net_.type, n, arrived, first);
@@ -198,18 +203,18 @@ class exchanged_all_reduce final : public all_reduce<Device> {
       if (from.replica + 1 == here_.number()) own.add(net_.type, n, first, mine);
     }
     finish(own, stage);
-    for (auto& from : it.take) from.end->release(0);
-    for (auto& to : it.give_sum) to.end->publish(0, 1);
+    for (auto& from : it.slices_in) from.end->release(0);
+    for (auto& to : it.sums_out) to.end->publish(0, 1);
     it.now = range::summed;
     return waited;
   }
-  // The others' slices have left, so their sums may arrive there.
-  std::int64_t take_sums(range& it, const wait_context& what) {
+  // A sum arrives where its slice was sent from, so that must have been sent.
+  std::int64_t receive_sums(range& it, const wait_context& what) {
     it.now = range::untouched;
     return timed([&] {
-      for (auto& to : it.give) to.end->acquire(0, what);
-      for (auto& from : it.take_sum) from.end->consume(0, what), from.end->release(0);
-      for (auto& to : it.give_sum) to.end->acquire(0, what);
+      for (auto& to : it.slices_out) to.end->acquire(0, what);
+      for (auto& from : it.sums_in) from.end->consume(0, what), from.end->release(0);
+      for (auto& to : it.sums_out) to.end->acquire(0, what);
     });
   }
 

@@ -3,52 +3,55 @@
 #include <memory>
 #include <vector>
 
+#include <gpipe/core/index.hpp>
 #include <gpipe/runtime/link/link_channels.hpp>
 #include <gpipe/runtime/stage/bound_stage.hpp>
 #include <gpipe/transport/in_process/barrier.hpp>
 
 namespace gpipe {
 
-/// One of R copies of the pipeline: its stages, with parameters of their own that the same updates keep the same, the
-/// wires between them, and its part of each step's micro-batches. In a job of processes only what one worker has is
-/// here.
+/// One of R copies of the pipeline: its stages with their own parameters, the channels between them, and its part of each
+/// step's micro-batches. All replicas apply the same updates, so their parameters stay the same. In a job of processes
+/// only the stages of one worker are here.
 template <class Device>
 class replica {
  public:
   using context = typename Device::context;
-  using wires_type = std::vector<link_channels<typename Device::marker>>;
+  using channel_list = std::vector<link_channels<typename Device::marker>>;
 
-  /// Of all workers, which have the seats r K ... r K + K - 1; or of one (`only`), which has the only seat.
-  GPIPE_COLD replica(const network& net, const runtime_plan& plan, int number, int only, worker_signals& line,
+  /// `only` < 0: all workers are here, and are the waiters r K ... r K + K - 1 of `signals`. Else only that worker is here,
+  /// as the only waiter.
+  GPIPE_COLD replica(const network& net, const runtime_plan& plan, int number, int only, worker_signals& signals,
                      std::byte arena_fill, std::int64_t link_bytes_per_second)
       : number_(number),
         plan_(&plan),
         channels_(plan.links.size()),
-        barrier_(line, only < 0 ? plan.workers() : 1, only < 0 ? number * plan.workers() : 0) {
+        barrier_(signals, only < 0 ? plan.workers() : 1, only < 0 ? number * plan.workers() : 0) {
     for (int s = 0; s < plan.stages(); ++s) {
       const bool here = only < 0 || plan.worker_of(s) == only;
       stages_.push_back(here ? std::make_unique<bound_stage<Device>>(net, plan, s, arena_fill, number) : nullptr);
       maps_.push_back(here ? &stages_.back()->map() : nullptr);
     }
     if (only < 0)
-      channels_ = make_link_channels<typename Device::marker>(net, plan, line, link_bytes_per_second, number * plan.workers());
+      channels_ =
+          make_link_channels<typename Device::marker>(net, plan, signals, link_bytes_per_second, number * plan.workers());
   }
-  /// Resolves every address, and makes what libraries need.
+  /// Finds every address, and sets up libraries.
   GPIPE_COLD void bind(const kernel_row<context>* kernels, bool canary) {
     for (auto& stage : stages_)
       if (stage) stage->bind(maps_, kernels, canary);
   }
 
   int number() const { return number_; }
-  /// Its part of a step that begins.
-  void take(const step_context& whole) {
+  /// A pass begins: copies the step, with this replica's part of the micro-batches.
+  void begin(const step_context& whole) {
     step_ = whole;
     step_.first_micro_batch = number_ * plan_->micro_batches();
     step_.micro_batches = plan_->micro_batches();
   }
   const step_context& step() const { return step_; }
 
-  /// The queues of the stages' devices, in whose order what lies in their memory is used; null where it is the host's.
+  /// The device queue of each stage: its memory is used in the order of this queue. Null: the stage is in host memory.
   std::vector<const void*> queues() const {
     std::vector<const void*> found(stages_.size());
     if constexpr (queueing_context<context>)
@@ -57,13 +60,13 @@ class replica {
     return found;
   }
 
-  bool has(int s) const { return stages_[static_cast<std::size_t>(s)] != nullptr; }
+  bool has(int s) const { return stages_[detail::index(s)] != nullptr; }
   const std::vector<std::unique_ptr<bound_stage<Device>>>& stages() const { return stages_; }
-  /// The blocks of each stage; null where it is not here.
+  /// The blocks of each stage; null for a stage that is not here.
   const std::vector<const detail::arena_map*>& maps() const { return maps_; }
-  bound_stage<Device>& stage(int s) const { return *stages_[static_cast<std::size_t>(s)]; }
-  wires_type& channels() { return channels_; }
-  /// Where its workers meet.
+  bound_stage<Device>& stage(int s) const { return *stages_[detail::index(s)]; }
+  channel_list& channels() { return channels_; }
+  /// Of the replica's workers.
   gpipe::barrier& barrier() { return barrier_; }
 
  private:
@@ -71,7 +74,7 @@ class replica {
   const runtime_plan* plan_;
   std::vector<std::unique_ptr<bound_stage<Device>>> stages_;
   std::vector<const detail::arena_map*> maps_;
-  wires_type channels_;
+  channel_list channels_;
   step_context step_;
   gpipe::barrier barrier_;
 };

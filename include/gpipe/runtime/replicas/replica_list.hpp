@@ -5,38 +5,38 @@
 
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/replicas/replica.hpp>
-#include <gpipe/runtime/step/run_options.hpp>
+#include <gpipe/runtime/step/training_options.hpp>
 
 namespace gpipe {
 
-/// All replicas, or what one process has of them.
+/// All replicas, or the part of them that is in this process.
 template <class Device>
 class replica_list {
  public:
-  /// Makes their stages, and binds them.
-  GPIPE_COLD void make(const network& net, const runtime_plan& plan, const rank_layout& here, worker_signals& line,
-                       const run_options& options, const kernel_row<typename Device::context>* kernels) {
+  /// Makes and binds their stages.
+  GPIPE_COLD void make(const network& net, const runtime_plan& plan, const rank_layout& here, worker_signals& signals,
+                       const training_options& options, const kernel_row<typename Device::context>* kernels) {
     for (int r = 0; r < plan.replicas(); ++r) {
-      auto& it = all_.emplace_back();
+      auto& added = all_.emplace_back();
       if (!here.has_part(r)) continue;
-      it = std::make_unique<replica<Device>>(net, plan, r, here.only(), line, options.arena_fill,
-                                             options.link_bytes_per_second);
-      it->bind(kernels, options.canary);
+      added = std::make_unique<replica<Device>>(net, plan, r, here.only(), signals, options.arena_fill,
+                                                options.link_bytes_per_second);
+      added->bind(kernels, options.canary);
     }
   }
 
   int count() const { return static_cast<int>(all_.size()); }
-  /// One that is here.
-  replica<Device>& at(int number) const { return *all_[static_cast<std::size_t>(number)]; }
+  /// A replica that is here.
+  replica<Device>& at(int number) const { return *all_[detail::index(number)]; }
 
   template <class Call>
   void each(Call&& call) const {
     for (const auto& it : all_)
       if (it) call(*it);
   }
-  /// A stage, in each replica.
+  /// Calls `call(stage)` for stage s of each replica.
   template <class Call>
-  void each_like(int s, Call&& call) const {
+  void each_copy_of(int s, Call&& call) const {
     for (const auto& it : all_)
       if (it && it->has(s)) call(it->stage(s));
   }
@@ -49,7 +49,7 @@ class replica_list {
   }
 
  private:
-  std::vector<std::unique_ptr<replica<Device>>> all_;  // [replica], null where none of it is here
+  std::vector<std::unique_ptr<replica<Device>>> all_;  // [replica], null if no part of it is here
 };
 
 }  // namespace gpipe

@@ -2,18 +2,28 @@
 
 #include <vector>
 
+#include <gpipe/core/index.hpp>
 #include <gpipe/layer/contract/row_parts.hpp>
-#include <gpipe/runtime/binding/feed.hpp>
+#include <gpipe/runtime/binding/binder.hpp>
 #include <gpipe/runtime/binding/kernel_call.hpp>
 #include <gpipe/runtime/hooks/layer_hooks.hpp>
-#include <gpipe/runtime/stage/gradient_listener.hpp>
 #include <gpipe/runtime/stage/layer_statistics.hpp>
 #include <gpipe/runtime/stage/stage_arena.hpp>
 
 namespace gpipe {
 
-/// A stage that runs its layers forward and backward on one micro-batch. It knows neither channels nor
-/// threads: who calls it has received what it reads and owns what it writes. Stages share no cache line.
+/// Hears in the last backward of a stage which of its gradients are complete.
+class gradient_listener {
+ public:
+  /// The gradients of `slot` and of all slots behind it are complete.
+  virtual void complete(int slot) = 0;
+
+ protected:
+  ~gradient_listener() = default;
+};
+
+/// A stage that runs its layers forward and backward on one micro-batch. It knows neither channels nor threads: its
+/// caller has received what the stage reads and may write its buffers. Stages share no cache line.
 template <class Device>
 class alignas(alignment) bound_stage : public stage_arena<Device> {
  public:
@@ -26,21 +36,21 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
         statistics_(plan, *this),
         hooks_(context_, net, plan, stage) {}
 
-  /// Resolves every address and makes what libraries need, once all stages have their arenas.
+  /// Finds every address and sets up libraries, once all stages have their arenas.
   GPIPE_COLD void bind(const std::vector<const detail::arena_map*>& maps, const kernel_row<device_context>* kernels,
-                       bool poisons = false) {
+                       bool canary = false) {
     binding_ = detail::binder<device_context>(*net_, *plan_, maps, stage_, replica_).bind(kernels);
-    if (poisons) hooks_.poison(binding_.slots);
-    statistics_.hold();
+    if (canary) hooks_.use_canary(binding_.slots);
+    statistics_.reserve();
     for (const auto& b : binding_.slots)
       if (b.kernels->prepare != nullptr) b.kernels->prepare(context_, plan_->options.micro_batch_size);
   }
 
   detail::layer_statistics<Device>& statistics() { return statistics_; }
   const detail::layer_statistics<Device>& statistics() const { return statistics_; }
-  /// Marked by the stage's worker when what other stages wait for has been asked for.
+  /// The stage's worker marks it when it has enqueued the work that other stages wait for.
   marker& done() { return done_; }
-  /// The layer that ran last since `begin`: the one to name when a kernel throws. Null before the first.
+  /// The layer that ran last since `begin`, to be named when a kernel throws. Null before the first.
   const detail::bound_slot<device_context>* current() const { return current_; }
   int current_micro_batch() const { return current_micro_batch_; }
   void begin([[maybe_unused]] int m = -1) {
@@ -48,48 +58,48 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     if constexpr (requires { context_.set_operation(operation_tag{}); })
       context_.set_operation({.stage = stage_, .micro_batch = m});
   }
-  /// From now on every slot's calls on full micro-batches are timed, or none.
+  /// Times every slot on full micro-batches from now on, or none.
   void time_slots(bool on) { hooks_.time_slots(on); }
-  const layer_timer* watch() const { return hooks_.watch(); }
+  const layer_timer* timer() const { return hooks_.timer(); }
 
-  /// Between steps: whether a slot's parameters stay as they are, and who looks at what its layers do.
+  /// These are called between steps. A frozen slot's parameters do not change.
   void freeze(int slot, bool frozen) { bound_at(slot).frozen = frozen; }
   GPIPE_COLD void watch(int slot, detail::watched_rows* into) {
     bound_at(slot).watched = into;
-    hooks_.look_at(binding_.slots);
+    hooks_.update_watched(binding_.slots);
   }
-  void note_in(digest& into) { hooks_.note_in(into); }
+  void record_in(digest& into) { hooks_.record_in(into); }
 
-  /// Uploads what enters the stage from outside, by a context or by what remembers its uploads.
+  /// Uploads the rows of the batch that the stage reads, to a context or to a record of uploads.
   template <class Into>
   void feed(const Into& into, const step_context& step, int m) const {
     for (const auto& b : binding_.slots) detail::feed(into, *net_, b, step, m);
   }
-  /// Whether a layer has asked for random numbers since this was set.
+  /// Whether a layer has drawn random numbers since `clear_drew`.
   bool drew() const { return drew_; }
-  void drew(bool it) { drew_ = it; }
+  void clear_drew() { drew_ = false; }
 
   GPIPE_OUT_OF_LINE void forward(const step_context& step, int m) {
     feed(context_, step, m);
-    if (step.predicted != nullptr) return predict(step, m);
+    if (step.predicts()) return predict(step, m);
     for (const auto& b : binding_.slots) run_forward(b, step, m, false);
   }
 
-  /// After forward: copies what several stages read, or this one too, to where they read it.
+  /// After forward: copies values that several stages read, or this one too, to where they read them.
   bool has_copies() const { return !binding_.copies.empty(); }
   GPIPE_OUT_OF_LINE void pass_on(const step_context& step, int m) {
     for (const auto& p : binding_.copies)
-      if (step.predicted == nullptr || net_->values[p.value].writer < net_->loss_slot()) copy(p, step, m);
+      if (!step.predicts() || net_->values[p.value].writer < net_->loss_slot()) copy(p, step, m);
   }
 
-  /// Forward once more from the stash, as far as backward needs it.
+  /// Runs forward again from the stash, as far as backward needs it.
   GPIPE_OUT_OF_LINE void recompute(const step_context& step, int m) {
     for (const auto& b : binding_.slots)
       if (b.rerun) run_forward(b, step, m, true);
   }
 
-  /// `last`: who is told of complete gradients, in the stage's last backward of a step; null: nobody.
-  GPIPE_OUT_OF_LINE void backward(const step_context& step, int m, gradient_listener* last = nullptr) {
+  /// `listener` hears of complete gradients in the stage's last backward of a step; it may be null.
+  GPIPE_OUT_OF_LINE void backward(const step_context& step, int m, gradient_listener* listener = nullptr) {
     begin_backward(step, m);
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       enter(*b, m);
@@ -107,7 +117,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
         run_parameter_part(*b, step, m, m, [] {});
       }
       hooks_.after_both_parts(*b, step, m);
-      if (last != nullptr) last->complete(b->slot);
+      if (listener != nullptr) listener->complete(b->slot);
     }
     hooks_.after_backward(binding_.slots, m);
   }
@@ -123,32 +133,32 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     }
   }
 
-  /// Of the micro-batches [first, m], at most `max_coalesced`. The sums are the same in either order; who looks on sees
-  /// one after the other. Calls `alive()` between layers.
+  /// Runs the parameter parts of the micro-batches [first, m], at most `max_coalesced`: together, or one after the other
+  /// if a hook needs that. The sums are the same. Calls `alive()` between layers.
   template <class Alive>
   GPIPE_OUT_OF_LINE void backward_parameters(const step_context& step, int first, int m, const Alive& alive,
-                                             gradient_listener* last = nullptr) {
-    for (; first < m && hooks_.look(step); ++first) backward_parameters(step, first, first, alive);
+                                             gradient_listener* listener = nullptr) {
+    for (; first < m && hooks_.need_each_micro_batch(step); ++first) backward_parameters(step, first, first, alive);
     for (auto b = binding_.slots.rbegin(); b != binding_.slots.rend(); ++b) {
       run_parameter_part(*b, step, first, m, alive);
       hooks_.after_parameter_part(*b, step, m);
-      if (last != nullptr) last->complete(b->slot);
+      if (listener != nullptr) listener->complete(b->slot);
     }
   }
 
-  /// Makes what is derived from the stage's own parameters anew.
+  /// Recomputes the buffers that are derived from parameters which this stage owns.
   GPIPE_OUT_OF_LINE void refresh() {
     for (const auto& b : binding_.slots)
       if (net_->owns(b.slot)) refresh(b);
   }
-  /// The same for tied parameters, whose values are the owner's.
-  GPIPE_OUT_OF_LINE void borrow(int slot, const std::byte* owners) {
+  /// Copies the owner's values of tied parameters, and recomputes the buffers that are derived from them.
+  GPIPE_OUT_OF_LINE void copy_tied_values(int slot, const std::byte* values) {
     const bound& b = at(slot);
-    if (owners != b.parameters) context_.copy(parameter_bytes(b), owners, b.parameters);
+    if (values != b.parameters) context_.copy(parameter_bytes(b), values, b.parameters);
     refresh(b);
   }
-  /// Adds a tied use's gradients to the owner's, which is in this stage.
-  GPIPE_OUT_OF_LINE void lend(int slot, const std::byte* gradients) {
+  /// Adds a tied use's gradients to the owner's, which this stage has.
+  GPIPE_OUT_OF_LINE void add_tied_gradients(int slot, const std::byte* gradients) {
     const bound& b = at(slot);
     const auto n = parameter_bytes(b) / static_cast<std::ptrdiff_t>(bytes_of(b.layer->type));
     add(b.layer->type, n, gradients, b.gradients);
@@ -179,9 +189,9 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     return c;
   }
 
-  bound& bound_at(int slot) { return binding_.slots[static_cast<std::size_t>(slot - binding_.slots.front().slot)]; }
+  bound& bound_at(int slot) { return binding_.slots[detail::index(slot - binding_.slots.front().slot)]; }
 
-  /// Forward of the layers before the loss.
+  /// Runs the layers before the loss, and downloads the input of the loss.
   GPIPE_OUT_OF_LINE void predict(const step_context& step, int m) {
     const int loss = net_->loss_slot();
     for (const auto& b : binding_.slots) {
@@ -193,7 +203,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     }
   }
 
-  /// A layer's operations on a micro-batch follow.
+  /// The operations that follow are those of this layer on this micro-batch.
   void enter(const bound& b, int m) {
     current_ = &b;
     current_micro_batch_ = m;
@@ -243,7 +253,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     }
   }
 
-  /// Gradients from several readers become one before the layers run.
+  /// Adds up the gradients from several readers before the layers run.
   void begin_backward(const step_context& step, int m) {
     for (const auto& p : binding_.folds) add(p.value, p.from, p.into, step, m);
   }
@@ -262,7 +272,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     add(type(v), elements(v, step, m), from.at(m, true), into.at(m, true));
   }
 
-  void copy(const detail::passage& p, const step_context& step, int m) {
+  void copy(const detail::buffer_pair& p, const step_context& step, int m) {
     context_.copy(bytes(p.value, step, m), static_cast<const std::byte*>(p.from.at(m, false)), p.into.at(m, false));
   }
 

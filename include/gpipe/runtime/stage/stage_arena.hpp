@@ -4,6 +4,8 @@
 #include <vector>
 
 #include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/core/index.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 
 namespace gpipe {
@@ -20,8 +22,8 @@ struct square_of {
 
 }  // namespace detail
 
-/// One stage's memory on its device, with an address for everything in it: what slots hold, each kind of it in one flat
-/// array.
+/// One stage's memory on its device, and the address of every buffer in it. Parameters, gradients and each moment are one
+/// flat array each.
 template <class Device>
 class stage_arena {
  public:
@@ -32,12 +34,12 @@ class stage_arena {
         plan_(&plan),
         stage_(stage),
         replica_(replica),
-        memory_(plan.memory[static_cast<std::size_t>(stage)]),
+        memory_(plan.memory(stage)),
         context_(Device::make_context(replica * plan.stages() + stage)),
         arena_(Device::make_arena(context_, static_cast<std::size_t>(memory_.total()), fill)),
         map_(arena_.data()) {
-    for (const memory_block& b : plan.blocks[static_cast<std::size_t>(stage)]) map_.add(b);
-    // Gaps between parameters are zero and stay so: whole arrays are updated at once.
+    for (const memory_block& b : plan.blocks[detail::index(stage)]) map_.add(b);
+    // Gaps between parameters stay zero, because whole arrays are updated at once.
     const auto flat = memory_.of(memory_kind::parameters) * (2 + plan.options.optimizer_moments);
     context_.fill(static_cast<std::ptrdiff_t>(flat + memory_.of(memory_kind::tied)), std::byte{0}, arena_.data());
   }
@@ -45,7 +47,7 @@ class stage_arena {
   stage_arena(const stage_arena&) = delete;
   stage_arena& operator=(const stage_arena&) = delete;
 
-  /// Waits until nothing is under way here, whatever became of it.
+  /// Waits until the device has nothing to do for this stage, and ignores failures.
   GPIPE_COLD void settle() const noexcept {
     try {
       context_.finish();
@@ -60,16 +62,16 @@ class stage_arena {
   const device_context& context() const { return context_; }
   const std::vector<detail::bound_slot<device_context>>& slots() const { return binding_.slots; }
   const detail::bound_slot<device_context>& at(int slot) const {
-    return binding_.slots[static_cast<std::size_t>(slot - binding_.slots.front().slot)];
+    return binding_.slots[detail::index(slot - binding_.slots.front().slot)];
   }
 
   /// The stage's parameters, gradients and moments, each one flat array of `flat_bytes`.
   std::size_t flat_bytes() const { return static_cast<std::size_t>(memory_.of(memory_kind::parameters)); }
   std::byte* parameters() const { return arena_.data(); }
   std::byte* gradients() const { return arena_.data() + flat_bytes(); }
-  std::byte* moments(int i) const { return arena_.data() + flat_bytes() * static_cast<std::size_t>(2 + i); }
+  std::byte* moments(int i) const { return arena_.data() + flat_bytes() * detail::index(2 + i); }
 
-  /// Calls `f(at, bytes)` for each range of the flat arrays that is trained: one, unless slots are frozen.
+  /// Calls `f(at, bytes)` for each range of the flat arrays that is trained: one range, unless slots are frozen.
   template <class Call>
   void each_trained(Call&& f) const {
     std::size_t begin = 0;
@@ -82,7 +84,7 @@ class stage_arena {
     if (flat_bytes() > begin) f(begin, flat_bytes() - begin);
   }
 
-  /// Calls `f(at, bytes)` for each range of the arena with gradients: one, and, if asked for, those of tied uses.
+  /// Calls `f(at, bytes)` for each range of the arena with gradients: one range, and with `tied` those of tied uses.
   template <class Call>
   void each_gradient(bool tied, Call&& f) const {
     f(flat_bytes(), flat_bytes());
@@ -98,14 +100,14 @@ class stage_arena {
     else context_.add(n, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(into));
   }
 
-  /// Zeros, before the first micro-batch adds to them.
+  /// Sets gradients to zero, before the first micro-batch adds to them.
   void clear_gradients() {
     context_.fill(static_cast<std::ptrdiff_t>(flat_bytes()), std::byte{0}, gradients());
     for (const auto& b : binding_.slots)
       if (!net_->owns(b.slot)) context_.fill(parameter_bytes(b), std::byte{0}, b.gradients);
   }
 
-  /// Sums the squares of every slot's gradient, of tied ones where they are owned if the call commits, ...
+  /// Sums the squares of every slot's gradient. If the pass commits, tied gradients count at their owner only.
   GPIPE_OUT_OF_LINE void sum_squares(bool commits) {
     for (const auto& b : binding_.slots) {
       const auto n = parameter_bytes(b) / static_cast<std::ptrdiff_t>(bytes_of(b.layer->type));
@@ -115,12 +117,12 @@ class stage_arena {
       else context_.sum(n, detail::square_of<float>{reinterpret_cast<const float*>(b.gradients)}, b.sum_of_squares);
     }
   }
-  /// ... and downloads them to where each slot's is.
-  void download_squares(double* of_slots) const {
+  /// Downloads the sums to `squares[slot]`.
+  void download_squares(double* squares) const {
     const auto& first = binding_.slots.front();
     context_.download(static_cast<std::ptrdiff_t>(binding_.slots.size() * sizeof(double)),
                       reinterpret_cast<const std::byte*>(first.sum_of_squares),
-                      reinterpret_cast<std::byte*>(of_slots + first.slot));
+                      reinterpret_cast<std::byte*>(squares + first.slot));
   }
 
  protected:

@@ -3,22 +3,31 @@
 #include <limits>
 #include <vector>
 
+#include <gpipe/core/index.hpp>
 #include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/record/trace.hpp>
+#include <gpipe/runtime/step/batch_check.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 
 namespace gpipe::detail {
 
-/// Takes the batch of a call in: checks it, and tells the step what it is to do with it. Holds room for what a batch
-/// may bring, so that calls allocate nothing.
+/// Details of a call beside its kind and its batch.
+struct call_terms {
+  int samples_before = 0;  ///< of the mini-batch, in accumulated calls; rows before those of a prediction
+  tensor_rows* predicted = nullptr;
+  bool captured = false;
+};
+
+/// Begins each call: checks its batch and sets the step that all stages see. Holds buffers for the largest batch, so that
+/// a call allocates nothing.
 class step_input {
  public:
-  static constexpr int every_layer = (std::numeric_limits<int>::max)();
-
-  GPIPE_COLD step_input(const network& net, const runtime_plan& plan, step_context& step) : net_(net), plan_(plan), step_(step) {
-    step.rows.fields.resize(static_cast<std::size_t>(net.field_count));
+  GPIPE_COLD step_input(const network& net, const runtime_plan& plan, step_context& step)
+      : net_(net), plan_(plan), step_(step) {
+    step.forward_only = !plan.schedule.trains;
+    step.rows.fields.resize(index(net.field_count));
     if (const edge_part& entering = net.values[0].part; entering.type == dtype::bf16)
-      rounded_.resize(entering.size * static_cast<std::size_t>(plan.max_batch()));
+      rounded_.resize(entering.size * index(plan.max_batch()));
     step.rows.rounded = rounded_.data();
   }
 
@@ -31,38 +40,31 @@ class step_input {
     if (net_.loss_slot() < 0) throw_error({"the model has no loss"}, {"end it with a layer such as softmax_cross_entropy"});
   }
 
-  /// Into a mini-batch that has `earlier` samples.
-  void to_train(const batch& data, int earlier) {
-    if (data.samples() > 0 && data.samples() < plan_.min_batch())
+  /// Throws `error` if the batch is invalid; the step is then unspecified until the next call begins.
+  GPIPE_COLD void begin(pass_kind kind, const batch& data, const call_terms& terms = {}) {
+    const bool forward = kind == pass_kind::evaluate || kind == pass_kind::predict;
+    if (!forward && data.samples() > 0 && data.samples() < plan_.min_batch())
       throw_error({"a batch of ", several(data.samples(), "sample"), " is too small for ", plan_.replicas(), " replicas"},
              {"give at least one sample to each, or choose fewer replicas"});
-    take(data, true, earlier, every_layer);
+    began_ns_ = now_ns();
+    const int every_layer = (std::numeric_limits<int>::max)();
+    check_batch(net_, data, plan_.max_batch(), step_.rows, kind == pass_kind::predict ? net_.loss_slot() : every_layer);
+    step_.begin(kind);
+    step_.samples_before = terms.samples_before;
+    step_.predicted = terms.predicted;
+    step_.captured = terms.captured;
+    step_.per_micro_batch = (data.samples() + plan_.all_micro_batches() - 1) / plan_.all_micro_batches();
   }
-  /// Only layers before the slot `end` run.
-  void to_run_forward(const batch& data, int end = every_layer) { take(data, false, 0, end); }
 
-  /// When the batch came.
-  std::int64_t came_ns() const { return came_ns_; }
+  /// When the call began.
+  std::int64_t began_ns() const { return began_ns_; }
 
  private:
-  GPIPE_COLD void take(const batch& data, bool training, int earlier, int end) {
-    came_ns_ = now_ns();
-    check_batch(net_, data, plan_.max_batch(), step_.rows, end);
-    step_.samples_before = earlier;
-    step_.predicted = nullptr;
-    step_.commits = true;
-    step_.per_micro_batch = (data.samples() + plan_.all_micro_batches() - 1) / plan_.all_micro_batches();
-    step_.training = training;
-    step_.examining = step_.written = false;
-    step_.applied = true;
-    step_.measured = training || !plan_.schedule.trains;
-  }
-
   const network& net_;
   const runtime_plan& plan_;
   step_context& step_;
-  std::int64_t came_ns_ = 0;
-  std::vector<bf16> rounded_;  // a batch's inputs, where it has floats and the model takes bf16
+  std::int64_t began_ns_ = 0;
+  std::vector<bf16> rounded_;  // inputs of a batch of floats, for a model that reads bf16
 };
 
 }  // namespace gpipe::detail

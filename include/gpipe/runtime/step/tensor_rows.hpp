@@ -4,28 +4,29 @@
 #include <span>
 #include <vector>
 
+#include <gpipe/core/index.hpp>
 #include <gpipe/model/graph.hpp>
 
 namespace gpipe {
 
-/// Rows copied out of a training: of each tensor of an edge a row a sample, in the order of the samples.
+/// Rows copied out of a training: for each tensor of an edge one row for each sample, in the order of the samples.
 class tensor_rows {
  public:
   tensor_rows() = default;
 
-  /// Room for the rows of `capacity` samples of one more tensor; of no elements where there is nothing to copy.
+  /// Adds a tensor with room for the rows of `capacity` samples. A tensor of size 0 has no rows.
   GPIPE_COLD void add(const edge_part& of, int capacity) {
-    tensors_.push_back({of, std::vector<std::byte>(of.size * bytes_of(of.type) * static_cast<std::size_t>(capacity))});
+    tensors_.push_back({of, std::vector<std::byte>(of.size * bytes_of(of.type) * detail::index(capacity))});
   }
 
   int samples() const { return samples_; }
   int tensors() const { return static_cast<int>(tensors_.size()); }
 
-  /// The rows of all samples, behind each other. Throws `error` if the tensor is of another type, or not there.
+  /// The rows of all samples, one after the other. Throws `error` if there is no such tensor or it has another type.
   template <element T = float>
   std::span<const T> all(int tensor = 0) const {
-    const held& from = find(tensor, dtype_of<T>);
-    return {reinterpret_cast<const T*>(from.rows.data()), from.of.size * static_cast<std::size_t>(samples_)};
+    const stored& from = find(tensor, dtype_of<T>);
+    return {reinterpret_cast<const T*>(from.rows.data()), from.of.size * detail::index(samples_)};
   }
   /// The row of one sample.
   template <element T = float>
@@ -33,38 +34,38 @@ class tensor_rows {
     if (sample < 0 || sample >= samples_)
       detail::throw_error({"there is no row of sample ", sample}, {"there are rows of ", samples_, " samples"});
     const std::size_t size = find(tensor, dtype_of<T>).of.size;
-    return all<T>(tensor).subspan(size * static_cast<std::size_t>(sample), size);
+    return all<T>(tensor).subspan(size * detail::index(sample), size);
   }
 
-  // For who fills it: how many rows there are, and where they are.
-  void hold(int samples) { samples_ = samples; }
+  // For the code that fills the rows.
+  void resize(int samples) { samples_ = samples; }  ///< at most the capacity
   std::size_t row_bytes(int tensor) const {
-    const edge_part& of = tensors_[static_cast<std::size_t>(tensor)].of;
+    const edge_part& of = tensors_[detail::index(tensor)].of;
     return of.size * bytes_of(of.type);
   }
-  bool wants(int tensor) const { return tensors_[static_cast<std::size_t>(tensor)].of.size > 0; }
+  bool has_rows(int tensor) const { return tensors_[detail::index(tensor)].of.size > 0; }
   std::byte* at(int tensor, int sample) {
-    held& into = tensors_[static_cast<std::size_t>(tensor)];
-    return into.rows.data() + into.of.size * bytes_of(into.of.type) * static_cast<std::size_t>(sample);
+    stored& into = tensors_[detail::index(tensor)];
+    return into.rows.data() + into.of.size * bytes_of(into.of.type) * detail::index(sample);
   }
 
  private:
-  struct held {
+  struct stored {
     edge_part of;
     std::vector<std::byte> rows;
   };
 
-  GPIPE_COLD const held& find(int tensor, dtype type) const {
+  GPIPE_COLD const stored& find(int tensor, dtype type) const {
     if (tensor < 0 || tensor >= tensors())
       detail::throw_error({"there is no tensor ", tensor}, {"there are ", tensors(), ", counted from 0"});
-    const held& found = tensors_[static_cast<std::size_t>(tensor)];
+    const stored& found = tensors_[detail::index(tensor)];
     if (found.of.size == 0) detail::throw_error({"tensor ", tensor, " has no rows"}, {"no gradient flows back to it"});
     if (found.of.type != type)
-      detail::throw_error({"tensor ", tensor, " holds ", name_of(found.of.type)}, {"read it as that"});
+      detail::throw_error({"tensor ", tensor, " holds ", name_of(found.of.type)}, {"read it as that type"});
     return found;
   }
 
-  std::vector<held> tensors_;
+  std::vector<stored> tensors_;
   int samples_ = 0;
 };
 

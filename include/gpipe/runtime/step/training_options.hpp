@@ -6,34 +6,40 @@
 #include <functional>
 #include <vector>
 
-#include <gpipe/runtime/step/run_options.hpp>
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/rate.hpp>
+#include <gpipe/plan/program/lower.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
+#include <gpipe/transport/contract/wait_limits.hpp>
 
 namespace gpipe {
 
-/// What a training may be told beside its plan and its optimizer: `{.seed = 7, .learning_rate_schedule = cosine{1000}, .max_grad_norm = 1}`.
+/// The options of a training beside its plan and its optimizer:
+/// `{.seed = 7, .learning_rate_schedule = cosine{1000}, .max_grad_norm = 1}`. An executor takes them all too; it gets the
+/// learning rate and the norm with each step, and the cut with its plan.
 struct training_options {
-  std::uint64_t seed = run_options{}.seed;
+  std::uint64_t seed = 0;
   rate_schedule learning_rate_schedule = constant{};  ///< multiplies the optimizer's learning rate
-  double max_grad_norm = 0;                  ///< the largest norm of the mean gradient (Pascanu et al., 2012); 0: any
-  std::vector<int> cut{};           ///< the first slot of every stage but the first; empty: the best cut
+  double max_grad_norm = 0;  ///< the largest norm of the mean gradient (Pascanu et al., 2012); 0: no limit
+  std::vector<int> cut{};    ///< the first slot of every stage but the first; empty: the best cut
 
-  // As in run_options.
-  std::chrono::nanoseconds deadline = run_options{}.deadline;
-  std::size_t trace_events = run_options{}.trace_events;
-  std::byte arena_fill = run_options{}.arena_fill;
-  std::size_t digest_calls = run_options{}.digest_calls;
-  bool canary = run_options{}.canary;
-  std::int64_t link_bytes_per_second = run_options{}.link_bytes_per_second;
-  bool slot_times = run_options{}.slot_times;
-  bool graph = run_options{}.graph;
-  process_group* job = nullptr;
+  std::chrono::nanoseconds deadline = wait_limits{}.deadline;  ///< a call fails after this time without progress
+  std::size_t trace_events = 0;  ///< events kept for each worker; 0: no trace
+  std::byte arena_fill{0};       ///< what memory holds before its first use
+  std::size_t digest_calls = 0;  ///< calls of train and accumulate that are hashed; 0: no digest
+  bool canary = GPIPE_CANARY;    ///< poisons dead buffers, so that a layer that reads one makes its gradients NaN
+  /// Emulates links: a transfer between two workers arrives when a link with this many bytes a second would have carried
+  /// it. Each direction carries one transfer after the other. 0: no emulation.
+  std::int64_t link_bytes_per_second = 0;
+  bool slot_times = false;  ///< times each slot in every step, for `layer_profile`
+  /// Records the operations of a step until the commit as a graph, and launches the graph in later steps. A step with
+  /// another number of samples is recorded again, and so is every step of a layer that draws random numbers. For
+  /// devices that have graphs, and a plan of one worker. The bits are the same.
+  bool graph = false;
+  process_group* job = nullptr;  ///< each process of the job is one of the plan's workers; null: one process
+  /// Every worker calls this before each instruction of a step until the commit, which is before its first update. If it
+  /// throws, the step fails.
   std::function<void(const instruction&)> before{};
-
-  run_options run() const {
-    return {seed, deadline, trace_events, arena_fill, digest_calls, canary, link_bytes_per_second, slot_times, graph,
-            job, before};
-  }
 };
 
 }  // namespace gpipe

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include <gpipe/core/index.hpp>
 #include <gpipe/record/stage_report.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/link/stage_io.hpp>
@@ -13,29 +14,29 @@
 
 namespace gpipe::detail {
 
-/// What a worker did when, for the reports of its stages and for its trace: an action lasts from the end of the one
-/// before. Where a device works later it is the device's times that count, which are noted while it is asked.
+/// Times a worker's actions, for the reports of its stages and for its trace. An action lasts from the end of the one
+/// before. If a device runs work later than it is enqueued, the device's own times count.
 template <class Device>
 class action_timer {
  public:
-  /// `step` is the replica's, and so are `reports`, one a stage. `trace` null: there is none.
+  /// `step` and `reports`, [stage], are the replica's. `trace` null: no trace is kept.
   action_timer(const step_context& step, int replica, std::span<stage_report> reports, recorder* trace)
       : step_(step), replica_(replica), reports_(reports), trace_(trace) {}
 
-  /// A pass over so many instructions begins.
+  /// A pass of this number of instructions begins.
   void open(std::size_t instructions) {
     opened_ns_ = ended_ns_ = now_ns();
-    device_.open(!step_.written && (step_.measured || trace_ != nullptr), instructions,
+    device_.open(!step_.captured && (step_.is_timed() || trace_ != nullptr), instructions,
                  static_cast<int>(reports_.size()));
   }
-  /// Until now the pass was prepared: by the clearing of gradients, above all, which is told of this stage.
+  /// Ends the preparation of the pass, most of which clears gradients. Its time counts as this stage's.
   void prepared(int stage) {
     const auto now = now_ns();
-    if (step_.measured) report(stage).busy(action_kind::reduce) += now - ended_ns_;
+    if (step_.is_timed()) report(stage).busy(action_kind::reduce) += now - ended_ns_;
     ended_ns_ = now;
   }
 
-  /// An action begins; in it the worker waits for others, beside its hand-overs, or copies what others read.
+  /// An action begins. Besides its sends and receives the worker may wait in it, or copy values that others read.
   void begin() { waited_ns_ = copied_ns_ = 0; }
   template <class Call>
   void waiting(Call&& call) {
@@ -46,21 +47,20 @@ class action_timer {
   void copying(Call&& call) {
     copied_ns_ += taken_by(call);
   }
-  /// What was done until now, with these hand-overs, was this.
-  void end(const instruction& i, const stage_io<Device>& passes, std::int64_t now = now_ns()) {
-    account(i, passes, now);
+  /// The action `i` ends; `io` has its sends and receives.
+  void end(const instruction& i, const stage_io<Device>& io, std::int64_t now = now_ns()) {
+    account(i, io, now);
     ended_ns_ = now;
   }
 
-  /// When actions begin and end on the device is noted here.
+  /// Records when actions begin and end on the device.
   device_timer<Device>& on_device() { return device_; }
-  /// The pass is over, and all that the device was asked for. Between actions it waits, and in those that receive, for
-  /// what others have not done yet.
+  /// The pass is over, and the device has finished. A device waits for others between actions and in those that receive.
   GPIPE_OUT_OF_LINE void close() {
     auto last = opened_ns_;
-    device_.tell(now_ns(), [&](const instruction& i, std::int64_t begin, std::int64_t end) {
+    device_.each(now_ns(), [&](const instruction& i, std::int64_t begin, std::int64_t end) {
       const bool waits = i.kind == action_kind::receive_activation || i.kind == action_kind::receive_gradient;
-      if (step_.measured) {
+      if (step_.is_timed()) {
         report(i.stage).wait_ns += (std::max)(std::int64_t{0}, begin - last) + (waits ? end - begin : 0);
         if (!waits) report(i.stage).busy(i.kind) += end - begin;
       }
@@ -76,23 +76,23 @@ class action_timer {
     call();
     return now_ns() - begin;
   }
-  stage_report& report(int stage) { return reports_[static_cast<std::size_t>(stage)]; }
+  stage_report& report(int stage) { return reports_[index(stage)]; }
 
-  void account(const instruction& i, const stage_io<Device>& passes, std::int64_t now) {
-    if (step_.measured) report(i.stage).link_ns += passes.linked();
-    if (device_.on()) return;  // these are times of asking
-    if (step_.measured) {
-      stage_report& its = report(i.stage);
-      const std::int64_t waited = waited_ns_ + passes.waited();
-      its.busy(i.kind) += now - ended_ns_ - waited - copied_ns_;
-      its.busy(action_kind::send_activation) += copied_ns_;
-      its.wait_ns += waited;
+  void account(const instruction& i, const stage_io<Device>& io, std::int64_t now) {
+    if (step_.is_timed()) report(i.stage).link_ns += io.linked();
+    if (device_.on()) return;  // the host's times are those of enqueueing
+    if (step_.is_timed()) {
+      stage_report& r = report(i.stage);
+      const std::int64_t waited = waited_ns_ + io.waited();
+      r.busy(i.kind) += now - ended_ns_ - waited - copied_ns_;
+      r.busy(action_kind::send_activation) += copied_ns_;
+      r.wait_ns += waited;
     }
     trace(i, ended_ns_, now);
   }
   void trace(const instruction& i, std::int64_t begin, std::int64_t end) {
     if (trace_ == nullptr) return;
-    const int m = i.micro_batch < 0 ? -1 : step_.among_all(i.micro_batch);
+    const int m = i.micro_batch < 0 ? -1 : step_.global_micro_batch(i.micro_batch);
     trace_->record({begin, end, i.kind, i.stage, m, -1, replica_});
   }
 
@@ -100,7 +100,7 @@ class action_timer {
   int replica_;
   std::span<stage_report> reports_;
   recorder* trace_;
-  std::int64_t opened_ns_ = 0, ended_ns_ = 0;  ///< the pass; the action before
+  std::int64_t opened_ns_ = 0, ended_ns_ = 0;   ///< the begin of the pass; the end of the action before
   std::int64_t waited_ns_ = 0, copied_ns_ = 0;  ///< in this action
   [[no_unique_address]] device_timer<Device> device_;
 };

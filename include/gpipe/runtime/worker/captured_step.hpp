@@ -11,28 +11,29 @@
 
 namespace gpipe::detail {
 
-/// What operations of a step depend on until the gate, beside the rows of its batch. Where a layer draws random numbers
-/// that is the step, too.
+/// All values on which the operations of a step until the commit depend, except the rows of its batch. If a layer draws
+/// random numbers, they depend on the step's number too.
 struct step_key {
-  int samples = 0, per_micro_batch = 0, samples_before = 0, looks = 0;
+  int samples = 0, per_micro_batch = 0, samples_before = 0, changes = 0;
   bool clears = false;
-  std::uint64_t absent = 0;  ///< a bit a field
+  std::uint64_t missing = 0;  ///< a bit for each optional field
   std::uint64_t step = 0;
 
   bool operator==(const step_key&) const = default;
 
   static step_key of(const step_context& s, bool draws) {
-    step_key k{s.rows.samples, s.per_micro_batch, s.samples_before, s.looks, s.clears(), 0, draws ? s.step : 0};
+    step_key k{s.rows.samples, s.per_micro_batch, s.samples_before, s.changes, s.clears(), 0, draws ? s.step : 0};
     for (std::size_t f = 0; f < s.rows.fields.size(); ++f)
-      if (s.rows.fields[f] == nullptr) k.absent |= std::uint64_t{1} << f % 64;
+      if (s.rows.fields[f] == nullptr) k.missing |= std::uint64_t{1} << f % 64;
     return k;
   }
 };
 
-/// A step until the gate, of a worker that has all stages, written down by their devices: to be launched again while
-/// nothing differs but the rows of the batch. One that differs is written anew; that is asking for all, and allocates.
+/// The operations of a step until the commit, recorded as a graph by the devices of a worker that has all stages. The
+/// graph is launched again while only the rows of the batch differ. Otherwise the step is recorded again, which enqueues
+/// every operation, and allocates.
 ///
-/// What comes after the gate is asked for in every step: a few operations, which depend on its number and on the norm.
+/// The commit itself is enqueued in every step: a few operations, which depend on the step's number and on the norm.
 template <class Device>
 class captured_step {
  public:
@@ -40,18 +41,18 @@ class captured_step {
 
   explicit captured_step(std::vector<stage*> stages) : stages_(std::move(stages)) {}
 
-  bool holds(const step_context& step) const { return graph_ && key_ == step_key::of(step, draws_); }
+  bool matches(const step_context& step) const { return graph_ && key_ == step_key::of(step, draws_); }
 
-  /// Writes down what `ask()` asks for.
-  template <class Ask>
-  GPIPE_COLD void write(const step_context& step, Ask&& ask) {
+  /// Records the operations that `enqueue()` enqueues.
+  template <class Enqueue>
+  GPIPE_COLD void record(const step_context& step, Enqueue&& enqueue) {
     graph_.reset();
     auto graph = std::make_unique<typename Device::graph>();
     const auto& first = stages_.front()->context();
-    for (stage* s : stages_) s->context().begin(*graph), s->drew(false);
-    first.mark(forth_);
-    for (std::size_t s = 1; s < stages_.size(); ++s) stages_[s]->context().await(forth_);
-    ask();
+    for (stage* s : stages_) s->context().begin(*graph), s->clear_drew();
+    first.mark(begin_);
+    for (std::size_t s = 1; s < stages_.size(); ++s) stages_[s]->context().await(begin_);
+    enqueue();
     for (std::size_t s = stages_.size() - 1; s > 0; --s) {
       stages_[s]->context().mark(stages_[s]->done());
       first.await(stages_[s]->done());
@@ -64,7 +65,7 @@ class captured_step {
     graph_ = std::move(graph);
   }
 
-  /// Gives it the rows of another batch, in the order in which `program` feeds them.
+  /// Puts the rows of another batch into the graph, in the order in which `program` uploads them.
   void refill(const step_context& step, const std::vector<instruction>& program) {
     const refilling again{*graph_};
     for (const instruction& i : program)
@@ -89,7 +90,7 @@ class captured_step {
   std::unique_ptr<typename Device::graph> graph_;
   step_key key_;
   bool draws_ = false;
-  typename Device::marker forth_{};
+  typename Device::marker begin_{};
 };
 
 }  // namespace gpipe::detail

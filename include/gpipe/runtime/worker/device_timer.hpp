@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <vector>
 
+#include <gpipe/core/index.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/plan/schedule/action.hpp>
 
 namespace gpipe {
 
-/// When the actions of a worker ran on its device: noted while they are asked for, and told when all of it is over. Of
-/// a device without moments nothing is: there an action took as long as the asking.
+/// When the actions of a worker ran on its device: recorded while they are enqueued, and read when all have finished. For
+/// a device without moments it does nothing, because there an action ends when its call returns.
 template <class Device>
 struct device_timer {
   using context = typename Device::context;
@@ -20,7 +21,7 @@ struct device_timer {
   static void end(const context&, const instruction&) {}
   static void over(const context&, int) {}
   template <class F>
-  static void tell(std::int64_t, F&&) {}
+  static void each(std::int64_t, F&&) {}
 };
 
 template <timing_device Device>
@@ -30,49 +31,48 @@ class device_timer<Device> {
 
   bool on() const { return on_; }
 
-  /// Forgets all; and if `noting` has memory for a pass of so many actions over stages below `stages`, which the first
-  /// such pass makes.
-  void open(bool noting, std::size_t actions, int stages) {
-    on_ = noting;
+  /// A pass of this number of actions begins; `on`: its times are recorded. The first such pass allocates.
+  void open(bool on, std::size_t actions, int stages) {
+    on_ = on;
     size_ = 0;
     if (!on_) return;
-    if (noted_.size() < actions) noted_ = std::vector<noted>(actions);
-    if (over_.empty()) over_ = std::vector<moment>(static_cast<std::size_t>(stages));
+    if (times_.size() < actions) times_ = std::vector<action_times>(actions);
+    if (over_.empty()) over_ = std::vector<moment>(detail::index(stages));
   }
 
-  /// The action that comes next begins; or does now, if what came since was not its own.
-  void begin(const context& on) {
-    if (on_) on.note(noted_[size_].begin);
+  /// The next action begins. A second call moves its begin, if work in between was not part of it.
+  void begin(const context& c) {
+    if (on_) c.note(times_[size_].begin);
   }
-  void end(const context& on, const instruction& what) {
+  void end(const context& c, const instruction& what) {
     if (!on_) return;
-    on.note(noted_[size_].end);
-    noted_[size_++].what = what;
+    c.note(times_[size_].end);
+    times_[size_++].what = what;
   }
-  /// All that the stage was asked for, and others before it, is over.
-  void over(const context& on, int stage) {
-    if (on_) on.note(over_[static_cast<std::size_t>(stage)]);
+  /// Recorded behind all work of the stage.
+  void over(const context& c, int stage) {
+    if (on_) c.note(over_[detail::index(stage)]);
   }
 
-  /// f(instruction, begin_ns, end_ns) for each action in order; `over_ns` is when the host saw that all was over. A
-  /// device's clock is not the host's: moments are placed by how long they were before the end that both know.
+  /// Calls f(instruction, begin_ns, end_ns) for each action in order; `over_ns` is when the host saw the end of all work.
+  /// The device's clock differs from the host's, so a moment is placed by its distance from that end.
   template <class F>
-  void tell(std::int64_t over_ns, F&& f) const {
+  void each(std::int64_t over_ns, F&& f) const {
     for (std::size_t i = 0; i < size_; ++i) {
-      const noted& it = noted_[i];
-      const moment& over = over_[static_cast<std::size_t>(it.what.stage)];
+      const action_times& it = times_[i];
+      const moment& over = over_[detail::index(it.what.stage)];
       f(it.what, over_ns - it.begin.ns_until(over), over_ns - it.end.ns_until(over));
     }
   }
 
  private:
   using moment = typename Device::moment;
-  struct noted {
+  struct action_times {
     instruction what;
     moment begin, end;
   };
 
-  std::vector<noted> noted_;
+  std::vector<action_times> times_;
   std::vector<moment> over_;
   std::size_t size_ = 0;
   bool on_ = false;

@@ -1,9 +1,13 @@
 #pragma once
 
 #include <exception>
+#include <limits>
 #include <string>
 
+#include <gpipe/core/error.hpp>
 #include <gpipe/runtime/stage/bound_stage.hpp>
+#include <gpipe/runtime/step/commit_decision.hpp>
+#include <gpipe/runtime/step/step_context.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 
 namespace gpipe::detail {
@@ -12,23 +16,24 @@ template <class Device>
 [[noreturn]] GPIPE_COLD void throw_named(const instruction& i, const bound_stage<Device>& stage,
                                          const step_context& step, const std::string& wrong, const std::string& remedy,
                                          location at) {
-  const bool computes = i.kind == action_kind::forward || i.kind == action_kind::recompute || i.kind == action_kind::backward ||
-                        i.kind == action_kind::backward_input || i.kind == action_kind::backward_parameters;
+  const bool computes = i.kind == action_kind::forward || i.kind == action_kind::recompute ||
+                        i.kind == action_kind::backward || i.kind == action_kind::backward_input ||
+                        i.kind == action_kind::backward_parameters;
   const auto* layer = stage.current();
   if (computes && layer != nullptr && at.slot < 0) {
     at.slot = layer->slot;
     at.layer = layer->layer->name;
-    if (at.micro_batch < 0) at.micro_batch = step.among_all(stage.current_micro_batch());
+    if (at.micro_batch < 0) at.micro_batch = step.global_micro_batch(stage.current_micro_batch());
   }
   if (at.stage < 0) at.stage = i.stage;
-  if (at.micro_batch < 0 && i.micro_batch >= 0) at.micro_batch = step.among_all(i.micro_batch);
+  if (at.micro_batch < 0 && i.micro_batch >= 0) at.micro_batch = step.global_micro_batch(i.micro_batch);
   if (at.action.empty()) at.action = name(i.kind);
   at.step = static_cast<long>(step.step);
   std::throw_with_nested(error(wrong, remedy, at));
 }
 
-/// In a handler of what an instruction for the stage has thrown: throws it as an `error` that says where, as far as who
-/// threw did not know. That somebody else has failed is passed on.
+/// Called in a handler of an exception of an instruction. Throws an `error` with the location, as far as the exception
+/// does not have it. `interrupted`, the failure of another worker, is thrown again as it is.
 template <class Device>
 [[noreturn]] GPIPE_COLD void rethrow_named(const instruction& i, const bound_stage<Device>& stage,
                                            const step_context& step) {
@@ -41,8 +46,30 @@ template <class Device>
   } catch (const std::exception& cause) {
     throw_named(i, stage, step, cause.what(), "", {});
   } catch (...) {
-    throw_named(i, stage, step, "something was thrown that is no std::exception", "", {});
+    throw_named(i, stage, step, "an exception that is no std::exception was thrown", "", {});
   }
+}
+
+/// Throws the reason why a pass is not finite; `accumulated` calls of its step came before. `repeat()` runs the pass again
+/// up to its decision, as a diagnosis, and throws an error that names the first layer with such a number.
+template <class Repeat>
+[[noreturn]] GPIPE_COLD void throw_nonfinite(step_context& step, const commit_decision& decision, int accumulated,
+                                             Repeat&& repeat) {
+  const auto where = location{.step = static_cast<long>(step.step)};
+  if (const double weight = decision.result.found.weight;
+      step.kind != pass_kind::accumulate && weight < (std::numeric_limits<float>::min)())
+    throw_error({"the weights of the batch's samples sum to ", std::to_string(weight)},
+           {"give at least one sample a positive weight"}, where);
+  step.begin(pass_kind::diagnose);
+  repeat();
+  if (step.trains() && accumulated > 0)
+    throw error("the sum of the accumulated gradients is not finite, though those of this call are",
+                "lower the learning rate or the loss; parameters are as before the step", where);
+  if (!step.trains() || decision.result.holds)
+    throw error("a number was not finite, but was finite when it was computed again",
+                "check whether the data change during a step; parameters are as before", where);
+  throw error("the norm of the gradient is not finite, though every gradient is",
+              "lower the learning rate or the loss; parameters are as before the step", where);
 }
 
 }  // namespace gpipe::detail

@@ -6,19 +6,21 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include <gpipe/core/index.hpp>
 #include <gpipe/transport/in_process/worker_signals.hpp>
 
 namespace gpipe {
 
-/// Workers that do one task at a time, all together. Worker 0 is whoever calls; the others are threads that live as
-/// long as the crew and sleep between tasks. A thread of its own for worker 0 would cost two wakes a task (some 70 us),
-/// and the caller, one more than there are cores, would push two workers onto the same core.
+/// Workers that run one task at a time, all together. Worker 0 is the thread that calls `run`; the others are threads that
+/// live as long as the team and sleep between tasks. Another thread for worker 0 would cost two wakes a task (some 70 us),
+/// and with the caller there would be more threads than cores, so that two workers share one.
 class thread_team {
  public:
-  GPIPE_COLD thread_team(worker_signals& line, int workers) : signals_(line), workers_(workers) {
-    threads_.reserve(static_cast<std::size_t>(workers) - 1);
+  GPIPE_COLD thread_team(worker_signals& signals, int workers) : signals_(signals), workers_(workers) {
+    threads_.reserve(detail::index(workers - 1));
     try {
       for (int w = 1; w < workers; ++w) threads_.emplace_back([this, w] { live(w); });
     } catch (...) {
@@ -32,8 +34,8 @@ class thread_team {
 
   int workers() const { return workers_; }
 
-  /// Runs `task(worker)` on every worker and returns when the last is back. If any throws, the others are poisoned and
-  /// the first cause is thrown here.
+  /// Runs `task(worker)` on every worker and returns when the last has finished. If one throws, the waits of the others
+  /// end, and the first exception is thrown here.
   void run(const std::function<void(int)>& task) {
     task_ = &task;
     cause_ = nullptr;
@@ -63,7 +65,7 @@ class thread_team {
     } catch (const detail::interrupted&) {
     } catch (...) {
       {
-        const std::lock_guard<std::mutex> inside(barrier_);
+        const std::lock_guard<std::mutex> lock(mutex_);
         if (!cause_) cause_ = std::current_exception();
       }
       signals_.wake_all();
@@ -81,7 +83,7 @@ class thread_team {
   worker_signals& signals_;
   int workers_;
   const std::function<void(int)>* task_ = nullptr;
-  std::mutex barrier_;
+  std::mutex mutex_;
   std::exception_ptr cause_;
   std::atomic<std::uint64_t> call_{0};
   std::atomic<int> running_{0};

@@ -1,60 +1,59 @@
 #pragma once
 
 #include <gpipe/plan/runtime_plan.hpp>
-#include <gpipe/runtime/processes/remote_links.hpp>
+#include <gpipe/runtime/processes/remote_tied_parameters.hpp>
 #include <gpipe/runtime/replicas/replica.hpp>
 #include <gpipe/runtime/worker/action_timer.hpp>
 
 namespace gpipe::detail {
 
-/// What a worker does with tied parameters: their uses have the owner's values in every call, and where one commits the
-/// owner adds the gradients of the uses to its own, in model order.
+/// A worker's part in tied parameters. Every use gets the owner's values at the begin of each pass. In a commit the owner
+/// adds the gradients of the uses to its own, in model order.
 template <class Device>
 class tied_parameters {
  public:
-  /// `others` null: all stages of the replica are here.
-  tied_parameters(const runtime_plan& plan, const replica<Device>& its, abroad* others)
-      : plan_(plan), its_(its), others_(others) {}
+  tied_parameters(const runtime_plan& plan, const replica<Device>& here, remote_tied_parameters& remote)
+      : plan_(plan), here_(here), remote_(remote) {}
 
   bool any() const { return !plan_.ties.empty(); }
 
-  /// The values, for the uses of the worker's stages.
-  void borrow(int worker) const {
-    if (others_ != nullptr) others_->give_values();
+  /// Brings the values to the uses in the worker's stages.
+  void update_values(int worker) const {
+    remote_.send_values();
     for (const tie& t : plan_.ties)
       if (plan_.worker_of(stage_of(t.user)) == worker)
-        at(t.user).borrow(t.user, is_here(t.owner) ? at(t.owner).at(t.owner).parameters : others_->take_values(t));
+        at(t.user).copy_tied_values(
+            t.user, is_here(t.owner) ? at(t.owner).at(t.owner).parameters : remote_.receive_values(t));
   }
 
-  /// The gradients of this replica's uses are complete: those whose owners are in other processes leave.
-  void give() const {
-    if (others_ == nullptr) return;
+  /// The gradients of this replica's uses are complete. Sends those that belong to another process.
+  void send_gradients() const {
     for (const tie& t : plan_.ties)
-      if (is_here(t.user) && !at(t.user).at(t.user).frozen) others_->give_gradients(t);
+      if (is_here(t.user) && !at(t.user).at(t.user).frozen) remote_.send_gradients(t);
   }
-  /// Those of all uses are, and are added to what the stage owns.
-  void take(int stage, const wait_context& what, action_timer<Device>& times) const {
+  /// The gradients of all uses are complete. Adds those of the parameters that the stage owns.
+  void add_gradients(int stage, const wait_context& what, action_timer<Device>& times) const {
     for (const tie& t : plan_.ties) {
       if (stage_of(t.owner) != stage) continue;
-      bound_stage<Device>& s = its_.stage(stage);
+      bound_stage<Device>& s = here_.stage(stage);
       if (s.at(t.owner).frozen) continue;
       if (is_here(t.user)) {
         s.context().await(at(t.user).done());
-        s.lend(t.owner, at(t.user).at(t.user).gradients);
+        s.add_tied_gradients(t.owner, at(t.user).at(t.user).gradients);
       } else {
-        times.waiting([&] { s.lend(t.owner, others_->take_gradients(t, what)); });
+        times.waiting([&] { s.add_tied_gradients(t.owner, remote_.receive_gradients(t, what)); });
       }
     }
   }
 
  private:
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
-  bound_stage<Device>& at(int slot) const { return its_.stage(stage_of(slot)); }
-  bool is_here(int slot) const { return its_.has(stage_of(slot)); }
+  bound_stage<Device>& at(int slot) const { return here_.stage(stage_of(slot)); }
+  bool is_here(int slot) const { return here_.has(stage_of(slot)); }
 
   const runtime_plan& plan_;
-  const replica<Device>& its_;
-  abroad* others_;
+  const replica<Device>& here_;
+  remote_tied_parameters& remote_;
 };
 
 }  // namespace gpipe::detail

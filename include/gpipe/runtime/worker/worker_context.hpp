@@ -6,9 +6,10 @@
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/record/stage_report.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>
-#include <gpipe/runtime/processes/remote_links.hpp>
+#include <gpipe/runtime/processes/other_processes.hpp>
 #include <gpipe/runtime/replicas/all_reduce.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
+#include <gpipe/transport/in_process/barrier.hpp>
 
 namespace gpipe {
 
@@ -18,19 +19,17 @@ struct worker_context {
   const network& net;
   const runtime_plan& plan;
   const optimizer_update<typename Device::context>& rule;
-  all_reduce<Device>* sums;  ///< over replicas; null: there is one
-  worker_signals& line;
-  gpipe::barrier& barrier;            ///< of all workers here
+  all_reduce<Device>* sums;  ///< over replicas; null: there is one replica
+  worker_signals& signals;
+  gpipe::barrier& barrier;   ///< of all workers here
   const step_context& step;  ///< of all replicas
   commit_decision& decision;
-  std::vector<stage_report>& reports;  ///< of replica after replica
+  std::vector<stage_report>& reports;  ///< [replica][stage]
   const std::function<void(const instruction&)>& before;
-  abroad* others = nullptr;  ///< processes of the job; null: alone
+  other_processes& others;
 
-  /// What was told of the loss, summed over the call's micro-batches and those accumulated before.
-  void sum_partials() const noexcept {
-    decision.sum(net.row_of(net.loss_slot()), step);
-  }
+  /// Sums the partials of the loss over the call's micro-batches and those accumulated before.
+  void sum_partials() const noexcept { decision.sum(net.row_of(net.loss_slot()), step); }
 };
 
 }  // namespace gpipe

@@ -7,7 +7,8 @@
 
 namespace gpipe::detail {
 
-/// What the workers that are here do in a step, and in a pass that only runs forward. Replicas do the same.
+/// The programs of the workers that are here: for a pass that trains, and for one that only runs forward. All replicas
+/// run the same programs.
 class worker_programs {
  public:
   using list = std::vector<std::vector<instruction>>;  ///< [worker of a replica]
@@ -16,23 +17,23 @@ class worker_programs {
     for (int w = 0; w < plan.workers(); ++w) {
       if (!here.has_worker(here.replica(), w)) continue;
       training_.push_back(lowered(plan, plan.schedule, w));
-      evaluating_.push_back(lowered(plan, plan.schedule.forwards(), w));
+      forward_.push_back(lowered(plan, plan.schedule.forwards(), w));
     }
   }
   const list& training() const { return training_; }
-  const list& evaluating() const { return evaluating_; }
+  const list& forward() const { return forward_; }
 
  private:
   static std::vector<instruction> lowered(const runtime_plan& plan, schedule_choice schedule, int worker) {
-    std::vector<instruction> lines;
+    std::vector<instruction> program;
     lower(
         schedule, plan.stages(), plan.micro_batches(), plan.recompute(), plan.links.data(),
-        static_cast<int>(plan.links.size()), worker, [&](const instruction& i) { lines.push_back(i); },
+        static_cast<int>(plan.links.size()), worker, [&](const instruction& i) { program.push_back(i); },
         send_mode::buffered, schedule.trains ? plan.coalesce : 1);
-    return lines;
+    return program;
   }
 
-  list training_, evaluating_;
+  list training_, forward_;
 };
 
 }  // namespace gpipe::detail

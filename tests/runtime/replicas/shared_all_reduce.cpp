@@ -1,4 +1,4 @@
-#include <gpipe/runtime/replicas/all_reduce.hpp>
+#include <gpipe/runtime/replicas/shared_all_reduce.hpp>
 
 #include <doctest/doctest.h>
 
@@ -12,7 +12,7 @@ using namespace laws;
 
 namespace {
 
-/// Of two stages, of which one has what layers tell.
+/// Two stages, one of which has partials.
 struct net : model<input<float, 48>, linear<80>, gelu, linear<9>, softmax_cross_entropy> {};
 
 constexpr int R = 3;
@@ -23,17 +23,17 @@ struct replica_set {
   runtime_plan plan = make_plan(network_of<net>,
                             {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .workers = 1, .replicas = R}, {2});
   rank_layout here{plan, nullptr};
-  worker_signals line{R};
+  worker_signals signals{R};
   replica_list<host_device> all;
-  shared_all_reduce<host_device> sums{network_of<net>, plan, line, all};
+  shared_all_reduce<host_device> sums{network_of<net>, plan, signals, all};
 
   replica_set() {
-    all.make(network_of<net>, plan, here, line, {}, kernels_of<net, host::context>);
+    all.make(network_of<net>, plan, here, signals, {}, kernels_of<net, host::context>);
     step_context step;
     step.rows.samples = 12, step.per_micro_batch = 2;
-    all.each([&](auto& it) { it.take(step); });
+    all.each([&](auto& it) { it.begin(step); });
   }
-  /// `body(r)` on the thread of each replica; how many were thrown out.
+  /// Runs `body(r)` on the thread of each replica. Returns how many waits ended by a failure.
   template <class Body>
   int run(const Body& body) {
     std::atomic<int> thrown{0};
@@ -53,7 +53,7 @@ struct replica_set {
 
 }  // namespace
 
-TEST_CASE("every replica has the sums, made in ascending order, of stage after stage and step after step") {
+TEST_CASE("every replica gets the sums, made in ascending order of replicas, in every stage and step") {
   replica_set its;
   for (int step = 0; step < 3; ++step) {
     its.all.each([](auto& it) { fill(it.stage(0), it.number()), fill(it.stage(1), it.number()); });
@@ -64,7 +64,7 @@ TEST_CASE("every replica has the sums, made in ascending order, of stage after s
   }
 }
 
-TEST_CASE("of what is accumulated the first replica has the sums, and the others have zeros") {
+TEST_CASE("in an accumulate pass the first replica gets the sums, and the others get zeros") {
   replica_set its;
   its.all.each([](auto& it) { fill(it.stage(0), it.number()); });
   its.run([&](int r) { its.sums.sum(r, 0, reduces, false); });
@@ -72,23 +72,23 @@ TEST_CASE("of what is accumulated the first replica has the sums, and the others
   for (int r = 1; r < R; ++r) CHECK(not_zero(its.all.at(r).stage(0)) == 0);
 }
 
-TEST_CASE("what layers tell of every micro-batch is known in all replicas") {
+TEST_CASE("every replica gets the partials of all micro-batches") {
   replica_set its;
-  const auto told = [&](int r) {
+  const auto partials = [&](int r) {
     return reinterpret_cast<double*>(its.all.at(r).stage(1).at(3).partials.base);
   };
   const std::size_t apart = its.all.at(0).stage(1).at(3).partials.stride / sizeof(double);
   for (int r = 0; r < R; ++r)
-    for (int m = 2 * r; m < 2 * r + 2; ++m) told(r)[static_cast<std::size_t>(m) * apart] = 100 + m;
+    for (int m = 2 * r; m < 2 * r + 2; ++m) partials(r)[static_cast<std::size_t>(m) * apart] = 100 + m;
   its.run([&](int r) { its.sums.sum(r, 1, reduces, true); });
   for (int r = 0; r < R; ++r)
-    for (int m = 0; m < 2 * R; ++m) CHECK(told(r)[static_cast<std::size_t>(m) * apart] == 100 + m);
+    for (int m = 0; m < 2 * R; ++m) CHECK(partials(r)[static_cast<std::size_t>(m) * apart] == 100 + m);
 }
 
-TEST_CASE("who waits for a replica that has failed is woken") {
+TEST_CASE("the failure of a replica ends the waits of the others") {
   replica_set its;
   CHECK(its.run([&](int r) {
-    if (r == 1) its.line.wake_all();
+    if (r == 1) its.signals.wake_all();
     else its.sums.sum(r, 0, reduces, true);
   }) == R - 1);
 }

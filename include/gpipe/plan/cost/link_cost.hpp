@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+#include <gpipe/model/graph.hpp>
+#include <gpipe/plan/cost/layer_cost.hpp>
+#include <gpipe/plan/stages/cut.hpp>
+#include <gpipe/plan/stages/link.hpp>
+
+namespace gpipe {
+
+/// The bytes on a link for one micro-batch: activations forward, gradients backward.
+struct traffic {
+  std::int64_t forward_bytes = 0, backward_bytes = 0;
+};
+
+/// The time of one transfer over a device's link, in picoseconds; 0 bytes take no time.
+constexpr std::int64_t transfer_time(std::int64_t bytes, const device_spec& over) {
+  if (bytes == 0) return 0;
+  return detail::summed(detail::picoseconds(bytes, over.link_bytes_per_second, over.name),
+                        detail::multiplied(over.link_latency_ns, 1000));
+}
+
+namespace detail {
+
+constexpr std::int64_t bytes_sent(const edge_part& part, int samples) {
+  return multiplied(static_cast<std::int64_t>(part.size * bytes_of(part.type)), samples);
+}
+
+}  // namespace detail
+
+/// The bytes on a link of the cut. A value is sent once, for any number of readers there. If a gradient flows, the
+/// stage of the last reader returns the sum of its readers' gradients; earlier stages return one for each reader.
+GPIPE_COLD constexpr traffic traffic_of(const network& net, const cut& cut, const link& over, int samples) {
+  traffic sum;
+  const slot& last = net.slots[cut.first[over.from + 1] - 1];
+  for (int v = net.slots[cut.first[over.from]].first_write; v < last.first_write + last.writes; ++v) {
+    const value& of = net.values[v];
+    std::int64_t readers = 0;
+    for (int i = 0; i < of.readers; ++i) readers += cut.stage_of(net.reader(v, i)) == over.to;
+    if (readers == 0) continue;
+    const std::int64_t bytes = detail::bytes_sent(of.part, samples);
+    sum.forward_bytes = detail::summed(sum.forward_bytes, bytes);
+    if (!of.gradient) continue;
+    const bool top = cut.stage_of(net.reader(v, of.readers - 1)) == over.to;
+    sum.backward_bytes = detail::summed(sum.backward_bytes, detail::multiplied(bytes, top ? 1 : readers));
+  }
+  return sum;
+}
+
+/// The time of a link's transfers for one micro-batch.
+constexpr slot_cost link_cost_of(const traffic& t, const device_spec& over) {
+  return {transfer_time(t.forward_bytes, over), transfer_time(t.backward_bytes, over)};
+}
+
+}  // namespace gpipe

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <gpipe/plan/memory/derive_requirements.hpp>
+#include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/stages/cut.hpp>
+
+namespace gpipe {
+
+/// A stage of a plan: its slots, what its memory depends on, and its bytes by kind. The steps that follow the cut pass
+/// it on, so a stage's bytes are counted once for the same requirements.
+struct stage_plan {
+  int first = 0, last = 0;  ///< the slots [first, last)
+  memory_requirements requirements{};
+  stage_memory memory{};
+  bool counted = false;  ///< `memory` is that of `requirements`
+
+  /// The bytes with these requirements, which become the stage's.
+  constexpr std::int64_t count(const stage_view& stage, const memory_requirements& needs) {
+    if (!counted || requirements != needs) memory = memory_of(stage, needs);
+    requirements = needs;
+    counted = true;
+    return memory.total();
+  }
+};
+
+/// Sets what a stage's memory depends on. As needed: as many working sets as the limit allows, at most one for each
+/// micro-batch in flight.
+template <scheduler Schedule>
+GPIPE_COLD constexpr void set_requirements(const plan_options& o, const Schedule& schedule, const stage_view& stage,
+                                           stage_plan& plan) {
+  memory_requirements needs = requirements_of(schedule, o, stage);
+  if (o.recompute == recompute_mode::as_needed) {
+    const auto fits = [&](int working_sets) {
+      needs.kept_copies = working_sets;
+      return o.memory_limit == no_memory_limit || plan.count(stage, needs) <= o.memory_limit;
+    };
+    int low = needs.kept_copies, high = needs.in_flight;
+    if (low < high && fits(high)) low = high;
+    for (--high; low < high;) {
+      const int middle = high - (high - low) / 2;
+      if (fits(middle)) low = middle;
+      else high = middle - 1;
+    }
+    needs.kept_copies = low;
+  }
+  plan.first = stage.first();
+  plan.last = stage.last();
+  plan.counted = plan.counted && plan.requirements == needs;
+  plan.requirements = needs;
+}
+
+/// Counts the bytes of a stage, unless an earlier step has.
+GPIPE_COLD constexpr void count_memory(const stage_view& stage, stage_plan& plan) {
+  plan.count(stage, plan.requirements);
+}
+
+}  // namespace gpipe

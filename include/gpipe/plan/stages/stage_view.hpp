@@ -1,0 +1,218 @@
+#pragma once
+
+#include <cstdint>
+
+#include <gpipe/model/graph.hpp>
+#include <gpipe/plan/stages/cut.hpp>
+
+namespace gpipe {
+
+/// One stage of a cut model, with the facts about each value that it writes or reads.
+class stage_view {
+ public:
+  constexpr stage_view(const network& net, gpipe::cut cut, int stage)
+      : net_(net), cut_(cut), stage_(stage), first_(cut.first[stage]), last_(cut.first[stage + 1]) {}
+  /// The slots [first, last) as a stage, with every other slot in a stage of its own. No other cut with this stage has
+  /// more gradients that come back to it or that it sends separately.
+  constexpr stage_view(const network& net, int first, int last)
+      : net_(net), stage_(first), first_(first), last_(last), separate_(true) {}
+
+  constexpr int first() const { return first_; }
+  constexpr int last() const { return last_; }
+  constexpr int stage() const { return stage_; }
+  constexpr const network& net() const { return net_; }
+  constexpr bool holds(int slot) const { return slot >= first_ && slot < last_; }
+  /// Whether the stage writes the value.
+  constexpr bool writes(int v) const { return holds(net_.values[v].writer); }
+
+  /// The number of a value's readers inside the stage.
+  constexpr int local_readers(int v) const {
+    int count = 0;
+    for (int i = 0; i < net_.values[v].readers; ++i) count += holds(net_.reader(v, i));
+    return count;
+  }
+  /// Whether a later stage reads the value.
+  constexpr bool sent(int v) const {
+    const value& of = net_.values[v];
+    return of.readers > 0 && holds(of.writer) && net_.reader(v, of.readers - 1) >= last_;
+  }
+  /// Whether the next stage has the `i`-th reader of a value.
+  constexpr bool read_by_next(int v, int i) const { return stage_of(net_.reader(v, i)) == stage_ + 1; }
+  /// Whether the stage's backward reads the value again.
+  constexpr bool kept(int v) const {
+    const value& of = net_.values[v];
+    if (holds(of.writer) && net_.row_of(of.writer).keeps.output) return true;
+    for (int i = 0; i < of.readers; ++i)
+      if (holds(net_.reader(v, i)) && net_.row_of(net_.reader(v, i)).keeps.input) return true;
+    return false;
+  }
+  /// Whether the value is written directly into the receiver's stash: no layer of this stage reads any output of its
+  /// writer, in forward or backward, so no recompute writes it again.
+  constexpr bool direct(int v) const {
+    if (!sent(v)) return false;
+    const slot& writer = net_.slots[net_.values[v].writer];
+    if (net_.rows[writer.row].extra_count > 0) return false;
+    for (int o = 0; o < writer.writes; ++o) {
+      const value& of = net_.values[writer.first_write + o];
+      if (of.readers > 0 && net_.reader(writer.first_write + o, 0) < last_) return false;
+      if (kept(writer.first_write + o)) return false;
+    }
+    return true;
+  }
+  /// Whether a gradient leaves the stage; then its backward sends it before the parameter part.
+  constexpr bool sends_gradients() const {
+    for (int l = first_; l < last_ && first_ > 0; ++l)
+      for (int i = 0; i < net_.slots[l].reads; ++i)
+        if (const value& of = net_.values[net_.reads_value(l, i)]; of.writer < first_ && of.gradient) return true;
+    return false;
+  }
+  /// Whether the value enters the stage: an earlier stage writes it, or it enters the model.
+  constexpr bool boundary(int v) const { return net_.values[v].writer < first_ && local_readers(v) > 0; }
+  /// The index of input `i` of slot `l` among the value's readers, in model order.
+  constexpr int reader_index(int v, int l, int i) const {
+    const int* readers = net_.readers + net_.values[v].first_reader;
+    int index = 0;
+    while (readers[index] != net_.slots[l].first_read + i) ++index;
+    return index;
+  }
+  /// Whether this reader is the stage's first reader of the value.
+  constexpr bool reads_first(int v, int index) const { return index == 0 || !holds(net_.reader(v, index - 1)); }
+  /// Whether that reader's gradient is added to those of later readers. Gradients are summed from the last reader to
+  /// the first for every cut; a stage sends a gradient separately if it must not add it before an earlier one.
+  constexpr bool adds(int v, int index) const {
+    const bool later_inside = index + 1 < net_.values[v].readers && holds(net_.reader(v, index + 1));
+    if (holds(net_.values[v].writer)) return later_inside || sent(v);
+    return later_inside && top_stage(v) == stage_;
+  }
+
+  /// Marks the slots that a recompute must run: writers of values that backward needs, and of the values that these
+  /// read.
+  constexpr void mark_rerun(bool* rerun) const {
+    for (int l = last_ - 1; l >= first_; --l) {
+      bool needed = net_.row_of(l).extra_count > 0;
+      for (int o = 0; o < net_.slots[l].writes && !needed; ++o) {
+        const int v = net_.writes_value(l, o);
+        needed = kept(v);
+        for (int i = 0; i < net_.values[v].readers && !needed; ++i) {
+          const int reader = net_.reader(v, i);
+          needed = holds(reader) && rerun[reader - first_];
+        }
+      }
+      rerun[l - first_] = needed;
+    }
+  }
+
+  /// The stage of a value's last reader: it sums its readers' gradients before it sends them.
+  constexpr int top_stage(int v) const { return stage_of(net_.reader(v, net_.values[v].readers - 1)); }
+  /// The number of gradients that come back for a value of this stage: one from the top stage, and one from each reader
+  /// in the stages between.
+  constexpr int returns(int v) const {
+    const int top = top_stage(v);
+    int count = 1;
+    for (int i = 0; i < net_.values[v].readers; ++i) {
+      const int reader = net_.reader(v, i);
+      count += reader >= last_ && stage_of(reader) != top;
+    }
+    return count;
+  }
+  /// The index, among those gradients, of the one from the value's `i`-th reader, in this stage; 0 in the top stage.
+  constexpr int return_of(int v, int i) const {
+    const int top = top_stage(v);
+    if (top == stage_) return 0;
+    int index = 1;
+    for (int j = i + 1; j < net_.values[v].readers; ++j) index += stage_of(net_.reader(v, j)) != top;
+    return index;
+  }
+
+  /// The writer of a value that enters the stage: the stage before, an earlier one, or none, because it is data.
+  enum class origin : std::uint8_t { outside, next, skip };
+  constexpr origin origin_of(int v) const {
+    const int writer = net_.values[v].writer;
+    if (writer < 0) return origin::outside;
+    return stage_of(writer) == stage_ - 1 ? origin::next : origin::skip;
+  }
+  /// Whether a value enters from an earlier stage than the one before, or a gradient comes from after the next stage.
+  constexpr bool skipped() const {
+    for (int l = first_; l < last_; ++l) {
+      for (int i = 0; i < net_.slots[l].reads; ++i)
+        if (const int v = net_.reads_value(l, i); net_.values[v].writer < first_ && origin_of(v) == origin::skip)
+          return true;
+      for (int o = 0; o < net_.slots[l].writes; ++o)
+        if (const int v = net_.writes_value(l, o); net_.values[v].gradient && sent(v))
+          for (int k = 0; k < returns(v); ++k)
+            if (!returned_by_next(v, k)) return true;
+    }
+    return false;
+  }
+  /// The stage that sends the `k`-th of the gradients that come back for a value of this stage; see `return_of`.
+  constexpr int return_stage(int v, int k) const {
+    const int top = top_stage(v);
+    for (int j = net_.values[v].readers - 1; k > 0 && j >= 0; --j)
+      if (const int stage = stage_of(net_.reader(v, j)); stage != top && --k == 0) return stage;
+    return top;
+  }
+  /// Whether the next stage sends that gradient.
+  constexpr bool returned_by_next(int v, int k) const { return return_stage(v, k) == stage_ + 1; }
+
+  /// Whether two stages are equal except for their position: the same layers, connected equally inside and at the ends.
+  /// (It looks at every slot of a model, mostly at compile time, so the loops call no functions.)
+  constexpr bool matches(const stage_view& other) const {
+    const int n = last_ - first_;
+    if (other.last_ - other.first_ != n) return false;
+    const slot *mine = net_.slots + first_, *theirs = net_.slots + other.first_;
+    if (mine[0].row != theirs[0].row || mine[n - 1].row != theirs[n - 1].row) return false;
+    for (int k = 0; k < n; ++k)
+      if (mine[k].row != theirs[k].row) return false;
+
+    // Equal rows read and write equally many values, which are numbered in order.
+    const slot &first = mine[0], &end = mine[n - 1];
+    const int reads = end.first_read + end.reads - first.first_read;
+    const int begin = first.first_write, shift = theirs[0].first_write - begin;  // lower values enter
+    const read *my_reads = net_.reads + first.first_read, *their_reads = net_.reads + theirs[0].first_read;
+    int inside = 0;
+    for (int r = 0; r < reads; ++r) {
+      const int v = my_reads[r].value, w = their_reads[r].value;
+      if (v >= begin && w == v + shift) ++inside;
+      else if (v >= begin || w >= begin + shift || !enters_equally(v, first.first_read + r, other, w)) return false;
+    }
+
+    // The remaining reads of values written here are by later stages. Usually such values are written last.
+    int v = end.first_write + end.writes - 1;
+    int leave = reads_before(v + 1) - reads_before(begin) - inside;
+    if (reads_before(v + 1 + shift) - reads_before(begin + shift) - inside != leave) return false;
+    for (; leave > 0; --v) {
+      const value& of = net_.values[v];
+      int leaving = 0;
+      while (leaving < of.readers && net_.reader(v, of.readers - 1 - leaving) >= last_) ++leaving;
+      if (leaving == 0) continue;
+      if (of.readers != net_.values[v + shift].readers || returns(v) != other.returns(v + shift)) return false;
+      for (int k = 0; of.gradient && k < returns(v); ++k)
+        if (returned_by_next(v, k) != other.returned_by_next(v + shift, k)) return false;
+      leave -= leaving;
+    }
+    return true;
+  }
+
+ private:
+  constexpr int stage_of(int slot) const {
+    if (!separate_) return cut_.stage_of(slot);
+    return slot < first_ ? slot : slot < last_ ? first_ : slot - last_ + first_ + 1;
+  }
+  /// The number of reads of the values below `v`.
+  constexpr int reads_before(int v) const {
+    return v < net_.value_count ? net_.values[v].first_reader : net_.read_count;
+  }
+  constexpr bool enters_equally(int v, int read, const stage_view& other, int w) const {
+    const int l = net_.reads[read].slot, k = l - first_ + other.first_, i = read - net_.slots[l].first_read;
+    const int index = reader_index(v, l, i), theirs = other.reader_index(w, k, i);
+    return net_.values[v].gradient == net_.values[w].gradient && origin_of(v) == other.origin_of(w) &&
+           reads_first(v, index) == other.reads_first(w, theirs) && adds(v, index) == other.adds(w, theirs);
+  }
+
+  const network& net_;
+  gpipe::cut cut_{};
+  int stage_, first_, last_;
+  bool separate_ = false;
+};
+
+}  // namespace gpipe

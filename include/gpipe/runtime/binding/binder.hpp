@@ -1,0 +1,160 @@
+#pragma once
+
+#include <vector>
+
+#include <gpipe/core/index.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/runtime/binding/binding.hpp>
+
+namespace gpipe::detail {
+
+/// Finds every address of a stage. `maps[s]` holds the blocks of stage s of the same replica. A layer whose output only a
+/// later stage reads writes directly into that stage's stash, and a gradient goes directly into the writer's stage. If
+/// maps[s] is null, stage s is in another process; values for it are written to this stage's outgoing buffers.
+template <class Context>
+class binder {
+ public:
+  binder(const network& net, const runtime_plan& plan, const std::vector<const arena_map*>& maps, int stage,
+         int replica = 0)
+      : net_(net),
+        plan_(plan),
+        maps_(maps),
+        s_(net, plan.cut(), stage),
+        rerun_(s_.last() - s_.first()),
+        each_(plan.each.data() + replica * plan.micro_batches()) {
+    s_.mark_rerun(rerun_.data());
+  }
+
+  GPIPE_COLD binding<Context> bind(const kernel_row<Context>* kernels) {
+    binding<Context> b;
+    for (int l = s_.first(); l < s_.last(); ++l) {
+      b.slots.push_back(bind_slot(l, kernels));
+      for (int o = 0; o < net_.slots[l].writes; ++o) pass_on(net_.writes_value(l, o), b);
+    }
+    return b;
+  }
+
+ private:
+  const arena_map& map(int stage) const { return *maps_[index(stage)]; }
+  const arena_map& here() const { return map(s_.stage()); }
+  const stage_slots& slots_here() const { return plan_.slots_of_stages[index(s_.stage())]; }
+  slot_table kept_slots() const { return {slots_here().forward.data(), slots_here().again.data()}; }
+  slot_table entering_slots() const { return slot_table(slots_here().entering.data()); }
+  const link_slots& between(int from, int to) const {
+    std::size_t k = 0;
+    while (plan_.links[k].from != from || plan_.links[k].to != to) ++k;
+    return plan_.slots_of_links[k];
+  }
+  int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
+  bool remote(int stage) const { return maps_[index(stage)] == nullptr; }
+  block_address outgoing(int v, int index) const {
+    return here().find(memory_kind::outgoing, -1, v, slot_table(plan_.leaving.data()), index);
+  }
+
+  /// A value that enters the model, or that an earlier stage writes, in the stage that reads it.
+  GPIPE_COLD block_address stashed(int v, int stage) const {
+    if (remote(stage)) return outgoing(v, 0);
+    const int writer = stage_of(net_.values[v].writer);
+    const auto slots = writer < 0 ? entering_slots() : slot_table(between(writer, stage).stash.data());
+    return map(stage).find(memory_kind::stash, -1, v, slots);
+  }
+  /// The `index`-th gradient that stage `maker` returns to the stage that writes the value.
+  GPIPE_COLD block_address returned(int v, int stage, int index, int maker) const {
+    if (remote(stage)) return outgoing(v, index);
+    return map(stage).find(memory_kind::returned, -1, v, slot_table(between(stage, maker).returned.data()), index);
+  }
+
+  /// The lowest later stage that reads a sent value.
+  int first_destination(int v) const {
+    int i = 0;
+    while (net_.reader(v, i) < s_.last()) ++i;
+    return stage_of(net_.reader(v, i));
+  }
+
+  GPIPE_COLD block_address activation(int v) const {
+    if (s_.boundary(v)) return stashed(v, s_.stage());
+    if (s_.kept(v)) return here().find(memory_kind::kept, -1, v, kept_slots());
+    if (s_.direct(v)) return stashed(v, first_destination(v));
+    return here().find(memory_kind::activations, -1, v);
+  }
+
+  /// The buffer where the gradients of a value are added up, as its `index`-th reader sees it.
+  GPIPE_COLD block_address gradient(int v, int index) const {
+    const int writer = stage_of(net_.values[v].writer);
+    if (writer != s_.stage()) return returned(v, writer, s_.return_of(v, index), s_.stage());
+    if (s_.sent(v)) return returned(v, writer, 0, s_.top_stage(v));
+    if (here().has(memory_kind::held, -1, v))
+      return here().find(memory_kind::held, -1, v, slot_table(slots_here().held.data()));
+    return here().find(memory_kind::backward, -1, v, kept_slots());
+  }
+
+  GPIPE_COLD bound_slot<Context> bind_slot(int l, const kernel_row<Context>* kernels) const {
+    const row& r = net_.row_of(l);
+    bound_slot<Context> b;
+    b.layer = &r;
+    b.kernels = kernels + net_.slots[l].row;
+    b.slot = l;
+    b.rerun = rerun_[l - s_.first()];
+    b.inputs = r.inputs;
+    b.outputs = r.outputs;
+    std::size_t scratch = 0;
+    for (int i = 0; i < r.inputs; ++i) {
+      const int v = b.value_in[i] = net_.reads_value(l, i);
+      b.in[i] = activation(v);
+      if (!net_.values[v].gradient) continue;
+      b.wants_input = true;
+      const int index = s_.reader_index(v, l, i);
+      b.in_gradient[i] = gradient(v, index);
+      if (!s_.adds(v, index)) continue;
+      b.sum[i] = b.in_gradient[i];
+      b.in_gradient[i] = here().find(memory_kind::scratch, l, -1, kept_slots());
+      b.in_gradient[i].base += scratch;
+      scratch += net_.values[v].part.bytes(plan_.options.micro_batch_size);
+    }
+    for (int o = 0; o < r.outputs; ++o) {
+      const int v = b.value_out[o] = net_.writes_value(l, o);
+      b.out[o] = activation(v);
+      if (net_.values[v].gradient) b.out_gradient[o] = gradient(v, 0);
+      b.unread[o] = net_.values[v].gradient && net_.values[v].readers == 0;
+    }
+    for (int f = 0; f < r.field_count; ++f)
+      b.fields[f] = here().find(memory_kind::stash, l, -1, entering_slots(), f);
+    if (r.extra_count > 0)
+      b.extras = here().find(memory_kind::kept, l, -1, kept_slots());
+    if (r.partial_count > 0) b.partials = here().find(memory_kind::partials, l, -1, slot_table(each_));
+    const bool owns = net_.owns(l);
+    b.parameters = here().find(owns ? memory_kind::parameters : memory_kind::tied, l, -1).base;
+    b.gradients = here().find(owns ? memory_kind::gradients : memory_kind::tied, l, -1, {}, owns ? 0 : 1).base;
+    if (r.state_count > 0) b.state = here().find(memory_kind::state, l, -1).base;
+    b.sum_of_squares = reinterpret_cast<double*>(here().find(memory_kind::sums, -1, -1).base) + (l - s_.first());
+    if (r.derived_count > 0) b.derived = here().find(memory_kind::derived, l, -1).base;
+    return b;
+  }
+
+  GPIPE_COLD void pass_on(int v, binding<Context>& b) const {
+    const value& of = net_.values[v];
+    if (!s_.sent(v)) return;
+    int before = s_.direct(v) ? first_destination(v) : -1;
+    bool in_outgoing = before >= 0 && remote(before);
+    for (int i = 0; i < of.readers; ++i) {
+      const int to = stage_of(net_.reader(v, i));
+      if (to <= s_.stage() || to <= before) continue;
+      before = to;
+      if (remote(to) && in_outgoing) continue;  // one outgoing buffer serves all remote stages
+      in_outgoing = in_outgoing || remote(to);
+      b.copies.push_back({v, activation(v), stashed(v, to)});
+    }
+    for (int k = 1; of.gradient && k < s_.returns(v); ++k)
+      b.folds.push_back(
+          {v, returned(v, s_.stage(), k, s_.return_stage(v, k)), returned(v, s_.stage(), 0, s_.top_stage(v))});
+  }
+
+  const network& net_;
+  const runtime_plan& plan_;
+  const std::vector<const arena_map*>& maps_;
+  stage_view s_;
+  zeroed_array<bool> rerun_;
+  const int* each_;  ///< slots of buffers that every micro-batch of the replica has for itself
+};
+
+}  // namespace gpipe::detail

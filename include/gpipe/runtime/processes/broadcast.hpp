@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
+
+namespace gpipe {
+
+/// Sends bytes that one process of the job has to all processes. Every process makes the same calls in the same order. One
+/// process alone has all bytes already, so each call returns at once.
+class broadcast {
+ public:
+  /// `job` null: there is one process.
+  broadcast(const runtime_plan& plan, process_group* job) : plan_(plan), job_(job) {}
+
+  /// Bytes of the process that has this stage. `which` must be the same everywhere, so that a mismatch is found.
+  void from_stage(int replica, int stage, void* bytes, std::size_t size, std::uint64_t which = 0) const {
+    from_worker(replica * plan_.workers() + plan_.worker_of(stage), bytes, size, which);
+  }
+  /// Bytes of the process that has this worker; `rank` counts the workers of all replicas.
+  void from_worker(int rank, void* bytes, std::size_t size, std::uint64_t which = 0) const {
+    if (job_ != nullptr) job_->broadcast(bytes, size, rank, which);
+  }
+
+ private:
+  const runtime_plan& plan_;
+  process_group* job_;
+};
+
+}  // namespace gpipe

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <gpipe/core/index.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/runtime/step/commit_decision.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
+
+namespace gpipe {
+
+/// Gathers the values of a commit's decision from all processes at the end of a call, so that every process makes the
+/// same decision. Each process contributes, stage by stage:
+///
+///     squares of the stage's gradients, in the first replica | partials of the loss, in its stage
+class decision_exchange {
+ public:
+  GPIPE_COLD decision_exchange(process_group& job, const network& net, const runtime_plan& plan)
+      : job_(job), net_(net), plan_(plan) {
+    if (net.loss_slot() >= 0)
+      partial_bytes_ = detail::index(plan.micro_batches()) * net.row_of(net.loss_slot()).partial_bytes();
+    std::vector<std::size_t> sizes(detail::index(job.ranks()));
+    for (int r = 0; r < plan.replicas(); ++r)
+      for (int s = 0; s < plan.stages(); ++s)
+        sizes[detail::index(rank_of(r, s))] += square_bytes(r, s) + partial_bytes(s);
+    gather_ = job.make_all_gather(sizes);
+  }
+
+  /// `settled`: senders of this call; the memory that they sent from is free when all have met.
+  GPIPE_OUT_OF_LINE void exchange(gathered_values& values, const std::vector<sending_end*>& settled) {
+    each_block([&](int r, int s, std::size_t at) {
+      if (rank_of(r, s) != job_.rank()) return;
+      std::byte* to = gather_->mine() + at;
+      copy(to, squares(values, s), square_bytes(r, s));
+      copy(to + square_bytes(r, s), partials(values, r), partial_bytes(s));
+    });
+    gather_->gather({.action = "gather"}, settled);
+    each_block([&](int r, int s, std::size_t at) {
+      if (rank_of(r, s) == job_.rank()) return;
+      const std::byte* from = gather_->of(rank_of(r, s)) + at;
+      copy(squares(values, s), from, square_bytes(r, s));
+      copy(partials(values, r), from + square_bytes(r, s), partial_bytes(s));
+    });
+  }
+
+ private:
+  // A process without values has a null pointer for them.
+  static void copy(void* into, const void* from, std::size_t bytes) {
+    if (bytes > 0) std::memcpy(into, from, bytes);
+  }
+  int rank_of(int replica, int stage) const { return replica * plan_.workers() + plan_.worker_of(stage); }
+  // The first replica sends the squares for all replicas: by then gradients are summed over replicas.
+  std::size_t square_bytes(int r, int s) const {
+    return r > 0 ? 0 : detail::index(plan_.first[detail::index(s) + 1] - plan_.first[detail::index(s)]) * sizeof(double);
+  }
+  std::size_t partial_bytes(int s) const {
+    return net_.loss_slot() >= 0 && plan_.cut().stage_of(net_.loss_slot()) == s ? partial_bytes_ : 0;
+  }
+  double* squares(gathered_values& values, int s) const { return values.squares.data() + plan_.first[detail::index(s)]; }
+  std::byte* partials(gathered_values& values, int r) const {
+    return reinterpret_cast<std::byte*>(values.partials.data()) + detail::index(r) * partial_bytes_;
+  }
+  /// Calls `f(replica, stage, offset)` for each stage's part of its process's contribution.
+  template <class F>
+  void each_block(F&& f) const {
+    for (int rank = 0; rank < job_.ranks(); ++rank) {
+      const int r = rank / plan_.workers();
+      std::size_t at = 0;
+      for (int s = 0; s < plan_.stages(); ++s) {
+        if (rank_of(r, s) != rank) continue;
+        f(r, s, at);
+        at += square_bytes(r, s) + partial_bytes(s);
+      }
+    }
+  }
+
+  process_group& job_;
+  const network& net_;
+  const runtime_plan& plan_;
+  std::size_t partial_bytes_ = 0;  ///< of the loss, for all micro-batches of one replica
+  std::unique_ptr<all_gather> gather_;
+};
+
+}  // namespace gpipe

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/index.hpp>
+#include <gpipe/runtime/processes/decision_exchange.hpp>
+#include <gpipe/runtime/processes/remote_links.hpp>
+#include <gpipe/runtime/processes/remote_tied_parameters.hpp>
+
+namespace gpipe {
+
+/// A worker's view of the other processes of its job, each of which is a worker of the same plan. If there is only one
+/// process, every call does nothing, so that a worker makes the same calls in both cases.
+class other_processes {
+ public:
+  /// There are none.
+  other_processes() = default;
+
+  /// Makes the channel ends that lead from stages here to other processes. `maps[s]` holds the blocks of stage s, null
+  /// where another process has it, and `queues[s]` is its device's.
+  template <class Marker>
+  GPIPE_COLD void connect(process_group& job, const network& net, const runtime_plan& plan,
+                          const std::vector<const detail::arena_map*>& maps, std::vector<const void*> queues,
+                          std::vector<link_channels<Marker>>& channels) {
+    queues_ = std::move(queues);
+    ties_ = remote_tied_parameters(job, net, plan, maps, queues_);
+    decision_ = std::make_unique<decision_exchange>(job, net, plan);
+    remote_links(job, net, plan, maps, queues_).connect(channels);
+    job_ = &job;
+  }
+
+  /// This process works on `what` from now on. Throws if another process has failed.
+  void begin(wait_context what) const {
+    if (job_ != nullptr) job_->begin(what);
+  }
+  /// The host waits for the device of a stage here, and for failures of other processes.
+  void wait(int stage, wait_context what) const {
+    if (job_ == nullptr) return;
+    if (const void* queue = queues_[detail::index(stage)]) job_->wait(queue, what);
+  }
+  /// Every process contributes the values of its stages, and then has those of all.
+  void exchange(gathered_values& values) const {
+    if (decision_) decision_->exchange(values, ties_.senders());
+  }
+  remote_tied_parameters& ties() { return ties_; }
+
+ private:
+  process_group* job_ = nullptr;  // null: there is one process
+  std::vector<const void*> queues_;  // [stage]
+  remote_tied_parameters ties_;
+  std::unique_ptr<decision_exchange> decision_;
+};
+
+}  // namespace gpipe

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/index.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/runtime/binding/arena_map.hpp>
+#include <gpipe/transport/contract/process_group.hpp>
+
+namespace gpipe {
+
+/// Sends values and gradients of tied parameters between the owner's process and those of its uses:
+///
+///     owner   values ------> use, at the begin of a pass
+///     owner   <--- gradients use, at the reduction
+///
+/// Without ties to other processes every `send` does nothing.
+class remote_tied_parameters {
+ public:
+  /// There is one process.
+  remote_tied_parameters() = default;
+  /// `maps[s]` holds the blocks of stage s, null where another process has it, and `queues[s]` is its device's. Every
+  /// process makes its channel ends in the same order.
+  GPIPE_COLD remote_tied_parameters(process_group& job, const network& net, const runtime_plan& plan,
+                                    const std::vector<const detail::arena_map*>& maps,
+                                    const std::vector<const void*>& queues) {
+    for (const tie& t : plan.ties) connect(t, job, net, plan, maps, queues);
+  }
+
+  /// The values of parameters that are owned here.
+  void send_values() {
+    for (const auto& c : connections_)
+      if (c.values_out) c.values_out->publish(0, 1);
+    for (const auto& c : connections_)
+      if (c.values_in) c.values_in->release(0);
+  }
+  /// Only for a tie whose owner is in another process.
+  const std::byte* receive_values(const tie& t) {
+    const connection& c = *find(t);
+    c.values_in->consume(0, {c.user_stage, -1, "receive_values"});
+    return c.values;
+  }
+  /// The gradients of a use, to the owner's process if that is another.
+  void send_gradients(const tie& t) {
+    if (const connection* const c = find(t); c != nullptr && c->gradients_out) c->gradients_out->publish(0, 1);
+  }
+  /// Only for a tie whose use is in another process.
+  const std::byte* receive_gradients(const tie& t, wait_context what) {
+    const connection& c = *find(t);
+    c.gradients_in->release(0);
+    c.gradients_in->consume(0, what);
+    return c.gradients;
+  }
+
+  const std::vector<sending_end*>& senders() const { return senders_; }
+
+ private:
+  struct connection {
+    int user = -1, user_stage = -1;
+    std::byte *values = nullptr, *gradients = nullptr;  // the buffers that are sent, or received into
+    std::unique_ptr<sending_end> values_out, gradients_out;
+    std::unique_ptr<receiving_end> values_in, gradients_in;
+  };
+
+  const connection* find(const tie& t) const {
+    for (const connection& c : connections_)
+      if (c.user == t.user) return &c;
+    return nullptr;
+  }
+  GPIPE_COLD void connect(const tie& t, process_group& job, const network& net, const runtime_plan& plan,
+                          const std::vector<const detail::arena_map*>& maps, const std::vector<const void*>& queues) {
+    using detail::index;
+    const int owner = plan.cut().stage_of(t.owner), user = plan.cut().stage_of(t.user);
+    if (plan.worker_of(owner) == plan.worker_of(user)) return;
+    const int replica = job.rank() / plan.workers(), worker = job.rank() % plan.workers();
+    const bool owns = plan.worker_of(owner) == worker, uses = plan.worker_of(user) == worker;
+    const void* const queue = queues[index(owns ? owner : user)];
+    const auto layout_to = [&](int stage, std::byte* at) {
+      return channel_layout{replica * plan.workers() + plan.worker_of(stage), 1,
+                            {{at, 0, net.row_of(t.owner).parameter_bytes()}}, {0}, {0}, queue};
+    };
+    connection c;
+    c.user = t.user, c.user_stage = user;
+    if (owns) {
+      c.values = maps[index(owner)]->find(memory_kind::parameters, t.owner, -1).base;
+      c.values_out = job.sender(layout_to(user, c.values));
+      senders_.push_back(c.values_out.get());
+      if (plan.schedule.trains) {
+        c.gradients = maps[index(owner)]->find(memory_kind::tied, t.user, -1).base;
+        c.gradients_in = job.receiver(layout_to(user, c.gradients));
+      }
+    }
+    if (uses) {
+      c.values = maps[index(user)]->find(memory_kind::tied, t.user, -1).base;
+      c.values_in = job.receiver(layout_to(owner, c.values));
+      if (plan.schedule.trains) {
+        c.gradients = maps[index(user)]->find(memory_kind::tied, t.user, -1, {}, 1).base;
+        c.gradients_out = job.sender(layout_to(owner, c.gradients));
+        senders_.push_back(c.gradients_out.get());
+      }
+    }
+    connections_.push_back(std::move(c));
+  }
+
+  std::vector<connection> connections_;
+  std::vector<sending_end*> senders_;
+};
+
+}  // namespace gpipe

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include <gpipe/core/index.hpp>
+#include <gpipe/runtime/step/batch.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+GPIPE_COLD inline const std::byte* rows_of(const batch& from, std::string_view name, std::size_t size, dtype type) {
+  const batch::entry* found = from.find(name);
+  if (found == nullptr) return nullptr;
+  if (found->type != type)
+    throw_error({"field \"", name, "\" of the batch holds ", name_of(found->type), ", the model reads ", name_of(type)},
+           {"convert it before the step"});
+  const std::size_t wanted = size * detail::index(from.samples());
+  if (found->elements != wanted)
+    throw_error({"field \"", name, "\" of the batch has ", found->elements, " elements, but ", from.samples(),
+            " samples of ", size, " need ", wanted},
+           {"give every sample a whole row"});
+  return static_cast<const std::byte*>(found->data);
+}
+
+GPIPE_COLD inline std::string names_of_fields(const network& net) {
+  std::string names = "inputs";
+  for (int f = 0; f < net.field_count; ++f) names.append(", ").append(net.fields[f].name);
+  return names;
+}
+
+inline bool is_rounded(const network& net, const batch::entry& inputs) {
+  return net.values[0].part.type == dtype::bf16 && inputs.type == dtype::float32;
+}
+GPIPE_OUT_OF_LINE inline const std::byte* round(const std::byte* rows, std::size_t count, bf16* into) {
+  for (std::size_t i = 0; i < count; ++i) into[i] = reinterpret_cast<const float*>(rows)[i];
+  return reinterpret_cast<const std::byte*>(into);
+}
+
+template <class T>
+void check_range(const field& wanted, const T* numbers, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (numbers[i] < 0 || numbers[i] >= wanted.below)
+      throw_error({"field \"", wanted.name, "\" of sample ", i / wanted.size, " is ", numbers[i]},
+             {"it must lie in 0 ... ", wanted.below - 1});
+}
+
+GPIPE_COLD inline bool is_read_before(const network& net, int field, int end) {
+  for (int l = 0; l < net.slot_count && l < end; ++l)
+    for (int i = 0; i < net.row_of(l).field_count; ++i)
+      if (net.row_of(l).field_index[i] == field) return true;
+  return false;
+}
+
+// Optional fields are the weights of samples.
+template <class T>
+void check_weights(const field& wanted, const T* weights, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (!(weights[i] >= 0))
+      throw_error({"field \"", wanted.name, "\" of sample ", i / wanted.size, " is ", std::to_string(weights[i])},
+             {"choose 0 or more"});
+}
+
+}  // namespace detail
+
+/// Checks a batch against the fields of the model: names, types, row sizes, ranges of integers. The model must read every
+/// field of the batch. A field that only layers from slot `end` on read may be missing. A model in bf16 accepts inputs
+/// that are floats, and rounds them. Throws `error`.
+GPIPE_COLD inline void check_batch(const network& net, const batch& from, int max_batch, batch_rows& rows,
+                                   int end = (std::numeric_limits<int>::max)()) {
+  using detail::throw_error;
+  if (from.samples() < 1) throw_error({"the batch is empty"}, {"give at least one sample"});
+  if (from.samples() > max_batch)
+    throw_error({"the batch has ", from.samples(), " samples, but the plan holds ", max_batch,
+            " (micro-batches times micro-batch size)"},
+           {"raise the micro-batch size of the plan, or split the batch"});
+  rows.samples = from.samples();
+  const batch::entry* const given = from.find("inputs");
+  if (given == nullptr) throw_error({"the batch lacks the field \"inputs\""}, {"add it with with(\"inputs\", ...)"});
+  const edge_part& entering = net.values[0].part;
+  const bool rounds = detail::is_rounded(net, *given);
+  rows.inputs = detail::rows_of(from, "inputs", entering.size, rounds ? dtype::float32 : entering.type);
+  rows.fields.resize(detail::index(net.field_count));
+  for (const batch::entry& e : from.entries()) {
+    bool known = e.name == "inputs";
+    for (int f = 0; f < net.field_count; ++f) known = known || e.name == net.fields[f].name;
+    if (!known)
+      throw_error({"the batch has a field \"", e.name, "\", which the model does not read"},
+             {"the model reads ", detail::names_of_fields(net)});
+  }
+  for (int f = 0; f < net.field_count; ++f) {
+    const field& wanted = net.fields[f];
+    const std::byte* data = detail::rows_of(from, wanted.name, wanted.size, wanted.type);
+    if (data == nullptr && !wanted.optional && detail::is_read_before(net, f, end))
+      throw_error({"the batch lacks the field \"", wanted.name, "\""}, {"add it with with(\"", wanted.name, "\", ...)"});
+    rows.fields[detail::index(f)] = data;
+    if (data == nullptr) continue;
+    const std::size_t count = wanted.size * detail::index(from.samples());
+    if (wanted.optional && wanted.type == dtype::float32)
+      detail::check_weights(wanted, reinterpret_cast<const float*>(data), count);
+    if (wanted.optional && wanted.type == dtype::float64)
+      detail::check_weights(wanted, reinterpret_cast<const double*>(data), count);
+    if (wanted.optional && wanted.type == dtype::bf16)
+      detail::check_weights(wanted, reinterpret_cast<const bf16*>(data), count);
+    if (wanted.below == 0) continue;
+    if (wanted.type == dtype::int32) detail::check_range(wanted, reinterpret_cast<const std::int32_t*>(data), count);
+    if (wanted.type == dtype::uint8) detail::check_range(wanted, reinterpret_cast<const std::uint8_t*>(data), count);
+  }
+  if (rounds)
+    rows.inputs = detail::round(rows.inputs, entering.size * detail::index(from.samples()), rows.rounded);
+}
+
+}  // namespace gpipe
