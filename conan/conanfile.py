@@ -1,4 +1,5 @@
-"""gpipe's recipe: headers, and the CMake config that finds what they need. `conan create conan`."""
+"""gpipe's recipe: headers, the CMake config that finds what they need, and with the option `compiled` the library of
+gpipe::compiled. `conan create conan`."""
 
 import os
 import re
@@ -16,11 +17,15 @@ class Gpipe(ConanFile):
     description = "Pipeline-parallel training, planned at compile time"
     license = "BSL-1.0"
     topics = ("neural-networks", "pipeline-parallelism", "header-only")
-    package_type = "header-library"
     settings = "os", "arch", "compiler", "build_type"
     # ConanCenter has neither CUDA, NCCL nor NVIDIA's Thrust, nor libxsmm: these are the system's, found by the config.
-    options = {"libxsmm": ["AUTO", "ON", "OFF"], "cuda": ["AUTO", "ON", "OFF"], "mpi": ["AUTO", "ON", "OFF"]}
-    default_options = {"libxsmm": "AUTO", "cuda": "OFF", "mpi": "OFF"}
+    options = {
+        "libxsmm": ["AUTO", "ON", "OFF"],
+        "cuda": ["AUTO", "ON", "OFF"],
+        "mpi": ["AUTO", "ON", "OFF"],
+        "compiled": [True, False],
+    }
+    default_options = {"libxsmm": "AUTO", "cuda": "OFF", "mpi": "OFF", "compiled": False}
     no_copy_source = True
 
     def set_version(self):
@@ -36,6 +41,9 @@ class Gpipe(ConanFile):
         for pattern in "CMakeLists.txt", "gpipe-config.cmake", "LICENSE", "CHANGELOG.md", "include/*":
             copy(self, pattern, above, self.export_sources_folder)
 
+    def configure(self):
+        self.package_type = "static-library" if self.options.compiled else "header-library"
+
     def layout(self):
         self.folders.root = ".."
         self.folders.build = "build/conan"
@@ -49,21 +57,28 @@ class Gpipe(ConanFile):
         check_min_cppstd(self, 20)
 
     def package_id(self):
-        self.info.settings.clear()  # headers are the same for all; the options stay in the config
+        if not self.info.options.compiled:
+            self.info.settings.clear()  # headers are the same for all; the options stay in the config
 
     def generate(self):
         CMakeDeps(self).generate()
         CMakeToolchain(self).generate()
 
     def build(self):
-        CMake(self).configure(
-            variables={"GPIPE_" + what: "OFF" for what in ("TESTS", "EXAMPLES", "BENCH", "LIBXSMM", "CUDA", "MPI")}
-        )
+        variables = {"GPIPE_" + what: "OFF" for what in ("TESTS", "EXAMPLES", "BENCH", "LIBXSMM", "CUDA", "MPI")}
+        if self.options.compiled:
+            variables.update({"GPIPE_COMPILED": "ON", "GPIPE_LIBXSMM": str(self.options.libxsmm)})
+        cmake = CMake(self)
+        cmake.configure(variables=variables)
+        if self.options.compiled:
+            cmake.build()
 
     def package(self):
         CMake(self).install()
         config = os.path.join(self.package_folder, "share", "cmake", "gpipe", "gpipe-config.cmake")
         for part, value in self.options.items():
+            if part == "compiled":
+                continue
             told = f"set(GPIPE_{part.upper()} %s CACHE"
             replace_in_file(self, config, told % "AUTO", told % value)
 

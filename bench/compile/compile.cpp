@@ -154,7 +154,41 @@ void measure_headers(const fs::path& zeroed_array, results& found) {
 
 void measure_examples(const fs::path& zeroed_array, results& found) {
   for (const std::string example : {"readme", "digits"})
-    row("examples/" + example + ".cpp", example, root / "examples" / (example + ".cpp"), zeroed_array, found);
+    row("examples/" + example + ".cpp", example == "readme" ? "readme.o3" : example, root / "examples" / (example + ".cpp"), zeroed_array, found);
+}
+
+/// The README's program as users build it at -O2: header-only, with the compiled library, and with a precompiled header
+/// besides. The library and the precompiled header are made before, once; their seconds have lines of their own.
+void measure_modes(const fs::path& scratch, results& seconds, results& megabytes) {
+  std::printf("\nexamples/readme.cpp at -O2: processor's seconds (MB)\n");
+  const fs::path program = root / "examples" / "readme.cpp";
+  for (const std::string compiler : compilers) {
+    if (bench::run({compiler, "--version"}).wall < 0) continue;
+    const auto take = [&](const char* what, const std::string& result, const fs::path& source,
+                          const std::vector<std::string>& flags) {
+      const spent time = median_of(compiler, source, scratch, flags);
+      if (time.wall < 0) return std::printf("%-10s%-44s failed\n", compiler.c_str(), what), void();
+      std::printf("%-10s%-44s%6.2f (%4.0f)\n", compiler.c_str(), what, time.processor, time.megabytes);
+      std::fflush(stdout);
+      seconds.emplace_back("compile." + result + "." + compiler, time.processor);
+      megabytes.emplace_back("compile." + result + "." + compiler + ".memory", time.megabytes);
+    };
+    const fs::path folder = scratch / ("pch." + compiler), behind = folder / "behind.hpp";
+    fs::create_directories(folder);
+    std::ofstream(behind) << "#include <gpipe.hpp>\n";
+    const std::string extension = compiler == "g++" ? ".gch" : ".pch";
+    const std::vector<std::string> library{"-O2", "-DGPIPE_COMPILED=1"};
+    take("header-only", "readme", program, {"-O2"});
+    take("the compiled library, once", "library", root / "include" / "gpipe" / "compiled.cpp", library);
+    take("with the compiled library", "readme.compiled", program, library);
+    std::vector<std::string> header = library, use = library;
+    header.insert(header.end(), {"-x", "c++-header"});
+    if (compile(compiler, behind, folder, header).wall < 0) continue;
+    fs::rename(folder / "program.o", behind.string() + extension);
+    if (compiler == "g++") use.insert(use.end(), {"-include", behind.string()});
+    else use.insert(use.end(), {"-include-pch", behind.string() + extension});
+    take("and a precompiled header", "readme.pch", program, use);
+  }
 }
 
 // Plans --------------------------------------------------------------------------------------------------------------
@@ -263,18 +297,20 @@ int main(int count, char** arguments) try {
   bench::print_environment();
   const fs::path zeroed_array = fs::temp_directory_path() / ("gpipe-compile-" + std::to_string(getpid()));
   fs::create_directories(zeroed_array);
-  results seconds;
+  results seconds, megabytes;
   std::vector<planned> plans;
   bool passed = true;
   if (asked("headers") || asked("examples") || !programs.empty()) heading();
   if (asked("headers")) measure_headers(zeroed_array, seconds);
   if (asked("examples")) measure_examples(zeroed_array, seconds);
+  if (asked("examples")) measure_modes(zeroed_array, seconds, megabytes);
   for (const std::string& program : programs) row(program, "", program, zeroed_array, seconds);
   if (asked("plan")) passed = measure_plans(zeroed_array, svg, seconds, plans);
   fs::remove_all(zeroed_array);
 
   std::printf("\n");
   for (const auto& [name, value] : seconds) bench::result(name, value, "s");
+  for (const auto& [name, value] : megabytes) bench::result(name, value, "MB");
   for (const planned& p : plans) {
     bench::result(p.name(), p.seconds, "s");
     bench::result(p.name() + ".memory", p.megabytes, "MB");

@@ -19,7 +19,7 @@ namespace {
 
 using namespace gpipe;
 
-constexpr int micro_batches = 32, stages = 2;
+constexpr int micro_batches = 32, S = 2;
 
 // Nanoseconds of both workers per step.
 struct kinds {
@@ -97,7 +97,7 @@ double measure(const std::string& name, int micro_batch_size, int rounds, int st
   std::vector<std::vector<std::string>> rows{{"", "fill-drain", "", "1F1B", ""}};
   double best = 0;
   for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b}) {
-    const plan_options options{.stages = stages,
+    const plan_options options{.stages = S,
                                .micro_batches = micro_batches,
                                .micro_batch_size = micro_batch_size,
                                .recompute = recompute_mode::never,
@@ -129,7 +129,7 @@ double measure(const std::string& name, int micro_batch_size, int rounds, int st
     for (const auto& part : parts) whole += static_cast<double>(part.ns);
     for (std::size_t i = 0; i < parts.size(); ++i) {
       if (rows.size() <= i + 1) rows.push_back({parts[i].name});
-      rows[i + 1].push_back(detail::fixed(1e-6 * static_cast<double>(parts[i].ns) / stages, 3) + " ms");
+      rows[i + 1].push_back(detail::fixed(1e-6 * static_cast<double>(parts[i].ns) / S, 3) + " ms");
       rows[i + 1].push_back(detail::percent(static_cast<double>(parts[i].ns), whole));
     }
     pictures.push_back(
@@ -144,9 +144,9 @@ double measure(const std::string& name, int micro_batch_size, int rounds, int st
 int main(int count, char** arguments) {
   const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
   bench::print_environment();
-  const bench::gemm_peak peak(stages);
+  const bench::gemm_peak peak(S);
   std::printf("peak: products of %d x %d x %d on %d pinned threads, before and after each round\n\n", peak.best().rows,
-              peak.best().columns, peak.best().inner, stages);
+              peak.best().columns, peak.best().inner, S);
   std::vector<picture> pictures;
   const double mlp = measure<bench::mlp>("mlp", 32, rounds, 2, peak, pictures);
   const double mlps = measure<bench::mlps>("mlps", 4, rounds, 60, peak, pictures);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace gpipe;
 
-constexpr int micro_batches = 32, micro_batch_size = 32;
+constexpr int M = 32, B = 32;
 
 struct way {
   recompute_mode mode;
@@ -34,11 +34,11 @@ struct way {
 int main(int count, char** arguments) {
   const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
   bench::print_environment();
-  const bench::random_images made(micro_batches * micro_batch_size);
+  const bench::random_images made(M * B);
   const batch on = made.all();
   const auto options = [](recompute_mode mode, std::int64_t bytes = no_memory_limit, int coalesce = 1) {
-    return plan_options{.micro_batches = micro_batches,
-                        .micro_batch_size = micro_batch_size,
+    return plan_options{.micro_batches = M,
+                        .micro_batch_size = B,
                         .recompute = mode,
                         .coalesce = coalesce,
                         .optimizer_moments = sgd::moments,
@@ -65,7 +65,7 @@ int main(int count, char** arguments) {
   for (int round = 0; round < rounds; ++round)
     for (way& w : ways) w.seconds.push_back(bench::timed([&] { w.training->step(on); }));
 
-  std::printf("mlp, one stage, %d micro-batches of %d; median of %d rounds\n", micro_batches, micro_batch_size, rounds);
+  std::printf("mlp, one stage, %d micro-batches of %d; median of %d rounds\n", M, B, rounds);
   std::printf("recompute        activations MiB  step ms  throughput over never\n");
   const double never = bench::median(ways[0].seconds);
   for (const way& w : ways)

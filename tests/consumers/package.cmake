@@ -7,6 +7,15 @@ execute_process(COMMAND ${CMAKE_COMMAND} --workflow --preset package WORKING_DIR
 execute_process(COMMAND ${CMAKE_COMMAND} --install build/package --prefix ${SCRATCH}/first WORKING_DIRECTORY ${COPY}
                 OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 file(RENAME ${SCRATCH}/first ${SCRATCH}/installed)
+
+# The library of gpipe::compiled, in a place of its own.
+execute_process(COMMAND ${CMAKE_COMMAND} -S . -B build/compiled -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=${COMPILER}
+                        -DGPIPE_TESTS=OFF -DGPIPE_EXAMPLES=OFF -DGPIPE_BENCH=OFF -DGPIPE_COMPILED=ON
+                WORKING_DIRECTORY ${COPY} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} --build build/compiled WORKING_DIRECTORY ${COPY} COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${CMAKE_COMMAND} --install build/compiled --prefix ${SCRATCH}/installed_compiled
+                WORKING_DIRECTORY ${COPY} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+
 file(GLOB_RECURSE installed ${SCRATCH}/installed/*)
 foreach(file IN LISTS installed)
   file(STRINGS ${file} paths REGEX "${SCRATCH}|${COPY}")

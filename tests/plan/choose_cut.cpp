@@ -38,8 +38,9 @@ std::vector<int> cut_of(const plan_options& o, const Schedule& schedule) {
 std::int64_t largest(const plan_options& o, const std::vector<int>& first) {
   std::int64_t most = 0;
   for (int s = 0; s < o.stages; ++s)
-    most = (std::max)(most, memory_of_range(it, first[static_cast<std::size_t>(s)], first[static_cast<std::size_t>(s) + 1],
-                                         requirements_of(fill_drain{}, o, s)).total());
+    most = (std::max)(most, memory_of_range(it, first[static_cast<std::size_t>(s)],
+                                            first[static_cast<std::size_t>(s) + 1], requirements_of(fill_drain{}, o, s))
+                                .total());
   return most;
 }
 

@@ -115,7 +115,8 @@ static_assert(deep_plan<recompute_mode::never, memory_limit<6'172'224>>::coalesc
 }  // namespace
 
 TEST_CASE("a group is at most the micro-batches, also for the limit") {
-  plan_options o{.stages = 2, .micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never, .coalesce = 3};
+  plan_options o{
+      .stages = 2, .micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never, .coalesce = 3};
   const runtime_plan three = make_plan(network_of<wide<256>>, o);
   o.coalesce = 8;
   o.memory_limit = std::max(three.memory(0).total(), three.memory(1).total());

@@ -29,7 +29,8 @@ runtime_plan made(plan_options options, const std::vector<int>& cut = {}) { retu
 
 TEST_CASE("workers that share no memory have slots for sent values") {
   const auto bytes = [](bool apart, int workers) {
-    plan_options o{.stages = 3, .micro_batches = 4, .micro_batch_size = 2, .workers = workers, .separate_memory = apart};
+    plan_options o{
+        .stages = 3, .micro_batches = 4, .micro_batch_size = 2, .workers = workers, .separate_memory = apart};
     std::vector<std::int64_t> found;
     for (const stage_plan& s : make_plan(network_of<chain>, o, {1, 3}).stage_plans)
       found.push_back(s.memory.of(memory_kind::outgoing));
@@ -130,7 +131,8 @@ TEST_CASE("no stage of a plan exceeds its limit, for any readers of its values")
       for (int part = 99; part > 50; --part) {
         o.memory_limit = most * part / 100;
         try {
-          for (const stage_plan& s : make_plan(network_of<many_readers>, o).stage_plans) CHECK(s.memory.total() <= o.memory_limit);
+          for (const stage_plan& s : make_plan(network_of<many_readers>, o).stage_plans)
+            CHECK(s.memory.total() <= o.memory_limit);
           ++plans;
         } catch (const error& none) {
           CHECK(std::string(none.what()).find("fit") != std::string::npos);

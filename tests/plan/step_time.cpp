@@ -35,20 +35,24 @@ static_assert(step(forward_only{}, recompute_mode::never) == 11);
 
 // As needed, with more and more memory, goes from the one to the other.
 static_assert(step(fill_drain{}, recompute_mode::as_needed, 1) == 40);
-static_assert(step(fill_drain{}, recompute_mode::as_needed, 4) < 40 && step(fill_drain{}, recompute_mode::as_needed, 4) > 33);
+static_assert(step(fill_drain{}, recompute_mode::as_needed, 4) < 40 &&
+              step(fill_drain{}, recompute_mode::as_needed, 4) > 33);
 static_assert(step(fill_drain{}, recompute_mode::as_needed, 8) == 33);
 
 // Split where the schedule splits it: ZB-H1 fills the bubble with parameter parts.
 static_assert(step(zb_h1{}, recompute_mode::never) == 8 * 3 + 3);
 
 // On unequal devices a step takes as long as its slowest, and the bound knows of them.
-constexpr layer_cost uneven[] = {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {2, 2, 2}, {2, 2, 2}, {2, 2, 2}, {2, 2, 2},
-                                 {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}};
-constexpr plan_options on_four{.stages = 4, .micro_batches = 8, .micro_batch_size = 1, .recompute = recompute_mode::never};
+constexpr layer_cost uneven[] = {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {2, 2, 2}, {2, 2, 2},
+                                 {2, 2, 2}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1},
+                                 {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}};
+constexpr plan_options on_four{
+    .stages = 4, .micro_batches = 8, .micro_batch_size = 1, .recompute = recompute_mode::never};
 constexpr stage_costs unequal{uneven, 4, true};
 static_assert(makespan_of(network_of<net>, on_four, fill_drain{}, unequal, {first, 4}, chain, 3,
                           [](int) { return 1; }) == 3 + 6 + 3 + 3 + 7 * 6);
-static_assert(lower_bound_of(on_four, fill_drain{}, unequal) <= 57 && lower_bound_of(on_four, fill_drain{}, unequal) > 33);
+static_assert(lower_bound_of(on_four, fill_drain{}, unequal) <= 57 &&
+              lower_bound_of(on_four, fill_drain{}, unequal) > 33);
 static_assert(lower_bound_of(on_four, fill_drain{}, {alike, 4}) == 33);
 
 // A recompute is work on every device; as needed there may be none.
@@ -65,8 +69,10 @@ static_assert(lower_bound_of(with(recompute_mode::as_needed), fill_drain{}, uneq
               lower_bound_of(on_four, fill_drain{}, unequal));
 
 // With split backward, gradients return while parameter parts still run.
-constexpr layer_cost late[] = {{1, 5, 0}, {0, 0, 0}, {1, 1, 10}, {0, 0, 0}, {1, 5, 0}, {0, 0, 0}, {1, 1, 10}, {0, 0, 0}};
-constexpr plan_options on_two{.stages = 2, .micro_batches = 1, .micro_batch_size = 1, .recompute = recompute_mode::never};
+constexpr layer_cost late[] = {{1, 5, 0}, {0, 0, 0}, {1, 1, 10}, {0, 0, 0},
+                               {1, 5, 0}, {0, 0, 0}, {1, 1, 10}, {0, 0, 0}};
+constexpr plan_options on_two{
+    .stages = 2, .micro_batches = 1, .micro_batch_size = 1, .recompute = recompute_mode::never};
 constexpr int halves[] = {0, 2, 4};
 static_assert(makespan_of(network_of<net>, on_two, zb_h1{}, {late, 4, true}, {halves, 2}, chain, 1,
                           [](int) { return 1; }) == 13);

@@ -9,7 +9,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/layer/activation/gelu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
-#include <gpipe/model/items.hpp>
+#include <gpipe/model/model.hpp>
 
 using namespace gpipe;
 

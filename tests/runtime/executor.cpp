@@ -1,3 +1,4 @@
+#include <gpipe/runtime/executor.hpp>
 
 #include <doctest/doctest.h>
 

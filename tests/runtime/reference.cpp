@@ -20,8 +20,8 @@
 #include "support/reference/batch_norm.hpp"
 #include "support/reference/residual_mlp.hpp"
 
-// Three steps of training against the numbers of independent implementations in tests/support/reference: residual_mlp.py,
-// and batch_norm.py for numbers that depend on how the batch is cut into micro-batches.
+// Three steps of training against the numbers of independent implementations in tests/support/reference:
+// residual_mlp.py, and batch_norm.py for numbers that depend on how the batch is cut into micro-batches.
 
 using namespace gpipe;
 namespace known = reference::residual_mlp;
@@ -36,7 +36,7 @@ struct net : model<input<T, known::features>, linear<known::width>,
 template <class T>
 inline constexpr double tolerance = std::is_same_v<T, float> ? 1e-4 : 1e-9;
 
-/// Where a parameter lies in its slot's block (bytes), and in the flat lists of known numbers (elements).
+/// The place of a parameter in its slot's block (bytes), and in the flat lists of known numbers (elements).
 struct place_of {
   int slot;
   std::size_t offset, first, size;
@@ -164,7 +164,9 @@ void averages(int M, const double* losses, const double* norms, const double* pa
 
 TEST_CASE_TEMPLATE("stochastic gradient descent with momentum", T, float, double) { agrees<T>(descent, 0.1, "sgd"); }
 
-TEST_CASE_TEMPLATE("stochastic gradient descent with momentum and clipping", T, float, double) { agrees<T>(descent, 0.1, "sgd_clipped", 0.5); }
+TEST_CASE_TEMPLATE("stochastic gradient descent with momentum and clipping", T, float, double) {
+  agrees<T>(descent, 0.1, "sgd_clipped", 0.5);
+}
 
 TEST_CASE_TEMPLATE("batch norm: each micro-batch by itself, averages of them all", T, float, double) {
   using namespace averaged;

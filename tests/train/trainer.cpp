@@ -100,7 +100,7 @@ TEST_CASE("a model in bf16 accepts float or bf16 inputs and predicts bf16") {
   CHECK(floats.parameter_hash() == rounded.parameter_hash());
   const tensor_rows found = floats.predict(given);
   CHECK(found.of<bf16>(4).size() == 4);
-  CHECK_THROWS_WITH_AS(found.of(4), "tensor 0 holds bf16; read it as that", error);
+  CHECK_THROWS_WITH_AS(found.of(4), "tensor 0 holds bf16; read it as that type", error);
   const std::vector<double> doubles(x.begin(), x.end());
   CHECK_THROWS_WITH_AS(floats.step(batch(5).with("inputs", doubles).with("labels", labels)),
                        doctest::Contains("holds double, the model reads bf16"), error);

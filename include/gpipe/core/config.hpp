@@ -36,7 +36,7 @@
 #define GPIPE_COLD __attribute__((noinline, optimize("Os")))
 #endif
 
-/// With -D GPIPE_CANARY=1 every training run overwrites dead buffers: see `run_options::canary`.
+/// With -D GPIPE_CANARY=1 every training run overwrites dead buffers: see `training_options::canary`.
 #ifndef GPIPE_CANARY
 #define GPIPE_CANARY 0
 #endif

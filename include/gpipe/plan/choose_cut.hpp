@@ -33,8 +33,8 @@ class value_transfers {
   int count_ = 0;
 };
 
-/// Whether all forwards come before all backwards and each stage has its own worker. Then the makespan of every cut is a
-/// formula.
+/// Whether all forwards come before all backwards and each stage has its own worker. Then the makespan of every cut is
+/// a formula.
 template <scheduler Schedule>
 constexpr bool drains(const Schedule& schedule, int stages) {
   if (schedule.workers(stages) < stages) return false;
@@ -109,9 +109,9 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
 /// best cut without a limit.
 ///
 /// If that cut breaks the limit, the result is still exactly the best that obeys it, as long as 32,768 partial cuts
-/// suffice to find it: with 60 slots and 8 stages they mostly do. Beyond, a range of slots counts as fitting if its parts
-/// fit, and the gradients that return to it are taken at their minimum or maximum. Then the cut obeys the limit, but it
-/// may not be the best that does, or none may be found.
+/// suffice to find it: with 60 slots and 8 stages they mostly do. Beyond, a range of slots counts as fitting if its
+/// parts fit, and the gradients that return to it are taken at their minimum or maximum. Then the cut obeys the limit,
+/// but it may not be the best that does, or none may be found.
 template <scheduler Schedule>
 GPIPE_COLD constexpr bool choose_cut(const network& net, const plan_options& o, const Schedule& schedule,
                                      const stage_costs& costs, int* first) {

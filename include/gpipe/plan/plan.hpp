@@ -36,8 +36,9 @@ struct workers_have_work {
 };
 template <int Coalesce, bool Holds>
 struct coalesced_by_fill_drain {
-  static_assert(Holds, "gpipe: only fill-drain computes the parameter gradients of several micro-batches together: plan "
-                       "with schedule<fill_drain>, or leave out coalesce<G>");
+  static_assert(Holds,
+                "gpipe: only fill-drain computes the parameter gradients of several micro-batches together: plan "
+                "with schedule<fill_drain>, or leave out coalesce<G>");
 };
 template <int Coalesce, bool Holds>
 struct coalesced_without_recompute {
@@ -210,9 +211,8 @@ class plan {
   static constexpr std::int64_t makespan() {
     detail::require_in_reach(valid_stages, valid_micro_batches, detail::max_simulated);
     return with_costs([](const stage_costs& costs) {
-      return makespan_of(network_of<planned>, valid_options, schedule, costs, cut(), links_.links, link_count_, [](int s) {
-        return laid_out::requirements(s).kept_copies;
-      });
+      return makespan_of(network_of<planned>, valid_options, schedule, costs, cut(), links_.links, link_count_,
+                         [](int s) { return laid_out::requirements(s).kept_copies; });
     });
   }
   /// No step of this schedule is shorter, for any cut. At compile time S x M is at most 2048 on clang++ and 8192 on
@@ -233,8 +233,8 @@ class plan {
   static constexpr auto stages() { return make_stages(std::make_integer_sequence<int, valid_stages>{}); }
 };
 
-/// `static_assert(require_fits<plan, 8_GiB>())`: a stage that needs more does not compile, and the error names the stage
-/// and its bytes.
+/// `static_assert(require_fits<plan, 8_GiB>())`: a stage that needs more does not compile, and the error names the
+/// stage and its bytes.
 template <class Plan, std::int64_t Bytes>
 constexpr bool require_fits() {
   return Plan::template fits<Bytes>();

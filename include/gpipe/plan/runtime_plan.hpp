@@ -134,9 +134,10 @@ GPIPE_COLD inline void require_sound(const runtime_plan& p) {
 
 GPIPE_COLD inline void require_memory(const plan_options& o, int stage, const stage_memory& memory) {
   if (memory.total() > o.memory_limit)
-    throw_error({"memory_limit is ", o.memory_limit, ", and the stage needs ", memory.total(), " bytes"},
-                {"give it fewer slots, or leave the cut to the partition", o.coalesce > 1 ? ", or choose coalesce 0" : ""},
-                location{.stage = stage});
+    throw_error(
+        {"memory_limit is ", o.memory_limit, ", and the stage needs ", memory.total(), " bytes"},
+        {"give it fewer slots, or leave the cut to the partition", o.coalesce > 1 ? ", or choose coalesce 0" : ""},
+        location{.stage = stage});
 }
 
 GPIPE_COLD inline void assign_slots(runtime_plan& p) {

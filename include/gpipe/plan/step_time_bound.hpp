@@ -35,17 +35,17 @@ constexpr stage_order order_of(const Schedule& schedule, int stages, int micro_b
 
 }  // namespace detail
 
-/// A lower bound of the step time, for any cut into stages that fit, with free transfers, equal devices, and each stage's
-/// micro-batches in the schedule's order. With T the time of one micro-batch through all stages and back,
+/// A lower bound of the step time, for any cut into stages that fit, with free transfers, equal devices, and each
+/// stage's micro-batches in the schedule's order. With T the time of one micro-batch through all stages and back,
 ///
 ///     fill-drain       T + (M - 1) (max f + max b)
 ///     1F1B and others  T + max over stages of (M - 1) b + (M - k) f:   before its first gradient can arrive a stage
 ///                      has done k forwards, and the rest comes after
 ///     split backward   F + max over stages of M b + (M - k) f:         nothing has to follow a parameter part
 ///
-/// and at least T, and if a worker has several stages, its share of all work. Recomputed forwards are added, except that
-/// of the first micro-batch whose gradient arrives, which may run before, and those of the first slots, which get no
-/// gradient. Each maximum is the smallest of all cuts.
+/// and at least T, and if a worker has several stages, its share of all work. Recomputed forwards are added, except
+/// that of the first micro-batch whose gradient arrives, which may run before, and those of the first slots, which get
+/// no gradient. Each maximum is the smallest of all cuts.
 template <scheduler Schedule, class Fits = fits_always>
 GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule, const layer_cost* costs, int slots,
                                                        int stages, int micro_batches, recompute_mode mode,

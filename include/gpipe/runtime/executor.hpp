@@ -73,9 +73,9 @@ class executor {
   executor(const executor&) = delete;
   executor& operator=(const executor&) = delete;
 
-  /// One step: forward, backward and update over the batch and all that was accumulated. `max_norm` is the largest norm of
-  /// the mean gradient; 0: no limit. On failure throws `error`, the first cause; parameters, moments, state and step count
-  /// are as before.
+  /// One step: forward, backward and update over the batch and all that was accumulated. `max_norm` is the largest norm
+  /// of the mean gradient; 0: no limit. On failure throws `error`, the first cause; parameters, moments, state and step
+  /// count are as before.
   GPIPE_COLD step_result train(const batch& data, double rate, double max_norm = 0) {
     input_.require_training();
     calls_.together([&] {
@@ -85,8 +85,9 @@ class executor {
                        {.step = static_cast<long>(step_.step)});
       if (!(max_norm >= 0))
         detail::throw_error({"max_grad_norm is ", std::to_string(max_norm)}, {"choose 0 for no limit, or more"});
-      input_.begin(pass_kind::train, data,
-                   {.samples_before = decision_.terms.accumulated.samples, .captured = options_.graph && digest().full()});
+      input_.begin(
+          pass_kind::train, data,
+          {.samples_before = decision_.terms.accumulated.samples, .captured = options_.graph && digest().full()});
     });
     decision_.terms.rate = rate;
     decision_.terms.max_norm = max_norm;
@@ -99,10 +100,10 @@ class executor {
     return decision_.result.found;
   }
 
-  /// Forward and backward over a part of the next step's mini-batch. Sums gradients and weights, keeps the statistics of
-  /// layers with state for the commit, and changes nothing else. Returns the result of the mini-batch so far. If the batch
-  /// is invalid, nothing changes. If the call fails later, its gradients are mixed with those before; then all that was
-  /// accumulated is dropped, and the error says so.
+  /// Forward and backward over a part of the next step's mini-batch. Sums gradients and weights, keeps the statistics
+  /// of layers with state for the commit, and changes nothing else. Returns the result of the mini-batch so far. If the
+  /// batch is invalid, nothing changes. If the call fails later, its gradients are mixed with those before; then all
+  /// that was accumulated is dropped, and the error says so.
   GPIPE_COLD step_result accumulate(const batch& data) {
     input_.require_training();
     calls_.together([&] {
@@ -155,8 +156,8 @@ class executor {
     return rows;
   }
 
-  /// A frozen slot's parameters and moments do not change from the next call on, in every slot that is tied to it. Their
-  /// gradient is zero, and no norm counts it.
+  /// A frozen slot's parameters and moments do not change from the next call on, in every slot that is tied to it.
+  /// Their gradient is zero, and no norm counts it.
   GPIPE_COLD void freeze(int slot, bool frozen) {
     calls_.agree_to_freeze(slot, frozen);
     ++step_.changes;
@@ -233,8 +234,8 @@ class executor {
   std::byte* moments(int slot, int i) const { return parameters_.find(memory_kind::moments, slot, i, 0); }
   std::byte* state(int slot) const { return parameters_.find(memory_kind::state, slot, 0, 0); }
 
-  /// Each stage's times in steps, replica after replica, and each worker's events, since the last `reset_report`. If the
-  /// plan only runs forward, every evaluation is a step.
+  /// Each stage's times in steps, replica after replica, and each worker's events, since the last `reset_report`. If
+  /// the plan only runs forward, every evaluation is a step.
   GPIPE_COLD const std::vector<stage_report>& report() const {
     report_.share_stages(all_);
     return report_.stages();

@@ -10,8 +10,8 @@
 
 namespace gpipe {
 
-/// Reads and writes parameters, gradients, moments and state of slots, in whichever stage they are. For a slot with tied
-/// parameters it uses the owner's.
+/// Reads and writes parameters, gradients, moments and state of slots, in whichever stage they are. For a slot with
+/// tied parameters it uses the owner's.
 template <class Device>
 class parameter_access {
  public:

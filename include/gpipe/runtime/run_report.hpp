@@ -33,7 +33,7 @@ class run_report {
 
   std::vector<stage_report>& stages() { return stages_; }
   const std::vector<recorder>& workers() const { return workers_; }
-  /// Of the worker with this rank among those of all replicas; null if no events are kept.
+  /// The events of the worker with this rank among those of all replicas; null if none are kept.
   recorder* of_worker(int rank) { return workers_.empty() ? nullptr : &workers_[detail::index(rank)]; }
 
   void add_step(std::int64_t ns) {

@@ -15,8 +15,8 @@
 
 namespace gpipe::detail {
 
-/// Brings the rows of a stage to all processes. Each replica has a part of the call's samples; `before` rows stand before
-/// them.
+/// Brings the rows of a stage to all processes. Each replica has a part of the call's samples; `before` rows stand
+/// before them.
 GPIPE_COLD inline void share_rows(const broadcast& all, const runtime_plan& plan, const step_context& step, int stage,
                                   tensor_rows& rows, int before) {
   for (int r = 0; r < plan.replicas(); ++r) {
@@ -27,7 +27,7 @@ GPIPE_COLD inline void share_rows(const broadcast& all, const runtime_plan& plan
   }
 }
 
-/// What is recorded in every train and accumulate pass: rows of watched slots, and hashes for a digest.
+/// The records of every train and accumulate pass: rows of watched slots, and hashes for a digest.
 class watched_activations {
  public:
   /// `calls` are kept in the digest; 0: there is no digest.
@@ -92,14 +92,8 @@ class watched_activations {
           share_rows(all, plan_, step, plan_.cut().stage_of(l), *rows, 0);
     for (int s = 0; s < plan_.stages(); ++s) {
       const int first = plan_.first[index(s)], last = plan_.first[index(s) + 1];
-      const auto here = digest_.of_slots(first, last);
-      std::vector<std::uint64_t> merged(here.size());  // each hash is made in one replica, and zero in the others
-      for (int r = 0; r < plan_.replicas() && !here.empty(); ++r) {
-        auto hashes = here;
-        all.from_stage(r, s, hashes.data(), hashes.size() * sizeof(hashes[0]));
-        for (std::size_t i = 0; i < merged.size(); ++i) merged[i] |= hashes[i];
-      }
-      digest_.put_slots(first, last, merged);
+      all.merge(s, [&] { return digest_.of_slots(first, last); },
+                [&](const std::vector<std::uint64_t>& hashes) { digest_.put_slots(first, last, hashes); });
     }
   }
 

@@ -119,7 +119,7 @@ TEST_CASE("an invalid batch is rejected with its reason and changes nothing") {
   rejects(batch(5).with("labels", labels), "lacks the field \"inputs\"");
   rejects(batch(5).with("inputs", part(x, 60)), "lacks the field \"labels\"");
   rejects(batch(5).with("inputs", part(x, 59)).with("labels", labels),
-          "field \"inputs\" of the batch has 59 elements, but 5 samples of 12 are 60");
+          "field \"inputs\" of the batch has 59 elements, but 5 samples of 12 need 60");
   rejects(batch(5).with("inputs", doubles).with("labels", labels),
           "field \"inputs\" of the batch holds double, the model reads float");
   rejects(batch(5).with("inputs", part(x, 60)).with("labels", part(x, 5)), "holds float, the model reads int32");

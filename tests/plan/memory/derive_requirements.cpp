@@ -27,7 +27,8 @@ static_assert(requirements_of(fill_drain{}, with(recompute_mode::never), 2).kept
 static_assert(requirements_of(one_f_one_b{}, with(recompute_mode::never), 0).kept_copies == 3);
 static_assert(requirements_of(one_f_one_b{}, with(recompute_mode::except_last), 2).in_flight == 1);
 static_assert(requirements_of(zb_h1{}, with(recompute_mode::always), 2).kept_copies > 1);
-static_assert(requirements_of(zb_h1{}, with(recompute_mode::always), 2).split && !requirements_of(fill_drain{}, with(recompute_mode::never), 2).split);
+static_assert(requirements_of(zb_h1{}, with(recompute_mode::always), 2).split &&
+              !requirements_of(fill_drain{}, with(recompute_mode::never), 2).split);
 // Slots for the neighbours and, before there is a cut, for any stage that may skip to this one or from it.
 static_assert(requirements_of(fill_drain{}, with(recompute_mode::always), 1).stash == slots_for{8, 8});
 static_assert(requirements_of(fill_drain{}, with(recompute_mode::always), 0).returned == slots_for{2, 3});

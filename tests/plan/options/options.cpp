@@ -55,6 +55,7 @@ TEST_CASE("invalid options are rejected, with the remedy") {
   CHECK(refusal({.recompute = recompute_mode::never, .schedule = schedule_kind::one_f_one_b, .coalesce = 4}) ==
         "coalesce is 4, schedule is 1F1B; choose fill-drain, or coalesce 0");
   CHECK(refusal({.schedule = schedule_kind::zb_h1, .coalesce = 4}) ==
-        "coalesce is 4, schedule is ZB-H1, recompute is except-last; choose fill-drain and recompute never, or coalesce 0");
+        "coalesce is 4, schedule is ZB-H1, recompute is except-last; choose fill-drain and recompute never, or "
+        "coalesce 0");
   CHECK(refusal({.workers = -1}) == "workers is -1; choose at least 1, or 0 for as many as the schedule has");
 }

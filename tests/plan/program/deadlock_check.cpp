@@ -167,5 +167,5 @@ TEST_CASE("two stages of one worker need no transfer") {
 TEST_CASE("programs with more lines than an int counts are rejected") {
   const link links[] = {{0, 1}, {1, 2}, {2, 3}};
   CHECK_THROWS_WITH_AS(check_schedule(fill_drain{}, 4, 153'391'690, recompute_mode::never, links, 3),
-                       doctest::Contains("longer than can be counted"), error);
+                       doctest::Contains("more lines than an int counts"), error);
 }

@@ -5,7 +5,8 @@
 using namespace gpipe;
 
 TEST_CASE("programs and check results print as text") {
-  const instruction lines[] = {{action_kind::forward, 2, 1, -1}, {action_kind::send_activation, 2, 1, 4}, {action_kind::backward, 2, 1, -1}};
+  const instruction lines[] = {
+      {action_kind::forward, 2, 1, -1}, {action_kind::send_activation, 2, 1, 4}, {action_kind::backward, 2, 1, -1}};
   CHECK(describe(program_view{lines, 3}) == "F1 F1>4 B1");
   CHECK(describe(program_view{lines, 3}, true) == "2F1 2F1>4 2B1");
   CHECK(describe(program_view{}) == "");

@@ -106,8 +106,9 @@ void plant(const stretched& sound, const Use& use) {
           use(changed);
         }
     for (std::size_t i = 0; i < sound.rows[w].size(); ++i)
-      for (const action_kind kind : {action_kind::idle, action_kind::forward, action_kind::backward, action_kind::backward_input, action_kind::backward_parameters,
-                             action_kind::recompute}) {
+      for (const action_kind kind :
+           {action_kind::idle, action_kind::forward, action_kind::backward, action_kind::backward_input,
+            action_kind::backward_parameters, action_kind::recompute}) {
         stretched changed = sound;
         changed.rows[w][i].kind = kind;
         use(changed);

@@ -139,10 +139,10 @@ void slots_are_distinct(Schedule schedule, int S, int M, const recompute_choice&
       if (c.stage != s || c.kind == action_kind::idle) continue;
       const int m = c.micro_batch, slot = c.kind == action_kind::forward ? forward[m] : backward[m];
       shared = shared || slot >= count || (owner[slot] >= 0 && owner[slot] != m);
-      owner[slot] =
-          (c.kind == action_kind::forward && recomputed[m]) || c.kind == action_kind::backward || c.kind == action_kind::backward_parameters
-              ? -1
-              : m;
+      owner[slot] = (c.kind == action_kind::forward && recomputed[m]) || c.kind == action_kind::backward ||
+                            c.kind == action_kind::backward_parameters
+                        ? -1
+                        : m;
       if (c.kind == action_kind::forward && !recomputed[m]) shared = shared || forward[m] != backward[m];
     }
     CHECK_FALSE(shared);

@@ -103,7 +103,8 @@ TEST_CASE("a value for later stages is written into the stash of the first, and 
   CHECK(b.stages[0].copies[0].into.at(1, false) == b.slot(6).in[1].at(1, false));
   CHECK(b.stages[1].copies.empty());
 
-  // Gradients: the last stage's is in place; the others are separate, and added in the writer's stage, later readers first.
+  // Gradients: the last stage's is in place; the others are separate, and added in the writer's stage, later readers
+  // first.
   const auto home = b.slot(2).out_gradient[0];
   // It comes from the stage after the next one, so three micro-batches are in flight.
   CHECK(home.at(0, false) != home.at(1, false));

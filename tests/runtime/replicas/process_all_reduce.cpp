@@ -32,7 +32,8 @@ struct process {
   process_all_reduce<host_device> sums;
 
   explicit process(process_group& job)
-      : its(network_of<net>, plan, job.rank(), 0, signals, untouched, 0), sums((bind(), job), network_of<net>, plan, its) {}
+      : its(network_of<net>, plan, job.rank(), 0, signals, untouched, 0),
+        sums((bind(), job), network_of<net>, plan, its) {}
 
   const bound_stage<host_device>& stage() const { return its.stage(0); }
   int wrong(std::size_t first = 0) const { return wrong_sums(stage(), R, first); }

@@ -104,7 +104,8 @@ TEST_CASE("forward and backward of a micro-batch compute the numbers derived by 
       (*stage)->backward_parameters(step, 1, 1, [] {});
       CHECK((*stage)->current() != nullptr);
     }
-    // dy = (11, -18). The input of the second layer is (11, 19); that of the first is (5, 6), with dy times the second weight.
+    // dy = (11, -18). The input of the second layer is (11, 19); that of the first is (5, 6), with dy times the second
+    // weight.
     const double* of_first = s.gradients(0);
     const double* of_second = one ? of_first + 8 : s.gradients(1);
     CHECK(of_second[0] == 11 * 11);

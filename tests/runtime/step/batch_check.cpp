@@ -67,9 +67,10 @@ TEST_CASE("a field that is given twice or that the model does not read is reject
   batch b(2);
   b.with("inputs", x).with("labels", labels);
   CHECK_THROWS_WITH_AS(b.with("inputs", x), "the batch has a field \"inputs\" already; give each field once", error);
-  CHECK_THROWS_WITH_AS(check_batch(network_of<net>, batch(b).with("weigths", x), 2, rows),
-                       "the batch has a field \"weigths\", which the model does not read; the model reads inputs, labels, weights",
-                       error);
+  CHECK_THROWS_WITH_AS(
+      check_batch(network_of<net>, batch(b).with("weigths", x), 2, rows),
+      "the batch has a field \"weigths\", which the model does not read; the model reads inputs, labels, weights",
+      error);
   CHECK_THROWS_WITH_AS(check_batch(network_of<net>, batch(b).with("weights", negative), 2, rows),
                        doctest::Contains("field \"weights\" of sample 1 is -0.5"), error);
 }

@@ -21,7 +21,8 @@ TEST_CASE("a metric is the mean of a partial of the loss, by weight") {
   CHECK(found.metric("per class") == 0);
   CHECK(found.metric("per class", 1) == 0.5);
   CHECK_THROWS_AS(found.metric("per class", 2), error);
-  CHECK_THROWS_WITH_AS(found.metric("top"), "the loss has no partial \"top\"; it has loss, weight, top 5, per class", error);
+  CHECK_THROWS_WITH_AS(found.metric("top"), "the loss has no partial \"top\"; it has loss, weight, top 5, per class",
+                       error);
   found.weight = 0;
   CHECK(found.metric("top 5") == 0);
   CHECK(found.accuracy() == 0);

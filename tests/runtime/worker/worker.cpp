@@ -75,7 +75,8 @@ struct one_worker {
   void run() {
     its.begin(step);
     worker<host_device> w(
-        {network_of<Net>, plan, rule, nullptr, signals, barrier, step, decision, reports, before, others}, its, 0, 0, &events);
+        {network_of<Net>, plan, rule, nullptr, signals, barrier, step, decision, reports, before, others}, its, 0, 0,
+        &events);
     w.run(program, true);
   }
 };
@@ -159,6 +160,6 @@ TEST_CASE("consecutive parameter parts are computed together, and a failure name
   CHECK(a.decision.result.found.samples == 1);
 
   one_worker<failing_net> fails(recompute_mode::never, 3);
-  CHECK_THROWS_WITH_AS(fails.run(),
-                       doctest::Contains("fails_second, stage 0, micro-batch 1, backward parameters, step 0: no"), error);
+  CHECK_THROWS_WITH_AS(
+      fails.run(), doctest::Contains("fails_second, stage 0, micro-batch 1, backward parameters, step 0: no"), error);
 }

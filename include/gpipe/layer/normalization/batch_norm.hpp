@@ -50,9 +50,9 @@ struct batch_norm {
 
     template <class Context, class A>
     static void forward(const Context& c, const A& a) {
-      if (double* partials = a.training() ? a.partials() : nullptr) {
-        c.rows(channels::strips, measure{a.in(), a.samples(), partials});
-        c.fill(1, static_cast<double>(a.samples() * channels::inner), partials + 2 * C);
+      if (double* written = a.training() ? a.partials() : nullptr) {
+        c.rows(channels::strips, measure{a.in(), a.samples(), written});
+        c.fill(1, static_cast<double>(a.samples() * channels::inner), written + 2 * C);
       }
       c.rows(channels::strips, normalise{channel_input_of(a, a.partials() ? a.partials() : a.recorded_partials()),
                                          a.template parameter<0>(), a.template parameter<1>(), a.out()});

@@ -21,8 +21,8 @@ struct stage_fits_memory {
 
 namespace detail {
 
-// The memory of every stage at compile time. The steps of a constant evaluation are limited: a stage is counted in pieces,
-// each of which continues the one before, and equal stages are counted once.
+// The memory of every stage at compile time. The steps of a constant evaluation are limited: a stage is counted in
+// pieces, each of which continues the one before, and equal stages are counted once.
 //
 // `Cut` describes the stages: `Cut::stages`, `Cut::view(s)` and `Cut::requirements(s)`.
 
@@ -37,11 +37,12 @@ inline constexpr layout_state stage_count = count_stage<Cut, Stage, Until>();
 template <class Cut, int Stage, int Until>
 constexpr layout_state count_stage() {
   if constexpr (Until <= ticks_at_once) return count_on(Cut::view(Stage), Cut::requirements(Stage), {}, Until);
-  else return count_on(Cut::view(Stage), Cut::requirements(Stage), stage_count<Cut, Stage, Until - ticks_at_once>, Until);
+  else
+    return count_on(Cut::view(Stage), Cut::requirements(Stage), stage_count<Cut, Stage, Until - ticks_at_once>, Until);
 }
 
-/// For each stage the first that is equal to it. (One evaluation for all: on nvcc the cost of starting one grows with the
-/// model.)
+/// For each stage the first that is equal to it. (One evaluation for all: on nvcc the cost of starting one grows with
+/// the model.)
 template <int Stages>
 struct first_equal_stage {
   int of[static_cast<unsigned>(Stages)]{};

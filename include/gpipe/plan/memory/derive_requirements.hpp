@@ -80,8 +80,9 @@ constexpr memory_requirements requirements_beside_skips(tick_index<Schedule>& ta
 }  // namespace detail
 
 /// What the memory of a stage depends on beside its slots, for any cut before and behind it: the schedule's
-/// micro-batches in flight, and the number of working sets that it keeps. As needed: the fewest; see `set_requirements`.
-/// A value that skips a stage, either way, has the maximum of slots over the stages that may send it.
+/// micro-batches in flight, and the number of working sets that it keeps. As needed: the fewest; see
+/// `set_requirements`. A value that skips a stage, either way, has the maximum of slots over the stages that may send
+/// it.
 template <scheduler Schedule>
 GPIPE_COLD constexpr memory_requirements requirements_of(const Schedule& schedule, const plan_options& o, int stage) {
   auto table = detail::table_of(schedule, o);

@@ -7,8 +7,8 @@
 
 namespace gpipe::detail {
 
-/// Memory for short-lived buffers, filled from its upper end. The depth of a buffer is the number of bytes from the upper
-/// end to the buffer's lower end. Each buffer takes the smallest gap that it fits in, or lies below all others.
+/// Memory for short-lived buffers, filled from its upper end. The depth of a buffer is the number of bytes from the
+/// upper end to the buffer's lower end. Each buffer takes the smallest gap that it fits in, or lies below all others.
 ///
 ///     upper end | a | gap | b |   gap   | c | ...
 ///     depth     0                           deepest
@@ -105,7 +105,8 @@ struct kept_stack {
 struct layout_state {
   int tick = 0;  ///< of 2 n: forward of each of the n slots, then backward of each
   stage_memory memory;
-  first_fit_from_top transient, inside;  ///< above all kept values, or in the unused bytes of the micro-batch's kept part
+  first_fit_from_top transient;  ///< above all kept values
+  first_fit_from_top inside;     ///< in the unused bytes of the micro-batch's kept part
   kept_stack late, early;  ///< held for delayed parameter parts; above them the rest, freed from above
   std::int64_t height = 0;      ///< of the working set
   std::int64_t alive = 0;       ///< kept bytes

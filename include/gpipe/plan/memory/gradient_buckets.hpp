@@ -7,13 +7,13 @@
 
 namespace gpipe {
 
-/// A range of a stage's flat gradients that replicas sum as one, as soon as the last backward of its slots [first, last)
-/// is over.
+/// A range of a stage's flat gradients that replicas sum as one, as soon as the last backward of its slots [first,
+/// last) is over.
 struct bucket {
   int first = 0, last = 0;
   std::size_t begin = 0, bytes = 0;  ///< of the flat array
-  /// Large enough to be summed before the stage's backward is over, and without gradients of tied slots, which are added
-  /// after it.
+  /// Large enough to be summed before the stage's backward is over, and without gradients of tied slots, which are
+  /// added after it.
   bool early = false;
 
   constexpr bool operator==(const bucket&) const = default;
@@ -38,8 +38,8 @@ constexpr std::size_t landing_of_buckets(std::size_t bytes, int others) {
   return landing_bytes(bytes, others, (std::min)(max_buckets, bytes / min_bucket_bytes + 1));
 }
 
-/// Calls `sink(const bucket&)` for each bucket of a stage, the last slots first, in the order of backward. Together they
-/// are the whole array; each has whole slots.
+/// Calls `sink(const bucket&)` for each bucket of a stage, the last slots first, in the order of backward. Together
+/// they are the whole array; each has whole slots.
 template <class Sink>
 constexpr void each_bucket(const stage_view& stage, Sink&& sink) {
   const network& net = stage.net();

@@ -150,7 +150,8 @@ class layout {
       const int v = net_.writes_value(l, o);
       if (!net_.values[v].gradient || !s_.sent(v)) continue;
       for (int k = 0; k < s_.returns(v); ++k)
-        put(kind::returned, -1, v, k, size_of(v), s_.returned_by_next(v, k) ? needs_.returned.next : needs_.returned.skip);
+        put(kind::returned, -1, v, k, size_of(v),
+            s_.returned_by_next(v, k) ? needs_.returned.next : needs_.returned.skip);
     }
   }
 

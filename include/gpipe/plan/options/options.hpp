@@ -35,7 +35,7 @@ struct plan_options {
   /// gradient is then read and written once for all of them. The bits are the same. 0: as many as pay off and fit the
   /// memory limit (see `group_gradients`).
   int coalesce = 0;
-  int optimizer_moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam two, SGD with momentum one
+  int optimizer_moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam 2, SGD with momentum 1
   device_spec device = this_cpu;  ///< costs and transfers are predicted for it
   const device_spec* devices = nullptr;  ///< of each stage, `device_count` of them, if they differ
   int device_count = 0;

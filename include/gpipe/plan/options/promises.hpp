@@ -75,7 +75,8 @@ constexpr bool takes_custom_cut() {
     static_cast<void>(asserted<broken::cut_has_a_slot_for_each_stage<Stages, chosen::count, false>>{});
     return false;
   } else if constexpr (bad >= 0) {
-    constexpr int begin = bad == 0 ? 0 : chosen::between[bad - 1], end = bad == chosen::count ? Slots : chosen::between[bad];
+    constexpr int begin = bad == 0 ? 0 : chosen::between[bad - 1],
+                  end = bad == chosen::count ? Slots : chosen::between[bad];
     static_cast<void>(asserted<broken::cut_ascends<bad, begin, end, false>>{});
     return false;
   } else {

@@ -13,8 +13,9 @@ namespace broken {
 
 template <class Optimizer, bool Holds>
 struct optimizer_of_a_plan {
-  static_assert(Holds, "gpipe: optimizer<type> needs an optimizer, such as adam: it has `moments`, the number of arrays "
-                       "that it keeps beside the parameters");
+  static_assert(Holds,
+                "gpipe: optimizer<type> needs an optimizer, such as adam: it has `moments`, the number of arrays "
+                "that it keeps beside the parameters");
 };
 template <class Schedule, bool Holds>
 struct schedule_of_a_plan {

@@ -14,8 +14,8 @@
 namespace gpipe {
 
 /// Runs the programs of all workers together over channels of `slots` slots (or under `rendezvous`) and returns the
-/// first fault. Programs without a fault run every (stage, micro-batch) forward and backward exactly once, each after its
-/// inputs; never wait in a circle; retire parameter gradients in ascending order and stay within the stash.
+/// first fault. Programs without a fault run every (stage, micro-batch) forward and backward exactly once, each after
+/// its inputs; never wait in a circle; retire parameter gradients in ascending order and stay within the stash.
 ///
 /// It needs one pass and accepts any programs, not only those of `lower`.
 GPIPE_COLD constexpr check_result check(const expected_step& terms, const program_view* programs, int workers,
@@ -27,7 +27,8 @@ GPIPE_COLD constexpr check_result check(const expected_step& terms, const progra
 namespace detail {
 
 [[noreturn]] inline void too_long(int stages, int micro_batches) {
-  throw_error({"stages is ", stages, " and micro_batches is ", micro_batches, ": the programs have more lines than an int counts"},
+  throw_error({"stages is ", stages, " and micro_batches is ", micro_batches,
+               ": the programs have more lines than an int counts"},
               {"choose fewer"});
 }
 
@@ -52,8 +53,8 @@ GPIPE_COLD constexpr check_result check_schedule(const Schedule& schedule, int s
   }
   if (std::int64_t{4} * micro_batches * (stages + link_count) + 2 * stages > (std::numeric_limits<int>::max)())
     detail::too_long(stages, micro_batches);
-  // Each micro-batch has a forward, a recompute, both parts of backward, and both ends of a link's two channels. A table
-  // with longer programs repeats an instruction, and the check finds this in the first `max_lines`.
+  // Each micro-batch has a forward, a recompute, both parts of backward, and both ends of a link's two channels. A
+  // table with longer programs repeats an instruction, and the check finds this in the first `max_lines`.
   const int max_lines = 4 * micro_batches * (stages + link_count) + 2 * stages;
   const detail::zeroed_array<instruction> lines(max_lines);
   const detail::zeroed_array<program_view> programs(workers);
@@ -71,9 +72,10 @@ GPIPE_COLD constexpr check_result check_schedule(const Schedule& schedule, int s
                programs.data(), workers, slots);
 }
 
-constexpr check_result check_schedule(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
-                                 const link* links, int link_count, int slots = rendezvous,
-                                 send_mode mode = send_mode::synchronous, int coalesce = 1) {
+constexpr check_result check_schedule(schedule_choice chosen, int stages, int micro_batches,
+                                      const recompute_choice& choice, const link* links, int link_count,
+                                      int slots = rendezvous, send_mode mode = send_mode::synchronous,
+                                      int coalesce = 1) {
   return check_schedule<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, slots, mode,
                                          coalesce);
 }

@@ -26,8 +26,9 @@ namespace detail {
 
 /// `lower` without its checks. `recomputed` has an element for each (stage, micro-batch), or is null.
 template <scheduler Schedule, class Sink>
-GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* recomputed, const link* links, int link_count,
-                                       int worker, Sink&& sink, send_mode mode = send_mode::synchronous) {
+GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* recomputed, const link* links,
+                                       int link_count, int worker, Sink&& sink,
+                                       send_mode mode = send_mode::synchronous) {
   const zeroed_array<int> indices(2 * link_count);  // the links that reach this worker, and those that leave it
   int *const incoming = indices.data(), *const outgoing = incoming + link_count;
   int incoming_count = 0, outgoing_count = 0;
@@ -59,7 +60,8 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
   // Queues all transfers of a kind that a cell waits for, or causes; returns their number.
   const auto plan = [&](action_kind kind, int tick, const cell& c) {
     const bool back = kind == action_kind::send_gradient || kind == action_kind::receive_gradient;
-    const bool leaves = kind == action_kind::send_activation || kind == action_kind::receive_gradient;  // over outgoing links
+    const bool leaves =
+        kind == action_kind::send_activation || kind == action_kind::receive_gradient;  // over outgoing links
     const int *const over = leaves ? outgoing : incoming, count = leaves ? outgoing_count : incoming_count;
     int planned = 0;
     for (int i = 0; i < count; ++i) {
@@ -79,12 +81,14 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
 
   table.walk(worker, [&](int t, const cell& c) {
     if (!table.knows(c)) return sink(instruction{c.kind, c.stage, c.micro_batch, -1});
-    const bool forward = c.kind == action_kind::forward, back = c.kind == action_kind::backward || c.kind == action_kind::backward_input;
+    const bool forward = c.kind == action_kind::forward,
+               back = c.kind == action_kind::backward || c.kind == action_kind::backward_input;
     if (forward) plan(action_kind::receive_activation, t, c);
     if (back) plan(action_kind::receive_gradient, t, c);
     if (back && recomputed && recomputed[c.stage * table.micro_batches() + c.micro_batch]) ahead = c;
     make_transfers_before(t);
-    const bool gives = forward ? plan(action_kind::send_activation, t, c) > 0 : back && plan(action_kind::send_gradient, t, c) > 0;
+    const bool gives =
+        forward ? plan(action_kind::send_activation, t, c) > 0 : back && plan(action_kind::send_gradient, t, c) > 0;
     const bool parts = c.kind == action_kind::backward && (gives || table.coalesce() > 1);
     sink(instruction{parts ? action_kind::backward_input : c.kind, c.stage, c.micro_batch, -1});
     if (parts && c.micro_batch == table.last_with(c.micro_batch)) behind = c;

@@ -188,7 +188,9 @@ class simulator {
       ++held;
       if (details_.peak_stash && held > details_.peak_stash[it.stage]) details_.peak_stash[it.stage] = held;
     }
-    if (it.kind == (schedule_.trains ? action_kind::backward_parameters : action_kind::forward) || it.kind == action_kind::backward) --held;
+    if (it.kind == (schedule_.trains ? action_kind::backward_parameters : action_kind::forward) ||
+        it.kind == action_kind::backward)
+      --held;
   }
 
   const Schedule schedule_;

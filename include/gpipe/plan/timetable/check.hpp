@@ -10,7 +10,8 @@ namespace gpipe {
 
 namespace detail {
 
-/// The check of a table, row by row and link by link. Its loops are plain, because a call costs a compiler microseconds.
+/// The check of a table, row by row and link by link. Its loops are plain, because a call costs a compiler
+/// microseconds.
 template <scheduler Schedule>
 class table_check {
  public:
@@ -53,7 +54,8 @@ class table_check {
         note(fault::unknown, worker, t, c);
       } else if (c.kind == action_kind::forward) {
         int& forward = row->forward[m];
-        if (forward || ++row->forwards > row->max_forwards) note(forward ? fault::repeated : fault::stash, worker, t, c);
+        if (forward || ++row->forwards > row->max_forwards)
+          note(forward ? fault::repeated : fault::stash, worker, t, c);
         if (!forward) forward = t + 1;
       } else {
         int& backward = row->backward[m];
@@ -133,19 +135,19 @@ GPIPE_COLD constexpr int first_without_stage(const Schedule& schedule, int stage
 
 }  // namespace detail
 
-/// Checks the rows of workers [first, last) of a table, with the links that reach them: a table that is too large for one
-/// constant evaluation is checked in pieces. Returns the first bad cell; its position is a tick. A stage whose worker
-/// does not exist is `unknown`, a worker without a stage is `missing`. Throws as `lower` does.
+/// Checks the rows of workers [first, last) of a table, with the links that reach them: a table that is too large for
+/// one constant evaluation is checked in pieces. Returns the first bad cell; its position is a tick. A stage whose
+/// worker does not exist is `unknown`, a worker without a stage is `missing`. Throws as `lower` does.
 ///
 /// It needs no programs. Let each row be right: every cell once, each (stage, micro-batch) forward, then backward,
-/// parameter gradients ascending, stash within its bound; and let each value that goes over a link be made in an *earlier
-/// tick* than the one that needs it. Then `lower` puts a transfer after the tick that makes its bytes, not after the tick
-/// that needs them, and both ends at the same position of one total order (see there). So the first event that has not
-/// happened can always happen: programs of a right table run to their end under rendezvous and with any slots.
-/// `check_schedule` gets the same result by running the programs.
+/// parameter gradients ascending, stash within its bound; and let each value that goes over a link be made in an
+/// *earlier tick* than the one that needs it. Then `lower` puts a transfer after the tick that makes its bytes, not
+/// after the tick that needs them, and both ends at the same position of one total order (see there). So the first
+/// event that has not happened can always happen: programs of a right table run to their end under rendezvous and with
+/// any slots. `check_schedule` gets the same result by running the programs.
 template <scheduler Schedule>
-GPIPE_COLD constexpr check_result check_timetable(const Schedule& schedule, int stages, int micro_batches, const link* links,
-                                         int link_count, int first, int last) {
+GPIPE_COLD constexpr check_result check_timetable(const Schedule& schedule, int stages, int micro_batches,
+                                                  const link* links, int link_count, int first, int last) {
   detail::require_admitted(schedule, stages, micro_batches);
   detail::require_links(stages, links, link_count);
   for (int s = 0; s < stages; ++s)
@@ -170,8 +172,8 @@ constexpr check_result check_timetable(const Schedule& schedule, int stages, int
   return check_timetable(schedule, stages, micro_batches, links, link_count, 0, stages);
 }
 
-constexpr check_result check_timetable(schedule_choice chosen, int stages, int micro_batches, const link* links, int link_count,
-                              int first, int last) {
+constexpr check_result check_timetable(schedule_choice chosen, int stages, int micro_batches, const link* links,
+                                       int link_count, int first, int last) {
   return check_timetable<schedule_choice>(chosen, stages, micro_batches, links, link_count, first, last);
 }
 constexpr check_result check_timetable(schedule_choice chosen, int stages, int micro_batches, const link* links,

@@ -9,8 +9,8 @@
 
 namespace gpipe::detail {
 
-/// Checks a table by its tick runs, without reading every cell. The ticks of a run are linear in the micro-batch, so two
-/// runs are compared at the ends of their common micro-batches.
+/// Checks a table by its tick runs, without reading every cell. The ticks of a run are linear in the micro-batch, so
+/// two runs are compared at the ends of their common micro-batches.
 template <scheduler Schedule>
 class tick_run_check {
   using tick_runs = tick_runs_of<Schedule>;
@@ -61,7 +61,8 @@ class tick_run_check {
   constexpr bool in(const tick_run& x, part p) const {
     if (p == forward) return x.kind == action_kind::forward;
     return schedule_.trains &&
-           (x.kind == action_kind::backward || x.kind == (p == input ? action_kind::backward_input : action_kind::backward_parameters));
+           (x.kind == action_kind::backward ||
+            x.kind == (p == input ? action_kind::backward_input : action_kind::backward_parameters));
   }
   constexpr bool holds(const tick_run& x, int s, part p) const { return x.stage == s && x.count > 0 && in(x, p); }
 
@@ -113,8 +114,8 @@ class tick_run_check {
   const int S_, M_;
 };
 
-/// Whether the tick runs of a schedule prove its table right (see `check_timetable`), for workers and stages [first, last)
-/// and the links that reach them. False proves nothing: the schedule may have no tick runs.
+/// Whether the tick runs of a schedule prove its table right (see `check_timetable`), for workers and stages [first,
+/// last) and the links that reach them. False proves nothing: the schedule may have no tick runs.
 template <scheduler Schedule>
 constexpr bool check_runs(const Schedule& schedule, int stages, int micro_batches, const link* links,
                                int link_count, int first, int last) {

@@ -22,8 +22,8 @@ struct schedule_is_sound {
 
 namespace detail {
 
-/// The number of workers whose rows one constant evaluation checks under the compilers' default limits, and the number of
-/// such evaluations. (A single row of more than about 12,000 ticks exceeds the limits.)
+/// The number of workers whose rows one constant evaluation checks under the compilers' default limits, and the number
+/// of such evaluations. (A single row of more than about 12,000 ticks exceeds the limits.)
 struct check_chunks {
   int workers = 1, pieces = 1;
 };
@@ -43,8 +43,8 @@ constexpr check_chunks pieces_of(const Schedule& schedule, int stages, int micro
 }
 
 template <class Table, int First, int Last>
-inline constexpr check_result piece_checked = check_timetable(Table::schedule, Table::stages, Table::micro_batches, Table::links,
-                                                     Table::link_count, First, Last);
+inline constexpr check_result piece_checked = check_timetable(Table::schedule, Table::stages, Table::micro_batches,
+                                                              Table::links, Table::link_count, First, Last);
 
 template <class Table, int Workers, int... Piece>
 constexpr check_result first_fault(std::integer_sequence<int, Piece...>) {

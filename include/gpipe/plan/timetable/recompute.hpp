@@ -65,7 +65,8 @@ constexpr bool splits_backward(const tick_index<Schedule>& table, int stage) {
     if (!schedule.splits) return false;
   const int S = table.stages(), M = table.micro_batches(), worker = table.worker_of(stage);
   for (int t = 0, ticks = schedule.ticks(S, M); t < ticks; ++t)
-    if (const cell c = schedule.at(S, M, worker, t); c.kind == action_kind::backward_input && c.stage == stage) return true;
+    if (const cell c = schedule.at(S, M, worker, t); c.kind == action_kind::backward_input && c.stage == stage)
+      return true;
   return false;
 }
 
@@ -97,8 +98,8 @@ GPIPE_COLD constexpr void keep_what_fits(tick_index<Schedule>& table, int stage,
 
 }  // namespace detail
 
-/// Flags the micro-batches that a stage recomputes, and returns their number. `recomputed` has `micro_batches` elements.
-/// Throws if the stage cannot run with its working sets.
+/// Flags the micro-batches that a stage recomputes, and returns their number. `recomputed` has `micro_batches`
+/// elements. Throws if the stage cannot run with its working sets.
 template <scheduler Schedule>
 GPIPE_COLD constexpr int flag_recomputed(detail::tick_index<Schedule>& table, const recompute_choice& choice, int stage,
                                          bool* recomputed) {

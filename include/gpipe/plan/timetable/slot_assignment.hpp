@@ -65,18 +65,19 @@ GPIPE_COLD constexpr int slots_between(tick_index<Schedule>& table, int writer, 
 }  // namespace detail
 
 /// Slots at stage `to` for the activations that stage `from` writes or, if both are equal, for the stage's inputs from
-/// outside: from forward at `from` until the parameter gradients at `to` (until forward if the schedule does not train).
-/// Returns the number of slots; `slot` has an element for each micro-batch, or is null.
+/// outside: from forward at `from` until the parameter gradients at `to` (until forward if the schedule does not
+/// train). Returns the number of slots; `slot` has an element for each micro-batch, or is null.
 template <scheduler Schedule>
-constexpr int stash_slots(detail::tick_index<Schedule>& table, int from, int to, int* slot = nullptr, int on_the_way = 0) {
+constexpr int stash_slots(detail::tick_index<Schedule>& table, int from, int to, int* slot = nullptr,
+                          int on_the_way = 0) {
   using detail::cell_ticks;
   return detail::slots_between(table, from, &cell_ticks::forward, to,
                                 table.schedule().trains ? &cell_ticks::retired : &cell_ticks::forward, on_the_way, 1,
                                 slot);
 }
 
-/// Slots at stage `to` for the gradients that the later stage `from` writes: from backward at `from` until the parameter
-/// gradients at `to`. At min two, so that one is written while the other is read.
+/// Slots at stage `to` for the gradients that the later stage `from` writes: from backward at `from` until the
+/// parameter gradients at `to`. At min two, so that one is written while the other is read.
 template <scheduler Schedule>
 constexpr int returned_slots(detail::tick_index<Schedule>& table, int from, int to, int* slot = nullptr,
                               int on_the_way = 0) {

@@ -6,8 +6,8 @@
 
 namespace gpipe::detail {
 
-/// The ticks of a stage and micro-batch: of forward and of backward (the input part, if it is split), of the worker's cell
-/// before each of these, and of the end of its parameter gradients. -1: never.
+/// The ticks of a stage and micro-batch: of forward and of backward (the input part, if it is split), of the worker's
+/// cell before each of these, and of the end of its parameter gradients. -1: never.
 struct cell_ticks {
   int forward = -1, before_forward = -1;
   int backward = -1, before_backward = -1;
@@ -16,7 +16,8 @@ struct cell_ticks {
 
 /// The inverse of a table: from a stage and micro-batch to its ticks. A worker's row is read at its first use.
 ///
-/// The parameter parts of each `coalesce` consecutive micro-batches, from 0 on, come together after the last one's cell.
+/// The parameter parts of each `coalesce` consecutive micro-batches, from 0 on, come together after the last one's
+/// cell.
 template <scheduler Schedule>
 class tick_index {
  public:

@@ -25,8 +25,8 @@ struct timetable {
   constexpr cell at(int worker, int tick) const { return schedule.at(stages, micro_batches, worker, tick); }
 
   /// Length of a step in which a stage takes `forward`, `input` and `parameters` for its forward and the two parts of
-  /// its backward (any unit), neighbours wait for each other and transfers are free. It is the schedule's formula if the
-  /// schedule has one.
+  /// its backward (any unit), neighbours wait for each other and transfers are free. It is the schedule's formula if
+  /// the schedule has one.
   constexpr std::int64_t makespan(std::int64_t forward, std::int64_t input, std::int64_t parameters) const {
     if constexpr (requires { schedule.makespan(stages, micro_batches, forward, input); })
       return schedule.makespan(stages, micro_batches, forward, input + parameters);
@@ -69,8 +69,8 @@ struct timetable {
     return static_cast<double>(all - busy) / static_cast<double>(all);
   }
 
-  /// Draws the table, letter by letter, in the form of the comments above the schedules. If workers have several stages,
-  /// each cell names its stage.
+  /// Draws the table, letter by letter, in the form of the comments above the schedules. If workers have several
+  /// stages, each cell names its stage.
   template <class Put>
   constexpr void draw(Put&& put) const {
     const bool several = workers() < stages;

@@ -8,9 +8,9 @@
 
 namespace gpipe::detail {
 
-/// Finds every address of a stage. `maps[s]` holds the blocks of stage s of the same replica. A layer whose output only a
-/// later stage reads writes directly into that stage's stash, and a gradient goes directly into the writer's stage. If
-/// maps[s] is null, stage s is in another process; values for it are written to this stage's outgoing buffers.
+/// Finds every address of a stage. `maps[s]` holds the blocks of stage s of the same replica. A layer whose output only
+/// a later stage reads writes directly into that stage's stash, and a gradient goes directly into the writer's stage.
+/// If maps[s] is null, stage s is in another process; values for it are written to this stage's outgoing buffers.
 template <class Context>
 class binder {
  public:

@@ -19,8 +19,8 @@ inline double open_uniform(std::uint32_t high, std::uint32_t low) {
 
 }  // namespace detail
 
-/// The first value of element `i` of parameter number `index` of slot `slot`. It depends on these and the seed alone, so
-/// no cut changes it. It is drawn in double, then rounded.
+/// The first value of element `i` of parameter number `index` of slot `slot`. It depends on these and the seed alone,
+/// so no cut changes it. It is drawn in double, then rounded.
 inline double first_value(const initialiser& how, std::uint64_t seed, int slot, int index, std::size_t i) {
   using enum initialiser::kind;
   if (how.drawn == zeros) return 0;

@@ -9,7 +9,8 @@ namespace gpipe::detail {
 /// The arguments of a slot's kernels for a micro-batch. `again`: in recompute or backward. `capacity`: the samples of a
 /// full micro-batch.
 template <class Context>
-GPIPE_OUT_OF_LINE call call_of(const bound_slot<Context>& b, const step_context& step, int capacity, int m, bool again) {
+GPIPE_OUT_OF_LINE call call_of(const bound_slot<Context>& b, const step_context& step, int capacity, int m,
+                               bool again) {
   call c;
   c.samples = step.samples(m);
   c.capacity = capacity;
@@ -59,8 +60,8 @@ void upload_rows(const Into& c, const std::byte* from, std::size_t size, dtype t
   else c.fill(n, std::byte{1}, into);
 }
 
-/// Uploads the rows that a slot reads from the batch into the stash: those of the model's input and of its fields. `c` is
-/// a context, or records the uploads of one.
+/// Uploads the rows that a slot reads from the batch into the stash: those of the model's input and of its fields. `c`
+/// is a context, or records the uploads of one.
 template <class Into, class Context>
 GPIPE_OUT_OF_LINE void feed(const Into& c, const network& net, const bound_slot<Context>& b, const step_context& step,
                             int m) {

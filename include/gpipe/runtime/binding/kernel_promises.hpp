@@ -2,8 +2,8 @@
 
 namespace gpipe {
 
-/// What kernel_table.hpp asserts of a layer's kernels. Each template is named in the compile error of a layer that lacks
-/// the kernel.
+/// The assertions of kernel_table.hpp about a layer's kernels. A compile error names the template of the kernel that
+/// the layer lacks.
 namespace broken {
 
 template <class Layer, class Input, bool Holds>

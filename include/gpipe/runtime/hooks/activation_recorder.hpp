@@ -11,8 +11,8 @@
 
 namespace gpipe::detail {
 
-/// Records the layers of a stage while it trains: downloads the rows of watched layers, and hashes results for a digest,
-/// for which it waits until they are computed. It records train and accumulate passes only.
+/// Records the layers of a stage while it trains: downloads the rows of watched layers, and hashes results for a
+/// digest, for which it waits until they are computed. It records train and accumulate passes only.
 template <class Context>
 class activation_recorder {
  public:

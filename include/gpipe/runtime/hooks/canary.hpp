@@ -8,13 +8,14 @@
 
 namespace gpipe::detail {
 
-/// Finds layers that read values that they did not keep, or that no layer has written. When a buffer of a stage's working
-/// set dies, all its bits are set, which is NaN in every floating-point type and -1 in integers. Without this such a
-/// layer goes unnoticed until another buffer in the same memory is written.
+/// Finds layers that read values that they did not keep, or that no layer has written. When a buffer of a stage's
+/// working set dies, all its bits are set, which is NaN in every floating-point type and -1 in integers. Without this
+/// such a layer goes unnoticed until another buffer in the same memory is written.
 template <class Context>
 class canary {
  public:
-  GPIPE_COLD canary(const stage_view& stage, const memory_requirements& terms, const std::vector<bound_slot<Context>>& slots)
+  GPIPE_COLD canary(const stage_view& stage, const memory_requirements& terms,
+                    const std::vector<bound_slot<Context>>& slots)
       : first_(stage.first()), dead_(slots.size()) {
     const network& net = stage.net();
     const lifetimes life(stage, terms.split || stage.sends_gradients());
@@ -27,11 +28,13 @@ class canary {
       });
       // Buffers that parameter parts read live until these have run.
       if (b.layer->extra_count > 0)
-        (life.waits(l) ? here.parameters : here.input).push_back({b.extras, b.layer->extra_bytes(terms.micro_batch_size)});
+        (life.waits(l) ? here.parameters : here.input)
+            .push_back({b.extras, b.layer->extra_bytes(terms.micro_batch_size)});
       life.held(l, [&](int v) { (life.waits(l) ? here.parameters : here.input).push_back({where(b, v), bytes(v)}); });
       life.consumed(l, [&](int v) {
         for (int o = 0; o < b.outputs; ++o)
-          if (b.value_out[o] == v) (life.waits(l) ? here.parameters : here.input).push_back({b.out_gradient[o], bytes(v)});
+          if (b.value_out[o] == v)
+            (life.waits(l) ? here.parameters : here.input).push_back({b.out_gradient[o], bytes(v)});
       });
     }
   }

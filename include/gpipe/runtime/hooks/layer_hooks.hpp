@@ -86,8 +86,8 @@ class layer_hooks {
     if (step.diagnoses()) finder().check_input_part(b, step, m), finder().check_parameter_part(b, step, m);
     if (canary_) canary_->after_input_part(context_, b.slot, m);
   }
-  /// Called when all layers have run. Only then are the buffers for parameter parts dead: an earlier slot may still read
-  /// what a later one held for it.
+  /// Called when all layers have run. Only then are the buffers for parameter parts dead: an earlier slot may still
+  /// read what a later one held for it.
   void after_backward(const bound_slots& slots, int m) const {
     if (!canary_) return;
     for (const bound& b : slots) canary_->after_parameter_part(context_, b.slot, m);

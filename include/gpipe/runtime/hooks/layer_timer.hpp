@@ -12,7 +12,7 @@ namespace gpipe {
 /// The timed parts of a slot; `backward` is both parts at once.
 enum class timed : std::uint8_t { forward, backward_input, backward_parameters, backward };
 
-/// How long each slot of a stage took: the newest times of each part. Allocates at construction only.
+/// The times of each slot of a stage: the newest times of each part. Allocates at construction only.
 class layer_timer {
  public:
   explicit layer_timer(int slots) : series_(static_cast<std::size_t>(4 * slots)) {

@@ -20,7 +20,8 @@ class nonfinite_finder {
  public:
   using bound = bound_slot<Context>;
 
-  nonfinite_finder(const Context& context, const network& net, int stage) : context_(context), net_(net), stage_(stage) {}
+  nonfinite_finder(const Context& context, const network& net, int stage)
+      : context_(context), net_(net), stage_(stage) {}
 
   /// Checks the model's inputs that this slot reads.
   GPIPE_COLD void check_inputs(const bound& b, const step_context& step, int m, bool again) const {
@@ -31,7 +32,8 @@ class nonfinite_finder {
   GPIPE_COLD void check_outputs(const bound& b, const step_context& step, int m, const call& done) const {
     for (int o = 0; o < b.outputs; ++o) check(b, m, "its output", b.value_out[o], b.out[o].at(m, done.recompute), step);
     const bool has_partials = step.trains() || b.layer->state_count == 0;
-    if (!done.recompute && has_partials && !all_finite(b, static_cast<std::ptrdiff_t>(b.layer->partial_elements()), done.partials))
+    if (!done.recompute && has_partials &&
+        !all_finite(b, static_cast<std::ptrdiff_t>(b.layer->partial_elements()), done.partials))
       not_finite(b, step, m, "its loss or another of its partials");
   }
   /// Called before the gradients are sent, because then another stage may change them.
@@ -69,8 +71,11 @@ class nonfinite_finder {
   }
   [[noreturn]] GPIPE_COLD void not_finite(const bound& b, const step_context& step, int m, const char* what) const {
     throw_error({what, " is not finite"},
-           {"look for such numbers in the data, or lower the learning rate; parameters are as before the step"},
-           {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_, .micro_batch = step.global_micro_batch(m)});
+                {"look for such numbers in the data, or lower the learning rate; parameters are as before the step"},
+                {.layer = std::string(b.layer->name),
+                 .slot = b.slot,
+                 .stage = stage_,
+                 .micro_batch = step.global_micro_batch(m)});
   }
 
   const Context& context_;

@@ -106,7 +106,8 @@ inline collective_kind collective_kind_of(pass_kind kind) {
   return collective_kind::predict;
 }
 
-/// A hash of the begin of each field of a batch's first sample. It costs little, and different batches begin differently.
+/// A hash of the begin of each field of a batch's first sample. It costs little, and different batches begin
+/// differently.
 GPIPE_OUT_OF_LINE inline std::uint64_t hash_of_first_sample(const network& net, const batch_rows& rows) {
   constexpr std::size_t max_bytes = 64;
   hash sum;

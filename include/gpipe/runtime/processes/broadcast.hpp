@@ -2,14 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe {
 
-/// Sends bytes that one process of the job has to all processes. Every process makes the same calls in the same order. One
-/// process alone has all bytes already, so each call returns at once.
+/// Sends bytes that one process of the job has to all processes. Every process makes the same calls in the same order.
+/// One process alone has all bytes already, so each call returns at once.
 class broadcast {
  public:
   /// `job` null: there is one process.
@@ -22,6 +23,20 @@ class broadcast {
   /// Bytes of the process that has this worker; `rank` counts the workers of all replicas.
   void from_worker(int rank, void* bytes, std::size_t size, std::uint64_t which = 0) const {
     if (job_ != nullptr) job_->broadcast(bytes, size, rank, which);
+  }
+  /// Merges words of a stage, each of which one replica has and the others have as zero. `get()` returns the words of
+  /// this process, and `put(words)` takes the merged ones.
+  template <class Get, class Put>
+  void merge(int stage, Get&& get, Put&& put) const {
+    if (job_ == nullptr) return;
+    const std::vector<std::uint64_t> here = get();
+    std::vector<std::uint64_t> merged(here.size());
+    for (int r = 0; r < plan_.replicas() && !here.empty(); ++r) {
+      auto words = here;
+      from_stage(r, stage, words.data(), words.size() * sizeof(words[0]));
+      for (std::size_t i = 0; i < merged.size(); ++i) merged[i] |= words[i];
+    }
+    put(merged);
   }
 
  private:

@@ -29,7 +29,8 @@ class collective_calls {
     agree(collective_kind::watch,
           {agreed_value::number("the slot", slot), agreed_value::number("whether it is watched", watched)});
   }
-  GPIPE_COLD void agree_to_write(memory_kind kind, int slot, std::size_t at, std::size_t bytes, const void* from) const {
+  GPIPE_COLD void agree_to_write(memory_kind kind, int slot, std::size_t at, std::size_t bytes,
+                                 const void* from) const {
     if (job_ == nullptr) return;
     hash values;
     values.add(static_cast<const std::byte*>(from), bytes);

@@ -53,12 +53,15 @@ class decision_exchange {
   int rank_of(int replica, int stage) const { return replica * plan_.workers() + plan_.worker_of(stage); }
   // The first replica sends the squares for all replicas: by then gradients are summed over replicas.
   std::size_t square_bytes(int r, int s) const {
-    return r > 0 ? 0 : detail::index(plan_.first[detail::index(s) + 1] - plan_.first[detail::index(s)]) * sizeof(double);
+    return r > 0 ? 0
+                 : detail::index(plan_.first[detail::index(s) + 1] - plan_.first[detail::index(s)]) * sizeof(double);
   }
   std::size_t partial_bytes(int s) const {
     return net_.loss_slot() >= 0 && plan_.cut().stage_of(net_.loss_slot()) == s ? partial_bytes_ : 0;
   }
-  double* squares(gathered_values& values, int s) const { return values.squares.data() + plan_.first[detail::index(s)]; }
+  double* squares(gathered_values& values, int s) const {
+    return values.squares.data() + plan_.first[detail::index(s)];
+  }
   std::byte* partials(gathered_values& values, int r) const {
     return reinterpret_cast<std::byte*>(values.partials.data()) + detail::index(r) * partial_bytes_;
   }

@@ -10,7 +10,8 @@ namespace gpipe {
 class rank_layout {
  public:
   /// `job` null: there is one process.
-  rank_layout(const runtime_plan& plan, const process_group* job) : plan_(plan), rank_(job == nullptr ? -1 : job->rank()) {}
+  rank_layout(const runtime_plan& plan, const process_group* job)
+      : plan_(plan), rank_(job == nullptr ? -1 : job->rank()) {}
 
   int count() const { return rank_ < 0 ? plan_.replicas() * plan_.workers() : 1; }
   /// The replica of the only worker here, and its number in that. If all workers are here: 0 and -1.

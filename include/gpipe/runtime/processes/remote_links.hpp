@@ -35,7 +35,7 @@ class remote_links {
  private:
   bool has(int stage) const { return rank_of(stage) == job_.rank(); }
   const detail::arena_map& map(int stage) const { return *maps_[detail::index(stage)]; }
-  /// Of this replica's worker with the stage.
+  /// The rank of this replica's worker with the stage.
   int rank_of(int stage) const {
     return job_.rank() / plan_.workers() * plan_.workers() + plan_.worker_of(stage);
   }

@@ -20,8 +20,9 @@ namespace gpipe {
 ///     replica 0   sends slice 1 | receives slice 0 of 1 | sums slice 0 | sends the sum | receives the sum of slice 1
 ///     replica 1   sends slice 0 | receives slice 1 of 0 | sums slice 1 | sends the sum | receives the sum of slice 0
 ///
-/// Gradients go in buckets. The buckets of a stage's last layers go while its backward still runs: a bucket is sent when
-/// it is complete, and summed when all slices have arrived. All buckets go as one if channels work in a device's order.
+/// Gradients go in buckets. The buckets of a stage's last layers go while its backward still runs: a bucket is sent
+/// when it is complete, and summed when all slices have arrived. All buckets go as one if channels work in a device's
+/// order.
 ///
 /// Only the transport copies. Slices of other replicas have their own landing buffers in the arena.
 template <class Device>
@@ -29,16 +30,22 @@ class process_all_reduce final : public all_reduce<Device> {
  public:
   /// Every process makes its channel ends in the same order.
   GPIPE_COLD process_all_reduce(process_group& job, const network& net, const runtime_plan& plan, replica<Device>& here)
-      : job_(job), net_(net), plan_(plan), here_(here), queues_(here.queues()), exchanges_(detail::index(plan.stages())) {
+      : job_(job),
+        net_(net),
+        plan_(plan),
+        here_(here),
+        queues_(here.queues()),
+        exchanges_(detail::index(plan.stages())) {
     for (int s = 0; s < plan.stages(); ++s) {
       if (!here.has(s)) continue;
       const bound_stage<Device>& own = here.stage(s);
-      own.statistics().each([&](const detail::block_address& at) { exchanges_[detail::index(s)].partials.push_back(at); });
+      own.statistics().each(
+          [&](const detail::block_address& at) { exchanges_[detail::index(s)].partials.push_back(at); });
       for (int r = 0; r < plan.replicas() && !exchanges_[detail::index(s)].partials.empty(); ++r)
         if (r != here.number()) connect_partials(s, r);
       if (!plan.schedule.trains) continue;
       std::byte* landing = own.map().find(memory_kind::landing, -1, -1).base;
-      if (queues_[detail::index(s)] != nullptr) {  // a channel end occupies a part of the device until its peer is ready
+      if (queues_[detail::index(s)] != nullptr) {  // a channel end occupies the device until its peer is ready
         add_range(s, own.gradients(), own.flat_bytes(), landing, range::never);
       } else {
         each_bucket(stage_view(net, plan.cut(), s), [&](const bucket& b) {
@@ -59,7 +66,7 @@ class process_all_reduce final : public all_reduce<Device> {
     // In a commit the owners already have the gradients of tied uses.
     const std::size_t ranges = commits ? all.buckets : all.ranges.size();
     finish(own, stage);
-    for (const auto& from : all.partials_in) from->release(0);  // not earlier: layers absorb these partials in the commit
+    for (const auto& from : all.partials_in) from->release(0);  // not earlier: the commit absorbs these partials
     for (const auto& to : all.partials_out) to->publish(0, 1);
     for (std::size_t i = 0; i < ranges; ++i) send_slices(all.ranges[i]);
     std::int64_t waited = 0;
@@ -84,7 +91,8 @@ class process_all_reduce final : public all_reduce<Device> {
       if (it.now == range::untouched) {
         finish(own, stage);
         send_slices(it);
-      } else if (std::all_of(it.slices_in.begin(), it.slices_in.end(), [](auto& from) { return from.end->arrived(0); })) {
+      } else if (std::all_of(it.slices_in.begin(), it.slices_in.end(),
+                             [](auto& from) { return from.end->arrived(0); })) {
         sum_slice(own, stage, it, what);
       } else {
         continue;
@@ -188,7 +196,8 @@ class process_all_reduce final : public all_reduce<Device> {
     for (const auto& to : it.slices_out) to.end->publish(0, 1);
     it.now = range::sent;
   }
-  // ((g0 + g1) + g2) + ...: slices of replicas before this one are summed in the landing buffer, later ones in the slice.
+  // ((g0 + g1) + g2) + ...: slices of replicas before this one are summed in the landing buffer, later ones in the
+  // slice.
   std::int64_t sum_slice(const bound_stage<Device>& own, int stage, range& it, const wait_context& what) {
     std::int64_t waited = 0;
     if (it.now == range::summed) return waited;

@@ -10,17 +10,17 @@
 
 namespace gpipe {
 
-/// One of R copies of the pipeline: its stages with their own parameters, the channels between them, and its part of each
-/// step's micro-batches. All replicas apply the same updates, so their parameters stay the same. In a job of processes
-/// only the stages of one worker are here.
+/// One of R copies of the pipeline: its stages with their own parameters, the channels between them, and its part of
+/// each step's micro-batches. All replicas apply the same updates, so their parameters stay the same. In a job of
+/// processes only the stages of one worker are here.
 template <class Device>
 class replica {
  public:
   using context = typename Device::context;
   using channel_list = std::vector<link_channels<typename Device::marker>>;
 
-  /// `only` < 0: all workers are here, and are the waiters r K ... r K + K - 1 of `signals`. Else only that worker is here,
-  /// as the only waiter.
+  /// `only` < 0: all workers are here, and are the waiters r K ... r K + K - 1 of `signals`. Else only that worker is
+  /// here, as the only waiter.
   GPIPE_COLD replica(const network& net, const runtime_plan& plan, int number, int only, worker_signals& signals,
                      std::byte arena_fill, std::int64_t link_bytes_per_second)
       : number_(number),
@@ -33,8 +33,8 @@ class replica {
       maps_.push_back(here ? &stages_.back()->map() : nullptr);
     }
     if (only < 0)
-      channels_ =
-          make_link_channels<typename Device::marker>(net, plan, signals, link_bytes_per_second, number * plan.workers());
+      channels_ = make_link_channels<typename Device::marker>(net, plan, signals, link_bytes_per_second,
+                                                              number * plan.workers());
   }
   /// Finds every address, and sets up libraries.
   GPIPE_COLD void bind(const kernel_row<context>* kernels, bool canary) {
@@ -66,7 +66,7 @@ class replica {
   const std::vector<const detail::arena_map*>& maps() const { return maps_; }
   bound_stage<Device>& stage(int s) const { return *stages_[detail::index(s)]; }
   channel_list& channels() { return channels_; }
-  /// Of the replica's workers.
+  /// For the replica's workers.
   gpipe::barrier& barrier() { return barrier_; }
 
  private:

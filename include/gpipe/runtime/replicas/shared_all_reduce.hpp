@@ -51,7 +51,7 @@ class shared_all_reduce final : public all_reduce<Device> {
   }
 
  private:
-  // Where the workers with the same number in each replica wait for each other.
+  // The workers with the same number in each replica wait for each other here.
   struct replica_barrier {
     gpipe::barrier barrier;
     std::vector<typename Device::marker> ready, summed;  // [replica]

@@ -133,8 +133,8 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     }
   }
 
-  /// Runs the parameter parts of the micro-batches [first, m], at most `max_coalesced`: together, or one after the other
-  /// if a hook needs that. The sums are the same. Calls `alive()` between layers.
+  /// Runs the parameter parts of the micro-batches [first, m], at most `max_coalesced`: together, or one after the
+  /// other if a hook needs that. The sums are the same. Calls `alive()` between layers.
   template <class Alive>
   GPIPE_OUT_OF_LINE void backward_parameters(const step_context& step, int first, int m, const Alive& alive,
                                              gradient_listener* listener = nullptr) {
@@ -268,7 +268,8 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       if (b.sum[i].base != nullptr) add(b.value_in[i], b.in_gradient[i], b.sum[i], step, m);
   }
 
-  void add(int v, const detail::block_address& from, const detail::block_address& into, const step_context& step, int m) {
+  void add(int v, const detail::block_address& from, const detail::block_address& into, const step_context& step,
+           int m) {
     add(type(v), elements(v, step, m), from.at(m, true), into.at(m, true));
   }
 

@@ -17,8 +17,8 @@ class accumulated_statistics {
  public:
   using context = typename Device::context;
 
-  /// Keeps the partials of a call: `count` micro-batches, `stride` numbers apart. Makes room for `max_count` more, because
-  /// the commit must not fail.
+  /// Keeps the partials of a call: `count` micro-batches, `stride` numbers apart. Makes room for `max_count` more,
+  /// because the commit must not fail.
   GPIPE_COLD void keep(const context& c, const double* partials, std::ptrdiff_t stride, int count, int max_count) {
     const auto needed = static_cast<std::size_t>(numbers_ + stride * (count + max_count)) * sizeof(double);
     if (!room_ || room_->size() < needed) {

@@ -22,8 +22,8 @@ struct square_of {
 
 }  // namespace detail
 
-/// One stage's memory on its device, and the address of every buffer in it. Parameters, gradients and each moment are one
-/// flat array each.
+/// One stage's memory on its device, and the address of every buffer in it. Parameters, gradients and each moment are
+/// one flat array each.
 template <class Device>
 class stage_arena {
  public:

@@ -13,8 +13,8 @@
 
 namespace gpipe {
 
-/// A mini-batch: named fields of the data, one row for each sample. A batch owns nothing: the arrays must live until the
-/// step returns.
+/// A mini-batch: named fields of the data, one row for each sample. A batch owns nothing: the arrays must live until
+/// the step returns.
 ///
 ///     batch{32}.with("inputs", pixels).with("labels", digits)
 class batch {

@@ -67,9 +67,9 @@ void check_weights(const field& wanted, const T* weights, std::size_t count) {
 
 }  // namespace detail
 
-/// Checks a batch against the fields of the model: names, types, row sizes, ranges of integers. The model must read every
-/// field of the batch. A field that only layers from slot `end` on read may be missing. A model in bf16 accepts inputs
-/// that are floats, and rounds them. Throws `error`.
+/// Checks a batch against the fields of the model: names, types, row sizes, ranges of integers. The model must read
+/// every field of the batch. A field that only layers from slot `end` on read may be missing. A model in bf16 accepts
+/// inputs that are floats, and rounds them. Throws `error`.
 GPIPE_COLD inline void check_batch(const network& net, const batch& from, int max_batch, batch_rows& rows,
                                    int end = (std::numeric_limits<int>::max)()) {
   using detail::throw_error;
@@ -80,7 +80,7 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& from, int ma
            {"raise the micro-batch size of the plan, or split the batch"});
   rows.samples = from.samples();
   const batch::entry* const given = from.find("inputs");
-  if (given == nullptr) throw_error({"the batch lacks the field \"inputs\""}, {"add it with with(\"inputs\", ...)"});
+  if (given == nullptr) throw_error({"the batch lacks the field \"inputs\""}, {"add it by with(\"inputs\", ...)"});
   const edge_part& entering = net.values[0].part;
   const bool rounds = detail::is_rounded(net, *given);
   rows.inputs = detail::rows_of(from, "inputs", entering.size, rounds ? dtype::float32 : entering.type);
@@ -96,7 +96,7 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& from, int ma
     const field& wanted = net.fields[f];
     const std::byte* data = detail::rows_of(from, wanted.name, wanted.size, wanted.type);
     if (data == nullptr && !wanted.optional && detail::is_read_before(net, f, end))
-      throw_error({"the batch lacks the field \"", wanted.name, "\""}, {"add it with with(\"", wanted.name, "\", ...)"});
+      throw_error({"the batch lacks the field \"", wanted.name, "\""}, {"add it by with(\"", wanted.name, "\", ...)"});
     rows.fields[detail::index(f)] = data;
     if (data == nullptr) continue;
     const std::size_t count = wanted.size * detail::index(from.samples());

@@ -10,20 +10,20 @@
 
 namespace gpipe {
 
-/// What the caller asks of a commit.
+/// The caller's terms for a commit.
 struct commit_terms {
   double rate = 0;
   double max_norm = 0;      ///< the largest norm of the mean gradient; 0: no limit
   step_result accumulated;  ///< of the calls that were accumulated for this step
 };
 
-/// What all stages found, gathered on the host before the decision.
+/// The values of all stages, gathered on the host before the decision.
 struct gathered_values {
   std::vector<double> squares;   ///< [slot], of its gradient, summed in double
   std::vector<double> partials;  ///< of the loss, at the same distance for each micro-batch as in its stage
 };
 
-/// What was decided.
+/// The decision itself, and the result of the step.
 struct commit_result {
   step_result found;
   bool finite = false;           ///< loss, weight and norm are finite

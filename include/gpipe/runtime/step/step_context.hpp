@@ -9,7 +9,7 @@
 
 namespace gpipe {
 
-/// What one pass over the stages is for.
+/// The purpose of one pass over the stages.
 ///
 ///                 backward   gradients     update   times reported
 ///     train       yes        are applied   yes      yes
@@ -20,8 +20,8 @@ namespace gpipe {
 ///     predict     no, and the loss does not run     if the plan only runs forward
 enum class pass_kind : std::uint8_t { train, accumulate, measure, diagnose, evaluate, predict };
 
-/// One pass, as all stages see it: its kind, its batch, and how the batch is split into micro-batches. Set when the pass
-/// begins, and constant during it. Each replica has a copy with its own part of the micro-batches.
+/// One pass, as all stages see it: its kind, its batch, and how the batch is split into micro-batches. Set when the
+/// pass begins, and constant during it. Each replica has a copy with its own part of the micro-batches.
 struct step_context {
   pass_kind kind = pass_kind::train;
   pass_kind repeated = pass_kind::train;  ///< the pass that `diagnose` runs again; else the same as `kind`

@@ -18,8 +18,8 @@ struct call_terms {
   bool captured = false;
 };
 
-/// Begins each call: checks its batch and sets the step that all stages see. Holds buffers for the largest batch, so that
-/// a call allocates nothing.
+/// Begins each call: checks its batch and sets the step that all stages see. Holds buffers for the largest batch, so
+/// that a call allocates nothing.
 class step_input {
  public:
   GPIPE_COLD step_input(const network& net, const runtime_plan& plan, step_context& step)
@@ -37,15 +37,17 @@ class step_input {
       throw_error({"the schedule ", plan_.schedule.name(), " has no backward"}, {"train with another one"});
   }
   void require_loss() const {
-    if (net_.loss_slot() < 0) throw_error({"the model has no loss"}, {"end it with a layer such as softmax_cross_entropy"});
+    if (net_.loss_slot() < 0)
+      throw_error({"the model has no loss"}, {"end it with a layer such as softmax_cross_entropy"});
   }
 
   /// Throws `error` if the batch is invalid; the step is then unspecified until the next call begins.
   GPIPE_COLD void begin(pass_kind kind, const batch& data, const call_terms& terms = {}) {
     const bool forward = kind == pass_kind::evaluate || kind == pass_kind::predict;
     if (!forward && data.samples() > 0 && data.samples() < plan_.min_batch())
-      throw_error({"a batch of ", several(data.samples(), "sample"), " is too small for ", plan_.replicas(), " replicas"},
-             {"give at least one sample to each, or choose fewer replicas"});
+      throw_error(
+          {"a batch of ", several(data.samples(), "sample"), " is too small for ", plan_.replicas(), " replicas"},
+          {"give at least one sample to each, or choose fewer replicas"});
     began_ns_ = now_ns();
     const int every_layer = (std::numeric_limits<int>::max)();
     check_batch(net_, data, plan_.max_batch(), step_.rows, kind == pass_kind::predict ? net_.loss_slot() : every_layer);

@@ -15,8 +15,8 @@
 namespace gpipe {
 
 /// The options of a training beside its plan and its optimizer:
-/// `{.seed = 7, .learning_rate_schedule = cosine{1000}, .max_grad_norm = 1}`. An executor takes them all too; it gets the
-/// learning rate and the norm with each step, and the cut with its plan.
+/// `{.seed = 7, .learning_rate_schedule = cosine{1000}, .max_grad_norm = 1}`. An executor takes them all too; it gets
+/// the learning rate and the norm with each step, and the cut with its plan.
 struct training_options {
   std::uint64_t seed = 0;
   rate_schedule learning_rate_schedule = constant{};  ///< multiplies the optimizer's learning rate
@@ -28,8 +28,8 @@ struct training_options {
   std::byte arena_fill{0};       ///< what memory holds before its first use
   std::size_t digest_calls = 0;  ///< calls of train and accumulate that are hashed; 0: no digest
   bool canary = GPIPE_CANARY;    ///< poisons dead buffers, so that a layer that reads one makes its gradients NaN
-  /// Emulates links: a transfer between two workers arrives when a link with this many bytes a second would have carried
-  /// it. Each direction carries one transfer after the other. 0: no emulation.
+  /// Emulates links: a transfer between two workers arrives when a link with this many bytes a second would have
+  /// carried it. Each direction carries one transfer after the other. 0: no emulation.
   std::int64_t link_bytes_per_second = 0;
   bool slot_times = false;  ///< times each slot in every step, for `layer_profile`
   /// Records the operations of a step until the commit as a graph, and launches the graph in later steps. A step with
@@ -37,8 +37,8 @@ struct training_options {
   /// devices that have graphs, and a plan of one worker. The bits are the same.
   bool graph = false;
   process_group* job = nullptr;  ///< each process of the job is one of the plan's workers; null: one process
-  /// Every worker calls this before each instruction of a step until the commit, which is before its first update. If it
-  /// throws, the step fails.
+  /// Every worker calls this before each instruction of a step until the commit, which is before its first update. If
+  /// it throws, the step fails.
   std::function<void(const instruction&)> before{};
 };
 

@@ -55,7 +55,8 @@ class action_timer {
 
   /// Records when actions begin and end on the device.
   device_timer<Device>& on_device() { return device_; }
-  /// The pass is over, and the device has finished. A device waits for others between actions and in those that receive.
+  /// The pass is over, and the device has finished. A device waits for others between actions and in those that
+  /// receive.
   GPIPE_OUT_OF_LINE void close() {
     auto last = opened_ns_;
     device_.each(now_ns(), [&](const instruction& i, std::int64_t begin, std::int64_t end) {

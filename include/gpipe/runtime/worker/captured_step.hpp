@@ -30,8 +30,8 @@ struct step_key {
 };
 
 /// The operations of a step until the commit, recorded as a graph by the devices of a worker that has all stages. The
-/// graph is launched again while only the rows of the batch differ. Otherwise the step is recorded again, which enqueues
-/// every operation, and allocates.
+/// graph is launched again while only the rows of the batch differ. Otherwise the step is recorded again, which
+/// enqueues every operation, and allocates.
 ///
 /// The commit itself is enqueued in every step: a few operations, which depend on the step's number and on the norm.
 template <class Device>

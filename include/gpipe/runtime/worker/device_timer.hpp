@@ -10,8 +10,8 @@
 
 namespace gpipe {
 
-/// When the actions of a worker ran on its device: recorded while they are enqueued, and read when all have finished. For
-/// a device without moments it does nothing, because there an action ends when its call returns.
+/// When the actions of a worker ran on its device: recorded while they are enqueued, and read when all have finished.
+/// For a device without moments it does nothing, because there an action ends when its call returns.
 template <class Device>
 struct device_timer {
   using context = typename Device::context;
@@ -54,8 +54,8 @@ class device_timer<Device> {
     if (on_) c.note(over_[detail::index(stage)]);
   }
 
-  /// Calls f(instruction, begin_ns, end_ns) for each action in order; `over_ns` is when the host saw the end of all work.
-  /// The device's clock differs from the host's, so a moment is placed by its distance from that end.
+  /// Calls f(instruction, begin_ns, end_ns) for each action in order; `over_ns` is when the host saw the end of all
+  /// work. The device's clock differs from the host's, so a moment is placed by its distance from that end.
   template <class F>
   void each(std::int64_t over_ns, F&& f) const {
     for (std::size_t i = 0; i < size_; ++i) {

@@ -50,8 +50,8 @@ template <class Device>
   }
 }
 
-/// Throws the reason why a pass is not finite; `accumulated` calls of its step came before. `repeat()` runs the pass again
-/// up to its decision, as a diagnosis, and throws an error that names the first layer with such a number.
+/// Throws the reason why a pass is not finite; `accumulated` calls of its step came before. `repeat()` runs the pass
+/// again up to its decision, as a diagnosis, and throws an error that names the first layer with such a number.
 template <class Repeat>
 [[noreturn]] GPIPE_COLD void throw_nonfinite(step_context& step, const commit_decision& decision, int accumulated,
                                              Repeat&& repeat) {

@@ -14,9 +14,9 @@
 
 namespace gpipe {
 
-/// Workers that run one task at a time, all together. Worker 0 is the thread that calls `run`; the others are threads that
-/// live as long as the team and sleep between tasks. Another thread for worker 0 would cost two wakes a task (some 70 us),
-/// and with the caller there would be more threads than cores, so that two workers share one.
+/// Workers that run one task at a time, all together. Worker 0 is the thread that calls `run`; the others are threads
+/// that live as long as the team and sleep between tasks. Another thread for worker 0 would cost two wakes a task (some
+/// 70 us), and with the caller there would be more threads than cores, so that two workers share one.
 class thread_team {
  public:
   GPIPE_COLD thread_team(worker_signals& signals, int workers) : signals_(signals), workers_(workers) {

@@ -7,8 +7,8 @@
 
 namespace gpipe::detail {
 
-/// A worker's part in tied parameters. Every use gets the owner's values at the begin of each pass. In a commit the owner
-/// adds the gradients of the uses to its own, in model order.
+/// A worker's part in tied parameters. Every use gets the owner's values at the begin of each pass. In a commit the
+/// owner adds the gradients of the uses to its own, in model order.
 template <class Device>
 class tied_parameters {
  public:

@@ -135,8 +135,8 @@ class alignas(alignment) worker final : private gradient_listener {
   void order_after_previous(bound_stage<Device>& s) {
     if (previous_ == &s) return;
     if (previous_ != nullptr) {
-      previous_->context().mark(handover_);
-      s.context().await(handover_);
+      previous_->context().mark(previous_done_);
+      s.context().await(previous_done_);
     }
     previous_ = &s;
   }
@@ -182,7 +182,8 @@ class alignas(alignment) worker final : private gradient_listener {
     times_.end(reduction, io_);
   }
 
-  // Whether `next` is the parameter part of the following micro-batch, which one kernel call may compute together with i.
+  // Whether `next` is the parameter part of the following micro-batch, which one kernel call may compute together with
+  // i.
   bool joins(const instruction& next, const instruction& i) const {
     return i.kind == action_kind::backward_parameters && next.kind == i.kind && next.stage == i.stage &&
            next.micro_batch == i.micro_batch + 1 && step().samples(next.micro_batch) > 0 &&
@@ -291,7 +292,7 @@ class alignas(alignment) worker final : private gradient_listener {
   detail::action_timer<Device> times_;
   std::vector<int> stages_;                  ///< the worker's
   bound_stage<Device>* previous_ = nullptr;  ///< the stage whose work was enqueued last
-  [[no_unique_address]] typename Device::marker handover_{};
+  [[no_unique_address]] typename Device::marker previous_done_{};
   int waiting_since_ = -1;    ///< the first micro-batch whose parameter part waits for the next one's
   bool summed_ = false;       ///< the gradients of all stages are complete; used with ties only
   bool downloading_ = false;  ///< the downloads for the decision are enqueued

@@ -13,7 +13,7 @@
 
 namespace gpipe {
 
-/// What the workers of an executor share.
+/// The objects that the workers of an executor share.
 template <class Device>
 struct worker_context {
   const network& net;

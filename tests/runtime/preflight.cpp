@@ -1,0 +1,50 @@
+// sanitizers: address
+
+#include <gpipe/runtime/preflight.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <limits>
+
+#include <gpipe/layer.hpp>
+
+using namespace gpipe;
+using namespace std::chrono_literals;
+
+// Checks between processes: tests/laws/processes.cpp. Graphs: tests/laws/device/training.cpp.
+
+namespace {
+
+struct net : model<input<float, 4>, linear<4>, linear<2>, softmax_cross_entropy> {};
+
+}  // namespace
+
+TEST_CASE("the deadline must be positive") {
+  CHECK(detail::wait_limits_of(1, 5ms).deadline == 5ms);
+  CHECK_THROWS_WITH_AS(detail::wait_limits_of(1, 0s),
+                       "deadline is 0 s; choose a time longer than that of a micro-batch", error);
+}
+
+TEST_CASE("an error names the numbers of processes that fit the plan") {
+  const runtime_plan plan = make_plan(network_of<net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2});
+  CHECK_THROWS_WITH_AS(detail::throw_rank_count(plan, 1),
+                       "the job has 1 process, and the plan 2 workers; start 2 processes, or choose 1 worker", error);
+  CHECK_THROWS_WITH_AS(detail::throw_rank_count(plan, 5), doctest::Contains("start 2 processes"), error);
+}
+
+TEST_CASE("a plan without enough memory is rejected at the first stage that does not fit") {
+  const runtime_plan plan = make_plan(network_of<net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2});
+  const rank_layout here(plan, nullptr);
+  const std::int64_t all = plan.memory(0).total() + plan.memory(1).total();
+  CHECK_NOTHROW(detail::require_memory(plan, here, all));
+  CHECK_THROWS_WITH_AS(detail::require_memory(plan, here, all - 1), doctest::Contains("stage 1: the stage needs"), error);
+}
+
+TEST_CASE("graph needs a device with graphs, one worker, and neither before nor slot_times") {
+  const runtime_plan one = make_plan(network_of<net>, {});
+  CHECK_NOTHROW(detail::require_graph(one, {}, true));
+  CHECK_THROWS_WITH_AS(detail::require_graph(one, {}, false), doctest::Contains("the device has no graphs"), error);
+  CHECK_THROWS_WITH_AS(detail::require_graph(one, {.slot_times = true}, true), doctest::Contains("no .slot_times"),
+                       error);
+}

@@ -1,0 +1,40 @@
+#include <gpipe/runtime/processes/decision_exchange.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+
+#include <gpipe/layer.hpp>
+
+#include "support/threaded_job.hpp"
+
+using namespace gpipe;
+
+namespace {
+
+struct net : model<input<float, 4>, linear<4>, gelu, linear<2>, softmax_cross_entropy> {};
+const network& n = network_of<net>;
+const runtime_plan plan =
+    make_plan(n, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .replicas = 2}, {2});
+
+}  // namespace
+
+TEST_CASE("after an exchange every process has the squares of the first replica and the partials of all") {
+  std::atomic<int> wrong{0};
+  threaded::job job(4);
+  job.run([&](process_group& here) {
+    decision_exchange exchange(here, n, plan);
+    commit_decision decision;
+    decision.reserve(n, plan.all_micro_batches());
+    auto& [squares, partials] = decision.gathered;
+    const int r = here.rank() / 2, s = here.rank() % 2;
+    for (int l = plan.first[detail::index(s)]; l < plan.first[detail::index(s) + 1]; ++l)
+      squares[detail::index(l)] = 10 * r + l + 1;
+    const std::size_t part = partials.size() / 2;  // of one replica
+    for (std::size_t i = 0; s == 1 && i < part; ++i) partials[detail::index(r) * part + i] = 100 * (r + 1);
+    exchange.exchange(decision.gathered, {});
+    for (int l = 0; l < n.slot_count; ++l) wrong += squares[detail::index(l)] != l + 1;
+    for (std::size_t i = 0; i < partials.size(); ++i) wrong += partials[i] != (i < part ? 100 : 200);
+  });
+  CHECK(wrong == 0);
+}

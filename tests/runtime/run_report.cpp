@@ -1,0 +1,56 @@
+// sanitizers: address
+
+#include <gpipe/runtime/run_report.hpp>
+
+#include <doctest/doctest.h>
+
+#include <gpipe/layer.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+struct net : model<input<float, 4>, linear<4>, gelu, linear<2>, softmax_cross_entropy> {};
+const runtime_plan plan = make_plan(
+    network_of<net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .workers = 1, .replicas = 2}, {2});
+
+}  // namespace
+
+TEST_CASE("a run_report has a line for each stage of each replica, and a recorder for each worker") {
+  run_report report(network_of<net>, plan, 4);
+  REQUIRE(report.stages().size() == 4);
+  CHECK(report.stages()[3].replica == 1);
+  CHECK(report.stages()[3].stage == 1);
+  CHECK(report.stages()[3].worker == 1);
+  CHECK(report.stages()[0].parameters == 4 * 4 + 4);
+  REQUIRE(report.workers().size() == 2);
+  CHECK(report.workers()[1].name() == "replica 1, worker 0");
+  CHECK(report.of_worker(1) == &report.workers()[1]);
+  CHECK(run_report(network_of<net>, plan, 0).of_worker(1) == nullptr);
+}
+
+TEST_CASE("a reset clears times and events, and one process shares its report with itself") {
+  run_report report(network_of<net>, plan, 4);
+  const broadcast alone(plan, nullptr);
+  report.add_step(7);
+  report.of_worker(0)->record({1, 2, action_kind::forward, 0, 0, -1, 0});
+  report.share_stages(alone);
+  report.share_workers(alone);
+  CHECK(report.stages()[2].step_ns == 7);
+  CHECK(report.workers()[0].events().size() == 1);
+  report.reset_events();
+  CHECK(report.workers()[0].events().empty());
+  CHECK(report.stages()[2].steps == 1);
+  report.reset();
+  CHECK(report.stages()[2].steps == 0);
+}
+
+TEST_CASE("a profile of which a slot was not timed is rejected") {
+  measured_profile found{{}, 2};
+  for (int s = 0; s < 2; ++s) detail::share_measured(network_of<net>, plan, {plan, nullptr}, s, found);
+  REQUIRE(found.layers.size() == 4);
+  for (measured_layer& line : found.layers) line.forward_ns = 5;
+  CHECK_NOTHROW(detail::require_measured(plan, found));
+  found.layers[2].forward_ns = -1;
+  CHECK_THROWS_WITH_AS(detail::require_measured(plan, found), doctest::Contains("no full micro-batch was timed"), error);
+}
