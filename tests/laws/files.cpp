@@ -97,7 +97,7 @@ TEST_CASE("a header without a test, and a line without its header or its test, i
   CHECK(wrong != "");
 }
 
-TEST_CASE("every header has a test at the mirrored path, or a line in tests/coverage.md" * doctest::may_fail()) {
+TEST_CASE("every header has a test at the mirrored path, or a line in tests/coverage.md") {
   auto headers = files_of(root / "include/gpipe", {".hpp"});
   for (auto i = headers.begin(); i != headers.end();)
     i = i->find('/') == std::string::npos ? headers.erase(i) : std::next(i);  // they only collect those in folders
