@@ -40,23 +40,23 @@ constexpr int repeats = 3;
 constexpr double long_run = 0.5;  // seconds
 constexpr const char* compilers[] = {"g++", "clang++"};
 
-spent compile(const std::string& compiler, const fs::path& program, const fs::path& zeroed_array,
+spent compile(const std::string& compiler, const fs::path& program, const fs::path& scratch,
               std::vector<std::string> flags) {
   flags.insert(flags.begin(), compiler);
   flags.insert(flags.end(), {"-std=c++20", "-w", "-c", "-I" + (root / "include").string()});
   std::istringstream includes(BENCH_INCLUDES);
   for (std::string folder; std::getline(includes, folder, ':');)
     if (!folder.empty()) flags.push_back("-I" + folder);
-  flags.insert(flags.end(), {program.string(), "-o", (zeroed_array / "program.o").string()});
+  flags.insert(flags.end(), {program.string(), "-o", (scratch / "program.o").string()});
   return bench::run(flags);
 }
 
 /// The median of three runs, or one run where that is long.
-spent median_of(const std::string& compiler, const fs::path& program, const fs::path& zeroed_array,
+spent median_of(const std::string& compiler, const fs::path& program, const fs::path& scratch,
                 const std::vector<std::string>& flags) {
   std::vector<double> wall, processor, megabytes;
   for (int i = 0; i < repeats; ++i) {
-    const spent once = compile(compiler, program, zeroed_array, flags);
+    const spent once = compile(compiler, program, scratch, flags);
     if (once.wall < 0) return {};
     wall.push_back(once.wall);
     processor.push_back(once.processor);
@@ -131,11 +131,11 @@ void heading() {
 }
 
 /// A row of the table, and its seconds as compile.<result>.<compiler>, where that has a name.
-void row(const std::string& name, const std::string& result, const fs::path& program, const fs::path& zeroed_array,
+void row(const std::string& name, const std::string& result, const fs::path& program, const fs::path& scratch,
          results& found) {
   std::printf("%-52s", name.c_str());
   for (const char* compiler : compilers) {
-    const spent time = median_of(compiler, program, zeroed_array, as_for_users());
+    const spent time = median_of(compiler, program, scratch, as_for_users());
     if (time.wall < 0) std::printf("  %15s", "-");
     else std::printf("  %6.2f (%6.2f)", time.wall, time.processor);
     std::fflush(stdout);
@@ -144,17 +144,17 @@ void row(const std::string& name, const std::string& result, const fs::path& pro
   std::printf("\n");
 }
 
-void measure_headers(const fs::path& zeroed_array, results& found) {
+void measure_headers(const fs::path& scratch, results& found) {
   for (const item& header : headers()) {
-    const auto program = zeroed_array / "header.cpp";
+    const auto program = scratch / "header.cpp";
     std::ofstream(program) << header.text;
-    row(header.name, header.result, program, zeroed_array, found);
+    row(header.name, header.result, program, scratch, found);
   }
 }
 
-void measure_examples(const fs::path& zeroed_array, results& found) {
+void measure_examples(const fs::path& scratch, results& found) {
   for (const std::string example : {"readme", "digits"})
-    row("examples/" + example + ".cpp", example == "readme" ? "readme.o3" : example, root / "examples" / (example + ".cpp"), zeroed_array, found);
+    row("examples/" + example + ".cpp", example == "readme" ? "readme.o3" : example, root / "examples" / (example + ".cpp"), scratch, found);
 }
 
 /// The README's program as users build it at -O2: header-only, with the compiled library, and with a precompiled header
@@ -196,7 +196,7 @@ void measure_modes(const fs::path& scratch, results& seconds, results& megabytes
 constexpr int block_counts[] = {16, 103, 415, 1663}, stage_counts[] = {1, 8, 32, 128};
 constexpr double goal = 5;  // seconds, for g++ and clang++, of 1663 blocks on 128 stages with 512 micro-batches
 
-/// A translation unit that plans, sizes, schedules and checks a Transformer, and is told whether it fits 16 GB.
+/// A translation unit that plans, sizes, schedules and checks a Transformer, and whether it fits 16 GB.
 std::string plan_program(int blocks, int stages) {
   std::ostringstream text;
   text << "#include <gpipe/plan.hpp>\n"
@@ -210,17 +210,17 @@ std::string plan_program(int blocks, int stages) {
           "    if (planned::memory(s).total() > 16_GB) return false;\n"
           "  return true;\n"
           "}();\n"
-          "bool told() { return fits; }\n";
+          "bool fits_16_gb() { return fits; }\n";
   return text.str();
 }
 
-spent time_of_plan(const std::string& compiler, int blocks, int stages, const fs::path& zeroed_array) {
-  const auto program = zeroed_array / (compiler == "nvcc" ? "plan.cu" : "plan.cpp");
+spent time_of_plan(const std::string& compiler, int blocks, int stages, const fs::path& scratch) {
+  const auto program = scratch / (compiler == "nvcc" ? "plan.cu" : "plan.cpp");
   std::ofstream(program) << plan_program(blocks, stages);
-  return median_of(compiler, program, zeroed_array, {"-O0"});
+  return median_of(compiler, program, scratch, {"-O0"});
 }
 
-/// By which power of the blocks the seconds grow at so many stages: a least-squares fit of what a model takes more than
+/// By which power of the blocks the seconds grow for one number of stages: a least-squares fit of the seconds beyond
 /// the smallest over the blocks that it has more, where that is long enough to be no noise.
 std::optional<double> growth(const std::vector<planned>& line) {
   double n = 0, x = 0, y = 0, xx = 0, xy = 0;
@@ -235,7 +235,7 @@ std::optional<double> growth(const std::vector<planned>& line) {
 }
 
 /// False where a compiler that is there fails.
-bool measure_plans(const fs::path& zeroed_array, const std::string& svg, results& seconds, std::vector<planned>& all) {
+bool measure_plans(const fs::path& scratch, const std::string& svg, results& seconds, std::vector<planned>& all) {
   std::printf("\nplans of a Transformer at -O0, default limits: processor's seconds (MB)\n%-10s%7s", "", "stages");
   for (const int blocks : block_counts) std::printf("  %6d blocks", blocks);
   std::printf("   growth\n");
@@ -245,7 +245,7 @@ bool measure_plans(const fs::path& zeroed_array, const std::string& svg, results
       std::printf("%-10s is not there\n", compiler.c_str());
       continue;
     }
-    const spent empty = time_of_plan(compiler, 1, 1, zeroed_array);
+    const spent empty = time_of_plan(compiler, 1, 1, scratch);
     std::printf("%-10s%7d  %5.2f (%4.0f) for one block\n", compiler.c_str(), 1, empty.processor, empty.megabytes);
     seconds.emplace_back("compile.1x1." + compiler, empty.processor);
     for (const int stages : stage_counts) {
@@ -256,7 +256,7 @@ bool measure_plans(const fs::path& zeroed_array, const std::string& svg, results
           std::printf("  %13s", "");
           continue;
         }
-        const spent time = time_of_plan(compiler, blocks, stages, zeroed_array);
+        const spent time = time_of_plan(compiler, blocks, stages, scratch);
         if (time.wall < 0) std::printf("  %13s", "failed");
         else std::printf("  %6.2f (%4.0f)", time.processor, time.megabytes);
         std::fflush(stdout);
@@ -295,18 +295,18 @@ int main(int count, char** arguments) try {
   const auto asked = [&](const char* part) { return every_part || parts.count(part) > 0; };
 
   bench::print_environment();
-  const fs::path zeroed_array = fs::temp_directory_path() / ("gpipe-compile-" + std::to_string(getpid()));
-  fs::create_directories(zeroed_array);
+  const fs::path scratch = fs::temp_directory_path() / ("gpipe-compile-" + std::to_string(getpid()));
+  fs::create_directories(scratch);
   results seconds, megabytes;
   std::vector<planned> plans;
   bool passed = true;
   if (asked("headers") || asked("examples") || !programs.empty()) heading();
-  if (asked("headers")) measure_headers(zeroed_array, seconds);
-  if (asked("examples")) measure_examples(zeroed_array, seconds);
-  if (asked("examples")) measure_modes(zeroed_array, seconds, megabytes);
-  for (const std::string& program : programs) row(program, "", program, zeroed_array, seconds);
-  if (asked("plan")) passed = measure_plans(zeroed_array, svg, seconds, plans);
-  fs::remove_all(zeroed_array);
+  if (asked("headers")) measure_headers(scratch, seconds);
+  if (asked("examples")) measure_examples(scratch, seconds);
+  if (asked("examples")) measure_modes(scratch, seconds, megabytes);
+  for (const std::string& program : programs) row(program, "", program, scratch, seconds);
+  if (asked("plan")) passed = measure_plans(scratch, svg, seconds, plans);
+  fs::remove_all(scratch);
 
   std::printf("\n");
   for (const auto& [name, value] : seconds) bench::result(name, value, "s");

@@ -1,7 +1,7 @@
 #pragma once
 
 // The one place of the version (semantic, https://semver.org): who builds by path has nothing but the headers, so
-// CMakeLists.txt and the recipe read these three lines, and CHANGELOG.md tells what came with each.
+// CMakeLists.txt and the recipe read these three lines, and CHANGELOG.md lists what came with each.
 #define GPIPE_VERSION_MAJOR 0
 #define GPIPE_VERSION_MINOR 1
 #define GPIPE_VERSION_PATCH 0

@@ -84,7 +84,7 @@ TEST_CASE("gradients have two slots, one written while the other is read; one mi
 }
 
 TEST_CASE("a schedule's formula for slots equals the count from its rows") {
-  const auto tells = [](auto schedule) {
+  const auto check = [](auto schedule) {
     for (int S = 1; S <= 9; ++S)
       for (int M = 1; M <= 20; ++M) {
         tick_index<decltype(schedule)> table(schedule, S, M);
@@ -104,7 +104,7 @@ TEST_CASE("a schedule's formula for slots equals the count from its rows") {
           }
       }
   };
-  tells(fill_drain{});
-  tells(one_f_one_b{});
-  tells(forward_only{});
+  check(fill_drain{});
+  check(one_f_one_b{});
+  check(forward_only{});
 }

@@ -39,11 +39,11 @@ TEST_CASE("first values have the range and deviation of their distribution") {
   CHECK(flat.max > 0.499);
   CHECK(std::abs(flat.mean) < 0.01);
   CHECK(flat.deviation == doctest::Approx(0.5 / std::sqrt(3.0)).epsilon(0.02));
-  const moments bell = moments_of(initialiser::normal(4), 20000);  // of deviation 1/2
-  CHECK(std::abs(bell.mean) < 0.02);
-  CHECK(bell.deviation == doctest::Approx(0.5).epsilon(0.02));
-  CHECK(bell.max > 1.5);
-  CHECK(bell.max < 3);
+  const moments normal = moments_of(initialiser::normal(4), 20000);  // of deviation 1/2
+  CHECK(std::abs(normal.mean) < 0.02);
+  CHECK(normal.deviation == doctest::Approx(0.5).epsilon(0.02));
+  CHECK(normal.max > 1.5);
+  CHECK(normal.max < 3);
 }
 
 TEST_CASE("a first value depends on seed, slot, parameter and element") {
