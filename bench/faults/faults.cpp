@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #include <gpipe.hpp>
+#include <gpipe/core/hash.hpp>
+#include <gpipe/runtime/executor.hpp>
 #include <gpipe/mpi.hpp>
 
 using namespace gpipe;

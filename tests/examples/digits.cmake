@@ -81,7 +81,7 @@ foreach(schedule fill-drain zb-h1)
   expect_rejected("${too_small}" --schedule ${schedule} --memory-limit 1000)
   expect_same(--schedule ${schedule} --memory-limit ${min_bytes})
   math(EXPR too_few "${min_bytes} - 1")
-  expect_rejected("no cut into 4 stages fits ${too_few} bytes" --schedule ${schedule} --memory-limit ${too_few})
+  expect_rejected("memory_limit is ${too_few} bytes: no cut into 4 stages fits" --schedule ${schedule} --memory-limit ${too_few})
 endforeach()
 expect_same(--schedule 1F1B --memory-limit 3500KiB)
 

@@ -120,7 +120,7 @@ TEST_CASE("a GPU that is too small is rejected before any allocation, with the b
     message = failure.what();
   }
   CHECK(message.find("the stage needs ") != std::string::npos);
-  CHECK(message.find(" bytes, and the machine has ") != std::string::npos);
+  CHECK(message.find(" bytes, but the machine has ") != std::string::npos);
 }
 
 #if GPIPE_WITH_NCCL
