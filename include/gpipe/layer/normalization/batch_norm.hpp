@@ -91,8 +91,8 @@ struct batch_norm {
       }
     };
     template <class A>
-    static channel_input channel_input_of(const A& a, const double* partials) {
-      return {a.in(), a.samples(), a.training() ? partials : nullptr, a.template state<0>(), a.template state<1>()};
+    static channel_input channel_input_of(const A& a, const double* recorded) {
+      return {a.in(), a.samples(), a.training() ? recorded : nullptr, a.template state<0>(), a.template state<1>()};
     }
 
     struct measure {
