@@ -44,8 +44,8 @@ struct in_process {
     void await_failure() override {
       while (!model_.signals.interrupted()) std::this_thread::yield();
     }
-    void fail(const gpipe::error& cause) override {
-      model_.cause.emplace(cause);
+    void fail(const gpipe::error& failure) override {
+      model_.cause.emplace(failure);
       model_.signals.wake_all();
     }
     gpipe::error recover() override {

@@ -76,7 +76,7 @@ struct basic_context {
 
   template <class T>
   void copy(std::ptrdiff_t n, const T* from, T* into) const {
-    thrust::copy_n(thrust::seq, from, n, into);
+    if (n > 0) thrust::copy_n(thrust::seq, from, n, into);  // memory of no elements may have no address
   }
   template <class T>
   void fill(std::ptrdiff_t n, T value, T* into) const {
