@@ -27,6 +27,7 @@
 #if !GPIPE_COMPILED
 extern "C" {
 [[gnu::used]] inline const char* gpipe_mode_header_only = nullptr;
+// NOLINTNEXTLINE(misc-definitions-in-headers)
 extern const char* gpipe_is_header_only_in_one_source_and_compiled_in_another
     __attribute__((alias("gpipe_mode_header_only")));
 }
@@ -66,6 +67,7 @@ extern const char GPIPE_LIBRARY;
 const char GPIPE_LIBRARY = 0;
 #endif
 [[gnu::used]] inline const char* gpipe_mode_compiled = &GPIPE_LIBRARY;
+// NOLINTNEXTLINE(misc-definitions-in-headers)
 extern const char* gpipe_is_header_only_in_one_source_and_compiled_in_another
     __attribute__((alias("gpipe_mode_compiled")));
 }
