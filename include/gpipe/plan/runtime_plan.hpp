@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include <gpipe/model/in_bf16.hpp>
@@ -92,6 +93,8 @@ struct runtime_plan {
 
 /// Plans a network: an optimal cut, or `custom_cut`, the first slot of every stage but the first.
 runtime_plan make_plan(const network& net, const plan_options& options, const std::vector<int>& custom_cut = {});
+/// The same for a cut that is known, empty for one stage. A program that only calls this compiles no search for a cut.
+runtime_plan plan_with_cut(const network& net, const plan_options& options, std::span<const int> cut);
 
 #if GPIPE_BODIES
 namespace detail {
@@ -104,11 +107,28 @@ GPIPE_COLD inline void require_precision(const network& net, const plan_options&
                 {"plan the network of in_bf16<model>, or make the trainer one of both_precisions<model>"});
 }
 
-GPIPE_COLD inline void cut_stages(const network& net, const plan_options& o, const std::vector<int>& custom_cut,
-                                  runtime_plan& p) {
-  const stage_costs costs = fill_costs(net, o, p.costs_of_slots.data());
-  if (!custom_cut.empty())
-    return take_cut(custom_cut.data(), static_cast<int>(custom_cut.size()), net.slot_count, o.stages, p.first.data());
+/// A plan with its options and costs; the cut follows.
+GPIPE_COLD inline runtime_plan uncut_plan(const network& net, const plan_options& options) {
+  require_valid(options, net.slot_count);
+  require_precision(net, options);
+  const auto S = static_cast<std::size_t>(options.stages);
+  runtime_plan p;
+  p.options = options;
+  p.options.precision = precision_of(net);
+  p.schedule = options.chosen_schedule();
+  p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
+  p.first.assign(S + 1, 0);
+  p.incoming.resize(S);
+  p.outgoing.resize(S);
+  p.stage_plans.resize(S);
+  fill_costs(net, p.options, p.costs_of_slots.data());
+  p.first.back() = net.slot_count;
+  return p;
+}
+
+GPIPE_COLD inline void search_cut(const network& net, runtime_plan& p) {
+  const plan_options& o = p.options;
+  const stage_costs costs = p.costs();
   if (choose_cut(net, o, p.schedule, costs, p.first.data())) return;
   throw_error({"memory_limit is ", o.memory_limit, " bytes: no cut into ", several(o.stages, "stage"), " fits"},
               {"choose at least ", min_memory_limit(net, o, p.schedule, costs), " bytes",
@@ -160,39 +180,41 @@ GPIPE_COLD inline void assign_slots(runtime_plan& p) {
   }
 }
 
-}  // namespace detail
-
-GPIPE_COLD GPIPE_INLINE runtime_plan make_plan(const network& net, const plan_options& options,
-                                               const std::vector<int>& custom_cut) {
-  require_valid(options, net.slot_count);
-  detail::require_precision(net, options);
-  const auto S = static_cast<std::size_t>(options.stages);
-  runtime_plan p;
-  p.options = options;
-  p.options.precision = precision_of(net);
-  p.schedule = options.chosen_schedule();
-  p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
-  p.first.assign(S + 1, 0);
-  p.incoming.resize(S);
-  p.outgoing.resize(S);
-  p.stage_plans.resize(S);
-
-  detail::cut_stages(net, p.options, custom_cut, p);
+/// All that follows from the cut.
+GPIPE_COLD inline void complete_plan(const network& net, runtime_plan& p) {
   plan_options grouped = p.options;
   p.coalesce = grouped.coalesce = group_gradients(net, p.options, p.schedule, p.cut(), p.stage_plans.data());
-  detail::link_stages(net, p);
-  detail::require_sound(p);
-  for (int s = 0; s < options.stages; ++s) {
+  link_stages(net, p);
+  require_sound(p);
+  for (int s = 0; s < p.options.stages; ++s) {
     const stage_view stage(net, p.cut(), s);
     stage_plan& made = p.stage_plans[static_cast<std::size_t>(s)];
     set_requirements(grouped, p.schedule, stage, made);
     count_memory(stage, made);
-    detail::require_memory(options, s, made.memory);
+    require_memory(p.options, s, made.memory);
     std::vector<memory_block>& blocks = p.blocks.emplace_back();
     lay_out(stage, made.requirements, made.memory, [&blocks](const memory_block& b) { blocks.push_back(b); });
     p.working_sets.push_back(made.requirements.kept_copies);
   }
-  detail::assign_slots(p);
+  assign_slots(p);
+}
+
+}  // namespace detail
+
+GPIPE_COLD GPIPE_INLINE runtime_plan make_plan(const network& net, const plan_options& options,
+                                               const std::vector<int>& custom_cut) {
+  if (!custom_cut.empty()) return plan_with_cut(net, options, custom_cut);
+  runtime_plan p = detail::uncut_plan(net, options);
+  detail::search_cut(net, p);
+  detail::complete_plan(net, p);
+  return p;
+}
+
+GPIPE_COLD GPIPE_INLINE runtime_plan plan_with_cut(const network& net, const plan_options& options,
+                                                   std::span<const int> cut) {
+  runtime_plan p = detail::uncut_plan(net, options);
+  take_cut(cut.data(), static_cast<int>(cut.size()), net.slot_count, options.stages, p.first.data());
+  detail::complete_plan(net, p);
   return p;
 }
 #endif
