@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/runtime/join_job.hpp>
 #include <gpipe/runtime/parameter_access.hpp>
 #include <gpipe/runtime/preflight.hpp>
 #include <gpipe/runtime/processes/broadcast.hpp>
@@ -244,20 +245,25 @@ class executor {
     watched_.open(step_);
     try {
       call();
+    } catch (...) {
+      rethrow_without_accumulated();
+    }
+    watched_.close(step_, accumulated_, all_);
+  }
+  // In a handler: gradients are summed in place, so those of earlier calls are lost, too. The error says so.
+  [[noreturn]] GPIPE_COLD void rethrow_without_accumulated() {
+    const int lost = accumulated_;
+    discard_accumulated();
+    if (lost == 0) throw;
+    try {
+      throw;
     } catch (const error& cause) {
-      const int lost = accumulated_;
-      discard_accumulated();
-      if (lost == 0) throw;
       std::throw_with_nested(
           error(cause.wrong(),
                 detail::concat({cause.remedy(), cause.remedy().empty() ? "" : "; ", "the gradients of ", lost,
                                 " accumulated ", lost == 1 ? "call" : "calls", " are dropped: accumulate again"}),
                 cause.where()));
-    } catch (...) {
-      discard_accumulated();
-      throw;
     }
-    watched_.close(step_, accumulated_, all_);
   }
 
   const network& net_;

@@ -7,8 +7,8 @@
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/runtime/processes/collective_calls.hpp>
+#include <gpipe/runtime/processes/job_set_up.hpp>
 #include <gpipe/runtime/processes/other_processes.hpp>
-#include <gpipe/runtime/replicas/process_all_reduce.hpp>
 #include <gpipe/runtime/replicas/replica_list.hpp>
 #include <gpipe/runtime/replicas/shared_all_reduce.hpp>
 #include <gpipe/runtime/worker/failure.hpp>
@@ -106,11 +106,7 @@ class pass_runner {
         sums_ = std::make_unique<shared_all_reduce<Device>>(net_, plan_, signals_, replicas_);
       return;
     }
-    replica<Device>& part = replicas_.at(here_.replica());
-    others_.connect(*options_.job, net_, plan_, part.maps(), part.queues(), part.channels());
-    if (plan_.replicas() > 1)
-      sums_ = std::make_unique<process_all_reduce<Device>>(*options_.job, net_, plan_, part);
-    options_.job->connect();
+    sums_ = options_.job.set_up().connect(*options_.job, net_, plan_, replicas_.at(here_.replica()), others_);
   }
 
   // The work of a failed pass is dropped.
@@ -133,7 +129,7 @@ class pass_runner {
   const rank_layout& here_;
   detail::collective_calls calls_;
   replica_list<Device> replicas_;
-  std::unique_ptr<all_reduce<Device>> sums_;  // null: there is one replica
+  std::unique_ptr<all_reduce> sums_;  // null: there is one replica
   other_processes others_;
   detail::worker_programs programs_;
   worker_signals signals_;
