@@ -11,7 +11,9 @@
 
 using namespace gpipe;
 
-// With e = prediction - target:  loss = weight (e^2 / 2 if |e| <= 1, else |e| - 1/2),  gradient = weight clamp(e, -1, 1)
+// With e = prediction - target, clamped to [-1, 1] in the gradient:
+//
+//     loss = weight (e^2 / 2 if |e| <= 1, else |e| - 1/2),    gradient = weight clamp(e)
 struct huber_loss {
   template <class In>
   struct on;
@@ -25,7 +27,7 @@ struct huber_loss {
     static constexpr keep keeps{.input = true};
     static constexpr work cost{.forward = 4, .backward_input = 4, .bytes = 2 * sizeof(T)};
 
-    // One struct is all: an error of a row, and what follows from it.
+    // The error of a row. The functors below derive from it.
     struct errors {
       const T* prediction;
       const number *target, *weight;  // weight is null if the data have no "weights"
@@ -96,7 +98,7 @@ int main() {
   for (int i = 0; i < data.samples(); ++i) off += std::abs(rows.of(i)[0] - std::sin(3 * x[static_cast<unsigned>(i)]));
   off /= data.samples();
   const step_result end = training.evaluate(data);
-  std::cout << "loss " << end.loss << ", absolute error " << end.metric("absolute error") << ", off the curve by " << off
-            << '\n';
+  std::cout << "loss " << end.loss << ", absolute error " << end.metric("absolute error") << ", off the curve by "
+            << off << '\n';
   return off < 0.2 ? 0 : 1;
 }

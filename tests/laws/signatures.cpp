@@ -93,7 +93,8 @@ std::string name_of(std::string_view signature) {
 /// A declaration without its template's head, macros, qualifiers; "" if it is not a function that a user calls.
 std::string signature_of(std::string_view declaration, std::string_view of) {
   std::string text = tidy(declaration);
-  while (text.rfind("template", 0) == 0) text = tidy(std::string_view(text).substr(behind_pair(text, text.find('<'), '<', '>')));
+  while (text.rfind("template", 0) == 0)
+    text = tidy(std::string_view(text).substr(behind_pair(text, text.find('<'), '<', '>')));
   for (bool again = true; again;) {
     again = false;
     for (const char* word : {"GPIPE_OUT_OF_LINE", "GPIPE_HOST_DEVICE", "GPIPE_COLD", "explicit", "static", "constexpr"})
@@ -224,8 +225,10 @@ TEST_CASE("public functions are found, and nothing else") {
   const std::string header =
       "struct other;\nclass other_one {\n public:\n  void not_this();\n};\nclass other {\n  int hidden();\n\n public:\n"
       "  other(const other&) = delete;\n  explicit other(int n) : n_{n} {}\n  using row = int;\n"
-      "  template <int I = 0, class T = std::pair<I, I>>\n  GPIPE_COLD const T*  all(int tensor = 0) const { return f(); }\n"
-      "  /// A comment with no_call(int).\n  double rate() const;\n  void set(int /*slot*/, std::string_view name) const {}\n"
+      "  template <int I = 0, class T = std::pair<I, I>>\n  GPIPE_COLD const T*  all(int tensor = 0) const { return "
+      "f(); }\n"
+      "  /// A comment with no_call(int).\n  double rate() const;\n  void set(int /*slot*/, std::string_view name) "
+      "const {}\n"
       "  struct inner {\n    void inside();\n  };\n  static void later(row a,\n                    row b);\n"
       "  // The rest:\n  void behind();\n\n private:\n  void secret();\n};\n";
   const names all = {"const T* all(int tensor = 0)", "double rate()", "void set(int slot, std::string_view name)",
