@@ -25,10 +25,11 @@ namespace gpipe::detail {
                             : each >= max_workers ? std::to_string(fewer)
                             : each == 0           ? std::to_string(more)
                                                   : concat({fewer, " or ", more});
-  throw_error({"the job has ", ranks, ranks == 1 ? " process" : " processes", ", and the plan ",
-          several(R * plan.workers(), "worker"), R > 1 ? concat({" in ", R, " replicas"}) : std::string()},
-         {"start ", right, " processes", divides ? concat({", or choose ", several(each, "worker")}) : std::string(),
-          divides && R > 1 ? " of each replica" : ""});
+  throw_error(
+      {"the job has ", ranks, ranks == 1 ? " process" : " processes", ", and the plan ",
+       several(R * plan.workers(), "worker"), R > 1 ? concat({" in ", R, " replicas"}) : std::string()},
+      {"start ", right, " processes", divides ? concat({", or choose ", several(each, "worker")}) : std::string(),
+       divides && R > 1 ? " of each replica" : ""});
 }
 
 GPIPE_COLD inline void agree(const network& net, const runtime_plan& plan, double rule, const training_options& options,
@@ -48,7 +49,7 @@ GPIPE_COLD inline void agree(const network& net, const runtime_plan& plan, doubl
     throw_error({"links between processes are not emulated"}, {"choose .link_bytes_per_second = 0"});
   if (!carries)
     throw_error({"the job transfers host memory only, but the stages are on another device"},
-           {"train in one process, which may have several such devices, or use nccl::job for GPUs"});
+                {"train in one process, which may have several such devices, or use nccl::job for GPUs"});
   if (!plan.options.separate_memory)
     throw_error({"separate_memory is false, but processes share no memory"}, {"choose .separate_memory = true"});
 }

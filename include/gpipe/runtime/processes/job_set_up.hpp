@@ -13,7 +13,8 @@ class all_reduce;
 
 namespace detail {
 
-/// How an executor becomes part of a job. The options of a training refer to it if they have a job, and to nothing else.
+/// How an executor becomes part of a job. The options of a training refer to it if they have a job, and to nothing
+/// else.
 struct job_set_up {
   /// Checks that the job has one process for each worker of the plan, and that all have the same plan. `carries`: the
   /// job transfers the device's memory. `rule`: the result of the optimizer's trial.

@@ -102,8 +102,7 @@ class pass_runner {
   // Channels to other processes, and the all-reduce over replicas. Every process makes its channel ends in this order.
   GPIPE_COLD void connect_processes() {
     if (options_.job == nullptr) {
-      if (plan_.replicas() > 1)
-        sums_ = std::make_unique<shared_all_reduce<Device>>(net_, plan_, signals_, replicas_);
+      if (plan_.replicas() > 1) sums_ = std::make_unique<shared_all_reduce<Device>>(net_, plan_, signals_, replicas_);
       return;
     }
     sums_ = options_.job.set_up().connect(*options_.job, net_, plan_, replicas_.at(here_.replica()), others_);
