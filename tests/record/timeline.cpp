@@ -195,7 +195,8 @@ TEST_CASE("a worker with several stages has a row, above the rows of the stages"
   CHECK(forward[0].number("y") > picture.boxes("forward 1, stage 0").at(0).number("y"));
   // The rows of stages stand apart.
   const auto lanes = picture.of("lane");
-  CHECK(lanes.at(2 + 1).number("y") - lanes.at(1 + 1).bottom() > lanes.at(1 + 1).number("y") - lanes.at(0 + 1).bottom());
+  const auto gap = [&](std::size_t row) { return lanes.at(row + 1).number("y") - lanes.at(row).bottom(); };
+  CHECK(gap(2) > gap(1));  // lane 0 is the key
   CHECK(forward[0].hint == "forward 1, stage 1, worker 0: 1.000 to 2.000 ms");
 
   CHECK(svg(drawn(events, {.rows = timeline_rows::workers})).words("row") ==
