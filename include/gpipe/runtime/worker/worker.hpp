@@ -35,7 +35,7 @@ class alignas(alignment) worker final : private gradient_listener {
         waiter_(waiter),
         io_(shared.plan, own.channels()),
         ties_(shared.plan, own, shared.others.ties()),
-        times_(own.step(), own.number(), reports_of(shared, own.number()), trace) {
+        times_(own.step(), own.number(), number, reports_of(shared, own.number()), trace) {
     for (int s = 0; s < context_.plan.stages(); ++s)
       if (context_.plan.worker_of(s) == number) stages_.push_back(s);
   }
