@@ -7,6 +7,7 @@
 #include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/program/print.hpp>
+#include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/plan/stage_plan.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/check.hpp>
@@ -46,6 +47,8 @@ struct runtime_plan {
   std::vector<int> each;  ///< 0 ... R M - 1: the slots of values that every micro-batch of all replicas has its own of
   std::vector<int> leaving;  ///< the slots of each micro-batch for values sent to workers that share no memory
   std::vector<tie> ties;  ///< in model order of their users
+  /// Of each worker: what it runs in a pass that trains, and in one that only runs forward.
+  std::vector<std::vector<instruction>> programs, forward_programs;
   std::vector<stage_plan> stage_plans;
   std::vector<std::vector<memory_block>> blocks;  ///< of each stage's arena
   std::vector<int> working_sets;           ///< of each stage, where recompute is as needed
@@ -146,10 +149,16 @@ GPIPE_COLD inline void link_stages(const network& net, runtime_plan& p) {
 }
 
 GPIPE_COLD inline void require_sound(const runtime_plan& p) {
-  const check_result checked = check_timetable(p.schedule, p.stages(), p.micro_batches(), p.links.data(),
-                                               static_cast<int>(p.links.size()));
-  if (!checked.ok())
-    throw_error({"the schedule's table is wrong: ", describe(checked)}, {"choose another schedule"});
+  const int S = p.stages(), M = p.micro_batches(), count = static_cast<int>(p.links.size());
+  const check_result checked = check_timetable(p.schedule, S, M, p.links.data(), count);
+  if (checked.ok()) return;
+  std::string circle;
+  find_circle_of(p.schedule, S, M, p.links.data(), count, [&circle](const waiting_worker& it) {
+    circle += (circle.empty() ? "" : ", for ") + describe(it);
+  });
+  if (!circle.empty())
+    throw_error({"the schedule's workers wait in a circle: ", circle, ", for the first"}, {"choose another schedule"});
+  throw_error({"the schedule's table is wrong: ", describe(checked)}, {"choose another schedule"});
 }
 
 GPIPE_COLD inline void require_memory(const plan_options& o, int stage, const stage_memory& memory) {
@@ -166,8 +175,7 @@ GPIPE_COLD inline void assign_slots(runtime_plan& p) {
   tick_index<schedule_choice> table(p.schedule, S, M, p.coalesce);
   for (const link& l : p.links) {
     link_slots& its = p.slots_of_links.emplace_back(link_slots{std::vector<int>(count), std::vector<int>(count)});
-    stash_slots(table, l.from, l.to, its.stash.data(), late);
-    if (p.schedule.trains && l.gradient) returned_slots(table, l.to, l.from, its.returned.data(), late);
+    assign_link_slots(table, l, late, its.stash.data(), its.returned.data());
   }
   for (int m = 0; m < p.all_micro_batches(); ++m) p.each.push_back(m);
   for (int m = 0; m < M; ++m) p.leaving.push_back(m % 2);
@@ -178,6 +186,56 @@ GPIPE_COLD inline void assign_slots(runtime_plan& p) {
     working_set_slots(p.schedule, S, M, p.recompute(), s, its.forward.data(), its.again.data());
     if (p.requirements(s).split) held_slots(table, s, its.held.data());
   }
+}
+
+GPIPE_COLD inline void lower_programs(runtime_plan& p) {
+  const auto lower_all = [&p](schedule_choice schedule, std::vector<std::vector<instruction>>& programs) {
+    const step_programs<schedule_choice> all(schedule, p.stages(), p.micro_batches(), p.recompute(), p.links.data(),
+                                             static_cast<int>(p.links.size()), send_mode::buffered,
+                                             schedule.trains ? p.coalesce : 1);
+    for (int w = 0; w < all.workers(); ++w)
+      programs.emplace_back(all.views()[w].lines, all.views()[w].lines + all.views()[w].length);
+  };
+  lower_all(p.schedule, p.programs);
+  lower_all(p.schedule.forwards(), p.forward_programs);
+}
+
+/// Runs the plan's programs in the plan's slots: those that the workers will run, in those that their channels have.
+GPIPE_COLD inline void require_programs(const runtime_plan& p) {
+  const int S = p.stages(), M = p.micro_batches(), count = static_cast<int>(p.links.size());
+  std::vector<int> stash, returned, copies, worker_of, in_flight;
+  for (std::size_t k = 0; k < p.links.size(); ++k) {
+    const auto& [from, to, gradient] = p.links[k];
+    const link_slots& its = p.slots_of_links[k];
+    stash.insert(stash.end(), its.stash.begin(), its.stash.end());
+    returned.insert(returned.end(), its.returned.begin(), its.returned.end());
+    copies.push_back(p.requirements(to).stash.from(to - from));
+    copies.push_back(p.requirements(from).returned.from(to - from));
+  }
+  tick_index<schedule_choice> table(p.schedule, S, M, p.coalesce);
+  const zeroed_array<bool> recomputed(S * M);
+  for (int s = 0; s < S; ++s) {
+    worker_of.push_back(p.worker_of(s));
+    in_flight.push_back(p.schedule.in_flight(S, M, s));
+    flag_recomputed(table, p.recompute(), s, recomputed.data() + s * M);
+  }
+  expected_step terms{S, M, p.links.data(), count, p.schedule.trains, recomputed.data(), in_flight.data(),
+                      worker_of.data()};
+  terms.slots = {stash.data(), returned.data(), copies.data()};
+  terms.ties = !p.ties.empty();
+  const auto require = [&](const std::vector<std::vector<instruction>>& programs, const char* pass) {
+    std::vector<program_view> views;
+    for (const auto& program : programs) views.push_back({program.data(), static_cast<int>(program.size())});
+    const check_result found = check(terms, views.data(), static_cast<int>(views.size()));
+    if (!found.ok())
+      throw_error({"a program ", pass, " does not run in the plan's slots: ", describe(found)},
+                  {"choose another schedule"});
+  };
+  require(p.programs, "that trains");
+  terms.trains = terms.ties = false;
+  terms.recomputed = nullptr;
+  terms.in_flight = nullptr;
+  require(p.forward_programs, "that only runs forward");
 }
 
 /// All that follows from the cut.
@@ -197,6 +255,8 @@ GPIPE_COLD inline void complete_plan(const network& net, runtime_plan& p) {
     p.working_sets.push_back(made.requirements.kept_copies);
   }
   assign_slots(p);
+  lower_programs(p);
+  require_programs(p);
 }
 
 }  // namespace detail

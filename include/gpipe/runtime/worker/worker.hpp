@@ -77,6 +77,7 @@ class alignas(alignment) worker final : private gradient_listener {
     stage(i).begin(global_micro_batch(i));
     try {
       if (!committed_) {
+        if (context_.signals.interrupted()) throw detail::interrupted{};  // a failure elsewhere: work no further
         context_.others.begin(wait_context_of(i));
         if (context_.before) context_.before({i.kind, i.stage, global_micro_batch(i), i.link});
       }

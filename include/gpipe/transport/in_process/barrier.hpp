@@ -18,9 +18,10 @@ namespace gpipe {
 /// that must leave (a failure elsewhere, a deadline) first withdraws its arrival; after the last arrival it cannot.
 ///
 ///     state = round << 32 | arrived
-class barrier {
+template <class Threads>
+class basic_barrier {
  public:
-  barrier(worker_signals& signals, int workers, int first = 0, int every = 1)
+  basic_barrier(basic_worker_signals<Threads>& signals, int workers, int first = 0, int every = 1)
       : signals_(&signals), workers_(static_cast<std::uint64_t>(workers)), first_(first), every_(every) {
     assert(workers > 0 && first >= 0 && every > 0 && first + (workers - 1) * every < signals.workers());
   }
@@ -69,10 +70,13 @@ class barrier {
     return false;
   }
 
-  worker_signals* signals_;
+  basic_worker_signals<Threads>* signals_;
   std::uint64_t workers_;
   int first_, every_;
-  alignas(alignment) std::atomic<std::uint64_t> state_{0};
+  alignas(alignment) typename Threads::template atomic<std::uint64_t> state_{0};
 };
+
+/// The barrier of threads.
+using barrier = basic_barrier<detail::thread_primitives>;
 
 }  // namespace gpipe
