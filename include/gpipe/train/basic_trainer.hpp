@@ -17,6 +17,7 @@
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>
+#include <gpipe/runtime/executor_owner.hpp>
 #include <gpipe/runtime/step/batch.hpp>
 #include <gpipe/runtime/step/step_result.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
@@ -24,9 +25,6 @@
 #include <gpipe/train/dataset.hpp>
 
 namespace gpipe {
-
-template <class Device>
-class executor;
 
 /// The part of a trainer that depends neither on the model's type nor on the optimizer's. Only declared here: the
 /// bodies stand in basic_trainer_bodies.hpp.
@@ -182,7 +180,7 @@ class basic_trainer {
   double learning_rate_, max_grad_norm_;
   rate_schedule schedule_;
   std::vector<std::unique_ptr<step_hook>> hooks_;  // a hook that adds another stays where it is
-  std::unique_ptr<gpipe::executor<Device>> executor_;
+  executor_owner<Device> executor_;
 };
 
 #if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE

@@ -58,7 +58,7 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const kernel
       learning_rate_(learning_rate),
       max_grad_norm_(how.max_grad_norm),
       schedule_(how.learning_rate_schedule),
-      executor_(std::make_unique<gpipe::executor<Device>>(net, kernels, std::move(plan), update, how)) {}
+      executor_(new gpipe::executor<Device>(net, kernels, std::move(plan), update, how)) {}
 
 template <class Device>
 GPIPE_COLD basic_trainer<Device>::~basic_trainer() = default;
