@@ -80,6 +80,14 @@ class expansion {
     const skip_values& from = skips_[depth_ - 1 - above];
     for (int i = 0; i < from.width; ++i) edge_[edge_width_++] = from.value[i];
   }
+  // Puts the edge of the last stash before the tensors on the edge, and ends the stash.
+  constexpr void rejoin() {
+    const int made = edge_width_;
+    const skip_values& before = skips_[--depth_];
+    for (int i = made - 1; i >= 0; --i) edge_[i + before.width] = edge_[i];
+    for (int i = 0; i < before.width; ++i) edge_[i] = before.value[i];
+    edge_width_ = before.width + made;
+  }
   constexpr int enter() const { return depth_; }
   constexpr void leave(int depth) { depth_ = depth; }
   constexpr int next_row() const { return next_row_; }

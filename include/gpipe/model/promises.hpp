@@ -53,6 +53,12 @@ struct stash_is_read {
   static_assert(Holds, "gpipe: a stash has no pop of its name after it in its scope");
 };
 
+template <int Position, class Item, bool Holds>
+struct further_input_has_a_name {
+  static_assert(Holds, "gpipe: from<\"inputs\", ...> has the name of the model's first input: choose another name for the "
+                       "further field");
+};
+
 template <int Position, class Tie, bool Holds>
 struct tied_parameters_match {
   static_assert(Holds, "gpipe: a tied layer's parameters must have the shapes and types of the first layer tied under "

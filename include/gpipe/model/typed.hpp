@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/layer/shape/add.hpp>
+#include <gpipe/model/from.hpp>
 #include <gpipe/model/graph.hpp>
 #include <gpipe/model/promises.hpp>
 
@@ -113,6 +114,33 @@ constexpr auto checked_pop() {
   }
 }
 
+// A further input: the edge is set aside while the source, which has no input, makes the field's tensor.
+template <class Item, class Edge, class... Skips>
+struct typed_from {
+  using layer = bound<source_of<Item, Edge>, bundle<>>;
+  using after = flow<joined_edges<Edge, typename layer::output>, Skips...>;
+  static constexpr extent_counts counts{1, 1, 1, 0, 1, 1};
+  template <class Sink>
+  static constexpr void emit(Sink& sink) {
+    sink.stash();
+    sink.template layer<layer>();
+    sink.rejoin();
+  }
+};
+
+template <int Position, class Item, class Edge, class... Skips>
+constexpr auto checked_from() {
+  if constexpr (constexpr int tensors = parts<Edge> + 1; tensors > max_tensors_per_edge) {
+    static_cast<void>(asserted<broken::layer_edges_are_narrow<Position, Item, Edge, tensors, tensors, false>>{});
+    return mistaken{};
+  } else if constexpr (std::string_view(Item::read_from) == "inputs") {
+    static_cast<void>(asserted<broken::further_input_has_a_name<Position, Item, false>>{});
+    return mistaken{};
+  } else {
+    return typed_from<Item, Edge, Skips...>{};
+  }
+}
+
 // The end of a scope: stashes inside are not visible outside.
 template <int Position, class After>
 struct left_scope {
@@ -217,6 +245,8 @@ constexpr auto typed_item() {
     return typed_stash<Item, Edge, Skips...>{};
   else if constexpr (requires { typename Item::popped; })
     return checked_pop<Position, typename Item::popped, Edge, Skips...>();
+  else if constexpr (requires { Item::read_from; })
+    return checked_from<Position, Item, Edge, Skips...>();
   else if constexpr (requires { typename Item::returned; })
     return typed_returns<Position, typename Item::returned, Edge, Skips...>{};
   else if constexpr (requires { Item::times; })
