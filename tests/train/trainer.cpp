@@ -327,3 +327,13 @@ TEST_CASE("two trainings are compared up to the first action that left different
   CHECK(found->slot == 1);
   CHECK(found->micro_batch == -1);
 }
+
+TEST_CASE("a compiler deduces the types of a trainer from a model, options and an optimizer") {
+  trainer deduced{net{}, two, adam{}};
+  static_assert(std::is_same_v<decltype(deduced), training>);
+  training named(two);
+  deduced.step(all), named.step(all);
+  CHECK(deduced.parameter_hash() == named.parameter_hash());
+  trainer seeded{net{}, two, adam{}, training_options{.seed = 3}};
+  CHECK(seeded.steps() == 0);
+}

@@ -158,17 +158,26 @@ class expansion {
   int entering_ = 0, tie_count_ = 0;
 };
 
+template <class Entering, class Items>
+struct typed_items {
+  using type = typed_scope<0, flow<Entering>, Items>;
+};
+template <class Items>
+struct typed_items<void, Items> {  // the model has no input
+  using type = mistaken;
+};
 template <class Model>
-using typed_model = typed_scope<0, flow<typename Model::entering>, typename Model::items>;
+using typed_model = typename typed_items<typename Model::entering, typename Model::items>::type;
 
 template <class Model>
 constexpr auto expand() {
   constexpr extent_counts n = typed_model<Model>::counts;
-  constexpr int entering = parts<typename Model::entering>;
+  using entering_edge = std::conditional_t<std::is_void_v<typename Model::entering>, bundle<>, typename Model::entering>;
+  constexpr int entering = parts<entering_edge>;
   expansion<n.rows, n.slots, n.values + entering, n.reads, n.fields, n.skips, n.ties> e;
   edge_part in[max_tensors_per_edge]{};
-  if constexpr (has_extents<typename Model::entering>)
-    edge_parts_into<typename Model::entering>(in, std::make_integer_sequence<int, entering>{});
+  if constexpr (has_extents<entering_edge>)
+    edge_parts_into<entering_edge>(in, std::make_integer_sequence<int, entering>{});
   for (int i = 0; i < entering; ++i) e.enters(in[i]);
   typed_model<Model>::emit(e);
   e.close();

@@ -23,6 +23,11 @@ template <int Position, class Layer, class Input, bool Holds>
 struct layer_names_output {
   static_assert(Holds, "gpipe: a layer's `on<Input>` lacks `using output = tensor<...>` (or bundle<tensor<...>...>)");
 };
+template <class First, bool Holds>
+struct model_begins_with_its_input {
+  static_assert(Holds, "gpipe: a model's first argument is its input, and here it is another item: write model<input<float, "
+                       "64>, ...> with the type and the extents of one sample's \"inputs\"");
+};
 template <class Input, bool Holds>
 struct model_input_has_elements {
   static_assert(Holds, "gpipe: the extents of a model's input must be at least 1");
@@ -90,6 +95,17 @@ template <class Layer, class Input>
 concept accepting = requires { sizeof(typename Layer::template on<Input>); };
 template <class Layer, class Input>
 concept naming_output = edge<typename Layer::template on<Input>::output>;
+
+/// The input's type; void after an error.
+template <class Input>
+constexpr auto entering_of() {
+  if constexpr (requires { typename Input::entering; }) {
+    return std::type_identity<typename Input::entering>{};
+  } else {
+    static_cast<void>(asserted<broken::model_begins_with_its_input<Input, false>>{});
+    return std::type_identity<void>{};
+  }
+}
 
 template <int Position, class Layer, class Input, class On = typename Layer::template on<Input>>
 constexpr bool keeps_size() {

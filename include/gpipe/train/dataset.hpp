@@ -19,14 +19,15 @@ class dataset {
  public:
   class stream;
 
-  /// Adds a field of `size` elements a sample.
-  template <element T>
-  dataset& with(std::string name, std::size_t size, const std::vector<T>& rows) & {
-    add(std::move(name), size, rows.size(), dtype_of<T>, rows.data());
+  /// Adds a field of `size` elements a sample: a copy of a vector, a span, an array, ... of elements.
+  template <class Rows>
+  dataset& with(std::string name, std::size_t size, const Rows& rows) & {
+    const detail::number_rows of = detail::number_rows_of(rows);
+    add(std::move(name), size, of.elements, of.type, of.data);
     return *this;
   }
-  template <element T>
-  dataset&& with(std::string name, std::size_t size, const std::vector<T>& rows) && {
+  template <class Rows>
+  dataset&& with(std::string name, std::size_t size, const Rows& rows) && {
     return std::move(this->with(std::move(name), size, rows));
   }
 

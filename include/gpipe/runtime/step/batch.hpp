@@ -1,14 +1,11 @@
 #pragma once
 
 #include <cstddef>
-#include <iterator>
 #include <string_view>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/core/tensors/number_rows.hpp>
 #include <gpipe/model/graph.hpp>
 
 namespace gpipe {
@@ -31,9 +28,9 @@ class batch {
 
   /// `rows` is a vector, a span, an array, ... of elements.
   template <class Rows>
-    requires element<std::remove_cvref_t<decltype(*std::data(std::declval<const Rows&>()))>>
   batch& with(std::string_view name, const Rows& rows) {
-    return with(name, std::data(rows), std::size(rows), dtype_of<std::remove_cvref_t<decltype(*std::data(rows))>>);
+    const detail::number_rows of = detail::number_rows_of(rows);
+    return with(name, of.data, of.elements, of.type);
   }
   batch& with(std::string_view name, const void* rows, std::size_t elements, dtype type) {
     if (find(name)) detail::throw_error({"the batch has a field \"", name, "\" already"}, {"give each field once"});
