@@ -1,5 +1,5 @@
 // expect: from<.*inputs.*, ...> has the name of the model.s first input
-// expect: further_input_has_a_name<0,.*gpipe::from<
+// expect: further_input_has_a_name<gpipe::broken::position<0>,.*gpipe::from<
 // errors: 1
 #include <gpipe/layer/shape/concat.hpp>
 #include <gpipe/model/model.hpp>

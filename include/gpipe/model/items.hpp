@@ -59,9 +59,9 @@ struct pop {
   using popped = stash<Name>;
 };
 
-/// A further input of the model: appends the field of that name to the tensors on the edge, one `Tensor` per sample. The
-/// next layer reads all of them, as `concat<>` does. It counts as a layer, which copies the field's rows, and may stand
-/// anywhere in the model.
+/// A further input of the model: appends the field of that name to the tensors on the edge, one `Tensor` per sample.
+/// The next layer reads all of them, as `concat<>` does. It counts as a layer, which copies the field's rows, and may
+/// stand anywhere in the model.
 ///
 ///     model<input<float, 64>, linear<32>, from<"age", tensor<float, 1>>, concat<>, linear<10>, softmax_cross_entropy>
 template <text Name, class Tensor>

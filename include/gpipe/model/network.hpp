@@ -45,6 +45,9 @@ class expansion {
       ++values_[edge_[i]].readers;
       gradient = gradient || values_[edge_[i]].gradient;
     }
+    bool passes = r.outputs == 0;
+    for (int i = 0; i < r.outputs; ++i) passes = passes || is_floating(r.out[i].type);
+    if (gradient && !passes && stopped_.slot < 0) stopped_ = {r.name, slot_count_};
     for (int i = 0; i < r.outputs; ++i) {
       values_[value_count_] = {r.out[i], slot_count_, gradient && is_floating(r.out[i].type)};
       edge_[i] = value_count_++;
@@ -110,6 +113,9 @@ class expansion {
   /// The first tied slot whose parameters differ from those of the tie's first slot, and the tie; slot -1: none.
   constexpr tie mismatch() const { return mismatch_; }
 
+  /// The first slot that a gradient should flow through, and cannot; slot -1: none.
+  constexpr tie stopped() const { return stopped_; }
+
   constexpr network view() const {
     dtype type = dtype::float32;
     int first = -1;
@@ -151,7 +157,7 @@ class expansion {
   int readers_[Reads + 1]{};
   field fields_[Fields + 1]{};
   skip_values skips_[Skips + 1]{};
-  tie ties_[Ties + 1]{}, mismatch_{};
+  tie ties_[Ties + 1]{}, mismatch_{}, stopped_{};
   int edge_[2 * max_tensors_per_edge]{};
   int edge_width_ = 0, depth_ = 0;
   int next_row_ = 0, described_ = 0, slot_count_ = 0, value_count_ = 0, read_count_ = 0, field_count_ = 0;
@@ -172,7 +178,8 @@ using typed_model = typename typed_items<typename Model::entering, typename Mode
 template <class Model>
 constexpr auto expand() {
   constexpr extent_counts n = typed_model<Model>::counts;
-  using entering_edge = std::conditional_t<std::is_void_v<typename Model::entering>, bundle<>, typename Model::entering>;
+  using given = typename Model::entering;
+  using entering_edge = std::conditional_t<std::is_void_v<given>, bundle<>, given>;
   constexpr int entering = parts<entering_edge>;
   expansion<n.rows, n.slots, n.values + entering, n.reads, n.fields, n.skips, n.ties> e;
   edge_part in[max_tensors_per_edge]{};
@@ -192,12 +199,22 @@ constexpr auto name_of_mismatch(std::index_sequence<I...>) {
   return letters<expanded<Model>.mismatch().name[I]...>{};
 }
 
+template <class Model, std::size_t... I>
+constexpr auto name_of_stopped(std::index_sequence<I...>) {
+  return letters<expanded<Model>.stopped().name[I]...>{};
+}
+
 template <class Model>
 constexpr network checked_view() {
   constexpr auto wrong = expanded<Model>.mismatch();
   if constexpr (wrong.slot >= 0) {
     using name = decltype(name_of_mismatch<Model>(std::make_index_sequence<wrong.name.size()>{}));
-    static_cast<void>(asserted<broken::tied_parameters_match<wrong.slot, name, false>>{});
+    static_cast<void>(asserted<broken::tied_parameters_match<broken::position<wrong.slot>, name, false>>{});
+  }
+  constexpr auto stopped = expanded<Model>.stopped();
+  if constexpr (stopped.slot >= 0) {
+    using name = decltype(name_of_stopped<Model>(std::make_index_sequence<stopped.name.size()>{}));
+    static_cast<void>(asserted<broken::gradient_flows_back<broken::position<stopped.slot>, name, false>>{});
   }
   return expanded<Model>.view();
 }

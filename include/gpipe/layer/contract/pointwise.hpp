@@ -20,8 +20,8 @@ concept derives = requires(T x) { Function::derivative(x); };
 ///     };
 ///
 /// The derivative is computed by the rules of `math::dual`, which T then is; so the function calls those of
-/// `gpipe::math`: exp, log, tanh, sigmoid, sqrt, sin, cos, pow, abs, max, min. A function with a formula of its own adds
-/// it, and T is then a float or a double:
+/// `gpipe::math`: exp, log, tanh, sigmoid, sqrt, sin, cos, pow, abs, max, min. If you have a formula for the
+/// derivative, add it, and T is then a float or a double:
 ///
 ///       template <class T> GPIPE_HOST_DEVICE static T derivative(T x) { return gpipe::math::sigmoid(x); }
 ///
