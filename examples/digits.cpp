@@ -139,11 +139,11 @@ struct settings {
 
 // The data ------------------------------------------------------------------------------------------------------------
 
-struct split {
+struct digit_sets {
   dataset train, test;  // every fifth row is held out
 };
 
-split read_digits(const std::string& path) {
+digit_sets read_digits(const std::string& path) {
   const example::labelled_rows rows = example::read_csv(path, 64, 10);
   std::vector<float> features[2];
   std::vector<std::int32_t> labels[2];
@@ -198,7 +198,7 @@ template <class Device>
 void run_on(settings chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
   if (prints) require_outputs({chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
-  const split data = read_digits(chosen.data);
+  const digit_sets data = read_digits(chosen.data);
   chosen.batch = std::min(chosen.batch, data.train.samples());
   const int parts = chosen.plan.all_micro_batches();
   chosen.plan.micro_batch_size = (chosen.batch + parts - 1) / parts;

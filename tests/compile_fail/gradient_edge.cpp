@@ -1,5 +1,5 @@
-// expect: a layer has integers as its only output, so that no gradient flows back through it
-// expect: gradient_flows_back<gpipe::broken::position<1>, gpipe::detail::letters<'t', 'o', 'k', 'e', 'n', 's'>, false>
+// expect: no gradient flows back to a layer with parameters
+// expect: gradient_flows_back<gpipe::broken::position<0>, gpipe::detail::letters<'l', 'i', 'n', 'e', 'a', 'r', '<', '8', '>'>, false>
 // errors: 1
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/linear/linear.hpp>

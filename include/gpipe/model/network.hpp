@@ -45,9 +45,6 @@ class expansion {
       ++values_[edge_[i]].readers;
       gradient = gradient || values_[edge_[i]].gradient;
     }
-    bool passes = r.outputs == 0;
-    for (int i = 0; i < r.outputs; ++i) passes = passes || is_floating(r.out[i].type);
-    if (gradient && !passes && stopped_.slot < 0) stopped_ = {r.name, slot_count_};
     for (int i = 0; i < r.outputs; ++i) {
       values_[value_count_] = {r.out[i], slot_count_, gradient && is_floating(r.out[i].type)};
       edge_[i] = value_count_++;
@@ -108,13 +105,14 @@ class expansion {
       value& v = values_[reads_[r].value];
       readers_[v.first_reader + v.readers++] = r;
     }
+    find_untrained();
   }
 
   /// The first tied slot whose parameters differ from those of the tie's first slot, and the tie; slot -1: none.
   constexpr tie mismatch() const { return mismatch_; }
 
-  /// The first slot that a gradient should flow through, and cannot; slot -1: none.
-  constexpr tie stopped() const { return stopped_; }
+  /// The first slot with parameters to which no gradient flows back; slot -1: none.
+  constexpr tie untrained() const { return untrained_; }
 
   constexpr network view() const {
     dtype type = dtype::float32;
@@ -134,6 +132,23 @@ class expansion {
     int value[max_tensors_per_edge]{};
     int width = 0;
   };
+
+  // A gradient flows back from the losses and from the last slot, through all that is not an integer.
+  constexpr void find_untrained() {
+    bool integers = false;
+    for (int r = 0; r < described_; ++r)
+      for (int i = 0; i < rows_[r].outputs; ++i) integers = integers || !is_floating(rows_[r].out[i].type);
+    if (!integers) return;
+    bool reached[Slots + 1]{};
+    for (int l = slot_count_ - 1; l >= 0; --l) {
+      const slot& s = slots_[l];
+      reached[l] = reached[l] || l == slot_count_ - 1 || rows_[s.row].loss >= 0;
+      if (!reached[l] && rows_[s.row].parameter_count > 0) untrained_ = {rows_[s.row].name, l};
+      for (int i = 0; reached[l] && i < s.reads; ++i)
+        if (const value& v = values_[reads_[s.first_read + i].value]; v.writer >= 0 && is_floating(v.part.type))
+          reached[v.writer] = true;
+    }
+  }
 
   // Layers that read fields of the same name share one field of the data.
   constexpr void name_fields(row& r) {
@@ -157,7 +172,7 @@ class expansion {
   int readers_[Reads + 1]{};
   field fields_[Fields + 1]{};
   skip_values skips_[Skips + 1]{};
-  tie ties_[Ties + 1]{}, mismatch_{}, stopped_{};
+  tie ties_[Ties + 1]{}, mismatch_{}, untrained_{};
   int edge_[2 * max_tensors_per_edge]{};
   int edge_width_ = 0, depth_ = 0;
   int next_row_ = 0, described_ = 0, slot_count_ = 0, value_count_ = 0, read_count_ = 0, field_count_ = 0;
@@ -200,8 +215,8 @@ constexpr auto name_of_mismatch(std::index_sequence<I...>) {
 }
 
 template <class Model, std::size_t... I>
-constexpr auto name_of_stopped(std::index_sequence<I...>) {
-  return letters<expanded<Model>.stopped().name[I]...>{};
+constexpr auto name_of_untrained(std::index_sequence<I...>) {
+  return letters<expanded<Model>.untrained().name[I]...>{};
 }
 
 template <class Model>
@@ -211,10 +226,10 @@ constexpr network checked_view() {
     using name = decltype(name_of_mismatch<Model>(std::make_index_sequence<wrong.name.size()>{}));
     static_cast<void>(asserted<broken::tied_parameters_match<broken::position<wrong.slot>, name, false>>{});
   }
-  constexpr auto stopped = expanded<Model>.stopped();
-  if constexpr (stopped.slot >= 0) {
-    using name = decltype(name_of_stopped<Model>(std::make_index_sequence<stopped.name.size()>{}));
-    static_cast<void>(asserted<broken::gradient_flows_back<broken::position<stopped.slot>, name, false>>{});
+  constexpr auto untrained = expanded<Model>.untrained();
+  if constexpr (untrained.slot >= 0) {
+    using name = decltype(name_of_untrained<Model>(std::make_index_sequence<untrained.name.size()>{}));
+    static_cast<void>(asserted<broken::gradient_flows_back<broken::position<untrained.slot>, name, false>>{});
   }
   return expanded<Model>.view();
 }

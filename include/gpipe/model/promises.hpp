@@ -96,8 +96,8 @@ struct further_input_has_a_name {
 template <class Position, class Layer, bool Holds>
 struct gradient_flows_back {
   static_assert((holds<Holds, Position, Layer>),
-                "gpipe: a layer has integers as its only output, so that no gradient flows back through it, and the layers "
-                "before it would never be trained");
+                "gpipe: no gradient flows back to a layer with parameters, which would never be trained: every way from it "
+                "to the loss leads through integers");
 };
 template <class Position, class Tie, bool Holds>
 struct tied_parameters_match {
