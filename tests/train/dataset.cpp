@@ -126,3 +126,18 @@ TEST_CASE("a batch may be larger than the dataset") {
   CHECK(all.batches(3).count() == 4);
   CHECK(all.batches(5).count() == 2);
 }
+
+TEST_CASE("batches name the rows of the dataset, and carry a column that no layer reads") {
+  const std::vector<std::int32_t> ids{70, 71, 72, 73};
+  const dataset data = dataset{}.with("labels", 1, std::vector<std::int32_t>{0, 1, 2, 3}).with_unread("id", 1, ids);
+  auto shuffled = data.shuffled(2, 1, 0);
+  for (const batch& b : shuffled) {
+    REQUIRE(b.find("id")->unread);
+    CHECK(!b.find("labels")->unread);
+    for (int i = 0; i < b.samples(); ++i) {
+      const int row = b.dataset_rows()[i];
+      CHECK(static_cast<const std::int32_t*>(b.find("labels")->data)[i] == row);
+      CHECK(static_cast<const std::int32_t*>(b.find("id")->data)[i] == 70 + row);
+    }
+  }
+}
