@@ -56,8 +56,7 @@ TEST_CASE("a field is a vector, a span, an array, ...") {
   const float x[] = {1, 2, 3, 4};
   const std::array<std::int32_t, 2> labels{5, 6};
   const std::vector<double> z{7, 8, 9};
-  const dataset data =
-      dataset{}.with("x", 2, x).with("labels", 1, labels).with("z", 1, std::span(z).first(2));
+  const dataset data = dataset{}.with("x", 2, x).with("labels", 1, labels).with("z", 1, std::span(z).first(2));
   auto all = data.batches(2);
   const batch both = *all.begin();
   CHECK(static_cast<const float*>(both.find("x")->data)[3] == 4);

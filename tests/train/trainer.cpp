@@ -347,7 +347,8 @@ TEST_CASE("a number that is not finite is named by the dataset's row and column"
   const batch all_of_it = *shuffled.begin();
   CHECK(all_of_it.dataset_rows()[3] != 3);
   rejects("of the data is not finite in row 3 of the dataset, column 2 (counted from 0)", [&] { t.step(all_of_it); });
-  rejects("is not finite in sample 3, column 2", [&] { t.step(batch(5).with("inputs", broken).with("labels", labels)); });
+  const batch alone = batch(5).with("inputs", broken).with("labels", labels);
+  rejects("is not finite in sample 3, column 2", [&] { t.step(alone); });
 }
 
 TEST_CASE("a parameter that is not finite is named, and a negative learning rate is rejected") {

@@ -110,7 +110,7 @@ GPIPE_COLD inline void cut_stages(const network& net, const plan_options& o, con
   if (!custom_cut.empty())
     return take_cut(custom_cut.data(), static_cast<int>(custom_cut.size()), net.slot_count, o.stages, p.first.data());
   if (choose_cut(net, o, p.schedule, costs, p.first.data())) return;
-  throw_error({"memory_limit is ", o.memory_limit, " bytes: no cut into ", several(o.stages, "stage"), " fits"},
+  throw_error({"memory_limit is ", chosen_size(static_cast<std::uint64_t>(o.memory_limit)), ": no cut into ", several(o.stages, "stage"), " fits"},
               {"choose at least ", min_memory_limit(net, o, p.schedule, costs), " bytes",
                o.coalesce > 1 ? ", or coalesce 0, which may need fewer" : ""});
 }

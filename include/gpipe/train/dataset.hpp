@@ -31,7 +31,7 @@ class dataset {
     return std::move(this->with(std::move(name), size, rows));
   }
 
-  /// Adds a field that the model need not read, such as a column of numbers that name the samples. It is in every batch.
+  /// Adds a field that the model need not read, such as a column of numbers that name the samples; batches have it.
   template <class Rows>
   dataset& with_unread(std::string name, std::size_t size, const Rows& rows) & {
     this->with(std::move(name), size, rows);
@@ -112,10 +112,12 @@ GPIPE_COLD GPIPE_INLINE void dataset::add(std::string name, std::size_t size, st
                                           const void* rows) {
   using detail::throw_error;
   if (size == 0 || elements == 0 || elements % size != 0)
-    throw_error({"field ", detail::quoted(name), " has ", elements, " elements, which is no multiple of its row of ", size},
+    throw_error({"field ", detail::quoted(name), " has ", elements, " elements, which is no multiple of its row of ",
+                 size},
                 {"give every sample a whole row"});
   for (const column& c : columns_)
-    if (c.name == name) throw_error({"the dataset has a field ", detail::quoted(name), " already"}, {"give each field once"});
+    if (c.name == name)
+      throw_error({"the dataset has a field ", detail::quoted(name), " already"}, {"give each field once"});
   const int count = static_cast<int>(elements / size);
   if (!columns_.empty() && count != samples_)
     throw_error({"field ", detail::quoted(name), " has ", count, " rows, but the others have ", samples_},

@@ -146,5 +146,5 @@ TEST_CASE("labels of a model that forgot to flatten are explained") {
   const std::int32_t labels[] = {0, 1, 2};
   batch_rows rows;
   CHECK_THROWS_WITH_AS(check_batch(network_of<forgot>, batch(3).with("inputs", x).with("labels", labels), 3, rows),
-                       doctest::Contains("see 8 rows in each sample; if a sample is one row, put flatten before"), error);
+                       doctest::Contains("see 8 rows in each sample; if a sample is one row, put flatten"), error);
 }

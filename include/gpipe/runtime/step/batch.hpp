@@ -49,7 +49,7 @@ class batch {
     entries_.push_back(field);
     return *this;
   }
-  /// Names the samples in errors: sample i is the row `rows[i]` of a dataset. The numbers must live as long as the data.
+  /// Names the samples in errors: sample i is the row `rows[i]` of a dataset. `rows` must live as long as the data.
   batch& named(const int* rows) {
     rows_ = rows;
     return *this;

@@ -26,7 +26,7 @@ GPIPE_COLD inline const std::byte* rows_of(const batch& from, std::string_view n
   if (name != "inputs" && size > 1 && found->elements == detail::index(from.samples()))
     throw_error({"field \"", name, "\" of the batch has one element a sample, but the model reads ", size,
                  ": its layers see ", size, " rows in each sample"},
-                {"if a sample is one row, put flatten before the first linear layer; else give an element for each row"});
+                {"if a sample is one row, put flatten before the first linear layer; else give one element a row"});
   if (found->elements != wanted)
     throw_error({"field \"", name, "\" of the batch has ", found->elements, " elements, but ", from.samples(),
             " samples of ", size, " need ", wanted},
@@ -53,7 +53,7 @@ GPIPE_COLD inline void check_fields(const network& net, const batch& from) {
     std::string names;
     for (const std::string& name : known) names.append(names.empty() ? "" : ", ").append(name);
     const std::string meant = meant_by(e.name, known);
-    throw_error({"the batch has a field ", quoted(e.name), ", which the model does not read"},
+    throw_error({"the batch has a field ", detail::quoted(e.name), ", which the model does not read"},
                 {meant.empty() ? "" : "is it \"", meant, meant.empty() ? "" : "\"? ", "the model reads ", names,
                  "; with_unread adds a field that it need not read"});
   }
@@ -77,7 +77,8 @@ template <class T>
 void check_range(const field& wanted, const T* numbers, std::size_t count, const int* dataset_rows) {
   for (std::size_t i = 0; i < count; ++i)
     if (numbers[i] < 0 || numbers[i] >= wanted.below)
-      throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ", numbers[i]},
+      throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ",
+                   numbers[i]},
              {"it must lie in 0 ... ", wanted.below - 1});
 }
 
@@ -101,8 +102,8 @@ void check_weights(const field& wanted, const T* weights, std::size_t count, con
 }  // namespace detail
 
 /// Checks a batch against the fields of the model: names, types, row sizes, ranges of integers. The model must read
-/// every field of the batch that was not added by `with_unread`. A field that only layers from slot `end` on read may be missing. A model in bf16 accepts
-/// inputs that are floats, and rounds them. Throws `error`.
+/// every field of the batch that was not added by `with_unread`. A field that only layers from slot `end` on read may be
+/// missing. A model in bf16 accepts inputs that are floats, and rounds them. Throws `error`.
 GPIPE_COLD inline void check_batch(const network& net, const batch& from, int max_batch, batch_rows& rows,
                                    int end = (std::numeric_limits<int>::max)()) {
   using detail::throw_error;
@@ -135,8 +136,10 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& from, int ma
     if (wanted.optional && wanted.type == dtype::bf16)
       detail::check_weights(wanted, reinterpret_cast<const bf16*>(data), count, rows.dataset_rows);
     if (wanted.below == 0) continue;
-    if (wanted.type == dtype::int32) detail::check_range(wanted, reinterpret_cast<const std::int32_t*>(data), count, rows.dataset_rows);
-    if (wanted.type == dtype::uint8) detail::check_range(wanted, reinterpret_cast<const std::uint8_t*>(data), count, rows.dataset_rows);
+    if (wanted.type == dtype::int32)
+      detail::check_range(wanted, reinterpret_cast<const std::int32_t*>(data), count, rows.dataset_rows);
+    if (wanted.type == dtype::uint8)
+      detail::check_range(wanted, reinterpret_cast<const std::uint8_t*>(data), count, rows.dataset_rows);
   }
   if (rounds)
     rows.inputs = detail::round(rows.inputs, entering.size * detail::index(from.samples()), rows.rounded);
