@@ -3,6 +3,7 @@
 // errors: 1
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;
@@ -15,8 +16,8 @@ struct tokens {
 };
 // Tokens may be made from data, but not from the output of a layer with parameters: it would never be trained.
 #ifdef GPIPE_FAIL
-struct net : model<input<float, 8>, linear<8>, tokens, embedding<16, 4>> {};
+struct net : model<input<float, 8>, linear<8>, tokens, embedding<16, 4>, softmax_cross_entropy> {};
 #else
-struct net : model<input<float, 8>, tokens, embedding<16, 4>> {};
+struct net : model<input<float, 8>, tokens, embedding<16, 4>, softmax_cross_entropy> {};
 #endif
 constexpr int slots = slots_of<net>;

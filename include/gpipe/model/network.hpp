@@ -133,12 +133,14 @@ class expansion {
     int width = 0;
   };
 
-  // A gradient flows back from the losses and from the last slot, through all that is not an integer.
+  // In a model that is trained, a gradient flows back from its losses and its last slot, through all but integers.
   constexpr void find_untrained() {
-    bool integers = false;
-    for (int r = 0; r < described_; ++r)
+    bool integers = false, loss = false;
+    for (int r = 0; r < described_; ++r) {
+      loss = loss || rows_[r].loss >= 0;
       for (int i = 0; i < rows_[r].outputs; ++i) integers = integers || !is_floating(rows_[r].out[i].type);
-    if (!integers) return;
+    }
+    if (!integers || !loss) return;
     bool reached[Slots + 1]{};
     for (int l = slot_count_ - 1; l >= 0; --l) {
       const slot& s = slots_[l];
