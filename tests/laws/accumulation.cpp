@@ -1,5 +1,5 @@
-// Accumulated calls and the step after them are one mini-batch, and the next one begins anew: gradients, weights, random
-// numbers and the statistics of layers with state.
+// Accumulated calls and the step after them are one mini-batch, and the next one begins anew: gradients, weights,
+// random numbers and the statistics of layers with state.
 
 #include <doctest/doctest.h>
 
@@ -11,8 +11,8 @@ using namespace laws;
 namespace {
 
 /// Channels of several numbers, so that a micro-batch of one sample has a variance.
-struct net : model<input<float, 12>, linear<24>, reshape<6, 4>, batch_norm<>, dropout<25>, gelu, linear<3>, batch_norm<>,
-                   reshape<18>, linear<7>, softmax_cross_entropy> {};
+struct net : model<input<float, 12>, linear<24>, reshape<6, 4>, batch_norm<>, dropout<25>, gelu, linear<3>,
+                   batch_norm<>, reshape<18>, linear<7>, softmax_cross_entropy> {};
 
 const samples<float> data(60, 12, 1);
 
