@@ -139,11 +139,11 @@ struct settings {
 
 // The data ------------------------------------------------------------------------------------------------------------
 
-struct split {
+struct digit_sets {
   dataset train, test;  // every fifth row is held out
 };
 
-split read_digits(const std::string& path) {
+digit_sets read_digits(const std::string& path) {
   const example::labelled_rows rows = example::read_csv(path, 64, 10);
   std::vector<float> features[2];
   std::vector<std::int32_t> labels[2];
@@ -175,12 +175,15 @@ void write_costs(std::ostream& out, const std::string& path, const network& of, 
       << predicted({}) << '\n';
 }
 
-/// Checks before the training that every output can be written, each to its own file.
-void require_outputs(std::vector<std::string> files) {
+/// Checks before the training that every output can be written, each to its own file and none over the data.
+void require_outputs(const std::string& data, std::vector<std::string> files) {
   std::erase(files, "");
-  std::sort(files.begin(), files.end());
-  if (const auto twice = std::adjacent_find(files.begin(), files.end()); twice != files.end())
-    throw error("two outputs have the same file", "give each output its own file", {.file = *twice});
+  for (auto file = files.begin(); file != files.end(); ++file) {
+    const auto same = [&](const std::string& other) { return is_same_file(*file, other); };
+    if (same(data)) throw error("an output has the file of the data", "give it its own file", {.file = *file});
+    if (std::any_of(files.begin(), file, same))
+      throw error("two outputs have the same file", "give each output its own file", {.file = *file});
+  }
   for (const std::string& file : files) require_writable(file);
 }
 
@@ -188,8 +191,8 @@ void require_outputs(std::vector<std::string> files) {
 template <class Device>
 void run_on(settings chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
-  if (prints) require_outputs({chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
-  const split data = read_digits(chosen.data);
+  if (prints) require_outputs(chosen.data, {chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
+  const digit_sets data = read_digits(chosen.data);
   chosen.batch = std::min(chosen.batch, data.train.samples());
   const int parts = chosen.plan.all_micro_batches();
   chosen.plan.micro_batch_size = (chosen.batch + parts - 1) / parts;

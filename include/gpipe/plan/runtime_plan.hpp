@@ -133,7 +133,7 @@ GPIPE_COLD inline void search_cut(const network& net, runtime_plan& p) {
   const plan_options& o = p.options;
   const stage_costs costs = p.costs();
   if (choose_cut(net, o, p.schedule, costs, p.first.data())) return;
-  throw_error({"memory_limit is ", o.memory_limit, " bytes: no cut into ", several(o.stages, "stage"), " fits"},
+  throw_error({"memory_limit is ", chosen_size(static_cast<std::uint64_t>(o.memory_limit)), ": no cut into ", several(o.stages, "stage"), " fits"},
               {"choose at least ", min_memory_limit(net, o, p.schedule, costs), " bytes",
                o.coalesce > 1 ? ", or coalesce 0, which may need fewer" : ""});
 }

@@ -114,7 +114,17 @@ class basic_trainer {
   std::vector<T> state(int slot, std::string_view name) const {
     return read<T>(memory_kind::state, slot, name);
   }
-  /// Sets the values of a parameter, or of a layer's state.
+  /// Sets the values of a parameter, or of a layer's state: from a vector, a span, an array, ... of numbers.
+  template <class Values>
+  void set_parameter(int slot, std::string_view name, const Values& values) {
+    const detail::number_rows from = detail::number_rows_of(values);
+    write(memory_kind::parameters, slot, name, from.type, from.data, from.elements);
+  }
+  template <class Values>
+  void set_state(int slot, std::string_view name, const Values& values) {
+    const detail::number_rows from = detail::number_rows_of(values);
+    write(memory_kind::state, slot, name, from.type, from.data, from.elements);
+  }
   template <element T = float>
   void set_parameter(int slot, std::string_view name, std::span<const T> values) {
     write(memory_kind::parameters, slot, name, dtype_of<T>, values.data(), values.size());
