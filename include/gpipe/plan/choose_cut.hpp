@@ -44,6 +44,14 @@ constexpr bool drains(const Schedule& schedule, int stages) {
   else return std::is_same_v<Schedule, fill_drain> || std::is_same_v<Schedule, forward_only>;
 }
 
+/// Whether the objective is the step of every cut: fill-drain or forward only, free transfers, and links between all
+/// neighbours.
+constexpr bool objective_is_step(const network& net, const plan_options& o) {
+  const schedule_choice schedule = o.chosen_schedule();
+  return drains(schedule, o.stages) && !o.cost_transfers &&
+         (o.stages == 1 || chained_from(net).begin(schedule.trains) <= 1);
+}
+
 /// The cost of a layer in a partition problem: backward in one part, with the second forward if it is certain.
 template <scheduler Schedule>
 constexpr slot_cost cost_in(const Schedule& schedule, const plan_options& o, const layer_cost& c) {

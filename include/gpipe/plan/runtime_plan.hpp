@@ -3,9 +3,9 @@
 #include <vector>
 
 #include <gpipe/model/in_bf16.hpp>
-#include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/program/print.hpp>
+#include <gpipe/plan/simulated_cut.hpp>
 #include <gpipe/plan/stage_plan.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/check.hpp>
@@ -90,7 +90,7 @@ struct runtime_plan {
   const stage_plan& of(int stage) const { return stage_plans[static_cast<std::size_t>(stage)]; }
 };
 
-/// Plans a network: an optimal cut, or `custom_cut`, the first slot of every stage but the first.
+/// Plans a network: the best cut (see `search_cut` and `shorten_step`), or `custom_cut`, the first slot of every stage but the first.
 runtime_plan make_plan(const network& net, const plan_options& options, const std::vector<int>& custom_cut = {});
 
 #if GPIPE_BODIES
@@ -109,7 +109,8 @@ GPIPE_COLD inline void cut_stages(const network& net, const plan_options& o, con
   const stage_costs costs = fill_costs(net, o, p.costs_of_slots.data());
   if (!custom_cut.empty())
     return take_cut(custom_cut.data(), static_cast<int>(custom_cut.size()), net.slot_count, o.stages, p.first.data());
-  if (choose_cut(net, o, p.schedule, costs, p.first.data())) return;
+  const cut_search found = search_cut(net, o, p.schedule, costs, p.first.data());
+  if (found.fits) return shorten_step(net, o, costs, found.whole, p.first.data());
   throw_error({"memory_limit is ", o.memory_limit, " bytes: no cut into ", several(o.stages, "stage"), " fits"},
               {"choose at least ", min_memory_limit(net, o, p.schedule, costs), " bytes",
                o.coalesce > 1 ? ", or coalesce 0, which may need fewer" : ""});
