@@ -27,8 +27,8 @@ void shorten_step(const network& net, const plan_options& o, const stage_costs& 
 /// Compares a cut, which may be by hand, with the best one.
 cut_verdict judge_cut(const network& net, const plan_options& o, const stage_costs& costs, const int* first);
 
-/// Cells of all simulations for one plan: less than a tenth of a second, optimised.
-inline constexpr std::int64_t max_simulated_cells = 1 << 15;
+/// Cells of all simulations for one plan: less than a tenth of a second if optimised.
+inline constexpr std::int64_t max_simulated_cells = 1 << 16;
 
 #if GPIPE_BODIES
 namespace detail {
