@@ -117,7 +117,8 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
 struct cut_search {
   bool fits = true;      ///< a cut that obeys the memory limit
   bool whole = true;     ///< the search came to its end; else it stopped after so many partial cuts
-  std::int64_t least{};  ///< no cut that obeys the limit has a smaller objective, in picoseconds
+  /// No cut that obeys the limit has a smaller objective. (0 in constant evaluation without a limit: it takes steps.)
+  std::int64_t least = 0;
 };
 
 /// Cuts a model by the objective of its partition problem: the step of fill-drain and forward only with free transfers,
@@ -140,7 +141,8 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
     using detail::memory_fits;
     memory_fits fits{net, o, needs.data()};
     detail::cut_within(problem, first, fits);
-    cut_search found{.least = objective_of(problem, first)};
+    cut_search found;
+    if (limited || !std::is_constant_evaluated()) found.least = objective_of(problem, first);
     if (!limited) return found;
 
     const auto obeys = [&](const int* cut) {

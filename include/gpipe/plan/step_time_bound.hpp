@@ -64,9 +64,7 @@ GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
   if (!schedule.trains) back = backward = 0;
   // The first slots without a backward: a stage of these gets no gradient, so it may recompute at any time.
   int fixed = 0;
-  std::int64_t fixed_forward = 0;
-  for (; fixed < slots && costs[fixed].backward_input == 0 && costs[fixed].backward_parameters == 0; ++fixed)
-    fixed_forward += costs[fixed].forward;
+  while (fixed < slots && costs[fixed].backward_input == 0 && costs[fixed].backward_parameters == 0) ++fixed;
   const std::int64_t through = detail::summed(forward, split ? back : backward);
   const auto larger = [](std::int64_t a, std::int64_t b) { return a > b ? a : b; };
 

@@ -51,6 +51,11 @@ GPIPE_COLD inline std::string other_options(plan_options o, int coalesce) {
   return text;
 }
 
+/// Whether a cut is compared by its step alone, and not by its bottleneck, too.
+constexpr bool compares_steps(const plan_options& o) {
+  return drains(o.chosen_schedule(), o.stages) && !o.cost_transfers;
+}
+
 /// The cut against the best one: "the cut is the optimum", or by how many percent it may be above.
 GPIPE_COLD inline std::string verdict_of(const plan_facts& plan) {
   const plan_options& o = plan.options;
@@ -61,7 +66,7 @@ GPIPE_COLD inline std::string verdict_of(const plan_facts& plan) {
   };
   const std::string step = (v.step > v.least && !v.proven ? "at most " : "") + above(v.step, v.least);
   std::string text = "the cut is " + step + "the optimum";
-  if (!drains(o.chosen_schedule(), o.stages) || o.cost_transfers)
+  if (!compares_steps(o))
     text = "the cut's bottleneck is " + above(plan.from_optimum.of_cut, plan.from_optimum.optimum) +
            "the optimum; its step is " + step + "the shortest of " +
            (v.cuts > 0 ? "all " + several(v.cuts, "cut") : std::string("any cut"));
@@ -135,7 +140,7 @@ GPIPE_COLD inline std::string describe(const network& net, const runtime_plan& p
   facts.bubble = timetable(schedule, o.stages, o.micro_batches).bubble();
   facts.makespan = step_time(net, plan);
   facts.bound = lower_bound_of(net, o, schedule, plan.costs());
-  facts.from_optimum = distance_of(net, o, schedule, plan.costs(), plan.first.data());
+  if (!detail::compares_steps(o)) facts.from_optimum = distance_of(net, o, schedule, plan.costs(), plan.first.data());
   facts.verdict = judge_cut(net, o, plan.costs(), plan.first.data());
   return detail::describe(facts);
 }
@@ -151,7 +156,7 @@ GPIPE_COLD std::string describe() {
   facts.bubble = Plan::bubble();
   facts.makespan = Plan::makespan();
   facts.bound = Plan::lower_bound();
-  facts.from_optimum = Plan::from_optimum();
+  if (!detail::compares_steps(Plan::options)) facts.from_optimum = Plan::from_optimum();
   facts.verdict = judge_cut(net, Plan::options, facts.costs, Plan::cut().first);
   return detail::describe(facts);
 }

@@ -105,10 +105,11 @@ class turn_search {
       if (periods == 0) limit = sum[p_.slots];
       limit.both = sum[p_.slots].both;
       prefix_probe<turns_within<Fits>> probe{sum, p_.slots, p_.stages, turns_};
-      for (std::int64_t low = sum[p_.slots].once(); low < latest;) {
-        turns_.limit = low + (latest - low) / 2;
-        if (probe.run(limit, &load::both)) latest = turns_.limit;
-        else low = turns_.limit + 1;
+      turns_.limit = unlimited;
+      for (std::int64_t low = turn_of_last(probe, limit), at = low; low < latest; at = low + (latest - low) / 2) {
+        turns_.limit = at;  // mostly the first can be reached
+        if (probe.run(limit, &load::both)) latest = at;
+        else low = at + 1;
       }
       if (latest + periods * period < shortest) {
         shortest = latest + periods * period;
@@ -125,6 +126,16 @@ class turn_search {
   constexpr bool find(int* first) const {
     return equal_device_search<turns_within<Fits>>(turns_.sum, largest_, p_.slots, p_.stages, turns_)
         .find(p_.micro_batches > 1, first);
+  }
+  /// The turn of the last stage if all before are as long as the limits allow: no cut within them has an earlier one.
+  constexpr std::int64_t turn_of_last(const prefix_probe<turns_within<Fits>>& probe, const load& limit) const {
+    int begin = 0;
+    for (int s = 0, width = p_.slots / p_.stages; s + 1 < p_.stages; ++s) {
+      const int end = probe.reach(begin, width, limit);
+      width = end - begin;
+      begin = end;
+    }
+    return turns_.turn(begin < p_.slots ? begin : p_.slots - 1, p_.slots);
   }
   /// The largest f and b of a stage, and its latest turn as `both`.
   constexpr load maxima(const int* first) const {
