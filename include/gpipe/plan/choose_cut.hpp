@@ -116,7 +116,7 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
 /// What a search for the best cut has found.
 struct cut_search {
   bool fits = true;      ///< a cut that obeys the memory limit
-  bool whole = true;     ///< the search came to its end; else it stopped after so many partial cuts
+  bool whole = true;     ///< the search came to its end; else it stopped after 32,768 partial cuts
   /// No cut that obeys the limit has a smaller objective. (0 in constant evaluation without a limit: it takes steps.)
   std::int64_t least = 0;
 };

@@ -50,7 +50,8 @@ constexpr bool try_partition(const partition_problem& p, int* first, const Fits&
 
 /// Cuts a model into non-empty stages: stage s holds the slots [first[s], first[s + 1]), so `first` has stages + 1
 /// elements. No cut has a smaller objective. Among equal cuts it takes one whose largest f + b of a stage is smallest;
-/// then, within these maxima, each stage in turn is as close as possible to an equal share of the remaining f + b. The
+/// then, within these maxima, each stage in turn is as close as possible to an equal share of the remaining f + b. (On
+/// equal devices with `first_again` a cut with the smallest max f + max b comes before one with a smaller f + b.) The
 /// same problem always gives the same cut.
 ///
 /// `fits(begin, end)` returns whether one stage has the memory for a range of slots; every part of a range that fits
