@@ -118,7 +118,7 @@ struct settings {
              .number("--seed", seed, 0, INT64_MAX, "seed of initial parameters, dropout and shuffling")
              .text("--data", "FILE", data, "lines of 64 numbers and a label, comma-separated")
              .text("--trace", "FILE.json", trace, "write all actions of all workers, for ui.perfetto.dev")
-             .text("--timeline", "FILE.svg", timeline, "draw the last step")
+             .text("--timeline", "FILE.svg", timeline, "draw the median of the last 20 steps")
              .text("--breakdown", "FILE.svg", breakdown, "draw where the time of a step went")
              .text("--profile", "FILE.hpp", profile,
                    "write the measured time of each layer; a build with\n"
@@ -160,15 +160,6 @@ split read_digits(const std::string& path) {
 }
 
 // The training --------------------------------------------------------------------------------------------------------
-
-// The events of one step, for its picture.
-std::vector<event> events_since(std::int64_t begin, const std::vector<recorder>& workers) {
-  std::vector<event> events;
-  for (const recorder& worker : workers)
-    for (const event& e : worker.events())
-      if (e.begin_ns >= begin) events.push_back(e);
-  return events;
-}
 
 /// Writes the measured time of each layer, and prints the predicted step time with it.
 void write_costs(std::ostream& out, const std::string& path, const network& of, const runtime_plan& now,
@@ -224,16 +215,13 @@ void run_on(settings chosen, process_group* job) {
   // mpirun gives processes a terminal, even if their output goes to a file.
   const verbosity how_shown = job == nullptr ? verbosity_for(stdout) : verbosity::lines;
   progress line(out, chosen.quiet || !prints ? verbosity::quiet : how_shown);
-  std::int64_t last_step = 0, this_step = now_ns();
   fit(training, data.train, epochs, [&](const fit_progress& now) {
     if (now.step == now.steps) line.epoch(now);
     else line.step(now);
-    last_step = std::exchange(this_step, now_ns());
-    if (chosen.trace.empty() && training.steps() < steps) training.reset_trace();  // room for the last step
+    if (chosen.trace.empty() && training.steps() + 20 <= steps) training.reset_trace();  // room for the last 20
   });
   const std::vector<stage_report> report = training.report();
   const std::vector<recorder>& trace = training.trace();
-  const std::vector<event> drawn = events_since(last_step, trace);  // without the evaluation that follows
   const bool timed = chosen.layers || !chosen.profile.empty();
   const measured_profile costs = timed ? training.layer_profile() : measured_profile{};
   const double accuracy = training.evaluate(data.test).accuracy();
@@ -247,8 +235,7 @@ void run_on(settings chosen, process_group* job) {
   if (!chosen.profile.empty()) write_costs(out, chosen.profile, of, training.plan(), costs);
   if (!chosen.breakdown.empty())
     write_breakdown(chosen.breakdown, breakdown_of(report), "digits: where the time of a step went");
-  if (!chosen.timeline.empty())
-    write_timeline(chosen.timeline, drawn, "digits: the last step");
+  if (!chosen.timeline.empty()) write_timeline(chosen.timeline, training.plan(), trace);
   if (!chosen.trace.empty()) write_trace(chosen.trace, trace);
   std::cout << "test accuracy " << std::fixed << std::setprecision(4) << accuracy << '\n'
             << "parameters " << std::hex << std::setw(16) << std::setfill('0') << hash << '\n';

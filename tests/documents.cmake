@@ -6,7 +6,8 @@
 #     block in a comment of the document that begins with "<!-- cpp";
 #   - the commands run, or stand below with the reason why not; a table behind a comment
 #     "<!-- printed by: COMMAND -->" has the figures that the command prints;
-#   - the program in README.md equals examples/readme.cpp, byte by byte;
+#   - a block behind a comment "<!-- file: PATH -->" equals that file, byte by byte. It is a whole program, so it is not
+#     compiled here: the examples are built and run as tests of their own;
 #   - the contents page names every example and every chapter, and the page of benches names every bench;
 #   - a chapter has fewer than 200 lines, and an example's file at most 300.
 #
@@ -209,6 +210,30 @@ function(check_figures document text)
   endforeach()
 endfunction()
 
+# Each block that shows a file.
+function(check_files document text)
+  set(rest "${text}")
+  while(ON)
+    string(FIND "${rest}" "\n<!-- file: " at)
+    if(at EQUAL -1)
+      break()
+    endif()
+    math(EXPR at "${at} + 12")
+    string(SUBSTRING "${rest}" ${at} -1 rest)
+    string(FIND "${rest}" " -->\n" length)
+    string(SUBSTRING "${rest}" 0 ${length} path)
+    if(NOT EXISTS ${ROOT}/${path})
+      complain("${document} shows ${path}, which does not exist")
+      continue()
+    endif()
+    file(READ ${ROOT}/${path} shown)
+    string(FIND "${rest}" "${path} -->\n```cpp\n${shown}```\n" at)
+    if(NOT at EQUAL 0)
+      complain("${document} shows another program than ${path}: copy the file into the document")
+    endif()
+  endwhile()
+endfunction()
+
 # Only README.md has blocks in other languages than C++; tests/consumers runs them.
 function(check_fences document text)
   flatten("${text}" text)
@@ -256,6 +281,10 @@ function(append_blocks document text)
     string(REGEX REPLACE "[^\n]" "" lines "${before}")
     string(LENGTH "${lines}" lines)
     math(EXPR line "${line} + ${lines}")
+    string(REGEX REPLACE "[^\n]" "" lines "${block}")
+    if(before MATCHES "\n<!-- file: [^\n]* -->\n```cpp\n$")
+      set(block "")  # a program of its own
+    endif()
     # Headers are included first, outside of all namespaces; headers of MPI only if MPI is found.
     string(REGEX MATCHALL "#include <[^>\n]*>" headers "${block}")
     foreach(header IN LISTS headers)
@@ -265,7 +294,6 @@ function(append_blocks document text)
     endforeach()
     string(REGEX REPLACE "#include <[^>\n]*>" "" code "${block}")
     string(APPEND program "#line ${line} \"${document}\"\n${code}\n")
-    string(REGEX REPLACE "[^\n]" "" lines "${block}")
     string(LENGTH "${lines}" lines)
     math(EXPR line "${line} + ${lines}")
   endwhile()
@@ -286,15 +314,15 @@ foreach(document IN LISTS documents)
   check_commands(${document} "${text}")
   check_figures(${document} "${text}")
   check_fences(${document} "${text}")
+  check_files(${document} "${text}")
   append_blocks(${document} "${text}")
   math(EXPR number "${number} + 1")
 endforeach()
 
 file(READ ${ROOT}/README.md readme)
-file(READ ${ROOT}/examples/readme.cpp first_program)
-string(FIND "${readme}" "```cpp\n${first_program}```\n" at)
+string(FIND "${readme}" "\n<!-- file: examples/readme.cpp -->\n" at)
 if(at EQUAL -1)
-  complain("the program in README.md differs from examples/readme.cpp: copy the file into the document")
+  complain("README.md does not show examples/readme.cpp")
 endif()
 
 file(GLOB examples RELATIVE ${ROOT}/examples ${ROOT}/examples/*.cpp)

@@ -86,6 +86,16 @@ refused(${mixed} main_header_only other_header_only library)
 object(library_fast -DGPIPE_COMPILED=1 -ffast-math ${compiled})
 refused("gpipe_compiled_for_[a-z0-9_]*_exact_math_" main_compiled other_compiled library_fast)
 
+# The README's program has a plan of the compiler's and no job. It compiles neither a search for a cut nor what processes
+# do together.
+object(readme ${COPY}/examples/readme.cpp)
+execute_process(COMMAND nm -C readme.o WORKING_DIRECTORY ${work} OUTPUT_VARIABLE names COMMAND_ERROR_IS_FATAL ANY)
+foreach(name IN ITEMS search_cut limited_search join_job set_up_of_jobs process_all_reduce remote_links)
+  if(names MATCHES "${name}")
+    message(FATAL_ERROR "examples/readme.cpp compiles ${name}, which it never calls")
+  endif()
+endforeach()
+
 if(MPICXX)
   execute_process(COMMAND ${MPICXX} --showme:compile OUTPUT_VARIABLE flags COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND ${MPICXX} --showme:link OUTPUT_VARIABLE libraries COMMAND_ERROR_IS_FATAL ANY)

@@ -1,6 +1,7 @@
 # Follows README.md's "Use it in your project" with a copy of gpipe without .git: writes each block of CMake to
 # CMakeLists.txt, and runs each block of commands.
-#     cmake -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D SYSTEM=<include folders> -P readme.cmake
+#     cmake -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D SYSTEM=<include folders>
+#           -D GENERATOR=<of this build: make may be missing here> -P readme.cmake
 
 set(work ${SCRATCH}/readme)
 file(REMOVE_RECURSE ${work})
@@ -9,6 +10,7 @@ file(RENAME ${work}/gpipe/examples/readme.cpp ${work}/main.cpp)
 list(JOIN SYSTEM ":" path)
 set(ENV{CPLUS_INCLUDE_PATH} "${path}")
 set(ENV{CXX} ${COMPILER})
+set(ENV{CMAKE_GENERATOR} ${GENERATOR})
 
 file(READ ${COPY}/README.md rest)
 string(REGEX REPLACE "^.*\n## Use it in your project\n" "" rest "${rest}")

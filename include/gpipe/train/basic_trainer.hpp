@@ -149,13 +149,19 @@ class basic_trainer {
  protected:
   using context = typename Device::context;
 
-  /// `planned_cut` is used if `how` has no cut: the first slot of every stage but the first.
+  /// The cut is that of `how`, or else the best.
+  basic_trainer(const network& net, const kernel_row<context>* kernels, const plan_options& options,
+                const optimizer_update<context>& update, double learning_rate, const training_options& how);
+  /// The cut is that of `how`, or else `planned_cut`: the first slot of every stage but the first.
   basic_trainer(const network& net, const kernel_row<context>* kernels, const plan_options& options,
                 std::span<const int> planned_cut, const optimizer_update<context>& update, double learning_rate,
                 const training_options& how);
   ~basic_trainer();
 
  private:
+  basic_trainer(const network& net, const kernel_row<context>* kernels, runtime_plan plan,
+                const optimizer_update<context>& update, double learning_rate, const training_options& how);
+
   struct array {
     std::size_t at, size;  // bytes before it in its slot's block; its elements
   };

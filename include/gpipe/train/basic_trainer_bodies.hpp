@@ -37,18 +37,28 @@ GPIPE_COLD const watched_rows& watched_in(const executor<Device>& of, int slot) 
 
 template <class Device>
 GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const kernel_row<context>* kernels,
+                                                const plan_options& options, const optimizer_update<context>& update,
+                                                double learning_rate, const training_options& how)
+    : basic_trainer(net, kernels, make_plan(net, detail::completed(options, update.moments(), how), how.cut), update,
+                    learning_rate, how) {}
+template <class Device>
+GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const kernel_row<context>* kernels,
                                                 const plan_options& options, std::span<const int> planned_cut,
                                                 const optimizer_update<context>& update, double learning_rate,
                                                 const training_options& how)
+    : basic_trainer(net, kernels,
+                    plan_with_cut(net, detail::completed(options, update.moments(), how),
+                                  how.cut.empty() ? planned_cut : std::span(how.cut)),
+                    update, learning_rate, how) {}
+template <class Device>
+GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const kernel_row<context>* kernels,
+                                                runtime_plan plan, const optimizer_update<context>& update,
+                                                double learning_rate, const training_options& how)
     : moments_(update.moments()),
       learning_rate_(learning_rate),
       max_grad_norm_(how.max_grad_norm),
       schedule_(how.learning_rate_schedule),
-      executor_(std::make_unique<gpipe::executor<Device>>(
-          net, kernels,
-          make_plan(net, detail::completed(options, update.moments(), how),
-                    how.cut.empty() ? std::vector<int>(planned_cut.begin(), planned_cut.end()) : how.cut),
-          update, how)) {}
+      executor_(std::make_unique<gpipe::executor<Device>>(net, kernels, std::move(plan), update, how)) {}
 
 template <class Device>
 GPIPE_COLD basic_trainer<Device>::~basic_trainer() = default;

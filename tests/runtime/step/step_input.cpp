@@ -23,8 +23,8 @@ struct calls {
   detail::step_input input{network_of<Model>, plan, step};
 };
 
-const std::vector<float> x(20, 0.5F);
-const std::vector<std::int32_t> labels(10, 1);
+const std::vector<float> x(26, 0.5F);
+const std::vector<std::int32_t> labels(13, 1);
 batch of(int samples) {
   const auto rows = static_cast<std::size_t>(samples);
   return batch(samples).with("inputs", std::span(x).first(2 * rows)).with("labels", std::span(labels).first(rows));
@@ -41,7 +41,7 @@ TEST_CASE("a call sets the whole step, and nothing of the last call is left") {
   it.step.begin(pass_kind::diagnose);
   const auto before = now_ns();
   it.input.begin(pass_kind::train, of(5), {.samples_before = 8});
-  CHECK(it.input.began_ns() >= before);
+  CHECK(it.step.began_ns >= before);
   CHECK(it.step.rows.samples == 5);
   CHECK(it.step.per_micro_batch == 2);
   CHECK(it.step.samples_before == 8);
@@ -53,6 +53,20 @@ TEST_CASE("a call sets the whole step, and nothing of the last call is left") {
   CHECK(it.step.rows.samples == 1);
   CHECK(it.step.samples_before == 0);
   CHECK((!it.step.trains() && !it.step.is_timed()));
+}
+
+TEST_CASE("samples are dealt in order, the next ceil(N / (R M)) to each micro-batch") {  // as the guide says
+  const auto dealt = [](calls<net>& it, int samples) {
+    it.input.begin(pass_kind::train, of(samples));
+    return std::vector<int>{it.step.samples(0), it.step.samples(1), it.step.samples(2), it.step.samples(3)};
+  };
+  calls<net> four({.micro_batches = 4, .micro_batch_size = 4});
+  CHECK(dealt(four, 8) == std::vector{2, 2, 2, 2});
+  CHECK(dealt(four, 9) == std::vector{3, 3, 3, 0});
+  CHECK(dealt(four, 13) == std::vector{4, 4, 4, 1});
+  CHECK(dealt(four, 3) == std::vector{1, 1, 1, 0});
+  calls<net> copies({.micro_batches = 2, .micro_batch_size = 4, .replicas = 2});
+  CHECK(dealt(copies, 9) == std::vector{3, 3, 3, 0});
 }
 
 TEST_CASE("training without enough samples, without a loss or without a backward is rejected") {

@@ -55,7 +55,13 @@ constexpr auto type_of_edges() {
 ///       static constexpr work cost{...};                  operations per sample
 ///       static constexpr bool view = true;                its output is its input under another shape: no kernel
 ///       using value_type = float;                         the element type of its parameters; float for bf16
+///                                                         functions, of a context c and operands a
+///       void prepare(c, int samples)                      once: sets up matrix products of up to this number of samples
+///       void refresh(c, a) noexcept                       writes `derived`: at the start and after each update
+///       void forward(c, a)                                and so on: examples/guide/kernels.md lists them
 ///     };
+///
+/// A layer with a matrix product has a `derived` buffer of `packed_size(rows, columns)` elements for each product.
 template <class Layer, edge Input>
 struct bound {
   using layer = Layer;

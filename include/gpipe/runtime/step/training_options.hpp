@@ -9,7 +9,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/rate.hpp>
 #include <gpipe/plan/program/lower.hpp>
-#include <gpipe/transport/contract/process_group.hpp>
+#include <gpipe/runtime/step/job_choice.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 
 namespace gpipe {
@@ -36,7 +36,7 @@ struct training_options {
   /// another number of samples is recorded again, and so is every step of a layer that draws random numbers. For
   /// devices that have graphs, and a plan of one worker. The bits are the same.
   bool graph = false;
-  process_group* job = nullptr;  ///< each process of the job is one of the plan's workers; null: one process
+  job_choice job{};  ///< each process of the job is one of the plan's workers; null: one process
   /// Every worker calls this before each instruction of a step until the commit, which is before its first update. If
   /// it throws, the step fails.
   std::function<void(const instruction&)> before{};

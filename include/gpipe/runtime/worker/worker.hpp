@@ -35,7 +35,7 @@ class alignas(alignment) worker final : private gradient_listener {
         waiter_(waiter),
         io_(shared.plan, own.channels()),
         ties_(shared.plan, own, shared.others.ties()),
-        times_(own.step(), own.number(), reports_of(shared, own.number()), trace) {
+        times_(own.step(), own.number(), number, reports_of(shared, own.number()), trace) {
     for (int s = 0; s < context_.plan.stages(); ++s)
       if (context_.plan.worker_of(s) == number) stages_.push_back(s);
   }
@@ -77,6 +77,7 @@ class alignas(alignment) worker final : private gradient_listener {
     stage(i).begin(global_micro_batch(i));
     try {
       if (!committed_) {
+        if (context_.signals.interrupted()) throw detail::interrupted{};  // a failure elsewhere: work no further
         context_.others.begin(wait_context_of(i));
         if (context_.before) context_.before({i.kind, i.stage, global_micro_batch(i), i.link});
       }

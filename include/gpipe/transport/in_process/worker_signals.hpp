@@ -4,18 +4,17 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 #include <gpipe/transport/in_process/cores.hpp>
+#include <gpipe/transport/in_process/thread_primitives.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 
 namespace gpipe {
 
@@ -27,11 +26,12 @@ namespace gpipe {
 ///
 /// Both *exchange* `asleep`, so the later of the two sees the earlier and no notification is lost; what `ready` reads
 /// needs acquire and release, no more.
-class worker_signals {
+template <class Threads>
+class basic_worker_signals {
  public:
-  explicit worker_signals(int workers) : worker_signals(workers, wait_limits::of(workers)) {}
+  explicit basic_worker_signals(int workers) : basic_worker_signals(workers, wait_limits::of(workers)) {}
 
-  worker_signals(int workers, wait_limits limits)
+  basic_worker_signals(int workers, wait_limits limits)
       : workers_(workers), limits_(limits), waiters_(std::make_unique<waiter[]>(static_cast<std::size_t>(workers))) {
     assert(workers > 0);
     limits_.spin = (std::min)(limits_.spin, limits_.deadline);
@@ -61,7 +61,7 @@ class worker_signals {
     waiter& s = at(worker);
     if (s.asleep.exchange(0, std::memory_order_acq_rel) == 0) return;
     // The worker holds the mutex from its last check until it sleeps.
-    { const std::lock_guard<std::mutex> asleep_by_now(s.mutex); }
+    { const std::lock_guard<mutex> asleep_by_now(s.mutex); }
     s.condition.notify_one();
   }
   bool asleep(int worker) const noexcept { return at(worker).asleep.load(std::memory_order_acquire) != 0; }
@@ -124,13 +124,17 @@ class worker_signals {
   }
 
  private:
+  template <class T>
+  using atomic = typename Threads::template atomic<T>;
+  using mutex = typename Threads::mutex;
+
   struct alignas(alignment) waiter {
-    std::atomic<std::uint64_t> ticks{0};
-    alignas(alignment) std::atomic<int> asleep{0};
-    std::atomic<int> core{-1};       // the worker's last known core; -1: it sleeps
-    std::atomic<bool> waits{false};  // awake or asleep: from before the worker sleeps until its wait has ended
-    std::mutex mutex;
-    std::condition_variable condition;
+    atomic<std::uint64_t> ticks{0};
+    alignas(alignment) atomic<int> asleep{0};
+    atomic<int> core{-1};       // the worker's last known core; -1: it sleeps
+    atomic<bool> waits{false};  // awake or asleep: from before the worker sleeps until its wait has ended
+    typename Threads::mutex mutex;
+    typename Threads::condition condition;
   };
 
   waiter& at(int worker) const noexcept {
@@ -161,14 +165,14 @@ class worker_signals {
   template <class Ready>
   bool spin(Ready& ready) const {
     if (ready()) return true;
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Threads::clock::now();
     for (auto last = begin; !interrupted() && last - begin < limits_.spin;) {
-      if (limits_.yields) std::this_thread::yield();
+      if (limits_.yields) Threads::yield();
       for (int i = limits_.yields ? 31 : 0; i < 32; ++i) {
-        detail::pause();
+        Threads::pause();
         if (ready()) return true;
       }
-      const auto now = std::chrono::steady_clock::now();
+      const auto now = Threads::clock::now();
       // Another thread had the core meanwhile. A second yield would last its whole time slice; a sleeper is woken.
       if (limits_.yields && now - last > std::chrono::microseconds(20)) return false;
       last = now;
@@ -183,7 +187,7 @@ class worker_signals {
     waiter& s = at(worker);
     s.waits.store(true, std::memory_order_release);
     s.core.store(-1, std::memory_order_relaxed);
-    std::unique_lock<std::mutex> lock(s.mutex);
+    std::unique_lock<mutex> lock(s.mutex);
     const auto over = [&] {
       s.asleep.exchange(1, std::memory_order_acq_rel);
       return ready() || (limited && interrupted());
@@ -210,7 +214,10 @@ class worker_signals {
   int workers_;
   wait_limits limits_;
   std::unique_ptr<waiter[]> waiters_;
-  alignas(alignment) std::atomic<bool> interrupted_{false};
+  alignas(alignment) atomic<bool> interrupted_{false};
 };
+
+/// The signals of threads.
+using worker_signals = basic_worker_signals<detail::thread_primitives>;
 
 }  // namespace gpipe
