@@ -242,7 +242,7 @@ class plan {
   static constexpr std::int64_t lower_bound() {
     detail::require_in_reach(valid_stages, valid_micro_batches, detail::max_bounded);
     return with_costs([](const stage_costs& costs) {
-      return lower_bound_of(valid_options, schedule, costs);
+      return lower_bound_of(network_of<planned>, valid_options, schedule, costs);
     });
   }
   /// The objective of the partition, of this cut and of the best one.

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include <gpipe/model/in_bf16.hpp>
-#include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/program/print.hpp>
 #include <gpipe/plan/program/step_programs.hpp>
+#include <gpipe/plan/simulated_cut.hpp>
 #include <gpipe/plan/stage_plan.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/check.hpp>
@@ -94,7 +94,8 @@ struct runtime_plan {
   const stage_plan& of(int stage) const { return stage_plans[static_cast<std::size_t>(stage)]; }
 };
 
-/// Plans a network: an optimal cut, or `custom_cut`, the first slot of every stage but the first.
+/// Plans a network: the best cut (see `search_cut` and `shorten_step`), or `custom_cut`, the first slot of every stage
+/// but the first.
 runtime_plan make_plan(const network& net, const plan_options& options, const std::vector<int>& custom_cut = {});
 /// The same for a cut that is known, empty for one stage. A program that only calls this compiles no search for a cut.
 runtime_plan plan_with_cut(const network& net, const plan_options& options, std::span<const int> cut);
@@ -132,8 +133,10 @@ GPIPE_COLD inline runtime_plan uncut_plan(const network& net, const plan_options
 GPIPE_COLD inline void search_cut(const network& net, runtime_plan& p) {
   const plan_options& o = p.options;
   const stage_costs costs = p.costs();
-  if (choose_cut(net, o, p.schedule, costs, p.first.data())) return;
-  throw_error({"memory_limit is ", chosen_size(static_cast<std::uint64_t>(o.memory_limit)), ": no cut into ", several(o.stages, "stage"), " fits"},
+  const cut_search found = gpipe::search_cut(net, o, p.schedule, costs, p.first.data());
+  if (found.fits) return shorten_step(net, o, costs, found.whole, p.first.data());
+  throw_error({"memory_limit is ", chosen_size(static_cast<std::uint64_t>(o.memory_limit)), ": no cut into ",
+                several(o.stages, "stage"), " fits"},
               {"choose at least ", min_memory_limit(net, o, p.schedule, costs), " bytes",
                o.coalesce > 1 ? ", or coalesce 0, which may need fewer" : ""});
 }
