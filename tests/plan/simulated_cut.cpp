@@ -130,7 +130,7 @@ TEST_CASE("the cut of any schedule has the shortest simulated step if the cuts a
       std::vector<int> first(static_cast<std::size_t>(it.o.stages) + 1);
       search_cut(it.drawn.net, it.o, it.o.chosen_schedule(), it.costs, first.data());
       shorter += nets::step_of(it.drawn.net, it.o, it.costs, first) > shortest;
-      // A cut by hand is told how far it is off, and no bound is above the shortest step.
+      // The verdict on a cut by hand is exact, and no bound is above the shortest step.
       int cuts = 0;
       nets::each_cut(slots, it.o.stages, [&](const std::vector<int>& by_hand) {
         if (cuts++ % 7 != 0) return;

@@ -45,7 +45,7 @@ class cut_simulator {
 
   std::int64_t cells() const { return std::int64_t{o_.stages} * o_.micro_batches; }
 
-  /// `unlimited` if a stage breaks the memory limit.
+  /// `unlimited` if a stage breaks the memory limit, or if a custom table is wrong for this cut.
   GPIPE_COLD std::int64_t step_of(const int* first) const {
     const cut all{first, o_.stages};
     for (int s = 0; s < o_.stages; ++s) {
@@ -60,6 +60,9 @@ class cut_simulator {
     find_links(net_, all, [&](const link&) { ++count; });
     const zeroed_array<link> links(count);
     find_links(net_, all, [&, at = 0](const link& it) mutable { links[at++] = it; });
+    if (o_.schedule == schedule_kind::custom &&
+        !check_timetable(schedule_, o_.stages, o_.micro_batches, links.data(), count).ok())
+      return unlimited;
     return makespan_of(net_, o_, schedule_, costs_, all, links.data(), count, [this](int s) { return kept_[s]; });
   }
 
@@ -170,7 +173,7 @@ GPIPE_COLD GPIPE_INLINE void shorten_step(const network& net, const plan_options
   if (o.stages == 1 || (searched_whole && detail::objective_is_step(net, o))) return;
   const detail::cut_simulator simulator(net, o, costs);
   const std::int64_t step = simulator.step_of(first), bound = detail::least_step(net, o, costs);
-  if (step <= bound) return;
+  if (step <= bound || step == detail::unlimited) return;  // the plan's own checks say why
   if (simulator.affordable_cuts() > 0) simulator.shortest_of_all(step, first);
   else simulator.move_boundaries(step, bound, first);
 }
