@@ -41,7 +41,7 @@ set(macros "'${COMPILER}' -std=c++20 -I '${COPY}/include' -E -dM -x c++")
 execute_process(COMMAND bash -c "comm -13 <(${macros} units/outside.hpp | sort) <(${macros} all.hpp | sort) | cut -d ' ' -f 2 | sed 's/(.*//'"
                 WORKING_DIRECTORY ${work} OUTPUT_VARIABLE defined COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX REPLACE "\n" " " defined "${defined}")
-set(known "GPIPE_BODIES GPIPE_CANARY GPIPE_COLD GPIPE_COMPILED GPIPE_COMPILED_SOURCE GPIPE_HOST_DEVICE GPIPE_INLINE GPIPE_OUT_OF_LINE GPIPE_VERSION GPIPE_VERSION_MAJOR GPIPE_VERSION_MINOR GPIPE_VERSION_PATCH ")
+set(known "GPIPE_BODIES GPIPE_CANARY GPIPE_COLD GPIPE_COMPILED GPIPE_COMPILED_SOURCE GPIPE_HOST_DEVICE GPIPE_INLINE GPIPE_OUT_OF_LINE GPIPE_VERSION GPIPE_VERSION_MAJOR GPIPE_VERSION_MINOR GPIPE_VERSION_PATCH GPIPE_WITH_LIBXSMM ")
 if(NOT defined STREQUAL known)
   message(FATAL_ERROR "gpipe.hpp defines '${defined}', but '${known}' is expected")
 endif()

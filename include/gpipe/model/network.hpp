@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include <gpipe/model/typed.hpp>
 
 namespace gpipe::detail {
@@ -167,14 +169,14 @@ class expansion {
     }
   }
 
-  row rows_[Rows + 1]{};
-  slot slots_[Slots + 1]{};
-  value values_[Values + 1]{};
-  read reads_[Reads + 1]{};
-  int readers_[Reads + 1]{};
-  field fields_[Fields + 1]{};
-  skip_values skips_[Skips + 1]{};
-  tie ties_[Ties + 1]{}, mismatch_{}, untrained_{};
+  row rows_[std::size_t{Rows + 1}]{};
+  slot slots_[std::size_t{Slots + 1}]{};
+  value values_[std::size_t{Values + 1}]{};
+  read reads_[std::size_t{Reads + 1}]{};
+  int readers_[std::size_t{Reads + 1}]{};
+  field fields_[std::size_t{Fields + 1}]{};
+  skip_values skips_[std::size_t{Skips + 1}]{};
+  tie ties_[std::size_t{Ties + 1}]{}, mismatch_{}, untrained_{};
   int edge_[2 * max_tensors_per_edge]{};
   int edge_width_ = 0, depth_ = 0;
   int next_row_ = 0, described_ = 0, slot_count_ = 0, value_count_ = 0, read_count_ = 0, field_count_ = 0;

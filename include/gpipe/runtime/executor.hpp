@@ -280,7 +280,7 @@ class executor {
     try {
       throw;
     } catch (const error& cause) {
-      std::throw_with_nested(
+      detail::throw_instead(
           error(cause.wrong(),
                 detail::concat({cause.remedy(), cause.remedy().empty() ? "" : "; ", "the gradients of ", lost,
                                 " accumulated ", lost == 1 ? "call" : "calls", " are dropped: accumulate again"}),

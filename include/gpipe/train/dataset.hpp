@@ -163,7 +163,7 @@ GPIPE_COLD GPIPE_INLINE dataset::stream dataset::shuffled(int size, std::uint64_
   for (std::uint32_t i = static_cast<std::uint32_t>(order.size()); i > 1; --i) {
     const auto words = draw({seed, epoch, ~0U, 0}, 0, i);
     const std::uint64_t word = std::uint64_t{words.word[0]} << 32 | words.word[1];
-    std::swap(order[i - 1], order[static_cast<std::size_t>(word % i)]);
+    std::swap(order[i - 1], order[word % i]);
   }
   return {*this, size, std::move(order)};
 }

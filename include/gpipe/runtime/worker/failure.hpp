@@ -75,7 +75,7 @@ template <class Repeat>
                                              Repeat&& repeat) {
   const auto where = location{.step = static_cast<long>(step.step)};
   if (const double weight = decision.result.found.weight;
-      step.kind != pass_kind::accumulate && weight < (std::numeric_limits<float>::min)())
+      step.kind != pass_kind::accumulate && weight < static_cast<double>((std::numeric_limits<float>::min)()))
     throw_error({"the weights of the batch's samples sum to ", std::to_string(weight)},
            {"give at least one sample a positive weight"}, where);
   step.begin(pass_kind::diagnose);
