@@ -4,6 +4,7 @@
 
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/choose_lead.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/program/print.hpp>
 #include <gpipe/plan/stage_plan.hpp>
@@ -170,13 +171,14 @@ GPIPE_COLD GPIPE_INLINE runtime_plan make_plan(const network& net, const plan_op
   runtime_plan p;
   p.options = options;
   p.options.precision = precision_of(net);
-  p.schedule = options.chosen_schedule();
   p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
   p.first.assign(S + 1, 0);
   p.incoming.resize(S);
   p.outgoing.resize(S);
   p.stage_plans.resize(S);
 
+  p.options.lead = choose_lead(net, p.options, custom_cut.data(), static_cast<int>(custom_cut.size()));
+  p.schedule = p.options.chosen_schedule();
   detail::cut_stages(net, p.options, custom_cut, p);
   plan_options grouped = p.options;
   p.coalesce = grouped.coalesce = group_gradients(net, p.options, p.schedule, p.cut(), p.stage_plans.data());

@@ -43,5 +43,5 @@ TEST_CASE("forwards() runs the forwards of a schedule in the same ticks") {
         "tick      0    1    2    3    4    5    6    7    8    9\n"
         "worker 0  0F0  0F1  2F0  .    2F1  .    .    .    .    .\n"
         "worker 1  .    1F0  1F1  3F0  .    3F1  .    .    .    .\n");
-  CHECK_THROWS_AS(timetable(forwards, 4, 3), error);
+  CHECK_THROWS_AS(timetable(forwards, 4, 5), error);
 }

@@ -26,12 +26,13 @@ namespace detail {
 
 /// Calls `use` with an object of the schedule's type: the only place where a kind becomes a type.
 template <class Use>
-constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, const custom_schedule* custom, Use&& use) {
+constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, lead_kind lead, const custom_schedule* custom,
+                                   Use&& use) {
   switch (kind) {
     case schedule_kind::one_f_one_b:
       return std::forward<Use>(use)(one_f_one_b{});
     case schedule_kind::interleaved:
-      return std::forward<Use>(use)(interleaved{chunks});
+      return std::forward<Use>(use)(interleaved{chunks, lead});
     case schedule_kind::zb_h1:
       return std::forward<Use>(use)(zb_h1{});
     case schedule_kind::zb_v:
@@ -52,7 +53,8 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, const custom_
 /// in every call, so that code for any schedule is compiled once for all run-time choices.
 struct schedule_choice {
   schedule_kind kind = schedule_kind::fill_drain;
-  int chunks = 2;                           ///< stages per worker, for the interleaved schedule
+  int chunks = 2;  ///< stages per worker, for the schedules that have such a number
+  lead_kind lead = lead_kind::automatic;  ///< of the interleaved schedule
   const custom_schedule* custom = nullptr;  ///< for schedule_kind::custom
   bool trains = true, splits = false;
   int onto = 0;  ///< number of workers; 0: not folded
@@ -63,6 +65,10 @@ struct schedule_choice {
         chunks(chunk_count),
         trains(k != schedule_kind::forward_only),
         splits(k == schedule_kind::zb_h1 || k == schedule_kind::zb_v) {}
+  /// Interleaved, with its lead.
+  constexpr schedule_choice(const interleaved& it) : schedule_choice(schedule_kind::interleaved, it.chunks) {
+    lead = it.lead;
+  }
   constexpr schedule_choice(const custom_schedule& users, bool split)
       : kind(schedule_kind::custom), custom(&users), trains(users.trains), splits(split) {}
 
@@ -82,7 +88,7 @@ struct schedule_choice {
   /// Calls `use` with an object of the schedule's type, without the fold.
   template <class Use>
   constexpr decltype(auto) with(Use&& use) const {
-    return detail::with_kind(kind, chunks, custom, std::forward<Use>(use));
+    return detail::with_kind(kind, chunks, lead, custom, std::forward<Use>(use));
   }
 
   GPIPE_COLD constexpr const char* name() const {
@@ -129,6 +135,11 @@ constexpr decltype(auto) with_schedule(schedule_choice choice, Use&& use) {
 }
 
 static_assert(scheduler<schedule_choice>);
+
+/// Stages of each worker, for the schedules that can have that number at any number of workers.
+constexpr int stages_per_worker(schedule_kind kind, int chunks = 2) {
+  return kind == schedule_kind::interleaved ? chunks : kind == schedule_kind::zb_v ? 2 : 1;
+}
 
 /// The name of a kind, which `parse_schedule` reads.
 constexpr const char* name(schedule_kind kind) { return schedule_choice(kind).name(); }
