@@ -22,6 +22,7 @@ struct choice {
 inline constexpr std::pair<const char*, schedule_kind> schedules[] = {{"fill-drain", schedule_kind::fill_drain},
                                                                       {"1f1b", schedule_kind::one_f_one_b},
                                                                       {"interleaved", schedule_kind::interleaved},
+                                                                      {"looped-bfs", schedule_kind::looped_bfs},
                                                                       {"zb-h1", schedule_kind::zb_h1},
                                                                       {"zb-v", schedule_kind::zb_v},
                                                                       {"forward-only", schedule_kind::forward_only}};

@@ -45,6 +45,8 @@ inline constexpr schedule_choice choices[] = {schedule_kind::fill_drain,
                                               {schedule_kind::interleaved, 4},
                                               interleaved{2, lead_kind::longest},
                                               interleaved{4, lead_kind::longest},
+                                              {schedule_kind::looped_bfs, 2},
+                                              {schedule_kind::looped_bfs, 3},
                                               schedule_kind::zb_h1,
                                               schedule_kind::zb_v,
                                               schedule_kind::forward_only};

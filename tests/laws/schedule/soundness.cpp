@@ -53,9 +53,10 @@ static_assert(all_pass(1, 1, std::make_integer_sequence<int, choice_count>{}));
 static_assert(all_pass(4, 6, std::make_integer_sequence<int, choice_count>{}));
 static_assert(all_pass(8, 4, std::make_integer_sequence<int, choice_count>{}));
 
-/// Whether a result waits for at most one other of the same link. In an interleaved group of more micro-batches than
-/// workers, the first worker's next chunk begins when the last worker has several results.
+/// Whether a result waits for at most one other of the same link. If more micro-batches than workers go through a chunk
+/// together, the first worker's next chunk begins when the last worker has several results.
 bool at_once(const schedule_choice& choice, int S, int M) {
+  if (choice.kind == schedule_kind::looped_bfs) return M <= choice.workers(S) + 1;
   return choice.kind != schedule_kind::interleaved || M % choice.workers(S) == 0;
 }
 

@@ -26,7 +26,7 @@ struct plan_options {
   gpipe::precision precision = gpipe::precision::float32;  ///< of the compiled network: see in_bf16 and both_precisions
   recompute_mode recompute = recompute_mode::except_last;
   schedule_kind schedule = schedule_kind::fill_drain;
-  int chunks = 2;   ///< stages a worker, of the interleaved schedule
+  int chunks = 2;   ///< stages a worker, of the interleaved and looped schedules
   /// Of the interleaved schedule. Automatic: the one with the shorter step that fits the memory limit, if transfers
   /// have a cost (see `choose_lead`); else the shortest.
   lead_kind lead = lead_kind::automatic;
@@ -81,7 +81,7 @@ inline constexpr option_description plan_option_list[] = {
     detail::describe_choice<&plan_options::schedule>("schedule", schedule_kind::custom, agreed::yes,
                                                      "the order of work"),
     detail::describe_number<&plan_options::chunks>("chunks", {1}, agreed::yes,
-                                                   "stages a worker, of the interleaved schedule"),
+                                                   "stages a worker, of the interleaved and looped schedules"),
     detail::describe_choice<&plan_options::lead>("lead", lead_kind::longest, agreed::yes,
                                                     "forwards before the first backward, of the interleaved schedule"),
     detail::describe_choice<&plan_options::recompute>(

@@ -5,6 +5,7 @@
 #include <gpipe/plan/schedule/folded.hpp>
 #include <gpipe/plan/schedule/forward_only.hpp>
 #include <gpipe/plan/schedule/interleaved.hpp>
+#include <gpipe/plan/schedule/looped_bfs.hpp>
 #include <gpipe/plan/schedule/one_f_one_b.hpp>
 #include <gpipe/plan/schedule/zb_h1.hpp>
 #include <gpipe/plan/schedule/zb_v.hpp>
@@ -15,12 +16,12 @@
 namespace gpipe {
 
 /// The built-in schedules, for a choice at run time, and a custom one.
-enum class schedule_kind { fill_drain, one_f_one_b, interleaved, zb_h1, zb_v, forward_only, custom };
+enum class schedule_kind { fill_drain, one_f_one_b, interleaved, looped_bfs, zb_h1, zb_v, forward_only, custom };
 
 /// The built-in schedules.
-inline constexpr schedule_kind schedule_kinds[] = {schedule_kind::fill_drain,  schedule_kind::one_f_one_b,
-                                                   schedule_kind::interleaved, schedule_kind::zb_h1,
-                                                   schedule_kind::zb_v,        schedule_kind::forward_only};
+inline constexpr schedule_kind schedule_kinds[] = {
+    schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::interleaved, schedule_kind::looped_bfs,
+    schedule_kind::zb_h1,      schedule_kind::zb_v,        schedule_kind::forward_only};
 
 namespace detail {
 
@@ -33,6 +34,8 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, lead_kind lea
       return std::forward<Use>(use)(one_f_one_b{});
     case schedule_kind::interleaved:
       return std::forward<Use>(use)(interleaved{chunks, lead});
+    case schedule_kind::looped_bfs:
+      return std::forward<Use>(use)(looped_bfs{chunks});
     case schedule_kind::zb_h1:
       return std::forward<Use>(use)(zb_h1{});
     case schedule_kind::zb_v:
@@ -138,7 +141,15 @@ static_assert(scheduler<schedule_choice>);
 
 /// Stages of each worker, for the schedules that can have that number at any number of workers.
 constexpr int stages_per_worker(schedule_kind kind, int chunks = 2) {
-  return kind == schedule_kind::interleaved ? chunks : kind == schedule_kind::zb_v ? 2 : 1;
+  switch (kind) {
+    case schedule_kind::interleaved:
+    case schedule_kind::looped_bfs:
+      return chunks;
+    case schedule_kind::zb_v:
+      return 2;
+    default:
+      return 1;
+  }
 }
 
 /// The name of a kind, which `parse_schedule` reads.
@@ -150,7 +161,7 @@ namespace detail {
 
 [[noreturn]] GPIPE_COLD inline void bad_schedule(std::string_view text) {
   throw_error({"the schedule is '", text, "'"},
-              {"choose fill-drain, 1F1B, interleaved, ZB-H1, ZB-V or forward-only, in upper or lower case"});
+              {"choose fill-drain, 1F1B, interleaved, looped-BFS, ZB-H1, ZB-V or forward-only, in upper or lower case"});
 }
 
 }  // namespace detail
