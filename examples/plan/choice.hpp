@@ -24,6 +24,7 @@ inline constexpr std::pair<const char*, schedule_kind> schedules[] = {{"fill-dra
                                                                       {"interleaved", schedule_kind::interleaved},
                                                                       {"looped-bfs", schedule_kind::looped_bfs},
                                                                       {"zb-h1", schedule_kind::zb_h1},
+                                                                      {"interleaved-zb", schedule_kind::interleaved_zb},
                                                                       {"zb-v", schedule_kind::zb_v},
                                                                       {"forward-only", schedule_kind::forward_only}};
 inline constexpr std::pair<const char*, recompute_mode> recomputes[] = {{"always", recompute_mode::always},

@@ -169,6 +169,8 @@ const schedule_choice trained[] = {schedule_kind::fill_drain,
                                    schedule_kind::looped_bfs,
                                    {schedule_kind::looped_bfs, 4},
                                    schedule_kind::zb_h1,
+                                   schedule_kind::interleaved_zb,
+                                   {schedule_kind::interleaved_zb, 4},
                                    schedule_kind::zb_v,
                                    {custom_schedule_of<eager>, false},
                                    {custom_schedule_of<parted_behind>, true}};

@@ -31,8 +31,13 @@ constexpr device_spec with_latency(std::int64_t ns) {
 constexpr device_spec slow = with_latency(2000);
 
 plan_options options(const device_spec& device) {
-  return {.stages = 8, .micro_batches = 16, .micro_batch_size = 8, .recompute = recompute_mode::never,
-          .schedule = schedule_kind::interleaved, .device = device, .cost_transfers = true};
+  return {.stages = 8,
+          .micro_batches = 16,
+          .micro_batch_size = 8,
+          .recompute = recompute_mode::never,
+          .schedule = schedule_kind::interleaved,
+          .device = device,
+          .cost_transfers = true};
 }
 lead_kind chosen(const plan_options& o) { return make_plan(network_of<even>, o).options.lead; }
 

@@ -48,6 +48,8 @@ inline constexpr schedule_choice choices[] = {schedule_kind::fill_drain,
                                               {schedule_kind::looped_bfs, 2},
                                               {schedule_kind::looped_bfs, 3},
                                               schedule_kind::zb_h1,
+                                              {schedule_kind::interleaved_zb, 2},
+                                              {schedule_kind::interleaved_zb, 3},
                                               schedule_kind::zb_v,
                                               schedule_kind::forward_only};
 

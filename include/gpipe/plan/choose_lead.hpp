@@ -46,7 +46,7 @@ GPIPE_COLD constexpr std::int64_t best_step_of(const network& net, const plan_op
 /// The lead of a plan's interleaved schedule. If it is automatic and transfers have a cost, both are simulated, each
 /// with its own cut and its own memory: the longest is chosen if its step is shorter and fits the memory limit.
 GPIPE_COLD constexpr lead_kind choose_lead(const network& net, plan_options o, const int* custom_cut = nullptr,
-                                                 int boundaries = 0) {
+                                           int boundaries = 0) {
   if (!detail::simulates_lead(o)) return o.lead;
   const detail::zeroed_array<layer_cost> each(cost_count(net, o));
   const stage_costs costs = fill_costs(net, o, each.data());

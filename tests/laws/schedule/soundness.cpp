@@ -57,7 +57,8 @@ static_assert(all_pass(8, 4, std::make_integer_sequence<int, choice_count>{}));
 /// together, the first worker's next chunk begins when the last worker has several results.
 bool at_once(const schedule_choice& choice, int S, int M) {
   if (choice.kind == schedule_kind::looped_bfs) return M <= choice.workers(S) + 1;
-  return choice.kind != schedule_kind::interleaved || M % choice.workers(S) == 0;
+  const bool groups = choice.kind == schedule_kind::interleaved || choice.kind == schedule_kind::interleaved_zb;
+  return !groups || M % choice.workers(S) == 0;
 }
 
 template <class Schedule>

@@ -5,6 +5,7 @@
 #include <gpipe/plan/schedule/folded.hpp>
 #include <gpipe/plan/schedule/forward_only.hpp>
 #include <gpipe/plan/schedule/interleaved.hpp>
+#include <gpipe/plan/schedule/interleaved_zb.hpp>
 #include <gpipe/plan/schedule/looped_bfs.hpp>
 #include <gpipe/plan/schedule/one_f_one_b.hpp>
 #include <gpipe/plan/schedule/zb_h1.hpp>
@@ -16,12 +17,22 @@
 namespace gpipe {
 
 /// The built-in schedules, for a choice at run time, and a custom one.
-enum class schedule_kind { fill_drain, one_f_one_b, interleaved, looped_bfs, zb_h1, zb_v, forward_only, custom };
+enum class schedule_kind {
+  fill_drain,
+  one_f_one_b,
+  interleaved,
+  looped_bfs,
+  zb_h1,
+  interleaved_zb,
+  zb_v,
+  forward_only,
+  custom
+};
 
 /// The built-in schedules.
 inline constexpr schedule_kind schedule_kinds[] = {
     schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::interleaved, schedule_kind::looped_bfs,
-    schedule_kind::zb_h1,      schedule_kind::zb_v,        schedule_kind::forward_only};
+    schedule_kind::zb_h1,      schedule_kind::interleaved_zb, schedule_kind::zb_v,   schedule_kind::forward_only};
 
 namespace detail {
 
@@ -38,6 +49,8 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, lead_kind lea
       return std::forward<Use>(use)(looped_bfs{chunks});
     case schedule_kind::zb_h1:
       return std::forward<Use>(use)(zb_h1{});
+    case schedule_kind::interleaved_zb:
+      return std::forward<Use>(use)(interleaved_zb{chunks});
     case schedule_kind::zb_v:
       return std::forward<Use>(use)(zb_v{});
     case schedule_kind::forward_only:
@@ -67,7 +80,7 @@ struct schedule_choice {
       : kind(k),
         chunks(chunk_count),
         trains(k != schedule_kind::forward_only),
-        splits(k == schedule_kind::zb_h1 || k == schedule_kind::zb_v) {}
+        splits(k == schedule_kind::zb_h1 || k == schedule_kind::interleaved_zb || k == schedule_kind::zb_v) {}
   /// Interleaved, with its lead.
   constexpr schedule_choice(const interleaved& it) : schedule_choice(schedule_kind::interleaved, it.chunks) {
     lead = it.lead;
@@ -144,6 +157,7 @@ constexpr int stages_per_worker(schedule_kind kind, int chunks = 2) {
   switch (kind) {
     case schedule_kind::interleaved:
     case schedule_kind::looped_bfs:
+    case schedule_kind::interleaved_zb:
       return chunks;
     case schedule_kind::zb_v:
       return 2;
@@ -161,7 +175,8 @@ namespace detail {
 
 [[noreturn]] GPIPE_COLD inline void bad_schedule(std::string_view text) {
   throw_error({"the schedule is '", text, "'"},
-              {"choose fill-drain, 1F1B, interleaved, looped-BFS, ZB-H1, ZB-V or forward-only, in upper or lower case"});
+              {"choose fill-drain, 1F1B, interleaved, looped-BFS, ZB-H1, interleaved-ZB, ZB-V or forward-only, in upper or "
+               "lower case"});
 }
 
 }  // namespace detail
