@@ -172,6 +172,7 @@ const schedule_choice trained[] = {schedule_kind::fill_drain,
                                    schedule_kind::interleaved_zb,
                                    {schedule_kind::interleaved_zb, 4},
                                    schedule_kind::zb_v,
+                                   schedule_kind::dual_pipe_v,
                                    {custom_schedule_of<eager>, false},
                                    {custom_schedule_of<parted_behind>, true}};
 

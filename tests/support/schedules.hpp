@@ -51,6 +51,7 @@ inline constexpr schedule_choice choices[] = {schedule_kind::fill_drain,
                                               {schedule_kind::interleaved_zb, 2},
                                               {schedule_kind::interleaved_zb, 3},
                                               schedule_kind::zb_v,
+                                              schedule_kind::dual_pipe_v,
                                               schedule_kind::forward_only};
 
 inline constexpr int choice_count = static_cast<int>(std::size(choices));

@@ -52,6 +52,7 @@ TEST_CASE("every shipped schedule has a kind") {
   CHECK(detail::chosen<schedule<looped_bfs>>().schedule == schedule_kind::looped_bfs);
   CHECK(detail::chosen<schedule<zb_h1>>().schedule == schedule_kind::zb_h1);
   CHECK(detail::chosen<schedule<interleaved_zb>>().schedule == schedule_kind::interleaved_zb);
+  CHECK(detail::chosen<schedule<dual_pipe_v>>().schedule == schedule_kind::dual_pipe_v);
   CHECK(detail::chosen<schedule<zb_v>>().schedule == schedule_kind::zb_v);
   CHECK(detail::chosen<schedule<forward_only>>().schedule == schedule_kind::forward_only);
 }

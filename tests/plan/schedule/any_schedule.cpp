@@ -19,7 +19,8 @@ static_assert(ticks_of({schedule_kind::interleaved, 4}) == 16);
 static_assert(parse_schedule("zb-V") == schedule_kind::zb_v);
 
 TEST_CASE("kinds convert to the schedule's name and back") {
-  const char* names[] = {"fill-drain", "1F1B", "interleaved", "looped-BFS", "ZB-H1", "interleaved-ZB", "ZB-V", "forward-only"};
+  const char* names[] = {"fill-drain",     "1F1B", "interleaved", "looped-BFS",  "ZB-H1",
+                         "interleaved-ZB", "ZB-V", "DualPipeV",   "forward-only"};
   for (const schedule_kind kind : schedule_kinds) {
     const std::string text = names[static_cast<int>(kind)];
     CHECK(name(kind) == text);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/plan/schedule/custom.hpp>
+#include <gpipe/plan/schedule/dual_pipe_v.hpp>
 #include <gpipe/plan/schedule/fill_drain.hpp>
 #include <gpipe/plan/schedule/folded.hpp>
 #include <gpipe/plan/schedule/forward_only.hpp>
@@ -25,14 +26,16 @@ enum class schedule_kind {
   zb_h1,
   interleaved_zb,
   zb_v,
+  dual_pipe_v,
   forward_only,
   custom
 };
 
 /// The built-in schedules.
 inline constexpr schedule_kind schedule_kinds[] = {
-    schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::interleaved, schedule_kind::looped_bfs,
-    schedule_kind::zb_h1,      schedule_kind::interleaved_zb, schedule_kind::zb_v,   schedule_kind::forward_only};
+    schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::interleaved,
+    schedule_kind::looped_bfs, schedule_kind::zb_h1,       schedule_kind::interleaved_zb,
+    schedule_kind::zb_v,       schedule_kind::dual_pipe_v, schedule_kind::forward_only};
 
 namespace detail {
 
@@ -53,6 +56,8 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, lead_kind lea
       return std::forward<Use>(use)(interleaved_zb{chunks});
     case schedule_kind::zb_v:
       return std::forward<Use>(use)(zb_v{});
+    case schedule_kind::dual_pipe_v:
+      return std::forward<Use>(use)(dual_pipe_v{});
     case schedule_kind::forward_only:
       return std::forward<Use>(use)(forward_only{});
     case schedule_kind::custom:
@@ -69,8 +74,8 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, lead_kind lea
 /// in every call, so that code for any schedule is compiled once for all run-time choices.
 struct schedule_choice {
   schedule_kind kind = schedule_kind::fill_drain;
-  int chunks = 2;  ///< stages per worker, for the schedules that have such a number
-  lead_kind lead = lead_kind::automatic;  ///< of the interleaved schedule
+  int chunks = 2;                           ///< stages per worker, for the schedules that have such a number
+  lead_kind lead = lead_kind::automatic;    ///< of the interleaved schedule
   const custom_schedule* custom = nullptr;  ///< for schedule_kind::custom
   bool trains = true, splits = false;
   int onto = 0;  ///< number of workers; 0: not folded
@@ -80,7 +85,8 @@ struct schedule_choice {
       : kind(k),
         chunks(chunk_count),
         trains(k != schedule_kind::forward_only),
-        splits(k == schedule_kind::zb_h1 || k == schedule_kind::interleaved_zb || k == schedule_kind::zb_v) {}
+        splits(k == schedule_kind::zb_h1 || k == schedule_kind::interleaved_zb || k == schedule_kind::zb_v ||
+               k == schedule_kind::dual_pipe_v) {}
   /// Interleaved, with its lead.
   constexpr schedule_choice(const interleaved& it) : schedule_choice(schedule_kind::interleaved, it.chunks) {
     lead = it.lead;
@@ -160,6 +166,7 @@ constexpr int stages_per_worker(schedule_kind kind, int chunks = 2) {
     case schedule_kind::interleaved_zb:
       return chunks;
     case schedule_kind::zb_v:
+    case schedule_kind::dual_pipe_v:
       return 2;
     default:
       return 1;
@@ -174,9 +181,10 @@ constexpr const char* name_of(schedule_kind kind) { return kind == schedule_kind
 namespace detail {
 
 [[noreturn]] GPIPE_COLD inline void bad_schedule(std::string_view text) {
-  throw_error({"the schedule is '", text, "'"},
-              {"choose fill-drain, 1F1B, interleaved, looped-BFS, ZB-H1, interleaved-ZB, ZB-V or forward-only, in upper or "
-               "lower case"});
+  throw_error(
+      {"the schedule is '", text, "'"},
+      {"choose fill-drain, 1F1B, interleaved, looped-BFS, ZB-H1, interleaved-ZB, ZB-V, DualPipeV or forward-only, in "
+       "upper or lower case"});
 }
 
 }  // namespace detail
