@@ -89,7 +89,7 @@ struct settings {
              .choice("--precision", plan.precision, {{"float32", precision::float32}, {"bf16", precision::bf16}},
                      "precision of activations, their gradients and matrix products")
              .choice("--schedule", plan.schedule, schedules(), "the order of work")
-             .number("--chunks", plan.chunks, 1, slots_of<net>, "stages a worker, for the interleaved schedule")
+             .number("--chunks", plan.chunks, 1, slots_of<net>, "stages a worker, of the interleaved and looped schedules")
              .number("--workers", plan.workers, 0, slots_of<net>,
                      "threads or processes; each runs neighbouring stages; 0: as many\n"
                      "                            as the schedule has work for")

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <gpipe/model/in_bf16.hpp>
+#include <gpipe/plan/choose_lead.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/program/print.hpp>
 #include <gpipe/plan/program/step_programs.hpp>
@@ -119,7 +120,6 @@ GPIPE_COLD inline runtime_plan uncut_plan(const network& net, const plan_options
   runtime_plan p;
   p.options = options;
   p.options.precision = precision_of(net);
-  p.schedule = options.chosen_schedule();
   p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
   p.first.assign(S + 1, 0);
   p.incoming.resize(S);
@@ -131,6 +131,8 @@ GPIPE_COLD inline runtime_plan uncut_plan(const network& net, const plan_options
 }
 
 GPIPE_COLD inline void search_cut(const network& net, runtime_plan& p) {
+  p.options.lead = choose_lead(net, p.options);
+  p.schedule = p.options.chosen_schedule();
   const plan_options& o = p.options;
   const stage_costs costs = p.costs();
   const cut_search found = gpipe::search_cut(net, o, p.schedule, costs, p.first.data());
@@ -277,6 +279,8 @@ GPIPE_COLD GPIPE_INLINE runtime_plan plan_with_cut(const network& net, const pla
                                                    std::span<const int> cut) {
   runtime_plan p = detail::uncut_plan(net, options);
   take_cut(cut.data(), static_cast<int>(cut.size()), net.slot_count, options.stages, p.first.data());
+  p.options.lead = choose_lead(net, p.options, p.first.data());
+  p.schedule = p.options.chosen_schedule();
   detail::complete_plan(net, p);
   return p;
 }
