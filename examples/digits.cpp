@@ -2,6 +2,7 @@
 // The result has the same bits for every number of stages: compare the last two lines of output.
 
 #include <algorithm>
+#include <chrono>
 #include <iomanip>
 #include <iostream>
 #include <optional>
@@ -60,6 +61,7 @@ struct settings {
   int epochs = 30;
   std::uint64_t seed = 1;
   std::int64_t link_bytes_per_s = 0;
+  int deadline = 60;
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
   std::string trace, timeline, breakdown, profile;
   bool layers = false;
@@ -115,6 +117,9 @@ struct settings {
              .choice("--transport", transport,
                      {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},
                      "workers are threads, or processes that mpirun starts")
+             .number("--deadline", deadline, 1, 86400,
+                     "seconds without progress after which the program ends, and says\n"
+                     "                            which layer it was in")
              .number("--seed", seed, 0, INT64_MAX, "seed of initial parameters, dropout and shuffling")
              .text("--data", "FILE", data, "lines of 64 numbers and a label, comma-separated")
              .text("--trace", "FILE.json", trace, "write all actions of all workers, for ui.perfetto.dev")
@@ -205,6 +210,8 @@ void run_on(settings chosen, process_group* job) {
       {.seed = chosen.seed,
        .learning_rate_schedule = warm_up{steps / 20 + 1, cosine{steps - steps / 20}},
        .max_grad_norm = 1,
+       .deadline = std::chrono::seconds(chosen.deadline),
+       .on_deadline = deadline_action::abort,
        .trace_events = chosen.trace.empty() && chosen.timeline.empty() ? std::size_t{0} : std::size_t{200'000},
        .link_bytes_per_second = chosen.link_bytes_per_s,
        .slot_times = chosen.layers || !chosen.profile.empty(),
