@@ -40,8 +40,7 @@ std::string key_of(gpipe::schedule_kind kind) {
 }
 
 figure measure(gpipe::schedule_kind kind, int micro_batches, int steps) {
-  const bool two = kind == gpipe::schedule_kind::interleaved || kind == gpipe::schedule_kind::zb_v;
-  const int stages = two ? 2 * devices : devices, layers = two ? 1 : 2;
+  const int chunks = gpipe::stages_per_worker(kind), stages = chunks * devices, layers = 2 / chunks;
   const auto count = static_cast<std::size_t>(micro_batches);
   const std::vector<float> inputs(count, 1.0F);
   const std::vector<std::int32_t> labels(count, 0);

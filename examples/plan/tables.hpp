@@ -69,10 +69,8 @@ inline void print_choices(const subject& it, const choice& chosen) {
     add_line(by_stages, "", it, c);
   }
   for (const auto& [word, kind] : schedules) {
-    choice c = chosen;  // the same number of devices: two schedules have two stages on each
-    const auto doubles = [](schedule_kind k) { return k == schedule_kind::interleaved || k == schedule_kind::zb_v; };
-    if (doubles(kind) && !doubles(c.schedule)) c.stages *= 2;
-    if (!doubles(kind) && doubles(c.schedule)) c.stages /= 2;
+    choice c = chosen;  // the same number of devices: some schedules have two stages on each
+    c.stages = c.stages * stages_per_worker(kind) / stages_per_worker(c.schedule);
     c.schedule = kind;
     add_line(by_schedule, word, it, c);
   }

@@ -23,7 +23,7 @@ constexpr int M = 4, B = 4;
 
 plan_options plan_by(schedule_kind kind, int workers) {
   plan_options o{.micro_batches = M, .micro_batch_size = B, .schedule = kind};
-  o.stages = kind == schedule_kind::interleaved || kind == schedule_kind::zb_v ? 2 * workers : workers;
+  o.stages = stages_per_worker(kind) * workers;
   return o;
 }
 

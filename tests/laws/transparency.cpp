@@ -53,6 +53,7 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
                              .recompute = as.recompute,
                              .schedule = as.schedule.kind,
                              .chunks = as.schedule.chunks,
+                             .lead = as.schedule.lead,
                              .workers = as.schedule.onto,
                              .replicas = as.replicas,
                              .custom_schedule = as.schedule.custom,
@@ -164,8 +165,14 @@ const schedule_choice trained[] = {schedule_kind::fill_drain,
                                    schedule_kind::one_f_one_b,
                                    schedule_kind::interleaved,
                                    {schedule_kind::interleaved, 4},
+                                   interleaved{2, lead_kind::longest},
+                                   schedule_kind::looped_bfs,
+                                   {schedule_kind::looped_bfs, 4},
                                    schedule_kind::zb_h1,
+                                   schedule_kind::interleaved_zb,
+                                   {schedule_kind::interleaved_zb, 4},
                                    schedule_kind::zb_v,
+                                   schedule_kind::dual_pipe_v,
                                    {custom_schedule_of<eager>, false},
                                    {custom_schedule_of<parted_behind>, true}};
 
@@ -182,7 +189,7 @@ std::int64_t largest_stage(plan_options options) {
 template <class Net>
 std::vector<std::int64_t> limits(int S, int M, const schedule_choice& schedule) {
   plan_options o{.stages = S, .micro_batches = M, .micro_batch_size = 4, .schedule = schedule.kind,
-                 .chunks = schedule.chunks, .custom_schedule = schedule.custom};
+                 .chunks = schedule.chunks, .lead = schedule.lead, .custom_schedule = schedule.custom};
   o.recompute = recompute_mode::always;
   const std::int64_t min_bytes = largest_stage<Net>(o);
   o.recompute = recompute_mode::never;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -42,9 +43,18 @@ inline constexpr schedule_choice choices[] = {schedule_kind::fill_drain,
                                               {schedule_kind::interleaved, 2},
                                               {schedule_kind::interleaved, 3},
                                               {schedule_kind::interleaved, 4},
+                                              interleaved{2, lead_kind::longest},
+                                              interleaved{4, lead_kind::longest},
+                                              {schedule_kind::looped_bfs, 2},
+                                              {schedule_kind::looped_bfs, 3},
                                               schedule_kind::zb_h1,
+                                              {schedule_kind::interleaved_zb, 2},
+                                              {schedule_kind::interleaved_zb, 3},
                                               schedule_kind::zb_v,
+                                              schedule_kind::dual_pipe_v,
                                               schedule_kind::forward_only};
+
+inline constexpr int choice_count = static_cast<int>(std::size(choices));
 
 constexpr bool admits(schedule_choice choice, int stages, int micro_batches) {
   return with_schedule(choice, [&](auto schedule) { return schedule.admits(stages, micro_batches); });

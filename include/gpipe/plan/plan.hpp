@@ -2,6 +2,7 @@
 
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/choose_lead.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/memory/compile_time.hpp>
 #include <gpipe/plan/options/promises.hpp>
@@ -71,6 +72,27 @@ struct link_array {
   link links[static_cast<std::size_t>(Count) + 1]{};
 };
 
+/// The options with the lead that `choose_lead` finds.
+template <class Model, class... Options>
+constexpr plan_options resolved() {
+  constexpr plan_options given = chosen<Options...>();
+  plan_options o = given;
+  if constexpr (given.stages >= 1 && given.stages <= slots_of<Model>)
+    if (simulates_lead(given)) {
+      using cut = typename chosen_types<Options...>::custom_cut;
+      require_in_reach(o.stages, o.micro_batches, max_simulated);
+      const network& net = network_of<typename model_in<Model, given.precision>::type>;
+      if constexpr (cut::count > 0) {
+        const zeroed_array<int> first(o.stages);
+        take_cut(cut::between, cut::count, net.slot_count, o.stages, first.data());
+        o.lead = choose_lead(net, o, first.data());
+      } else {
+        o.lead = choose_lead(net, o);
+      }
+    }
+  return o;
+}
+
 }  // namespace detail
 
 /// A plan of a model, made and checked at compile time: the best cut into stages, the memory of every stage, and a
@@ -83,7 +105,7 @@ class plan {
   using as = decltype(detail::planned_model<Model>());
 
  public:
-  static constexpr plan_options options = detail::chosen<Options...>();
+  static constexpr plan_options options = detail::resolved<typename as::type, Options...>();
   using model = typename detail::model_in<Model, options.precision>::type;  ///< in its precision
   static constexpr int S = options.stages, M = options.micro_batches, B = options.micro_batch_size;
   static constexpr int L = slots_of<typename as::type>;
@@ -242,7 +264,7 @@ class plan {
   static constexpr std::int64_t lower_bound() {
     detail::require_in_reach(valid_stages, valid_micro_batches, detail::max_bounded);
     return with_costs([](const stage_costs& costs) {
-      return lower_bound_of(valid_options, schedule, costs);
+      return lower_bound_of(network_of<planned>, valid_options, schedule, costs);
     });
   }
   /// The objective of the partition, of this cut and of the best one.

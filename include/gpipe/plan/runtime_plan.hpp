@@ -4,10 +4,11 @@
 #include <vector>
 
 #include <gpipe/model/in_bf16.hpp>
-#include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/choose_lead.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/program/print.hpp>
 #include <gpipe/plan/program/step_programs.hpp>
+#include <gpipe/plan/simulated_cut.hpp>
 #include <gpipe/plan/stage_plan.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/check.hpp>
@@ -94,7 +95,8 @@ struct runtime_plan {
   const stage_plan& of(int stage) const { return stage_plans[static_cast<std::size_t>(stage)]; }
 };
 
-/// Plans a network: an optimal cut, or `custom_cut`, the first slot of every stage but the first.
+/// Plans a network: the best cut (see `search_cut` and `shorten_step`), or `custom_cut`, the first slot of every stage
+/// but the first.
 runtime_plan make_plan(const network& net, const plan_options& options, const std::vector<int>& custom_cut = {});
 /// The same for a cut that is known, empty for one stage. A program that only calls this compiles no search for a cut.
 runtime_plan plan_with_cut(const network& net, const plan_options& options, std::span<const int> cut);
@@ -118,7 +120,6 @@ GPIPE_COLD inline runtime_plan uncut_plan(const network& net, const plan_options
   runtime_plan p;
   p.options = options;
   p.options.precision = precision_of(net);
-  p.schedule = options.chosen_schedule();
   p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
   p.first.assign(S + 1, 0);
   p.incoming.resize(S);
@@ -130,10 +131,14 @@ GPIPE_COLD inline runtime_plan uncut_plan(const network& net, const plan_options
 }
 
 GPIPE_COLD inline void search_cut(const network& net, runtime_plan& p) {
+  p.options.lead = choose_lead(net, p.options);
+  p.schedule = p.options.chosen_schedule();
   const plan_options& o = p.options;
   const stage_costs costs = p.costs();
-  if (choose_cut(net, o, p.schedule, costs, p.first.data())) return;
-  throw_error({"memory_limit is ", o.memory_limit, " bytes: no cut into ", several(o.stages, "stage"), " fits"},
+  const cut_search found = gpipe::search_cut(net, o, p.schedule, costs, p.first.data());
+  if (found.fits) return shorten_step(net, o, costs, found.whole, p.first.data());
+  throw_error({"memory_limit is ", chosen_size(static_cast<std::uint64_t>(o.memory_limit)), ": no cut into ",
+                several(o.stages, "stage"), " fits"},
               {"choose at least ", min_memory_limit(net, o, p.schedule, costs), " bytes",
                o.coalesce > 1 ? ", or coalesce 0, which may need fewer" : ""});
 }
@@ -274,6 +279,8 @@ GPIPE_COLD GPIPE_INLINE runtime_plan plan_with_cut(const network& net, const pla
                                                    std::span<const int> cut) {
   runtime_plan p = detail::uncut_plan(net, options);
   take_cut(cut.data(), static_cast<int>(cut.size()), net.slot_count, options.stages, p.first.data());
+  p.options.lead = choose_lead(net, p.options, p.first.data());
+  p.schedule = p.options.chosen_schedule();
   detail::complete_plan(net, p);
   return p;
 }

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <gpipe/runtime/executor_owner.hpp>
 #include <gpipe/runtime/join_job.hpp>
 #include <gpipe/runtime/parameter_access.hpp>
 #include <gpipe/runtime/preflight.hpp>
@@ -51,7 +54,12 @@ class executor {
     replicas().each([this](auto& it) { it.begin(step_); });
     parameters_.initialise(options_.seed);
   }
-  GPIPE_COLD ~executor() = default;
+  /// An executor in which a kernel does not return is never destroyed: see `executor_owner`.
+  GPIPE_COLD ~executor() {
+    if (!stuck()) return;
+    std::fputs("gpipe: an executor is destroyed while a kernel still runs in it; hold it by executor_owner\n", stderr);
+    std::abort();
+  }
   executor(const executor&) = delete;
   executor& operator=(const executor&) = delete;
 
@@ -156,12 +164,13 @@ class executor {
     replicas().each_copy_of(stage_of(slot), [&](auto& stage) { stage.watch(slot, rows); });
   }
   /// The rows of the last call, without samples if it failed. Null if the slot is not watched.
-  const detail::watched_rows* watched(int slot) const { return watched_.watched(slot); }
+  const detail::watched_rows* watched(int slot) const { return usable(), watched_.watched(slot); }
 
-  const gpipe::digest& digest() const { return watched_.digest(); }
+  const gpipe::digest& digest() const { return usable(), watched_.digest(); }
 
   /// Times every slot in this number of steps over the batch. The steps are not applied: only the gradients change.
   GPIPE_COLD measured_profile profile_layers(const batch& data, int steps) {
+    usable();
     input_.require_training();
     if (accumulated_ > 0)
       detail::throw_error({"the gradients of ", accumulated_, " accumulated calls wait for a step"},
@@ -181,6 +190,7 @@ class executor {
 
   /// The time of each slot for a full micro-batch: medians of the newest times.
   GPIPE_COLD measured_profile layer_profile() const {
+    usable();
     measured_profile found{{}, plan_.options.micro_batch_size};
     for (int s = 0; s < plan_.stages(); ++s) {
       if (here_.has_stage(0, s)) detail::append_measured(plan_, stage(s), found);
@@ -189,6 +199,10 @@ class executor {
     detail::require_measured(plan_, found);  // when all processes have all times, so that all throw
     return found;
   }
+
+  /// Whether a kernel has not returned within the deadline. From then on every call that needs the workers or their
+  /// memory throws the same error.
+  bool stuck() const noexcept { return passes_.stuck(); }
 
   const network& net() const { return net_; }
   const runtime_plan& plan() const { return plan_; }
@@ -201,6 +215,7 @@ class executor {
   /// wait for a step only the first has the sums of gradients.
   GPIPE_COLD void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
                        int replica = 0) const {
+    usable();
     parameters_.read(kind, slot, index, at, bytes, into, replica, all_);
   }
   /// Copies `bytes` into the same place, and recomputes the buffers that are derived from parameters.
@@ -211,23 +226,25 @@ class executor {
   }
 
   /// Addresses in the memory of the slot's stage, which the host may read only if the memory is the host's.
-  std::byte* parameters(int slot) const { return parameters_.find(memory_kind::parameters, slot, 0, 0); }
-  std::byte* gradients(int slot) const { return parameters_.find(memory_kind::gradients, slot, 0, 0); }
-  std::byte* moments(int slot, int i) const { return parameters_.find(memory_kind::moments, slot, i, 0); }
-  std::byte* state(int slot) const { return parameters_.find(memory_kind::state, slot, 0, 0); }
+  std::byte* parameters(int slot) const { return usable(), parameters_.find(memory_kind::parameters, slot, 0, 0); }
+  std::byte* gradients(int slot) const { return usable(), parameters_.find(memory_kind::gradients, slot, 0, 0); }
+  std::byte* moments(int slot, int i) const { return usable(), parameters_.find(memory_kind::moments, slot, i, 0); }
+  std::byte* state(int slot) const { return usable(), parameters_.find(memory_kind::state, slot, 0, 0); }
 
   /// Each stage's times in steps, replica after replica, and each worker's events, since the last `reset_report`. If
   /// the plan only runs forward, every evaluation is a step.
   GPIPE_COLD const std::vector<stage_report>& report() const {
+    usable();
     report_.share_stages(all_);
     return report_.stages();
   }
   GPIPE_COLD const std::vector<recorder>& trace() const {
+    usable();
     report_.share_workers(all_);
     return report_.workers();
   }
-  void reset_report() { report_.reset(); }
-  void reset_trace() { report_.reset_events(); }
+  void reset_report() { usable(), report_.reset(); }
+  void reset_trace() { usable(), report_.reset_events(); }
 
  private:
   // The plan, after all checks that come before the first allocation and the first thread.
@@ -235,8 +252,12 @@ class executor {
     detail::preflight<Device>(net_, plan_, rule_.trial(), options_, here_);
     return plan_;
   }
-  const replica_list<Device>& replicas() const { return passes_.replicas(); }
-  const detail::collective_calls& calls() const { return passes_.calls(); }
+  const pass_runner<Device>& usable() const {
+    passes_.require_not_stuck();
+    return passes_;
+  }
+  const replica_list<Device>& replicas() const { return usable().replicas(); }
+  const detail::collective_calls& calls() const { return usable().calls(); }
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
 
   void time_slots(bool on) {
@@ -257,6 +278,7 @@ class executor {
   // In a handler: gradients are summed in place, so those of earlier calls are lost, too. The error says so.
   [[noreturn]] GPIPE_COLD void rethrow_without_accumulated() {
     const int lost = accumulated_;
+    if (stuck()) throw;
     discard_accumulated();
     if (lost == 0) throw;
     try {

@@ -38,6 +38,10 @@ class trainer : public basic_trainer<Device> {
   GPIPE_COLD explicit trainer(const plan_options& options, const Optimizer& optimizer = {},
                               const training_options& how = {})
       : trainer(compiled_in(options.precision), optimizer, how, options) {}
+  /// The same, with the model as a value, from which a compiler deduces the types: `trainer{net{}, options, adam{}}`.
+  GPIPE_COLD trainer(Model, const plan_options& options, const Optimizer& optimizer = {},
+                     const training_options& how = {})
+      : trainer(options, optimizer, how) {}
   template <class Plan>
     requires requires { Plan::options; }
   GPIPE_COLD explicit trainer(Plan, const Optimizer& optimizer = {}, const training_options& how = {})
@@ -61,6 +65,10 @@ class trainer : public basic_trainer<Device> {
                               optimizer.learning_rate, how) {}
 };
 
+template <class Model, class Optimizer>
+trainer(Model, plan_options, Optimizer) -> trainer<Model, Optimizer>;
+template <class Model, class Optimizer>
+trainer(Model, plan_options, Optimizer, training_options) -> trainer<Model, Optimizer>;
 template <class Plan, class Optimizer>
 trainer(Plan, Optimizer) -> trainer<typename Plan::model, Optimizer>;
 template <class Plan, class Optimizer>

@@ -39,6 +39,8 @@ static_assert(detail::chosen<schedule<zb_h1>, schedule<own>>().custom_schedule =
 static_assert(detail::chosen<schedule<own>, schedule<zb_h1>>().custom_schedule == nullptr);
 static_assert(std::is_same_v<detail::chosen_types<cut_at<1>, cut_at<2, 3>>::custom_cut, cut_at<2, 3>>);
 static_assert(detail::chosen_types<schedule<interleaved>>::schedule(all).chunks == 4);
+static_assert(detail::chosen_types<schedule<looped_bfs>>::schedule(all).chunks == 4);
+static_assert(detail::chosen_types<schedule<interleaved_zb>>::schedule(all).chunks == 4);
 static_assert(detail::chosen_types<stages<3>, cut_at<1, 2>>::has_cut && !detail::chosen_types<stages<3>>::has_cut);
 
 }  // namespace
@@ -47,7 +49,10 @@ TEST_CASE("every shipped schedule has a kind") {
   CHECK(detail::chosen<schedule<fill_drain>>().schedule == schedule_kind::fill_drain);
   CHECK(detail::chosen<schedule<one_f_one_b>>().schedule == schedule_kind::one_f_one_b);
   CHECK(detail::chosen<schedule<interleaved>>().schedule == schedule_kind::interleaved);
+  CHECK(detail::chosen<schedule<looped_bfs>>().schedule == schedule_kind::looped_bfs);
   CHECK(detail::chosen<schedule<zb_h1>>().schedule == schedule_kind::zb_h1);
+  CHECK(detail::chosen<schedule<interleaved_zb>>().schedule == schedule_kind::interleaved_zb);
+  CHECK(detail::chosen<schedule<dual_pipe_v>>().schedule == schedule_kind::dual_pipe_v);
   CHECK(detail::chosen<schedule<zb_v>>().schedule == schedule_kind::zb_v);
   CHECK(detail::chosen<schedule<forward_only>>().schedule == schedule_kind::forward_only);
 }

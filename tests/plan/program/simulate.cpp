@@ -176,7 +176,7 @@ TEST_CASE("a table that does not run is rejected") {
   };
   CHECK_THROWS_WITH_AS(simulate(all_at_once{}, chain(2, {1, 0, 0}).terms(2, 3)),
                        doctest::Contains("the table of forward-only is wrong"), error);
-  CHECK_THROWS_AS(simulate(interleaved{2}, chain(4, {1, 1, 0}).terms(4, 3)), error);
+  CHECK_THROWS_AS(simulate(interleaved{2}, chain(4, {1, 1, 0}).terms(4, 5)), error);
 }
 
 TEST_CASE("times that are negative or overflow are rejected") {

@@ -19,7 +19,8 @@ static_assert(ticks_of({schedule_kind::interleaved, 4}) == 16);
 static_assert(parse_schedule("zb-V") == schedule_kind::zb_v);
 
 TEST_CASE("kinds convert to the schedule's name and back") {
-  const char* names[] = {"fill-drain", "1F1B", "interleaved", "ZB-H1", "ZB-V", "forward-only"};
+  const char* names[] = {"fill-drain",     "1F1B", "interleaved", "looped-BFS",  "ZB-H1",
+                         "interleaved-ZB", "ZB-V", "DualPipeV",   "forward-only"};
   for (const schedule_kind kind : schedule_kinds) {
     const std::string text = names[static_cast<int>(kind)];
     CHECK(name(kind) == text);
@@ -43,5 +44,5 @@ TEST_CASE("forwards() runs the forwards of a schedule in the same ticks") {
         "tick      0    1    2    3    4    5    6    7    8    9\n"
         "worker 0  0F0  0F1  2F0  .    2F1  .    .    .    .    .\n"
         "worker 1  .    1F0  1F1  3F0  .    3F1  .    .    .    .\n");
-  CHECK_THROWS_AS(timetable(forwards, 4, 3), error);
+  CHECK_THROWS_AS(timetable(forwards, 4, 5), error);
 }

@@ -26,7 +26,10 @@ struct plan_options {
   gpipe::precision precision = gpipe::precision::float32;  ///< of the compiled network: see in_bf16 and both_precisions
   recompute_mode recompute = recompute_mode::except_last;
   schedule_kind schedule = schedule_kind::fill_drain;
-  int chunks = 2;   ///< stages a worker, of the interleaved schedule
+  int chunks = 2;   ///< stages a worker, of the interleaved and looped schedules
+  /// Of the interleaved schedule. Automatic: the one with the shorter step that fits the memory limit, if transfers
+  /// have a cost (see `choose_lead`); else the shortest.
+  lead_kind lead = lead_kind::automatic;
   int workers = 0;  ///< the schedule's workers are folded onto these, neighbours together; 0: as many as it has
   bool separate_memory = false;  ///< workers share no memory: a sent value stays in the sender's memory until it left
   int replicas = 1;  ///< R, of the pipeline: each runs M micro-batches of every mini-batch
@@ -44,6 +47,7 @@ struct plan_options {
   std::int64_t memory_limit = no_memory_limit;  ///< bytes of every stage
 
   constexpr schedule_choice chosen_schedule() const {
+    if (schedule == schedule_kind::interleaved) return schedule_choice(interleaved{chunks, lead}).on_workers(workers);
     if (schedule != schedule_kind::custom) return schedule_choice(schedule, chunks).on_workers(workers);
     const bool splits = custom_schedule->admits(stages, micro_batches) &&
                         detail::splits_backward(*custom_schedule, stages, micro_batches);
@@ -77,7 +81,9 @@ inline constexpr option_description plan_option_list[] = {
     detail::describe_choice<&plan_options::schedule>("schedule", schedule_kind::custom, agreed::yes,
                                                      "the order of work"),
     detail::describe_number<&plan_options::chunks>("chunks", {1}, agreed::yes,
-                                                   "stages a worker, of the interleaved schedule"),
+                                                   "stages a worker, of the interleaved and looped schedules"),
+    detail::describe_choice<&plan_options::lead>("lead", lead_kind::longest, agreed::yes,
+                                                    "forwards before the first backward, of the interleaved schedule"),
     detail::describe_choice<&plan_options::recompute>(
         "recompute", recompute_mode::as_needed, agreed::yes,
         "which micro-batches run forward again before backward"),
@@ -142,6 +148,8 @@ template <precision P>
 using precision_is = option<&plan_options::precision, P>;
 template <int V>
 using chunks = option<&plan_options::chunks, V>;
+template <lead_kind Kind>
+using lead = option<&plan_options::lead, Kind>;
 template <recompute_mode Mode>
 using recompute = option<&plan_options::recompute, Mode>;
 template <int G>

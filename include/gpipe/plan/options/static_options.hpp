@@ -133,7 +133,9 @@ struct chosen_types<schedule<Schedule>, Rest...> : chosen_types<Rest...> {
   static constexpr auto schedule(const plan_options& o) {
     if constexpr (chosen_types<Rest...>::has_schedule) return chosen_types<Rest...>::schedule(o);
     else if constexpr (!scheduler<Schedule>) return fill_drain{};  // which has its error above
-    else if constexpr (std::is_same_v<Schedule, interleaved>) return Schedule{o.chunks};
+    else if constexpr (std::is_same_v<Schedule, looped_bfs> || std::is_same_v<Schedule, interleaved_zb>)
+      return Schedule{o.chunks};
+    else if constexpr (std::is_same_v<Schedule, interleaved>) return Schedule{o.chunks, o.lead};
     else return Schedule{};
   }
   static constexpr bool has_schedule = true;

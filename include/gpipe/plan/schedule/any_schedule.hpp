@@ -1,10 +1,13 @@
 #pragma once
 
 #include <gpipe/plan/schedule/custom.hpp>
+#include <gpipe/plan/schedule/dual_pipe_v.hpp>
 #include <gpipe/plan/schedule/fill_drain.hpp>
 #include <gpipe/plan/schedule/folded.hpp>
 #include <gpipe/plan/schedule/forward_only.hpp>
 #include <gpipe/plan/schedule/interleaved.hpp>
+#include <gpipe/plan/schedule/interleaved_zb.hpp>
+#include <gpipe/plan/schedule/looped_bfs.hpp>
 #include <gpipe/plan/schedule/one_f_one_b.hpp>
 #include <gpipe/plan/schedule/zb_h1.hpp>
 #include <gpipe/plan/schedule/zb_v.hpp>
@@ -15,27 +18,46 @@
 namespace gpipe {
 
 /// The built-in schedules, for a choice at run time, and a custom one.
-enum class schedule_kind { fill_drain, one_f_one_b, interleaved, zb_h1, zb_v, forward_only, custom };
+enum class schedule_kind {
+  fill_drain,
+  one_f_one_b,
+  interleaved,
+  looped_bfs,
+  zb_h1,
+  interleaved_zb,
+  zb_v,
+  dual_pipe_v,
+  forward_only,
+  custom
+};
 
 /// The built-in schedules.
-inline constexpr schedule_kind schedule_kinds[] = {schedule_kind::fill_drain,  schedule_kind::one_f_one_b,
-                                                   schedule_kind::interleaved, schedule_kind::zb_h1,
-                                                   schedule_kind::zb_v,        schedule_kind::forward_only};
+inline constexpr schedule_kind schedule_kinds[] = {
+    schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::interleaved,
+    schedule_kind::looped_bfs, schedule_kind::zb_h1,       schedule_kind::interleaved_zb,
+    schedule_kind::zb_v,       schedule_kind::dual_pipe_v, schedule_kind::forward_only};
 
 namespace detail {
 
 /// Calls `use` with an object of the schedule's type: the only place where a kind becomes a type.
 template <class Use>
-constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, const custom_schedule* custom, Use&& use) {
+constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, lead_kind lead, const custom_schedule* custom,
+                                   Use&& use) {
   switch (kind) {
     case schedule_kind::one_f_one_b:
       return std::forward<Use>(use)(one_f_one_b{});
     case schedule_kind::interleaved:
-      return std::forward<Use>(use)(interleaved{chunks});
+      return std::forward<Use>(use)(interleaved{chunks, lead});
+    case schedule_kind::looped_bfs:
+      return std::forward<Use>(use)(looped_bfs{chunks});
     case schedule_kind::zb_h1:
       return std::forward<Use>(use)(zb_h1{});
+    case schedule_kind::interleaved_zb:
+      return std::forward<Use>(use)(interleaved_zb{chunks});
     case schedule_kind::zb_v:
       return std::forward<Use>(use)(zb_v{});
+    case schedule_kind::dual_pipe_v:
+      return std::forward<Use>(use)(dual_pipe_v{});
     case schedule_kind::forward_only:
       return std::forward<Use>(use)(forward_only{});
     case schedule_kind::custom:
@@ -52,7 +74,8 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, const custom_
 /// in every call, so that code for any schedule is compiled once for all run-time choices.
 struct schedule_choice {
   schedule_kind kind = schedule_kind::fill_drain;
-  int chunks = 2;                           ///< stages per worker, for the interleaved schedule
+  int chunks = 2;                           ///< stages per worker, for the schedules that have such a number
+  lead_kind lead = lead_kind::automatic;    ///< of the interleaved schedule
   const custom_schedule* custom = nullptr;  ///< for schedule_kind::custom
   bool trains = true, splits = false;
   int onto = 0;  ///< number of workers; 0: not folded
@@ -62,7 +85,12 @@ struct schedule_choice {
       : kind(k),
         chunks(chunk_count),
         trains(k != schedule_kind::forward_only),
-        splits(k == schedule_kind::zb_h1 || k == schedule_kind::zb_v) {}
+        splits(k == schedule_kind::zb_h1 || k == schedule_kind::interleaved_zb || k == schedule_kind::zb_v ||
+               k == schedule_kind::dual_pipe_v) {}
+  /// Interleaved, with its lead.
+  constexpr schedule_choice(const interleaved& it) : schedule_choice(schedule_kind::interleaved, it.chunks) {
+    lead = it.lead;
+  }
   constexpr schedule_choice(const custom_schedule& users, bool split)
       : kind(schedule_kind::custom), custom(&users), trains(users.trains), splits(split) {}
 
@@ -82,7 +110,7 @@ struct schedule_choice {
   /// Calls `use` with an object of the schedule's type, without the fold.
   template <class Use>
   constexpr decltype(auto) with(Use&& use) const {
-    return detail::with_kind(kind, chunks, custom, std::forward<Use>(use));
+    return detail::with_kind(kind, chunks, lead, custom, std::forward<Use>(use));
   }
 
   GPIPE_COLD constexpr const char* name() const {
@@ -130,6 +158,21 @@ constexpr decltype(auto) with_schedule(schedule_choice choice, Use&& use) {
 
 static_assert(scheduler<schedule_choice>);
 
+/// Stages of each worker, for the schedules that can have that number at any number of workers.
+constexpr int stages_per_worker(schedule_kind kind, int chunks = 2) {
+  switch (kind) {
+    case schedule_kind::interleaved:
+    case schedule_kind::looped_bfs:
+    case schedule_kind::interleaved_zb:
+      return chunks;
+    case schedule_kind::zb_v:
+    case schedule_kind::dual_pipe_v:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
 /// The name of a kind, which `parse_schedule` reads.
 constexpr const char* name(schedule_kind kind) { return schedule_choice(kind).name(); }
 /// The same, and `custom`.
@@ -138,8 +181,10 @@ constexpr const char* name_of(schedule_kind kind) { return kind == schedule_kind
 namespace detail {
 
 [[noreturn]] GPIPE_COLD inline void bad_schedule(std::string_view text) {
-  throw_error({"the schedule is '", text, "'"},
-              {"choose fill-drain, 1F1B, interleaved, ZB-H1, ZB-V or forward-only, in upper or lower case"});
+  throw_error(
+      {"the schedule is '", text, "'"},
+      {"choose fill-drain, 1F1B, interleaved, looped-BFS, ZB-H1, interleaved-ZB, ZB-V, DualPipeV or forward-only, in "
+       "upper or lower case"});
 }
 
 }  // namespace detail

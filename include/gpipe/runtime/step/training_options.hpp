@@ -14,6 +14,12 @@
 
 namespace gpipe {
 
+/// What happens when a kernel has not returned a deadline after the last progress.
+enum class deadline_action : std::uint8_t {
+  fail,   ///< the call throws. It cannot if the kernel runs on the thread that called: then the call does not return
+  abort,  ///< a further thread prints where the kernel is, and ends the process by `std::abort`
+};
+
 /// The options of a training beside its plan and its optimizer:
 /// `{.seed = 7, .learning_rate_schedule = cosine{1000}, .max_grad_norm = 1}`. An executor takes them all too; it gets
 /// the learning rate and the norm with each step, and the cut with its plan.
@@ -24,6 +30,7 @@ struct training_options {
   std::vector<int> cut{};    ///< the first slot of every stage but the first; empty: the best cut
 
   std::chrono::nanoseconds deadline = wait_limits{}.deadline;  ///< a call fails after this time without progress
+  deadline_action on_deadline = deadline_action::fail;
   std::size_t trace_events = 0;  ///< events kept for each worker; 0: no trace
   std::byte arena_fill{0};       ///< what memory holds before its first use
   std::size_t digest_calls = 0;  ///< calls of train and accumulate that are hashed; 0: no digest

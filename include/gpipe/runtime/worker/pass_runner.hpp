@@ -1,7 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,6 +18,7 @@
 #include <gpipe/runtime/replicas/shared_all_reduce.hpp>
 #include <gpipe/runtime/worker/failure.hpp>
 #include <gpipe/runtime/worker/thread_team.hpp>
+#include <gpipe/runtime/worker/watchdog.hpp>
 #include <gpipe/runtime/worker/worker.hpp>
 #include <gpipe/runtime/worker/worker_programs.hpp>
 
@@ -20,7 +26,7 @@ namespace gpipe {
 
 /// Runs one pass at a time on all workers that are here, each on its thread; the first worker is the thread that calls.
 /// A pass that fails ends in every worker and in every process. Then no message is under way, and the next pass may
-/// begin.
+/// begin, unless a worker is stuck: its kernel does not return.
 template <class Device>
 class pass_runner {
  public:
@@ -55,6 +61,21 @@ class pass_runner {
         if (here_.has_worker(r, w))
           workers_.emplace_back(shared_, replicas_.at(r), w, static_cast<int>(workers_.size()),
                                 recorder_of(r * plan_.workers() + w));
+    if (options_.on_deadline == deadline_action::abort)
+      watchdog_.emplace(
+          static_cast<int>(workers_.size()), options_.deadline + std::chrono::seconds(1),
+          [this](int w) { return workers_[detail::index(w)].activity(); },
+          [this](int w) {
+            std::fprintf(stderr, "gpipe: %s\n", stuck_error(w).what());
+            std::abort();
+          });
+  }
+
+  /// Whether a worker is stuck. Then its thread may use all that the pass uses until the process ends.
+  bool stuck() const noexcept { return stuck_.has_value(); }
+  /// Throws why no pass can run any more.
+  void require_not_stuck() const {
+    if (stuck_) throw error(stuck_->wrong(), stuck_->remedy(), stuck_->where());
   }
 
   const replica_list<Device>& replicas() const { return replicas_; }
@@ -64,6 +85,7 @@ class pass_runner {
   void run() {
     const auto& programs = step_.trains() ? programs_.training() : programs_.forward();
     replicas_.each([this](auto& it) { it.begin(step_); });
+    if (watchdog_) watchdog_->begin_pass();
     try {
       calls_.enter(net_, step_, shared_.decision.terms);
       const auto work = [&](int w) {
@@ -72,6 +94,14 @@ class pass_runner {
       };
       if (options_.job != nullptr) work(0);
       else threads_.run(work);
+    } catch (const detail::worker_is_stuck& found) {
+      stuck_.emplace(stuck_error(found.worker));
+      if (found.cause) try {
+        std::rethrow_exception(found.cause);
+      } catch (...) {
+        std::throw_with_nested(error(stuck_->wrong(), stuck_->remedy(), stuck_->where()));
+      }
+      require_not_stuck();
     } catch (...) {
       calls_.abandon();  // before devices are waited for
       clean_up();
@@ -108,6 +138,10 @@ class pass_runner {
     sums_ = options_.job.set_up().connect(*options_.job, net_, plan_, replicas_.at(here_.replica()), others_);
   }
 
+  GPIPE_COLD error stuck_error(int w) const {
+    return detail::stuck_error(w, options_.deadline, workers_[detail::index(w)].position());
+  }
+
   // The work of a failed pass is dropped.
   GPIPE_COLD void clean_up() {
     replicas_.each_stage([](auto& stage) { stage.settle(); });
@@ -135,8 +169,10 @@ class pass_runner {
   barrier barrier_;
   worker_context<Device> shared_;
   step_context& step_;
-  std::vector<worker<Device>> workers_;
-  thread_team threads_;  // last: its threads end first
+  std::deque<worker<Device>> workers_;  // they do not move
+  thread_team threads_;  // behind what its tasks use, for its threads end first
+  std::optional<error> stuck_;
+  std::optional<detail::watchdog> watchdog_;
 };
 
 }  // namespace gpipe
