@@ -2,6 +2,7 @@
 // The result has the same bits for every number of stages: compare the last two lines of output.
 
 #include <algorithm>
+#include <chrono>
 #include <iomanip>
 #include <iostream>
 #include <optional>
@@ -60,6 +61,7 @@ struct settings {
   int epochs = 30;
   std::uint64_t seed = 1;
   std::int64_t link_bytes_per_s = 0;
+  int deadline = 60;
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
   std::string trace, timeline, breakdown, profile;
   bool layers = false;
@@ -115,10 +117,13 @@ struct settings {
              .choice("--transport", transport,
                      {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},
                      "workers are threads, or processes that mpirun starts")
+             .number("--deadline", deadline, 1, 86400,
+                     "seconds without progress after which the program ends, and says\n"
+                     "                            which layer it was in")
              .number("--seed", seed, 0, INT64_MAX, "seed of initial parameters, dropout and shuffling")
              .text("--data", "FILE", data, "lines of 64 numbers and a label, comma-separated")
              .text("--trace", "FILE.json", trace, "write all actions of all workers, for ui.perfetto.dev")
-             .text("--timeline", "FILE.svg", timeline, "draw the last step")
+             .text("--timeline", "FILE.svg", timeline, "draw the median of the last 20 steps")
              .text("--breakdown", "FILE.svg", breakdown, "draw where the time of a step went")
              .text("--profile", "FILE.hpp", profile,
                    "write the measured time of each layer; a build with\n"
@@ -139,11 +144,11 @@ struct settings {
 
 // The data ------------------------------------------------------------------------------------------------------------
 
-struct split {
+struct digit_sets {
   dataset train, test;  // every fifth row is held out
 };
 
-split read_digits(const std::string& path) {
+digit_sets read_digits(const std::string& path) {
   const example::labelled_rows rows = example::read_csv(path, 64, 10);
   std::vector<float> features[2];
   std::vector<std::int32_t> labels[2];
@@ -161,15 +166,6 @@ split read_digits(const std::string& path) {
 
 // The training --------------------------------------------------------------------------------------------------------
 
-// The events of one step, for its picture.
-std::vector<event> events_since(std::int64_t begin, const std::vector<recorder>& workers) {
-  std::vector<event> events;
-  for (const recorder& worker : workers)
-    for (const event& e : worker.events())
-      if (e.begin_ns >= begin) events.push_back(e);
-  return events;
-}
-
 /// Writes the measured time of each layer, and prints the predicted step time with it.
 void write_costs(std::ostream& out, const std::string& path, const network& of, const runtime_plan& now,
                  const measured_profile& costs) {
@@ -184,12 +180,15 @@ void write_costs(std::ostream& out, const std::string& path, const network& of, 
       << predicted({}) << '\n';
 }
 
-/// Checks before the training that every output can be written, each to its own file.
-void require_outputs(std::vector<std::string> files) {
+/// Checks before the training that every output can be written, each to its own file and none over the data.
+void require_outputs(const std::string& data, std::vector<std::string> files) {
   std::erase(files, "");
-  std::sort(files.begin(), files.end());
-  if (const auto twice = std::adjacent_find(files.begin(), files.end()); twice != files.end())
-    throw error("two outputs have the same file", "give each output its own file", {.file = *twice});
+  for (auto file = files.begin(); file != files.end(); ++file) {
+    const auto same = [&](const std::string& other) { return is_same_file(*file, other); };
+    if (same(data)) throw error("an output has the file of the data", "give it its own file", {.file = *file});
+    if (std::any_of(files.begin(), file, same))
+      throw error("two outputs have the same file", "give each output its own file", {.file = *file});
+  }
   for (const std::string& file : files) require_writable(file);
 }
 
@@ -197,8 +196,8 @@ void require_outputs(std::vector<std::string> files) {
 template <class Device>
 void run_on(settings chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
-  if (prints) require_outputs({chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
-  const split data = read_digits(chosen.data);
+  if (prints) require_outputs(chosen.data, {chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
+  const digit_sets data = read_digits(chosen.data);
   chosen.batch = std::min(chosen.batch, data.train.samples());
   const int parts = chosen.plan.all_micro_batches();
   chosen.plan.micro_batch_size = (chosen.batch + parts - 1) / parts;
@@ -211,6 +210,8 @@ void run_on(settings chosen, process_group* job) {
       {.seed = chosen.seed,
        .learning_rate_schedule = warm_up{steps / 20 + 1, cosine{steps - steps / 20}},
        .max_grad_norm = 1,
+       .deadline = std::chrono::seconds(chosen.deadline),
+       .on_deadline = deadline_action::abort,
        .trace_events = chosen.trace.empty() && chosen.timeline.empty() ? std::size_t{0} : std::size_t{200'000},
        .link_bytes_per_second = chosen.link_bytes_per_s,
        .slot_times = chosen.layers || !chosen.profile.empty(),
@@ -224,16 +225,13 @@ void run_on(settings chosen, process_group* job) {
   // mpirun gives processes a terminal, even if their output goes to a file.
   const verbosity how_shown = job == nullptr ? verbosity_for(stdout) : verbosity::lines;
   progress line(out, chosen.quiet || !prints ? verbosity::quiet : how_shown);
-  std::int64_t last_step = 0, this_step = now_ns();
   fit(training, data.train, epochs, [&](const fit_progress& now) {
     if (now.step == now.steps) line.epoch(now);
     else line.step(now);
-    last_step = std::exchange(this_step, now_ns());
-    if (chosen.trace.empty() && training.steps() < steps) training.reset_trace();  // room for the last step
+    if (chosen.trace.empty() && training.steps() + 20 <= steps) training.reset_trace();  // room for the last 20
   });
   const std::vector<stage_report> report = training.report();
   const std::vector<recorder>& trace = training.trace();
-  const std::vector<event> drawn = events_since(last_step, trace);  // without the evaluation that follows
   const bool timed = chosen.layers || !chosen.profile.empty();
   const measured_profile costs = timed ? training.layer_profile() : measured_profile{};
   const double accuracy = training.evaluate(data.test).accuracy();
@@ -247,8 +245,7 @@ void run_on(settings chosen, process_group* job) {
   if (!chosen.profile.empty()) write_costs(out, chosen.profile, of, training.plan(), costs);
   if (!chosen.breakdown.empty())
     write_breakdown(chosen.breakdown, breakdown_of(report), "digits: where the time of a step went");
-  if (!chosen.timeline.empty())
-    write_timeline(chosen.timeline, drawn, "digits: the last step");
+  if (!chosen.timeline.empty()) write_timeline(chosen.timeline, training.plan(), trace);
   if (!chosen.trace.empty()) write_trace(chosen.trace, trace);
   std::cout << "test accuracy " << std::fixed << std::setprecision(4) << accuracy << '\n'
             << "parameters " << std::hex << std::setw(16) << std::setfill('0') << hash << '\n';

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/text/quoted.hpp>
+#include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/plan/options/options.hpp>
 
 namespace example {
@@ -47,18 +49,26 @@ class options {
       constexpr std::pair<std::string_view, std::int64_t> units[] = {
           {"", 1},          {"B", 1},         {"KB", 1'000},    {"MB", 1'000'000},  {"GB", 1'000'000'000},
           {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1LL << 40}, {"TB", 1'000'000'000'000}};
-      const std::string remedy = "write 16GiB, 500MB or a number of bytes";
+      const std::string remedy = "write 16GiB, 3.3MiB, 500MB or a number of bytes";
       if (value.empty()) throw_error(self, value, "is empty", "give BYTES");
-      std::int64_t number = 0;
-      const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), number);
+      // A whole number of bytes may have more digits than a double.
+      std::int64_t whole = 0;
+      double number = 0;
+      const char* const last = value.data() + value.size();
+      const auto [end, failure] = std::from_chars(value.data(), last, number, std::chars_format::fixed);
+      const bool is_whole = std::from_chars(value.data(), last, whole).ptr == end;
       if (failure == std::errc::invalid_argument) throw_error(self, value, "is not a number of bytes", remedy);
-      if (failure == std::errc::result_out_of_range) throw_error(self, value, "is out of range", remedy);
-      if (number < 1) throw_error(self, value, "is less than 1 byte", remedy);
+      if (failure == std::errc::result_out_of_range || !(number < 1e19))
+        throw_error(self, value, "is out of range", remedy);
+      if (!(number > 0)) throw_error(self, value, "is less than 1 byte", remedy);
       const std::string_view unit = value.substr(static_cast<std::size_t>(end - value.data()));
       for (const auto& [word, size] : units)
         if (word == unit) {
-          if (number > INT64_MAX / size) throw_error(self, value, "is out of range", remedy);
-          into = number * size;
+          const double bytes = number * static_cast<double>(size);
+          if (bytes >= 9.2e18 || (is_whole && whole > INT64_MAX / size))
+            throw_error(self, value, "is out of range", remedy);
+          if (bytes < 1) throw_error(self, value, "is less than 1 byte", remedy);
+          into = is_whole ? whole * size : static_cast<std::int64_t>(bytes);
           return;
         }
       throw_error(self, value, "has an unknown unit", remedy);
@@ -139,14 +149,14 @@ class options {
       const option* found = nullptr;
       for (const option& o : options_)
         if (o.name == word) found = &o;
-      if (found == nullptr) throw gpipe::error("unknown option \"" + std::string(word) + "\"", "--help lists them");
+      if (found == nullptr) unknown(word);
       if (found->placeholder.empty()) {
         if (equals != std::string_view::npos)
           throw_error(word, value, "is not expected", "leave it out: the option takes no value");
       } else if (equals == std::string_view::npos) {
         if (i + 1 == count || std::string_view(words[i + 1]).starts_with("--"))
-          throw gpipe::error("option " + std::string(word) + " lacks its value",
-                             "write " + std::string(word) + " " + found->placeholder);
+          throw gpipe::error("option " + found->name + " lacks its value",
+                             "write " + found->name + " " + found->placeholder);
         value = words[++i];
       }
       found->take(word, value);
@@ -174,7 +184,14 @@ class options {
   }
   [[noreturn]] static void throw_error(std::string_view name, std::string_view value, const std::string& wrong,
                                   const std::string& remedy) {
-    throw gpipe::error("option " + std::string(name) + ": \"" + std::string(value) + "\" " + wrong, remedy);
+    throw gpipe::error("option " + std::string(name) + ": " + gpipe::detail::quoted(value) + ' ' + wrong, remedy);
+  }
+  [[noreturn]] void unknown(std::string_view word) const {
+    std::vector<std::string> names;
+    for (const option& o : options_) names.push_back(o.name);
+    const std::string meant = gpipe::detail::meant_by(word, names);
+    throw gpipe::error("unknown option " + gpipe::detail::quoted(word),
+                       meant.empty() ? "--help lists them" : "write " + meant + ", or --help, which lists all");
   }
   void help() const {
     std::cout << synopsis_ << "\n\n";

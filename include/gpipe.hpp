@@ -7,6 +7,7 @@
 #include <gpipe/record/digest_file.hpp>
 #include <gpipe/record/layer_report.hpp>
 #include <gpipe/record/measured_profile.hpp>
+#include <gpipe/record/median_step.hpp>
 #include <gpipe/record/progress.hpp>
 #include <gpipe/record/report.hpp>
 #include <gpipe/record/timeline.hpp>

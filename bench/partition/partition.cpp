@@ -3,10 +3,18 @@
 // Each instance is cut by three heuristics, implemented here from their descriptions, and by the partition, whose
 // objective is the optimum (tests/laws/partition.cpp). The heuristics use f + b of every slot on the first device only,
 // without transfers, unequal devices or the two maxima of fill-drain.
+//
+// Then the cuts of plans against brute force: 10,000 small instances of every schedule and recompute mode, the simulated
+// step of the plan's cut over the shortest of all cuts.
 
 #include "../measure.hpp"
 
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/model/model.hpp>
 #include <gpipe/plan/partition/partition.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/simulated_cut.hpp>
 
 #include <cstdint>
 #include <cstdlib>
@@ -170,6 +178,59 @@ double large(bool unequal, bool moves, objective goal) {
   return bench::timed([&] { partition(p, first.data()); });
 }
 
+struct wide_and_narrow : model<input<float, 16>, linear<64>, relu, linear<16>, linear<128>, relu, linear<8>, linear<32>,
+                               linear<32>> {};
+constexpr const network& small = network_of<wide_and_narrow>;
+
+/// A plan of eight slots with random costs, on equal or unequal devices, with or without a memory limit.
+struct small_plan {
+  plan_options o;
+  std::vector<layer_cost> all;
+  stage_costs costs;
+
+  small_plan(std::mt19937& random, schedule_kind kind, recompute_mode mode) {
+    const auto below = [&random](int limit) { return static_cast<int>(random() % unsigned(limit)); };
+    do {
+      o = {.stages = 2 + below(5), .micro_batches = 1 + below(8), .micro_batch_size = 8, .recompute = mode,
+           .schedule = kind};
+    } while (!o.chosen_schedule().admits(o.stages, o.micro_batches));
+    const bool each = below(2) == 0;
+    for (int l = 0; l < (each ? o.stages : 1) * small.slot_count; ++l)
+      all.push_back({1 + below(100), 1 + below(100), 1 + below(100)});
+    costs = {all.data(), small.slot_count, each};
+    if (below(2) == 0) return;
+    places even;  // its largest stage is the limit
+    for (int s = 0; s <= o.stages; ++s) even.push_back(s * small.slot_count / o.stages);
+    std::int64_t bytes = 0;
+    for (int s = 0; s < o.stages; ++s) {
+      const stage_view stage(small, {even.data(), o.stages}, s);
+      bytes = (std::max)(bytes, memory_of(stage, requirements_of(o.chosen_schedule(), o, s)).total());
+    }
+    o.memory_limit = bytes + below(4096);
+  }
+};
+
+struct step_ratios {
+  double searched = 1, planned = 1;  ///< the worst of the search's cuts, as a compiled plan has them, and of make_plan's
+};
+
+step_ratios worst_steps(std::mt19937& random, schedule_kind kind, recompute_mode mode, int instances) {
+  step_ratios worst;
+  for (int i = 0; i < instances; ++i) {
+    const small_plan it(random, kind, mode);
+    const gpipe::detail::cut_simulator simulator(small, it.o, it.costs);
+    places first(at(it.o.stages + 1));
+    const cut_search found = search_cut(small, it.o, it.o.chosen_schedule(), it.costs, first.data());
+    const auto searched = static_cast<double>(simulator.step_of(first.data()));
+    shorten_step(small, it.o, it.costs, found.whole, first.data());
+    const std::int64_t planned = simulator.step_of(first.data());
+    const auto shortest = static_cast<double>(simulator.shortest_of_all(planned, nullptr));
+    worst.searched = (std::max)(worst.searched, searched / shortest);
+    worst.planned = (std::max)(worst.planned, static_cast<double>(planned) / shortest);
+  }
+  return worst;
+}
+
 struct rule {
   const char* name;
   places (*cut)(const cost_list&, int);
@@ -234,7 +295,26 @@ int main() {
     std::printf("\n");
   }
 
+  constexpr recompute_mode modes[] = {recompute_mode::never, recompute_mode::except_last, recompute_mode::always,
+                                      recompute_mode::as_needed};
+  constexpr int plans = 10'000;
+  std::printf("\nsimulated step over the shortest of all cuts, worst of %d: a compiled plan's cut / make_plan's\n", plans);
+  std::vector<std::pair<std::string, step_ratios>> simulated;
+  for (const schedule_kind kind : schedule_kinds) {
+    std::printf("%-44s", gpipe::name(kind));
+    for (const recompute_mode mode : modes) {
+      const step_ratios worst = worst_steps(random, kind, mode, plans);
+      std::printf("  %s %5.3f / %5.3f", name_of(mode), worst.searched, worst.planned);
+      simulated.emplace_back(std::string(gpipe::name(kind)) + "." + name_of(mode), worst);
+    }
+    std::printf("\n");
+  }
+
   std::printf("\n");
+  for (const auto& [name, worst] : simulated) {
+    bench::result("partition.simulated.worst." + name, worst.searched, "ratio");
+    bench::result("partition.simulated.worst." + name + ".make_plan", worst.planned, "ratio");
+  }
   for (std::size_t r = 0; r < std::size(rules); ++r) {
     const std::string name = std::string("partition.") + rules[r].name;
     bench::result(name + ".median", bench::median(plain[r]), "ratio");

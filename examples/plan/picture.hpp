@@ -46,9 +46,9 @@ inline void draw(const std::string& path, const subject& it, const choice& c, co
     }
     out << "<g transform=\"translate(0," << fixed(below, 0) << ")\">\n";
     write_timeline(out, p.events,
-                   std::string(name(c.schedule)) + ", " + several(c.micro_batches, "micro-batch") + ": a step takes " +
-                       time(p.makespan),
-                   static_cast<int>(width));
+                   {.title = std::string(name(c.schedule)) + ", " + several(c.micro_batches, "micro-batch") +
+                             ": a step takes " + time(p.makespan),
+                    .width = static_cast<int>(width)});
     out << "</g>\n";
   });
 }

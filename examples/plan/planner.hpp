@@ -193,8 +193,8 @@ class planner {
     return true;
   }
 
-  /// Starts with the partitions' cuts, which are optimal for fill-drain without recompute and for forward only. Then,
-  /// until the bound is reached, tries every cut if there are few; else moves one border at a time while that helps.
+  /// Starts with the partitions' cuts, which are optimal for fill-drain and for forward only, unless a memory limit
+  /// decides what is recomputed. Then, until the bound is reached, tries every cut if there are few; else moves one border at a time while that helps.
   std::vector<int> best_cut(std::int64_t bound) const {
     const int L = it_.layers(), S = c_.stages, M = c_.micro_batches;
     const bool again = c_.recompute == recompute_mode::always || c_.recompute == recompute_mode::except_last;
@@ -218,6 +218,7 @@ class planner {
     for (const objective goal : {objective::fill_drain, objective::bottleneck}) {
       partition_problem problem{L, S, M, costs.data()};
       problem.goal = goal;
+      problem.first_again = c_.recompute == recompute_mode::always;
       partition(problem, first.data(), fits());
       consider(first);
       if (shortest <= bound) return best;

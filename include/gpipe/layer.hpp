@@ -14,4 +14,8 @@
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/regularization/dropout.hpp>
 #include <gpipe/layer/shape/add.hpp>
+#include <gpipe/layer/shape/concat.hpp>
+#include <gpipe/layer/shape/flatten.hpp>
+#include <gpipe/layer/shape/multiply.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
+#include <gpipe/layer/shape/split.hpp>

@@ -1,5 +1,5 @@
 // expect: an item of the model is not a layer: it lacks .template <class In> struct on.
-// expect: item_is_a_layer<1, no_layer, false>
+// expect: item_is_a_layer<gpipe::broken::position<1>, no_layer, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>

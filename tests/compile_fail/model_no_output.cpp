@@ -1,5 +1,5 @@
 // expect: a layer's .on<Input>. lacks .using output = tensor<...>. .or bundle<tensor<...>...>.
-// expect: layer_names_output<1, silent, gpipe::tensor<float, 8>, false>
+// expect: layer_names_output<gpipe::broken::position<1>, silent, gpipe::tensor<float, 8>, false>
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>

@@ -1,5 +1,5 @@
 // expect: a pop has no stash of its name before it in its scope
-// expect: pop_has_a_stash<3, gpipe::stash<
+// expect: pop_has_a_stash<gpipe::broken::position<3>, gpipe::stash<
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>

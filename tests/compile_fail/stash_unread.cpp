@@ -1,5 +1,5 @@
 // expect: a stash has no pop of its name after it in its scope
-// expect: stash_is_read<1, gpipe::stash<
+// expect: stash_is_read<gpipe::broken::position<1>, gpipe::stash<
 // errors: 1
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>

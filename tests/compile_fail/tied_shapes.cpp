@@ -1,5 +1,5 @@
 // expect: a tied layer's parameters must have the shapes and types of the first layer tied under that name
-// expect: tied_parameters_match<2, gpipe::detail::letters<'b', 'o', 't', 'h'>, false>
+// expect: tied_parameters_match<gpipe::broken::position<2>, gpipe::detail::letters<'b', 'o', 't', 'h'>, false>
 // errors: 1
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>

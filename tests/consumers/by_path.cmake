@@ -41,7 +41,7 @@ set(macros "'${COMPILER}' -std=c++20 -I '${COPY}/include' -E -dM -x c++")
 execute_process(COMMAND bash -c "comm -13 <(${macros} units/outside.hpp | sort) <(${macros} all.hpp | sort) | cut -d ' ' -f 2 | sed 's/(.*//'"
                 WORKING_DIRECTORY ${work} OUTPUT_VARIABLE defined COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX REPLACE "\n" " " defined "${defined}")
-set(known "GPIPE_BODIES GPIPE_CANARY GPIPE_COLD GPIPE_COMPILED GPIPE_COMPILED_SOURCE GPIPE_HOST_DEVICE GPIPE_INLINE GPIPE_OUT_OF_LINE GPIPE_VERSION GPIPE_VERSION_MAJOR GPIPE_VERSION_MINOR GPIPE_VERSION_PATCH ")
+set(known "GPIPE_BODIES GPIPE_CANARY GPIPE_COLD GPIPE_COMPILED GPIPE_COMPILED_SOURCE GPIPE_HOST_DEVICE GPIPE_INLINE GPIPE_OUT_OF_LINE GPIPE_VERSION GPIPE_VERSION_MAJOR GPIPE_VERSION_MINOR GPIPE_VERSION_PATCH GPIPE_WITH_LIBXSMM ")
 if(NOT defined STREQUAL known)
   message(FATAL_ERROR "gpipe.hpp defines '${defined}', but '${known}' is expected")
 endif()
@@ -85,6 +85,16 @@ refused(${mixed} other_header_only main_compiled library)
 refused(${mixed} main_header_only other_header_only library)
 object(library_fast -DGPIPE_COMPILED=1 -ffast-math ${compiled})
 refused("gpipe_compiled_for_[a-z0-9_]*_exact_math_" main_compiled other_compiled library_fast)
+
+# The README's program has a plan of the compiler's and no job. It compiles neither a search for a cut nor what processes
+# do together.
+object(readme ${COPY}/examples/readme.cpp)
+execute_process(COMMAND nm -C readme.o WORKING_DIRECTORY ${work} OUTPUT_VARIABLE names COMMAND_ERROR_IS_FATAL ANY)
+foreach(name IN ITEMS search_cut limited_search join_job set_up_of_jobs process_all_reduce remote_links)
+  if(names MATCHES "${name}")
+    message(FATAL_ERROR "examples/readme.cpp compiles ${name}, which it never calls")
+  endif()
+endforeach()
 
 if(MPICXX)
   execute_process(COMMAND ${MPICXX} --showme:compile OUTPUT_VARIABLE flags COMMAND_ERROR_IS_FATAL ANY)

@@ -146,13 +146,25 @@ expect_same(--precision bf16 --schedule 1F1B --stages 3)
 expect_same(--precision bf16 --schedule zb-h1 --recompute never)
 set(expected "${in_float32}")
 
-# A timeline shows one step: each micro-batch runs forward once in each stage, and the evaluation is not drawn.
+# A timeline shows one step: each micro-batch runs forward once in each stage, and the evaluation is not drawn. Its title
+# says which step of which plan. A worker with several stages has a row of its own.
 expect_same(--stages 2 --timeline ${SCRATCH}/digits_step.svg)
 file(READ ${SCRATCH}/digits_step.svg drawn)
 string(REGEX MATCHALL ">forward [0-9]+, stage [01]:" forwards "${drawn}")
 list(LENGTH forwards count)
 if(NOT count EQUAL 16)
   message(SEND_ERROR "the timeline of a step in 8 micro-batches on 2 stages has ${count} forwards, not 16")
+endif()
+if(NOT drawn MATCHES ">fill-drain, S = 2, M = 8: step [0-9]+ took [0-9.]+ ms(, the median of the last [0-9]+)?<"
+   OR drawn MATCHES ">worker 0<")
+  message(SEND_ERROR "the timeline has another title, or rows for workers with one stage each")
+endif()
+expect_same(--stages 4 --schedule zb-v --recompute never --timeline ${SCRATCH}/digits_step.svg)
+file(READ ${SCRATCH}/digits_step.svg drawn)
+string(REGEX MATCHALL ">forward [0-9]+, stage [03], worker 0:" forwards "${drawn}")
+list(LENGTH forwards count)
+if(NOT count EQUAL 16 OR NOT drawn MATCHES ">ZB-V, S = 4, M = 8, 2 workers: step [0-9]+ took ")
+  message(SEND_ERROR "the timeline has ${count} forwards of worker 0 in its two stages, not 16, or another title")
 endif()
 
 execute_process(COMMAND ${PROGRAM} --epochs 1 ${data} --layers OUTPUT_VARIABLE printed)

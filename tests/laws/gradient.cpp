@@ -17,6 +17,15 @@ using namespace gpipe;
 
 namespace {
 
+// Functions given by their value alone.
+struct mish : pointwise<mish> {
+  template <class T>
+  GPIPE_HOST_DEVICE static T value(T x) {
+    return x * math::tanh(math::log(1 + math::exp(x)));
+  }
+};
+using wave = elementwise<[](auto x) { return math::sin(x) * math::cos(x / 2) + math::sqrt(1 + math::pow(x, 2)); }>;
+
 template <class Layer, class In>
 void holds() {
   for (const int samples : {1, 3, 7})
@@ -118,6 +127,11 @@ TEST_CASE("in bf16 every layer differs from double by no more than its roundings
   using narrow = tensor<bf16, 40>;
   using wide = tensor<double, 40>;
   in_bf16<add, bundle<narrow, narrow>, bundle<wide, wide>>(true).holds();
+  in_bf16<multiply, bundle<narrow, narrow>, bundle<wide, wide>>(true).holds();
+  in_bf16<concat<>, bundle<narrow, narrow>, bundle<wide, wide>>(true).holds();
+  holds_in_bf16<split<30, 10>, 3, 40>();
+  holds_in_bf16<mish, 40>();
+  holds_in_bf16<wave, 40>();
   holds_in_bf16<batch_norm<>, 37>();
   holds_in_bf16<batch_norm<>, 3, 5>();
   holds_in_bf16<dropout<10>, 3, 11>();
@@ -129,6 +143,26 @@ TEST_CASE("in bf16 every layer differs from double by no more than its roundings
 }
 
 TEST_CASE("add") { holds<add, bundle<tensor<double, 5>, tensor<double, 5>>>(); }
+
+TEST_CASE("concat") {
+  using square = tensor<double, 3, 3>;
+  holds<concat<>, bundle<tensor<double, 5>, tensor<double, 2>>>();
+  holds<concat<>, bundle<square, tensor<double, 3, 1>, square, tensor<double, 3, 7>>>();
+  holds<concat<0>, bundle<square, tensor<double, 2, 3>>>();
+  holds<concat<1>, bundle<tensor<double, 2, 1, 3>, tensor<double, 2, 4, 3>>>();
+}
+
+TEST_CASE("multiply") { holds<multiply, bundle<tensor<double, 2, 5>, tensor<double, 2, 5>>>(); }
+
+TEST_CASE("split") {
+  holds<split<2, 5>, tensor<double, 7>>();
+  holds<split<1, 2, 3, 4>, tensor<double, 3, 10>>();
+}
+
+TEST_CASE("functions without a derivative") {
+  holds<mish, tensor<double, 3, 7>>();
+  holds<wave, tensor<double, 9>>();
+}
 
 TEST_CASE("batch_norm") {
   holds<batch_norm<>, tensor<double, 9>>();
@@ -159,6 +193,8 @@ TEST_CASE("linear") {
 }
 
 TEST_CASE("relu") { holds<relu, tensor<double, 3, 7>>(); }
+
+TEST_CASE("flatten") { holds<flatten, tensor<double, 3, 4>>(); }
 
 TEST_CASE("reshape") { holds<reshape<4, 3>, tensor<double, 12>>(); }
 

@@ -14,8 +14,8 @@ struct readme_net : model<input<float, 64>, linear<512>, gelu,
                           repeat<8, residual<layer_norm, linear<512>, gelu, linear<512>>>, linear<10>,
                           softmax_cross_entropy> {};
 
-/// No stage's arena is more than `percent` above its largest amount of live bytes. If each micro-batch has its own set,
-/// a buffer cannot lie partly in its set and partly in the shared part: a few percent more.
+/// No stage's arena is more than `percent` above its largest amount of live bytes, or `percent_never` if each
+/// micro-batch has its own set: a buffer cannot lie partly in its set and partly in the shared part.
 template <class Net>
 void is_near_the_bound(int samples, int percent = 5, int percent_never = 7) {
   constexpr const network& net = network_of<Net>;
@@ -44,7 +44,7 @@ void is_near_the_bound(int samples, int percent = 5, int percent_never = 7) {
 
 }  // namespace
 
-TEST_CASE("the arena of any stage is at most five percent above its largest amount of live bytes") {
+TEST_CASE("an arena is at most 5 percent above its largest amount of live bytes, 7 without recompute") {
   is_near_the_bound<residual_net<float>>(4);
   is_near_the_bound<skip_net<float>>(4);
   is_near_the_bound<pair_net<double>>(4);

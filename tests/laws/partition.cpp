@@ -48,6 +48,12 @@ struct instance {
         costs.push_back(cost);
       }
     for (int s = 0; s < problem.stages; ++s) kind_of.push_back(below(problem.kinds));
+    if (below(2) == 0) {  // some or all forwards run again
+      problem.first_again = below(2) == 0;
+      const bool all = below(2) == 0;
+      for (slot_cost& cost : costs)
+        if (all || below(2) == 0) cost = {cost.forward, cost.backward + cost.forward, cost.forward};
+    }
     if (problem.goal == objective::bottleneck && below(2) == 0) add_transfers(random, largest);
     if (below(2) == 0) {
       limited = true;
@@ -86,6 +92,11 @@ struct instance {
     for (int l = begin; l < end; ++l) held += bytes[static_cast<std::size_t>(l)];
     return held <= memory[static_cast<std::size_t>(stage)];
   }
+  /// Whether the smallest of equal cuts is not looked for.
+  bool ties() const {
+    return problem.first_again && problem.goal == objective::fill_drain &&
+           std::equal(kind_of.begin() + 1, kind_of.end(), kind_of.begin()) && (!limited || (equal_memory() && !stash));
+  }
   bool equal_memory() const { return std::equal(memory.begin() + 1, memory.end(), memory.begin()); }
 
   void cut(int* first) const {
@@ -98,28 +109,33 @@ struct instance {
 
 /// Measures of a stage, or their sum and maximum over stages; compared as cuts are chosen.
 struct measure {
-  std::int64_t sum = 0, forward = 0, backward = 0, both = 0, total = 0;
+  std::int64_t sum = 0, turn = 0, forward = 0, backward = 0, both = 0, total = 0;
 
   void add(const measure& stage) {
     sum += stage.sum;
+    turn = (std::max)(turn, sum + stage.turn);
     forward = (std::max)(forward, stage.forward);
     backward = (std::max)(backward, stage.backward);
     both = (std::max)(both, stage.both);
     total = (std::max)(total, stage.total);
   }
   std::int64_t objective(const partition_problem& p) const {
-    return p.goal == objective::bottleneck ? total : sum + (p.micro_batches - 1) * (forward + backward);
+    return p.goal == objective::bottleneck ? total : turn + (p.micro_batches - 1) * (forward + backward);
   }
 };
 
 /// By the definition: each value separately.
 measure stage_measure(const partition_problem& p, int stage, int begin, int end) {
   measure held;
+  std::int64_t again = 0;
   for (int l = begin; l < end; ++l) {
     held.forward += p.costs[p.kind(stage) * p.slots + l].forward;
     held.backward += p.costs[p.kind(stage) * p.slots + l].backward;
+    again += p.costs[p.kind(stage) * p.slots + l].again;
   }
-  held.sum = held.both = held.total = held.forward + held.backward;
+  held.both = held.total = held.forward + held.backward;
+  held.sum = held.both - again;
+  if (p.first_again) held.turn = again;
   for (int i = 0; i < p.transfer_count; ++i) {
     const transfer& t = p.transfers[i];
     bool here = false, later = false;
@@ -173,11 +189,11 @@ best reference(const instance& it) {
         const measure of_stage = stage_measure(p, s, begin, end);
         for (measure before : ends[static_cast<std::size_t>(begin)]) {
           before.add(of_stage);
-          if (p.goal == objective::bottleneck) before.sum = before.forward = before.backward = 0;
+          if (p.goal == objective::bottleneck) before.sum = before.turn = before.forward = before.backward = 0;
           else before.total = 0;
           front& to = next[static_cast<std::size_t>(end)];
           const auto covers = [](const measure& a, const measure& b) {
-            return a.sum <= b.sum && a.forward <= b.forward && a.backward <= b.backward && a.both <= b.both &&
+            return a.sum <= b.sum && a.turn <= b.turn && a.forward <= b.forward && a.backward <= b.backward && a.both <= b.both &&
                    a.total <= b.total;
           };
           if (std::any_of(to.begin(), to.end(), [&](const measure& other) { return covers(other, before); })) continue;
@@ -193,7 +209,7 @@ best reference(const instance& it) {
 }
 
 struct tally {
-  int rejected = 0, unequal = 0, moved = 0, limited = 0;
+  int rejected = 0, unequal = 0, moved = 0, limited = 0, turned = 0;
 };
 
 void agrees(const instance& it, const best& expected, tally& seen) {
@@ -202,6 +218,7 @@ void agrees(const instance& it, const best& expected, tally& seen) {
   seen.unequal += p.kinds > 1;
   seen.moved += p.transfer_count > 0;
   seen.limited += it.limited;
+  seen.turned += it.ties();
   bool rejected = false;
   try {
     it.cut(first.data());
@@ -221,7 +238,7 @@ void agrees(const instance& it, const best& expected, tally& seen) {
     whole.add(stage_measure(p, s, begin, end));
   }
   REQUIRE(whole.objective(p) == expected.objective);  // ratio to the optimum: exactly 1
-  REQUIRE(whole.both == expected.both);
+  if (!it.ties()) REQUIRE(whole.both == expected.both);
   REQUIRE(objective_of(p, first.data()) == expected.objective);
 }
 
@@ -240,6 +257,7 @@ TEST_CASE("the partition equals brute force on a hundred thousand small instance
   CHECK(seen.unequal > 40'000);
   CHECK(seen.moved > 20'000);
   CHECK(seen.limited > 40'000);
+  CHECK(seen.turned > 5'000);
 }
 
 TEST_CASE("the partition equals a slow exact reference on larger instances") {

@@ -50,7 +50,7 @@ static_assert(keeps_size<0, reshape<2, 2>, four>() && keeps_size<0, laws::halve,
 static_assert(!keeps_size<0, shrinking_view, four>() && keeps_size<0, shrinking_view, tensor<float, 3>>());
 static_assert(!keeps_size<0, shrinking_view, tensor<double, 3>>());
 static_assert(keeps_size<0, no_view, four>());
-static_assert(asserted<broken::pop_has_a_stash<0, int, true>>::value);
+static_assert(asserted<broken::pop_has_a_stash<broken::position<0>, int, true>>::value);
 
 }  // namespace
 

@@ -8,45 +8,12 @@
 
 #include <gpipe/plan/choose_cut.hpp>
 
+#include "support/random_network.hpp"
+
 using namespace gpipe;
+using nets::random_network;
 
 namespace {
-
-constexpr parameter weights[] = {{"w", {16}}, {"w", {64}}, {"w", {256}}, {"w", {1024}}};
-
-/// A random network, made as data: every slot reads the one before and, mostly, values from further off.
-struct random_net {
-  std::vector<row> rows;
-  std::vector<slot> slots;
-  std::vector<value> values;
-  std::vector<gpipe::read> reads;
-  std::vector<int> readers;
-  network net;
-
-  random_net(std::mt19937& random, int count, bool skips) {
-    const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
-    values.push_back({{16}, -1, false});
-    for (int l = 0; l < count; ++l) {
-      row r;
-      r.inputs = skips ? 1 + below(3) : 1;
-      r.outputs = 1;
-      if (const int which = below(8); which < 4) r.parameters = weights + which, r.parameter_count = 1;
-      r.keeps = {.input = below(2) == 0, .output = below(3) == 0};
-      slots.push_back({l, static_cast<int>(reads.size()), r.inputs, l + 1, 1, l});
-      for (int i = 0; i < r.inputs; ++i) reads.push_back({i == 0 ? l : below(l + 1), l});
-      rows.push_back(r);
-      values.push_back({{std::size_t{16} << below(8)}, l, true});
-    }
-    for (std::size_t v = 0; v < values.size(); ++v) {
-      values[v].first_reader = static_cast<int>(readers.size());
-      for (std::size_t r = 0; r < reads.size(); ++r)
-        if (reads[r].value == static_cast<int>(v)) readers.push_back(static_cast<int>(r));
-      values[v].readers = static_cast<int>(readers.size()) - values[v].first_reader;
-    }
-    net = {rows.data(), slots.data(), values.data(), reads.data(), readers.data(), nullptr, count, count, count + 1,
-           static_cast<int>(reads.size()), 0, 1, dtype::float32};
-  }
-};
 
 /// The best of all cuts under a limit by trying them all, and the smallest limit that one obeys.
 struct tried {
@@ -82,17 +49,11 @@ struct instance {
   }
   tried all() const {
     tried found;
-    const int S = o.stages, L = net.slot_count;
-    std::vector<int> first;
-    for (int s = 0; s < S; ++s) first.push_back(s);
-    for (first.push_back(L);;) {
+    nets::each_cut(net.slot_count, o.stages, [&](const std::vector<int>& first) {
       found.bytes.push_back(bytes(first));
       found.objectives.push_back(objective(first));
-      int s = S - 1;
-      while (s > 0 && first[static_cast<std::size_t>(s)] == L - (S - s)) --s;
-      if (s == 0) return found;
-      for (int at = ++first[static_cast<std::size_t>(s)]; s < S; ++s) first[static_cast<std::size_t>(s)] = at++;
-    }
+    });
+    return found;
   }
 };
 
@@ -135,7 +96,7 @@ TEST_CASE("under every memory limit the cut is the best of all that obey it") {
     CAPTURE(i);
     const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
     const int slots = 4 + below(7);
-    const random_net drawn(random, slots, below(4) > 0);
+    const random_network drawn(random, slots, below(4) > 0);
     plan_options o{.stages = 1 + below(slots < 6 ? slots : 6),
                    .micro_batches = 1 + below(6),
                    .micro_batch_size = 1,

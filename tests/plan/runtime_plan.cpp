@@ -23,6 +23,23 @@ struct chain : model<input<float, 16>, linear<16>, relu, relu, relu, passing_los
 
 struct lends : model<input<float, 64>, tied<"w", linear<64>>, linear<64>, tied<"w", linear<64>>, passing_loss> {};
 
+/// The second worker begins with the micro-batch that the first sends only after its first backward.
+struct wishful {
+  static constexpr bool trains = true;
+  static constexpr const char* name() { return "wishful"; }
+  static constexpr bool admits(int stages, int micro_batches) { return stages == 2 && micro_batches == 2; }
+  static constexpr int workers(int) { return 2; }
+  static constexpr int worker_of(int, int stage) { return stage; }
+  static constexpr int ticks(int, int) { return 4; }
+  static constexpr int in_flight(int, int, int) { return 2; }
+  static constexpr cell at(int, int, int worker, int tick) {
+    using enum action_kind;
+    constexpr cell rows[2][4] = {{{forward, 0, 0}, {backward, 0, 0}, {forward, 0, 1}, {backward, 0, 1}},
+                                 {{forward, 1, 1}, {forward, 1, 0}, {backward, 1, 0}, {backward, 1, 1}}};
+    return rows[worker][tick];
+  }
+};
+
 runtime_plan made(plan_options options, const std::vector<int>& cut = {}) { return make_plan(n, options, cut); }
 
 }  // namespace
@@ -149,4 +166,26 @@ TEST_CASE("a custom cut must obey the limit") {
   CHECK_NOTHROW(made(o, {3}));
   --o.memory_limit;
   CHECK_THROWS_WITH_AS(made(o, {3}), doctest::Contains("and the stage needs"), error);
+}
+
+TEST_CASE("a schedule whose workers wait in a circle is refused, with the worker, tick and cell of each") {
+  const plan_options options{.stages = 2,
+                             .micro_batches = 2,
+                             .schedule = schedule_kind::custom,
+                             .custom_schedule = &custom_schedule_of<wishful>};
+  CHECK_THROWS_WITH_AS(make_plan(network_of<chain>, options),
+                       doctest::Contains("the schedule's workers wait in a circle: worker 0 waits at tick 1 in 0B0 "
+                                         "(backward), for worker 1 waits at tick 0 in 1F1 (forward), for the first"),
+                       error);
+}
+
+TEST_CASE("the plan has the programs of all workers, for a pass that trains and for one that runs forward") {
+  const runtime_plan p = made({.stages = 3, .micro_batches = 2, .schedule = schedule_kind::one_f_one_b});
+  REQUIRE(p.programs.size() == 3);
+  REQUIRE(p.forward_programs.size() == 3);
+  const auto text = [](const std::vector<instruction>& lines) {
+    return describe(program_view{lines.data(), static_cast<int>(lines.size())});
+  };
+  CHECK(text(p.forward_programs[0]).find("B") == std::string::npos);
+  for (const auto& program : p.programs) CHECK(text(program).find("reduce update") != std::string::npos);
 }

@@ -63,7 +63,7 @@ TEST_CASE("the text describes a custom schedule and a custom cut") {
   const std::string text = describe<mine>();
   CHECK(text.find("my own, 4 micro-batches") != std::string::npos);
   CHECK(text.find("\n    1    1-3") != std::string::npos);
-  CHECK(text.find(" % above the optimum\n") != std::string::npos);
+  CHECK(text.find(" % above the optimum; its step is ") != std::string::npos);
   const plan_options o = two::options;
   CHECK(describe(network_of<net>, make_plan(network_of<net>, o, {1})).find(" % above the optimum\n") !=
         std::string::npos);
@@ -71,12 +71,42 @@ TEST_CASE("the text describes a custom schedule and a custom cut") {
         std::string::npos);
 }
 
+TEST_CASE("the text says the optimum only where that is proven") {
+  plan_options o{.stages = 2, .micro_batches = 4, .micro_batch_size = 8, .recompute = recompute_mode::always};
+  const auto text = [&](const std::vector<int>& by_hand = {}) {
+    const std::string all = describe(network_of<net>, make_plan(network_of<net>, o, by_hand));
+    const std::size_t at = all.find("\nthe cut") + 1;
+    return all.substr(at, all.find('\n', at) - at);
+  };
+  CHECK(text() == "the cut is the optimum");
+  CHECK(text({3}).find(" % above the optimum") != std::string::npos);
+  o.memory_limit = 1'000'000;
+  CHECK(text() == "the cut is the optimum within the memory limit");
+  o.schedule = schedule_kind::one_f_one_b;
+  CHECK(text({3}).find(" % above the shortest of all 3 cuts within the memory limit") != std::string::npos);
+
+  cut_verdict v{.step = 110, .least = 100};
+  detail::plan_facts facts{network_of<net>, o, {}, "", {}, {}};
+  o.schedule = schedule_kind::fill_drain;
+  facts.verdict = v;
+  facts.verdict.whole = false;
+  CHECK(detail::verdict_of(facts) == "the cut is at most 10.0 % above the optimum within the memory limit; "
+                                     "the search within the limit stopped after 32768 partial cuts");
+  facts.verdict = {.step = 100, .least = 100, .free = 80, .proven = true};
+  CHECK(detail::verdict_of(facts) == "the cut is the optimum within the memory limit, which is 25.0 % above that without");
+  o.memory_limit = no_memory_limit;
+  o.schedule = schedule_kind::one_f_one_b;
+  facts.verdict = v;
+  CHECK(detail::verdict_of(facts) ==
+        "the cut's bottleneck is the optimum; its step is at most 10.0 % above the shortest of any cut");
+}
+
 TEST_CASE("the text names the objective of the cut") {
   CHECK(describe<two>().find("\nthe cut is the optimum\n") != std::string::npos);
   using taking_turns = plan<net, stages<2>, micro_batches<4>, schedule<one_f_one_b>>;
-  CHECK(describe<taking_turns>().find("\nthe cut's bottleneck is the optimum\n") != std::string::npos);
+  CHECK(describe<taking_turns>().find("\nthe cut's bottleneck is the optimum; its step is ") != std::string::npos);
   using on_links = plan<net, stages<2>, micro_batches<4>, with_transfers>;
-  CHECK(describe<on_links>().find("\nthe cut's bottleneck is the optimum\n") != std::string::npos);
+  CHECK(describe<on_links>().find("\nthe cut's bottleneck is the optimum; its step is ") != std::string::npos);
 }
 
 TEST_CASE("the text names every other option that is not its default") {

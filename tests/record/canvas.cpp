@@ -28,20 +28,26 @@ TEST_CASE("numbers are readable on every hue, and light differs from dark") {
     CAPTURE(hue.light);
     CHECK(contrast(hue.light, "#1a2026") >= 4.5);
     CHECK(contrast(hue.dark, "#ffffff") >= 4.5);
+    CHECK(contrast(hue.middle, "#1a2026") >= 4.5);
     CHECK(contrast(hue.light, hue.dark) >= 3);
+    CHECK(contrast(hue.light, hue.middle) >= 1.6);
+    CHECK(contrast(hue.middle, hue.dark) >= 1.6);
   }
 }
 
-TEST_CASE("forward is light, backward dark, recompute and the parameter part hatched") {
+TEST_CASE("forward is light, backward dark, its input part between them; recompute and the parameter part hatched") {
   using gpipe::action_kind;
   using gpipe::detail::look_of;
-  CHECK_FALSE(look_of(action_kind::forward).dark);
+  using gpipe::detail::tone;
+  CHECK(look_of(action_kind::forward).drawn == tone::light);
   CHECK_FALSE(look_of(action_kind::forward).hatched);
-  CHECK_FALSE(look_of(action_kind::recompute).dark);
+  CHECK(look_of(action_kind::recompute).drawn == tone::light);
   CHECK(look_of(action_kind::recompute).hatched);
-  CHECK(look_of(action_kind::backward).dark);
+  CHECK(look_of(action_kind::backward).drawn == tone::dark);
+  CHECK_FALSE(look_of(action_kind::backward).hatched);
+  CHECK(look_of(action_kind::backward_input).drawn == tone::middle);
   CHECK_FALSE(look_of(action_kind::backward_input).hatched);
-  CHECK(look_of(action_kind::backward_parameters).dark);
+  CHECK(look_of(action_kind::backward_parameters).drawn == tone::dark);
   CHECK(look_of(action_kind::backward_parameters).hatched);
   CHECK_FALSE(look_of(action_kind::idle).shown);
   CHECK_FALSE(look_of(action_kind::receive_gradient).shown);

@@ -91,3 +91,33 @@ TEST_CASE("a full disk is an error") {
           gpipe::write_file("/dev/full", [](std::ostream& out) { out << "a few bytes, lost when the file is closed"; });
         }).find("/dev/full") != std::string::npos);
 }
+
+TEST_CASE("a file that is not written to its end leaves the old one, and nothing else") {
+  temporary_path file("kept");
+  std::ofstream(file.path) << "old";
+  std::filesystem::permissions(file.path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  CHECK_THROWS_AS(gpipe::write_file(file.path, [](std::ostream& out) { out << "ne", throw 1; }), int);
+  CHECK(content(file.path) == "old");
+  CHECK_THROWS_AS(gpipe::write_file(file.path, [](std::ostream& out) { out << "ne", out.setstate(std::ios::badbit); }),
+                  gpipe::error);
+  CHECK(content(file.path) == "old");
+  CHECK_FALSE(std::filesystem::exists(file.path + ".part"));
+  gpipe::write_file(file.path, [](std::ostream& out) { out << "new"; });
+  CHECK(content(file.path) == "new");
+  CHECK((std::filesystem::status(file.path).permissions() & std::filesystem::perms::others_all) ==
+        std::filesystem::perms::none);
+  CHECK_FALSE(std::filesystem::exists(file.path + ".part"));
+}
+
+TEST_CASE("a link stays a link, and two names of one file are seen") {
+  temporary_path file("pointed"), link("pointing"), other("other");
+  std::ofstream(file.path) << "old";
+  std::filesystem::create_symlink(file.path, link.path);
+  gpipe::write_file(link.path, [](std::ostream& out) { out << "new"; });
+  CHECK(std::filesystem::is_symlink(link.path));
+  CHECK(content(file.path) == "new");
+  CHECK(gpipe::is_same_file(file.path, link.path));
+  CHECK_FALSE(gpipe::is_same_file(file.path, other.path));
+  CHECK(gpipe::is_same_file("not_there.svg", "./not_there.svg"));
+  CHECK(gpipe::is_same_file("a/../not_there.svg", "not_there.svg"));
+}

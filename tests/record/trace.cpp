@@ -122,7 +122,7 @@ TEST_CASE("a trace is JSON with a row per worker and an entry per event") {
   workers.emplace_back(4);
   workers.emplace_back(1, "the \"last\"\\one\n");
   workers[0].record({1'000'000'000, 1'002'500'007, action_kind::forward, 0, 3});
-  workers[1].record({1'002'500'007, 1'003'000'000, action_kind::backward_parameters, 5, 0, 12});
+  workers[1].record({1'002'500'007, 1'003'000'000, action_kind::backward_parameters, 5, 0, 0, 1, 12, 1'000, 400'250});
   workers[1].record({1'003'000'000, 1'003'000'000, action_kind::update, 1, -1});
   workers[2].record({1'000'000'001, 1'000'000'002, action_kind::reduce, 2});
   workers[2].record({1'000'000'003, 1'000'000'004, action_kind::reduce, 2});
@@ -138,7 +138,7 @@ TEST_CASE("a trace is JSON with a row per worker and an entry per event") {
   CHECK(count(text, R"("name":"forward 3","cat":"forward","ph":"X","pid":0,"tid":0,"ts":0.000,"dur":2500.007,)"
                     R"("args":{"stage":0,"micro_batch":3}})") == 1);
   CHECK(count(text, R"("name":"backward parameters 0")") == 1);
-  CHECK(count(text, R"("args":{"stage":5,"micro_batch":0,"slot":12}})") == 1);
+  CHECK(count(text, R"("args":{"stage":5,"micro_batch":0,"step":12,"waited_us":1.000,"not_running_us":400.250}})") == 1);
   CHECK(count(text, R"("name":"update",)") == 1);
 }
 

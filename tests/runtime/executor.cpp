@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <string>
 
 #include <gpipe/core/descriptions/optimizer.hpp>
@@ -110,6 +111,14 @@ TEST_CASE("report and trace cover every stage since the last reset") {
   run->train(batch_of(), 0.1);
   const auto took = now_ns() - begin;
   CHECK(run->report()[0].step_ns - before <= took);
+  for (const int s : {0, 1}) {
+    std::set<int> steps;
+    for (const event& e : run->trace()[static_cast<std::size_t>(s)].events()) {
+      CHECK(e.worker == s);
+      steps.insert(e.step);
+    }
+    CHECK(steps == std::set<int>{-1, 0, 1});  // -1: the evaluation
+  }
   const breakdown parts = breakdown_of(run->report());
   CHECK(parts.steps == 2);
   CHECK(parts.workers == 2);

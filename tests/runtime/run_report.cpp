@@ -32,8 +32,8 @@ TEST_CASE("a run_report has a line for each stage of each replica, and a recorde
 TEST_CASE("a reset clears times and events, and one process shares its report with itself") {
   run_report report(network_of<net>, plan, 4);
   const broadcast alone(plan, nullptr);
-  report.add_step(7);
-  report.of_worker(0)->record({1, 2, action_kind::forward, 0, 0, -1, 0});
+  for (stage_report& r : report.stages()) r.step_ns = 7, r.steps = 1;
+  report.of_worker(0)->record({1, 2, action_kind::forward, 0, 0});
   report.share_stages(alone);
   report.share_workers(alone);
   CHECK(report.stages()[2].step_ns == 7);

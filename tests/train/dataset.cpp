@@ -5,7 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <span>
 
 using namespace gpipe;
 
@@ -49,6 +51,18 @@ static_assert(has_begin<dataset::stream&> && !has_begin<dataset::stream>);
 const std::vector<int> ascending{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 }  // namespace
+
+TEST_CASE("a field is a vector, a span, an array, ...") {
+  const float x[] = {1, 2, 3, 4};
+  const std::array<std::int32_t, 2> labels{5, 6};
+  const std::vector<double> z{7, 8, 9};
+  const dataset data = dataset{}.with("x", 2, x).with("labels", 1, labels).with("z", 1, std::span(z).first(2));
+  auto all = data.batches(2);
+  const batch both = *all.begin();
+  CHECK(static_cast<const float*>(both.find("x")->data)[3] == 4);
+  CHECK(static_cast<const std::int32_t*>(both.find("labels")->data)[1] == 6);
+  CHECK(static_cast<const double*>(both.find("z")->data)[1] == 8);
+}
 
 TEST_CASE("batches hold every sample once, in order, the last ones in a smaller batch") {
   const dataset data = ten();
@@ -110,4 +124,19 @@ TEST_CASE("a batch may be larger than the dataset") {
   CHECK(all.batches((std::numeric_limits<int>::max)()).count() == 1);
   CHECK(all.batches(3).count() == 4);
   CHECK(all.batches(5).count() == 2);
+}
+
+TEST_CASE("batches name the rows of the dataset, and carry a column that no layer reads") {
+  const std::vector<std::int32_t> ids{70, 71, 72, 73};
+  const dataset data = dataset{}.with("labels", 1, std::vector<std::int32_t>{0, 1, 2, 3}).with_unread("id", 1, ids);
+  auto shuffled = data.shuffled(2, 1, 0);
+  for (const batch& b : shuffled) {
+    REQUIRE(b.find("id")->unread);
+    CHECK(!b.find("labels")->unread);
+    for (int i = 0; i < b.samples(); ++i) {
+      const int row = b.dataset_rows()[i];
+      CHECK(static_cast<const std::int32_t*>(b.find("labels")->data)[i] == row);
+      CHECK(static_cast<const std::int32_t*>(b.find("id")->data)[i] == 70 + row);
+    }
+  }
 }

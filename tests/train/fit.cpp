@@ -60,6 +60,14 @@ TEST_CASE("every epoch goes over all samples, each in another order") {
   CHECK(seen[2].loss == 3);                       // starts again in each epoch
 }
 
+TEST_CASE("the callback may be left out") {
+  noting training;
+  CHECK(fit(training, five, {.epochs = 2, .batch = 3}).epochs == 2);
+  CHECK(training.sizes == std::vector<int>{3, 2, 3, 2});
+  training.held_out = {0.5};
+  CHECK(fit(training, five, five).held_out == 0.5);
+}
+
 TEST_CASE("a step may take several batches, the last of an epoch fewer") {
   noting training;
   std::vector<long> steps;

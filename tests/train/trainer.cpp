@@ -327,3 +327,34 @@ TEST_CASE("two trainings are compared up to the first action that left different
   CHECK(found->slot == 1);
   CHECK(found->micro_batch == -1);
 }
+
+TEST_CASE("a compiler deduces the types of a trainer from a model, options and an optimizer") {
+  trainer deduced{net{}, two, adam{}};
+  static_assert(std::is_same_v<decltype(deduced), training>);
+  training named(two);
+  deduced.step(all), named.step(all);
+  CHECK(deduced.parameter_hash() == named.parameter_hash());
+  trainer seeded{net{}, two, adam{}, training_options{.seed = 3}};
+  CHECK(seeded.steps() == 0);
+}
+
+TEST_CASE("a number that is not finite is named by the dataset's row and column") {
+  std::vector<float> broken = x;
+  broken[4 * 3 + 2] = std::numeric_limits<float>::quiet_NaN();
+  const dataset from = dataset{}.with("inputs", 4, broken).with("labels", 1, labels).with_unread("id", 1, labels);
+  training t(two);
+  auto shuffled = from.shuffled(5, 3, 0);
+  const batch all_of_it = *shuffled.begin();
+  CHECK(all_of_it.dataset_rows()[3] != 3);
+  rejects("of the data is not finite in row 3 of the dataset, column 2 (counted from 0)", [&] { t.step(all_of_it); });
+  const batch alone = batch(5).with("inputs", broken).with("labels", labels);
+  rejects("is not finite in sample 3, column 2", [&] { t.step(alone); });
+}
+
+TEST_CASE("a parameter that is not finite is named, and a negative learning rate is rejected") {
+  training t(two);
+  t.set_parameter(1, "weight", std::vector<float>{1, std::numeric_limits<float>::infinity()});
+  rejects("its parameter \"weight\" is not finite", [&] { t.step(all); });
+  rejects("the learning rate is -0.5; choose 0 or more", [&] { t.step(all, -0.5); });
+  rejects("the learning rate is -1; choose 0 or more", [&] { training(two, adam{.learning_rate = -1}); });
+}

@@ -1,5 +1,10 @@
 #pragma once
 
+/// 1: products of matrices by libxsmm, with which the program then links. All sources of a program use the same value.
+#ifndef GPIPE_WITH_LIBXSMM
+#define GPIPE_WITH_LIBXSMM 0
+#endif
+
 /// 0: every source compiles all that it uses (header-only, the default). 1: the part that does not depend on a model is
 /// compiled once, in include/gpipe/compiled.cpp. All sources of a program use the same value.
 #ifndef GPIPE_COMPILED

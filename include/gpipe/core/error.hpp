@@ -1,5 +1,7 @@
 #pragma once
 
+#include <exception>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -38,7 +40,14 @@ class error : public std::runtime_error {
   location where_;
 };
 
+/// In a handler of an error: throws what a kernel, or another function of the user's, threw to cause it, at its own
+/// type. An error without such a cause is thrown again.
+[[noreturn]] void rethrow_cause();
+
 namespace detail {
+
+/// In a handler of an error: throws `changed` instead, with the same cause.
+[[noreturn]] void throw_instead(error changed);
 
 /// Throws an `error`; both texts are concatenated from their parts.
 [[noreturn]] void throw_error(std::initializer_list<text_part> wrong, std::initializer_list<text_part> remedy,
@@ -82,7 +91,24 @@ GPIPE_COLD GPIPE_INLINE std::string error::text(const std::string& wrong, const 
   return at;
 }
 
+GPIPE_COLD GPIPE_INLINE void rethrow_cause() {
+  try {
+    throw;
+  } catch (const std::nested_exception& outer) {  // a handler also finds it in a program without RTTI
+    if (outer.nested_ptr()) outer.rethrow_nested();
+    throw;
+  }
+}
+
 namespace detail {
+
+GPIPE_COLD GPIPE_INLINE void throw_instead(error changed) {
+  try {
+    rethrow_cause();
+  } catch (...) {
+    std::throw_with_nested(std::move(changed));
+  }
+}
 
 GPIPE_COLD GPIPE_INLINE void throw_error(std::initializer_list<text_part> wrong,
                                          std::initializer_list<text_part> remedy, const location& where) {

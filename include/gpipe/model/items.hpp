@@ -59,6 +59,18 @@ struct pop {
   using popped = stash<Name>;
 };
 
+/// A further input of the model: appends the field of that name to the tensors on the edge, one `Tensor` per sample.
+/// The next layer reads all of them, as `concat<>` does. It counts as a layer, which copies the field's rows, and may
+/// stand anywhere in the model.
+///
+///     model<input<float, 64>, linear<32>, from<"age", tensor<float, 1>>, concat<>, linear<10>, softmax_cross_entropy>
+template <text Name, class Tensor>
+struct from {
+  static_assert(is_tensor<Tensor>, "gpipe: from<\"name\", tensor<...>> needs the tensor of one sample's row");
+  static constexpr const char* read_from = Name.letters;
+  using tensor = Tensor;
+};
+
 /// The layer, with parameters that all layers tied under the name share, at any place in the model. The first of them
 /// owns the parameters. Their shapes must be the same.
 template <text Name, class Layer>

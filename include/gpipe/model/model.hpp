@@ -9,7 +9,7 @@ namespace gpipe {
 /// Every layer and edge is checked at the model's first use.
 template <class Input, class... Items>
 struct model {
-  using entering = typename Input::entering;
+  using entering = typename decltype(detail::entering_of<Input>())::type;
   using items = list<Items...>;
 };
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include <gpipe/model/typed.hpp>
 
 namespace gpipe::detail {
@@ -80,6 +82,14 @@ class expansion {
     const skip_values& from = skips_[depth_ - 1 - above];
     for (int i = 0; i < from.width; ++i) edge_[edge_width_++] = from.value[i];
   }
+  // Puts the edge of the last stash before the tensors on the edge, and ends the stash.
+  constexpr void rejoin() {
+    const int made = edge_width_;
+    const skip_values& before = skips_[--depth_];
+    for (int i = made - 1; i >= 0; --i) edge_[i + before.width] = edge_[i];
+    for (int i = 0; i < before.width; ++i) edge_[i] = before.value[i];
+    edge_width_ = before.width + made;
+  }
   constexpr int enter() const { return depth_; }
   constexpr void leave(int depth) { depth_ = depth; }
   constexpr int next_row() const { return next_row_; }
@@ -97,10 +107,14 @@ class expansion {
       value& v = values_[reads_[r].value];
       readers_[v.first_reader + v.readers++] = r;
     }
+    find_untrained();
   }
 
   /// The first tied slot whose parameters differ from those of the tie's first slot, and the tie; slot -1: none.
   constexpr tie mismatch() const { return mismatch_; }
+
+  /// The first slot with parameters to which no gradient flows back; slot -1: none.
+  constexpr tie untrained() const { return untrained_; }
 
   constexpr network view() const {
     dtype type = dtype::float32;
@@ -121,6 +135,25 @@ class expansion {
     int width = 0;
   };
 
+  // In a model that is trained, a gradient flows back from its losses and its last slot, through all but integers.
+  constexpr void find_untrained() {
+    bool integers = false, loss = false;
+    for (int r = 0; r < described_; ++r) {
+      loss = loss || rows_[r].loss >= 0;
+      for (int i = 0; i < rows_[r].outputs; ++i) integers = integers || !is_floating(rows_[r].out[i].type);
+    }
+    if (!integers || !loss) return;
+    bool reached[Slots + 1]{};
+    for (int l = slot_count_ - 1; l >= 0; --l) {
+      const slot& s = slots_[l];
+      reached[l] = reached[l] || l == slot_count_ - 1 || rows_[s.row].loss >= 0;
+      if (!reached[l] && rows_[s.row].parameter_count > 0) untrained_ = {rows_[s.row].name, l};
+      for (int i = 0; reached[l] && i < s.reads; ++i)
+        if (const value& v = values_[reads_[s.first_read + i].value]; v.writer >= 0 && is_floating(v.part.type))
+          reached[v.writer] = true;
+    }
+  }
+
   // Layers that read fields of the same name share one field of the data.
   constexpr void name_fields(row& r) {
     for (int i = 0; i < r.field_count; ++i) {
@@ -136,31 +169,41 @@ class expansion {
     }
   }
 
-  row rows_[Rows + 1]{};
-  slot slots_[Slots + 1]{};
-  value values_[Values + 1]{};
-  read reads_[Reads + 1]{};
-  int readers_[Reads + 1]{};
-  field fields_[Fields + 1]{};
-  skip_values skips_[Skips + 1]{};
-  tie ties_[Ties + 1]{}, mismatch_{};
+  row rows_[std::size_t{Rows + 1}]{};
+  slot slots_[std::size_t{Slots + 1}]{};
+  value values_[std::size_t{Values + 1}]{};
+  read reads_[std::size_t{Reads + 1}]{};
+  int readers_[std::size_t{Reads + 1}]{};
+  field fields_[std::size_t{Fields + 1}]{};
+  skip_values skips_[std::size_t{Skips + 1}]{};
+  tie ties_[std::size_t{Ties + 1}]{}, mismatch_{}, untrained_{};
   int edge_[2 * max_tensors_per_edge]{};
   int edge_width_ = 0, depth_ = 0;
   int next_row_ = 0, described_ = 0, slot_count_ = 0, value_count_ = 0, read_count_ = 0, field_count_ = 0;
   int entering_ = 0, tie_count_ = 0;
 };
 
+template <class Entering, class Items>
+struct typed_items {
+  using type = typed_scope<0, flow<Entering>, Items>;
+};
+template <class Items>
+struct typed_items<void, Items> {  // the model has no input
+  using type = mistaken;
+};
 template <class Model>
-using typed_model = typed_scope<0, flow<typename Model::entering>, typename Model::items>;
+using typed_model = typename typed_items<typename Model::entering, typename Model::items>::type;
 
 template <class Model>
 constexpr auto expand() {
   constexpr extent_counts n = typed_model<Model>::counts;
-  constexpr int entering = parts<typename Model::entering>;
+  using given = typename Model::entering;
+  using entering_edge = std::conditional_t<std::is_void_v<given>, bundle<>, given>;
+  constexpr int entering = parts<entering_edge>;
   expansion<n.rows, n.slots, n.values + entering, n.reads, n.fields, n.skips, n.ties> e;
   edge_part in[max_tensors_per_edge]{};
-  if constexpr (has_extents<typename Model::entering>)
-    edge_parts_into<typename Model::entering>(in, std::make_integer_sequence<int, entering>{});
+  if constexpr (has_extents<entering_edge>)
+    edge_parts_into<entering_edge>(in, std::make_integer_sequence<int, entering>{});
   for (int i = 0; i < entering; ++i) e.enters(in[i]);
   typed_model<Model>::emit(e);
   e.close();
@@ -175,12 +218,22 @@ constexpr auto name_of_mismatch(std::index_sequence<I...>) {
   return letters<expanded<Model>.mismatch().name[I]...>{};
 }
 
+template <class Model, std::size_t... I>
+constexpr auto name_of_untrained(std::index_sequence<I...>) {
+  return letters<expanded<Model>.untrained().name[I]...>{};
+}
+
 template <class Model>
 constexpr network checked_view() {
   constexpr auto wrong = expanded<Model>.mismatch();
   if constexpr (wrong.slot >= 0) {
     using name = decltype(name_of_mismatch<Model>(std::make_index_sequence<wrong.name.size()>{}));
-    static_cast<void>(asserted<broken::tied_parameters_match<wrong.slot, name, false>>{});
+    static_cast<void>(asserted<broken::tied_parameters_match<broken::position<wrong.slot>, name, false>>{});
+  }
+  constexpr auto untrained = expanded<Model>.untrained();
+  if constexpr (untrained.slot >= 0) {
+    using name = decltype(name_of_untrained<Model>(std::make_index_sequence<untrained.name.size()>{}));
+    static_cast<void>(asserted<broken::gradient_flows_back<broken::position<untrained.slot>, name, false>>{});
   }
   return expanded<Model>.view();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 #include <type_traits>
 
@@ -7,56 +8,102 @@
 #include <gpipe/model/flow.hpp>
 
 /// The promises of a model, one assertion per promise. The compiler prints the arguments of the failed struct: the
-/// position (the slot, counted from 0 after repeats are expanded), the layer, and its types.
+/// position, the layer, and its types.
 namespace gpipe::broken {
 
-template <int Position, class Item, bool Holds>
+/// Labels of numbers. The position is the slot, counted from 0 after repeats are expanded.
+template <int>
+struct position {};
+template <int>
+struct inputs {};
+template <int>
+struct outputs {};
+template <std::size_t>
+struct elements_of_input {};
+template <std::size_t>
+struct elements_of_output {};
+
+/// The condition of a promise. Clang prints its arguments, with the layer and its position, in the line of the error.
+template <bool Holds, class... Where>
+inline constexpr bool holds = Holds;
+
+template <class Position, class Item, bool Holds>
 struct item_is_a_layer {
-  static_assert(Holds, "gpipe: an item of the model is not a layer: it lacks `template <class In> struct on`");
+  static_assert((holds<Holds, Position, Item>),
+                "gpipe: an item of the model is not a layer: it lacks `template <class In> struct on`");
 };
-template <int Position, class Layer, class Input, bool Holds>
+template <class Position, class Layer, class Input, bool Holds>
 struct layer_accepts_input {
-  static_assert(Holds, "gpipe: a layer has no `on<Input>` for the output of the layer before it: change the shape or "
-                       "type of one of the two");
+  static_assert((holds<Holds, Position, Layer, Input>),
+                "gpipe: a layer has no `on<Input>` for the output of the layer before it: change the shape or type "
+                "of one of the two");
 };
-template <int Position, class Layer, class Input, bool Holds>
+template <class Position, class Layer, class Input, bool Holds>
 struct layer_names_output {
-  static_assert(Holds, "gpipe: a layer's `on<Input>` lacks `using output = tensor<...>` (or bundle<tensor<...>...>)");
+  static_assert((holds<Holds, Position, Layer, Input>),
+                "gpipe: a layer's `on<Input>` lacks `using output = tensor<...>` (or bundle<tensor<...>...>)");
+};
+template <class First, bool Holds>
+struct model_begins_with_its_input {
+  static_assert((holds<Holds, First>),
+                "gpipe: a model's first argument is its input, and here it is another item: write "
+                "model<input<float, 64>, ...> with the type and the extents of one sample's \"inputs\"");
 };
 template <class Input, bool Holds>
 struct model_input_has_elements {
-  static_assert(Holds, "gpipe: the extents of a model's input must be at least 1");
+  static_assert((holds<Holds, Input>),
+                "gpipe: the extents of a model's input must be at least 1");
 };
-template <int Position, class Layer, class Input, class Output, bool Holds>
+template <class Position, class Layer, class Input, class Output, bool Holds>
 struct layer_output_has_elements {
-  static_assert(Holds, "gpipe: the extents of a layer's output must be at least 1");
+  static_assert((holds<Holds, Position, Layer, Input, Output>),
+                "gpipe: the extents of a layer's output must be at least 1");
 };
-template <int Position, class Layer, class Input, int Inputs, int Outputs, bool Holds>
+template <class Position, class Layer, class Input, class Inputs, class Outputs, bool Holds>
 struct layer_edges_are_narrow {
-  static_assert(Holds, "gpipe: a layer has more Inputs or Outputs than gpipe::max_tensors_per_edge");
+  static_assert((holds<Holds, Position, Layer, Input, Inputs, Outputs>),
+                "gpipe: a layer has more Inputs or Outputs than gpipe::max_tensors_per_edge");
 };
-template <int Position, class Layer, class Input, class Output, bool Holds>
+template <class Position, class Layer, class Input, class Output, class InputSize, class OutputSize, bool Holds>
 struct view_keeps_size {
-  static_assert(Holds, "gpipe: a view (reshape) must keep the number of elements and their type");
+  static_assert((holds<Holds, Position, Layer, InputSize, OutputSize>),
+                "gpipe: a view (reshape) must keep the number of elements and their type");
 };
-template <int Position, class Input, class Output, bool Holds>
+template <class Position, class Input, class Output, bool Holds>
 struct residual_returns_its_input {
-  static_assert(Holds, "gpipe: a residual's items must return a tensor of their input's type, so that both can be "
-                       "added; these turn Input into Output");
+  static_assert((holds<Holds, Position, Input, Output>),
+                "gpipe: a residual's items must return a tensor of their input's type, so that both can be added; these "
+                "turn Input into Output");
 };
-template <int Position, class Stash, bool Holds>
+template <class Position, class Stash, bool Holds>
 struct pop_has_a_stash {
-  static_assert(Holds, "gpipe: a pop has no stash of its name before it in its scope");
+  static_assert((holds<Holds, Position, Stash>),
+                "gpipe: a pop has no stash of its name before it in its scope");
 };
-template <int Position, class Stash, bool Holds>
+template <class Position, class Stash, bool Holds>
 struct stash_is_read {
-  static_assert(Holds, "gpipe: a stash has no pop of its name after it in its scope");
+  static_assert((holds<Holds, Position, Stash>),
+                "gpipe: a stash has no pop of its name after it in its scope");
 };
 
-template <int Position, class Tie, bool Holds>
+template <class Position, class Item, bool Holds>
+struct further_input_has_a_name {
+  static_assert((holds<Holds, Position, Item>),
+                "gpipe: from<\"inputs\", ...> has the name of the model's first input: choose another name for the "
+                "further field");
+};
+
+template <class Position, class Layer, bool Holds>
+struct gradient_flows_back {
+  static_assert((holds<Holds, Position, Layer>),
+                "gpipe: no gradient flows back to a layer with parameters, which would never be trained: every way from it "
+                "to the loss leads through integers");
+};
+template <class Position, class Tie, bool Holds>
 struct tied_parameters_match {
-  static_assert(Holds, "gpipe: a tied layer's parameters must have the shapes and types of the first layer tied under "
-                       "that name");
+  static_assert((holds<Holds, Position, Tie>),
+                "gpipe: a tied layer's parameters must have the shapes and types of the first layer tied under that "
+                "name");
 };
 
 }  // namespace gpipe::broken
@@ -84,6 +131,24 @@ template <class Layer, class Input>
 concept accepting = requires { sizeof(typename Layer::template on<Input>); };
 template <class Layer, class Input>
 concept naming_output = edge<typename Layer::template on<Input>::output>;
+
+/// The input's type; void after an error.
+template <class Input>
+constexpr auto entering_of() {
+  if constexpr (requires { typename Input::entering; }) {
+    return std::type_identity<typename Input::entering>{};
+  } else {
+    static_cast<void>(asserted<broken::model_begins_with_its_input<Input, false>>{});
+    return std::type_identity<void>{};
+  }
+}
+
+template <class Edge>
+inline constexpr std::size_t edge_size = 0;
+template <class... Tensors>
+inline constexpr std::size_t edge_size<bundle<Tensors...>> = (std::size_t{0} + ... + Tensors::size);
+template <class T, int... N>
+inline constexpr std::size_t edge_size<tensor<T, N...>> = tensor<T, N...>::size;
 
 template <int Position, class Layer, class Input, class On = typename Layer::template on<Input>>
 constexpr bool keeps_size() {

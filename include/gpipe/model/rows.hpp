@@ -15,6 +15,8 @@ list<> row_types(mistaken*);
 template <class Layer, class Edge, class... Skips>
 list<bound<Layer, Edge>> row_types(typed_slot<Layer, Edge, Skips...>*);
 template <class Item, class Edge, class... Skips>
+list<typename typed_from<Item, Edge, Skips...>::layer> row_types(typed_from<Item, Edge, Skips...>*);
+template <class Item, class Edge, class... Skips>
 list<> row_types(typed_stash<Item, Edge, Skips...>*);
 template <class Stash, class Edge, class... Skips>
 list<> row_types(typed_pop<Stash, Edge, Skips...>*);

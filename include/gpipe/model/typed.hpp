@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/layer/shape/add.hpp>
+#include <gpipe/model/from.hpp>
 #include <gpipe/model/graph.hpp>
 #include <gpipe/model/promises.hpp>
 
@@ -52,29 +53,33 @@ struct typed_tied<mistaken, Tied> : mistaken {};
 
 template <int Position, class Layer, class Edge, class... Skips>
 constexpr auto checked_slot() {
+  using at = broken::position<Position>;
   if constexpr (!bindable<Layer>) {
-    static_cast<void>(asserted<broken::item_is_a_layer<Position, Layer, false>>{});
+    static_cast<void>(asserted<broken::item_is_a_layer<at, Layer, false>>{});
     return mistaken{};
   } else if constexpr (!has_extents<Edge>) {  // the outputs of layers have been checked
     static_cast<void>(asserted<broken::model_input_has_elements<Edge, false>>{});
     return mistaken{};
   } else if constexpr (!accepting<Layer, Edge>) {
-    static_cast<void>(asserted<broken::layer_accepts_input<Position, Layer, Edge, false>>{});
+    static_cast<void>(asserted<broken::layer_accepts_input<at, Layer, Edge, false>>{});
     return mistaken{};
   } else if constexpr (!naming_output<Layer, Edge>) {
-    static_cast<void>(asserted<broken::layer_names_output<Position, Layer, Edge, false>>{});
+    static_cast<void>(asserted<broken::layer_names_output<at, Layer, Edge, false>>{});
     return mistaken{};
   } else if constexpr (!has_extents<typename Layer::template on<Edge>::output>) {
     using output = typename Layer::template on<Edge>::output;
-    static_cast<void>(asserted<broken::layer_output_has_elements<Position, Layer, Edge, output, false>>{});
+    static_cast<void>(asserted<broken::layer_output_has_elements<at, Layer, Edge, output, false>>{});
     return mistaken{};
   } else if constexpr (constexpr int in = parts<Edge>, out = parts<typename Layer::template on<Edge>::output>;
                        in > max_tensors_per_edge || out > max_tensors_per_edge) {
-    static_cast<void>(asserted<broken::layer_edges_are_narrow<Position, Layer, Edge, in, out, false>>{});
+    static_cast<void>(asserted<broken::layer_edges_are_narrow<at, Layer, Edge, broken::inputs<in>,
+                                                              broken::outputs<out>, false>>{});
     return mistaken{};
   } else if constexpr (!keeps_size<Position, Layer, Edge>()) {
     using output = typename Layer::template on<Edge>::output;
-    static_cast<void>(asserted<broken::view_keeps_size<Position, Layer, Edge, output, false>>{});
+    static_cast<void>(asserted<broken::view_keeps_size<at, Layer, Edge, output,
+                                                       broken::elements_of_input<edge_size<Edge>>,
+                                                       broken::elements_of_output<edge_size<output>>, false>>{});
     return mistaken{};
   } else {
     return typed_slot<Layer, Edge, Skips...>{};
@@ -108,8 +113,37 @@ constexpr auto checked_pop() {
   if constexpr (find_skip<Stash, 0, list<>, Skips...>::found) {
     return typed_pop<Stash, Edge, Skips...>{};
   } else {
-    static_cast<void>(asserted<broken::pop_has_a_stash<Position, Stash, false>>{});
+    static_cast<void>(asserted<broken::pop_has_a_stash<broken::position<Position>, Stash, false>>{});
     return mistaken{};
+  }
+}
+
+// A further input: the edge is set aside while the source, which has no input, makes the field's tensor.
+template <class Item, class Edge, class... Skips>
+struct typed_from {
+  using layer = bound<source_of<Item, Edge>, bundle<>>;
+  using after = flow<joined_edges<Edge, typename layer::output>, Skips...>;
+  static constexpr extent_counts counts{1, 1, 1, 0, 1, 1};
+  template <class Sink>
+  static constexpr void emit(Sink& sink) {
+    sink.stash();
+    sink.template layer<layer>();
+    sink.rejoin();
+  }
+};
+
+template <int Position, class Item, class Edge, class... Skips>
+constexpr auto checked_from() {
+  using at = broken::position<Position>;
+  if constexpr (constexpr int tensors = parts<Edge> + 1; tensors > max_tensors_per_edge) {
+    static_cast<void>(asserted<broken::layer_edges_are_narrow<at, Item, Edge, broken::inputs<parts<Edge>>,
+                                                              broken::outputs<tensors>, false>>{});
+    return mistaken{};
+  } else if constexpr (std::string_view(Item::read_from) == "inputs") {
+    static_cast<void>(asserted<broken::further_input_has_a_name<at, Item, false>>{});
+    return mistaken{};
+  } else {
+    return typed_from<Item, Edge, Skips...>{};
   }
 }
 
@@ -121,8 +155,8 @@ struct left_scope {
 template <int Position, class Edge, class... Skips>
 struct left_scope<Position, flow<Edge, Skips...>> {
   using scope = leave_scope<Edge, Skips...>;
-  using checked = asserted<
-      broken::stash_is_read<Position, typename scope::unread, std::is_void_v<typename scope::unread>>>;
+  using unread = typename scope::unread;
+  using checked = asserted<broken::stash_is_read<broken::position<Position>, unread, std::is_void_v<unread>>>;
   static constexpr bool holds = checked::value;
   using after = typename scope::after;
 };
@@ -195,7 +229,7 @@ struct returns {
 template <int Position, class Given, class Edge, class... Skips>
 struct typed_returns {
   static constexpr bool same = std::is_same_v<Given, Edge>;
-  using checked = asserted<broken::residual_returns_its_input<Position, Given, Edge, same>>;
+  using checked = asserted<broken::residual_returns_its_input<broken::position<Position>, Given, Edge, same>>;
   using after = std::conditional_t<checked::value && same, flow<Edge, Skips...>, unknown>;
   static constexpr extent_counts counts{};
   template <class Sink>
@@ -217,6 +251,8 @@ constexpr auto typed_item() {
     return typed_stash<Item, Edge, Skips...>{};
   else if constexpr (requires { typename Item::popped; })
     return checked_pop<Position, typename Item::popped, Edge, Skips...>();
+  else if constexpr (requires { Item::read_from; })
+    return checked_from<Position, Item, Edge, Skips...>();
   else if constexpr (requires { typename Item::returned; })
     return typed_returns<Position, typename Item::returned, Edge, Skips...>{};
   else if constexpr (requires { Item::times; })

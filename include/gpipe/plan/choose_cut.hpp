@@ -44,6 +44,14 @@ constexpr bool drains(const Schedule& schedule, int stages) {
   else return std::is_same_v<Schedule, fill_drain> || std::is_same_v<Schedule, forward_only>;
 }
 
+/// Whether the objective is the step of every cut: fill-drain or forward only, free transfers, and links between all
+/// neighbours.
+constexpr bool objective_is_step(const network& net, const plan_options& o) {
+  const schedule_choice schedule = o.chosen_schedule();
+  return drains(schedule, o.stages) && !o.cost_transfers &&
+         (o.stages == 1 || chained_from(net).begin(schedule.trains) <= 1);
+}
+
 /// The cost of a layer in a partition problem: backward in one part, with the second forward if it is certain.
 template <scheduler Schedule>
 constexpr slot_cost cost_in(const Schedule& schedule, const plan_options& o, const layer_cost& c) {
@@ -63,6 +71,7 @@ constexpr auto with_problem(const network& net, const plan_options& o, const Sch
       of_slots[k * net.slot_count + l] = cost_in(schedule, o, costs.of(k)[l]);
   for (int s = 0; s < o.stages; ++s) kind_of[s] = kinds > 1 ? s : 0;
   partition_problem problem{net.slot_count, o.stages, o.micro_batches, of_slots.data(), kinds, kind_of.data()};
+  problem.first_again = o.recompute == recompute_mode::always;
   if (!o.cost_transfers) {
     if (!drains(schedule, o.stages)) problem.goal = objective::bottleneck;
     return use(problem);
@@ -104,42 +113,73 @@ constexpr bool cut_within(const partition_problem& p, int* first, const memory_f
 
 }  // namespace detail
 
-/// Cuts a model by its options: exactly optimal in the makespan for fill-drain and forward only with free transfers,
-/// else in the bottleneck; every stage obeys the memory limit. Returns whether a cut fits; if none does, `first` is the
-/// best cut without a limit.
+/// What a search for the best cut has found.
+struct cut_search {
+  bool fits = true;      ///< a cut that obeys the memory limit
+  bool whole = true;     ///< the search came to its end; else it stopped after 32,768 partial cuts
+  /// No cut that obeys the limit has a smaller objective. (0 in constant evaluation without a limit: it takes steps.)
+  std::int64_t least = 0;
+};
+
+/// Cuts a model by the objective of its partition problem: the step of fill-drain and forward only with free transfers,
+/// else the bottleneck. Every stage obeys the memory limit. If no cut does, `first` is the best one without a limit.
 ///
-/// If that cut breaks the limit, the result is still exactly the best that obeys it, as long as 32,768 partial cuts
-/// suffice to find it: with 60 slots and 8 stages they mostly do. Beyond, a range of slots counts as fitting if its
-/// parts fit, and the gradients that return to it are taken at their minimum or maximum. Then the cut obeys the limit,
-/// but it may not be the best that does, or none may be found.
+/// If that one breaks the limit, or recomputes more because of it, the result is still exactly the best that obeys it,
+/// as long as 32,768 partial cuts suffice to find it: with 60 slots and 8 stages they mostly do. Beyond, a range of
+/// slots counts as fitting if its parts fit, and the gradients that return to it are taken at their minimum or maximum.
+/// Then the cut obeys the limit, but it may not be the best that does, or none may be found.
 template <scheduler Schedule>
-GPIPE_COLD constexpr bool choose_cut(const network& net, const plan_options& o, const Schedule& schedule,
-                                     const stage_costs& costs, int* first) {
+GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_options& o, const Schedule& schedule,
+                                           const stage_costs& costs, int* first) {
   detail::require_admitted(schedule, o.stages, o.micro_batches);
   return detail::with_problem(net, o, schedule, costs, [&](const partition_problem& problem) {
     const bool limited = o.memory_limit != no_memory_limit;
+    const bool as_needed = limited && schedule.trains && o.recompute == recompute_mode::as_needed &&
+                           problem.goal == objective::fill_drain;
     const detail::zeroed_array<memory_requirements> needs(o.stages);
     for (int s = 0; limited && s < o.stages; ++s) needs[s] = requirements_of(schedule, o, s);
     using detail::memory_fits;
     memory_fits fits{net, o, needs.data()};
     detail::cut_within(problem, first, fits);
-    if (!limited) return true;
-    const auto obeys = [&] {
+    cut_search found;
+    if (limited || !std::is_constant_evaluated()) found.least = objective_of(problem, first);
+    if (!limited) return found;
+
+    const auto obeys = [&](const int* cut) {
       for (int s = 0; s < o.stages; ++s)
-        if (memory_of(stage_view(net, {first, o.stages}, s), needs[s]).total() > o.memory_limit) return false;
+        if (memory_of(stage_view(net, {cut, o.stages}, s), needs[s]).total() > o.memory_limit) return false;
       return true;
     };
-    if (obeys()) return true;
-    const detail::answer exact = detail::limited_search(problem, net, needs.data(), o.memory_limit).find(first);
-    if (exact != detail::answer::unknown) return exact == detail::answer::found;
-    for (const auto rest : {memory_fits::outside::whole, memory_fits::outside::apart}) {
-      fits.rest = rest;
-      if (detail::cut_within(problem, first, fits) && obeys()) return true;
-    }
-    fits.rest = memory_fits::outside::ignored;
-    detail::cut_within(problem, first, fits);
-    return false;
+    if (!as_needed && obeys(first)) return found;
+    detail::limited_search search(problem, net, needs.data(), o.memory_limit, as_needed);
+    std::int64_t reached = as_needed ? search.objective_within(first) : detail::unlimited;
+    if (reached == found.least) return found;
+    const detail::zeroed_array<int> other(o.stages);
+    const auto take_if_better = [&](std::int64_t value) {
+      if (value >= reached) return;
+      reached = value;
+      for (int s = 0; s <= o.stages; ++s) first[s] = other[s];
+    };
+    const detail::answer exact = search.find(other.data());
+    if (exact == detail::answer::found) take_if_better(search.bound());
+    found.whole = exact != detail::answer::unknown;
+    if (exact != detail::answer::none) found.least = search.bound();
+    if (!found.whole)
+      for (const auto rest : {memory_fits::outside::whole, memory_fits::outside::apart}) {
+        fits.rest = rest;
+        if ((as_needed || reached == detail::unlimited) && detail::cut_within(problem, other.data(), fits))
+          take_if_better(search.objective_within(other.data()));
+      }
+    found.fits = reached != detail::unlimited;
+    return found;
   });
+}
+
+/// As `search_cut`; returns whether a cut fits.
+template <scheduler Schedule>
+GPIPE_COLD constexpr bool choose_cut(const network& net, const plan_options& o, const Schedule& schedule,
+                                     const stage_costs& costs, int* first) {
+  return search_cut(net, o, schedule, costs, first).fits;
 }
 
 /// The smallest memory limit for which `choose_cut` finds a cut, in bytes. Call it if the options' limit has none.

@@ -17,15 +17,13 @@ constexpr bool simulates_lead(const plan_options& o) {
          o.micro_batches >= 1 && o.max_workers() > 1;
 }
 
-/// The simulated step of the best cut, or of a custom one, in picoseconds; negative: it breaks the memory limit.
-GPIPE_COLD constexpr std::int64_t best_step_of(const network& net, const plan_options& o, const stage_costs& costs,
-                                               const int* custom_cut, int boundaries) {
+/// The simulated step of a cut, in picoseconds; negative: it breaks the memory limit.
+GPIPE_COLD constexpr std::int64_t step_of_cut(const network& net, const plan_options& o, const stage_costs& costs,
+                                              const int* first) {
   const int S = o.stages;
   const schedule_choice schedule = o.chosen_schedule();
-  const zeroed_array<int> first(S), working_sets(S);
-  if (boundaries > 0) take_cut(custom_cut, boundaries, net.slot_count, S, first.data());
-  else if (!choose_cut(net, o, schedule, costs, first.data())) return -1;
-  const cut made{first.data(), S};
+  const zeroed_array<int> working_sets(S);
+  const cut made{first, S};
   for (int s = 0; s < S; ++s) {
     const stage_view stage(net, made, s);
     stage_plan its;
@@ -41,21 +39,34 @@ GPIPE_COLD constexpr std::int64_t best_step_of(const network& net, const plan_op
   return makespan_of(net, o, schedule, costs, made, links.data(), count, [&](int s) { return working_sets[s]; });
 }
 
+/// `cut_for(options, costs)`: the cut with these options; null: none obeys the memory limit.
+template <class CutFor>
+constexpr lead_kind faster_lead(const network& net, plan_options o, const CutFor& cut_for) {
+  if (!simulates_lead(o)) return o.lead;
+  const zeroed_array<layer_cost> each(cost_count(net, o));
+  const stage_costs costs = fill_costs(net, o, each.data());
+  const auto step_with = [&](lead_kind kind) -> std::int64_t {
+    o.lead = kind;
+    const int* const first = cut_for(o, costs);
+    return first == nullptr ? -1 : step_of_cut(net, o, costs, first);
+  };
+  const std::int64_t shortest = step_with(lead_kind::shortest), longest = step_with(lead_kind::longest);
+  return longest >= 0 && (shortest < 0 || longest < shortest) ? lead_kind::longest : lead_kind::shortest;
+}
+
 }  // namespace detail
 
 /// The lead of a plan's interleaved schedule. If it is automatic and transfers have a cost, both are simulated, each
 /// with its own cut and its own memory: the longest is chosen if its step is shorter and fits the memory limit.
-GPIPE_COLD constexpr lead_kind choose_lead(const network& net, plan_options o, const int* custom_cut = nullptr,
-                                           int boundaries = 0) {
-  if (!detail::simulates_lead(o)) return o.lead;
-  const detail::zeroed_array<layer_cost> each(cost_count(net, o));
-  const stage_costs costs = fill_costs(net, o, each.data());
-  const auto step_with = [&](lead_kind kind) {
-    o.lead = kind;
-    return detail::best_step_of(net, o, costs, custom_cut, boundaries);
-  };
-  const std::int64_t shortest = step_with(lead_kind::shortest), longest = step_with(lead_kind::longest);
-  return longest >= 0 && (shortest < 0 || longest < shortest) ? lead_kind::longest : lead_kind::shortest;
+GPIPE_COLD constexpr lead_kind choose_lead(const network& net, const plan_options& o) {
+  const detail::zeroed_array<int> first(o.stages);
+  return detail::faster_lead(net, o, [&](const plan_options& with, const stage_costs& costs) -> const int* {
+    return choose_cut(net, with, with.chosen_schedule(), costs, first.data()) ? first.data() : nullptr;
+  });
+}
+/// The same for a known cut, which the two have in common.
+GPIPE_COLD constexpr lead_kind choose_lead(const network& net, const plan_options& o, const int* first) {
+  return detail::faster_lead(net, o, [first](const plan_options&, const stage_costs&) { return first; });
 }
 
 }  // namespace gpipe

@@ -1,6 +1,8 @@
 #pragma once
 
-#include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/plan/memory/derive_requirements.hpp>
+#include <gpipe/plan/partition/backward_path.hpp>
+#include <gpipe/plan/partition/objective.hpp>
 #include <gpipe/plan/partition/range_sums.hpp>
 
 namespace gpipe::detail {
@@ -20,17 +22,24 @@ enum class answer : std::uint8_t { found, none, unknown };
 /// An input of a stage takes more slots if it skips the stage before, whose cut is not known yet. A stage passes as if
 /// no input did; it is *certain* if it obeys the limit even if every possible input does. A whole cut that is not
 /// certain is measured again.
+///
+/// With recompute as needed a stage keeps as many working sets as the limit allows, so the time of its backward depends
+/// on its memory. Until that is counted, the bound assumes that all are kept.
 class limited_search {
  public:
-  static constexpr int max_partials = 1 << 15;
+  static constexpr int max_partials = 1 << 15, max_path_elements = 1 << 22;
 
   /// With a limit the objective counts, without one the bytes. The problem has been solved without a limit before.
+  /// `as_needed` is for fill-drain with costs of backward that run nothing again.
   constexpr limited_search(const partition_problem& p, const network& net, const memory_requirements* needs,
-                           std::int64_t limit)
+                           std::int64_t limit, bool as_needed = false)
       : p_(p),
         net_(net),
         needs_(needs),
         limit_(limit),
+        as_needed_(as_needed),
+        path_(as_needed ? p.micro_batches : 1),
+        whole_path_(path_.size()),
         moved_(p),
         min_(p.slots + 1),
         settled_(p.stages * (p.slots + 1)),
@@ -43,11 +52,12 @@ class limited_search {
           of.gradient && of.readers > 0 && of.writer >= 0 && net.reader(v, of.readers - 1) > of.writer + 1)
         shared_[shared_count_++] = v;
   }
-  constexpr ~limited_search() { delete[] all_; delete[] heap_; }
+  constexpr ~limited_search() { delete[] all_; delete[] heap_; delete[] paths_; }
   limited_search(const limited_search&) = delete;
   limited_search& operator=(const limited_search&) = delete;
 
   GPIPE_COLD constexpr answer find(int* first) {
+    if (as_needed_) add_path();
     push({.stage = p_.stages, .begin = p_.slots, .checked = true, .certain = true});
     while (queued_ > 0) {
       const int i = pop();
@@ -58,15 +68,43 @@ class limited_search {
       if (it.stage == 0) {
         for (int s = 0; s <= p_.stages; ++s) first[s] = first_[s];
         bytes_ = it.bytes;
+        bound_ = it.bound;
         return answer::found;
       }
       if (it.stage < p_.stages && dominated(i)) continue;
-      if (!grow(i)) return answer::unknown;
+      if (!grow(i)) {
+        bound_ = it.bound;
+        return answer::unknown;
+      }
     }
     return answer::none;
   }
   /// Bytes of the largest stage of the cut that was found.
   constexpr std::int64_t bytes() const { return bytes_; }
+  /// The objective of the cut that was found; if the answer is unknown, no cut that obeys the limit has a smaller one.
+  constexpr std::int64_t bound() const { return bound_; }
+
+  /// The objective of any cut as this search counts it; `unlimited` if it does not obey the limit.
+  GPIPE_COLD constexpr std::int64_t objective_within(const int* first) {
+    for (int s = 0; s <= p_.stages; ++s) first_[s] = first[s];
+    for (int s = 0; s < p_.stages; ++s)
+      if (bytes_of(s) > limit_) return unlimited;
+    if (!as_needed_) return objective_of(p_, first);
+    load max{};
+    std::int64_t once = 0;
+    for (int j = 0; j < path_.size(); ++j) whole_path_[j] = 0;
+    for (int s = p_.stages - 1; s >= 0; --s) {
+      load held{};
+      for (int l = first_[s]; l < first_[s + 1]; ++l) {
+        held.forward += p_.costs_on(s)[l].forward;
+        held.backward += p_.costs_on(s)[l].backward;
+      }
+      once += held.forward + held.backward;
+      max.forward = larger(max.forward, held.forward);
+      path_.extend(whole_path_.data(), held.forward, held.backward, working_sets(s), whole_path_.data());
+    }
+    return once + (p_.micro_batches - 1) * max.forward + whole_path_[path_.size() - 1];
+  }
 
  private:
   struct partial {
@@ -74,9 +112,11 @@ class limited_search {
     bool checked = false;  ///< its first stage obeys the limit, or its bytes count
     bool certain = false;  ///< so do all its stages, for any cut before
     load max{};            ///< of a stage
-    std::int64_t sum = 0, total = 0, bytes = 0;
+    std::int64_t turn = 0, total = 0, bytes = 0;  ///< the two sums of `objective_of`, the bottleneck, the largest stage
     std::int64_t bound = 0, both = 0;  ///< no cut that ends like this has a smaller objective, nor f + b of a stage
     int before = -1;                   ///< the one settled before at the same (stage, begin)
+    std::int64_t forward = 0, backward = 0;  ///< of its first stage
+    int path = 0;                            ///< of its first stage that is checked
   };
 
   constexpr bool by_bytes() const { return limit_ == unlimited; }
@@ -84,15 +124,17 @@ class limited_search {
 
   constexpr void sum_min() {
     for (int l = 0; l < p_.slots; ++l) {
-      load min{unlimited, unlimited, unlimited};
+      load min{unlimited, unlimited, unlimited, 0};
+      std::int64_t once = unlimited;
       for (int s = 0; s < (p_.kinds > 1 ? p_.stages : 1); ++s) {
         const slot_cost& c = p_.costs_on(s)[l];
         if (c.forward < min.forward) min.forward = c.forward;
         if (c.backward < min.backward) min.backward = c.backward;
         if (c.forward + c.backward < min.both) min.both = c.forward + c.backward;
+        if (c.forward + c.backward - c.again < once) once = c.forward + c.backward - c.again;
       }
-      min_[l + 1] = {min_[l].forward + min.forward, min_[l].backward + min.backward,
-                       min_[l].both + min.both};
+      min_[l + 1] = {min_[l].forward + min.forward, min_[l].backward + min.backward, min_[l].both + min.both,
+                     min_[l].again + min.both - once};
     }
   }
 
@@ -102,10 +144,19 @@ class limited_search {
       return it.stage == 0 ? max : larger(max, rest / it.stage + (rest % it.stage != 0));
     };
     it.both = with_mean(it.max.both, left.both);
-    if (p_.goal == objective::bottleneck) it.bound = larger(it.total, it.both);
-    else
-      it.bound = it.sum + left.both + (p_.micro_batches - 1) * (with_mean(it.max.forward, left.forward) +
-                                                                with_mean(it.max.backward, left.backward));
+    if (p_.goal == objective::bottleneck) {
+      it.bound = larger(it.total, it.both);
+      return;
+    }
+    const std::int64_t periods = p_.micro_batches - 1, backward = with_mean(it.max.backward, left.backward);
+    it.bound = it.turn + left.once() + periods * with_mean(it.max.forward, left.forward) +
+               (as_needed_ ? path_.least(path_of(it.path), backward_before(it)) : periods * backward);
+  }
+  /// The least of the largest backward of the stages that have no path yet.
+  constexpr std::int64_t backward_before(const partial& it) const {
+    const std::int64_t rest = min_[it.begin].backward;
+    const std::int64_t mean = it.stage == 0 ? 0 : rest / it.stage + (rest % it.stage != 0);
+    return it.checked ? mean : larger(mean, it.backward);
   }
 
   /// Writes a partial cut; all slots before it are one stage.
@@ -128,6 +179,7 @@ class limited_search {
       it.certain = by_bytes() ? max <= larger(bytes, it.bytes) : max <= limit_;
     }
     it.bytes = larger(it.bytes, bytes);
+    if (as_needed_) return bytes <= limit_ && find_path(i);
     if (!by_bytes()) return bytes <= limit_;
     if (it.bytes > it.bound) {
       it.bound = it.bytes;
@@ -137,13 +189,58 @@ class limited_search {
     return true;
   }
 
-  constexpr std::int64_t bytes_of(int stage) const {
-    return memory_of(stage_view(net_, {first_.data(), p_.stages}, stage), needs_[stage]).total();
+  constexpr std::int64_t bytes_of(int stage) const { return bytes_of(stage, needs_[stage]); }
+  constexpr std::int64_t bytes_of(int stage, const memory_requirements& needs) const {
+    return memory_of(stage_view(net_, {first_.data(), p_.stages}, stage), needs).total();
+  }
+  /// Of a stage in `first_` that fits.
+  constexpr int working_sets(int stage) const {
+    return most_working_sets(needs_[stage],
+                             [&](const memory_requirements& needs) { return bytes_of(stage, needs) <= limit_; });
+  }
+
+  // The longest paths of stages that are checked, one array after the other; the first is that of no stage.
+  constexpr std::int64_t* path_of(int path) const { return paths_ + std::int64_t{path} * path_.size(); }
+  constexpr void add_path() {
+    if (path_count_ == path_capacity_) {
+      path_capacity_ = path_capacity_ == 0 ? 64 : 2 * path_capacity_;
+      std::int64_t* more = new std::int64_t[static_cast<std::size_t>(path_capacity_) * static_cast<std::size_t>(path_.size())]{};
+      for (std::int64_t k = 0; k < std::int64_t{path_count_} * path_.size(); ++k) more[k] = paths_[k];
+      delete[] paths_;
+      paths_ = more;
+    }
+    ++path_count_;
+  }
+  /// The path of a stage in `first_` that is checked now; false: the bound is larger, and the partial is queued again.
+  GPIPE_COLD constexpr bool find_path(int i) {
+    partial& it = all_[i];
+    const int kept = working_sets(it.stage);
+    if (it.certain && it.stage > 1 && needs_[it.stage].stash.skip > needs_[it.stage].stash.next) {
+      first_[it.stage - 1] = it.begin - 1;
+      it.certain = working_sets(it.stage) == kept;
+      first_[it.stage - 1] = 0;
+    }
+    add_path();
+    path_.extend(path_of(it.path), it.forward, it.backward, kept, path_of(path_count_ - 1));
+    it.path = path_count_ - 1;
+    const std::int64_t before = it.bound;
+    bound(it);
+    if (it.bound <= before) return true;
+    queue(i);
+    return false;
   }
 
   /// The same for a whole cut in `first_`.
   GPIPE_COLD constexpr bool measured(int i) {
     partial& it = all_[i];
+    if (as_needed_) {
+      it.certain = true;
+      const std::int64_t exact = objective_within(first_.data()), before = it.bound;
+      if (exact == unlimited || exact == before) return exact == before;
+      it.bound = exact;
+      queue(i);
+      return false;
+    }
     std::int64_t max = 0;
     for (int s = 0; s < p_.stages; ++s) max = larger(max, bytes_of(s));
     it.certain = true;
@@ -164,13 +261,19 @@ class limited_search {
       const bool as_good = by_bytes() ? other.bytes <= it.bytes
                            : p_.goal == objective::bottleneck
                                ? other.total <= it.total && other.max.both <= it.max.both
-                               : other.sum <= it.sum && other.max.forward <= it.max.forward &&
-                                     other.max.backward <= it.max.backward && other.max.both <= it.max.both;
+                               : other.turn <= it.turn && other.max.forward <= it.max.forward &&
+                                     other.max.both <= it.max.both && no_longer_backward(other, it);
       if (other.certain && as_good && has_no_more_gradients(j, it)) return true;
     }
     it.before = head - 1;
     head = i + 1;
     return false;
+  }
+  constexpr bool no_longer_backward(const partial& other, const partial& it) const {
+    if (!as_needed_) return other.max.backward <= it.max.backward;
+    for (int j = 0; j < path_.size(); ++j)
+      if (path_of(other.path)[j] > path_of(it.path)[j]) return false;
+    return true;
   }
   constexpr bool has_no_more_gradients(int j, const partial& it) {
     if (shared_count_ == 0) return true;
@@ -204,15 +307,18 @@ class limited_search {
       held.forward += costs[begin].forward;
       held.backward += costs[begin].backward;
       held.both += costs[begin].forward + costs[begin].backward;
+      held.again += costs[begin].again;
       if (begin > 0 ? stage == 0 : stage > 0) continue;
-      if (count_ == max_partials) return false;
+      if (count_ == max_partials || std::int64_t{path_count_} * path_.size() > max_path_elements) return false;
       transfer_charges::running_charge charges(moved_, begin);
       for (int l = begin; moved_.any() && l < end; ++l) charges.add(l);
       const partial& from = all_[behind];
       partial it{stage, begin, behind, false, false,
                  {larger(held.forward, from.max.forward), larger(held.backward, from.max.backward),
                   larger(held.both, from.max.both)},
-                 from.sum + held.both, larger(held.both + charges.charge(), from.total), from.bytes};
+                 held.once() + larger(p_.first_again ? held.again : 0, from.turn),
+                 larger(held.both + charges.charge(), from.total), from.bytes};
+      it.forward = held.forward, it.backward = held.backward, it.path = from.path;
       if (by_bytes()) it.bound = from.bytes;
       else bound(it);
       push(it);
@@ -262,7 +368,10 @@ class limited_search {
   const partition_problem& p_;
   const network& net_;
   const memory_requirements* needs_;
-  std::int64_t limit_, bytes_ = 0;
+  std::int64_t limit_, bytes_ = 0, bound_ = 0;
+  bool as_needed_;
+  backward_path path_;
+  zeroed_array<std::int64_t> whole_path_;
   transfer_charges moved_;
   zeroed_array<load> min_;     // of the slots before, each on its cheapest device
   zeroed_array<int> settled_;  // [stage][begin]: the last one, counted from 1
@@ -270,6 +379,8 @@ class limited_search {
   zeroed_array<int> first_, other_;
   partial* all_ = nullptr;
   int* heap_ = nullptr;
+  std::int64_t* paths_ = nullptr;
+  int path_count_ = 0, path_capacity_ = 0;
   int count_ = 0, queued_ = 0, capacity_ = 0, shared_count_ = 0;
 };
 

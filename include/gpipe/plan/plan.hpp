@@ -7,12 +7,12 @@
 #include <gpipe/plan/memory/compile_time.hpp>
 #include <gpipe/plan/options/promises.hpp>
 #include <gpipe/plan/options/static_options.hpp>
+#include <gpipe/plan/program/promises.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/stage_plan.hpp>
 #include <gpipe/plan/stages/stage_types.hpp>
 #include <gpipe/plan/step_time.hpp>
 #include <gpipe/plan/step_time_bound.hpp>
-#include <gpipe/plan/timetable/promises.hpp>
 #include <gpipe/plan/timetable/timetable.hpp>
 
 namespace gpipe {
@@ -81,8 +81,14 @@ constexpr plan_options resolved() {
     if (simulates_lead(given)) {
       using cut = typename chosen_types<Options...>::custom_cut;
       require_in_reach(o.stages, o.micro_batches, max_simulated);
-      o.lead =
-          choose_lead(network_of<typename model_in<Model, given.precision>::type>, o, cut::between, cut::count);
+      const network& net = network_of<typename model_in<Model, given.precision>::type>;
+      if constexpr (cut::count > 0) {
+        const zeroed_array<int> first(o.stages);
+        take_cut(cut::between, cut::count, net.slot_count, o.stages, first.data());
+        o.lead = choose_lead(net, o, first.data());
+      } else {
+        o.lead = choose_lead(net, o);
+      }
     }
   return o;
 }
@@ -177,7 +183,7 @@ class plan {
     static constexpr const link* links = links_.links;
     static constexpr int link_count = link_count_;
   };
-  static_assert(require_sound<table>());
+  static_assert(require_runnable<table>());
 
   static constexpr auto stages_ = [] {
     detail::stage_array<valid_stages> found = grouped_;
@@ -186,6 +192,28 @@ class plan {
                        found.of[s]);
     return found;
   }();
+  struct programs : table {
+    static constexpr int coalesce = grouped_.options.coalesce, late = detail::on_the_way(options.cost_transfers);
+    static constexpr schedule_choice forwards = valid_options.chosen_schedule().forwards();
+    static constexpr bool ties = [] {
+      for (int l = 0; l < L; ++l)
+        if (!network_of<planned>.owns(l)) return true;
+      return false;
+    }();
+    static constexpr auto working_sets = [] {
+      detail::cut_array<valid_stages> sets;
+      for (int s = 0; s < valid_stages; ++s) sets.first[s] = stages_.of[s].requirements.kept_copies;
+      return sets;
+    }();
+    static constexpr recompute_choice recompute() {
+      return {options.recompute, options.recompute == recompute_mode::as_needed ? working_sets.first : nullptr};
+    }
+    static constexpr void set_copies(const link& l, int* copies) {
+      copies[0] = stages_.of[l.to].requirements.stash.from(l.to - l.from);
+      copies[1] = stages_.of[l.from].requirements.returned.from(l.to - l.from);
+    }
+  };
+  static_assert(require_programs<programs>());
   struct laid_out {
     static constexpr int stages = valid_stages;
     static constexpr stage_view view(int s) { return {network_of<planned>, {cut_.first, valid_stages}, s}; }
@@ -236,7 +264,7 @@ class plan {
   static constexpr std::int64_t lower_bound() {
     detail::require_in_reach(valid_stages, valid_micro_batches, detail::max_bounded);
     return with_costs([](const stage_costs& costs) {
-      return lower_bound_of(valid_options, schedule, costs);
+      return lower_bound_of(network_of<planned>, valid_options, schedule, costs);
     });
   }
   /// The objective of the partition, of this cut and of the best one.

@@ -1,12 +1,14 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include <gpipe/model/in_bf16.hpp>
-#include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/choose_lead.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/program/print.hpp>
+#include <gpipe/plan/program/step_programs.hpp>
+#include <gpipe/plan/simulated_cut.hpp>
 #include <gpipe/plan/stage_plan.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/check.hpp>
@@ -46,6 +48,8 @@ struct runtime_plan {
   std::vector<int> each;  ///< 0 ... R M - 1: the slots of values that every micro-batch of all replicas has its own of
   std::vector<int> leaving;  ///< the slots of each micro-batch for values sent to workers that share no memory
   std::vector<tie> ties;  ///< in model order of their users
+  /// Of each worker: what it runs in a pass that trains, and in one that only runs forward.
+  std::vector<std::vector<instruction>> programs, forward_programs;
   std::vector<stage_plan> stage_plans;
   std::vector<std::vector<memory_block>> blocks;  ///< of each stage's arena
   std::vector<int> working_sets;           ///< of each stage, where recompute is as needed
@@ -91,8 +95,11 @@ struct runtime_plan {
   const stage_plan& of(int stage) const { return stage_plans[static_cast<std::size_t>(stage)]; }
 };
 
-/// Plans a network: an optimal cut, or `custom_cut`, the first slot of every stage but the first.
+/// Plans a network: the best cut (see `search_cut` and `shorten_step`), or `custom_cut`, the first slot of every stage
+/// but the first.
 runtime_plan make_plan(const network& net, const plan_options& options, const std::vector<int>& custom_cut = {});
+/// The same for a cut that is known, empty for one stage. A program that only calls this compiles no search for a cut.
+runtime_plan plan_with_cut(const network& net, const plan_options& options, std::span<const int> cut);
 
 #if GPIPE_BODIES
 namespace detail {
@@ -105,13 +112,33 @@ GPIPE_COLD inline void require_precision(const network& net, const plan_options&
                 {"plan the network of in_bf16<model>, or make the trainer one of both_precisions<model>"});
 }
 
-GPIPE_COLD inline void cut_stages(const network& net, const plan_options& o, const std::vector<int>& custom_cut,
-                                  runtime_plan& p) {
-  const stage_costs costs = fill_costs(net, o, p.costs_of_slots.data());
-  if (!custom_cut.empty())
-    return take_cut(custom_cut.data(), static_cast<int>(custom_cut.size()), net.slot_count, o.stages, p.first.data());
-  if (choose_cut(net, o, p.schedule, costs, p.first.data())) return;
-  throw_error({"memory_limit is ", o.memory_limit, " bytes: no cut into ", several(o.stages, "stage"), " fits"},
+/// A plan with its options and costs; the cut follows.
+GPIPE_COLD inline runtime_plan uncut_plan(const network& net, const plan_options& options) {
+  require_valid(options, net.slot_count);
+  require_precision(net, options);
+  const auto S = static_cast<std::size_t>(options.stages);
+  runtime_plan p;
+  p.options = options;
+  p.options.precision = precision_of(net);
+  p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
+  p.first.assign(S + 1, 0);
+  p.incoming.resize(S);
+  p.outgoing.resize(S);
+  p.stage_plans.resize(S);
+  fill_costs(net, p.options, p.costs_of_slots.data());
+  p.first.back() = net.slot_count;
+  return p;
+}
+
+GPIPE_COLD inline void search_cut(const network& net, runtime_plan& p) {
+  p.options.lead = choose_lead(net, p.options);
+  p.schedule = p.options.chosen_schedule();
+  const plan_options& o = p.options;
+  const stage_costs costs = p.costs();
+  const cut_search found = gpipe::search_cut(net, o, p.schedule, costs, p.first.data());
+  if (found.fits) return shorten_step(net, o, costs, found.whole, p.first.data());
+  throw_error({"memory_limit is ", chosen_size(static_cast<std::uint64_t>(o.memory_limit)), ": no cut into ",
+                several(o.stages, "stage"), " fits"},
               {"choose at least ", min_memory_limit(net, o, p.schedule, costs), " bytes",
                o.coalesce > 1 ? ", or coalesce 0, which may need fewer" : ""});
 }
@@ -127,10 +154,16 @@ GPIPE_COLD inline void link_stages(const network& net, runtime_plan& p) {
 }
 
 GPIPE_COLD inline void require_sound(const runtime_plan& p) {
-  const check_result checked = check_timetable(p.schedule, p.stages(), p.micro_batches(), p.links.data(),
-                                               static_cast<int>(p.links.size()));
-  if (!checked.ok())
-    throw_error({"the schedule's table is wrong: ", describe(checked)}, {"choose another schedule"});
+  const int S = p.stages(), M = p.micro_batches(), count = static_cast<int>(p.links.size());
+  const check_result checked = check_timetable(p.schedule, S, M, p.links.data(), count);
+  if (checked.ok()) return;
+  std::string circle;
+  find_circle_of(p.schedule, S, M, p.links.data(), count, [&circle](const waiting_worker& it) {
+    circle += (circle.empty() ? "" : ", for ") + describe(it);
+  });
+  if (!circle.empty())
+    throw_error({"the schedule's workers wait in a circle: ", circle, ", for the first"}, {"choose another schedule"});
+  throw_error({"the schedule's table is wrong: ", describe(checked)}, {"choose another schedule"});
 }
 
 GPIPE_COLD inline void require_memory(const plan_options& o, int stage, const stage_memory& memory) {
@@ -147,8 +180,7 @@ GPIPE_COLD inline void assign_slots(runtime_plan& p) {
   tick_index<schedule_choice> table(p.schedule, S, M, p.coalesce);
   for (const link& l : p.links) {
     link_slots& its = p.slots_of_links.emplace_back(link_slots{std::vector<int>(count), std::vector<int>(count)});
-    stash_slots(table, l.from, l.to, its.stash.data(), late);
-    if (p.schedule.trains && l.gradient) returned_slots(table, l.to, l.from, its.returned.data(), late);
+    assign_link_slots(table, l, late, its.stash.data(), its.returned.data());
   }
   for (int m = 0; m < p.all_micro_batches(); ++m) p.each.push_back(m);
   for (int m = 0; m < M; ++m) p.leaving.push_back(m % 2);
@@ -161,40 +193,95 @@ GPIPE_COLD inline void assign_slots(runtime_plan& p) {
   }
 }
 
-}  // namespace detail
+GPIPE_COLD inline void lower_programs(runtime_plan& p) {
+  const auto lower_all = [&p](schedule_choice schedule, std::vector<std::vector<instruction>>& programs) {
+    const step_programs<schedule_choice> all(schedule, p.stages(), p.micro_batches(), p.recompute(), p.links.data(),
+                                             static_cast<int>(p.links.size()), send_mode::buffered,
+                                             schedule.trains ? p.coalesce : 1);
+    for (int w = 0; w < all.workers(); ++w)
+      programs.emplace_back(all.views()[w].lines, all.views()[w].lines + all.views()[w].length);
+  };
+  lower_all(p.schedule, p.programs);
+  lower_all(p.schedule.forwards(), p.forward_programs);
+}
 
-GPIPE_COLD GPIPE_INLINE runtime_plan make_plan(const network& net, const plan_options& options,
-                                               const std::vector<int>& custom_cut) {
-  require_valid(options, net.slot_count);
-  detail::require_precision(net, options);
-  const auto S = static_cast<std::size_t>(options.stages);
-  runtime_plan p;
-  p.options = options;
-  p.options.precision = precision_of(net);
-  p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
-  p.first.assign(S + 1, 0);
-  p.incoming.resize(S);
-  p.outgoing.resize(S);
-  p.stage_plans.resize(S);
+/// Runs the plan's programs in the plan's slots: those that the workers will run, in those that their channels have.
+GPIPE_COLD inline void require_programs(const runtime_plan& p) {
+  const int S = p.stages(), M = p.micro_batches(), count = static_cast<int>(p.links.size());
+  std::vector<int> stash, returned, copies, worker_of, in_flight;
+  for (std::size_t k = 0; k < p.links.size(); ++k) {
+    const auto& [from, to, gradient] = p.links[k];
+    const link_slots& its = p.slots_of_links[k];
+    stash.insert(stash.end(), its.stash.begin(), its.stash.end());
+    returned.insert(returned.end(), its.returned.begin(), its.returned.end());
+    copies.push_back(p.requirements(to).stash.from(to - from));
+    copies.push_back(p.requirements(from).returned.from(to - from));
+  }
+  tick_index<schedule_choice> table(p.schedule, S, M, p.coalesce);
+  const zeroed_array<bool> recomputed(S * M);
+  for (int s = 0; s < S; ++s) {
+    worker_of.push_back(p.worker_of(s));
+    in_flight.push_back(p.schedule.in_flight(S, M, s));
+    flag_recomputed(table, p.recompute(), s, recomputed.data() + s * M);
+  }
+  expected_step terms{S, M, p.links.data(), count, p.schedule.trains, recomputed.data(), in_flight.data(),
+                      worker_of.data()};
+  terms.slots = {stash.data(), returned.data(), copies.data()};
+  terms.ties = !p.ties.empty();
+  const auto require = [&](const std::vector<std::vector<instruction>>& programs, const char* pass) {
+    std::vector<program_view> views;
+    for (const auto& program : programs) views.push_back({program.data(), static_cast<int>(program.size())});
+    const check_result found = check(terms, views.data(), static_cast<int>(views.size()));
+    if (!found.ok())
+      throw_error({"a program ", pass, " does not run in the plan's slots: ", describe(found)},
+                  {"choose another schedule"});
+  };
+  require(p.programs, "that trains");
+  terms.trains = terms.ties = false;
+  terms.recomputed = nullptr;
+  terms.in_flight = nullptr;
+  require(p.forward_programs, "that only runs forward");
+}
 
-  p.options.lead = choose_lead(net, p.options, custom_cut.data(), static_cast<int>(custom_cut.size()));
-  p.schedule = p.options.chosen_schedule();
-  detail::cut_stages(net, p.options, custom_cut, p);
+/// All that follows from the cut.
+GPIPE_COLD inline void complete_plan(const network& net, runtime_plan& p) {
   plan_options grouped = p.options;
   p.coalesce = grouped.coalesce = group_gradients(net, p.options, p.schedule, p.cut(), p.stage_plans.data());
-  detail::link_stages(net, p);
-  detail::require_sound(p);
-  for (int s = 0; s < options.stages; ++s) {
+  link_stages(net, p);
+  require_sound(p);
+  for (int s = 0; s < p.options.stages; ++s) {
     const stage_view stage(net, p.cut(), s);
     stage_plan& made = p.stage_plans[static_cast<std::size_t>(s)];
     set_requirements(grouped, p.schedule, stage, made);
     count_memory(stage, made);
-    detail::require_memory(options, s, made.memory);
+    require_memory(p.options, s, made.memory);
     std::vector<memory_block>& blocks = p.blocks.emplace_back();
     lay_out(stage, made.requirements, made.memory, [&blocks](const memory_block& b) { blocks.push_back(b); });
     p.working_sets.push_back(made.requirements.kept_copies);
   }
-  detail::assign_slots(p);
+  assign_slots(p);
+  lower_programs(p);
+  require_programs(p);
+}
+
+}  // namespace detail
+
+GPIPE_COLD GPIPE_INLINE runtime_plan make_plan(const network& net, const plan_options& options,
+                                               const std::vector<int>& custom_cut) {
+  if (!custom_cut.empty()) return plan_with_cut(net, options, custom_cut);
+  runtime_plan p = detail::uncut_plan(net, options);
+  detail::search_cut(net, p);
+  detail::complete_plan(net, p);
+  return p;
+}
+
+GPIPE_COLD GPIPE_INLINE runtime_plan plan_with_cut(const network& net, const plan_options& options,
+                                                   std::span<const int> cut) {
+  runtime_plan p = detail::uncut_plan(net, options);
+  take_cut(cut.data(), static_cast<int>(cut.size()), net.slot_count, options.stages, p.first.data());
+  p.options.lead = choose_lead(net, p.options, p.first.data());
+  p.schedule = p.options.chosen_schedule();
+  detail::complete_plan(net, p);
   return p;
 }
 #endif

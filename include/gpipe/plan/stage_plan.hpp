@@ -29,20 +29,10 @@ template <scheduler Schedule>
 GPIPE_COLD constexpr void set_requirements(const plan_options& o, const Schedule& schedule, const stage_view& stage,
                                            stage_plan& plan) {
   memory_requirements needs = requirements_of(schedule, o, stage);
-  if (o.recompute == recompute_mode::as_needed) {
-    const auto fits = [&](int working_sets) {
-      needs.kept_copies = working_sets;
-      return o.memory_limit == no_memory_limit || plan.count(stage, needs) <= o.memory_limit;
-    };
-    int low = needs.kept_copies, high = needs.in_flight;
-    if (low < high && fits(high)) low = high;
-    for (--high; low < high;) {
-      const int middle = high - (high - low) / 2;
-      if (fits(middle)) low = middle;
-      else high = middle - 1;
-    }
-    needs.kept_copies = low;
-  }
+  if (o.recompute == recompute_mode::as_needed)
+    needs.kept_copies = most_working_sets(needs, [&](const memory_requirements& with) {
+      return o.memory_limit == no_memory_limit || plan.count(stage, with) <= o.memory_limit;
+    });
   plan.first = stage.first();
   plan.last = stage.last();
   plan.counted = plan.counted && plan.requirements == needs;

@@ -38,7 +38,7 @@ constexpr stage_order order_of(const Schedule& schedule, int stages, int micro_b
 /// A lower bound of the step time, for any cut into stages that fit, with free transfers, equal devices, and each
 /// stage's micro-batches in the schedule's order. With T the time of one micro-batch through all stages and back,
 ///
-///     fill-drain       T + (M - 1) (max f + max b)
+///     fill-drain       T + (M - 1) (max f + max b):   the step itself, see `objective_of`
 ///     1F1B and others  T + max over stages of (M - 1) b + (M - k) f:   before its first gradient can arrive a stage
 ///                      has done k forwards, and the rest comes after
 ///     split backward   F + max over stages of M b + (M - k) f:         nothing has to follow a parameter part
@@ -64,9 +64,7 @@ GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
   if (!schedule.trains) back = backward = 0;
   // The first slots without a backward: a stage of these gets no gradient, so it may recompute at any time.
   int fixed = 0;
-  std::int64_t fixed_forward = 0;
-  for (; fixed < slots && costs[fixed].backward_input == 0 && costs[fixed].backward_parameters == 0; ++fixed)
-    fixed_forward += costs[fixed].forward;
+  while (fixed < slots && costs[fixed].backward_input == 0 && costs[fixed].backward_parameters == 0) ++fixed;
   const std::int64_t through = detail::summed(forward, split ? back : backward);
   const auto larger = [](std::int64_t a, std::int64_t b) { return a > b ? a : b; };
 
@@ -107,10 +105,11 @@ GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
     const detail::zeroed_array<slot_cost> whole(slots);
     const detail::zeroed_array<int> first(stages);
     for (int l = 0; l < slots; ++l)
-      whole[l] = {costs[l].forward, schedule.trains ? slot_cost_of(costs[l], again && l >= fixed).backward : 0};
-    const partition_problem p{slots, stages, micro_batches, whole.data()};
+      whole[l] = schedule.trains ? slot_cost_of(costs[l], again && l >= fixed) : slot_cost{costs[l].forward, 0};
+    partition_problem p{slots, stages, micro_batches, whole.data()};
+    p.first_again = order[0].first_again;
     partition(p, first.data(), fits);
-    return objective_of(p, first.data()) - (again ? forward - fixed_forward : 0);
+    return objective_of(p, first.data());
   }
   const auto times_forward = [&](int s, int l) {
     return M - order[s].forwards_before + (l < fixed ? 0 : order[s].recomputed - order[s].first_again);

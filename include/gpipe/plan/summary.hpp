@@ -29,6 +29,7 @@ struct plan_facts {
   double bubble = 0;
   std::int64_t makespan = 0, bound = 0;  // picoseconds
   distance from_optimum{};
+  cut_verdict verdict{};
 };
 
 GPIPE_COLD inline std::string milliseconds(std::int64_t picoseconds) {
@@ -47,6 +48,32 @@ GPIPE_COLD inline std::string other_options(plan_options o, int coalesce) {
         value != option.get(plan_options{}))
       text.append(", ").append(option.name).append(" ").append(option.text(static_cast<std::uint64_t>(value)));
   }
+  return text;
+}
+
+/// Whether a cut is compared by its step alone, and not by its bottleneck, too.
+constexpr bool compares_steps(const plan_options& o) {
+  return drains(o.chosen_schedule(), o.stages) && !o.cost_transfers;
+}
+
+/// The cut against the best one: "the cut is the optimum", or by how many percent it may be above.
+GPIPE_COLD inline std::string verdict_of(const plan_facts& plan) {
+  const plan_options& o = plan.options;
+  const cut_verdict& v = plan.verdict;
+  const auto above = [](std::int64_t value, std::int64_t least) {
+    return value > least ? percent(static_cast<double>(value - least), static_cast<double>(least)) + " above "
+                         : std::string();
+  };
+  const std::string step = (v.step > v.least && !v.proven ? "at most " : "") + above(v.step, v.least);
+  std::string text = "the cut is " + step + "the optimum";
+  if (!compares_steps(o))
+    text = "the cut's bottleneck is " + above(plan.from_optimum.of_cut, plan.from_optimum.optimum) +
+           "the optimum; its step is " + step + "the shortest of " +
+           (v.cuts > 0 ? "all " + several(v.cuts, "cut") : std::string("any cut"));
+  if (o.memory_limit != no_memory_limit) text += " within the memory limit";
+  if (v.free > 0 && v.least > v.free) text += ", which is " + above(v.least, v.free) + "that without";
+  if (!v.whole)
+    text += "; the search within the limit stopped after " + several(limited_search::max_partials, "partial cut");
   return text;
 }
 
@@ -75,9 +102,6 @@ GPIPE_COLD inline std::string describe(const plan_facts& plan) {
                     percent(times[static_cast<std::size_t>(s)], all), counted(parameters),
                     sized(static_cast<std::uint64_t>(memory.total()))});
   }
-  const std::int64_t best = plan.from_optimum.optimum, above = plan.from_optimum.of_cut - best;
-  const bool by_makespan = drains(o.chosen_schedule(), o.stages) && !o.cost_transfers;
-  const std::string off = above > 0 ? percent(static_cast<double>(above), static_cast<double>(best)) + " above " : "";
   const char* costs = o.profile.count > 0 ? "its profile" : o.device_count > 0 ? "its devices" : o.device.name;
   return table(rows) +
          concat({plan.schedule, ", ", several(o.micro_batches, "micro-batch"), " of at most ",
@@ -86,7 +110,7 @@ GPIPE_COLD inline std::string describe(const plan_facts& plan) {
                  name_of(o.recompute), other_options(o, plan.coalesce), ": bubble ", percent(plan.bubble, 1),
                  "\npredicted step time: ", milliseconds(plan.makespan), o.profile.count > 0 ? " by " : " on ", costs,
                  "; lower bound for any cut: ", milliseconds(plan.bound),
-                 by_makespan ? "\nthe cut is " : "\nthe cut's bottleneck is ", off, "the optimum",
+                 "\n", verdict_of(plan),
                  "\nmemory of all stages", o.replicas > 1 ? " of a replica: " : ": ",
                  sized(static_cast<std::uint64_t>(bytes)), "; without sharing: ",
                  sized(static_cast<std::uint64_t>(naive)), "\n"});
@@ -103,8 +127,8 @@ GPIPE_COLD inline std::int64_t step_time(const network& net, const runtime_plan&
 }
 
 /// A plan in words, before anything runs: the slots of each stage, its share of the predicted time, its parameters and
-/// its memory; then the options, the bubble, the step time, and the distance of the cut from the best one without a
-/// memory limit.
+/// its memory; then the options, the bubble, the step time, and how far the step is from the shortest of any cut: as a
+/// number where that is proven, else as "at most".
 ///
 ///     stage  slots  from         to      share  parameters    memory
 ///         0   0-24  linear<64>   add    25.1 %     133.2 k  2.02 MiB
@@ -115,8 +139,9 @@ GPIPE_COLD inline std::string describe(const network& net, const runtime_plan& p
   for (int s = 0; s < o.stages; ++s) facts.memory.push_back(plan.memory(s));
   facts.bubble = timetable(schedule, o.stages, o.micro_batches).bubble();
   facts.makespan = step_time(net, plan);
-  facts.bound = lower_bound_of(o, schedule, plan.costs());
-  facts.from_optimum = distance_of(net, o, schedule, plan.costs(), plan.first.data());
+  facts.bound = lower_bound_of(net, o, schedule, plan.costs());
+  if (!detail::compares_steps(o)) facts.from_optimum = distance_of(net, o, schedule, plan.costs(), plan.first.data());
+  facts.verdict = judge_cut(net, o, plan.costs(), plan.first.data());
   return detail::describe(facts);
 }
 
@@ -131,7 +156,8 @@ GPIPE_COLD std::string describe() {
   facts.bubble = Plan::bubble();
   facts.makespan = Plan::makespan();
   facts.bound = Plan::lower_bound();
-  facts.from_optimum = Plan::from_optimum();
+  if (!detail::compares_steps(Plan::options)) facts.from_optimum = Plan::from_optimum();
+  facts.verdict = judge_cut(net, Plan::options, facts.costs, Plan::cut().first);
   return detail::describe(facts);
 }
 

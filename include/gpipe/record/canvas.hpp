@@ -7,38 +7,50 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <ostream>
 #include <string>
 
 namespace gpipe::detail {
 
-/// A hue per micro-batch, light and dark. Neighbours differ for colour-blind eyes too; dark ink on the light one and
-/// white ink on the dark one have a contrast of at least 4.5. Micro-batch m has hue m mod 8.
+/// A hue per micro-batch, in three tones. Neighbours differ for colour-blind eyes too; dark ink on the light and the
+/// middle one and white ink on the dark one have a contrast of at least 4.5. Micro-batch m has hue m mod 8.
 struct hue {
   const char* light;
+  const char* middle;
   const char* dark;
 };
-inline constexpr std::array<hue, 8> hues{{{"#a9cdf0", "#1f5f9e"},
-                                          {"#ece08f", "#766700"},
-                                          {"#e9bfde", "#8a3a7a"},
-                                          {"#a3dcc8", "#08705a"},
-                                          {"#f6b8a8", "#a23a20"},
-                                          {"#c8c3f2", "#4d42a3"},
-                                          {"#a8dfe9", "#146c80"},
-                                          {"#f8c98b", "#9c5800"}}};
+inline constexpr std::array<hue, 8> hues{{{"#a9cdf0", "#5e92c9", "#1f5f9e"},
+                                          {"#ece08f", "#9f8f19", "#766700"},
+                                          {"#e9bfde", "#ba79ab", "#8a3a7a"},
+                                          {"#a3dcc8", "#499c84", "#08705a"},
+                                          {"#f6b8a8", "#d07560", "#a23a20"},
+                                          {"#c8c3f2", "#8d85d1", "#4d42a3"},
+                                          {"#a8dfe9", "#4b98aa", "#146c80"},
+                                          {"#f8c98b", "#c37f23", "#9c5800"}}};
 
-/// The style of an action: forward light, backward dark, recompute and the parameter part hatched.
+enum class tone : std::uint8_t { light, middle, dark };
+
+/// The style of an action: forward light, backward dark, its input part between them; recompute and the parameter part
+/// hatched.
 struct look {
-  bool shown = false, dark = false, hatched = false;
+  bool shown = false;
+  tone drawn = tone::light;
+  bool hatched = false;
   const char* grey = nullptr;  ///< instead of the hue
+
+  constexpr const char* fill(const hue& of) const {
+    if (grey != nullptr) return grey;
+    return drawn == tone::light ? of.light : drawn == tone::middle ? of.middle : of.dark;
+  }
 };
 constexpr look look_of(action_kind kind) {
   switch (kind) {
     case action_kind::forward: return {.shown = true};
     case action_kind::recompute: return {.shown = true, .hatched = true};
-    case action_kind::backward:
-    case action_kind::backward_input: return {.shown = true, .dark = true};
-    case action_kind::backward_parameters: return {.shown = true, .dark = true, .hatched = true};
+    case action_kind::backward: return {.shown = true, .drawn = tone::dark};
+    case action_kind::backward_input: return {.shown = true, .drawn = tone::middle};
+    case action_kind::backward_parameters: return {.shown = true, .drawn = tone::dark, .hatched = true};
     case action_kind::reduce: return {.shown = true, .grey = "#9aa4ad"};
     case action_kind::update: return {.shown = true, .grey = "#59636d"};
     default: return {};
@@ -78,18 +90,26 @@ class canvas {
                          double height, const std::string& hint) {
     const look drawn = look_of(what);
     const hue& colours = hues[static_cast<std::size_t>(micro_batch < 0 ? 0 : micro_batch % 8)];
-    const char* fill = drawn.grey ? drawn.grey : drawn.dark ? colours.dark : colours.light;
-    const double radius = (std::min)(2.5, width / 4);
-    box(kind, x, y, width, height, radius);
-    out_ << " fill=\"" << fill << '"';
-    if (hint.empty()) out_ << "/>\n";
-    else out_ << "><title>" << xml(hint) << "</title></rect>\n";
+    filled_box(kind, x, y, width, height, drawn.fill(colours), hint);
     if (!drawn.hatched) return;
-    box("hatch", x, y, width, height, radius);
-    out_ << " fill=\"url(#" << (drawn.dark ? "bright" : "shade") << ")\"/>\n";
+    box("hatch", x, y, width, height, (std::min)(2.5, width / 4));
+    out_ << " fill=\"url(#" << (drawn.drawn == tone::dark ? "bright" : "shade") << ")\"/>\n";
+  }
+  /// Draws time in which a thread was not running, hatched grey.
+  GPIPE_COLD void not_running(const char* kind, double x, double y, double width, double height,
+                              const std::string& hint) {
+    filled_box(kind, x, y, width, height, "url(#absent)", hint);
   }
 
  private:
+  void filled_box(const char* kind, double x, double y, double width, double height, const char* fill,
+                  const std::string& hint) {
+    box(kind, x, y, width, height, (std::min)(2.5, width / 4));
+    out_ << " fill=\"" << fill << '"';
+    if (hint.empty()) out_ << "/>\n";
+    else out_ << "><title>" << xml(hint) << "</title></rect>\n";
+  }
+
   static constexpr const char* style =
       "<style>\n"
       "text{font:12px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#39424a}\n"
@@ -106,7 +126,10 @@ class canvas {
       "</pattern>\n"
       "<pattern id=\"bright\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
       "patternTransform=\"rotate(-45)\"><rect width=\"1.8\" height=\"6\" fill=\"#fff\" fill-opacity=\".3\"/>"
-      "</pattern>\n";
+      "</pattern>\n"
+      "<pattern id=\"absent\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
+      "patternTransform=\"rotate(45)\"><rect width=\"5\" height=\"5\" fill=\"#c3cad0\"/>"
+      "<rect width=\"2\" height=\"5\" fill=\"#7d8791\"/></pattern>\n";
   std::ostream& out_;
 };
 

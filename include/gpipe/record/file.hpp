@@ -33,15 +33,67 @@ GPIPE_COLD inline void require_writable(const std::string& path) {
   if (before == fs::file_type::not_found) fs::remove(fs::canonical(path, unknown), unknown);  // not a link to it
 }
 
-/// Writes a new file with `write(stream)`; throws unless every byte was written.
+namespace detail {
+
+/// A file that takes the place of another when it is complete. Until then the other stays as it is.
+class replacement {
+ public:
+  /// The path itself for what cannot be replaced: a pipe, a terminal, a file in a folder without write permission.
+  GPIPE_COLD explicit replacement(const std::string& path) : path_(path), written_(path) {
+    namespace fs = std::filesystem;
+    std::error_code unknown;
+    const fs::path target = fs::weakly_canonical(path, unknown);  // a link stays a link
+    const fs::file_status before = fs::status(path, unknown);
+    if (fs::exists(before) ? !fs::is_regular_file(before) : fs::is_symlink(path, unknown)) return;
+    const std::string part = target.string() + ".part";
+    if (target.empty() || fs::exists(part, unknown) || !std::ofstream(part, std::ios::binary)) return;
+    if (fs::exists(before)) fs::permissions(part, before.permissions(), unknown);
+    target_ = target.string();
+    written_ = part;
+  }
+  replacement(const replacement&) = delete;
+  replacement& operator=(const replacement&) = delete;
+  ~replacement() {
+    std::error_code unknown;
+    if (!target_.empty()) std::filesystem::remove(written_, unknown);
+  }
+
+  const std::string& written() const { return written_; }
+  GPIPE_COLD void complete() {
+    if (target_.empty()) return;
+    std::error_code failed;
+    std::filesystem::rename(written_, target_, failed);
+    if (failed) cannot_write(path_, failed.value());
+    target_.clear();
+  }
+
+ private:
+  std::string path_, written_, target_;  // target_ is empty when there is nothing to rename
+};
+
+}  // namespace detail
+
+/// Writes a file with `write(stream)`; throws unless every byte was written. The bytes go to `path`.part, which then
+/// takes the place of `path`: a full disk, or an exception of `write`, leaves the old file.
 template <class Write>
 void write_file(const std::string& path, Write&& write) {
+  detail::replacement file(path);
   errno = 0;
-  std::ofstream out(path, std::ios::trunc | std::ios::binary);
+  std::ofstream out(file.written(), std::ios::trunc | std::ios::binary);
   if (!out) detail::cannot_write(path, errno);
   write(static_cast<std::ostream&>(out));
   out.close();
   if (!out) detail::cannot_write(path, errno);
+  file.complete();
+}
+
+/// Whether two paths name one file: as the same words, or through links, `.` and `..`.
+GPIPE_COLD inline bool is_same_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code unknown;
+  if (fs::exists(a, unknown) && fs::exists(b, unknown)) return fs::equivalent(a, b, unknown);
+  const auto whole = [&](const std::string& p) { return fs::weakly_canonical(fs::absolute(p, unknown), unknown); };
+  return whole(a) == whole(b);
 }
 
 }  // namespace gpipe

@@ -4,7 +4,7 @@
 #include <gpipe/plan/schedule/action.hpp>
 #include <gpipe/record/canvas.hpp>
 #include <gpipe/record/file.hpp>
-#include <gpipe/record/escape.hpp>
+#include <gpipe/record/timeline_layout.hpp>
 #include <gpipe/record/trace.hpp>
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include <ostream>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gpipe {
@@ -30,90 +31,108 @@ GPIPE_COLD inline double round_step(double range, double count) {
 
 }  // namespace detail
 
-/// Draws a step (SVG): a row per stage, replica after replica; a hue per micro-batch; time from left to right. A stage
-/// waits where its row shows the background. Transfers and idle events are not drawn. Also draws a timetable that was
-/// never run: give its events synthetic times.
+/// Draws a step (SVG): a row per stage, replica after replica, and a row per worker; a hue per micro-batch; time from
+/// left to right. A stage waits where its row shows the background. Transfers and idle events are not drawn. The wait
+/// of an action stands before its box, and the end of a box is hatched grey for the time in which the worker's thread
+/// was not running during the action, because others had the cores or because the action slept. Also draws a timetable
+/// that was never run: give its events synthetic times.
 GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const event> events,
-                                      const std::string& title = "one step", int width = 1200) {
-  std::int64_t first = INT64_MAX, last = INT64_MIN;
-  int stages = 1, replicas = 1;
+                                      const timeline_options& how = {}) {
+  const detail::timeline_row_list rows(events, how.rows);
+  const detail::timeline_scale scale(events, how);
+  const std::string title = how.title.empty() ? "one step" : how.title;
   std::vector<action_kind> kinds;
+  std::vector<double> works(static_cast<std::size_t>(rows.size())), stops(works.size());
   for (const event& e : events) {
-    if (!detail::look_of(e.kind).shown || e.stage < 0) continue;
-    first = (std::min)(first, e.begin_ns);
-    last = (std::max)(last, e.end_ns);
-    stages = (std::max)(stages, e.stage + 1);
-    replicas = (std::max)(replicas, e.replica + 1);
+    if (!scale.shows(e)) continue;
     if (std::find(kinds.begin(), kinds.end(), e.kind) == kinds.end()) kinds.push_back(e.kind);
+    rows.each_row(e, [&](int row, double) {
+      const double stopped = scale.shown(e.end_ns - e.not_running_ns, e.end_ns);
+      works[static_cast<std::size_t>(row)] += scale.shown(e.begin_ns + e.waited_ns, e.end_ns) - stopped;
+      stops[static_cast<std::size_t>(row)] += stopped;
+    });
   }
   std::sort(kinds.begin(), kinds.end());
-  if (first >= last) last = (first = 0) + 1'000'000;
-  const int rows = replicas * stages;
-  const auto row_of = [stages](const event& e) { return e.replica * stages + e.stage; };
 
-  const double span = static_cast<double>(last - first), left = 76, right = 84, top = 74;
-  const double plot = (std::max)(100.0, width - left - right);
-  const double lane = (std::max)(12.0, (std::min)(34.0, 640.0 / rows)), pitch = lane + (lane < 20 ? 3 : 6);
-  const double bottom = top + rows * pitch;
-  const auto at = [&](std::int64_t ns) { return left + static_cast<double>(ns - first) / span * plot; };
-
-  detail::canvas picture(out, left + plot + right, bottom + 46, title);
+  const double top = 74, lane = std::clamp(640.0 / rows.size(), 12.0, 34.0), pitch = lane + (lane < 20 ? 3 : 6);
+  const auto top_of = [&](int row) { return top + row * pitch + (rows.is_part(row) ? 10 : 0); };
+  const double bottom = top_of(rows.size() - 1) + lane;
+  detail::canvas picture(out, scale.end() + scale.right(), bottom + 52, title);
   picture.text("head", 20, 30, title);
-  double x = left;
+  double x = scale.left;
+  const auto explain = [&](const std::string& words) {
+    picture.text("faint", x + 24, 54.5, words);
+    x += 24 + 6.3 * static_cast<double>(words.size()) + 20;
+  };
   for (const action_kind kind : kinds) {
     picture.action("key", kind, 0, x, 44, 18, 13, "");
-    picture.text("faint", x + 24, 54.5, name(kind));
-    x += 24 + 6.3 * static_cast<double>(std::string(name(kind)).size()) + 20;
+    explain(name(kind));
+  }
+  if (scale.stops()) {
+    picture.not_running("key", x, 44, 18, 13, "");
+    explain("not running");
   }
   picture.box("lane", x, 44, 18, 13, 2);
   out << "/>\n";
-  picture.text("faint", x + 24, 54.5, "waiting");
-  picture.text("faint", x + 24 + 66, 54.5, "number and hue: micro-batch");
+  explain("waiting");
+  x -= 24;
+  explain("number and hue: micro-batch");
+  x -= 24;
+  if (rows.has_workers()) explain("lower: a later stage of the worker");
 
-  std::vector<double> busy(static_cast<std::size_t>(rows));
-  for (const event& e : events)
-    if (detail::look_of(e.kind).shown && e.stage >= 0)
-      busy[static_cast<std::size_t>(row_of(e))] += static_cast<double>(e.end_ns - e.begin_ns);
-  const auto name_of = [=](int row) {
-    return (replicas > 1 ? std::to_string(row / stages) + ": stage " : "stage ") + std::to_string(row % stages);
-  };
-  for (int row = 0; row < rows; ++row) {
-    const double y = top + row * pitch;
-    picture.box("lane", left, y, plot, lane, 3);
+  for (int row = 0; row < rows.size(); ++row) {
+    const double y = top_of(row), words = y + lane / 2 + 4;
+    picture.box("lane", scale.left, y, scale.plot(), lane, 3);
     out << "/>\n";
-    picture.text("row", left - 10, y + lane / 2 + 4, name_of(row));
-    const double waiting = (std::max)(0.0, 1 - busy[static_cast<std::size_t>(row)] / span);
-    picture.text("faint", left + plot + 10, y + lane / 2 + 4, "waits " + detail::fixed(100 * waiting, 0) + " %");
+    picture.text("row", scale.left - 10, words, rows.name(row));
+    const auto percent = [&](double ns) { return detail::fixed(100 * ns / scale.span(), 0) + " %"; };
+    const double worked = works[static_cast<std::size_t>(row)], stopped = stops[static_cast<std::size_t>(row)];
+    std::string shares = rows.is_part(row) ? "works " + percent(worked)
+                                           : "waits " + percent((std::max)(0.0, scale.span() - worked - stopped));
+    if (percent(stopped) != percent(0)) shares += ", not running " + percent(stopped);
+    picture.text("faint", scale.end() + 10, words, shares);
   }
 
-  const double step = detail::round_step(span * 1e-6, plot / 90);
+  const double range = scale.to_ms() - scale.from_ms(), step = detail::round_step(range, scale.plot() / 90);
   const int decimals = step >= 1 ? 0 : (std::min)(6, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
-  for (int i = 0; i * step <= span * 1e-6; ++i) {
-    const double tick = left + i * step / (span * 1e-6) * plot;
-    picture.line(tick, bottom - pitch + lane + 2, bottom + 6);
-    picture.text("tick", tick, bottom + 20, detail::fixed(i * step, decimals));
+  for (double i = std::ceil((std::max)(0.0, scale.from_ms() / step - 1e-6)); i * step <= scale.to_ms() + 1e-6 * step;
+       ++i) {
+    const double tick = scale.left + (i * step - scale.from_ms()) / range * scale.plot();
+    picture.line(tick, bottom + 2, bottom + 12);
+    picture.text("tick", tick, bottom + 26, detail::fixed(i * step, decimals));
   }
-  picture.text("faint", left + plot + 28, bottom + 20, "ms");
+  picture.text("faint", scale.end() + 28, bottom + 26, "ms");
 
   for (const event& e : events) {
-    const auto look = detail::look_of(e.kind);
-    if (!look.shown || e.stage < 0) continue;
-    const double from = at(e.begin_ns), to = at(e.end_ns), y = top + row_of(e) * pitch;
-    const double gap = to - from > 4 ? 0.8 : 0;
+    if (!scale.shows(e)) continue;
+    const auto ms = [&](std::int64_t ns) { return detail::fixed(scale.ms(ns), 3); };
     const std::string number = e.micro_batch < 0 ? "" : std::to_string(e.micro_batch);
-    const auto ms = [first](std::int64_t ns) { return detail::fixed(static_cast<double>(ns - first) * 1e-6, 3); };
-    picture.action("event", e.kind, e.micro_batch, from, y, to - from - gap, lane,
-                   std::string(name(e.kind)) + (number.empty() ? "" : " " + number) + ", " + name_of(row_of(e)) +
-                       ": " + ms(e.begin_ns) + " to " + ms(e.end_ns) + " ms");
-    if (!number.empty() && to - from >= 7.0 * static_cast<double>(number.size()) + 4)
-      picture.text(look.dark ? "dark" : "light", (from + to - gap) / 2, y + lane / 2 + 4, number);
+    const std::string what = std::string(name(e.kind)) + (number.empty() ? "" : " " + number);
+    const double from = scale.at(e.begin_ns + e.waited_ns), to = scale.at(e.end_ns), gap = to - from > 4 ? 0.8 : 0;
+    const double width = (std::max)(0.5, to - from - gap);
+    rows.each_row(e, [&](int row, double above) {
+      const double y = top_of(row) + above * lane, height = lane - above * lane;
+      const std::string where =
+          rows.has_workers() && !rows.is_part(row) ? "stage " + std::to_string(e.stage) + ", " : "";
+      std::string hint = what + ", " + where + rows.name(row) + ": " + ms(e.begin_ns) + " to " + ms(e.end_ns) + " ms";
+      for (const auto& [ns, words] : {std::pair{e.waited_ns, "waiting"}, std::pair{e.not_running_ns, "not running"}})
+        if (ns > 0 && 100 * ns >= e.end_ns - e.begin_ns)
+          hint += ", " + detail::fixed(static_cast<double>(ns) * 1e-6, 3) + " ms of it " + words;
+      picture.action("event", e.kind, e.micro_batch, from, y, width, height, hint);
+      const double stopped = (std::max)(from, scale.at(e.end_ns - e.not_running_ns));
+      if (from + width - stopped >= 0.5)
+        picture.not_running("not-running", stopped, y, from + width - stopped, height, hint);
+      const double free = (std::min)(from + width, stopped) - from;
+      if (!number.empty() && height >= 11 && free >= 7.0 * static_cast<double>(number.size()) + 3.2)
+        picture.text(detail::look_of(e.kind).drawn == detail::tone::dark ? "dark" : "light", from + free / 2,
+                     y + height / 2 + 4, number);
+    });
   }
 }
 
 /// Throws `gpipe::error` with the path unless the file was written completely.
-inline void write_timeline(const std::string& path, std::span<const event> events,
-                           const std::string& title = "one step", int width = 1200) {
-  write_file(path, [&](std::ostream& out) { write_timeline(out, events, title, width); });
+inline void write_timeline(const std::string& path, std::span<const event> events, const timeline_options& how = {}) {
+  write_file(path, [&](std::ostream& out) { write_timeline(out, events, how); });
 }
 
 }  // namespace gpipe

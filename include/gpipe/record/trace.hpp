@@ -23,8 +23,11 @@ struct event {
   action_kind kind = action_kind::idle;
   int stage = -1;
   int micro_batch = -1;
-  int slot = -1;
   int replica = 0;
+  int worker = -1;                  ///< in its replica
+  int step = -1;                    ///< of the optimizer; -1: of an evaluation, a prediction or a measurement
+  std::int64_t waited_ns = 0;       ///< of the action's time, mostly at its begin; a receive only waits
+  std::int64_t not_running_ns = 0;  ///< in which the worker's thread was on no core, though it did not wait
 };
 
 /// The clock of events, in nanoseconds since a fixed moment.
@@ -121,7 +124,9 @@ GPIPE_COLD inline void write_trace(std::ostream& out, std::span<const recorder> 
           << ",\"args\":{\"stage\":" << std::to_string(e.stage);
       if (e.replica > 0) out << ",\"replica\":" << std::to_string(e.replica);
       if (e.micro_batch >= 0) out << ",\"micro_batch\":" << std::to_string(e.micro_batch);
-      if (e.slot >= 0) out << ",\"slot\":" << std::to_string(e.slot);
+      if (e.step >= 0) out << ",\"step\":" << std::to_string(e.step);
+      if (e.waited_ns > 0) out << ",\"waited_us\":" << detail::microseconds(e.waited_ns);
+      if (e.not_running_ns > 0) out << ",\"not_running_us\":" << detail::microseconds(e.not_running_ns);
       out << "}}";
     }
   }

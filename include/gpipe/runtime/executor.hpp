@@ -1,26 +1,22 @@
 #pragma once
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/index.hpp>
+#include <gpipe/runtime/executor_owner.hpp>
+#include <gpipe/runtime/join_job.hpp>
 #include <gpipe/runtime/parameter_access.hpp>
 #include <gpipe/runtime/preflight.hpp>
 #include <gpipe/runtime/processes/broadcast.hpp>
-#include <gpipe/runtime/processes/collective_calls.hpp>
-#include <gpipe/runtime/processes/other_processes.hpp>
-#include <gpipe/runtime/replicas/process_all_reduce.hpp>
-#include <gpipe/runtime/replicas/shared_all_reduce.hpp>
 #include <gpipe/runtime/run_report.hpp>
 #include <gpipe/runtime/step/step_input.hpp>
 #include <gpipe/runtime/watched_activations.hpp>
-#include <gpipe/runtime/worker/failure.hpp>
-#include <gpipe/runtime/worker/thread_team.hpp>
-#include <gpipe/runtime/worker/worker.hpp>
-#include <gpipe/runtime/worker/worker_programs.hpp>
+#include <gpipe/runtime/worker/pass_runner.hpp>
 
 namespace gpipe {
 
@@ -43,33 +39,28 @@ class executor {
         rule_(std::move(rule)),
         options_(std::move(options)),
         here_(plan_, options_.job),
-        calls_(options_.job),
         all_(plan_, options_.job),
-        parameters_(net_, plan_, here_, replicas_),
         report_(net_, plan_, options_.trace_events),
         watched_(net_, plan_, options_.digest_calls),
         input_(net_, plan_, step_),
-        programs_(plan_, here_),
-        signals_(here_.count(), detail::wait_limits_of(here_.count(), options_.deadline)),
-        barrier_(signals_, here_.count()),
-        threads_(signals_, here_.count()) {
+        passes_(net_, plan_, rule_, options_, here_, step_, decision_, report_.stages(),
+                detail::wait_limits_of(here_.count(), options_.deadline)),
+        parameters_(net_, plan_, here_, replicas()) {
     detail::preflight<Device>(net_, plan_, rule_.trial(), options_, here_);
-    replicas_.make(net_, plan_, here_, signals_, options_, kernels);
+    passes_.connect(kernels, [this](int rank) { return report_.of_worker(rank); });
     time_slots(options_.slot_times);
-    connect();
-    decision_.reserve(net_, plan_.all_micro_batches());
-    for (int r = 0; r < plan_.replicas(); ++r)
-      for (int w = 0; w < plan_.workers(); ++w)
-        if (here_.has_worker(r, w))
-          workers_.emplace_back(shared(), replicas_.at(r), w, static_cast<int>(workers_.size()),
-                                report_.of_worker(r * plan_.workers() + w));
     if (options_.digest_calls > 0)
-      replicas_.each_stage([this](auto& stage) { stage.record_in(watched_.digest()); });
+      replicas().each_stage([this](auto& stage) { stage.record_in(watched_.digest()); });
     step_.seed = options_.seed;
-    replicas_.each([this](auto& it) { it.begin(step_); });
+    replicas().each([this](auto& it) { it.begin(step_); });
     parameters_.initialise(options_.seed);
   }
-  GPIPE_COLD ~executor() = default;
+  /// An executor in which a kernel does not return is never destroyed: see `executor_owner`.
+  GPIPE_COLD ~executor() {
+    if (!stuck()) return;
+    std::fputs("gpipe: an executor is destroyed while a kernel still runs in it; hold it by executor_owner\n", stderr);
+    std::abort();
+  }
   executor(const executor&) = delete;
   executor& operator=(const executor&) = delete;
 
@@ -78,7 +69,7 @@ class executor {
   /// count are as before.
   GPIPE_COLD step_result train(const batch& data, double rate, double max_norm = 0) {
     input_.require_training();
-    calls_.together([&] {
+    calls().together([&] {
       if (!std::isfinite(rate))
         detail::throw_error({"the learning rate is ", std::to_string(rate)},
                        {"check the learning rate of the optimizer and its schedule"},
@@ -92,8 +83,8 @@ class executor {
     decision_.terms.rate = rate;
     decision_.terms.max_norm = max_norm;
     attempt([this] {
-      run();
-      if (!decision_.result.holds) throw_nonfinite();
+      passes_.run();
+      if (!decision_.result.holds) passes_.throw_nonfinite(accumulated_);
     });
     ++step_.step;
     discard_accumulated();
@@ -106,15 +97,15 @@ class executor {
   /// that was accumulated is dropped, and the error says so.
   GPIPE_COLD step_result accumulate(const batch& data) {
     input_.require_training();
-    calls_.together([&] {
+    calls().together([&] {
       input_.begin(pass_kind::accumulate, data, {.samples_before = decision_.terms.accumulated.samples});
     });
     decision_.terms.max_norm = 0;
     attempt([this] {
-      run();
-      decide();
-      if (!decision_.result.finite) throw_nonfinite();
-      replicas_.each_stage([this](auto& stage) { stage.statistics().keep(step_); });
+      passes_.run();
+      passes_.decide();
+      if (!decision_.result.finite) passes_.throw_nonfinite(accumulated_);
+      replicas().each_stage([this](auto& stage) { stage.statistics().keep(step_); });
     });
     decision_.terms.accumulated = decision_.result.found;
     ++accumulated_;
@@ -125,16 +116,16 @@ class executor {
   void discard_accumulated() {
     decision_.terms.accumulated = {};
     accumulated_ = 0;
-    replicas_.each_stage([](auto& stage) { stage.statistics().clear(); });
+    replicas().each_stage([](auto& stage) { stage.statistics().clear(); });
   }
 
   /// Forward only, without dropout. Throws `error` if the loss is not finite.
   GPIPE_COLD step_result evaluate(const batch& data) {
     input_.require_loss();
-    calls_.together([&] { input_.begin(pass_kind::evaluate, data); });
-    run();
-    shared().sum_partials();
-    if (!std::isfinite(decision_.result.found.loss)) throw_nonfinite();
+    calls().together([&] { input_.begin(pass_kind::evaluate, data); });
+    passes_.run();
+    passes_.sum_partials();
+    if (!std::isfinite(decision_.result.found.loss)) passes_.throw_nonfinite(accumulated_);
     return decision_.result.found;
   }
 
@@ -142,9 +133,9 @@ class executor {
   /// Fields that only the loss reads may be missing.
   GPIPE_COLD void predict(const batch& data, tensor_rows& into, int first) {
     input_.require_loss();
-    calls_.together(
+    calls().together(
         [&] { input_.begin(pass_kind::predict, data, {.samples_before = first, .predicted = &into}); });
-    run();
+    passes_.run();
     detail::share_rows(all_, plan_, step_, stage_of(net_.loss_slot()), into, first);
   }
   /// Rows for the input of the loss, with this number of samples.
@@ -159,27 +150,28 @@ class executor {
   /// A frozen slot's parameters and moments do not change from the next call on, in every slot that is tied to it.
   /// Their gradient is zero, and no norm counts it.
   GPIPE_COLD void freeze(int slot, bool frozen) {
-    calls_.agree_to_freeze(slot, frozen);
+    calls().agree_to_freeze(slot, frozen);
     ++step_.changes;
     for (int l = 0; l < net_.slot_count; ++l)
       if (net_.slots[l].owner == net_.slots[slot].owner)
-        replicas_.each_copy_of(stage_of(l), [&](auto& stage) { stage.freeze(l, frozen); });
+        replicas().each_copy_of(stage_of(l), [&](auto& stage) { stage.freeze(l, frozen); });
   }
 
   /// Copies a slot's outputs and their gradients out of every step and accumulated call from now on, or ends that.
   GPIPE_COLD void watch(int slot, bool watched) {
-    calls_.agree_to_watch(slot, watched);
+    calls().agree_to_watch(slot, watched);
     ++step_.changes;
     detail::watched_rows* const rows = watched_.watch(slot, watched);
-    replicas_.each_copy_of(stage_of(slot), [&](auto& stage) { stage.watch(slot, rows); });
+    replicas().each_copy_of(stage_of(slot), [&](auto& stage) { stage.watch(slot, rows); });
   }
   /// The rows of the last call, without samples if it failed. Null if the slot is not watched.
-  const detail::watched_rows* watched(int slot) const { return watched_.watched(slot); }
+  const detail::watched_rows* watched(int slot) const { return usable(), watched_.watched(slot); }
 
-  const gpipe::digest& digest() const { return watched_.digest(); }
+  const gpipe::digest& digest() const { return usable(), watched_.digest(); }
 
   /// Times every slot in this number of steps over the batch. The steps are not applied: only the gradients change.
   GPIPE_COLD measured_profile profile_layers(const batch& data, int steps) {
+    usable();
     input_.require_training();
     if (accumulated_ > 0)
       detail::throw_error({"the gradients of ", accumulated_, " accumulated calls wait for a step"},
@@ -191,14 +183,15 @@ class executor {
       ~timing() { timed.time_slots(timed.options_.slot_times); }
     } const scope(*this);
     for (int i = 0; i < steps; ++i) {
-      calls_.together([&] { input_.begin(pass_kind::measure, data); });
-      run();
+      calls().together([&] { input_.begin(pass_kind::measure, data); });
+      passes_.run();
     }
     return layer_profile();
   }
 
   /// The time of each slot for a full micro-batch: medians of the newest times.
   GPIPE_COLD measured_profile layer_profile() const {
+    usable();
     measured_profile found{{}, plan_.options.micro_batch_size};
     for (int s = 0; s < plan_.stages(); ++s) {
       if (here_.has_stage(0, s)) detail::append_measured(plan_, stage(s), found);
@@ -208,93 +201,63 @@ class executor {
     return found;
   }
 
+  /// Whether a kernel has not returned within the deadline. From then on every call that needs the workers or their
+  /// memory throws the same error.
+  bool stuck() const noexcept { return passes_.stuck(); }
+
   const network& net() const { return net_; }
   const runtime_plan& plan() const { return plan_; }
   /// Steps taken; a step that failed does not count.
   std::uint64_t steps() const { return step_.step; }
-  const bound_stage<Device>& stage(int s, int replica = 0) const { return replicas_.at(replica).stage(s); }
+  const bound_stage<Device>& stage(int s, int replica = 0) const { return replicas().at(replica).stage(s); }
 
   /// Copies `bytes` from offset `at` on out of a slot's parameters, gradients (sums over the last step's samples),
   /// `index`-th moment or state; for tied parameters out of their owner's. All replicas have the same, but while calls
   /// wait for a step only the first has the sums of gradients.
   GPIPE_COLD void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
                        int replica = 0) const {
+    usable();
     parameters_.read(kind, slot, index, at, bytes, into, replica, all_);
   }
   /// Copies `bytes` into the same place, and recomputes the buffers that are derived from parameters.
   GPIPE_COLD void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, const void* from) {
-    calls_.agree_to_write(kind, slot, at, bytes, from);
+    calls().agree_to_write(kind, slot, at, bytes, from);
     parameters_.write(kind, slot, index, at, bytes, from);
     parameters_.refresh();
   }
 
   /// Addresses in the memory of the slot's stage, which the host may read only if the memory is the host's.
-  std::byte* parameters(int slot) const { return parameters_.find(memory_kind::parameters, slot, 0, 0); }
-  std::byte* gradients(int slot) const { return parameters_.find(memory_kind::gradients, slot, 0, 0); }
-  std::byte* moments(int slot, int i) const { return parameters_.find(memory_kind::moments, slot, i, 0); }
-  std::byte* state(int slot) const { return parameters_.find(memory_kind::state, slot, 0, 0); }
+  std::byte* parameters(int slot) const { return usable(), parameters_.find(memory_kind::parameters, slot, 0, 0); }
+  std::byte* gradients(int slot) const { return usable(), parameters_.find(memory_kind::gradients, slot, 0, 0); }
+  std::byte* moments(int slot, int i) const { return usable(), parameters_.find(memory_kind::moments, slot, i, 0); }
+  std::byte* state(int slot) const { return usable(), parameters_.find(memory_kind::state, slot, 0, 0); }
 
   /// Each stage's times in steps, replica after replica, and each worker's events, since the last `reset_report`. If
   /// the plan only runs forward, every evaluation is a step.
   GPIPE_COLD const std::vector<stage_report>& report() const {
+    usable();
     report_.share_stages(all_);
     return report_.stages();
   }
   GPIPE_COLD const std::vector<recorder>& trace() const {
+    usable();
     report_.share_workers(all_);
     return report_.workers();
   }
-  void reset_report() { report_.reset(); }
-  void reset_trace() { report_.reset_events(); }
+  void reset_report() { usable(), report_.reset(); }
+  void reset_trace() { usable(), report_.reset_events(); }
 
  private:
+  const pass_runner<Device>& usable() const {
+    passes_.require_not_stuck();
+    return passes_;
+  }
+  const replica_list<Device>& replicas() const { return usable().replicas(); }
+  const detail::collective_calls& calls() const { return usable().calls(); }
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
 
   void time_slots(bool on) {
-    replicas_.each_stage([on](auto& stage) { stage.time_slots(on); });
-  }
-
-  // Channels to other processes, and the all-reduce over replicas. Every process makes its channel ends in this order.
-  GPIPE_COLD void connect() {
-    if (options_.job == nullptr) {
-      if (plan_.replicas() > 1)
-        sums_ = std::make_unique<shared_all_reduce<Device>>(net_, plan_, signals_, replicas_);
-      return;
-    }
-    replica<Device>& part = replicas_.at(here_.replica());
-    others_.connect(*options_.job, net_, plan_, part.maps(), part.queues(), part.channels());
-    if (plan_.replicas() > 1)
-      sums_ = std::make_unique<process_all_reduce<Device>>(*options_.job, net_, plan_, part);
-    options_.job->connect();
-  }
-
-  // One pass; `input_` or a diagnosis has begun the step.
-  void run() {
-    const auto& programs = step_.trains() ? programs_.training() : programs_.forward();
-    replicas_.each([this](auto& it) { it.begin(step_); });
-    try {
-      calls_.enter(net_, step_, decision_.terms);
-      const auto work = [&](int w) {
-        const std::size_t at = detail::index(w);
-        workers_[at].run(programs[at % programs.size()], step_.clears());
-      };
-      if (options_.job != nullptr) work(0);
-      else threads_.run(work);
-    } catch (...) {
-      calls_.abandon();  // before devices are waited for
-      replicas_.each_stage([](auto& stage) { stage.settle(); });
-      replicas_.each([](auto& it) {
-        for (auto& w : it.channels()) w.reset();
-      });
-      if (sums_) sums_->reset();
-      add_time();
-      calls_.leave();
-      throw;
-    }
-    add_time();
-  }
-  void add_time() {
-    if (step_.is_timed()) report_.add_step(now_ns() - input_.began_ns());
+    replicas().each_stage([on](auto& stage) { stage.time_slots(on); });
   }
 
   // Runs the part of train and accumulate that may fail after the batch was checked.
@@ -303,37 +266,26 @@ class executor {
     watched_.open(step_);
     try {
       call();
+    } catch (...) {
+      rethrow_without_accumulated();
+    }
+    watched_.close(step_, accumulated_, all_);
+  }
+  // In a handler: gradients are summed in place, so those of earlier calls are lost, too. The error says so.
+  [[noreturn]] GPIPE_COLD void rethrow_without_accumulated() {
+    const int lost = accumulated_;
+    if (stuck()) throw;
+    discard_accumulated();
+    if (lost == 0) throw;
+    try {
+      throw;
     } catch (const error& cause) {
-      const int lost = accumulated_;
-      discard_accumulated();
-      if (lost == 0) throw;
-      std::throw_with_nested(
+      detail::throw_instead(
           error(cause.wrong(),
                 detail::concat({cause.remedy(), cause.remedy().empty() ? "" : "; ", "the gradients of ", lost,
                                 " accumulated ", lost == 1 ? "call" : "calls", " are dropped: accumulate again"}),
                 cause.where()));
-    } catch (...) {
-      discard_accumulated();
-      throw;
     }
-    watched_.close(step_, accumulated_, all_);
-  }
-
-  worker_context<Device> shared() {
-    return {net_, plan_, rule_, sums_.get(), signals_, barrier_, step_, decision_, report_.stages(), options_.before,
-            others_};
-  }
-  // In a commit the workers do this at their barrier.
-  void decide() {
-    shared().sum_partials();
-    decision_.decide();
-  }
-
-  [[noreturn]] GPIPE_COLD void throw_nonfinite() {
-    detail::throw_nonfinite(step_, decision_, accumulated_, [&] {
-      run();
-      if (step_.repeated == pass_kind::accumulate) decide();
-    });
   }
 
   const network& net_;
@@ -341,23 +293,15 @@ class executor {
   optimizer_update<context> rule_;
   training_options options_;
   rank_layout here_;
-  detail::collective_calls calls_;
   broadcast all_;
-  replica_list<Device> replicas_;
-  parameter_access<Device> parameters_;
-  std::unique_ptr<all_reduce<Device>> sums_;  // null: there is one replica
-  other_processes others_;
   mutable run_report report_;
   detail::watched_activations watched_;
   step_context step_;
   detail::step_input input_;
   commit_decision decision_;
   int accumulated_ = 0;
-  detail::worker_programs programs_;
-  std::vector<worker<Device>> workers_;
-  worker_signals signals_;
-  barrier barrier_;
-  thread_team threads_;  // last: its threads end first
+  pass_runner<Device> passes_;
+  parameter_access<Device> parameters_;
 };
 
 }  // namespace gpipe

@@ -36,9 +36,6 @@ class run_report {
   /// The events of the worker with this rank among those of all replicas; null if none are kept.
   recorder* of_worker(int rank) { return workers_.empty() ? nullptr : &workers_[detail::index(rank)]; }
 
-  void add_step(std::int64_t ns) {
-    for (stage_report& r : stages_) r.step_ns += ns, ++r.steps;
-  }
   GPIPE_COLD void share_stages(const broadcast& all) {
     for (stage_report& r : stages_) all.from_stage(r.replica, r.stage, &r, sizeof r);
   }

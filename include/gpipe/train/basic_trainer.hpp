@@ -17,6 +17,7 @@
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>
+#include <gpipe/runtime/executor_owner.hpp>
 #include <gpipe/runtime/step/batch.hpp>
 #include <gpipe/runtime/step/step_result.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
@@ -24,9 +25,6 @@
 #include <gpipe/train/dataset.hpp>
 
 namespace gpipe {
-
-template <class Device>
-class executor;
 
 /// The part of a trainer that depends neither on the model's type nor on the optimizer's. Only declared here: the
 /// bodies stand in basic_trainer_bodies.hpp.
@@ -116,7 +114,17 @@ class basic_trainer {
   std::vector<T> state(int slot, std::string_view name) const {
     return read<T>(memory_kind::state, slot, name);
   }
-  /// Sets the values of a parameter, or of a layer's state.
+  /// Sets the values of a parameter, or of a layer's state: from a vector, a span, an array, ... of numbers.
+  template <class Values>
+  void set_parameter(int slot, std::string_view name, const Values& values) {
+    const detail::number_rows from = detail::number_rows_of(values);
+    write(memory_kind::parameters, slot, name, from.type, from.data, from.elements);
+  }
+  template <class Values>
+  void set_state(int slot, std::string_view name, const Values& values) {
+    const detail::number_rows from = detail::number_rows_of(values);
+    write(memory_kind::state, slot, name, from.type, from.data, from.elements);
+  }
   template <element T = float>
   void set_parameter(int slot, std::string_view name, std::span<const T> values) {
     write(memory_kind::parameters, slot, name, dtype_of<T>, values.data(), values.size());
@@ -149,13 +157,19 @@ class basic_trainer {
  protected:
   using context = typename Device::context;
 
-  /// `planned_cut` is used if `how` has no cut: the first slot of every stage but the first.
+  /// The cut is that of `how`, or else the best.
+  basic_trainer(const network& net, const kernel_row<context>* kernels, const plan_options& options,
+                const optimizer_update<context>& update, double learning_rate, const training_options& how);
+  /// The cut is that of `how`, or else `planned_cut`: the first slot of every stage but the first.
   basic_trainer(const network& net, const kernel_row<context>* kernels, const plan_options& options,
                 std::span<const int> planned_cut, const optimizer_update<context>& update, double learning_rate,
                 const training_options& how);
   ~basic_trainer();
 
  private:
+  basic_trainer(const network& net, const kernel_row<context>* kernels, runtime_plan plan,
+                const optimizer_update<context>& update, double learning_rate, const training_options& how);
+
   struct array {
     std::size_t at, size;  // bytes before it in its slot's block; its elements
   };
@@ -176,7 +190,7 @@ class basic_trainer {
   double learning_rate_, max_grad_norm_;
   rate_schedule schedule_;
   std::vector<std::unique_ptr<step_hook>> hooks_;  // a hook that adds another stays where it is
-  std::unique_ptr<gpipe::executor<Device>> executor_;
+  executor_owner<Device> executor_;
 };
 
 #if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE

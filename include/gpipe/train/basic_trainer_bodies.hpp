@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <gpipe/core/hash.hpp>
+#include <gpipe/core/text/quantity.hpp>
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/array.hpp>
 #include <gpipe/train/basic_trainer.hpp>
@@ -25,6 +26,12 @@ GPIPE_COLD inline plan_options completed(plan_options options, int moments, cons
   return options;
 }
 
+/// The learning rate, if it is 0 or more; else throws.
+GPIPE_COLD inline double checked_rate(double rate) {
+  if (!(rate >= 0)) throw_error({"the learning rate is ", significant(rate, 6)}, {"choose 0 or more"});
+  return rate;
+}
+
 inline const listing& listed(memory_kind kind) { return kind == memory_kind::state ? of_state : of_parameters; }
 
 template <class Device>
@@ -37,25 +44,35 @@ GPIPE_COLD const watched_rows& watched_in(const executor<Device>& of, int slot) 
 
 template <class Device>
 GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const kernel_row<context>* kernels,
+                                                const plan_options& options, const optimizer_update<context>& update,
+                                                double learning_rate, const training_options& how)
+    : basic_trainer(net, kernels, make_plan(net, detail::completed(options, update.moments(), how), how.cut), update,
+                    learning_rate, how) {}
+template <class Device>
+GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const kernel_row<context>* kernels,
                                                 const plan_options& options, std::span<const int> planned_cut,
                                                 const optimizer_update<context>& update, double learning_rate,
                                                 const training_options& how)
+    : basic_trainer(net, kernels,
+                    plan_with_cut(net, detail::completed(options, update.moments(), how),
+                                  how.cut.empty() ? planned_cut : std::span(how.cut)),
+                    update, learning_rate, how) {}
+template <class Device>
+GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const kernel_row<context>* kernels,
+                                                runtime_plan plan, const optimizer_update<context>& update,
+                                                double learning_rate, const training_options& how)
     : moments_(update.moments()),
-      learning_rate_(learning_rate),
+      learning_rate_(detail::checked_rate(learning_rate)),
       max_grad_norm_(how.max_grad_norm),
       schedule_(how.learning_rate_schedule),
-      executor_(std::make_unique<gpipe::executor<Device>>(
-          net, kernels,
-          make_plan(net, detail::completed(options, update.moments(), how),
-                    how.cut.empty() ? std::vector<int>(planned_cut.begin(), planned_cut.end()) : how.cut),
-          update, how)) {}
+      executor_(new gpipe::executor<Device>(net, kernels, std::move(plan), update, how)) {}
 
 template <class Device>
 GPIPE_COLD basic_trainer<Device>::~basic_trainer() = default;
 
 template <class Device>
 step_result basic_trainer<Device>::step(const batch& data, double rate) {
-  const step_result found = executor_->train(data, rate, max_grad_norm_);
+  const step_result found = executor_->train(data, detail::checked_rate(rate), max_grad_norm_);
   for (std::size_t i = 0; i < hooks_.size(); ++i) (*hooks_[i])(found, executor_->steps());
   return found;
 }

@@ -19,15 +19,28 @@ class dataset {
  public:
   class stream;
 
-  /// Adds a field of `size` elements a sample.
-  template <element T>
-  dataset& with(std::string name, std::size_t size, const std::vector<T>& rows) & {
-    add(std::move(name), size, rows.size(), dtype_of<T>, rows.data());
+  /// Adds a field of `size` elements a sample: a copy of a vector, a span, an array, ... of elements.
+  template <class Rows>
+  dataset& with(std::string name, std::size_t size, const Rows& rows) & {
+    const detail::number_rows of = detail::number_rows_of(rows);
+    add(std::move(name), size, of.elements, of.type, of.data);
     return *this;
   }
-  template <element T>
-  dataset&& with(std::string name, std::size_t size, const std::vector<T>& rows) && {
+  template <class Rows>
+  dataset&& with(std::string name, std::size_t size, const Rows& rows) && {
     return std::move(this->with(std::move(name), size, rows));
+  }
+
+  /// Adds a field that the model need not read, such as a column of numbers that name the samples; batches have it.
+  template <class Rows>
+  dataset& with_unread(std::string name, std::size_t size, const Rows& rows) & {
+    this->with(std::move(name), size, rows);
+    columns_.back().unread = true;
+    return *this;
+  }
+  template <class Rows>
+  dataset&& with_unread(std::string name, std::size_t size, const Rows& rows) && {
+    return std::move(this->with_unread(std::move(name), size, rows));
   }
 
   int samples() const { return samples_; }
@@ -46,6 +59,7 @@ class dataset {
     std::size_t size;
     dtype type;
     std::vector<std::byte> rows;
+    bool unread = false;
   };
 
   void add(std::string name, std::size_t size, std::size_t elements, dtype type, const void* rows);
@@ -98,17 +112,19 @@ GPIPE_COLD GPIPE_INLINE void dataset::add(std::string name, std::size_t size, st
                                           const void* rows) {
   using detail::throw_error;
   if (size == 0 || elements == 0 || elements % size != 0)
-    throw_error({"field \"", name, "\" has ", elements, " elements, which is no multiple of its row of ", size},
+    throw_error({"field ", detail::quoted(name), " has ", elements, " elements, which is no multiple of its row of ",
+                 size},
                 {"give every sample a whole row"});
   for (const column& c : columns_)
-    if (c.name == name) throw_error({"the dataset has a field \"", name, "\" already"}, {"give each field once"});
+    if (c.name == name)
+      throw_error({"the dataset has a field ", detail::quoted(name), " already"}, {"give each field once"});
   const int count = static_cast<int>(elements / size);
   if (!columns_.empty() && count != samples_)
-    throw_error({"field \"", name, "\" has ", count, " rows, but the others have ", samples_},
+    throw_error({"field ", detail::quoted(name), " has ", count, " rows, but the others have ", samples_},
                 {"give every sample a row in every field"});
   samples_ = count;
   const auto* bytes = static_cast<const std::byte*>(rows);
-  columns_.push_back({std::move(name), size, type, {bytes, bytes + elements * bytes_of(type)}});
+  columns_.push_back({std::move(name), size, type, {bytes, bytes + elements * bytes_of(type)}, false});
 }
 
 GPIPE_COLD GPIPE_INLINE dataset::stream::stream(const dataset& from, int size, std::vector<int> order)
@@ -129,9 +145,9 @@ GPIPE_INLINE batch dataset::stream::gather(int at) {
     for (int i = 0; i < count; ++i)
       std::memcpy(gathered_[c].data() + static_cast<std::size_t>(i) * row,
                   from.rows.data() + static_cast<std::size_t>(order_[static_cast<std::size_t>(at + i)]) * row, row);
-    result.with(from.name, gathered_[c].data(), static_cast<std::size_t>(count) * from.size, from.type);
+    result.add({from.name, gathered_[c].data(), static_cast<std::size_t>(count) * from.size, from.type, from.unread});
   }
-  return result;
+  return result.named(order_.data() + at);
 }
 
 GPIPE_COLD GPIPE_INLINE dataset::stream dataset::batches(int size) const& {
@@ -147,7 +163,7 @@ GPIPE_COLD GPIPE_INLINE dataset::stream dataset::shuffled(int size, std::uint64_
   for (std::uint32_t i = static_cast<std::uint32_t>(order.size()); i > 1; --i) {
     const auto words = draw({seed, epoch, ~0U, 0}, 0, i);
     const std::uint64_t word = std::uint64_t{words.word[0]} << 32 | words.word[1];
-    std::swap(order[i - 1], order[static_cast<std::size_t>(word % i)]);
+    std::swap(order[i - 1], order[word % i]);
   }
   return {*this, size, std::move(order)};
 }

@@ -38,6 +38,10 @@ struct fit_result {
 
 namespace detail {
 
+struct no_callback {
+  void operator()(const fit_progress&) const {}
+};
+
 /// A trainer and a callback without their types: the calls that `fit` makes.
 struct fit_calls {
   int min_batch;
@@ -122,16 +126,17 @@ GPIPE_INLINE fit_result fit(const fit_calls& training, const dataset& data, cons
 
 }  // namespace detail
 
-/// Trains over shuffled batches. Calls `after(fit_progress)` after each step, with the epoch's mean loss so far; `after`
+/// Trains over shuffled batches. If given, calls `after(fit_progress)` after each step, with the epoch's mean loss so far; `after`
 /// may return `loop_control::stop`.
-template <class Trainer, class After>
-fit_result fit(Trainer& training, const dataset& data, const fit_options& how, After&& after) {
+template <class Trainer, class After = detail::no_callback>
+fit_result fit(Trainer& training, const dataset& data, const fit_options& how = {}, After&& after = {}) {
   return detail::fit(detail::fit_calls_of(training, after), data, nullptr, how);
 }
 /// The same, with an evaluation of `held_out` at the end of each epoch: the progress of the last step has its loss. The
 /// training stops if that loss has not fallen for `how.patience` epochs.
-template <class Trainer, class After>
-fit_result fit(Trainer& training, const dataset& data, const dataset& held_out, const fit_options& how, After&& after) {
+template <class Trainer, class After = detail::no_callback>
+fit_result fit(Trainer& training, const dataset& data, const dataset& held_out, const fit_options& how = {},
+               After&& after = {}) {
   return detail::fit(detail::fit_calls_of(training, after), data, &held_out, how);
 }
 

@@ -37,12 +37,16 @@ class trainer : public basic_trainer<Device> {
  public:
   GPIPE_COLD explicit trainer(const plan_options& options, const Optimizer& optimizer = {},
                               const training_options& how = {})
-      : trainer(compiled_in(options.precision), options, {}, optimizer, how) {}
+      : trainer(compiled_in(options.precision), optimizer, how, options) {}
+  /// The same, with the model as a value, from which a compiler deduces the types: `trainer{net{}, options, adam{}}`.
+  GPIPE_COLD trainer(Model, const plan_options& options, const Optimizer& optimizer = {},
+                     const training_options& how = {})
+      : trainer(options, optimizer, how) {}
   template <class Plan>
     requires requires { Plan::options; }
   GPIPE_COLD explicit trainer(Plan, const Optimizer& optimizer = {}, const training_options& how = {})
-      : trainer(compiled_in(Plan::options.precision), Plan::options, {Plan::cut().first + 1, Plan::S - 1}, optimizer,
-                how) {}
+      : trainer(compiled_in(Plan::options.precision), optimizer, how, Plan::options,
+                std::span<const int>(Plan::cut().first + 1, Plan::S - 1)) {}
 
  private:
   struct compiled {
@@ -54,12 +58,17 @@ class trainer : public basic_trainer<Device> {
       if (wanted == precision::bf16) return {network_of<in_bf16<model>>, kernels_of<in_bf16<model>, context>};
     return {network_of<model>, kernels_of<model, context>};
   }
-  trainer(const compiled& from, const plan_options& options, std::span<const int> cut, const Optimizer& optimizer,
-          const training_options& how)
-      : basic_trainer<Device>(from.net, from.kernels, options, cut, optimizer_update<context>(optimizer),
+  // `planned`: options, and the cut if it is known.
+  template <class... Planned>
+  trainer(const compiled& from, const Optimizer& optimizer, const training_options& how, const Planned&... planned)
+      : basic_trainer<Device>(from.net, from.kernels, planned..., optimizer_update<context>(optimizer),
                               optimizer.learning_rate, how) {}
 };
 
+template <class Model, class Optimizer>
+trainer(Model, plan_options, Optimizer) -> trainer<Model, Optimizer>;
+template <class Model, class Optimizer>
+trainer(Model, plan_options, Optimizer, training_options) -> trainer<Model, Optimizer>;
 template <class Plan, class Optimizer>
 trainer(Plan, Optimizer) -> trainer<typename Plan::model, Optimizer>;
 template <class Plan, class Optimizer>

@@ -75,6 +75,15 @@ TEST_CASE("an update uses the learning rate of its step") {
   CHECK(p == 0.75);
 }
 
+TEST_CASE("AdamW's decay follows the rate of the step, not the optimizer's own") {
+  for (const double rate : {0.0, 0.25, 1.0}) {
+    double p = 1, g = 0, m[2] = {};
+    const adamw its{.learning_rate = 5, .weight_decay = 0.5};
+    its.rule(update_operands<double>{&p, &g, {m, m + 1}}, {1, rate, 1})(0);
+    CHECK(p == 1 - rate * 0.5);
+  }
+}
+
 TEST_CASE("the update of a float is computed in float") {
   float p = 1, g = 1, m = 0;
   sgd{.momentum = 0.1}.rule(update_operands<float>{&p, &g, {&m}}, {1, 0.1, 1})(0);

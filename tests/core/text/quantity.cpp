@@ -23,6 +23,11 @@ TEST_CASE("numbers are written as people read them") {
   CHECK(sized((1 << 20) - 1) == "1 MiB");
   CHECK(sized(13'107'200) == "12.5 MiB");
   CHECK(sized(std::uint64_t{154} << 30) == "154 GiB");
+  CHECK(chosen_size(1000) == "1000 bytes");
+  CHECK(chosen_size(3'460'300) == "3460300 bytes (3.3 MiB)");
+  CHECK(chosen_size(500'000'000) == "500000000 bytes (500 MB)");
+  CHECK(chosen_size(1'500'000'000) == "1500000000 bytes (1.5 GB)");
+  CHECK(chosen_size(std::uint64_t{8} << 30) == "8589934592 bytes (8 GiB)");
   CHECK(several(1, "micro-batch") == "1 micro-batch");
   CHECK(several(0, "stage") == "0 stages");
   CHECK(several(2, "micro-batch") == "2 micro-batches");

@@ -30,6 +30,13 @@ struct softplus : pointwise<softplus> {
   }
 };
 
+struct mish : pointwise<mish> {  // its derivative comes from dual numbers
+  template <class T>
+  GPIPE_HOST_DEVICE static T value(T x) {
+    return x * math::tanh(math::log(1 + math::exp(x)));
+  }
+};
+
 /// The buffers of a layer_fixture, copied to a GPU's memory.
 template <class Fixture>
 class moved {
@@ -122,9 +129,13 @@ void agrees(double tolerance) {
 TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   constexpr double few = std::is_same_v<T, float> ? 1e-5 : 3e-2;
   agrees<add, bundle<tensor<T, 9>, tensor<T, 9>>>(few);
+  agrees<multiply, bundle<tensor<T, 9>, tensor<T, 9>>>(few);
+  agrees<concat<>, bundle<tensor<T, 3, 9>, tensor<T, 3, 2>, tensor<T, 3, 4>>>(few);
+  agrees<split<30, 3>, tensor<T, 5, 33>>(few);
   agrees<relu, tensor<T, 33>>(few);
   agrees<gelu, tensor<T, 33>>(few);
   agrees<softplus, tensor<T, 33>>(few);
+  agrees<mish, tensor<T, 33>>(few);
   agrees<dropout<30>, tensor<T, 33>>(few);
   agrees<layer_norm, tensor<T, 3, 70>>(few);
   agrees<batch_norm<>, tensor<T, 40>>(10 * few);

@@ -191,40 +191,93 @@ TEST_CASE("a throw in a layer's kernel names the layer") {
   }
 }
 
-TEST_CASE("the error holds the original exception of any type") {
-  pair both(cuts[1]);
-  const auto inside = [&](auto&& look) {
-    try {
-      both.disturbed.step(both.next());
-    } catch (const error& e) {
-      try {
-        std::rethrow_if_nested(e);
-      } catch (...) {
-        look();
+namespace {
+
+// What a user's kernel may throw. It has causes of its own, which stay with it.
+struct own_failure : std::out_of_range, std::nested_exception {
+  using std::out_of_range::out_of_range;
+};
+struct own_error : error {
+  using error::error;
+};
+
+}  // namespace
+
+TEST_CASE("the error has the original exception as its cause, at its type and as it was thrown") {
+  for (const auto& cut : cuts)
+    for (const bool accumulated : {false, true})
+      for (const int stage : {0, static_cast<int>(cut.size())}) {
+        pair both(cut);
+        // What `step` threw, and its cause: by the standard's function and by ours.
+        const auto fails = [&](auto&& raise, auto&& look) {
+          for (const bool ours : {false, true}) {
+            if (accumulated) both.disturbed.accumulate(both.next());
+            both.disturbance = [&](const instruction& i) {
+              if (i.stage == stage && i.kind == action_kind::backward_parameters && i.micro_batch == 1) raise();
+              if (i.stage == stage && i.kind == action_kind::backward && i.micro_batch == 1) raise();
+            };
+            bool found = false;
+            try {
+              both.disturbed.step(both.next());
+            } catch (const error& failure) {
+              CHECK(failure.where().stage == stage);
+              CHECK(has(failure, accumulated ? "1 accumulated call are dropped" : "thrown here"));
+              found = look([&] { ours ? rethrow_cause() : std::rethrow_if_nested(failure); });
+            }
+            CHECK(found);
+            both.disturbance = {};
+          }
+        };
+        fails(
+            [] {
+              try {
+                throw 42;
+              } catch (int) {
+                throw own_failure("thrown here");
+              }
+            },
+            [](auto&& rethrow) {
+              try {
+                rethrow();
+              } catch (const own_failure& mine) {
+                CHECK(std::string(mine.what()) == "thrown here");
+                CHECK_THROWS_AS(mine.rethrow_nested(), int);
+                return true;
+              }
+              return false;
+            });
+        fails([] { throw own_error("thrown here", "do that"); },
+              [](auto&& rethrow) {
+                try {
+                  rethrow();
+                } catch (const own_error& mine) {
+                  CHECK(std::string(mine.what()) == "thrown here; do that");
+                  return true;
+                }
+                return false;
+              });
+        both.recovers();
       }
-    }
-    both.disturbance = {};
-  };
-  std::string what;
-  both.disturbance = [](const instruction&) { throw std::out_of_range("far"); };
-  inside([&] {
-    try {
-      throw;
-    } catch (const std::out_of_range& e) {
-      what = e.what();
-    }
-  });
-  CHECK(what == "far");
-  int number = 0;
+}
+
+TEST_CASE("a cause need not be a std::exception; an error without a cause is its own") {
+  pair both(cuts[1]);
   both.disturbance = [](const instruction&) { throw 42; };
-  inside([&] {
+  const auto cause = [](auto&& call) {
     try {
-      throw;
-    } catch (int n) {
-      number = n;
+      call();
+    } catch (const error&) {
+      rethrow_cause();
     }
-  });
-  CHECK(number == 42);
+  };
+  CHECK_THROWS_AS(cause([&] { both.disturbed.step(both.next()); }), int);
+  both.disturbance = {};
+  CHECK_THROWS_AS(cause([] { throw own_error("x", "y"); }), own_error);
+  both.disturbed.accumulate(both.next());
+  auto bad = data;
+  bad.inputs[0] = std::numeric_limits<float>::quiet_NaN();
+  CHECK_THROWS_WITH_AS(cause([&] { both.disturbed.step(bad.take(0, batch_size)); }),
+                       doctest::Contains("the field \"inputs\" of the data is not finite"), error);
   both.recovers();
 }
 

@@ -36,6 +36,17 @@ static_assert(bottleneck(passed, &one_way) == 103);  // without a gradient there
 static_assert(bottleneck(passing, &one_way) == 6);   // it is free within a stage
 static_assert(bottleneck(thirds, &chained) == 9 + 14);
 
+// Both forwards run again. The gradient waits for the stage at which this ends last: 4 + 2 + 4, and not 4 + 2 + 1 + 2 + 1.
+constexpr slot_cost rerun[] = {{4, 6, 4}, {1, 3, 1}};
+constexpr int both_ends[] = {0, 1, 2};
+constexpr std::int64_t with_rerun(int micro_batches, bool first_again) {
+  return objective_of({.slots = 2, .stages = 2, .micro_batches = micro_batches, .costs = rerun,
+                       .first_again = first_again}, both_ends);
+}
+static_assert(with_rerun(1, false) == 4 + 2 + 1 + 2);
+static_assert(with_rerun(1, true) == 4 + 2 + 4);
+static_assert(with_rerun(3, false) == 9 + 2 * (4 + 6) && with_rerun(3, true) == 10 + 2 * (4 + 6));
+
 constexpr partition_problem uneven{
     .slots = 5, .stages = 3, .micro_batches = 4, .costs = costs, .kinds = 2, .kind_of = slow_second};
 static_assert(objective_of(uneven, passing) == 6 + 60 + 3 + 3 * (20 + 40));

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <initializer_list>
 #include <random>
+#include <utility>
 
 using namespace gpipe;
 
@@ -286,6 +288,19 @@ TEST_CASE("unequal devices and skips are cut the same at compile time and at run
     CHECK(late.value == other.value);
     for (int s = 0; s <= unequal::stages; ++s) CHECK(late.first[s] == other.first[s]);
   }
+}
+
+TEST_CASE("the balance that torchgpipe expects of its own partition") {
+  const auto sizes = [](std::initializer_list<int> costs) {
+    slot_cost all[6];
+    int count = 0, first[3];
+    for (const int cost : costs) all[count++] = {cost, 0};
+    partition({.slots = count, .stages = 2, .costs = all, .goal = objective::bottleneck}, first);
+    return std::pair{first[1] - first[0], first[2] - first[1]};
+  };
+  CHECK(sizes({1, 2, 3, 4, 5, 6}) == std::pair{4, 2});
+  CHECK(sizes({6, 5, 4, 3, 2, 1}) == std::pair{2, 4});
+  CHECK(sizes({0, 0}) == std::pair{1, 1});
 }
 
 TEST_CASE("the distance from the optimum is reported") {

@@ -29,7 +29,7 @@ struct process {
                             {.micro_batches = 2, .micro_batch_size = 2, .separate_memory = true, .replicas = R});
   worker_signals signals{1};
   replica<host_device> its;
-  process_all_reduce<host_device> sums;
+  process_all_reduce sums;
 
   explicit process(process_group& job)
       : its(network_of<net>, plan, job.rank(), 0, signals, untouched, 0),

@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/in_bf16.hpp>
 
 #include "support/layers.hpp"
@@ -69,8 +71,16 @@ TEST_CASE("a field that is given twice or that the model does not read is reject
   CHECK_THROWS_WITH_AS(b.with("inputs", x), "the batch has a field \"inputs\" already; give each field once", error);
   CHECK_THROWS_WITH_AS(
       check_batch(network_of<net>, batch(b).with("weigths", x), 2, rows),
-      "the batch has a field \"weigths\", which the model does not read; the model reads inputs, labels, weights",
+      "the batch has a field \"weigths\", which the model does not read; is it \"weights\"? the model reads inputs, "
+      "labels, weights; with_unread adds a field that it need not read",
       error);
+  CHECK_THROWS_WITH_AS(check_batch(network_of<net>, batch(2).with("input", x).with("labels", labels), 2, rows),
+                       doctest::Contains("is it \"inputs\"?"), error);
+  const std::vector<std::int32_t> numbers{7, 8};
+  const std::string lines(5000, '\n');
+  CHECK_NOTHROW(check_batch(network_of<net>, batch(b).with_unread("id", numbers), 2, rows));
+  CHECK_THROWS_WITH_AS(check_batch(network_of<net>, batch(b).with(lines, numbers), 2, rows),
+                       doctest::Contains("\\n\\n"), error);
   CHECK_THROWS_WITH_AS(check_batch(network_of<net>, batch(b).with("weights", negative), 2, rows),
                        doctest::Contains("field \"weights\" of sample 1 is -0.5"), error);
 }
@@ -118,4 +128,23 @@ TEST_CASE("fields that only layers behind the last to run read may be missing") 
   CHECK_THROWS_WITH_AS(check_batch(network_of<net>, without, 2, rows, loss + 1),
                        doctest::Contains("the batch lacks the field \"labels\""), error);
   CHECK_THROWS_AS(check_batch(network_of<net>, batch(without).with("labels", labels), 2, rows, loss), error);
+}
+
+TEST_CASE("a batch of a dataset names the dataset's row") {
+  const std::vector<double> x(6, 1.5);
+  const std::int32_t labels[] = {2, 77};
+  const int order[] = {40, 12};
+  batch_rows rows;
+  CHECK_THROWS_WITH_AS(
+      check_batch(network_of<net>, batch(2).with("inputs", x).with("labels", labels).named(order), 2, rows),
+      doctest::Contains("field \"labels\" of row 12 of the dataset is 77"), error);
+}
+
+TEST_CASE("labels of a model that forgot to flatten are explained") {
+  struct forgot : model<input<float, 8, 8>, linear<10>, softmax_cross_entropy> {};
+  const std::vector<float> x(3 * 64);
+  const std::int32_t labels[] = {0, 1, 2};
+  batch_rows rows;
+  CHECK_THROWS_WITH_AS(check_batch(network_of<forgot>, batch(3).with("inputs", x).with("labels", labels), 3, rows),
+                       doctest::Contains("see 8 rows in each sample; if a sample is one row, put flatten"), error);
 }

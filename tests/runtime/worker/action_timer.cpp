@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <cstdint>
+#include <thread>
 #include <vector>
 
 #include <gpipe/device/host/host.hpp>
@@ -25,9 +28,9 @@ struct timed_worker {
   step_context step;
   std::vector<stage_report> reports{1};
   recorder events{10};
-  detail::action_timer<host_device> times{step, 1, reports, &events};
+  detail::action_timer<host_device> times{step, 1, 3, reports, &events};
 
-  timed_worker() { step.first_micro_batch = 2; }
+  timed_worker() { step.first_micro_batch = 2, step.step = 7; }
   std::int64_t reported() const { return reports[0].busy() + reports[0].wait_ns; }
 };
 
@@ -59,6 +62,9 @@ TEST_CASE("an action lasts from the end of the one before, less its waits and it
   REQUIRE(events.size() == 2);
   CHECK(events[0].micro_batch == 3);
   CHECK(events[0].replica == 1);
+  CHECK(events[0].worker == 3);
+  CHECK(events[1].waited_ns == 5);
+  CHECK(events[0].step == 7);
   CHECK(events[1].micro_batch == -1);
   CHECK(events[1].begin_ns == events[0].end_ns);
   CHECK(w.reported() - before == events[1].end_ns - events[0].begin_ns);
@@ -73,5 +79,34 @@ TEST_CASE("the actions of a pass that is not timed are in the trace only") {
   w.times.end({action_kind::forward, 0, 0}, w.io);
   w.times.close();
   CHECK(w.reported() == 0);
-  CHECK(w.events.events().size() == 1);
+  REQUIRE(w.events.events().size() == 1);
+  CHECK(w.events.events()[0].step == -1);
+}
+
+TEST_CASE("the trace has the time in which the thread was not running, unless it waited") {
+  using namespace std::chrono_literals;
+  struct since {
+    std::int64_t clock = now_ns(), core = detail::thread_cpu_ns();
+    std::int64_t off() const { return now_ns() - clock - (detail::thread_cpu_ns() - core); }
+  };
+  timed_worker w;
+  w.times.open(2);
+  std::this_thread::sleep_for(5ms);  // before the first action
+  w.times.prepared(0);
+  const since first;
+  w.times.begin();
+  w.times.waiting([] { std::this_thread::sleep_for(3ms); });
+  for (const auto from = detail::thread_cpu_ns(); detail::thread_cpu_ns() < from + 6'000'000;) continue;
+  w.times.end({action_kind::forward, 0, 0}, w.io);
+  const std::int64_t off = first.off();  // the wait, and the time in which others had the core
+  w.times.begin();
+  std::this_thread::sleep_for(3ms);
+  w.times.end({action_kind::backward, 0, 0}, w.io);
+  w.times.close();
+  const auto events = w.events.events();
+  REQUIRE(events.size() == 2);
+  CHECK(events[0].waited_ns >= 3'000'000);
+  CHECK(events[0].not_running_ns <= off - 2'900'000);
+  CHECK(events[1].not_running_ns >= 2'900'000);
+  CHECK(events[1].not_running_ns <= events[1].end_ns - events[1].begin_ns);
 }

@@ -144,6 +144,23 @@ TEST_CASE("an exception is thrown again with its location") {
   CHECK_THROWS_AS(a.run(), detail::interrupted);
 }
 
+TEST_CASE("after a failure elsewhere a worker begins no further action") {
+  one_worker<> a;
+  std::string before;
+  for (const auto at : {action_kind::forward, action_kind::recompute, action_kind::reduce}) {
+    before.clear();
+    a.before = [&](const instruction& i) {
+      before += std::string(label_of(i)) + " ";
+      if (i.kind == at) a.signals.wake_all();
+    };
+    CHECK_THROWS_AS(a.run(), detail::interrupted);
+    CHECK(before == (at == action_kind::forward     ? "F2 "
+                     : at == action_kind::recompute ? "F2 F1 F0 R0 "
+                                                    : "F2 F1 F0 R0 B0 R1 B1 R2 B2 reduce "));
+    a.signals.reset();
+  }
+}
+
 TEST_CASE("consecutive parameter parts are computed together, and a failure names its own micro-batch") {
   one_worker<> a(recompute_mode::never, 2), one_by_one;
   std::string before;

@@ -56,6 +56,12 @@ TEST_CASE("parameters, gradients and moments are read by slot and name") {
   const std::vector<float> values{0.25F, -0.5F};
   t.set_parameter<float>(1, "weight", values);
   CHECK(t.parameter(1, "weight") == values);
+  const float other[] = {1, 2};
+  t.set_parameter(1, "weight", other);
+  CHECK(t.parameter(1, "weight") == std::vector<float>{1, 2});
+  rejects("parameter \"weight\" is float", [&] { t.set_parameter(1, "weight", std::vector<double>(2)); });
+  t.set_parameter(1, "weight", values);  // a vector, without the type in front
+  CHECK(t.parameter(1, "weight") == values);
   CHECK(t.moment(1, "weight", 0) == std::vector<float>{0, 0});
   t.step(all);
   CHECK(t.parameter(1, "weight") != values);
@@ -72,7 +78,7 @@ TEST_CASE("a layer's state is read and written by slot and name") {
   CHECK(t.state(3, "variance") == ones);
   const auto hash = t.parameter_hash();
   const double loss = t.evaluate(all).loss;
-  t.set_state<float>(3, "variance", far);
+  t.set_state(3, "variance", far);
   CHECK(t.state(3, "variance") == far);
   CHECK(t.state(3, "mean") == none);
   CHECK(t.evaluate(all).loss != loss);

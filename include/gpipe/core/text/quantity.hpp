@@ -48,6 +48,23 @@ GPIPE_COLD inline std::string sized(std::uint64_t bytes) {
   return (unit == 0 || value >= 99.95 ? fixed(value, 0) : significant(value, 3)) + units[unit];
 }
 
+/// A size that a user chose, exactly, and as it was probably written: 1000 bytes, 3460300 bytes (3.3 MiB), 500000000
+/// bytes (500 MB).
+GPIPE_COLD inline std::string chosen_size(std::uint64_t bytes) {
+  const std::string exact = std::to_string(bytes) + " bytes";
+  if (bytes < 10'000) return exact;
+  const char* units[] = {" TB", " GB", " MB", " KB"};
+  std::uint64_t size = 1'000'000'000'000;
+  for (const char* unit : units) {
+    std::uint64_t digits = bytes % (size / 100) == 0 ? bytes / (size / 100) : 1001;
+    while (digits > 0 && digits % 10 == 0) digits /= 10;
+    if (bytes >= size && digits < 1000)
+      return exact + " (" + significant(static_cast<double>(bytes) / static_cast<double>(size), 6) + unit + ')';
+    size /= 1000;
+  }
+  return exact + " (" + sized(bytes) + ')';
+}
+
 /// A part as a percentage of the whole: 24.8 %; `-` if the whole is 0.
 GPIPE_COLD inline std::string percent(double part, double whole) {
   return whole > 0 ? fixed(100 * part / whole, 1) + " %" : "-";

@@ -3,19 +3,29 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/numbers/dual.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 
 namespace gpipe {
 
-/// A layer that is a function of each element, in five lines:
+/// Whether a pointwise function has a formula for its derivative.
+template <class Function, class T>
+concept derives = requires(T x) { Function::derivative(x); };
+
+/// A layer that is a function of each element, in three lines:
 ///
 ///     struct softplus : gpipe::pointwise<softplus> {
-///       template <class T> GPIPE_HOST_DEVICE static T value(T x) { return std::log1p(std::exp(x)); }
-///       template <class T> GPIPE_HOST_DEVICE static T derivative(T x) { return gpipe::math::sigmoid(x); }
+///       template <class T> GPIPE_HOST_DEVICE static T value(T x) { return gpipe::math::log(1 + gpipe::math::exp(x)); }
 ///     };
 ///
-/// It keeps its input and computes the derivative in backward. For bf16 the function's argument is a float.
+/// The derivative is computed by the rules of `math::dual`, which T then is; so the function calls those of
+/// `gpipe::math`: exp, log, tanh, sigmoid, sqrt, sin, cos, pow, abs, max, min. If you have a formula for the
+/// derivative, add it, and T is then a float or a double:
+///
+///       template <class T> GPIPE_HOST_DEVICE static T derivative(T x) { return gpipe::math::sigmoid(x); }
+///
+/// The layer keeps its input and computes the derivative in backward. For bf16 the function's argument is a float.
 template <class Function>
 struct pointwise {
   template <class In>
@@ -26,6 +36,7 @@ struct pointwise {
   struct on<tensor<T, Extents...>> {
     using output = tensor<T, Extents...>;
     using number = compute_type<T>;
+    using dual = math::dual<number>;
     static constexpr keep keeps{.input = true};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 10 * elements,
@@ -44,15 +55,38 @@ struct pointwise {
     struct apply {
       const T* x;
       T* y;
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { y[i] = Function::value(number(x[i])); }
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+        if constexpr (derives<Function, number>) y[i] = Function::value(number(x[i]));
+        else y[i] = dual(Function::value(dual(number(x[i])))).value;
+      }
     };
     struct chain {
       const T *x, *dy;
       T* dx;
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { dx[i] = dy[i] * Function::derivative(number(x[i])); }
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+        if constexpr (derives<Function, number>) dx[i] = dy[i] * Function::derivative(number(x[i]));
+        else dx[i] = dy[i] * dual(Function::value(dual(number(x[i]), number(1)))).derivative;
+      }
     };
   };
 };
+
+namespace detail {
+
+template <auto F>
+struct called {
+  template <class T>
+  GPIPE_HOST_DEVICE static constexpr auto value(T x) {
+    return F(x);
+  }
+};
+
+}  // namespace detail
+
+/// The same of a function object without a name: `elementwise<[](auto x) { return x * gpipe::math::sigmoid(x); }>`. For
+/// CUDA write a struct as above: a lambda's operator is not a device function.
+template <auto F>
+struct elementwise : pointwise<detail::called<F>> {};
 
 /// A value and the derivative, for functions that share most of the work for both.
 template <class T>

@@ -104,7 +104,7 @@ struct batch_norm {
         const T* x = in;
         const std::ptrdiff_t first = strip * lanes;
         const auto count = static_cast<double>(samples * channels::inner);
-        double mean[lanes], squares[lanes];
+        double mean[std::size_t{lanes}], squares[std::size_t{lanes}];
         channels::sum(team, samples, first, mean, [=](std::ptrdiff_t i, std::ptrdiff_t) { return x[i]; });
         channels::each_lane(team, lanes, [&](std::ptrdiff_t lane) { mean[lane] /= count; });
         channels::sum(team, samples, first, squares, [=, &mean](std::ptrdiff_t i, std::ptrdiff_t lane) {
@@ -147,7 +147,7 @@ struct batch_norm {
         T* dx = in_gradient;
         const std::ptrdiff_t first = strip * lanes;
         const strip_statistics by(team, first, of);
-        double along_one[lanes] = {}, along_h[lanes] = {};
+        double along_one[std::size_t{lanes}] = {}, along_h[std::size_t{lanes}] = {};
         if (of.found) {  // averages do not depend on x
           add_along(team, of, first, dy, by, along_one, along_h);
           const auto count = static_cast<double>(of.samples * channels::inner);
@@ -169,7 +169,7 @@ struct batch_norm {
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
         const std::ptrdiff_t first = strip * lanes;
-        double of_bias[lanes], of_weight[lanes];
+        double of_bias[std::size_t{lanes}], of_weight[std::size_t{lanes}];
         add_along(team, of, first, out_gradient, strip_statistics(team, first, of), of_bias, of_weight);
         number *w = weight + first, *b = bias + first;
         team.each(channels::width(first), [&](std::ptrdiff_t lane) {
@@ -181,7 +181,7 @@ struct batch_norm {
 
     // The statistics of a strip, loaded once.
     struct strip_statistics {
-      number mean[lanes] = {}, inverse[lanes] = {};
+      number mean[std::size_t{lanes}] = {}, inverse[std::size_t{lanes}] = {};
       template <class Team>
       GPIPE_HOST_DEVICE strip_statistics(const Team& team, std::ptrdiff_t first, const channel_input& of) {
         channels::each_lane(team, channels::width(first), [&](std::ptrdiff_t lane) {

@@ -84,7 +84,7 @@ GPIPE_COLD constexpr layer_cost layer_cost_of(const row& r, int samples, const d
 /// The same as the cost of a slot in a partition: backward in one number, with the second forward if there is one.
 constexpr slot_cost slot_cost_of(const layer_cost& c, bool recomputed) {
   const std::int64_t backward = detail::summed(c.backward_input, c.backward_parameters);
-  return {c.forward, recomputed ? detail::summed(backward, c.forward) : backward};
+  return {c.forward, recomputed ? detail::summed(backward, c.forward) : backward, recomputed ? c.forward : 0};
 }
 /// The analytic cost of a row as the cost of a slot.
 constexpr slot_cost cost_of(const row& r, int samples, bool recomputed, const device_spec& on = this_cpu) {

@@ -102,6 +102,24 @@ GPIPE_COLD constexpr memory_requirements requirements_of(const Schedule& schedul
   return detail::requirements_beside_skips(table, o, stage.stage());
 }
 
+/// As needed: the most working sets with which a stage fits, from the fewest to one for each micro-batch in flight;
+/// `fits(requirements)` is asked with different numbers of them. If none fits, the fewest.
+template <class Fits>
+constexpr int most_working_sets(memory_requirements needs, const Fits& fits) {
+  int low = needs.kept_copies, high = needs.in_flight;
+  const auto holds = [&](int working_sets) {
+    needs.kept_copies = working_sets;
+    return fits(needs);
+  };
+  if (low < high && holds(high)) low = high;
+  for (--high; low < high;) {
+    const int middle = high - (high - low) / 2;
+    if (holds(middle)) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
 /// The memory of the slots [first, last) as a stage, for any cut before and behind it.
 constexpr stage_memory memory_of_range(const network& net, int first, int last,
                                        const memory_requirements& requirements) {

@@ -7,6 +7,8 @@ struct slots_for {
   int next = 1;
   int skip = 1;
 
+  /// Slots for values from the stage that is `distance` stages away.
+  constexpr int from(int distance) const { return distance == 1 ? next : skip; }
   constexpr bool operator==(const slots_for&) const = default;
 };
 

@@ -4,8 +4,8 @@
 
 namespace gpipe::detail {
 
-/// The best cut for the fill-drain makespan with unequal devices or limits, where all terms of
-/// sum f + sum b + (M - 1) (max f + max b) depend on the cut.
+/// The best cut for the fill-drain makespan with unequal devices or limits, where all terms of `objective_of` depend on
+/// the cut.
 ///
 /// Branch and bound over boxes of the two maxima (Land and Doig, 1960). If a cut's maxima lie in [low, high], its
 /// makespan is at least that of the smallest sum under `high` with the maxima `low`. A box that may contain a better
@@ -31,7 +31,7 @@ class makespan_search {
   GPIPE_COLD constexpr bool search(std::int64_t both, std::int64_t target, std::int64_t enough) {
     bool found = false;
     int open = 0;
-    boxes_[open++] = {0, both, 0, both, ranges_.min_sum()};
+    boxes_[open++] = {0, both, 0, both, ranges_.min_once()};
     while (open > 0) {
       search_box current = boxes_[--open];
       if (!shrink(current, target)) continue;
@@ -65,7 +65,7 @@ class makespan_search {
  private:
   struct search_box {
     std::int64_t low_forward, high_forward, low_backward, high_backward;
-    std::int64_t sum;  ///< lower bound on the sum of f + b of any cut in the box
+    std::int64_t sum;  ///< lower bound on the two sums of any cut in the box
   };
 
   // Removes what cannot reach the target; returns false if nothing remains.
@@ -85,12 +85,13 @@ class makespan_search {
     program_.choose(first_.data());
     load maxima{};
     sum_ = 0;
-    for (int s = 0; s < ranges_.of.stages; ++s) {
+    for (int s = ranges_.of.stages - 1; s >= 0; --s) {
       const load held = ranges_.range(s, first_[s], first_[s + 1]);
       if (held.forward > maxima.forward) maxima.forward = held.forward;
       if (held.backward > maxima.backward) maxima.backward = held.backward;
       if (held.both > maxima.both) maxima.both = held.both;
-      sum_ += held.both;
+      if (ranges_.of.first_again && held.again > sum_) sum_ = held.again;
+      sum_ += held.once();
     }
     return maxima;
   }

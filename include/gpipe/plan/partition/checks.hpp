@@ -22,6 +22,10 @@ namespace detail {
   throw_error({"a cost is negative: forward ", cost.forward, ", backward ", cost.backward},
               {"costs are times; give at least 0"}, location{.slot = slot});
 }
+[[noreturn]] inline void bad_again(int slot, const slot_cost& cost) {
+  throw_error({"again is ", cost.again, ", and backward, which contains it, is ", cost.backward},
+              {"give 0 to ", cost.backward}, location{.slot = slot});
+}
 [[noreturn]] inline void cost_overflow(int slots, int micro_batches) {
   throw_error(
       {"the costs of ", several(slots, "slot"), " over ", several(micro_batches, "micro-batch"), " exceed 64 bits"},
@@ -58,6 +62,11 @@ namespace detail {
 [[noreturn]] inline void stage_misfits(int stage, int begin, int end) {
   throw_error({"the slots [", begin, ", ", end, ") do not fit the memory of the stage"},
               {"give the stage fewer slots, or let the partition choose the cut"}, location{.stage = stage});
+}
+
+constexpr void require_cost(int slot, const slot_cost& cost) {
+  if (cost.forward < 0 || cost.backward < 0) bad_cost(slot, cost);
+  if (cost.again < 0 || cost.again > cost.backward) bad_again(slot, cost);
 }
 
 constexpr std::int64_t added(std::int64_t a, std::int64_t b, int slots, int micro_batches) {

@@ -4,7 +4,7 @@
 
 namespace gpipe::detail {
 
-/// The quantity that a run minimizes: the largest of these in a stage, or the sum of f + b over stages.
+/// The quantity that a run minimizes: the largest of these in a stage, or the two sums of `objective_of`.
 enum class smallest { forward, backward, both, total, sum };
 
 /// Limits of every stage; `total` is f + b and the transfers.
@@ -28,7 +28,10 @@ class dynamic_program {
 
   // The value of a stage with this load, combined with the value of the stages after it.
   constexpr std::int64_t combined(const load& stage_load, std::int64_t moved, std::int64_t after) const {
-    if (what_ == smallest::sum) return stage_load.both + after;
+    if (what_ == smallest::sum) {
+      const std::int64_t turn = ranges_.of.first_again ? stage_load.again : 0;
+      return stage_load.once() + (turn > after ? turn : after);
+    }
     const std::int64_t mine = what_ == smallest::forward    ? stage_load.forward
                               : what_ == smallest::backward ? stage_load.backward
                               : what_ == smallest::both     ? stage_load.both
@@ -49,7 +52,7 @@ class dynamic_program {
     while (++end <= max_end) {
       if (moves) charges.add(end - 1);
       const load stage_load{sum[end].forward - from.forward, sum[end].backward - from.backward,
-                            sum[end].both - from.both};
+                            sum[end].both - from.both, sum[end].again - from.again};
       if (stage_load.forward > limits_.forward || stage_load.backward > limits_.backward ||
           stage_load.both > limits_.both)
         return;
@@ -100,7 +103,7 @@ class dynamic_program {
         if (distance < nearest || (distance == nearest && off <= 0)) {  // a tie: the larger one within the share
           nearest = distance;
           first[s + 1] = end;
-          used = stage_load.both;
+          used = stage_load.once();
         }
       });
       if (what_ == smallest::sum) budget -= used;

@@ -6,11 +6,21 @@
 namespace gpipe {
 
 /// The objective of a cut. Throws if a count, the cut or a cost is not valid, or if 64 bits do not suffice.
+///
+/// With r for the part of b that runs forward again, a fill-drain step with free transfers takes
+///
+///     sum f + sum (b - r) + (M - 1) (max f + max b).
+///
+/// The first gradient finds no stage that still runs forward again, for it is that of the last forward. If this
+/// micro-batch runs forward again too, every stage does so after its last forward, and the gradient waits for the stage
+/// at which this ends last: the two sums become
+///
+///     max over stages t of  r of t + sum over stages s <= t of (f + b - r).
 constexpr std::int64_t objective_of(const partition_problem& p, const int* first) {
   detail::require_problem(p);
   require_cut(first, p.slots, p.stages);
   const auto add = [&p](std::int64_t a, std::int64_t b) { return detail::added(a, b, p.slots, p.micro_batches); };
-  std::int64_t sum = 0, forward = 0, backward = 0, bottleneck = 0;
+  std::int64_t sum = 0, turn = 0, forward = 0, backward = 0, bottleneck = 0;
   const detail::zeroed_array<std::int64_t> moved(p.stages);
   if (p.transfer_count > 0) {
     const detail::zeroed_array<int> stage_of(p.slots);
@@ -30,12 +40,14 @@ constexpr std::int64_t objective_of(const partition_problem& p, const int* first
     const slot_cost* costs = p.costs_on(s);
     slot_cost stage_cost{};
     for (int l = first[s]; l < first[s + 1]; ++l) {
-      if (costs[l].forward < 0 || costs[l].backward < 0) detail::bad_cost(l, costs[l]);
+      detail::require_cost(l, costs[l]);
       stage_cost.forward = add(stage_cost.forward, costs[l].forward);
       stage_cost.backward = add(stage_cost.backward, costs[l].backward);
+      stage_cost.again += costs[l].again;
     }
     const std::int64_t both = add(stage_cost.forward, stage_cost.backward), total = add(both, moved[s]);
-    sum = add(sum, both);
+    sum = add(sum, both - stage_cost.again);
+    if (const std::int64_t turned = p.first_again ? add(sum, stage_cost.again) : sum; turned > turn) turn = turned;
     if (stage_cost.forward > forward) forward = stage_cost.forward;
     if (stage_cost.backward > backward) backward = stage_cost.backward;
     if (total > bottleneck) bottleneck = total;
@@ -43,7 +55,7 @@ constexpr std::int64_t objective_of(const partition_problem& p, const int* first
   if (p.goal == objective::bottleneck) return bottleneck;
   const std::int64_t period = add(forward, backward), periods = p.micro_batches - 1;
   if (periods > 0 && period > detail::unlimited / periods) detail::cost_overflow(p.slots, p.micro_batches);
-  return add(sum, periods * period);
+  return add(turn, periods * period);
 }
 
 /// The duration of a fill-drain step with equal micro-batches, equal devices and free transfers,

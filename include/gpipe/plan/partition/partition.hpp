@@ -1,96 +1,12 @@
 #pragma once
 
 #include <gpipe/plan/partition/branch_and_bound.hpp>
+#include <gpipe/plan/partition/equal_devices.hpp>
 #include <gpipe/plan/partition/objective.hpp>
 
 namespace gpipe {
 
 namespace detail {
-
-/// Equal devices, equal limits and free transfers: a longest-prefix probe is exact. For the makespan's two criteria we
-/// walk the Pareto front of (max f, max b) in ascending f and skip what cannot beat the best sum so far. Each step is a
-/// bisection over probes of S binary searches.
-template <class Fits>
-class equal_device_search {
- public:
-  constexpr equal_device_search(const load* sum, const load& largest, int slots, int stages, const Fits& fits)
-      : probe_{sum, slots, stages, fits}, all_(sum[slots]), best_(all_) {
-    if (fits_ = probe_.run(all_, &load::both); fits_)
-      lowest_ = {min_maximum(&load::forward, largest), min_maximum(&load::backward, largest),
-                 min_maximum(&load::both, largest)};
-  }
-
-  // Finds the best cut; returns false if no cut fits.
-  GPIPE_COLD constexpr bool find(bool makespan, int* first) {
-    if (!fits_) return false;
-    if (makespan) {
-      best_.both = lowest_.both;
-      probe_.run(best_, &load::both);  // the best cut for f + b is a good first bound
-      best_ = {probe_.reached.forward, probe_.reached.backward, all_.both};
-      walk(all_.both, best_.forward + best_.backward - 1, false);
-    }
-    balance();
-    while (makespan && best_.both > lowest_.both && walk(best_.both - 1, best_.forward + best_.backward, true))
-      balance();
-    spread(probe_, best_, first);
-    return true;
-  }
-
- private:
-  // The largest stage holds at least the largest slot and at least the mean.
-  constexpr std::int64_t min_maximum(std::int64_t load::*of, const load& largest) {
-    const std::int64_t total = all_.*of, mean = total / probe_.stages + (total % probe_.stages != 0);
-    return probe_.min_limit(all_, of, mean > largest.*of ? mean : largest.*of, total);
-  }
-
-  // Searches for maxima with a sum of at most `period` and no stage above `both`: the smallest sum, or any.
-  constexpr bool walk(std::int64_t both, std::int64_t period, bool any) {
-    bool found = false;
-    for (std::int64_t forward = lowest_.forward; period >= forward + lowest_.backward && period >= lowest_.both;) {
-      load limit{all_.forward, period - forward, both < period ? both : period};
-      limit.forward = probe_.min_limit(limit, &load::forward, forward, period - lowest_.backward);
-      if (limit.forward > period - lowest_.backward) break;
-      const std::int64_t max_backward = period - limit.forward;
-      const std::int64_t backward = probe_.min_limit(limit, &load::backward, lowest_.backward, max_backward);
-      if (backward <= max_backward) {
-        best_ = {limit.forward, backward, limit.both};
-        if (any) return true;
-        found = true;
-        period = limit.forward + backward - 1;
-      }
-      forward = limit.forward + 1;
-    }
-    return found;
-  }
-
-  constexpr void balance() {
-    const std::int64_t period = best_.forward + best_.backward;
-    best_.both = probe_.min_limit(best_, &load::both, lowest_.both, period < best_.both ? period : best_.both);
-  }
-
-  prefix_probe<Fits> probe_;
-  load all_, lowest_{}, best_;
-  bool fits_ = false;
-};
-
-template <class Fits>
-GPIPE_COLD constexpr bool partition_equal(const slot_cost* costs, int slots, int stages, bool makespan, int* first,
-                                          const Fits& fits) {
-  const zeroed_array<load> sum(slots);
-  load largest{};
-  for (int l = 0; l < slots; ++l) {
-    const slot_cost& cost = costs[l];
-    if (cost.forward < 0 || cost.backward < 0) bad_cost(l, cost);
-    const std::int64_t both = added(cost.forward, cost.backward, slots, 1);
-    sum[l + 1].both = added(sum[l].both, both, slots, 1);
-    sum[l + 1].forward = sum[l].forward + cost.forward;
-    sum[l + 1].backward = sum[l].backward + cost.backward;
-    if (cost.forward > largest.forward) largest.forward = cost.forward;
-    if (cost.backward > largest.backward) largest.backward = cost.backward;
-    if (both > largest.both) largest.both = both;
-  }
-  return equal_device_search<Fits>(sum.data(), largest, slots, stages, fits).find(makespan, first);
-}
 
 template <class Fits>
 GPIPE_COLD constexpr bool partition_unequal(const partition_problem& p, int* first, const Fits& fits) {
@@ -125,9 +41,7 @@ constexpr bool try_partition(const partition_problem& p, int* first, const Fits&
   if constexpr (!limits_stages<Fits>) {
     bool equal = p.transfer_count == 0;
     for (int s = 1; s < p.stages && equal; ++s) equal = p.kind(s) == p.kind(0);
-    if (equal)
-      return partition_equal(p.costs_on(0), p.slots, p.stages, p.goal == objective::fill_drain && p.micro_batches > 1,
-                             first, fits);
+    if (equal) return partition_equal(p, first, fits);
   }
   return partition_unequal(p, first, fits);
 }
@@ -136,7 +50,8 @@ constexpr bool try_partition(const partition_problem& p, int* first, const Fits&
 
 /// Cuts a model into non-empty stages: stage s holds the slots [first[s], first[s + 1]), so `first` has stages + 1
 /// elements. No cut has a smaller objective. Among equal cuts it takes one whose largest f + b of a stage is smallest;
-/// then, within these maxima, each stage in turn is as close as possible to an equal share of the remaining f + b. The
+/// then, within these maxima, each stage in turn is as close as possible to an equal share of the remaining f + b. (On
+/// equal devices with `first_again` a cut with the smallest max f + max b comes before one with a smaller f + b.) The
 /// same problem always gives the same cut.
 ///
 /// `fits(begin, end)` returns whether one stage has the memory for a range of slots; every part of a range that fits

@@ -7,6 +7,9 @@ namespace gpipe::detail {
 /// The cost of a range of slots, or the limits of every stage.
 struct load {
   std::int64_t forward = 0, backward = 0, both = 0;
+  std::int64_t again = 0;  ///< see `slot_cost`; a probe does not sum it
+
+  constexpr std::int64_t once() const { return both - again; }
 };
 
 /// Longest-prefix probe: each stage, from the first on, takes as many slots as the limits allow. A part of a range that

@@ -6,10 +6,10 @@
 
 namespace gpipe {
 
-/// The cost of one slot of the model for one micro-batch, in any one unit of time. `backward` includes a recomputed
-/// forward if there is one.
+/// The cost of one slot of the model for one micro-batch, in any one unit of time.
 struct slot_cost {
   std::int64_t forward = 0, backward = 0;
+  std::int64_t again = 0;  ///< the part of `backward` that runs forward again; it need not wait for the gradient
 };
 
 /// A value that one slot writes and later slots read. It goes directly from the writer's stage to each reader's stage.
@@ -29,7 +29,7 @@ struct transfer {
 
 /// The quantity that a partition minimizes.
 enum class objective : std::uint8_t {
-  fill_drain,  ///< time of a fill-drain step, sum f + sum b + (M - 1) (max f + max b); transfers must be free
+  fill_drain,  ///< time of a fill-drain step, see `objective_of`; transfers must be free
   bottleneck,  ///< the largest f + b + transfers of a stage
 };
 
@@ -42,6 +42,8 @@ struct partition_problem {
   const transfer* transfers = nullptr;  ///< null: free
   int transfer_count = 0;
   objective goal = objective::fill_drain;
+  /// Of fill-drain: every micro-batch runs forward again, and not all but the one whose gradient arrives first.
+  bool first_again = false;
 
   constexpr int kind(int stage) const { return kind_of == nullptr ? 0 : kind_of[stage]; }
   constexpr const slot_cost* costs_on(int stage) const { return costs + kind(stage) * slots; }

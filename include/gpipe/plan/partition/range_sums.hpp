@@ -23,10 +23,11 @@ class range_sums {
     for (int k = 0; k < p.kinds; ++k)
       for (int l = 0; l < p.slots; ++l) {
         const slot_cost& cost = p.costs[k * p.slots + l];
-        if (cost.forward < 0 || cost.backward < 0) bad_cost(l, cost);
+        require_cost(l, cost);
         const load& before = sum_[k * (p.slots + 1) + l];
         sum_[k * (p.slots + 1) + l + 1] = {before.forward + cost.forward, before.backward + cost.backward,
-                                           add(before.both, add(cost.forward, cost.backward))};
+                                           add(before.both, add(cost.forward, cost.backward)),
+                                           before.again + cost.again};
       }
     sum_extremes();
     if constexpr (limited<Fits>)
@@ -55,7 +56,7 @@ class range_sums {
   constexpr load range(int stage, int begin, int end) const {
     const load* sum = sums(stage);
     return {sum[end].forward - sum[begin].forward, sum[end].backward - sum[begin].backward,
-            sum[end].both - sum[begin].both};
+            sum[end].both - sum[begin].both, sum[end].again - sum[begin].again};
   }
   /// The furthest end that a stage's memory allows from `begin`; then, the furthest from `begin` or any slot before it.
   constexpr int furthest(int stage, int begin) const {
@@ -67,8 +68,10 @@ class range_sums {
   /// Whether the two are equal for every begin.
   constexpr bool monotone() const { return monotone_; }
 
-  /// The sum of f + b with every slot on its fastest device; then, on its slowest device and with all transfers.
+  /// The sum of f + b with every slot on its fastest device; the same without what runs again; then, on its slowest
+  /// device and with all transfers.
   constexpr std::int64_t min_sum() const { return min_; }
+  constexpr std::int64_t min_once() const { return min_once_; }
   constexpr std::int64_t max_sum() const { return max_; }
 
  private:
@@ -79,13 +82,15 @@ class range_sums {
 
   GPIPE_COLD constexpr void sum_extremes() {
     for (int l = 0; l < of.slots; ++l) {
-      std::int64_t min = unlimited, max = 0;
+      std::int64_t min = unlimited, once = unlimited, max = 0;
       for (int k = 0; k < of.kinds; ++k) {
         const slot_cost& on = of.costs[k * of.slots + l];
         if (on.forward + on.backward < min) min = on.forward + on.backward;
+        if (on.forward + on.backward - on.again < once) once = on.forward + on.backward - on.again;
         if (on.forward + on.backward > max) max = on.forward + on.backward;
       }
       min_ += min;
+      min_once_ += once;
       max_ = add(max_, max);
     }
     for (int i = 0; i < of.transfer_count; ++i) max_ = add(max_, of.transfers[i].charge());
@@ -97,7 +102,7 @@ class range_sums {
   zeroed_array<int> furthest_, reach_;  // [stage][begin], or one row for all stages
   int step_;
   bool limited_, monotone_ = true;
-  std::int64_t min_ = 0, max_ = 0;
+  std::int64_t min_ = 0, min_once_ = 0, max_ = 0;
 };
 
 }  // namespace gpipe::detail

@@ -3,13 +3,11 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/program/execution.hpp>
 #include <gpipe/plan/program/lower.hpp>
+#include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/plan/schedule/action.hpp>
 #include <gpipe/plan/timetable/fault.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
 #include <gpipe/plan/timetable/tick_index.hpp>
-
-#include <cstdint>
-#include <limits>
 
 namespace gpipe {
 
@@ -24,15 +22,21 @@ GPIPE_COLD constexpr check_result check(const expected_step& terms, const progra
   return detail::execution(terms, programs, workers, slots).run();
 }
 
-namespace detail {
+/// A worker in a circle: each waits in its cell for the next worker.
+struct waiting_worker {
+  int worker = -1, tick = -1;
+  cell at{};
 
-[[noreturn]] inline void too_long(int stages, int micro_batches) {
-  throw_error({"stages is ", stages, " and micro_batches is ", micro_batches,
-               ": the programs have more lines than an int counts"},
-              {"choose fewer"});
+  constexpr bool operator==(const waiting_worker&) const = default;
+};
+
+/// Calls `sink(worker, instruction)` for each worker of a circle in which these programs wait; for none if they do not.
+template <class Sink>
+GPIPE_COLD constexpr void find_circle(const expected_step& terms, const program_view* programs, int workers,
+                                      Sink&& sink) {
+  detail::execution run(terms, programs, workers, rendezvous);
+  if (run.run().what == fault::deadlock) run.circle(sink);
 }
-
-}  // namespace detail
 
 /// The same for the programs that `lower` makes of a schedule. Throws as `lower` does.
 template <scheduler Schedule>
@@ -40,36 +44,30 @@ GPIPE_COLD constexpr check_result check_schedule(const Schedule& schedule, int s
                                             const recompute_choice& choice, const link* links, int link_count,
                                             int slots = rendezvous, send_mode mode = send_mode::synchronous,
                                             int coalesce = 1) {
-  detail::require_admitted(schedule, stages, micro_batches);
-  detail::require_links(stages, links, link_count);
-  const int workers = schedule.workers(stages);
-  detail::tick_index<Schedule> table(schedule, stages, micro_batches, coalesce);
-  const detail::zeroed_array<bool> recomputed(stages * micro_batches);
-  const detail::zeroed_array<int> in_flight(stages), worker_of(stages);
-  for (int s = 0; s < stages; ++s) {
-    flag_recomputed(table, choice, s, recomputed.data() + s * micro_batches);
-    in_flight[s] = schedule.in_flight(stages, micro_batches, s);
-    worker_of[s] = schedule.worker_of(stages, s);
-  }
-  if (std::int64_t{4} * micro_batches * (stages + link_count) + 2 * stages > (std::numeric_limits<int>::max)())
-    detail::too_long(stages, micro_batches);
-  // Each micro-batch has a forward, a recompute, both parts of backward, and both ends of a link's two channels. A
-  // table with longer programs repeats an instruction, and the check finds this in the first `max_lines`.
-  const int max_lines = 4 * micro_batches * (stages + link_count) + 2 * stages;
-  const detail::zeroed_array<instruction> lines(max_lines);
-  const detail::zeroed_array<program_view> programs(workers);
-  int length = 0;
-  for (int w = 0; w < workers; ++w) {
-    programs[w].lines = lines.data() + length;
-    const auto put = [&](const instruction& it) {
-      if (length < max_lines) lines[length++] = it;
-    };
-    detail::lower_worker(table, recomputed.data(), links, link_count, w, put, mode);
-    programs[w].length = static_cast<int>(lines.data() + length - programs[w].lines);
-  }
-  return check({stages, micro_batches, links, link_count, schedule.trains, recomputed.data(), in_flight.data(),
-                worker_of.data()},
-               programs.data(), workers, slots);
+  const detail::step_programs<Schedule> all(schedule, stages, micro_batches, choice, links, link_count, mode, coalesce);
+  return check(all.terms(), all.views(), all.workers(), slots);
+}
+
+/// Calls `sink(waiting_worker)` for each worker of a circle in which a table's cells wait, however many slots there
+/// are; for none if there is no circle.
+template <scheduler Schedule, class Sink>
+GPIPE_COLD constexpr void find_circle_of(const Schedule& schedule, int stages, int micro_batches, const link* links,
+                                         int link_count, Sink&& sink) {
+  detail::step_programs<Schedule> all(schedule, stages, micro_batches, {}, links, link_count, send_mode::buffered);
+  const detail::zeroed_array<int> own(link_count * micro_batches), copies(2 * link_count);
+  for (int i = 0; i < link_count * micro_batches; ++i) own[i] = i % micro_batches;
+  for (int i = 0; i < 2 * link_count; ++i) copies[i] = micro_batches;
+  expected_step terms = all.terms();
+  terms.in_flight = nullptr;
+  terms.slots = {own.data(), own.data(), copies.data()};
+  find_circle(terms, all.views(), all.workers(), [&](int worker, const instruction& it) {
+    if (it.micro_batch < 0) return;  // at the end of a step
+    const detail::cell_ticks& ticks = all.table().of(it.stage)[it.micro_batch];
+    const bool back = it.kind == action_kind::receive_gradient || it.kind == action_kind::backward ||
+                      it.kind == action_kind::backward_input;
+    const int tick = back ? ticks.backward : ticks.forward;
+    sink(waiting_worker{worker, tick, schedule.at(stages, micro_batches, worker, tick)});
+  });
 }
 
 constexpr check_result check_schedule(schedule_choice chosen, int stages, int micro_batches,

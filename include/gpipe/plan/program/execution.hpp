@@ -2,6 +2,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/program/slot_channels.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/fault.hpp>
 
@@ -25,6 +26,10 @@ struct expected_step {
   const bool* recomputed = nullptr;  ///< [stage][micro-batch]; null: none is
   const int* in_flight = nullptr;    ///< the bound of the stash; null: not checked
   const int* worker_of = nullptr;    ///< null: stage s is worker s
+  /// The plan's slots: a stage acquires the slot of what it sends before it computes it, and releases the slot of what
+  /// it received after its last use. Without them a channel has a number of slots, first in, first out.
+  link_slot_table slots{};
+  bool ties = false;  ///< with `slots`: workers wait for each other before their first `reduce`, too
 };
 
 /// A send completes only when its receive is reached.
@@ -37,7 +42,13 @@ namespace detail {
 class execution {
  public:
   GPIPE_COLD constexpr execution(const expected_step& terms, const program_view* programs, int workers, int slots)
-      : t_(terms), programs_(programs), workers_(workers), slots_(slots), memory_(size(terms, workers)) {
+      : t_(terms),
+        programs_(programs),
+        workers_(workers),
+        slots_(slots),
+        planned_(terms.slots.stash != nullptr),
+        channels_(terms.slots, terms.link_count, terms.micro_batches),
+        memory_(size(terms, workers)) {
     int* next = memory_.data();
     const int cells = t_.stages * t_.micro_batches, channels = 2 * t_.link_count;
     const auto allocate = [&next](int*& array, int length) {
@@ -47,8 +58,12 @@ class execution {
     allocate(position_, workers);
     allocate(waiting_, workers);
     allocate(ready_, workers);
+    allocate(met_, workers);
     for (int** array : {&incoming_, &outgoing_gradients_, &forwarded_, &retired_, &held_, &ended_})
       allocate(*array, t_.stages);
+    allocate(first_out_, t_.stages + 1);
+    allocate(first_in_, t_.stages + 1);
+    allocate(link_in_, t_.link_count);
     for (int** array : {&state_, &activations_, &gradients_}) allocate(*array, cells);
     allocate(sent_, channels);
     allocate(received_, channels);
@@ -57,8 +72,33 @@ class execution {
     for (int i = 0; i < t_.link_count; ++i) {
       ++incoming_[t_.links[i].to];
       if (t_.links[i].gradient) ++outgoing_gradients_[t_.links[i].from];
-      if (is_local(t_.links[i])) has_local_links_ = true;
+      ++first_out_[t_.links[i].from + 1];
     }
+    for (int s = 0; s < t_.stages; ++s) {
+      first_out_[s + 1] += first_out_[s];
+      first_in_[s + 1] = first_in_[s] + incoming_[s];
+    }
+    for (int i = t_.link_count - 1; i >= 0; --i) {  // descending, so that `incoming_` counts down to a link's place
+      const int to = t_.links[i].to;
+      link_in_[first_in_[to] + --incoming_[to]] = i;
+    }
+    for (int s = 0; s < t_.stages; ++s) incoming_[s] = first_in_[s + 1] - first_in_[s];
+  }
+
+  /// After a deadlock: calls `sink(worker, line)` for each worker of a circle, of which each waits for the next.
+  template <class Sink>
+  GPIPE_COLD constexpr void circle(Sink&& sink) const {
+    int w = 0;
+    while (!waiting_[w]) ++w;
+    for (int i = 0; i < workers_; ++i) w = awaited(w);  // from here on it is on the circle
+    int begin = w;
+    for (int i = awaited(w); i != w; i = awaited(i))
+      if (i < begin) begin = i;
+    w = begin;
+    do {
+      sink(w, programs_[w].lines[position_[w]]);
+      w = awaited(w);
+    } while (w != begin);
   }
 
   GPIPE_COLD constexpr check_result run() {
@@ -108,7 +148,9 @@ class execution {
     if (s < 0 || s >= t_.stages || worker_of(s) != w) return fault::unknown;
     if (it.kind == action_kind::reduce || it.kind == action_kind::update) return finish(w, it);
     if (m < 0 || m >= t_.micro_batches) return fault::unknown;
-    if (it.kind >= action_kind::receive_activation) return transfer(w, it);
+    if (it.kind >= action_kind::receive_activation) return planned_ ? hand_over(w, it) : transfer(w, it);
+    if (planned_)
+      if (const fault what = acquire(w, it); what != fault::none || waiting_[w]) return what;
     ++position_[w];
     const fault what = compute(it, s, m, s * t_.micro_batches + m);
     if (what != fault::none) --position_[w];
@@ -124,7 +166,8 @@ class execution {
       const fault what = hold(s, at);
       state |= forward_done;
       if (!t_.trains) --held_[s];
-      if (has_local_links_) pass_on(s, m, false);
+      pass_on(s, m, false);
+      if (planned_ && !t_.trains && !release(s, m)) return fault::unpaired;
       return what;
     }
     if (!t_.trains) return fault::unknown;
@@ -145,7 +188,7 @@ class execution {
     if (gradients_[at] != outgoing_gradients_[s]) return fault::premature;
     if (!(state & recompute_done) && recomputed(s, m)) return fault::premature;
     state |= input_done;
-    if (has_local_links_) pass_on(s, m, true);
+    pass_on(s, m, true);
     return it.kind == action_kind::backward ? retire(s, m, at) : fault::none;
   }
 
@@ -161,16 +204,60 @@ class execution {
     ++retired_[s];
     --held_[s];
     state_[at] |= parameters_done;
-    return fault::none;
+    return planned_ && !release(s, m) ? fault::unpaired : fault::none;
   }
 
-  constexpr void pass_on(int s, int m, bool back) {
-    for (int i = 0; i < t_.link_count; ++i) {
-      const link& it = t_.links[i];
-      if (!is_local(it) || (back ? it.to : it.from) != s) continue;
-      if (!back) ++activations_[it.to * t_.micro_batches + m];
-      else if (it.gradient) ++gradients_[it.from * t_.micro_batches + m];
+  /// Calls `use(link index, link, channel)` for each link over which a stage sends activations or, if `back`,
+  /// gradients.
+  template <class Use>
+  constexpr void each_leaving(int s, bool back, Use&& use) const {
+    const int *const first = back ? first_in_ : first_out_, end = first[s + 1];
+    for (int k = first[s]; k < end; ++k) {
+      const int i = back ? link_in_[k] : k;
+      if (const link& it = t_.links[i]; !back || it.gradient) use(i, it, 2 * i + back);
     }
+  }
+
+  /// What a stage has computed is ready for the other stages of its worker.
+  constexpr void pass_on(int s, int m, bool back) {
+    each_leaving(s, back, [&](int, const link& it, int channel) {
+      if (!is_local(it)) return;
+      ++(back ? gradients_[it.from * t_.micro_batches + m] : activations_[it.to * t_.micro_batches + m]);
+      if (!planned_) return;
+      channels_.publish(channel, m);
+      channels_.consume(channel, m);
+    });
+  }
+
+  // The slots for what a line will send. Between stages of one worker nothing waits: a slot that is not free would be
+  // overwritten.
+  GPIPE_COLD constexpr fault acquire(int w, const instruction& it) {
+    const bool back = it.kind == action_kind::backward || it.kind == action_kind::backward_input;
+    if (!back && it.kind != action_kind::forward) return fault::none;
+    fault found = fault::none;
+    each_leaving(it.stage, back, [&](int, const link& over, int channel) {
+      if (found != fault::none || waiting_[w]) return;
+      if (!channels_.exists(channel, it.micro_batch)) found = fault::stash;
+      else if (channels_.acquire(channel, it.micro_batch) == slot_channels::result::waits) {
+        if (is_local(over)) found = fault::stash;
+        else waiting_[w] = true;
+      }
+    });
+    return found;
+  }
+
+  // The last use of what a stage received for a micro-batch.
+  GPIPE_COLD constexpr bool release(int s, int m) {
+    bool right = true;
+    const auto free = [&](const link& it, int channel, int sender) {
+      right = channels_.release(channel, m) == slot_channels::result::done && right;
+      if (!is_local(it) && waiting_[worker_of(sender)]) wake(worker_of(sender));
+    };
+    for (int k = first_in_[s]; k < first_in_[s + 1]; ++k)
+      free(t_.links[link_in_[k]], 2 * link_in_[k], t_.links[link_in_[k]].from);
+    for (int i = first_out_[s]; t_.trains && i < first_out_[s + 1]; ++i)
+      if (t_.links[i].gradient) free(t_.links[i], 2 * i + 1, t_.links[i].to);
+    return right;
   }
 
   constexpr fault finish(int w, const instruction& it) {
@@ -179,20 +266,42 @@ class execution {
     if (!t_.trains) return fault::unknown;
     if (ended & now) return fault::repeated;
     if (retired_[it.stage] != t_.micro_batches || (now == updated && !(ended & reduced))) return fault::premature;
+    if (planned_ && (t_.ties || now == updated) && !meet(w, now)) return fault::none;
     ended |= now;
     ++position_[w];
     return fault::none;
   }
 
-  GPIPE_COLD constexpr fault transfer(int w, const instruction& it) {
+  // Whether all workers have come to their first line of this kind; else worker w waits.
+  constexpr bool meet(int w, mark kind) {
+    if (!(met_[w] & kind)) {
+      met_[w] |= kind;
+      if (++(kind == reduced ? at_reduce_ : at_update_) == workers_)
+        for (int other = 0; other < workers_; ++other)
+          if (other != w && waiting_[other]) wake(other);
+    }
+    waiting_[w] = (kind == reduced ? at_reduce_ : at_update_) < workers_;
+    return !waiting_[w];
+  }
+
+  static constexpr bool goes_back(action_kind kind) {
+    return kind == action_kind::send_gradient || kind == action_kind::receive_gradient;
+  }
+  constexpr int channel_of(const instruction& it) const { return 2 * it.link + goes_back(it.kind); }
+  /// The worker at the other end of a transfer.
+  constexpr int peer_of(const instruction& it) const {
+    const link& over = t_.links[it.link];
+    return worker_of(it.stage == over.from ? over.to : over.from);
+  }
+
+  // Whether worker w may make a transfer now, apart from waiting for the other end.
+  constexpr fault permit(int w, const instruction& it) const {
     if (it.link < 0 || it.link >= t_.link_count) return fault::unknown;
     const link& over = t_.links[it.link];
-    const bool back = it.kind == action_kind::send_gradient || it.kind == action_kind::receive_gradient;
-    const bool sends = it.kind == action_kind::send_activation || it.kind == action_kind::send_gradient;
-    const int peer = worker_of(it.stage == over.from ? over.to : over.from);
-    if (it.stage != (sends == back ? over.to : over.from) || (back && !over.gradient) || peer == w)
+    const bool back = goes_back(it.kind), sends = is_send(it.kind);
+    if (it.stage != (sends == back ? over.to : over.from) || (back && !over.gradient) || peer_of(it) == w)
       return fault::unknown;
-    const int channel = 2 * it.link + back, at = it.stage * t_.micro_batches + it.micro_batch;
+    const int at = it.stage * t_.micro_batches + it.micro_batch;
     if (sends) {
       if (departed_[it.link * t_.micro_batches + it.micro_batch] & (back ? gradient_left : activation_left))
         return fault::repeated;
@@ -200,7 +309,29 @@ class execution {
     } else if (back && !(state_[at] & recompute_done) && recomputed(it.stage, it.micro_batch)) {
       return fault::premature;
     }
+    return fault::none;
+  }
 
+  // A transfer through the plan's slots.
+  GPIPE_COLD constexpr fault hand_over(int w, const instruction& it) {
+    if (const fault what = permit(w, it); what != fault::none) return what;
+    const bool sends = is_send(it.kind);
+    const auto turned = sends ? channels_.publish(channel_of(it), it.micro_batch)
+                              : channels_.consume(channel_of(it), it.micro_batch);
+    if (turned == slot_channels::result::wrong) return fault::unpaired;
+    waiting_[w] = turned == slot_channels::result::waits;
+    if (waiting_[w]) return fault::none;
+    const fault what = sends ? leave(it) : arrive(it, channel_of(it));
+    if (what != fault::none) return what;
+    ++position_[w];
+    if (sends && waiting_[peer_of(it)]) wake(peer_of(it));
+    return fault::none;
+  }
+
+  GPIPE_COLD constexpr fault transfer(int w, const instruction& it) {
+    if (const fault what = permit(w, it); what != fault::none) return what;
+    const int peer = peer_of(it), channel = channel_of(it);
+    const bool sends = is_send(it.kind);
     if (slots_ == rendezvous) {
       const instruction* other = waiting_[peer] ? &programs_[peer].lines[position_[peer]] : nullptr;
       const bool meets = other && other->link == it.link && other->kind == counterpart(it.kind);
@@ -240,8 +371,10 @@ class execution {
   constexpr fault depart(const instruction& it, int channel) {
     order_[channel * t_.micro_batches + sent_[channel]] = it.micro_batch;
     ++sent_[channel];
-    departed_[it.link * t_.micro_batches + it.micro_batch] |=
-        it.kind == action_kind::send_gradient ? gradient_left : activation_left;
+    return leave(it);
+  }
+  constexpr fault leave(const instruction& it) {
+    departed_[it.link * t_.micro_batches + it.micro_batch] |= goes_back(it.kind) ? gradient_left : activation_left;
     return fault::none;
   }
 
@@ -268,8 +401,11 @@ class execution {
       if (!waiting_[w]) continue;
       if (first < 0) first = w;
       const instruction& it = programs_[w].lines[position_[w]];
-      const link& over = t_.links[it.link];
-      const int peer = worker_of(it.stage == over.from ? over.to : over.from);
+      if (!is_send(it.kind) && !is_receive(it.kind)) {
+        if (!waiting_[awaited(w)]) return found(fault::unpaired, w);
+        continue;
+      }
+      const int peer = peer_of(it);
       bool comes = false;
       for (int i = position_[peer]; i < programs_[peer].length && !comes; ++i) {
         const instruction& other = programs_[peer].lines[i];
@@ -278,6 +414,22 @@ class execution {
       if (!comes) return found(fault::unpaired, w);
     }
     return found(fault::deadlock, first);
+  }
+
+  /// The worker that a waiting worker waits for.
+  constexpr int awaited(int w) const {
+    const instruction& it = programs_[w].lines[position_[w]];
+    if (is_send(it.kind) || is_receive(it.kind)) return peer_of(it);
+    int other = 0;
+    if (it.kind == action_kind::reduce || it.kind == action_kind::update) {
+      while (met_[other] & (it.kind == action_kind::reduce ? reduced : updated)) ++other;
+      return other;
+    }
+    const bool back = it.kind != action_kind::forward;
+    each_leaving(it.stage, back, [&](int, const link& over, int channel) {
+      if (!is_local(over) && channels_.is_busy(channel, it.micro_batch)) other = worker_of(back ? over.from : over.to);
+    });
+    return other;
   }
 
   // Every transfer has happened if every forward and backward has, because these wait for their inputs.
@@ -300,19 +452,24 @@ class execution {
   }
 
   static constexpr int size(const expected_step& t, int workers) {
-    return 3 * workers + (6 + 3 * t.micro_batches) * t.stages + (4 + 3 * t.micro_batches) * t.link_count;
+    return 4 * workers + 2 + (8 + 3 * t.micro_batches) * t.stages + (5 + 3 * t.micro_batches) * t.link_count;
   }
 
   const expected_step t_;
   const program_view* programs_;
   int workers_, slots_;
-  bool has_local_links_ = false;
+  bool planned_;  // the channels have the plan's slots
+  int at_reduce_ = 0, at_update_ = 0;  // the workers that have come there
   int ready_count_ = 0;
   int culprit_ = -1;  // the worker with the fault, if it is not the one that ran
+  slot_channels channels_;
   zeroed_array<int> memory_;  // of all arrays below
 
-  // Of each worker: its line, whether it waits there for a peer; a stack of the workers that may run.
-  int *position_ = nullptr, *waiting_ = nullptr, *ready_ = nullptr;
+  // Of each worker: its line, whether it waits there for a peer; a stack of the workers that may run; marks of where
+  // it has met the others.
+  int *position_ = nullptr, *waiting_ = nullptr, *ready_ = nullptr, *met_ = nullptr;
+  // The links of each stage: [first_out_[s], first_out_[s + 1]), and link_in_[first_in_[s] ...].
+  int *first_out_ = nullptr, *first_in_ = nullptr, *link_in_ = nullptr;
   // Of each stage: links, micro-batches so far, marks.
   int *incoming_ = nullptr, *outgoing_gradients_ = nullptr;
   int *forwarded_ = nullptr, *retired_ = nullptr, *held_ = nullptr, *ended_ = nullptr;

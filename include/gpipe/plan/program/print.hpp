@@ -31,4 +31,10 @@ GPIPE_COLD inline std::string describe(const check_result& found) {
                        label_of(found.at, true).text(), " (", name(found.at.kind), ")"});
 }
 
+/// As in "worker 1 waits at tick 7 in 1B0 (backward)".
+GPIPE_COLD inline std::string describe(const waiting_worker& it) {
+  return detail::concat({"worker ", it.worker, " waits at tick ", it.tick, " in ", label_of(it.at, true).text(), " (",
+                         name(it.at.kind), ")"});
+}
+
 }  // namespace gpipe

@@ -38,6 +38,28 @@ GPIPE_COLD constexpr void find_links(const network& net, const cut& cut, Sink&& 
       if (between[from * S + to] != 0) sink(link{from, to, between[from * S + to] == 3});
 }
 
+/// The slots from which on each reads the slot before: any of its values, and one that has a gradient. If they are at
+/// most 1, neighbouring stages of any cut have a link, or a link with gradients.
+struct chain_begin {
+  int values = 1, gradients = 1;
+
+  constexpr int begin(bool trains) const { return trains ? gradients : values; }
+};
+GPIPE_COLD constexpr chain_begin chained_from(const network& net) {
+  chain_begin found;
+  for (int l = 1; l < net.slot_count; ++l) {
+    bool reads = false, gradient = false;
+    for (int i = 0; i < net.slots[l].reads; ++i)
+      if (const value& of = net.values[net.reads_value(l, i)]; of.writer == l - 1) {
+        reads = true;
+        gradient = gradient || of.gradient;
+      }
+    if (!reads) found.values = l + 1;
+    if (!gradient) found.gradients = l + 1;
+  }
+  return found;
+}
+
 namespace detail {
 
 [[noreturn]] inline void bad_link(int index, const link& link, int stages) {

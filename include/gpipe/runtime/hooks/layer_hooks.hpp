@@ -100,16 +100,23 @@ class layer_hooks {
   /// Runs a part of a slot on `together` micro-batches, the first of which is m, and records their mean time.
   template <class Run>
   void time(const bound& b, timed part, const step_context& step, int m, Run&& run, int together = 1) {
-    if (!timer_) return run();
-    context_.finish();  // a timed step waits for its device before and after each part
-    const auto begin = now_ns();
+    const std::int64_t begin = timer_ ? finished_ns() : 0;
     run();
-    context_.finish();
-    if (step.samples(m + together - 1) == plan_.options.micro_batch_size)
-      timer_->add(b.slot - first(), part, (now_ns() - begin) / together);
+    if (timer_) record_time(b, part, step, m, together, begin);
   }
 
  private:
+  // A timed step waits for its device before and after each part.
+  GPIPE_OUT_OF_LINE std::int64_t finished_ns() const {
+    context_.finish();
+    return now_ns();
+  }
+  GPIPE_OUT_OF_LINE void record_time(const bound& b, timed part, const step_context& step, int m, int together,
+                                     std::int64_t begin) {
+    const std::int64_t end = finished_ns();
+    if (step.samples(m + together - 1) == plan_.options.micro_batch_size)
+      timer_->add(b.slot - first(), part, (end - begin) / together);
+  }
   nonfinite_finder<Context> finder() const { return {context_, net_, stage_}; }
   int first() const { return plan_.cut().first[stage_]; }
 

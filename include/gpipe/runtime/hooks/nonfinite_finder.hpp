@@ -3,6 +3,7 @@
 #include <string>
 
 #include <gpipe/runtime/binding/binding.hpp>
+#include <gpipe/runtime/step/batch_check.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 
 namespace gpipe::detail {
@@ -26,11 +27,15 @@ class nonfinite_finder {
   /// Checks the model's inputs that this slot reads.
   GPIPE_COLD void check_inputs(const bound& b, const step_context& step, int m, bool again) const {
     for (int i = 0; i < b.inputs; ++i)
-      if (b.value_in[i] < net_.entering)
-        check(b, m, "the field \"inputs\" of the data", b.value_in[i], b.in[i].at(m, again), step);
+      if (const int v = b.value_in[i]; v < net_.entering && !finite(v, b, m, b.in[i].at(m, again), step))
+        not_finite(b, step, m, "the field \"inputs\" of the data", place_in_inputs(step, m));
   }
   GPIPE_COLD void check_outputs(const bound& b, const step_context& step, int m, const call& done) const {
-    for (int o = 0; o < b.outputs; ++o) check(b, m, "its output", b.value_out[o], b.out[o].at(m, done.recompute), step);
+    for (int o = 0; o < b.outputs; ++o)
+      if (!finite(b.value_out[o], b, m, b.out[o].at(m, done.recompute), step)) {
+        check_parameters(b, step, m);
+        not_finite(b, step, m, "its output");
+      }
     const bool has_partials = step.trains() || b.layer->state_count == 0;
     if (!done.recompute && has_partials &&
         !all_finite(b, static_cast<std::ptrdiff_t>(b.layer->partial_elements()), done.partials))
@@ -63,14 +68,46 @@ class nonfinite_finder {
     if (type == dtype::bf16) return all_finite(b, n, reinterpret_cast<const bf16*>(data));
     return type != dtype::float32 || all_finite(b, n, reinterpret_cast<const float*>(data));
   }
-  GPIPE_COLD void check(const bound& b, int m, const char* what, int v, const std::byte* at,
-                       const step_context& step) const {
+  GPIPE_COLD bool finite(int v, const bound& b, int m, const std::byte* at, const step_context& step) const {
     const edge_part& part = net_.values[v].part;
-    if (!finite(b, part.type, static_cast<std::ptrdiff_t>(part.size) * step.samples(m), at))
-      not_finite(b, step, m, what);
+    return finite(b, part.type, static_cast<std::ptrdiff_t>(part.size) * step.samples(m), at);
   }
-  [[noreturn]] GPIPE_COLD void not_finite(const bound& b, const step_context& step, int m, const char* what) const {
-    throw_error({what, " is not finite"},
+  GPIPE_COLD void check(const bound& b, int m, const std::string& what, int v, const std::byte* at,
+                        const step_context& step) const {
+    if (!finite(v, b, m, at, step)) not_finite(b, step, m, what);
+  }
+  /// A parameter that is not finite is the cause of an output that is not.
+  GPIPE_COLD void check_parameters(const bound& b, const step_context& step, int m) const {
+    std::size_t at = 0;
+    for (int p = 0; p < b.layer->parameter_count; ++p) {
+      const parameter& it = b.layer->parameters[p];
+      if (!finite(b, b.layer->type, static_cast<std::ptrdiff_t>(it.extents.size()), b.parameters + at))
+        not_finite(b, step, m, concat({"its parameter \"", it.name, "\""}));
+      at += aligned(it.extents.size() * bytes_of(b.layer->type));
+    }
+  }
+  /// The inputs' first number that is not finite: its sample and its column, from the rows of the batch.
+  template <class T>
+  static std::ptrdiff_t first_nonfinite(const std::byte* rows, std::ptrdiff_t begin, std::ptrdiff_t end) {
+    const T* x = reinterpret_cast<const T*>(rows);
+    while (begin < end && static_cast<double>(x[begin] - x[begin]) == 0) ++begin;
+    return begin;
+  }
+  GPIPE_COLD std::string place_in_inputs(const step_context& step, int m) const {
+    const edge_part& part = net_.values[0].part;
+    const auto size = static_cast<std::ptrdiff_t>(part.size);
+    const std::ptrdiff_t begin = size * step.first_sample(m), end = begin + size * step.samples(m);
+    std::ptrdiff_t at = end;
+    if (part.type == dtype::float32) at = first_nonfinite<float>(step.rows.inputs, begin, end);
+    if (part.type == dtype::float64) at = first_nonfinite<double>(step.rows.inputs, begin, end);
+    if (part.type == dtype::bf16) at = first_nonfinite<bf16>(step.rows.inputs, begin, end);
+    if (at == end) return {};
+    return concat({" in ", name_of_sample(step.rows.dataset_rows, static_cast<std::size_t>(at / size)), ", column ",
+                   at % size, " (counted from 0)"});
+  }
+  [[noreturn]] GPIPE_COLD void not_finite(const bound& b, const step_context& step, int m,
+                                          const std::string& what, const std::string& place = {}) const {
+    throw_error({what, " is not finite", place},
                 {"look for such numbers in the data, or lower the learning rate; parameters are as before the step"},
                 {.layer = std::string(b.layer->name),
                  .slot = b.slot,

@@ -14,16 +14,20 @@
 
 namespace gpipe {
 
+/// The end here of a channel to another process; at most one of the two is there.
+struct remote_end {
+  std::unique_ptr<sending_end> out;
+  std::unique_ptr<receiving_end> in;
+};
+
 /// One direction of a link, as its stages use it: a channel of this process, or the one end here of a channel to
 /// another process. This is the only place that distinguishes the two. Empty: nothing flows. `Marker` is the device's.
 ///
 /// A local channel is called without virtual calls, and its markers put the two stages' devices in order; the end of a
 /// channel to another process does that itself.
 template <class Marker = unmarked>
-struct link_channel {
+struct link_channel : remote_end {
   std::unique_ptr<channel<Marker>> local;
-  std::unique_ptr<sending_end> out;
-  std::unique_ptr<receiving_end> in;
   std::unique_ptr<emulated_link> emulated;  ///< null: a transfer takes no time
   std::int64_t sample_bytes = 0;            ///< of each sample, over an emulated link
 

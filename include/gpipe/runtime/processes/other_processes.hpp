@@ -18,16 +18,12 @@ class other_processes {
   /// There are none.
   other_processes() = default;
 
-  /// Makes the channel ends that lead from stages here to other processes. `maps[s]` holds the blocks of stage s, null
-  /// where another process has it, and `queues[s]` is its device's.
-  template <class Marker>
-  GPIPE_COLD void connect(process_group& job, const network& net, const runtime_plan& plan,
-                          const std::vector<const detail::arena_map*>& maps, std::vector<const void*> queues,
-                          std::vector<link_channels<Marker>>& channels) {
-    queues_ = std::move(queues);
-    ties_ = remote_tied_parameters(job, net, plan, maps, queues_);
+  /// Makes the channel ends that lead from stages here to other processes.
+  GPIPE_COLD void connect(process_group& job, const network& net, const runtime_plan& plan, replica_part& part) {
+    queues_ = part.queues();
+    ties_ = remote_tied_parameters(job, net, plan, part.maps(), queues_);
     decision_ = std::make_unique<decision_exchange>(job, net, plan);
-    remote_links(job, net, plan, maps, queues_).connect(channels);
+    remote_links(job, net, plan, part.maps(), queues_).connect(part);
     job_ = &job;
   }
 

@@ -4,7 +4,7 @@
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/runtime/binding/arena_map.hpp>
-#include <gpipe/runtime/link/link_channels.hpp>
+#include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe {
@@ -18,17 +18,16 @@ class remote_links {
                const std::vector<const detail::arena_map*>& maps, const std::vector<const void*>& queues)
       : job_(job), net_(net), plan_(plan), maps_(maps), queues_(queues) {}
 
-  template <class Marker>
-  GPIPE_COLD void connect(std::vector<link_channels<Marker>>& channels) const {
-    for (std::size_t k = 0; k < channels.size(); ++k) {
+  GPIPE_COLD void connect(replica_part& part) const {
+    for (std::size_t k = 0; k < plan_.links.size(); ++k) {
       const link& it = plan_.links[k];
       if (plan_.worker_of(it.from) == plan_.worker_of(it.to)) continue;
       const std::vector<int>&stash = plan_.slots_of_links[k].stash, &returned = plan_.slots_of_links[k].returned;
-      if (has(it.from)) channels[k].activations.out = job_.sender(activations(it, it.from, stash));
-      if (has(it.to)) channels[k].activations.in = job_.receiver(activations(it, it.to, stash));
+      if (has(it.from)) part.activations(k).out = job_.sender(activations(it, it.from, stash));
+      if (has(it.to)) part.activations(k).in = job_.receiver(activations(it, it.to, stash));
       if (!it.gradient || !plan_.schedule.trains) continue;
-      if (has(it.to)) channels[k].gradients.out = job_.sender(gradients(it, it.to, returned));
-      if (has(it.from)) channels[k].gradients.in = job_.receiver(gradients(it, it.from, returned));
+      if (has(it.to)) part.gradients(k).out = job_.sender(gradients(it, it.to, returned));
+      if (has(it.from)) part.gradients(k).in = job_.receiver(gradients(it, it.from, returned));
     }
   }
 

@@ -9,7 +9,6 @@ namespace gpipe {
 
 /// Sums the gradients of a stage over all replicas, elementwise and in ascending order of replicas, so that every
 /// implementation gives the same bits; and gathers the partials that layers computed for each micro-batch.
-template <class Device>
 class all_reduce {
  public:
   virtual ~all_reduce() = default;

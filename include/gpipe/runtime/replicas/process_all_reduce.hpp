@@ -8,8 +8,8 @@
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/gradient_buckets.hpp>
 #include <gpipe/record/trace.hpp>
+#include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/runtime/replicas/all_reduce.hpp>
-#include <gpipe/runtime/replicas/replica.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe {
@@ -25,11 +25,10 @@ namespace gpipe {
 /// order.
 ///
 /// Only the transport copies. Slices of other replicas have their own landing buffers in the arena.
-template <class Device>
-class process_all_reduce final : public all_reduce<Device> {
+class process_all_reduce final : public all_reduce {
  public:
   /// Every process makes its channel ends in the same order.
-  GPIPE_COLD process_all_reduce(process_group& job, const network& net, const runtime_plan& plan, replica<Device>& here)
+  GPIPE_COLD process_all_reduce(process_group& job, const network& net, const runtime_plan& plan, replica_part& here)
       : job_(job),
         net_(net),
         plan_(plan),
@@ -38,62 +37,61 @@ class process_all_reduce final : public all_reduce<Device> {
         exchanges_(detail::index(plan.stages())) {
     for (int s = 0; s < plan.stages(); ++s) {
       if (!here.has(s)) continue;
-      const bound_stage<Device>& own = here.stage(s);
-      own.statistics().each(
-          [&](const detail::block_address& at) { exchanges_[detail::index(s)].partials.push_back(at); });
-      for (int r = 0; r < plan.replicas() && !exchanges_[detail::index(s)].partials.empty(); ++r)
+      const detail::arena_map& map = *here.maps()[detail::index(s)];
+      exchange& all = exchanges_[detail::index(s)];
+      all.partials = here.partials(s);
+      for (int r = 0; r < plan.replicas() && !all.partials.empty(); ++r)
         if (r != here.number()) connect_partials(s, r);
+      all.gradients = here.gradient_ranges(s);
       if (!plan.schedule.trains) continue;
-      std::byte* landing = own.map().find(memory_kind::landing, -1, -1).base;
+      auto next = all.gradients.begin();
+      std::byte* landing = map.find(memory_kind::landing, -1, -1).base;
       if (queues_[detail::index(s)] != nullptr) {  // a channel end occupies the device until its peer is ready
-        add_range(s, own.gradients(), own.flat_bytes(), landing, range::never);
+        add_range(s, next->begin, next->bytes, landing, range::never);
       } else {
         each_bucket(stage_view(net, plan.cut(), s), [&](const bucket& b) {
-          landing = add_range(s, own.gradients() + b.begin, b.bytes, landing, b.early ? b.first : range::never);
+          landing = add_range(s, next->begin + b.begin, b.bytes, landing, b.early ? b.first : range::never);
         });
       }
-      exchanges_[detail::index(s)].buckets = exchanges_[detail::index(s)].ranges.size();
-      for (const auto& b : own.slots())
-        if (!net.owns(b.slot))
-          add_range(s, b.gradients, b.layer->parameter_bytes(), own.map().find(memory_kind::landing, b.slot, -1).base,
-                    range::never);
+      all.buckets = all.ranges.size();
+      for (int l = plan.first[detail::index(s)]; l < plan.first[detail::index(s) + 1]; ++l) {
+        if (net.owns(l)) continue;
+        ++next;
+        add_range(s, next->begin, next->bytes, map.find(memory_kind::landing, l, -1).base, range::never);
+      }
     }
   }
 
   GPIPE_OUT_OF_LINE std::int64_t sum(int replica, int stage, const wait_context& what, bool commits) override {
-    const bound_stage<Device>& own = here_.stage(stage);
     exchange& all = exchanges_[detail::index(stage)];
     // In a commit the owners already have the gradients of tied uses.
     const std::size_t ranges = commits ? all.buckets : all.ranges.size();
-    finish(own, stage);
+    finish(stage);
     for (const auto& from : all.partials_in) from->release(0);  // not earlier: the commit absorbs these partials
     for (const auto& to : all.partials_out) to->publish(0, 1);
     for (std::size_t i = 0; i < ranges; ++i) send_slices(all.ranges[i]);
     std::int64_t waited = 0;
-    for (std::size_t i = 0; i < ranges; ++i) waited += sum_slice(own, stage, all.ranges[i], what);
+    for (std::size_t i = 0; i < ranges; ++i) waited += sum_slice(stage, all.ranges[i], what);
     for (std::size_t i = 0; i < ranges; ++i) waited += receive_sums(all.ranges[i], what);
     waited += timed([&] {
       for (const auto& from : all.partials_in) from->consume(0, what);
       for (const auto& to : all.partials_out) to->acquire(0, what);
     });
     if (!commits && replica > 0)
-      own.each_gradient(true, [&](std::size_t begin, std::size_t bytes) {
-        own.context().fill(static_cast<std::ptrdiff_t>(bytes), std::byte{0}, own.arena().data() + begin);
-      });
+      for (const auto& it : all.gradients) here_.clear(stage, it);
     return waited;
   }
 
   GPIPE_OUT_OF_LINE bool begin(int stage, int slot, const wait_context& what) override {
-    const bound_stage<Device>& own = here_.stage(stage);
     bool moved = false;
     for (range& it : exchanges_[detail::index(stage)].ranges) {
       if (it.complete_at < slot || it.now == range::summed) continue;
       if (it.now == range::untouched) {
-        finish(own, stage);
+        finish(stage);
         send_slices(it);
       } else if (std::all_of(it.slices_in.begin(), it.slices_in.end(),
                              [](auto& from) { return from.end->arrived(0); })) {
-        sum_slice(own, stage, it, what);
+        sum_slice(stage, it, what);
       } else {
         continue;
       }
@@ -126,11 +124,11 @@ class process_all_reduce final : public all_reduce<Device> {
   struct exchange {
     std::vector<range> ranges;   // the buckets of parameters that the stage owns, then each tied use
     std::size_t buckets = 0;     // the number of the former
+    std::vector<replica_part::range> gradients;   // all of the stage
     std::vector<detail::block_address> partials;  // of each slot that has some
     std::vector<std::unique_ptr<sending_end>> partials_out;
     std::vector<std::unique_ptr<receiving_end>> partials_in;
   };
-
 
   int rank_of(int replica, int stage) const { return replica * plan_.workers() + plan_.worker_of(stage); }
   std::size_t edge(std::size_t bytes, int replica) const { return slice_begin(bytes, replica, plan_.replicas()); }
@@ -151,8 +149,8 @@ class process_all_reduce final : public all_reduce<Device> {
     return {rank_of(replica, stage), 1, {}, {0}, {0}, queues_[detail::index(stage)]};
   }
   // Channels that work in a device's order need no wait on the host.
-  void finish(const bound_stage<Device>& own, int stage) const {
-    if (queues_[detail::index(stage)] == nullptr) own.context().finish();
+  void finish(int stage) const {
+    if (queues_[detail::index(stage)] == nullptr) here_.finish(stage);
   }
 
   // Returns where the landing buffer of the next range begins.
@@ -198,7 +196,7 @@ class process_all_reduce final : public all_reduce<Device> {
   }
   // ((g0 + g1) + g2) + ...: slices of replicas before this one are summed in the landing buffer, later ones in the
   // slice.
-  std::int64_t sum_slice(const bound_stage<Device>& own, int stage, range& it, const wait_context& what) {
+  std::int64_t sum_slice(int stage, range& it, const wait_context& what) {
     std::int64_t waited = 0;
     if (it.now == range::summed) return waited;
     std::byte *const mine = it.slice, *const first = it.landing;
@@ -206,12 +204,12 @@ class process_all_reduce final : public all_reduce<Device> {
     std::byte* arrived = first;
     for (auto& from : it.slices_in) {
       waited += timed([&] { from.end->consume(0, what); });
-      if (from.replica > here_.number()) own.add(net_.type, n, arrived, mine);
-      else if (arrived != first) own.add(net_.type, n, arrived, first);
+      if (from.replica > here_.number()) here_.add(stage, net_.type, n, arrived, mine);
+      else if (arrived != first) here_.add(stage, net_.type, n, arrived, first);
       arrived += it.bytes;
-      if (from.replica + 1 == here_.number()) own.add(net_.type, n, first, mine);
+      if (from.replica + 1 == here_.number()) here_.add(stage, net_.type, n, first, mine);
     }
-    finish(own, stage);
+    finish(stage);
     for (auto& from : it.slices_in) from.end->release(0);
     for (auto& to : it.sums_out) to.end->publish(0, 1);
     it.now = range::summed;
@@ -230,7 +228,7 @@ class process_all_reduce final : public all_reduce<Device> {
   process_group& job_;
   const network& net_;
   const runtime_plan& plan_;
-  replica<Device>& here_;
+  replica_part& here_;
   std::vector<const void*> queues_;  // [stage]
   std::vector<exchange> exchanges_;  // [stage]
 };

@@ -5,6 +5,7 @@
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/runtime/link/link_channels.hpp>
+#include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/runtime/stage/bound_stage.hpp>
 #include <gpipe/transport/in_process/barrier.hpp>
 
@@ -14,7 +15,7 @@ namespace gpipe {
 /// each step's micro-batches. All replicas apply the same updates, so their parameters stay the same. In a job of
 /// processes only the stages of one worker are here.
 template <class Device>
-class replica {
+class replica final : public replica_part {
  public:
   using context = typename Device::context;
   using channel_list = std::vector<link_channels<typename Device::marker>>;
@@ -42,7 +43,7 @@ class replica {
       if (stage) stage->bind(maps_, kernels, canary);
   }
 
-  int number() const { return number_; }
+  int number() const override { return number_; }
   /// A pass begins: copies the step, with this replica's part of the micro-batches.
   void begin(const step_context& whole) {
     step_ = whole;
@@ -51,23 +52,42 @@ class replica {
   }
   const step_context& step() const { return step_; }
 
-  /// The device queue of each stage: its memory is used in the order of this queue. Null: the stage is in host memory.
-  std::vector<const void*> queues() const {
+  bool has(int s) const override { return stages_[detail::index(s)] != nullptr; }
+  const std::vector<std::unique_ptr<bound_stage<Device>>>& stages() const { return stages_; }
+  bound_stage<Device>& stage(int s) const { return *stages_[detail::index(s)]; }
+  channel_list& channels() { return channels_; }
+  /// For the replica's workers.
+  gpipe::barrier& barrier() { return barrier_; }
+
+  const std::vector<const detail::arena_map*>& maps() const override { return maps_; }
+  GPIPE_COLD std::vector<const void*> queues() const override {
     std::vector<const void*> found(stages_.size());
     if constexpr (queueing_context<context>)
       for (std::size_t s = 0; s < stages_.size(); ++s)
         if (stages_[s]) found[s] = &stages_[s]->context().queue();
     return found;
   }
-
-  bool has(int s) const { return stages_[detail::index(s)] != nullptr; }
-  const std::vector<std::unique_ptr<bound_stage<Device>>>& stages() const { return stages_; }
-  /// The blocks of each stage; null for a stage that is not here.
-  const std::vector<const detail::arena_map*>& maps() const { return maps_; }
-  bound_stage<Device>& stage(int s) const { return *stages_[detail::index(s)]; }
-  channel_list& channels() { return channels_; }
-  /// For the replica's workers.
-  gpipe::barrier& barrier() { return barrier_; }
+  remote_end& activations(std::size_t link) override { return channels_[link].activations; }
+  remote_end& gradients(std::size_t link) override { return channels_[link].gradients; }
+  GPIPE_COLD std::vector<range> gradient_ranges(int s) const override {
+    std::vector<range> found;
+    stage(s).each_gradient(true, [&](std::size_t begin, std::size_t bytes) {
+      found.push_back({stage(s).arena().data() + begin, bytes});
+    });
+    return found;
+  }
+  GPIPE_COLD std::vector<detail::block_address> partials(int s) const override {
+    std::vector<detail::block_address> found;
+    stage(s).statistics().each([&](const detail::block_address& at) { found.push_back(at); });
+    return found;
+  }
+  void add(int s, dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) const override {
+    stage(s).add(type, n, from, into);
+  }
+  void clear(int s, const range& it) const override {
+    stage(s).context().fill(static_cast<std::ptrdiff_t>(it.bytes), std::byte{0}, it.begin);
+  }
+  void finish(int s) const override { stage(s).context().finish(); }
 
  private:
   int number_;

@@ -18,7 +18,7 @@ namespace gpipe {
 ///     replica 0   ... backward | barrier | sums its slice into all | barrier | ...
 ///     replica 1   ... backward     |       sums its slice into all |       |
 template <class Device>
-class shared_all_reduce final : public all_reduce<Device> {
+class shared_all_reduce final : public all_reduce {
  public:
   GPIPE_COLD shared_all_reduce(const network& net, const runtime_plan& plan, worker_signals& signals,
                                const replica_list<Device>& replicas)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include <gpipe/core/index.hpp>
@@ -50,11 +51,12 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   const detail::layer_statistics<Device>& statistics() const { return statistics_; }
   /// The stage's worker marks it when it has enqueued the work that other stages wait for.
   marker& done() { return done_; }
-  /// The layer that ran last since `begin`, to be named when a kernel throws. Null before the first.
-  const detail::bound_slot<device_context>* current() const { return current_; }
-  int current_micro_batch() const { return current_micro_batch_; }
+  /// The layer that ran last since `begin`, to be named when a kernel throws or does not return. Null before the first.
+  /// From any thread.
+  const detail::bound_slot<device_context>* current() const { return current_.load(std::memory_order_relaxed); }
+  int current_micro_batch() const { return current_micro_batch_.load(std::memory_order_relaxed); }
   void begin([[maybe_unused]] int m = -1) {
-    current_ = nullptr;
+    current_.store(nullptr, std::memory_order_relaxed);
     if constexpr (requires { context_.set_operation(operation_tag{}); })
       context_.set_operation({.stage = stage_, .micro_batch = m});
   }
@@ -205,8 +207,8 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
 
   /// The operations that follow are those of this layer on this micro-batch.
   void enter(const bound& b, int m) {
-    current_ = &b;
-    current_micro_batch_ = m;
+    current_.store(&b, std::memory_order_relaxed);
+    current_micro_batch_.store(m, std::memory_order_relaxed);
     if constexpr (requires { context_.set_operation(operation_tag{}); })
       context_.set_operation({b.layer->name, b.slot, stage_, m});
   }
@@ -280,8 +282,8 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   detail::layer_statistics<Device> statistics_;
   detail::layer_hooks<device_context> hooks_;
   mutable bool drew_ = false;
-  const bound* current_ = nullptr;
-  int current_micro_batch_ = -1;
+  std::atomic<const bound*> current_{nullptr};
+  std::atomic<int> current_micro_batch_{-1};
   [[no_unique_address]] marker done_{};
 };
 

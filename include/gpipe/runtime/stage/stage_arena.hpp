@@ -41,7 +41,7 @@ class stage_arena {
     for (const memory_block& b : plan.blocks[detail::index(stage)]) map_.add(b);
     // Gaps between parameters stay zero, because whole arrays are updated at once.
     const auto flat = memory_.of(memory_kind::parameters) * (2 + plan.options.optimizer_moments);
-    context_.fill(static_cast<std::ptrdiff_t>(flat + memory_.of(memory_kind::tied)), std::byte{0}, arena_.data());
+    context_.fill(flat + memory_.of(memory_kind::tied), std::byte{0}, arena_.data());
   }
   ~stage_arena() { settle(); }
   stage_arena(const stage_arena&) = delete;

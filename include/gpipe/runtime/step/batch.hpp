@@ -1,14 +1,12 @@
 #pragma once
 
 #include <cstddef>
-#include <iterator>
 #include <string_view>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/core/tensors/number_rows.hpp>
+#include <gpipe/core/text/quoted.hpp>
 #include <gpipe/model/graph.hpp>
 
 namespace gpipe {
@@ -25,21 +23,38 @@ class batch {
     const void* data = nullptr;
     std::size_t elements = 0;
     dtype type{};
+    bool unread = false;  ///< the model need not read it
   };
 
   explicit batch(int samples) : samples_(samples) {}
 
   /// `rows` is a vector, a span, an array, ... of elements.
   template <class Rows>
-    requires element<std::remove_cvref_t<decltype(*std::data(std::declval<const Rows&>()))>>
   batch& with(std::string_view name, const Rows& rows) {
-    return with(name, std::data(rows), std::size(rows), dtype_of<std::remove_cvref_t<decltype(*std::data(rows))>>);
+    const detail::number_rows of = detail::number_rows_of(rows);
+    return with(name, of.data, of.elements, of.type);
   }
   batch& with(std::string_view name, const void* rows, std::size_t elements, dtype type) {
-    if (find(name)) detail::throw_error({"the batch has a field \"", name, "\" already"}, {"give each field once"});
-    entries_.push_back({name, rows, elements, type});
+    return add({name, rows, elements, type});
+  }
+  /// A field that the model need not read, such as the samples' numbers in a database: a hook may find it here.
+  template <class Rows>
+  batch& with_unread(std::string_view name, const Rows& rows) {
+    const detail::number_rows of = detail::number_rows_of(rows);
+    return add({name, of.data, of.elements, of.type, true});
+  }
+  batch& add(const entry& field) {
+    if (find(field.name))
+      detail::throw_error({"the batch has a field ", detail::quoted(field.name), " already"}, {"give each field once"});
+    entries_.push_back(field);
     return *this;
   }
+  /// Names the samples in errors: sample i is the row `rows[i]` of a dataset. `rows` must live as long as the data.
+  batch& named(const int* rows) {
+    rows_ = rows;
+    return *this;
+  }
+  const int* dataset_rows() const { return rows_; }
 
   int samples() const { return samples_; }
   const std::vector<entry>& entries() const { return entries_; }
@@ -51,6 +66,7 @@ class batch {
 
  private:
   int samples_;
+  const int* rows_ = nullptr;
   std::vector<entry> entries_;
 };
 
@@ -60,6 +76,7 @@ struct batch_rows {
   int samples = 0;
   const std::byte* inputs = nullptr;
   std::vector<const std::byte*> fields;
+  const int* dataset_rows = nullptr;  ///< see `batch::named`
   bf16* rounded = nullptr;  ///< buffer for the inputs of a batch of floats when the model reads bf16
 };
 

@@ -5,8 +5,11 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/text/quoted.hpp>
+#include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/runtime/step/batch.hpp>
 
 namespace gpipe {
@@ -20,6 +23,10 @@ GPIPE_COLD inline const std::byte* rows_of(const batch& from, std::string_view n
     throw_error({"field \"", name, "\" of the batch holds ", name_of(found->type), ", the model reads ", name_of(type)},
            {"convert it before the step"});
   const std::size_t wanted = size * detail::index(from.samples());
+  if (name != "inputs" && size > 1 && found->elements == detail::index(from.samples()))
+    throw_error({"field \"", name, "\" of the batch has one element a sample, but the model reads ", size,
+                 ": its layers see ", size, " rows in each sample"},
+                {"if a sample is one row, put flatten before the first linear layer; else give one element a row"});
   if (found->elements != wanted)
     throw_error({"field \"", name, "\" of the batch has ", found->elements, " elements, but ", from.samples(),
             " samples of ", size, " need ", wanted},
@@ -27,10 +34,29 @@ GPIPE_COLD inline const std::byte* rows_of(const batch& from, std::string_view n
   return static_cast<const std::byte*>(found->data);
 }
 
-GPIPE_COLD inline std::string names_of_fields(const network& net) {
-  std::string names = "inputs";
-  for (int f = 0; f < net.field_count; ++f) names.append(", ").append(net.fields[f].name);
+GPIPE_COLD inline std::vector<std::string> fields_read(const network& net) {
+  std::vector<std::string> names{"inputs"};
+  for (int f = 0; f < net.field_count; ++f) names.emplace_back(net.fields[f].name);
   return names;
+}
+GPIPE_COLD inline bool reads(const network& net, std::string_view name) {
+  bool known = name == "inputs";
+  for (int f = 0; f < net.field_count; ++f) known = known || name == net.fields[f].name;
+  return known;
+}
+
+/// The model reads every field of the batch, except for those that say that it need not.
+GPIPE_COLD inline void check_fields(const network& net, const batch& from) {
+  for (const batch::entry& e : from.entries()) {
+    if (e.unread || reads(net, e.name)) continue;
+    const std::vector<std::string> known = fields_read(net);
+    std::string names;
+    for (const std::string& name : known) names.append(names.empty() ? "" : ", ").append(name);
+    const std::string meant = meant_by(e.name, known);
+    throw_error({"the batch has a field ", detail::quoted(e.name), ", which the model does not read"},
+                {meant.empty() ? "" : "is it \"", meant, meant.empty() ? "" : "\"? ", "the model reads ", names,
+                 "; with_unread adds a field that it need not read"});
+  }
 }
 
 inline bool is_rounded(const network& net, const batch::entry& inputs) {
@@ -41,11 +67,18 @@ GPIPE_OUT_OF_LINE inline const std::byte* round(const std::byte* rows, std::size
   return reinterpret_cast<const std::byte*>(into);
 }
 
+/// The words for the sample of an error: its row of the dataset if the batch is from one, else its place in the batch.
+GPIPE_COLD inline std::string name_of_sample(const int* dataset_rows, std::size_t sample) {
+  if (dataset_rows == nullptr) return concat({"sample ", sample});
+  return concat({"row ", dataset_rows[sample], " of the dataset"});
+}
+
 template <class T>
-void check_range(const field& wanted, const T* numbers, std::size_t count) {
+void check_range(const field& wanted, const T* numbers, std::size_t count, const int* dataset_rows) {
   for (std::size_t i = 0; i < count; ++i)
     if (numbers[i] < 0 || numbers[i] >= wanted.below)
-      throw_error({"field \"", wanted.name, "\" of sample ", i / wanted.size, " is ", numbers[i]},
+      throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ",
+                   numbers[i]},
              {"it must lie in 0 ... ", wanted.below - 1});
 }
 
@@ -58,18 +91,19 @@ GPIPE_COLD inline bool is_read_before(const network& net, int field, int end) {
 
 // Optional fields are the weights of samples.
 template <class T>
-void check_weights(const field& wanted, const T* weights, std::size_t count) {
+void check_weights(const field& wanted, const T* weights, std::size_t count, const int* dataset_rows) {
   for (std::size_t i = 0; i < count; ++i)
     if (!(weights[i] >= 0))
-      throw_error({"field \"", wanted.name, "\" of sample ", i / wanted.size, " is ", std::to_string(weights[i])},
+      throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ",
+                   std::to_string(weights[i])},
              {"choose 0 or more"});
 }
 
 }  // namespace detail
 
 /// Checks a batch against the fields of the model: names, types, row sizes, ranges of integers. The model must read
-/// every field of the batch. A field that only layers from slot `end` on read may be missing. A model in bf16 accepts
-/// inputs that are floats, and rounds them. Throws `error`.
+/// every field of the batch that was not added by `with_unread`. A field that only layers from slot `end` on read may be
+/// missing. A model in bf16 accepts inputs that are floats, and rounds them. Throws `error`.
 GPIPE_COLD inline void check_batch(const network& net, const batch& from, int max_batch, batch_rows& rows,
                                    int end = (std::numeric_limits<int>::max)()) {
   using detail::throw_error;
@@ -79,19 +113,14 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& from, int ma
             " (micro-batches times micro-batch size)"},
            {"raise the micro-batch size of the plan, or split the batch"});
   rows.samples = from.samples();
+  rows.dataset_rows = from.dataset_rows();
+  detail::check_fields(net, from);
   const batch::entry* const given = from.find("inputs");
   if (given == nullptr) throw_error({"the batch lacks the field \"inputs\""}, {"add it by with(\"inputs\", ...)"});
   const edge_part& entering = net.values[0].part;
   const bool rounds = detail::is_rounded(net, *given);
   rows.inputs = detail::rows_of(from, "inputs", entering.size, rounds ? dtype::float32 : entering.type);
   rows.fields.resize(detail::index(net.field_count));
-  for (const batch::entry& e : from.entries()) {
-    bool known = e.name == "inputs";
-    for (int f = 0; f < net.field_count; ++f) known = known || e.name == net.fields[f].name;
-    if (!known)
-      throw_error({"the batch has a field \"", e.name, "\", which the model does not read"},
-             {"the model reads ", detail::names_of_fields(net)});
-  }
   for (int f = 0; f < net.field_count; ++f) {
     const field& wanted = net.fields[f];
     const std::byte* data = detail::rows_of(from, wanted.name, wanted.size, wanted.type);
@@ -101,14 +130,16 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& from, int ma
     if (data == nullptr) continue;
     const std::size_t count = wanted.size * detail::index(from.samples());
     if (wanted.optional && wanted.type == dtype::float32)
-      detail::check_weights(wanted, reinterpret_cast<const float*>(data), count);
+      detail::check_weights(wanted, reinterpret_cast<const float*>(data), count, rows.dataset_rows);
     if (wanted.optional && wanted.type == dtype::float64)
-      detail::check_weights(wanted, reinterpret_cast<const double*>(data), count);
+      detail::check_weights(wanted, reinterpret_cast<const double*>(data), count, rows.dataset_rows);
     if (wanted.optional && wanted.type == dtype::bf16)
-      detail::check_weights(wanted, reinterpret_cast<const bf16*>(data), count);
+      detail::check_weights(wanted, reinterpret_cast<const bf16*>(data), count, rows.dataset_rows);
     if (wanted.below == 0) continue;
-    if (wanted.type == dtype::int32) detail::check_range(wanted, reinterpret_cast<const std::int32_t*>(data), count);
-    if (wanted.type == dtype::uint8) detail::check_range(wanted, reinterpret_cast<const std::uint8_t*>(data), count);
+    if (wanted.type == dtype::int32)
+      detail::check_range(wanted, reinterpret_cast<const std::int32_t*>(data), count, rows.dataset_rows);
+    if (wanted.type == dtype::uint8)
+      detail::check_range(wanted, reinterpret_cast<const std::uint8_t*>(data), count, rows.dataset_rows);
   }
   if (rounds)
     rows.inputs = detail::round(rows.inputs, entering.size * detail::index(from.samples()), rows.rounded);

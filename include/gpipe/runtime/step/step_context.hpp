@@ -34,6 +34,7 @@ struct step_context {
   bool captured = false;      ///< devices record the step until the commit as a graph, or launch the recorded graph
   bool forward_only = false;  ///< the plan has no backward
   int changes = 0;            ///< counts changes of frozen and of watched slots
+  std::int64_t began_ns = 0;  ///< when the call began, with the check of its batch
   std::uint64_t seed = 0;
   std::uint64_t step = 0;  ///< of the optimizer: a failed step leaves it unchanged
 

@@ -48,7 +48,7 @@ class step_input {
       throw_error(
           {"a batch of ", several(data.samples(), "sample"), " is too small for ", plan_.replicas(), " replicas"},
           {"give at least one sample to each, or choose fewer replicas"});
-    began_ns_ = now_ns();
+    step_.began_ns = now_ns();
     const int every_layer = (std::numeric_limits<int>::max)();
     check_batch(net_, data, plan_.max_batch(), step_.rows, kind == pass_kind::predict ? net_.loss_slot() : every_layer);
     step_.begin(kind);
@@ -58,14 +58,10 @@ class step_input {
     step_.per_micro_batch = (data.samples() + plan_.all_micro_batches() - 1) / plan_.all_micro_batches();
   }
 
-  /// When the call began.
-  std::int64_t began_ns() const { return began_ns_; }
-
  private:
   const network& net_;
   const runtime_plan& plan_;
   step_context& step_;
-  std::int64_t began_ns_ = 0;
   std::vector<bf16> rounded_;  // inputs of a batch of floats, for a model that reads bf16
 };
 

@@ -9,10 +9,16 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/rate.hpp>
 #include <gpipe/plan/program/lower.hpp>
-#include <gpipe/transport/contract/process_group.hpp>
+#include <gpipe/runtime/step/job_choice.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 
 namespace gpipe {
+
+/// What happens when a kernel has not returned a deadline after the last progress.
+enum class deadline_action : std::uint8_t {
+  fail,   ///< the call throws. It cannot if the kernel runs on the thread that called: then the call does not return
+  abort,  ///< a further thread prints where the kernel is, and ends the process by `std::abort`
+};
 
 /// The options of a training beside its plan and its optimizer:
 /// `{.seed = 7, .learning_rate_schedule = cosine{1000}, .max_grad_norm = 1}`. An executor takes them all too; it gets
@@ -24,6 +30,7 @@ struct training_options {
   std::vector<int> cut{};    ///< the first slot of every stage but the first; empty: the best cut
 
   std::chrono::nanoseconds deadline = wait_limits{}.deadline;  ///< a call fails after this time without progress
+  deadline_action on_deadline = deadline_action::fail;
   std::size_t trace_events = 0;  ///< events kept for each worker; 0: no trace
   std::byte arena_fill{0};       ///< what memory holds before its first use
   std::size_t digest_calls = 0;  ///< calls of train and accumulate that are hashed; 0: no digest
@@ -36,7 +43,7 @@ struct training_options {
   /// another number of samples is recorded again, and so is every step of a layer that draws random numbers. For
   /// devices that have graphs, and a plan of one worker. The bits are the same.
   bool graph = false;
-  process_group* job = nullptr;  ///< each process of the job is one of the plan's workers; null: one process
+  job_choice job{};  ///< each process of the job is one of the plan's workers; null: one process
   /// Every worker calls this before each instruction of a step until the commit, which is before its first update. If
   /// it throws, the step fails.
   std::function<void(const instruction&)> before{};

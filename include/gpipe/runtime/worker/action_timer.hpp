@@ -10,6 +10,7 @@
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/link/stage_io.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
+#include <gpipe/runtime/worker/core_time.hpp>
 #include <gpipe/runtime/worker/device_timer.hpp>
 
 namespace gpipe::detail {
@@ -19,13 +20,14 @@ namespace gpipe::detail {
 template <class Device>
 class action_timer {
  public:
-  /// `step` and `reports`, [stage], are the replica's. `trace` null: no trace is kept.
-  action_timer(const step_context& step, int replica, std::span<stage_report> reports, recorder* trace)
-      : step_(step), replica_(replica), reports_(reports), trace_(trace) {}
+  /// `step` and `reports`, [stage], are the replica's; `worker` is its number there. `trace` null: no trace is kept.
+  action_timer(const step_context& step, int replica, int worker, std::span<stage_report> reports, recorder* trace)
+      : step_(step), replica_(replica), worker_(worker), reports_(reports), trace_(trace) {}
 
   /// A pass of this number of instructions begins.
   void open(std::size_t instructions) {
     opened_ns_ = ended_ns_ = now_ns();
+    if (trace_ != nullptr) core_.open(opened_ns_);
     device_.open(!step_.captured && (step_.is_timed() || trace_ != nullptr), instructions,
                  static_cast<int>(reports_.size()));
   }
@@ -33,6 +35,7 @@ class action_timer {
   void prepared(int stage) {
     const auto now = now_ns();
     if (step_.is_timed()) report(stage).busy(action_kind::reduce) += now - ended_ns_;
+    if (trace_ != nullptr) core_.not_running(ended_ns_, now, 0);  // of no action
     ended_ns_ = now;
   }
 
@@ -65,7 +68,7 @@ class action_timer {
         report(i.stage).wait_ns += (std::max)(std::int64_t{0}, begin - last) + (waits ? end - begin : 0);
         if (!waits) report(i.stage).busy(i.kind) += end - begin;
       }
-      trace(i, begin, end);
+      trace(i, begin, end, 0, 0);
       last = end;
     });
   }
@@ -82,27 +85,30 @@ class action_timer {
   void account(const instruction& i, const stage_io<Device>& io, std::int64_t now) {
     if (step_.is_timed()) report(i.stage).link_ns += io.linked();
     if (device_.on()) return;  // the host's times are those of enqueueing
+    const std::int64_t waited = waited_ns_ + io.waited();
     if (step_.is_timed()) {
       stage_report& r = report(i.stage);
-      const std::int64_t waited = waited_ns_ + io.waited();
       r.busy(i.kind) += now - ended_ns_ - waited - copied_ns_;
       r.busy(action_kind::send_activation) += copied_ns_;
       r.wait_ns += waited;
     }
-    trace(i, ended_ns_, now);
+    if (trace_ != nullptr) trace(i, ended_ns_, now, waited, core_.not_running(ended_ns_, now, waited));
   }
-  void trace(const instruction& i, std::int64_t begin, std::int64_t end) {
+  void trace(const instruction& i, std::int64_t begin, std::int64_t end, std::int64_t waited,
+             std::int64_t not_running) {
     if (trace_ == nullptr) return;
     const int m = i.micro_batch < 0 ? -1 : step_.global_micro_batch(i.micro_batch);
-    trace_->record({begin, end, i.kind, i.stage, m, -1, replica_});
+    const int step = step_.is_recorded() ? static_cast<int>(step_.step) : -1;
+    trace_->record({begin, end, i.kind, i.stage, m, replica_, worker_, step, waited, not_running});
   }
 
   const step_context& step_;
-  int replica_;
+  int replica_, worker_;
   std::span<stage_report> reports_;
   recorder* trace_;
   std::int64_t opened_ns_ = 0, ended_ns_ = 0;   ///< the begin of the pass; the end of the action before
   std::int64_t waited_ns_ = 0, copied_ns_ = 0;  ///< in this action
+  core_time core_;  ///< used with a trace only
   [[no_unique_address]] device_timer<Device> device_;
 };
 

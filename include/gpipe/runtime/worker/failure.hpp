@@ -1,8 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/runtime/stage/bound_stage.hpp>
@@ -12,10 +14,10 @@
 
 namespace gpipe::detail {
 
+/// The place of an instruction that runs; `at` has what is known better already.
 template <class Device>
-[[noreturn]] GPIPE_COLD void throw_named(const instruction& i, const bound_stage<Device>& stage,
-                                         const step_context& step, const std::string& wrong, const std::string& remedy,
-                                         location at) {
+GPIPE_COLD location location_of(const instruction& i, const bound_stage<Device>& stage, const step_context& step,
+                                location at = {}) {
   const bool computes = i.kind == action_kind::forward || i.kind == action_kind::recompute ||
                         i.kind == action_kind::backward || i.kind == action_kind::backward_input ||
                         i.kind == action_kind::backward_parameters;
@@ -29,7 +31,23 @@ template <class Device>
   if (at.micro_batch < 0 && i.micro_batch >= 0) at.micro_batch = step.global_micro_batch(i.micro_batch);
   if (at.action.empty()) at.action = name(i.kind);
   at.step = static_cast<long>(step.step);
-  std::throw_with_nested(error(wrong, remedy, at));
+  return at;
+}
+
+template <class Device>
+[[noreturn]] GPIPE_COLD void throw_named(const instruction& i, const bound_stage<Device>& stage,
+                                         const step_context& step, const std::string& wrong, const std::string& remedy,
+                                         location at) {
+  std::throw_with_nested(error(wrong, remedy, location_of(i, stage, step, std::move(at))));
+}
+
+/// The error of a worker whose kernel does not return. Nothing can be read any more: the worker may still write.
+GPIPE_COLD inline error stuck_error(int worker, std::chrono::nanoseconds deadline, const location& at) {
+  return error(concat({"worker ", worker, at.layer.empty() ? " has not returned" : " has not returned from its kernel",
+                       " for ", duration_text(deadline), ", the deadline"}),
+               "this training is over, and its memory stays until the process ends; mend the kernel, or raise the "
+               "deadline if it takes that long",
+               at);
 }
 
 /// Called in a handler of an exception of an instruction. Throws an `error` with the location, as far as the exception
@@ -57,7 +75,7 @@ template <class Repeat>
                                              Repeat&& repeat) {
   const auto where = location{.step = static_cast<long>(step.step)};
   if (const double weight = decision.result.found.weight;
-      step.kind != pass_kind::accumulate && weight < (std::numeric_limits<float>::min)())
+      step.kind != pass_kind::accumulate && weight < static_cast<double>((std::numeric_limits<float>::min)()))
     throw_error({"the weights of the batch's samples sum to ", std::to_string(weight)},
            {"give at least one sample a positive weight"}, where);
   step.begin(pass_kind::diagnose);

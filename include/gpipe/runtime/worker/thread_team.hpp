@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -14,12 +15,26 @@
 
 namespace gpipe {
 
+namespace detail {
+
+/// A worker has not returned from a task, a deadline after the last progress of any worker.
+struct worker_is_stuck {
+  int worker;
+  std::exception_ptr cause;  ///< the first exception of another worker; null: there was none
+};
+
+}  // namespace detail
+
 /// Workers that run one task at a time, all together. Worker 0 is the thread that calls `run`; the others are threads
 /// that live as long as the team and sleep between tasks. Another thread for worker 0 would cost two wakes a task (some
 /// 70 us), and with the caller there would be more threads than cores, so that two workers share one.
+///
+/// A thread that never returns from a task cannot be ended. A team with such a thread is never destroyed: its owner
+/// keeps it, and what its tasks use, until the process ends.
 class thread_team {
  public:
-  GPIPE_COLD thread_team(worker_signals& signals, int workers) : signals_(signals), workers_(workers) {
+  GPIPE_COLD thread_team(worker_signals& signals, int workers)
+      : signals_(signals), workers_(workers), busy_(std::make_unique<std::atomic<bool>[]>(detail::index(workers))) {
     threads_.reserve(detail::index(workers - 1));
     try {
       for (int w = 1; w < workers; ++w) threads_.emplace_back([this, w] { live(w); });
@@ -35,16 +50,23 @@ class thread_team {
   int workers() const { return workers_; }
 
   /// Runs `task(worker)` on every worker and returns when the last has finished. If one throws, the waits of the others
-  /// end, and the first exception is thrown here.
-  void run(const std::function<void(int)>& task) {
-    task_ = &task;
+  /// end, and the first exception is thrown here. If one does not return, throws `detail::worker_is_stuck`; then the
+  /// team runs nothing more.
+  void run(std::function<void(int)> task) {
+    task_ = std::move(task);  // kept for a worker that does not return
     cause_ = nullptr;
+    for (int w = 1; w < workers_; ++w) busy_[detail::index(w)].store(true, std::memory_order_relaxed);
     running_.store(workers_, std::memory_order_relaxed);
     call_.fetch_add(1, std::memory_order_release);
     for (int w = 1; w < workers_; ++w) signals_.wake(w);
     signals_.spread(0);
     attempt(0);
-    signals_.wait_idle(0, [this] { return running_.load(std::memory_order_acquire) == 0; });
+    const auto all_done = [this] { return running_.load(std::memory_order_acquire) == 0; };
+    if (!signals_.wait_for_rest(0, all_done)) {
+      for (int w = 1; w < workers_; ++w)
+        if (busy_[detail::index(w)].load(std::memory_order_acquire)) throw_stuck(w);
+      signals_.wait_idle(0, all_done);  // the last one returned just now
+    }
     if (!cause_) return;
     signals_.reset();
     std::rethrow_exception(std::exchange(cause_, nullptr));
@@ -61,7 +83,7 @@ class thread_team {
 
   void attempt(int worker) {
     try {
-      (*task_)(worker);
+      task_(worker);
     } catch (const detail::interrupted&) {
     } catch (...) {
       {
@@ -70,7 +92,13 @@ class thread_team {
       }
       signals_.wake_all();
     }
+    busy_[detail::index(worker)].store(false, std::memory_order_release);
     if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) signals_.wake(0);
+  }
+
+  [[noreturn]] GPIPE_COLD void throw_stuck(int worker) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    throw detail::worker_is_stuck{worker, cause_};
   }
 
   void end() {
@@ -82,7 +110,8 @@ class thread_team {
 
   worker_signals& signals_;
   int workers_;
-  const std::function<void(int)>* task_ = nullptr;
+  std::function<void(int)> task_;
+  std::unique_ptr<std::atomic<bool>[]> busy_;  // [worker]
   std::mutex mutex_;
   std::exception_ptr cause_;
   std::atomic<std::uint64_t> call_{0};

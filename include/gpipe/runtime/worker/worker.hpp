@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -35,7 +36,7 @@ class alignas(alignment) worker final : private gradient_listener {
         waiter_(waiter),
         io_(shared.plan, own.channels()),
         ties_(shared.plan, own, shared.others.ties()),
-        times_(own.step(), own.number(), reports_of(shared, own.number()), trace) {
+        times_(own.step(), own.number(), number, reports_of(shared, own.number()), trace) {
     for (int s = 0; s < context_.plan.stages(); ++s)
       if (context_.plan.worker_of(s) == number) stages_.push_back(s);
   }
@@ -58,6 +59,18 @@ class alignas(alignment) worker final : private gradient_listener {
     if (step().captured) captured_is_valid_ = true;
   }
 
+  /// Where a pass is, from any thread: the location of an error, if the worker has begun an instruction.
+  GPIPE_COLD location position() const {
+    const instruction* const i = running_.load(std::memory_order_acquire);
+    return i == nullptr ? location{} : detail::location_of(*i, replica_->stage(i->stage), step());
+  }
+  /// Whether a kernel runs, and which: changes with every instruction and every layer.
+  detail::activity activity() const noexcept {
+    const instruction* const i = running_.load(std::memory_order_acquire);
+    if (i == nullptr) return {};
+    return {i, replica_->stage(i->stage).current(), replica_->stage(i->stage).current_micro_batch()};
+  }
+
  private:
   // Before the first instruction.
   void open(const std::vector<instruction>& program, bool clears) {
@@ -75,8 +88,10 @@ class alignas(alignment) worker final : private gradient_listener {
     const bool continues = at + 1 < program.size() && joins(program[at + 1], i);
     begin();
     stage(i).begin(global_micro_batch(i));
+    running_.store(&i, std::memory_order_release);
     try {
       if (!committed_) {
+        if (context_.signals.interrupted()) throw detail::interrupted{};  // a failure elsewhere: work no further
         context_.others.begin(wait_context_of(i));
         if (context_.before) context_.before({i.kind, i.stage, global_micro_batch(i), i.link});
       }
@@ -84,6 +99,7 @@ class alignas(alignment) worker final : private gradient_listener {
     } catch (...) {
       detail::rethrow_named(i, stage(i), step());
     }
+    running_.store(nullptr, std::memory_order_relaxed);
     context_.signals.progress(waiter_);
     times_.end(i, io_);
   }
@@ -170,14 +186,14 @@ class alignas(alignment) worker final : private gradient_listener {
 
   // While a stage's last backward runs, the gradients that are complete are already reduced, and timed as such.
   gradient_listener* listener(const instruction& i) {
-    running_ = &i;
     return context_.sums != nullptr && i.micro_batch + 1 == step().filled() ? this : nullptr;
   }
   void complete(int slot) override {
-    const instruction reduction{action_kind::reduce, running_->stage, -1, -1};
+    const instruction& around = *running_.load(std::memory_order_relaxed);  // the backward that this interrupts
+    const instruction reduction{action_kind::reduce, around.stage, -1, -1};
     const auto began = now_ns();
-    if (!context_.sums->begin(running_->stage, slot, wait_context_of(reduction))) return;
-    times_.end(*running_, io_, began);
+    if (!context_.sums->begin(around.stage, slot, wait_context_of(reduction))) return;
+    times_.end(around, io_, began);
     begin();
     times_.end(reduction, io_);
   }
@@ -298,7 +314,7 @@ class alignas(alignment) worker final : private gradient_listener {
   bool downloading_ = false;  ///< the downloads for the decision are enqueued
   bool committed_ = false;
   bool captured_is_valid_ = false;        ///< the last pass from the graph succeeded
-  const instruction* running_ = nullptr;  ///< the backward that `complete` interrupts
+  std::atomic<const instruction*> running_{nullptr};  ///< null: none yet, or between two
   struct nothing {};
   using captured_step = typename std::conditional<graph_device<Device>, detail::captured_step<Device>, nothing>::type;
   std::unique_ptr<captured_step> captured_;

@@ -19,7 +19,7 @@ struct worker_context {
   const network& net;
   const runtime_plan& plan;
   const optimizer_update<typename Device::context>& rule;
-  all_reduce<Device>* sums;  ///< over replicas; null: there is one replica
+  all_reduce* sums;  ///< over replicas; null: there is one replica
   worker_signals& signals;
   gpipe::barrier& barrier;   ///< of all workers here
   const step_context& step;  ///< of all replicas

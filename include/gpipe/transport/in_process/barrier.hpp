@@ -18,9 +18,10 @@ namespace gpipe {
 /// that must leave (a failure elsewhere, a deadline) first withdraws its arrival; after the last arrival it cannot.
 ///
 ///     state = round << 32 | arrived
-class barrier {
+template <class Threads>
+class basic_barrier {
  public:
-  barrier(worker_signals& signals, int workers, int first = 0, int every = 1)
+  basic_barrier(basic_worker_signals<Threads>& signals, int workers, int first = 0, int every = 1)
       : signals_(&signals), workers_(static_cast<std::uint64_t>(workers)), first_(first), every_(every) {
     assert(workers > 0 && first >= 0 && every > 0 && first + (workers - 1) * every < signals.workers());
   }
@@ -30,22 +31,10 @@ class barrier {
   template <class Commit>
   void arrive(int worker, wait_context what, Commit&& commit) {
     static_assert(noexcept(commit()), "a commit cannot fail half-way");
-    if (signals_->interrupted()) throw detail::interrupted{};
-    signals_->progress(worker);
-    const auto before = state_.fetch_add(1, std::memory_order_acq_rel);
-    const auto round = before >> 32;
-    if (arrived(before) + 1 == workers_) {
-      std::forward<Commit>(commit)();
-      state_.store((round + 1) << 32, std::memory_order_release);
-      for (int i = 0, w = first_; i < static_cast<int>(workers_); ++i, w += every_)
-        if (w != worker) signals_->wake(w);
-      return;
-    }
-    const auto open = [this, round] { return state_.load(std::memory_order_acquire) >> 32 != round; };
-    const auto end = signals_->try_wait(worker, open);
-    if (end == detail::wait_result::ready) return;
-    if (withdraw(round)) signals_->fail(end, worker, what, "the others at the barrier");
-    signals_->wait_idle(worker, open);
+    const std::uint64_t before = enter(worker), round = before >> 32;
+    if (arrived(before) + 1 < workers_) return await_others(round, worker, what);
+    std::forward<Commit>(commit)();
+    open(round, worker);
   }
 
   /// The same with nothing to run.
@@ -56,6 +45,24 @@ class barrier {
  private:
   static std::uint64_t arrived(std::uint64_t state) { return state & 0xffffffffu; }
 
+  std::uint64_t enter(int worker) {
+    if (signals_->interrupted()) throw detail::interrupted{};
+    signals_->progress(worker);
+    return state_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  // The last worker lets all go on.
+  void open(std::uint64_t round, int worker) noexcept {
+    state_.store((round + 1) << 32, std::memory_order_release);
+    for (int i = 0, w = first_; i < static_cast<int>(workers_); ++i, w += every_)
+      if (w != worker) signals_->wake(w);
+  }
+  GPIPE_OUT_OF_LINE void await_others(std::uint64_t round, int worker, const wait_context& what) {
+    const auto is_open = [this, round] { return state_.load(std::memory_order_acquire) >> 32 != round; };
+    const auto end = signals_->try_wait(worker, is_open);
+    if (end == detail::wait_result::ready) return;
+    if (withdraw(round)) signals_->fail(end, worker, what, "the others at the barrier");
+    signals_->wait_idle(worker, is_open);
+  }
   bool withdraw(std::uint64_t round) {
     auto state = state_.load(std::memory_order_acquire);
     while (state >> 32 == round && arrived(state) < workers_)
@@ -63,10 +70,13 @@ class barrier {
     return false;
   }
 
-  worker_signals* signals_;
+  basic_worker_signals<Threads>* signals_;
   std::uint64_t workers_;
   int first_, every_;
-  alignas(alignment) std::atomic<std::uint64_t> state_{0};
+  alignas(alignment) typename Threads::template atomic<std::uint64_t> state_{0};
 };
+
+/// The barrier of threads.
+using barrier = basic_barrier<detail::thread_primitives>;
 
 }  // namespace gpipe

@@ -26,11 +26,11 @@ namespace gpipe {
 /// `release`.
 ///
 /// A slot that is used out of turn is a fault of the program: asserted.
-template <class Marker = unmarked>
+template <class Marker = unmarked, class Threads = detail::thread_primitives>
 class channel final : public sending_end, public receiving_end {
  public:
   /// Sender and receiver are workers of `signals`; `slots[m]` is the slot of micro-batch m.
-  channel(worker_signals& signals, int sender, int receiver, std::vector<int> slots)
+  channel(basic_worker_signals<Threads>& signals, int sender, int receiver, std::vector<int> slots)
       : signals_(&signals),
         sender_(sender),
         receiver_(receiver),
@@ -85,7 +85,7 @@ class channel final : public sending_end, public receiving_end {
   enum class turn : std::uint8_t { free, taken, full, in_use };
 
   struct alignas(alignment) cell {
-    std::atomic<turn> now{turn::free};
+    typename Threads::template atomic<turn> now{turn::free};
     int samples = 0;
     [[no_unique_address]] Marker marker{};
   };
@@ -114,7 +114,7 @@ class channel final : public sending_end, public receiving_end {
     signals_->wake(to);
   }
 
-  worker_signals* signals_;
+  basic_worker_signals<Threads>* signals_;
   int sender_, receiver_;
   std::vector<int> slot_of_;  // [micro-batch]
   int slots_;

@@ -16,7 +16,7 @@ class cores {
   static int here() noexcept { return sched_getcpu(); }
 
   void exclude(int core) noexcept {
-    if (core >= 0 && core < CPU_SETSIZE) CPU_CLR(core, &left_);
+    if (core >= 0 && core < CPU_SETSIZE) CPU_CLR(static_cast<std::size_t>(core), &left_);
   }
   /// Moves the thread to a core that is not excluded, if there is one. Then the thread may run on all cores again.
   void move() const noexcept {

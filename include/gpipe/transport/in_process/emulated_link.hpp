@@ -42,14 +42,13 @@ class emulated_link {
   /// failure elsewhere ends it by throwing `detail::interrupted`.
   GPIPE_OUT_OF_LINE void arrive(int micro_batch) {
     constexpr auto late = std::chrono::microseconds(80);  // what a sleep may end late
-    const auto longest = (std::min)(clock::duration(std::chrono::milliseconds(10)),
-                                    clock::duration(signals_->limits().deadline / 8));
+    const auto longest = (std::min<clock::duration>)(std::chrono::milliseconds(10), signals_->limits().deadline / 8);
     for (;;) {
       const auto left = arrivals_[static_cast<std::size_t>(micro_batch)] - clock::now();
       if (left <= left.zero()) return;
       if (signals_->interrupted()) throw detail::interrupted{};
       signals_->progress(receiver_);
-      if (left > 2 * late) std::this_thread::sleep_for((std::min)(longest, clock::duration(left - late)));
+      if (left > 2 * late) std::this_thread::sleep_for((std::min<clock::duration>)(longest, left - late));
       else std::this_thread::yield();
     }
   }

@@ -4,18 +4,17 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 #include <gpipe/transport/in_process/cores.hpp>
+#include <gpipe/transport/in_process/thread_primitives.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 
 namespace gpipe {
 
@@ -27,11 +26,12 @@ namespace gpipe {
 ///
 /// Both *exchange* `asleep`, so the later of the two sees the earlier and no notification is lost; what `ready` reads
 /// needs acquire and release, no more.
-class worker_signals {
+template <class Threads>
+class basic_worker_signals {
  public:
-  explicit worker_signals(int workers) : worker_signals(workers, wait_limits::of(workers)) {}
+  explicit basic_worker_signals(int workers) : basic_worker_signals(workers, wait_limits::of(workers)) {}
 
-  worker_signals(int workers, wait_limits limits)
+  basic_worker_signals(int workers, wait_limits limits)
       : workers_(workers), limits_(limits), waiters_(std::make_unique<waiter[]>(static_cast<std::size_t>(workers))) {
     assert(workers > 0);
     limits_.spin = (std::min)(limits_.spin, limits_.deadline);
@@ -54,14 +54,17 @@ class worker_signals {
   bool interrupted() const noexcept { return interrupted_.load(std::memory_order_acquire); }
 
   /// Waits are possible again. Call it between steps, while no worker runs.
-  void reset() noexcept { interrupted_.store(false, std::memory_order_release); }
+  void reset() noexcept {
+    interrupted_.store(false, std::memory_order_release);
+    expired_.store(false, std::memory_order_release);
+  }
 
   /// Call it after making ready what the worker may wait for.
   void wake(int worker) noexcept {
     waiter& s = at(worker);
     if (s.asleep.exchange(0, std::memory_order_acq_rel) == 0) return;
     // The worker holds the mutex from its last check until it sleeps.
-    { const std::lock_guard<std::mutex> asleep_by_now(s.mutex); }
+    { const std::lock_guard<mutex> asleep_by_now(s.mutex); }
     s.condition.notify_one();
   }
   bool asleep(int worker) const noexcept { return at(worker).asleep.load(std::memory_order_acquire) != 0; }
@@ -78,7 +81,7 @@ class worker_signals {
   /// The same without throwing: `fail` throws. If `ready()`, a failure elsewhere does not matter.
   template <class Ready>
   detail::wait_result try_wait(int worker, Ready ready) {
-    return spin(ready) ? detail::wait_result::ready : sleep(worker, predicate(ready), true);
+    return spin(ready) ? detail::wait_result::ready : sleep(worker, predicate(ready), gives_up::on_failure);
   }
 
   /// Call it when a worker begins or wakes: if another worker runs on its core, the worker moves to a core without one.
@@ -101,7 +104,18 @@ class worker_signals {
   /// Between steps: waits without a deadline, and a failure does not end it.
   template <class Ready>
   void wait_idle(int worker, Ready ready) {
-    if (!spin(ready)) sleep(worker, predicate(ready), false);
+    if (!spin(ready)) sleep(worker, predicate(ready), gives_up::never);
+  }
+
+  /// At the end of a step: waits until the other workers are `ready()`, also after a failure elsewhere. Returns false if
+  /// one of them is not: no worker made progress for a deadline, and it did not return soon after its waits had ended.
+  template <class Ready>
+  bool wait_for_rest(int worker, Ready ready) {
+    if (spin(ready)) return true;
+    if (sleep(worker, predicate(ready), gives_up::on_deadline) == detail::wait_result::ready) return true;
+    expired_.store(true, std::memory_order_release);
+    wake_all();
+    return sleep(worker, predicate(ready), gives_up::soon) == detail::wait_result::ready;
   }
 
   [[noreturn]] GPIPE_COLD void fail(detail::wait_result end, int worker, wait_context what,
@@ -114,6 +128,7 @@ class worker_signals {
         end != detail::wait_result::interrupted && !interrupted_.exchange(true, std::memory_order_acq_rel);
     at(worker).waits.store(false, std::memory_order_release);  // not before: the first counts those that wait
     if (!first) throw detail::interrupted{};
+    expired_.store(true, std::memory_order_release);
     wake_all();
     const location where{.stage = what.stage, .micro_batch = what.micro_batch, .action = what.action};
     const std::string wrong = detail::concat(
@@ -124,13 +139,17 @@ class worker_signals {
   }
 
  private:
+  template <class T>
+  using atomic = typename Threads::template atomic<T>;
+  using mutex = typename Threads::mutex;
+
   struct alignas(alignment) waiter {
-    std::atomic<std::uint64_t> ticks{0};
-    alignas(alignment) std::atomic<int> asleep{0};
-    std::atomic<int> core{-1};       // the worker's last known core; -1: it sleeps
-    std::atomic<bool> waits{false};  // awake or asleep: from before the worker sleeps until its wait has ended
-    std::mutex mutex;
-    std::condition_variable condition;
+    atomic<std::uint64_t> ticks{0};
+    alignas(alignment) atomic<int> asleep{0};
+    atomic<int> core{-1};       // the worker's last known core; -1: it sleeps
+    atomic<bool> waits{false};  // awake or asleep: from before the worker sleeps until its wait has ended
+    typename Threads::mutex mutex;
+    typename Threads::condition condition;
   };
 
   waiter& at(int worker) const noexcept {
@@ -161,14 +180,14 @@ class worker_signals {
   template <class Ready>
   bool spin(Ready& ready) const {
     if (ready()) return true;
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = Threads::clock::now();
     for (auto last = begin; !interrupted() && last - begin < limits_.spin;) {
-      if (limits_.yields) std::this_thread::yield();
+      if (limits_.yields) Threads::yield();
       for (int i = limits_.yields ? 31 : 0; i < 32; ++i) {
-        detail::pause();
+        Threads::pause();
         if (ready()) return true;
       }
-      const auto now = std::chrono::steady_clock::now();
+      const auto now = Threads::clock::now();
       // Another thread had the core meanwhile. A second yield would last its whole time slice; a sleeper is woken.
       if (limits_.yields && now - last > std::chrono::microseconds(20)) return false;
       last = now;
@@ -176,25 +195,36 @@ class worker_signals {
     return false;
   }
 
-  /// Progress is checked every quarter of the deadline, so that a process that was stopped and continued (Ctrl-Z) does
-  /// not count its own absence: a wait without progress ends after 1 to 1 1/4 deadlines. Only a `limited` wait ends
-  /// without `ready()`.
-  GPIPE_COLD detail::wait_result sleep(int worker, predicate ready, bool limited) {
+  /// When a wait ends without `ready()`.
+  enum class gives_up : std::uint8_t {
+    never,
+    on_failure,   ///< elsewhere, or after a deadline without progress
+    on_deadline,  ///< without progress here, or in another worker's wait
+    soon,         ///< after `last_chance`
+  };
+
+  /// Progress is checked in parts of a deadline, and a part counts no more than its length, so that a process that was
+  /// stopped and continued (Ctrl-Z) does not count its own absence. A wait without progress ends after a deadline and at
+  /// most one part.
+  GPIPE_COLD detail::wait_result sleep(int worker, predicate ready, gives_up when) {
     waiter& s = at(worker);
     s.waits.store(true, std::memory_order_release);
     s.core.store(-1, std::memory_order_relaxed);
-    std::unique_lock<std::mutex> lock(s.mutex);
+    std::unique_lock<mutex> lock(s.mutex);
     const auto over = [&] {
       s.asleep.exchange(1, std::memory_order_acq_rel);
-      return ready() || (limited && interrupted());
+      return ready() || (when == gives_up::on_failure && interrupted()) ||
+             (when == gives_up::on_deadline && expired_.load(std::memory_order_acquire));
     };
-    if (!limited) s.condition.wait(lock, over);
-    bool awake = !limited;
+    if (when == gives_up::never) s.condition.wait(lock, over);
+    bool awake = when == gives_up::never;
+    const auto part = (std::min)(limits_.deadline / 4, max_part);
+    const auto limit = when == gives_up::soon ? last_chance : limits_.deadline;
     auto seen = ticks();
-    for (int quarters = 0; quarters < 4 && !awake;) {
-      awake = s.condition.wait_for(lock, limits_.deadline / 4, over);
+    for (auto waited = part.zero(); waited < limit && !awake;) {
+      awake = s.condition.wait_for(lock, part, over);
       const auto now = ticks();
-      quarters = now == seen ? quarters + 1 : 0;
+      waited = now == seen ? waited + part : part.zero();
       seen = now;
     }
     s.asleep.exchange(0, std::memory_order_acq_rel);
@@ -207,10 +237,18 @@ class worker_signals {
     return interrupted() ? detail::wait_result::interrupted : detail::wait_result::no_progress;
   }
 
+  // Together less than a second, so that a call that cannot succeed ends within a deadline and a second.
+  static constexpr std::chrono::nanoseconds max_part = std::chrono::milliseconds(200);
+  static constexpr std::chrono::nanoseconds last_chance = std::chrono::milliseconds(600);
+
   int workers_;
   wait_limits limits_;
   std::unique_ptr<waiter[]> waiters_;
-  alignas(alignment) std::atomic<bool> interrupted_{false};
+  alignas(alignment) atomic<bool> interrupted_{false};
+  atomic<bool> expired_{false};  // a wait has ended after a deadline
 };
+
+/// The signals of threads.
+using worker_signals = basic_worker_signals<detail::thread_primitives>;
 
 }  // namespace gpipe

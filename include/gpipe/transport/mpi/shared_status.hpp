@@ -115,7 +115,7 @@ class shared_status {
     status_ = reinterpret_cast<process_status*>(base + sizeof(header));
     if (own_ == 0) new (header_) header;
     new (status_ + own_) process_status;
-    mine().process = static_cast<int>(getpid());
+    mine().process = getpid();
     MPI_Barrier(host_);
   }
   /// All processes call it; after a loss none does.

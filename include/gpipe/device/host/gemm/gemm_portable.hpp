@@ -88,7 +88,7 @@ struct portable_tile {
     using vector = detail::vector<T>;
     constexpr int width = vector::width;
     for (int column = 0; column < columns; column += 2 * width) {
-      typename vector::type sum[Rows][2] = {};
+      typename vector::type sum[std::size_t{Rows}][2] = {};
       T* out = c + column;
       if (accumulate) {
         GPIPE_UNROLL_ROWS

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/config.hpp>
+
+namespace gpipe::detail {
+
+/// Letters that must be inserted, removed or exchanged to turn one word into the other (Levenshtein, 1966).
+GPIPE_COLD inline std::size_t letters_apart(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = (std::min)({changed, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+/// The known word that was probably meant: one that differs in few letters, the nearest first; empty if there is none.
+/// Words of more than 40 letters are not compared.
+template <class Words>
+GPIPE_COLD std::string meant_by(std::string_view word, const Words& known) {
+  std::string best;
+  std::size_t fewest = word.size() > 40 ? 0 : 1 + (std::min)(word.size() / 3, std::size_t{2});
+  for (const auto& other : known)
+    if (const std::size_t apart = letters_apart(word, other); apart < fewest) fewest = apart, best = other;
+  return best;
+}
+
+}  // namespace gpipe::detail

@@ -1,0 +1,184 @@
+#pragma once
+
+#include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/partition/prefix_probe.hpp>
+
+namespace gpipe::detail {
+
+/// Equal devices, equal limits and free transfers: a longest-prefix probe is exact. For the makespan's two criteria we
+/// walk the Pareto front of (max f, max b) in ascending f and skip what cannot beat the best sum so far. Each step is a
+/// bisection over probes of S binary searches.
+template <class Fits>
+class equal_device_search {
+ public:
+  constexpr equal_device_search(const load* sum, const load& largest, int slots, int stages, const Fits& fits)
+      : probe_{sum, slots, stages, fits}, all_(sum[slots]), best_(all_) {
+    if (fits_ = probe_.run(all_, &load::both); fits_)
+      lowest_ = {min_maximum(&load::forward, largest), min_maximum(&load::backward, largest),
+                 min_maximum(&load::both, largest)};
+  }
+
+  // Finds the best cut; returns false if no cut fits.
+  GPIPE_COLD constexpr bool find(bool makespan, int* first) {
+    if (!fits_) return false;
+    if (makespan) {
+      best_.both = lowest_.both;
+      probe_.run(best_, &load::both);  // the best cut for f + b is a good first bound
+      best_ = {probe_.reached.forward, probe_.reached.backward, all_.both};
+      walk(all_.both, best_.forward + best_.backward - 1, false);
+    }
+    balance();
+    while (makespan && best_.both > lowest_.both && walk(best_.both - 1, best_.forward + best_.backward, true))
+      balance();
+    spread(probe_, best_, first);
+    return true;
+  }
+
+ private:
+  // The largest stage holds at least the largest slot and at least the mean.
+  constexpr std::int64_t min_maximum(std::int64_t load::*of, const load& largest) {
+    const std::int64_t total = all_.*of, mean = total / probe_.stages + (total % probe_.stages != 0);
+    return probe_.min_limit(all_, of, mean > largest.*of ? mean : largest.*of, total);
+  }
+
+  // Searches for maxima with a sum of at most `period` and no stage above `both`: the smallest sum, or any.
+  constexpr bool walk(std::int64_t both, std::int64_t period, bool any) {
+    bool found = false;
+    for (std::int64_t forward = lowest_.forward; period >= forward + lowest_.backward && period >= lowest_.both;) {
+      load limit{all_.forward, period - forward, both < period ? both : period};
+      limit.forward = probe_.min_limit(limit, &load::forward, forward, period - lowest_.backward);
+      if (limit.forward > period - lowest_.backward) break;
+      const std::int64_t max_backward = period - limit.forward;
+      const std::int64_t backward = probe_.min_limit(limit, &load::backward, lowest_.backward, max_backward);
+      if (backward <= max_backward) {
+        best_ = {limit.forward, backward, limit.both};
+        if (any) return true;
+        found = true;
+        period = limit.forward + backward - 1;
+      }
+      forward = limit.forward + 1;
+    }
+    return found;
+  }
+
+  constexpr void balance() {
+    const std::int64_t period = best_.forward + best_.backward;
+    best_.both = probe_.min_limit(best_, &load::both, lowest_.both, period < best_.both ? period : best_.both);
+  }
+
+  prefix_probe<Fits> probe_;
+  load all_, lowest_{}, best_;
+  bool fits_ = false;
+};
+
+/// A range within a bound of the first sums of `objective_of`, r of the stage and f + b - r of all slots up to its end.
+/// A part of a range that is within it is, too, so it is like a limit of memory.
+template <class Fits>
+struct turns_within {
+  const load* sum;
+  const Fits& fits;
+  std::int64_t limit = unlimited;
+
+  constexpr std::int64_t turn(int begin, int end) const { return sum[end].once() + sum[end].again - sum[begin].again; }
+  constexpr bool operator()(int begin, int end) const { return turn(begin, end) <= limit && fits(begin, end); }
+};
+
+/// The best cut for equal devices if every micro-batch runs forward again, also the first. Its step is at least
+/// (M - 1) (max f + max b) plus the latest turn. From the shortest period on we bound the turn until no cut is left; a
+/// cut with a shorter step has an earlier turn than the best so far has for the same period.
+template <class Fits>
+class turn_search {
+ public:
+  constexpr turn_search(const partition_problem& p, const load* sum, const load& largest, const Fits& fits)
+      : p_(p), turns_{sum, fits}, largest_(largest), trial_(p.stages) {}
+
+  /// `first` is a cut of the shortest period; it stays if no step is shorter.
+  GPIPE_COLD constexpr void improve(int* first) {
+    const load* sum = turns_.sum;
+    const std::int64_t periods = p_.micro_batches - 1;
+    const load held = maxima(first);
+    std::int64_t latest = held.both, shortest = latest + periods * (held.forward + held.backward), best = unlimited;
+    for (turns_.limit = latest - 1; find(trial_.data());) {
+      load limit = maxima(trial_.data());
+      latest = limit.both;
+      const std::int64_t period = limit.forward + limit.backward;
+      if (periods == 0) limit = sum[p_.slots];
+      limit.both = sum[p_.slots].both;
+      prefix_probe<turns_within<Fits>> probe{sum, p_.slots, p_.stages, turns_};
+      turns_.limit = unlimited;
+      for (std::int64_t low = turn_of_last(probe, limit), at = low; low < latest; at = low + (latest - low) / 2) {
+        turns_.limit = at;  // mostly the first can be reached
+        if (probe.run(limit, &load::both)) latest = at;
+        else low = at + 1;
+      }
+      if (latest + periods * period < shortest) {
+        shortest = latest + periods * period;
+        best = latest;
+      }
+      turns_.limit = shortest - periods * period - 1;
+    }
+    if (best == unlimited) return;
+    turns_.limit = best;
+    find(first);
+  }
+
+ private:
+  constexpr bool find(int* first) const {
+    return equal_device_search<turns_within<Fits>>(turns_.sum, largest_, p_.slots, p_.stages, turns_)
+        .find(p_.micro_batches > 1, first);
+  }
+  /// The turn of the last stage if all before are as long as the limits allow: no cut within them has an earlier one.
+  constexpr std::int64_t turn_of_last(const prefix_probe<turns_within<Fits>>& probe, const load& limit) const {
+    int begin = 0;
+    for (int s = 0, width = p_.slots / p_.stages; s + 1 < p_.stages; ++s) {
+      const int end = probe.reach(begin, width, limit);
+      width = end - begin;
+      begin = end;
+    }
+    return turns_.turn(begin < p_.slots ? begin : p_.slots - 1, p_.slots);
+  }
+  /// The largest f and b of a stage, and its latest turn as `both`.
+  constexpr load maxima(const int* first) const {
+    load max{};
+    for (int s = 0; s < p_.stages; ++s) {
+      const load &from = turns_.sum[first[s]], &to = turns_.sum[first[s + 1]];
+      const std::int64_t turn = turns_.turn(first[s], first[s + 1]);
+      if (to.forward - from.forward > max.forward) max.forward = to.forward - from.forward;
+      if (to.backward - from.backward > max.backward) max.backward = to.backward - from.backward;
+      if (turn > max.both) max.both = turn;
+    }
+    return max;
+  }
+
+  const partition_problem& p_;
+  turns_within<Fits> turns_;
+  const load& largest_;
+  zeroed_array<int> trial_;
+};
+
+template <class Fits>
+GPIPE_COLD constexpr bool partition_equal(const partition_problem& p, int* first, const Fits& fits) {
+  const slot_cost* costs = p.costs_on(0);
+  const zeroed_array<load> sum(p.slots);
+  load largest{};
+  for (int l = 0; l < p.slots; ++l) {
+    const slot_cost& cost = costs[l];
+    require_cost(l, cost);
+    const std::int64_t both = added(cost.forward, cost.backward, p.slots, 1);
+    sum[l + 1].both = added(sum[l].both, both, p.slots, 1);
+    sum[l + 1].forward = sum[l].forward + cost.forward;
+    sum[l + 1].backward = sum[l].backward + cost.backward;
+    sum[l + 1].again = sum[l].again + cost.again;
+    if (cost.forward > largest.forward) largest.forward = cost.forward;
+    if (cost.backward > largest.backward) largest.backward = cost.backward;
+    if (both > largest.both) largest.both = both;
+  }
+  const bool drains = p.goal == objective::fill_drain;
+  if (!equal_device_search<Fits>(sum.data(), largest, p.slots, p.stages, fits)
+           .find(drains && p.micro_batches > 1, first))
+    return false;
+  if (drains && p.first_again && p.stages > 1) turn_search<Fits>(p, sum.data(), largest, fits).improve(first);
+  return true;
+}
+
+}  // namespace gpipe::detail

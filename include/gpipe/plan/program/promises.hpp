@@ -1,0 +1,147 @@
+#pragma once
+
+#include <gpipe/plan/program/deadlock_check.hpp>
+#include <gpipe/plan/program/step_programs.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/plan/timetable/promises.hpp>
+
+#include <cstdint>
+#include <utility>
+
+namespace gpipe {
+
+namespace broken {
+
+template <int Worker, int Tick, action_kind Cell, int Stage, int MicroBatch>
+struct waits {};
+template <bool Holds, class... Waits>
+struct workers_wait_in_no_circle {
+  static_assert(Holds,
+                "gpipe: the schedule's workers wait in a circle, each for the next one (of each its Worker, "
+                "Tick, Cell, Stage, MicroBatch)");
+};
+template <int Worker, int Line, action_kind Action, int Stage, int MicroBatch, fault What, bool Holds>
+struct programs_run {
+  static_assert(Holds,
+                "gpipe: the plan's programs do not run in the plan's slots (Worker, Line, its Action, Stage, "
+                "MicroBatch, What)");
+};
+
+}  // namespace broken
+
+namespace detail {
+
+/// The maximum of workers x ticks of which constant evaluations run the programs: it holds compile time and the
+/// compilers' default limits. The programs of a larger plan run at start, when the trainer is made.
+inline constexpr std::int64_t max_executed = 640;
+
+template <class Table>
+constexpr bool executed_early() {
+  const auto& schedule = Table::schedule;
+  return std::int64_t{schedule.workers(Table::stages)} * schedule.ticks(Table::stages, Table::micro_batches) <=
+         max_executed;
+}
+
+template <int Workers>
+struct circle_array {
+  int count = 0;
+  waiting_worker of[static_cast<unsigned>(Workers) + 1u]{};
+};
+
+template <class Table>
+inline constexpr auto circle_of = [] {
+  constexpr int workers = Table::schedule.workers(Table::stages);
+  circle_array<workers> found;
+  if constexpr (executed_early<Table>())
+    find_circle_of(Table::schedule, Table::stages, Table::micro_batches, Table::links, Table::link_count,
+                   [&](const waiting_worker& it) { found.of[found.count++] = it; });
+  return found;
+}();
+
+template <class Table>
+constexpr bool waits_in_circle() {
+  if constexpr (!admits(Table::schedule, Table::stages, Table::micro_batches)) return false;
+  else if constexpr (checked_table<Table>().ok()) return false;
+  else return circle_of<Table>.count > 0;
+}
+
+template <class Table, int... I>
+constexpr void require_no_circle(std::integer_sequence<int, I...>) {
+  constexpr const auto& of = circle_of<Table>.of;
+  static_assert(
+      sizeof(broken::workers_wait_in_no_circle<
+             sizeof...(I) == 0,
+             broken::waits<of[I].worker, of[I].tick, of[I].at.kind, of[I].at.stage, of[I].at.micro_batch>...>) > 0);
+}
+
+/// The first fault of a plan's programs, run in the plan's slots. `copies` as in `link_slot_table`; `late` as in
+/// `assign_link_slots`.
+template <scheduler Schedule>
+GPIPE_COLD constexpr check_result check_planned(const Schedule& schedule, int stages, int micro_batches,
+                                                const recompute_choice& choice, const link* links, int link_count,
+                                                int coalesce, const link_slot_table& slots, bool ties) {
+  const step_programs<Schedule> all(schedule, stages, micro_batches, choice, links, link_count, send_mode::buffered,
+                                    coalesce);
+  expected_step terms = all.terms();
+  terms.slots = slots;
+  terms.ties = ties;
+  return check(terms, all.views(), all.workers());
+}
+
+/// The same for a table of `require_programs`, for a pass that trains or for one that runs forward only.
+template <class Table, bool Trains>
+constexpr check_result check_programs() {
+  constexpr int S = Table::stages, M = Table::micro_batches, count = Table::link_count;
+  const link* const links = Table::links;
+  const zeroed_array<int> stash(count * M), returned(count * M), copies(2 * count);
+  tick_index table(Table::schedule, S, M, Table::coalesce);
+  for (int i = 0; i < count; ++i) {
+    assign_link_slots(table, links[i], Table::late, stash.data() + i * M, returned.data() + i * M);
+    Table::set_copies(links[i], copies.data() + 2 * i);
+  }
+  const link_slot_table slots{stash.data(), returned.data(), copies.data()};
+  if constexpr (Trains)
+    return check_planned(Table::schedule, S, M, Table::recompute(), links, count, Table::coalesce, slots, Table::ties);
+  else return check_planned(Table::forwards, S, M, {}, links, count, 1, slots, false);
+}
+
+/// Whether the table is right and small enough.
+template <class Table>
+constexpr bool runs_early() {
+  if constexpr (!admits(Table::schedule, Table::stages, Table::micro_batches)) return false;
+  else return executed_early<Table>() && checked_table<Table>().ok();
+}
+
+template <class Table, bool Trains>
+constexpr void require_pass() {
+  constexpr check_result found = check_programs<Table, Trains>();
+  static_assert(sizeof(broken::programs_run<found.worker, found.position, found.at.kind, found.at.stage,
+                                            found.at.micro_batch, found.what, found.ok()>) > 0);
+}
+
+}  // namespace detail
+
+/// `static_assert(require_runnable<Table>())`: as `require_sound`, but of a table whose cells wait in a circle the
+/// compiler prints the circle.
+template <class Table>
+constexpr bool require_runnable() {
+  if constexpr (detail::waits_in_circle<Table>())
+    detail::require_no_circle<Table>(std::make_integer_sequence<int, detail::circle_of<Table>.count>{});
+  else require_sound<Table>();
+  return true;
+}
+
+/// `static_assert(require_programs<Table>())`: runs the programs that workers will run, in the slots that the plan has,
+/// if they are small enough (`max_executed`). Beside the constants of `require_sound`, the table has `coalesce`,
+/// `late`, `ties`, `recompute()`, `forwards`, the schedule of a pass without backward, and `set_copies(link, int[2])`,
+/// the slots that the stages of a link have for its activations and gradients.
+template <class Table>
+constexpr bool require_programs() {
+  if constexpr (detail::runs_early<Table>()) {
+    if constexpr (Table::schedule.trains) detail::require_pass<Table, true>();
+    detail::require_pass<Table, false>();
+  }
+  return true;
+}
+
+}  // namespace gpipe

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/stages/link.hpp>
+
+namespace gpipe {
+
+/// The slots of memory that a plan gives to what goes over its links; arrays of the caller.
+struct link_slot_table {
+  const int* stash = nullptr;     ///< [link][micro-batch], of activations in the stage that receives them
+  const int* returned = nullptr;  ///< [link][micro-batch], of gradients in the stage that sent the activations
+  const int* copies = nullptr;    ///< [link][stash, returned]: the slots that the stages' memory has
+};
+
+namespace detail {
+
+/// The state of every slot of every channel in an execution, as the channels of the runtime have it:
+///
+///     sender     acquire(m) ... forward ... publish(m)
+///     receiver                                          consume(m) ... release(m)
+///     m's slot   free       taken           full        in use         free
+///
+/// Channel 2 l carries the activations of link l, channel 2 l + 1 its gradients.
+class slot_channels {
+ public:
+  enum class result { done, waits, wrong };
+
+  constexpr slot_channels(const link_slot_table& slots, int link_count, int micro_batches)
+      : slots_(slots), micro_batches_(micro_batches), states_(slots.stash ? 2 * link_count * micro_batches : 0) {}
+
+  /// Whether the slot of a micro-batch lies in memory that the receiving stage has.
+  constexpr bool exists(int channel, int m) const { return slot(channel, m) < slots_.copies[channel]; }
+  constexpr result acquire(int channel, int m) { return turn(channel, m, free, taken); }
+  constexpr result publish(int channel, int m) { return turn(channel, m, taken, full); }
+  constexpr result consume(int channel, int m) { return turn(channel, m, full, in_use); }
+  constexpr result release(int channel, int m) { return turn(channel, m, in_use, free); }
+  /// Whether `acquire` would wait.
+  constexpr bool is_busy(int channel, int m) const {
+    const int now = states_[channel * micro_batches_ + slot(channel, m)];
+    return now != free && now / 4 != m;
+  }
+
+ private:
+  enum state : int { free, taken, full, in_use };  // a slot that is not free adds 4 m
+
+  constexpr int slot(int channel, int m) const {
+    return (channel % 2 == 0 ? slots_.stash : slots_.returned)[channel / 2 * micro_batches_ + m];
+  }
+  constexpr result turn(int channel, int m, state before, state after) {
+    int& now = states_[channel * micro_batches_ + slot(channel, m)];
+    const int mine = 4 * m;
+    if (before == free && now == mine + taken) return result::done;  // acquired before another channel made it wait
+    if (now == (before == free ? 0 : mine + before)) {
+      now = after == free ? 0 : mine + after;
+      return result::done;
+    }
+    if (before == free) return now / 4 == m ? result::wrong : result::waits;
+    return before == full && now % 4 != full ? result::waits : result::wrong;
+  }
+
+  const link_slot_table slots_;
+  const int micro_batches_;
+  const zeroed_array<int> states_;  // [channel][slot]
+};
+
+}  // namespace detail
+}  // namespace gpipe

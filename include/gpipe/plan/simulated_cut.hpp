@@ -1,0 +1,212 @@
+#pragma once
+
+#include <cstdint>
+
+#include <gpipe/plan/choose_cut.hpp>
+#include <gpipe/plan/step_time.hpp>
+
+namespace gpipe {
+
+/// What is known about the step of a cut.
+struct cut_verdict {
+  std::int64_t step = 0;   ///< its simulated time, in picoseconds
+  std::int64_t least = 0;  ///< no cut that obeys the memory limit has a shorter step
+  std::int64_t free = 0;   ///< the shortest step without that limit, if known; else 0
+  std::int64_t cuts = 0;   ///< all cuts, if each was simulated; else 0
+  bool proven = false;     ///< a cut with the step `least` exists
+  bool whole = true;       ///< the search under the memory limit came to its end
+};
+
+/// Moves the boundaries of a cut that `search_cut` has found, while its simulated step gets shorter.
+///
+/// For fill-drain of a chained network with free transfers the search's objective is the step, and nothing is left to
+/// do. For others all cuts are simulated if they are few: if cuts x S x M is at most `max_simulated_cells`. Else single
+/// boundaries move by one slot while that helps, within as many simulations. The cut stays if no step is shorter.
+void shorten_step(const network& net, const plan_options& o, const stage_costs& costs, bool searched_whole, int* first);
+
+/// Compares a cut, which may be by hand, with the best one.
+cut_verdict judge_cut(const network& net, const plan_options& o, const stage_costs& costs, const int* first);
+
+/// Cells of all simulations for one plan: less than a tenth of a second if optimised.
+inline constexpr std::int64_t max_simulated_cells = 1 << 16;
+
+namespace detail {
+
+/// No cut that obeys the limit has a shorter step.
+std::int64_t least_step(const network& net, const plan_options& o, const stage_costs& costs);
+
+/// Simulates cuts of a network, with the working sets that each stage has memory for.
+class cut_simulator {
+ public:
+  GPIPE_COLD cut_simulator(const network& net, const plan_options& o, const stage_costs& costs)
+      : net_(net), o_(o), schedule_(o.chosen_schedule()), costs_(costs), needs_(o.stages), kept_(o.stages) {
+    for (int s = 0; s < o.stages; ++s) needs_[s] = requirements_of(schedule_, o, s);
+  }
+
+  std::int64_t cells() const { return std::int64_t{o_.stages} * o_.micro_batches; }
+
+  /// `unlimited` if a stage breaks the memory limit, or if a custom table is wrong for this cut.
+  GPIPE_COLD std::int64_t step_of(const int* first) const {
+    const cut all{first, o_.stages};
+    for (int s = 0; s < o_.stages; ++s) {
+      const stage_view stage(net_, all, s);
+      const auto fits = [&](const memory_requirements& needs) {
+        return o_.memory_limit == no_memory_limit || memory_of(stage, needs).total() <= o_.memory_limit;
+      };
+      if (!fits(needs_[s])) return unlimited;
+      kept_[s] = o_.recompute == recompute_mode::as_needed ? most_working_sets(needs_[s], fits) : 0;
+    }
+    int count = 0;
+    find_links(net_, all, [&](const link&) { ++count; });
+    const zeroed_array<link> links(count);
+    find_links(net_, all, [&, at = 0](const link& it) mutable { links[at++] = it; });
+    if (o_.schedule == schedule_kind::custom &&
+        !check_timetable(schedule_, o_.stages, o_.micro_batches, links.data(), count).ok())
+      return unlimited;
+    return makespan_of(net_, o_, schedule_, costs_, all, links.data(), count, [this](int s) { return kept_[s]; });
+  }
+
+  /// The number of all cuts if all can be simulated; else 0.
+  GPIPE_COLD std::int64_t affordable_cuts() const {
+    std::int64_t cuts = 1;
+    for (int s = 1; s < o_.stages; ++s) {  // a product of s - 1 factors over (s - 1)!
+      cuts = cuts * (net_.slot_count - s) / s;
+      if (cuts > max_simulated_cells / cells()) return 0;
+    }
+    return cuts <= max_simulated_cells / cells() ? cuts : 0;
+  }
+
+  /// The shortest step of all cuts; the first cut that is shorter than `shortest` is written.
+  GPIPE_COLD std::int64_t shortest_of_all(std::int64_t shortest, int* best) const {
+    const int S = o_.stages, L = net_.slot_count;
+    const zeroed_array<int> first(S);
+    for (int s = 0; s < S; ++s) first[s] = s;
+    for (first[S] = L;;) {
+      if (const std::int64_t step = step_of(first.data()); step < shortest) {
+        shortest = step;
+        for (int s = 0; best && s <= S; ++s) best[s] = first[s];
+      }
+      int s = S - 1;
+      while (s > 0 && first[s] == L - (S - s)) --s;
+      if (s == 0) return shortest;
+      for (int at = ++first[s]; s < S; ++s) first[s] = at++;
+    }
+  }
+
+  /// Moves one boundary at a time by one slot while the step gets shorter and longer than `bound`.
+  GPIPE_COLD void move_boundaries(std::int64_t shortest, std::int64_t bound, int* first) const {
+    std::int64_t left = max_simulated_cells / cells();
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int s = 1; s < o_.stages; ++s)
+        for (const int by : {-1, 1})
+          for (bool helps = true; helps; moved = moved || helps) {
+            if (shortest <= bound || left-- <= 0) return;
+            first[s] += by;
+            helps = first[s] > first[s - 1] && first[s] < first[s + 1];
+            const std::int64_t step = helps ? step_of(first) : unlimited;
+            helps = step < shortest;
+            if (helps) shortest = step;
+            else first[s] -= by;
+          }
+    }
+  }
+
+ private:
+  const network& net_;
+  const plan_options& o_;
+  const schedule_choice schedule_;
+  const stage_costs& costs_;
+  const zeroed_array<memory_requirements> needs_;
+  const zeroed_array<int> kept_;
+};
+
+#if GPIPE_BODIES
+/// The shortest step of fill-drain with a stage that no gradient reaches, from below: slots 0 ... k - 1 are forward only,
+/// and the stages behind share the others.
+GPIPE_COLD inline std::int64_t least_with_fixed_stage(const plan_options& o, const stage_costs& costs, int k) {
+  const schedule_choice schedule = o.chosen_schedule();
+  const int L = costs.slots, left = L - k;
+  std::int64_t passed = 0;
+  for (int l = 0; l < k; ++l) {
+    std::int64_t least = max_cost;
+    for (int s = 0; s < costs.kinds(o.stages); ++s)
+      if (costs.of(s)[l].forward < least) least = costs.of(s)[l].forward;
+    passed = summed(passed, least);
+  }
+  const zeroed_array<slot_cost> of_slots(costs.kinds(o.stages) * left);
+  const zeroed_array<int> kind_of(o.stages), first(o.stages);
+  for (int s = 0; s < costs.kinds(o.stages); ++s)
+    for (int l = k; l < L; ++l) of_slots[s * left + l - k] = cost_in(schedule, o, costs.of(s)[l]);
+  for (int s = 0; s < o.stages; ++s) kind_of[s] = costs.each ? s : 0;
+  std::int64_t shortest = unlimited;
+  for (int s = 1; s < o.stages; ++s) {  // the first stage with one of these slots
+    if (o.stages - s > left) continue;
+    partition_problem p{left, o.stages - s, o.micro_batches, of_slots.data(), costs.kinds(o.stages), kind_of.data() + s};
+    p.first_again = o.recompute == recompute_mode::always;
+    partition(p, first.data());
+    if (const std::int64_t step = objective_of(p, first.data()); step < shortest) shortest = step;
+    if (!costs.each) break;  // fewer stages take longer
+  }
+  return shortest == unlimited ? unlimited : summed(passed, shortest);  // one stage alone has no such cut
+}
+
+GPIPE_COLD GPIPE_INLINE std::int64_t least_step(const network& net, const plan_options& o, const stage_costs& costs) {
+  const schedule_choice schedule = o.chosen_schedule();
+  const std::int64_t bound = lower_bound_of(net, o, schedule, costs);
+  const chain_begin chained = chained_from(net);
+  if (!drains(schedule, o.stages) || o.cost_transfers || chained.values > 1) return bound;
+  // If every stage has a link with gradients, the objective is the step. Else a stage is among the first slots.
+  const zeroed_array<int> first(o.stages);
+  const std::int64_t linked = search_cut(net, o, schedule, costs, first.data()).least;
+  const std::int64_t fixed = least_with_fixed_stage(o, costs, chained.gradients - 1);
+  const std::int64_t least = linked < fixed ? linked : fixed;
+  return least > bound ? least : bound;
+}
+#endif
+
+}  // namespace detail
+
+#if GPIPE_BODIES
+GPIPE_COLD GPIPE_INLINE void shorten_step(const network& net, const plan_options& o, const stage_costs& costs,
+                                          bool searched_whole, int* first) {
+  if (o.stages == 1 || (searched_whole && detail::objective_is_step(net, o))) return;
+  const detail::cut_simulator simulator(net, o, costs);
+  const std::int64_t step = simulator.step_of(first), bound = detail::least_step(net, o, costs);
+  if (step <= bound || step == detail::unlimited) return;  // the plan's own checks say why
+  if (simulator.affordable_cuts() > 0) simulator.shortest_of_all(step, first);
+  else simulator.move_boundaries(step, bound, first);
+}
+
+GPIPE_COLD GPIPE_INLINE cut_verdict judge_cut(const network& net, const plan_options& o, const stage_costs& costs,
+                                              const int* first) {
+  const detail::cut_simulator simulator(net, o, costs);
+  const schedule_choice schedule = o.chosen_schedule();
+  cut_verdict found{.step = simulator.step_of(first), };
+  if (detail::objective_is_step(net, o)) {
+    const detail::zeroed_array<int> other(o.stages);
+    plan_options without = o;
+    without.memory_limit = no_memory_limit;
+    const std::int64_t free = search_cut(net, without, schedule, costs, other.data()).least;
+    found.least = free;
+    if (o.memory_limit != no_memory_limit) {
+      const cut_search limited = search_cut(net, o, schedule, costs, other.data());
+      found.least = limited.least;
+      found.whole = limited.whole;
+      found.free = limited.whole ? free : 0;
+    }
+    found.proven = found.whole;
+  } else {
+    found.least = detail::least_step(net, o, costs);
+    if (const std::int64_t cuts = simulator.affordable_cuts(); cuts > 0 && found.step > found.least) {
+      found.least = simulator.shortest_of_all(found.step, nullptr);
+      found.cuts = cuts;
+      found.proven = true;
+    }
+  }
+  found.proven = found.proven || found.step <= found.least;
+  return found;
+}
+#endif
+
+}  // namespace gpipe

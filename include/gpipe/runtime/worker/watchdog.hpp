@@ -1,0 +1,79 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/index.hpp>
+
+namespace gpipe::detail {
+
+/// A kernel call: the same as long as the call runs, and another one in the next call. Without a layer no kernel runs.
+struct activity {
+  const void* instruction = nullptr;
+  const void* layer = nullptr;
+  int micro_batch = -1;
+
+  bool operator==(const activity&) const = default;
+};
+
+/// A thread that sees that a worker's kernel does not return. It is for the worker whose thread runs the pass: nothing
+/// can throw there while the kernel runs.
+class watchdog {
+ public:
+  /// Calls `found(worker)` on its own thread once a worker's kernel has run for `limit` in one pass.
+  GPIPE_COLD watchdog(int workers, std::chrono::nanoseconds limit, std::function<activity(int)> activity_of,
+                      std::function<void(int)> found)
+      : limit_(limit),
+        part_((std::min)(limit / 4, std::chrono::nanoseconds(std::chrono::milliseconds(100)))),
+        activity_of_(std::move(activity_of)),
+        found_(std::move(found)),
+        seen_(index(workers)),
+        thread_([this] { watch(); }) {}
+  ~watchdog() {
+    ending_.store(true, std::memory_order_release);
+    thread_.join();
+  }
+  watchdog(const watchdog&) = delete;
+  watchdog& operator=(const watchdog&) = delete;
+
+  void begin_pass() noexcept { pass_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  struct sight {
+    activity what{};
+    std::uint64_t pass = 0;
+    std::chrono::nanoseconds unchanged{0};
+  };
+
+  // Looks in parts of the limit, and a part counts no more than its length: a process that was stopped (Ctrl-Z) does not
+  // count its own absence.
+  void watch() {
+    while (!ending_.load(std::memory_order_acquire)) {
+      std::this_thread::sleep_for(part_);
+      const std::uint64_t pass = pass_.load(std::memory_order_relaxed);
+      for (std::size_t w = 0; w < seen_.size(); ++w) {
+        sight& last = seen_[w];
+        const activity now = activity_of_(static_cast<int>(w));
+        if (now.layer != nullptr && now == last.what && pass == last.pass) last.unchanged += part_;
+        else last = {now, pass};
+        if (last.unchanged >= limit_) return found_(static_cast<int>(w));
+      }
+    }
+  }
+
+  std::chrono::nanoseconds limit_, part_;
+  std::function<activity(int)> activity_of_;
+  std::function<void(int)> found_;
+  std::vector<sight> seen_;  // [worker]
+  std::atomic<std::uint64_t> pass_{0};
+  std::atomic<bool> ending_{false};
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace gpipe::detail

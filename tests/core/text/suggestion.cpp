@@ -1,0 +1,25 @@
+#include <gpipe/core/text/suggestion.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using namespace gpipe::detail;
+
+TEST_CASE("the distance of two words") {
+  CHECK(letters_apart("", "abc") == 3);
+  CHECK(letters_apart("kitten", "sitting") == 3);
+  CHECK(letters_apart("same", "same") == 0);
+}
+
+TEST_CASE("a word that differs in few letters is meant") {
+  const std::vector<std::string> known{"inputs", "labels", "weights"};
+  CHECK(meant_by("input", known) == "inputs");
+  CHECK(meant_by("label", known) == "labels");
+  CHECK(meant_by("weigths", known) == "weights");
+  CHECK(meant_by("id", known).empty());
+  CHECK(meant_by("x", known).empty());
+  CHECK(meant_by(std::string(100'000, 'i'), known).empty());
+  CHECK(meant_by("--stage", std::vector<std::string>{"--schedule", "--stages"}) == "--stages");
+}

@@ -1,0 +1,99 @@
+#pragma once
+
+// Random networks made as data, and all cuts of a network.
+
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/stage_plan.hpp>
+#include <gpipe/plan/step_time.hpp>
+
+namespace nets {
+
+using namespace gpipe;
+
+inline constexpr parameter random_weights[] = {{"w", {16}}, {"w", {64}}, {"w", {256}}, {"w", {1024}}};
+
+/// Every slot of a chain reads the one before and, with skips, values from further off.
+struct random_network {
+  std::vector<row> rows;
+  std::vector<slot> slots;
+  std::vector<value> values;
+  std::vector<gpipe::read> reads;
+  std::vector<int> readers;
+  network net;
+
+  /// The first `fixed` values of slots have no gradient. Slot `beside` reads the model's input and not the slot before.
+  random_network(std::mt19937& random, int count, bool skips, int fixed = 0, int beside = -1) {
+    const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
+    values.push_back({{16}, -1, false});
+    for (int l = 0; l < count; ++l) {
+      row r;
+      r.inputs = skips ? 1 + below(3) : 1;
+      r.outputs = 1;
+      if (const int which = below(8); which < 4) r.parameters = random_weights + which, r.parameter_count = 1;
+      r.keeps = {.input = below(2) == 0, .output = below(3) == 0};
+      slots.push_back({l, static_cast<int>(reads.size()), r.inputs, l + 1, 1, l});
+      for (int i = 0; i < r.inputs; ++i) reads.push_back({i > 0 ? below(l + 1) : l == beside ? 0 : l, l});
+      rows.push_back(r);
+      values.push_back({{std::size_t{16} << below(8)}, l, l >= fixed});
+    }
+    for (std::size_t v = 0; v < values.size(); ++v) {
+      values[v].first_reader = static_cast<int>(readers.size());
+      for (std::size_t r = 0; r < reads.size(); ++r)
+        if (reads[r].value == static_cast<int>(v)) readers.push_back(static_cast<int>(r));
+      values[v].readers = static_cast<int>(readers.size()) - values[v].first_reader;
+    }
+    net = {rows.data(), slots.data(), values.data(), reads.data(), readers.data(), nullptr, count, count, count + 1,
+           static_cast<int>(reads.size()), 0, 1, dtype::float32};
+  }
+};
+
+/// Calls `use(first)` for every cut of L slots into S stages.
+template <class Use>
+void each_cut(int L, int S, const Use& use) {
+  std::vector<int> first;
+  for (int s = 0; s < S; ++s) first.push_back(s);
+  for (first.push_back(L);;) {
+    use(first);
+    int s = S - 1;
+    while (s > 0 && first[static_cast<std::size_t>(s)] == L - (S - s)) --s;
+    if (s == 0) return;
+    for (int at = ++first[static_cast<std::size_t>(s)]; s < S; ++s) first[static_cast<std::size_t>(s)] = at++;
+  }
+}
+
+inline constexpr std::int64_t no_step = (std::numeric_limits<std::int64_t>::max)();
+
+/// The simulated step of a cut, by the steps of a plan; `no_step` if a stage breaks the limit.
+inline std::int64_t step_of(const network& net, const plan_options& o, const stage_costs& costs,
+                            const std::vector<int>& first) {
+  const schedule_choice schedule = o.chosen_schedule();
+  const cut all{first.data(), o.stages};
+  std::vector<stage_plan> stages(static_cast<std::size_t>(o.stages));
+  for (int s = 0; s < o.stages; ++s) {
+    const stage_view view(net, all, s);
+    stage_plan& made = stages[static_cast<std::size_t>(s)];
+    set_requirements(o, schedule, view, made);
+    count_memory(view, made);
+    if (made.memory.total() > o.memory_limit) return no_step;
+  }
+  std::vector<link> links;
+  find_links(net, all, [&links](const link& it) { links.push_back(it); });
+  return makespan_of(net, o, schedule, costs, all, links.data(), static_cast<int>(links.size()),
+                     [&](int s) { return stages[static_cast<std::size_t>(s)].requirements.kept_copies; });
+}
+
+/// The shortest of all cuts; `no_step` if none obeys the limit.
+inline std::int64_t shortest_step(const network& net, const plan_options& o, const stage_costs& costs) {
+  std::int64_t shortest = no_step;
+  each_cut(net.slot_count, o.stages, [&](const std::vector<int>& first) {
+    if (const std::int64_t step = step_of(net, o, costs, first); step < shortest) shortest = step;
+  });
+  return shortest;
+}
+
+}  // namespace nets
