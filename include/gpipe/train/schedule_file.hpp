@@ -4,6 +4,7 @@
 #include <iterator>
 #include <string>
 
+#include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/timetable/schedule_table.hpp>
 #include <gpipe/record/file.hpp>
 
@@ -11,11 +12,6 @@ namespace gpipe {
 
 /// Reads a schedule from a file in PyTorch's format (see `schedule_table`). Throws `error`, with row and column, if the
 /// file does not exist or its table is wrong.
-///
-///     const schedule_table table = read_schedule("mine.csv");
-///     const custom_schedule mine = custom_schedule_from(table);
-///     trainer<net> training{plan_options{.stages = table.stages(), .micro_batches = table.micro_batches(),
-///                                        .schedule = schedule_kind::custom, .custom_schedule = &mine}};
 GPIPE_COLD inline schedule_table read_schedule(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -23,6 +19,32 @@ GPIPE_COLD inline schedule_table read_schedule(const std::string& path) {
     throw error("the file cannot be read", "give a file with the rows of a schedule", {.file = path});
   return {path, text};
 }
+
+/// A schedule from a file for plans, which it must outlive. The file decides the numbers of stages and micro-batches.
+///
+///     const file_schedule mine("mine.csv");
+///     trainer<net> training{mine.chosen_in({.micro_batch_size = 8})};
+class file_schedule {
+ public:
+  GPIPE_COLD explicit file_schedule(const std::string& path)
+      : table_(read_schedule(path)), schedule_(custom_schedule_from(table_)) {}
+  file_schedule(const file_schedule&) = delete;
+  file_schedule& operator=(const file_schedule&) = delete;
+
+  const schedule_table& table() const { return table_; }
+  /// The options with this schedule.
+  GPIPE_COLD plan_options chosen_in(plan_options o) const {
+    o.schedule = schedule_kind::custom;
+    o.custom_schedule = &schedule_;
+    o.stages = table_.stages();
+    o.micro_batches = table_.micro_batches();
+    return o;
+  }
+
+ private:
+  const schedule_table table_;
+  const custom_schedule schedule_;
+};
 
 /// Writes a schedule's table in the same format.
 template <scheduler Schedule>
