@@ -5,12 +5,14 @@
 #include <chrono>
 #include <iomanip>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <type_traits>
 #include <utility>
 
 #include <gpipe.hpp>
+#include <gpipe/train/schedule_file.hpp>
 #if GPIPE_WITH_CUDA
 #include <gpipe/device/cuda/cuda.hpp>
 #if GPIPE_WITH_NCCL
@@ -63,7 +65,8 @@ struct settings {
   std::int64_t link_bytes_per_s = 0;
   int deadline = 60;
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
-  std::string trace, timeline, breakdown, profile;
+  std::string schedule_file, trace, timeline, breakdown, profile;
+  std::shared_ptr<const file_schedule> custom;
   bool layers = false;
   processor device = processor::host;
   example::transport transport = example::transport::threads;
@@ -91,7 +94,10 @@ struct settings {
              .choice("--precision", plan.precision, {{"float32", precision::float32}, {"bf16", precision::bf16}},
                      "precision of activations, their gradients and matrix products")
              .choice("--schedule", plan.schedule, schedules(), "the order of work")
-             .number("--chunks", plan.chunks, 1, slots_of<net>, "stages a worker, of the interleaved and looped schedules")
+             .text("--schedule-file", "FILE.csv", schedule_file,
+                   "the same from a file: a row of cells such as 0F3 for each worker")
+             .number("--chunks", plan.chunks, 1, slots_of<net>,
+                     "stages a worker, of the interleaved and looped schedules")
              .number("--workers", plan.workers, 0, slots_of<net>,
                      "threads or processes; each runs neighbouring stages; 0: as many\n"
                      "                            as the schedule has work for")
@@ -134,6 +140,10 @@ struct settings {
              .flag("--quiet", quiet, "print the last two lines only")
              .read(count, words))
       return false;
+    if (!schedule_file.empty()) {
+      custom = std::make_shared<const file_schedule>(schedule_file);
+      plan = custom->chosen_in(plan);
+    }
     if (plan.memory_limit != no_memory_limit) plan.recompute = recompute_mode::as_needed;
     if (recompute) plan.recompute = *recompute;
     plan.cost_transfers = link_bytes_per_s > 0;

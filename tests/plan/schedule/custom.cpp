@@ -34,6 +34,18 @@ static_assert(std::string_view(chosen.name()) == "mine");
 static_assert(!chosen.forwards().trains && chosen.forwards().in_flight(3, 5, 0) == 1);
 static_assert(chosen.forwards().at(3, 5, 0, 0).kind == action_kind::forward);
 
+TEST_CASE("an object with members is a custom schedule, too") {
+  const folded<interleaved> object(interleaved{3}, 1);
+  const custom_schedule its = custom_schedule_from(object);
+  CHECK(its.trains);
+  CHECK(its.workers(6) == 1);
+  CHECK(its.worker_of(6, 5) == 0);
+  CHECK((its.admits(6, 4) && !its.admits(8, 4)));
+  CHECK(its.ticks(6, 4) == object.ticks(6, 4));
+  CHECK(its.in_flight(6, 4, 1) == interleaved{3}.in_flight(6, 4, 1));
+  for (int t = 0; t < its.ticks(6, 4); ++t) CHECK(its.at(6, 4, 0, t) == object.at(6, 4, 0, t));
+}
+
 TEST_CASE("schedule_kind::custom without a schedule, or a schedule without it, is rejected") {
   CHECK_THROWS_WITH_AS(require_valid(plan_options{.schedule = schedule_kind::custom}, 3),
                        doctest::Contains("give both"), error);

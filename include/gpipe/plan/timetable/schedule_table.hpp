@@ -1,0 +1,292 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/index.hpp>
+#include <gpipe/plan/schedule/custom.hpp>
+#include <gpipe/plan/schedule/label.hpp>
+#include <gpipe/plan/timetable/check.hpp>
+
+namespace gpipe {
+
+/// A schedule at one (S, M) that is made at run time, from a text in PyTorch's format of schedule files: a row for each
+/// worker, cells between commas.
+///
+///     0F0,0F1,    ,0B0,   ,0B1        a stage, F forward, B backward or its parts I and W, and a micro-batch;
+///     ,1F0,1B0,1F1,1B1                nothing while idle
+///
+/// A row is the order of its worker: each cell gets the first tick in which its inputs are there, so columns need not
+/// agree between rows. `(0F1;3B0)OVERLAP_F_B` is two cells. Cells that move data or parameters (SEND_F, RECV_B,
+/// UNSHARD, REDUCE_GRAD ...) are skipped: a plan makes its own transfers. The table is checked like any other, and an
+/// error names the first wrong cell by row and column, counted from 1.
+class schedule_table {
+ public:
+  bool trains = true;
+
+  /// `name` is the schedule's name and, in errors, the file's.
+  schedule_table(std::string name, std::string_view text);
+
+  int stages() const { return static_cast<int>(worker_of_.size()); }
+  int micro_batches() const { return micro_batches_; }
+
+  // The members of a schedule.
+  const char* name() const { return name_.c_str(); }
+  bool admits(int S, int M) const { return S == stages() && M == micro_batches_; }
+  int workers(int) const { return static_cast<int>(rows_.size()); }
+  int worker_of(int, int stage) const { return worker_of_[detail::index(stage)]; }
+  int ticks(int, int) const { return ticks_; }
+  int in_flight(int, int, int stage) const { return in_flight_[detail::index(stage)]; }
+  cell at(int, int, int worker, int tick) const {
+    const auto& row = rows_[detail::index(worker)];
+    return detail::index(tick) < row.size() ? row[detail::index(tick)] : cell{};
+  }
+
+ private:
+  /// A cell of the text.
+  struct entry {
+    cell is;
+    int column = 0;
+    int tick = -1;
+  };
+  using rows_of_entries = std::vector<std::vector<entry>>;
+
+  static rows_of_entries read(const std::string& name, std::string_view text);
+  void count_stages(const rows_of_entries& rows);
+  void place(rows_of_entries& rows);
+  void count_in_flight(const rows_of_entries& rows);
+  void check(const rows_of_entries& rows) const;
+
+  std::string name_;
+  int micro_batches_ = 0, ticks_ = 0;
+  std::vector<std::vector<cell>> rows_;
+  std::vector<int> worker_of_, in_flight_;
+};
+
+static_assert(scheduler<schedule_table>);
+
+/// A schedule's table as a text that `schedule_table` reads. Its columns are the ticks.
+template <scheduler Schedule>
+GPIPE_COLD std::string schedule_text(const Schedule& schedule, int stages, int micro_batches) {
+  detail::require_admitted(schedule, stages, micro_batches);
+  std::string text;
+  for (int w = 0; w < schedule.workers(stages); ++w) {
+    for (int t = 0; t < schedule.ticks(stages, micro_batches); ++t) {
+      if (t > 0) text += ',';
+      const cell c = schedule.at(stages, micro_batches, w, t);
+      if (c.kind != action_kind::idle) text += label_of(c, true).text();
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+namespace detail {
+
+/// Throws for a cell of a schedule's text; rows and columns count from 0.
+[[noreturn]] GPIPE_COLD inline void bad_cell(const std::string& file, int row, int column,
+                                             std::initializer_list<text_part> wrong,
+                                             std::initializer_list<text_part> remedy) {
+  const std::string what = concat(wrong);
+  throw_error({"column ", column + 1, what}, remedy, location{.file = file, .line = row + 1});
+}
+
+/// Whether a cell is one of those that a schedule's text has beside its computations.
+GPIPE_COLD inline bool moves_data(std::string_view text) {
+  take_number(text);
+  for (const std::string_view word : {"SEND_F", "SEND_B", "RECV_F", "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B", "UNSHARD",
+                                      "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"})
+    if (text.substr(0, word.size()) == word) {
+      std::string_view rest = text.substr(word.size());
+      take_number(rest);
+      if (rest.empty()) return true;
+    }
+  return false;
+}
+
+GPIPE_COLD inline std::string_view without_blanks(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(blanks);
+  return first == text.npos ? std::string_view{} : text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
+}  // namespace detail
+
+GPIPE_COLD inline schedule_table::rows_of_entries schedule_table::read(const std::string& name, std::string_view text) {
+  rows_of_entries rows;
+  const auto cell_of = [&](std::string_view word, int column) -> cell {
+    std::string_view rest = word;
+    const int stage = detail::take_number(rest);
+    const char head = rest.empty() ? '?' : rest[0];
+    if (!rest.empty()) rest.remove_prefix(1);
+    const int m = detail::take_number(rest);
+    const action_kind kind = head == 'F'   ? action_kind::forward
+                             : head == 'B' ? action_kind::backward
+                             : head == 'I' ? action_kind::backward_input
+                             : head == 'W' ? action_kind::backward_parameters
+                                           : action_kind::idle;
+    if (stage < 0 || m < 0 || kind == action_kind::idle || !rest.empty())
+      detail::bad_cell(name, static_cast<int>(rows.size()) - 1, column, {" is '", word.substr(0, 80), "'"},
+                       {"write a stage, F, B, I or W, and a micro-batch, such as 0F3, or nothing while idle"});
+    return {kind, stage, m};
+  };
+  constexpr std::string_view overlap = ")OVERLAP_F_B", mark = "\xEF\xBB\xBF";
+  if (text.substr(0, mark.size()) == mark) text.remove_prefix(mark.size());
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (detail::without_blanks(text.substr(end - line.size())).empty()) break;
+    auto& row = rows.emplace_back();
+    for (int column = 0;; ++column) {
+      const std::size_t comma = line.find(',');
+      std::string_view word = detail::without_blanks(line.substr(0, comma));
+      if (const std::size_t both = word.find(overlap); both != word.npos && word[0] == '(') {
+        const std::size_t between = word.find(';');
+        row.push_back({cell_of(word.substr(1, between - 1), column), column});
+        if (between < both) row.push_back({cell_of(word.substr(between + 1, both - between - 1), column), column});
+      } else if (!word.empty() && word != "." && !detail::moves_data(word)) {
+        row.push_back({cell_of(word, column), column});
+      }
+      if (comma == line.npos) break;
+      line.remove_prefix(comma + 1);
+    }
+  }
+  if (rows.empty())
+    detail::throw_error({"the schedule has no row"}, {"write a row of cells for each worker"}, location{.file = name});
+  return rows;
+}
+
+GPIPE_COLD inline void schedule_table::count_stages(const rows_of_entries& rows) {
+  int cells = 0, stages = 0;
+  trains = false;
+  for (const auto& row : rows)
+    for (const entry& e : row) {
+      ++cells;
+      stages = std::max(stages, e.is.stage + 1);
+      micro_batches_ = std::max(micro_batches_, e.is.micro_batch + 1);
+      trains = trains || e.is.kind != action_kind::forward;
+    }
+  if (std::int64_t{stages} * micro_batches_ > cells)  // before memory for each of them is taken
+    for (std::size_t w = 0; w < rows.size(); ++w)
+      for (const entry& e : rows[w])
+        if (std::max(e.is.stage, e.is.micro_batch) + 1 == std::max(stages, micro_batches_))
+          detail::bad_cell(name_, static_cast<int>(w), e.column,
+                           {" is ", label_of(e.is, true).text(), ", and the table has ", cells, " cells for ", stages,
+                            " stages and ", micro_batches_, " micro-batches"},
+                           {"count stages and micro-batches from 0, and write every one"});
+  worker_of_.assign(detail::index(stages), -1);
+  for (std::size_t w = 0; w < rows.size(); ++w)
+    for (const entry& e : rows[w]) {
+      int& worker = worker_of_[detail::index(e.is.stage)];
+      if (worker >= 0 && worker != static_cast<int>(w))
+        detail::bad_cell(
+            name_, static_cast<int>(w), e.column,
+            {" is ", label_of(e.is, true).text(), ", and stage ", e.is.stage, " is in row ", worker + 1, ", too"},
+            {"keep all cells of a stage in one row"});
+      worker = static_cast<int>(w);
+    }
+  for (std::size_t s = 0; s < worker_of_.size(); ++s)
+    if (worker_of_[s] < 0)
+      detail::throw_error({"stage ", s, " has no cell, and stage ", stages - 1, " has"},
+                          {"count stages from 0, and write every one"}, location{.file = name_});
+}
+
+GPIPE_COLD inline void schedule_table::place(rows_of_entries& rows) {
+  // The tick in which each value is made: [stage][micro-batch] of forward, and of backward.
+  const std::size_t count = worker_of_.size() * detail::index(micro_batches_);
+  std::vector<int> made[2] = {std::vector<int>(count, -1), std::vector<int>(count, -1)};
+  const auto of = [&](bool back, int stage, int m) -> int& {
+    return made[back][detail::index(stage * micro_batches_ + m)];
+  };
+  // The tick of the cell's input from another stage; -1: it needs none; -2: it is not there.
+  const auto input = [&](const cell& c) {
+    const bool forward = c.kind == action_kind::forward, parameters = c.kind == action_kind::backward_parameters;
+    if (parameters || (forward ? c.stage == 0 : c.stage + 1 == stages())) return -1;
+    const int tick = of(!forward, c.stage + (forward ? -1 : 1), c.micro_batch);
+    return tick < 0 ? -2 : tick;
+  };
+  std::vector<std::size_t> next(rows.size());
+  rows_.assign(rows.size(), {});
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t w = 0; w < rows.size(); ++w)
+      for (; next[w] < rows[w].size(); ++next[w], moved = true) {
+        entry& e = rows[w][next[w]];
+        const int ready = input(e.is);
+        if (ready == -2) break;
+        e.tick = std::max(static_cast<int>(rows_[w].size()), ready + 1);
+        rows_[w].resize(detail::index(e.tick));
+        rows_[w].push_back(e.is);
+        if (e.is.kind != action_kind::backward_parameters) {
+          int& tick = of(e.is.kind != action_kind::forward, e.is.stage, e.is.micro_batch);
+          if (tick < 0) tick = e.tick;
+        }
+        ticks_ = std::max(ticks_, e.tick + 1);
+      }
+  }
+  for (std::size_t w = 0; w < rows.size(); ++w)
+    if (next[w] < rows[w].size()) {
+      const entry& e = rows[w][next[w]];
+      const bool forward = e.is.kind == action_kind::forward;
+      const cell needs{forward ? action_kind::forward : action_kind::backward, e.is.stage + (forward ? -1 : 1),
+                       e.is.micro_batch};
+      detail::bad_cell(
+          name_, static_cast<int>(w), e.column,
+          {" is ", label_of(e.is, true).text(), ", which waits for ever for ", label_of(needs, true).text()},
+          {"order the rows so that each cell's input comes before it"});
+    }
+}
+
+GPIPE_COLD inline void schedule_table::count_in_flight(const rows_of_entries& rows) {
+  in_flight_.assign(worker_of_.size(), 1);
+  std::vector<int> held(worker_of_.size(), 0);
+  for (const auto& row : rows)
+    for (const entry& e : row) {
+      int& now = held[detail::index(e.is.stage)];
+      now += e.is.kind == action_kind::forward;
+      if (trains) in_flight_[detail::index(e.is.stage)] = std::max(in_flight_[detail::index(e.is.stage)], now);
+      now -= e.is.kind == action_kind::backward || e.is.kind == action_kind::backward_parameters;
+    }
+}
+
+GPIPE_COLD inline void schedule_table::check(const rows_of_entries& rows) const {
+  std::vector<link> chain;
+  for (int s = 0; s + 1 < stages(); ++s) chain.push_back({s, s + 1});
+  const check_result found =
+      check_timetable(*this, stages(), micro_batches_, chain.data(), static_cast<int>(chain.size()));
+  if (found.ok()) return;
+  const label found_at = label_of(found.at, true);
+  const std::string_view is = found_at.text();
+  if (found.worker < 0 || found.worker >= static_cast<int>(rows.size()) || rows[detail::index(found.worker)].empty())
+    detail::throw_error({"row ", found.worker + 1, " has no cell"}, {"remove it, or give it a stage"},
+                        location{.file = name_, .line = found.worker + 1});
+  if (found.what == fault::missing)
+    detail::throw_error({is, " is missing"}, {"write every stage and micro-batch forward and backward once"},
+                        location{.file = name_, .line = found.worker + 1});
+  int column = 0;
+  for (const entry& e : rows[detail::index(found.worker)])
+    if (e.tick == found.position) column = e.column;
+  detail::bad_cell(name_, found.worker, column,
+                   {" is ", is,
+                    found.what == fault::repeated     ? ", for the second time"
+                    : found.what == fault::retirement ? ", and parameter gradients are not in the order 0, 1, 2, ..."
+                                                      : ", before what it needs"},
+                   {"correct the order of the row"});
+}
+
+GPIPE_COLD inline schedule_table::schedule_table(std::string name, std::string_view text) : name_(std::move(name)) {
+  rows_of_entries rows = read(name_, text);
+  count_stages(rows);
+  place(rows);
+  count_in_flight(rows);
+  check(rows);
+}
+
+}  // namespace gpipe

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/timetable/schedule_table.hpp>
+#include <gpipe/record/file.hpp>
+
+namespace gpipe {
+
+/// Reads a schedule from a file in PyTorch's format (see `schedule_table`). Throws `error`, with row and column, if the
+/// file does not exist or its table is wrong.
+GPIPE_COLD inline schedule_table read_schedule(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in.is_open() || in.bad())
+    throw error("the file cannot be read", "give a file with the rows of a schedule", {.file = path});
+  return {path, text};
+}
+
+/// A schedule from a file for plans, which it must outlive. The file decides the numbers of stages and micro-batches.
+///
+///     const file_schedule mine("mine.csv");
+///     trainer<net> training{mine.chosen_in({.micro_batch_size = 8})};
+class file_schedule {
+ public:
+  GPIPE_COLD explicit file_schedule(const std::string& path)
+      : table_(read_schedule(path)), schedule_(custom_schedule_from(table_)) {}
+  file_schedule(const file_schedule&) = delete;
+  file_schedule& operator=(const file_schedule&) = delete;
+
+  const schedule_table& table() const { return table_; }
+  /// The options with this schedule.
+  GPIPE_COLD plan_options chosen_in(plan_options o) const {
+    o.schedule = schedule_kind::custom;
+    o.custom_schedule = &schedule_;
+    o.stages = table_.stages();
+    o.micro_batches = table_.micro_batches();
+    return o;
+  }
+
+ private:
+  const schedule_table table_;
+  const custom_schedule schedule_;
+};
+
+/// Writes a schedule's table in the same format.
+template <scheduler Schedule>
+GPIPE_COLD void write_schedule(const std::string& path, const Schedule& schedule, int stages, int micro_batches) {
+  const std::string text = schedule_text(schedule, stages, micro_batches);
+  write_file(path, [&text](std::ostream& out) { out << text; });
+}
+
+}  // namespace gpipe
