@@ -59,6 +59,8 @@ TEST_CASE("a trainer is constructed from a compiled plan or from options") {
   CHECK(compiled.plan().first == chosen.plan().first);
   CHECK(compiled.step(all).loss == chosen.step(all).loss);
   CHECK(compiled.parameter_hash() == chosen.parameter_hash());
+  CHECK_THROWS_WITH_AS(compiled.parameter_hash(1), "replica is 1; choose 0 to 0", error);
+  CHECK_THROWS_WITH_AS(compiled.parameter_hash(-1), "replica is -1; choose 0 to 0", error);
   trainer with_more{plan{}, sgd{}, training_options{}};
   CHECK(with_more.plan().options.optimizer_moments == 1);  // the optimizer's
 }

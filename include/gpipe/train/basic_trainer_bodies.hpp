@@ -204,6 +204,8 @@ GPIPE_COLD void basic_trainer<Device>::write(memory_kind kind, int slot, std::st
 template <class Device>
 GPIPE_COLD std::uint64_t basic_trainer<Device>::parameter_hash(int replica) const {
   const network& net = executor_->net();
+  if (replica < 0 || replica >= plan().replicas())
+    detail::throw_error({"replica is ", replica}, {"choose 0 to ", plan().replicas() - 1});
   hash sum;
   std::vector<std::byte> copy;
   for (int l = 0; l < net.slot_count; ++l) {

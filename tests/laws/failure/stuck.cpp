@@ -111,6 +111,38 @@ TEST_CASE("a kernel that does not return on the calling thread ends the process,
   }
 }
 
+TEST_CASE("so does other code of the model on that thread, such as a hook") {
+  const ending found = run_apart([] {
+    const source_of_data source;
+    training_options how = ends_after(200ms, deadline_action::abort);
+    how.before = [](const instruction& i) {
+      while (i.stage == 0 && i.kind == action_kind::backward) std::this_thread::sleep_for(1ms);
+    };
+    trainer<gate_before, sgd> training(in_stages(2), sgd{}, how);
+    try {
+      training.step(source.all());
+    } catch (...) {
+    }
+  });
+  CAPTURE(found.printed);
+  CHECK(found.aborted);
+  CHECK(found.printed.find("stage 0, micro-batch 0, backward, step 0: worker 0 has not returned") != std::string::npos);
+}
+
+TEST_CASE("with abort and an endless deadline nothing ends") {
+  const ending found = run_apart([] {
+    const source_of_data source;
+    training_options how = ends_after(1ms, deadline_action::abort);
+    how.deadline = std::chrono::nanoseconds::max();
+    trainer<gate_before, sgd> training(in_stages(2), sgd{}, how);
+    for (int i = 0; i < 3; ++i) training.step(source.all());
+    std::this_thread::sleep_for(300ms);
+    training.step(source.all());
+  });
+  CHECK(!found.aborted);
+  CHECK(found.printed.empty());
+}
+
 TEST_CASE("with abort, steps that take longer in all than the deadline go on") {
   const ending found = run_apart([] {
     const source_of_data source;

@@ -62,6 +62,14 @@ TEST_CASE("check_batch finds the rows of each field") {
   CHECK(rows.fields[1] == nullptr);  // optional
 }
 
+TEST_CASE("rows at the null address are rejected") {
+  batch b(2);
+  b.with("inputs", nullptr, 6, dtype::float64);
+  batch_rows rows;
+  CHECK_THROWS_WITH_AS(check_batch(network_of<net>, b, 2, rows),
+                       doctest::Contains("field \"inputs\" of the batch has no rows"), error);
+}
+
 TEST_CASE("a field that is given twice or that the model does not read is rejected") {
   const std::vector<double> x(6, 1.5), negative{1, -0.5};
   const std::int32_t labels[] = {2, 0};

@@ -26,7 +26,8 @@ struct block_address {
 
   std::byte* at(int m, bool again) const {
     if (slots.forward == nullptr) return base;
-    return base + stride * index((again ? slots.again : slots.forward)[m]);
+    const int* const of = again ? slots.again : slots.forward;
+    return base + stride * index(of[m]);
   }
 };
 

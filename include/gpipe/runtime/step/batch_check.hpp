@@ -31,6 +31,8 @@ GPIPE_COLD inline const std::byte* rows_of(const batch& from, std::string_view n
     throw_error({"field \"", name, "\" of the batch has ", found->elements, " elements, but ", from.samples(),
             " samples of ", size, " need ", wanted},
            {"give every sample a whole row"});
+  if (found->data == nullptr)
+    throw_error({"field \"", name, "\" of the batch has no rows: their address is null"}, {"give the address of its rows"});
   return static_cast<const std::byte*>(found->data);
 }
 

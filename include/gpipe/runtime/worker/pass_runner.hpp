@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -63,8 +65,13 @@ class pass_runner {
                                 recorder_of(r * plan_.workers() + w));
     if (options_.on_deadline == deadline_action::abort)
       watchdog_.emplace(
-          static_cast<int>(workers_.size()), options_.deadline + std::chrono::seconds(1),
-          [this](int w) { return workers_[detail::index(w)].activity(); },
+          static_cast<int>(workers_.size()),
+          (std::min)(options_.deadline, std::chrono::nanoseconds::max() - std::chrono::seconds(1)) + std::chrono::seconds(1),
+          [this](int w) {
+            detail::activity now = workers_[detail::index(w)].activity();
+            if (now.layer == nullptr && options_.job != nullptr) now.waits = true;  // perhaps for another process
+            return now;
+          },
           [this](int w) {
             std::fprintf(stderr, "gpipe: %s\n", stuck_error(w).what());
             std::abort();

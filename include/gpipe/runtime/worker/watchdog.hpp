@@ -13,11 +13,13 @@
 
 namespace gpipe::detail {
 
-/// A kernel call: the same as long as the call runs, and another one in the next call. Without a layer no kernel runs.
+/// What a worker does: the same as long as a kernel, or other code of the model's, runs.
 struct activity {
-  const void* instruction = nullptr;
+  const void* instruction = nullptr;  ///< null: nothing
   const void* layer = nullptr;
   int micro_batch = -1;
+  std::uint64_t ticks = 0;
+  bool waits = false;  ///< for another worker
 
   bool operator==(const activity&) const = default;
 };
@@ -60,7 +62,7 @@ class watchdog {
       for (std::size_t w = 0; w < seen_.size(); ++w) {
         sight& last = seen_[w];
         const activity now = activity_of_(static_cast<int>(w));
-        if (now.layer != nullptr && now == last.what && pass == last.pass) last.unchanged += part_;
+        if (now.instruction != nullptr && !now.waits && now == last.what && pass == last.pass) last.unchanged += part_;
         else last = {now, pass};
         if (last.unchanged >= limit_) return found_(static_cast<int>(w));
       }

@@ -64,11 +64,13 @@ class alignas(alignment) worker final : private gradient_listener {
     const instruction* const i = running_.load(std::memory_order_acquire);
     return i == nullptr ? location{} : detail::location_of(*i, replica_->stage(i->stage), step());
   }
-  /// Whether a kernel runs, and which: changes with every instruction and every layer.
+  /// What runs, from any thread: changes with every instruction and every layer.
   detail::activity activity() const noexcept {
     const instruction* const i = running_.load(std::memory_order_acquire);
     if (i == nullptr) return {};
-    return {i, replica_->stage(i->stage).current(), replica_->stage(i->stage).current_micro_batch()};
+    const auto& stage = replica_->stage(i->stage);
+    const auto* const layer = stage.current();
+    return {i, layer, stage.current_micro_batch(), context_.signals.ticks(waiter_), context_.signals.waits(waiter_)};
   }
 
  private:

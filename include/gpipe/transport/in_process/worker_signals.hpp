@@ -67,6 +67,9 @@ class basic_worker_signals {
     { const std::lock_guard<mutex> asleep_by_now(s.mutex); }
     s.condition.notify_one();
   }
+  /// How often a worker has shown progress, and whether it waits, for a thread that watches it.
+  std::uint64_t ticks(int worker) const noexcept { return at(worker).ticks.load(std::memory_order_relaxed); }
+  bool waits(int worker) const noexcept { return at(worker).waits.load(std::memory_order_acquire); }
   bool asleep(int worker) const noexcept { return at(worker).asleep.load(std::memory_order_acquire) != 0; }
 
   /// Returns when `ready()`. Throws `detail::interrupted` after a failure elsewhere. After a deadline without progress
