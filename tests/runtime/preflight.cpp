@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <limits>
+#include <string>
 
 #include <gpipe/layer.hpp>
 
@@ -26,12 +27,14 @@ TEST_CASE("the deadline must be positive") {
                        "deadline is 0 s; choose a time longer than that of a micro-batch", error);
 }
 
-TEST_CASE("a plan without enough memory is rejected at the first stage that does not fit") {
+TEST_CASE("a plan without enough memory is rejected, with all that it needs, at the first stage that does not fit") {
   const runtime_plan plan = make_plan(network_of<net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2});
   const rank_layout here(plan, nullptr);
   const std::int64_t all = plan.memory(0).total() + plan.memory(1).total();
   CHECK_NOTHROW(detail::require_memory(plan, here, all));
-  CHECK_THROWS_WITH_AS(detail::require_memory(plan, here, all - 1), doctest::Contains("stage 1: the stage needs"), error);
+  const std::string found = "stage 1: the memory of 2 stages is " + std::to_string(all) +
+                            " bytes, but the machine has " + std::to_string(all - 1) + " left";
+  CHECK_THROWS_WITH_AS(detail::require_memory(plan, here, all - 1), doctest::Contains(found.c_str()), error);
 }
 
 TEST_CASE("graph needs a device with graphs, one worker, and neither before nor slot_times") {

@@ -143,7 +143,7 @@ class expansion {
       for (int i = 0; i < rows_[r].outputs; ++i) integers = integers || !is_floating(rows_[r].out[i].type);
     }
     if (!integers || !loss) return;
-    bool reached[Slots + 1]{};
+    bool reached[std::size_t{Slots + 1}]{};
     for (int l = slot_count_ - 1; l >= 0; --l) {
       const slot& s = slots_[l];
       reached[l] = reached[l] || l == slot_count_ - 1 || rows_[s.row].loss >= 0;

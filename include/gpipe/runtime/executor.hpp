@@ -40,13 +40,12 @@ class executor {
         options_(std::move(options)),
         here_(plan_, options_.job),
         all_(plan_, options_.job),
-        report_(net_, plan_, options_.trace_events),
+        report_(net_, admitted(), options_.trace_events),
         watched_(net_, plan_, options_.digest_calls),
         input_(net_, plan_, step_),
         passes_(net_, plan_, rule_, options_, here_, step_, decision_, report_.stages(),
                 detail::wait_limits_of(here_.count(), options_.deadline)),
         parameters_(net_, plan_, here_, replicas()) {
-    detail::preflight<Device>(net_, plan_, rule_.trial(), options_, here_);
     passes_.connect(kernels, [this](int rank) { return report_.of_worker(rank); });
     time_slots(options_.slot_times);
     if (options_.digest_calls > 0)
@@ -248,6 +247,11 @@ class executor {
   void reset_trace() { usable(), report_.reset_events(); }
 
  private:
+  // The plan, after all checks that come before the first allocation and the first thread.
+  GPIPE_COLD const runtime_plan& admitted() const {
+    detail::preflight<Device>(net_, plan_, rule_.trial(), options_, here_);
+    return plan_;
+  }
   const pass_runner<Device>& usable() const {
     passes_.require_not_stuck();
     return passes_;

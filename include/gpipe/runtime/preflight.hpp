@@ -37,15 +37,21 @@ GPIPE_COLD inline void require_graph(const runtime_plan& plan, const training_op
 /// Checks that `left` bytes are enough for the stages that are here. A machine that runs out of memory later ends the
 /// program without an error.
 GPIPE_COLD inline void require_memory(const runtime_plan& plan, const rank_layout& here, std::int64_t left) {
+  std::int64_t needed = 0;
+  int stages = 0, first = -1;  // that does not fit
   for (int r = 0; r < plan.replicas(); ++r)
     for (int s = 0; s < plan.stages(); ++s) {
       if (!here.has_stage(r, s)) continue;
-      const std::int64_t needed = plan.memory(s).total();
-      if (needed > left)
-        throw_error({"the stage needs ", needed, " bytes, but the machine has ", left, " left"},
-               {"recompute more, make micro-batches smaller, or use a machine with more memory"}, {.stage = s});
-      left -= needed;
+      ++stages;
+      needed += plan.memory(s).total();
+      if (needed > left && first < 0) first = s;
     }
+  if (first < 0) return;
+  throw_error({"the memory of ", several(stages, "stage"), " is ", needed, " bytes, but the machine has ", left,
+               " left"},
+              {"recompute more, make micro-batches smaller", plan.replicas() > 1 ? ", use fewer replicas" : "",
+               ", or use a machine with more memory"},
+              {.stage = first});
 }
 
 /// Whether the job transfers the device's memory.

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include <sys/resource.h>
+
 #include "support/sanitized.hpp"
 
 using namespace gpipe;
@@ -21,6 +23,22 @@ TEST_CASE("an arena is filled, and aligned to a page, a large one to a large pag
     CHECK(std::count(made.data(), made.data() + bytes, std::byte{0x5a}) == static_cast<std::ptrdiff_t>(bytes));
   }
 }
+
+// A sanitizer maps more addresses than this limit.
+#if !defined(TESTS_SANITIZED) && !defined(TESTS_THREAD_SANITIZED)
+TEST_CASE("the memory left is at most the address space left") {
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  rlimit low = before;
+  low.rlim_cur = rlim_t{1} << 30;
+  REQUIRE(setrlimit(RLIMIT_AS, &low) == 0);
+  const std::int64_t left = host::memory_left();
+  CHECK(left > 0);
+  CHECK(left < std::int64_t{1} << 30);
+  REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
+  CHECK(host::memory_left() >= left);
+}
+#endif
 
 // Sanitizers end a program with such a large allocation.
 #ifndef TESTS_SANITIZED

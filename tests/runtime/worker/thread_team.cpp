@@ -7,6 +7,12 @@
 #include <stdexcept>
 #include <string>
 
+#include <sys/resource.h>
+
+#include <gpipe/device/host/arena.hpp>
+
+#include "support/sanitized.hpp"
+
 using namespace gpipe;
 using namespace std::chrono_literals;
 
@@ -81,3 +87,33 @@ TEST_CASE("a team can be destroyed without a task, after a task, and after a fai
     CHECK_THROWS_AS(failed.threads.run([](int) { throw 1; }), int);
   }
 }
+
+// Sanitizers need more addresses than the limit leaves.
+#if !defined(TESTS_SANITIZED) && !defined(TESTS_THREAD_SANITIZED)
+TEST_CASE("too few addresses for the threads: the error says what was wanted, and what to do") {
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  rlimit low = before;
+  low.rlim_cur = rlim_t{1} << 40;
+  REQUIRE(setrlimit(RLIMIT_AS, &low) == 0);
+  low.rlim_cur -= static_cast<rlim_t>(host::address_space_left());
+  low.rlim_cur += rlim_t{64} << 20;  // a thread's stack takes 8 MiB
+  REQUIRE(setrlimit(RLIMIT_AS, &low) == 0);
+  std::string found;
+  {
+    worker_signals signals(64);
+    try {
+      const thread_team threads(signals, 64);
+    } catch (const error& failure) {
+      found = failure.what();
+    }
+  }
+  REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
+  CAPTURE(found);
+  CHECK(found.find("the workers here are 64 and need 63 threads beside the caller's, but the system starts ") == 0);
+  CHECK(found.find("choose fewer stages, workers or replicas, or raise the limits of threads (ulimit -u)") !=
+        std::string::npos);
+  team after;  // works again
+  after.threads.run([](int) {});
+}
+#endif

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -10,6 +11,8 @@
 
 #ifdef __linux__
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #endif
 
 #include <gpipe/core/config.hpp>
@@ -17,17 +20,36 @@
 
 namespace gpipe::host {
 
-/// The machine's memory that is free or can be freed at once: "MemAvailable" of Linux.
-GPIPE_COLD inline std::int64_t memory_left() {
+/// The addresses that the process may still map: `ulimit -v`, less what it has mapped.
+GPIPE_COLD inline std::int64_t address_space_left() {
   constexpr std::int64_t unknown = (std::numeric_limits<std::int64_t>::max)();
+#ifdef __linux__
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unknown;
+  long long pages = 0;
+  if (std::FILE* const mapped = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(mapped, "%lld", &pages) != 1) pages = 0;
+    std::fclose(mapped);
+  }
+  const auto limited = static_cast<std::int64_t>(limit.rlim_cur);
+  return (std::max<std::int64_t>)(0, limited - std::int64_t{pages} * sysconf(_SC_PAGESIZE));
+#else
+  return unknown;
+#endif
+}
+
+/// The memory that the process can have: what is free or can be freed at once ("MemAvailable" of Linux), in its address
+/// space.
+GPIPE_COLD inline std::int64_t memory_left() {
+  const std::int64_t mappable = address_space_left();
   std::FILE* const info = std::fopen("/proc/meminfo", "r");
-  if (info == nullptr) return unknown;
+  if (info == nullptr) return mappable;
   char line[128];
   long long kibibytes = -1;
   while (kibibytes < 0 && std::fgets(line, sizeof line, info) != nullptr)
     if (std::sscanf(line, "MemAvailable: %lld", &kibibytes) != 1) kibibytes = -1;
   std::fclose(info);
-  return kibibytes < 0 ? unknown : kibibytes * 1024;
+  return kibibytes < 0 ? mappable : (std::min)(mappable, std::int64_t{kibibytes} * 1024);
 }
 
 /// The one allocation of a stage, page-aligned and filled with one byte. A large one uses large pages if Linux has

@@ -15,8 +15,8 @@ namespace gpipe::detail {
 ///     parts  | row 0 | row 1 | ...   and   | row 0 | row 1 | ...
 template <class T, int Count>
 struct slices {
-  std::ptrdiff_t width[Count]{};  ///< elements in a slice's row
-  T* part[Count]{};               ///< null: the slice is left out
+  std::ptrdiff_t width[std::size_t{Count}]{};  ///< elements in a slice's row
+  T* part[std::size_t{Count}]{};               ///< null: the slice is left out
 };
 
 /// Copies the slices into the whole tensor.

@@ -26,21 +26,32 @@ namespace detail {
 /// `min`. `slot` may be null.
 GPIPE_COLD constexpr int assign_slots(int micro_batches, const int* begin, const int* end, int min, int* slot) {
   const zeroed_array<int> order(micro_batches), free_since(micro_batches + min);
-  for (int m = 0; m < micro_batches; ++m) {
-    int i = m;
-    for (; i > 0 && begin[order[i - 1]] > begin[m]; --i) order[i] = order[i - 1];
+  // Sorted by insertion. They come in order, in forward, or from the last to the first, in fill-drain's backward.
+  const bool falls = micro_batches > 0 && begin[0] > begin[micro_batches - 1];
+  for (int n = 0; n < micro_batches; ++n) {
+    const int m = falls ? micro_batches - 1 - n : n, least = falls ? begin[m] : begin[m] + 1;
+    int i = n;
+    for (; i > 0 && begin[order[i - 1]] >= least; --i) order[i] = order[i - 1];
     order[i] = m;
   }
-  int count = 0;
+  int count = 0, longest_free = -1;  // the slot that is free longest; -1: search for it
   for (; count < min; ++count) free_since[count] = -1;
   for (int i = 0; i < micro_batches; ++i) {
     const int m = order[i];
-    int best = 0;
-    for (int p = 1; p < count; ++p)
-      if (free_since[p] < free_since[best]) best = p;
-    if (count == 0 || free_since[best] >= begin[m]) best = count++;
-    free_since[best] = end[m];
-    if (slot != nullptr) slot[m] = best;
+    if (longest_free < 0 && count > 0) {
+      longest_free = 0;
+      for (int p = 1; p < count; ++p)
+        if (free_since[p] < free_since[longest_free]) longest_free = p;
+    }
+    int taken = longest_free;
+    if (count == 0 || free_since[longest_free] >= begin[m]) {  // no slot is free: a stage that holds all searches once
+      taken = count++;
+      if (longest_free < 0 || end[m] < free_since[longest_free]) longest_free = taken;
+    } else {
+      longest_free = -1;
+    }
+    free_since[taken] = end[m];
+    if (slot != nullptr) slot[m] = taken;
   }
   return count;
 }

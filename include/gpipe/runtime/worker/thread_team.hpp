@@ -6,10 +6,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/transport/in_process/worker_signals.hpp>
 
@@ -38,6 +40,13 @@ class thread_team {
     threads_.reserve(detail::index(workers - 1));
     try {
       for (int w = 1; w < workers; ++w) threads_.emplace_back([this, w] { live(w); });
+    } catch (const std::system_error& cause) {
+      const int started = static_cast<int>(threads_.size());
+      end();
+      detail::throw_error({"the workers here are ", workers, " and need ", workers - 1,
+                           " threads beside the caller's, but the system starts ", started, ": ", cause.what()},
+                          {"choose fewer stages, workers or replicas, or raise the limits of threads (ulimit -u) and "
+                           "of addresses (ulimit -v; each thread takes ulimit -s)"});
     } catch (...) {
       end();
       throw;
