@@ -6,6 +6,8 @@ K to 16 micro-batches that PyTorch admits: "M" and a line of cells for each rank
     python bench/schedules/torch_tables.py        (PyTorch 2.15; no device, no process group)
 """
 
+import re
+
 import torch
 from torch.distributed.pipelining import schedules
 from torch.distributed.pipelining.stage import _PipelineStageBase
@@ -41,6 +43,11 @@ def table(schedule, ranks, chunks, micro_batches):
     return "".join(",".join(c for action in row if action is not None for c in cells(action)) + "\n" for row in rows)
 
 
+def descending(text, micro_batches):
+    """The same with micro-batches numbered from behind, so that gradients are complete in the order 0, 1, 2, ..."""
+    return re.sub(r"(?<=[FB])\d+", lambda number: str(micro_batches - 1 - int(number[0])), text)
+
+
 def fnv(text):
     value = 0xCBF29CE484222325
     for byte in text.encode():
@@ -56,9 +63,12 @@ if __name__ == "__main__":
         ("zb_v", schedules.ScheduleZBVZeroBubble, [2]),
         ("dual_pipe_v", schedules.ScheduleDualPipeV, [2]),
         ("interleaved", schedules.ScheduleInterleaved1F1B, [2, 3]),
+        ("looped_bfs", schedules.ScheduleLoopedBFS, [2, 3]),
     ):
         for chunks in all_chunks:
             for ranks in range(1, 8 // chunks + 1):
                 texts = [(m, table(schedule, ranks, chunks, m)) for m in range(ranks, 17)]
+                if kind == "looped_bfs":
+                    texts = [(m, descending(text, m)) for m, text in texts if text is not None]
                 texts = [f"{m}\n{text}" for m, text in texts if text is not None]
                 print(f"    {{schedule_kind::{kind}, {ranks}, {chunks}, {len(texts)}, {fnv(''.join(texts)):#018x}}},")

@@ -53,6 +53,12 @@ constexpr hashed torch_tables[] = {
     {schedule_kind::interleaved, 4, 2, 9, 0x2afca85fd6cbee12},
     {schedule_kind::interleaved, 1, 3, 16, 0x0443b7ee853e8308},
     {schedule_kind::interleaved, 2, 3, 9, 0x97785d4a25042efa},
+    {schedule_kind::looped_bfs, 1, 2, 16, 0x55122f08e41abb22},
+    {schedule_kind::looped_bfs, 2, 2, 15, 0x94531e401f923011},
+    {schedule_kind::looped_bfs, 3, 2, 14, 0x95edc6eebec5d4f7},
+    {schedule_kind::looped_bfs, 4, 2, 13, 0xeb98e6e8f6e2729a},
+    {schedule_kind::looped_bfs, 1, 3, 16, 0xf148d25a64d26e52},
+    {schedule_kind::looped_bfs, 2, 3, 15, 0x079b8400e46adc03},
 };
 // clang-format on
 

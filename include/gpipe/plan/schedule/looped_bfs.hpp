@@ -11,7 +11,8 @@ namespace gpipe {
 /// begins: fill-drain in loops. With K workers, M >= K and equal stages, a worker is idle for (K - 1) (f + b) of a
 /// chunk's time, 1 / `chunks` of fill-drain's, and a result that goes to the first worker waits M - K ticks, so slow
 /// transfers hide. Each stage holds all M micro-batches, as in fill-drain. Any M is admitted: with M < K, chunks begin
-/// K ticks apart. Forward runs micro-batches in descending order, so that gradients retire 0, 1, 2, ...
+/// K ticks apart. Forward runs micro-batches in descending order, so that gradients retire 0, 1, 2, ... (PyTorch
+/// numbers them the other way round.)
 ///
 ///     tick      0    1    2    3    4    5    6    7    8    9
 ///     worker 0  0F1  0F0  2F1  2F0  .    .    2B0  2B1  0B0  0B1

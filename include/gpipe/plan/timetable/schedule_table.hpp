@@ -278,7 +278,8 @@ GPIPE_COLD inline void schedule_table::check(const rows_of_entries& rows) const 
                     found.what == fault::repeated     ? ", for the second time"
                     : found.what == fault::retirement ? ", and parameter gradients are not in the order 0, 1, 2, ..."
                                                       : ", before what it needs"},
-                   {"correct the order of the row"});
+                   {found.what == fault::retirement ? "number the micro-batches in the order of their backwards"
+                                                    : "correct the order of the row"});
 }
 
 GPIPE_COLD inline schedule_table::schedule_table(std::string name, std::string_view text) : name_(std::move(name)) {
