@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
@@ -41,10 +42,10 @@ plan_options options(const device_spec& device) {
 }
 lead_kind chosen(const plan_options& o) { return make_plan(network_of<even>, o).options.lead; }
 
-std::int64_t largest_stage(plan_options o, lead_kind kind) {
+std::int64_t largest_stage(plan_options o, lead_kind kind, const std::vector<int>& cut = {}) {
   o.lead = kind;
   std::int64_t largest = 0;
-  for (const stage_plan& s : make_plan(network_of<even>, o).stage_plans)
+  for (const stage_plan& s : make_plan(network_of<even>, o, cut).stage_plans)
     largest = (std::max)(largest, s.memory.total());
   return largest;
 }
@@ -84,7 +85,12 @@ TEST_CASE("the shortest lead is chosen if transfers have no cost, and what the u
 
 TEST_CASE("a cut by hand counts, and the summary names the lead") {
   const int unequal[] = {0, 2, 3, 4, 5, 6, 7, 8, network_of<even>.slot_count};
-  CHECK(choose_lead(network_of<even>, options(slow), unequal) == lead_kind::longest);
+  plan_options o = options(slow);
+  CHECK(choose_lead(network_of<even>, o, unequal) == lead_kind::longest);
+  o.memory_limit = largest_stage(o, lead_kind::longest, {2, 3, 4, 5, 6, 7, 8});
+  CHECK(choose_lead(network_of<even>, o, unequal) == lead_kind::longest);
+  --o.memory_limit;
+  CHECK(choose_lead(network_of<even>, o, unequal) == lead_kind::shortest);
   CHECK(describe(network_of<even>, make_plan(network_of<even>, options(slow))).find("lead longest") !=
         std::string::npos);
 }
