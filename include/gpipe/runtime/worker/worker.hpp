@@ -14,6 +14,7 @@
 #include <gpipe/runtime/worker/captured_step.hpp>
 #include <gpipe/runtime/worker/failure.hpp>
 #include <gpipe/runtime/worker/tied_parameters.hpp>
+#include <gpipe/runtime/worker/watchdog.hpp>
 #include <gpipe/runtime/worker/worker_context.hpp>
 
 namespace gpipe {
