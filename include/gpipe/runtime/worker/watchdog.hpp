@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/index.hpp>
 
 namespace gpipe::detail {
