@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #if defined(__linux__)
 #include <sched.h>
 #endif
