@@ -51,7 +51,7 @@ GPIPE_COLD inline std::string sized(std::uint64_t bytes) {
 /// A size that a user chose, exactly, and as it was probably written: 1000 bytes, 3460300 bytes (3.3 MiB), 500000000
 /// bytes (500 MB).
 GPIPE_COLD inline std::string chosen_size(std::uint64_t bytes) {
-  const std::string exact = std::to_string(bytes) + " bytes";
+  std::string exact = std::to_string(bytes) + " bytes";
   if (bytes < 10'000) return exact;
   const char* units[] = {" TB", " GB", " MB", " KB"};
   std::uint64_t size = 1'000'000'000'000;

@@ -60,9 +60,9 @@ inline constexpr auto circle_of = [] {
 
 template <class Table>
 constexpr bool waits_in_circle() {
-  if constexpr (!admits(Table::schedule, Table::stages, Table::micro_batches)) return false;
-  else if constexpr (checked_table<Table>().ok()) return false;
-  else return circle_of<Table>.count > 0;
+  if constexpr (admits(Table::schedule, Table::stages, Table::micro_batches))
+    if constexpr (!checked_table<Table>().ok()) return circle_of<Table>.count > 0;
+  return false;
 }
 
 template <class Table, int... I>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <string>
 
 #include <gpipe/runtime/binding/binding.hpp>
@@ -90,7 +91,7 @@ class nonfinite_finder {
   template <class T>
   static std::ptrdiff_t first_nonfinite(const std::byte* rows, std::ptrdiff_t begin, std::ptrdiff_t end) {
     const T* x = reinterpret_cast<const T*>(rows);
-    while (begin < end && static_cast<double>(x[begin] - x[begin]) == 0) ++begin;
+    while (begin < end && std::isfinite(static_cast<double>(x[begin]))) ++begin;
     return begin;
   }
   GPIPE_COLD std::string place_in_inputs(const step_context& step, int m) const {
