@@ -1,11 +1,11 @@
 // expect: the schedule does not admit these stages and micro-batches
-// expect: schedule_admits<8, 6, false>
+// expect: schedule_admits<8, 9, false>
 #include <gpipe/plan/timetable/promises.hpp>
 
 using namespace gpipe;
 
 #ifdef GPIPE_FAIL
-constexpr int M = 6;
+constexpr int M = 9;
 #else
 constexpr int M = 8;
 #endif

@@ -149,7 +149,7 @@ TEST_CASE("the cut of any schedule has the shortest simulated step if the cuts a
   }
   for (const int count : tried) CHECK(count > 20);
   CHECK(shorter > 50);
-  CHECK(3 * known > fixed);  // with slots that no gradient reaches, the optimum is often known without simulation
+  CHECK(4 * known > fixed);  // with slots that no gradient reaches, the optimum is often known without simulation
 }
 
 TEST_CASE("as needed: what a stage recomputes decides between cuts") {

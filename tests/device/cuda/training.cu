@@ -119,7 +119,7 @@ TEST_CASE("a GPU that is too small is rejected before any allocation, with the b
   } catch (const error& failure) {
     message = failure.what();
   }
-  CHECK(message.find("the stage needs ") != std::string::npos);
+  CHECK(message.find("the memory of 1 stage is ") != std::string::npos);
   CHECK(message.find(" bytes, but the machine has ") != std::string::npos);
 }
 

@@ -87,9 +87,9 @@ TEST_CASE("a link without gradient, or between stages of one worker, is no excep
 
 TEST_CASE("invalid numbers and links are rejected and named") {
   const link backwards[] = {{1, 0}};
-  CHECK_THROWS_WITH_AS(check_timetable(interleaved{2}, 4, 3, chain<4>.links, 3),
-                       doctest::Contains("interleaved does not admit 4 stages and 3 micro-batches"), error);
-  CHECK_THROWS_WITH_AS(check_timetable(interleaved{2}, 4, 3, chain<4>.links, 3),
+  CHECK_THROWS_WITH_AS(check_timetable(interleaved{2}, 4, 5, chain<4>.links, 3),
+                       doctest::Contains("interleaved does not admit 4 stages and 5 micro-batches"), error);
+  CHECK_THROWS_WITH_AS(check_timetable(interleaved{2}, 4, 5, chain<4>.links, 3),
                        doctest::Contains("micro-batches, or another"), error);
   CHECK_THROWS_WITH_AS(check_timetable(schedule_kind::zb_v, 3, 3, chain<3>.links, 2),
                        doctest::Contains("ZB-V does not admit 3 stages"), error);

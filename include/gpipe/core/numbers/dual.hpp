@@ -110,14 +110,14 @@ using dual_of = typename dual_pair<A, B>::type;
 }  // namespace detail
 
 template <class A, class B, class D = detail::dual_of<A, B>>
-GPIPE_HOST_DEVICE constexpr D max(A x, B y) {
+GPIPE_HOST_DEVICE constexpr D(max)(A x, B y) {
   const D a = x, b = y;
   if (a.value == b.value) return {a.value, (a.derivative + b.derivative) / 2};
   return a.value > b.value || a.value != a.value ? a : b;  // NaN stays NaN
 }
 template <class A, class B, class D = detail::dual_of<A, B>>
-GPIPE_HOST_DEVICE constexpr D min(A x, B y) {
-  return -max(-D(x), -D(y));
+GPIPE_HOST_DEVICE constexpr D(min)(A x, B y) {
+  return -(max)(-D(x), -D(y));
 }
 template <class A, class B, class D = detail::dual_of<A, B>>
 GPIPE_HOST_DEVICE D pow(A x, B y) {

@@ -66,7 +66,8 @@ class pass_runner {
     if (options_.on_deadline == deadline_action::abort)
       watchdog_.emplace(
           static_cast<int>(workers_.size()),
-          (std::min)(options_.deadline, std::chrono::nanoseconds::max() - std::chrono::seconds(1)) + std::chrono::seconds(1),
+          (std::min)(options_.deadline, (std::chrono::nanoseconds::max)() - std::chrono::seconds(1)) +
+              std::chrono::seconds(1),
           [this](int w) {
             detail::activity now = workers_[detail::index(w)].activity();
             if (now.layer == nullptr && options_.job != nullptr) now.waits = true;  // perhaps for another process
