@@ -51,7 +51,7 @@ static_assert(require_fits<default_plan, 8_MiB>());
 std::vector<std::pair<std::string, schedule_kind>> schedules() {
   std::vector<std::pair<std::string, schedule_kind>> found;
   for (const schedule_kind kind : schedule_kinds)
-    if (schedule_choice(kind).trains) found.emplace_back(name(kind), kind);
+    if (schedule_choice(kind).trains) found.emplace_back(name_of(kind), kind);
   return found;
 }
 

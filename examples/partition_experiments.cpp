@@ -71,7 +71,7 @@ static_assert(timetable(fill_drain{}, 128, 32).bubble() == 127.0 / 159);
 // A step on 4 stages with 8 micro-batches, forward takes 1, and each part of backward takes 1.
 constexpr std::int64_t step(schedule_choice schedule, recompute_mode recompute, int stages = 4) {
   const stage_times times[] = {{1, 2, 0}, {1, 2, 0}, {1, 2, 0}, {1, 2, 0}, {1, 2, 0}, {1, 2, 0}, {1, 2, 0}, {1, 2, 0}};
-  const link links[] = {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}};
+  const stage_link links[] = {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}};
   return simulate(schedule, {stages, 8, recompute, times, links, stages - 1});
 }
 static_assert(step(schedule_kind::fill_drain, recompute_mode::never) == 33);

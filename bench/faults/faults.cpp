@@ -60,7 +60,7 @@ std::vector<instruction> actions_of(int stages) {
 }
 
 std::uint64_t bits_of(const std::byte* at, std::size_t bytes) {
-  hash sum;
+  gpipe::detail::hash sum;
   sum.add(at, bytes);
   return sum.value();
 }
@@ -94,7 +94,7 @@ int run_case(int stages, const std::string& kind, int number) {
   for (int i = 0; i < steps_before; ++i) training.step(here.all());
   armed = true;
   std::string message = "nothing";
-  location where;
+  gpipe::detail::location where;
   try {
     training.step(here.all());
   } catch (const error& cause) {
@@ -124,7 +124,7 @@ int run_case(int stages, const std::string& kind, int number) {
                      throws([&] { training.freeze(0); }) == lost && throws([&] { training.watch(0); }) == lost &&
                      throws([&] { training.parameter_hash(); }) == lost;
   const bool named = again && where.rank == at.stage && where.stage == at.stage &&
-                     where.micro_batch == at.micro_batch && where.action == name(at.kind);
+                     where.micro_batch == at.micro_batch && where.action == name_of(at.kind);
   std::printf("rank %d %s %s %s: %s\n", job.rank(), named ? "named" : "unnamed", same ? "unchanged" : "changed",
               std::string(training.steps() == steps_before ? "uncounted" : "counted").c_str(), message.c_str());
   std::fflush(stdout);
@@ -189,7 +189,7 @@ void run_one(const std::string& self, int stages, const char* kind, int number, 
     ++all.others, wrong.push_back("an update was applied");
   if (!wrong.empty()) {
     std::cout << "S = " << stages << ", " << kind << " at " << number << " (stage " << at.stage << ", micro-batch "
-              << at.micro_batch << ", " << name(at.kind) << "), " << took << " s, code " << code << ":\n";
+              << at.micro_batch << ", " << name_of(at.kind) << "), " << took << " s, code " << code << ":\n";
     for (const std::string& one : wrong) std::cout << "  " << one << '\n';
     std::cout << text << std::flush;
   }

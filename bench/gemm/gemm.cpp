@@ -114,8 +114,9 @@ double measure(const std::string& name, int micro_batch_size, int rounds, int st
       before = after;
     }
     std::printf("%s, %s: %.1f of %.1f GFLOP/s, share %.3f (10 %% %.3f, 90 %% %.3f); 1024 x 1024 x 1024: %.1f GFLOP/s\n",
-                name.c_str(), gpipe::name(schedule), bench::median(rates), bench::median(peaks), bench::median(shares),
-                bench::quantile(shares, 0.1), bench::quantile(shares, 0.9), peak.at({1024, 1024, 1024}));
+                name.c_str(), gpipe::name_of(schedule), bench::median(rates), bench::median(peaks),
+                bench::median(shares), bench::quantile(shares, 0.1), bench::quantile(shares, 0.9),
+                peak.at({1024, 1024, 1024}));
     best = std::max(best, bench::median(shares));
 
     training_options timed;
@@ -132,8 +133,8 @@ double measure(const std::string& name, int micro_batch_size, int rounds, int st
       rows[i + 1].push_back(detail::fixed(1e-6 * static_cast<double>(parts[i].ns) / S, 3) + " ms");
       rows[i + 1].push_back(detail::percent(static_cast<double>(parts[i].ns), whole));
     }
-    pictures.push_back(
-        {name + "." + gpipe::name(schedule), name + ", " + gpipe::name(schedule) + ": the time of a step", parts});
+    pictures.push_back({name + "." + gpipe::name_of(schedule),
+                        name + ", " + gpipe::name_of(schedule) + ": the time of a step", parts});
   }
   std::printf("\na step's time, mean of two workers\n%s\n", detail::table(rows).c_str());
   return best;

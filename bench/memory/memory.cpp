@@ -38,10 +38,10 @@ void add_row(std::vector<std::vector<std::string>>& rows, const network& net, co
     return detail::sized(static_cast<std::uint64_t>(sum));
   };
   using enum memory_kind;
-  rows.push_back({name(options.schedule) + std::string(options.coalesce == 1 ? ", alone" : ""),
-                  std::to_string(options.stages),
-                  name_of(options.recompute), of({parameters, gradients, moments, derived}), of({stash, returned}),
-                  of({kept, held, transient}), detail::sized(static_cast<std::uint64_t>(total)),
+  rows.push_back({name_of(options.schedule) + std::string(options.coalesce == 1 ? ", alone" : ""),
+                  std::to_string(options.stages), name_of(options.recompute),
+                  of({parameters, gradients, moments, derived}), of({stash, returned}), of({kept, held, transient}),
+                  detail::sized(static_cast<std::uint64_t>(total)),
                   detail::sized(static_cast<std::uint64_t>(largest))});
 }
 

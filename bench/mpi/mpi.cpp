@@ -73,8 +73,9 @@ void measure_share(int rounds) {
     }
     const std::string suffix = schedule == schedule_kind::fill_drain ? "" : ".1f1b";
     if (job.rank() != 0) continue;
-    std::printf("mlp, %s: two processes %.1f GFLOP/s, of two threads %.3f (10 %% %.3f, 90 %% %.3f)\n", name(schedule),
-                bench::median(rate), bench::median(share), bench::quantile(share, 0.1), bench::quantile(share, 0.9));
+    std::printf("mlp, %s: two processes %.1f GFLOP/s, of two threads %.3f (10 %% %.3f, 90 %% %.3f)\n",
+                name_of(schedule), bench::median(rate), bench::median(share), bench::quantile(share, 0.1),
+                bench::quantile(share, 0.9));
     bench::result("mpi.share" + suffix, bench::median(share), "ratio");
     bench::result("mpi.gflops" + suffix, bench::median(rate), "GFLOP/s");
   }

@@ -103,7 +103,7 @@ places tolerant_bisection(const cost_list& costs, int stages) {
 
 /// `objective_of` for cuts that may have empty stages.
 std::int64_t value_of(const partition_problem& p, const places& first) {
-  const detail::range_sums all(p, fits_always{});
+  const detail::range_sums all(p, gpipe::detail::fits_always{});
   std::int64_t sum = 0, forward = 0, backward = 0, bottleneck = 0;
   for (int s = 0; s < p.stages; ++s) {
     detail::transfer_charges::running_charge moved(all.moved, first[at(s)]);
@@ -121,7 +121,7 @@ std::int64_t value_of(const partition_problem& p, const places& first) {
 struct instance {
   std::vector<slot_cost> costs;
   std::vector<int> kind_of, readers;
-  std::vector<transfer> transfers;
+  std::vector<gpipe::detail::transfer> transfers;
   partition_problem problem;
 
   instance(std::mt19937& random, bool transformer, bool unequal, bool moves, objective goal) {
@@ -163,7 +163,7 @@ double large(bool unequal, bool moves, objective goal) {
   const auto draw = [&random](int low, int high) { return low + static_cast<int>(random() % unsigned(high - low)); };
   std::vector<slot_cost> costs(2 * slots);
   std::vector<int> kind_of(stages), readers(2 * slots);
-  std::vector<transfer> transfers;
+  std::vector<gpipe::detail::transfer> transfers;
   for (int l = 0; l < slots; ++l) {
     costs[at(l)] = {draw(1'000'000, 2'000'000), draw(2'000'000, 4'000'000)};
     costs[at(slots + l)] = {costs[at(l)].forward * 3 / 2, costs[at(l)].backward * 3 / 2};
@@ -222,7 +222,7 @@ step_ratios worst_steps(std::mt19937& random, schedule_kind kind, recompute_mode
     places first(at(it.o.stages + 1));
     const cut_search found = search_cut(small, it.o, it.o.chosen_schedule(), it.costs, first.data());
     const auto searched = static_cast<double>(simulator.step_of(first.data()));
-    shorten_step(small, it.o, it.costs, found.whole, first.data());
+    gpipe::detail::shorten_step(small, it.o, it.costs, found.whole, first.data());
     const std::int64_t planned = simulator.step_of(first.data());
     const auto shortest = static_cast<double>(simulator.shortest_of_all(planned, nullptr));
     worst.searched = (std::max)(worst.searched, searched / shortest);
@@ -273,7 +273,7 @@ int main() {
       const partition_problem& p = it.problem;
       places best(at(p.stages + 1));
       partition(p, best.data());
-      const auto optimum = static_cast<double>(objective_of(p, best.data()));
+      const auto optimum = static_cast<double>(gpipe::detail::objective_of(p, best.data()));
       cost_list known;
       for (int l = 0; l < p.slots; ++l) known.push_back(p.costs[l].forward + p.costs[l].backward);
       for (std::size_t r = 0; r < std::size(rules); ++r) {
@@ -301,11 +301,11 @@ int main() {
   std::printf("\nsimulated step over the shortest of all cuts, worst of %d: a compiled plan's cut / make_plan's\n", plans);
   std::vector<std::pair<std::string, step_ratios>> simulated;
   for (const schedule_kind kind : schedule_kinds) {
-    std::printf("%-44s", gpipe::name(kind));
+    std::printf("%-44s", gpipe::name_of(kind));
     for (const recompute_mode mode : modes) {
       const step_ratios worst = worst_steps(random, kind, mode, plans);
       std::printf("  %s %5.3f / %5.3f", name_of(mode), worst.searched, worst.planned);
-      simulated.emplace_back(std::string(gpipe::name(kind)) + "." + name_of(mode), worst);
+      simulated.emplace_back(std::string(gpipe::name_of(kind)) + "." + name_of(mode), worst);
     }
     std::printf("\n");
   }

@@ -58,7 +58,7 @@ figures measure(const char* name, schedule_kind schedule, int micro_batch_size, 
     share.push_back(of_piped.back() / (of_both.back() * bubble_left));
   }
 
-  std::printf("%s, %s: %.2f M parameters, %d micro-batches of %d; GFLOP/s\n", name, gpipe::name(schedule),
+  std::printf("%s, %s: %.2f M parameters, %d micro-batches of %d; GFLOP/s\n", name, gpipe::name_of(schedule),
               1e-6 * static_cast<double>(network_of<Net>.parameters()), micro_batches, micro_batch_size);
   const auto row = [](const char* what, const std::vector<double>& values, int digits) {
     std::printf("  %-28s %6.*f  (10 %% %.*f, 90 %% %.*f)\n", what, digits, bench::median(values), digits,

@@ -59,8 +59,8 @@ class training {
     for (int s = 0; s < stages; ++s) {
       const auto& plan = trainer_.plan();
       const int length = gpipe::with_schedule(plan.options.chosen_schedule(), [&](auto schedule) {
-        return gpipe::program_length(schedule, stages, count, plan.options.recompute, plan.links.data(),
-                                     static_cast<int>(plan.links.size()), s);
+        return gpipe::detail::program_length(schedule, stages, count, plan.options.recompute, plan.links.data(),
+                                             static_cast<int>(plan.links.size()), s);
       });
       longest_ = std::max(longest_, length);
     }
@@ -102,7 +102,7 @@ struct wake {
 
 // A worker that spins for a given time before it sleeps, and one that wakes it after the pause.
 std::vector<wake> measure_wakes(std::chrono::nanoseconds spin, double pause, int count) {
-  gpipe::worker_signals line(2, {.spin = spin});
+  gpipe::detail::worker_signals line(2, {.spin = spin});
   std::atomic<int> ready{0}, back{0};
   std::atomic<double> returned{0};
   std::thread sleeper([&] {

@@ -33,7 +33,7 @@ struct figure {
 
 /// As in results: fill_drain, 1f1b, zb_h1.
 std::string key_of(gpipe::schedule_kind kind) {
-  std::string key = gpipe::name(kind);
+  std::string key = gpipe::name_of(kind);
   for (char& c : key)
     c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return key;
@@ -80,7 +80,7 @@ int main() {
     if (kind == gpipe::schedule_kind::forward_only) continue;
     for (const int micro_batches : {8, 16, 32}) {
       const figure f = found[{key_of(kind), micro_batches}] = measure(kind, micro_batches, 9);
-      std::printf("%-12s  %2d  %12.1f  %7.1f  %5.3f\n", gpipe::name(kind), micro_batches, f.predicted_ms, f.step_ms,
+      std::printf("%-12s  %2d  %12.1f  %7.1f  %5.3f\n", gpipe::name_of(kind), micro_batches, f.predicted_ms, f.step_ms,
                   f.step_ms / f.predicted_ms);
     }
   }

@@ -46,7 +46,7 @@ inline void draw(const std::string& path, const subject& it, const choice& c, co
     }
     out << "<g transform=\"translate(0," << fixed(below, 0) << ")\">\n";
     write_timeline(out, p.events,
-                   {.title = std::string(name(c.schedule)) + ", " + several(c.micro_batches, "micro-batch") +
+                   {.title = std::string(name_of(c.schedule)) + ", " + several(c.micro_batches, "micro-batch") +
                              ": a step takes " + time(p.makespan),
                     .width = static_cast<int>(width)});
     out << "</g>\n";

@@ -22,7 +22,7 @@ struct planned {
   std::int64_t makespan = 0, bound = 0;  // nanoseconds
   double idle = 0;                       // share of the workers' time
   int workers = 1;
-  std::vector<event> events;
+  std::vector<trace_event> events;
 
   std::int64_t max_bytes() const {
     std::int64_t max = 0;

@@ -261,7 +261,7 @@ class planner {
   int workers_ = 1;
   bool trains_ = true, split_ = false;
   std::vector<memory_requirements> terms_;  // one a stage, with the fewest working sets
-  std::vector<link> links_;
+  std::vector<stage_link> links_;
 };
 
 inline planned plan_for(const subject& it, const choice& c) { return planner(it, c).plan(); }

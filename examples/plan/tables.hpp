@@ -27,7 +27,7 @@ inline void print_plain(const planned& p) {
 }
 
 inline void print_stages(const subject& it, const choice& c, const planned& p) {
-  std::cout << "\nThe best cut into " << several(c.stages, "stage") << " found for " << name(c.schedule) << " with "
+  std::cout << "\nThe best cut into " << several(c.stages, "stage") << " found for " << name_of(c.schedule) << " with "
             << several(c.micro_batches, "micro-batch") << ", recompute " << name_of(c.recompute);
   if (it.net)
     std::cout << ";\na micro-batch has " << several(it.options.micro_batch_size, "sample")

@@ -12,8 +12,8 @@
 #error "gpipe: compiled.cpp belongs to programs whose sources are all compiled with -DGPIPE_COMPILED=1"
 #endif
 
-template class gpipe::stage_arena<gpipe::host_device>;
-template class gpipe::bound_stage<gpipe::host_device>;
-template class gpipe::worker<gpipe::host_device>;
+template class gpipe::detail::stage_arena<gpipe::host_device>;
+template class gpipe::detail::bound_stage<gpipe::host_device>;
+template class gpipe::detail::worker<gpipe::host_device>;
 template class gpipe::executor<gpipe::host_device>;
 template class gpipe::basic_trainer<gpipe::host_device>;

@@ -5,6 +5,7 @@
 #include <gpipe/runtime/binding/kernel_table.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 struct square {
   template <class In>

@@ -6,6 +6,7 @@
 #include <gpipe/runtime/binding/kernel_table.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 // A model without kernels can be planned but not trained.
 struct described {

@@ -9,6 +9,7 @@
 #include <gpipe/runtime/binding/kernel_table.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 struct described {
   template <class In>

@@ -3,6 +3,7 @@
 #include <gpipe/runtime/binding/optimizer_update.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 struct greedy : sgd {
 #ifdef GPIPE_FAIL

@@ -3,6 +3,7 @@
 #include <gpipe/plan/timetable/promises.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 #ifdef GPIPE_FAIL
 constexpr int M = 9;
@@ -12,6 +13,6 @@ constexpr int M = 8;
 struct table {
   static constexpr interleaved schedule{2};
   static constexpr int stages = 8, micro_batches = M, link_count = 1;
-  static constexpr link links[] = {{0, 1}};
+  static constexpr stage_link links[] = {{0, 1}};
 };
 static_assert(require_sound<table>());

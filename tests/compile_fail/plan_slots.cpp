@@ -1,9 +1,10 @@
 // expect: the plan's programs do not run in the plan's slots
-// expect: programs_run<0, [0-9]+, gpipe::action_kind::forward, 0, 1, gpipe::fault::stash, false>
+// expect: programs_run<0, [0-9]+, gpipe::action_kind::forward, 0, 1, gpipe::detail::fault::stash, false>
 #include <gpipe/layer.hpp>
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 struct net : model<input<float, 4>, linear<4>, relu, linear<2>, softmax_cross_entropy> {};
 

@@ -7,7 +7,7 @@
 namespace {
 
 std::uint64_t hash_of(std::string_view text) {
-  gpipe::hash sum;
+  gpipe::detail::hash sum;
   sum.add(reinterpret_cast<const std::byte*>(text.data()), text.size());
   return sum.value();
 }
@@ -22,7 +22,7 @@ TEST_CASE("the hash has FNV-1a's published values") {
 
 TEST_CASE("bytes can be added in parts") {
   constexpr std::byte bytes[] = {std::byte{1}, std::byte{2}, std::byte{3}};
-  gpipe::hash whole, parts;
+  gpipe::detail::hash whole, parts;
   whole.add(bytes, 3);
   parts.add(bytes, 1);
   parts.add(bytes + 1, 2);

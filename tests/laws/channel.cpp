@@ -74,8 +74,8 @@ struct in_process {
 
   channel_shape form;
   bool spins;
-  gpipe::worker_signals signals;
-  gpipe::channel<> link;
+  gpipe::detail::worker_signals signals;
+  gpipe::detail::channel<> link;
   buffers memory;
   std::optional<gpipe::error> cause;
   std::barrier<> both{2};

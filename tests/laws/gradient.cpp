@@ -14,6 +14,7 @@
 #include <gpipe/layer.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 
@@ -128,7 +129,7 @@ TEST_CASE("in bf16 every layer differs from double by no more than its roundings
   using wide = tensor<double, 40>;
   in_bf16<add, bundle<narrow, narrow>, bundle<wide, wide>>(true).holds();
   in_bf16<multiply, bundle<narrow, narrow>, bundle<wide, wide>>(true).holds();
-  in_bf16<concat<>, bundle<narrow, narrow>, bundle<wide, wide>>(true).holds();
+  in_bf16<gpipe::concat<>, bundle<narrow, narrow>, bundle<wide, wide>>(true).holds();
   holds_in_bf16<split<30, 10>, 3, 40>();
   holds_in_bf16<mish, 40>();
   holds_in_bf16<wave, 40>();
@@ -146,10 +147,10 @@ TEST_CASE("add") { holds<add, bundle<tensor<double, 5>, tensor<double, 5>>>(); }
 
 TEST_CASE("concat") {
   using square = tensor<double, 3, 3>;
-  holds<concat<>, bundle<tensor<double, 5>, tensor<double, 2>>>();
-  holds<concat<>, bundle<square, tensor<double, 3, 1>, square, tensor<double, 3, 7>>>();
-  holds<concat<0>, bundle<square, tensor<double, 2, 3>>>();
-  holds<concat<1>, bundle<tensor<double, 2, 1, 3>, tensor<double, 2, 4, 3>>>();
+  holds<gpipe::concat<>, bundle<tensor<double, 5>, tensor<double, 2>>>();
+  holds<gpipe::concat<>, bundle<square, tensor<double, 3, 1>, square, tensor<double, 3, 7>>>();
+  holds<gpipe::concat<0>, bundle<square, tensor<double, 2, 3>>>();
+  holds<gpipe::concat<1>, bundle<tensor<double, 2, 1, 3>, tensor<double, 2, 4, 3>>>();
 }
 
 TEST_CASE("multiply") { holds<multiply, bundle<tensor<double, 2, 5>, tensor<double, 2, 5>>>(); }

@@ -162,7 +162,7 @@ bits train(plan_options options, process_group* job) {
   add(training.accumulate(data.take(0, 9)));
   add(training.step(data.take(9, 9)));
   const auto rows = training.predict(dataset{}.with("inputs", 12, data.inputs));
-  hash sum;
+  gpipe::detail::hash sum;
   sum.add(reinterpret_cast<const std::byte*>(rows.all().data()), rows.all().size_bytes());
   found.push_back(sum.value());
   found.push_back(training.parameter_hash());
@@ -187,7 +187,7 @@ TEST_CASE("a job whose messages are late and overtake one another has the bits o
   for (const auto& c : cases)
     for (const recompute_mode mode : {recompute_mode::always, recompute_mode::never}) {
       options.schedule = c.schedule, options.stages = c.stages, options.workers = c.workers, options.recompute = mode;
-      CAPTURE(name(c.schedule));
+      CAPTURE(name_of(c.schedule));
       CAPTURE(c.stages);
       threaded::job job(options.chosen_schedule().workers(options.stages), ++random);
       std::vector<bits> found(static_cast<std::size_t>(job.ranks()));

@@ -35,13 +35,13 @@ bool bears(const void* at, std::size_t n, int x) {
     if (static_cast<const T*>(at)[i] != static_cast<T>(x)) return false;
   return true;
 }
-void mark(void* at, const edge_part& part, int samples, int x) {
+void mark(void* at, const gpipe::detail::edge_part& part, int samples, int x) {
   const std::size_t n = part.size * static_cast<std::size_t>(samples);
   if (part.type == dtype::float32) mark<float>(at, n, x);
   else if (part.type == dtype::float64) mark<double>(at, n, x);
   else mark<std::int32_t>(at, n, x);
 }
-bool bears(const void* at, const edge_part& part, int samples, int x) {
+bool bears(const void* at, const gpipe::detail::edge_part& part, int samples, int x) {
   const std::size_t n = part.size * static_cast<std::size_t>(samples);
   if (part.type == dtype::float32) return bears<float>(at, n, x);
   if (part.type == dtype::float64) return bears<double>(at, n, x);
@@ -49,10 +49,10 @@ bool bears(const void* at, const edge_part& part, int samples, int x) {
 }
 
 struct marks {
-  const call& c;
+  const gpipe::detail::call& c;
   int l, m;
-  const row& r;
-  explicit marks(const call& now)
+  const gpipe::detail::row& r;
+  explicit marks(const gpipe::detail::call& now)
       : c(now),
         l(static_cast<int>(now.random.slot)),
         m(static_cast<int>(now.random.first_sample) / per_micro_batch),
@@ -80,7 +80,7 @@ struct marks {
   }
 };
 
-void forward(const context&, const call& c) {
+void forward(const context&, const gpipe::detail::call& c) {
   const marks k(c);
   k.inputs();
   for (int o = 0; o < k.r.outputs; ++o)
@@ -88,31 +88,32 @@ void forward(const context&, const call& c) {
   mark<unsigned char>(c.extras, k.extra_bytes(), mark_of(2, k.l, k.m) % 251);
   if (!c.recompute) mark<double>(c.partials, k.r.partial_elements(), c.samples);
 }
-void backward_input(const context&, const call& c) {
+void backward_input(const context&, const gpipe::detail::call& c) {
   const marks k(c);
   k.backward();
   for (int i = 0; i < k.r.inputs; ++i)
     if (c.in_gradient[i] != nullptr)
       mark(c.in_gradient[i], k.r.in[i], c.samples, mark_of(1, net->reads_value(k.l, i), k.m));
 }
-void backward_parameters(const context&, const call& c) { marks(c).backward(); }
+void backward_parameters(const context&, const gpipe::detail::call& c) { marks(c).backward(); }
 
 template <class Net>
 void run(const plan_options& options, const std::vector<int>& cut = {}) {
   net = &network_of<Net>;
-  std::vector<kernel_row<context>> kernels(static_cast<std::size_t>(net->row_count));
+  std::vector<gpipe::detail::kernel_row<context>> kernels(static_cast<std::size_t>(net->row_count));
   for (int i = 0; i < net->row_count; ++i) {
     auto& k = kernels[static_cast<std::size_t>(i)];
     k.forward = &forward;
     k.backward_input = &backward_input;
     if (net->rows[i].parameter_count > 0) k.backward_parameters = &backward_parameters;
   }
-  executor<host_device> all(*net, kernels.data(), make_plan(*net, options, cut), optimizer_update<context>(sgd{}));
+  executor<host_device> all(*net, kernels.data(), make_plan(*net, options, cut),
+                            gpipe::detail::optimizer_update<context>(sgd{}));
   const int n = options.micro_batches * options.micro_batch_size - (options.micro_batches > 1);
   per_micro_batch = (n + options.micro_batches - 1) / options.micro_batches;
   const std::vector<std::byte> zeros(static_cast<std::size_t>(n) * 8 * 4096);
   batch data(n);
-  const edge_part& in = net->values[0].part;
+  const gpipe::detail::edge_part& in = net->values[0].part;
   data.with("inputs", zeros.data(), static_cast<std::size_t>(n) * in.size, in.type);
   for (int i = 0; i < net->field_count; ++i) {
     const field& f = net->fields[i];

@@ -57,11 +57,11 @@ std::vector<std::vector<bool>> touched(const plan_options& options, const Data& 
   for (int s = 0; s < options.stages; ++s) {
     const auto& arena = training.executor().stage(s).arena();
     CHECK(arena.size() == static_cast<std::size_t>(training.plan().memory(s).total()));
-    CHECK(arena.size() % alignment == 0);
+    CHECK(arena.size() % gpipe::detail::alignment == 0);
     lines.emplace_back();
-    for (std::size_t at = 0; at < arena.size() + alignment; at += alignment)
-      lines.back().push_back(
-          !std::all_of(arena.data() + at, arena.data() + at + alignment, [=](std::byte b) { return b == fill; }));
+    for (std::size_t at = 0; at < arena.size() + gpipe::detail::alignment; at += gpipe::detail::alignment)
+      lines.back().push_back(!std::all_of(arena.data() + at, arena.data() + at + gpipe::detail::alignment,
+                                          [=](std::byte b) { return b == fill; }));
   }
   return lines;
 }
@@ -73,13 +73,13 @@ std::size_t spare_slots(const network& net, const runtime_plan& plan, int s) {
   const auto taken = [&](int from, int to, bool back) {
     for (std::size_t k = 0; k < plan.links.size(); ++k)
       if (plan.links[k].from == from && plan.links[k].to == to) {
-        const link_slots& its = plan.slots_of_links[k];
+        const gpipe::detail::link_slots& its = plan.slots_of_links[k];
         const std::vector<int>& slots = back ? its.returned : its.stash;
         return *std::max_element(slots.begin(), slots.end()) + 1;
       }
     return 0;
   };
-  for (const memory_block& b : plan.blocks[static_cast<std::size_t>(s)]) {
+  for (const gpipe::detail::memory_block& b : plan.blocks[static_cast<std::size_t>(s)]) {
     if (b.value < 0 || (b.kind != memory_kind::stash && b.kind != memory_kind::returned)) continue;
     const int writer = plan.cut().stage_of(net.values[b.value].writer);
     if (b.kind == memory_kind::stash && writer < 0) continue;
@@ -108,7 +108,7 @@ void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedu
         for (std::size_t s = 0; s < one.size(); ++s) {
           std::size_t untouched = 0;
           for (std::size_t i = 0; i + 1 < one[s].size(); ++i) untouched += !one[s][i] && !other[s][i];
-          CAPTURE(name(schedule));
+          CAPTURE(name_of(schedule));
           CAPTURE(S);
           CAPTURE(static_cast<int>(mode));
           CAPTURE(M);
@@ -118,8 +118,8 @@ void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedu
           CHECK(!(one[s][last] || other[s][last]));         // the first line behind it
           const runtime_plan plan = make_plan(network_of<Net>, options);
           const stage_memory& memory = plan.memory(static_cast<int>(s));
-          CHECK(untouched * alignment <= static_cast<std::size_t>(memory.total() - memory.lower_bound) +
-                                             spare_slots(network_of<Net>, plan, static_cast<int>(s)));
+          CHECK(untouched * gpipe::detail::alignment <= static_cast<std::size_t>(memory.total() - memory.lower_bound) +
+                                                            spare_slots(network_of<Net>, plan, static_cast<int>(s)));
         }
       }
 }
@@ -180,7 +180,7 @@ TEST_CASE("the digits example uses its predicted memory, as planned and with oth
     for (const recompute_mode mode : {recompute_mode::except_last, recompute_mode::never}) {
       const plan_options options{
           .stages = 4, .micro_batches = 8, .micro_batch_size = 8, .recompute = mode, .schedule = schedule};
-      CAPTURE(name(schedule));
+      CAPTURE(name_of(schedule));
       for (const auto& lines : touched<digits_net>(options, data, std::byte{0xa5})) {
         CHECK(lines[lines.size() - 2]);  // the highest predicted line
         CHECK(!lines.back());            // the first line behind it

@@ -15,6 +15,7 @@
 #include <vector>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

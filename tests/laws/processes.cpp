@@ -75,7 +75,7 @@ std::vector<double> numbers_of(const plan_options& o, training_options how, cons
   add_bits(state_of(training));
   add_bits(training.parameter_hash());
   CHECK(replicas_agree(training));
-  hash all;
+  gpipe::detail::hash all;
   for (std::size_t call = 0; call < training.digest().calls(); ++call)
     for (const std::uint64_t bits : training.digest().hashes(call))
       all.add(reinterpret_cast<const std::byte*>(&bits), sizeof bits);
@@ -83,7 +83,7 @@ std::vector<double> numbers_of(const plan_options& o, training_options how, cons
   for (const stage_report& r : training.report()) found.push_back(r.busy(action_kind::forward) > 0);
   for (const recorder& worker : training.trace()) found.push_back(static_cast<double>(worker.events().size()));
   for (int l = 0; l < slots_of<Net>; ++l) {  // values that the caller sets, tied parameters included
-    const row& r = training.executor().net().row_of(l);
+    const gpipe::detail::row& r = training.executor().net().row_of(l);
     if (r.parameter_count == 0) continue;
     std::vector<float> ones(r.parameters[0].extents.size(), 0.125F);
     training.set_parameter(l, r.parameters[0].name, std::span<const float>(ones));
@@ -106,7 +106,7 @@ void same_as_in_threads(const Data& data) {
   for (const schedule_kind kind : schedule_kinds) {
     const plan_options o = plan_by(kind, the_job().ranks());
     if (kind == schedule_kind::forward_only || o.stages > slots_of<Net> || o.max_workers() == 0) continue;
-    CAPTURE(name(kind));
+    CAPTURE(name_of(kind));
     CHECK(numbers_of<Net>(o, options(&the_job()), data) == numbers_of<Net>(o, options(nullptr), data));
     if (kind != schedule_kind::fill_drain) continue;
     plan_options together = o;
@@ -157,7 +157,7 @@ TEST_CASE("replicas in processes have the bits of replicas in threads") {
         if (S < ranks / R) continue;
         CAPTURE(R);
         CAPTURE(S);
-        CAPTURE(name(kind));
+        CAPTURE(name_of(kind));
         plan_options folded = o;
         folded.workers = ranks / R;
         const auto same = [&]<class Net>(Net, const samples<float>& data) {
@@ -198,7 +198,7 @@ TEST_CASE("a throw in any replica fails the step in all replicas") {
       for (int s = 0; s < 2; ++s) {
         CAPTURE(r);
         CAPTURE(s);
-        CAPTURE(name(kind));
+        CAPTURE(name_of(kind));
         disturbance = [&](const instruction& i) {
           if (the_job().rank() == r && i.kind == kind && i.stage == s) throw std::runtime_error("thrown here");
         };
@@ -243,7 +243,7 @@ TEST_CASE(
   for (const instruction& at : actions) {
     CAPTURE(at.stage);
     CAPTURE(at.micro_batch);
-    CAPTURE(name(at.kind));
+    CAPTURE(name_of(at.kind));
     bool reached = false;
     disturbance = [&](const instruction& i) {
       if (!(i == at)) return;
@@ -258,7 +258,7 @@ TEST_CASE(
     CHECK(cause.where().rank == o.chosen_schedule().worker_of(o.stages, at.stage));
     CHECK(cause.where().stage == at.stage);
     CHECK(cause.where().micro_batch == at.micro_batch);
-    CHECK(cause.where().action == name(at.kind));
+    CHECK(cause.where().action == name_of(at.kind));
     CHECK(cause.where().step == steps);
     CHECK(reached == (the_job().rank() == cause.where().rank));
     CHECK(state_of(disturbed) == before);

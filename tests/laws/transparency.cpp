@@ -381,7 +381,7 @@ void add(bits& to, const tensor_rows& rows) {
   to.push_back(static_cast<std::uint64_t>(rows.samples()));
   for (int t = 0; t < rows.tensors(); ++t) {
     const auto all = std::as_bytes(rows.all(t));
-    hash sum;
+    gpipe::detail::hash sum;
     sum.add(all.data(), all.size());
     to.push_back(sum.value());
   }
@@ -459,7 +459,7 @@ void holds_in_parts(int replicas = 1) {
         options.stages = S, options.schedule = schedule, options.recompute = mode;
         if (!options.chosen_schedule().admits(S, 5)) continue;
         CAPTURE(S);
-        CAPTURE(name(schedule));
+        CAPTURE(name_of(schedule));
         CHECK(train_in_parts<Net>(data, options, &hashes, nullptr) == expected);
       }
 }

@@ -5,6 +5,7 @@
 #include "support/layers.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using laws::passing_loss;
 
 namespace {

@@ -14,6 +14,7 @@
 #include <gpipe/plan/runtime_plan.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

@@ -11,6 +11,7 @@
 #include "support/random_network.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using nets::random_network;
 
 namespace {

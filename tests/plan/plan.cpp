@@ -10,6 +10,7 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

@@ -12,6 +12,7 @@
 #include "support/layers.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using namespace laws;
 
 namespace {
@@ -94,7 +95,7 @@ TEST_CASE("a plan holds all slots, and no stage is empty") {
 TEST_CASE("a custom cut is used as it is, with its links at both ends") {
   const runtime_plan p = made({.stages = 3, .micro_batches = 4, .micro_batch_size = 5}, {3, 4});
   CHECK(p.first == std::vector<int>{0, 3, 4, 7});
-  CHECK(p.links == std::vector<link>{{0, 1, true}, {0, 2, true}, {1, 2, true}});
+  CHECK(p.links == std::vector<stage_link>{{0, 1, true}, {0, 2, true}, {1, 2, true}});
   CHECK(p.outgoing == std::vector<std::vector<int>>{{0, 1}, {2}, {}});
   CHECK(p.incoming == std::vector<std::vector<int>>{{}, {0}, {1, 2}});
   CHECK(p.max_batch() == 20);

@@ -14,6 +14,7 @@
 #include "support/random_network.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 
@@ -119,7 +120,7 @@ TEST_CASE("the cut of any schedule has the shortest simulated step if the cuts a
     if (!it.o.chosen_schedule().admits(it.o.stages, it.o.micro_batches)) continue;
     it.o.cost_transfers = i % 5 == 0;
     for (const std::int64_t limit : it.limits(random)) {
-      CAPTURE(name(kind));
+      CAPTURE(name_of(kind));
       it.o.memory_limit = limit;
       const std::int64_t shortest = nets::shortest_step(it.drawn.net, it.o, it.costs);
       const planned plan(it);

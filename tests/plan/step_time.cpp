@@ -7,13 +7,14 @@
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 
 struct net : model<input<float, 4>, linear<4>, linear<4>, linear<4>, linear<4>> {};
 constexpr layer_cost alike[] = {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}};
 constexpr int first[] = {0, 1, 2, 3, 4};
-constexpr link chain[] = {{0, 1, true}, {1, 2, true}, {2, 3, true}};
+constexpr stage_link chain[] = {{0, 1, true}, {1, 2, true}, {2, 3, true}};
 
 template <class Schedule>
 constexpr std::int64_t step(Schedule schedule, recompute_mode mode, int kept = 1, bool transfers = false) {

@@ -30,7 +30,7 @@ std::int64_t shortest(const Schedule& schedule, const std::vector<layer_cost>& c
   std::int64_t least = INT64_MAX;
   for (unsigned mask = 0; mask < 1u << (L - 1); ++mask) {  // bit l: a cut behind layer l
     std::vector<stage_times> stages(1);
-    std::vector<link> links;
+    std::vector<stage_link> links;
     bool gradient = false;  // to what is before the first layer that has a backward none flows
     for (int l = 0; l < L; ++l) {
       const layer_cost& c = costs[static_cast<std::size_t>(l)];
@@ -69,7 +69,7 @@ TEST_CASE("no cut of any schedule beats the bound, and the best of fill-drain re
     const int L = static_cast<int>(costs.size()), S = 1 + below(L < 4 ? L : 4), M = 1 + below(6);
     const recompute_mode mode = modes[below(3)];
     const schedule_kind kind = schedule_kinds[below(kinds)];
-    CAPTURE(name(kind));
+    CAPTURE(name_of(kind));
     with_schedule(kind, [&](auto schedule) {
       if (!schedule.admits(S, M)) return;
       const std::int64_t bound = schedule_lower_bound(schedule, costs.data(), L, S, M, mode);

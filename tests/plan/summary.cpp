@@ -8,6 +8,7 @@
 #include <gpipe/plan/plan.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

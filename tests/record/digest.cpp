@@ -5,6 +5,7 @@
 #include <functional>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 
@@ -53,7 +54,7 @@ TEST_CASE("every action is distinguished, by layer, micro-batch and step") {
       for (const action_kind kind :
            {action_kind::forward, action_kind::backward_input, action_kind::backward_parameters}) {
         const location found = difference([&](digest& d) { d.put(kind, m, l, 0); });
-        CHECK(found.action == name(kind));
+        CHECK(found.action == name_of(kind));
         CHECK(found.slot == l);
         CHECK(found.layer == layers[static_cast<std::size_t>(l)]);
         CHECK(found.micro_batch == 2 + m);  // counted over the step's two calls

@@ -14,6 +14,7 @@
 #include "support/svg.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 
@@ -43,7 +44,7 @@ TEST_CASE("the median of the last twenty steps is chosen by the whole length of 
   CHECK(found.length_ns() == 10'000'000);
   CHECK((found.step - 10) * 7 % 20 == 9);
   REQUIRE(found.events.size() == 2);
-  for (const event& e : found.events) CHECK(e.step == found.step);
+  for (const trace_event& e : found.events) CHECK(e.step == found.step);
 
   CHECK(median_step(workers, 3).among == 3);
   CHECK(median_step(workers, 1).step == 29);

@@ -14,14 +14,14 @@
 #include "support/svg.hpp"
 
 using gpipe::action_kind;
-using gpipe::event;
 using gpipe::timeline_options;
 using gpipe::timeline_rows;
+using gpipe::trace_event;
 using laws::svg;
 
 namespace {
 
-std::string drawn(const std::vector<event>& events, const timeline_options& how = {}) {
+std::string drawn(const std::vector<trace_event>& events, const timeline_options& how = {}) {
   std::ostringstream out;
   gpipe::write_timeline(out, events, how);
   return out.str();
@@ -56,9 +56,9 @@ int count(std::string_view text, std::string_view part) {
 }
 
 /// F1 F0 B0 R1 B1 on each of two stages, in milliseconds.
-std::vector<event> step() {
+std::vector<trace_event> step() {
   const auto ms = [](int begin, int end, action_kind kind, int stage, int micro_batch) {
-    return event{begin * 1'000'000, end * 1'000'000, kind, stage, micro_batch};
+    return trace_event{begin * 1'000'000, end * 1'000'000, kind, stage, micro_batch};
   };
   return {ms(10, 11, action_kind::forward, 0, 1),    ms(11, 12, action_kind::forward, 0, 0),
           ms(11, 12, action_kind::forward, 1, 1),    ms(12, 13, action_kind::forward, 1, 0),
@@ -91,7 +91,7 @@ TEST_CASE("a picture has a box per event, a lane per stage, and is well formed")
 
 TEST_CASE("each replica has its own lanes") {
   auto events = step();
-  for (event e : step()) e.replica = 1, events.push_back(e);
+  for (trace_event e : step()) e.replica = 1, events.push_back(e);
   const auto text = drawn(events);
   CHECK(balanced(text));
   for (const char* name : {">0: stage 0<", ">0: stage 1<", ">1: stage 0<", ">1: stage 1<"})
@@ -108,7 +108,7 @@ TEST_CASE("lengths are proportional to times: 10 ms over the whole lane") {
 }
 
 TEST_CASE("a number is drawn only if it fits") {
-  std::vector<event> events;
+  std::vector<trace_event> events;
   // 10.4 pixels each: too narrow for three digits
   for (int m = 0; m < 50; ++m) events.push_back({m * 1000, m * 1000 + 1000, action_kind::forward, 0, 100 + m});
   events.push_back({50'000, 100'000, action_kind::backward, 0, 149});
@@ -133,7 +133,7 @@ TEST_CASE("odd events give a valid picture") {
 }
 
 TEST_CASE("both parts of backward in one, the input part and the parameter part look different") {
-  std::vector<event> events;
+  std::vector<trace_event> events;
   std::int64_t at = 0;
   for (const auto kind : {action_kind::forward, action_kind::recompute, action_kind::backward,
                           action_kind::backward_input, action_kind::backward_parameters})
@@ -180,7 +180,7 @@ TEST_CASE("the time in which an action waited is background") {
 
 TEST_CASE("a worker with several stages has a row, above the rows of the stages") {
   auto events = step();
-  for (event& e : events) e.worker = 0;
+  for (trace_event& e : events) e.worker = 0;
   events.push_back({10'000'000, 20'000'000, action_kind::forward, 2, 0, 0, 1});
   const svg picture(drawn(events));
   CHECK(picture.words("row") ==
@@ -203,20 +203,20 @@ TEST_CASE("a worker with several stages has a row, above the rows of the stages"
         std::vector<std::string>{"worker 0", "worker 1"});
   CHECK(svg(drawn(events, {.rows = timeline_rows::stages})).words("row") ==
         std::vector<std::string>{"stage 0", "stage 1", "stage 2"});
-  for (event& e : events) e.worker = e.stage;
+  for (trace_event& e : events) e.worker = e.stage;
   CHECK(svg(drawn(events)).words("row") == std::vector<std::string>{"stage 0", "stage 1", "stage 2"});
 }
 
 TEST_CASE("the rows of workers are those of all replicas") {
   auto events = step();
-  for (event& e : events) e.worker = 0;
-  for (event e : std::vector<event>(events)) e.replica = 1, events.push_back(e);
+  for (trace_event& e : events) e.worker = 0;
+  for (trace_event e : std::vector<trace_event>(events)) e.replica = 1, events.push_back(e);
   CHECK(svg(drawn(events)).words("row") ==
         std::vector<std::string>{"0: worker 0", "1: worker 0", "0: stage 0", "0: stage 1", "1: stage 0", "1: stage 1"});
 }
 
 TEST_CASE("a picture is wide enough to show its actions, unless a width is given") {
-  std::vector<event> events;
+  std::vector<trace_event> events;
   for (int m = 0; m < 500; ++m) events.push_back({m * 10'000, m * 10'000 + 5000, action_kind::forward, 0, m});
   const svg picture(drawn(events));
   CHECK(picture.of("event").at(7).number("width") >= 4);

@@ -11,7 +11,7 @@
 #include <vector>
 
 using gpipe::action_kind;
-using gpipe::event;
+using gpipe::trace_event;
 
 namespace {
 
@@ -112,8 +112,8 @@ TEST_CASE("a full recorder keeps its events and counts the rest") {
 TEST_CASE("recorders of several workers share no cache line") {
   std::vector<gpipe::recorder> workers;
   for (int w = 0; w < 3; ++w) workers.emplace_back(1);
-  CHECK(reinterpret_cast<std::uintptr_t>(&workers[1]) % gpipe::alignment == 0);
-  CHECK(sizeof(gpipe::recorder) % gpipe::alignment == 0);
+  CHECK(reinterpret_cast<std::uintptr_t>(&workers[1]) % gpipe::detail::alignment == 0);
+  CHECK(sizeof(gpipe::recorder) % gpipe::detail::alignment == 0);
 }
 
 TEST_CASE("a trace is JSON with a row per worker and an entry per event") {
@@ -150,8 +150,8 @@ TEST_CASE("an empty trace is valid") {
 }
 
 TEST_CASE("the clock advances") {
-  const auto before = gpipe::now_ns();
-  CHECK(gpipe::now_ns() >= before);
+  const auto before = gpipe::detail::now_ns();
+  CHECK(gpipe::detail::now_ns() >= before);
 }
 
 TEST_CASE("an error names the path that cannot be written") {

@@ -20,6 +20,7 @@
 // Same bits for every cut, failures, memory and weights: tests/laws.
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using namespace laws;
 
 namespace {
@@ -113,7 +114,7 @@ TEST_CASE("report and trace cover every stage since the last reset") {
   CHECK(run->report()[0].step_ns - before <= took);
   for (const int s : {0, 1}) {
     std::set<int> steps;
-    for (const event& e : run->trace()[static_cast<std::size_t>(s)].events()) {
+    for (const trace_event& e : run->trace()[static_cast<std::size_t>(s)].events()) {
       CHECK(e.worker == s);
       steps.insert(e.step);
     }

@@ -11,6 +11,7 @@
 #include <gpipe/layer.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using namespace std::chrono_literals;
 
 // Checks between processes: tests/laws/processes.cpp. Graphs: tests/laws/device/training.cpp.

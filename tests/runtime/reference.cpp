@@ -24,6 +24,7 @@
 // residual_mlp.py, and batch_norm.py for numbers that depend on how the batch is cut into micro-batches.
 
 using namespace gpipe;
+using namespace gpipe::detail;
 namespace known = reference::residual_mlp;
 
 namespace {

@@ -7,6 +7,7 @@
 #include <gpipe/layer.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

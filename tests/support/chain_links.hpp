@@ -5,7 +5,7 @@
 /// Links between neighbours.
 template <int Stages>
 struct chain_of {
-  gpipe::link links[Stages] = {};
+  gpipe::stage_link links[Stages] = {};
   constexpr chain_of() {
     for (int s = 0; s + 1 < Stages; ++s) links[s] = {s, s + 1};
   }

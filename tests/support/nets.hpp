@@ -102,10 +102,10 @@ struct samples {
 /// The bits of all that a training has changed: parameters, moments, state, the number of steps; of one replica.
 template <class Trainer>
 std::uint64_t state_of(const Trainer& training, int replica = 0) {
-  hash sum;
+  gpipe::detail::hash sum;
   const auto& run = training.executor();
   for (int l = 0; l < run.net().slot_count; ++l) {
-    const row& r = run.net().row_of(l);
+    const gpipe::detail::row& r = run.net().row_of(l);
     const auto add = [&](memory_kind kind, int index, std::size_t at, std::size_t bytes) {
       std::vector<std::byte> copy(bytes);
       run.read(kind, l, index, at, bytes, copy.data(), replica);
@@ -115,9 +115,9 @@ std::uint64_t state_of(const Trainer& training, int replica = 0) {
     for (int k = 0; k < run.plan().options.optimizer_moments; ++k) add(memory_kind::moments, k, 0, r.parameter_bytes());
     std::size_t at = 0;
     for (int i = 0; i < r.state_count; ++i) {  // without the padding
-      const std::size_t bytes = r.state[i].extents.size() * bytes_of(r.type);
+      const std::size_t bytes = r.state[i].extents.size() * gpipe::detail::bytes_of(r.type);
       add(memory_kind::state, 0, at, bytes);
-      at += aligned(bytes);
+      at += gpipe::detail::aligned(bytes);
     }
   }
   const std::uint64_t steps = training.steps();
@@ -136,7 +136,7 @@ bool replicas_agree(const Trainer& training) {
 /// The bits of every parameter's gradient.
 template <class Trainer>
 std::uint64_t gradients_of(const Trainer& training) {
-  hash sum;
+  gpipe::detail::hash sum;
   const auto& run = training.executor();
   for (int l = 0; l < run.net().slot_count; ++l) {
     std::vector<std::byte> copy(run.net().row_of(l).parameter_bytes());

@@ -50,9 +50,9 @@ template <plant Fault = plant::nothing>
 class scenarios {
  public:
   using primitives = controlled::primitives<Fault>;
-  using signals = gpipe::basic_worker_signals<primitives>;
-  using barrier = gpipe::basic_barrier<primitives>;
-  using channel = gpipe::channel<gpipe::unmarked, primitives>;
+  using signals = gpipe::detail::basic_worker_signals<primitives>;
+  using barrier = gpipe::detail::basic_barrier<primitives>;
+  using channel = gpipe::detail::channel<gpipe::unmarked, primitives>;
   using scenario = std::string (scenarios::*)(controlled::chooser&, const gpipe::wait_limits&);
 
   std::string one_slot(controlled::chooser& by, const gpipe::wait_limits& limits) {

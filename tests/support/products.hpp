@@ -17,6 +17,7 @@
 namespace products {
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 /// Aligned memory with a guard behind it.
 template <class T>

@@ -44,7 +44,7 @@ class memory {
   std::byte* allocate(std::size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::byte* const found = base_ + used_;
-    used_ += (bytes + gpipe::alignment + page - 1) / page * page;
+    used_ += (bytes + gpipe::detail::alignment + page - 1) / page * page;
     if (used_ > size) throw std::bad_alloc();
     ++arenas_;
     return found;
@@ -282,7 +282,7 @@ class context {
     else if (m.of != nullptr && m.of != queue_.get()) queue_->enqueue([m] { m.of->wait(m.number); }, operation_, true);
   }
   void note(moment& now) const {
-    queue_->enqueue([&now] { now.ns = gpipe::now_ns(); }, operation_, true);
+    queue_->enqueue([&now] { now.ns = gpipe::detail::now_ns(); }, operation_, true);
   }
   void begin(graph& g) const {
     if (g.joined_.empty()) g.joined_.push_back(queue_.get());
@@ -374,7 +374,7 @@ class context {
 class arena {
  public:
   arena(const context& on, std::size_t bytes, std::byte fill) : data_(memory::all().allocate(bytes)), bytes_(bytes) {
-    on.fill(static_cast<std::ptrdiff_t>(bytes + gpipe::alignment), fill, data_);
+    on.fill(static_cast<std::ptrdiff_t>(bytes + gpipe::detail::alignment), fill, data_);
   }
   ~arena() { memory::all().release(); }
   arena(const arena&) = delete;

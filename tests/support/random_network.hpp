@@ -14,6 +14,7 @@
 namespace nets {
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 inline constexpr parameter random_weights[] = {{"w", {16}}, {"w", {64}}, {"w", {256}}, {"w", {1024}}};
 
@@ -22,7 +23,7 @@ struct random_network {
   std::vector<row> rows;
   std::vector<slot> slots;
   std::vector<value> values;
-  std::vector<gpipe::read> reads;
+  std::vector<gpipe::detail::read> reads;
   std::vector<int> readers;
   network net;
 
@@ -81,8 +82,8 @@ inline std::int64_t step_of(const network& net, const plan_options& o, const sta
     count_memory(view, made);
     if (made.memory.total() > o.memory_limit) return no_step;
   }
-  std::vector<link> links;
-  find_links(net, all, [&links](const link& it) { links.push_back(it); });
+  std::vector<stage_link> links;
+  find_links(net, all, [&links](const stage_link& it) { links.push_back(it); });
   return makespan_of(net, o, schedule, costs, all, links.data(), static_cast<int>(links.size()),
                      [&](int s) { return stages[static_cast<std::size_t>(s)].requirements.kept_copies; });
 }

@@ -12,6 +12,7 @@
 namespace laws {
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 /// In ascending order the first two cancel and the rest stays; in any other order the rest is lost.
 inline float found_by(int replica, std::size_t i) {

@@ -19,14 +19,15 @@
 namespace schedules {
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 /// Links between neighbours, a skip over the whole pipeline, two skips that cross, and a link without a gradient.
 struct linked_stages {
-  link links[16] = {};
+  stage_link links[16] = {};
   int count = 0;
 
   constexpr explicit linked_stages(int stages, bool skips = true) {
-    const auto add = [this](link it) { links[count++] = it; };
+    const auto add = [this](stage_link it) { links[count++] = it; };
     for (int from = 0; from + 1 < stages; ++from) {
       add({from, from + 1});
       if (skips && from == 1 && stages > 3) add({1, 3});
@@ -131,7 +132,7 @@ struct programs {
         ++next[w];
         const instruction& it = lines[w][at[w]];
         if (it.link >= 0) {
-          const link& over = net.links[it.link];
+          const stage_link& over = net.links[it.link];
           const auto peer = static_cast<std::size_t>(
               worker_of[static_cast<std::size_t>(it.stage == over.from ? over.to : over.from)]);
           const auto mine = end_of(it), other = mine ^ 1u;  // a receive comes before its send
@@ -155,7 +156,7 @@ struct programs {
   }
 };
 
-inline std::string fault_of(const check_result& found) { return name(found.what); }
+inline std::string fault_of(const check_result& found) { return name_of(found.what); }
 
 /// The table of a schedule, which a test then changes.
 struct edited {

@@ -202,7 +202,7 @@ class job {
   }
   void fail(int rank, const gpipe::error& cause) {
     if (cause_) return;
-    gpipe::location at = cause.where();
+    gpipe::detail::location at = cause.where();
     at.rank = rank;
     cause_.emplace(cause.wrong(), cause.remedy(), at);
     progressed();

@@ -55,7 +55,7 @@ struct wide_training {
  private:
   void look_at(const recorder& of, int stage) {
     int since = 0;
-    for (const event& e : of.events()) {
+    for (const trace_event& e : of.events()) {
       if (e.stage != stage) continue;
       if (e.kind == action_kind::reduce) ++since;
       if (e.kind == action_kind::backward || e.kind == action_kind::backward_parameters)

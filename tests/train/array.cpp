@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using detail::find_array;
 
 TEST_CASE("an array is found by its name, at the offset behind the previous arrays") {

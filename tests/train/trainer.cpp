@@ -20,6 +20,7 @@
 // bits for every cut, failures and memory.
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using namespace laws;
 using namespace small;
 

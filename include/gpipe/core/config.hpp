@@ -43,7 +43,7 @@
 
 /// Pipeline-parallel training of neural networks: layers make a model, a model makes a plan, and a trainer runs the
 /// plan. The parts of a device or a transport have their own namespaces; `detail` and `broken` are not public.
-namespace gpipe {
+namespace gpipe::detail {
 
 /// The alignment of every buffer in bytes: a cache line, and the widest vector register.
 inline constexpr std::size_t alignment = 64;
@@ -51,4 +51,4 @@ inline constexpr std::size_t alignment = 64;
 /// `bytes` rounded up to a multiple of `alignment`.
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -11,6 +11,8 @@
 
 namespace gpipe {
 
+namespace detail {
+
 /// The place of an error, as far as known: an empty text or a negative number means unknown.
 struct location {
   std::string file{};
@@ -24,20 +26,22 @@ struct location {
   long step = -1;
 };
 
+}  // namespace detail
+
 /// The library's only error type: what is wrong, what to do, and where.
 class error : public std::runtime_error {
  public:
-  error(std::string wrong, std::string remedy, location where = {});
+  error(std::string wrong, std::string remedy, detail::location where = {});
 
   const std::string& wrong() const noexcept { return wrong_; }
   const std::string& remedy() const noexcept { return remedy_; }
-  const gpipe::location& where() const noexcept { return where_; }
+  const gpipe::detail::location& where() const noexcept { return where_; }
 
  private:
-  static std::string text(const std::string& wrong, const std::string& remedy, const location& where);
+  static std::string text(const std::string& wrong, const std::string& remedy, const detail::location& where);
 
   std::string wrong_, remedy_;
-  location where_;
+  detail::location where_;
 };
 
 /// In a handler of an error: throws what a kernel, or another function of the user's, threw to cause it, at its own
@@ -57,14 +61,14 @@ namespace detail {
 }  // namespace detail
 
 #if GPIPE_BODIES
-GPIPE_COLD GPIPE_INLINE error::error(std::string wrong, std::string remedy, location where)
+GPIPE_COLD GPIPE_INLINE error::error(std::string wrong, std::string remedy, detail::location where)
     : std::runtime_error(text(wrong, remedy, where)),
       wrong_(std::move(wrong)),
       remedy_(std::move(remedy)),
       where_(std::move(where)) {}
 
 GPIPE_COLD GPIPE_INLINE std::string error::text(const std::string& wrong, const std::string& remedy,
-                                                const location& where) {
+                                                const detail::location& where) {
   std::string at;
   const auto part = [&at](const char* name, detail::text_part value) {
     if (!at.empty()) at += ", ";
@@ -120,6 +124,7 @@ GPIPE_COLD GPIPE_INLINE void throw_error(std::initializer_list<text_part> wrong,
 }
 
 }  // namespace detail
+
 #endif
 
 }  // namespace gpipe

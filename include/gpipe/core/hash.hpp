@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// FNV-1a over bytes (Fowler, Noll, Vo): equal sets of parameters, to the bit, have equal hashes.
 class hash {
@@ -17,4 +17,4 @@ class hash {
   std::uint64_t value_ = 0xcbf29ce484222325u;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

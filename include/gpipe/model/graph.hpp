@@ -8,6 +8,8 @@
 
 namespace gpipe {
 
+namespace detail {
+
 /// A tensor of an edge as data: its elements per sample, and their type.
 struct edge_part {
   std::size_t size = 0;
@@ -92,19 +94,21 @@ struct value {
   int first_reader = 0, readers = 0;  ///< in the network's list of readers, in model order
 };
 
+}  // namespace detail
+
 /// A model as data, for partition, memory plan and executor. It points to constants.
 struct network {
-  const row* rows = nullptr;
-  const slot* slots = nullptr;
-  const value* values = nullptr;
-  const read* reads = nullptr;
+  const detail::row* rows = nullptr;
+  const detail::slot* slots = nullptr;
+  const detail::value* values = nullptr;
+  const detail::read* reads = nullptr;
   const int* readers = nullptr;  ///< indices of reads, grouped by value
   const field* fields = nullptr;
   int row_count = 0, slot_count = 0, value_count = 0, read_count = 0, field_count = 0;
   int entering = 0;              ///< values that enter the model: 0 ... entering - 1
   dtype type = dtype::float32;   ///< of all parameters
 
-  constexpr const row& row_of(int l) const { return rows[slots[l].row]; }
+  constexpr const detail::row& row_of(int l) const { return rows[slots[l].row]; }
   /// The value that slot `l` reads as its input `i`, and the value that it writes as its output `i`.
   constexpr int reads_value(int l, int i) const { return reads[slots[l].first_read + i].value; }
   constexpr int writes_value(int l, int i) const { return slots[l].first_write + i; }

@@ -48,14 +48,14 @@ struct in_bf16 {
 template <class Model>
 struct both_precisions {};
 
+namespace detail {
+
 /// The precision of a network: bf16 if any of its edges is bf16.
 constexpr precision precision_of(const network& net) {
   for (int v = 0; v < net.value_count; ++v)
     if (net.values[v].part.type == dtype::bf16) return precision::bf16;
   return precision::float32;
 }
-
-namespace detail {
 
 template <class Model, precision In>
 struct model_in {

@@ -6,6 +6,8 @@
 
 namespace gpipe {
 
+namespace detail {
+
 /// A name as a template argument: the "x" of `stash<"x">`.
 template <std::size_t N>
 struct text {
@@ -18,8 +20,10 @@ struct text {
 template <class...>
 struct list {};
 
+}  // namespace detail
+
 /// The model's input: the field "inputs" of the data, one `tensor<T, N...>` per sample.
-template <element T, int... N>
+template <detail::element T, int... N>
 struct input {
   using entering = tensor<T, N...>;
 };
@@ -28,7 +32,7 @@ struct input {
 /// `struct block : sequence<layer_norm, linear<64>> {};`
 template <class... Items>
 struct sequence {
-  using items = list<Items...>;
+  using items = detail::list<Items...>;
 };
 
 /// The items repeated `Times` times, each time with their own parameters. A scope for the names of skips.
@@ -37,24 +41,24 @@ template <int Times, class... Items>
 struct repeat {
   static_assert(Times >= 1, "gpipe: repeat<N, ...> needs N >= 1");
   static constexpr int times = Times;
-  using items = list<Items...>;
+  using items = detail::list<Items...>;
 };
 
 /// x + items(x): an anonymous stash and pop around the items. A scope for the names of skips.
 template <class... Items>
 struct residual {
   static constexpr bool adds_its_input = true;
-  using items = list<Items...>;
+  using items = detail::list<Items...>;
 };
 
 /// Stores the edge under a name, for every later `pop` of that name in the scope.
-template <text Name>
+template <detail::text Name>
 struct stash {
   static constexpr const char* stashed_as = Name.letters;
 };
 
 /// Appends the tensors stashed under the name to those on the edge: the next layer reads all of them.
-template <text Name>
+template <detail::text Name>
 struct pop {
   using popped = stash<Name>;
 };
@@ -64,16 +68,16 @@ struct pop {
 /// stand anywhere in the model.
 ///
 ///     model<input<float, 64>, linear<32>, from<"age", tensor<float, 1>>, concat<>, linear<10>, softmax_cross_entropy>
-template <text Name, class Tensor>
+template <detail::text Name, class Tensor>
 struct from {
-  static_assert(is_tensor<Tensor>, "gpipe: from<\"name\", tensor<...>> needs the tensor of one sample's row");
+  static_assert(detail::is_tensor<Tensor>, "gpipe: from<\"name\", tensor<...>> needs the tensor of one sample's row");
   static constexpr const char* read_from = Name.letters;
   using tensor = Tensor;
 };
 
 /// The layer, with parameters that all layers tied under the name share, at any place in the model. The first of them
 /// owns the parameters. Their shapes must be the same.
-template <text Name, class Layer>
+template <detail::text Name, class Layer>
 struct tied {
   static constexpr const char* tied_as = Name.letters;
   using layer = Layer;

@@ -10,7 +10,7 @@ namespace gpipe {
 template <class Input, class... Items>
 struct model {
   using entering = typename decltype(detail::entering_of<Input>())::type;
-  using items = list<Items...>;
+  using items = detail::list<Items...>;
 };
 
 /// The model as data, expanded and numbered.

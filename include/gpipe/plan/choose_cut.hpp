@@ -142,7 +142,7 @@ GPIPE_COLD constexpr cut_search search_cut(const network& net, const plan_option
     memory_fits fits{net, o, needs.data()};
     detail::cut_within(problem, first, fits);
     cut_search found;
-    if (limited || !std::is_constant_evaluated()) found.least = objective_of(problem, first);
+    if (limited || !std::is_constant_evaluated()) found.least = detail::objective_of(problem, first);
     if (!limited) return found;
 
     const auto obeys = [&](const int* cut) {
@@ -210,6 +210,8 @@ GPIPE_COLD constexpr std::int64_t min_memory_limit(const network& net, plan_opti
   return high;
 }
 
+namespace detail {
+
 /// The distance of a cut from the best one without a memory limit.
 template <scheduler Schedule>
 constexpr distance distance_of(const network& net, const plan_options& o, const Schedule& schedule,
@@ -218,5 +220,7 @@ constexpr distance distance_of(const network& net, const plan_options& o, const 
     return distance_from_optimum(problem, first);
   });
 }
+
+}  // namespace detail
 
 }  // namespace gpipe

@@ -33,9 +33,9 @@ GPIPE_COLD constexpr std::int64_t step_of_cut(const network& net, const plan_opt
     working_sets[s] = its.requirements.kept_copies;
   }
   int count = 0;
-  find_links(net, made, [&count](const link&) { ++count; });
-  const zeroed_array<link> links(count);
-  find_links(net, made, [&links, at = 0](const link& it) mutable { links[at++] = it; });
+  find_links(net, made, [&count](const stage_link&) { ++count; });
+  const zeroed_array<stage_link> links(count);
+  find_links(net, made, [&links, at = 0](const stage_link& it) mutable { links[at++] = it; });
   return makespan_of(net, o, schedule, costs, made, links.data(), count, [&](int s) { return working_sets[s]; });
 }
 

@@ -7,6 +7,8 @@
 
 namespace gpipe {
 
+namespace detail {
+
 /// The number of micro-batches whose parameter gradients a stage computes together: the option's, or as many as pay
 /// off. They pay off if a gradient is larger than the nearest cache and a micro-batch has few rows for it: then a
 /// product needs longer to read and write the gradient than to multiply.
@@ -33,6 +35,8 @@ GPIPE_COLD constexpr int group_size(const network& net, const plan_options& o) {
   return together < o.micro_batches ? together : o.micro_batches;
 }
 
+}  // namespace detail
+
 /// The same for a cut. With a memory limit and coalesce 0 the number is halved until every stage has memory for it. The
 /// cut is chosen before, for groups of one, so groups never make it worse. Recompute as needed recomputes nothing if
 /// the stages have memory for the groups and for all working sets. `plan` has an element for each stage.
@@ -48,7 +52,7 @@ GPIPE_COLD constexpr int group_gradients(const network& net, plan_options o, con
     }
     return true;
   };
-  for (o.coalesce = group_size(net, o); open && o.coalesce > 1 && !fit();) o.coalesce /= 2;
+  for (o.coalesce = detail::group_size(net, o); open && o.coalesce > 1 && !fit();) o.coalesce /= 2;
   return o.coalesce;
 }
 

@@ -69,7 +69,7 @@ struct stage_array {
 };
 template <int Count>
 struct link_array {
-  link links[static_cast<std::size_t>(Count) + 1]{};
+  stage_link links[static_cast<std::size_t>(Count) + 1]{};
 };
 
 /// The options with the lead that `choose_lead` finds.
@@ -140,14 +140,14 @@ class plan {
 
   template <class Use>
   static constexpr auto with_costs(Use&& use) {
-    const detail::zeroed_array<layer_cost> costs(cost_count(network_of<planned>, valid_options));
-    return use(fill_costs(network_of<planned>, valid_options, costs.data()));
+    const detail::zeroed_array<layer_cost> costs(detail::cost_count(network_of<planned>, valid_options));
+    return use(detail::fill_costs(network_of<planned>, valid_options, costs.data()));
   }
 
   static constexpr auto cut_ = [] {
     detail::cut_array<valid_stages> found;
     if constexpr (detail::takes_custom_cut<types, S, L>())
-      take_cut(types::custom_cut::between, types::custom_cut::count, L, valid_stages, found.first);
+      detail::take_cut(types::custom_cut::between, types::custom_cut::count, L, valid_stages, found.first);
     else if (!schedule.admits(valid_stages, valid_micro_batches))  // the error is below
       for (int s = 0; s <= valid_stages; ++s) found.first[s] = s < valid_stages ? s : L;
     else
@@ -167,20 +167,20 @@ class plan {
 
   static constexpr int link_count_ = [] {
     int count = 0;
-    find_links(network_of<planned>, gpipe::cut{cut_.first, valid_stages}, [&](const link&) { ++count; });
+    detail::find_links(network_of<planned>, gpipe::cut{cut_.first, valid_stages}, [&](const stage_link&) { ++count; });
     return count;
   }();
   static constexpr auto links_ = [] {
     detail::link_array<link_count_> found;
     int count = 0;
-    find_links(network_of<planned>, gpipe::cut{cut_.first, valid_stages},
-               [&](const link& l) { found.links[count++] = l; });
+    detail::find_links(network_of<planned>, gpipe::cut{cut_.first, valid_stages},
+                       [&](const stage_link& l) { found.links[count++] = l; });
     return found;
   }();
   struct table {
     static constexpr const auto& schedule = plan::schedule;
     static constexpr int stages = valid_stages, micro_batches = valid_micro_batches;
-    static constexpr const link* links = links_.links;
+    static constexpr const stage_link* links = links_.links;
     static constexpr int link_count = link_count_;
   };
   static_assert(require_runnable<table>());
@@ -188,8 +188,8 @@ class plan {
   static constexpr auto stages_ = [] {
     detail::stage_array<valid_stages> found = grouped_;
     for (int s = 0; s < valid_stages; ++s)
-      set_requirements(found.options, schedule, stage_view(network_of<planned>, {cut_.first, valid_stages}, s),
-                       found.of[s]);
+      detail::set_requirements(found.options, schedule, stage_view(network_of<planned>, {cut_.first, valid_stages}, s),
+                               found.of[s]);
     return found;
   }();
   struct programs : table {
@@ -205,15 +205,15 @@ class plan {
       for (int s = 0; s < valid_stages; ++s) sets.first[s] = stages_.of[s].requirements.kept_copies;
       return sets;
     }();
-    static constexpr recompute_choice recompute() {
+    static constexpr detail::recompute_choice recompute() {
       return {options.recompute, options.recompute == recompute_mode::as_needed ? working_sets.first : nullptr};
     }
-    static constexpr void set_copies(const link& l, int* copies) {
+    static constexpr void set_copies(const stage_link& l, int* copies) {
       copies[0] = stages_.of[l.to].requirements.stash.from(l.to - l.from);
       copies[1] = stages_.of[l.from].requirements.returned.from(l.to - l.from);
     }
   };
-  static_assert(require_programs<programs>());
+  static_assert(detail::require_programs<programs>());
   struct laid_out {
     static constexpr int stages = valid_stages;
     static constexpr stage_view view(int s) { return {network_of<planned>, {cut_.first, valid_stages}, s}; }
@@ -255,8 +255,8 @@ class plan {
   static constexpr std::int64_t makespan() {
     detail::require_in_reach(valid_stages, valid_micro_batches, detail::max_simulated);
     return with_costs([](const stage_costs& costs) {
-      return makespan_of(network_of<planned>, valid_options, schedule, costs, cut(), links_.links, link_count_,
-                         [](int s) { return laid_out::requirements(s).kept_copies; });
+      return detail::makespan_of(network_of<planned>, valid_options, schedule, costs, cut(), links_.links, link_count_,
+                                 [](int s) { return laid_out::requirements(s).kept_copies; });
     });
   }
   /// No step of this schedule is shorter, for any cut. At compile time S x M is at most 2048 on clang++ and 8192 on
@@ -264,13 +264,13 @@ class plan {
   static constexpr std::int64_t lower_bound() {
     detail::require_in_reach(valid_stages, valid_micro_batches, detail::max_bounded);
     return with_costs([](const stage_costs& costs) {
-      return lower_bound_of(network_of<planned>, valid_options, schedule, costs);
+      return detail::lower_bound_of(network_of<planned>, valid_options, schedule, costs);
     });
   }
   /// The objective of the partition, of this cut and of the best one.
-  static constexpr distance from_optimum() {
+  static constexpr detail::distance from_optimum() {
     return with_costs([](const stage_costs& costs) {
-      return distance_of(network_of<planned>, valid_options, schedule, costs, cut_.first);
+      return detail::distance_of(network_of<planned>, valid_options, schedule, costs, cut_.first);
     });
   }
   /// The stages as types: a Hana tuple of `stage`, each in `recomputed` unless recompute is never.

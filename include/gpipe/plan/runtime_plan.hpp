@@ -15,6 +15,8 @@
 
 namespace gpipe {
 
+namespace detail {
+
 /// The slot of memory of each micro-batch, for what goes over a link.
 struct link_slots {
   std::vector<int> stash;     ///< of activations, in the stage that receives them
@@ -33,6 +35,8 @@ struct tie {
   int owner = 0, user = 0;
 };
 
+}  // namespace detail
+
 /// A plan made at run time by the steps that make it at compile time: cut, links, the slots of micro-batches, and the
 /// memory of every stage.
 struct runtime_plan {
@@ -40,24 +44,24 @@ struct runtime_plan {
   schedule_choice schedule;
   int coalesce = 1;        ///< micro-batches whose parameter gradients are computed together
   std::vector<int> first;  ///< slot of each stage, and the number of slots behind them
-  std::vector<link> links;
+  std::vector<stage_link> links;
   std::vector<std::vector<int>> incoming, outgoing;  ///< links of each stage
-  std::vector<link_slots> slots_of_links;
+  std::vector<detail::link_slots> slots_of_links;
   /// A forward-only pass uses the same slots, and frees them after forward.
-  std::vector<stage_slots> slots_of_stages;
+  std::vector<detail::stage_slots> slots_of_stages;
   std::vector<int> each;  ///< 0 ... R M - 1: the slots of values that every micro-batch of all replicas has its own of
   std::vector<int> leaving;  ///< the slots of each micro-batch for values sent to workers that share no memory
-  std::vector<tie> ties;  ///< in model order of their users
+  std::vector<detail::tie> ties;  ///< in model order of their users
   /// Of each worker: what it runs in a pass that trains, and in one that only runs forward.
   std::vector<std::vector<instruction>> programs, forward_programs;
   std::vector<stage_plan> stage_plans;
-  std::vector<std::vector<memory_block>> blocks;  ///< of each stage's arena
+  std::vector<std::vector<detail::memory_block>> blocks;  ///< of each stage's arena
   std::vector<int> working_sets;           ///< of each stage, where recompute is as needed
   std::vector<layer_cost> costs_of_slots;  ///< [kind][slot], a micro-batch, in picoseconds
 
   stage_costs costs() const { return {costs_of_slots.data(), first.back(), options.device_count > 0}; }
   gpipe::cut cut() const { return {first.data(), options.stages}; }
-  recompute_choice recompute() const {
+  detail::recompute_choice recompute() const {
     return {options.recompute, options.recompute == recompute_mode::as_needed ? working_sets.data() : nullptr};
   }
   /// The options with the numbers that the plan has found for 0.
@@ -102,6 +106,7 @@ runtime_plan make_plan(const network& net, const plan_options& options, const st
 runtime_plan plan_with_cut(const network& net, const plan_options& options, std::span<const int> cut);
 
 #if GPIPE_BODIES
+
 namespace detail {
 
 // The steps of `make_plan`, in their order. Those of a compile-time plan have the same names.
@@ -146,7 +151,7 @@ GPIPE_COLD inline void search_cut(const network& net, runtime_plan& p) {
 GPIPE_COLD inline void link_stages(const network& net, runtime_plan& p) {
   for (int l = 0; l < net.slot_count; ++l)
     if (!net.owns(l)) p.ties.push_back({net.slots[l].owner, l});
-  find_links(net, p.cut(), [&p](const link& l) {
+  find_links(net, p.cut(), [&p](const stage_link& l) {
     p.outgoing[static_cast<std::size_t>(l.from)].push_back(static_cast<int>(p.links.size()));
     p.incoming[static_cast<std::size_t>(l.to)].push_back(static_cast<int>(p.links.size()));
     p.links.push_back(l);
@@ -178,7 +183,7 @@ GPIPE_COLD inline void assign_slots(runtime_plan& p) {
   const int S = p.stages(), M = p.micro_batches(), late = on_the_way(p.options.cost_transfers);
   const auto count = static_cast<std::size_t>(M);
   tick_index<schedule_choice> table(p.schedule, S, M, p.coalesce);
-  for (const link& l : p.links) {
+  for (const stage_link& l : p.links) {
     link_slots& its = p.slots_of_links.emplace_back(link_slots{std::vector<int>(count), std::vector<int>(count)});
     assign_link_slots(table, l, late, its.stash.data(), its.returned.data());
   }
@@ -278,7 +283,7 @@ GPIPE_COLD GPIPE_INLINE runtime_plan make_plan(const network& net, const plan_op
 GPIPE_COLD GPIPE_INLINE runtime_plan plan_with_cut(const network& net, const plan_options& options,
                                                    std::span<const int> cut) {
   runtime_plan p = detail::uncut_plan(net, options);
-  take_cut(cut.data(), static_cast<int>(cut.size()), net.slot_count, options.stages, p.first.data());
+  detail::take_cut(cut.data(), static_cast<int>(cut.size()), net.slot_count, options.stages, p.first.data());
   p.options.lead = choose_lead(net, p.options, p.first.data());
   p.schedule = p.options.chosen_schedule();
   detail::complete_plan(net, p);

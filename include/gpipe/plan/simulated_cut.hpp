@@ -5,7 +5,7 @@
 #include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/step_time.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// What is known about the step of a cut.
 struct cut_verdict {
@@ -29,8 +29,6 @@ cut_verdict judge_cut(const network& net, const plan_options& o, const stage_cos
 
 /// Cells of all simulations for one plan: less than a tenth of a second if optimised.
 inline constexpr std::int64_t max_simulated_cells = 1 << 16;
-
-namespace detail {
 
 /// No cut that obeys the limit has a shorter step.
 std::int64_t least_step(const network& net, const plan_options& o, const stage_costs& costs);
@@ -57,9 +55,9 @@ class cut_simulator {
       kept_[s] = o_.recompute == recompute_mode::as_needed ? most_working_sets(needs_[s], fits) : 0;
     }
     int count = 0;
-    find_links(net_, all, [&](const link&) { ++count; });
-    const zeroed_array<link> links(count);
-    find_links(net_, all, [&, at = 0](const link& it) mutable { links[at++] = it; });
+    find_links(net_, all, [&](const stage_link&) { ++count; });
+    const zeroed_array<stage_link> links(count);
+    find_links(net_, all, [&, at = 0](const stage_link& it) mutable { links[at++] = it; });
     if (o_.schedule == schedule_kind::custom &&
         !check_timetable(schedule_, o_.stages, o_.micro_batches, links.data(), count).ok())
       return unlimited;
@@ -165,8 +163,6 @@ GPIPE_COLD GPIPE_INLINE std::int64_t least_step(const network& net, const plan_o
 }
 #endif
 
-}  // namespace detail
-
 #if GPIPE_BODIES
 GPIPE_COLD GPIPE_INLINE void shorten_step(const network& net, const plan_options& o, const stage_costs& costs,
                                           bool searched_whole, int* first) {
@@ -209,4 +205,4 @@ GPIPE_COLD GPIPE_INLINE cut_verdict judge_cut(const network& net, const plan_opt
 }
 #endif
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

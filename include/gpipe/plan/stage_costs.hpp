@@ -14,6 +14,8 @@ struct stage_costs {
   constexpr const layer_cost* of(int stage) const { return costs + (each ? stage * slots : 0); }
 };
 
+namespace detail {
+
 /// The number of costs that `fill_costs` writes.
 constexpr int cost_count(const network& net, const plan_options& o) {
   return (o.device_count > 0 ? o.stages : 1) * net.slot_count;
@@ -27,5 +29,7 @@ GPIPE_COLD constexpr stage_costs fill_costs(const network& net, const plan_optio
       layer_costs(net, o.micro_batch_size, o.devices[s], o.profile, into + s * net.slot_count);
   return {into, net.slot_count, o.device_count > 0};
 }
+
+}  // namespace detail
 
 }  // namespace gpipe

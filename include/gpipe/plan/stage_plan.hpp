@@ -23,6 +23,8 @@ struct stage_plan {
   }
 };
 
+namespace detail {
+
 /// Sets what a stage's memory depends on. As needed: as many working sets as the limit allows, at most one for each
 /// micro-batch in flight.
 template <scheduler Schedule>
@@ -43,5 +45,7 @@ GPIPE_COLD constexpr void set_requirements(const plan_options& o, const Schedule
 GPIPE_COLD constexpr void count_memory(const stage_view& stage, stage_plan& plan) {
   plan.count(stage, plan.requirements);
 }
+
+}  // namespace detail
 
 }  // namespace gpipe

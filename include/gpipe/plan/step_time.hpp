@@ -8,9 +8,7 @@
 #include <gpipe/plan/stage_costs.hpp>
 #include <gpipe/plan/step_time_bound.hpp>
 
-namespace gpipe {
-
-namespace detail {
+namespace gpipe::detail {
 
 /// The times of a stage for one micro-batch. Backward is in one part unless the schedule splits it.
 constexpr stage_times times_of(const layer_cost* costs, int first, int last, bool split) {
@@ -42,13 +40,11 @@ constexpr void require_in_reach(int stages, int micro_batches, std::int64_t max)
     too_large_for_a_constant_so_call_it_at_run_time(stages, micro_batches);
 }
 
-}  // namespace detail
-
 /// The length of a step of a cut model, in picoseconds, by simulation. `kept(s)` is the number of working sets of a
 /// stage, for recompute as needed.
 template <scheduler Schedule, class Kept>
 GPIPE_COLD constexpr std::int64_t makespan_of(const network& net, const plan_options& o, const Schedule& schedule,
-                                              const stage_costs& costs, const cut& cut, const link* links,
+                                              const stage_costs& costs, const cut& cut, const stage_link* links,
                                               int link_count, const Kept& kept) {
   const detail::zeroed_array<stage_times> times(o.stages);
   const detail::zeroed_array<int> working_sets(o.stages);
@@ -96,8 +92,6 @@ GPIPE_COLD constexpr std::int64_t lower_bound_of(const plan_options& o, const Sc
       });
 }
 
-namespace detail {
-
 /// The work of the busiest worker, for the best cut. No link can make a step shorter.
 template <scheduler Schedule>
 GPIPE_COLD constexpr std::int64_t least_work(const plan_options& o, const Schedule& schedule,
@@ -128,8 +122,6 @@ GPIPE_COLD constexpr std::int64_t least_work(const plan_options& o, const Schedu
   return busiest > share ? busiest : share;
 }
 
-}  // namespace detail
-
 /// The same for a network. If stages of some cuts have no link to their neighbour, the bound does not count on it: no
 /// stage waits for the gradients of slots before the last such place, and without values from slot to slot it is the
 /// work of the busiest worker.
@@ -148,4 +140,4 @@ GPIPE_COLD constexpr std::int64_t lower_bound_of(const network& net, const plan_
   return lower_bound_of(o, schedule, {free.data(), costs.slots, costs.each});
 }
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -46,7 +46,7 @@ constexpr stage_order order_of(const Schedule& schedule, int stages, int micro_b
 /// and at least T, and if a worker has several stages, its share of all work. Recomputed forwards are added, except
 /// that of the first micro-batch whose gradient arrives, which may run before, and those of the first slots, which get
 /// no gradient. Each maximum is the smallest of all cuts.
-template <scheduler Schedule, class Fits = fits_always>
+template <scheduler Schedule, class Fits = detail::fits_always>
 GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule, const layer_cost* costs, int slots,
                                                        int stages, int micro_batches, recompute_mode mode,
                                                        const Fits& fits = {}) {
@@ -81,7 +81,7 @@ GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
     const partition_problem p{slots,   stages, micro_batches,        weighted.data(), stages, kind_of.data(),
                               nullptr, 0,      objective::bottleneck};
     partition(p, first.data(), fits);
-    return objective_of(p, first.data());
+    return detail::objective_of(p, first.data());
   };
 
   const detail::zeroed_array<detail::stage_order> order(stages);
@@ -109,7 +109,7 @@ GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
     partition_problem p{slots, stages, micro_batches, whole.data()};
     p.first_again = order[0].first_again;
     partition(p, first.data(), fits);
-    return objective_of(p, first.data());
+    return detail::objective_of(p, first.data());
   }
   const auto times_forward = [&](int s, int l) {
     return M - order[s].forwards_before + (l < fixed ? 0 : order[s].recomputed - order[s].first_again);

@@ -121,9 +121,9 @@ GPIPE_COLD inline std::string describe(const plan_facts& plan) {
 /// The predicted time of a step in picoseconds: simulates the plan's schedule with its costs. Reductions and updates
 /// take no time.
 GPIPE_COLD inline std::int64_t step_time(const network& net, const runtime_plan& plan) {
-  return makespan_of(net, plan.options, plan.options.chosen_schedule(), plan.costs(), plan.cut(), plan.links.data(),
-                     static_cast<int>(plan.links.size()),
-                     [&](int s) { return plan.requirements(s).kept_copies; });
+  return detail::makespan_of(net, plan.options, plan.options.chosen_schedule(), plan.costs(), plan.cut(),
+                             plan.links.data(), static_cast<int>(plan.links.size()),
+                             [&](int s) { return plan.requirements(s).kept_copies; });
 }
 
 /// A plan in words, before anything runs: the slots of each stage, its share of the predicted time, its parameters and
@@ -139,9 +139,10 @@ GPIPE_COLD inline std::string describe(const network& net, const runtime_plan& p
   for (int s = 0; s < o.stages; ++s) facts.memory.push_back(plan.memory(s));
   facts.bubble = timetable(schedule, o.stages, o.micro_batches).bubble();
   facts.makespan = step_time(net, plan);
-  facts.bound = lower_bound_of(net, o, schedule, plan.costs());
-  if (!detail::compares_steps(o)) facts.from_optimum = distance_of(net, o, schedule, plan.costs(), plan.first.data());
-  facts.verdict = judge_cut(net, o, plan.costs(), plan.first.data());
+  facts.bound = detail::lower_bound_of(net, o, schedule, plan.costs());
+  if (!detail::compares_steps(o))
+    facts.from_optimum = detail::distance_of(net, o, schedule, plan.costs(), plan.first.data());
+  facts.verdict = detail::judge_cut(net, o, plan.costs(), plan.first.data());
   return detail::describe(facts);
 }
 
@@ -150,14 +151,14 @@ template <class Plan>
 GPIPE_COLD std::string describe() {
   const network& net = network_of<typename Plan::model>;
   detail::plan_facts facts{net, Plan::options, Plan::cut(), Plan::schedule.name(), {}, {}, Plan::coalesce};
-  std::vector<layer_cost> costs(static_cast<std::size_t>(cost_count(net, Plan::options)));
-  facts.costs = fill_costs(net, Plan::options, costs.data());
+  std::vector<layer_cost> costs(static_cast<std::size_t>(detail::cost_count(net, Plan::options)));
+  facts.costs = detail::fill_costs(net, Plan::options, costs.data());
   for (int s = 0; s < Plan::S; ++s) facts.memory.push_back(Plan::memory(s));
   facts.bubble = Plan::bubble();
   facts.makespan = Plan::makespan();
   facts.bound = Plan::lower_bound();
   if (!detail::compares_steps(Plan::options)) facts.from_optimum = Plan::from_optimum();
-  facts.verdict = judge_cut(net, Plan::options, facts.costs, Plan::cut().first);
+  facts.verdict = detail::judge_cut(net, Plan::options, facts.costs, Plan::cut().first);
   return detail::describe(facts);
 }
 

@@ -69,7 +69,7 @@ class digest {
   /// The first action that left different bits in `b` than in `a`, in the calls that both have: step, slot, layer,
   /// micro-batch (counted over accumulated calls) and action. The order: forward before backward, a micro-batch before
   /// the next, a layer after those that it reads from. Throws `error` if the models or their micro-batches differ.
-  friend GPIPE_COLD std::optional<location> first_difference(const digest& a, const digest& b) {
+  friend GPIPE_COLD std::optional<detail::location> first_difference(const digest& a, const digest& b) {
     if (a.layers_ != b.layers_ || a.micro_batches_ != b.micro_batches_)
       detail::throw_error({"the digests differ in their layers or in their number of micro-batches"},
                      {"compare trainings of one model with the same number of micro-batches"});
@@ -98,30 +98,30 @@ class digest {
     return 1 + static_cast<std::size_t>(line) * layers_.size() + static_cast<std::size_t>(slot);
   }
 
-  GPIPE_COLD std::optional<location> first_difference_in(std::size_t number, const digest& b) const {
+  GPIPE_COLD std::optional<detail::location> first_difference_in(std::size_t number, const digest& b) const {
     const call& at = known_[number];
     const auto differs = [&](action_kind kind, int m, int slot) {
       const std::size_t i = number * per_call() + place_of(kind, m, slot);
       return hashes_[i] != b.hashes_[i];
     };
     const auto found = [&](std::string_view action, int m, int slot) {
-      return location{.layer = slot < 0 ? std::string() : layers_[static_cast<std::size_t>(slot)],
-                   .slot = slot,
-                   .micro_batch = m < 0 ? -1 : at.before * micro_batches_ + m,
-                   .action = std::string(action),
-                   .step = static_cast<long>(at.step)};
+      return detail::location{.layer = slot < 0 ? std::string() : layers_[static_cast<std::size_t>(slot)],
+                              .slot = slot,
+                              .micro_batch = m < 0 ? -1 : at.before * micro_batches_ + m,
+                              .action = std::string(action),
+                              .step = static_cast<long>(at.step)};
     };
     if (at.step != b.known_[number].step || at.before != b.known_[number].before) return found("call", -1, -1);
     if (differs(action_kind::idle, -1, -1)) return found("data", -1, -1);
     for (int m = 0; m < micro_batches_; ++m)
       for (int l = 0; l < slots(); ++l)
-        if (differs(action_kind::forward, m, l)) return found(name(action_kind::forward), m, l);
+        if (differs(action_kind::forward, m, l)) return found(name_of(action_kind::forward), m, l);
     for (int m = 0; m < micro_batches_; ++m)
       for (int l = slots() - 1; l >= 0; --l)
         for (const action_kind kind : {action_kind::backward_input, action_kind::backward_parameters})
-          if (differs(kind, m, l)) return found(name(kind), m, l);
+          if (differs(kind, m, l)) return found(name_of(kind), m, l);
     for (int l = 0; l < slots(); ++l)
-      if (differs(action_kind::update, -1, l)) return found(name(action_kind::update), -1, l);
+      if (differs(action_kind::update, -1, l)) return found(name_of(action_kind::update), -1, l);
     return std::nullopt;
   }
 

@@ -56,7 +56,7 @@ GPIPE_COLD inline std::string remedy(const row& r, int samples, int coalesce) {
 ///        2  linear<1024>  11.2 %  111.2 us    129.3 us        162.1 us      125       70.4 %
 GPIPE_COLD inline void write_layers(std::ostream& out, const network& net, const profile& costs, double peak = 0,
                                     int coalesce = 1) {
-  require_profile_of(costs, net, costs.micro_batch_size);
+  detail::require_profile_of(costs, net, costs.micro_batch_size);
   const auto time_of = [](const measured_layer& line) {
     return static_cast<double>(line.forward_ns + line.backward_input_ns + line.backward_parameters_ns);
   };
@@ -68,7 +68,7 @@ GPIPE_COLD inline void write_layers(std::ostream& out, const network& net, const
       {"slot", "layer", "share", "forward", "input part", "parameter part", "GFLOP/s", "of the peak"}};
   for (int l = 0; l < costs.count; ++l) {
     const measured_layer& line = costs.layers[l];
-    const row& r = net.row_of(l);
+    const detail::row& r = net.row_of(l);
     const double ns = time_of(line), operations = detail::operations_of(r, line, costs.micro_batch_size);
     auto sum = std::find_if(named.begin(), named.end(), [&](const auto& n) { return n.of->name == r.name; });
     if (sum == named.end()) sum = named.insert(sum, {&r});

@@ -24,7 +24,7 @@ struct recorded_step {
   int step = 0;   ///< of the optimizer
   int among = 0;  ///< the number of steps from which it was chosen
   std::int64_t begin_ns = 0, end_ns = 0;
-  std::vector<event> events = {};
+  std::vector<trace_event> events = {};
 
   std::int64_t length_ns() const { return end_ns - begin_ns; }
 };
@@ -36,7 +36,7 @@ GPIPE_COLD inline recorded_step median_step(std::span<const recorder> workers, i
   std::map<int, recorded_step> steps;
   for (const recorder& worker : workers) {
     int newest = -1;
-    for (const event& e : worker.events()) {
+    for (const trace_event& e : worker.events()) {
       if (e.step < 0) continue;
       newest = e.step;
       recorded_step& its = steps.try_emplace(e.step, recorded_step{e.step, 0, e.begin_ns, e.end_ns}).first->second;
@@ -60,10 +60,12 @@ GPIPE_COLD inline recorded_step median_step(std::span<const recorder> workers, i
   recorded_step chosen = std::move(*middle);
   chosen.among = static_cast<int>(found.size());
   for (const recorder& worker : workers)
-    for (const event& e : worker.events())
+    for (const trace_event& e : worker.events())
       if (e.step == chosen.step) chosen.events.push_back(e);
   return chosen;
 }
+
+namespace detail {
 
 /// "ZB-V, S = 8, M = 16, 4 workers: step 113 took 12.3 ms, the median of the last 20". Steps are counted from 0.
 GPIPE_COLD inline std::string timeline_title(const runtime_plan& plan, const recorded_step& of) {
@@ -82,11 +84,13 @@ GPIPE_COLD inline std::string timeline_title(const runtime_plan& plan, const rec
   return of.among > 1 ? title + ", the median of the last " + std::to_string(of.among) : title;
 }
 
+}  // namespace detail
+
 /// Draws the median of the last twenty steps of a training, which needs `trace_events`.
 GPIPE_COLD inline void write_timeline(std::ostream& out, const runtime_plan& plan, std::span<const recorder> workers,
                                       timeline_options how = {}) {
   const recorded_step step = median_step(workers);
-  if (how.title.empty()) how.title = timeline_title(plan, step);
+  if (how.title.empty()) how.title = detail::timeline_title(plan, step);
   write_timeline(out, step.events, how);
 }
 
@@ -94,7 +98,7 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, const runtime_plan& pla
 GPIPE_COLD inline void write_timeline(const std::string& path, const runtime_plan& plan,
                                       std::span<const recorder> workers, timeline_options how = {}) {
   const recorded_step step = median_step(workers);  // before the old file is lost
-  if (how.title.empty()) how.title = timeline_title(plan, step);
+  if (how.title.empty()) how.title = detail::timeline_title(plan, step);
   write_timeline(path, step.events, how);
 }
 

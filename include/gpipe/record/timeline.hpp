@@ -37,14 +37,14 @@ GPIPE_COLD inline double round_step(double range, double count) {
 /// of an action stands before its box, and the end of a box is hatched grey for the time in which the worker's thread
 /// was not running during the action, because others had the cores or because the action slept. Also draws a timetable
 /// that was never run: give its events synthetic times.
-GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const event> events,
+GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const trace_event> events,
                                       const timeline_options& how = {}) {
   const detail::timeline_row_list rows(events, how.rows);
   const detail::timeline_scale scale(events, how);
   const std::string title = how.title.empty() ? "one step" : how.title;
   std::vector<action_kind> kinds;
   std::vector<double> works(static_cast<std::size_t>(rows.size())), stops(works.size());
-  for (const event& e : events) {
+  for (const trace_event& e : events) {
     if (!scale.shows(e)) continue;
     if (std::find(kinds.begin(), kinds.end(), e.kind) == kinds.end()) kinds.push_back(e.kind);
     rows.each_row(e, [&](int row, double) {
@@ -67,7 +67,7 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const event> 
   };
   for (const action_kind kind : kinds) {
     picture.action("key", kind, 0, x, 44, 18, 13, "");
-    explain(name(kind));
+    explain(name_of(kind));
   }
   if (scale.stops()) {
     picture.not_running("key", x, 44, 18, 13, "");
@@ -104,11 +104,11 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const event> 
   }
   picture.text("faint", scale.end() + 28, bottom + 26, "ms");
 
-  for (const event& e : events) {
+  for (const trace_event& e : events) {
     if (!scale.shows(e)) continue;
     const auto ms = [&](std::int64_t ns) { return detail::fixed(scale.ms(ns), 3); };
     const std::string number = e.micro_batch < 0 ? "" : std::to_string(e.micro_batch);
-    const std::string what = std::string(name(e.kind)) + (number.empty() ? "" : " " + number);
+    const std::string what = std::string(name_of(e.kind)) + (number.empty() ? "" : " " + number);
     const double from = scale.at(e.begin_ns + e.waited_ns), to = scale.at(e.end_ns), gap = to - from > 4 ? 0.8 : 0;
     const double width = (std::max)(0.5, to - from - gap);
     rows.each_row(e, [&](int row, double above) {
@@ -133,7 +133,8 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, std::span<const event> 
 }
 
 /// Throws `gpipe::error` with the path unless the file was written completely.
-inline void write_timeline(const std::string& path, std::span<const event> events, const timeline_options& how = {}) {
+inline void write_timeline(const std::string& path, std::span<const trace_event> events,
+                           const timeline_options& how = {}) {
   write_file(path, [&](std::ostream& out) { write_timeline(out, events, how); });
 }
 

@@ -29,13 +29,13 @@ struct timeline_options {
 
 namespace detail {
 
-inline bool is_drawn(const event& e) { return look_of(e.kind).shown && e.stage >= 0; }
+inline bool is_drawn(const trace_event& e) { return look_of(e.kind).shown && e.stage >= 0; }
 
 /// The rows of a picture of events, from top to bottom: of workers, then of stages, each replica after replica.
 class timeline_row_list {
  public:
-  GPIPE_COLD timeline_row_list(std::span<const event> events, timeline_rows rows) {
-    for (const event& e : events) {
+  GPIPE_COLD timeline_row_list(std::span<const trace_event> events, timeline_rows rows) {
+    for (const trace_event& e : events) {
       if (!is_drawn(e)) continue;
       replicas_ = (std::max)(replicas_, e.replica + 1);
       stage_count_ = (std::max)(stage_count_, e.stage + 1);
@@ -65,7 +65,7 @@ class timeline_row_list {
   /// Calls f(row, top) for each row that shows the event. `top`, from 0 up to 1/2, is the part of the lane above its
   /// box: the boxes of a worker's later stage are lower.
   template <class F>
-  void each_row(const event& e, F&& f) const {
+  void each_row(const trace_event& e, F&& f) const {
     if (workers_ && e.worker >= 0) {
       const std::set<int>& its = stages_.at({e.replica, e.worker});
       const auto before = std::distance(its.begin(), its.find(e.stage));
@@ -88,10 +88,10 @@ class timeline_scale {
  public:
   static constexpr double left = 76;
 
-  GPIPE_COLD timeline_scale(std::span<const event> events, const timeline_options& how) {
+  GPIPE_COLD timeline_scale(std::span<const trace_event> events, const timeline_options& how) {
     std::vector<std::int64_t> lengths;
     std::int64_t begin = INT64_MAX, end = INT64_MIN;
-    for (const event& e : events) {
+    for (const trace_event& e : events) {
       if (!is_drawn(e)) continue;
       begin = (std::min)(begin, e.begin_ns);
       end = (std::max)(end, e.end_ns);
@@ -117,7 +117,7 @@ class timeline_scale {
   /// A thread was not running for a time that can be seen.
   bool stops() const { return 1000 * static_cast<double>(longest_stop_) >= span(); }
   double span() const { return static_cast<double>(to_ - from_); }
-  bool shows(const event& e) const {
+  bool shows(const trace_event& e) const {
     if (!is_drawn(e) || e.begin_ns > to_ || e.end_ns < from_) return false;
     return e.begin_ns == e.end_ns || (e.begin_ns < to_ && e.end_ns > from_);
   }

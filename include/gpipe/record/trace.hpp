@@ -18,7 +18,7 @@
 namespace gpipe {
 
 /// One action of a worker, with its begin and end. A field that does not apply is -1.
-struct event {
+struct trace_event {
   std::int64_t begin_ns = 0, end_ns = 0;
   action_kind kind = action_kind::idle;
   int stage = -1;
@@ -30,19 +30,23 @@ struct event {
   std::int64_t not_running_ns = 0;  ///< in which the worker's thread was on no core, though it did not wait
 };
 
+namespace detail {
+
 /// The clock of events, in nanoseconds since a fixed moment.
 inline std::int64_t now_ns() noexcept {
   using namespace std::chrono;
   return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
 }
 
+}  // namespace detail
+
 /// One worker's events. Memory is allocated and touched at construction; `record` is a comparison and a store, without
 /// a lock. A full recorder keeps its events and counts the rest. Recorders of several workers share no cache line.
-class alignas(alignment) recorder {
+class alignas(detail::alignment) recorder {
  public:
   explicit recorder(std::size_t capacity, std::string name = {}) : events_(capacity), name_(std::move(name)) {}
 
-  void record(const event& it) noexcept {
+  void record(const trace_event& it) noexcept {
     if (size_ == events_.size()) {
       ++dropped_;
     } else {
@@ -55,19 +59,19 @@ class alignas(alignment) recorder {
   GPIPE_COLD void share(Broadcast&& broadcast) {
     broadcast(&size_, sizeof size_);
     broadcast(&dropped_, sizeof dropped_);
-    broadcast(events_.data(), size_ * sizeof(event));
+    broadcast(events_.data(), size_ * sizeof(trace_event));
   }
 
   /// Drops all events and keeps the memory.
   void clear() noexcept { size_ = dropped_ = 0; }
 
-  std::span<const event> events() const noexcept { return {events_.data(), size_}; }
+  std::span<const trace_event> events() const noexcept { return {events_.data(), size_}; }
   std::size_t dropped() const noexcept { return dropped_; }
   std::size_t capacity() const noexcept { return events_.size(); }
   const std::string& name() const noexcept { return name_; }
 
  private:
-  std::vector<event> events_;
+  std::vector<trace_event> events_;
   std::size_t size_ = 0, dropped_ = 0;
   std::string name_;
 };
@@ -79,7 +83,7 @@ GPIPE_COLD inline std::string row_name(const recorder& it, std::size_t worker) {
   std::string name = it.name();
   if (name.empty()) {
     std::vector<int> stages;
-    for (const event& e : it.events())
+    for (const trace_event& e : it.events())
       if (e.stage >= 0 && std::find(stages.begin(), stages.end(), e.stage) == stages.end()) stages.push_back(e.stage);
     std::sort(stages.begin(), stages.end());
     name = "worker " + std::to_string(worker);
@@ -104,7 +108,7 @@ GPIPE_COLD inline void write_trace(std::ostream& out, std::span<const recorder> 
   std::size_t dropped = 0;
   for (const recorder& worker : workers) {
     dropped += worker.dropped();
-    for (const event& e : worker.events()) start = (std::min)(start, e.begin_ns);
+    for (const trace_event& e : worker.events()) start = (std::min)(start, e.begin_ns);
   }
   out << "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":" << std::to_string(dropped)
       << "},\"traceEvents\":[\n"
@@ -115,11 +119,11 @@ GPIPE_COLD inline void write_trace(std::ostream& out, std::span<const recorder> 
         << detail::json(detail::row_name(workers[w], w)) << "}}"
         << ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\"," << row << "\"args\":{\"sort_index\":" << std::to_string(w)
         << "}}";
-    for (const event& e : workers[w].events()) {
-      out << ",\n{\"name\":\"" << name(e.kind);
+    for (const trace_event& e : workers[w].events()) {
+      out << ",\n{\"name\":\"" << name_of(e.kind);
       if (e.micro_batch >= 0) out << ' ' << std::to_string(e.micro_batch);
-      out << R"(","cat":")" << name(e.kind) << R"(","ph":"X",)" << row << "\"ts\":"
-          << detail::microseconds(e.begin_ns - start)
+      out << R"(","cat":")" << name_of(e.kind) << R"(","ph":"X",)" << row
+          << "\"ts\":" << detail::microseconds(e.begin_ns - start)
           << ",\"dur\":" << detail::microseconds((std::max)(e.end_ns, e.begin_ns) - e.begin_ns)
           << ",\"args\":{\"stage\":" << std::to_string(e.stage);
       if (e.replica > 0) out << ",\"replica\":" << std::to_string(e.replica);

@@ -32,8 +32,8 @@ class executor {
  public:
   using context = typename Device::context;
 
-  GPIPE_COLD executor(const network& net, const kernel_row<context>* kernels, runtime_plan plan,
-                      optimizer_update<context> rule, training_options options = {})
+  GPIPE_COLD executor(const network& net, const detail::kernel_row<context>* kernels, runtime_plan plan,
+                      detail::optimizer_update<context> rule, training_options options = {})
       : net_(net),
         plan_(std::move(plan)),
         rule_(std::move(rule)),
@@ -76,7 +76,7 @@ class executor {
       if (!(max_norm >= 0))
         detail::throw_error({"max_grad_norm is ", std::to_string(max_norm)}, {"choose 0 for no limit, or more"});
       input_.begin(
-          pass_kind::train, data,
+          detail::pass_kind::train, data,
           {.samples_before = decision_.terms.accumulated.samples, .captured = options_.graph && digest().full()});
     });
     decision_.terms.rate = rate;
@@ -97,7 +97,7 @@ class executor {
   GPIPE_COLD step_result accumulate(const batch& data) {
     input_.require_training();
     calls().together([&] {
-      input_.begin(pass_kind::accumulate, data, {.samples_before = decision_.terms.accumulated.samples});
+      input_.begin(detail::pass_kind::accumulate, data, {.samples_before = decision_.terms.accumulated.samples});
     });
     decision_.terms.max_norm = 0;
     attempt([this] {
@@ -121,7 +121,7 @@ class executor {
   /// Forward only, without dropout. Throws `error` if the loss is not finite.
   GPIPE_COLD step_result evaluate(const batch& data) {
     input_.require_loss();
-    calls().together([&] { input_.begin(pass_kind::evaluate, data); });
+    calls().together([&] { input_.begin(detail::pass_kind::evaluate, data); });
     passes_.run();
     passes_.sum_partials();
     if (!std::isfinite(decision_.result.found.loss)) passes_.throw_nonfinite(accumulated_);
@@ -133,7 +133,7 @@ class executor {
   GPIPE_COLD void predict(const batch& data, tensor_rows& into, int first) {
     input_.require_loss();
     calls().together(
-        [&] { input_.begin(pass_kind::predict, data, {.samples_before = first, .predicted = &into}); });
+        [&] { input_.begin(detail::pass_kind::predict, data, {.samples_before = first, .predicted = &into}); });
     passes_.run();
     detail::share_rows(all_, plan_, step_, stage_of(net_.loss_slot()), into, first);
   }
@@ -182,7 +182,7 @@ class executor {
       ~timing() { timed.time_slots(timed.options_.slot_times); }
     } const scope(*this);
     for (int i = 0; i < steps; ++i) {
-      calls().together([&] { input_.begin(pass_kind::measure, data); });
+      calls().together([&] { input_.begin(detail::pass_kind::measure, data); });
       passes_.run();
     }
     return layer_profile();
@@ -208,7 +208,7 @@ class executor {
   const runtime_plan& plan() const { return plan_; }
   /// Steps taken; a step that failed does not count.
   std::uint64_t steps() const { return step_.step; }
-  const bound_stage<Device>& stage(int s, int replica = 0) const { return replicas().at(replica).stage(s); }
+  const detail::bound_stage<Device>& stage(int s, int replica = 0) const { return replicas().at(replica).stage(s); }
 
   /// Copies `bytes` from offset `at` on out of a slot's parameters, gradients (sums over the last step's samples),
   /// `index`-th moment or state; for tied parameters out of their owner's. All replicas have the same, but while calls
@@ -252,11 +252,11 @@ class executor {
     detail::preflight<Device>(net_, plan_, rule_.trial(), options_, here_);
     return plan_;
   }
-  const pass_runner<Device>& usable() const {
+  const detail::pass_runner<Device>& usable() const {
     passes_.require_not_stuck();
     return passes_;
   }
-  const replica_list<Device>& replicas() const { return usable().replicas(); }
+  const detail::replica_list<Device>& replicas() const { return usable().replicas(); }
   const detail::collective_calls& calls() const { return usable().calls(); }
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
 
@@ -294,18 +294,18 @@ class executor {
 
   const network& net_;
   runtime_plan plan_;
-  optimizer_update<context> rule_;
+  detail::optimizer_update<context> rule_;
   training_options options_;
-  rank_layout here_;
-  broadcast all_;
-  mutable run_report report_;
+  detail::rank_layout here_;
+  detail::broadcast all_;
+  mutable detail::run_report report_;
   detail::watched_activations watched_;
-  step_context step_;
+  detail::step_context step_;
   detail::step_input input_;
-  commit_decision decision_;
+  detail::commit_decision decision_;
   int accumulated_ = 0;
-  pass_runner<Device> passes_;
-  parameter_access<Device> parameters_;
+  detail::pass_runner<Device> passes_;
+  detail::parameter_access<Device> parameters_;
 };
 
 }  // namespace gpipe

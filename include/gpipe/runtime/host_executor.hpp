@@ -5,8 +5,8 @@
 
 // The executor of the host, which a program with GPIPE_COMPILED=1 takes from the library.
 #if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE
-extern template class gpipe::stage_arena<gpipe::host_device>;
-extern template class gpipe::bound_stage<gpipe::host_device>;
-extern template class gpipe::worker<gpipe::host_device>;
+extern template class gpipe::detail::stage_arena<gpipe::host_device>;
+extern template class gpipe::detail::bound_stage<gpipe::host_device>;
+extern template class gpipe::detail::worker<gpipe::host_device>;
 extern template class gpipe::executor<gpipe::host_device>;
 #endif

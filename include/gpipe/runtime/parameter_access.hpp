@@ -8,7 +8,7 @@
 #include <gpipe/runtime/processes/broadcast.hpp>
 #include <gpipe/runtime/replicas/replica_list.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// Reads and writes parameters, gradients, moments and state of slots, in whichever stage they are. For a slot with
 /// tied parameters it uses the owner's.
@@ -90,4 +90,4 @@ class parameter_access {
   const replica_list<Device>& replicas_;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -15,7 +15,7 @@
 #include <gpipe/runtime/hooks/layer_timer.hpp>
 #include <gpipe/runtime/processes/broadcast.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// The records of a run: each stage's times, replica after replica, and each worker's events. Those of other processes
 /// are as old as the last `share_stages` or `share_workers`.
@@ -67,8 +67,6 @@ class run_report {
   std::vector<recorder> workers_;
 };
 
-namespace detail {
-
 /// Appends the median times of each slot of a stage for a full micro-batch; -1 for a slot that was not timed.
 template <class Stage>
 GPIPE_COLD void append_measured(const runtime_plan& plan, const Stage& stage, measured_profile& into) {
@@ -110,6 +108,4 @@ GPIPE_COLD inline void require_measured(const runtime_plan& plan, const measured
              {"run steps of ", plan.max_batch(), " samples with slot_times"}, {.slot = line.position});
 }
 
-}  // namespace detail
-
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -97,20 +97,20 @@ class basic_trainer {
 
   /// A copy of a parameter, of its gradient in the last step (a sum over samples), or of the optimizer's `moment`-th
   /// array for it: of the layer at a slot, by the layer's name for it, such as "weight".
-  template <element T = float>
+  template <detail::element T = float>
   std::vector<T> parameter(int slot, std::string_view name) const {
     return read<T>(memory_kind::parameters, slot, name);
   }
-  template <element T = float>
+  template <detail::element T = float>
   std::vector<T> gradient(int slot, std::string_view name) const {
     return read<T>(memory_kind::gradients, slot, name);
   }
-  template <element T = float>
+  template <detail::element T = float>
   std::vector<T> moment(int slot, std::string_view name, int moment) const {
     return read<T>(memory_kind::moments, slot, name, moment);
   }
   /// A copy of what a layer keeps beside its parameters, such as the moving "mean" of batch_norm.
-  template <element T = float>
+  template <detail::element T = float>
   std::vector<T> state(int slot, std::string_view name) const {
     return read<T>(memory_kind::state, slot, name);
   }
@@ -125,11 +125,11 @@ class basic_trainer {
     const detail::number_rows from = detail::number_rows_of(values);
     write(memory_kind::state, slot, name, from.type, from.data, from.elements);
   }
-  template <element T = float>
+  template <detail::element T = float>
   void set_parameter(int slot, std::string_view name, std::span<const T> values) {
     write(memory_kind::parameters, slot, name, dtype_of<T>, values.data(), values.size());
   }
-  template <element T = float>
+  template <detail::element T = float>
   void set_state(int slot, std::string_view name, std::span<const T> values) {
     write(memory_kind::state, slot, name, dtype_of<T>, values.data(), values.size());
   }
@@ -158,17 +158,17 @@ class basic_trainer {
   using context = typename Device::context;
 
   /// The cut is that of `how`, or else the best.
-  basic_trainer(const network& net, const kernel_row<context>* kernels, const plan_options& options,
-                const optimizer_update<context>& update, double learning_rate, const training_options& how);
+  basic_trainer(const network& net, const detail::kernel_row<context>* kernels, const plan_options& options,
+                const detail::optimizer_update<context>& update, double learning_rate, const training_options& how);
   /// The cut is that of `how`, or else `planned_cut`: the first slot of every stage but the first.
-  basic_trainer(const network& net, const kernel_row<context>* kernels, const plan_options& options,
-                std::span<const int> planned_cut, const optimizer_update<context>& update, double learning_rate,
+  basic_trainer(const network& net, const detail::kernel_row<context>* kernels, const plan_options& options,
+                std::span<const int> planned_cut, const detail::optimizer_update<context>& update, double learning_rate,
                 const training_options& how);
   ~basic_trainer();
 
  private:
-  basic_trainer(const network& net, const kernel_row<context>* kernels, runtime_plan plan,
-                const optimizer_update<context>& update, double learning_rate, const training_options& how);
+  basic_trainer(const network& net, const detail::kernel_row<context>* kernels, runtime_plan plan,
+                const detail::optimizer_update<context>& update, double learning_rate, const training_options& how);
 
   struct array {
     std::size_t at, size;  // bytes before it in its slot's block; its elements
@@ -190,7 +190,7 @@ class basic_trainer {
   double learning_rate_, max_grad_norm_;
   rate_schedule schedule_;
   std::vector<std::unique_ptr<step_hook>> hooks_;  // a hook that adds another stays where it is
-  executor_owner<Device> executor_;
+  detail::executor_owner<Device> executor_;
 };
 
 #if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE

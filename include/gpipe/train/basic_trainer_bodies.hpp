@@ -43,23 +43,24 @@ GPIPE_COLD const watched_rows& watched_in(const executor<Device>& of, int slot) 
 }  // namespace detail
 
 template <class Device>
-GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const kernel_row<context>* kernels,
-                                                const plan_options& options, const optimizer_update<context>& update,
-                                                double learning_rate, const training_options& how)
+GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail::kernel_row<context>* kernels,
+                                                const plan_options& options,
+                                                const detail::optimizer_update<context>& update, double learning_rate,
+                                                const training_options& how)
     : basic_trainer(net, kernels, make_plan(net, detail::completed(options, update.moments(), how), how.cut), update,
                     learning_rate, how) {}
 template <class Device>
-GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const kernel_row<context>* kernels,
+GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail::kernel_row<context>* kernels,
                                                 const plan_options& options, std::span<const int> planned_cut,
-                                                const optimizer_update<context>& update, double learning_rate,
+                                                const detail::optimizer_update<context>& update, double learning_rate,
                                                 const training_options& how)
     : basic_trainer(net, kernels,
                     plan_with_cut(net, detail::completed(options, update.moments(), how),
                                   how.cut.empty() ? planned_cut : std::span(how.cut)),
                     update, learning_rate, how) {}
 template <class Device>
-GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const kernel_row<context>* kernels,
-                                                runtime_plan plan, const optimizer_update<context>& update,
+GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail::kernel_row<context>* kernels,
+                                                runtime_plan plan, const detail::optimizer_update<context>& update,
                                                 double learning_rate, const training_options& how)
     : moments_(update.moments()),
       learning_rate_(detail::checked_rate(learning_rate)),
@@ -182,7 +183,7 @@ GPIPE_COLD auto basic_trainer<Device>::find(memory_kind kind, int slot, std::str
     detail::throw_error({"the optimizer has no moment ", index},
                         {"it keeps ", moments_, " arrays, counted from 0"});
   const network& net = executor_->net();
-  const row& layer = net.row_of(detail::known_slot(net, slot));
+  const detail::row& layer = net.row_of(detail::known_slot(net, slot));
   const auto [at, size] = detail::find_array(layer, slot, name, type, detail::listed(kind));
   return {at, size};
 }
@@ -198,7 +199,7 @@ GPIPE_COLD void basic_trainer<Device>::write(memory_kind kind, int slot, std::st
   if (count != into.size)
     detail::throw_error({detail::listed(kind).one, " \"", name, "\" has ", into.size, " elements, not ", count},
                         {"give all of them"}, detail::place_of(executor_->net(), slot));
-  executor_->write(kind, slot, 0, into.at, count * bytes_of(type), values);
+  executor_->write(kind, slot, 0, into.at, count * detail::bytes_of(type), values);
 }
 
 template <class Device>
@@ -206,18 +207,18 @@ GPIPE_COLD std::uint64_t basic_trainer<Device>::parameter_hash(int replica) cons
   const network& net = executor_->net();
   if (replica < 0 || replica >= plan().replicas())
     detail::throw_error({"replica is ", replica}, {"choose 0 to ", plan().replicas() - 1});
-  hash sum;
+  detail::hash sum;
   std::vector<std::byte> copy;
   for (int l = 0; l < net.slot_count; ++l) {
     if (!net.owns(l)) continue;
-    const row& r = net.row_of(l);
+    const detail::row& r = net.row_of(l);
     std::size_t at = 0;
     for (int p = 0; p < r.parameter_count; ++p) {
-      const std::size_t bytes = r.parameters[p].extents.size() * bytes_of(r.type);
+      const std::size_t bytes = r.parameters[p].extents.size() * detail::bytes_of(r.type);
       copy.resize(bytes);
       executor_->read(memory_kind::parameters, l, 0, at, bytes, copy.data(), replica);
       sum.add(copy.data(), bytes);
-      at += aligned(bytes);
+      at += detail::aligned(bytes);
     }
   }
   return sum.value();

@@ -124,7 +124,7 @@ GPIPE_COLD GPIPE_INLINE void dataset::add(std::string name, std::size_t size, st
                 {"give every sample a row in every field"});
   samples_ = count;
   const auto* bytes = static_cast<const std::byte*>(rows);
-  columns_.push_back({std::move(name), size, type, {bytes, bytes + elements * bytes_of(type)}, false});
+  columns_.push_back({std::move(name), size, type, {bytes, bytes + elements * detail::bytes_of(type)}, false});
 }
 
 GPIPE_COLD GPIPE_INLINE dataset::stream::stream(const dataset& from, int size, std::vector<int> order)
@@ -133,7 +133,8 @@ GPIPE_COLD GPIPE_INLINE dataset::stream::stream(const dataset& from, int size, s
   if (from.samples_ < 1)
     detail::throw_error({"the dataset has no samples"}, {"add its fields by with(name, size, rows)"});
   for (const column& c : from.columns_)
-    gathered_.emplace_back(static_cast<std::size_t>((std::min)(size, from.samples_)) * c.size * bytes_of(c.type));
+    gathered_.emplace_back(static_cast<std::size_t>((std::min)(size, from.samples_)) * c.size *
+                           detail::bytes_of(c.type));
 }
 
 GPIPE_INLINE batch dataset::stream::gather(int at) {
@@ -141,7 +142,7 @@ GPIPE_INLINE batch dataset::stream::gather(int at) {
   batch result(count);
   for (std::size_t c = 0; c < gathered_.size(); ++c) {
     const column& from = from_->columns_[c];
-    const std::size_t row = from.size * bytes_of(from.type);
+    const std::size_t row = from.size * detail::bytes_of(from.type);
     for (int i = 0; i < count; ++i)
       std::memcpy(gathered_[c].data() + static_cast<std::size_t>(i) * row,
                   from.rows.data() + static_cast<std::size_t>(order_[static_cast<std::size_t>(at + i)]) * row, row);

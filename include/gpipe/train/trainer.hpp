@@ -51,17 +51,17 @@ class trainer : public basic_trainer<Device> {
  private:
   struct compiled {
     const network& net;
-    const kernel_row<context>* kernels;
+    const detail::kernel_row<context>* kernels;
   };
   static compiled compiled_in(precision wanted) {
     if constexpr (detail::unwrapped<Model>::both)
-      if (wanted == precision::bf16) return {network_of<in_bf16<model>>, kernels_of<in_bf16<model>, context>};
-    return {network_of<model>, kernels_of<model, context>};
+      if (wanted == precision::bf16) return {network_of<in_bf16<model>>, detail::kernels_of<in_bf16<model>, context>};
+    return {network_of<model>, detail::kernels_of<model, context>};
   }
   // `planned`: options, and the cut if it is known.
   template <class... Planned>
   trainer(const compiled& from, const Optimizer& optimizer, const training_options& how, const Planned&... planned)
-      : basic_trainer<Device>(from.net, from.kernels, planned..., optimizer_update<context>(optimizer),
+      : basic_trainer<Device>(from.net, from.kernels, planned..., detail::optimizer_update<context>(optimizer),
                               optimizer.learning_rate, how) {}
 };
 

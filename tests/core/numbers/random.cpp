@@ -7,6 +7,7 @@
 #include <set>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

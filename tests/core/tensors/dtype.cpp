@@ -6,6 +6,7 @@
 #include <string_view>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 template <class T>
 constexpr bool agrees = bytes_of(dtype_of<T>) == sizeof(T) && is_floating(dtype_of<T>) == std::is_floating_point_v<T>;

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 using image = tensor<float, 3, 32, 16>;
 static_assert(image::rank == 3 && image::size == 3 * 32 * 16 && image::extents[1] == 32);

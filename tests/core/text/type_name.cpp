@@ -11,10 +11,10 @@ namespace mine {
 struct layer {};
 }  // namespace mine
 
-using gpipe::type_name;
+using gpipe::detail::type_name;
 
-static_assert(type_name<int> == "int" && type_name<float> == "float");
-static_assert(type_name<gpipe::wide<512>> == "wide<512>");
-static_assert(type_name<mine::layer> == "mine::layer");
+static_assert(gpipe::detail::type_name<int> == "int" && gpipe::detail::type_name<float> == "float");
+static_assert(gpipe::detail::type_name<gpipe::wide<512>> == "wide<512>");
+static_assert(gpipe::detail::type_name<mine::layer> == "mine::layer");
 
-TEST_CASE("a type's name can be used as text") { CHECK(type_name<gpipe::wide<-1>> == "wide<-1>"); }
+TEST_CASE("a type's name can be used as text") { CHECK(gpipe::detail::type_name<gpipe::wide<-1>> == "wide<-1>"); }

@@ -61,7 +61,7 @@ class moved {
     move(call_.partials);
   }
 
-  const gpipe::call& call() const { return call_; }
+  const gpipe::detail::call& call() const { return call_; }
 
   /// Copies all buffers back into the fixture.
   void back() {
@@ -81,7 +81,7 @@ class moved {
   }
 
   Fixture& from_;
-  gpipe::call call_;
+  gpipe::detail::call call_;
   std::vector<std::unique_ptr<on_gpu<std::byte>>> copies_;
 };
 
@@ -108,7 +108,7 @@ void agrees(double tolerance) {
     const gpipe::cuda::context there;
     moved<layer_fixture> there_(there, got);
     if (row.prepare != nullptr) row.prepare(there, 16);
-    const typename kernel_row<gpipe::cuda::context>::kernel kernels[] = {
+    const typename gpipe::detail::kernel_row<gpipe::cuda::context>::kernel kernels[] = {
         row.refresh, row.forward, row.backward_input, row.backward_parameters, row.absorb};
     for (const auto kernel : kernels)
       if (kernel != nullptr) kernel(there, there_.call());

@@ -11,6 +11,7 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using host::guarded_buffer;
 using host::layer_fixture;
 

@@ -115,7 +115,7 @@ TEST_CASE("a failure on a queued device fails the step, names the layer and chan
           const error found = failure(data.take(0, 11));
           CHECK(found.wrong() == "blown");
           CHECK(found.where().slot == slot);
-          CHECK(found.where().layer == type_name<brittle>);
+          CHECK(found.where().layer == gpipe::detail::type_name<brittle>);
           CHECK(found.where().stage == training.plan().cut().stage_of(slot));
           CHECK(found.where().micro_batch == 1);
           CHECK(found.where().step == first);
@@ -124,7 +124,7 @@ TEST_CASE("a failure on a queued device fails the step, names the layer and chan
       // The worker itself throws while operations are enqueued.
       for (const action_kind where :
            {action_kind::forward, action_kind::backward, action_kind::reduce, action_kind::update}) {
-        CAPTURE(name(where));
+        CAPTURE(name_of(where));
         disturbance = [&](const instruction& i) {
           const bool there =
               i.kind == where || (where == action_kind::backward && i.kind == action_kind::backward_input);

@@ -31,7 +31,7 @@ void add(bits& to, const step_result& found) {
 }
 void add(bits& to, const tensor_rows& rows, precision in) {
   for (int t = 0; t < rows.tensors(); ++t) {
-    hash sum;
+    gpipe::detail::hash sum;
     if (rows.has_rows(t)) {
       const auto rows_of = in == precision::bf16 ? std::as_bytes(rows.all<bf16>(t)) : std::as_bytes(rows.all(t));
       sum.add(rows_of.data(), rows_of.size());
@@ -152,7 +152,7 @@ TEST_CASE("a queued device gives the host's bits") {
     options.schedule = c.schedule, options.stages = c.stages, options.workers = c.workers;
     options.recompute = c.recompute;
     queued::lazy = c.lazy;
-    CAPTURE(name(c.schedule));
+    CAPTURE(name_of(c.schedule));
     CAPTURE(c.stages);
     CAPTURE(c.workers);
     CAPTURE(c.lazy);

@@ -40,7 +40,7 @@ TEST_CASE("the first layer with a number that is not finite is named") {
       const error found = both.failure(bad.take(0, batch_size));
       CHECK(has(found, "the field \"inputs\" of the data is not finite"));
       CHECK(found.where().slot == 0);
-      CHECK(found.where().layer == type_name<fuse<0>>);
+      CHECK(found.where().layer == gpipe::detail::type_name<fuse<0>>);
       CHECK(found.where().stage == 0);
       CHECK(found.where().micro_batch == 2);
       CHECK(found.where().action == "forward");

@@ -22,7 +22,7 @@ using namespace disturbed;
 TEST_CASE("a throw before any instruction of any stage fails the step, names its location and changes nothing") {
   const auto fails_everywhere = [](const std::vector<int>& cut, schedule_kind schedule) {
     const int S = static_cast<int>(cut.size()) + 1;
-    CAPTURE(name(schedule));
+    CAPTURE(name_of(schedule));
     pair both(cut, 60s, schedule);
     both.recovers();
     std::array<std::vector<instruction>, 8> programs;
@@ -38,7 +38,7 @@ TEST_CASE("a throw before any instruction of any stage fails the step, names its
       for (const instruction& at : program) {
         CAPTURE(S);
         CAPTURE(s);
-        CAPTURE(name(at.kind));
+        CAPTURE(name_of(at.kind));
         CAPTURE(at.micro_batch);
         both.disturbance = [&](const instruction& i) {
           if (!(i == at)) return;
@@ -50,7 +50,7 @@ TEST_CASE("a throw before any instruction of any stage fails the step, names its
         CHECK(found.remedy() == (at.micro_batch % 2 == 0 ? "" : "do that"));
         CHECK(found.where().stage == s);
         CHECK(found.where().micro_batch == at.micro_batch);
-        CHECK(found.where().action == name(at.kind));
+        CHECK(found.where().action == name_of(at.kind));
         CHECK(found.where().step == both.steps);
         CHECK(found.where().slot == -1);  // no layer ran
         both.recovers();
@@ -76,7 +76,7 @@ TEST_CASE("a throw in any replica fails the step; micro-batches are numbered thr
     int largest = 0;
     for (const instruction& at : lines) {
       CAPTURE(at.stage);
-      CAPTURE(name(at.kind));
+      CAPTURE(name_of(at.kind));
       CAPTURE(at.micro_batch);
       largest = (std::max)(largest, at.micro_batch);
       both.disturbance = [&](const instruction& i) {
@@ -86,7 +86,7 @@ TEST_CASE("a throw in any replica fails the step; micro-batches are numbered thr
       CHECK(found.wrong() == "thrown here");
       CHECK(found.where().stage == at.stage);
       CHECK(found.where().micro_batch == at.micro_batch);
-      CHECK(found.where().action == name(at.kind));
+      CHECK(found.where().action == name_of(at.kind));
       both.recovers();
     }
     CHECK(largest == 5);  // of 2 samples each, the last of 1
@@ -164,8 +164,9 @@ TEST_CASE("a throw in a layer's kernel names the layer") {
                      {2, action_kind::backward_parameters, 0, {"backward", "backward parameters"}},
                      {3, action_kind::backward_parameters, 0, {"backward", "backward parameters"}}};
   constexpr int slot_of[] = {0, 2, 4, 6};
-  const std::string layers[] = {std::string(type_name<fuse<0>>), std::string(type_name<fuse<1>>),
-                                std::string(type_name<fuse<2>>), std::string(type_name<fuse<3>>)};
+  const std::string layers[] = {
+      std::string(gpipe::detail::type_name<fuse<0>>), std::string(gpipe::detail::type_name<fuse<1>>),
+      std::string(gpipe::detail::type_name<fuse<2>>), std::string(gpipe::detail::type_name<fuse<3>>)};
   for (const int form : {0, 1}) {
     pair both(cuts[form]);
     for (const auto& c : cases)

@@ -18,6 +18,7 @@
 #include "support/schedules.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using namespace schedules;
 
 namespace {

@@ -16,6 +16,7 @@
 #include "support/schedules.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using namespace schedules;
 
 namespace {
@@ -23,7 +24,7 @@ namespace {
 enum class topology { chain, skips, dense };  // links of neighbours, some skips, one of each pair of stages
 
 struct net_of {
-  std::vector<link> links;
+  std::vector<stage_link> links;
 
   explicit net_of(int stages, topology which = topology::skips) {
     const linked_stages some(stages, which == topology::skips);
@@ -47,7 +48,7 @@ struct plan_slots {
     stash.resize(count);
     returned.resize(count);
     for (int i = 0; i < net.count(); ++i) {
-      const link& l = net.links[static_cast<std::size_t>(i)];
+      const stage_link& l = net.links[static_cast<std::size_t>(i)];
       gpipe::detail::assign_link_slots(table, l, gpipe::detail::on_the_way(transfers), stash.data() + i * M,
                                        returned.data() + i * M);
       copies.push_back(requirements_of(schedule, options, l.to).stash.from(l.to - l.from));
@@ -72,7 +73,7 @@ TEST_CASE("the programs that run end in the plan's slots, those of forward-only 
         for (const topology links : {topology::chain, topology::skips, topology::dense})
           for (const int workers : {0, 1, 2, S - 1}) {
             if (!admits(choice, S, M) || workers > choice.workers(S)) continue;
-            CAPTURE(name(choice.kind));
+            CAPTURE(name_of(choice.kind));
             CAPTURE(S);
             CAPTURE(M);
             CAPTURE(workers);

@@ -21,6 +21,7 @@
 #include "support/schedules.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using namespace schedules;
 
 namespace {
@@ -117,7 +118,7 @@ TEST_CASE("every schedule passes for every S <= 8 and M <= 16 that it admits") {
   for (const auto choice : choices)
     for (int S = 1; S <= 8; ++S)
       for (int M = 1; M <= 16; ++M) {
-        CAPTURE(name(choice.kind));
+        CAPTURE(name_of(choice.kind));
         CAPTURE(S);
         CAPTURE(M);
         if (!admits(choice, S, M)) {
@@ -155,7 +156,7 @@ TEST_CASE("every schedule passes on fewer workers, and each stage keeps its acti
     for (int S = 1; S <= 8; ++S)
       for (const int M : {1, 4, 8, 12})
         for (int W = 1; admits(choice, S, M) && W <= choice.workers(S); ++W) {
-          CAPTURE(name(choice.kind));
+          CAPTURE(name_of(choice.kind));
           CAPTURE(S);
           CAPTURE(M);
           CAPTURE(W);
@@ -170,7 +171,7 @@ TEST_CASE("every schedule passes on fewer workers, and each stage keeps its acti
 }
 
 TEST_CASE("large schedules pass when checked at start") {
-  link links[127];
+  stage_link links[127];
   for (int s = 0; s < 127; ++s) links[s] = {s, s + 1};
   for (const auto& choice : choices) {
     const int S = stages_per_worker(choice.kind, choice.chunks) > 2 ? 32 * choice.chunks : 128, M = 512;

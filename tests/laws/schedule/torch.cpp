@@ -13,6 +13,7 @@
 #include <gpipe/plan/schedule/label.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

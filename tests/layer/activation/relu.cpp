@@ -10,6 +10,7 @@
 #include <gpipe/device/host/layer_fixture.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 TEST_CASE_TEMPLATE("relu replaces negative elements by 0 and keeps NaN", T, float, double) {
   constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 using two_heads = bound<causal_attention<2>, tensor<float, 3, 8>>;
 static_assert(std::is_same_v<two_heads::output, tensor<float, 3, 8>>);

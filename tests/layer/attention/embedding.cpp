@@ -7,6 +7,7 @@
 #include <type_traits>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 using words = bound<embedding<100, 16>, tensor<std::int32_t, 5>>;
 static_assert(std::is_same_v<words::output, tensor<float, 5, 16>>);

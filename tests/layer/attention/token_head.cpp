@@ -10,6 +10,7 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 using head = bound<token_head<100>, tensor<float, 3, 8>>;
 static_assert(std::is_same_v<head::output, bundle<>>);

@@ -7,6 +7,7 @@
 #include <gpipe/device/host/team.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 using tokens = tensor<float, 2, 128, 64>;
 static_assert(last_extent<tokens> == 64 && rows_in<tokens> == 256);

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

@@ -10,6 +10,7 @@
 #include <gpipe/device/host/gradient_check.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

@@ -10,6 +10,7 @@
 #include <gpipe/layer/linear/linear.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 using wide = bound<feed_forward<32>, tensor<float, 3, 8>>;
 static_assert(std::is_same_v<wide::output, tensor<float, 3, 8>>);

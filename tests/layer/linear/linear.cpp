@@ -12,6 +12,7 @@
 #include <gpipe/device/host/layer_fixture.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 using head = bound<linear<10>, tensor<float, 5, 64>>;
 static_assert(std::is_same_v<head::output, tensor<float, 5, 10>>);

@@ -10,6 +10,7 @@
 #include <gpipe/device/host/layer_fixture.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 using tokens = bound<softmax_cross_entropy, tensor<float, 5, 10>>;
 static_assert(parts<tokens::output> == 0 && tokens::partials.size() == 3);

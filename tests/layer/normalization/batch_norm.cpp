@@ -10,6 +10,7 @@
 #include <gpipe/device/host/layer_fixture.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 using image = bound<batch_norm<>, tensor<float, 3, 4, 5>>;
 static_assert(image::parameters[1].extents == shape{3} && image::state[1].extents == shape{3});

@@ -9,6 +9,7 @@
 #include <gpipe/device/host/layer_fixture.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 static_assert(bound<layer_norm, tensor<float, 4, 9>>::parameters[0].extents == shape{9});
 static_assert(bound<layer_norm, tensor<float, 4, 9>>::extras[0].size == 4);

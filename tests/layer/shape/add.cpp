@@ -7,6 +7,7 @@
 #include <gpipe/device/host/layer_fixture.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 using pair_of = bundle<tensor<float, 3, 4>, tensor<float, 3, 4>>;
 static_assert(std::is_same_v<bound<add, pair_of>::output, tensor<float, 3, 4>>);

@@ -9,20 +9,21 @@
 #include <gpipe/device/host/layer_fixture.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 template <class Layer, class In>
 concept takes = requires { sizeof(typename Layer::template on<In>); };
 
 using wide = bundle<tensor<float, 2, 3>, tensor<float, 2, 1>, tensor<float, 2, 2>>;
-static_assert(std::is_same_v<bound<concat<>, wide>::output, tensor<float, 2, 6>>);
-static_assert(std::is_same_v<bound<concat<0>, bundle<tensor<bf16, 2, 3, 4>, tensor<bf16, 5, 3, 4>>>::output,
+static_assert(std::is_same_v<bound<gpipe::concat<>, wide>::output, tensor<float, 2, 6>>);
+static_assert(std::is_same_v<bound<gpipe::concat<0>, bundle<tensor<bf16, 2, 3, 4>, tensor<bf16, 5, 3, 4>>>::output,
                              tensor<bf16, 7, 3, 4>>);
-static_assert(!takes<concat<0>, wide> && !takes<concat<>, tensor<float, 2>>);
-static_assert(!takes<concat<>, bundle<tensor<float, 2>, tensor<double, 2>>>);
-static_assert(bound<concat<>, wide>::cost.bytes == 2 * 12 * 4);
+static_assert(!takes<gpipe::concat<0>, wide> && !takes<gpipe::concat<>, tensor<float, 2>>);
+static_assert(!takes<gpipe::concat<>, bundle<tensor<float, 2>, tensor<double, 2>>>);
+static_assert(bound<gpipe::concat<>, wide>::cost.bytes == 2 * 12 * 4);
 
 TEST_CASE("concat places the rows of its inputs side by side, and returns each its part of the gradient") {
-  host::layer_fixture<concat<>, wide> t(3, 4);
+  host::layer_fixture<gpipe::concat<>, wide> t(3, 4);
   t.randomise(1);
   t.forward();
   t.backward_input();
@@ -37,7 +38,7 @@ TEST_CASE("concat places the rows of its inputs side by side, and returns each i
 }
 
 TEST_CASE("concat<0> appends channels") {
-  host::layer_fixture<concat<0>, bundle<tensor<float, 2, 3>, tensor<float, 1, 3>>> t(2, 2);
+  host::layer_fixture<gpipe::concat<0>, bundle<tensor<float, 2, 3>, tensor<float, 1, 3>>> t(2, 2);
   t.randomise(1);
   t.forward();
   CHECK(t.out[0].get(0) == t.in[0].get(0));

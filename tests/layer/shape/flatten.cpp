@@ -7,6 +7,7 @@
 #include <type_traits>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 using flat = bound<flatten, tensor<float, 8, 3, 2>>;
 static_assert(flat::view && flat::parameters.empty() && flat::cost.forward == 0);

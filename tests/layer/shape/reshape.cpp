@@ -8,6 +8,7 @@
 #include <type_traits>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 using flat = bound<reshape<784>, tensor<float, 28, 28>>;
 static_assert(flat::view && flat::parameters.empty() && flat::cost.forward == 0);

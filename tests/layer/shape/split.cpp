@@ -9,6 +9,7 @@
 #include <gpipe/device/host/layer_fixture.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 template <class Layer, class In>
 concept takes = requires { sizeof(typename Layer::template on<In>); };

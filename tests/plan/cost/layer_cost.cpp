@@ -7,6 +7,7 @@
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

@@ -9,6 +9,7 @@
 #include <gpipe/plan/options/options.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

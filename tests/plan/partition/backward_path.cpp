@@ -35,7 +35,7 @@ TEST_CASE("the longest path is that of the simulated step") {
     const int S = 1 + below(5), M = 1 + below(7);
     std::vector<stage_times> times(static_cast<std::size_t>(S));
     std::vector<int> kept(static_cast<std::size_t>(S));
-    std::vector<link> links;
+    std::vector<stage_link> links;
     for (int s = 0; s + 1 < S; ++s) links.push_back({s, s + 1, true});
     const backward_path path(M);
     std::vector<std::int64_t> h(static_cast<std::size_t>(M));

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

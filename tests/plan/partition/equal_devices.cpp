@@ -5,6 +5,7 @@
 #include <gpipe/plan/partition/objective.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

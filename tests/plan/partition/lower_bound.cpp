@@ -10,6 +10,7 @@
 #include <vector>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

@@ -10,9 +10,9 @@ namespace {
 
 constexpr load sums[] = {{0, 0, 0}, {3, 1, 4},  {3, 1, 4},
                          {4, 5, 9}, {9, 6, 15}, {11, 8, 19}};  // prefix sums of five slots
-constexpr gpipe::fits_always everything;
+constexpr gpipe::detail::fits_always everything;
 
-constexpr prefix_probe<gpipe::fits_always> over(int stages) { return {sums, 5, stages, everything}; }
+constexpr prefix_probe<gpipe::detail::fits_always> over(int stages) { return {sums, 5, stages, everything}; }
 
 constexpr std::int64_t least_forward(int stages) {
   return over(stages).min_limit({unlimited, unlimited, unlimited}, &load::forward, 0, 11);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 
@@ -30,7 +31,7 @@ check_result run(const std::vector<std::string>& texts, expected_step terms, int
   return check(terms, programs.data(), static_cast<int>(programs.size()), slots);
 }
 
-constexpr link pair[] = {{0, 1}};
+constexpr stage_link pair[] = {{0, 1}};
 constexpr expected_step alone{.stages = 1, .micro_batches = 2};
 constexpr expected_step both{.stages = 2, .micro_batches = 1, .links = pair, .link_count = 1};
 
@@ -120,7 +121,7 @@ TEST_CASE("an unknown stage, micro-batch or link is named") {
   finds(run({"F1 F1>0 F0 B0 B1"}, alone), fault::unknown, 0, 1, "F1>0");
   finds(run({"F0 F0<0", "F0<0 F0"}, both), fault::unknown, 0, 1, "F0<0");
   finds(run({"1F0", "F0<0 F0"}, both), fault::unknown, 0, 0, "F0");
-  const link one_way[] = {{0, 1, false}};
+  const stage_link one_way[] = {{0, 1, false}};
   expected_step terms = both;
   terms.links = one_way;
   finds(run({"F0 F0>0 B0<0", "F0<0 F0 I0 B0>0 W0"}, terms), fault::unknown, 1, 3, "B0>0");
@@ -165,7 +166,7 @@ TEST_CASE("two stages of one worker need no transfer") {
 }
 
 TEST_CASE("programs with more lines than an int counts are rejected") {
-  const link links[] = {{0, 1}, {1, 2}, {2, 3}};
+  const stage_link links[] = {{0, 1}, {1, 2}, {2, 3}};
   CHECK_THROWS_WITH_AS(check_schedule(fill_drain{}, 4, 153'391'690, recompute_mode::never, links, 3),
                        doctest::Contains("more lines than an int counts"), error);
 }

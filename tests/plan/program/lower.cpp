@@ -7,16 +7,17 @@
 #include <string>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 
-constexpr link chain[] = {{0, 1}, {1, 2}};
-constexpr link with_skip[] = {{0, 1}, {0, 2}, {1, 2}};
-constexpr link mixed[] = {{0, 1, false}, {0, 2}, {1, 2, true}};
+constexpr stage_link chain[] = {{0, 1}, {1, 2}};
+constexpr stage_link with_skip[] = {{0, 1}, {0, 2}, {1, 2}};
+constexpr stage_link mixed[] = {{0, 1, false}, {0, 2}, {1, 2, true}};
 
 template <class Schedule>
-std::string text(Schedule schedule, int S, int M, recompute_choice choice, const link* links, int count, int worker,
-                 send_mode sends = send_mode::synchronous, int coalesce = 1) {
+std::string text(Schedule schedule, int S, int M, recompute_choice choice, const stage_link* links, int count,
+                 int worker, send_mode sends = send_mode::synchronous, int coalesce = 1) {
   std::string out;
   lower(
       schedule, S, M, choice, links, count, worker,
@@ -124,7 +125,7 @@ TEST_CASE("a link without gradient returns nothing") {
 }
 
 TEST_CASE("workers with several stages and split cells need no other lowering") {
-  const link links[] = {{0, 1}, {0, 2}, {1, 2}, {2, 3}};  // 0 and 2 are one worker's: no transfer
+  const stage_link links[] = {{0, 1}, {0, 2}, {1, 2}, {2, 3}};  // 0 and 2 are one worker's: no transfer
   std::string out;
   lower(two_each{}, 4, 1, recompute_mode::always, links, 4, 0,
         [&](const instruction& it) { out.append(label_of(it, true).text()).append(" "); });
@@ -144,7 +145,7 @@ TEST_CASE("a schedule may be chosen at run time") {
 TEST_CASE("an invalid schedule, worker or link is rejected and named") {
   const auto drop = [](const instruction&) {};
   const auto never = recompute_mode::never;
-  const link unsorted[] = {{1, 2}, {0, 1}}, backwards[] = {{1, 0}}, beyond[] = {{1, 3}};
+  const stage_link unsorted[] = {{1, 2}, {0, 1}}, backwards[] = {{1, 0}}, beyond[] = {{1, 3}};
   CHECK_THROWS_WITH_AS(lower(fill_drain{}, 0, 2, never, chain, 2, 0, drop),
                        doctest::Contains("fill-drain does not admit 0 stages"), error);
   CHECK_THROWS_WITH_AS(lower(fill_drain{}, 3, 2, never, chain, 2, 3, drop),

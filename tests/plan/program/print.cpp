@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 TEST_CASE("programs and check results print as text") {
   const instruction lines[] = {

@@ -9,6 +9,7 @@
 #include "support/schedules.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 
@@ -16,10 +17,10 @@ template <schedule_kind Kind, int Slots>
 struct table {
   static constexpr schedule_choice schedule = Kind, forwards = schedule.forwards();
   static constexpr int stages = 4, micro_batches = 8, link_count = 4, coalesce = 1, late = 0;
-  static constexpr link links[] = {{0, 1}, {0, 3}, {1, 2}, {2, 3}};
+  static constexpr stage_link links[] = {{0, 1}, {0, 3}, {1, 2}, {2, 3}};
   static constexpr bool ties = true;
   static constexpr recompute_choice recompute() { return recompute_mode::except_last; }
-  static constexpr void set_copies(const link&, int* copies) { copies[0] = copies[1] = Slots; }
+  static constexpr void set_copies(const stage_link&, int* copies) { copies[0] = copies[1] = Slots; }
 };
 static_assert(require_programs<table<schedule_kind::fill_drain, 8>>());
 static_assert(require_programs<table<schedule_kind::one_f_one_b, 4>>());
@@ -33,7 +34,7 @@ struct largest : table<Kind, 64> {
   static constexpr int stages = Stages, micro_batches = MicroBatches;
   static constexpr schedules::linked_stages net{Stages < 8 ? Stages : 8};
   static constexpr int link_count = net.count;
-  static constexpr const link* links = net.links;
+  static constexpr const stage_link* links = net.links;
 };
 template <schedule_kind Kind, int Stages, int MicroBatches>
 constexpr bool runs = detail::runs_early<largest<Kind, Stages, MicroBatches>>() &&

@@ -7,11 +7,12 @@
 #include <vector>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 
 struct chain {
-  link links[64] = {};
+  stage_link links[64] = {};
   stage_times times[64] = {};
   link_times transfers[64] = {};
 
@@ -64,7 +65,7 @@ static_assert(length(zb_h1{}, 4, 12, {5, 4, 3}) == 12 * (5 + 4 + 3) + 3 * (5 + 4
 static_assert(length(interleaved{2}, 8, 8, {1, 2, 0}) == 2 * 8 * 3 + 3 * 3);
 static_assert(length(zb_v{}, 8, 8, {1, 1, 1}) == 6 * 8 + 3);
 
-constexpr link pair[] = {{0, 1}, {1, 2}};
+constexpr stage_link pair[] = {{0, 1}, {1, 2}};
 
 /// Stages and links that take as long as each other, four micro-batches.
 void require(int stages, stage_times each, link_times on_the_way = {}) {

@@ -8,10 +8,11 @@
 #include <gpipe/plan/program/print.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 
-constexpr link chain[] = {{0, 1}, {1, 2}};
+constexpr stage_link chain[] = {{0, 1}, {1, 2}};
 
 }  // namespace
 

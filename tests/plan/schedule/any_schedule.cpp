@@ -23,7 +23,7 @@ TEST_CASE("kinds convert to the schedule's name and back") {
                          "interleaved-ZB", "ZB-V", "DualPipeV",   "forward-only"};
   for (const schedule_kind kind : schedule_kinds) {
     const std::string text = names[static_cast<int>(kind)];
-    CHECK(name(kind) == text);
+    CHECK(name_of(kind) == text);
     CHECK(with_schedule(kind, [](auto schedule) { return std::string(schedule.name()); }) == text);
     CHECK(parse_schedule(text) == kind);
   }

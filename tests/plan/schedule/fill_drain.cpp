@@ -7,6 +7,7 @@
 #include <string>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 static std::string row(int stages, int micro_batches, int worker) {
   std::string text;

@@ -8,6 +8,7 @@
 #include <string>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 static std::string row_text(int stages, int micro_batches, int worker) {
   std::string text;

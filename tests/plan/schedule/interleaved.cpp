@@ -32,7 +32,7 @@ constexpr interleaved longest(int chunks) { return {chunks, lead_kind::longest};
 std::int64_t step(const interleaved& schedule, int K, int M, std::int64_t latency) {
   const auto count = static_cast<std::size_t>(schedule.chunks * K);
   const std::vector<stage_times> times(count, {20, 40, 0});
-  std::vector<link> links;
+  std::vector<stage_link> links;
   for (int s = 0; s + 1 < schedule.chunks * K; ++s) links.push_back({s, s + 1});
   const std::vector<link_times> transfers(links.size(), {latency, latency});
   return simulate(schedule, {schedule.chunks * K, M, recompute_mode::never, times.data(), links.data(),

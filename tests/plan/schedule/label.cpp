@@ -5,6 +5,7 @@
 #include <string>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 static_assert(label_of(instruction{action_kind::forward, 0, 12, -1}) == "F12");
 static_assert(label_of(instruction{action_kind::send_gradient, 7, 0, 10}, true) == "7B0>10");

@@ -41,7 +41,7 @@ TEST_CASE("idle time is that of fill-drain divided by the number of chunks") {
 TEST_CASE("a transfer on the way back to the first worker hides, and interleaved waits for it") {
   constexpr int K = 4, V = 2, M = 8, S = K * V;
   const std::vector<stage_times> times(S, {20, 20, 0});
-  std::vector<link> links;
+  std::vector<stage_link> links;
   for (int s = 0; s + 1 < S; ++s) links.push_back({s, s + 1});
   std::vector<link_times> transfers(S - 1);
   transfers[K - 1] = {20, 20};

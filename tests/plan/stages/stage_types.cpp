@@ -10,6 +10,7 @@
 #include "support/layers.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using namespace laws;
 
 namespace {

@@ -10,6 +10,7 @@
 #include "support/chain_links.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 
@@ -79,14 +80,14 @@ TEST_CASE("workers can be checked in parts, with the same result") {
 }
 
 TEST_CASE("a link without gradient, or between stages of one worker, is no exception") {
-  const link one_way[] = {{0, 1, false}, {1, 2}};
+  const stage_link one_way[] = {{0, 1, false}, {1, 2}};
   CHECK(check_timetable(changed{{}, 1, 4, {action_kind::backward, 1, 0}}, 3, 4, one_way, 2).ok());
-  const link skip[] = {{0, 1}, {0, 3}, {1, 2}, {2, 3}};
+  const stage_link skip[] = {{0, 1}, {0, 3}, {1, 2}, {2, 3}};
   CHECK(check_timetable(zb_v{}, 4, 5, skip, 4).ok());  // 0 and 3 are one worker's
 }
 
 TEST_CASE("invalid numbers and links are rejected and named") {
-  const link backwards[] = {{1, 0}};
+  const stage_link backwards[] = {{1, 0}};
   CHECK_THROWS_WITH_AS(check_timetable(interleaved{2}, 4, 5, chain<4>.links, 3),
                        doctest::Contains("interleaved does not admit 4 stages and 5 micro-batches"), error);
   CHECK_THROWS_WITH_AS(check_timetable(interleaved{2}, 4, 5, chain<4>.links, 3),

@@ -10,7 +10,7 @@ using namespace gpipe;
 
 namespace {
 
-constexpr link chain[] = {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}};
+constexpr stage_link chain[] = {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}};
 
 template <class Schedule>
 constexpr bool proven(const Schedule& schedule, int stages, int micro_batches) {
@@ -130,14 +130,14 @@ void plant(const stretched& sound, const Use& use) {
 
 TEST_CASE("no wrong table is proven") {
   int proofs = 0, sound = 0, wrong = 0;
-  const auto compare = [&](const stretched& table, int S, int M, const link* links, int count) {
+  const auto compare = [&](const stretched& table, int S, int M, const stage_link* links, int count) {
     const bool proof = detail::check_runs(table, S, M, links, count, 0, S);
     const bool right = check_timetable(table, S, M, links, count).ok();
     if (proof) REQUIRE(right);
     proofs += proof;
     (right ? sound : wrong) += 1;
   };
-  const link net[] = {{0, 1}, {0, 3}, {1, 2}, {1, 3, false}, {2, 3}};
+  const stage_link net[] = {{0, 1}, {0, 3}, {1, 2}, {1, 3, false}, {2, 3}};
   for (const int S : {1, 2, 4})
     for (const int M : {1, 2, 3, 4, 7}) {
       const bool all = S == 4;

@@ -5,6 +5,7 @@
 #include <string>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 static_assert(check_result{}.ok());
 static_assert(!check_result{.what = fault::deadlock}.ok());
@@ -12,6 +13,6 @@ static_assert(!check_result{.what = fault::deadlock}.ok());
 TEST_CASE("every fault has its own name") {
   for (int a = 0; a <= static_cast<int>(fault::stash); ++a)
     for (int b = 0; b < a; ++b)
-      CHECK(std::string(name(static_cast<fault>(a))) != std::string(name(static_cast<fault>(b))));
-  CHECK(std::string(name(fault::stash)) == "stash");
+      CHECK(std::string(name_of(static_cast<fault>(a))) != std::string(name_of(static_cast<fault>(b))));
+  CHECK(std::string(name_of(fault::stash)) == "stash");
 }

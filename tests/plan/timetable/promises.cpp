@@ -5,6 +5,7 @@
 #include "support/chain_links.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 
@@ -13,7 +14,7 @@ template <auto Schedule, int Stages, int MicroBatches>
 struct table {
   static constexpr auto schedule = Schedule;
   static constexpr int stages = Stages, micro_batches = MicroBatches, link_count = Stages - 1;
-  static constexpr const link* links = chain<Stages>.links;
+  static constexpr const stage_link* links = chain<Stages>.links;
 };
 
 static_assert(require_sound<table<fill_drain{}, 128, 512>>());

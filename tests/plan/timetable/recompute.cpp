@@ -12,6 +12,7 @@
 #include <vector>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

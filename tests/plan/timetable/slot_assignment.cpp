@@ -8,6 +8,7 @@
 #include <gpipe/plan/memory/derive_requirements.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using detail::tick_index;
 
 namespace {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

@@ -10,6 +10,7 @@
 #include <gpipe/device/host/host.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

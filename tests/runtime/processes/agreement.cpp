@@ -10,6 +10,7 @@
 #include <gpipe/model/in_bf16.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

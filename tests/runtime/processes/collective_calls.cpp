@@ -9,6 +9,7 @@
 #include "support/threaded_job.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 TEST_CASE("one process agrees with itself, and its failures pass unchanged") {
   const detail::collective_calls calls(nullptr);

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 // With other processes: tests/laws/processes.cpp.
 

@@ -7,6 +7,7 @@
 #include "support/threaded_job.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

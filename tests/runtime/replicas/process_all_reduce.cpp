@@ -27,19 +27,19 @@ constexpr std::byte untouched{0x5a};
 struct process {
   runtime_plan plan = make_plan(network_of<net>,
                             {.micro_batches = 2, .micro_batch_size = 2, .separate_memory = true, .replicas = R});
-  worker_signals signals{1};
-  replica<host_device> its;
-  process_all_reduce sums;
+  gpipe::detail::worker_signals signals{1};
+  gpipe::detail::replica<host_device> its;
+  gpipe::detail::process_all_reduce sums;
 
   explicit process(process_group& job)
       : its(network_of<net>, plan, job.rank(), 0, signals, untouched, 0),
         sums((bind(), job), network_of<net>, plan, its) {}
 
-  const bound_stage<host_device>& stage() const { return its.stage(0); }
+  const gpipe::detail::bound_stage<host_device>& stage() const { return its.stage(0); }
   int wrong(std::size_t first = 0) const { return wrong_sums(stage(), R, first); }
 
  private:
-  void bind() { its.bind(kernels_of<net, host::context>, false); }
+  void bind() { its.bind(gpipe::detail::kernels_of<net, host::context>, false); }
 };
 
 /// Returns when all processes have come here.
@@ -84,8 +84,8 @@ TEST_CASE("a bucket is summed as soon as its slices have arrived, while other bu
       if (p.sums.begin(0, 4, reduces)) ++wrong;  // nothing is left to do
       // This process's slice is summed, and no other bucket has changed.
       const std::size_t bytes = (first - at) * sizeof(float);
-      const std::size_t from = at + slice_begin(bytes, here.rank(), R) / sizeof(float);
-      const std::size_t to = at + slice_begin(bytes, here.rank() + 1, R) / sizeof(float);
+      const std::size_t from = at + gpipe::detail::slice_begin(bytes, here.rank(), R) / sizeof(float);
+      const std::size_t to = at + gpipe::detail::slice_begin(bytes, here.rank() + 1, R) / sizeof(float);
       for (std::size_t i = from; i < to; ++i) late += all[i] != sum_of(R, i);
       for (std::size_t i = 0; i < at; ++i) wrong += all[i] != 0;
       for (std::size_t i = 0; i < at; ++i) all[i] = found_by(here.rank(), i);
@@ -133,12 +133,13 @@ TEST_CASE("slices of other replicas use the landing buffer of the plan, all of i
     std::size_t touched = bytes;
     while (touched > 0 && landing[touched - 1] == untouched) --touched;
     for (std::size_t seen = used; touched > seen && !used.compare_exchange_weak(seen, touched);) {}
-    for (const std::byte* after = landing + bytes; after < landing + bytes + alignment; ++after)
+    for (const std::byte* after = landing + bytes; after < landing + bytes + gpipe::detail::alignment; ++after)
       beyond += *after != untouched;
     planned = bytes;
     meet(here);
   });
   CHECK(used <= planned);
-  CHECK(planned - used <= 3 * (R - 1) * alignment);  // each of three buckets is cut into slices of whole lines
+  CHECK(planned - used <=
+        3 * (R - 1) * gpipe::detail::alignment);  // each of three buckets is cut into slices of whole lines
   CHECK(beyond == 0);
 }

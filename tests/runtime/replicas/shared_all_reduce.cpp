@@ -22,14 +22,14 @@ constexpr wait_context reduces{.stage = 0, .micro_batch = -1, .action = "reduce"
 struct replica_set {
   runtime_plan plan = make_plan(network_of<net>,
                             {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .workers = 1, .replicas = R}, {2});
-  rank_layout here{plan, nullptr};
-  worker_signals signals{R};
-  replica_list<host_device> all;
-  shared_all_reduce<host_device> sums{network_of<net>, plan, signals, all};
+  gpipe::detail::rank_layout here{plan, nullptr};
+  gpipe::detail::worker_signals signals{R};
+  gpipe::detail::replica_list<host_device> all;
+  gpipe::detail::shared_all_reduce<host_device> sums{network_of<net>, plan, signals, all};
 
   replica_set() {
-    all.make(network_of<net>, plan, here, signals, {}, kernels_of<net, host::context>);
-    step_context step;
+    all.make(network_of<net>, plan, here, signals, {}, gpipe::detail::kernels_of<net, host::context>);
+    gpipe::detail::step_context step;
     step.rows.samples = 12, step.per_micro_batch = 2;
     all.each([&](auto& it) { it.begin(step); });
   }

@@ -16,6 +16,7 @@
 // The errors of invalid batches: tests/laws/failure/data.cpp.
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 TEST_CASE("micro-batch m holds the samples from m times ceil(batch / M) on") {
   step_context step;

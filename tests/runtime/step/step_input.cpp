@@ -9,6 +9,7 @@
 #include <gpipe/model/in_bf16.hpp>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 namespace {
 

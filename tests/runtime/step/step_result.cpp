@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 TEST_CASE("a metric is the mean of a partial of the loss, by weight") {
   constexpr partial partials[] = {"loss", "weight", "top 5", {"per class", 2}};

@@ -7,6 +7,7 @@
 #include <functional>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 // Captured and launched steps: tests/laws/device/training.cpp.
 

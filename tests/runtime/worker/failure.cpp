@@ -7,6 +7,7 @@
 #include <limits>
 
 using namespace gpipe;
+using namespace gpipe::detail;
 
 // Named exceptions of instructions: tests/runtime/worker/worker.cpp.
 

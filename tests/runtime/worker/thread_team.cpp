@@ -14,6 +14,7 @@
 #include "support/sanitized.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using namespace std::chrono_literals;
 
 namespace {

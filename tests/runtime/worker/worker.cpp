@@ -14,6 +14,7 @@
 #include "support/layers.hpp"
 
 using namespace gpipe;
+using namespace gpipe::detail;
 using namespace laws;
 
 namespace {
@@ -42,7 +43,7 @@ struct one_worker {
   optimizer_update<context> rule{sgd{}};
   worker_signals signals{1};
   replica<host_device> its{network_of<Net>, plan, 0, -1, signals, std::byte{0}, 0};
-  gpipe::barrier barrier{signals, 1};
+  gpipe::detail::barrier barrier{signals, 1};
   step_context step;
   commit_decision decision;
   std::vector<stage_report> reports{1};
@@ -81,9 +82,10 @@ struct one_worker {
   }
 };
 
-std::string short_hand(std::span<const event> events) {
+std::string short_hand(std::span<const trace_event> events) {
   std::string text;
-  for (const event& e : events) text += std::string(label_of(instruction{e.kind, e.stage, e.micro_batch, -1})) + " ";
+  for (const trace_event& e : events)
+    text += std::string(label_of(instruction{e.kind, e.stage, e.micro_batch, -1})) + " ";
   return text;
 }
 

@@ -24,8 +24,8 @@ void together(int workers, Body body) {
 TEST_CASE("the last to arrive runs the function once, and all see what it wrote") {
   for (const int workers : {1, 2, 5}) {
     constexpr int rounds = 10000;
-    gpipe::worker_signals signals(workers);
-    gpipe::barrier barrier(signals, workers);
+    gpipe::detail::worker_signals signals(workers);
+    gpipe::detail::barrier barrier(signals, workers);
     std::vector<int> given(static_cast<std::size_t>(workers) * 16);
     int sum = 0, wrong = 0;
     std::atomic<int> faults{0};
@@ -47,12 +47,12 @@ TEST_CASE("the last to arrive runs the function once, and all see what it wrote"
 }
 
 TEST_CASE("a barrier for some of the workers does not involve the others") {
-  gpipe::worker_signals signals(6);
-  gpipe::barrier even(signals, 3, 0, 2), odd(signals, 3, 1, 2);
+  gpipe::detail::worker_signals signals(6);
+  gpipe::detail::barrier even(signals, 3, 0, 2), odd(signals, 3, 1, 2);
   std::vector<int> rounds(6);
   together(6, [&](int me) {
     for (int round = 0; round < (me % 2 == 0 ? 2000 : 1000); ++round) {
-      gpipe::barrier& mine = me % 2 == 0 ? even : odd;
+      gpipe::detail::barrier& mine = me % 2 == 0 ? even : odd;
       mine.arrive(me, {}, [&]() noexcept { ++rounds[static_cast<std::size_t>(me % 2)]; });
     }
   });
@@ -62,8 +62,8 @@ TEST_CASE("a barrier for some of the workers does not involve the others") {
 
 TEST_CASE("a failure ends the wait by throwing, and the function does not run") {
   for (const auto spin : {0ns, std::chrono::nanoseconds(10s)}) {
-    gpipe::worker_signals signals(3, {.spin = spin, .deadline = 60s});
-    gpipe::barrier barrier(signals, 3);
+    gpipe::detail::worker_signals signals(3, {.spin = spin, .deadline = 60s});
+    gpipe::detail::barrier barrier(signals, 3);
     std::atomic<int> ran{0}, others{0};
     together(3, [&](int me) {
       try {
@@ -88,8 +88,8 @@ TEST_CASE("a failure ends the wait by throwing, and the function does not run") 
 TEST_CASE("all return or all throw, whenever the failure comes") {
   for (const int workers : {2, 5}) {
     constexpr int rounds = 1000;
-    gpipe::worker_signals signals(workers + 1);
-    gpipe::barrier barrier(signals, workers);
+    gpipe::detail::worker_signals signals(workers + 1);
+    gpipe::detail::barrier barrier(signals, workers);
     std::atomic<int> ran{0}, passed{0}, done{0}, next{0};
     int split = 0, spoilt = 0;
     together(workers + 1, [&](int me) {
@@ -123,8 +123,8 @@ TEST_CASE("all return or all throw, whenever the failure comes") {
 
 TEST_CASE("after the last arrival a failure is too late: the function ends and all go on") {
   for (const auto spin : {0ns, std::chrono::nanoseconds(10s)}) {
-    gpipe::worker_signals signals(3, {.spin = spin, .deadline = 60s});
-    gpipe::barrier barrier(signals, 3);
+    gpipe::detail::worker_signals signals(3, {.spin = spin, .deadline = 60s});
+    gpipe::detail::barrier barrier(signals, 3);
     std::atomic<int> passed{0};
     bool ended = false;
     together(3, [&](int me) {
@@ -143,8 +143,8 @@ TEST_CASE("after the last arrival a failure is too late: the function ends and a
 }
 
 TEST_CASE("a worker that never arrives is named") {
-  gpipe::worker_signals signals(3, {.spin = 0ns, .deadline = 50ms});
-  gpipe::barrier barrier(signals, 3);
+  gpipe::detail::worker_signals signals(3, {.spin = 0ns, .deadline = 50ms});
+  gpipe::detail::barrier barrier(signals, 3);
   std::atomic<int> causes{0}, others{0};
   together(2, [&](int me) {
     try {

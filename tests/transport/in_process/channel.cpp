@@ -10,8 +10,8 @@
 // The law of every channel is in tests/support/channel_law.hpp. These cases test what only this channel has.
 
 TEST_CASE("both ends in one thread") {
-  gpipe::worker_signals signals(2);
-  gpipe::channel<> channel(signals, 0, 1, {0, 1});
+  gpipe::detail::worker_signals signals(2);
+  gpipe::detail::channel<> channel(signals, 0, 1, {0, 1});
   CHECK(channel.slots() == 2);
   CHECK(channel.sender() == 0);
   CHECK(channel.receiver() == 1);
@@ -28,8 +28,8 @@ TEST_CASE("both ends in one thread") {
 }
 
 TEST_CASE("micro-batches share slots") {
-  gpipe::worker_signals signals(2);
-  gpipe::channel<> channel(signals, 0, 1, {0, 1, 0});
+  gpipe::detail::worker_signals signals(2);
+  gpipe::detail::channel<> channel(signals, 0, 1, {0, 1, 0});
   CHECK(channel.slots() == 2);
   channel.acquire(0);
   CHECK_FALSE(channel.arrived(0));
@@ -44,8 +44,9 @@ TEST_CASE("micro-batches share slots") {
 }
 
 TEST_CASE("a hand-over counts as progress, so other workers wait on") {
-  gpipe::worker_signals signals(3, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(40)});
-  gpipe::channel<> channel(signals, 0, 1, {0});
+  gpipe::detail::worker_signals signals(
+      3, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(40)});
+  gpipe::detail::channel<> channel(signals, 0, 1, {0});
   std::atomic<bool> over{false};
   std::thread third(
       [&] { CHECK(signals.try_wait(2, [&] { return over.load(); }) == gpipe::detail::wait_result::ready); });
@@ -63,8 +64,9 @@ TEST_CASE("a hand-over counts as progress, so other workers wait on") {
 }
 
 TEST_CASE("the error of a wait names slot and worker") {
-  gpipe::worker_signals signals(2, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(8)});
-  gpipe::channel<> channel(signals, 0, 1, {0, 1});
+  gpipe::detail::worker_signals signals(
+      2, {.spin = std::chrono::nanoseconds(0), .deadline = std::chrono::milliseconds(8)});
+  gpipe::detail::channel<> channel(signals, 0, 1, {0, 1});
   try {
     channel.consume(1, {.stage = 1, .micro_batch = 4, .action = "receive_activation"});
     FAIL("nothing was published");
@@ -91,8 +93,8 @@ struct event_like {
 }  // namespace
 
 TEST_CASE("a marker belongs to the owner of its slot") {
-  gpipe::worker_signals signals(2);
-  gpipe::channel<event_like> channel(signals, 0, 1, {0});
+  gpipe::detail::worker_signals signals(2);
+  gpipe::detail::channel<event_like> channel(signals, 0, 1, {0});
   channel.acquire(0);
   channel.marker(0).recorded = 5;
   channel.publish(0, 1);

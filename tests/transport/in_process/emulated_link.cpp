@@ -9,12 +9,12 @@
 #include <gpipe/transport/in_process/channel.hpp>
 
 using namespace std::chrono_literals;
-using gpipe::emulated_link;
-using clock_type = emulated_link::clock;
+using gpipe::detail::emulated_link;
+using clock_type = gpipe::detail::emulated_link::clock;
 
 TEST_CASE("transfers follow one another, each for as long as its bytes take") {
-  gpipe::worker_signals signals(2);
-  emulated_link link(signals, 1, 3, 1'000'000);  // a byte a microsecond
+  gpipe::detail::worker_signals signals(2);
+  gpipe::detail::emulated_link link(signals, 1, 3, 1'000'000);  // a byte a microsecond
   const auto begin = clock_type::now();
   link.depart(2, 20'000);
   link.depart(0, 10'000);
@@ -33,9 +33,9 @@ TEST_CASE("transfers follow one another, each for as long as its bytes take") {
 }
 
 TEST_CASE("the receiver waits for the bytes, the sender does not wait") {
-  gpipe::worker_signals signals(2);
-  gpipe::channel<> channel(signals, 0, 1, {0});
-  emulated_link link(signals, 1, 1, 1'000);
+  gpipe::detail::worker_signals signals(2);
+  gpipe::detail::channel<> channel(signals, 0, 1, {0});
+  gpipe::detail::emulated_link link(signals, 1, 1, 1'000);
   clock_type::time_point sent, received;
   const auto begin = clock_type::now();
   std::thread receiver([&] {
@@ -54,8 +54,8 @@ TEST_CASE("the receiver waits for the bytes, the sender does not wait") {
 }
 
 TEST_CASE("a failure ends a wait that would take days, and waiting for a link counts as progress") {
-  gpipe::worker_signals signals(3, {.spin = 0ns, .deadline = 40ms});
-  emulated_link link(signals, 1, 1, 1);
+  gpipe::detail::worker_signals signals(3, {.spin = 0ns, .deadline = 40ms});
+  gpipe::detail::emulated_link link(signals, 1, 1, 1);
   link.depart(0, 1'000'000'000);
   std::atomic<bool> woken{false}, over{false};
   std::thread receiver([&] {

@@ -22,14 +22,14 @@ constexpr gpipe::wait_limits brief{.spin = 0ns, .deadline = 50ms};
 
 const auto never = [] { return false; };
 
-void until_asleep(const gpipe::worker_signals& signals, int worker) {
+void until_asleep(const gpipe::detail::worker_signals& signals, int worker) {
   while (!signals.asleep(worker)) std::this_thread::yield();
 }
 
 }  // namespace
 
 TEST_CASE("a wait for what is ready returns at once, interrupted or not") {
-  gpipe::worker_signals signals(1);
+  gpipe::detail::worker_signals signals(1);
   CHECK(signals.try_wait(0, [] { return true; }) == wait_result::ready);
   signals.wake_all();
   CHECK(signals.try_wait(0, [] { return true; }) == wait_result::ready);
@@ -40,7 +40,7 @@ TEST_CASE("a wait for what is ready returns at once, interrupted or not") {
 
 TEST_CASE("wake ends a sleep, and a spinning worker needs no wake") {
   for (const auto& limits : {spinning, sleeping}) {
-    gpipe::worker_signals signals(2, limits);
+    gpipe::detail::worker_signals signals(2, limits);
     std::atomic<int> value{0};
     std::thread waiter([&] {
       CHECK(signals.try_wait(1, [&] { return value.load(std::memory_order_acquire) == 1; }) == wait_result::ready);
@@ -54,7 +54,7 @@ TEST_CASE("wake ends a sleep, and a spinning worker needs no wake") {
 }
 
 TEST_CASE("a worker that is woken before it is ready sleeps again") {
-  gpipe::worker_signals signals(2, sleeping);
+  gpipe::detail::worker_signals signals(2, sleeping);
   std::atomic<bool> ready{false};
   std::thread waiter([&] { CHECK(signals.try_wait(1, [&] { return ready.load(); }) == wait_result::ready); });
   for (int i = 0; i < 100; ++i) {
@@ -67,7 +67,7 @@ TEST_CASE("a worker that is woken before it is ready sleeps again") {
 }
 
 TEST_CASE("no wake is lost between two workers that sleep at the same time") {
-  gpipe::worker_signals signals(2, sleeping);
+  gpipe::detail::worker_signals signals(2, sleeping);
   std::atomic<int> ball{0};
   const auto play = [&](int me) {
     for (int i = me; i < 4000; i += 2) {
@@ -84,7 +84,7 @@ TEST_CASE("no wake is lost between two workers that sleep at the same time") {
 }
 
 TEST_CASE("a wake between the last check and the sleep is not lost") {
-  gpipe::worker_signals signals(2, sleeping);
+  gpipe::detail::worker_signals signals(2, sleeping);
   std::atomic<bool> looked{false}, ready{false};
   std::thread waiter([&] {
     const auto begin = std::chrono::steady_clock::now();
@@ -105,7 +105,7 @@ TEST_CASE("a wake between the last check and the sleep is not lost") {
 
 TEST_CASE("a failure ends every wait, spinning or asleep") {
   for (const auto& limits : {spinning, sleeping}) {
-    gpipe::worker_signals signals(3, limits);
+    gpipe::detail::worker_signals signals(3, limits);
     std::atomic<int> checks[2]{}, others{0};
     const auto begin = std::chrono::steady_clock::now();
     const auto wait = [&](int me) {
@@ -129,7 +129,7 @@ TEST_CASE("a failure ends every wait, spinning or asleep") {
 }
 
 TEST_CASE("without progress one wait ends with an error at its location, and the others are interrupted") {
-  gpipe::worker_signals signals(3, brief);
+  gpipe::detail::worker_signals signals(3, brief);
   std::atomic<int> causes{0}, others{0};
   const auto begin = std::chrono::steady_clock::now();
   const auto wait = [&](int me) {
@@ -158,7 +158,7 @@ TEST_CASE("without progress one wait ends with an error at its location, and the
 }
 
 TEST_CASE("progress of any worker extends the waits of all") {
-  gpipe::worker_signals signals(2, brief);
+  gpipe::detail::worker_signals signals(2, brief);
   std::atomic<bool> ready{false};
   std::thread waiter([&] { CHECK(signals.try_wait(0, [&] { return ready.load(); }) == wait_result::ready); });
   const auto begin = std::chrono::steady_clock::now();
@@ -172,7 +172,7 @@ TEST_CASE("progress of any worker extends the waits of all") {
 }
 
 TEST_CASE("an idle wait has no deadline, and a failure does not end it") {
-  gpipe::worker_signals signals(2, {.spin = 0ns, .deadline = 4ms});
+  gpipe::detail::worker_signals signals(2, {.spin = 0ns, .deadline = 4ms});
   std::atomic<bool> ready{false};
   bool returned = false;
   std::thread waiter([&] {
@@ -200,7 +200,7 @@ TEST_CASE("a worker that begins on the core of another moves to a free core, and
   CPU_SET(core, &one);
   sched_setaffinity(0, sizeof one, &one);
 
-  gpipe::worker_signals signals(2, sleeping), crowded(2, {.yields = true});
+  gpipe::detail::worker_signals signals(2, sleeping), crowded(2, {.yields = true});
   for (auto* of : {&signals, &crowded}) of->spread(0);
   std::thread other([&] {  // begins on the same core
     const auto here = [] { return gpipe::detail::cores::here(); };

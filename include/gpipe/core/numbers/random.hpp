@@ -23,6 +23,8 @@ struct random_words {
   std::uint32_t word[4];
 };
 
+namespace detail {
+
 /// Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011).
 GPIPE_HOST_DEVICE constexpr random_words philox(random_words counter, std::uint32_t key0, std::uint32_t key1) {
   auto [a, b, c, d] = counter.word;
@@ -38,12 +40,14 @@ GPIPE_HOST_DEVICE constexpr random_words philox(random_words counter, std::uint3
   return {{a, b, c, d}};
 }
 
+}  // namespace detail
+
 /// The words of elements 4 * `quad` ... 4 * `quad` + 3 of a sample (0 is the micro-batch's first).
 GPIPE_HOST_DEVICE constexpr random_words draw(const random_key& key, std::uint32_t sample, std::uint32_t quad) {
   // The step's upper half goes into the key: two seeds can give the same numbers only after 2^32 steps.
-  return philox({{quad, key.first_sample + sample, static_cast<std::uint32_t>(key.step), key.slot}},
-                static_cast<std::uint32_t>(key.seed),
-                static_cast<std::uint32_t>(key.seed >> 32) ^ static_cast<std::uint32_t>(key.step >> 32));
+  return detail::philox({{quad, key.first_sample + sample, static_cast<std::uint32_t>(key.step), key.slot}},
+                        static_cast<std::uint32_t>(key.seed),
+                        static_cast<std::uint32_t>(key.seed >> 32) ^ static_cast<std::uint32_t>(key.step >> 32));
 }
 
 /// A word as a number in [0, 1): its upper 24 bits.

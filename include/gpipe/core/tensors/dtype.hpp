@@ -36,33 +36,42 @@ struct element_named<dtype::bf16> {
   using type = bf16;
 };
 
-}  // namespace detail
-
 /// The types that a tensor's elements can have. The list is closed; do not specialise it.
 template <class T>
 concept element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int32_t> ||
                   std::is_same_v<T, std::uint8_t> || std::is_same_v<T, bf16>;
 
+}  // namespace detail
+
 /// The `dtype` of an element type.
-template <element T>
+template <detail::element T>
 inline constexpr dtype dtype_of = std::is_same_v<T, float>          ? dtype::float32
                                   : std::is_same_v<T, double>       ? dtype::float64
                                   : std::is_same_v<T, std::int32_t> ? dtype::int32
                                   : std::is_same_v<T, bf16>         ? dtype::bf16
                                                                     : dtype::uint8;
+
+namespace detail {
+
 /// The element type of a `dtype`.
 template <dtype Type>
 using element_of = typename detail::element_named<Type>::type;
+
+}  // namespace detail
 
 /// The type in which elements are added and multiplied, and the type of the parameters beside them: float for bf16,
 /// which is for storage only, else the type itself.
 template <class T>
 using compute_type = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
 
+namespace detail {
+
 /// Bytes of one element.
 constexpr std::size_t bytes_of(dtype type) {
   return type == dtype::float64 ? 8 : type == dtype::uint8 ? 1 : type == dtype::bf16 ? 2 : 4;
 }
+
+}  // namespace detail
 
 /// The name of the type in errors and reports.
 constexpr const char* name_of(dtype type) {
@@ -76,9 +85,13 @@ constexpr const char* name_of(dtype type) {
   return "?";
 }
 
+namespace detail {
+
 /// Whether gradients can flow through elements of the type.
 constexpr bool is_floating(dtype type) {
   return type == dtype::float32 || type == dtype::float64 || type == dtype::bf16;
 }
+
+}  // namespace detail
 
 }  // namespace gpipe

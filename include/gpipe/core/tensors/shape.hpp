@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <initializer_list>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// A tensor's extents as a value, at most `max_rank` of them, without a batch extent: for example a parameter's shape.
 struct shape {
@@ -31,4 +31,4 @@ struct shape {
   friend constexpr bool operator==(const shape&, const shape&) = default;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

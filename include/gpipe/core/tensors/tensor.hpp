@@ -9,7 +9,7 @@ namespace gpipe {
 
 /// The shape of one *sample*, as a type: `tensor<float, 3, 32, 32>`; `tensor<float>` is one number per sample.
 /// The batch extent is not part of the type: it is the plan's micro-batch size.
-template <element T, int... N>
+template <detail::element T, int... N>
 struct tensor {
   static_assert(((N > 0) && ...), "gpipe: a tensor's extents must be at least 1");
 
@@ -26,6 +26,8 @@ struct bundle {};
 /// The maximum number of tensors on an edge, and of a layer's inputs or outputs.
 inline constexpr int max_tensors_per_edge = 4;
 
+namespace detail {
+
 /// Whether a type is a `tensor`.
 template <class>
 inline constexpr bool is_tensor = false;
@@ -41,8 +43,6 @@ inline constexpr bool is_bundle<bundle<Tensors...>> = (is_tensor<Tensors> && ...
 /// The types that can flow between layers.
 template <class T>
 concept edge = is_tensor<T> || is_bundle<T>;
-
-namespace detail {
 
 template <class Edge>
 struct edge_parts;  // the tensors of an edge, as a bundle
@@ -77,8 +77,6 @@ inline constexpr bool has_extents<tensor<T, N...>> = ((N > 0) && ...);
 template <class... Tensors>
 inline constexpr bool has_extents<bundle<Tensors...>> = (has_extents<Tensors> && ...);
 
-}  // namespace detail
-
 /// The number of tensors on an edge: 1 for a tensor.
 template <edge Edge>
 inline constexpr int parts = detail::parts_in<typename detail::edge_parts<Edge>::type>;
@@ -86,5 +84,7 @@ inline constexpr int parts = detail::parts_in<typename detail::edge_parts<Edge>:
 /// The `I`-th tensor of an edge.
 template <edge Edge, int I>
 using part = typename detail::part_of<I, typename detail::edge_parts<Edge>::type>::type;
+
+}  // namespace detail
 
 }  // namespace gpipe

@@ -2,9 +2,7 @@
 
 #include <string_view>
 
-namespace gpipe {
-
-namespace detail {
+namespace gpipe::detail {
 
 template <class T>
 constexpr std::string_view signature() {
@@ -24,11 +22,9 @@ constexpr std::string_view without_namespace(std::string_view name) {
   return name.starts_with(ours) ? name.substr(ours.size()) : name;
 }
 
-}  // namespace detail
-
 /// A type's name as the compiler writes it, without `gpipe::` in front: `linear<512>`.
 template <class T>
 inline constexpr std::string_view type_name = detail::without_namespace(detail::signature<T>().substr(
     detail::name_before, detail::signature<T>().size() - detail::name_before - detail::name_after));
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

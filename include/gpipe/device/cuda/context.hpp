@@ -243,10 +243,10 @@ class context {
   }
   GPIPE_COLD void fail(std::string wrong, std::string remedy) const {
     failure_.emplace(std::move(wrong), std::move(remedy),
-                     location{.layer = std::string(operation_.layer),
-                              .slot = operation_.slot,
-                              .stage = operation_.stage,
-                              .micro_batch = operation_.micro_batch});
+                     gpipe::detail::location{.layer = std::string(operation_.layer),
+                                             .slot = operation_.slot,
+                                             .stage = operation_.stage,
+                                             .micro_batch = operation_.micro_batch});
   }
   static int padded(int n) { return static_cast<int>(packed_size(1, n)); }
   template <class T>

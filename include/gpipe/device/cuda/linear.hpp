@@ -25,7 +25,7 @@ concept on_linear = is_linear<typename On::layer>;
 template <class On>
   requires cuda::detail::on_linear<On>
 struct kernels<On, cuda::context> : On {
-  static constexpr int N = last_extent<typename On::output>, K = On::K, rows = On::rows;
+  static constexpr int N = detail::last_extent<typename On::output>, K = On::K, rows = On::rows;
   using value = typename On::output::value_type;
   static constexpr bool as_it_is = std::is_same_v<value, typename On::number>;
 

@@ -58,14 +58,14 @@ class arena {
  public:
   explicit arena(std::size_t bytes, std::byte fill = std::byte{0})
       : bytes_(bytes), at_{bytes < large_page ? page : large_page} {
-    data_ = static_cast<std::byte*>(::operator new(bytes + alignment, at_, std::nothrow));
+    data_ = static_cast<std::byte*>(::operator new(bytes + gpipe::detail::alignment, at_, std::nothrow));
     if (data_ == nullptr)
       throw error("cannot allocate " + std::to_string(bytes) + " bytes of memory for a stage",
                   "use more stages, smaller micro-batches or recompute");
 #ifdef MADV_HUGEPAGE
     if (bytes >= large_page) madvise(data_, bytes / large_page * large_page, MADV_HUGEPAGE);
 #endif
-    std::memset(data_, static_cast<int>(fill), bytes + alignment);
+    std::memset(data_, static_cast<int>(fill), bytes + gpipe::detail::alignment);
   }
   ~arena() { ::operator delete(data_, at_); }
   arena(const arena&) = delete;

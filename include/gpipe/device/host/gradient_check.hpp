@@ -211,7 +211,7 @@ class gradient_check {
 ///
 ///     const auto report = gpipe::check_gradient<my_layer, gpipe::tensor<double, 8>>();
 ///     REQUIRE_MESSAGE(report.passes(), report.where);
-template <class Layer, edge Input, class Context = host::context>
+template <class Layer, detail::edge Input, class Context = host::context>
 gradient_report check_gradient(const gradient_check_options& options = {}) {
   using fixture = host::layer_fixture<Layer, Input, Context>;
   static_assert(std::is_same_v<typename fixture::value_type, double>,

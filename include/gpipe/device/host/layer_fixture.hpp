@@ -23,8 +23,9 @@ class guarded_buffer {
       : name_(std::move(name)),
         type_(type),
         count_(count),
-        memory_(static_cast<std::byte*>(::operator new(aligned(bytes()) + 2 * alignment, at_boundary))) {
-    std::memset(memory_, guard, aligned(bytes()) + 2 * alignment);
+        memory_(static_cast<std::byte*>(
+            ::operator new(gpipe::detail::aligned(bytes()) + 2 * gpipe::detail::alignment, at_boundary))) {
+    std::memset(memory_, guard, gpipe::detail::aligned(bytes()) + 2 * gpipe::detail::alignment);
     poison();
   }
   guarded_buffer(guarded_buffer&& other) noexcept
@@ -38,16 +39,16 @@ class guarded_buffer {
   const std::string& name() const { return name_; }
   dtype type() const { return type_; }
   std::size_t count() const { return count_; }
-  std::size_t bytes() const { return count_ * bytes_of(type_); }
-  std::byte* data() const { return memory_ + alignment; }
+  std::size_t bytes() const { return count_ * gpipe::detail::bytes_of(type_); }
+  std::byte* data() const { return memory_ + gpipe::detail::alignment; }
 
   /// All ones: NaN as floating-point numbers, -1 as integers.
   void poison() { std::memset(data(), 0xff, bytes()); }
   void clear() { std::memset(data(), 0, bytes()); }
   bool intact() const {
-    for (std::size_t i = 0; i < alignment; ++i)
+    for (std::size_t i = 0; i < gpipe::detail::alignment; ++i)
       if (memory_[i] != std::byte{guard}) return false;
-    for (std::size_t i = bytes(); i < aligned(bytes()) + alignment; ++i)
+    for (std::size_t i = bytes(); i < gpipe::detail::aligned(bytes()) + gpipe::detail::alignment; ++i)
       if (data()[i] != std::byte{guard}) return false;
     return true;
   }
@@ -74,7 +75,7 @@ class guarded_buffer {
   }
 
  private:
-  static constexpr std::align_val_t at_boundary{alignment};
+  static constexpr std::align_val_t at_boundary{gpipe::detail::alignment};
   static constexpr unsigned char guard = 0xa5;
 
   template <class T>
@@ -89,14 +90,14 @@ class guarded_buffer {
 };
 
 /// One layer with all the buffers that it declares, for tests: fill the buffers, call the kernels, read the results.
-template <class Layer, edge Input, class Context = context>
+template <class Layer, gpipe::detail::edge Input, class Context = context>
 class layer_fixture {
  public:
-  using bound = gpipe::bound<Layer, Input>;
+  using bound = gpipe::detail::bound<Layer, Input>;
   using on = typename bound::on;
-  using again = operands<bound, pass::backward>;
+  using again = operands<bound, gpipe::detail::pass::backward>;
   using value_type = typename bound::value_type;
-  static constexpr int inputs = parts<Input>, outputs = parts<typename bound::output>;
+  static constexpr int inputs = gpipe::detail::parts<Input>, outputs = gpipe::detail::parts<typename bound::output>;
 
   explicit layer_fixture(int samples, int capacity) {
     call_.samples = samples;
@@ -149,12 +150,12 @@ class layer_fixture {
       for (std::size_t i = 0; i < count; ++i) {
         const auto words = draw({.seed = seed, .slot = stream}, 0, static_cast<std::uint32_t>(i));
         const double unit = static_cast<double>(words.word[0]) * 0x1p-32 + static_cast<double>(words.word[1]) * 0x1p-64;
-        into.set(first + i, is_floating(into.type()) ? middle + spread * (2 * unit - 1) : unit * spread);
+        into.set(first + i, gpipe::detail::is_floating(into.type()) ? middle + spread * (2 * unit - 1) : unit * spread);
       }
     };
     for (auto* list : {&in, &out_gradient})
       for (auto& buffer : *list)
-        fill(buffer, 0, buffer.count(), 0, is_floating(buffer.type()) ? 1.5 : integers_below);
+        fill(buffer, 0, buffer.count(), 0, gpipe::detail::is_floating(buffer.type()) ? 1.5 : integers_below);
     for (std::size_t i = 0; i < fields.size(); ++i) {
       const auto below = static_cast<double>(bound::fields[i].below);
       fill(fields[i], 0, fields[i].count(), 1, below > 0 ? below : 1);
@@ -172,8 +173,8 @@ class layer_fixture {
       on::refresh(Context{}, operands<bound>(call_));
   }
   void absorb() {
-    if constexpr (requires(const operands<bound, pass::absorb>& a) { on::absorb(Context{}, a); })
-      on::absorb(Context{}, operands<bound, pass::absorb>(call_));
+    if constexpr (requires(const operands<bound, gpipe::detail::pass::absorb>& a) { on::absorb(Context{}, a); })
+      on::absorb(Context{}, operands<bound, gpipe::detail::pass::absorb>(call_));
   }
   void forward() {
     if constexpr (!bound::view) on::forward(Context{}, operands<bound>(call_));
@@ -200,10 +201,11 @@ class layer_fixture {
   /// Connects the gradients that backward writes; the gradient of input `without` is not needed.
   void connect_gradients(int without = -1) {
     for (std::size_t i = 0; i < in_gradient.size(); ++i)
-      call_.in_gradient[i] =
-          is_floating(in_gradient[i].type()) && static_cast<int>(i) != without ? in_gradient[i].data() : nullptr;
+      call_.in_gradient[i] = gpipe::detail::is_floating(in_gradient[i].type()) && static_cast<int>(i) != without
+                                 ? in_gradient[i].data()
+                                 : nullptr;
     for (std::size_t i = 0; i < out_gradient.size(); ++i)
-      call_.out_gradient[i] = is_floating(out_gradient[i].type()) ? out_gradient[i].data() : nullptr;
+      call_.out_gradient[i] = gpipe::detail::is_floating(out_gradient[i].type()) ? out_gradient[i].data() : nullptr;
   }
 
   /// The offset of parameter `index` in the blocks of parameters and of their gradients, in elements.
@@ -224,7 +226,7 @@ class layer_fixture {
     return {};
   }
 
-  gpipe::call& call() { return call_; }
+  gpipe::detail::call& call() { return call_; }
 
   std::vector<guarded_buffer> in, out, in_gradient, out_gradient;             ///< one per part of the edge
   std::vector<guarded_buffer> parameters, gradients, state, derived, extras;  ///< one block per list
@@ -236,15 +238,17 @@ class layer_fixture {
                     std::vector<guarded_buffer>& gradients) {
     [&]<int... I>(std::integer_sequence<int, I...>) {
       (void)samples, (void)values, (void)gradients;  // an edge may have no parts
-      ((values.emplace_back(name + " " + std::to_string(I), dtype_of<typename part<Edge, I>::value_type>,
-                            samples * part<Edge, I>::size),
+      ((values.emplace_back(name + " " + std::to_string(I), dtype_of<typename gpipe::detail::part<Edge, I>::value_type>,
+                            samples * gpipe::detail::part<Edge, I>::size),
         gradients.emplace_back(name + " " + std::to_string(I) + "'s gradient",
-                               dtype_of<typename part<Edge, I>::value_type>, samples * part<Edge, I>::size)),
+                               dtype_of<typename gpipe::detail::part<Edge, I>::value_type>,
+                               samples * gpipe::detail::part<Edge, I>::size)),
        ...);
-    }(std::make_integer_sequence<int, parts<Edge>>{});
+    }
+    (std::make_integer_sequence<int, gpipe::detail::parts<Edge>>{});
   }
 
-  gpipe::call call_;
+  gpipe::detail::call call_;
 };
 
 }  // namespace gpipe::host

@@ -41,7 +41,7 @@ struct team {
   template <class T, class G, class Op>
   GPIPE_HOST_DEVICE static T reduce(std::ptrdiff_t width, T identity, G g, Op op) {
     constexpr std::ptrdiff_t chunk = 8 * lanes;
-    alignas(alignment) T value[chunk];
+    alignas(gpipe::detail::alignment) T value[chunk];
     T lane[lanes];
     for (T& l : lane) l = identity;
     for (std::ptrdiff_t first = 0; first < width; first += chunk) {

@@ -15,8 +15,7 @@ struct relu {
   struct on;
 
   template <class T, int... Extents>
-    requires(is_floating(dtype_of<T>))
-  struct on<tensor<T, Extents...>> {
+  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
     using output = tensor<T, Extents...>;
     using number = compute_type<T>;
     static constexpr keep keeps{.output = true};

@@ -24,8 +24,7 @@ struct causal_attention {
   struct on;
 
   template <class T, int Tokens, int Width>
-    requires(is_floating(dtype_of<T>) && Width % Heads == 0)
-  struct on<tensor<T, Tokens, Width>> {
+  requires(detail::is_floating(dtype_of<T>) && Width % Heads == 0) struct on<tensor<T, Tokens, Width>> {
     using output = tensor<T, Tokens, Width>;
 
     static constexpr parameter parameters[] = {{"in_proj_weight", {3 * Width, Width}, initialiser::uniform(Width)},

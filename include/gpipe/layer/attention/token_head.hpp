@@ -23,12 +23,11 @@ struct token_head {
   struct on;
 
   template <class T, int... Extents>
-    requires(sizeof...(Extents) > 0 && is_floating(dtype_of<T>))
-  struct on<tensor<T, Extents...>> {
+  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
     using input = tensor<T, Extents...>;
     using output = bundle<>;
     using number = compute_type<T>;
-    static constexpr int width = last_extent<input>, rows = rows_in<input>;
+    static constexpr int width = detail::last_extent<input>, rows = detail::rows_in<input>;
     static constexpr std::size_t logits = std::size_t{rows} * Vocabulary;
 
     static constexpr parameter parameters[] = {{"weight", {Vocabulary, width}, initialiser::uniform(width)},

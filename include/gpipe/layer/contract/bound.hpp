@@ -7,9 +7,7 @@
 #include <gpipe/core/text/type_name.hpp>
 #include <gpipe/layer/contract/description.hpp>
 
-namespace gpipe {
-
-namespace detail {
+namespace gpipe::detail {
 
 template <class T, class From, std::size_t N>
 constexpr std::array<T, N> to_array(const From (&list)[N]) {
@@ -37,8 +35,6 @@ constexpr auto type_of_edges() {
   else if constexpr (!std::is_void_v<typename element_of_edge<Output>::type>) return element_of_edge<Output>{};
   else return element_of_edge<Input>{};
 }
-
-}  // namespace detail
 
 /// A layer bound to its input type: `Layer::on<Input>`, with a default for every member that it does not declare.
 ///
@@ -114,4 +110,4 @@ struct bound {
   static constexpr std::string_view name = type_name<Layer>;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -5,7 +5,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/tensor.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// Loops of a kernel over channels. A channel is one element of a tensor's first extent, with all later extents, in
 /// every sample.
@@ -58,4 +58,4 @@ struct channel_strips {
   }
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -25,7 +25,7 @@ struct initialiser {
 /// `{"weight", {512, 64}, initialiser::uniform(64)}`
 struct parameter {
   const char* name = "";
-  shape extents{};
+  detail::shape extents{};
   initialiser first = initialiser::zeros();
 };
 

@@ -5,7 +5,7 @@
 
 #include <gpipe/core/tensors/tensor.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// Many layers act on the last extent only; the other extents and the samples count as rows.
 ///
@@ -17,8 +17,6 @@ inline constexpr int last_extent = Tensor::extents[Tensor::rank - 1];
 template <class Tensor>
 inline constexpr int rows_in = static_cast<int>(Tensor::size) / last_extent<Tensor>;
 
-namespace detail {
-
 template <class Before, class Tensor, int Last>
 struct replace_last;
 template <class T, int... Before, int First, int Second, int... Rest, int Last>
@@ -29,10 +27,8 @@ struct replace_last<tensor<T, Before...>, tensor<T, Only>, Last> {
   using type = tensor<T, Before..., Last>;
 };
 
-}  // namespace detail
-
 /// The same tensor type with another last extent.
 template <class Tensor, int Last>
 using with_last = typename detail::replace_last<tensor<typename Tensor::value_type>, Tensor, Last>::type;
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -13,6 +13,8 @@ namespace gpipe {
 /// The maximum number of fields of the data that one layer reads.
 inline constexpr int max_fields = 4;
 
+namespace detail {
+
 /// The untyped buffers of one kernel call, filled in by the executor. Pointers that the call does not need are null.
 /// Parameters, gradients, state, extras and derived are blocks with the inner offsets of `offset_in`.
 struct call {
@@ -37,8 +39,6 @@ struct call {
   random_key random{};
   bool* used_random = nullptr;  ///< if given, set to true when the kernel calls `random`
 };
-
-namespace detail {
 
 // The offset of a layer's I-th parameter, derived buffer or extra in bytes: each starts at a multiple of `alignment`.
 template <std::size_t N>
@@ -71,8 +71,12 @@ struct backward_reads_a_kept_output {
 
 }  // namespace broken
 
+namespace detail {
+
 /// Forward may read all edges of a layer; backward may read those that the layer keeps; absorb may read none.
 enum class pass { forward, backward, absorb };
+
+}  // namespace detail
 
 /// The partials of each micro-batch of a step: `[m]` are those of micro-batch m. Functors can copy it.
 struct partial_list {
@@ -100,20 +104,20 @@ struct partial_list {
 ///     recorded_partials() as declared       const      the values that forward wrote: recompute and backward
 ///     all_partials()     partial_list                  `absorb`: those of all micro-batches, in ascending order
 ///     field<I, T>()      [samples][field I] const
-template <class Bound, pass Pass = pass::forward>
+template <class Bound, detail::pass Pass = detail::pass::forward>
 class operands {
  public:
   using value_type = typename Bound::value_type;
   template <int I>
-  using in_type = typename part<typename Bound::input, I>::value_type;
+  using in_type = typename detail::part<typename Bound::input, I>::value_type;
   template <int I>
-  using out_type = typename part<typename Bound::output, I>::value_type;
+  using out_type = typename detail::part<typename Bound::output, I>::value_type;
   template <int I>
-  using derived_type = element_of<Bound::derived[std::size_t{I}].type>;
+  using derived_type = detail::element_of<Bound::derived[std::size_t{I}].type>;
   template <int I>
-  using extra_type = element_of<Bound::extras[std::size_t{I}].type>;
+  using extra_type = detail::element_of<Bound::extras[std::size_t{I}].type>;
 
-  explicit operands(const call& buffers) : call_(buffers) {}
+  explicit operands(const detail::call& buffers) : call_(buffers) {}
 
   int samples() const { return call_.samples; }
   bool training() const { return call_.training; }
@@ -124,14 +128,14 @@ class operands {
 
   template <int I = 0>
   const in_type<I>* in() const {
-    static_assert(sizeof(broken::backward_reads_a_kept_input<typename Bound::layer, typename Bound::input,
-                                                             Pass == pass::forward || Bound::keeps.input>) > 0);
+    static_assert(sizeof(broken::backward_reads_a_kept_input < typename Bound::layer, typename Bound::input,
+                         Pass == detail::pass::forward || Bound::keeps.input >) > 0);
     return reinterpret_cast<const in_type<I>*>(call_.in[I]);
   }
   template <int I = 0>
   out_type<I>* out() const {
-    static_assert(sizeof(broken::backward_reads_a_kept_output<typename Bound::layer, typename Bound::input,
-                                                              Pass == pass::forward || Bound::keeps.output>) > 0);
+    static_assert(sizeof(broken::backward_reads_a_kept_output < typename Bound::layer, typename Bound::input,
+                         Pass == detail::pass::forward || Bound::keeps.output >) > 0);
     return reinterpret_cast<out_type<I>*>(call_.out[I]);
   }
   template <int I = 0>
@@ -153,7 +157,7 @@ class operands {
         call_.gradients + detail::offset_in(Bound::parameters, std::size_t{I}, sizeof(value_type)));
   }
   template <int I = 0>
-  std::conditional_t<Pass == pass::absorb, value_type, const value_type>* state() const {
+  std::conditional_t<Pass == detail::pass::absorb, value_type, const value_type>* state() const {
     return reinterpret_cast<value_type*>(const_cast<std::byte*>(call_.state) +
                                          detail::offset_in(Bound::state, std::size_t{I}, sizeof(value_type)));
   }
@@ -176,12 +180,12 @@ class operands {
   }
   double* partials() const { return call_.recompute ? nullptr : call_.partials; }
   const double* recorded_partials() const {
-    return Pass == pass::backward || call_.recompute ? call_.partials : nullptr;
+    return Pass == detail::pass::backward || call_.recompute ? call_.partials : nullptr;
   }
   partial_list all_partials() const { return {call_.partials, call_.partial_stride, call_.micro_batches}; }
 
  private:
-  const call& call_;
+  const detail::call& call_;
 };
 
 /// The operands of backward's parameter part for several micro-batches; `[i]` are those of one. All but the last have
@@ -189,14 +193,16 @@ class operands {
 template <class Bound>
 class several_operands {
  public:
-  several_operands(const call* calls, int count) : calls_(calls), count_(count) {}
+  several_operands(const detail::call* calls, int count) : calls_(calls), count_(count) {}
 
-  operands<Bound, pass::backward> operator[](int i) const { return operands<Bound, pass::backward>(calls_[i]); }
+  operands<Bound, detail::pass::backward> operator[](int i) const {
+    return operands<Bound, detail::pass::backward>(calls_[i]);
+  }
   /// The samples of all micro-batches.
   int samples() const { return calls_[0].samples * (count_ - 1) + calls_[count_ - 1].samples; }
 
  private:
-  const call* calls_;
+  const detail::call* calls_;
   int count_;
 };
 

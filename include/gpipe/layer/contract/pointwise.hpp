@@ -32,8 +32,7 @@ struct pointwise {
   struct on;
 
   template <class T, int... Extents>
-    requires(is_floating(dtype_of<T>))
-  struct on<tensor<T, Extents...>> {
+  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
     using output = tensor<T, Extents...>;
     using number = compute_type<T>;
     using dual = math::dual<number>;
@@ -101,8 +100,7 @@ struct pointwise_stored {
   struct on;
 
   template <class T, int... Extents>
-    requires(is_floating(dtype_of<T>))
-  struct on<tensor<T, Extents...>> {
+  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
     using output = tensor<T, Extents...>;
     using number = compute_type<T>;
     static constexpr buffer extras[] = {{"derivative", output::size, dtype_of<T>}};

@@ -23,10 +23,9 @@ struct feed_forward {
   struct on;
 
   template <class T, int... Extents>
-    requires(sizeof...(Extents) > 0 && is_floating(dtype_of<T>))
-  struct on<tensor<T, Extents...>> {
+  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
     using output = tensor<T, Extents...>;
-    static constexpr int width = last_extent<output>, rows = rows_in<output>;
+    static constexpr int width = detail::last_extent<output>, rows = detail::rows_in<output>;
     static constexpr std::size_t hidden = std::size_t{rows} * Hidden;
 
     static constexpr parameter parameters[] = {{"linear1_weight", {Hidden, width}, initialiser::uniform(width)},

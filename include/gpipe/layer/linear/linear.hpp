@@ -22,13 +22,12 @@ struct linear {
   struct on;
 
   template <class T, int... Extents>
-    requires(sizeof...(Extents) > 0 && is_floating(dtype_of<T>))
-  struct on<tensor<T, Extents...>> {
+  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
     using layer = linear;
     using input = tensor<T, Extents...>;
-    using output = with_last<input, N>;
+    using output = detail::with_last<input, N>;
     using number = compute_type<T>;
-    static constexpr int K = last_extent<input>, rows = rows_in<input>;
+    static constexpr int K = detail::last_extent<input>, rows = detail::rows_in<input>;
 
     static constexpr parameter parameters[] = {{"weight", {N, K}, initialiser::uniform(K)},
                                                {"bias", {N}, initialiser::uniform(K)}};

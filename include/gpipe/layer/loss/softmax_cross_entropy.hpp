@@ -26,12 +26,11 @@ struct softmax_cross_entropy {
   struct on;
 
   template <class T, int... Extents>
-    requires(sizeof...(Extents) > 0 && is_floating(dtype_of<T>))
-  struct on<tensor<T, Extents...>> {
+  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
     using input = tensor<T, Extents...>;
     using output = bundle<>;
     using number = compute_type<T>;
-    static constexpr int classes = last_extent<input>, rows = rows_in<input>;
+    static constexpr int classes = detail::last_extent<input>, rows = detail::rows_in<input>;
 
     /// The results of forward for a row. Backward computes the exponentials again, which takes less memory.
     struct summary {

@@ -31,12 +31,11 @@ struct batch_norm {
   struct on;
 
   template <class T, int C, int... Extents>
-    requires(is_floating(dtype_of<T>))
-  struct on<tensor<T, C, Extents...>> {
+  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, C, Extents...>> {
     using output = tensor<T, C, Extents...>;
     using number = compute_type<T>;
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
-    using channels = channel_strips<output>;
+    using channels = detail::channel_strips<output>;
     static constexpr int lanes = channels::lanes;
 
     static constexpr parameter parameters[] = {{"weight", {C}, initialiser::ones()}, {"bias", {C}}};

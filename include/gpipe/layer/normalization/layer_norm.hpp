@@ -22,11 +22,10 @@ struct layer_norm {
   struct on;
 
   template <class T, int... Extents>
-    requires(sizeof...(Extents) > 0 && is_floating(dtype_of<T>))
-  struct on<tensor<T, Extents...>> {
+  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
     using output = tensor<T, Extents...>;
     using number = compute_type<T>;
-    static constexpr int N = last_extent<output>, rows = rows_in<output>;
+    static constexpr int N = detail::last_extent<output>, rows = detail::rows_in<output>;
 
     static constexpr parameter parameters[] = {{"weight", {N}, initialiser::ones()}, {"bias", {N}}};
     static constexpr buffer extras[] = {{"mean", rows, dtype_of<number>}, {"deviation", rows, dtype_of<number>}};

@@ -20,8 +20,7 @@ struct dropout {
   struct on;
 
   template <class T, int... Extents>
-    requires(is_floating(dtype_of<T>))
-  struct on<tensor<T, Extents...>> {
+  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
     using output = tensor<T, Extents...>;
     using number = compute_type<T>;
     static constexpr auto elements = static_cast<std::int64_t>(output::size);

@@ -14,8 +14,7 @@ struct add {
   struct on;
 
   template <class T, int... Extents>
-    requires(is_floating(dtype_of<T>))
-  struct on<bundle<tensor<T, Extents...>, tensor<T, Extents...>>> {
+  requires(detail::is_floating(dtype_of<T>)) struct on<bundle<tensor<T, Extents...>, tensor<T, Extents...>>> {
     using output = tensor<T, Extents...>;
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = elements, .bytes = static_cast<std::int64_t>(3 * sizeof(T)) * elements};

@@ -19,9 +19,8 @@ struct concat {
   struct on;
 
   template <class First, class... Rest>
-    requires((detail::differ_only_in<First, Rest>(detail::axis_of(Axis, First::rank)) && ...) && sizeof...(Rest) > 0 &&
-             is_floating(dtype_of<typename First::value_type>))
-  struct on<bundle<First, Rest...>> {
+  requires((detail::differ_only_in<First, Rest>(detail::axis_of(Axis, First::rank)) && ...) && sizeof...(Rest) > 0 &&
+           detail::is_floating(dtype_of<typename First::value_type>)) struct on<bundle<First, Rest...>> {
     static constexpr int axis = detail::axis_of(Axis, First::rank), count = 1 + sizeof...(Rest);
     static constexpr auto at = static_cast<std::size_t>(axis);
     using output = detail::with_extent<First, axis, (First::extents[at] + ... + Rest::extents[at])>;

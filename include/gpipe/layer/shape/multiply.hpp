@@ -14,8 +14,7 @@ struct multiply {
   struct on;
 
   template <class T, int... Extents>
-    requires(is_floating(dtype_of<T>))
-  struct on<bundle<tensor<T, Extents...>, tensor<T, Extents...>>> {
+  requires(detail::is_floating(dtype_of<T>)) struct on<bundle<tensor<T, Extents...>, tensor<T, Extents...>>> {
     using output = tensor<T, Extents...>;
     using number = compute_type<T>;
     static constexpr keep keeps{.input = true};

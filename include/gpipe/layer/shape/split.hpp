@@ -22,9 +22,9 @@ struct split {
   struct on;
 
   template <class T, int... Extents>
-    requires(sizeof...(Extents) > 0 && is_floating(dtype_of<T>) &&
-             detail::row_width<tensor<T, Extents...>>(static_cast<int>(sizeof...(Extents)) - 1) == (Sizes + ... + 0))
-  struct on<tensor<T, Extents...>> {
+  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>) &&
+           detail::row_width<tensor<T, Extents...>>(static_cast<int>(sizeof...(Extents)) - 1) ==
+               (Sizes + ... + 0)) struct on<tensor<T, Extents...>> {
     using whole = tensor<T, Extents...>;
     static constexpr int count = sizeof...(Sizes);
     using output = bundle<detail::with_extent<whole, whole::rank - 1, Sizes>...>;

@@ -9,10 +9,14 @@
 
 namespace gpipe {
 
+namespace detail {
+
 /// The bytes on a link for one micro-batch: activations forward, gradients backward.
 struct traffic {
   std::int64_t forward_bytes = 0, backward_bytes = 0;
 };
+
+}  // namespace detail
 
 /// The time of one transfer over a device's link, in picoseconds; 0 bytes take no time.
 constexpr std::int64_t transfer_time(std::int64_t bytes, const device_spec& over) {
@@ -27,11 +31,9 @@ constexpr std::int64_t bytes_sent(const edge_part& part, int samples) {
   return multiplied(static_cast<std::int64_t>(part.size * bytes_of(part.type)), samples);
 }
 
-}  // namespace detail
-
 /// The bytes on a link of the cut. A value is sent once, for any number of readers there. If a gradient flows, the
 /// stage of the last reader returns the sum of its readers' gradients; earlier stages return one for each reader.
-GPIPE_COLD constexpr traffic traffic_of(const network& net, const cut& cut, const link& over, int samples) {
+GPIPE_COLD constexpr traffic traffic_of(const network& net, const cut& cut, const stage_link& over, int samples) {
   traffic sum;
   const slot& last = net.slots[cut.first[over.from + 1] - 1];
   for (int v = net.slots[cut.first[over.from]].first_write; v < last.first_write + last.writes; ++v) {
@@ -52,5 +54,7 @@ GPIPE_COLD constexpr traffic traffic_of(const network& net, const cut& cut, cons
 constexpr slot_cost link_cost_of(const traffic& t, const device_spec& over) {
   return {transfer_time(t.forward_bytes, over), transfer_time(t.backward_bytes, over)};
 }
+
+}  // namespace detail
 
 }  // namespace gpipe

@@ -32,6 +32,8 @@ struct profile {
   int micro_batch_size = 0;
 };
 
+namespace detail {
+
 /// The profile of a struct with such a table.
 template <class Table>
 inline constexpr profile profile_of{Table::layers, static_cast<int>(sizeof(Table::layers) / sizeof(measured_layer)),
@@ -45,14 +47,10 @@ struct profile_mismatch {
   int line = -1;
 };
 
-namespace detail {
-
 constexpr bool names_layer(std::string_view given, std::string_view layer) {
   return given == layer || (!given.empty() && layer.size() > given.size() && layer[given.size()] == '<' &&
                             layer.substr(0, given.size()) == given);
 }
-
-}  // namespace detail
 
 /// Compares a profile with the model and the micro-batch size of a plan, and returns the first mismatch.
 constexpr profile_mismatch compare(const profile& p, const network& net, int micro_batch_size) {
@@ -67,8 +65,6 @@ constexpr profile_mismatch compare(const profile& p, const network& net, int mic
   }
   return {};
 }
-
-namespace detail {
 
 // Not constexpr: a call in constant evaluation is an error.
 [[noreturn]] GPIPE_COLD inline void bad_profile(const profile_mismatch& found, const profile& p, const network& net,
@@ -90,19 +86,19 @@ namespace detail {
   throw_error({"the profile has a negative time"}, {"give at least 0"}, where);
 }
 
-}  // namespace detail
-
 /// Throws unless the profile matches the model.
 constexpr void require_profile_of(const profile& p, const network& net, int micro_batch_size) {
   const profile_mismatch found = compare(p, net, micro_batch_size);
   if (found.what != profile_fault::none) detail::bad_profile(found, p, net, micro_batch_size);
 }
 
+}  // namespace detail
+
 /// The cost of every slot of a model: measured if there is a profile, else analytic.
 GPIPE_COLD constexpr void layer_costs(const network& net, int micro_batch_size, const device_spec& on, const profile& p,
                                       layer_cost* costs) {
   if (p.count == 0) return layer_costs(net, micro_batch_size, on, costs);
-  require_profile_of(p, net, micro_batch_size);
+  detail::require_profile_of(p, net, micro_batch_size);
   for (int l = 0; l < net.slot_count; ++l) {
     const auto picoseconds = [](std::int64_t ns) { return detail::multiplied(ns, 1000); };
     const measured_layer& line = p.layers[l];

@@ -120,6 +120,8 @@ constexpr int most_working_sets(memory_requirements needs, const Fits& fits) {
   return low;
 }
 
+namespace detail {
+
 /// The memory of the slots [first, last) as a stage, for any cut before and behind it.
 constexpr stage_memory memory_of_range(const network& net, int first, int last,
                                        const memory_requirements& requirements) {
@@ -128,5 +130,7 @@ constexpr stage_memory memory_of_range(const network& net, int first, int last,
     if (at > ends[count]) ends[++count] = at;
   return memory_of(stage_view(net, {ends, count}, first > 0), requirements);
 }
+
+}  // namespace detail
 
 }  // namespace gpipe

@@ -5,7 +5,7 @@
 
 #include <gpipe/plan/stages/stage_view.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// A range of a stage's flat gradients that replicas sum as one, as soon as the last backward of its slots [first,
 /// last) is over.
@@ -65,4 +65,4 @@ constexpr void each_bucket(const stage_view& stage, Sink&& sink) {
   }
 }
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -292,6 +292,8 @@ constexpr stage_memory memory_of(const stage_view& s, const memory_requirements&
   return detail::count_on(s, requirements, {}, 2 * (s.last() - s.first())).memory;
 }
 
+namespace detail {
+
 /// Lays out the arena of a stage whose bytes are `counted` by `memory_of`: calls `sink(const memory_block&)` for every
 /// buffer. The counting pass runs the same code, so the plan's bytes are the executor's.
 template <class Sink>
@@ -311,5 +313,7 @@ GPIPE_COLD stage_memory lay_out(const stage_view& s, const memory_requirements& 
   lay_out(s, requirements, counted, sink);
   return counted;
 }
+
+}  // namespace detail
 
 }  // namespace gpipe

@@ -2,7 +2,7 @@
 
 #include <gpipe/plan/stages/stage_view.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// The lifetimes of a stage's buffers while it works on one micro-batch:
 ///
@@ -112,4 +112,4 @@ class lifetimes {
   bool split_;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -48,6 +48,8 @@ constexpr const char* name_of(memory_kind kind) {
   return names[static_cast<int>(kind)];
 }
 
+namespace detail {
+
 /// One buffer of the arena: `copies` times `bytes`, from `offset` on, `stride` apart (0: without a gap). It belongs to
 /// `slot` or, for stash, returned, held, kept, activations and backward, to `value`; `index` numbers several of one.
 struct memory_block {
@@ -57,6 +59,8 @@ struct memory_block {
   int copies = 1;
   std::size_t stride = 0;
 };
+
+}  // namespace detail
 
 /// Bytes of a stage by kind.
 struct stage_memory {

@@ -2,6 +2,8 @@
 
 namespace gpipe {
 
+namespace detail {
+
 /// Slots for values from the neighbouring stage, and for values from any other stage.
 struct slots_for {
   int next = 1;
@@ -20,6 +22,8 @@ struct outgoing_slots {
   constexpr bool operator==(const outgoing_slots&) const = default;
 };
 
+}  // namespace detail
+
 /// Everything that the memory of a stage depends on, beside the cut.
 struct memory_requirements {
   int micro_batches = 1;  ///< of all replicas: a stage holds the partials of each
@@ -29,9 +33,9 @@ struct memory_requirements {
   int moments = 0;      ///< arrays of the parameters' size that the optimizer needs
   bool split = false;   ///< backward is split in every stage; else in those that send gradients
   int held = 0;         ///< micro-batches that are between backward's two parts; 0: the one follows the other
-  slots_for stash{};     ///< activations of earlier stages
-  slots_for returned{};  ///< gradients of later stages
-  outgoing_slots outgoing{};
+  detail::slots_for stash{};     ///< activations of earlier stages
+  detail::slots_for returned{};  ///< gradients of later stages
+  detail::outgoing_slots outgoing{};
   bool trains = true;     ///< else parameters have no gradients
   int others = 0;         ///< replicas that share no memory with this one
 

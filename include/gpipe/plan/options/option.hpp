@@ -12,8 +12,12 @@ namespace gpipe {
 
 struct plan_options;
 
+namespace detail {
+
 /// Whether all processes of a job must choose the same value.
 enum class agreed : bool { no, yes };
+
+}  // namespace detail
 
 /// The values that an option may have.
 struct option_range {
@@ -27,7 +31,7 @@ struct option_description {
   const char* name;  ///< of the member of `plan_options`
   const char* help;  ///< for a command line
   option_range range;
-  agreed across_processes;
+  detail::agreed across_processes;
   bool is_flag;
   std::int64_t (*get)(const plan_options&);
   void (*set)(plan_options&, std::int64_t);
@@ -83,4 +87,5 @@ GPIPE_COLD constexpr void require_in_range(const option_description& option, std
 }
 
 }  // namespace detail
+
 }  // namespace gpipe

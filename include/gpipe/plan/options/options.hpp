@@ -68,35 +68,35 @@ struct plan_options {
 
 /// All options that are a number, a choice or a flag, in the order in which errors name them.
 inline constexpr option_description plan_option_list[] = {
-    detail::describe_number<&plan_options::stages>("stages", {1}, agreed::yes, "stages of the pipeline"),
-    detail::describe_number<&plan_options::replicas>("replicas", {1}, agreed::yes, "copies of the pipeline"),
+    detail::describe_number<&plan_options::stages>("stages", {1}, detail::agreed::yes, "stages of the pipeline"),
+    detail::describe_number<&plan_options::replicas>("replicas", {1}, detail::agreed::yes, "copies of the pipeline"),
     detail::describe_number<&plan_options::workers>("workers", {.min = 0, .zero = "as many as the schedule has"},
-                                                    agreed::yes, "workers of each replica"),
-    detail::describe_number<&plan_options::micro_batches>("micro_batches", {1}, agreed::yes,
+                                                    detail::agreed::yes, "workers of each replica"),
+    detail::describe_number<&plan_options::micro_batches>("micro_batches", {1}, detail::agreed::yes,
                                                           "micro-batches of a mini-batch in each replica"),
-    detail::describe_number<&plan_options::micro_batch_size>("micro_batch_size", {1}, agreed::yes,
+    detail::describe_number<&plan_options::micro_batch_size>("micro_batch_size", {1}, detail::agreed::yes,
                                                              "maximum of samples of a micro-batch"),
-    detail::describe_choice<&plan_options::precision>(
-        "precision", precision::bf16, agreed::yes, "precision of activations, their gradients and matrix products"),
-    detail::describe_choice<&plan_options::schedule>("schedule", schedule_kind::custom, agreed::yes,
+    detail::describe_choice<&plan_options::precision>("precision", precision::bf16, detail::agreed::yes,
+                                                      "precision of activations, their gradients and matrix products"),
+    detail::describe_choice<&plan_options::schedule>("schedule", schedule_kind::custom, detail::agreed::yes,
                                                      "the order of work"),
-    detail::describe_number<&plan_options::chunks>("chunks", {1}, agreed::yes,
+    detail::describe_number<&plan_options::chunks>("chunks", {1}, detail::agreed::yes,
                                                    "stages a worker, of the interleaved and looped schedules"),
-    detail::describe_choice<&plan_options::lead>("lead", lead_kind::longest, agreed::yes,
-                                                    "forwards before the first backward, of the interleaved schedule"),
-    detail::describe_choice<&plan_options::recompute>(
-        "recompute", recompute_mode::as_needed, agreed::yes,
-        "which micro-batches run forward again before backward"),
+    detail::describe_choice<&plan_options::lead>("lead", lead_kind::longest, detail::agreed::yes,
+                                                 "forwards before the first backward, of the interleaved schedule"),
+    detail::describe_choice<&plan_options::recompute>("recompute", recompute_mode::as_needed, detail::agreed::yes,
+                                                      "which micro-batches run forward again before backward"),
     detail::describe_number<&plan_options::coalesce>("coalesce", {0, max_coalesced, "as many as pay off"},
-                                                     agreed::yes,
+                                                     detail::agreed::yes,
                                                      "micro-batches whose parameter gradients are computed together"),
-    detail::describe_number<&plan_options::optimizer_moments>(
-        "optimizer_moments", {0, max_moments}, agreed::yes, "arrays that the optimizer keeps beside the parameters"),
-    detail::describe_number<&plan_options::separate_memory>("separate_memory", {}, agreed::no,
+    detail::describe_number<&plan_options::optimizer_moments>("optimizer_moments", {0, max_moments},
+                                                              detail::agreed::yes,
+                                                              "arrays that the optimizer keeps beside the parameters"),
+    detail::describe_number<&plan_options::separate_memory>("separate_memory", {}, detail::agreed::no,
                                                             "workers share no memory"),
-    detail::describe_number<&plan_options::cost_transfers>("cost_transfers", {}, agreed::no,
+    detail::describe_number<&plan_options::cost_transfers>("cost_transfers", {}, detail::agreed::no,
                                                            "the cut pays for the values that cross it"),
-    detail::describe_number<&plan_options::memory_limit>("memory_limit", {1, no_memory_limit}, agreed::no,
+    detail::describe_number<&plan_options::memory_limit>("memory_limit", {1, no_memory_limit}, detail::agreed::no,
                                                          "bytes of every stage"),
 };
 
@@ -118,8 +118,6 @@ constexpr option_range range_of() {
   return {(std::numeric_limits<std::int64_t>::min)(), (std::numeric_limits<std::int64_t>::max)()};
 }
 
-}  // namespace detail
-
 /// An option of a compile-time plan: `plan<net, stages<4>>` is `plan<net, option<&plan_options::stages, 4>>`.
 template <auto Member, auto Value>
 struct option {
@@ -132,32 +130,34 @@ struct option {
   }
 };
 
+}  // namespace detail
+
 // Compile-time options, in any order. Those that take a type or several values are in static_options.hpp.
 template <int S>
-using stages = option<&plan_options::stages, S>;
+using stages = detail::option<&plan_options::stages, S>;
 template <int R>
-using replicas = option<&plan_options::replicas, R>;
+using replicas = detail::option<&plan_options::replicas, R>;
 template <int W>
-using workers = option<&plan_options::workers, W>;
+using workers = detail::option<&plan_options::workers, W>;
 template <int M>
-using micro_batches = option<&plan_options::micro_batches, M>;
+using micro_batches = detail::option<&plan_options::micro_batches, M>;
 template <int B>
-using micro_batch_size = option<&plan_options::micro_batch_size, B>;
+using micro_batch_size = detail::option<&plan_options::micro_batch_size, B>;
 /// `precision_is<precision::bf16>`.
 template <precision P>
-using precision_is = option<&plan_options::precision, P>;
+using precision_is = detail::option<&plan_options::precision, P>;
 template <int V>
-using chunks = option<&plan_options::chunks, V>;
+using chunks = detail::option<&plan_options::chunks, V>;
 template <lead_kind Kind>
-using lead = option<&plan_options::lead, Kind>;
+using lead = detail::option<&plan_options::lead, Kind>;
 template <recompute_mode Mode>
-using recompute = option<&plan_options::recompute, Mode>;
+using recompute = detail::option<&plan_options::recompute, Mode>;
 template <int G>
-using coalesce = option<&plan_options::coalesce, G>;
+using coalesce = detail::option<&plan_options::coalesce, G>;
 /// No stage needs more: the cut obeys the limit, and recompute as needed fits it. `memory_limit<16_GiB>`.
 template <std::int64_t Bytes>
-using memory_limit = option<&plan_options::memory_limit, Bytes>;
-using with_transfers = option<&plan_options::cost_transfers, true>;
+using memory_limit = detail::option<&plan_options::memory_limit, Bytes>;
+using with_transfers = detail::option<&plan_options::cost_transfers, true>;
 
 /// Throws if no plan of a network of `slots` slots can have these options.
 GPIPE_COLD constexpr void require_valid(const plan_options& o, int slots) {

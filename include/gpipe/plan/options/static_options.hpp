@@ -74,7 +74,7 @@ struct on_devices {
 /// Costs are those of a profile.
 template <class Table>
 struct profiled {
-  static constexpr void choose(plan_options& o) { o.profile = profile_of<Table>; }
+  static constexpr void choose(plan_options& o) { o.profile = detail::profile_of<Table>; }
   template <class Model, int MicroBatchSize>
   static constexpr bool suits() {
     return detail::require_profile<Table, Model, MicroBatchSize>();

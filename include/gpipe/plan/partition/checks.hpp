@@ -6,9 +6,7 @@
 
 // The conditions on a problem and on a cut. A violation throws an `error`.
 
-namespace gpipe {
-
-namespace detail {
+namespace gpipe::detail {
 
 // Not constexpr: a call in constant evaluation is an error, and the compiler shows the call with its numbers.
 [[noreturn]] inline void bad_stages(int stages, int slots) {
@@ -107,8 +105,6 @@ constexpr int unplaceable_slot(const Fits& fits, int slots, int stages) {
   return -1;
 }
 
-}  // namespace detail
-
 /// Throws unless stage s can hold the slots [first[s], first[s + 1]): they ascend strictly from 0 to `slots`, and each
 /// range fits (`fits(begin, end)`, or `fits(stage, begin, end)` if the limits of stages differ).
 template <class Fits = fits_always>
@@ -132,4 +128,4 @@ constexpr void take_cut(const int* between, int count, int slots, int stages, in
   require_cut(first, slots, stages, fits);
 }
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -3,7 +3,7 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/partition/checks.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// A lower bound on the work of a slot on one kind of device in a training step.
 struct slot_step {
@@ -14,8 +14,6 @@ struct slot_step {
   std::int64_t work = 0;  ///< all work of its device for the slot in a step
 };
 
-namespace detail {
-
 [[noreturn]] inline void bad_step(int slot, const slot_step& step) {  // not constexpr: see checks.hpp
   throw_error({"a slot's work in a step is ", step.work, ", of which one micro-batch takes ", step.forward,
                " forward and ", step.chain, " back"},
@@ -25,8 +23,6 @@ namespace detail {
 struct step_sums {
   std::int64_t forward = 0, chain = 0, work = 0;
 };
-
-}  // namespace detail
 
 /// A step in which every micro-batch runs forward once and backward in one part, with the problem's costs.
 struct whole_backward {
@@ -121,4 +117,4 @@ GPIPE_COLD constexpr std::int64_t makespan_lower_bound(partition_problem p, cons
   return low;
 }
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -5,6 +5,8 @@
 
 namespace gpipe {
 
+namespace detail {
+
 /// The objective of a cut. Throws if a count, the cut or a cost is not valid, or if 64 bits do not suffice.
 ///
 /// With r for the part of b that runs forward again, a fill-drain step with free transfers takes
@@ -58,6 +60,8 @@ constexpr std::int64_t objective_of(const partition_problem& p, const int* first
   return add(turn, periods * period);
 }
 
+}  // namespace detail
+
 /// The duration of a fill-drain step with equal micro-batches, equal devices and free transfers,
 ///
 ///     sum f + sum b + (M - 1) (max f + max b),
@@ -65,7 +69,7 @@ constexpr std::int64_t objective_of(const partition_problem& p, const int* first
 /// over stages s with the slots [first[s], first[s + 1]). The two maxima may belong to different stages.
 constexpr std::int64_t fill_drain_makespan(const slot_cost* costs, int slots, const int* first, int stages,
                                            int micro_batches) {
-  return objective_of({slots, stages, micro_batches, costs}, first);
+  return detail::objective_of({slots, stages, micro_batches, costs}, first);
 }
 
 }  // namespace gpipe

@@ -61,18 +61,20 @@ constexpr bool try_partition(const partition_problem& p, int* first, const Fits&
 ///
 /// Under the compilers' default limits, constant evaluation can cut 20,000 slots for 128 equal devices with free
 /// transfers, some 500 slots with transfers, and some 240 by the makespan on unequal devices.
-template <class Fits = fits_always>
+template <class Fits = detail::fits_always>
 GPIPE_COLD constexpr void partition(const partition_problem& p, int* first, const Fits& fits = {}) {
   if (!detail::try_partition(p, first, fits))
     detail::throw_misfit(detail::unplaceable_slot(fits, p.slots, p.stages), p.slots, p.stages);
 }
 
 /// The same for equal devices and free transfers, by the makespan of fill-drain.
-template <class Fits = fits_always>
+template <class Fits = detail::fits_always>
 constexpr void partition(const slot_cost* costs, int slots, int stages, int micro_batches, int* first,
                          const Fits& fits = {}) {
   partition(partition_problem{slots, stages, micro_batches, costs}, first, fits);
 }
+
+namespace detail {
 
 /// The objective of a cut, and the smallest objective of any cut.
 struct distance {
@@ -89,5 +91,7 @@ GPIPE_COLD constexpr distance distance_from_optimum(const partition_problem& p, 
   partition(p, best.data(), fits);
   return {objective_of(p, first), objective_of(p, best.data())};
 }
+
+}  // namespace detail
 
 }  // namespace gpipe

@@ -12,6 +12,8 @@ struct slot_cost {
   std::int64_t again = 0;  ///< the part of `backward` that runs forward again; it need not wait for the gradient
 };
 
+namespace detail {
+
 /// A value that one slot writes and later slots read. It goes directly from the writer's stage to each reader's stage.
 /// The writer's stage pays once for sending it, each other stage that reads it once for receiving it.
 struct transfer {
@@ -27,6 +29,8 @@ struct transfer {
   constexpr std::int64_t charge() const { return gradient ? 2 * time : time; }
 };
 
+}  // namespace detail
+
 /// The quantity that a partition minimizes.
 enum class objective : std::uint8_t {
   fill_drain,  ///< time of a fill-drain step, see `objective_of`; transfers must be free
@@ -39,7 +43,7 @@ struct partition_problem {
   const slot_cost* costs = nullptr;     ///< costs of every slot on each kind of device, [kind][slot]
   int kinds = 1;                        ///< kinds of devices
   const int* kind_of = nullptr;         ///< the kind of each stage's device; null: kind 0
-  const transfer* transfers = nullptr;  ///< null: free
+  const detail::transfer* transfers = nullptr;  ///< null: free
   int transfer_count = 0;
   objective goal = objective::fill_drain;
   /// Of fill-drain: every micro-batch runs forward again, and not all but the one whose gradient arrives first.
@@ -49,12 +53,12 @@ struct partition_problem {
   constexpr const slot_cost* costs_on(int stage) const { return costs + kind(stage) * slots; }
 };
 
+namespace detail {
+
 /// The memory of any stage is unlimited.
 struct fits_always {
   constexpr bool operator()(int, int) const { return true; }
 };
-
-namespace detail {
 
 inline constexpr std::int64_t unlimited = (std::numeric_limits<std::int64_t>::max)();
 
@@ -69,4 +73,5 @@ constexpr bool stage_fits(const Fits& fits, [[maybe_unused]] int stage, int begi
 }
 
 }  // namespace detail
+
 }  // namespace gpipe

@@ -11,6 +11,8 @@
 
 namespace gpipe {
 
+namespace detail {
+
 /// Runs the programs of all workers together over channels of `slots` slots (or under `rendezvous`) and returns the
 /// first fault. Programs without a fault run every (stage, micro-batch) forward and backward exactly once, each after
 /// its inputs; never wait in a circle; retire parameter gradients in ascending order and stay within the stash.
@@ -38,21 +40,26 @@ GPIPE_COLD constexpr void find_circle(const expected_step& terms, const program_
   if (run.run().what == fault::deadlock) run.circle(sink);
 }
 
+}  // namespace detail
+
 /// The same for the programs that `lower` makes of a schedule. Throws as `lower` does.
 template <scheduler Schedule>
 GPIPE_COLD constexpr check_result check_schedule(const Schedule& schedule, int stages, int micro_batches,
-                                            const recompute_choice& choice, const link* links, int link_count,
-                                            int slots = rendezvous, send_mode mode = send_mode::synchronous,
-                                            int coalesce = 1) {
+                                                 const detail::recompute_choice& choice, const stage_link* links,
+                                                 int link_count, int slots = detail::rendezvous,
+                                                 detail::send_mode mode = detail::send_mode::synchronous,
+                                                 int coalesce = 1) {
   const detail::step_programs<Schedule> all(schedule, stages, micro_batches, choice, links, link_count, mode, coalesce);
-  return check(all.terms(), all.views(), all.workers(), slots);
+  return detail::check(all.terms(), all.views(), all.workers(), slots);
 }
+
+namespace detail {
 
 /// Calls `sink(waiting_worker)` for each worker of a circle in which a table's cells wait, however many slots there
 /// are; for none if there is no circle.
 template <scheduler Schedule, class Sink>
-GPIPE_COLD constexpr void find_circle_of(const Schedule& schedule, int stages, int micro_batches, const link* links,
-                                         int link_count, Sink&& sink) {
+GPIPE_COLD constexpr void find_circle_of(const Schedule& schedule, int stages, int micro_batches,
+                                         const stage_link* links, int link_count, Sink&& sink) {
   detail::step_programs<Schedule> all(schedule, stages, micro_batches, {}, links, link_count, send_mode::buffered);
   const detail::zeroed_array<int> own(link_count * micro_batches), copies(2 * link_count);
   for (int i = 0; i < link_count * micro_batches; ++i) own[i] = i % micro_batches;
@@ -70,10 +77,12 @@ GPIPE_COLD constexpr void find_circle_of(const Schedule& schedule, int stages, i
   });
 }
 
+}  // namespace detail
+
 constexpr check_result check_schedule(schedule_choice chosen, int stages, int micro_batches,
-                                      const recompute_choice& choice, const link* links, int link_count,
-                                      int slots = rendezvous, send_mode mode = send_mode::synchronous,
-                                      int coalesce = 1) {
+                                      const detail::recompute_choice& choice, const stage_link* links, int link_count,
+                                      int slots = detail::rendezvous,
+                                      detail::send_mode mode = detail::send_mode::synchronous, int coalesce = 1) {
   return check_schedule<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, slots, mode,
                                          coalesce);
 }

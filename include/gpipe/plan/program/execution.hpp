@@ -8,7 +8,7 @@
 
 #include <initializer_list>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// One worker's program, as `lower` makes it.
 struct program_view {
@@ -20,7 +20,7 @@ struct program_view {
 /// and belongs to the caller.
 struct expected_step {
   int stages = 1, micro_batches = 1;
-  const link* links = nullptr;
+  const stage_link* links = nullptr;
   int link_count = 0;
   bool trains = true;
   const bool* recomputed = nullptr;  ///< [stage][micro-batch]; null: none is
@@ -34,8 +34,6 @@ struct expected_step {
 
 /// A send completes only when its receive is reached.
 inline constexpr int rendezvous = 0;
-
-namespace detail {
 
 /// Runs all programs together, once. Every channel has one sender and one receiver that block, so the final state does
 /// not depend on the order in which workers run: one execution represents all.
@@ -130,7 +128,7 @@ class execution {
   };
 
   constexpr int worker_of(int stage) const { return t_.worker_of ? t_.worker_of[stage] : stage; }
-  constexpr bool is_local(const link& it) const { return worker_of(it.from) == worker_of(it.to); }
+  constexpr bool is_local(const stage_link& it) const { return worker_of(it.from) == worker_of(it.to); }
   constexpr bool recomputed(int s, int m) const {
     return t_.recomputed && t_.recomputed[s * t_.micro_batches + m];
   }
@@ -214,13 +212,13 @@ class execution {
     const int *const first = back ? first_in_ : first_out_, end = first[s + 1];
     for (int k = first[s]; k < end; ++k) {
       const int i = back ? link_in_[k] : k;
-      if (const link& it = t_.links[i]; !back || it.gradient) use(i, it, 2 * i + back);
+      if (const stage_link& it = t_.links[i]; !back || it.gradient) use(i, it, 2 * i + back);
     }
   }
 
   /// What a stage has computed is ready for the other stages of its worker.
   constexpr void pass_on(int s, int m, bool back) {
-    each_leaving(s, back, [&](int, const link& it, int channel) {
+    each_leaving(s, back, [&](int, const stage_link& it, int channel) {
       if (!is_local(it)) return;
       ++(back ? gradients_[it.from * t_.micro_batches + m] : activations_[it.to * t_.micro_batches + m]);
       if (!planned_) return;
@@ -235,7 +233,7 @@ class execution {
     const bool back = it.kind == action_kind::backward || it.kind == action_kind::backward_input;
     if (!back && it.kind != action_kind::forward) return fault::none;
     fault found = fault::none;
-    each_leaving(it.stage, back, [&](int, const link& over, int channel) {
+    each_leaving(it.stage, back, [&](int, const stage_link& over, int channel) {
       if (found != fault::none || waiting_[w]) return;
       if (!channels_.exists(channel, it.micro_batch)) found = fault::stash;
       else if (channels_.acquire(channel, it.micro_batch) == slot_channels::result::waits) {
@@ -249,7 +247,7 @@ class execution {
   // The last use of what a stage received for a micro-batch.
   GPIPE_COLD constexpr bool release(int s, int m) {
     bool right = true;
-    const auto free = [&](const link& it, int channel, int sender) {
+    const auto free = [&](const stage_link& it, int channel, int sender) {
       right = channels_.release(channel, m) == slot_channels::result::done && right;
       if (!is_local(it) && waiting_[worker_of(sender)]) wake(worker_of(sender));
     };
@@ -290,14 +288,14 @@ class execution {
   constexpr int channel_of(const instruction& it) const { return 2 * it.link + goes_back(it.kind); }
   /// The worker at the other end of a transfer.
   constexpr int peer_of(const instruction& it) const {
-    const link& over = t_.links[it.link];
+    const stage_link& over = t_.links[it.link];
     return worker_of(it.stage == over.from ? over.to : over.from);
   }
 
   // Whether worker w may make a transfer now, apart from waiting for the other end.
   constexpr fault permit(int w, const instruction& it) const {
     if (it.link < 0 || it.link >= t_.link_count) return fault::unknown;
-    const link& over = t_.links[it.link];
+    const stage_link& over = t_.links[it.link];
     const bool back = goes_back(it.kind), sends = is_send(it.kind);
     if (it.stage != (sends == back ? over.to : over.from) || (back && !over.gradient) || peer_of(it) == w)
       return fault::unknown;
@@ -426,7 +424,7 @@ class execution {
       return other;
     }
     const bool back = it.kind != action_kind::forward;
-    each_leaving(it.stage, back, [&](int, const link& over, int channel) {
+    each_leaving(it.stage, back, [&](int, const stage_link& over, int channel) {
       if (!is_local(over) && channels_.is_busy(channel, it.micro_batch)) other = worker_of(back ? over.from : over.to);
     });
     return other;
@@ -481,5 +479,4 @@ class execution {
   int* departed_ = nullptr;
 };
 
-}  // namespace detail
-}  // namespace gpipe
+}  // namespace gpipe::detail

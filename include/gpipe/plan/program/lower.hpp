@@ -12,13 +12,11 @@
 #include <initializer_list>
 #include <limits>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// How a program sends: a `synchronous` program runs even if a send waits for its receive, a `buffered` one only if it
 /// never does.
 enum class send_mode { synchronous, buffered };
-
-namespace detail {
 
 [[noreturn]] inline void bad_worker(const char* schedule, int worker, int workers) {
   throw_error({schedule, " has no worker ", worker}, {"workers are numbered from 0 to ", workers - 1});
@@ -26,7 +24,7 @@ namespace detail {
 
 /// `lower` without its checks. `recomputed` has an element for each (stage, micro-batch), or is null.
 template <scheduler Schedule, class Sink>
-GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* recomputed, const link* links,
+GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* recomputed, const stage_link* links,
                                        int link_count, int worker, Sink&& sink,
                                        send_mode mode = send_mode::synchronous) {
   const zeroed_array<int> indices(2 * link_count);  // the links that reach this worker, and those that leave it
@@ -65,7 +63,7 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
     const int *const over = leaves ? outgoing : incoming, count = leaves ? outgoing_count : incoming_count;
     int planned = 0;
     for (int i = 0; i < count; ++i) {
-      const link& it = links[over[i]];
+      const stage_link& it = links[over[i]];
       if ((leaves ? it.from : it.to) != c.stage || (back && !it.gradient)) continue;
       int rank = back ? -1 - over[i] : over[i];
       if (mode == send_mode::synchronous) {
@@ -100,8 +98,6 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
         if (table.worker_of(s) == worker) sink(instruction{kind, s, -1, -1});
 }
 
-}  // namespace detail
-
 /// Lowers a schedule to one worker's program: calls `sink(instruction)` for each line of a step, in order.
 ///
 ///     F_m  [receive activation]...  forward  [send activation]...
@@ -130,7 +126,7 @@ GPIPE_COLD constexpr void lower_worker(tick_index<Schedule>& table, const bool* 
 /// Throws if the schedule does not admit (stages, micro_batches), or the worker or a link does not exist.
 template <scheduler Schedule, class Sink>
 constexpr void lower(const Schedule& schedule, int stages, int micro_batches, const recompute_choice& choice,
-                     const link* links, int link_count, int worker, Sink&& sink,
+                     const stage_link* links, int link_count, int worker, Sink&& sink,
                      send_mode mode = send_mode::synchronous, int coalesce = 1) {
   detail::require_admitted(schedule, stages, micro_batches);
   if (worker < 0 || worker >= schedule.workers(stages))
@@ -147,7 +143,7 @@ constexpr void lower(const Schedule& schedule, int stages, int micro_batches, co
 /// The same for a schedule chosen at run time.
 template <class Sink>
 constexpr void lower(schedule_choice chosen, int stages, int micro_batches, const recompute_choice& choice,
-                     const link* links, int link_count, int worker, Sink&& sink,
+                     const stage_link* links, int link_count, int worker, Sink&& sink,
                      send_mode mode = send_mode::synchronous, int coalesce = 1) {
   lower<schedule_choice>(chosen, stages, micro_batches, choice, links, link_count, worker, sink, mode, coalesce);
 }
@@ -155,10 +151,10 @@ constexpr void lower(schedule_choice chosen, int stages, int micro_batches, cons
 /// The number of instructions that `lower` makes.
 template <class Schedule>
 constexpr int program_length(Schedule schedule, int stages, int micro_batches, const recompute_choice& choice,
-                             const link* links, int link_count, int worker) {
+                             const stage_link* links, int link_count, int worker) {
   int length = 0;
   lower(schedule, stages, micro_batches, choice, links, link_count, worker, [&](const instruction&) { ++length; });
   return length;
 }
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

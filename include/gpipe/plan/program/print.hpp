@@ -9,10 +9,10 @@
 namespace gpipe {
 
 /// One worker's program on a line, as in `F1 F0 B0 B1`.
-GPIPE_COLD inline std::string describe(const program_view& program, bool with_stage = false) {
+GPIPE_COLD inline std::string describe(const detail::program_view& program, bool with_stage = false) {
   std::string text;
   for (int i = 0; i < program.length; ++i)
-    text.append(i > 0 ? " " : "").append(label_of(program.lines[i], with_stage).text());
+    text.append(i > 0 ? " " : "").append(detail::label_of(program.lines[i], with_stage).text());
   return text;
 }
 
@@ -27,14 +27,14 @@ std::string describe(const timetable<Schedule>& table) {
 /// A check's result as a sentence, as in "deadlock: worker 1 at line 7, I0 (backward input)".
 GPIPE_COLD inline std::string describe(const check_result& found) {
   if (found.ok()) return "no fault";
-  return detail::concat({name(found.what), ": worker ", found.worker, " at line ", found.position, ", ",
-                       label_of(found.at, true).text(), " (", name(found.at.kind), ")"});
+  return detail::concat({detail::name_of(found.what), ": worker ", found.worker, " at line ", found.position, ", ",
+                         detail::label_of(found.at, true).text(), " (", name_of(found.at.kind), ")"});
 }
 
 /// As in "worker 1 waits at tick 7 in 1B0 (backward)".
-GPIPE_COLD inline std::string describe(const waiting_worker& it) {
-  return detail::concat({"worker ", it.worker, " waits at tick ", it.tick, " in ", label_of(it.at, true).text(), " (",
-                         name(it.at.kind), ")"});
+GPIPE_COLD inline std::string describe(const detail::waiting_worker& it) {
+  return detail::concat({"worker ", it.worker, " waits at tick ", it.tick, " in ", detail::label_of(it.at, true).text(),
+                         " (", name_of(it.at.kind), ")"});
 }
 
 }  // namespace gpipe

@@ -20,7 +20,7 @@ struct workers_wait_in_no_circle {
                 "gpipe: the schedule's workers wait in a circle, each for the next one (of each its Worker, "
                 "Tick, Cell, Stage, MicroBatch)");
 };
-template <int Worker, int Line, action_kind Action, int Stage, int MicroBatch, fault What, bool Holds>
+template <int Worker, int Line, action_kind Action, int Stage, int MicroBatch, detail::fault What, bool Holds>
 struct programs_run {
   static_assert(Holds,
                 "gpipe: the plan's programs do not run in the plan's slots (Worker, Line, its Action, Stage, "
@@ -78,7 +78,7 @@ constexpr void require_no_circle(std::integer_sequence<int, I...>) {
 /// `assign_link_slots`.
 template <scheduler Schedule>
 GPIPE_COLD constexpr check_result check_planned(const Schedule& schedule, int stages, int micro_batches,
-                                                const recompute_choice& choice, const link* links, int link_count,
+                                                const recompute_choice& choice, const stage_link* links, int link_count,
                                                 int coalesce, const link_slot_table& slots, bool ties) {
   const step_programs<Schedule> all(schedule, stages, micro_batches, choice, links, link_count, send_mode::buffered,
                                     coalesce);
@@ -92,7 +92,7 @@ GPIPE_COLD constexpr check_result check_planned(const Schedule& schedule, int st
 template <class Table, bool Trains>
 constexpr check_result check_programs() {
   constexpr int S = Table::stages, M = Table::micro_batches, count = Table::link_count;
-  const link* const links = Table::links;
+  const stage_link* const links = Table::links;
   const zeroed_array<int> stash(count * M), returned(count * M), copies(2 * count);
   tick_index table(Table::schedule, S, M, Table::coalesce);
   for (int i = 0; i < count; ++i) {
@@ -127,9 +127,11 @@ template <class Table>
 constexpr bool require_runnable() {
   if constexpr (detail::waits_in_circle<Table>())
     detail::require_no_circle<Table>(std::make_integer_sequence<int, detail::circle_of<Table>.count>{});
-  else require_sound<Table>();
+  else detail::require_sound<Table>();
   return true;
 }
+
+namespace detail {
 
 /// `static_assert(require_programs<Table>())`: runs the programs that workers will run, in the slots that the plan has,
 /// if they are small enough (`max_executed`). Beside the constants of `require_sound`, the table has `coalesce`,
@@ -143,5 +145,7 @@ constexpr bool require_programs() {
   }
   return true;
 }
+
+}  // namespace detail
 
 }  // namespace gpipe

@@ -28,12 +28,12 @@ struct link_times {
 /// The input of a simulation. The arrays belong to the caller and have an element for each stage, or for each link.
 struct simulation_input {
   int stages = 1, micro_batches = 1;
-  recompute_choice recompute{};
+  detail::recompute_choice recompute{};
   const stage_times* times = nullptr;
-  const link* links = nullptr;
+  const stage_link* links = nullptr;
   int link_count = 0;
   const link_times* transfers = nullptr;  ///< null: they take no time
-  send_mode sends = send_mode::buffered;
+  detail::send_mode sends = detail::send_mode::buffered;
 };
 
 /// Further results of a simulation; null pointers are not written.
@@ -129,7 +129,7 @@ class simulator {
           const bool back = it.kind == action_kind::send_gradient;
           const int channel = 2 * it.link + back;
           send(channel, now_[w], !t_.transfers ? 0 : back ? t_.transfers[it.link].back : t_.transfers[it.link].forward);
-          const link& over = t_.links[it.link];
+          const stage_link& over = t_.links[it.link];
           const int peer = schedule_.worker_of(t_.stages, back ? over.from : over.to);
           if (awaited_[peer] == channel) {
             awaited_[peer] = -1;

@@ -3,7 +3,7 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/stages/link.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// The slots of memory that a plan gives to what goes over its links; arrays of the caller.
 struct link_slot_table {
@@ -11,8 +11,6 @@ struct link_slot_table {
   const int* returned = nullptr;  ///< [link][micro-batch], of gradients in the stage that sent the activations
   const int* copies = nullptr;    ///< [link][stash, returned]: the slots that the stages' memory has
 };
-
-namespace detail {
 
 /// The state of every slot of every channel in an execution, as the channels of the runtime have it:
 ///
@@ -64,5 +62,4 @@ class slot_channels {
   const zeroed_array<int> states_;  // [channel][slot]
 };
 
-}  // namespace detail
-}  // namespace gpipe
+}  // namespace gpipe::detail

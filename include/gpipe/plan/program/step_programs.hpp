@@ -26,8 +26,8 @@ template <scheduler Schedule>
 class step_programs {
  public:
   GPIPE_COLD constexpr step_programs(const Schedule& schedule, int stages, int micro_batches,
-                                     const recompute_choice& choice, const link* links, int link_count, send_mode mode,
-                                     int coalesce = 1)
+                                     const recompute_choice& choice, const stage_link* links, int link_count,
+                                     send_mode mode, int coalesce = 1)
       : table_(admitted(schedule, stages, micro_batches), stages, micro_batches, coalesce),
         links_(links),
         link_count_(link_count),
@@ -76,7 +76,7 @@ class step_programs {
   }
 
   tick_index<Schedule> table_;
-  const link* links_;
+  const stage_link* links_;
   int link_count_;
   zeroed_array<bool> recomputed_;
   zeroed_array<int> in_flight_, worker_of_;
@@ -88,7 +88,8 @@ class step_programs {
 /// Assigns what goes over a link its slots, by the ticks of a table: activations and, if it trains, gradients. Both
 /// arrays have an element for each micro-batch. `late`: the further ticks that a slot is held, see `on_the_way`.
 template <scheduler Schedule>
-constexpr void assign_link_slots(tick_index<Schedule>& table, const link& l, int late, int* stash, int* returned) {
+constexpr void assign_link_slots(tick_index<Schedule>& table, const stage_link& l, int late, int* stash,
+                                 int* returned) {
   stash_slots(table, l.from, l.to, stash, late);
   if (table.schedule().trains && l.gradient) returned_slots(table, l.to, l.from, returned, late);
 }

@@ -40,6 +40,8 @@ struct instruction {
   constexpr bool operator==(const instruction&) const = default;
 };
 
+namespace detail {
+
 /// Whether the action sends or receives by a link.
 constexpr bool is_send(action_kind kind) {
   return kind == action_kind::send_activation || kind == action_kind::send_gradient;
@@ -48,8 +50,10 @@ constexpr bool is_receive(action_kind kind) {
   return kind == action_kind::receive_activation || kind == action_kind::receive_gradient;
 }
 
+}  // namespace detail
+
 /// The name of the action in errors and traces.
-constexpr const char* name(action_kind kind) {
+constexpr const char* name_of(action_kind kind) {
   constexpr const char* names[] = {"idle",
                                    "forward",
                                    "recompute",

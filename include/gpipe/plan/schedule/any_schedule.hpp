@@ -173,10 +173,10 @@ constexpr int stages_per_worker(schedule_kind kind, int chunks = 2) {
   }
 }
 
-/// The name of a kind, which `parse_schedule` reads.
-constexpr const char* name(schedule_kind kind) { return schedule_choice(kind).name(); }
-/// The same, and `custom`.
-constexpr const char* name_of(schedule_kind kind) { return kind == schedule_kind::custom ? "custom" : name(kind); }
+/// The name of a kind, which `parse_schedule` reads, or "custom".
+constexpr const char* name_of(schedule_kind kind) {
+  return kind == schedule_kind::custom ? "custom" : schedule_choice(kind).name();
+}
 
 namespace detail {
 
@@ -195,7 +195,7 @@ constexpr schedule_kind parse_schedule(std::string_view text) {
     return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter + 32) : letter;
   };
   for (const schedule_kind kind : schedule_kinds) {
-    const std::string_view known = name(kind);
+    const std::string_view known = name_of(kind);
     bool same = known.size() == text.size();
     for (std::size_t i = 0; same && i < known.size(); ++i) same = lower(known[i]) == lower(text[i]);
     if (same) return kind;

@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// A short text without allocation, so that programs can be printed in constant evaluation, too.
 struct label {
@@ -53,8 +53,6 @@ constexpr label label_of(const cell& it, bool with_stage = false) {
   return label_of(instruction{it.kind, it.stage, it.micro_batch, -1}, with_stage);
 }
 
-namespace detail {
-
 [[noreturn]] inline void bad_label(std::string_view text) {
   throw_error(
       {"the instruction is '", text, "'"},
@@ -71,8 +69,6 @@ constexpr int take_number(std::string_view& text) {
   }
   return number;
 }
-
-}  // namespace detail
 
 /// Parses a text of `label_of`; throws if it is not an instruction.
 constexpr instruction parse_instruction(std::string_view text) {
@@ -105,4 +101,4 @@ constexpr instruction parse_instruction(std::string_view text) {
   return it;
 }
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

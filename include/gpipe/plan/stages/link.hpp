@@ -9,12 +9,14 @@ namespace gpipe {
 
 /// Stage `from` sends activations to the later stage `to`: one channel forward and, if `gradient`, one back.
 /// Neighbours have a link if a value flows between them; a skip has its own link.
-struct link {
+struct stage_link {
   int from = 0, to = 0;
   bool gradient = true;
 
-  constexpr bool operator==(const link&) const = default;
+  constexpr bool operator==(const stage_link&) const = default;
 };
+
+namespace detail {
 
 /// The links of a cut, ascending in (from, to): one for each pair of stages of which the later reads values of the
 /// earlier. A link has gradients if any of its values has one. Calls `sink(link)` for each.
@@ -35,7 +37,7 @@ GPIPE_COLD constexpr void find_links(const network& net, const cut& cut, Sink&& 
   }
   for (int from = 0; from < S; ++from)
     for (int to = from + 1; to < S; ++to)
-      if (between[from * S + to] != 0) sink(link{from, to, between[from * S + to] == 3});
+      if (between[from * S + to] != 0) sink(stage_link{from, to, between[from * S + to] == 3});
 }
 
 /// The slots from which on each reads the slot before: any of its values, and one that has a gradient. If they are at
@@ -60,16 +62,14 @@ GPIPE_COLD constexpr chain_begin chained_from(const network& net) {
   return found;
 }
 
-namespace detail {
-
-[[noreturn]] inline void bad_link(int index, const link& link, int stages) {
+[[noreturn]] inline void bad_link(int index, const stage_link& link, int stages) {
   throw_error({"link ", index, " goes from stage ", link.from, " to stage ", link.to},
               {"links must go from a stage to a later one of the ", stages, ", in ascending order of (from, to)"});
 }
 
-constexpr void require_links(int stages, const link* links, int link_count) {
+constexpr void require_links(int stages, const stage_link* links, int link_count) {
   for (int i = 0; i < link_count; ++i) {
-    const link& it = links[i];
+    const stage_link& it = links[i];
     if (it.from < 0 || it.from >= it.to || it.to >= stages ||
         (i > 0 && (links[i - 1].from > it.from || (links[i - 1].from == it.from && links[i - 1].to > it.to))))
       bad_link(i, it, stages);

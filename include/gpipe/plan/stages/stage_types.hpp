@@ -4,7 +4,7 @@
 #include <gpipe/model/model.hpp>
 #include <gpipe/model/rows.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// `Count` slots of a stage that repeat one layer with one input.
 template <class Bound, int Count>
@@ -27,8 +27,6 @@ struct recomputed : Stage {
   using wrapped = Stage;
   static constexpr recompute_mode mode = Mode;
 };
-
-namespace detail {
 
 // The rows of the slots [first, last), ascending, with the number of their slots.
 template <class Model, int First, int Last>
@@ -61,6 +59,4 @@ constexpr auto wrapped_stage() {
   else return recomputed<plain, Mode>{};
 }
 
-}  // namespace detail
-
-}  // namespace gpipe
+}  // namespace gpipe::detail

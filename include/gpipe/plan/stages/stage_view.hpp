@@ -33,14 +33,14 @@ class stage_view {
   }
   /// Whether a later stage reads the value.
   constexpr bool sent(int v) const {
-    const value& of = net_.values[v];
+    const detail::value& of = net_.values[v];
     return of.readers > 0 && holds(of.writer) && net_.reader(v, of.readers - 1) >= last_;
   }
   /// Whether the next stage has the `i`-th reader of a value.
   constexpr bool read_by_next(int v, int i) const { return stage_of(net_.reader(v, i)) == stage_ + 1; }
   /// Whether the stage's backward reads the value again.
   constexpr bool kept(int v) const {
-    const value& of = net_.values[v];
+    const detail::value& of = net_.values[v];
     if (holds(of.writer) && net_.row_of(of.writer).keeps.output) return true;
     for (int i = 0; i < of.readers; ++i)
       if (holds(net_.reader(v, i)) && net_.row_of(net_.reader(v, i)).keeps.input) return true;
@@ -50,10 +50,10 @@ class stage_view {
   /// writer, in forward or backward, so no recompute writes it again.
   constexpr bool direct(int v) const {
     if (!sent(v)) return false;
-    const slot& writer = net_.slots[net_.values[v].writer];
+    const detail::slot& writer = net_.slots[net_.values[v].writer];
     if (net_.rows[writer.row].extra_count > 0) return false;
     for (int o = 0; o < writer.writes; ++o) {
-      const value& of = net_.values[writer.first_write + o];
+      const detail::value& of = net_.values[writer.first_write + o];
       if (of.readers > 0 && net_.reader(writer.first_write + o, 0) < last_) return false;
       if (kept(writer.first_write + o)) return false;
     }
@@ -63,7 +63,8 @@ class stage_view {
   constexpr bool sends_gradients() const {
     for (int l = first_; l < last_ && first_ > 0; ++l)
       for (int i = 0; i < net_.slots[l].reads; ++i)
-        if (const value& of = net_.values[net_.reads_value(l, i)]; of.writer < first_ && of.gradient) return true;
+        if (const detail::value& of = net_.values[net_.reads_value(l, i)]; of.writer < first_ && of.gradient)
+          return true;
     return false;
   }
   /// Whether the value enters the stage: an earlier stage writes it, or it enters the model.
@@ -159,16 +160,16 @@ class stage_view {
   constexpr bool matches(const stage_view& other) const {
     const int n = last_ - first_;
     if (other.last_ - other.first_ != n) return false;
-    const slot *mine = net_.slots + first_, *theirs = net_.slots + other.first_;
+    const detail::slot *mine = net_.slots + first_, *theirs = net_.slots + other.first_;
     if (mine[0].row != theirs[0].row || mine[n - 1].row != theirs[n - 1].row) return false;
     for (int k = 0; k < n; ++k)
       if (mine[k].row != theirs[k].row) return false;
 
     // Equal rows read and write equally many values, which are numbered in order.
-    const slot &first = mine[0], &end = mine[n - 1];
+    const detail::slot &first = mine[0], &end = mine[n - 1];
     const int reads = end.first_read + end.reads - first.first_read;
     const int begin = first.first_write, shift = theirs[0].first_write - begin;  // lower values enter
-    const read *my_reads = net_.reads + first.first_read, *their_reads = net_.reads + theirs[0].first_read;
+    const detail::read *my_reads = net_.reads + first.first_read, *their_reads = net_.reads + theirs[0].first_read;
     int inside = 0;
     for (int r = 0; r < reads; ++r) {
       const int v = my_reads[r].value, w = their_reads[r].value;
@@ -181,7 +182,7 @@ class stage_view {
     int leave = reads_before(v + 1) - reads_before(begin) - inside;
     if (reads_before(v + 1 + shift) - reads_before(begin + shift) - inside != leave) return false;
     for (; leave > 0; --v) {
-      const value& of = net_.values[v];
+      const detail::value& of = net_.values[v];
       int leaving = 0;
       while (leaving < of.readers && net_.reader(v, of.readers - 1 - leaving) >= last_) ++leaving;
       if (leaving == 0) continue;

@@ -77,7 +77,7 @@ class table_check {
   }
 
   /// Compares both ends of a link, whose rows have been read.
-  constexpr void compare(const link& it) {
+  constexpr void compare(const stage_link& it) {
     const stage_row &from = rows_[it.from], &to = rows_[it.to];
     compare(from.forward, to.forward, it.to, action_kind::forward);
     if (schedule_.trains && it.gradient) compare(to.backward, from.backward, it.from, action_kind::backward);
@@ -147,13 +147,13 @@ GPIPE_COLD constexpr int first_without_stage(const Schedule& schedule, int stage
 /// any slots. `check_schedule` gets the same result by running the programs.
 template <scheduler Schedule>
 GPIPE_COLD constexpr check_result check_timetable(const Schedule& schedule, int stages, int micro_batches,
-                                                  const link* links, int link_count, int first, int last) {
+                                                  const stage_link* links, int link_count, int first, int last) {
   detail::require_admitted(schedule, stages, micro_batches);
   detail::require_links(stages, links, link_count);
   for (int s = 0; s < stages; ++s)
     if (const int w = schedule.worker_of(stages, s); w < 0 || w >= schedule.workers(stages))
-      return {fault::unknown, w, 0, {action_kind::forward, s, 0, -1}};
-  if (const int w = detail::first_without_stage(schedule, stages); w >= 0) return {fault::missing, w, 0, {}};
+      return {detail::fault::unknown, w, 0, {action_kind::forward, s, 0, -1}};
+  if (const int w = detail::first_without_stage(schedule, stages); w >= 0) return {detail::fault::missing, w, 0, {}};
   detail::table_check<Schedule> table(schedule, stages, micro_batches);
   for (int w = first; w < last && w < schedule.workers(stages); ++w) table.read(w);
   for (int i = 0; i < link_count; ++i) {
@@ -167,17 +167,17 @@ GPIPE_COLD constexpr check_result check_timetable(const Schedule& schedule, int 
 
 /// The whole table.
 template <scheduler Schedule>
-constexpr check_result check_timetable(const Schedule& schedule, int stages, int micro_batches, const link* links,
-                              int link_count) {
+constexpr check_result check_timetable(const Schedule& schedule, int stages, int micro_batches, const stage_link* links,
+                                       int link_count) {
   return check_timetable(schedule, stages, micro_batches, links, link_count, 0, stages);
 }
 
-constexpr check_result check_timetable(schedule_choice chosen, int stages, int micro_batches, const link* links,
+constexpr check_result check_timetable(schedule_choice chosen, int stages, int micro_batches, const stage_link* links,
                                        int link_count, int first, int last) {
   return check_timetable<schedule_choice>(chosen, stages, micro_batches, links, link_count, first, last);
 }
-constexpr check_result check_timetable(schedule_choice chosen, int stages, int micro_batches, const link* links,
-                              int link_count) {
+constexpr check_result check_timetable(schedule_choice chosen, int stages, int micro_batches, const stage_link* links,
+                                       int link_count) {
   return check_timetable(chosen, stages, micro_batches, links, link_count, 0, stages);
 }
 

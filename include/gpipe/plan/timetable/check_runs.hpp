@@ -47,7 +47,7 @@ class tick_run_check {
   }
 
   /// Each value that goes over a link is made in an earlier tick.
-  constexpr bool over(const link& it) const {
+  constexpr bool over(const stage_link& it) const {
     return before(it.from, forward, it.to, forward) &&
            (!schedule_.trains || !it.gradient || before(it.to, input, it.from, input));
   }
@@ -117,8 +117,8 @@ class tick_run_check {
 /// Whether the tick runs of a schedule prove its table right (see `check_timetable`), for workers and stages [first,
 /// last) and the links that reach them. False proves nothing: the schedule may have no tick runs.
 template <scheduler Schedule>
-constexpr bool check_runs(const Schedule& schedule, int stages, int micro_batches, const link* links,
-                               int link_count, int first, int last) {
+constexpr bool check_runs(const Schedule& schedule, int stages, int micro_batches, const stage_link* links,
+                          int link_count, int first, int last) {
   if constexpr (tick_runs_of<Schedule>::count == 0) {
     return false;
   } else {

@@ -7,6 +7,8 @@
 
 namespace gpipe {
 
+namespace detail {
+
 /// The faults of a set of programs.
 enum class fault : std::uint8_t {
   none,
@@ -21,20 +23,22 @@ enum class fault : std::uint8_t {
 };
 
 /// One word.
-constexpr const char* name(fault what) {
+constexpr const char* name_of(fault what) {
   constexpr const char* names[] = {"none",     "unknown",  "premature",  "repeated", "missing",
                                    "unpaired", "deadlock", "retirement", "stash"};
   return names[static_cast<int>(what)];
 }
 
+}  // namespace detail
+
 /// The first fault: the worker, the line of its program, and the instruction.
 struct check_result {
-  fault what = fault::none;
+  detail::fault what = detail::fault::none;
   int worker = -1;
   int position = -1;
   instruction at{};
 
-  constexpr bool ok() const { return what == fault::none; }
+  constexpr bool ok() const { return what == detail::fault::none; }
 };
 
 }  // namespace gpipe

@@ -13,7 +13,7 @@ template <int Stages, int MicroBatches, bool Holds>
 struct schedule_admits {
   static_assert(Holds, "gpipe: the schedule does not admit these stages and micro-batches (Stages, MicroBatches)");
 };
-template <int Worker, int Tick, action_kind Cell, int Stage, int MicroBatch, fault What, bool Holds>
+template <int Worker, int Tick, action_kind Cell, int Stage, int MicroBatch, detail::fault What, bool Holds>
 struct schedule_is_sound {
   static_assert(Holds, "gpipe: the schedule's table is wrong (Worker, Tick, its first bad Cell, What)");
 };
@@ -67,8 +67,6 @@ constexpr bool proven(std::integer_sequence<int, Piece...>) {
   return (piece_proven<Table, Piece * stages_at_once> && ...);
 }
 
-}  // namespace detail
-
 /// Checks a table of any size at compile time: by the schedule's tick runs or, if these prove nothing, cell by cell in
 /// pieces. `Table` is a type with the static constants `schedule` (an object or a choice), `stages`, `micro_batches`,
 /// `links` (an array or a pointer) and `link_count`.
@@ -95,5 +93,7 @@ constexpr bool require_sound() {
   }
   return true;
 }
+
+}  // namespace detail
 
 }  // namespace gpipe

@@ -4,7 +4,7 @@
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/timetable/tick_index.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// A mode and, for `as_needed`, the number of working sets of each stage (null: the fewest with which it runs).
 struct recompute_choice {
@@ -15,8 +15,6 @@ struct recompute_choice {
   constexpr recompute_choice(recompute_mode chosen, const int* of_each_stage = nullptr)
       : mode(chosen), working_sets(of_each_stage) {}
 };
-
-namespace detail {
 
 [[noreturn]] GPIPE_COLD inline void too_few_working_sets(int stage, int working_sets, int fewest) {
   throw_error({"stage ", stage, " cannot run with ", several(working_sets, "working set")},
@@ -96,8 +94,6 @@ GPIPE_COLD constexpr void keep_what_fits(tick_index<Schedule>& table, int stage,
   });
 }
 
-}  // namespace detail
-
 /// Flags the micro-batches that a stage recomputes, and returns their number. `recomputed` has `micro_batches`
 /// elements. Throws if the stage cannot run with its working sets.
 template <scheduler Schedule>
@@ -127,4 +123,4 @@ constexpr int flag_recomputed(const Schedule& schedule, int stages, int micro_ba
   return flag_recomputed(table, choice, stage, recomputed);
 }
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

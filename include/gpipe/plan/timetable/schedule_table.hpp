@@ -80,7 +80,7 @@ GPIPE_COLD std::string schedule_text(const Schedule& schedule, int stages, int m
     for (int t = 0; t < schedule.ticks(stages, micro_batches); ++t) {
       if (t > 0) text += ',';
       const cell c = schedule.at(stages, micro_batches, w, t);
-      if (c.kind != action_kind::idle) text += label_of(c, true).text();
+      if (c.kind != action_kind::idle) text += detail::label_of(c, true).text();
     }
     text += '\n';
   }
@@ -159,7 +159,8 @@ GPIPE_COLD inline schedule_table::rows_of_entries schedule_table::read(const std
     }
   }
   if (rows.empty())
-    detail::throw_error({"the schedule has no row"}, {"write a row of cells for each worker"}, location{.file = name});
+    detail::throw_error({"the schedule has no row"}, {"write a row of cells for each worker"},
+                        detail::location{.file = name});
   return rows;
 }
 
@@ -178,24 +179,24 @@ GPIPE_COLD inline void schedule_table::count_stages(const rows_of_entries& rows)
       for (const entry& e : rows[w])
         if (std::max(e.is.stage, e.is.micro_batch) + 1 == std::max(stages, micro_batches_))
           detail::bad_cell(name_, static_cast<int>(w), e.column,
-                           {" is ", label_of(e.is, true).text(), ", and the table has ", cells, " cells for ", stages,
-                            " stages and ", micro_batches_, " micro-batches"},
+                           {" is ", detail::label_of(e.is, true).text(), ", and the table has ", cells, " cells for ",
+                            stages, " stages and ", micro_batches_, " micro-batches"},
                            {"count stages and micro-batches from 0, and write every one"});
   worker_of_.assign(detail::index(stages), -1);
   for (std::size_t w = 0; w < rows.size(); ++w)
     for (const entry& e : rows[w]) {
       int& worker = worker_of_[detail::index(e.is.stage)];
       if (worker >= 0 && worker != static_cast<int>(w))
-        detail::bad_cell(
-            name_, static_cast<int>(w), e.column,
-            {" is ", label_of(e.is, true).text(), ", and stage ", e.is.stage, " is in row ", worker + 1, ", too"},
-            {"keep all cells of a stage in one row"});
+        detail::bad_cell(name_, static_cast<int>(w), e.column,
+                         {" is ", detail::label_of(e.is, true).text(), ", and stage ", e.is.stage, " is in row ",
+                          worker + 1, ", too"},
+                         {"keep all cells of a stage in one row"});
       worker = static_cast<int>(w);
     }
   for (std::size_t s = 0; s < worker_of_.size(); ++s)
     if (worker_of_[s] < 0)
       detail::throw_error({"stage ", s, " has no cell, and stage ", stages - 1, " has"},
-                          {"count stages from 0, and write every one"}, location{.file = name_});
+                          {"count stages from 0, and write every one"}, detail::location{.file = name_});
 }
 
 GPIPE_COLD inline void schedule_table::place(rows_of_entries& rows) {
@@ -237,10 +238,10 @@ GPIPE_COLD inline void schedule_table::place(rows_of_entries& rows) {
       const bool forward = e.is.kind == action_kind::forward;
       const cell needs{forward ? action_kind::forward : action_kind::backward, e.is.stage + (forward ? -1 : 1),
                        e.is.micro_batch};
-      detail::bad_cell(
-          name_, static_cast<int>(w), e.column,
-          {" is ", label_of(e.is, true).text(), ", which waits for ever for ", label_of(needs, true).text()},
-          {"order the rows so that each cell's input comes before it"});
+      detail::bad_cell(name_, static_cast<int>(w), e.column,
+                       {" is ", detail::label_of(e.is, true).text(), ", which waits for ever for ",
+                        detail::label_of(needs, true).text()},
+                       {"order the rows so that each cell's input comes before it"});
     }
 }
 
@@ -257,29 +258,30 @@ GPIPE_COLD inline void schedule_table::count_in_flight(const rows_of_entries& ro
 }
 
 GPIPE_COLD inline void schedule_table::check(const rows_of_entries& rows) const {
-  std::vector<link> chain;
+  std::vector<stage_link> chain;
   for (int s = 0; s + 1 < stages(); ++s) chain.push_back({s, s + 1});
   const check_result found =
       check_timetable(*this, stages(), micro_batches_, chain.data(), static_cast<int>(chain.size()));
   if (found.ok()) return;
-  const label found_at = label_of(found.at, true);
+  const detail::label found_at = detail::label_of(found.at, true);
   const std::string_view is = found_at.text();
   if (found.worker < 0 || found.worker >= static_cast<int>(rows.size()) || rows[detail::index(found.worker)].empty())
     detail::throw_error({"row ", found.worker + 1, " has no cell"}, {"remove it, or give it a stage"},
-                        location{.file = name_, .line = found.worker + 1});
-  if (found.what == fault::missing)
+                        detail::location{.file = name_, .line = found.worker + 1});
+  if (found.what == detail::fault::missing)
     detail::throw_error({is, " is missing"}, {"write every stage and micro-batch forward and backward once"},
-                        location{.file = name_, .line = found.worker + 1});
+                        detail::location{.file = name_, .line = found.worker + 1});
   int column = 0;
   for (const entry& e : rows[detail::index(found.worker)])
     if (e.tick == found.position) column = e.column;
-  detail::bad_cell(name_, found.worker, column,
-                   {" is ", is,
-                    found.what == fault::repeated     ? ", for the second time"
-                    : found.what == fault::retirement ? ", and parameter gradients are not in the order 0, 1, 2, ..."
-                                                      : ", before what it needs"},
-                   {found.what == fault::retirement ? "number the micro-batches in the order of their backwards"
-                                                    : "correct the order of the row"});
+  detail::bad_cell(
+      name_, found.worker, column,
+      {" is ", is,
+       found.what == detail::fault::repeated     ? ", for the second time"
+       : found.what == detail::fault::retirement ? ", and parameter gradients are not in the order 0, 1, 2, ..."
+                                                 : ", before what it needs"},
+      {found.what == detail::fault::retirement ? "number the micro-batches in the order of their backwards"
+                                               : "correct the order of the row"});
 }
 
 GPIPE_COLD inline schedule_table::schedule_table(std::string name, std::string_view text) : name_(std::move(name)) {

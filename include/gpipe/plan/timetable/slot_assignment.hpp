@@ -3,7 +3,7 @@
 #include <gpipe/plan/timetable/recompute.hpp>
 #include <gpipe/plan/timetable/tick_index.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 // A stage has a slot of memory for each micro-batch that it holds at once. The writer and the reader of a slot may be
 // different stages: in shared memory an activation is written straight into the stage that reads it. So its slot is
@@ -19,9 +19,6 @@ namespace gpipe {
 //
 // If transfers take time, a value on the way holds its slot, too: `on_the_way` ticks longer, so that links as slow as
 // stages stay busy.
-
-namespace detail {
-
 /// Assigns each micro-batch a slot from tick begin[m] until end[m], both included. Returns the number of slots, at min
 /// `min`. `slot` may be null.
 GPIPE_COLD constexpr int assign_slots(int micro_batches, const int* begin, const int* end, int min, int* slot) {
@@ -72,8 +69,6 @@ GPIPE_COLD constexpr int slots_between(tick_index<Schedule>& table, int writer, 
   }
   return assign_slots(M, ticks.data(), ticks.data() + M, min, slot);
 }
-
-}  // namespace detail
 
 /// Slots at stage `to` for the activations that stage `from` writes or, if both are equal, for the stage's inputs from
 /// outside: from forward at `from` until the parameter gradients at `to` (until forward if the schedule does not
@@ -142,4 +137,4 @@ constexpr int working_set_slots(schedule_choice chosen, int stages, int micro_ba
   return working_set_slots<schedule_choice>(chosen, stages, micro_batches, choice, stage, forward, backward);
 }
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -74,27 +74,28 @@ struct timetable {
   template <class Put>
   constexpr void draw(Put&& put) const {
     const bool several = workers() < stages;
-    int width = label_of(cell{action_kind::forward, several ? stages - 1 : -1, micro_batches - 1}, several).size + 2;
-    if (label tick; tick.put(ticks() - 1), tick.size + 2 > width) width = tick.size + 2;
-    label last;
+    int width =
+        detail::label_of(cell{action_kind::forward, several ? stages - 1 : -1, micro_batches - 1}, several).size + 2;
+    if (detail::label tick; tick.put(ticks() - 1), tick.size + 2 > width) width = tick.size + 2;
+    detail::label last;
     last.put(several ? "worker " : "stage ");
     last.put(workers() - 1);
     const int margin = last.size + 2;
-    const auto line = [&](const label& head, const auto& entry) {
+    const auto line = [&](const detail::label& head, const auto& entry) {
       for (const char letter : head.text()) put(letter);
       int gap = margin - head.size;
       for (int t = 0; t < ticks(); ++t) {
-        const label text = entry(t);
+        const detail::label text = entry(t);
         for (; gap > 0; --gap) put(' ');
         for (const char letter : text.text()) put(letter);
         gap = width - text.size;
       }
       put('\n');
     };
-    label head;
+    detail::label head;
     head.put("tick");
     line(head, [](int t) {
-      label number;
+      detail::label number;
       number.put(t);
       return number;
     });
@@ -102,7 +103,7 @@ struct timetable {
       head = {};
       head.put(several ? "worker " : "stage ");
       head.put(w);
-      line(head, [&](int t) { return label_of(at(w, t), several); });
+      line(head, [&](int t) { return detail::label_of(at(w, t), several); });
     }
   }
 };

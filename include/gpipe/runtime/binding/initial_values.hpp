@@ -8,16 +8,12 @@
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/layer/contract/description.hpp>
 
-namespace gpipe {
-
-namespace detail {
+namespace gpipe::detail {
 
 // Makes a double in (0, 1) of two words.
 inline double open_uniform(std::uint32_t high, std::uint32_t low) {
   return (static_cast<double>(high) * 4294967296.0 + low + 0.5) * 0x1p-64;
 }
-
-}  // namespace detail
 
 /// The first value of element `i` of parameter number `index` of slot `slot`. It depends on these and the seed alone,
 /// so no cut changes it. It is drawn in double, then rounded.
@@ -58,4 +54,4 @@ GPIPE_COLD void first_values(dtype type, const parameter* list, int count, std::
   }
 }
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -7,7 +7,7 @@
 #include <gpipe/model/model.hpp>
 #include <gpipe/runtime/binding/kernel_promises.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// The kernels of one row of the network. A kernel that the layer does not need is null.
 template <class Context>
@@ -23,8 +23,6 @@ struct kernel_row {
   kernel refresh = nullptr;
   void (*prepare)(const Context&, int samples) = nullptr;  ///< sets up libraries before the first step
 };
-
-namespace detail {
 
 template <class Bound, class Context>
 struct entry_points {
@@ -141,10 +139,8 @@ constexpr auto tabulate_kernels() {
 template <class Model, class Context>
 inline constexpr auto kernels_of_model = tabulate_kernels<Model, Context>();
 
-}  // namespace detail
-
 /// The kernels of a model's rows on a device.
 template <class Model, class Context>
 inline constexpr const kernel_row<Context>* kernels_of = detail::kernels_of_model<Model, Context>.rows;
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

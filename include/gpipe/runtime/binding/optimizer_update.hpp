@@ -5,7 +5,7 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// An optimizer without its type, so that an executor is compiled once for all optimizers.
 template <class Context>
@@ -62,4 +62,4 @@ class optimizer_update {
   double trial_;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

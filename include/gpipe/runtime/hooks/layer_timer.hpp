@@ -7,7 +7,7 @@
 
 #include <gpipe/core/config.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// The timed parts of a slot; `backward` is both parts at once.
 enum class timed : std::uint8_t { forward, backward_input, backward_parameters, backward };
@@ -48,4 +48,4 @@ class layer_timer {
   std::vector<series> series_;  // [slot][part]
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

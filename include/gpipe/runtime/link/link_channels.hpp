@@ -12,7 +12,7 @@
 #include <gpipe/transport/in_process/channel.hpp>
 #include <gpipe/transport/in_process/emulated_link.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// The end here of a channel to another process; at most one of the two is there.
 struct remote_end {
@@ -104,4 +104,4 @@ GPIPE_COLD std::vector<link_channels<Marker>> make_link_channels(const network& 
   return channels;
 }
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

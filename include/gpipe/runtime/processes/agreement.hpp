@@ -15,9 +15,7 @@
 #include <gpipe/runtime/step/step_context.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
-namespace gpipe {
-
-namespace detail {
+namespace gpipe::detail {
 
 class agreed_hash {
  public:
@@ -47,8 +45,6 @@ class agreed_hash {
 
   hash sum_;
 };
-
-}  // namespace detail
 
 /// The values of a plan that must be the same in all processes of a job.
 GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net, const runtime_plan& plan) {
@@ -91,8 +87,6 @@ GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net,
   return all;
 }
 
-namespace detail {
-
 /// The only translation of a pass into the call that processes agree on.
 inline collective_kind collective_kind_of(pass_kind kind) {
   switch (kind) {
@@ -130,6 +124,4 @@ GPIPE_OUT_OF_LINE inline std::array<agreed_value, 5> agreed_values_of_call(const
           agreed_value{"the batch: its first samples differ", hash_of_first_sample(net, step.rows)}};
 }
 
-}  // namespace detail
-
-}  // namespace gpipe
+}  // namespace gpipe::detail

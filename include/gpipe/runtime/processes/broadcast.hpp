@@ -7,7 +7,7 @@
 #include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// Sends bytes that one process of the job has to all processes. Every process makes the same calls in the same order.
 /// One process alone has all bytes already, so each call returns at once.
@@ -44,4 +44,4 @@ class broadcast {
   process_group* job_;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -9,7 +9,7 @@
 #include <gpipe/runtime/step/commit_decision.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// Gathers the values of a commit's decision from all processes at the end of a call, so that every process makes the
 /// same decision. Each process contributes, stage by stage:
@@ -86,4 +86,4 @@ class decision_exchange {
   std::unique_ptr<all_gather> gather_;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

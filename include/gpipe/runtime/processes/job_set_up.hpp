@@ -7,11 +7,9 @@
 #include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 class all_reduce;
-
-namespace detail {
 
 /// How an executor becomes part of a job. The options of a training refer to it if they have a job, and to nothing
 /// else.
@@ -26,6 +24,4 @@ struct job_set_up {
                                          replica_part& part, other_processes& others);
 };
 
-}  // namespace detail
-
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -9,7 +9,7 @@
 #include <gpipe/runtime/processes/remote_links.hpp>
 #include <gpipe/runtime/processes/remote_tied_parameters.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// A worker's view of the other processes of its job, each of which is a worker of the same plan. If there is only one
 /// process, every call does nothing, so that a worker makes the same calls in both cases.
@@ -49,4 +49,4 @@ class other_processes {
   std::unique_ptr<decision_exchange> decision_;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -3,7 +3,7 @@
 #include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// Which of a plan's workers, R replicas of K, are in this process: all, or in a job the one of its rank. Replica r has
 /// the ranks r K ... r K + K - 1.
@@ -27,4 +27,4 @@ class rank_layout {
   int rank_;  // -1: there is one process
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

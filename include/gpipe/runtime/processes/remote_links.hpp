@@ -7,7 +7,7 @@
 #include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// Makes the channel ends of a replica's links to stages in other processes. Every process makes its ends in the same
 /// order.
@@ -20,7 +20,7 @@ class remote_links {
 
   GPIPE_COLD void connect(replica_part& part) const {
     for (std::size_t k = 0; k < plan_.links.size(); ++k) {
-      const link& it = plan_.links[k];
+      const stage_link& it = plan_.links[k];
       if (plan_.worker_of(it.from) == plan_.worker_of(it.to)) continue;
       const std::vector<int>&stash = plan_.slots_of_links[k].stash, &returned = plan_.slots_of_links[k].returned;
       if (has(it.from)) part.activations(k).out = job_.sender(activations(it, it.from, stash));
@@ -48,7 +48,7 @@ class remote_links {
     const edge_part& part = net_.values[v].part;
     return {at.base, at.stride, part.size * bytes_of(part.type)};
   }
-  GPIPE_COLD channel_layout activations(const link& it, int end, const std::vector<int>& slots) const {
+  GPIPE_COLD channel_layout activations(const stage_link& it, int end, const std::vector<int>& slots) const {
     const bool sends = end == it.from;
     channel_layout layout = empty(rank_of(sends ? it.to : it.from), slots, sends, end);
     each_value(it, [&](int v) {
@@ -57,7 +57,7 @@ class remote_links {
     });
     return layout;
   }
-  GPIPE_COLD channel_layout gradients(const link& it, int end, const std::vector<int>& slots) const {
+  GPIPE_COLD channel_layout gradients(const stage_link& it, int end, const std::vector<int>& slots) const {
     const bool sends = end == it.to;
     channel_layout layout = empty(rank_of(sends ? it.from : it.to), slots, sends, end);
     const stage_view maker(net_, plan_.cut(), it.to);
@@ -74,7 +74,7 @@ class remote_links {
   }
   /// Calls `f(value)` for each value that the link carries.
   template <class F>
-  void each_value(const link& it, F&& f) const {
+  void each_value(const stage_link& it, F&& f) const {
     const stage_view from(net_, plan_.cut(), it.from), to(net_, plan_.cut(), it.to);
     for (int v = net_.entering; v < net_.value_count; ++v)
       if (from.writes(v) && to.local_readers(v) > 0) f(v);
@@ -87,4 +87,4 @@ class remote_links {
   const std::vector<const void*>& queues_;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -9,7 +9,7 @@
 #include <gpipe/runtime/binding/arena_map.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// Sends values and gradients of tied parameters between the owner's process and those of its uses:
 ///
@@ -108,4 +108,4 @@ class remote_tied_parameters {
   std::vector<sending_end*> senders_;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -8,7 +8,7 @@
 #include <gpipe/runtime/binding/arena_map.hpp>
 #include <gpipe/runtime/link/link_channels.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// The part of a replica that is in this process, as the code between processes sees it: the same for all devices, so
 /// that this code is compiled once.
@@ -42,4 +42,4 @@ class replica_part {
   ~replica_part() = default;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -5,7 +5,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// Sums the gradients of a stage over all replicas, elementwise and in ascending order of replicas, so that every
 /// implementation gives the same bits; and gathers the partials that layers computed for each micro-batch.
@@ -29,4 +29,4 @@ class all_reduce {
   virtual void reset() {}
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -12,7 +12,7 @@
 #include <gpipe/runtime/replicas/all_reduce.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// The all-reduce between processes. In each replica one process has the stage; it receives its slice of the gradients
 /// from all others, sums it, and sends the sum to them. The bits are those of one process.
@@ -233,4 +233,4 @@ class process_all_reduce final : public all_reduce {
   std::vector<exchange> exchanges_;  // [stage]
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -9,7 +9,7 @@
 #include <gpipe/runtime/stage/bound_stage.hpp>
 #include <gpipe/transport/in_process/barrier.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// One of R copies of the pipeline: its stages with their own parameters, the channels between them, and its part of
 /// each step's micro-batches. All replicas apply the same updates, so their parameters stay the same. In a job of
@@ -57,7 +57,7 @@ class replica final : public replica_part {
   bound_stage<Device>& stage(int s) const { return *stages_[detail::index(s)]; }
   channel_list& channels() { return channels_; }
   /// For the replica's workers.
-  gpipe::barrier& barrier() { return barrier_; }
+  gpipe::detail::barrier& barrier() { return barrier_; }
 
   const std::vector<const detail::arena_map*>& maps() const override { return maps_; }
   GPIPE_COLD std::vector<const void*> queues() const override {
@@ -96,7 +96,7 @@ class replica final : public replica_part {
   std::vector<const detail::arena_map*> maps_;
   channel_list channels_;
   step_context step_;
-  gpipe::barrier barrier_;
+  gpipe::detail::barrier barrier_;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

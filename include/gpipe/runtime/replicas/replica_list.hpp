@@ -7,7 +7,7 @@
 #include <gpipe/runtime/replicas/replica.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// All replicas, or the part of them that is in this process.
 template <class Device>
@@ -52,4 +52,4 @@ class replica_list {
   std::vector<std::unique_ptr<replica<Device>>> all_;  // [replica], null if no part of it is here
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -11,7 +11,7 @@
 #include <gpipe/runtime/replicas/all_reduce.hpp>
 #include <gpipe/runtime/replicas/replica_list.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// The all-reduce of one process: a worker of each replica sums a slice in shared memory.
 ///
@@ -53,7 +53,7 @@ class shared_all_reduce final : public all_reduce {
  private:
   // The workers with the same number in each replica wait for each other here.
   struct replica_barrier {
-    gpipe::barrier barrier;
+    gpipe::detail::barrier barrier;
     std::vector<typename Device::marker> ready, summed;  // [replica]
     replica_barrier(worker_signals& signals, int replicas, int first, int every)
         : barrier(signals, replicas, first, every), ready(detail::index(replicas)), summed(detail::index(replicas)) {}
@@ -85,4 +85,4 @@ class shared_all_reduce final : public all_reduce {
   std::vector<std::unique_ptr<replica_barrier>> barriers_;  // [worker of a replica]
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

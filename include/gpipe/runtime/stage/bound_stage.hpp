@@ -11,7 +11,7 @@
 #include <gpipe/runtime/stage/layer_statistics.hpp>
 #include <gpipe/runtime/stage/stage_arena.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// Hears in the last backward of a stage which of its gradients are complete.
 class gradient_listener {
@@ -287,4 +287,4 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   [[no_unique_address]] marker done_{};
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -8,9 +8,7 @@
 #include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 
-namespace gpipe {
-
-namespace detail {
+namespace gpipe::detail {
 
 template <class T>
 struct square_of {
@@ -19,8 +17,6 @@ struct square_of {
     return static_cast<double>(x[i]) * static_cast<double>(x[i]);
   }
 };
-
-}  // namespace detail
 
 /// One stage's memory on its device, and the address of every buffer in it. Parameters, gradients and each moment are
 /// one flat array each.
@@ -142,4 +138,4 @@ class stage_arena {
   detail::binding<device_context> binding_;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

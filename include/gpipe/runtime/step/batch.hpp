@@ -70,6 +70,8 @@ class batch {
   std::vector<entry> entries_;
 };
 
+namespace detail {
+
 /// The rows that a step reads: those of the model's input and of each field of the network. The pointer of an optional
 /// field that is missing is null.
 struct batch_rows {
@@ -79,5 +81,7 @@ struct batch_rows {
   const int* dataset_rows = nullptr;  ///< see `batch::named`
   bf16* rounded = nullptr;  ///< buffer for the inputs of a batch of floats when the model reads bf16
 };
+
+}  // namespace detail
 
 }  // namespace gpipe

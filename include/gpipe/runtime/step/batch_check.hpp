@@ -12,9 +12,7 @@
 #include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/runtime/step/batch.hpp>
 
-namespace gpipe {
-
-namespace detail {
+namespace gpipe::detail {
 
 GPIPE_COLD inline const std::byte* rows_of(const batch& from, std::string_view name, std::size_t size, dtype type) {
   const batch::entry* found = from.find(name);
@@ -101,8 +99,6 @@ void check_weights(const field& wanted, const T* weights, std::size_t count, con
              {"choose 0 or more"});
 }
 
-}  // namespace detail
-
 /// Checks a batch against the fields of the model: names, types, row sizes, ranges of integers. The model must read
 /// every field of the batch that was not added by `with_unread`. A field that only layers from slot `end` on read may be
 /// missing. A model in bf16 accepts inputs that are floats, and rounds them. Throws `error`.
@@ -147,4 +143,4 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& from, int ma
     rows.inputs = detail::round(rows.inputs, entering.size * detail::index(from.samples()), rows.rounded);
 }
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

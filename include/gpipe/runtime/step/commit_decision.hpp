@@ -8,7 +8,7 @@
 #include <gpipe/runtime/step/step_context.hpp>
 #include <gpipe/runtime/step/step_result.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// The caller's terms for a commit.
 struct commit_terms {
@@ -77,4 +77,4 @@ struct commit_decision {
   }
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

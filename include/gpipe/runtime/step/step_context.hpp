@@ -7,7 +7,7 @@
 #include <gpipe/runtime/step/batch.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// The purpose of one pass over the stages.
 ///
@@ -69,4 +69,4 @@ struct step_context {
   int filled() const { return std::clamp(filled_of_all() - first_micro_batch, 0, micro_batches); }
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -41,7 +41,7 @@ struct step_result {
 
  private:
   friend struct detail::result_source;
-  const row* loss_row_ = nullptr;  // has the names of the sums
+  const detail::row* loss_row_ = nullptr;  // has the names of the sums
 };
 
 namespace detail {

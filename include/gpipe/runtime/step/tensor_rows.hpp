@@ -15,21 +15,21 @@ class tensor_rows {
   tensor_rows() = default;
 
   /// Adds a tensor with room for the rows of `capacity` samples. A tensor of size 0 has no rows.
-  GPIPE_COLD void add(const edge_part& of, int capacity) {
-    tensors_.push_back({of, std::vector<std::byte>(of.size * bytes_of(of.type) * detail::index(capacity))});
+  GPIPE_COLD void add(const detail::edge_part& of, int capacity) {
+    tensors_.push_back({of, std::vector<std::byte>(of.size * detail::bytes_of(of.type) * detail::index(capacity))});
   }
 
   int samples() const { return samples_; }
   int tensors() const { return static_cast<int>(tensors_.size()); }
 
   /// The rows of all samples, one after the other. Throws `error` if there is no such tensor or it has another type.
-  template <element T = float>
+  template <detail::element T = float>
   std::span<const T> all(int tensor = 0) const {
     const stored& from = find(tensor, dtype_of<T>);
     return {reinterpret_cast<const T*>(from.rows.data()), from.of.size * detail::index(samples_)};
   }
   /// The row of one sample.
-  template <element T = float>
+  template <detail::element T = float>
   std::span<const T> of(int sample, int tensor = 0) const {
     if (sample < 0 || sample >= samples_)
       detail::throw_error({"there is no row of sample ", sample}, {"there are rows of ", samples_, " samples"});
@@ -40,18 +40,18 @@ class tensor_rows {
   // For the code that fills the rows.
   void resize(int samples) { samples_ = samples; }  ///< at most the capacity
   std::size_t row_bytes(int tensor) const {
-    const edge_part& of = tensors_[detail::index(tensor)].of;
-    return of.size * bytes_of(of.type);
+    const detail::edge_part& of = tensors_[detail::index(tensor)].of;
+    return of.size * detail::bytes_of(of.type);
   }
   bool has_rows(int tensor) const { return tensors_[detail::index(tensor)].of.size > 0; }
   std::byte* at(int tensor, int sample) {
     stored& into = tensors_[detail::index(tensor)];
-    return into.rows.data() + into.of.size * bytes_of(into.of.type) * detail::index(sample);
+    return into.rows.data() + into.of.size * detail::bytes_of(into.of.type) * detail::index(sample);
   }
 
  private:
   struct stored {
-    edge_part of;
+    detail::edge_part of;
     std::vector<std::byte> rows;
   };
 

@@ -8,7 +8,7 @@
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/plan/schedule/action.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// When the actions of a worker ran on its device: recorded while they are enqueued, and read when all have finished.
 /// For a device without moments it does nothing, because there an action ends when its call returns.
@@ -78,4 +78,4 @@ class device_timer<Device> {
   bool on_ = false;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -29,7 +29,7 @@ GPIPE_COLD location location_of(const instruction& i, const bound_stage<Device>&
   }
   if (at.stage < 0) at.stage = i.stage;
   if (at.micro_batch < 0 && i.micro_batch >= 0) at.micro_batch = step.global_micro_batch(i.micro_batch);
-  if (at.action.empty()) at.action = name(i.kind);
+  if (at.action.empty()) at.action = name_of(i.kind);
   at.step = static_cast<long>(step.step);
   return at;
 }

@@ -24,7 +24,7 @@
 #include <gpipe/runtime/worker/worker.hpp>
 #include <gpipe/runtime/worker/worker_programs.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// Runs one pass at a time on all workers that are here, each on its thread; the first worker is the thread that calls.
 /// A pass that fails ends in every worker and in every process. Then no message is under way, and the next pass may
@@ -183,4 +183,4 @@ class pass_runner {
   std::optional<detail::watchdog> watchdog_;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

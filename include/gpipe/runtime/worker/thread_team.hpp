@@ -15,17 +15,13 @@
 #include <gpipe/core/index.hpp>
 #include <gpipe/transport/in_process/worker_signals.hpp>
 
-namespace gpipe {
-
-namespace detail {
+namespace gpipe::detail {
 
 /// A worker has not returned from a task, a deadline after the last progress of any worker.
 struct worker_is_stuck {
   int worker;
   std::exception_ptr cause;  ///< the first exception of another worker; null: there was none
 };
-
-}  // namespace detail
 
 /// Workers that run one task at a time, all together. Worker 0 is the thread that calls `run`; the others are threads
 /// that live as long as the team and sleep between tasks. Another thread for worker 0 would cost two wakes a task (some
@@ -129,4 +125,4 @@ class thread_team {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

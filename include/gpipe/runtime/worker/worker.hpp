@@ -17,7 +17,7 @@
 #include <gpipe/runtime/worker/watchdog.hpp>
 #include <gpipe/runtime/worker/worker_context.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// Runs a program. It knows the stages of its replica and the channels to others, but no schedule. Aligned, because the
 /// values that it writes in every action must not share a cache line with another worker's.
@@ -146,7 +146,7 @@ class alignas(alignment) worker final : private gradient_listener {
   int global_micro_batch(const instruction& i) const {
     return i.micro_batch < 0 ? -1 : step().global_micro_batch(i.micro_batch);
   }
-  wait_context wait_context_of(const instruction& i) const { return {i.stage, global_micro_batch(i), name(i.kind)}; }
+  wait_context wait_context_of(const instruction& i) const { return {i.stage, global_micro_batch(i), name_of(i.kind)}; }
 
   const context& device_context(const instruction& i) { return stage(i).context(); }
 
@@ -323,4 +323,4 @@ class alignas(alignment) worker final : private gradient_listener {
   std::unique_ptr<captured_step> captured_;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

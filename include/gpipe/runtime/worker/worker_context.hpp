@@ -11,7 +11,7 @@
 #include <gpipe/runtime/step/commit_decision.hpp>
 #include <gpipe/transport/in_process/barrier.hpp>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// The objects that the workers of an executor share.
 template <class Device>
@@ -21,7 +21,7 @@ struct worker_context {
   const optimizer_update<typename Device::context>& rule;
   all_reduce* sums;  ///< over replicas; null: there is one replica
   worker_signals& signals;
-  gpipe::barrier& barrier;   ///< of all workers here
+  gpipe::detail::barrier& barrier;  ///< of all workers here
   const step_context& step;  ///< of all replicas
   commit_decision& decision;
   std::vector<stage_report>& reports;  ///< [replica][stage]
@@ -32,4 +32,4 @@ struct worker_context {
   void sum_partials() const noexcept { decision.sum(net.row_of(net.loss_slot()), step); }
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

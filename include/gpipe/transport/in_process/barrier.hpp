@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// A barrier for all workers of a job or for every n-th of them, such as before a commit. The last worker to arrive
 /// runs a function, then all go on.
@@ -79,4 +79,4 @@ class basic_barrier {
 /// The barrier of threads.
 using barrier = basic_barrier<detail::thread_primitives>;
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

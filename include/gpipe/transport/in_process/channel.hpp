@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// The channel between two workers of one process: both ends in one object. It moves no bytes: between `acquire` and
 /// `publish` the sender writes straight into the receiver's memory, which the receiver owns from `consume` until
@@ -121,4 +121,4 @@ class channel final : public sending_end, public receiving_end {
   std::unique_ptr<cell[]> cells_;
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// One direction of an emulated link: a transfer arrives when the link has carried its bytes, at a given number of
 /// bytes a second, one transfer after the other. It stands beside a channel and moves nothing itself:
@@ -64,4 +64,4 @@ class emulated_link {
   std::vector<clock::time_point> arrivals_;  // [micro-batch]; the channel's slot protects it
 };
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

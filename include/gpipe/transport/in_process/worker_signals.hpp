@@ -16,7 +16,7 @@
 #include <mutex>
 #include <string>
 
-namespace gpipe {
+namespace gpipe::detail {
 
 /// How the workers of an executor wait for each other: a worker spins, then sleeps; a failure anywhere ends every wait,
 /// and so does a deadline without progress.
@@ -254,4 +254,4 @@ class basic_worker_signals {
 /// The signals of threads.
 using worker_signals = basic_worker_signals<detail::thread_primitives>;
 
-}  // namespace gpipe
+}  // namespace gpipe::detail

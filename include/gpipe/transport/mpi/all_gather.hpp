@@ -20,7 +20,8 @@ class gather_at_root final : public all_gather {
                             const std::function<std::unique_ptr<sending_end>(const channel_layout&)>& to,
                             const std::function<std::unique_ptr<receiving_end>(const channel_layout&)>& from)
       : progress_(progress), call_(call), rank_(rank), begins_(1, 0) {
-    for (const std::size_t size : sizes) begins_.push_back(begins_.back() + aligned(size + 1));  // none is empty
+    for (const std::size_t size : sizes)
+      begins_.push_back(begins_.back() + detail::aligned(size + 1));  // none is empty
     const auto part = [this](int r) { return begins_[index(r) + 1] - begins_[index(r)]; };
     mine_.resize(part(rank));
     all_.resize(begins_.back()), arriving_.resize(all_.size());

@@ -109,7 +109,7 @@ class job final : public process_group {
   }
 
   GPIPE_COLD void fail(const error& cause) noexcept override {
-    location at = cause.where();
+    detail::location at = cause.where();
     at.rank = rank_;
     progress_->report(error(cause.wrong(), cause.remedy(), at), false);
   }
@@ -133,7 +133,7 @@ class job final : public process_group {
   }
 
   GPIPE_COLD bool leave(const error& cause) noexcept override {
-    location at = cause.where();
+    detail::location at = cause.where();
     if (at.rank < 0) at.rank = rank_;
     progress_->report(error(cause.wrong(), cause.remedy(), at), true, true);
     return rank_ == 0 || (status_->lost().what.rank == 0 && !status_->lost().what.reports_itself);

@@ -173,7 +173,7 @@ class progress_engine {
 
   bool has_ended(int i) noexcept { return kill(status_.of(i).process.load(), 0) != 0 && errno == ESRCH; }
 
-  GPIPE_COLD location where(int i) {
+  GPIPE_COLD detail::location where(int i) {
     const process_status& its = status_.of(i);
     return {.rank = ranks_[index(i)], .stage = its.stage.load(), .micro_batch = its.micro_batch.load(),
             .action = its.action.get()};
@@ -191,7 +191,7 @@ class progress_engine {
       if (!leaving_ && round <= round_) return report_end(0, true, round, {.rank = rank}), true;
     return false;
   }
-  GPIPE_COLD void report_end(int process, bool left, std::uint64_t round, const location& its) {
+  GPIPE_COLD void report_end(int process, bool left, std::uint64_t round, const detail::location& its) {
     const std::string id = process == 0 ? "the process" : gpipe::detail::concat({"the process ", process});
     const char* const how = !left        ? " has ended while others wait for it"
                             : round == 0 ? " left the job before the training began"

@@ -29,7 +29,7 @@ struct fixed_text {
 };
 
 /// What a process does now, for the others to read. No other process writes there.
-struct alignas(2 * alignment) process_status {
+struct alignas(2 * detail::alignment) process_status {
   std::atomic<std::uint64_t> ticks{0};  ///< progress: actions begun, messages sent and received
   std::atomic<std::uint64_t> beats{0};  ///< polls: the process is alive, even while it waits
   std::atomic<std::uint64_t> round{0};  ///< collective rounds that it has completed
@@ -57,7 +57,7 @@ struct cause {
 
   cause() = default;
   GPIPE_COLD cause(const error& of, bool is_lost, std::uint64_t now) noexcept : lost(is_lost), round(now) {
-    const location& at = of.where();
+    const detail::location& at = of.where();
     wrong.set(of.wrong());
     remedy.set(of.remedy());
     layer.set(at.layer);
@@ -74,7 +74,7 @@ struct cause {
 };
 
 /// The cause of a failure: the first process to write it wins.
-struct alignas(alignment) first_failure {
+struct alignas(detail::alignment) first_failure {
   enum : int { none, writing, written };
   std::atomic<int> state{none};
   cause what;
@@ -144,7 +144,7 @@ class shared_status {
   bool give_up(std::uint64_t round) noexcept { return header_->concluded.fetch_or(1) >> 1 < round; }
 
  private:
-  struct alignas(2 * alignment) header {
+  struct alignas(2 * detail::alignment) header {
     first_failure thrown, lost;
     std::atomic<std::uint64_t> concluded{0};  ///< twice the last round that has ended for all; odd: it was the last
   };

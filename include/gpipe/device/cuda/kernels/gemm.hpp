@@ -168,7 +168,7 @@ class gemm {
            static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     for (const auto operand : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      prefer(operand, static_cast<std::uint32_t>(alignment));
+      prefer(operand, static_cast<std::uint32_t>(gpipe::detail::alignment));
     use(stream_.gpu());
     terms of(p, workspace_);  // any valid address of the epilogue's row will do
     cublasLtMatmulHeuristicResult_t best{};

@@ -12,9 +12,9 @@ class arena {
   GPIPE_COLD explicit arena(std::size_t bytes, std::byte fill = std::byte{0}, int gpu = 0) : gpu_(gpu), bytes_(bytes) {
     use(gpu);
     void* found = nullptr;
-    check(cudaMalloc(&found, bytes + alignment), "cudaMalloc");
+    check(cudaMalloc(&found, bytes + gpipe::detail::alignment), "cudaMalloc");
     data_ = static_cast<std::byte*>(found);
-    const cudaError_t filled = cudaMemset(data_, static_cast<int>(fill), bytes + alignment);
+    const cudaError_t filled = cudaMemset(data_, static_cast<int>(fill), bytes + gpipe::detail::alignment);
     if (filled != cudaSuccess) free();
     check(filled, "cudaMemset");
   }

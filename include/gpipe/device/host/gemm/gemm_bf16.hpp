@@ -21,8 +21,8 @@ struct gemm_with_bf16 : gemm<Tile> {
   GPIPE_OUT_OF_LINE static void multiply(int rows, int n, int k, const bf16* a, const bf16* b, bf16* c,
                                          bool accumulate, const float* start = nullptr) {
     using detail::copy, detail::offset;
-    alignas(alignment) float left[rows_at_once * depth_at_once], right[depth_at_once * panel_width];
-    alignas(alignment) float sums[rows_at_once * panel_width];
+    alignas(gpipe::detail::alignment) float left[rows_at_once * depth_at_once], right[depth_at_once * panel_width];
+    alignas(gpipe::detail::alignment) float sums[rows_at_once * panel_width];
     for (int row = 0; row < rows; row += rows_at_once) {
       const int count = (std::min)(rows_at_once, rows - row);
       int held = -1;  // column of A at which the content of `left` begins: with a small k it serves for all of B

@@ -41,7 +41,7 @@ void copy(int count, const From* from, T* into) {
 template <class T, class Multiply>
 void at_edge(int height, int columns, T* c, int ldc, bool add, const std::type_identity_t<T>* start,
              Multiply multiply) {
-  alignas(alignment) T block[row_block * panel_width];
+  alignas(gpipe::detail::alignment) T block[row_block * panel_width];
   if (add) {
     std::memset(block, 0, sizeof block);
     for (int r = 0; r < height; ++r) copy(columns, start ? start : c + offset(r, ldc), block + offset(r, panel_width));

@@ -58,7 +58,7 @@ struct gemm_transposed {
                                                 const row_parts<From>& b, compute_type<From>* c) {
     using T = compute_type<From>;
     constexpr int room = packed_bytes / sizeof(T);
-    alignas(alignment) T stays[std::size_t{room}], passes[std::size_t{depth_block * panel_width}];
+    alignas(gpipe::detail::alignment) T stays[std::size_t{room}], passes[std::size_t{depth_block * panel_width}];
     for (int row = 0, depth; row < rows; row += depth) {
       depth = Tile::depth_of(rows - row);
       const int filled = (std::min)(depth, rows - row), max_width = room / depth / panel_width * panel_width;
