@@ -283,7 +283,7 @@ int main(int count, char** words) {
   try {
     settings chosen;
     if (chosen.read(count, words)) {
-      job = example::join(chosen.transport, chosen.workers(), count, words);
+      job = example::join(chosen.transport, chosen.workers(), std::chrono::seconds(chosen.deadline), count, words);
       run(chosen, job.get());
     }
     if (!std::cout.flush()) throw error("cannot write to the standard output", "check where the output goes");

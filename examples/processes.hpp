@@ -2,6 +2,7 @@
 
 // Runs an example as several processes. The program calls mpirun itself unless mpirun started it.
 
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -54,9 +55,10 @@ inline bool prints_error(gpipe::process_group* job, const std::exception& failur
   throw gpipe::error("mpirun does not start", "install openmpi-bin, or your system's MPI");
 }
 
-/// The job of this process; null if workers are threads.
-inline std::unique_ptr<gpipe::process_group> join(transport by, [[maybe_unused]] int workers, [[maybe_unused]] int count,
-                                          [[maybe_unused]] char** words) {
+/// The job of this process; null if workers are threads. Throws if the others do not join within the deadline.
+inline std::unique_ptr<gpipe::process_group> join(transport by, [[maybe_unused]] int workers,
+                                                  [[maybe_unused]] std::chrono::seconds deadline,
+                                                  [[maybe_unused]] int count, [[maybe_unused]] char** words) {
   if (by == transport::threads) {
     if (copies() > 1)
       throw gpipe::error("mpirun has started " + std::to_string(copies()) + " copies, and each would train alone",
@@ -65,7 +67,7 @@ inline std::unique_ptr<gpipe::process_group> join(transport by, [[maybe_unused]]
   }
 #if GPIPE_WITH_MPI
   if (copies() == 0) launch(workers, count, words);
-  return std::make_unique<gpipe::mpi::job>();
+  return std::make_unique<gpipe::mpi::job>(true, deadline);
 #else
   throw gpipe::error("the program was built without MPI",
                      "install libopenmpi-dev and openmpi-bin, and configure again with GPIPE_MPI=ON");

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <gpipe/transport/mpi/all_gather.hpp>
+#include <gpipe/transport/mpi/arrival.hpp>
+#include <gpipe/transport/mpi/call_deadline.hpp>
 #include <gpipe/transport/mpi/receiver.hpp>
 #include <gpipe/transport/mpi/sender.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <exception>
 #include <map>
 
@@ -20,15 +23,24 @@ class job final : public process_group {
  public:
   /// `shares_memory`: the processes of one host see each other in shared memory; else each is as if on a host of its
   /// own.
-  GPIPE_COLD explicit job(bool shares_memory = true) {
+  ///
+  /// `deadline`: how long each call of MPI waits for the other processes here, and every wait until a training's
+  /// deadline replaces it. The error names the ranks that do not come. If MPI itself does not return (in
+  /// MPI_Init_thread or MPI_Finalize), nothing can be thrown: the process prints the call and ends.
+  GPIPE_COLD explicit job(bool shares_memory = true, std::chrono::nanoseconds deadline = wait_limits{}.deadline) {
     int before = 0, level = 0;
     MPI_Initialized(&before);
+    call_deadline limit(call_deadline::rank_before_init(), deadline);
+    limit.begin("MPI_Init_thread");
     if (!before) check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
     else MPI_Query_thread(&level);
+    limit.begin(nullptr);
     owns_ = !before;
     if (level < MPI_THREAD_FUNNELED)
       gpipe::detail::throw_error({"MPI was initialised for programs without threads"},
                                  {"call MPI_Init_thread with MPI_THREAD_FUNNELED, or let gpipe initialise MPI"});
+    await_arrival_of_all(deadline);
+    limit.begin("MPI_Comm_dup");
     MPI_Comm data = MPI_COMM_NULL;
     for (MPI_Comm* comm : {&data, &control_, &failures_}) {
       check(MPI_Comm_dup(MPI_COMM_WORLD, comm), "MPI_Comm_dup");
@@ -36,14 +48,18 @@ class job final : public process_group {
     }
     MPI_Comm_rank(data, &rank_);
     MPI_Comm_size(data, &ranks_);
+    limit.begin("MPI_Win_allocate_shared");
     status_ = std::make_unique<shared_status>(control_, shares_memory);
+    limit.begin("MPI_Allgather");
     std::vector<int> on_host(static_cast<std::size_t>(status_->count()));
     check(MPI_Allgather(&rank_, 1, MPI_INT, on_host.data(), 1, MPI_INT, status_->host()), "MPI_Allgather");
+    limit.begin(nullptr);
     std::vector<int> elsewhere;
     for (int r = 0; r < ranks_; ++r)
       if (std::find(on_host.begin(), on_host.end(), r) == on_host.end()) elsewhere.push_back(r);
     if (!elsewhere.empty()) other_hosts_ = std::make_unique<failure_broadcast>(failures_, elsewhere);
     progress_ = std::make_unique<progress_engine>(*status_, on_host, other_hosts_.get());
+    progress_->expect(deadline);
     connection_.reset(new connection{*progress_, data, control_});
     call_check_ = std::make_unique<call_check>(
         *progress_, rank_, ranks_, [this](const channel_layout& layout) { return make<mpi::sender>(layout, out_); },
@@ -51,16 +67,20 @@ class job final : public process_group {
     if (ranks_ > 1) guard_ = std::make_unique<termination_guard>();
   }
   /// Ends MPI together with all others. After a loss, or while an error leaves the program, it does not wait for them:
-  /// the process is to end with a code that is not 0.
+  /// the process is to end with a code that is not 0. A process that does not come is a loss, which is printed.
   GPIPE_COLD ~job() override {
     if (!leave_together()) {
       wait_for_exit();
       return;
     }
+    call_deadline limit(rank_, progress_->deadline());
     call_check_.reset();
     other_hosts_.reset();
+    limit.begin("MPI_Win_free");
     status_->close();
+    limit.begin("MPI_Comm_free");
     for (MPI_Comm* comm : {&connection_->data, &control_, &failures_}) MPI_Comm_free(comm);
+    limit.begin("MPI_Finalize");
     if (owns_) MPI_Finalize();
   }
   job(const job&) = delete;
@@ -224,6 +244,9 @@ class job final : public process_group {
           {.action = "leave"}, -1);
       return true;
     } catch (...) {
+      const cause& found = status_->lost().what;
+      if (status_->lost().is_set() && (rank_ == 0 || found.rank == 0))  // one process prints it
+        std::fprintf(stderr, "%s\n", found.get().what());
       return false;
     }
   }

@@ -1,0 +1,131 @@
+#include <gpipe/transport/mpi/call_deadline.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gpipe/mpi.hpp>
+
+// A process may stop in any call of MPI by which a job is joined or left. The others say so within the deadline and a
+// second, and mpirun ends. The test starts jobs of three processes from this program; in each, rank 1 stops before one
+// call, which this program defines around MPI's own.
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto deadline = 1s;
+constexpr int stopped_rank = 1;
+
+/// The call before which rank 1 stops, in a process of a job; else empty.
+std::string_view stop_before() {
+  const char* const call = std::getenv("GPIPE_TEST_STOP");
+  return call == nullptr ? "" : call;
+}
+void stop_in(std::string_view call) {
+  if (call == stop_before() && gpipe::mpi::call_deadline::rank_before_init() == stopped_rank)
+    for (;;) pause();
+}
+
+struct ended_job {
+  std::string output;
+  int status = 0;
+  std::chrono::duration<double> first_output{}, time{};
+};
+
+ended_job run(const std::string& call) {
+  const std::string command = "GPIPE_TEST_STOP=" + call + " " GPIPE_TEST_MPIEXEC " -np 3 /proc/" +
+                              std::to_string(getpid()) + "/exe --test-case='a process of a job' 2>&1 >/dev/null";
+  const auto begin = std::chrono::steady_clock::now();
+  ended_job result;
+  FILE* const out = popen(command.c_str(), "r");
+  REQUIRE(out != nullptr);
+  for (int c = 0; (c = std::fgetc(out)) != EOF; result.output += static_cast<char>(c))
+    if (result.output.empty()) result.first_output = std::chrono::steady_clock::now() - begin;
+  result.status = pclose(out);
+  result.time = std::chrono::steady_clock::now() - begin;
+  return result;
+}
+
+}  // namespace
+
+extern "C" {
+int MPI_Init_thread(int* count, char*** words, int wanted, int* provided) {
+  stop_in("MPI_Init_thread");
+  return PMPI_Init_thread(count, words, wanted, provided);
+}
+int MPI_Irecv(void* at, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request* request) {
+  stop_in("arrival");
+  return PMPI_Irecv(at, count, type, source, tag, comm, request);
+}
+int MPI_Comm_dup(MPI_Comm of, MPI_Comm* made) {
+  stop_in("MPI_Comm_dup");
+  return PMPI_Comm_dup(of, made);
+}
+int MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* at, MPI_Win* made) {
+  stop_in("MPI_Win_allocate_shared");
+  return PMPI_Win_allocate_shared(size, unit, info, comm, at, made);
+}
+int MPI_Barrier(MPI_Comm comm) {
+  stop_in("MPI_Barrier");
+  return PMPI_Barrier(comm);
+}
+int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) {
+  stop_in("leave");
+  return PMPI_Ibarrier(comm, request);
+}
+int MPI_Win_free(MPI_Win* window) {
+  stop_in("MPI_Win_free");
+  return PMPI_Win_free(window);
+}
+int MPI_Finalize() {
+  stop_in("MPI_Finalize");
+  return PMPI_Finalize();
+}
+}
+
+TEST_CASE("a process of a job" * doctest::skip(stop_before().empty())) {
+  try {
+    gpipe::mpi::job job(true, deadline);
+  } catch (const gpipe::error& failure) {
+    std::cerr << failure.what() << std::endl;
+    std::_Exit(EXIT_FAILURE);
+  }
+}
+
+TEST_CASE("a process that stops while the job is joined or left ends the job, with a cause" *
+          doctest::skip(!stop_before().empty())) {
+  const ended_job whole = run("nowhere");
+  CHECK(whole.output == "");
+  CHECK(whole.status == 0);
+  struct expectation {
+    const char *call, *message;
+  };
+  for (const auto& [call, message] : {
+           expectation{"MPI_Init_thread", "MPI_Init_thread has not returned for 1 s; it waits for all processes"},
+           expectation{"arrival", "rank 1 has not joined the job for 1 s; see what keeps it"},
+           expectation{"MPI_Comm_dup", "MPI_Comm_dup has not returned for 1 s"},
+           expectation{"MPI_Win_allocate_shared", "MPI_Win_allocate_shared has not returned for 1 s"},
+           expectation{"MPI_Barrier", "MPI_Win_allocate_shared has not returned for 1 s"},
+           expectation{"leave", "rank 1: the process"},
+           expectation{"MPI_Win_free", "MPI_Win_free has not returned for 1 s"},
+           expectation{"MPI_Finalize", "MPI_Finalize has not returned for 1 s"},
+       }) {
+    CAPTURE(call);
+    const ended_job ended = run(call);
+    CAPTURE(ended.output);
+    CHECK(ended.output.find(message) != std::string::npos);
+    CHECK(ended.status != 0);
+    CHECK(ended.first_output < whole.time + deadline + 1s);
+    CHECK(ended.time < whole.time + deadline + 6s);  // mpirun takes up to 5 s to end a process that does not
+  }
+}
