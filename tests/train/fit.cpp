@@ -127,6 +127,9 @@ TEST_CASE("invalid fit options are rejected") {
   CHECK_THROWS_AS(fit(training, dataset{}, {}, nothing), error);
   CHECK_THROWS_AS(fit(training, five, {.accumulate = 0}, nothing), error);
   CHECK_THROWS_AS(fit(training, five, {.patience = 2}, nothing), error);
+  CHECK_THROWS_WITH_AS(fit(training, five, five, {.patience = -1}, nothing),
+                       "patience is -1; choose a number of epochs, or 0 for no end", error);
+  CHECK_THROWS_WITH_AS(fit(training, five, {.epochs = -2}, nothing), "epochs is -2; choose at least 0", error);
   training.minimum = 2;
   CHECK_THROWS_WITH_AS(
       fit(training, five, {.batch = 2}, nothing),

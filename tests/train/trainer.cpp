@@ -12,8 +12,12 @@
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
+
+#include <gpipe/device/contract/address_space.hpp>
 #include <gpipe/plan/plan.hpp>
 
+#include "support/sanitized.hpp"
 #include "support/small_training.hpp"
 
 // Construction, steps, rates, evaluations, hooks and digests. The other tests are in trainer/. tests/laws has the same
@@ -207,6 +211,32 @@ TEST_CASE("an invalid rate, clip or deadline is rejected and changes nothing") {
   how.deadline = std::chrono::nanoseconds(0);
   CHECK_THROWS_WITH_AS((training{two, adam{}, how}), doctest::Contains("deadline is 0 s"), error);
 }
+
+// Sanitizers need more addresses than the limit leaves.
+#if defined(__linux__) && !defined(TESTS_SANITIZED)
+TEST_CASE("4096 micro-batches in 256 replicas are refused by their predicted memory, before anything is allocated") {
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  rlimit low = before;
+  low.rlim_cur = rlim_t{1} << 40;
+  REQUIRE(setrlimit(RLIMIT_AS, &low) == 0);
+  low.rlim_cur -= static_cast<rlim_t>(address_space_left());
+  low.rlim_cur += rlim_t{256} << 20;
+  REQUIRE(setrlimit(RLIMIT_AS, &low) == 0);
+  std::string found;
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    training large({.stages = 2, .micro_batches = 4096, .micro_batch_size = 1024, .replicas = 256});
+  } catch (const std::exception& failure) {
+    found = failure.what();
+  }
+  const auto took = std::chrono::steady_clock::now() - begin;
+  REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
+  CAPTURE(found);
+  CHECK(found.find("stage 0: the memory of 512 stages is ") == 0);
+  CHECK(took < std::chrono::seconds(2));  // 0.03 s, optimised; a plan that is quadratic in M takes a minute
+}
+#endif
 
 TEST_CASE("evaluating a dataset covers every sample, in batches of the plan's size") {
   training t({.stages = 2, .micro_batches = 1, .micro_batch_size = 2});

@@ -78,6 +78,8 @@ fit_result fit(const fit_calls& training, const dataset& data, const dataset* he
 GPIPE_INLINE fit_result fit(const fit_calls& training, const dataset& data, const dataset* held_out,
                             const fit_options& how) {
   if (how.accumulate < 1) throw_error({"accumulate is ", how.accumulate}, {"choose at least 1"});
+  if (how.epochs < 0) throw_error({"epochs is ", how.epochs}, {"choose at least 0"});
+  if (how.patience < 0) throw_error({"patience is ", how.patience}, {"choose a number of epochs, or 0 for no end"});
   if (how.patience != 0 && held_out == nullptr)
     throw_error({"patience is ", how.patience, " without a held-out dataset"},
                 {"give fit a held-out dataset, or choose patience 0"});

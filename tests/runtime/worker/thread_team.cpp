@@ -97,7 +97,7 @@ TEST_CASE("too few addresses for the threads: the error says what was wanted, an
   rlimit low = before;
   low.rlim_cur = rlim_t{1} << 40;
   REQUIRE(setrlimit(RLIMIT_AS, &low) == 0);
-  low.rlim_cur -= static_cast<rlim_t>(host::address_space_left());
+  low.rlim_cur -= static_cast<rlim_t>(gpipe::detail::address_space_left());
   low.rlim_cur += rlim_t{64} << 20;  // a thread's stack takes 8 MiB
   REQUIRE(setrlimit(RLIMIT_AS, &low) == 0);
   std::string found;

@@ -18,4 +18,7 @@ TEST_CASE("a duration is written in the unit that fits") {
   CHECK(gpipe::detail::duration_text(60s) == "60 s");
   CHECK(gpipe::detail::duration_text(50ms) == "50 ms");
   CHECK(gpipe::detail::duration_text(1500ms) == "1500 ms");
+  CHECK(gpipe::detail::duration_text(250us) == "250 us");
+  CHECK(gpipe::detail::duration_text(-1ns) == "-1 ns");
+  CHECK(gpipe::detail::duration_text(0ns) == "0 s");
 }

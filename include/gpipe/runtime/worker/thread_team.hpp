@@ -13,6 +13,7 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
+#include <gpipe/transport/in_process/thread.hpp>
 #include <gpipe/transport/in_process/worker_signals.hpp>
 
 namespace gpipe::detail {
@@ -33,6 +34,7 @@ class thread_team {
  public:
   GPIPE_COLD thread_team(worker_signals& signals, int workers)
       : signals_(signals), workers_(workers), busy_(std::make_unique<std::atomic<bool>[]>(detail::index(workers))) {
+    require_stack(workers > 1);
     threads_.reserve(detail::index(workers - 1));
     try {
       for (int w = 1; w < workers; ++w) threads_.emplace_back([this, w] { live(w); });

@@ -11,6 +11,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/index.hpp>
+#include <gpipe/transport/in_process/thread.hpp>
 
 namespace gpipe::detail {
 
@@ -37,7 +38,7 @@ class watchdog {
         activity_of_(std::move(activity_of)),
         found_(std::move(found)),
         seen_(index(workers)),
-        thread_([this] { watch(); }) {}
+        thread_(start_thread("the watchdog of kernels", [this] { watch(); })) {}
   ~watchdog() {
     ending_.store(true, std::memory_order_release);
     thread_.join();

@@ -47,8 +47,10 @@ inline void pause() noexcept {
 }
 
 GPIPE_COLD inline std::string duration_text(std::chrono::nanoseconds time) {
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
-  return ms % 1000 == 0 ? concat({ms / 1000, " s"}) : concat({ms, " ms"});
+  const auto ns = time.count();
+  if (ns % 1'000 != 0) return concat({ns, " ns"});
+  if (ns % 1'000'000 != 0) return concat({ns / 1'000, " us"});
+  return ns % 1'000'000'000 != 0 ? concat({ns / 1'000'000, " ms"}) : concat({ns / 1'000'000'000, " s"});
 }
 
 }  // namespace detail

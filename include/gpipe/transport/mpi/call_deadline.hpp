@@ -2,6 +2,7 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
+#include <gpipe/transport/in_process/thread.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -24,7 +25,9 @@ namespace gpipe::mpi {
 class call_deadline {
  public:
   GPIPE_COLD call_deadline(int rank, std::chrono::nanoseconds limit)
-      : rank_(rank), limit_(limit), thread_([this] { watch(); }) {}
+      : rank_(rank),
+        limit_(limit),
+        thread_(gpipe::detail::start_thread("the deadline of MPI's calls", [this] { watch(); })) {}
   GPIPE_COLD ~call_deadline() {
     {
       const std::lock_guard lock(mutex_);

@@ -43,7 +43,9 @@ struct libxsmm_tile {
  private:
   [[noreturn]] GPIPE_COLD static void no_kernel(int rows, int k, int columns) {
     gpipe::detail::throw_error({"libxsmm has no kernel for the product of ", rows, " x ", k, " by ", k, " x ", columns},
-                               {"build without GPIPE_WITH_LIBXSMM on this kind of machine"});
+                               {"build without GPIPE_WITH_LIBXSMM on this kind of machine, or, if the address space "
+                                "is limited (",
+                                gpipe::detail::address_space_left(), " bytes left), raise ulimit -v"});
   }
 
   struct on_swapped {  // libxsmm's A is our B

@@ -2,11 +2,13 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 
 #include <libxsmm.h>
 
-#include <gpipe/core/config.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/device/contract/address_space.hpp>
 #include <gpipe/layer/contract/panels.hpp>
 
 namespace gpipe::host {
@@ -23,7 +25,8 @@ class libxsmm_kernels {
     bool operator==(const shape&) const = default;
   };
 
-  /// Null if libxsmm has no kernel for this processor.
+  /// Null if libxsmm has no kernel for this processor, or no memory for its code. Throws if it cannot begin: libxsmm
+  /// 1.17 writes to its tables without a look at whether it got them.
   static libxsmm_smmfunction find(const shape& of) {
     auto& first = chains_[place(of)];
     for (const entry* e = first.load(std::memory_order_acquire); e != nullptr; e = e->next)
@@ -50,9 +53,19 @@ class libxsmm_kernels {
     const std::lock_guard lock{adding_};
     for (const entry* e = first; e != nullptr; e = e->next)  // another thread may have added it meanwhile
       if (e->of == of) return e->kernel;
+    if (!begun_) require_addresses();
+    begun_ = true;
     const auto kernel = dispatch(of);
     first.store(new entry{of, kernel, first}, std::memory_order_release);  // never deleted: threads may outlive statics
     return kernel;
+  }
+
+  GPIPE_COLD static void require_addresses() {
+    constexpr std::int64_t tables = 16 << 20;  // it maps 10.4 MiB at once, and a page for each kernel
+    if (const std::int64_t left = gpipe::detail::address_space_left(); left < tables)
+      gpipe::detail::throw_error({"the address space has ", left, " bytes left, and libxsmm needs ", tables,
+                                  " for its tables and code"},
+                                 {"raise the limit of addresses (ulimit -v)"});
   }
 
   /// libxsmm is column-major: its (m, n, k, A, B) are our (columns, rows, k, B, A).
@@ -68,6 +81,7 @@ class libxsmm_kernels {
   static constexpr std::size_t count = 1024;
   static inline chain chains_[count]{};
   static inline std::mutex adding_;
+  static inline bool begun_ = false;  // libxsmm has its tables
 };
 
 }  // namespace gpipe::host
