@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -76,4 +77,13 @@ TEST_CASE("a batch without the field is refused by the field's name") {
   trainer<net, sgd> training(plan_options{.micro_batches = 3, .micro_batch_size = 30});
   CHECK_THROWS_WITH_AS(training.step(batch(90).with("inputs", t.x).with("labels", t.labels)),
                        doctest::Contains("lacks the field \"context\""), error);
+}
+
+TEST_CASE("a number of the field that is not finite is named, with its sample and column") {
+  table t;
+  t.context[3 * 41 + 2] = std::numeric_limits<float>::quiet_NaN();
+  trainer<net, sgd> training(plan_options{.stages = 3, .micro_batches = 3, .micro_batch_size = 30});
+  CHECK_THROWS_WITH_AS(
+      training.step(batch(90).with("inputs", t.x).with("context", t.context).with("labels", t.labels)),
+      doctest::Contains("the field \"context\" of the data is not finite in sample 41, column 2 (counted from 0)"), error);
 }

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/batch_norm.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 
@@ -92,6 +93,37 @@ TEST_CASE("a layer's state is read and written by slot and name") {
   rejects("the model has no slot 5", [&] { t.state(5, "mean"); });
   rejects("state \"mean\" is float; read it as that", [&] { t.state<double>(3, "mean"); });
   rejects("state \"mean\" has 4 elements, not 3", [&] { t.set_state<float>(3, "mean", std::vector<float>(3)); });
+}
+
+TEST_CASE("a step whose next state is not finite is refused, names the layer and changes nothing") {
+  struct averaging : model<input<float, 4>, batch_norm<>, linear<4>, softmax_cross_entropy> {};
+  std::vector<float> large = x;
+  for (float& value : large) value *= 1e25F;  // normalised they are small, but no float holds their variance
+  const batch far = batch(5).with("inputs", large).with("labels", labels);
+  for (const bool in_two_calls : {false, true})
+    for (const int replicas : {1, 2})
+      for (const int stages : {1, 3}) {
+        CAPTURE(in_two_calls);
+        CAPTURE(replicas);
+        CAPTURE(stages);
+        const plan_options o{.stages = stages, .micro_batches = 2, .micro_batch_size = 3, .replicas = replicas};
+        trainer<averaging, adam> t(o), twin(o);
+        for (int round = 0; round < 2; ++round) {
+          CHECK(t.step(all).loss == twin.step(all).loss);
+          if (in_two_calls) t.accumulate(all);
+          std::string found;
+          try {
+            t.step(far);
+          } catch (const error& failure) {
+            found = failure.wrong();
+            CHECK(failure.where().slot == 0);
+          }
+          CHECK(found == "its state \"variance\" would not be finite after the step");
+          for (const char* name : {"mean", "variance"}) CHECK(t.state(0, name) == twin.state(0, name));
+          CHECK(t.parameter_hash() == twin.parameter_hash());
+          if (in_two_calls) t.discard_accumulated();
+        }
+      }
 }
 
 TEST_CASE("an unknown parameter, or one of another type or size, is rejected") {

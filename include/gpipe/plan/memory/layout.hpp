@@ -129,6 +129,8 @@ class layout {
     put(kind::parameters, l, -1, 0, bytes);
     put(kind::gradients, l, -1, 0, needs_.trains ? bytes : 0);
     if (r.state_count > 0) put(kind::state, l, -1, 0, static_cast<std::int64_t>(r.state_bytes()));
+    if (r.state_count > 0 && needs_.trains)  // the next state, and a sum that shows whether it is finite
+      put(kind::state, l, -1, 1, static_cast<std::int64_t>(r.state_bytes() + aligned(sizeof(double))));
     if (r.derived_count > 0) put(kind::derived, l, -1, 0, static_cast<std::int64_t>(r.derived_bytes()));
     if (r.partial_count > 0)
       put(kind::partials, l, -1, 0, static_cast<std::int64_t>(r.partial_bytes()), needs_.micro_batches);

@@ -22,7 +22,7 @@ enum class memory_kind : std::uint8_t {
   gradients,
   moments,      ///< of the optimizer
   tied,         ///< values and gradients of parameters that an earlier slot owns, and gradients that arrive for these
-  state,        ///< of layers, not trained: moving averages
+  state,        ///< of layers, not trained: moving averages, now and after the step
   derived,      ///< made from the parameters after each commit: packed weights
   partials,     ///< results of layers for each micro-batch: loss, weight, batch statistics
   sums,         ///< a double a slot: the sum of squares of its gradient

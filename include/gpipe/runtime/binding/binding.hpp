@@ -31,6 +31,7 @@ struct bound_slot {
   bool unread[max_tensors_per_edge]{};      ///< no layer reads the output: its gradient is zeros
   block_address extras, partials, fields[max_fields];
   std::byte *parameters = nullptr, *state = nullptr, *derived = nullptr, *gradients = nullptr;
+  std::byte* next_state = nullptr;   ///< after the commit, if it holds; null: the layer has no state, or nothing trains
   double* sum_of_squares = nullptr;  ///< of its gradient; before that, free for other sums
 };
 

@@ -25,11 +25,20 @@ class nonfinite_finder {
   nonfinite_finder(const Context& context, const network& net, int stage)
       : context_(context), net_(net), stage_(stage) {}
 
-  /// Checks the model's inputs that this slot reads.
+  /// Checks the model's inputs and the fields that this slot reads.
   GPIPE_COLD void check_inputs(const bound& b, const step_context& step, int m, bool again) const {
     for (int i = 0; i < b.inputs; ++i)
       if (const int v = b.value_in[i]; v < net_.entering && !finite(v, b, m, b.in[i].at(m, again), step))
-        not_finite(b, step, m, "the field \"inputs\" of the data", place_in_inputs(step, m));
+        not_finite(b, step, m, "the field \"inputs\" of the data",
+                   place_in(step.rows.inputs, net_.values[0].part.type, net_.values[0].part.size, step, m));
+    for (int f = 0; f < b.layer->field_count; ++f) {
+      const auto& field = b.layer->fields[f];
+      const auto n = static_cast<std::ptrdiff_t>(field.size) * step.samples(m);
+      if (const std::byte* rows = step.rows.fields[index(b.layer->field_index[f])];
+          rows != nullptr && !finite(b, field.type, n, b.fields[f].at(m, again)))
+        not_finite(b, step, m, concat({"the field \"", field.name, "\" of the data"}),
+                   place_in(rows, field.type, field.size, step, m));
+    }
   }
   GPIPE_COLD void check_outputs(const bound& b, const step_context& step, int m, const call& done) const {
     for (int o = 0; o < b.outputs; ++o)
@@ -87,21 +96,21 @@ class nonfinite_finder {
       at += aligned(it.extents.size() * bytes_of(b.layer->type));
     }
   }
-  /// The inputs' first number that is not finite: its sample and its column, from the rows of the batch.
+  /// A field's first number that is not finite: its sample and its column, from the rows of the batch.
   template <class T>
   static std::ptrdiff_t first_nonfinite(const std::byte* rows, std::ptrdiff_t begin, std::ptrdiff_t end) {
     const T* x = reinterpret_cast<const T*>(rows);
     while (begin < end && std::isfinite(static_cast<double>(x[begin]))) ++begin;
     return begin;
   }
-  GPIPE_COLD std::string place_in_inputs(const step_context& step, int m) const {
-    const edge_part& part = net_.values[0].part;
-    const auto size = static_cast<std::ptrdiff_t>(part.size);
+  GPIPE_COLD static std::string place_in(const std::byte* rows, dtype type, std::size_t columns,
+                                         const step_context& step, int m) {
+    const auto size = static_cast<std::ptrdiff_t>(columns);
     const std::ptrdiff_t begin = size * step.first_sample(m), end = begin + size * step.samples(m);
     std::ptrdiff_t at = end;
-    if (part.type == dtype::float32) at = first_nonfinite<float>(step.rows.inputs, begin, end);
-    if (part.type == dtype::float64) at = first_nonfinite<double>(step.rows.inputs, begin, end);
-    if (part.type == dtype::bf16) at = first_nonfinite<bf16>(step.rows.inputs, begin, end);
+    if (type == dtype::float32) at = first_nonfinite<float>(rows, begin, end);
+    if (type == dtype::float64) at = first_nonfinite<double>(rows, begin, end);
+    if (type == dtype::bf16) at = first_nonfinite<bf16>(rows, begin, end);
     if (at == end) return {};
     return concat({" in ", name_of_sample(step.rows.dataset_rows, static_cast<std::size_t>(at / size)), ", column ",
                    at % size, " (counted from 0)"});

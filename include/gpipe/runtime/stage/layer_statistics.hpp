@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/runtime/binding/kernel_call.hpp>
+#include <gpipe/runtime/hooks/nonfinite_finder.hpp>
 #include <gpipe/runtime/stage/stage_arena.hpp>
 
 namespace gpipe::detail {
@@ -28,13 +30,14 @@ class accumulated_statistics {
       c.finish();  // before the old arena is freed
       room_ = std::move(larger);
     }
-    append(c, partials, stride, count);
-  }
-  /// Adds partials behind those that were kept.
-  void append(const context& c, const double* partials, std::ptrdiff_t stride, int count) {
-    c.copy(stride * count, partials, all() + numbers_);
+    followed_by(c, partials, stride, count);
     numbers_ += stride * count;
     count_ += count;
+  }
+  /// All partials: those that were kept, and behind them those of the last call, which are not kept.
+  double* followed_by(const context& c, const double* partials, std::ptrdiff_t stride, int count) {
+    c.copy(stride * count, partials, all() + numbers_);
+    return all();
   }
   void clear() noexcept { numbers_ = 0, count_ = 0; }
 
@@ -87,19 +90,31 @@ class layer_statistics {
                               reinterpret_cast<std::byte*>(into) + before);
   }
 
-  /// Moves the layers' state by the partials of the mini-batch. Cannot fail.
-  GPIPE_OUT_OF_LINE void absorb(const step_context& step) noexcept {
-    for (std::size_t i = 0; i < stage_.slots().size(); ++i) {
+  bool has_state() const { return !earlier_.empty(); }
+
+  /// Before the decision: makes the layers' next state from the partials of the mini-batch. If a number of it is not
+  /// finite, the slot's sum of squares is not, so that the step is refused; a diagnosis throws, and names the layer.
+  GPIPE_OUT_OF_LINE void absorb(const step_context& step) {
+    const auto& device = stage_.context();
+    for (std::size_t i = 0; i < earlier_.size(); ++i) {
       const auto& b = stage_.slots()[i];
       if (b.kernels->absorb == nullptr) continue;
       call c = call_of_all(b, step, plan_.options.micro_batch_size);
-      if (!earlier_.empty() && earlier_[i].count() > 0) {
-        earlier_[i].append(stage_.context(), c.partials, c.partial_stride, c.micro_batches);
-        c.partials = earlier_[i].all();
-        c.micro_batches = earlier_[i].count();
+      if (earlier_[i].count() > 0) {
+        c.partials = earlier_[i].followed_by(device, c.partials, c.partial_stride, c.micro_batches);
+        c.micro_batches += earlier_[i].count();
       }
-      b.kernels->absorb(stage_.context(), c);
+      device.copy(bytes_of_state(b), static_cast<const std::byte*>(b.state), b.next_state);
+      c.state = b.next_state;
+      b.kernels->absorb(device, c);
+      check_finite(b, step);
     }
+  }
+  /// After the decision: the next state becomes the state. Cannot fail.
+  GPIPE_OUT_OF_LINE void commit() noexcept {
+    for (const auto& b : stage_.slots())
+      if (b.kernels->absorb != nullptr)
+        stage_.context().copy(bytes_of_state(b), static_cast<const std::byte*>(b.next_state), b.state);
   }
   /// Keeps the partials of an accumulated call for the commit; may allocate.
   GPIPE_COLD void keep(const step_context& step) {
@@ -115,6 +130,39 @@ class layer_statistics {
   }
 
  private:
+  using bound = bound_slot<typename Device::context>;
+
+  static std::ptrdiff_t bytes_of_state(const bound& b) { return static_cast<std::ptrdiff_t>(b.layer->state_bytes()); }
+
+  void check_finite(const bound& b, const step_context& step) const {
+    std::byte* at = b.next_state;
+    auto* const sum = reinterpret_cast<double*>(at + b.layer->state_bytes());
+    for (int p = 0; p < b.layer->state_count; ++p) {
+      const parameter& it = b.layer->state[p];
+      const auto n = static_cast<std::ptrdiff_t>(it.extents.size());
+      if (b.layer->type == dtype::float64) add_up(n, reinterpret_cast<const double*>(at), sum);
+      else if (b.layer->type == dtype::bf16) add_up(n, reinterpret_cast<const bf16*>(at), sum);
+      else add_up(n, reinterpret_cast<const float*>(at), sum);
+      if (step.diagnoses()) require_finite(b, it, sum);
+      stage_.context().add(1, static_cast<const double*>(sum), b.sum_of_squares);
+      at += aligned(it.extents.size() * bytes_of(b.layer->type));
+    }
+  }
+  template <class T>
+  void add_up(std::ptrdiff_t n, const T* x, double* sum) const {
+    stage_.context().sum(n, zero_if_finite<T>{x}, sum);
+  }
+  GPIPE_COLD void require_finite(const bound& b, const parameter& it, const double* sum) const {
+    double found = 0;
+    stage_.context().download(sizeof found, reinterpret_cast<const std::byte*>(sum),
+                              reinterpret_cast<std::byte*>(&found));
+    stage_.context().finish();
+    if (found != 0)  // true of a NaN
+      throw_error({"its state \"", it.name, "\" would not be finite after the step"},
+                  {"scale the data, or lower the learning rate; parameters and state are as before the step"},
+                  {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_.stage()});
+  }
+
   const runtime_plan& plan_;
   const stage_arena<Device>& stage_;
   std::vector<accumulated_statistics<Device>> earlier_;  // [slot]; empty: no layer has state

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/text/quantity.hpp>
 #include <gpipe/runtime/stage/bound_stage.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
@@ -76,8 +77,10 @@ template <class Repeat>
   const auto where = location{.step = static_cast<long>(step.step)};
   if (const double weight = decision.result.found.weight;
       step.kind != pass_kind::accumulate && weight < static_cast<double>((std::numeric_limits<float>::min)()))
-    throw_error({"the weights of the batch's samples sum to ", std::to_string(weight)},
-           {"give at least one sample a positive weight"}, where);
+    throw_error({"the weights of the batch's samples sum to ", significant(weight, 3)},
+                {weight > 0 ? "a float holds no mean over so little; give the samples larger weights"
+                            : "give at least one sample a positive weight"},
+                where);
   step.begin(pass_kind::diagnose);
   repeat();
   if (step.trains() && accumulated > 0)

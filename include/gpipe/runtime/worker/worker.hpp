@@ -160,6 +160,14 @@ class alignas(alignment) worker final : private gradient_listener {
     previous_ = &s;
   }
 
+  // Outside of a graph: the partials of accumulated calls are not in the same place for each step.
+  void absorb() {
+    for (const int s : stages_) {
+      if (!replica_->stage(s).statistics().has_state()) continue;
+      replica_->stage(s).statistics().absorb(step());
+      downloading_ = false;  // sums of squares may have changed
+    }
+  }
   // Brings the values for the call's decision to the host, and to all processes.
   GPIPE_OUT_OF_LINE void gather() {
     if (!downloading_) download();
@@ -276,6 +284,7 @@ class alignas(alignment) worker final : private gradient_listener {
     if (!step().commits()) return;
     const commit_result& result = context_.decision.result;
     if (!committed_) {
+      absorb();
       gather();
       const auto arrived = now_ns();
       context_.barrier.arrive(waiter_, wait_context_of(i), [this]() noexcept { decide(); });
@@ -292,7 +301,7 @@ class alignas(alignment) worker final : private gradient_listener {
       context_.rule(s.context(), context_.net.type, bytes, s.parameters() + at, s.gradients() + at, moments,
                  {static_cast<std::int64_t>(step().step) + 1, context_.decision.terms.rate, result.scale});
     });
-    s.statistics().absorb(step());
+    s.statistics().commit();
     s.refresh();
     if (replica_->number() == 0) s.updated();
   }
