@@ -76,6 +76,13 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
 }
 
 constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::except_last, recompute_mode::never};
+constexpr int groups[] = {2, 3, 5}, worker_counts[] = {1, 2, 3};
+
+/// All of `choices`; under the thread sanitizer the one whose turn it is.
+template <class T, std::size_t N>
+std::span<const T> in_turn(const T (&choices)[N], int turn) {
+  return thread_sanitized ? std::span<const T>(choices).subspan(static_cast<std::size_t>(turn) % N, 1) : choices;
+}
 
 /// S stages from the best cut, and from unbalanced ones: one slot per stage, the rest in the last, or in the first.
 template <template <class> class Net, class T, class Optimizer>
@@ -87,14 +94,14 @@ void holds_for_stages(const samples<compute_type<T>>& data, double clip) {
   CHECK(expected != train<Net, T, Optimizer>({}, data, clip, {13, 4, 2}));
   for (const int S : {1, 2, 3, 4, 8, L}) {
     CAPTURE(S);
-    for (const recompute_mode mode : modes) CHECK(run({S, {}, mode}) == expected);
+    for (const recompute_mode mode : in_turn(modes, S)) CHECK(run({S, {}, mode}) == expected);
     CHECK(run({.S = S, .recompute = recompute_mode::except_last, .trace_events = 50, .canary = false}) == expected);
-    for (const int together : {2, 3, 5})  // with canaries a kernel takes one micro-batch at a time
+    for (const int together : in_turn(groups, S))  // with canaries a kernel takes one micro-batch at a time
       for (const bool canary : {true, false})
         CHECK(run({.S = S, .recompute = recompute_mode::never, .canary = canary, .coalesce = together}) == expected);
     std::vector<int> front, back;
     for (int s = 1; s < S; ++s) front.push_back(s), back.push_back(L - S + s);
-    for (const recompute_mode mode : modes) {
+    for (const recompute_mode mode : in_turn(modes, S + 1)) {
       CHECK(run({S, front, mode}) == expected);
       CHECK(run({S, back, mode}) == expected);
     }
@@ -207,12 +214,13 @@ void holds_for_schedules(const samples<compute_type<T>>& data) {
         CAPTURE(schedule.name());
         CAPTURE(S);
         CAPTURE(M);
-        for (const recompute_mode mode : modes)
+        for (const recompute_mode mode : in_turn(modes, S + M))
           CHECK(run({.S = S, .recompute = mode, .schedule = schedule}) == expected);
-        for (const int W : {1, 2, 3})
+        for (const int W : in_turn(worker_counts, S + M))
           if (W < schedule.workers(S))
             CHECK(run({.S = S, .recompute = modes[W % 3], .schedule = schedule.on_workers(W)}) == expected);
         for (const std::int64_t limit : limits<Net<T>>(S, M, schedule)) {
+          if (thread_sanitized && M != 3) continue;
           CAPTURE(limit);
           CHECK(run({.S = S, .recompute = recompute_mode::as_needed, .schedule = schedule, .memory_limit = limit}) ==
                 expected);
@@ -455,7 +463,7 @@ void holds_in_parts(int replicas = 1) {
   const bits expected = train_in_parts<Net>(data, options, nullptr, &hashes);
   for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_v})
     for (const int S : {1, 2, 3, 4, 8, slots_of<Net>})
-      for (const recompute_mode mode : modes) {
+      for (const recompute_mode mode : in_turn(modes, S)) {
         options.stages = S, options.schedule = schedule, options.recompute = mode;
         if (!options.chosen_schedule().admits(S, 5)) continue;
         CAPTURE(S);

@@ -59,7 +59,7 @@ class basic_trainer {
   void on_step(step_hook hook);
 
   /// Times of each layer for one micro-batch, for `plan_options{.profile = costs.view()}`: medians over `steps` steps
-  /// that change nothing but the gradients. The batch has M x B samples.
+  /// that change nothing but the gradients. The batch fills a micro-batch: it has more than R x M x (B - 1) samples.
   measured_profile profile_layers(const batch& data, int steps = 10);
   /// The same from the steps taken, the newest first, if the training has `slot_times`.
   measured_profile layer_profile() const;

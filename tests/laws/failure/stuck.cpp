@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <stdexcept>
@@ -36,6 +37,17 @@ struct gate {
     }
   };
 };
+/// Its refresh, after an update, returns when nothing is blocked.
+struct late_refresh {
+  template <class In>
+  struct on : linear<8>::on<In> {
+    static void refresh(const auto& context, const auto& a) noexcept {
+      while (blocked) std::this_thread::sleep_for(1ms);
+      linear<8>::on<In>::refresh(context, a);
+    }
+  };
+};
+struct refresh_behind : model<input<float, 12>, linear<8>, gelu, late_refresh, linear<7>, softmax_cross_entropy> {};
 struct gate_behind : model<input<float, 12>, linear<8>, gelu, gate, linear<7>, softmax_cross_entropy> {};
 struct gate_before : model<input<float, 12>, gate, gelu, linear<8>, linear<7>, softmax_cross_entropy> {};
 
@@ -127,6 +139,24 @@ TEST_CASE("so does other code of the model on that thread, such as a hook") {
   CAPTURE(found.printed);
   CHECK(found.aborted);
   CHECK(found.printed.find("stage 0, micro-batch 0, backward, step 0: worker 0 has not returned") != std::string::npos);
+}
+
+TEST_CASE("a refresh that does not return is named with its layer") {
+  const ending found = run_apart([] {
+    const source_of_data source;
+    trainer<refresh_behind, sgd> training(in_stages(2), sgd{}, ends_after(200ms));
+    training.step(source.all());
+    blocked = true;
+    try {
+      training.step(source.all());
+    } catch (const error& failure) {
+      std::fputs(failure.what(), stderr);
+    }
+    _exit(0);
+  });
+  CAPTURE(found.printed);
+  CHECK(found.printed.find("late_refresh, stage 1, update, step 1: worker 1 has not returned from its kernel") !=
+        std::string::npos);
 }
 
 TEST_CASE("with abort and an endless deadline nothing ends") {

@@ -32,6 +32,16 @@ TEST_CASE("kinds convert to the schedule's name and back") {
   CHECK(parse_schedule("FILL-DRAIN") == schedule_kind::fill_drain);
 }
 
+TEST_CASE("the list has every schedule, and each says whether backward comes in two parts") {
+  CHECK(schedule_kinds.front() == schedule_kind::fill_drain);
+  CHECK(schedule_kinds.back() == schedule_kind::forward_only);
+  for (const schedule_kind kind : schedule_kinds) {
+    const bool parts = kind == schedule_kind::zb_h1 || kind == schedule_kind::interleaved_zb ||
+                       kind == schedule_kind::zb_v || kind == schedule_kind::dual_pipe_v;
+    CHECK(schedule_choice(kind).splits == parts);
+  }
+}
+
 TEST_CASE("the error of an unknown schedule contains its name") {
   for (const char* text : {"", "1f1", "1f1bb", "gpipe", "fill drain"})
     CHECK_THROWS_WITH_AS(parse_schedule(text),

@@ -12,12 +12,15 @@
 #include <gpipe/plan/schedule/zb_h1.hpp>
 #include <gpipe/plan/schedule/zb_v.hpp>
 
+#include <array>
+#include <cstddef>
 #include <string_view>
 #include <utility>
 
 namespace gpipe {
 
-/// The built-in schedules, for a choice at run time, and a custom one.
+/// The built-in schedules, for a choice at run time, and a custom one. A new one has its line here and one in
+/// `with_kind`; all else reads these, and the schedule's own members.
 enum class schedule_kind {
   fill_drain,
   one_f_one_b,
@@ -32,10 +35,11 @@ enum class schedule_kind {
 };
 
 /// The built-in schedules.
-inline constexpr schedule_kind schedule_kinds[] = {
-    schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::interleaved,
-    schedule_kind::looped_bfs, schedule_kind::zb_h1,       schedule_kind::interleaved_zb,
-    schedule_kind::zb_v,       schedule_kind::dual_pipe_v, schedule_kind::forward_only};
+inline constexpr auto schedule_kinds = [] {
+  std::array<schedule_kind, static_cast<std::size_t>(schedule_kind::custom)> all{};
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<schedule_kind>(i);
+  return all;
+}();
 
 namespace detail {
 
@@ -68,6 +72,14 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, lead_kind lea
   return std::forward<Use>(use)(fill_drain{});
 }
 
+/// Whether a built-in schedule has backward in two parts.
+constexpr bool splits(schedule_kind kind) {
+  return kind != schedule_kind::custom && with_kind(kind, 2, lead_kind::automatic, nullptr, [](auto it) {
+           if constexpr (requires { it.splits; }) return it.splits;
+           else return false;
+         });
+}
+
 }  // namespace detail
 
 /// A kind with its parameters. It is itself a schedule: the chosen one, folded onto `onto` workers. It selects the kind
@@ -85,8 +97,7 @@ struct schedule_choice {
       : kind(k),
         chunks(chunk_count),
         trains(k != schedule_kind::forward_only),
-        splits(k == schedule_kind::zb_h1 || k == schedule_kind::interleaved_zb || k == schedule_kind::zb_v ||
-               k == schedule_kind::dual_pipe_v) {}
+        splits(detail::splits(k)) {}
   /// Interleaved, with its lead.
   constexpr schedule_choice(const interleaved& it) : schedule_choice(schedule_kind::interleaved, it.chunks) {
     lead = it.lead;

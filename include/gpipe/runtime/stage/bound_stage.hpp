@@ -175,7 +175,9 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   using base::net_, base::plan_, base::stage_, base::replica_, base::context_, base::binding_;
 
   void refresh(const bound& b) {
-    if (b.kernels->refresh != nullptr) b.kernels->refresh(context_, call_of(b, step_context{}, 0, false));
+    if (b.kernels->refresh == nullptr) return;
+    enter(b, -1);
+    b.kernels->refresh(context_, call_of(b, step_context{}, 0, false));
   }
   std::ptrdiff_t elements(int v, const step_context& step, int m) const {
     return static_cast<std::ptrdiff_t>(net_->values[v].part.size) * step.samples(m);

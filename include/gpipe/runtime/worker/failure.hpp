@@ -21,12 +21,13 @@ GPIPE_COLD location location_of(const instruction& i, const bound_stage<Device>&
                                 location at = {}) {
   const bool computes = i.kind == action_kind::forward || i.kind == action_kind::recompute ||
                         i.kind == action_kind::backward || i.kind == action_kind::backward_input ||
-                        i.kind == action_kind::backward_parameters;
+                        i.kind == action_kind::backward_parameters || i.kind == action_kind::update;
   const auto* layer = stage.current();
   if (computes && layer != nullptr && at.slot < 0) {
     at.slot = layer->slot;
     at.layer = layer->layer->name;
-    if (at.micro_batch < 0) at.micro_batch = step.global_micro_batch(stage.current_micro_batch());
+    if (at.micro_batch < 0 && stage.current_micro_batch() >= 0)
+      at.micro_batch = step.global_micro_batch(stage.current_micro_batch());
   }
   if (at.stage < 0) at.stage = i.stage;
   if (at.micro_batch < 0 && i.micro_batch >= 0) at.micro_batch = step.global_micro_batch(i.micro_batch);
