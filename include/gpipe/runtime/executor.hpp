@@ -122,9 +122,11 @@ class executor {
   GPIPE_COLD step_result evaluate(const batch& data) {
     input_.require_loss();
     calls().together([&] { input_.begin(detail::pass_kind::evaluate, data); });
+    watched_.drop_rows();
     passes_.run();
     passes_.sum_partials();
     if (!std::isfinite(decision_.result.found.loss)) passes_.throw_nonfinite(accumulated_);
+    watched_.keep_rows(step_, all_);
     return decision_.result.found;
   }
 
@@ -134,7 +136,9 @@ class executor {
     input_.require_loss();
     calls().together(
         [&] { input_.begin(detail::pass_kind::predict, data, {.samples_before = first, .predicted = &into}); });
+    watched_.drop_rows();
     passes_.run();
+    watched_.keep_rows(step_, all_);
     detail::share_rows(all_, plan_, step_, stage_of(net_.loss_slot()), into, first);
   }
   /// Rows for the input of the loss, with this number of samples.
@@ -156,7 +160,7 @@ class executor {
         replicas().each_copy_of(stage_of(l), [&](auto& stage) { stage.freeze(l, frozen); });
   }
 
-  /// Copies a slot's outputs and their gradients out of every step and accumulated call from now on, or ends that.
+  /// Copies a slot's outputs, and their gradients if there are any, out of every call from now on, or ends that.
   GPIPE_COLD void watch(int slot, bool watched) {
     calls().agree_to_watch(slot, watched);
     ++step_.changes;

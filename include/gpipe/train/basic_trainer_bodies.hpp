@@ -66,6 +66,7 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
       learning_rate_(detail::checked_rate(learning_rate)),
       max_grad_norm_(how.max_grad_norm),
       schedule_(how.learning_rate_schedule),
+      frozen_(detail::index(net.slot_count)),
       executor_(new gpipe::executor<Device>(net, kernels, std::move(plan), update, how)) {}
 
 template <class Device>
@@ -116,7 +117,10 @@ GPIPE_COLD void basic_trainer<Device>::set_frozen(int first, int last, bool froz
   if (last < first)
     detail::throw_error({"the slots [", first, ", ", last, ") end before they begin"}, {"give the first before the last"});
   if (last > first) detail::known_slot(net, first), detail::known_slot(net, last - 1);
-  for (int l = first; l < last; ++l) executor_->freeze(l, frozen);
+  for (int l = first; l < last; ++l) {
+    executor_->freeze(l, frozen);
+    frozen_[detail::index(net.slots[l].owner)] = frozen;
+  }
 }
 
 template <class Device>
@@ -174,6 +178,34 @@ const tensor_rows& basic_trainer<Device>::activation_gradient(int slot) const {
 template <class Device>
 const gpipe::digest& basic_trainer<Device>::digest() const {
   return executor_->digest();
+}
+
+template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::parameters() -> std::vector<model_array<Device>> {
+  const network& net = executor_->net();
+  std::vector<model_array<Device>> all;
+  detail::for_each_array(net, [&](const detail::named_array& which) {
+    const gpipe::parameter& described = detail::description_of(net, which);
+    const bool trained = which.kind == array_kind::parameter;
+    model_array<Device>& a = all.emplace_back();
+    a.path = detail::path_of(net, which);
+    a.kind = which.kind;
+    a.slot = which.slot;
+    a.owner = trained ? net.slots[which.slot].owner : which.slot;
+    a.name = described.name;
+    a.extents.assign(described.extents.extents, described.extents.extents + described.extents.rank);
+    a.type = net.row_of(which.slot).type;
+    a.stage = plan().cut().stage_of(a.owner);
+    a.frozen = trained && frozen_[detail::index(a.owner)];
+    a.training_ = this;
+  });
+  return all;
+}
+
+template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, std::string_view path) const -> place {
+  const detail::named_array found = detail::find_path(executor_->net(), path, kind);
+  return {found.slot, detail::description_of(executor_->net(), found).name};
 }
 
 template <class Device>
