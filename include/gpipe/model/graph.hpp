@@ -25,6 +25,7 @@ struct row {
   std::string_view name;
   int inputs = 0, outputs = 0;
   edge_part in[max_tensors_per_edge], out[max_tensors_per_edge];
+  shape out_extents[max_tensors_per_edge];  ///< of the tensors of the output, for people
   dtype type = dtype::float32;      ///< of the parameters
   dtype computes = dtype::float32;  ///< the type of its edges, in which it multiplies
   const parameter *parameters = nullptr, *state = nullptr;
@@ -151,6 +152,17 @@ constexpr int edge_parts_into(edge_part* into, std::integer_sequence<int, I...>)
   return sizeof...(I);
 }
 
+/// The extents of a tensor; of one with too many only its size.
+template <class Tensor>
+constexpr shape shape_of() {
+  if constexpr (Tensor::rank <= shape::max_rank) return shape(Tensor::extents);
+  else return {static_cast<int>(Tensor::size)};
+}
+template <class Edge, int... I>
+constexpr void extents_into(shape* into, std::integer_sequence<int, I...>) {
+  ((into[I] = shape_of<part<Edge, I>>()), ...);
+}
+
 template <class Bound>
 constexpr row describe_row() {
   row r;
@@ -159,6 +171,8 @@ constexpr row describe_row() {
       r.in, std::make_integer_sequence<int, parts<typename Bound::input>>{});
   r.outputs = edge_parts_into<typename Bound::output>(
       r.out, std::make_integer_sequence<int, parts<typename Bound::output>>{});
+  extents_into<typename Bound::output>(r.out_extents,
+                                       std::make_integer_sequence<int, parts<typename Bound::output>>{});
   if constexpr (!std::is_void_v<typename Bound::value_type>) {
     r.type = dtype_of<typename Bound::value_type>;
     r.computes = dtype_of<typename Bound::edge_type>;

@@ -193,7 +193,8 @@ TEST_CASE("parameters, gradients, moments and state are read and written by path
   CHECK(t.parameter("1.2.0.weight") == t.parameter("1.0.0.weight"));  // tied
   rejects("no parameter or state at \"head.wieght\"; did you mean \"head.weight\"?",
           [&] { t.parameter("head.wieght"); });
-  rejects("\"0.running_mean\" is state, which is not trained; read it by state()", [&] { t.gradient("0.running_mean"); });
+  rejects("\"0.running_mean\" is state, which is not trained; read it by state()",
+          [&] { t.gradient("0.running_mean"); });
   rejects("\"head.bias\" is a parameter; read it by parameter()", [&] { t.set_state("head.bias", means); });
   rejects("\"weight\" has 16 elements, not 4", [&] { t.set_parameter("head.weight", means); });
   rejects("\"weight\" is float", [&] { t.parameter<double>("head.weight"); });

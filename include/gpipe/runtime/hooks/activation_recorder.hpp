@@ -11,7 +11,7 @@
 
 namespace gpipe::detail {
 
-/// Records the layers of a stage: downloads the rows of watched layers, in passes that only run forward, too, and hashes
+/// Records the layers of a stage: downloads the rows of watched layers, in passes that only run forward, too. Hashes
 /// the results of train and accumulate passes for a digest, for which it waits until they are computed.
 template <class Context>
 class activation_recorder {
