@@ -32,6 +32,12 @@ GPIPE_COLD inline double checked_rate(double rate) {
   return rate;
 }
 
+/// The schedule, called once, so that an invalid setting is an error before the first step.
+GPIPE_COLD inline const rate_schedule& checked_schedule(const rate_schedule& schedule) {
+  rate_factor(schedule, 0);
+  return schedule;
+}
+
 inline const listing& listed(memory_kind kind) { return kind == memory_kind::state ? of_state : of_parameters; }
 
 template <class Device>
@@ -65,7 +71,7 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
     : moments_(update.moments()),
       learning_rate_(detail::checked_rate(learning_rate)),
       max_grad_norm_(how.max_grad_norm),
-      schedule_(how.learning_rate_schedule),
+      schedule_(detail::checked_schedule(how.learning_rate_schedule)),
       executor_(new gpipe::executor<Device>(net, kernels, std::move(plan), update, how)) {}
 
 template <class Device>
@@ -107,7 +113,7 @@ measured_profile basic_trainer<Device>::layer_profile() const {
 
 template <class Device>
 double basic_trainer<Device>::rate() const {
-  return learning_rate_ * schedule_(executor_->steps());
+  return learning_rate_ * detail::rate_factor(schedule_, executor_->steps());
 }
 
 template <class Device>
