@@ -122,8 +122,8 @@ namespace {
 template <class Loss, class T>
 struct worked : host::layer_fixture<Loss, tensor<T, 5>> {
   worked() : host::layer_fixture<Loss, tensor<T, 5>>(3, 3) {
-    const double in[] = {.3, -1.5, .9, 2, -.2, 1, 0, -1, .5, .25, 0, .1, .2, .3, .4};
-    for (std::size_t i = 0; i < 15; ++i) this->in[0].set(i, in[i]);
+    const double logits[] = {.3, -1.5, .9, 2, -.2, 1, 0, -1, .5, .25, 0, .1, .2, .3, .4};
+    for (std::size_t i = 0; i < 15; ++i) this->in[0].set(i, logits[i]);
     const double labels[] = {2, 3, 4};
     for (std::size_t i = 0; i < 3; ++i) this->fields[0].set(i, labels[i]), this->fields[1].set(i, 1);
   }
