@@ -50,6 +50,12 @@ struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<1
                         pop<"x">, add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, linear<7>,
                         softmax_cross_entropy> {};
 
+/// 8 slots: three losses, of which two read a value that goes on.
+template <class T>
+struct losses_net : model<input<T, 12>, linear<16>, gelu, stash<"x">, linear<7>, auxiliary<"early", 400, softmax_cross_entropy>,
+                          pop<"x">, concat<>, linear<7>, auxiliary<"late", 1000, softmax_cross_entropy>,
+                          softmax_cross_entropy> {};
+
 /// 5 slots; its widest gradient exceeds the L1 cache, so gradients of several micro-batches are computed together.
 template <class T>
 struct broad_net : model<input<T, 12>, linear<128>, gelu, linear<128>, linear<7>, softmax_cross_entropy> {};

@@ -214,6 +214,21 @@ constexpr auto expand() {
 template <class Model>
 inline constexpr auto expanded = expand<Model>();
 
+/// The first slot whose loss has a name that another loss has; -1: none.
+constexpr int misnamed_loss(const network& net) {
+  for (int l = net.auxiliary_after(-1); l >= 0; l = net.auxiliary_after(l)) {
+    if (net.row_of(l).loss_name == main_loss) return l;
+    for (int e = net.auxiliary_after(-1); e < l; e = net.auxiliary_after(e))
+      if (net.row_of(e).loss_name == net.row_of(l).loss_name) return l;
+  }
+  return -1;
+}
+constexpr int auxiliary_losses(const network& net) {
+  int count = 0;
+  for (int l = net.auxiliary_after(-1); l >= 0; l = net.auxiliary_after(l)) ++count;
+  return count;
+}
+
 template <class Model, std::size_t... I>
 constexpr auto name_of_mismatch(std::index_sequence<I...>) {
   return letters<expanded<Model>.mismatch().name[I]...>{};
@@ -236,7 +251,12 @@ constexpr network checked_view() {
     using name = decltype(name_of_untrained<Model>(std::make_index_sequence<untrained.name.size()>{}));
     static_cast<void>(asserted<broken::gradient_flows_back<broken::position<untrained.slot>, name, false>>{});
   }
-  return expanded<Model>.view();
+  constexpr network found = expanded<Model>.view();
+  if constexpr (constexpr int slot = misnamed_loss(found); slot >= 0)
+    static_cast<void>(asserted<broken::losses_have_names<broken::position<slot>, false>>{});
+  if constexpr (constexpr int losses = auxiliary_losses(found); losses > max_auxiliary_losses)
+    static_cast<void>(asserted<broken::losses_are_few<broken::losses<losses>, false>>{});
+  return found;
 }
 
 /// Whether the model has a mistake, for which an error was printed already.

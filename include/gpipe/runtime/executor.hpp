@@ -107,7 +107,7 @@ class executor {
     attempt([this] {
       passes_.run();
       passes_.decide();
-      if (!decision_.result.finite) passes_.throw_nonfinite(accumulated_);
+      if (!decision_.result.finite || !decision_.result.same_weights) passes_.throw_nonfinite(accumulated_);
       replicas().each_stage([this](auto& stage) { stage.statistics().keep(step_); });
     });
     decision_.terms.accumulated = decision_.result.found;

@@ -134,7 +134,9 @@ GPIPE_COLD step_result basic_trainer<Device>::evaluate(const dataset& data) {
   step_result all;
   for (const batch& part : data.batches(plan().max_batch())) {
     step_result found = evaluate(part);
-    all.loss += found.loss * found.weight;
+    // The mean of the main loss; the others are summed apart.
+    all.loss += (found.auxiliary_losses().empty() ? found.loss : found.loss_named(main_loss).loss) * found.weight;
+    for (const loss_result& it : found.auxiliary_losses()) detail::result_source::auxiliary(all, *it.row()).add(it);
     all.weight += found.weight;
     all.correct += found.correct;
     all.samples += found.samples;
@@ -144,6 +146,7 @@ GPIPE_COLD step_result basic_trainer<Device>::evaluate(const dataset& data) {
   if (!(all.weight > 0))
     detail::throw_error({"the weights of the dataset's samples sum to 0"}, {"give at least one a positive weight"});
   all.loss /= all.weight;
+  detail::result_source::add_auxiliary(all);
   return all;
 }
 

@@ -94,9 +94,11 @@ void check_share(const field& wanted, const T* numbers, std::size_t count, const
 }
 
 GPIPE_COLD inline bool is_read_before(const network& net, int field, int end) {
-  for (int l = 0; l < net.slot_count && l < end; ++l)
+  for (int l = 0; l < net.slot_count && l < end; ++l) {
+    if (end < net.slot_count && net.row_of(l).auxiliary_loss()) continue;  // a prediction runs no loss
     for (int i = 0; i < net.row_of(l).field_count; ++i)
       if (net.row_of(l).field_index[i] == field) return true;
+  }
   return false;
 }
 
