@@ -158,8 +158,9 @@ TEST_CASE("no cut, schedule, recompute mode or replica changes a bit of any loss
 TEST_CASE("an evaluation reports every loss over a whole dataset, and a prediction needs no field of a loss") {
   const data_of<double> data(23);
   trainer<joint<double>, sgd> t(cut_in(2), sgd{});
-  const dataset parts = dataset{}.with("inputs", 6, data.x).with("weights", 1, data.weights).with("labels", 1, data.labels)
-                            .with("group", 1, data.group).with("targets", 2, data.targets);
+  dataset parts;
+  parts.with("inputs", 6, data.x).with("weights", 1, data.weights).with("targets", 2, data.targets);
+  parts.with("labels", 1, data.labels).with("group", 1, data.group);
   const step_result whole = t.evaluate(parts);
   trainer<joint<double>, sgd> wide(plan_options{.stages = 1, .micro_batches = 1, .micro_batch_size = 23}, sgd{});
   const step_result once = wide.evaluate(data.whole());
@@ -170,13 +171,15 @@ TEST_CASE("an evaluation reports every loss over a whole dataset, and a predicti
 }
 
 TEST_CASE("losses with other sums of weights are refused, and the step changes nothing") {
+  using ignoring_loss = softmax_cross_entropy_with<cross_entropy{.ignored = -1}>;
   struct ignoring : model<input<float, 6>, linear<4>,
-                          auxiliary<"early", 500,
-                                    with_field<"labels", "group", softmax_cross_entropy_with<cross_entropy{.ignored = -1}>>>,
+                          auxiliary<"early", 500, with_field<"labels", "group", ignoring_loss>>,
                           softmax_cross_entropy> {};
   data_of<float> data(6);
   trainer<ignoring, sgd> t(cut_in(1), sgd{});
-  const auto given = [&] { return batch(6).with("inputs", data.x).with("labels", data.labels).with("group", data.group); };
+  const auto given = [&] {
+    return batch(6).with("inputs", data.x).with("labels", data.labels).with("group", data.group);
+  };
   t.step(given());
   const auto before = t.parameter_hash();
   data.group[2] = -1;

@@ -99,10 +99,12 @@ struct from {
 ///
 ///     total = mean of the main loss + sum over auxiliary losses of PerMille / 1000 times their mean
 ///
-///     model<input<float, 64>, linear<32>, stash<"trunk">, linear<10>, auxiliary<"early", 400, softmax_cross_entropy>, ...
+///     model<input<float, 64>, linear<10>, auxiliary<"early", 400, softmax_cross_entropy>, gelu, linear<10>,
+///           softmax_cross_entropy>
 template <detail::text Name, int PerMille, class Loss>
 struct auxiliary {
-  static_assert(PerMille > 0, "gpipe: auxiliary<Name, PerMille, Loss> needs PerMille, its factor in thousandths, above 0");
+  static_assert(PerMille > 0,
+                "gpipe: auxiliary<Name, PerMille, Loss> needs PerMille, its factor in thousandths, above 0");
   static constexpr const char* loss_named = Name.letters;
   static constexpr int per_mille = PerMille;
   using loss = Loss;

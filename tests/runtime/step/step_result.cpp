@@ -28,7 +28,8 @@ TEST_CASE("a metric is the mean of a partial of the loss, by weight") {
   found.weight = 0;
   CHECK(found.metric("top 5") == 0);
   CHECK_FALSE(found.has_accuracy());
-  CHECK_THROWS_WITH_AS(found.accuracy(), doctest::Contains("the loss regression has no accuracy; read its metrics"), error);
+  CHECK_THROWS_WITH_AS(found.accuracy(), doctest::Contains("the loss regression has no accuracy; read its metrics"),
+                       error);
   loss.correct = 1;
   CHECK(found.accuracy() == 0);
   CHECK_THROWS_WITH_AS(step_result{}.metric("loss"), "the loss has no partial \"loss\"; it has none", error);

@@ -87,7 +87,8 @@ struct warm_up {
 
 namespace detail {
 
-/// The factor of a schedule at a step. Throws `error` if the schedule is empty, or if the factor is no number from 0 on.
+/// The factor of a schedule at a step. Throws `error` if the schedule is empty, or if the factor is below 0 or not
+/// finite.
 double rate_factor(const rate_schedule& schedule, std::uint64_t step);
 
 }  // namespace detail

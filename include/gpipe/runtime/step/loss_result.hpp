@@ -31,8 +31,8 @@ class loss_result {
                           {"read its metrics, or declare the partial \"correct\" in a loss of your own"});
     return weight > 0 ? sums[row_->correct] / weight : 0;
   }
-  /// The mean by weight of a partial: the sum over all samples, divided by `weight`. A partial may have several numbers;
-  /// `index` selects one. Throws `error` if the loss has no partial of that name.
+  /// The mean by weight of a partial: the sum over all samples, divided by `weight`. A partial may have several
+  /// numbers; `index` selects one. Throws `error` if the loss has no partial of that name.
   GPIPE_COLD double metric(std::string_view partial_name, std::size_t index = 0) const {
     std::string known;
     std::size_t at = 0;
@@ -42,7 +42,8 @@ class loss_result {
       known.append(known.empty() ? "" : ", ").append(it.name);
       at += it.size;
     }
-    detail::throw_error({"the loss has no partial \"", partial_name, "\""}, {"it has ", known.empty() ? "none" : known});
+    detail::throw_error({"the loss has no partial \"", partial_name, "\""},
+                        {"it has ", known.empty() ? "none" : known});
   }
 
   /// For the code that fills it in.
