@@ -32,6 +32,12 @@ GPIPE_COLD inline double checked_rate(double rate) {
   return rate;
 }
 
+/// The schedule, called once, so that an invalid setting is an error before the first step.
+GPIPE_COLD inline const rate_schedule& checked_schedule(const rate_schedule& schedule) {
+  rate_factor(schedule, 0);
+  return schedule;
+}
+
 inline const listing& listed(memory_kind kind) { return kind == memory_kind::state ? of_state : of_parameters; }
 
 template <class Device>
@@ -65,7 +71,7 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
     : moments_(update.moments()),
       learning_rate_(detail::checked_rate(learning_rate)),
       max_grad_norm_(how.max_grad_norm),
-      schedule_(how.learning_rate_schedule),
+      schedule_(detail::checked_schedule(how.learning_rate_schedule)),
       frozen_(detail::index(net.slot_count)),
       executor_(new gpipe::executor<Device>(net, kernels, std::move(plan), update, how)) {}
 
@@ -108,7 +114,7 @@ measured_profile basic_trainer<Device>::layer_profile() const {
 
 template <class Device>
 double basic_trainer<Device>::rate() const {
-  return learning_rate_ * schedule_(executor_->steps());
+  return learning_rate_ * detail::rate_factor(schedule_, executor_->steps());
 }
 
 template <class Device>
@@ -132,7 +138,9 @@ GPIPE_COLD step_result basic_trainer<Device>::evaluate(const dataset& data) {
   step_result all;
   for (const batch& part : data.batches(plan().max_batch())) {
     step_result found = evaluate(part);
-    all.loss += found.loss * found.weight;
+    // The mean of the main loss; the others are summed apart.
+    all.loss += (found.auxiliary_losses().empty() ? found.loss : found.loss_named(main_loss).loss) * found.weight;
+    for (const loss_result& it : found.auxiliary_losses()) detail::result_source::auxiliary(all, *it.row()).add(it);
     all.weight += found.weight;
     all.correct += found.correct;
     all.samples += found.samples;
@@ -142,6 +150,7 @@ GPIPE_COLD step_result basic_trainer<Device>::evaluate(const dataset& data) {
   if (!(all.weight > 0))
     detail::throw_error({"the weights of the dataset's samples sum to 0"}, {"give at least one a positive weight"});
   all.loss /= all.weight;
+  detail::result_source::add_auxiliary(all);
   return all;
 }
 
