@@ -34,7 +34,7 @@ constexpr std::array folders{
     "record",
     "runtime/step", "runtime/binding", "runtime/hooks", "runtime/stage", "runtime/link", "runtime/processes",
     "runtime/replicas", "runtime/worker", "runtime",
-    "train"};
+    "train/data", "train"};
 
 /// A folder with more headers than this has more than one noun.
 constexpr std::ptrdiff_t max_headers_in_a_folder = 16;

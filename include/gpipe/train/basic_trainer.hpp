@@ -22,7 +22,7 @@
 #include <gpipe/runtime/step/step_result.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
-#include <gpipe/train/dataset.hpp>
+#include <gpipe/train/data/dataset.hpp>
 
 namespace gpipe {
 

@@ -7,7 +7,7 @@
 #include <gpipe/record/progress.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/step/step_result.hpp>
-#include <gpipe/train/dataset.hpp>
+#include <gpipe/train/data/dataset.hpp>
 
 namespace gpipe {
 

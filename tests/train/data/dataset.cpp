@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/train/dataset.hpp>
+#include <gpipe/train/data/dataset.hpp>
 
 #include <doctest/doctest.h>
 
