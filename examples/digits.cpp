@@ -20,7 +20,6 @@
 #endif
 #endif
 
-#include "csv.hpp"
 #include "options.hpp"
 #include "processes.hpp"
 
@@ -159,19 +158,14 @@ struct digit_sets {
 };
 
 digit_sets read_digits(const std::string& path) {
-  const example::labelled_rows rows = example::read_csv(path, 64, 10);
-  std::vector<float> features[2];
-  std::vector<std::int32_t> labels[2];
-  for (std::size_t i = 0; i < rows.labels.size(); ++i) {
-    const bool held_out = i % 5 == 4;
-    labels[held_out].push_back(rows.labels[i]);
-    for (std::size_t j = 0; j < 64; ++j) features[held_out].push_back(rows.features[64 * i + j] / 8 - 1);  // [-1, 1]
-  }
-  if (labels[1].empty())
-    throw error("has " + std::to_string(rows.labels.size()) + " rows, too few to hold any out", "give at least 5",
+  dataset all = read_csv(path, 64, 10);
+  for (float& x : all.field<float>("inputs")) x = x / 8 - 1;  // [-1, 1]
+  std::vector<int> rows[2];
+  for (int i = 0; i < all.samples(); ++i) rows[i % 5 == 4].push_back(i);
+  if (rows[1].empty())
+    throw error("has " + std::to_string(all.samples()) + " rows, too few to hold any out", "give at least 5",
                 {.file = path});
-  return {dataset{}.with("inputs", 64, features[0]).with("labels", 1, labels[0]),
-          dataset{}.with("inputs", 64, features[1]).with("labels", 1, labels[1])};
+  return {all.select(rows[0]), all.select(rows[1])};
 }
 
 // The training --------------------------------------------------------------------------------------------------------

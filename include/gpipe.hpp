@@ -11,6 +11,10 @@
 #include <gpipe/record/progress.hpp>
 #include <gpipe/record/report.hpp>
 #include <gpipe/record/timeline.hpp>
+#include <gpipe/train/data/csv.hpp>
+#include <gpipe/train/data/generated_data.hpp>
+#include <gpipe/train/data/idx.hpp>
+#include <gpipe/train/data/mapped_data.hpp>
 #include <gpipe/train/fit.hpp>
 #include <gpipe/train/trainer.hpp>
 #include <gpipe/version.hpp>
