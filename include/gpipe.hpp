@@ -6,6 +6,8 @@
 #include <gpipe/device/host/gemm_rate.hpp>
 #include <gpipe/record/digest_file.hpp>
 #include <gpipe/record/layer_report.hpp>
+#include <gpipe/record/log/event_folder.hpp>
+#include <gpipe/record/log/log_file.hpp>
 #include <gpipe/record/measured_profile.hpp>
 #include <gpipe/record/median_step.hpp>
 #include <gpipe/record/progress.hpp>
