@@ -64,7 +64,7 @@ struct settings {
   std::int64_t link_bytes_per_s = 0;
   int deadline = 60;
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
-  std::string schedule_file, trace, timeline, breakdown, profile;
+  std::string schedule_file, trace, timeline, breakdown, profile, log, tensorboard;
   std::shared_ptr<const file_schedule> custom;
   bool layers = false;
   processor device = processor::host;
@@ -127,6 +127,8 @@ struct settings {
                      "                            which layer it was in")
              .number("--seed", seed, 0, INT64_MAX, "seed of initial parameters, dropout and shuffling")
              .text("--data", "FILE", data, "lines of 64 numbers and a label, comma-separated")
+             .text("--log", "FILE", log, "write loss, rate, norm and more of each step, to a .csv or a .jsonl file")
+             .text("--tensorboard", "FOLDER", tensorboard, "the same for TensorBoard, to a new file in the folder")
              .text("--trace", "FILE.json", trace, "write all actions of all workers, for ui.perfetto.dev")
              .text("--timeline", "FILE.svg", timeline, "draw the median of the last 20 steps")
              .text("--breakdown", "FILE.svg", breakdown, "draw where the time of a step went")
@@ -200,7 +202,7 @@ void require_outputs(const std::string& data, std::vector<std::string> files) {
 template <class Device>
 void run_on(settings chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
-  if (prints) require_outputs(chosen.data, {chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
+  if (prints) require_outputs(chosen.data, {chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile, chosen.log});
   const digit_sets data = read_digits(chosen.data);
   chosen.batch = std::min(chosen.batch, data.train.samples());
   const int parts = chosen.plan.all_micro_batches();
@@ -229,7 +231,13 @@ void run_on(settings chosen, process_group* job) {
   // mpirun gives processes a terminal, even if their output goes to a file.
   const verbosity how_shown = job == nullptr ? verbosity_for(stdout) : verbosity::lines;
   progress line(out, chosen.quiet || !prints ? verbosity::quiet : how_shown);
+  std::optional<log_file> log;
+  std::optional<event_folder> events;
+  if (prints && !chosen.log.empty()) log.emplace(chosen.log);
+  if (prints && !chosen.tensorboard.empty()) events.emplace(chosen.tensorboard);
   fit(training, data.train, epochs, [&](const fit_progress& now) {
+    if (log) (*log)(now);
+    if (events) (*events)(now);
     if (now.step == now.steps) line.epoch(now);
     else line.step(now);
     if (chosen.trace.empty() && training.steps() + 20 <= steps) training.reset_trace();  // room for the last 20

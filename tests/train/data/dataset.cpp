@@ -143,7 +143,8 @@ TEST_CASE("a stream goes from epoch to epoch, and may begin anywhere") {
     std::vector<int> labels;
     const auto stream = data.open(how);
     while (const batch* b = stream->next())
-      for (int i = 0; i < b->samples(); ++i) labels.push_back(static_cast<const std::int32_t*>(b->find("labels")->data)[i]);
+      for (int i = 0; i < b->samples(); ++i)
+        labels.push_back(static_cast<const std::int32_t*>(b->find("labels")->data)[i]);
     CHECK(stream->next() == nullptr);
     return labels;
   };

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -34,8 +35,9 @@ TEST_CASE("the parameters at the end are those of the evaluation that was best")
   std::vector<std::uint64_t> hashes;
   const fit_result end = fit(run, data, held_out, {.epochs = 12, .batch = 8, .patience = 3, .restore_best = true},
                              [&](const fit_progress& now) {
-                               if (now.step == now.steps) hashes.push_back(run.parameter_hash());
-                               if (now.step == now.steps) CHECK(now.held_out_accuracy == run.evaluate(held_out).accuracy());
+                               if (now.step != now.steps) return;
+                               hashes.push_back(run.parameter_hash());
+                               CHECK(now.held_out_accuracy == run.evaluate(held_out).accuracy());
                              });
   REQUIRE(end.best_epoch > 0);
   REQUIRE(end.best_epoch < end.epochs);
@@ -66,7 +68,7 @@ TEST_CASE("a source that is no dataset trains to the same bits, and so does a tr
     const auto y = r.rows<std::int32_t>("labels");
     for (std::size_t i = 0; i < r.samples().size(); ++i) {
       const auto row = static_cast<std::size_t>(r.samples()[i]);
-      std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(12 * row), 12, x.begin() + static_cast<std::ptrdiff_t>(12 * i));
+      std::ranges::copy(all.subspan(12 * row, 12), x.subspan(12 * i).begin());
       y[i] = labels[row];
     }
   });

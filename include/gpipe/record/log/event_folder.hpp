@@ -15,7 +15,8 @@
 namespace gpipe {
 
 /// The numbers of a training for TensorBoard: `tensorboard --logdir FOLDER`. Each object writes a new file into the
-/// folder, so a training that was stopped and begun again continues its curves. The folder is made if it does not exist.
+/// folder, so a training that was stopped and begun again continues its curves. The folder is made if it does not
+/// exist.
 ///
 ///     event_folder events("runs/1");
 ///     fit(training, data, {.epochs = 10}, events);

@@ -15,8 +15,8 @@ namespace gpipe {
 enum class log_begin : bool { anew, append };
 
 /// The numbers of a training, a line a step: a table if the path ends with .csv, a JSON object a line if it ends with
-/// .jsonl. `time` is in seconds since 1970, `step` counts over all epochs. The other columns are those of `fit_progress`;
-/// numbers of held-out data are only in the last line of an epoch.
+/// .jsonl. `time` is in seconds since 1970, `step` counts over all epochs. The other columns are those of
+/// `fit_progress`; numbers of held-out data are only in the last line of an epoch.
 ///
 ///     log_file log("run.csv");
 ///     fit(training, data, {.epochs = 10}, log);

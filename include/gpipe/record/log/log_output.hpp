@@ -12,8 +12,8 @@
 
 namespace gpipe::detail {
 
-/// A file that grows while a training runs. It is flushed at most once a second, and at the end of an epoch. A write that
-/// fails ends the log, with one line on the standard error, and not the training.
+/// A file that grows while a training runs. It is flushed at most once a second, and at the end of an epoch. A write
+/// that fails ends the log, with one line on the standard error, and not the training.
 class log_output {
  public:
   /// Opens the file, to go on behind what it holds or to begin anew. Throws `error` if that is impossible.

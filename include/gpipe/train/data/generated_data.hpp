@@ -14,12 +14,12 @@ namespace gpipe {
 ///
 ///     const generated_data data(50'000, {{"inputs", 64}, {"labels", 1, dtype::int32}}, [&](const batch_request& r) {
 ///       for (std::size_t i = 0; i < r.samples().size(); ++i)
-///         decode(files[r.samples()[i]], r.rows<float>("inputs").subspan(64 * i, 64), r.rows<std::int32_t>("labels")[i]);
+///         r.rows<std::int32_t>("labels")[i] = decode(r.samples()[i], r.rows<float>("inputs").subspan(64 * i, 64));
 ///     });
 ///
-/// The function fills all rows of all fields; memory that it leaves out holds those of an earlier batch. What it throws,
-/// of any type, the call that reads the data throws. If its result depends on the request alone, a training that was
-/// stopped and begun again has the same bits.
+/// The function fills all rows of all fields; memory that it leaves out holds those of an earlier batch. What it
+/// throws, of any type, the call that reads the data throws. If its result depends on the request alone, a training that
+/// was stopped and begun again has the same bits.
 class generated_data final : public data_source {
  public:
   using fill_function = std::function<void(const batch_request&)>;

@@ -18,8 +18,8 @@
 
 namespace gpipe::detail {
 
-/// A file as read-only memory. Pages are read from the disk when they are touched, and the system may drop them. The file
-/// must not become shorter while it is mapped: then the system ends the program (SIGBUS).
+/// A file as read-only memory. Pages are read from the disk when they are touched, and the system may drop them. The
+/// file must not become shorter while it is mapped: then the system ends the program (SIGBUS).
 class mapped_file {
  public:
   explicit mapped_file(const std::string& path);

@@ -13,8 +13,8 @@
 
 namespace gpipe {
 
-/// A shuffle that stays near in memory. Blocks of neighbouring rows are permuted; then the rows of every `mixed` blocks,
-/// which make a window, are permuted among themselves:
+/// A shuffle that stays near in memory. Blocks of neighbouring rows are permuted; then the rows of every `mixed`
+/// blocks, which make a window, are permuted among themselves:
 ///
 ///     rows     0 1 2 | 3 4 5 | 6 7 8 | 9 10 11      blocks of 3 rows
 ///     blocks   6 7 8   0 1 2 | 9 10 11   3 4 5      windows of 2 blocks
