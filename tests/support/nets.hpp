@@ -17,7 +17,7 @@
 #include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/runtime/host_executor.hpp>
-#include <gpipe/train/dataset.hpp>
+#include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/layers.hpp"

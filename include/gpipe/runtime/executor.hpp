@@ -232,6 +232,15 @@ class executor {
     parameters_.write(kind, slot, index, at, bytes, from);
     parameters_.refresh();
   }
+  /// The same for all parameters and the state of all slots, in the order of `each_value`.
+  GPIPE_COLD void write_values(const std::byte* from) {
+    detail::each_value(net_, [&](const detail::value_place& v) {
+      calls().agree_to_write(v.kind, v.slot, v.at, v.bytes, from);
+      parameters_.write(v.kind, v.slot, 0, v.at, v.bytes, from);
+      from += v.bytes;
+    });
+    parameters_.refresh();
+  }
 
   /// Addresses in the memory of the slot's stage, which the host may read only if the memory is the host's.
   std::byte* parameters(int slot) const { return usable(), parameters_.find(memory_kind::parameters, slot, 0, 0); }
