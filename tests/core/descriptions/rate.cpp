@@ -45,7 +45,7 @@ void follows(const rate_schedule& schedule, const std::vector<double>& factors) 
   }
 }
 void rejects(const char* message, const rate_schedule& schedule) {
-  for (const std::uint64_t step : {0, 1, 100}) CHECK_THROWS_WITH_AS(schedule(step), doctest::Contains(message), error);
+  for (const std::uint64_t step : {0U, 1U, 100U}) CHECK_THROWS_WITH_AS(schedule(step), doctest::Contains(message), error);
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ TEST_CASE("one_cycle has the factors of torch.optim.lr_scheduler.OneCycleLR, and
   follows(one_cycle{.steps = 7, .rise = 0.5, .first_divisor = 10, .last_divisor = 100},
           {0.1, 0.410942352531274, 0.914057647468726, 0.950533949517258, 0.611649206511179, 0.189066843971563, 0.001});
   for (const double rise : {0.0, 0.01, 1.0})
-    for (const std::uint64_t steps : {1, 2, 3, 50})
+    for (const std::uint64_t steps : {1U, 2U, 3U, 50U})
       for (std::uint64_t step = 0; step < 60; ++step) {
         const double factor = one_cycle{.steps = steps, .rise = rise}(step);
         CHECK((factor > 0 && factor <= 1));
