@@ -8,6 +8,11 @@
 
 namespace gpipe {
 
+/// The maximum number of auxiliary losses of a model.
+inline constexpr int max_auxiliary_losses = 3;
+/// The name of a model's last loss, among its losses.
+inline constexpr std::string_view main_loss = "main";
+
 namespace detail {
 
 /// A tensor of an edge as data: its elements per sample, and their type.
@@ -34,11 +39,14 @@ struct row {
   const partial* partials = nullptr;
   int parameter_count = 0, state_count = 0, derived_count = 0, extra_count = 0, field_count = 0, partial_count = 0;
   int loss = -1, weight = -1, correct = -1;  ///< indices of partials: loss, weight, hits; -1: none
+  std::string_view loss_name{};              ///< of an auxiliary loss
+  double loss_factor = 1;                    ///< of the loss in the total
   int field_index[max_fields]{};             ///< index of each field in the network's list
   keep keeps{};
   work cost{};
   bool view = false;
 
+  constexpr bool auxiliary_loss() const { return !loss_name.empty(); }
   GPIPE_COLD constexpr std::size_t parameter_elements() const {
     std::size_t sum = 0;
     for (int i = 0; i < parameter_count; ++i) sum += parameters[i].extents.size();
@@ -128,10 +136,16 @@ struct network {
       if (owns(l)) sum += row_of(l).parameter_elements();
     return sum;
   }
-  /// The slot of the loss that is trained: the last slot with a loss; -1 if there is none.
+  /// The slot of the main loss: the last slot with a loss that is not auxiliary; -1 if there is none.
   constexpr int loss_slot() const {
     for (int l = slot_count - 1; l >= 0; --l)
-      if (row_of(l).loss >= 0) return l;
+      if (row_of(l).loss >= 0 && !row_of(l).auxiliary_loss()) return l;
+    return -1;
+  }
+  /// The first slot behind `l` with an auxiliary loss; -1 if there is none.
+  constexpr int auxiliary_after(int l) const {
+    for (++l; l < slot_count; ++l)
+      if (row_of(l).auxiliary_loss()) return l;
     return -1;
   }
 };
@@ -196,6 +210,10 @@ constexpr row describe_row() {
     if (name == "weight") r.weight = at;
     if (name == "correct") r.correct = at;
     at += static_cast<int>(p.size);
+  }
+  if constexpr (requires { Bound::on::loss_name; }) {
+    r.loss_name = Bound::on::loss_name;
+    r.loss_factor = Bound::on::loss_factor;
   }
   r.keeps = Bound::keeps;
   r.cost = Bound::cost;

@@ -22,7 +22,7 @@
 #include <gpipe/runtime/step/step_result.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
-#include <gpipe/train/dataset.hpp>
+#include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/model_array.hpp>
 
 namespace gpipe {
@@ -77,13 +77,13 @@ class basic_trainer {
 
   /// Forward only, without dropout: mean loss and accuracy of a batch, or of a whole dataset.
   step_result evaluate(const batch& data);
-  step_result evaluate(const dataset& data);
+  step_result evaluate(const data_source& data);
 
   /// The loss's inputs, such as a classifier's logits: one row per sample, in the order of the data, of a batch or of a
   /// dataset of any length. Runs forward, without dropout, up to the loss, so labels may be missing. If the loss reads
   /// several tensors, the rows hold them all.
   tensor_rows predict(const batch& data);
-  tensor_rows predict(const dataset& data);
+  tensor_rows predict(const data_source& data);
 
   /// Copies the outputs of a slot, and their gradients, out of every call from now on. `activation` has the rows of the
   /// last call of `step`, `accumulate`, `evaluate` or `predict`, of a dataset those of its last batch, or none if that
@@ -170,6 +170,11 @@ class basic_trainer {
   void set_state(int slot, std::string_view name, std::span<const T> values) {
     write(memory_kind::state, slot, name, dtype_of<T>, values.data(), values.size());
   }
+
+  /// Copies all parameters and the state of all layers, in model order, and sets them again: bit for bit, in any cut of
+  /// the same model. `into` is resized once and then used again.
+  void keep_values(std::vector<std::byte>& into) const;
+  void restore_values(std::span<const std::byte> from);
 
   /// A hash of the bits of all parameters, in model order: the same for every cut, and of every replica.
   std::uint64_t parameter_hash(int replica = 0) const;
