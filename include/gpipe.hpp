@@ -2,6 +2,7 @@
 
 // Pipeline-parallel training: everything but the parts that need a library of their own beyond Thrust and Hana.
 #include <gpipe/plan.hpp>
+#include <gpipe/plan/model_summary.hpp>
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/device/host/gemm_rate.hpp>
 #include <gpipe/record/digest_file.hpp>
