@@ -72,7 +72,7 @@ class mapped_data final : public data_source {
 class mapped_data::filler final : public detail::batch_filler {
  public:
   explicit filler(const mapped_data& of) : of_(of) {}
-  ~filler() override { drop(held_); }
+  ~filler() override { drop(held_), drop(left_); }
 
   void fill(const batch_request& wanted) override {
     for (std::size_t c = 0; c < of_.columns_.size(); ++c) {
@@ -84,23 +84,38 @@ class mapped_data::filler final : public detail::batch_filler {
         into += row;
       }
     }
+    drop(left_);  // this batch may have read the end of the last window
+    left_.clear();
+    const std::size_t samples = wanted.samples().size(), window = held_.size() * detail::index(block_rows_);
+    if (samples > window)  // it has read windows between two that were entered
+      for (const column& c : of_.columns_) c.file->drop(0, c.file->size());
+    // The next window is read in parts, because the system takes a while to begin each.
+    for (std::size_t n = next_.size() * samples / (std::max)(window, std::size_t{1}) + 1; n > 0 && !next_.empty(); --n) {
+      read_ahead(next_.back());
+      next_.pop_back();
+    }
   }
 
   GPIPE_COLD void enter(const detail::row_order& order) override {
-    const auto now = order.window(), next = order.next_window();
-    const auto has = [](std::span<const int> blocks, int block) {
-      return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
-    };
-    std::erase_if(held_, [&](int block) { return has(now, block) || has(next, block); });
     block_rows_ = order.block_rows();
-    drop(held_);
+    for (const int block : next_) read_ahead(block);
+    const auto now = order.window(), next = order.next_window();
+    left_.insert(left_.end(), held_.begin(), held_.end());
+    std::erase_if(left_, [&](int block) { return has(now, block) || has(next, block); });
+    for (const int block : now)
+      if (!has(held_, block)) read_ahead(block);  // the first window of an epoch
+    next_.assign(next.begin(), next.end());
     held_.assign(now.begin(), now.end());
     held_.insert(held_.end(), next.begin(), next.end());
-    for (const int block : held_)
-      each_part(block, [](const detail::mapped_file& file, std::size_t a, std::size_t b) { file.will_read(a, b); });
   }
 
  private:
+  static bool has(std::span<const int> blocks, int block) {
+    return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
+  }
+  void read_ahead(int block) const {
+    each_part(block, [](const detail::mapped_file& file, std::size_t a, std::size_t b) { file.will_read(a, b); });
+  }
   void drop(const std::vector<int>& blocks) const {
     for (const int block : blocks)
       each_part(block, [](const detail::mapped_file& file, std::size_t a, std::size_t b) { file.drop(a, b); });
@@ -115,7 +130,7 @@ class mapped_data::filler final : public detail::batch_filler {
   }
 
   const mapped_data& of_;
-  std::vector<int> held_;  // the blocks that were read ahead
+  std::vector<int> held_, next_, left_;  // blocks: of two windows; of them still to be read; no longer read
   int block_rows_ = 0;
 };
 
