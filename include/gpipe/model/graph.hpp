@@ -96,6 +96,10 @@ struct value {
 
 }  // namespace detail
 
+namespace detail {
+struct path_node;
+}
+
 /// A model as data, for partition, memory plan and executor. It points to constants.
 struct network {
   const detail::row* rows = nullptr;
@@ -107,6 +111,7 @@ struct network {
   int row_count = 0, slot_count = 0, value_count = 0, read_count = 0, field_count = 0;
   int entering = 0;              ///< values that enter the model: 0 ... entering - 1
   dtype type = dtype::float32;   ///< of all parameters
+  const detail::path_node* paths = nullptr;  ///< the tree of the layers' names
 
   constexpr const detail::row& row_of(int l) const { return rows[slots[l].row]; }
   /// The value that slot `l` reads as its input `i`, and the value that it writes as its output `i`.

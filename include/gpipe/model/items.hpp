@@ -75,6 +75,28 @@ struct from {
   using tensor = Tensor;
 };
 
+/// A layer or a scope with a name, which its path has in place of its index. Several items are a scope, as in a
+/// `sequence`. Arrays of numbers are read, saved and grouped by path, such as "h.0.ln_1.weight":
+///
+///     model<input<float, 8>, linear<8>, relu, linear<4>, ...>      0.weight  0.bias  2.weight  2.bias
+///     named<"fc1", linear<8>>                                      fc1.weight
+///     sequence<relu, linear<8>>, at 3                              3.1.weight
+///     residual<layer_norm, linear<8>>, at 3                        3.0.weight  3.1.weight
+///     residual<named<"ln_1", layer_norm>, named<"fc", ...>>        ln_1.weight  fc.weight
+///     repeat<2, relu, linear<8>>, at 3                             3.0.1.weight  3.1.1.weight
+///     repeat<2, linear<8>>, at 3                                   3.0.weight  3.1.weight
+///     named<"", residual<linear<8>>>                               0.weight
+///
+/// Items of a list count from 0, all kinds of them, as in torch.nn.Sequential. A residual whose items all have names
+/// adds nothing. In a repeat of a single item, the number of the repetition takes the place of the item's index. The
+/// name "" adds nothing. A name has no dot, and is not a number. Two layers with parameters or state and one path do
+/// not compile. A tied layer has a path of its own.
+template <detail::text Name, class... Items>
+struct named {
+  static constexpr const char* named_as = Name.letters;
+  using items = detail::list<Items...>;
+};
+
 /// The layer, with parameters that all layers tied under the name share, at any place in the model. The first of them
 /// owns the parameters. Their shapes must be the same.
 template <detail::text Name, class Layer>

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include <gpipe/model/path_tree.hpp>
 #include <gpipe/model/typed.hpp>
 
 namespace gpipe::detail {
@@ -224,6 +225,44 @@ constexpr auto name_of_untrained(std::index_sequence<I...>) {
 }
 
 template <class Model>
+constexpr network named_view() {
+  network net = expanded<Model>.view();
+  net.paths = path_tree<typename Model::items>.data();
+  return net;
+}
+
+template <class Items, std::size_t... I>
+constexpr auto letters_of_unfit(std::index_sequence<I...>) {
+  return letters<unfit_name(path_tree<Items>.data())[I]...>{};
+}
+
+template <class Items, int Slot, std::size_t... I>
+constexpr auto letters_of_path(std::index_sequence<I...>) {
+  constexpr auto path = [] {
+    std::array<char, sizeof...(I) + 1> text{};
+    write_path(path_tree<Items>.data(), Slot, text.data());
+    return text;
+  }();
+  return letters<path[I]...>{};
+}
+
+// The promises of names.
+template <class Model>
+constexpr void check_paths() {
+  using items = typename Model::items;
+  constexpr auto& tree = path_tree<items>;
+  if constexpr (constexpr std::string_view unfit = unfit_name(tree.data()); !unfit.empty()) {
+    using name = decltype(letters_of_unfit<items>(std::make_index_sequence<unfit.size()>{}));
+    static_cast<void>(asserted<broken::name_is_a_part_of_a_path<name, false>>{});
+  } else if constexpr (constexpr path_collision same(named_view<Model>()); same.slot >= 0) {
+    constexpr std::size_t length = write_path(tree.data(), same.slot, nullptr);
+    using path = decltype(letters_of_path<items, same.slot>(std::make_index_sequence<length>{}));
+    static_cast<void>(
+        asserted<broken::paths_differ<broken::position<same.slot>, broken::position<same.other>, path, false>>{});
+  }
+}
+
+template <class Model>
 constexpr network checked_view() {
   constexpr auto wrong = expanded<Model>.mismatch();
   if constexpr (wrong.slot >= 0) {
@@ -235,7 +274,8 @@ constexpr network checked_view() {
     using name = decltype(name_of_untrained<Model>(std::make_index_sequence<untrained.name.size()>{}));
     static_cast<void>(asserted<broken::gradient_flows_back<broken::position<untrained.slot>, name, false>>{});
   }
-  return expanded<Model>.view();
+  check_paths<Model>();
+  return named_view<Model>();
 }
 
 /// Whether the model has a mistake, for which an error was printed already.

@@ -106,6 +106,19 @@ struct tied_parameters_match {
                 "name");
 };
 
+template <class Name, bool Holds>
+struct name_is_a_part_of_a_path {
+  static_assert((holds<Holds, Name>),
+                "gpipe: the Name of a named<...> contains a dot or is a number, so that a path with it would have two "
+                "meanings");
+};
+template <class Position, class Other, class Path, bool Holds>
+struct paths_differ {
+  static_assert((holds<Holds, Position, Other, Path>),
+                "gpipe: two layers with parameters or state have the same Path: give one of them another name by "
+                "named<\"name\", ...>");
+};
+
 }  // namespace gpipe::broken
 
 namespace gpipe::detail {

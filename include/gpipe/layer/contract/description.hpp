@@ -27,6 +27,9 @@ struct parameter {
   const char* name = "";
   detail::shape extents{};
   initialiser first = initialiser::zeros();
+  const char* other_name = "";  ///< its name in paths and files, if that is another one: "running_mean"
+
+  constexpr const char* path_name() const { return *other_name != 0 ? other_name : name; }
 };
 
 /// Memory that a layer needs beside its edges. `size` counts elements: per sample for buffers that are kept for
