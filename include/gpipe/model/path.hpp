@@ -120,8 +120,8 @@ GPIPE_COLD GPIPE_INLINE named_array find_path(const network& net, std::string_vi
     if (++arrays <= 6) some.append(some.empty() ? "" : ", ").append(other);
   });
   if (arrays > 6) some += ", ...";
-  throw_error({"the model has no parameter or state at ", quoted(path)},
-              {!meant.empty() ? concat({"did you mean ", quoted(meant), "?"})
+  throw_error({"the model has no parameter or state at ", detail::quoted(path)},
+              {!meant.empty() ? concat({"did you mean ", detail::quoted(meant), "?"})
                : arrays > 0   ? concat({"its paths: ", some})
                               : "its layers have neither"});
 }
@@ -130,8 +130,8 @@ GPIPE_COLD GPIPE_INLINE named_array find_path(const network& net, std::string_vi
   const named_array found = find_path(net, path);
   if (found.kind == kind) return found;
   if (kind == array_kind::parameter)
-    throw_error({quoted(path), " is state, which is not trained"}, {"read it by state(), write it by set_state()"});
-  throw_error({quoted(path), " is a parameter"}, {"read it by parameter(), write it by set_parameter()"});
+    throw_error({detail::quoted(path), " is state, which is not trained"}, {"read it by state(), write it by set_state()"});
+  throw_error({detail::quoted(path), " is a parameter"}, {"read it by parameter(), write it by set_parameter()"});
 }
 #endif
 

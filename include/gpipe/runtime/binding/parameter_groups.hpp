@@ -12,15 +12,9 @@
 #include <gpipe/core/text/glob.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/suggestion.hpp>
-#include <gpipe/model/graph.hpp>
+#include <gpipe/model/path.hpp>
 
 namespace gpipe::detail {
-
-/// The path of a slot's parameter.
-GPIPE_COLD inline std::string path_of_parameter(const network& net, int slot, int index) {
-  const row& r = net.row_of(slot);
-  return concat({slot, ".", r.name, ".", r.parameters[index].name});
-}
 
 /// The group of every parameter of a network.
 class parameter_groups {
@@ -38,7 +32,7 @@ class parameter_groups {
       auto& mine = of_[index(l)];
       mine.resize(index(r.parameter_count), static_cast<int>(groups_.size()));
       for (int p = 0; p < r.parameter_count; ++p) {
-        paths.push_back(path_of_parameter(net, l, p));
+        paths.push_back(path_of(net, {l, p}));
         for (std::size_t g = groups_.size(); g-- > 0;)
           if (takes(groups_[g], paths.back(), r.name, used[g])) mine[index(p)] = static_cast<int>(g);
       }
