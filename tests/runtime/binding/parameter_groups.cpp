@@ -55,6 +55,12 @@ TEST_CASE("biases and norms are left out of weight decay in one line") {
   CHECK(groups.of(4, 1) == 0);
 }
 
+TEST_CASE("a layer type is named with or without its arguments") {
+  CHECK(parameter_groups(its, {{.layers = {"linear"}}}).of(0, 0) == 0);
+  CHECK(parameter_groups(its, {{.layers = {"linear<8>"}}}).of(0, 0) == 0);
+  CHECK(parameter_groups(its, {{.layers = {"linear"}}}).of(1, 0) == 1);
+}
+
 TEST_CASE("tied parameters are in one group, whichever use a pattern names") {
   for (const char* path : {"3.weight", "4.weight"}) {
     const parameter_groups groups(its, {{.parameters = {path}, .frozen = true}});

@@ -11,7 +11,7 @@ namespace gpipe {
 /// text, also none, and ? is one letter.
 struct parameter_group {
   std::vector<std::string> parameters{};  ///< patterns of paths
-  std::vector<std::string> layers{};      ///< patterns of layer types: all parameters of such a layer match, too
+  std::vector<std::string> layers{};      ///< of layer types, such as "linear" or "linear<8>": all parameters match
   double rate_factor = 1;                 ///< multiplies the learning rate
   std::optional<double> weight_decay{};   ///< in place of the optimizer's
   bool frozen = false;        ///< no value changes; the gradients are zero, and no norm counts them
@@ -20,7 +20,7 @@ struct parameter_group {
 
 /// The usual exception from weight decay: biases, and all parameters of normalisation layers.
 inline parameter_group no_decay_for_biases_and_norms() {
-  return {.parameters = {"*bias"}, .layers = {"*_norm*"}, .weight_decay = 0, .may_be_empty = true};
+  return {.parameters = {"*bias"}, .layers = {"*_norm"}, .weight_decay = 0, .may_be_empty = true};
 }
 
 }  // namespace gpipe

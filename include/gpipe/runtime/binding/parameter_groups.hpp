@@ -82,7 +82,7 @@ class parameter_groups {
       ++at;
     };
     for (const std::string& pattern : group.parameters) look(matches(pattern, path));
-    for (const std::string& pattern : group.layers) look(matches(pattern, layer));
+    for (const std::string& pattern : group.layers) look(matches(pattern, layer) || matches(pattern, layer.substr(0, layer.find('<'))));
     return any;
   }
   GPIPE_COLD static void require_used(const parameter_group& group, const std::vector<bool>& used,
