@@ -64,10 +64,10 @@ class parameter_groups {
   GPIPE_COLD void require_valid(std::size_t g) const {
     const parameter_group& group = groups_[g];
     const auto refuse = [&](const char* setting, double value) {
-      throw_error({"groups[", g, "].", setting, " is ", significant(value, 6)}, {"choose 0 or more"});
+      throw_error({"groups[", static_cast<int>(g), "].", setting, " is ", significant(value, 6)}, {"choose 0 or more"});
     };
     if (group.parameters.empty() && group.layers.empty())
-      throw_error({"groups[", g, "] has no pattern"}, {"give .parameters = {\"*.bias\"}, or .layers = {\"linear*\"}"});
+      throw_error({"groups[", static_cast<int>(g), "] has no pattern"}, {"give .parameters = {\"*.bias\"}, or .layers = {\"linear*\"}"});
     if (!(group.rate_factor >= 0 && std::isfinite(group.rate_factor))) refuse("rate_factor", group.rate_factor);
     if (group.weight_decay && !(*group.weight_decay >= 0 && std::isfinite(*group.weight_decay)))
       refuse("weight_decay", *group.weight_decay);
@@ -98,7 +98,8 @@ class parameter_groups {
         for (int l = 0; l < net.slot_count; ++l)
           if (net.row_of(l).parameter_count > 0) known.emplace_back(net.row_of(l).name);
       }
-      throw_error({"the pattern \"", pattern, "\" of a group matches no ", of_path ? "parameter" : "layer with parameters"},
+      throw_error({"the pattern \"", pattern, "\" of a group matches no ",
+                   of_path ? "parameter" : "layer with parameters"},
                   {nearest(pattern, known), ", or set .may_be_empty = true"});
     }
   }
