@@ -67,7 +67,7 @@ struct settings {
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
   std::string schedule_file, trace, timeline, breakdown, profile;
   std::shared_ptr<const file_schedule> custom;
-  bool layers = false;
+  bool layers = false, summary = false;
   processor device = processor::host;
   example::transport transport = example::transport::threads;
   bool quiet = false;
@@ -137,6 +137,7 @@ struct settings {
              .flag("--layers", layers,
                    "print the time of each layer, its share of a core's peak, and\n"
                    "                            advice for the slowest")
+             .flag("--summary", summary, "print a line for each layer: path, type, output, parameters, stage")
              .flag("--quiet", quiet, "print the last two lines only")
              .read(count, words))
       return false;
@@ -230,6 +231,7 @@ void run_on(settings chosen, process_group* job) {
   std::ostream quiet(nullptr);
   std::ostream& out = chosen.quiet || !prints ? quiet : std::cout;
   const network& of = training.net();
+  if (chosen.summary) out << summary(training);
   out << describe(of, training.plan());
 
   // mpirun gives processes a terminal, even if their output goes to a file.

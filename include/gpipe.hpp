@@ -5,6 +5,7 @@
 #include <gpipe/core/descriptions/lion.hpp>
 #include <gpipe/core/descriptions/rmsprop.hpp>
 #include <gpipe/plan.hpp>
+#include <gpipe/plan/model_summary.hpp>
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/device/host/gemm_rate.hpp>
 #include <gpipe/record/digest_file.hpp>

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
+#include <utility>
 
 #include <gpipe/core/tensors/tensor.hpp>
+#include <gpipe/layer/contract/description.hpp>
 
 namespace gpipe {
 
@@ -19,6 +22,20 @@ struct text {
 
 template <class...>
 struct list {};
+
+/// The fields of a layer, one of them under another name.
+template <class On, text From, text To, class = std::make_index_sequence<sizeof(On::fields) / sizeof(field)>>
+struct renamed_fields;
+template <class On, text From, text To, std::size_t... I>
+struct renamed_fields<On, From, To, std::index_sequence<I...>> {
+  static constexpr field renamed(field it) {
+    if (std::string_view(it.name) == From.letters) it.name = To.letters;
+    return it;
+  }
+  static constexpr bool is_read = ((std::string_view(On::fields[I].name) == From.letters) || ...);
+  static_assert(is_read, "gpipe: with_field<From, To, Layer>: the layer reads no field From");
+  static constexpr field fields[] = {renamed(On::fields[I])...};
+};
 
 }  // namespace detail
 
@@ -95,6 +112,37 @@ template <detail::text Name, class... Items>
 struct named {
   static constexpr const char* named_as = Name.letters;
   using items = detail::list<Items...>;
+};
+
+/// A further loss: reads the tensors on the edge, which go on to the next item unchanged. `PerMille` thousandths of its
+/// mean are added to the total that is trained, and a result reports it under its name. The last item of a model is
+/// its main loss. All losses of a model must have the same sum of weights in a step, because all gradients are divided
+/// by one sum:
+///
+///     total = mean of the main loss + sum over auxiliary losses of PerMille / 1000 times their mean
+///
+///     model<input<float, 64>, linear<10>, auxiliary<"early", 400, softmax_cross_entropy>, gelu, linear<10>,
+///           softmax_cross_entropy>
+template <detail::text Name, int PerMille, class Loss>
+struct auxiliary {
+  static_assert(PerMille > 0,
+                "gpipe: auxiliary<Name, PerMille, Loss> needs PerMille, its factor in thousandths, above 0");
+  static constexpr const char* loss_named = Name.letters;
+  static constexpr int per_mille = PerMille;
+  using loss = Loss;
+};
+
+/// The layer, reading the field `To` of the data in the place of its field `From`:
+/// `with_field<"labels", "genre", softmax_cross_entropy>`.
+template <detail::text From, detail::text To, class Layer>
+struct with_field {
+  template <class In>
+  struct on;
+  template <class In>
+  requires(requires { sizeof(typename Layer::template on<In>); }) struct on<In>
+      : Layer::template on<In>, detail::renamed_fields<typename Layer::template on<In>, From, To> {
+    using detail::renamed_fields<typename Layer::template on<In>, From, To>::fields;
+  };
 };
 
 /// The layer, with parameters that all layers tied under the name share, at any place in the model. The first of them

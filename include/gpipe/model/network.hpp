@@ -166,6 +166,7 @@ class expansion {
       if (!r.fields[i].optional) fields_[found].optional = false;
       if (r.fields[i].below > 0 && (fields_[found].below == 0 || r.fields[i].below < fields_[found].below))
         fields_[found].below = r.fields[i].below;
+      if (fields_[found].ignored != r.fields[i].ignored) fields_[found].ignored = 0;  // not all of the layers ignore it
       r.field_index[i] = found;
     }
   }
@@ -213,6 +214,21 @@ constexpr auto expand() {
 
 template <class Model>
 inline constexpr auto expanded = expand<Model>();
+
+/// The first slot whose loss has a name that another loss has; -1: none.
+constexpr int misnamed_loss(const network& net) {
+  for (int l = net.auxiliary_after(-1); l >= 0; l = net.auxiliary_after(l)) {
+    if (net.row_of(l).loss_name == main_loss) return l;
+    for (int e = net.auxiliary_after(-1); e < l; e = net.auxiliary_after(e))
+      if (net.row_of(e).loss_name == net.row_of(l).loss_name) return l;
+  }
+  return -1;
+}
+constexpr int auxiliary_losses(const network& net) {
+  int count = 0;
+  for (int l = net.auxiliary_after(-1); l >= 0; l = net.auxiliary_after(l)) ++count;
+  return count;
+}
 
 template <class Model, std::size_t... I>
 constexpr auto name_of_mismatch(std::index_sequence<I...>) {
@@ -275,7 +291,12 @@ constexpr network checked_view() {
     static_cast<void>(asserted<broken::gradient_flows_back<broken::position<untrained.slot>, name, false>>{});
   }
   check_paths<Model>();
-  return named_view<Model>();
+  constexpr network found = named_view<Model>();
+  if constexpr (constexpr int slot = misnamed_loss(found); slot >= 0)
+    static_cast<void>(asserted<broken::losses_have_names<broken::position<slot>, false>>{});
+  if constexpr (constexpr int losses = auxiliary_losses(found); losses > max_auxiliary_losses)
+    static_cast<void>(asserted<broken::losses_are_few<broken::losses<losses>, false>>{});
+  return found;
 }
 
 /// Whether the model has a mistake, for which an error was printed already.

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,10 +12,12 @@
 #include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/model/path_tree.hpp>
 
-namespace gpipe::detail {
+namespace gpipe {
 
 /// What a layer has by name: `parameters`, which are trained, or `state`.
 enum class array_kind : std::uint8_t { parameter, state };
+
+namespace detail {
 
 /// A parameter of a slot, or a part of its state, by its index in the layer's list.
 struct named_array {
@@ -120,19 +124,22 @@ GPIPE_COLD GPIPE_INLINE named_array find_path(const network& net, std::string_vi
     if (++arrays <= 6) some.append(some.empty() ? "" : ", ").append(other);
   });
   if (arrays > 6) some += ", ...";
-  throw_error({"the model has no parameter or state at ", detail::quoted(path)},
-              {!meant.empty() ? concat({"did you mean ", detail::quoted(meant), "?"})
-               : arrays > 0   ? concat({"its paths: ", some})
-                              : "its layers have neither"});
+  std::string remedy = "its layers have neither";
+  if (!meant.empty()) remedy = concat({"did you mean ", detail::quoted(meant), "?"});
+  else if (arrays > 0) remedy = concat({"its paths: ", some});
+  throw_error({"the model has no parameter or state at ", detail::quoted(path)}, {remedy});
 }
 
 GPIPE_COLD GPIPE_INLINE named_array find_path(const network& net, std::string_view path, array_kind kind) {
   const named_array found = find_path(net, path);
   if (found.kind == kind) return found;
   if (kind == array_kind::parameter)
-    throw_error({detail::quoted(path), " is state, which is not trained"}, {"read it by state(), write it by set_state()"});
+    throw_error({detail::quoted(path), " is state, which is not trained"},
+                {"read it by state(), write it by set_state()"});
   throw_error({detail::quoted(path), " is a parameter"}, {"read it by parameter(), write it by set_parameter()"});
 }
 #endif
 
-}  // namespace gpipe::detail
+}  // namespace detail
+
+}  // namespace gpipe

@@ -18,6 +18,8 @@ template <int>
 struct inputs {};
 template <int>
 struct outputs {};
+template <int>
+struct losses {};
 template <std::size_t>
 struct elements_of_input {};
 template <std::size_t>
@@ -91,6 +93,23 @@ struct further_input_has_a_name {
   static_assert((holds<Holds, Position, Item>),
                 "gpipe: from<\"inputs\", ...> has the name of the model's first input: choose another name for the "
                 "further field");
+};
+
+template <class Position, class Loss, class Input, bool Holds>
+struct auxiliary_is_a_loss {
+  static_assert((holds<Holds, Position, Loss, Input>),
+                "gpipe: auxiliary<Name, PerMille, Loss> needs a loss: a layer with the partial \"loss\", without an "
+                "output and without parameters, such as softmax_cross_entropy");
+};
+template <class Position, bool Holds>
+struct losses_have_names {
+  static_assert((holds<Holds, Position>),
+                "gpipe: two losses of a model have one name, or one has the name of the last loss, \"main\": choose "
+                "another name (an auxiliary loss in a repeat is several)");
+};
+template <class Losses, bool Holds>
+struct losses_are_few {
+  static_assert((holds<Holds, Losses>), "gpipe: a model has more auxiliary losses than gpipe::max_auxiliary_losses");
 };
 
 template <class Position, class Layer, bool Holds>

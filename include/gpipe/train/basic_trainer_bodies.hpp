@@ -35,6 +35,12 @@ GPIPE_COLD inline double checked_rate(double rate) {
   return rate;
 }
 
+/// The schedule, called once, so that an invalid setting is an error before the first step.
+GPIPE_COLD inline const rate_schedule& checked_schedule(const rate_schedule& schedule) {
+  rate_factor(schedule, 0);
+  return schedule;
+}
+
 inline const listing& listed(memory_kind kind) { return kind == memory_kind::state ? of_state : of_parameters; }
 
 template <class Device>
@@ -68,7 +74,8 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
     : moments_(update.moments()),
       learning_rate_(detail::checked_rate(learning_rate)),
       max_grad_norm_(how.max_grad_norm),
-      schedule_(how.learning_rate_schedule),
+      schedule_(detail::checked_schedule(how.learning_rate_schedule)),
+      frozen_(detail::index(net.slot_count)),
       executor_(new gpipe::executor<Device>(net, kernels, std::move(plan), update, how)) {}
 
 template <class Device>
@@ -110,7 +117,7 @@ measured_profile basic_trainer<Device>::layer_profile() const {
 
 template <class Device>
 double basic_trainer<Device>::rate() const {
-  return learning_rate_ * schedule_(executor_->steps());
+  return learning_rate_ * detail::rate_factor(schedule_, executor_->steps());
 }
 
 template <class Device>
@@ -119,7 +126,10 @@ GPIPE_COLD void basic_trainer<Device>::set_frozen(int first, int last, bool froz
   if (last < first)
     detail::throw_error({"the slots [", first, ", ", last, ") end before they begin"}, {"give the first before the last"});
   if (last > first) detail::known_slot(net, first), detail::known_slot(net, last - 1);
-  for (int l = first; l < last; ++l) executor_->freeze(l, frozen);
+  for (int l = first; l < last; ++l) {
+    executor_->freeze(l, frozen);
+    frozen_[detail::index(net.slots[l].owner)] = frozen;
+  }
 }
 
 template <class Device>
@@ -133,7 +143,9 @@ GPIPE_COLD step_result basic_trainer<Device>::evaluate(const dataset& data, weig
   step_result all;
   for (const batch& part : data.batches(plan().max_batch())) {
     step_result found = evaluate(part);
-    all.loss += found.loss * found.weight;
+    // The mean of the main loss; the others are summed apart.
+    all.loss += (found.auxiliary_losses().empty() ? found.loss : found.loss_named(main_loss).loss) * found.weight;
+    for (const loss_result& it : found.auxiliary_losses()) detail::result_source::auxiliary(all, *it.row()).add(it);
     all.weight += found.weight;
     all.correct += found.correct;
     all.samples += found.samples;
@@ -143,6 +155,7 @@ GPIPE_COLD step_result basic_trainer<Device>::evaluate(const dataset& data, weig
   if (!(all.weight > 0))
     detail::throw_error({"the weights of the dataset's samples sum to 0"}, {"give at least one a positive weight"});
   all.loss /= all.weight;
+  detail::result_source::add_auxiliary(all);
   return all;
 }
 
@@ -181,6 +194,34 @@ const tensor_rows& basic_trainer<Device>::activation_gradient(int slot) const {
 template <class Device>
 const gpipe::digest& basic_trainer<Device>::digest() const {
   return executor_->digest();
+}
+
+template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::parameters() -> std::vector<model_array<Device>> {
+  const network& net = executor_->net();
+  std::vector<model_array<Device>> all;
+  detail::for_each_array(net, [&](const detail::named_array& which) {
+    const gpipe::parameter& described = detail::description_of(net, which);
+    const bool trained = which.kind == array_kind::parameter;
+    model_array<Device>& a = all.emplace_back();
+    a.path = detail::path_of(net, which);
+    a.kind = which.kind;
+    a.slot = which.slot;
+    a.owner = trained ? net.slots[which.slot].owner : which.slot;
+    a.name = described.name;
+    a.extents.assign(described.extents.extents, described.extents.extents + described.extents.rank);
+    a.type = net.row_of(which.slot).type;
+    a.stage = plan().cut().stage_of(a.owner);
+    a.frozen = trained && frozen_[detail::index(a.owner)];
+    a.training_ = this;
+  });
+  return all;
+}
+
+template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, std::string_view path) const -> place {
+  const detail::named_array found = detail::find_path(executor_->net(), path, kind);
+  return {found.slot, detail::description_of(executor_->net(), found).name};
 }
 
 template <class Device>

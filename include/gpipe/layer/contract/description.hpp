@@ -60,8 +60,9 @@ struct field {  // its members have default values, because otherwise nvcc does 
   const char* name = "";
   std::size_t size = 0;    ///< elements per sample
   dtype type = dtype::float32;
-  std::int64_t below = 0;  ///< integers must be in [0, below); 0 means any value
+  std::int64_t below = 0;  ///< integers must be in [0, below), floats in [0, below]; 0 means any value
   bool optional = false;   ///< weights of samples, at least 0; all ones if the batch does not have the field
+  std::int64_t ignored = 0;  ///< an integer outside of [0, below) that is valid, too: the label of no class; 0: none
 };
 
 /// The work of one sample: floating-point operations, and the bytes that forward moves.
