@@ -200,6 +200,11 @@ TEST_CASE("a frozen group does not change, and no norm counts it") {
   CHECK(some.parameter(1, "weight") == tied);
   CHECK(some.parameter(0, "bias") != bias);
   CHECK(none.parameter_hash() == trainer<net, adam>(options).parameter_hash());
+  for (const auto& p : some.parameters())
+    if (p.kind == array_kind::parameter) {
+      CHECK(p.frozen == (p.name == "weight"));
+      CHECK(p.group == (p.name == "weight" ? 0 : 1));
+    }
   some.unfreeze(0, some.net().slot_count);  // it ends `freeze`, not a group
   some.step(data.all());
   CHECK(some.parameter(0, "weight") == before);
@@ -241,6 +246,8 @@ TEST_CASE("the average of the weights follows its formula, and is evaluated in t
     CHECK(training.average(0, "bias")[15] == 2);
     training.set_parameter(0, "bias", std::vector<float>(16, 3.0F));  // a parameter is written to its average, too
     CHECK(training.average(0, "bias")[15] == 3);
+    training.set_average("0.bias", std::vector<float>(16, 4.0F));
+    CHECK(training.average("0.bias")[15] == 4);
   }
 }
 
@@ -279,6 +286,12 @@ TEST_CASE("the arrays of an optimizer are listed, read and written") {
   for (const float c : training.moment(0, "weight", 2)) column += static_cast<double>(c) / 12;
   CHECK(row > 0);
   CHECK(row == doctest::Approx(column));
+  CHECK(training.optimizer_arrays("0.weight").size() == 4);
+  const auto kept = training.moment("0.weight", 1);
+  training.set_moment("0.weight", 1, std::vector<float>(16, 1.0F));
+  CHECK(training.moment(0, "weight", 1)[15] == 1);
+  training.set_moment("0.weight", 1, kept);
+  CHECK_THROWS_AS(training.set_moment("0.weight", 1, std::vector<float>(12)), error);
   CHECK(training.moment(0, "weight", 3).empty());
   CHECK(training.moment(0, "bias", 3).size() == 16);
   CHECK_THROWS_WITH_AS(training.moment(0, "weight", 4), "the optimizer has no moment 4; it keeps 4 arrays, counted from 0",

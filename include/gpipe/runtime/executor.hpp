@@ -239,6 +239,8 @@ class executor {
 
   const network& net() const { return net_; }
   const runtime_plan& plan() const { return plan_; }
+  /// The group of each parameter.
+  const detail::parameter_groups& groups() const { return groups_; }
   /// Steps taken; a step that failed does not count.
   std::uint64_t steps() const { return step_.step; }
   const detail::bound_stage<Device>& stage(int s, int replica = 0) const { return replicas().at(replica).stage(s); }

@@ -175,6 +175,15 @@ class basic_trainer {
     return this->template moment<T>(at.slot, at.name, moment);
   }
   template <detail::element T = float>
+  std::vector<T> average(std::string_view path) const {
+    const place at = find(array_kind::parameter, path);
+    return average<T>(at.slot, at.name);
+  }
+  std::vector<optimizer_array> optimizer_arrays(std::string_view path) const {
+    const place at = find(array_kind::parameter, path);
+    return optimizer_arrays(at.slot, at.name);
+  }
+  template <detail::element T = float>
   std::vector<T> state(std::string_view path) const {
     const place at = find(array_kind::state, path);
     return state<T>(at.slot, at.name);
@@ -183,6 +192,16 @@ class basic_trainer {
   void set_parameter(std::string_view path, const Values& values) {
     const place at = find(array_kind::parameter, path);
     set_parameter(at.slot, at.name, values);
+  }
+  template <class Values>
+  void set_moment(std::string_view path, int moment, const Values& values) {
+    const place at = find(array_kind::parameter, path);
+    set_moment(at.slot, at.name, moment, values);
+  }
+  template <class Values>
+  void set_average(std::string_view path, const Values& values) {
+    const place at = find(array_kind::parameter, path);
+    set_average(at.slot, at.name, values);
   }
   template <class Values>
   void set_state(std::string_view path, const Values& values) {

@@ -212,7 +212,9 @@ GPIPE_COLD auto basic_trainer<Device>::parameters() -> std::vector<model_array<D
     a.extents.assign(described.extents.extents, described.extents.extents + described.extents.rank);
     a.type = net.row_of(which.slot).type;
     a.stage = plan().cut().stage_of(a.owner);
-    a.frozen = trained && frozen_[detail::index(a.owner)];
+    const auto& groups = executor_->groups();
+    a.frozen = trained && (frozen_[detail::index(a.owner)] || groups.frozen(which.slot, which.index));
+    if (trained) a.group = groups.of(which.slot, which.index);
     a.training_ = this;
   });
   return all;
