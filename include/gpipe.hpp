@@ -1,6 +1,9 @@
 #pragma once
 
 // Pipeline-parallel training: everything but the parts that need a library of their own beyond Thrust and Hana.
+#include <gpipe/core/descriptions/adafactor.hpp>
+#include <gpipe/core/descriptions/lion.hpp>
+#include <gpipe/core/descriptions/rmsprop.hpp>
 #include <gpipe/plan.hpp>
 #include <gpipe/plan/model_summary.hpp>
 #include <gpipe/plan/summary.hpp>

@@ -106,7 +106,8 @@ struct samples {
   batch all() const { return take(0, count); }
 };
 
-/// The bits of all that a training has changed: parameters, moments, state, the number of steps; of one replica.
+/// The bits of all that a training has changed: parameters, moments, arrays of tensor rules, averages, state, the number
+/// of steps; of one replica.
 template <class Trainer>
 std::uint64_t state_of(const Trainer& training, int replica = 0) {
   gpipe::detail::hash sum;
@@ -120,6 +121,9 @@ std::uint64_t state_of(const Trainer& training, int replica = 0) {
     };
     add(memory_kind::parameters, 0, 0, r.parameter_bytes());
     for (int k = 0; k < run.plan().options.optimizer_moments; ++k) add(memory_kind::moments, k, 0, r.parameter_bytes());
+    if (const auto* rule = run.plan().options.tensor_rule; rule != nullptr)
+      add(memory_kind::arrays, 0, 0, gpipe::detail::arrays_before(r, *rule));
+    if (run.plan().options.average_weights) add(memory_kind::averages, 0, 0, r.parameter_bytes());
     std::size_t at = 0;
     for (int i = 0; i < r.state_count; ++i) {  // without the padding
       const std::size_t bytes = r.state[i].extents.size() * gpipe::detail::bytes_of(r.type);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/text/quantity.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/runtime/processes/job_set_up.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
@@ -52,6 +53,22 @@ GPIPE_COLD inline void require_memory(const runtime_plan& plan, const rank_layou
               {"recompute more, make micro-batches smaller", plan.replicas() > 1 ? ", use fewer replicas" : "",
                ", or use a machine with more memory"},
               {.stage = first});
+}
+
+/// Checks that the plan has the memory that the optimizer and the average of the weights need.
+GPIPE_COLD inline void require_optimizer(const plan_options& plan, int moments, const tensor_rule_memory* rule,
+                                         const training_options& options) {
+  if (plan.optimizer_moments < moments || (rule != nullptr && (plan.tensor_rule == nullptr ||
+                                                               plan.tensor_rule->arrays != rule->arrays)))
+    throw_error({"the plan has no memory for the optimizer's arrays"},
+                {"set .optimizer_moments and .tensor_rule, or name optimizer<type> in the plan"});
+  if (!(options.average_weights >= 0 && options.average_weights < 1))
+    throw_error({"average_weights is ", significant(options.average_weights, 6)},
+                {"choose a decay such as 0.999, or 0 for no average"});
+  if (options.average_weights > 0 && !plan.average_weights)
+    throw_error({"average_weights is ", significant(options.average_weights, 6),
+                 ", but the plan has no memory for the average"},
+                {"choose .average_weights = true in the plan"});
 }
 
 /// Whether the job transfers the device's memory.

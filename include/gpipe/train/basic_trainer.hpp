@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +27,15 @@
 #include <gpipe/train/model_array.hpp>
 
 namespace gpipe {
+
+/// Which weights a forward pass uses: those of the last step, or their moving average.
+enum class weights : std::uint8_t { current, averaged };
+
+/// An array that an optimizer keeps for one parameter, of the parameter's type.
+struct optimizer_array {
+  std::string name;  ///< "moment.0", or a tensor rule's name for it, such as "row"
+  tensor_extents extents{};
+};
 
 /// The part of a trainer that depends neither on the model's type nor on the optimizer's. Only declared here: the
 /// bodies stand in basic_trainer_bodies.hpp.
@@ -76,14 +86,14 @@ class basic_trainer {
   void unfreeze(int first, int last) { set_frozen(first, last, false); }
 
   /// Forward only, without dropout: mean loss and accuracy of a batch, or of a whole dataset.
-  step_result evaluate(const batch& data);
-  step_result evaluate(const data_source& data);
+  step_result evaluate(const batch& data, weights which = weights::current);
+  step_result evaluate(const data_source& data, weights which = weights::current);
 
   /// The loss's inputs, such as a classifier's logits: one row per sample, in the order of the data, of a batch or of a
   /// dataset of any length. Runs forward, without dropout, up to the loss, so labels may be missing. If the loss reads
   /// several tensors, the rows hold them all.
-  tensor_rows predict(const batch& data);
-  tensor_rows predict(const data_source& data);
+  tensor_rows predict(const batch& data, weights which = weights::current);
+  tensor_rows predict(const data_source& data, weights which = weights::current);
 
   /// Copies the outputs of a slot, and their gradients, out of every call from now on. `activation` has the rows of the
   /// last call of `step`, `accumulate`, `evaluate` or `predict`, of a dataset those of its last batch, or none if that
@@ -97,8 +107,9 @@ class basic_trainer {
   /// Hashes of all results of the first `digest_calls` calls: see `first_difference`.
   const gpipe::digest& digest() const;
 
-  /// A copy of a parameter, of its gradient in the last step (a sum over samples), or of the optimizer's `moment`-th
-  /// array for it: of the layer at a slot, by the layer's name for it, such as "weight".
+  /// A copy of a parameter, of its gradient in the last step (a sum over samples), of its moving average, or of the
+  /// optimizer's `moment`-th array for it, one of `optimizer_arrays`: of the layer at a slot, by the layer's name for
+  /// it, such as "weight".
   template <detail::element T = float>
   std::vector<T> parameter(int slot, std::string_view name) const {
     return read<T>(memory_kind::parameters, slot, name);
@@ -111,16 +122,33 @@ class basic_trainer {
   std::vector<T> moment(int slot, std::string_view name, int moment) const {
     return read<T>(memory_kind::moments, slot, name, moment);
   }
+  template <detail::element T = float>
+  std::vector<T> average(int slot, std::string_view name) const {
+    return read<T>(memory_kind::averages, slot, name);
+  }
+  /// The arrays that the optimizer keeps for a parameter, in the order of `moment`: "moment.0", "row", ...
+  std::vector<optimizer_array> optimizer_arrays(int slot, std::string_view name) const;
   /// A copy of what a layer keeps beside its parameters, such as the moving "mean" of batch_norm.
   template <detail::element T = float>
   std::vector<T> state(int slot, std::string_view name) const {
     return read<T>(memory_kind::state, slot, name);
   }
-  /// Sets the values of a parameter, or of a layer's state: from a vector, a span, an array, ... of numbers.
+  /// Sets the values of a parameter, of an array of the optimizer, of a moving average, or of a layer's state: from a
+  /// vector, a span, an array, ... of numbers. A parameter's values are written to its moving average, too.
   template <class Values>
   void set_parameter(int slot, std::string_view name, const Values& values) {
     const detail::number_rows from = detail::number_rows_of(values);
     write(memory_kind::parameters, slot, name, from.type, from.data, from.elements);
+  }
+  template <class Values>
+  void set_moment(int slot, std::string_view name, int moment, const Values& values) {
+    const detail::number_rows from = detail::number_rows_of(values);
+    write(memory_kind::moments, slot, name, from.type, from.data, from.elements, moment);
+  }
+  template <class Values>
+  void set_average(int slot, std::string_view name, const Values& values) {
+    const detail::number_rows from = detail::number_rows_of(values);
+    write(memory_kind::averages, slot, name, from.type, from.data, from.elements);
   }
   template <class Values>
   void set_state(int slot, std::string_view name, const Values& values) {
@@ -147,6 +175,15 @@ class basic_trainer {
     return this->template moment<T>(at.slot, at.name, moment);
   }
   template <detail::element T = float>
+  std::vector<T> average(std::string_view path) const {
+    const place at = find(array_kind::parameter, path);
+    return average<T>(at.slot, at.name);
+  }
+  std::vector<optimizer_array> optimizer_arrays(std::string_view path) const {
+    const place at = find(array_kind::parameter, path);
+    return optimizer_arrays(at.slot, at.name);
+  }
+  template <detail::element T = float>
   std::vector<T> state(std::string_view path) const {
     const place at = find(array_kind::state, path);
     return state<T>(at.slot, at.name);
@@ -155,6 +192,16 @@ class basic_trainer {
   void set_parameter(std::string_view path, const Values& values) {
     const place at = find(array_kind::parameter, path);
     set_parameter(at.slot, at.name, values);
+  }
+  template <class Values>
+  void set_moment(std::string_view path, int moment, const Values& values) {
+    const place at = find(array_kind::parameter, path);
+    set_moment(at.slot, at.name, moment, values);
+  }
+  template <class Values>
+  void set_average(std::string_view path, const Values& values) {
+    const place at = find(array_kind::parameter, path);
+    set_average(at.slot, at.name, values);
   }
   template <class Values>
   void set_state(std::string_view path, const Values& values) {
@@ -213,6 +260,8 @@ class basic_trainer {
                 const detail::optimizer_update<context>& update, double learning_rate, const training_options& how);
 
   struct array {
+    memory_kind kind;
+    int index;
     std::size_t at, size;  // bytes before it in its slot's block; its elements
   };
   struct place {
@@ -221,13 +270,14 @@ class basic_trainer {
   };
   place find(array_kind kind, std::string_view path) const;
   array find(memory_kind kind, int slot, std::string_view name, dtype type, int index) const;
-  void copy(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into) const;
-  void write(memory_kind kind, int slot, std::string_view name, dtype type, const void* values, std::size_t count);
+  void copy(const array& from, int slot, std::size_t bytes, void* into) const;
+  void write(memory_kind kind, int slot, std::string_view name, dtype type, const void* values, std::size_t count,
+             int index = 0);
   template <class T>
   std::vector<T> read(memory_kind kind, int slot, std::string_view name, int index = 0) const {
     const array found = find(kind, slot, name, dtype_of<T>, index);
     std::vector<T> values(found.size);
-    copy(kind, slot, index, found.at, found.size * sizeof(T), values.data());
+    copy(found, slot, found.size * sizeof(T), values.data());
     return values;
   }
   void set_frozen(int first, int last, bool frozen);

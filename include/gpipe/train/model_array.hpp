@@ -29,8 +29,8 @@ class model_array {
   std::vector<int> extents{};  ///< of the tensor
   dtype type{};                ///< of its elements
   int stage = 0;               ///< that holds the owner's slot
-  bool frozen = false;         ///< it did not change from `freeze` on, when the list was made
-  int group = 0;               ///< the group of parameters that it is in
+  bool frozen = false;         ///< it did not change from `freeze` on, when the list was made, or its group is frozen
+  int group = 0;               ///< of a parameter: its position in `training_options::groups`; their number: in none
 
   /// The next step may change it.
   bool trainable() const { return kind == array_kind::parameter && !frozen; }

@@ -65,7 +65,10 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   const layer_timer* timer() const { return hooks_.timer(); }
 
   /// These are called between steps. A frozen slot's parameters do not change.
-  void freeze(int slot, bool frozen) { bound_at(slot).frozen = frozen; }
+  GPIPE_COLD void freeze(int slot, bool frozen) {
+    bound_at(slot).frozen = frozen;
+    base::find_ranges();
+  }
   GPIPE_COLD void watch(int slot, detail::watched_rows* into) {
     bound_at(slot).watched = into;
     hooks_.update_watched(binding_.slots);
@@ -111,6 +114,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
         hooks_.time(*b, timed::backward, step, m, [&] {
           b->kernels->backward(context_, call_of(*b, step, m, true));
           hooks_.ran_input_part(*b, step, m);
+          clear_frozen_parts(*b);
           hooks_.ran_parameter_part(*b, step, m);
           add_up(*b, step, m);
         });
@@ -243,6 +247,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
         call each[max_coalesced];
         for (int i = 0; i < count; ++i) each[i] = call_of(b, step, first + i, true);
         b.kernels->backward_parameters_together(context_, each, count);
+        clear_frozen_parts(b);
       };
       hooks_.time(b, timed::backward_parameters, step, first, run, count);
       return alive();
@@ -251,8 +256,15 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       enter(b, first);
       hooks_.time(b, timed::backward_parameters, step, first,
                       [&] { b.kernels->backward_parameters(context_, call_of(b, step, first, true)); });
+      clear_frozen_parts(b);
       hooks_.ran_parameter_part(b, step, first);
     }
+  }
+
+  /// Frozen parameters of a layer that trains others have no gradient, so no norm and no replica counts it.
+  void clear_frozen_parts(const bound& b) {
+    for (const auto& [first, last] : b.frozen_parts)
+      context_.fill(static_cast<std::ptrdiff_t>(last - first), std::byte{0}, b.gradients + first);
   }
 
   /// Adds up the gradients from several readers before the layers run.

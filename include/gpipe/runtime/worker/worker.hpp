@@ -287,12 +287,9 @@ class alignas(alignment) worker final : private gradient_listener {
     committed_ = true;
     if (!result.holds || !step().applies()) return;
     bound_stage<Device>& s = stage(i);
-    s.each_trained([&](std::size_t at, std::size_t bytes) {
-      std::byte* moments[max_moments]{};
-      for (int k = 0; k < context_.rule.moments(); ++k) moments[k] = s.moments(k) + at;
-      context_.rule(s.context(), context_.net.type, bytes, s.parameters() + at, s.gradients() + at, moments,
-                 {static_cast<std::int64_t>(step().step) + 1, context_.decision.terms.rate, result.scale});
-    });
+    const update_terms now{static_cast<std::int64_t>(step().step) + 1, context_.decision.terms.rate, result.scale};
+    for (const update_range& range : s.ranges()) context_.rule(s.context(), context_.net.type, range, now);
+    if (context_.average_share > 0) s.move_averages(context_.average_share);
     s.statistics().absorb(step());
     s.refresh();
     if (replica_->number() == 0) s.updated();

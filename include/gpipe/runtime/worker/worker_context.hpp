@@ -26,6 +26,7 @@ struct worker_context {
   commit_decision& decision;
   std::vector<stage_report>& reports;  ///< [replica][stage]
   const std::function<void(const instruction&)>& before;
+  double average_share;  ///< of the new weights in their moving average; 0: there is none
   other_processes& others;
 
   /// Sums the partials of the losses over the call's micro-batches and those accumulated before.
