@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 
@@ -45,11 +46,12 @@ constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::exce
                                     recompute_mode::as_needed};
 
 /// The lines (of `alignment` bytes) of each stage's arena, and of the bytes behind it, that a training has changed.
-template <class Net, class Data>
+template <class Net, class Optimizer = adam, class Data>
 std::vector<std::vector<bool>> touched(const plan_options& options, const Data& data, std::byte fill) {
   training_options how;
   how.arena_fill = fill;
-  trainer<Net, adam> training(options, adam{}, how);
+  if (options.average_weights) how.average_weights = 0.9;
+  trainer<Net, Optimizer> training(options, Optimizer{}, how);
   const batch all = data.take(0, options.micro_batches * options.micro_batch_size);
   for (int i = 0; i < 2; ++i) training.step(all);
   training.evaluate(all);
@@ -90,7 +92,7 @@ std::size_t spare_slots(const network& net, const runtime_plan& plan, int s) {
   return bytes;
 }
 
-template <class Net, class Data>
+template <class Net, class Optimizer = adam, class Data>
 void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedule_kind::fill_drain,
                                int coalesce = 0) {
   for (const int S : {1, 2, 3, 4, 5, slots_of<Net>})
@@ -98,13 +100,15 @@ void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedu
       for (const int M : {1, 2, 3}) {
         const plan_options options{
             .stages = S, .micro_batches = M, .micro_batch_size = 3, .recompute = mode, .schedule = schedule,
-            .coalesce = coalesce};
+            .coalesce = coalesce, .optimizer_moments = Optimizer::moments,
+            .tensor_rule = gpipe::detail::tensor_memory<Optimizer>(),
+            .average_weights = gpipe::tensor_rule<Optimizer>};
         if (coalesce > 1 && !options.may_coalesce()) continue;
         if (!options.chosen_schedule().admits(S, M)) continue;
         if (sanitized && mode != modes[(S + M) % 4]) continue;
         // A byte may equal the fill by chance, but not in both runs.
-        const auto one = touched<Net>(options, data, std::byte{0xa5});
-        const auto other = touched<Net>(options, data, std::byte{0x5a});
+        const auto one = touched<Net, Optimizer>(options, data, std::byte{0xa5});
+        const auto other = touched<Net, Optimizer>(options, data, std::byte{0x5a});
         for (std::size_t s = 0; s < one.size(); ++s) {
           std::size_t untouched = 0;
           for (std::size_t i = 0; i + 1 < one[s].size(); ++i) untouched += !one[s][i] && !other[s][i];
@@ -202,7 +206,36 @@ TEST_CASE("a plan predicts the same memory at compile time and at run time") {
   equals_in_each_mode<5>();
 }
 
+TEST_CASE("rows and columns of Adafactor, and the average of the weights, are in the predicted memory") {
+  touches_what_is_predicted<tied_net<float>, adafactor>(samples<float>(9, 12, 1));
+  touches_what_is_predicted<residual_net<double>, adafactor_with_momentum>(samples<double>(9, 12, 1));
+}
+
 #ifdef LAWS_COUNTED
+TEST_CASE("a step with Adafactor, groups and an average of the weights allocates nothing") {
+  const samples<float> data(9, 12, 1);
+  for (const auto& [stages, replicas] : {std::pair(1, 1), {3, 1}, {2, 2}}) {
+    const int S = stages, R = replicas;
+    CAPTURE(S);
+    CAPTURE(R);
+    const plan_options options{.stages = S, .micro_batches = 3, .micro_batch_size = 3, .replicas = R};
+    trainer<tied_net<float>, adafactor_with_momentum> training(
+        options, {},
+        {.groups = {no_decay_for_biases_and_norms(), {.parameters = {"0.weight"}, .rate_factor = 0.5}},
+         .average_weights = 0.9});
+    const batch b = data.take(0, 8);
+    const auto counted = [&](auto&& call) {
+      const long before = allocations;
+      call();
+      return allocations - before;
+    };
+    for (int i = 0; i < 3; ++i) CHECK(counted([&] { training.step(b); }) == 0);
+    CHECK(counted([&] { training.evaluate(b, weights::averaged); }) == 0);
+    training.freeze(0);
+    CHECK(counted([&] { training.step(b); }) == 0);
+  }
+}
+
 TEST_CASE("a step allocates nothing on any thread, the first step included") {
   const samples<float> data(9, 12, 1);
   for (const auto& [stages, replicas] : {std::pair(1, 1), {2, 1}, {5, 1}, {1, 2}, {2, 3}}) {

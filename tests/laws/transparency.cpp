@@ -20,6 +20,8 @@ void add(bits& to, const step_result& found) {
   for (const double x : {found.loss, found.weight, found.correct, found.norm})
     to.push_back(std::bit_cast<std::uint64_t>(x));
   to.push_back(static_cast<std::uint64_t>(found.samples));
+  for (const loss_result& it : found.auxiliary_losses())
+    for (const double x : {it.loss, it.weight}) to.push_back(std::bit_cast<std::uint64_t>(x));
 }
 
 struct setting {
@@ -77,12 +79,6 @@ bits train(const setting& as, const Data& data, double clip, std::initializer_li
 
 constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::except_last, recompute_mode::never};
 constexpr int groups[] = {2, 3, 5}, worker_counts[] = {1, 2, 3};
-
-/// All of `choices`; under the thread sanitizer the one whose turn it is.
-template <class T, std::size_t N>
-std::span<const T> in_turn(const T (&choices)[N], int turn) {
-  return thread_sanitized ? std::span<const T>(choices).subspan(static_cast<std::size_t>(turn) % N, 1) : choices;
-}
 
 /// S stages from the best cut, and from unbalanced ones: one slot per stage, the rest in the last, or in the first.
 template <template <class> class Net, class T, class Optimizer>
@@ -299,6 +295,11 @@ TEST_CASE("several readers of a value, and batch norm: the same bits for every c
   holds_for_every_cut<skip_net, float>(samples<float>(9, 12, 2));
 }
 
+TEST_CASE("losses in the middle of a model change no bit, wherever they are cut off") {
+  holds_for_every_cut<losses_net, float>(samples<float>(9, 12, 1));
+  holds_for_stages<losses_net, bf16, adam>(samples<float>(19, 12, 1), 0.1);
+}
+
 TEST_CASE("two tensors on an edge, and unread values: the same bits for every cut") {
   holds_for_every_cut<pair_net, double>(samples<double>(9, 12, 1));
 }
@@ -449,10 +450,6 @@ bits step_in_calls(const samples<float>& data, int S, int M, std::initializer_li
   found.push_back(state_of(training));
   return found;
 }
-
-}  // namespace
-
-namespace {
 
 template <class Net>
 void holds_in_parts(int replicas = 1) {

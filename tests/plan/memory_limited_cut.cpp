@@ -114,3 +114,29 @@ TEST_CASE("under every memory limit the cut is the best of all that obey it") {
   CHECK(seen.refused == 4000);
   CHECK(seen.bound > 3000);
 }
+
+// The largest forward and the largest backward of a cut lie in different stages: a partial cut with the smaller
+// objective so far may end worse.
+TEST_CASE("a partial cut with a longer backward does not replace one with a shorter, whatever else it saves") {
+  for (unsigned seed = 1; seed <= 3000; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
+    const int slots = 6 + below(4);
+    const random_network drawn(random, slots, false);
+    plan_options o{.stages = 4 + below(2), .micro_batches = 2 + below(8), .micro_batch_size = 1,
+                   .recompute = recompute_mode::never};
+    std::vector<layer_cost> costs;
+    const auto often_nothing = [&] { return below(3) == 0 ? 0 : below(30); };
+    for (int l = 0; l < slots; ++l) {
+      const int backward = often_nothing();
+      costs.push_back({often_nothing(), backward, 0});
+    }
+    instance<fill_drain> it{drawn.net, o, {}, {costs.data(), slots, false}};
+    const tried all = it.all();
+    it.o.memory_limit = all.bytes[random() % all.bytes.size()];
+    std::vector<int> first(static_cast<std::size_t>(o.stages) + 1);
+    REQUIRE(choose_cut(it.net, it.o, it.schedule, it.costs, first.data()));
+    REQUIRE(it.objective(first) == all.best(it.o.memory_limit));
+  }
+}

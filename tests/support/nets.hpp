@@ -13,10 +13,11 @@
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/shape/concat.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/runtime/host_executor.hpp>
-#include <gpipe/train/dataset.hpp>
+#include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/layers.hpp"
@@ -49,6 +50,12 @@ template <class T>
 struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<16>>, dropout<25>, gelu, batch_norm<>,
                         pop<"x">, add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, linear<7>,
                         softmax_cross_entropy> {};
+
+/// 8 slots: three losses, of which two read a value that goes on.
+template <class T>
+struct losses_net : model<input<T, 12>, linear<16>, gelu, stash<"x">, linear<7>,
+                          auxiliary<"early", 400, softmax_cross_entropy>, pop<"x">, gpipe::concat<>, linear<7>, auxiliary<"late", 1000, softmax_cross_entropy>,
+                          softmax_cross_entropy> {};
 
 /// 5 slots; its widest gradient exceeds the L1 cache, so gradients of several micro-batches are computed together.
 template <class T>
@@ -99,7 +106,8 @@ struct samples {
   batch all() const { return take(0, count); }
 };
 
-/// The bits of all that a training has changed: parameters, moments, state, the number of steps; of one replica.
+/// The bits of all that a training has changed: parameters, moments, arrays of tensor rules, averages, state, the number
+/// of steps; of one replica.
 template <class Trainer>
 std::uint64_t state_of(const Trainer& training, int replica = 0) {
   gpipe::detail::hash sum;
@@ -113,6 +121,9 @@ std::uint64_t state_of(const Trainer& training, int replica = 0) {
     };
     add(memory_kind::parameters, 0, 0, r.parameter_bytes());
     for (int k = 0; k < run.plan().options.optimizer_moments; ++k) add(memory_kind::moments, k, 0, r.parameter_bytes());
+    if (const auto* rule = run.plan().options.tensor_rule; rule != nullptr)
+      add(memory_kind::arrays, 0, 0, gpipe::detail::arrays_before(r, *rule));
+    if (run.plan().options.average_weights) add(memory_kind::averages, 0, 0, r.parameter_bytes());
     std::size_t at = 0;
     for (int i = 0; i < r.state_count; ++i) {  // without the padding
       const std::size_t bytes = r.state[i].extents.size() * gpipe::detail::bytes_of(r.type);

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 // The sanitizer that this test is built with. Under a sanitizer a law that runs the same code many times, over other
 // cuts or types, runs it less often. The other builds run every case and find errors that no sanitizer sees, such as
 // wrong bits.
@@ -37,6 +40,12 @@ inline constexpr bool thread_sanitized = true;
 #else
 inline constexpr bool thread_sanitized = false;
 #endif
+
+/// All of `choices`; under the thread sanitizer the one whose turn it is.
+template <class T, std::size_t N>
+std::span<const T> in_turn(const T (&choices)[N], int turn) {
+  return thread_sanitized ? std::span<const T>(choices).subspan(static_cast<std::size_t>(turn) % N, 1) : choices;
+}
 
 /// The step from one tested cut, as a bit mask, to the next: no multiple of the number of recompute modes, three.
 inline constexpr unsigned cut_step = thread_sanitized ? 29 : sanitized ? 7 : 1;

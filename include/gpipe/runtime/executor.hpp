@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -38,6 +39,7 @@ class executor {
         plan_(std::move(plan)),
         rule_(std::move(rule)),
         options_(std::move(options)),
+        groups_(net_, options_.groups),
         here_(plan_, options_.job),
         all_(plan_, options_.job),
         report_(net_, admitted(), options_.trace_events),
@@ -52,7 +54,10 @@ class executor {
       replicas().each_stage([this](auto& stage) { stage.record_in(watched_.digest()); });
     step_.seed = options_.seed;
     replicas().each([this](auto& it) { it.begin(step_); });
+    rule_.use(groups_);
+    replicas().each_stage([this](auto& stage) { stage.begin_updates(groups_, rule_); });
     parameters_.initialise(options_.seed);
+    if (plan_.options.average_weights) replicas().each_stage([](auto& stage) { stage.copy_to_averages(); });
   }
   /// An executor in which a kernel does not return is never destroyed: see `executor_owner`.
   GPIPE_COLD ~executor() {
@@ -69,8 +74,11 @@ class executor {
   GPIPE_COLD step_result train(const batch& data, double rate, double max_norm = 0) {
     input_.require_training();
     calls().together([&] {
-      if (!std::isfinite(rate))
-        detail::throw_error({"the learning rate is ", std::to_string(rate)},
+      // Updates compute with the rate as a number of the parameters' type.
+      if (!(std::fabs(rate) <= (net_.type == dtype::float64 ? (std::numeric_limits<double>::max)()
+                                                            : double{(std::numeric_limits<float>::max)()})))
+        detail::throw_error({"the learning rate is ", detail::significant(rate, 6),
+                             std::isfinite(rate) ? ", which a float cannot hold" : ""},
                        {"check the learning rate of the optimizer and its schedule"},
                        {.step = static_cast<long>(step_.step)});
       if (!(max_norm >= 0))
@@ -103,7 +111,7 @@ class executor {
     attempt([this] {
       passes_.run();
       passes_.decide();
-      if (!decision_.result.finite) passes_.throw_nonfinite(accumulated_);
+      if (!decision_.result.finite || !decision_.result.same_weights) passes_.throw_nonfinite(accumulated_);
       replicas().each_stage([this](auto& stage) { stage.statistics().keep(step_); });
     });
     decision_.terms.accumulated = decision_.result.found;
@@ -122,10 +130,33 @@ class executor {
   GPIPE_COLD step_result evaluate(const batch& data) {
     input_.require_loss();
     calls().together([&] { input_.begin(detail::pass_kind::evaluate, data); });
+    watched_.drop_rows();
     passes_.run();
     passes_.sum_partials();
     if (!std::isfinite(decision_.result.found.loss)) passes_.throw_nonfinite(accumulated_);
+    watched_.keep_rows(step_, all_);
     return decision_.result.found;
+  }
+
+  /// Runs `call` with the moving averages in place of the parameters.
+  template <class Call>
+  auto with_averages(Call&& call) {
+    usable();
+    if (!plan_.options.average_weights)
+      detail::throw_error({"average_weights is 0: there is no average of the weights"},
+                          {"choose .average_weights = 0.999 in the options of the training"});
+    struct exchanged {
+      executor& in;
+      explicit exchanged(executor& run) : in(run) { exchange(); }
+      ~exchanged() {
+        if (!in.stuck()) exchange();
+      }
+      void exchange() const {
+        in.replicas().each_stage([](auto& stage) { stage.exchange_averages(); });
+        in.parameters_.refresh();
+      }
+    } const scope(*this);
+    return call();
   }
 
   /// Forward only, without dropout, up to the loss: copies the input of the loss to the rows of `into` from `first` on.
@@ -134,7 +165,9 @@ class executor {
     input_.require_loss();
     calls().together(
         [&] { input_.begin(detail::pass_kind::predict, data, {.samples_before = first, .predicted = &into}); });
+    watched_.drop_rows();
     passes_.run();
+    watched_.keep_rows(step_, all_);
     detail::share_rows(all_, plan_, step_, stage_of(net_.loss_slot()), into, first);
   }
   /// Rows for the input of the loss, with this number of samples.
@@ -156,7 +189,7 @@ class executor {
         replicas().each_copy_of(stage_of(l), [&](auto& stage) { stage.freeze(l, frozen); });
   }
 
-  /// Copies a slot's outputs and their gradients out of every step and accumulated call from now on, or ends that.
+  /// Copies a slot's outputs, and their gradients if there are any, out of every call from now on, or ends that.
   GPIPE_COLD void watch(int slot, bool watched) {
     calls().agree_to_watch(slot, watched);
     ++step_.changes;
@@ -206,6 +239,8 @@ class executor {
 
   const network& net() const { return net_; }
   const runtime_plan& plan() const { return plan_; }
+  /// The group of each parameter.
+  const detail::parameter_groups& groups() const { return groups_; }
   /// Steps taken; a step that failed does not count.
   std::uint64_t steps() const { return step_.step; }
   const detail::bound_stage<Device>& stage(int s, int replica = 0) const { return replicas().at(replica).stage(s); }
@@ -218,10 +253,22 @@ class executor {
     usable();
     parameters_.read(kind, slot, index, at, bytes, into, replica, all_);
   }
-  /// Copies `bytes` into the same place, and recomputes the buffers that are derived from parameters.
+  /// Copies `bytes` into the same place, and recomputes the buffers that are derived from parameters. Parameters are
+  /// written to their moving average, too.
   GPIPE_COLD void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, const void* from) {
     calls().agree_to_write(kind, slot, at, bytes, from);
     parameters_.write(kind, slot, index, at, bytes, from);
+    if (kind == memory_kind::parameters && plan_.options.average_weights)
+      parameters_.write(memory_kind::averages, slot, index, at, bytes, from);
+    parameters_.refresh();
+  }
+  /// The same for all parameters and the state of all slots, in the order of `each_value`.
+  GPIPE_COLD void write_values(const std::byte* from) {
+    detail::each_value(net_, [&](const detail::value_place& v) {
+      calls().agree_to_write(v.kind, v.slot, v.at, v.bytes, from);
+      parameters_.write(v.kind, v.slot, 0, v.at, v.bytes, from);
+      from += v.bytes;
+    });
     parameters_.refresh();
   }
 
@@ -249,6 +296,7 @@ class executor {
  private:
   // The plan, after all checks that come before the first allocation and the first thread.
   GPIPE_COLD const runtime_plan& admitted() const {
+    detail::require_optimizer(plan_.options, rule_.moments(), rule_.memory(), options_);
     detail::preflight<Device>(net_, plan_, rule_.trial(), options_, here_);
     return plan_;
   }
@@ -296,6 +344,7 @@ class executor {
   runtime_plan plan_;
   detail::optimizer_update<context> rule_;
   training_options options_;
+  detail::parameter_groups groups_;
   detail::rank_layout here_;
   detail::broadcast all_;
   mutable detail::run_report report_;

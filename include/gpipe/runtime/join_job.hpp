@@ -43,6 +43,16 @@ GPIPE_COLD inline void agree(const network& net, const runtime_plan& plan, doubl
   values.push_back(agreed_value::number("the events to trace", static_cast<std::int64_t>(options.trace_events)));
   values.push_back(agreed_value::number("the calls to digest", static_cast<std::int64_t>(options.digest_calls)));
   values.push_back(agreed_value::number("whether slots are timed", options.slot_times));
+  agreed_hash groups;
+  for (const parameter_group& g : options.groups) {
+    for (const auto* list : {&g.parameters, &g.layers}) {
+      groups(list->size());
+      for (const std::string& pattern : *list) groups(std::string_view(pattern));
+    }
+    groups(g.rate_factor, g.weight_decay.has_value(), g.weight_decay.value_or(0), g.frozen);
+  }
+  values.push_back({"the groups of parameters", groups.value()});
+  values.push_back(agreed_value::real("average_weights", options.average_weights));
   job.agree(collective_kind::make, values);
   if (job.ranks() != plan.replicas() * plan.workers()) throw_rank_count(plan, job.ranks());
   if (options.link_bytes_per_second != 0)

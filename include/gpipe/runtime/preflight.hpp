@@ -7,11 +7,12 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/text/quantity.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/runtime/processes/job_set_up.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
-#include <gpipe/runtime/step/step_result.hpp>
+#include <gpipe/runtime/step/commit_decision.hpp>
 
 namespace gpipe::detail {
 
@@ -54,6 +55,22 @@ GPIPE_COLD inline void require_memory(const runtime_plan& plan, const rank_layou
               {.stage = first});
 }
 
+/// Checks that the plan has the memory that the optimizer and the average of the weights need.
+GPIPE_COLD inline void require_optimizer(const plan_options& plan, int moments, const tensor_rule_memory* rule,
+                                         const training_options& options) {
+  if (plan.optimizer_moments < moments || (rule != nullptr && (plan.tensor_rule == nullptr ||
+                                                               plan.tensor_rule->arrays != rule->arrays)))
+    throw_error({"the plan has no memory for the optimizer's arrays"},
+                {"set .optimizer_moments and .tensor_rule, or name optimizer<type> in the plan"});
+  if (!(options.average_weights >= 0 && options.average_weights < 1))
+    throw_error({"average_weights is ", significant(options.average_weights, 6)},
+                {"choose a decay such as 0.999, or 0 for no average"});
+  if (options.average_weights > 0 && !plan.average_weights)
+    throw_error({"average_weights is ", significant(options.average_weights, 6),
+                 ", but the plan has no memory for the average"},
+                {"choose .average_weights = true in the plan"});
+}
+
 /// Whether the job transfers the device's memory.
 template <class Device>
 bool carries_memory_of(const process_group& job) {
@@ -69,10 +86,10 @@ GPIPE_COLD void preflight(const network& net, const runtime_plan& plan, double r
     options.job.set_up().agree(net, plan, rule, options, carries_memory_of<Device>(*options.job));
   if (options.graph) require_graph(plan, options, graph_device<Device>);
   require_memory(plan, here, Device::memory_left());
-  if (const int slot = net.loss_slot(); slot >= 0 && net.row_of(slot).partial_elements() > max_metrics)
-    throw_error({"the partials of the loss have ", net.row_of(slot).partial_elements(), " elements"},
-           {"choose at most ", max_metrics},
-           {.layer = std::string(net.row_of(slot).name), .slot = slot});
+  for (const loss_place& loss : places_of_losses(net, 1))
+    if (loss.layer->partial_elements() > max_metrics)
+      throw_error({"the partials of the loss have ", loss.layer->partial_elements(), " elements"},
+                  {"choose at most ", max_metrics}, {.layer = std::string(loss.layer->name), .slot = loss.slot});
 }
 
 }  // namespace gpipe::detail

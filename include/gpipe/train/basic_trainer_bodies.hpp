@@ -16,8 +16,11 @@ namespace gpipe {
 
 namespace detail {
 
-GPIPE_COLD inline plan_options completed(plan_options options, int moments, const training_options& how) {
+GPIPE_COLD inline plan_options completed(plan_options options, int moments, const tensor_rule_memory* rule,
+                                         const training_options& how) {
   options.optimizer_moments = moments;
+  options.tensor_rule = rule;
+  options.average_weights = how.average_weights > 0;
   if (how.job != nullptr) {
     options.separate_memory = true;
     const int ranks = how.job->ranks() / (std::max)(1, options.replicas);  // of each replica
@@ -30,6 +33,12 @@ GPIPE_COLD inline plan_options completed(plan_options options, int moments, cons
 GPIPE_COLD inline double checked_rate(double rate) {
   if (!(rate >= 0)) throw_error({"the learning rate is ", significant(rate, 6)}, {"choose 0 or more"});
   return rate;
+}
+
+/// The schedule, called once, so that an invalid setting is an error before the first step.
+GPIPE_COLD inline const rate_schedule& checked_schedule(const rate_schedule& schedule) {
+  rate_factor(schedule, 0);
+  return schedule;
 }
 
 inline const listing& listed(memory_kind kind) { return kind == memory_kind::state ? of_state : of_parameters; }
@@ -47,7 +56,7 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
                                                 const plan_options& options,
                                                 const detail::optimizer_update<context>& update, double learning_rate,
                                                 const training_options& how)
-    : basic_trainer(net, kernels, make_plan(net, detail::completed(options, update.moments(), how), how.cut), update,
+    : basic_trainer(net, kernels, make_plan(net, detail::completed(options, update.moments(), update.memory(), how), how.cut), update,
                     learning_rate, how) {}
 template <class Device>
 GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail::kernel_row<context>* kernels,
@@ -55,7 +64,7 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
                                                 const detail::optimizer_update<context>& update, double learning_rate,
                                                 const training_options& how)
     : basic_trainer(net, kernels,
-                    plan_with_cut(net, detail::completed(options, update.moments(), how),
+                    plan_with_cut(net, detail::completed(options, update.moments(), update.memory(), how),
                                   how.cut.empty() ? planned_cut : std::span(how.cut)),
                     update, learning_rate, how) {}
 template <class Device>
@@ -65,7 +74,8 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
     : moments_(update.moments()),
       learning_rate_(detail::checked_rate(learning_rate)),
       max_grad_norm_(how.max_grad_norm),
-      schedule_(how.learning_rate_schedule),
+      schedule_(detail::checked_schedule(how.learning_rate_schedule)),
+      frozen_(detail::index(net.slot_count)),
       executor_(new gpipe::executor<Device>(net, kernels, std::move(plan), update, how)) {}
 
 template <class Device>
@@ -107,7 +117,7 @@ measured_profile basic_trainer<Device>::layer_profile() const {
 
 template <class Device>
 double basic_trainer<Device>::rate() const {
-  return learning_rate_ * schedule_(executor_->steps());
+  return learning_rate_ * detail::rate_factor(schedule_, executor_->steps());
 }
 
 template <class Device>
@@ -116,19 +126,27 @@ GPIPE_COLD void basic_trainer<Device>::set_frozen(int first, int last, bool froz
   if (last < first)
     detail::throw_error({"the slots [", first, ", ", last, ") end before they begin"}, {"give the first before the last"});
   if (last > first) detail::known_slot(net, first), detail::known_slot(net, last - 1);
-  for (int l = first; l < last; ++l) executor_->freeze(l, frozen);
+  for (int l = first; l < last; ++l) {
+    executor_->freeze(l, frozen);
+    frozen_[detail::index(net.slots[l].owner)] = frozen;
+  }
 }
 
 template <class Device>
-step_result basic_trainer<Device>::evaluate(const batch& data) {
+step_result basic_trainer<Device>::evaluate(const batch& data, weights which) {
+  if (which == weights::averaged) return executor_->with_averages([&] { return executor_->evaluate(data); });
   return executor_->evaluate(data);
 }
 template <class Device>
-GPIPE_COLD step_result basic_trainer<Device>::evaluate(const dataset& data) {
+GPIPE_COLD step_result basic_trainer<Device>::evaluate(const data_source& data, weights which) {
+  if (which == weights::averaged) return executor_->with_averages([&] { return evaluate(data); });
   step_result all;
-  for (const batch& part : data.batches(plan().max_batch())) {
-    step_result found = evaluate(part);
-    all.loss += found.loss * found.weight;
+  const auto parts = data.open({.size = plan().max_batch()});
+  while (const batch* part = parts->next()) {
+    step_result found = evaluate(*part);
+    // The mean of the main loss; the others are summed apart.
+    all.loss += (found.auxiliary_losses().empty() ? found.loss : found.loss_named(main_loss).loss) * found.weight;
+    for (const loss_result& it : found.auxiliary_losses()) detail::result_source::auxiliary(all, *it.row()).add(it);
     all.weight += found.weight;
     all.correct += found.correct;
     all.samples += found.samples;
@@ -138,22 +156,26 @@ GPIPE_COLD step_result basic_trainer<Device>::evaluate(const dataset& data) {
   if (!(all.weight > 0))
     detail::throw_error({"the weights of the dataset's samples sum to 0"}, {"give at least one a positive weight"});
   all.loss /= all.weight;
+  detail::result_source::add_auxiliary(all);
   return all;
 }
 
 template <class Device>
-GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const batch& data) {
+GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const batch& data, weights which) {
+  if (which == weights::averaged) return executor_->with_averages([&] { return predict(data); });
   tensor_rows rows = executor_->predictions(std::clamp(data.samples(), 0, plan().max_batch()));
   executor_->predict(data, rows, 0);
   return rows;
 }
 template <class Device>
-GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const dataset& data) {
+GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const data_source& data, weights which) {
+  if (which == weights::averaged) return executor_->with_averages([&] { return predict(data); });
   tensor_rows rows = executor_->predictions(data.samples());
+  const auto parts = data.open({.size = plan().max_batch()});
   int first = 0;
-  for (const batch& part : data.batches(plan().max_batch())) {
-    executor_->predict(part, rows, first);
-    first += part.samples();
+  while (const batch* part = parts->next()) {
+    executor_->predict(*part, rows, first);
+    first += part->samples();
   }
   return rows;
 }
@@ -177,29 +199,104 @@ const gpipe::digest& basic_trainer<Device>::digest() const {
 }
 
 template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::parameters() -> std::vector<model_array<Device>> {
+  const network& net = executor_->net();
+  std::vector<model_array<Device>> all;
+  detail::for_each_array(net, [&](const detail::named_array& which) {
+    const gpipe::parameter& described = detail::description_of(net, which);
+    const bool trained = which.kind == array_kind::parameter;
+    model_array<Device>& a = all.emplace_back();
+    a.path = detail::path_of(net, which);
+    a.kind = which.kind;
+    a.slot = which.slot;
+    a.owner = trained ? net.slots[which.slot].owner : which.slot;
+    a.name = described.name;
+    a.extents.assign(described.extents.extents, described.extents.extents + described.extents.rank);
+    a.type = net.row_of(which.slot).type;
+    a.stage = plan().cut().stage_of(a.owner);
+    const auto& groups = executor_->groups();
+    a.frozen = trained && (frozen_[detail::index(a.owner)] || groups.frozen(which.slot, which.index));
+    if (trained) a.group = groups.of(which.slot, which.index);
+    a.training_ = this;
+  });
+  return all;
+}
+
+template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, std::string_view path) const -> place {
+  const detail::named_array found = detail::find_path(executor_->net(), path, kind);
+  return {found.slot, detail::description_of(executor_->net(), found).name};
+}
+
+template <class Device>
 GPIPE_COLD auto basic_trainer<Device>::find(memory_kind kind, int slot, std::string_view name, dtype type,
                                             int index) const -> array {
-  if (kind == memory_kind::moments && (index < 0 || index >= moments_))
-    detail::throw_error({"the optimizer has no moment ", index},
-                        {"it keeps ", moments_, " arrays, counted from 0"});
+  const plan_options& options = plan().options;
+  const detail::tensor_rule_memory* const rule = options.tensor_rule;
+  const int count = moments_ + (rule != nullptr ? rule->arrays : 0);
+  if (kind == memory_kind::moments && (index < 0 || index >= count))
+    detail::throw_error({"the optimizer has no moment ", index}, {"it keeps ", count, " arrays, counted from 0"});
+  if (kind == memory_kind::averages && !options.average_weights)
+    detail::throw_error({"average_weights is 0: there is no average of the weights"},
+                        {"choose .average_weights = 0.999 in the options of the training"});
   const network& net = executor_->net();
   const detail::row& layer = net.row_of(detail::known_slot(net, slot));
   const auto [at, size] = detail::find_array(layer, slot, name, type, detail::listed(kind));
-  return {at, size};
+  if (kind != memory_kind::moments || index < moments_) return {kind, index, at, size};
+  int p = 0;
+  while (layer.parameters[p].name != name) ++p;
+  const tensor_extents& extents = layer.parameters[p].extents;
+  return {memory_kind::arrays, 0,
+          detail::arrays_before(layer, *rule, p) + rule->before(extents, layer.type, index - moments_),
+          rule->array(extents, index - moments_).extents.size()};
 }
 template <class Device>
-void basic_trainer<Device>::copy(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes,
-                                 void* into) const {
-  executor_->read(kind, slot, index, at, bytes, into);
+GPIPE_COLD std::vector<optimizer_array> basic_trainer<Device>::optimizer_arrays(int slot, std::string_view name) const {
+  const network& net = executor_->net();
+  const detail::row& layer = net.row_of(detail::known_slot(net, slot));
+  static_cast<void>(find(memory_kind::parameters, slot, name, layer.type, 0));
+  int p = 0;
+  while (layer.parameters[p].name != name) ++p;
+  const tensor_extents& extents = layer.parameters[p].extents;
+  std::vector<optimizer_array> all;
+  for (int i = 0; i < moments_; ++i) all.push_back({"moment." + std::to_string(i), extents});
+  if (const auto* rule = plan().options.tensor_rule; rule != nullptr)
+    for (int k = 0; k < rule->arrays; ++k) {
+      const tensor_array kept = rule->array(extents, k);
+      all.push_back({kept.name, kept.extents});
+    }
+  return all;
+}
+template <class Device>
+void basic_trainer<Device>::copy(const array& from, int slot, std::size_t bytes, void* into) const {
+  executor_->read(from.kind, slot, from.index, from.at, bytes, into);
 }
 template <class Device>
 GPIPE_COLD void basic_trainer<Device>::write(memory_kind kind, int slot, std::string_view name, dtype type,
-                                             const void* values, std::size_t count) {
-  const array into = find(kind, slot, name, type, 0);
+                                             const void* values, std::size_t count, int index) {
+  const array into = find(kind, slot, name, type, index);
   if (count != into.size)
     detail::throw_error({detail::listed(kind).one, " \"", name, "\" has ", into.size, " elements, not ", count},
                         {"give all of them"}, detail::place_of(executor_->net(), slot));
-  executor_->write(kind, slot, 0, into.at, count * detail::bytes_of(type), values);
+  executor_->write(into.kind, slot, into.index, into.at, count * detail::bytes_of(type), values);
+}
+
+template <class Device>
+GPIPE_COLD void basic_trainer<Device>::keep_values(std::vector<std::byte>& into) const {
+  into.resize(detail::value_bytes(net()));
+  std::byte* at = into.data();
+  detail::each_value(net(), [&](const detail::value_place& v) {
+    executor_->read(v.kind, v.slot, 0, v.at, v.bytes, at);
+    at += v.bytes;
+  });
+}
+template <class Device>
+GPIPE_COLD void basic_trainer<Device>::restore_values(std::span<const std::byte> from) {
+  const std::size_t bytes = detail::value_bytes(net());
+  if (from.size() != bytes)
+    detail::throw_error({"the values have ", from.size(), " bytes, but those of the model have ", bytes},
+                        {"give what keep_values returned, of the same model"});
+  executor_->write_values(from.data());
 }
 
 template <class Device>

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "support/optimizer_steps.hpp"
+
 using namespace gpipe;
 
 namespace {
@@ -88,4 +90,25 @@ TEST_CASE("the update of a float is computed in float") {
   float p = 1, g = 1, m = 0;
   sgd{.momentum = 0.1}.rule(update_operands<float>{&p, &g, {&m}}, {1, 0.1, 1})(0);
   CHECK(p == 1.0F - 0.1F);
+}
+
+TEST_CASE("twenty steps have torch.optim's numbers") {  // torch 2.15 in double
+  laws::agrees_with({0.21978799330615165, 0.65380188247464932, -1.255020538658461, -0.18269303935480719,
+                     -0.7361517158610793, -2.0305552151261081},
+                    sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.01});
+  laws::agrees_with({0.53650296448580603, 0.41388493188067488, -0.059488123449996967, -0.31414842869486848,
+                     -0.37866603014009725, -0.17694433580298416},
+                    adam{.learning_rate = 0.02, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.01});
+  laws::agrees_with({0.51752107046840667, 0.39968983495926996, -0.05988547139736209, -0.30294507284505984,
+                     -0.36544162578647815, -0.17324817402402642},
+                    adamw{.learning_rate = 0.02, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.1});
+}
+
+TEST_CASE("settings out of range are refused by name and value") {
+  laws::refuses(sgd{.momentum = 1}, "momentum is 1; choose 0 or more, and less than 1");
+  laws::refuses(sgd{.weight_decay = -1}, "weight_decay is -1; choose 0 or more");
+  laws::refuses(adam{.beta1 = -0.1}, "beta1 is -0.1; choose 0 or more, and less than 1");
+  laws::refuses(adam{.beta2 = std::nan("")}, "beta2 is nan; choose 0 or more, and less than 1");
+  laws::refuses(adamw{.epsilon = 0}, "epsilon is 0; choose a number above 0");
+  laws::refuses(adamw{.weight_decay = std::nan("")}, "weight_decay is nan; choose 0 or more");
 }

@@ -6,6 +6,13 @@
 
 #include <vector>
 
+#include <gpipe/core/descriptions/adafactor.hpp>
+#include <gpipe/core/descriptions/lion.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/model/model.hpp>
+
 using namespace gpipe;
 using namespace gpipe::detail;
 
@@ -18,6 +25,11 @@ struct loop_context {
   }
 };
 
+template <class T>
+std::byte* bytes_of(std::vector<T>& values) {
+  return reinterpret_cast<std::byte*>(values.data());
+}
+
 template <class T, class Optimizer>
 void does_what_the_optimizer_does(const Optimizer& optimizer, dtype type) {
   const update_terms now{.step = 3, .rate = 0.1, .scale = 0.5};
@@ -28,15 +40,28 @@ void does_what_the_optimizer_does(const Optimizer& optimizer, dtype type) {
       update_operands<T>{expected_p.data(), g.data(), {expected_m[0].data(), expected_m[1].data()}}, now);
   for (std::ptrdiff_t i = 0; i < 3; ++i) rule(i);
 
-  std::byte* moments[max_moments]{reinterpret_cast<std::byte*>(m[0].data()), reinterpret_cast<std::byte*>(m[1].data())};
+  const update_range all{3 * sizeof(T), bytes_of(p), bytes_of(g), {bytes_of(m[0]), bytes_of(m[1])}};
   const optimizer_update<loop_context> erased(optimizer);
   CHECK(erased.moments() == Optimizer::moments);
-  erased(loop_context{}, type, 3 * sizeof(T), reinterpret_cast<std::byte*>(p.data()),
-         reinterpret_cast<const std::byte*>(g.data()), moments, now);
+  erased(loop_context{}, type, all, now);
   CHECK(p == expected_p);
   CHECK(p[0] != 1);
   for (int i = 0; i < 2; ++i) CHECK(m[i] == expected_m[i]);
 }
+
+struct net : model<input<float, 2>, linear<2>, linear<2>, layer_norm, softmax_cross_entropy> {};
+
+struct plain {
+  double learning_rate = 0.1;
+  static constexpr int moments = 0;
+  struct rule_for {
+    void operator()(std::ptrdiff_t) const {}
+  };
+  template <class T>
+  rule_for rule(const update_operands<T>&, const update_terms&) const {
+    return {};
+  }
+};
 
 }  // namespace
 
@@ -45,4 +70,45 @@ TEST_CASE("an optimizer_update computes the same as its optimizer") {
   does_what_the_optimizer_does<double>(sgd{.weight_decay = 0.1}, dtype::float64);
   does_what_the_optimizer_does<float>(adam{}, dtype::float32);
   does_what_the_optimizer_does<double>(adamw{.weight_decay = 0.1}, dtype::float64);
+}
+
+TEST_CASE("a group has its own rate and weight decay") {
+  const parameter_groups groups(network_of<net>, {{.parameters = {"0.weight"}, .rate_factor = 0.5},
+                                                        {.parameters = {"1.*"}, .weight_decay = 0}});
+  optimizer_update<loop_context> erased(sgd{.weight_decay = 0.5});
+  erased.use(groups);
+  const double expected[] = {2 - 0.5 * 0.1 * (1 + 0.5 * 2), 2 - 0.1 * 1, 2 - 0.1 * (1 + 0.5 * 2)};
+  const int groups_of[] = {groups.of(0, 0), groups.of(1, 1), groups.of(0, 1)};
+  for (int i = 0; i < 3; ++i) {
+    std::vector<double> p{2}, g{1}, m{0};
+    update_range one{sizeof(double), bytes_of(p), bytes_of(g), {bytes_of(m)}};
+    one.group = groups_of[i];
+    erased(loop_context{}, dtype::float64, one, {1, 0.1, 1});
+    CHECK(p[0] == doctest::Approx(expected[i]).epsilon(1e-15));
+  }
+}
+
+TEST_CASE("a group cannot change the weight decay of an optimizer that has none") {
+  optimizer_update<loop_context> erased(plain{});
+  CHECK_THROWS_WITH_AS(
+      erased.use(parameter_groups(network_of<net>, {{.parameters = {"*"}, .weight_decay = 0.5}})),
+      "a group's weight_decay is 0.5, but the optimizer has no weight decay; leave it out, or add a member `double "
+      "weight_decay` to the optimizer",
+      error);
+}
+
+TEST_CASE("the trial differs between settings, also of rules that take signs or whole tensors") {
+  const auto trial = [](const auto& optimizer) { return optimizer_update<host::context>(optimizer).trial(); };
+  CHECK(trial(lion{}) == trial(lion{}));
+  CHECK(trial(lion{}) != trial(lion{.beta2 = 0.98}));
+  CHECK(trial(lion{}) != trial(lion{.weight_decay = 0.1}));
+  CHECK(trial(adafactor{}) == trial(adafactor{}));
+  CHECK(trial(adafactor{}) != trial(adafactor{.decay_power = 0.7}));
+  CHECK(trial(adafactor{}) != trial(adafactor_with_momentum{}));
+  CHECK(trial(adam{}) != trial(adam{.epsilon = 1e-7}));
+}
+
+TEST_CASE("an invalid setting is refused when the optimizer is bound") {
+  CHECK_THROWS_WITH_AS(optimizer_update<loop_context>(adam{.beta1 = 1}), "beta1 is 1; choose 0 or more, and less than 1",
+                       error);
 }

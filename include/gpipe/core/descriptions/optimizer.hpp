@@ -5,7 +5,9 @@
 #include <cstdint>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/error.hpp>
 #include <gpipe/core/numbers/math.hpp>
+#include <gpipe/core/text/quantity.hpp>
 
 namespace gpipe {
 
@@ -27,13 +29,46 @@ struct update_terms {
   double scale = 1;       ///< turns the summed gradient into the clipped mean
 };
 
+namespace detail {
+
+// For an optimizer's `check()`: each throws unless its setting is valid. A comparison with NaN is false.
+
+GPIPE_COLD inline void refuse_setting(const char* name, double value, const char* remedy) {
+  throw_error({name, " is ", significant(value, 6)}, {remedy});
+}
+/// The share of the old value in a moving average.
+GPIPE_COLD inline void require_share(const char* name, double value) {
+  if (!(value >= 0 && value < 1)) refuse_setting(name, value, "choose 0 or more, and less than 1");
+}
+GPIPE_COLD inline void require_positive(const char* name, double value) {
+  if (!(value > 0 && std::isfinite(value))) refuse_setting(name, value, "choose a number above 0");
+}
+GPIPE_COLD inline void require_not_negative(const char* name, double value) {
+  if (!(value >= 0 && std::isfinite(value))) refuse_setting(name, value, "choose 0 or more");
+}
+
+}  // namespace detail
+
 /// Stochastic gradient descent: v <- momentum v + g; p <- p - rate v, with g the mean gradient plus weight_decay p.
-/// A custom optimizer is a struct like these: its number of moments, its learning rate, and a rule for one element.
+///
+/// A custom optimizer is a struct like these: its number of moments, its learning rate, and a rule for one element. It
+/// may have more:
+///
+///     static constexpr double first_moments[] = {1, 0};  // the moments' first values; else all are 0
+///     void check() const;                                // throws if a setting is invalid
+///     double weight_decay;                               // a parameter group may replace it
+///
+/// A rule that needs the rows, the columns or the norm of a tensor is a `tensor_rule` (tensor_rule.hpp).
 struct sgd {
   double learning_rate = 0.01;
   double momentum = 0;
   double weight_decay = 0;
   static constexpr int moments = 1;
+
+  GPIPE_COLD void check() const {
+    detail::require_share("momentum", momentum);
+    detail::require_not_negative("weight_decay", weight_decay);
+  }
 
   template <class T>
   struct rule_for {
@@ -79,6 +114,13 @@ struct adam {
   double weight_decay = 0;
   static constexpr int moments = 2;
 
+  GPIPE_COLD void check() const {
+    detail::require_share("beta1", beta1);
+    detail::require_share("beta2", beta2);
+    detail::require_positive("epsilon", epsilon);
+    detail::require_not_negative("weight_decay", weight_decay);
+  }
+
   template <class T>
   detail::adam_rule<T> rule(const update_operands<T>& of, const update_terms& now) const {
     const auto t = static_cast<double>(now.step);
@@ -101,6 +143,8 @@ struct adamw {
   double epsilon = 1e-8;
   double weight_decay = 0.01;
   static constexpr int moments = 2;
+
+  GPIPE_COLD void check() const { adam{learning_rate, beta1, beta2, epsilon, weight_decay}.check(); }
 
   template <class T>
   detail::adam_rule<T> rule(const update_operands<T>& of, const update_terms& now) const {

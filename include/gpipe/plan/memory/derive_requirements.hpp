@@ -63,6 +63,8 @@ constexpr memory_requirements requirements_beside_skips(tick_index<Schedule>& ta
                             schedule.in_flight(o.stages, o.micro_batches, stage), 1,
                             schedule.trains ? o.optimizer_moments : 0};
   needs.trains = schedule.trains;
+  needs.tensor_rule = schedule.trains ? o.tensor_rule : nullptr;
+  needs.averages = schedule.trains && o.average_weights;
   needs.split = splits_backward(table, stage);
   if (needs.split) needs.kept_copies = needs.held = fewest_working_sets(table, stage);
   if (table.coalesce() > 1) {

@@ -3,6 +3,7 @@
 #include <gpipe/plan/memory/gradient_buckets.hpp>
 #include <gpipe/plan/memory/first_fit.hpp>
 #include <gpipe/plan/memory/lifetime.hpp>
+#include <gpipe/plan/memory/optimizer_arrays.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
 
 #include <type_traits>
@@ -125,6 +126,9 @@ class layout {
              base(kind::moments) + i * counted_->of(kind::parameters) + now_.memory.of(kind::parameters), bytes,
              1);
     counted(kind::moments) += bytes * needs_.moments;
+    if (needs_.tensor_rule != nullptr)
+      put(kind::arrays, l, -1, 0, net_.owns(l) ? static_cast<std::int64_t>(arrays_before(r, *needs_.tensor_rule)) : 0);
+    if (needs_.averages) put(kind::averages, l, -1, 0, bytes);
     // Every slot has a block of parameters, even an empty one, so its address is known.
     put(kind::parameters, l, -1, 0, bytes);
     put(kind::gradients, l, -1, 0, needs_.trains ? bytes : 0);

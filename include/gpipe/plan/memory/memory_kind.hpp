@@ -7,9 +7,9 @@ namespace gpipe {
 
 /// The kinds of memory in a stage's arena, in their order.
 ///
-///     | parameters | gradients | moments | tied | state | derived | partials | sums | stash | returned |
+///     | parameters | gradients | moments | arrays | averages | tied | state | derived | partials | sums | stash |
 ///       one flat array each: an update is one call
-///     | outgoing | landing | held | kept ... transient |
+///     | returned | outgoing | landing | held | kept ... transient |
 ///                                   the working set
 ///
 /// The working set belongs to one micro-batch. Values kept for backward lie at its lower end, the longest needed first.
@@ -20,7 +20,9 @@ namespace gpipe {
 enum class memory_kind : std::uint8_t {
   parameters,
   gradients,
-  moments,      ///< of the optimizer
+  moments,      ///< of the optimizer: arrays of the parameters' size
+  arrays,       ///< of an optimizer that sees whole tensors: rows, columns
+  averages,     ///< moving averages of the parameters
   tied,         ///< values and gradients of parameters that an earlier slot owns, and gradients that arrive for these
   state,        ///< of layers, not trained: moving averages, now and after the step
   derived,      ///< made from the parameters after each commit: packed weights
@@ -37,14 +39,14 @@ enum class memory_kind : std::uint8_t {
   backward,     ///< gradients between the stage's layers
   scratch,      ///< further gradients of a value with several readers
 };
-inline constexpr int memory_kinds = 15;  ///< kinds with a count
+inline constexpr int memory_kinds = 17;  ///< kinds with a count
 
 /// One word, for tables and errors.
 constexpr const char* name_of(memory_kind kind) {
-  constexpr const char* names[] = {"parameters", "gradients",   "moments",  "tied",   "state",
-                                   "derived",    "partials",    "sums",     "stash",  "returned",
-                                   "outgoing",   "landing",     "held",     "kept",   "transient",
-                                   "activations", "backward",   "scratch"};
+  constexpr const char* names[] = {"parameters", "gradients", "moments",   "arrays",   "averages", "tied",
+                                   "state",      "derived",   "partials",  "sums",     "stash",    "returned",
+                                   "outgoing",   "landing",   "held",      "kept",     "transient",
+                                   "activations", "backward", "scratch"};
   return names[static_cast<int>(kind)];
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gpipe/core/descriptions/tensor_rule.hpp>
+
 namespace gpipe {
 
 namespace detail {
@@ -38,6 +40,8 @@ struct memory_requirements {
   detail::outgoing_slots outgoing{};
   bool trains = true;     ///< else parameters have no gradients
   int others = 0;         ///< replicas that share no memory with this one
+  const detail::tensor_rule_memory* tensor_rule = nullptr;  ///< the arrays of an optimizer that sees whole tensors
+  bool averages = false;  ///< a moving average of the parameters is kept
 
   constexpr bool separate_memory() const { return outgoing.skip > 0; }
   constexpr bool operator==(const memory_requirements&) const = default;

@@ -5,6 +5,7 @@
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/core/descriptions/precision.hpp>
 #include <gpipe/core/descriptions/recompute.hpp>
+#include <gpipe/core/descriptions/tensor_rule.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/layer/contract/row_parts.hpp>
 #include <gpipe/model/promises.hpp>
@@ -39,6 +40,8 @@ struct plan_options {
   /// memory limit (see `group_gradients`).
   int coalesce = 0;
   int optimizer_moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam 2, SGD with momentum 1
+  const detail::tensor_rule_memory* tensor_rule = nullptr;  ///< set by `optimizer<type>` and by a trainer
+  bool average_weights = false;   ///< keeps a moving average of the parameters
   device_spec device = this_cpu;  ///< costs and transfers are predicted for it
   const device_spec* devices = nullptr;  ///< of each stage, `device_count` of them, if they differ
   int device_count = 0;
@@ -92,6 +95,8 @@ inline constexpr option_description plan_option_list[] = {
     detail::describe_number<&plan_options::optimizer_moments>("optimizer_moments", {0, max_moments},
                                                               detail::agreed::yes,
                                                               "arrays that the optimizer keeps beside the parameters"),
+    detail::describe_number<&plan_options::average_weights>("average_weights", {}, detail::agreed::yes,
+                                                            "a moving average of the parameters is kept"),
     detail::describe_number<&plan_options::separate_memory>("separate_memory", {}, detail::agreed::no,
                                                             "workers share no memory"),
     detail::describe_number<&plan_options::cost_transfers>("cost_transfers", {}, detail::agreed::no,
@@ -157,6 +162,8 @@ using coalesce = detail::option<&plan_options::coalesce, G>;
 /// No stage needs more: the cut obeys the limit, and recompute as needed fits it. `memory_limit<16_GiB>`.
 template <std::int64_t Bytes>
 using memory_limit = detail::option<&plan_options::memory_limit, Bytes>;
+/// The stages have memory for the moving average of `training_options::average_weights`.
+using with_average_weights = detail::option<&plan_options::average_weights, true>;
 using with_transfers = detail::option<&plan_options::cost_transfers, true>;
 
 /// Throws if no plan of a network of `slots` slots can have these options.

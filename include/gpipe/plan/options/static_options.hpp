@@ -36,8 +36,10 @@ struct option_of_a_plan {
 template <class Optimizer>
 struct optimizer {
   static constexpr void choose(plan_options& o) {
-    if constexpr (requires { o.optimizer_moments = Optimizer::moments; }) o.optimizer_moments = Optimizer::moments;
-    else static_cast<void>(detail::asserted<broken::optimizer_of_a_plan<Optimizer, false>>{});
+    if constexpr (requires { o.optimizer_moments = Optimizer::moments; }) {
+      o.optimizer_moments = Optimizer::moments;
+      o.tensor_rule = detail::tensor_memory<Optimizer>();
+    } else static_cast<void>(detail::asserted<broken::optimizer_of_a_plan<Optimizer, false>>{});
   }
 };
 /// A schedule that we ship, or a type of yours (see `scheduler`): `schedule<one_f_one_b>`.

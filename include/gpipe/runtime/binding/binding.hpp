@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include <gpipe/runtime/binding/arena_map.hpp>
@@ -22,6 +23,8 @@ struct bound_slot {
   bool rerun = false;         ///< a recompute must run it
   bool wants_input = false;   ///< some input wants a gradient
   bool frozen = false;        ///< its parameters do not change
+  /// Bytes of its gradients, from first to last, whose parameters are frozen by their group, if not all are.
+  std::vector<std::pair<std::size_t, std::size_t>> frozen_parts;
   watched_rows* watched = nullptr;  ///< its rows are copied there; null: the slot is not watched
   int inputs = 0, outputs = 0;
   int value_in[max_tensors_per_edge]{}, value_out[max_tensors_per_edge]{};

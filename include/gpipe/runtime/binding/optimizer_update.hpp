@@ -1,11 +1,26 @@
 #pragma once
 
+#include <array>
 #include <memory>
+#include <vector>
 
-#include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/core/descriptions/tensor_rule.hpp>
+#include <gpipe/core/index.hpp>
+#include <gpipe/device/host/context.hpp>
 #include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/runtime/binding/parameter_groups.hpp>
 
 namespace gpipe::detail {
+
+/// A part of a stage's flat arrays that one call updates: neighbours of one group, or one tensor for a tensor rule.
+struct update_range {
+  std::size_t bytes = 0;
+  std::byte *parameters = nullptr, *gradients = nullptr;
+  std::byte* moments[max_moments]{};
+  int group = 0;
+  const shape* extents = nullptr;  ///< of the tensor
+  std::byte* arrays = nullptr;
+};
 
 /// An optimizer without its type, so that an executor is compiled once for all optimizers.
 template <class Context>
@@ -14,51 +29,123 @@ class optimizer_update {
   template <class Optimizer>
   GPIPE_COLD explicit optimizer_update(const Optimizer& optimizer)
       : moments_(Optimizer::moments),
-        optimizer_(std::make_shared<const Optimizer>(optimizer)),
+        memory_(tensor_memory<Optimizer>()),
         floats_(&apply<Optimizer, float>),
         doubles_(&apply<Optimizer, double>),
+        with_decay_(&with_decay<Optimizer>),
+        variants_{{std::make_shared<const Optimizer>(optimizer), 1}},
         trial_(trial_of(optimizer)) {
     static_assert(Optimizer::moments <= max_moments,
                   "gpipe: an optimizer has more moments than gpipe::max_moments");
+    if constexpr (requires { optimizer.check(); }) optimizer.check();
+    if constexpr (requires { Optimizer::first_moments[0]; })
+      for (int i = 0; i < Optimizer::moments; ++i) first_[index(i)] = Optimizer::first_moments[i];
+  }
+
+  /// Gives each group its own settings. Without this call there are no groups.
+  GPIPE_COLD void use(const parameter_groups& groups) {
+    const variant base = variants_.back();
+    variants_.clear();
+    for (const parameter_group& group : groups.all())
+      variants_.push_back({group.weight_decay ? with_decay_(base.optimizer.get(), *group.weight_decay) : base.optimizer,
+                           group.rate_factor});
+    variants_.push_back(base);
   }
 
   int moments() const { return moments_; }
-  /// The result of two updates of a number: it differs between optimizers of one type with different constants.
+  /// The first value of all elements of a moment.
+  double first_moment(int i) const { return first_[index(i)]; }
+  /// The arrays that it keeps for each tensor; null: its rule is one element's.
+  const tensor_rule_memory* memory() const { return memory_; }
+  /// The result of two updates of a small tensor: it differs between optimizers of one type with different constants.
   double trial() const { return trial_; }
 
-  /// Updates `bytes` of parameters of one type. Cannot fail.
-  void operator()(const Context& c, dtype type, std::size_t bytes, std::byte* parameters, const std::byte* gradients,
-                  std::byte* const* moments, const update_terms& now) const noexcept {
-    (type == dtype::float64 ? doubles_ : floats_)(c, optimizer_.get(), bytes, parameters, gradients, moments, now);
+  /// Updates parameters of one type. Cannot fail.
+  void operator()(const Context& c, dtype type, const update_range& range, update_terms now) const noexcept {
+    const variant& v = variants_[index(range.group)];
+    now.rate *= v.rate_factor;
+    (type == dtype::float64 ? doubles_ : floats_)(c, v.optimizer.get(), range, now);
   }
 
  private:
-  using function = void (*)(const Context&, const void*, std::size_t, std::byte*, const std::byte*, std::byte* const*,
-                            const update_terms&);
+  using function = void (*)(const Context&, const void*, const update_range&, const update_terms&);
+  struct variant {
+    std::shared_ptr<const void> optimizer;
+    double rate_factor;
+  };
 
   template <class Optimizer, class T>
-  GPIPE_OUT_OF_LINE static void apply(const Context& c, const void* optimizer, std::size_t bytes, std::byte* parameters,
-                                      const std::byte* gradients, std::byte* const* moments, const update_terms& now) {
-    update_operands<T> of{reinterpret_cast<T*>(parameters), reinterpret_cast<const T*>(gradients), {}};
-    for (int i = 0; i < Optimizer::moments; ++i) of.moment[i] = reinterpret_cast<T*>(moments[i]);
-    c.each(static_cast<std::ptrdiff_t>(bytes / sizeof(T)),
-           static_cast<const Optimizer*>(optimizer)->template rule<T>(of, now));
+  GPIPE_OUT_OF_LINE static void apply(const Context& c, const void* optimizer, const update_range& range,
+                                      const update_terms& now) {
+    const auto& its = *static_cast<const Optimizer*>(optimizer);
+    if constexpr (tensor_rule<Optimizer>) {
+      its.update(c, tensor_at<Optimizer, T>(range), now);
+    } else {
+      update_operands<T> of{reinterpret_cast<T*>(range.parameters), reinterpret_cast<const T*>(range.gradients), {}};
+      for (int i = 0; i < Optimizer::moments; ++i) of.moment[i] = reinterpret_cast<T*>(range.moments[i]);
+      c.each(static_cast<std::ptrdiff_t>(range.bytes / sizeof(T)), its.template rule<T>(of, now));
+    }
+  }
+
+  template <class Optimizer, class T>
+  static tensor_operands<T> tensor_at(const update_range& range) {
+    tensor_operands<T> of{*range.extents, reinterpret_cast<T*>(range.parameters),
+                          reinterpret_cast<const T*>(range.gradients)};
+    for (int i = 0; i < Optimizer::moments; ++i) of.moment[i] = reinterpret_cast<T*>(range.moments[i]);
+    std::byte* at = range.arrays;
+    for (int k = 0; k < Optimizer::arrays; ++k) {
+      const std::size_t size = Optimizer::array(of.extents, k).extents.size();
+      if (size > 0) of.array[k] = reinterpret_cast<T*>(at);
+      at += aligned(size * sizeof(T));
+    }
+    of.sums = reinterpret_cast<double*>(at);
+    return of;
+  }
+
+  template <class Optimizer>
+  GPIPE_COLD static std::shared_ptr<const void> with_decay(const void* optimizer, double decay) {
+    Optimizer changed = *static_cast<const Optimizer*>(optimizer);
+    if constexpr (requires { changed.weight_decay = decay; }) {
+      changed.weight_decay = decay;
+      return std::make_shared<const Optimizer>(changed);
+    } else {
+      throw_error({"a group's weight_decay is ", significant(decay, 6), ", but the optimizer has no weight decay"},
+                  {"leave it out, or add a member `double weight_decay` to the optimizer"});
+    }
   }
 
   template <class Optimizer>
   GPIPE_COLD static double trial_of(const Optimizer& optimizer) {
-    double parameter = 1, gradient = 0.75, moments[max_moments]{};
-    for (int step = 1; step <= 2; ++step, gradient = -0.5) {
-      update_operands<double> of{&parameter, &gradient, {}};
-      for (int i = 0; i < Optimizer::moments; ++i) of.moment[i] = &moments[i];
-      optimizer.template rule<double>(of, {step, 0.1, 1})(0);
+    double parameter[4] = {1, 0.5, -0.25, 2}, gradient[4] = {0.75, -0.5, 0.25, 1}, moments[max_moments][4]{};
+    double result = 0;
+    if constexpr (tensor_rule<Optimizer>) {
+      const shape extents{2, 2};
+      std::vector<double> arrays(tensor_memory_of<Optimizer>.bytes(extents, dtype::float64) / sizeof(double));
+      update_range all{sizeof parameter, reinterpret_cast<std::byte*>(parameter), reinterpret_cast<std::byte*>(gradient)};
+      for (int i = 0; i < max_moments; ++i) all.moments[i] = reinterpret_cast<std::byte*>(moments[i]);
+      all.extents = &extents;
+      all.arrays = reinterpret_cast<std::byte*>(arrays.data());
+      for (int step = 1; step <= 2; ++step, gradient[0] = -0.5)
+        optimizer.update(host::context{}, tensor_at<Optimizer, double>(all), update_terms{step, 0.1, 1});
+      for (const double x : arrays) result += x;
+    } else {
+      update_operands<double> of{parameter, gradient, {}};
+      for (int i = 0; i < Optimizer::moments; ++i) of.moment[i] = moments[i];
+      for (int step = 1; step <= 2; ++step, gradient[0] = -0.5) optimizer.template rule<double>(of, {step, 0.1, 1})(0);
     }
-    return parameter;
+    for (int i = 0; i < 4; ++i) {
+      result += parameter[i];
+      for (const auto& moment : moments) result += 3 * moment[i];
+    }
+    return result;
   }
 
   int moments_;
-  std::shared_ptr<const void> optimizer_;
+  const tensor_rule_memory* memory_;
   function floats_, doubles_;
+  std::shared_ptr<const void> (*with_decay_)(const void*, double);
+  std::vector<variant> variants_;  // of each group, then of parameters in none
+  std::array<double, std::size_t{max_moments}> first_{};
   double trial_;
 };
 

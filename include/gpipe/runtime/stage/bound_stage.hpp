@@ -65,7 +65,10 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   const layer_timer* timer() const { return hooks_.timer(); }
 
   /// These are called between steps. A frozen slot's parameters do not change.
-  void freeze(int slot, bool frozen) { bound_at(slot).frozen = frozen; }
+  GPIPE_COLD void freeze(int slot, bool frozen) {
+    bound_at(slot).frozen = frozen;
+    base::find_ranges();
+  }
   GPIPE_COLD void watch(int slot, detail::watched_rows* into) {
     bound_at(slot).watched = into;
     hooks_.update_watched(binding_.slots);
@@ -111,6 +114,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
         hooks_.time(*b, timed::backward, step, m, [&] {
           b->kernels->backward(context_, call_of(*b, step, m, true));
           hooks_.ran_input_part(*b, step, m);
+          clear_frozen_parts(*b);
           hooks_.ran_parameter_part(*b, step, m);
           add_up(*b, step, m);
         });
@@ -195,11 +199,11 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
 
   bound& bound_at(int slot) { return binding_.slots[detail::index(slot - binding_.slots.front().slot)]; }
 
-  /// Runs the layers before the loss, and downloads the input of the loss.
+  /// Runs the layers before the main loss but no other loss, and downloads the input of the loss.
   GPIPE_OUT_OF_LINE void predict(const step_context& step, int m) {
     const int loss = net_->loss_slot();
     for (const auto& b : binding_.slots) {
-      if (b.slot < loss) run_forward(b, step, m, false);
+      if (b.slot < loss && !b.layer->auxiliary_loss()) run_forward(b, step, m, false);
       if (b.slot != loss) continue;
       for (int i = 0; i < b.inputs; ++i)
         context_.download(bytes(b.value_in[i], step, m), b.in[i].at(m, false),
@@ -245,6 +249,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
         call each[max_coalesced];
         for (int i = 0; i < count; ++i) each[i] = call_of(b, step, first + i, true);
         b.kernels->backward_parameters_together(context_, each, count);
+        clear_frozen_parts(b);
       };
       hooks_.time(b, timed::backward_parameters, step, first, run, count);
       return alive();
@@ -253,8 +258,15 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       enter(b, first);
       hooks_.time(b, timed::backward_parameters, step, first,
                       [&] { b.kernels->backward_parameters(context_, call_of(b, step, first, true)); });
+      clear_frozen_parts(b);
       hooks_.ran_parameter_part(b, step, first);
     }
+  }
+
+  /// Frozen parameters of a layer that trains others have no gradient, so no norm and no replica counts it.
+  void clear_frozen_parts(const bound& b) {
+    for (const auto& [first, last] : b.frozen_parts)
+      context_.fill(static_cast<std::ptrdiff_t>(last - first), std::byte{0}, b.gradients + first);
   }
 
   /// Adds up the gradients from several readers before the layers run.

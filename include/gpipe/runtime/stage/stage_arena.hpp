@@ -1,15 +1,33 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/memory/optimizer_arrays.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
+#include <gpipe/runtime/binding/optimizer_update.hpp>
 
 namespace gpipe::detail {
 
+struct exchange_words {  // of any type
+  std::uint32_t *a, *b;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+    const std::uint32_t first = a[i];
+    a[i] = b[i];
+    b[i] = first;
+  }
+};
+template <class T>
+struct move_average {
+  const T* x;
+  T* average;
+  T share;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { average[i] += share * (x[i] - average[i]); }
+};
 template <class T>
 struct square_of {
   const T* x;
@@ -36,8 +54,7 @@ class stage_arena {
         map_(arena_.data()) {
     for (const memory_block& b : plan.blocks[detail::index(stage)]) map_.add(b);
     // Gaps between parameters stay zero, because whole arrays are updated at once.
-    const auto flat = memory_.of(memory_kind::parameters) * (2 + plan.options.optimizer_moments);
-    context_.fill(flat + memory_.of(memory_kind::tied), std::byte{0}, arena_.data());
+    context_.fill(memory_.before(static_cast<int>(memory_kind::tied) + 1), std::byte{0}, arena_.data());
   }
   ~stage_arena() { settle(); }
   stage_arena(const stage_arena&) = delete;
@@ -67,17 +84,43 @@ class stage_arena {
   std::byte* gradients() const { return arena_.data() + flat_bytes(); }
   std::byte* moments(int i) const { return arena_.data() + flat_bytes() * detail::index(2 + i); }
 
-  /// Calls `f(at, bytes)` for each range of the flat arrays that is trained: one range, unless slots are frozen.
-  template <class Call>
-  void each_trained(Call&& f) const {
-    std::size_t begin = 0;
-    for (const auto& b : binding_.slots) {
-      if (!b.frozen || !net_->owns(b.slot)) continue;
-      const auto at = static_cast<std::size_t>(b.parameters - parameters());
-      if (at > begin) f(begin, at - begin);
-      begin = at + b.layer->parameter_bytes();
+  /// The moving averages of the parameters, one flat array.
+  std::byte* averages() const { return arena_.data() + memory_.before(static_cast<int>(memory_kind::averages)); }
+
+  /// The groups of the parameters, and the first values of the moments. `groups` outlives the stage.
+  GPIPE_COLD void begin_updates(const parameter_groups& groups, const optimizer_update<device_context>& rule) {
+    groups_ = &groups;
+    for (auto& b : binding_.slots) {
+      b.frozen = groups.frozen(b.slot);
+      for (int p = 0; !b.frozen && p < b.layer->parameter_count; ++p)
+        if (groups.frozen(b.slot, p))
+          b.frozen_parts.emplace_back(parameters_before(*b.layer, p), parameters_before(*b.layer, p + 1));
     }
-    if (flat_bytes() > begin) f(begin, flat_bytes() - begin);
+    find_ranges();
+    for (int i = 0; i < plan_->options.optimizer_moments && memory_.of(memory_kind::moments) > 0; ++i) {
+      if (net_->type == dtype::float64) context_.fill(elements(), rule.first_moment(i), reinterpret_cast<double*>(moments(i)));
+      else context_.fill(elements(), static_cast<float>(rule.first_moment(i)), reinterpret_cast<float*>(moments(i)));
+    }
+  }
+  /// What the updates of a step cover: all parameters that are not frozen.
+  const std::vector<update_range>& ranges() const { return ranges_; }
+
+  /// average <- average + share (parameter - average). The averages begin as a copy.
+  GPIPE_OUT_OF_LINE void move_averages(double share) {
+    if (net_->type == dtype::float64)
+      context_.each(elements(), move_average<double>{reinterpret_cast<const double*>(parameters()),
+                                                     reinterpret_cast<double*>(averages()), share});
+    else
+      context_.each(elements(), move_average<float>{reinterpret_cast<const float*>(parameters()),
+                                                    reinterpret_cast<float*>(averages()), static_cast<float>(share)});
+  }
+  GPIPE_COLD void copy_to_averages() {
+    context_.copy(static_cast<std::ptrdiff_t>(flat_bytes()), static_cast<const std::byte*>(parameters()), averages());
+  }
+  GPIPE_COLD void exchange_averages() {
+    context_.each(static_cast<std::ptrdiff_t>(flat_bytes() / sizeof(std::uint32_t)),
+                  exchange_words{reinterpret_cast<std::uint32_t*>(parameters()),
+                                 reinterpret_cast<std::uint32_t*>(averages())});
   }
 
   /// Calls `f(at, bytes)` for each range of the arena with gradients: one range, and with `tied` those of tied uses.
@@ -124,6 +167,32 @@ class stage_arena {
  protected:
   using bound = detail::bound_slot<device_context>;
 
+  // A range ends where the group changes or a frozen parameter begins. A tensor rule has a range for each tensor.
+  GPIPE_COLD void find_ranges() {
+    ranges_.clear();
+    if (groups_ == nullptr || memory_.of(memory_kind::gradients) == 0) return;
+    const tensor_rule_memory* const rule = plan_->options.tensor_rule;
+    for (const auto& b : binding_.slots)
+      for (int p = 0; p < b.layer->parameter_count; ++p) {
+        if (!net_->owns(b.slot) || b.frozen || groups_->frozen(b.slot, p)) continue;
+        const std::size_t from = parameters_before(*b.layer, p);
+        update_range next{parameters_before(*b.layer, p + 1) - from, b.parameters + from, b.gradients + from, {},
+                          groups_->of(b.slot, p)};
+        for (int i = 0; i < plan_->options.optimizer_moments; ++i)
+          next.moments[i] = moments(i) + (next.parameters - parameters());
+        if (rule != nullptr) {
+          next.extents = &b.layer->parameters[p].extents;
+          next.arrays = map_.find(memory_kind::arrays, b.slot, -1).base + arrays_before(*b.layer, *rule, p);
+        } else if (!ranges_.empty() && ranges_.back().group == next.group &&
+                   ranges_.back().parameters + ranges_.back().bytes == next.parameters) {
+          ranges_.back().bytes += next.bytes;
+          continue;
+        }
+        ranges_.push_back(next);
+      }
+  }
+  std::ptrdiff_t elements() const { return static_cast<std::ptrdiff_t>(flat_bytes() / bytes_of(net_->type)); }
+
   static std::ptrdiff_t parameter_bytes(const bound& b) {
     return static_cast<std::ptrdiff_t>(b.layer->parameter_bytes());
   }
@@ -136,6 +205,8 @@ class stage_arena {
   typename Device::arena arena_;
   detail::arena_map map_;
   detail::binding<device_context> binding_;
+  const parameter_groups* groups_ = nullptr;
+  std::vector<update_range> ranges_;
 };
 
 }  // namespace gpipe::detail

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/descriptions/parameter_group.hpp>
 #include <gpipe/core/descriptions/rate.hpp>
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/runtime/step/job_choice.hpp>
@@ -27,6 +28,8 @@ struct training_options {
   std::uint64_t seed = 0;
   rate_schedule learning_rate_schedule = constant{};  ///< multiplies the optimizer's learning rate
   double max_grad_norm = 0;  ///< the largest norm of the mean gradient (Pascanu et al., 2012); 0: no limit
+  std::vector<parameter_group> groups{};  ///< parameters with settings of their own; the first that matches counts
+  double average_weights = 0;  ///< keeps a moving average of the weights with this decay, such as 0.9999; 0: none
   std::vector<int> cut{};    ///< the first slot of every stage but the first; empty: the best cut
 
   std::chrono::nanoseconds deadline = wait_limits{}.deadline;  ///< a call fails after this time without progress

@@ -47,7 +47,8 @@ class pass_runner {
         programs_(plan, here),
         signals_(here.count(), limits),
         barrier_(signals_, here.count()),
-        shared_{net, plan, update, nullptr, signals_, barrier_, step, decision, reports, options.before, others_},
+        shared_{net, plan, update, nullptr, signals_, barrier_, step, decision, reports, options.before,
+                options.average_weights > 0 ? 1 - options.average_weights : 0, others_},
         step_(step),
         threads_(signals_, here.count()) {}
 

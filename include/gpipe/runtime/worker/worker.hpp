@@ -175,13 +175,14 @@ class alignas(alignment) worker final : private gradient_listener {
     times_.waiting([&] { context_.others.exchange(context_.decision.gathered); });
   }
   void download() {
-    const int loss = step().predicts() ? -1 : context_.net.loss_slot();
     for (const int s : stages_) {
       const bound_stage<Device>& from = replica_->stage(s);
       if (step().trains() && replica_->number() == 0)
         from.download_squares(context_.decision.gathered.squares.data());
-      if (loss >= 0 && context_.plan.cut().stage_of(loss) == s)
-        from.statistics().download(loss, step(), context_.decision.gathered.partials.data());
+      if (step().predicts()) continue;
+      for (const loss_place& loss : context_.decision.losses)
+        if (context_.plan.cut().stage_of(loss.slot) == s)
+          from.statistics().download(loss.slot, step(), context_.decision.gathered.partials.data() + loss.first);
     }
   }
   GPIPE_OUT_OF_LINE void finish() {
@@ -295,12 +296,9 @@ class alignas(alignment) worker final : private gradient_listener {
     committed_ = true;
     if (!result.holds || !step().applies()) return;
     bound_stage<Device>& s = stage(i);
-    s.each_trained([&](std::size_t at, std::size_t bytes) {
-      std::byte* moments[max_moments]{};
-      for (int k = 0; k < context_.rule.moments(); ++k) moments[k] = s.moments(k) + at;
-      context_.rule(s.context(), context_.net.type, bytes, s.parameters() + at, s.gradients() + at, moments,
-                 {static_cast<std::int64_t>(step().step) + 1, context_.decision.terms.rate, result.scale});
-    });
+    const update_terms now{static_cast<std::int64_t>(step().step) + 1, context_.decision.terms.rate, result.scale};
+    for (const update_range& range : s.ranges()) context_.rule(s.context(), context_.net.type, range, now);
+    if (context_.average_share > 0) s.move_averages(context_.average_share);
     s.statistics().commit();
     s.refresh();
     if (replica_->number() == 0) s.updated();

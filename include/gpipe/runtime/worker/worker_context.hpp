@@ -26,10 +26,11 @@ struct worker_context {
   commit_decision& decision;
   std::vector<stage_report>& reports;  ///< [replica][stage]
   const std::function<void(const instruction&)>& before;
+  double average_share;  ///< of the new weights in their moving average; 0: there is none
   other_processes& others;
 
-  /// Sums the partials of the loss over the call's micro-batches and those accumulated before.
-  void sum_partials() const noexcept { decision.sum(net.row_of(net.loss_slot()), step); }
+  /// Sums the partials of the losses over the call's micro-batches and those accumulated before.
+  void sum_partials() const noexcept { decision.sum(step); }
 };
 
 }  // namespace gpipe::detail

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include <gpipe/core/descriptions/adafactor_kernels.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+template <bool Momentum>
+struct adafactor_of {
+  double learning_rate = 1;     ///< a factor of the relative step, or the step itself
+  bool relative_step = true;    ///< the step is learning_rate min(1e-2, 1 / sqrt(t)), else learning_rate
+  bool scale_parameter = true;  ///< the step is multiplied by max(epsilon_parameter, rms(p))
+  double clip = 1;              ///< the largest rms of an update
+  double decay_power = 0.8;
+  double momentum = Momentum ? 0.9 : 0;
+  double epsilon = 1e-30, epsilon_parameter = 1e-3;
+  double weight_decay = 0;  ///< decoupled: p <- (1 - step weight_decay) p, with the step before it is multiplied
+
+  static constexpr int moments = Momentum ? 1 : 0;
+  static constexpr int arrays = 3;
+  static constexpr tensor_array array(const tensor_extents& tensor, int k) {
+    const bool factored = tensor.rank == 2;
+    if (k == 0) return {"row", factored ? tensor_extents{tensor.extents[0]} : tensor_extents{0}};
+    if (k == 1) return {"column", factored ? tensor_extents{tensor.extents[1]} : tensor_extents{0}};
+    return {"square", factored ? tensor_extents{0} : tensor};
+  }
+  static constexpr std::size_t sums(const tensor_extents& tensor) {
+    return 3 + (tensor.rank == 2 ? static_cast<std::size_t>(tensor.extents[0] + tensor.extents[1]) : 0);
+  }
+
+  GPIPE_COLD void check() const {
+    require_positive("clip", clip);
+    require_positive("decay_power", decay_power);
+    require_share("momentum", momentum);
+    if (!Momentum && momentum != 0) refuse_setting("momentum", momentum, "choose adafactor_with_momentum, or 0");
+    require_positive("epsilon", epsilon);
+    require_positive("epsilon_parameter", epsilon_parameter);
+    require_not_negative("weight_decay", weight_decay);
+  }
+
+  template <class C, class T>
+  void update(const C& c, const tensor_operands<T>& of, const update_terms& now) const {
+    namespace k = adafactor_kernels;
+    const auto t = static_cast<double>(now.step);
+    const double step = now.rate * (relative_step ? (std::min)(1e-2, 1 / std::sqrt(t)) : 1.0);
+    const auto n = static_cast<std::ptrdiff_t>(of.extents.size());
+    const bool factored = of.extents.rank == 2;
+    const k::tensor<T> all{of,
+                           factored ? of.extents.extents[0] : 1,
+                           factored ? of.extents.extents[1] : n,
+                           now.scale,
+                           epsilon,
+                           std::pow(t, -decay_power),
+                           step,
+                           epsilon_parameter,
+                           clip,
+                           static_cast<T>(momentum),
+                           static_cast<T>(1 - step * weight_decay),
+                           scale_parameter};
+    if (factored) {
+      c.fill(all.columns, 0.0, all.of_columns());
+      c.columns(all.rows, all.columns, k::square_in_column<T>{all}, all.of_columns());
+      c.each(all.columns, k::average_column<T>{all});
+      c.rows(all.rows, k::average_row<T>{all});
+      c.sum(all.rows, k::row<T>{all}, of.sums);
+      c.rows(all.rows, k::squares_in_row<T>{{all}});
+      c.sum(all.rows, k::number_of_row<T>{all}, of.sums + 1);
+    } else {
+      c.each(n, k::average_square<T>{all});
+      c.sum(n, k::square_of_update<T>{all}, of.sums + 1);
+    }
+    if (scale_parameter) c.sum(n, k::square_of_parameter<T>{all}, of.sums + 2);
+    c.each(1, k::find_step<T>{all});
+    if (factored) c.rows(all.rows, k::move_row<T>{{all}});
+    else c.each(n, k::move_element<T>{all});
+  }
+};
+
+}  // namespace detail
+
+/// Adafactor (Shazeer, Stern, 2018), with the defaults of Tensor2Tensor. A matrix of n x m has n + m numbers in place of
+/// Adam's two arrays: r and c, the moving means of the squares s = g^2 + epsilon in each row and column.
+///
+///     b = 1 - t^-decay_power;  r <- b r + (1 - b) row means of s;  c <- b c + (1 - b) column means of s
+///     u = g / sqrt(r c / mean(r));  u <- u / max(1, rms(u) / clip)
+///     p <- p - step max(epsilon_parameter, rms(p)) u,  step = learning_rate min(1e-2, 1 / sqrt(t))
+///
+/// A tensor of another rank keeps the moving mean of s itself, as in Tensor2Tensor. t is counted from 1. A rate from
+/// outside: `adafactor{.learning_rate = 1e-3, .relative_step = false}`.
+using adafactor = detail::adafactor_of<false>;
+/// The same with a moving mean of the updates, which is an array of the parameters' size:
+/// m <- momentum m + (1 - momentum) update;  p <- p - m.
+using adafactor_with_momentum = detail::adafactor_of<true>;
+
+}  // namespace gpipe

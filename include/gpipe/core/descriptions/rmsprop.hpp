@@ -1,0 +1,85 @@
+#pragma once
+
+#include <gpipe/core/descriptions/optimizer.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+// Both forms keep v, the moving mean of the squared gradient, as moment 0.
+template <class T>
+struct rmsprop_rule {
+  update_operands<T> of;
+  T rate, scale, alpha, epsilon, momentum, decay;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+    const T gradient = of.gradient[i] * scale + of.parameter[i] * decay;
+    const T mean_square = of.moment[0][i] * alpha + gradient * gradient * (T(1) - alpha);
+    const T step = of.moment[1][i] * momentum + gradient / (math::sqrt(mean_square) + epsilon);
+    of.moment[0][i] = mean_square;
+    of.moment[1][i] = step;
+    of.parameter[i] -= rate * step;
+  }
+};
+template <class T>
+struct rmsprop_tf_rule {
+  update_operands<T> of;
+  T rate, scale, alpha, epsilon, momentum, decay;
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+    const T gradient = of.gradient[i] * scale + of.parameter[i] * decay;
+    const T mean_square = of.moment[0][i] * alpha + gradient * gradient * (T(1) - alpha);
+    const T step = of.moment[1][i] * momentum + rate * gradient / math::sqrt(mean_square + epsilon);
+    of.moment[0][i] = mean_square;
+    of.moment[1][i] = step;
+    of.parameter[i] -= step;
+  }
+};
+
+}  // namespace detail
+
+/// RMSProp as in PyTorch, g the mean gradient plus weight_decay p, v from 0:
+///
+///     v <- alpha v + (1 - alpha) g^2;  b <- momentum b + g / (sqrt(v) + epsilon);  p <- p - rate b
+struct rmsprop {
+  double learning_rate = 0.01;
+  double alpha = 0.99;
+  double epsilon = 1e-8;
+  double momentum = 0;
+  double weight_decay = 0;
+  static constexpr int moments = 2;
+
+  GPIPE_COLD void check() const {
+    detail::require_share("alpha", alpha);
+    detail::require_positive("epsilon", epsilon);
+    detail::require_share("momentum", momentum);
+    detail::require_not_negative("weight_decay", weight_decay);
+  }
+  template <class T>
+  detail::rmsprop_rule<T> rule(const update_operands<T>& of, const update_terms& now) const {
+    return {of, static_cast<T>(now.rate), static_cast<T>(now.scale), static_cast<T>(alpha), static_cast<T>(epsilon),
+            static_cast<T>(momentum), static_cast<T>(weight_decay)};
+  }
+};
+
+/// RMSProp as in TensorFlow: epsilon is inside the root, v starts at 1, and b holds the rate of each step:
+///
+///     v <- alpha v + (1 - alpha) g^2;  b <- momentum b + rate g / sqrt(v + epsilon);  p <- p - b
+///
+/// The defaults are those with which AmoebaNet was trained.
+struct rmsprop_tf {
+  double learning_rate = 0.015;
+  double alpha = 0.9;
+  double epsilon = 1;
+  double momentum = 0.9;
+  double weight_decay = 0;
+  static constexpr int moments = 2;
+  static constexpr double first_moments[] = {1, 0};
+
+  GPIPE_COLD void check() const { rmsprop{learning_rate, alpha, epsilon, momentum, weight_decay}.check(); }
+  template <class T>
+  detail::rmsprop_tf_rule<T> rule(const update_operands<T>& of, const update_terms& now) const {
+    return {of, static_cast<T>(now.rate), static_cast<T>(now.scale), static_cast<T>(alpha), static_cast<T>(epsilon),
+            static_cast<T>(momentum), static_cast<T>(weight_decay)};
+  }
+};
+
+}  // namespace gpipe

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpipe/core/concat.hpp>
+#include <gpipe/core/descriptions/parameter_group.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/index.hpp>
+#include <gpipe/core/text/glob.hpp>
+#include <gpipe/core/text/quantity.hpp>
+#include <gpipe/core/text/suggestion.hpp>
+#include <gpipe/model/path.hpp>
+
+namespace gpipe::detail {
+
+/// The group of every parameter of a network.
+class parameter_groups {
+ public:
+  /// Throws `error` if a setting is invalid or a pattern matches nothing.
+  GPIPE_COLD parameter_groups(const network& net, const std::vector<parameter_group>& groups)
+      : groups_(groups), of_(index(net.slot_count)) {
+    for (std::size_t g = 0; g < groups_.size(); ++g) require_valid(g);
+    std::vector<std::string> paths;
+    std::vector<std::vector<bool>> used(groups_.size());
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      used[g].resize(groups_[g].parameters.size() + groups_[g].layers.size());
+    for (int l = 0; l < net.slot_count; ++l) {
+      const row& r = net.row_of(l);
+      auto& mine = of_[index(l)];
+      mine.resize(index(r.parameter_count), static_cast<int>(groups_.size()));
+      for (int p = 0; p < r.parameter_count; ++p) {
+        paths.push_back(path_of(net, {l, p}));
+        for (std::size_t g = groups_.size(); g-- > 0;)
+          if (takes(groups_[g], paths.back(), r.name, used[g])) mine[index(p)] = static_cast<int>(g);
+      }
+      // Tied parameters belong to the first group that matches one of their uses.
+      auto& owner = of_[index(net.slots[l].owner)];
+      for (std::size_t p = 0; p < owner.size(); ++p)
+        if (mine[p] < owner[p]) owner[p] = mine[p];
+    }
+    for (int l = 0; l < net.slot_count; ++l) of_[index(l)] = of_[index(net.slots[l].owner)];
+    for (std::size_t g = 0; g < groups_.size(); ++g) require_used(groups_[g], used[g], paths, net);
+  }
+
+  const std::vector<parameter_group>& all() const { return groups_; }
+  /// The number of a parameter's group; the number of groups: it is in none.
+  int of(int slot, int parameter) const { return of_[index(slot)][index(parameter)]; }
+  bool frozen(int slot, int parameter) const {
+    const int g = of(slot, parameter);
+    return g < static_cast<int>(groups_.size()) && groups_[index(g)].frozen;
+  }
+  /// Whether all parameters of a slot, one at least, are frozen.
+  bool frozen(int slot) const {
+    const int count = static_cast<int>(of_[index(slot)].size());
+    for (int p = 0; p < count; ++p)
+      if (!frozen(slot, p)) return false;
+    return count > 0;
+  }
+
+ private:
+  GPIPE_COLD void require_valid(std::size_t g) const {
+    const parameter_group& group = groups_[g];
+    const auto refuse = [&](const char* setting, double value) {
+      throw_error({"groups[", static_cast<int>(g), "].", setting, " is ", significant(value, 6)}, {"choose 0 or more"});
+    };
+    if (group.parameters.empty() && group.layers.empty())
+      throw_error({"groups[", static_cast<int>(g), "] has no pattern"}, {"give .parameters = {\"*.bias\"}, or .layers = {\"linear*\"}"});
+    if (!(group.rate_factor >= 0 && std::isfinite(group.rate_factor))) refuse("rate_factor", group.rate_factor);
+    if (group.weight_decay && !(*group.weight_decay >= 0 && std::isfinite(*group.weight_decay)))
+      refuse("weight_decay", *group.weight_decay);
+  }
+  // Looks at every pattern, and notes those that match.
+  static bool takes(const parameter_group& group, std::string_view path, std::string_view layer,
+                    std::vector<bool>& used) {
+    bool any = false;
+    std::size_t at = 0;
+    const auto look = [&](bool found) {
+      if (found) any = used[at] = true;
+      ++at;
+    };
+    for (const std::string& pattern : group.parameters) look(matches(pattern, path));
+    for (const std::string& pattern : group.layers) look(matches(pattern, layer) || matches(pattern, layer.substr(0, layer.find('<'))));
+    return any;
+  }
+  GPIPE_COLD static void require_used(const parameter_group& group, const std::vector<bool>& used,
+                                      const std::vector<std::string>& paths, const network& net) {
+    if (group.may_be_empty) return;
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      if (used[i]) continue;
+      const bool of_path = i < group.parameters.size();
+      const std::string& pattern = of_path ? group.parameters[i] : group.layers[i - group.parameters.size()];
+      std::vector<std::string> known = paths;
+      if (!of_path) {
+        known.clear();
+        for (int l = 0; l < net.slot_count; ++l)
+          if (net.row_of(l).parameter_count > 0) known.emplace_back(net.row_of(l).name);
+      }
+      throw_error({"the pattern \"", pattern, "\" of a group matches no ",
+                   of_path ? "parameter" : "layer with parameters"},
+                  {nearest(pattern, known), ", or set .may_be_empty = true"});
+    }
+  }
+  GPIPE_COLD static std::string nearest(const std::string& pattern, const std::vector<std::string>& known) {
+    if (known.empty()) return "the model has none";
+    std::size_t fewest = pattern.npos;
+    const std::string* best = nullptr;
+    for (const std::string& other : known)
+      if (const std::size_t apart = letters_apart(pattern, other); apart < fewest) fewest = apart, best = &other;
+    return concat({"the nearest is \"", *best, "\""});
+  }
+
+  std::vector<parameter_group> groups_;
+  std::vector<std::vector<int>> of_;  // [slot][parameter]
+};
+
+}  // namespace gpipe::detail

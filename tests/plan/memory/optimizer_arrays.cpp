@@ -1,0 +1,46 @@
+#include <gpipe/plan/memory/optimizer_arrays.hpp>
+
+#include <doctest/doctest.h>
+
+#include <gpipe/core/descriptions/adafactor.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/plan/plan.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
+
+using namespace gpipe;
+using namespace gpipe::detail;
+
+namespace {
+
+struct net : model<input<float, 20>, linear<10>, relu, linear<5>, softmax_cross_entropy> {};
+constexpr const row& first = network_of<net>.row_of(0);
+constexpr auto& rule = tensor_memory_of<adafactor>;
+
+// Weight 10 x 20: row 64, column 128, 33 sums 320 bytes. Bias 10: square 64, 3 sums 64.
+static_assert(parameters_before(first, 0) == 0 && parameters_before(first, 1) == 832);
+static_assert(parameters_before(first, 2) == first.parameter_bytes());
+static_assert(arrays_before(first, rule, 0) == 0 && arrays_before(first, rule, 1) == 64 + 128 + 320);
+static_assert(arrays_before(first, rule) == 64 + 128 + 320 + 64 + 64);
+
+// A plan in the compiler counts rows, columns and the average exactly.
+using planned = plan<net, stages<2>, optimizer<adafactor>, with_average_weights>;
+constexpr std::int64_t arrays = planned::memory(0).of(memory_kind::arrays) + planned::memory(1).of(memory_kind::arrays);
+static_assert(arrays == 64 + 128 + 320 + 64 + 64 + (64 + 64 + 192) + (64 + 64));
+static_assert(planned::memory(0).of(memory_kind::moments) == 0 && planned::memory(1).of(memory_kind::moments) == 0);
+static_assert(planned::memory(0).of(memory_kind::averages) == planned::memory(0).of(memory_kind::parameters));
+using momentum = plan<net, stages<2>, optimizer<adafactor_with_momentum>>;
+static_assert(momentum::memory(0).of(memory_kind::moments) == momentum::memory(0).of(memory_kind::parameters));
+static_assert(momentum::memory(0).of(memory_kind::averages) == 0);
+using elementwise = plan<net, stages<2>, optimizer<adam>>;
+static_assert(elementwise::memory(0).of(memory_kind::arrays) == 0);
+
+}  // namespace
+
+TEST_CASE("a plan made at run time has the same bytes") {
+  const runtime_plan made =
+      make_plan(network_of<net>, {.stages = 2, .optimizer_moments = 0, .tensor_rule = &rule, .average_weights = true});
+  for (int s = 0; s < 2; ++s)
+    for (int k = 0; k < memory_kinds; ++k) CHECK(made.memory(s).bytes[k] == planned::memory(s).bytes[k]);
+}
