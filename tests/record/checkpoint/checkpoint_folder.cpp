@@ -236,7 +236,7 @@ TEST_CASE("law: wherever a save fails or its process ends, the old or the new ch
           for (const long step : {7L, 9L})  // the same step again, or the next with one deleted
             for (int at = 1;; ++at) {
               // Files of several blocks: the calls that write the first one.
-              if (size > 5 && (shards == 3 || laws::sanitized || at > 12)) break;
+              if (size > 5 && (shards == 3 || laws::sanitized || at > 6)) break;
               std::filesystem::remove_all(folder / "c");
               run(folder / "c", save{5, 1, 2, size}, detail::system_files());
               run(folder / "c", save{7, 2, 2, size}, detail::system_files());
