@@ -20,7 +20,6 @@
 #endif
 #endif
 
-#include "csv.hpp"
 #include "options.hpp"
 #include "processes.hpp"
 
@@ -65,9 +64,9 @@ struct settings {
   std::int64_t link_bytes_per_s = 0;
   int deadline = 60;
   std::string data = GPIPE_EXAMPLES_DATA "/digits.csv";
-  std::string schedule_file, trace, timeline, breakdown, profile;
+  std::string schedule_file, trace, timeline, breakdown, profile, log, tensorboard;
   std::shared_ptr<const file_schedule> custom;
-  bool layers = false;
+  bool layers = false, summary = false;
   processor device = processor::host;
   example::transport transport = example::transport::threads;
   bool quiet = false;
@@ -128,6 +127,8 @@ struct settings {
                      "                            which layer it was in")
              .number("--seed", seed, 0, INT64_MAX, "seed of initial parameters, dropout and shuffling")
              .text("--data", "FILE", data, "lines of 64 numbers and a label, comma-separated")
+             .text("--log", "FILE", log, "write loss, rate, norm and more of each step, to a .csv or a .jsonl file")
+             .text("--tensorboard", "FOLDER", tensorboard, "the same for TensorBoard, to a new file in the folder")
              .text("--trace", "FILE.json", trace, "write all actions of all workers, for ui.perfetto.dev")
              .text("--timeline", "FILE.svg", timeline, "draw the median of the last 20 steps")
              .text("--breakdown", "FILE.svg", breakdown, "draw where the time of a step went")
@@ -137,6 +138,7 @@ struct settings {
              .flag("--layers", layers,
                    "print the time of each layer, its share of a core's peak, and\n"
                    "                            advice for the slowest")
+             .flag("--summary", summary, "print a line for each layer: path, type, output, parameters, stage")
              .flag("--quiet", quiet, "print the last two lines only")
              .read(count, words))
       return false;
@@ -159,19 +161,14 @@ struct digit_sets {
 };
 
 digit_sets read_digits(const std::string& path) {
-  const example::labelled_rows rows = example::read_csv(path, 64, 10);
-  std::vector<float> features[2];
-  std::vector<std::int32_t> labels[2];
-  for (std::size_t i = 0; i < rows.labels.size(); ++i) {
-    const bool held_out = i % 5 == 4;
-    labels[held_out].push_back(rows.labels[i]);
-    for (std::size_t j = 0; j < 64; ++j) features[held_out].push_back(rows.features[64 * i + j] / 8 - 1);  // [-1, 1]
-  }
-  if (labels[1].empty())
-    throw error("has " + std::to_string(rows.labels.size()) + " rows, too few to hold any out", "give at least 5",
+  dataset all = read_csv(path, 64, 10);
+  for (float& x : all.field<float>("inputs")) x = x / 8 - 1;  // [-1, 1]
+  std::vector<int> rows[2];
+  for (int i = 0; i < all.samples(); ++i) rows[i % 5 == 4].push_back(i);
+  if (rows[1].empty())
+    throw error("has " + std::to_string(all.samples()) + " rows, too few to hold any out", "give at least 5",
                 {.file = path});
-  return {dataset{}.with("inputs", 64, features[0]).with("labels", 1, labels[0]),
-          dataset{}.with("inputs", 64, features[1]).with("labels", 1, labels[1])};
+  return {all.select(rows[0]), all.select(rows[1])};
 }
 
 // The training --------------------------------------------------------------------------------------------------------
@@ -206,7 +203,7 @@ void require_outputs(const std::string& data, std::vector<std::string> files) {
 template <class Device>
 void run_on(settings chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
-  if (prints) require_outputs(chosen.data, {chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile});
+  if (prints) require_outputs(chosen.data, {chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile, chosen.log});
   const digit_sets data = read_digits(chosen.data);
   chosen.batch = std::min(chosen.batch, data.train.samples());
   const int parts = chosen.plan.all_micro_batches();
@@ -230,12 +227,19 @@ void run_on(settings chosen, process_group* job) {
   std::ostream quiet(nullptr);
   std::ostream& out = chosen.quiet || !prints ? quiet : std::cout;
   const network& of = training.net();
+  if (chosen.summary) out << summary(training);
   out << describe(of, training.plan());
 
   // mpirun gives processes a terminal, even if their output goes to a file.
   const verbosity how_shown = job == nullptr ? verbosity_for(stdout) : verbosity::lines;
   progress line(out, chosen.quiet || !prints ? verbosity::quiet : how_shown);
+  std::optional<log_file> log;
+  std::optional<event_folder> events;
+  if (prints && !chosen.log.empty()) log.emplace(chosen.log);
+  if (prints && !chosen.tensorboard.empty()) events.emplace(chosen.tensorboard);
   fit(training, data.train, epochs, [&](const fit_progress& now) {
+    if (log) (*log)(now);
+    if (events) (*events)(now);
     if (now.step == now.steps) line.epoch(now);
     else line.step(now);
     if (chosen.trace.empty() && training.steps() + 20 <= steps) training.reset_trace();  // room for the last 20

@@ -9,6 +9,8 @@
 #include <gpipe/layer/contract/pointwise.hpp>
 #include <gpipe/layer/linear/feed_forward.hpp>
 #include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/binary_cross_entropy.hpp>
+#include <gpipe/layer/loss/mean_squared_error.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/batch_norm.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <gpipe/train/dataset.hpp>
+#include <gpipe/train/data/dataset.hpp>
 
 #ifdef GPIPE_FAIL
 const std::vector<std::int64_t> labels{1, 2};

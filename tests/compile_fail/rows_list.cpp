@@ -3,7 +3,7 @@
 #include <list>
 #include <vector>
 
-#include <gpipe/train/dataset.hpp>
+#include <gpipe/train/data/dataset.hpp>
 
 #ifdef GPIPE_FAIL
 const std::list<float> pixels{1, 2};

@@ -189,6 +189,11 @@ if(NOT printed MATCHES "100  softmax_cross_entropy +[0-9.]+ %.*\\([0-9]+ layers?
   message(SEND_ERROR "no line per layer, or no line about the worst one, in\n${printed}")
 endif()
 
+execute_process(COMMAND ${PROGRAM} --epochs 1 ${data} --summary OUTPUT_VARIABLE printed)
+if(NOT printed MATCHES "2\\.15\\.1 +linear<256> +256 +16\\.6 k +[0-9.]+ % +3\n" OR NOT printed MATCHES "101 layers in 4 stages")
+  message(SEND_ERROR "--summary prints no line per layer with its path, or no totals, in\n${printed}")
+endif()
+
 set(profile ${SCRATCH}/digits_profile.hpp)
 expect_same(--profile ${profile})
 if(LINES)

@@ -27,6 +27,12 @@ struct mish : pointwise<mish> {
 };
 using wave = elementwise<[](auto x) { return math::sin(x) * math::cos(x / 2) + math::sqrt(1 + math::pow(x, 2)); }>;
 
+// Losses with settings. Some labels are ignored, and some of the inputs, which are below 1.5, are clipped.
+using smooth = softmax_cross_entropy_with<cross_entropy{.smoothing = 0.1}>;
+using ignoring = softmax_cross_entropy_with<cross_entropy{.ignored = -100}>;
+using clipped = softmax_cross_entropy_with<cross_entropy{.clip = 1.2}>;
+using every_setting = softmax_cross_entropy_with<cross_entropy{.smoothing = 0.1, .ignored = 1000, .clip = 0.75}>;
+
 template <class Layer, class In>
 void holds() {
   for (const int samples : {1, 3, 7})
@@ -141,6 +147,10 @@ TEST_CASE("in bf16 every layer differs from double by no more than its roundings
   holds_in_bf16<linear<34>, 2, 300>();
   holds_in_bf16<relu, 40>();
   holds_in_bf16<softmax_cross_entropy, 3, 17>();
+  holds_in_bf16<smooth, 3, 17>();
+  holds_in_bf16<every_setting, 3, 17>();
+  holds_in_bf16<mean_squared_error, 40>();
+  holds_in_bf16<binary_cross_entropy, 3, 17>();
 }
 
 TEST_CASE("add") { holds<add, bundle<tensor<double, 5>, tensor<double, 5>>>(); }
@@ -202,4 +212,21 @@ TEST_CASE("reshape") { holds<reshape<4, 3>, tensor<double, 12>>(); }
 TEST_CASE("softmax_cross_entropy") {
   holds<softmax_cross_entropy, tensor<double, 10>>();
   holds<softmax_cross_entropy, tensor<double, 3, 17>>();
+}
+
+TEST_CASE("softmax_cross_entropy_with") {
+  holds<smooth, tensor<double, 10>>();
+  holds<ignoring, tensor<double, 3, 17>>();
+  holds<clipped, tensor<double, 10>>();
+  holds<every_setting, tensor<double, 3, 17>>();
+}
+
+TEST_CASE("mean_squared_error") {
+  holds<mean_squared_error, tensor<double, 1>>();
+  holds<mean_squared_error, tensor<double, 3, 17>>();
+}
+
+TEST_CASE("binary_cross_entropy") {
+  holds<binary_cross_entropy, tensor<double, 1>>();
+  holds<binary_cross_entropy, tensor<double, 3, 17>>();
 }

@@ -31,10 +31,10 @@ constexpr std::array folders{
     "device/contract", "device/host/gemm", "device/host", "device/cuda/stream", "device/cuda/memory",
     "device/cuda/kernels", "device/cuda",
     "transport/contract", "transport/in_process", "transport/mpi", "transport/nccl",
-    "record", "record/checkpoint",
+    "record", "record/checkpoint", "record/log",
     "runtime/step", "runtime/binding", "runtime/hooks", "runtime/stage", "runtime/link", "runtime/processes",
     "runtime/replicas", "runtime/worker", "runtime",
-    "train"};
+    "train/data", "train"};
 
 /// A folder with more headers than this has more than one noun.
 constexpr std::ptrdiff_t max_headers_in_a_folder = 16;

@@ -49,6 +49,7 @@ std::vector<double> numbers_of(const plan_options& o, training_options how, cons
   std::vector<double> found;
   const auto add = [&](const step_result& of) {
     found.insert(found.end(), {of.loss, of.norm, of.weight, of.correct});
+    for (const loss_result& it : of.auxiliary_losses()) found.insert(found.end(), {it.loss, it.weight, it.accuracy()});
   };
   const auto add_bits = [&](std::uint64_t bits) {
     found.insert(found.end(), {static_cast<double>(bits >> 32), static_cast<double>(bits & 0xffffffffu)});
@@ -132,6 +133,7 @@ error failure_of(trainer<tied_net<float>, adam>& training, const batch& data) {
 TEST_CASE("processes have the bits of threads: residuals") { same_as_in_threads<residual_net<float>>(plain); }
 TEST_CASE("processes have the bits of threads: skips") { same_as_in_threads<skip_net<float>>(channels); }
 TEST_CASE("processes have the bits of threads: tied layers") { same_as_in_threads<tied_net<float>>(plain); }
+TEST_CASE("processes have the bits of threads: several losses") { same_as_in_threads<losses_net<float>>(plain); }
 TEST_CASE("processes have the bits of threads: integers, links without gradients") {
   same_as_in_threads<integer_net<float>>(samples<float, std::int32_t>(40, 3, 1));
 }

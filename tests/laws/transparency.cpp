@@ -20,6 +20,8 @@ void add(bits& to, const step_result& found) {
   for (const double x : {found.loss, found.weight, found.correct, found.norm})
     to.push_back(std::bit_cast<std::uint64_t>(x));
   to.push_back(static_cast<std::uint64_t>(found.samples));
+  for (const loss_result& it : found.auxiliary_losses())
+    for (const double x : {it.loss, it.weight}) to.push_back(std::bit_cast<std::uint64_t>(x));
 }
 
 struct setting {
@@ -289,6 +291,11 @@ TEST_CASE("as needed without recompute, gradients of several micro-batches toget
 
 TEST_CASE("several readers of a value, and batch norm: the same bits for every cut") {
   holds_for_every_cut<skip_net, float>(samples<float>(9, 12, 2));
+}
+
+TEST_CASE("losses in the middle of a model change no bit, wherever they are cut off") {
+  holds_for_every_cut<losses_net, float>(samples<float>(9, 12, 1));
+  holds_for_stages<losses_net, bf16, adam>(samples<float>(19, 12, 1), 0.1);
 }
 
 TEST_CASE("two tensors on an edge, and unread values: the same bits for every cut") {

@@ -13,10 +13,11 @@
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/shape/concat.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/runtime/host_executor.hpp>
-#include <gpipe/train/dataset.hpp>
+#include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/layers.hpp"
@@ -49,6 +50,12 @@ template <class T>
 struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<16>>, dropout<25>, gelu, batch_norm<>,
                         pop<"x">, add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, linear<7>,
                         softmax_cross_entropy> {};
+
+/// 8 slots: three losses, of which two read a value that goes on.
+template <class T>
+struct losses_net : model<input<T, 12>, linear<16>, gelu, stash<"x">, linear<7>,
+                          auxiliary<"early", 400, softmax_cross_entropy>, pop<"x">, gpipe::concat<>, linear<7>, auxiliary<"late", 1000, softmax_cross_entropy>,
+                          softmax_cross_entropy> {};
 
 /// 5 slots; its widest gradient exceeds the L1 cache, so gradients of several micro-batches are computed together.
 template <class T>

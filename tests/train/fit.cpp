@@ -16,7 +16,7 @@ struct noting {
   int min_batch() const { return minimum; }
   double rate() const { return 0.5 / static_cast<double>(sizes.size() + 1); }
   void accumulate(const batch& b) { accumulated.push_back(b.samples()); }
-  step_result evaluate(const dataset&) {
+  step_result evaluate(const data_source&) {
     step_result found;
     found.loss = held_out.back();
     held_out.pop_back();
@@ -29,8 +29,12 @@ struct noting {
     found.samples = b.samples();
     found.weight = 2.0 * b.samples();
     found.loss = b.samples();
+    found.norm = 2 * b.samples();
     return found;
   }
+  void keep_values(std::vector<std::byte>& into) const { into.assign(1, static_cast<std::byte>(sizes.size())); }
+  void restore_values(const std::vector<std::byte>& from) { restored.push_back(std::to_integer<int>(from[0])); }
+  std::vector<int> restored{};  // the number of steps at which the values were kept
 };
 
 const dataset five = dataset{}.with("labels", 1, std::vector<std::int32_t>{0, 1, 2, 3, 4});
@@ -58,6 +62,12 @@ TEST_CASE("every epoch goes over all samples, each in another order") {
   CHECK(seen[0].loss == 3);
   CHECK(seen[1].loss == (3 * 6 + 2 * 4) / 10.0);  // by weight
   CHECK(seen[2].loss == 3);                       // starts again in each epoch
+  CHECK(seen[1].step_loss == 2);
+  CHECK(seen[1].norm == 4);
+  CHECK(seen[1].waiting >= 0);
+  CHECK(seen[1].waiting < 1);
+  CHECK(seen[0].next == data_position{0, 1});
+  CHECK(seen[1].next == data_position{1, 0});
 }
 
 TEST_CASE("the callback may be left out") {
@@ -118,6 +128,56 @@ TEST_CASE("a training stops if the held-out loss has not fallen for `patience` e
   CHECK(impatient.best_epoch == 2);
   CHECK(impatient.held_out == 2);
   CHECK(patient.epochs == 6);
+}
+
+TEST_CASE("a training that was stopped goes on at its position") {
+  for (const int accumulate : {1, 2}) {
+    const fit_options whole{.epochs = 3, .batch = 1, .seed = 4, .accumulate = accumulate};
+    noting once;
+    std::vector<data_position> positions;
+    std::vector<std::size_t> taken;
+    fit(once, five, whole, [&](const fit_progress& now) {
+      positions.push_back(now.next);
+      taken.push_back(once.labels.size());
+    });
+    CHECK(positions.back() == data_position{3, 0});
+    for (std::size_t k = 0; k < positions.size(); ++k) {
+      noting later;
+      fit_options how = whole;
+      how.first = positions[k];
+      std::vector<long> steps;
+      const fit_result end = fit(later, five, how, [&](const fit_progress& now) { steps.push_back(now.step); });
+      CHECK(later.labels == std::vector<int>(once.labels.begin() + static_cast<long>(taken[k]), once.labels.end()));
+      CHECK(end.epochs == 3);
+      if (!steps.empty()) CHECK(steps.front() == positions[k].batch / accumulate + 1);
+    }
+  }
+  noting training;
+  CHECK_THROWS_WITH_AS(fit(training, five, {.batch = 1, .accumulate = 2, .first = {0, 1}}),
+                       "the first batch is 1, inside a step of 2 batches; choose a multiple of accumulate", error);
+  CHECK_THROWS_WITH_AS(fit(training, five, {.batch = 1, .first = {0, 6}}), doctest::Contains("the first batch is 6"),
+                       error);
+}
+
+TEST_CASE("the best values are taken back at the end, if the last are others") {
+  const auto run = [](std::vector<double> losses, fit_options how, int stop_at_step = 1000) {
+    noting training;
+    training.held_out.assign(losses.rbegin(), losses.rend());
+    how.epochs = static_cast<int>(losses.size());
+    how.batch = 5;
+    fit(training, five, five, how, [&](const fit_progress& now) {
+      return now.epoch == stop_at_step ? loop_control::stop : loop_control::go;
+    });
+    return training.restored;
+  };
+  CHECK(run({3, 1, 2, 4}, {.restore_best = true}) == std::vector<int>{2});
+  CHECK(run({3, 1, 2, 4}, {}) == std::vector<int>{});
+  CHECK(run({3, 2, 1}, {.restore_best = true}) == std::vector<int>{});
+  CHECK(run({1, 2, 3, 4, 5}, {.patience = 2, .restore_best = true}) == std::vector<int>{1});
+  CHECK(run({3, 1, 2, 4}, {.restore_best = true}, 3) == std::vector<int>{2});
+  noting training;
+  CHECK_THROWS_WITH_AS(fit(training, five, {.restore_best = true}), doctest::Contains("without a held-out dataset"),
+                       error);
 }
 
 TEST_CASE("invalid fit options are rejected") {

@@ -169,7 +169,7 @@ TEST_CASE("a custom learning-rate schedule, and a rate for a single step") {
   t.step(all);
   still.step(all, 0.25);
   CHECK(t.parameter_hash() == still.parameter_hash());
-  CHECK(steps_asked == std::vector<std::uint64_t>{1, 1});
+  CHECK(steps_asked == std::vector<std::uint64_t>{0, 1, 1});  // once when the trainer is made
 }
 
 TEST_CASE("a compiled plan runs as proven: with its own cut and its custom schedule") {
@@ -194,11 +194,18 @@ TEST_CASE("invalid plans are rejected") {
 
 TEST_CASE("an invalid rate, clip or deadline is rejected and changes nothing") {
   training_options how;
-  how.learning_rate_schedule = [](std::uint64_t) { return std::numeric_limits<double>::quiet_NaN(); };
+  how.learning_rate_schedule = cosine{.steps = 0};
+  rejects("steps of cosine is 0; choose 1 to 2^62 steps", [&] { training(two, adam{}, how); });
+  how.learning_rate_schedule = [](std::uint64_t step) {
+    return step == 1 ? std::numeric_limits<double>::quiet_NaN() : 1.0;
+  };
   training lost{two, adam{}, how};
+  lost.step(all);
   const auto before = lost.parameter_hash();
-  CHECK_THROWS_WITH_AS(lost.step(all), doctest::Contains("the learning rate is "), error);
+  rejects("learning_rate_schedule is nan at step 1; return a finite number, 0 or more", [&] { lost.step(all); });
+  rejects("the learning rate is 1e+300, which a float cannot hold", [&] { lost.step(all, 1e300); });
   CHECK(lost.parameter_hash() == before);
+  CHECK(lost.steps() == 1);
   how = {};
   how.max_grad_norm = -1;
   training clipped{two, adam{}, how};

@@ -8,6 +8,11 @@
 
 namespace gpipe {
 
+/// The maximum number of auxiliary losses of a model.
+inline constexpr int max_auxiliary_losses = 3;
+/// The name of a model's last loss, among its losses.
+inline constexpr std::string_view main_loss = "main";
+
 namespace detail {
 
 /// A tensor of an edge as data: its elements per sample, and their type.
@@ -25,6 +30,7 @@ struct row {
   std::string_view name;
   int inputs = 0, outputs = 0;
   edge_part in[max_tensors_per_edge], out[max_tensors_per_edge];
+  shape out_extents[max_tensors_per_edge];  ///< of the tensors of the output, for people
   dtype type = dtype::float32;      ///< of the parameters
   dtype computes = dtype::float32;  ///< the type of its edges, in which it multiplies
   const parameter *parameters = nullptr, *state = nullptr;
@@ -33,11 +39,14 @@ struct row {
   const partial* partials = nullptr;
   int parameter_count = 0, state_count = 0, derived_count = 0, extra_count = 0, field_count = 0, partial_count = 0;
   int loss = -1, weight = -1, correct = -1;  ///< indices of partials: loss, weight, hits; -1: none
+  std::string_view loss_name{};              ///< of an auxiliary loss
+  double loss_factor = 1;                    ///< of the loss in the total
   int field_index[max_fields]{};             ///< index of each field in the network's list
   keep keeps{};
   work cost{};
   bool view = false;
 
+  constexpr bool auxiliary_loss() const { return !loss_name.empty(); }
   GPIPE_COLD constexpr std::size_t parameter_elements() const {
     std::size_t sum = 0;
     for (int i = 0; i < parameter_count; ++i) sum += parameters[i].extents.size();
@@ -96,6 +105,10 @@ struct value {
 
 }  // namespace detail
 
+namespace detail {
+struct path_node;
+}
+
 /// A model as data, for partition, memory plan and executor. It points to constants.
 struct network {
   const detail::row* rows = nullptr;
@@ -107,6 +120,7 @@ struct network {
   int row_count = 0, slot_count = 0, value_count = 0, read_count = 0, field_count = 0;
   int entering = 0;              ///< values that enter the model: 0 ... entering - 1
   dtype type = dtype::float32;   ///< of all parameters
+  const detail::path_node* paths = nullptr;  ///< the tree of the layers' names
 
   constexpr const detail::row& row_of(int l) const { return rows[slots[l].row]; }
   /// The value that slot `l` reads as its input `i`, and the value that it writes as its output `i`.
@@ -122,10 +136,16 @@ struct network {
       if (owns(l)) sum += row_of(l).parameter_elements();
     return sum;
   }
-  /// The slot of the loss that is trained: the last slot with a loss; -1 if there is none.
+  /// The slot of the main loss: the last slot with a loss that is not auxiliary; -1 if there is none.
   constexpr int loss_slot() const {
     for (int l = slot_count - 1; l >= 0; --l)
-      if (row_of(l).loss >= 0) return l;
+      if (row_of(l).loss >= 0 && !row_of(l).auxiliary_loss()) return l;
+    return -1;
+  }
+  /// The first slot behind `l` with an auxiliary loss; -1 if there is none.
+  constexpr int auxiliary_after(int l) const {
+    for (++l; l < slot_count; ++l)
+      if (row_of(l).auxiliary_loss()) return l;
     return -1;
   }
 };
@@ -146,6 +166,17 @@ constexpr int edge_parts_into(edge_part* into, std::integer_sequence<int, I...>)
   return sizeof...(I);
 }
 
+/// The extents of a tensor; of one with too many only its size.
+template <class Tensor>
+constexpr shape shape_of() {
+  if constexpr (Tensor::rank <= shape::max_rank) return shape(Tensor::extents);
+  else return {static_cast<int>(Tensor::size)};
+}
+template <class Edge, int... I>
+constexpr void extents_into(shape* into, std::integer_sequence<int, I...>) {
+  ((into[I] = shape_of<part<Edge, I>>()), ...);
+}
+
 template <class Bound>
 constexpr row describe_row() {
   row r;
@@ -154,6 +185,8 @@ constexpr row describe_row() {
       r.in, std::make_integer_sequence<int, parts<typename Bound::input>>{});
   r.outputs = edge_parts_into<typename Bound::output>(
       r.out, std::make_integer_sequence<int, parts<typename Bound::output>>{});
+  extents_into<typename Bound::output>(r.out_extents,
+                                       std::make_integer_sequence<int, parts<typename Bound::output>>{});
   if constexpr (!std::is_void_v<typename Bound::value_type>) {
     r.type = dtype_of<typename Bound::value_type>;
     r.computes = dtype_of<typename Bound::edge_type>;
@@ -177,6 +210,10 @@ constexpr row describe_row() {
     if (name == "weight") r.weight = at;
     if (name == "correct") r.correct = at;
     at += static_cast<int>(p.size);
+  }
+  if constexpr (requires { Bound::on::loss_name; }) {
+    r.loss_name = Bound::on::loss_name;
+    r.loss_factor = Bound::on::loss_factor;
   }
   r.keeps = Bound::keeps;
   r.cost = Bound::cost;

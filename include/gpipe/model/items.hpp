@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
+#include <utility>
 
 #include <gpipe/core/tensors/tensor.hpp>
+#include <gpipe/layer/contract/description.hpp>
 
 namespace gpipe {
 
@@ -19,6 +22,20 @@ struct text {
 
 template <class...>
 struct list {};
+
+/// The fields of a layer, one of them under another name.
+template <class On, text From, text To, class = std::make_index_sequence<sizeof(On::fields) / sizeof(field)>>
+struct renamed_fields;
+template <class On, text From, text To, std::size_t... I>
+struct renamed_fields<On, From, To, std::index_sequence<I...>> {
+  static constexpr field renamed(field it) {
+    if (std::string_view(it.name) == From.letters) it.name = To.letters;
+    return it;
+  }
+  static constexpr bool is_read = ((std::string_view(On::fields[I].name) == From.letters) || ...);
+  static_assert(is_read, "gpipe: with_field<From, To, Layer>: the layer reads no field From");
+  static constexpr field fields[] = {renamed(On::fields[I])...};
+};
 
 }  // namespace detail
 
@@ -73,6 +90,59 @@ struct from {
   static_assert(detail::is_tensor<Tensor>, "gpipe: from<\"name\", tensor<...>> needs the tensor of one sample's row");
   static constexpr const char* read_from = Name.letters;
   using tensor = Tensor;
+};
+
+/// A layer or a scope with a name, which its path has in place of its index. Several items are a scope, as in a
+/// `sequence`. Arrays of numbers are read, saved and grouped by path, such as "h.0.ln_1.weight":
+///
+///     model<input<float, 8>, linear<8>, relu, linear<4>, ...>      0.weight  0.bias  2.weight  2.bias
+///     named<"fc1", linear<8>>                                      fc1.weight
+///     sequence<relu, linear<8>>, at 3                              3.1.weight
+///     residual<layer_norm, linear<8>>, at 3                        3.0.weight  3.1.weight
+///     residual<named<"ln_1", layer_norm>, named<"fc", ...>>        ln_1.weight  fc.weight
+///     repeat<2, relu, linear<8>>, at 3                             3.0.1.weight  3.1.1.weight
+///     repeat<2, linear<8>>, at 3                                   3.0.weight  3.1.weight
+///     named<"", residual<linear<8>>>                               0.weight
+///
+/// Items of a list count from 0, all kinds of them, as in torch.nn.Sequential. A residual whose items all have names
+/// adds nothing. In a repeat of a single item, the number of the repetition takes the place of the item's index. The
+/// name "" adds nothing. A name has no dot, and is not a number. Two layers with parameters or state and one path do
+/// not compile. A tied layer has a path of its own.
+template <detail::text Name, class... Items>
+struct named {
+  static constexpr const char* named_as = Name.letters;
+  using items = detail::list<Items...>;
+};
+
+/// A further loss: reads the tensors on the edge, which go on to the next item unchanged. `PerMille` thousandths of its
+/// mean are added to the total that is trained, and a result reports it under its name. The last item of a model is
+/// its main loss. All losses of a model must have the same sum of weights in a step, because all gradients are divided
+/// by one sum:
+///
+///     total = mean of the main loss + sum over auxiliary losses of PerMille / 1000 times their mean
+///
+///     model<input<float, 64>, linear<10>, auxiliary<"early", 400, softmax_cross_entropy>, gelu, linear<10>,
+///           softmax_cross_entropy>
+template <detail::text Name, int PerMille, class Loss>
+struct auxiliary {
+  static_assert(PerMille > 0,
+                "gpipe: auxiliary<Name, PerMille, Loss> needs PerMille, its factor in thousandths, above 0");
+  static constexpr const char* loss_named = Name.letters;
+  static constexpr int per_mille = PerMille;
+  using loss = Loss;
+};
+
+/// The layer, reading the field `To` of the data in the place of its field `From`:
+/// `with_field<"labels", "genre", softmax_cross_entropy>`.
+template <detail::text From, detail::text To, class Layer>
+struct with_field {
+  template <class In>
+  struct on;
+  template <class In>
+  requires(requires { sizeof(typename Layer::template on<In>); }) struct on<In>
+      : Layer::template on<In>, detail::renamed_fields<typename Layer::template on<In>, From, To> {
+    using detail::renamed_fields<typename Layer::template on<In>, From, To>::fields;
+  };
 };
 
 /// The layer, with parameters that all layers tied under the name share, at any place in the model. The first of them

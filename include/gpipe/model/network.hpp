@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include <gpipe/model/path_tree.hpp>
 #include <gpipe/model/typed.hpp>
 
 namespace gpipe::detail {
@@ -165,6 +166,7 @@ class expansion {
       if (!r.fields[i].optional) fields_[found].optional = false;
       if (r.fields[i].below > 0 && (fields_[found].below == 0 || r.fields[i].below < fields_[found].below))
         fields_[found].below = r.fields[i].below;
+      if (fields_[found].ignored != r.fields[i].ignored) fields_[found].ignored = 0;  // not all of the layers ignore it
       r.field_index[i] = found;
     }
   }
@@ -213,6 +215,21 @@ constexpr auto expand() {
 template <class Model>
 inline constexpr auto expanded = expand<Model>();
 
+/// The first slot whose loss has a name that another loss has; -1: none.
+constexpr int misnamed_loss(const network& net) {
+  for (int l = net.auxiliary_after(-1); l >= 0; l = net.auxiliary_after(l)) {
+    if (net.row_of(l).loss_name == main_loss) return l;
+    for (int e = net.auxiliary_after(-1); e < l; e = net.auxiliary_after(e))
+      if (net.row_of(e).loss_name == net.row_of(l).loss_name) return l;
+  }
+  return -1;
+}
+constexpr int auxiliary_losses(const network& net) {
+  int count = 0;
+  for (int l = net.auxiliary_after(-1); l >= 0; l = net.auxiliary_after(l)) ++count;
+  return count;
+}
+
 template <class Model, std::size_t... I>
 constexpr auto name_of_mismatch(std::index_sequence<I...>) {
   return letters<expanded<Model>.mismatch().name[I]...>{};
@@ -221,6 +238,44 @@ constexpr auto name_of_mismatch(std::index_sequence<I...>) {
 template <class Model, std::size_t... I>
 constexpr auto name_of_untrained(std::index_sequence<I...>) {
   return letters<expanded<Model>.untrained().name[I]...>{};
+}
+
+template <class Model>
+constexpr network named_view() {
+  network net = expanded<Model>.view();
+  net.paths = path_tree<typename Model::items>.data();
+  return net;
+}
+
+template <class Items, std::size_t... I>
+constexpr auto letters_of_unfit(std::index_sequence<I...>) {
+  return letters<unfit_name(path_tree<Items>.data())[I]...>{};
+}
+
+template <class Items, int Slot, std::size_t... I>
+constexpr auto letters_of_path(std::index_sequence<I...>) {
+  constexpr auto path = [] {
+    std::array<char, sizeof...(I) + 1> text{};
+    write_path(path_tree<Items>.data(), Slot, text.data());
+    return text;
+  }();
+  return letters<path[I]...>{};
+}
+
+// The promises of names.
+template <class Model>
+constexpr void check_paths() {
+  using items = typename Model::items;
+  constexpr auto& tree = path_tree<items>;
+  if constexpr (constexpr std::string_view unfit = unfit_name(tree.data()); !unfit.empty()) {
+    using name = decltype(letters_of_unfit<items>(std::make_index_sequence<unfit.size()>{}));
+    static_cast<void>(asserted<broken::name_is_a_part_of_a_path<name, false>>{});
+  } else if constexpr (constexpr path_collision same(named_view<Model>()); same.slot >= 0) {
+    constexpr std::size_t length = write_path(tree.data(), same.slot, nullptr);
+    using path = decltype(letters_of_path<items, same.slot>(std::make_index_sequence<length>{}));
+    static_cast<void>(
+        asserted<broken::paths_differ<broken::position<same.slot>, broken::position<same.other>, path, false>>{});
+  }
 }
 
 template <class Model>
@@ -235,7 +290,13 @@ constexpr network checked_view() {
     using name = decltype(name_of_untrained<Model>(std::make_index_sequence<untrained.name.size()>{}));
     static_cast<void>(asserted<broken::gradient_flows_back<broken::position<untrained.slot>, name, false>>{});
   }
-  return expanded<Model>.view();
+  check_paths<Model>();
+  constexpr network found = named_view<Model>();
+  if constexpr (constexpr int slot = misnamed_loss(found); slot >= 0)
+    static_cast<void>(asserted<broken::losses_have_names<broken::position<slot>, false>>{});
+  if constexpr (constexpr int losses = auxiliary_losses(found); losses > max_auxiliary_losses)
+    static_cast<void>(asserted<broken::losses_are_few<broken::losses<losses>, false>>{});
+  return found;
 }
 
 /// Whether the model has a mistake, for which an error was printed already.

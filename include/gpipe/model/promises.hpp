@@ -18,6 +18,8 @@ template <int>
 struct inputs {};
 template <int>
 struct outputs {};
+template <int>
+struct losses {};
 template <std::size_t>
 struct elements_of_input {};
 template <std::size_t>
@@ -93,6 +95,23 @@ struct further_input_has_a_name {
                 "further field");
 };
 
+template <class Position, class Loss, class Input, bool Holds>
+struct auxiliary_is_a_loss {
+  static_assert((holds<Holds, Position, Loss, Input>),
+                "gpipe: auxiliary<Name, PerMille, Loss> needs a loss: a layer with the partial \"loss\", without an "
+                "output and without parameters, such as softmax_cross_entropy");
+};
+template <class Position, bool Holds>
+struct losses_have_names {
+  static_assert((holds<Holds, Position>),
+                "gpipe: two losses of a model have one name, or one has the name of the last loss, \"main\": choose "
+                "another name (an auxiliary loss in a repeat is several)");
+};
+template <class Losses, bool Holds>
+struct losses_are_few {
+  static_assert((holds<Holds, Losses>), "gpipe: a model has more auxiliary losses than gpipe::max_auxiliary_losses");
+};
+
 template <class Position, class Layer, bool Holds>
 struct gradient_flows_back {
   static_assert((holds<Holds, Position, Layer>),
@@ -104,6 +123,19 @@ struct tied_parameters_match {
   static_assert((holds<Holds, Position, Tie>),
                 "gpipe: a tied layer's parameters must have the shapes and types of the first layer tied under that "
                 "name");
+};
+
+template <class Name, bool Holds>
+struct name_is_a_part_of_a_path {
+  static_assert((holds<Holds, Name>),
+                "gpipe: the Name of a named<...> contains a dot or is a number, so that a path with it would have two "
+                "meanings");
+};
+template <class Position, class Other, class Path, bool Holds>
+struct paths_differ {
+  static_assert((holds<Holds, Position, Other, Path>),
+                "gpipe: two layers with parameters or state have the same Path: give one of them another name by "
+                "named<\"name\", ...>");
 };
 
 }  // namespace gpipe::broken

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/layer/loss/auxiliary_loss.hpp>
 #include <gpipe/layer/shape/add.hpp>
 #include <gpipe/model/from.hpp>
 #include <gpipe/model/graph.hpp>
@@ -147,6 +148,42 @@ constexpr auto checked_from() {
   }
 }
 
+// An auxiliary loss: the edge is set aside while the loss reads it.
+template <class Slot, class Edge, class... Skips>
+struct typed_auxiliary : Slot {
+  using after = flow<Edge, Skips...>;
+  static constexpr extent_counts counts = Slot::counts + extent_counts{.skips = 1};
+  template <class Sink>
+  static constexpr void emit(Sink& sink) {
+    sink.stash();
+    sink.template layer<typename Slot::layer>();
+    sink.rejoin();
+  }
+};
+template <class Edge, class... Skips>
+struct typed_auxiliary<mistaken, Edge, Skips...> : mistaken {};
+
+template <class Bound>
+constexpr bool is_plain_loss() {
+  bool loss = false;
+  for (const partial& p : Bound::partials) loss = loss || std::string_view(p.name) == "loss";
+  return loss && Bound::parameters.empty() && parts<typename Bound::output> == 0;
+}
+
+template <int Position, class Item, class Edge, class... Skips>
+constexpr auto checked_auxiliary() {
+  using reader = decltype(checked_slot<Position, auxiliary_loss<Item, typename Item::loss>, Edge, Skips...>());
+  if constexpr (std::is_same_v<reader, mistaken>) {
+    return mistaken{};
+  } else if constexpr (!is_plain_loss<typename reader::layer>()) {
+    static_cast<void>(
+        asserted<broken::auxiliary_is_a_loss<broken::position<Position>, typename Item::loss, Edge, false>>{});
+    return mistaken{};
+  } else {
+    return typed_auxiliary<reader, Edge, Skips...>{};
+  }
+}
+
 // The end of a scope: stashes inside are not visible outside.
 template <int Position, class After>
 struct left_scope {
@@ -253,6 +290,8 @@ constexpr auto typed_item() {
     return checked_pop<Position, typename Item::popped, Edge, Skips...>();
   else if constexpr (requires { Item::read_from; })
     return checked_from<Position, Item, Edge, Skips...>();
+  else if constexpr (requires { Item::loss_named; })
+    return checked_auxiliary<Position, Item, Edge, Skips...>();
   else if constexpr (requires { typename Item::returned; })
     return typed_returns<Position, typename Item::returned, Edge, Skips...>{};
   else if constexpr (requires { Item::times; })

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -69,8 +70,11 @@ class executor {
   GPIPE_COLD step_result train(const batch& data, double rate, double max_norm = 0) {
     input_.require_training();
     calls().together([&] {
-      if (!std::isfinite(rate))
-        detail::throw_error({"the learning rate is ", std::to_string(rate)},
+      // Updates compute with the rate as a number of the parameters' type.
+      if (!(std::fabs(rate) <= (net_.type == dtype::float64 ? (std::numeric_limits<double>::max)()
+                                                            : double{(std::numeric_limits<float>::max)()})))
+        detail::throw_error({"the learning rate is ", detail::significant(rate, 6),
+                             std::isfinite(rate) ? ", which a float cannot hold" : ""},
                        {"check the learning rate of the optimizer and its schedule"},
                        {.step = static_cast<long>(step_.step)});
       if (!(max_norm >= 0))
@@ -103,7 +107,7 @@ class executor {
     attempt([this] {
       passes_.run();
       passes_.decide();
-      if (!decision_.result.finite) passes_.throw_nonfinite(accumulated_);
+      if (!decision_.result.finite || !decision_.result.same_weights) passes_.throw_nonfinite(accumulated_);
       replicas().each_stage([this](auto& stage) { stage.statistics().keep(step_); });
     });
     decision_.terms.accumulated = decision_.result.found;
@@ -122,9 +126,11 @@ class executor {
   GPIPE_COLD step_result evaluate(const batch& data) {
     input_.require_loss();
     calls().together([&] { input_.begin(detail::pass_kind::evaluate, data); });
+    watched_.drop_rows();
     passes_.run();
     passes_.sum_partials();
     if (!std::isfinite(decision_.result.found.loss)) passes_.throw_nonfinite(accumulated_);
+    watched_.keep_rows(step_, all_);
     return decision_.result.found;
   }
 
@@ -134,7 +140,9 @@ class executor {
     input_.require_loss();
     calls().together(
         [&] { input_.begin(detail::pass_kind::predict, data, {.samples_before = first, .predicted = &into}); });
+    watched_.drop_rows();
     passes_.run();
+    watched_.keep_rows(step_, all_);
     detail::share_rows(all_, plan_, step_, stage_of(net_.loss_slot()), into, first);
   }
   /// Rows for the input of the loss, with this number of samples.
@@ -156,7 +164,7 @@ class executor {
         replicas().each_copy_of(stage_of(l), [&](auto& stage) { stage.freeze(l, frozen); });
   }
 
-  /// Copies a slot's outputs and their gradients out of every step and accumulated call from now on, or ends that.
+  /// Copies a slot's outputs, and their gradients if there are any, out of every call from now on, or ends that.
   GPIPE_COLD void watch(int slot, bool watched) {
     calls().agree_to_watch(slot, watched);
     ++step_.changes;
@@ -222,6 +230,15 @@ class executor {
   GPIPE_COLD void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, const void* from) {
     calls().agree_to_write(kind, slot, at, bytes, from);
     parameters_.write(kind, slot, index, at, bytes, from);
+    parameters_.refresh();
+  }
+  /// The same for all parameters and the state of all slots, in the order of `each_value`.
+  GPIPE_COLD void write_values(const std::byte* from) {
+    detail::each_value(net_, [&](const detail::value_place& v) {
+      calls().agree_to_write(v.kind, v.slot, v.at, v.bytes, from);
+      parameters_.write(v.kind, v.slot, 0, v.at, v.bytes, from);
+      from += v.bytes;
+    });
     parameters_.refresh();
   }
 

@@ -10,6 +10,36 @@
 
 namespace gpipe::detail {
 
+/// An array that a training changes and an evaluation reads: of a slot, with the bytes before it in the slot's block.
+struct value_place {
+  memory_kind kind;
+  int slot;
+  std::size_t at, bytes;
+};
+
+/// Calls with every parameter, those of tied slots once, and with every layer's state, in model order.
+template <class Call>
+void each_value(const network& net, Call&& call) {
+  for (int l = 0; l < net.slot_count; ++l) {
+    const row& r = net.row_of(l);
+    const auto each_of = [&](memory_kind kind, const parameter* list, int count) {
+      std::size_t at = 0;
+      for (int p = 0; p < count; ++p) {
+        const std::size_t bytes = list[p].extents.size() * bytes_of(r.type);
+        call(value_place{kind, l, at, bytes});
+        at += aligned(bytes);
+      }
+    };
+    if (net.owns(l)) each_of(memory_kind::parameters, r.parameters, r.parameter_count);
+    each_of(memory_kind::state, r.state, r.state_count);
+  }
+}
+GPIPE_COLD inline std::size_t value_bytes(const network& net) {
+  std::size_t sum = 0;
+  each_value(net, [&](const value_place& v) { sum += v.bytes; });
+  return sum;
+}
+
 /// Reads and writes parameters, gradients, moments and state of slots, in whichever stage they are. For a slot with
 /// tied parameters it uses the owner's.
 template <class Device>

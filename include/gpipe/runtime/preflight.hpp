@@ -11,7 +11,7 @@
 #include <gpipe/runtime/processes/job_set_up.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
-#include <gpipe/runtime/step/step_result.hpp>
+#include <gpipe/runtime/step/commit_decision.hpp>
 
 namespace gpipe::detail {
 
@@ -69,10 +69,10 @@ GPIPE_COLD void preflight(const network& net, const runtime_plan& plan, double r
     options.job.set_up().agree(net, plan, rule, options, carries_memory_of<Device>(*options.job));
   if (options.graph) require_graph(plan, options, graph_device<Device>);
   require_memory(plan, here, Device::memory_left());
-  if (const int slot = net.loss_slot(); slot >= 0 && net.row_of(slot).partial_elements() > max_metrics)
-    throw_error({"the partials of the loss have ", net.row_of(slot).partial_elements(), " elements"},
-           {"choose at most ", max_metrics},
-           {.layer = std::string(net.row_of(slot).name), .slot = slot});
+  for (const loss_place& loss : places_of_losses(net, 1))
+    if (loss.layer->partial_elements() > max_metrics)
+      throw_error({"the partials of the loss have ", loss.layer->partial_elements(), " elements"},
+                  {"choose at most ", max_metrics}, {.layer = std::string(loss.layer->name), .slot = loss.slot});
 }
 
 }  // namespace gpipe::detail

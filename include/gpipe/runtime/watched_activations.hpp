@@ -27,7 +27,7 @@ GPIPE_COLD inline void share_rows(const broadcast& all, const runtime_plan& plan
   }
 }
 
-/// The records of every train and accumulate pass: rows of watched slots, and hashes for a digest.
+/// The records of passes: rows of watched slots, and of every train and accumulate pass hashes for a digest.
 class watched_activations {
  public:
   /// `calls` are kept in the digest; 0: there is no digest.
@@ -57,23 +57,37 @@ class watched_activations {
   }
   const watched_rows* watched(int slot) const { return watched_[index(slot)].get(); }
 
-  /// A call begins with its batch. If it fails, the next call begins instead of it.
+  /// A call that trains begins with its batch. If it fails, the next call begins instead of it.
   void open(const step_context& step) {
-    resize(0);
+    drop_rows();
     if (!digest_.full()) add_data(step);
   }
   /// The call has succeeded; `before` accumulated calls of the same step came before it.
   void close(const step_context& step, int before, const broadcast& all) {
-    resize(step.rows.samples);
-    share(all, step);
+    keep_rows(step, all);
+    share_digest(all);
     digest_.close({step.step, before});
   }
 
- private:
-  void resize(int samples) {
+  /// A call that only runs forward begins with `drop_rows`, and has succeeded with `keep_rows`.
+  void drop_rows() {
     for (auto& rows : watched_)
-      if (rows) rows->outputs.resize(samples), rows->gradients.resize(samples);
+      if (rows) rows->outputs.resize(0), rows->gradients.resize(0);
   }
+  void keep_rows(const step_context& step, const broadcast& all) {
+    const int ran = step.predicts() ? net_.loss_slot() : net_.slot_count;
+    for (int l = 0; l < ran; ++l) {
+      watched_rows* const rows = watched_[index(l)].get();
+      if (rows == nullptr) continue;
+      rows->outputs.resize(step.rows.samples);
+      share_rows(all, plan_, step, plan_.cut().stage_of(l), rows->outputs, 0);
+      if (!step.trains()) continue;
+      rows->gradients.resize(step.rows.samples);
+      share_rows(all, plan_, step, plan_.cut().stage_of(l), rows->gradients, 0);
+    }
+  }
+
+ private:
   GPIPE_COLD void add_data(const step_context& step) {
     digest_.open();
     hash sum;
@@ -85,11 +99,7 @@ class watched_activations {
       add(step.rows.fields[index(f)], net_.fields[f].size, net_.fields[f].type);
     digest_.put(action_kind::idle, -1, -1, sum.value());
   }
-  GPIPE_COLD void share(const broadcast& all, const step_context& step) {
-    for (int l = 0; l < net_.slot_count; ++l)
-      if (watched_[index(l)])
-        for (tensor_rows* rows : {&watched_[index(l)]->outputs, &watched_[index(l)]->gradients})
-          share_rows(all, plan_, step, plan_.cut().stage_of(l), *rows, 0);
+  GPIPE_COLD void share_digest(const broadcast& all) {
     for (int s = 0; s < plan_.stages(); ++s) {
       const int first = plan_.first[index(s)], last = plan_.first[index(s) + 1];
       all.merge(s, [&] { return digest_.of_slots(first, last); },

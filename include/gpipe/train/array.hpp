@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include <gpipe/model/graph.hpp>
+#include <gpipe/model/path.hpp>
 #include <gpipe/model/network.hpp>
 
 namespace gpipe::detail {

@@ -22,7 +22,8 @@
 #include <gpipe/runtime/step/step_result.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
-#include <gpipe/train/dataset.hpp>
+#include <gpipe/train/data/dataset.hpp>
+#include <gpipe/train/model_array.hpp>
 
 namespace gpipe {
 
@@ -76,16 +77,17 @@ class basic_trainer {
 
   /// Forward only, without dropout: mean loss and accuracy of a batch, or of a whole dataset.
   step_result evaluate(const batch& data);
-  step_result evaluate(const dataset& data);
+  step_result evaluate(const data_source& data);
 
   /// The loss's inputs, such as a classifier's logits: one row per sample, in the order of the data, of a batch or of a
   /// dataset of any length. Runs forward, without dropout, up to the loss, so labels may be missing. If the loss reads
   /// several tensors, the rows hold them all.
   tensor_rows predict(const batch& data);
-  tensor_rows predict(const dataset& data);
+  tensor_rows predict(const data_source& data);
 
-  /// Copies the outputs of a slot, and their gradients, out of every step from now on. `activation` and
-  /// `activation_gradient` have the rows of the last call of `step` or `accumulate`, or none if that call failed. A
+  /// Copies the outputs of a slot, and their gradients, out of every call from now on. `activation` has the rows of the
+  /// last call of `step`, `accumulate`, `evaluate` or `predict`, of a dataset those of its last batch, or none if that
+  /// call failed or, as `predict`, ended before the slot. `activation_gradient` has rows if there was a backward. A
   /// gradient is that of the sum over samples. This call allocates the memory, for M x B samples.
   void watch(int slot) { set_watched(slot, true); }
   void unwatch(int slot) { set_watched(slot, false); }
@@ -125,6 +127,41 @@ class basic_trainer {
     const detail::number_rows from = detail::number_rows_of(values);
     write(memory_kind::state, slot, name, from.type, from.data, from.elements);
   }
+  /// Every parameter and every part of a layer's state, in model order: its path, shape, type, stage, and its values.
+  std::vector<model_array<Device>> parameters();
+
+  /// The same by path, such as "h.0.ln_1.weight". An unknown path is an error with the nearest one.
+  template <detail::element T = float>
+  std::vector<T> parameter(std::string_view path) const {
+    const place at = find(array_kind::parameter, path);
+    return parameter<T>(at.slot, at.name);
+  }
+  template <detail::element T = float>
+  std::vector<T> gradient(std::string_view path) const {
+    const place at = find(array_kind::parameter, path);
+    return gradient<T>(at.slot, at.name);
+  }
+  template <detail::element T = float>
+  std::vector<T> moment(std::string_view path, int moment) const {
+    const place at = find(array_kind::parameter, path);
+    return this->template moment<T>(at.slot, at.name, moment);
+  }
+  template <detail::element T = float>
+  std::vector<T> state(std::string_view path) const {
+    const place at = find(array_kind::state, path);
+    return state<T>(at.slot, at.name);
+  }
+  template <class Values>
+  void set_parameter(std::string_view path, const Values& values) {
+    const place at = find(array_kind::parameter, path);
+    set_parameter(at.slot, at.name, values);
+  }
+  template <class Values>
+  void set_state(std::string_view path, const Values& values) {
+    const place at = find(array_kind::state, path);
+    set_state(at.slot, at.name, values);
+  }
+
   template <detail::element T = float>
   void set_parameter(int slot, std::string_view name, std::span<const T> values) {
     write(memory_kind::parameters, slot, name, dtype_of<T>, values.data(), values.size());
@@ -133,6 +170,11 @@ class basic_trainer {
   void set_state(int slot, std::string_view name, std::span<const T> values) {
     write(memory_kind::state, slot, name, dtype_of<T>, values.data(), values.size());
   }
+
+  /// Copies all parameters and the state of all layers, in model order, and sets them again: bit for bit, in any cut of
+  /// the same model. `into` is resized once and then used again.
+  void keep_values(std::vector<std::byte>& into) const;
+  void restore_values(std::span<const std::byte> from);
 
   /// A hash of the bits of all parameters, in model order: the same for every cut, and of every replica.
   std::uint64_t parameter_hash(int replica = 0) const;
@@ -173,6 +215,11 @@ class basic_trainer {
   struct array {
     std::size_t at, size;  // bytes before it in its slot's block; its elements
   };
+  struct place {
+    int slot;
+    std::string_view name;  // the layer's
+  };
+  place find(array_kind kind, std::string_view path) const;
   array find(memory_kind kind, int slot, std::string_view name, dtype type, int index) const;
   void copy(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into) const;
   void write(memory_kind kind, int slot, std::string_view name, dtype type, const void* values, std::size_t count);
@@ -189,6 +236,7 @@ class basic_trainer {
   int moments_;
   double learning_rate_, max_grad_norm_;
   rate_schedule schedule_;
+  std::vector<bool> frozen_;  // [slot that owns parameters]
   std::vector<std::unique_ptr<step_hook>> hooks_;  // a hook that adds another stays where it is
   detail::executor_owner<Device> executor_;
 };

@@ -32,6 +32,12 @@ GPIPE_COLD inline double checked_rate(double rate) {
   return rate;
 }
 
+/// The schedule, called once, so that an invalid setting is an error before the first step.
+GPIPE_COLD inline const rate_schedule& checked_schedule(const rate_schedule& schedule) {
+  rate_factor(schedule, 0);
+  return schedule;
+}
+
 inline const listing& listed(memory_kind kind) { return kind == memory_kind::state ? of_state : of_parameters; }
 
 template <class Device>
@@ -65,7 +71,8 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
     : moments_(update.moments()),
       learning_rate_(detail::checked_rate(learning_rate)),
       max_grad_norm_(how.max_grad_norm),
-      schedule_(how.learning_rate_schedule),
+      schedule_(detail::checked_schedule(how.learning_rate_schedule)),
+      frozen_(detail::index(net.slot_count)),
       executor_(new gpipe::executor<Device>(net, kernels, std::move(plan), update, how)) {}
 
 template <class Device>
@@ -107,7 +114,7 @@ measured_profile basic_trainer<Device>::layer_profile() const {
 
 template <class Device>
 double basic_trainer<Device>::rate() const {
-  return learning_rate_ * schedule_(executor_->steps());
+  return learning_rate_ * detail::rate_factor(schedule_, executor_->steps());
 }
 
 template <class Device>
@@ -116,7 +123,10 @@ GPIPE_COLD void basic_trainer<Device>::set_frozen(int first, int last, bool froz
   if (last < first)
     detail::throw_error({"the slots [", first, ", ", last, ") end before they begin"}, {"give the first before the last"});
   if (last > first) detail::known_slot(net, first), detail::known_slot(net, last - 1);
-  for (int l = first; l < last; ++l) executor_->freeze(l, frozen);
+  for (int l = first; l < last; ++l) {
+    executor_->freeze(l, frozen);
+    frozen_[detail::index(net.slots[l].owner)] = frozen;
+  }
 }
 
 template <class Device>
@@ -124,11 +134,14 @@ step_result basic_trainer<Device>::evaluate(const batch& data) {
   return executor_->evaluate(data);
 }
 template <class Device>
-GPIPE_COLD step_result basic_trainer<Device>::evaluate(const dataset& data) {
+GPIPE_COLD step_result basic_trainer<Device>::evaluate(const data_source& data) {
   step_result all;
-  for (const batch& part : data.batches(plan().max_batch())) {
-    step_result found = evaluate(part);
-    all.loss += found.loss * found.weight;
+  const auto parts = data.open({.size = plan().max_batch()});
+  while (const batch* part = parts->next()) {
+    step_result found = evaluate(*part);
+    // The mean of the main loss; the others are summed apart.
+    all.loss += (found.auxiliary_losses().empty() ? found.loss : found.loss_named(main_loss).loss) * found.weight;
+    for (const loss_result& it : found.auxiliary_losses()) detail::result_source::auxiliary(all, *it.row()).add(it);
     all.weight += found.weight;
     all.correct += found.correct;
     all.samples += found.samples;
@@ -138,6 +151,7 @@ GPIPE_COLD step_result basic_trainer<Device>::evaluate(const dataset& data) {
   if (!(all.weight > 0))
     detail::throw_error({"the weights of the dataset's samples sum to 0"}, {"give at least one a positive weight"});
   all.loss /= all.weight;
+  detail::result_source::add_auxiliary(all);
   return all;
 }
 
@@ -148,12 +162,13 @@ GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const batch& data) {
   return rows;
 }
 template <class Device>
-GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const dataset& data) {
+GPIPE_COLD tensor_rows basic_trainer<Device>::predict(const data_source& data) {
   tensor_rows rows = executor_->predictions(data.samples());
+  const auto parts = data.open({.size = plan().max_batch()});
   int first = 0;
-  for (const batch& part : data.batches(plan().max_batch())) {
-    executor_->predict(part, rows, first);
-    first += part.samples();
+  while (const batch* part = parts->next()) {
+    executor_->predict(*part, rows, first);
+    first += part->samples();
   }
   return rows;
 }
@@ -174,6 +189,34 @@ const tensor_rows& basic_trainer<Device>::activation_gradient(int slot) const {
 template <class Device>
 const gpipe::digest& basic_trainer<Device>::digest() const {
   return executor_->digest();
+}
+
+template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::parameters() -> std::vector<model_array<Device>> {
+  const network& net = executor_->net();
+  std::vector<model_array<Device>> all;
+  detail::for_each_array(net, [&](const detail::named_array& which) {
+    const gpipe::parameter& described = detail::description_of(net, which);
+    const bool trained = which.kind == array_kind::parameter;
+    model_array<Device>& a = all.emplace_back();
+    a.path = detail::path_of(net, which);
+    a.kind = which.kind;
+    a.slot = which.slot;
+    a.owner = trained ? net.slots[which.slot].owner : which.slot;
+    a.name = described.name;
+    a.extents.assign(described.extents.extents, described.extents.extents + described.extents.rank);
+    a.type = net.row_of(which.slot).type;
+    a.stage = plan().cut().stage_of(a.owner);
+    a.frozen = trained && frozen_[detail::index(a.owner)];
+    a.training_ = this;
+  });
+  return all;
+}
+
+template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, std::string_view path) const -> place {
+  const detail::named_array found = detail::find_path(executor_->net(), path, kind);
+  return {found.slot, detail::description_of(executor_->net(), found).name};
 }
 
 template <class Device>
@@ -200,6 +243,24 @@ GPIPE_COLD void basic_trainer<Device>::write(memory_kind kind, int slot, std::st
     detail::throw_error({detail::listed(kind).one, " \"", name, "\" has ", into.size, " elements, not ", count},
                         {"give all of them"}, detail::place_of(executor_->net(), slot));
   executor_->write(kind, slot, 0, into.at, count * detail::bytes_of(type), values);
+}
+
+template <class Device>
+GPIPE_COLD void basic_trainer<Device>::keep_values(std::vector<std::byte>& into) const {
+  into.resize(detail::value_bytes(net()));
+  std::byte* at = into.data();
+  detail::each_value(net(), [&](const detail::value_place& v) {
+    executor_->read(v.kind, v.slot, 0, v.at, v.bytes, at);
+    at += v.bytes;
+  });
+}
+template <class Device>
+GPIPE_COLD void basic_trainer<Device>::restore_values(std::span<const std::byte> from) {
+  const std::size_t bytes = detail::value_bytes(net());
+  if (from.size() != bytes)
+    detail::throw_error({"the values have ", from.size(), " bytes, but those of the model have ", bytes},
+                        {"give what keep_values returned, of the same model"});
+  executor_->write_values(from.data());
 }
 
 template <class Device>

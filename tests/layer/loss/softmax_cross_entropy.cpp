@@ -116,3 +116,67 @@ TEST_CASE_TEMPLATE("NaN and infinite inputs give a NaN loss and do not count as 
       if (std::isnan(bad) && at == 0) CHECK(t.correct() == 0);
     }
 }
+
+namespace {
+
+template <class Loss, class T>
+struct worked : host::layer_fixture<Loss, tensor<T, 5>> {
+  worked() : host::layer_fixture<Loss, tensor<T, 5>>(3, 3) {
+    const double logits[] = {.3, -1.5, .9, 2, -.2, 1, 0, -1, .5, .25, 0, .1, .2, .3, .4};
+    for (std::size_t i = 0; i < 15; ++i) this->in[0].set(i, logits[i]);
+    const double labels[] = {2, 3, 4};
+    for (std::size_t i = 0; i < 3; ++i) this->fields[0].set(i, labels[i]), this->fields[1].set(i, 1);
+  }
+  void run() { this->forward(), this->backward_input(); }
+  double loss() const { return this->partials[0].get(0); }
+  double weight() const { return this->partials[0].get(1); }
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("with smoothing and an ignored label, loss and gradient are PyTorch's", T, float, double) {
+  worked<softmax_cross_entropy_with<cross_entropy{.smoothing = .1, .ignored = -100}>, T> t;
+  t.fields[0].set(1, -100);
+  t.in[0].set(7, std::numeric_limits<double>::quiet_NaN());  // of the ignored row
+  t.run();
+  const double gradient[] = {.0902791682510317, -.00177097609410319, -.719058254238367, .58366236540958,
+                             .0468876966718587, 0, 0, 0, 0, 0, .142120347868573, .159170693692654,
+                             .178014240040562, .198839579457679, -.678144861059468};
+  const double tolerance = sizeof(T) == 4 ? 1e-6 : 1e-13;
+  CHECK(std::fabs(t.loss() - 3.10415656648793) < 4 * tolerance);
+  CHECK(t.weight() == 2);
+  CHECK(t.partials[0].get(2) == 1);
+  for (std::size_t i = 0; i < 15; ++i) CHECK(std::fabs(t.in_gradient[0].get(i) - gradient[i]) < tolerance);
+}
+
+TEST_CASE_TEMPLATE("a clipped input has no gradient, and evaluation does not clip", T, float, double) {
+  worked<softmax_cross_entropy_with<cross_entropy{.smoothing = .1, .clip = 1.2}>, T> t;
+  t.call().samples = 1;
+  t.run();
+  const double gradient[] = {.143629090821076, 0, -.621848357324112, 0, .0792460604038856};
+  const double tolerance = sizeof(T) == 4 ? 1e-6 : 1e-13;
+  CHECK(std::fabs(t.loss() - 1.28015305386627) < 2 * tolerance);
+  for (std::size_t i = 0; i < 5; ++i) CHECK(std::fabs(t.in_gradient[0].get(i) - gradient[i]) < tolerance);
+  t.call().training = false;
+  t.forward();
+  worked<softmax_cross_entropy_with<cross_entropy{.smoothing = .1}>, T> open;
+  open.call().samples = 1;
+  open.forward();
+  CHECK(t.loss() == open.loss());
+}
+
+TEST_CASE("Lingvo's smoothing is this one with C / (C - 1) of it") {
+  worked<softmax_cross_entropy_with<cross_entropy{.smoothing = .1 * 5 / 4, .clip = 1.2}>, double> t;
+  t.call().samples = 1;
+  t.forward();
+  CHECK(t.loss() == doctest::Approx(1.297653054).epsilon(1e-9));
+}
+
+TEST_CASE("without settings it has the bits of softmax_cross_entropy") {
+  host::layer_fixture<softmax_cross_entropy, tensor<float, 3, 17>> plain(4, 4);
+  host::layer_fixture<softmax_cross_entropy_with<>, tensor<float, 3, 17>> with(4, 4);
+  plain.randomise(5), with.randomise(5);
+  plain.forward(), plain.backward_input(), with.forward(), with.backward_input();
+  CHECK(plain.partials[0].bits() == with.partials[0].bits());
+  CHECK(plain.in_gradient[0].bits() == with.in_gradient[0].bits());
+}

@@ -84,11 +84,13 @@ struct faulty_files : detail::file_operations {
   bool can_exchange = true, over = false;
   std::size_t largest = SIZE_MAX;
   std::map<int, int> unsynced{};                               // a descriptor, and a copy of it
+  std::vector<int> never_synced{};                             // copies of descriptors that were closed before
   std::vector<std::pair<std::string, std::string>> renamed{};  // since a folder was synced
   std::vector<bool> exchanged{};
 
   ~faulty_files() override {
     for (const auto& [file, copy] : unsynced) ::close(copy);
+    for (const int copy : never_synced) ::close(copy);
   }
 
   /// Whether the call has no effect.
@@ -99,6 +101,7 @@ struct faulty_files : detail::file_operations {
     if (what != fault::fails) over = true;
     if (what != fault::loses_power) return true;
     for (const auto& [file, copy] : unsynced) CHECK(::ftruncate(copy, 0) == 0);
+    for (const int copy : never_synced) CHECK(::ftruncate(copy, 0) == 0);
     for (std::size_t i = renamed.size(); i-- > 0;) {
       const char *from = renamed[i].first.c_str(), *to = renamed[i].second.c_str();
       CHECK((exchanged[i] ? file_operations::exchange(from, to) : file_operations::rename(to, from)) == 0);
@@ -123,6 +126,8 @@ struct faulty_files : detail::file_operations {
     return file_operations::sync(file);
   }
   int close(int file) override {  // a process that ends closes its files
+    if (const auto found = unsynced.find(file); found != unsynced.end())
+      never_synced.push_back(found->second), unsynced.erase(found);
     if (over || !stops()) return file_operations::close(file);
     file_operations::close(file);
     return errno = reason, -1;

@@ -65,7 +65,7 @@ TEST_CASE("the bytes do not depend on the pieces in which they come") {
   const temporary_folder folder("write");
   write_safetensors(folder / "a", tensors, {{"k", "v"}}, in_pieces(SIZE_MAX));
   const std::string expected = content(folder / "a");
-  for (const std::size_t piece : {1000, 4096, 1 << 22, 5'000'000}) {
+  for (const std::size_t piece : {std::size_t{1000}, std::size_t{4096}, std::size_t{1} << 22, std::size_t{5'000'000}}) {
     write_safetensors(folder / "a", tensors, {{"k", "v"}}, in_pieces(piece));
     CHECK(content(folder / "a") == expected);
   }

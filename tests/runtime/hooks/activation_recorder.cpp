@@ -69,7 +69,7 @@ struct one_slot {
 
 }  // namespace
 
-TEST_CASE("the rows of a micro-batch are copied to the rows of its samples, in train and accumulate passes only") {
+TEST_CASE("the rows of a micro-batch are copied to the rows of its samples, but not in a measurement or a diagnosis") {
   one_slot s;
   s.b.watched = &s.rows;
   s.rows.outputs.resize(3), s.rows.gradients.resize(3);
@@ -81,13 +81,19 @@ TEST_CASE("the rows of a micro-batch are copied to the rows of its samples, in t
   is(s.rows.outputs, {0, 0, 0, 0, 1, 2});  // the last micro-batch has one sample
   is(s.rows.gradients, {9, 8, 7, 6, 0, 0});
   s.out[0] = s.out_gradient[0] = 100;
-  for (const pass_kind other : {pass_kind::evaluate, pass_kind::measure, pass_kind::diagnose}) {
+  for (const pass_kind other : {pass_kind::measure, pass_kind::diagnose}) {
     s.step.begin(other);
     s.recorder.after_forward(s.c, s.b, s.done, s.step, 1);
     s.recorder.before_backward(s.c, s.b, s.step, 0);
   }
   is(s.rows.outputs, {0, 0, 0, 0, 1, 2});
   is(s.rows.gradients, {9, 8, 7, 6, 0, 0});
+  for (const pass_kind forward : {pass_kind::evaluate, pass_kind::predict}) {
+    s.step.begin(forward);
+    s.out[0] += 1;
+    s.recorder.after_forward(s.c, s.b, s.done, s.step, 1);
+    is(s.rows.outputs, {0, 0, 0, 0, s.out[0], 2});
+  }
 }
 
 TEST_CASE("hashes cover the values that a layer wrote for samples that exist") {

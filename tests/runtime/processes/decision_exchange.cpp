@@ -39,3 +39,39 @@ TEST_CASE("after an exchange every process has the squares of the first replica 
   });
   CHECK(wrong == 0);
 }
+
+TEST_CASE("the partials of losses in several stages reach every process") {
+  struct losses
+      : model<input<float, 4>, linear<4>, auxiliary<"early", 500, softmax_cross_entropy>, linear<2>,
+              auxiliary<"late", 500, mean_squared_error>, auxiliary<"later", 500, mean_squared_error>,
+              softmax_cross_entropy> {};
+  const network& net = network_of<losses>;
+  const runtime_plan two = make_plan(net, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .replicas = 2}, {2});
+  std::atomic<int> wrong{0};
+  threaded::job job(4);
+  job.run([&](process_group& here) {
+    decision_exchange exchange(here, net, two);
+    commit_decision decision;
+    decision.reserve(net, two.all_micro_batches());
+    auto& partials = decision.gathered.partials;
+    const int r = here.rank() / 2, s = here.rank() % 2;
+    const auto number = [](const loss_place& loss, std::size_t m, std::size_t p) {
+      return static_cast<double>(100 * static_cast<std::size_t>(loss.slot) + 10 * m + p);
+    };
+    const auto each = [&](const auto& f) {
+      for (const loss_place& loss : decision.losses)
+        for (std::size_t m = 0; m < 4; ++m)
+          for (std::size_t p = 0; p < loss.layer->partial_elements(); ++p)
+            f(loss, m, p, partials[loss.first + m * loss.stride + p]);
+    };
+    each([&](const loss_place& loss, std::size_t m, std::size_t p, double& at) {
+      if (two.cut().stage_of(loss.slot) == s && static_cast<int>(m) / 2 == r) at = number(loss, m, p);
+    });
+    exchange.exchange(decision.gathered, {});
+    each([&](const loss_place& loss, std::size_t m, std::size_t p, const double& at) {
+      wrong += at != number(loss, m, p);
+    });
+    wrong += decision.losses.size() != 4;
+  });
+  CHECK(wrong == 0);
+}

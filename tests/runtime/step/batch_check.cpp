@@ -4,10 +4,12 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <span>
 #include <string>
 
 #include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/binary_cross_entropy.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/in_bf16.hpp>
 
@@ -156,4 +158,24 @@ TEST_CASE("labels of a model that forgot to flatten are explained") {
   batch_rows rows;
   CHECK_THROWS_WITH_AS(check_batch(network_of<forgot>, batch(3).with("inputs", x).with("labels", labels), 3, rows),
                        doctest::Contains("see 8 rows in each sample; if a sample is one row, put flatten"), error);
+}
+
+TEST_CASE("an ignored label and a probability pass, others beyond the range do not") {
+  struct ignoring
+      : model<input<float, 4>, softmax_cross_entropy_with<cross_entropy{.smoothing = 0.1, .ignored = -100}>> {};
+  struct answers : model<input<float, 1>, binary_cross_entropy> {};
+  const std::vector<float> x(8), one(2);
+  batch_rows rows;
+  const auto check = [&](const network& net, const std::vector<float>& in, const auto& labels) {
+    check_batch(net, batch(2).with("inputs", in).with("labels", labels), 2, rows);
+  };
+  CHECK_NOTHROW(check(network_of<ignoring>, x, std::vector<std::int32_t>{-100, 3}));
+  CHECK_THROWS_WITH_AS(
+      check(network_of<ignoring>, x, std::vector<std::int32_t>{-100, -1}),
+      "field \"labels\" of sample 1 is -1; it must lie in 0 ... 3, or be -100, which is ignored", error);
+  CHECK_THROWS_AS(check(network_of<ignoring>, x, std::vector<std::int32_t>{4, 0}), error);
+  CHECK_NOTHROW(check(network_of<answers>, one, std::vector<float>{0.25F, 1}));
+  for (const float bad : {-0.5F, 1.5F, std::numeric_limits<float>::quiet_NaN()})
+    CHECK_THROWS_WITH_AS(check(network_of<answers>, one, std::vector<float>{0, bad}),
+                         doctest::Contains("it must lie in 0 ... 1"), error);
 }

@@ -10,6 +10,7 @@ using namespace gpipe::detail;
 TEST_CASE("a metric is the mean of a partial of the loss, by weight") {
   constexpr partial partials[] = {"loss", "weight", "top 5", {"per class", 2}};
   row loss;
+  loss.name = "regression";
   loss.partials = partials;
   loss.partial_count = 4;
   step_result found;
@@ -26,6 +27,32 @@ TEST_CASE("a metric is the mean of a partial of the loss, by weight") {
                        error);
   found.weight = 0;
   CHECK(found.metric("top 5") == 0);
+  CHECK_FALSE(found.has_accuracy());
+  CHECK_THROWS_WITH_AS(found.accuracy(), doctest::Contains("the loss regression has no accuracy; read its metrics"),
+                       error);
+  loss.correct = 1;
   CHECK(found.accuracy() == 0);
   CHECK_THROWS_WITH_AS(step_result{}.metric("loss"), "the loss has no partial \"loss\"; it has none", error);
+}
+
+TEST_CASE("each loss of several is found by its name") {
+  constexpr partial partials[] = {"loss", "weight"};
+  row main, early;
+  main.loss = early.loss = 0, main.partials = early.partials = partials, main.partial_count = early.partial_count = 2;
+  early.loss_name = "early", early.loss_factor = 0.5;
+  step_result found;
+  result_source::of(found) = &main;
+  found.sums[0] = 6, found.weight = 2, found.loss = 3;
+  loss_result& other = result_source::auxiliary(found, early);
+  other.sums[0] = 8, other.weight = 2;
+  other.divide();
+  CHECK(&result_source::auxiliary(found, early) == &other);
+  result_source::add_auxiliary(found);
+  CHECK(found.loss == 3 + 0.5 * 4);
+  CHECK(found.loss_named("main").loss == 3);
+  CHECK(found.loss_named("early").loss == 4);
+  CHECK(found.loss_named("early").metric("loss") == 4);
+  REQUIRE(found.auxiliary_losses().size() == 1);
+  CHECK(found.auxiliary_losses()[0].name == "early");
+  CHECK_THROWS_WITH_AS(found.loss_named("late"), "the model has no loss \"late\"; it has main, early", error);
 }

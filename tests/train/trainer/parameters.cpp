@@ -2,10 +2,13 @@
 
 #include <cmath>
 #include <initializer_list>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <gpipe/layer/normalization/batch_norm.hpp>
 #include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 
 #include "support/small_training.hpp"
 
@@ -161,4 +164,75 @@ TEST_CASE("frozen slots do not change and do not count in the norm") {
     rejects("the model has no slot -1", [&] { t.unfreeze(-1, 2); });
     rejects("the slots [3, 1) end before they begin", [&] { t.freeze(3, 1); });
   }
+}
+
+namespace {
+
+struct head : named<"head", linear<4>> {};
+struct pathed : model<input<float, 4>, batch_norm<>, repeat<3, tied<"fc", linear<4>>, batch_norm<>>,
+                      named<"h", repeat<2, residual<named<"fc", linear<4>>>>>, head, softmax_cross_entropy> {};
+constexpr plan_options stages_of(int stages) {
+  return {.stages = stages, .micro_batches = 2, .micro_batch_size = 3};
+}
+
+}  // namespace
+
+TEST_CASE("parameters, gradients, moments and state are read and written by path") {
+  trainer<pathed, adam> t(stages_of(3));
+  const std::vector<float> values(16, 0.5F), means(4, 2.0F);
+  t.set_parameter("h.1.fc.weight", values);
+  t.set_state("1.2.1.running_mean", std::span(means));
+  CHECK(t.parameter("h.1.fc.weight") == values);
+  CHECK(t.parameter(9, "weight") == values);
+  CHECK(t.state("1.2.1.running_mean") == means);
+  CHECK(t.state(6, "mean") == means);
+  t.step(all);
+  CHECK(t.gradient("h.1.fc.weight") == t.gradient(9, "weight"));
+  CHECK(t.moment("h.1.fc.weight", 1) == t.moment(9, "weight", 1));
+  CHECK(t.parameter("head.bias") == t.parameter(11, "bias"));
+  CHECK(t.parameter("1.2.0.weight") == t.parameter("1.0.0.weight"));  // tied
+  rejects("no parameter or state at \"head.wieght\"; did you mean \"head.weight\"?",
+          [&] { t.parameter("head.wieght"); });
+  rejects("\"0.running_mean\" is state, which is not trained; read it by state()",
+          [&] { t.gradient("0.running_mean"); });
+  rejects("\"head.bias\" is a parameter; read it by parameter()", [&] { t.set_state("head.bias", means); });
+  rejects("\"weight\" has 16 elements, not 4", [&] { t.set_parameter("head.weight", means); });
+  rejects("\"weight\" is float", [&] { t.parameter<double>("head.weight"); });
+}
+
+TEST_CASE("all parameters are listed, with the same paths for every number of stages") {
+  std::vector<std::string> paths;
+  for (const int stages : {1, 3, 6}) {
+    trainer<pathed, adam> t(stages_of(stages));
+    t.freeze(3);  // tied to 1 and 5
+    t.step(all);
+    std::vector<std::string> found;
+    std::size_t trained = 0;
+    for (auto& p : t.parameters()) {
+      found.push_back(p.path);
+      const bool state = p.kind == array_kind::state;
+      CHECK(p.size() == p.values().size());
+      CHECK(p.type == dtype::float32);
+      CHECK(p.group == 0);
+      CHECK(p.values() == (state ? t.state(p.path) : t.parameter(p.path)));
+      CHECK(p.frozen == (!state && p.owner == 1));
+      CHECK(p.trainable() == (!state && p.owner != 1));
+      CHECK(p.stage == t.plan().cut().stage_of(p.owner));
+      if (!state) CHECK(p.gradient() == t.gradient(p.path));
+      if (!state) CHECK(p.moment(1) == t.moment(p.path, 1));
+      if (p.owner == p.slot && p.trainable()) trained += p.size();
+      p.set(std::vector<float>(p.size(), 0.25F));
+      CHECK(p.values() == std::vector<float>(p.size(), 0.25F));
+    }
+    CHECK(trained == network_of<pathed>.parameters() - 20);
+    if (paths.empty()) paths = found;
+    CHECK(found == paths);
+    t.unfreeze(5);
+    CHECK(t.parameters()[4].trainable());
+  }
+  CHECK(paths.size() == 28);
+  CHECK(paths[0] == "0.weight");
+  CHECK(paths[3] == "0.running_var");
+  CHECK(paths[4] == "1.0.0.weight");
+  CHECK(paths.back() == "head.bias");
 }

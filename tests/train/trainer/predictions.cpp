@@ -181,3 +181,38 @@ TEST_CASE("predictions hold every tensor that the loss reads, watched activation
   rejects("layer 1 laws::cross: the slot is not watched", [&] { t.activation_gradient(1); });
   rejects("the model has no slot 3", [&] { t.watch(3); });
 }
+
+TEST_CASE("watched activations are those of evaluate and predict, too, without gradients") {
+  for (const int stages : {1, 3}) {
+    trainer<paired, sgd> t(plan_options{.stages = stages, .micro_batches = 2, .micro_batch_size = 2});
+    for (int slot = 0; slot < 3; ++slot) t.watch(slot);
+    const batch three = batch(3).with("inputs", std::span(x).first(12));
+    const auto outputs = [&](int slot, int tensor) {
+      const auto rows = t.activation(slot).all(tensor);
+      return std::vector<float>(rows.begin(), rows.end());
+    };
+    t.evaluate(three);
+    CHECK(t.activation(1).samples() == 3);
+    const std::vector<float> first = outputs(1, 0), second = outputs(1, 1);
+    CHECK(first.size() == 6);
+    CHECK(t.activation_gradient(1).samples() == 0);
+    t.step(three);  // computes the same before it updates
+    CHECK(outputs(1, 0) == first);
+    CHECK(outputs(1, 1) == second);
+    CHECK(t.activation_gradient(1).samples() == 3);
+
+    const tensor_rows predicted = t.predict(three);
+    CHECK(t.activation_gradient(1).samples() == 0);
+    CHECK(t.activation(1).samples() == 3);
+    CHECK(t.activation(2).samples() == 0);  // the loss, which a prediction does not run
+    const auto rows = predicted.all(1);
+    CHECK(outputs(1, 1) == std::vector<float>(rows.begin(), rows.end()));
+
+    t.predict(dataset{}.with("inputs", 4, x));  // two calls: of four samples and of one
+    CHECK(t.activation(1).samples() == 1);
+    CHECK(t.activation(0).of(0, 1)[0] == x[18]);
+    const std::vector<float> bad(4, std::numeric_limits<float>::quiet_NaN());
+    CHECK_THROWS_AS(t.evaluate(batch(1).with("inputs", bad)), error);
+    CHECK(t.activation(1).samples() == 0);
+  }
+}

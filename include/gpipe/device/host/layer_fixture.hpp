@@ -141,7 +141,7 @@ class layer_fixture {
   }
 
   /// Random numbers in everything that a layer reads: in [-1.5, 1.5) for its inputs and its outputs' gradients, below
-  /// `integers_below` for integers, within their limits for labels and weights, around the initial values for
+  /// `integers_below` for integers, within their limits for labels (some ignored) and weights, around the initial values for
   /// parameters and state.
   void randomise(std::uint64_t seed, int integers_below = 2) {
     std::uint32_t stream = 0;
@@ -158,7 +158,10 @@ class layer_fixture {
         fill(buffer, 0, buffer.count(), 0, gpipe::detail::is_floating(buffer.type()) ? 1.5 : integers_below);
     for (std::size_t i = 0; i < fields.size(); ++i) {
       const auto below = static_cast<double>(bound::fields[i].below);
-      fill(fields[i], 0, fields[i].count(), 1, below > 0 ? below : 1);
+      const bool share = below > 0 && gpipe::detail::is_floating(fields[i].type());
+      fill(fields[i], 0, fields[i].count(), share ? below / 2 : 1, share ? below / 2 : below > 0 ? below : 1);
+      if (const auto ignored = static_cast<double>(bound::fields[i].ignored); ignored != 0)
+        for (std::size_t at = 2; at < fields[i].count(); at += 4) fields[i].set(at, ignored);
     }
     const auto around = [&](guarded_buffer& block, const parameter& of, std::size_t first) {
       fill(block, first, of.extents.size(), of.first.drawn == initialiser::kind::ones ? 1 : 0, 0.5);

@@ -27,10 +27,11 @@ struct causal_attention {
   requires(detail::is_floating(dtype_of<T>) && Width % Heads == 0) struct on<tensor<T, Tokens, Width>> {
     using output = tensor<T, Tokens, Width>;
 
-    static constexpr parameter parameters[] = {{"in_proj_weight", {3 * Width, Width}, initialiser::uniform(Width)},
-                                               {"in_proj_bias", {3 * Width}},
-                                               {"out_proj_weight", {Width, Width}, initialiser::uniform(Width)},
-                                               {"out_proj_bias", {Width}}};
+    static constexpr parameter parameters[] = {
+        {"in_proj_weight", {3 * Width, Width}, initialiser::uniform(Width)},
+        {"in_proj_bias", {3 * Width}},
+        {"out_proj_weight", {Width, Width}, initialiser::uniform(Width), "out_proj.weight"},
+        {"out_proj_bias", {Width}, initialiser::zeros(), "out_proj.bias"}};
     static constexpr buffer extras[] = {{"queries, keys, values", 3 * output::size, dtype_of<T>},
                                         {"heads", output::size, dtype_of<T>},
                                         {"summary", std::size_t{Heads} * Tokens, dtype_of<compute_type<T>>}};

@@ -27,6 +27,9 @@ struct parameter {
   const char* name = "";
   detail::shape extents{};
   initialiser first = initialiser::zeros();
+  const char* other_name = "";  ///< its name in paths and files, if that is another one: "running_mean"
+
+  constexpr const char* path_name() const { return *other_name != 0 ? other_name : name; }
 };
 
 /// Memory that a layer needs beside its edges. `size` counts elements: per sample for buffers that are kept for
@@ -57,8 +60,9 @@ struct field {  // its members have default values, because otherwise nvcc does 
   const char* name = "";
   std::size_t size = 0;    ///< elements per sample
   dtype type = dtype::float32;
-  std::int64_t below = 0;  ///< integers must be in [0, below); 0 means any value
+  std::int64_t below = 0;  ///< integers must be in [0, below), floats in [0, below]; 0 means any value
   bool optional = false;   ///< weights of samples, at least 0; all ones if the batch does not have the field
+  std::int64_t ignored = 0;  ///< an integer outside of [0, below) that is valid, too: the label of no class; 0: none
 };
 
 /// The work of one sample: floating-point operations, and the bytes that forward moves.

@@ -28,10 +28,11 @@ struct feed_forward {
     static constexpr int width = detail::last_extent<output>, rows = detail::rows_in<output>;
     static constexpr std::size_t hidden = std::size_t{rows} * Hidden;
 
-    static constexpr parameter parameters[] = {{"linear1_weight", {Hidden, width}, initialiser::uniform(width)},
-                                               {"linear1_bias", {Hidden}, initialiser::uniform(width)},
-                                               {"linear2_weight", {width, Hidden}, initialiser::uniform(Hidden)},
-                                               {"linear2_bias", {width}, initialiser::uniform(Hidden)}};
+    static constexpr parameter parameters[] = {
+        {"linear1_weight", {Hidden, width}, initialiser::uniform(width), "linear1.weight"},
+        {"linear1_bias", {Hidden}, initialiser::uniform(width), "linear1.bias"},
+        {"linear2_weight", {width, Hidden}, initialiser::uniform(Hidden), "linear2.weight"},
+        {"linear2_bias", {width}, initialiser::uniform(Hidden), "linear2.bias"}};
     static constexpr buffer extras[] = {{"before gelu", hidden, dtype_of<T>}, {"after gelu", hidden, dtype_of<T>}};
     static constexpr keep keeps{.input = true};
 

@@ -13,15 +13,30 @@
 
 namespace gpipe {
 
-/// The cross-entropy loss of a classifier, over the last extent:
+/// The settings of a cross-entropy: `softmax_cross_entropy_with<cross_entropy{.smoothing = 0.1, .ignored = -100}>`.
+struct cross_entropy {
+  /// The target is (1 - smoothing) [j = label] + smoothing / C, as in PyTorch and TensorFlow. Lingvo's, which is
+  /// smoothing / (C - 1) off the label, is this one with smoothing C / (C - 1).
+  double smoothing = 0;
+  /// A label outside [0, C), such as PyTorch's -100: its row has weight 0 and no gradient. 0: there is none.
+  std::int32_t ignored = 0;
+  /// In training, inputs are clamped to [-clip, clip], and a clamped input has no gradient. 0: they are not.
+  double clip = 0;
+};
+
+/// The cross-entropy loss of a classifier, over the last extent, with the target t and the clamped inputs z:
 ///
-///     loss = weight (log sum_j e^x_j - x_label),    d loss / d x_j = weight (e^x_j / sum - [j = label])
+///     loss = weight (log sum_j e^z_j - sum_j t_j z_j),    d loss / d x_j = weight (e^z_j / sum - t_j) [|x_j| <= clip]
 ///
-/// Input tensor<T, ..., C>; a sample of tensor<T, 128, C> has 128 rows, each with a label and a weight. The field
-/// "labels" is int32 below C; the field "weights" has type T (float for bf16) and is by default all ones. The output
-/// is empty. The gradient is that of the sum; the commit divides by the sum of the weights. NaN and infinities in the
-/// input give a NaN loss.
-struct softmax_cross_entropy {
+/// Fields, rows, weights and the output are those of `softmax_cross_entropy`, and "correct" counts the inputs as they
+/// are.
+template <cross_entropy Settings = cross_entropy{}>
+struct softmax_cross_entropy_with {
+  static_assert(Settings.smoothing >= 0 && Settings.smoothing <= 1,
+                "gpipe: cross_entropy{.smoothing} must be in 0 ... 1");
+  static_assert(Settings.clip >= 0 && Settings.clip <= (std::numeric_limits<float>::max)(),
+                "gpipe: cross_entropy{.clip} must be a float above 0, or 0 for no clipping");
+
   template <class In>
   struct on;
 
@@ -31,6 +46,10 @@ struct softmax_cross_entropy {
     using output = bundle<>;
     using number = compute_type<T>;
     static constexpr int classes = detail::last_extent<input>, rows = detail::rows_in<input>;
+    static constexpr bool smooths = Settings.smoothing > 0, ignores = Settings.ignored != 0, clips = Settings.clip > 0;
+    static constexpr auto on_label = number(1 - Settings.smoothing), elsewhere = number(Settings.smoothing / classes);
+    static_assert(!ignores || Settings.ignored < 0 || Settings.ignored >= classes,
+                  "gpipe: cross_entropy{.ignored} is a label of a class: choose one outside [0, C), such as -100");
 
     /// The results of forward for a row. Backward computes the exponentials again, which takes less memory.
     struct summary {
@@ -40,7 +59,7 @@ struct softmax_cross_entropy {
       number correct;  ///< 1 if the label is the first of the largest inputs, else 0
     };
 
-    static constexpr field fields[] = {{"labels", rows, dtype::int32, classes},
+    static constexpr field fields[] = {{"labels", rows, dtype::int32, classes, false, Settings.ignored},
                                        {"weights", rows, dtype_of<number>, 0, true}};
     static constexpr partial partials[] = {"loss", "weight", "correct"};
     static constexpr std::size_t summaries = std::size_t{rows} * sizeof(summary) / sizeof(number);
@@ -58,42 +77,71 @@ struct softmax_cross_entropy {
       const auto* labels = a.template field<0, std::int32_t>();
       const auto* weights = a.template field<1, number>();
       auto* out = a.template extra<0, summary>();
-      c.rows(count, summarise{a.in(), labels, out});
+      c.rows(count, summarise{a.in(), labels, out, limit_in(a.training())});
       if (double* partial = a.partials()) {
-        c.sum(count, weighted<&summary::loss>{out, {weights}}, partial);
-        c.sum(count, weight_of{weights}, partial + 1);
-        c.sum(count, weighted<&summary::correct>{out, {weights}}, partial + 2);
+        c.sum(count, weighted<&summary::loss>{out, {weights, labels}}, partial);
+        c.sum(count, weight_of{weights, labels}, partial + 1);
+        c.sum(count, weighted<&summary::correct>{out, {weights, labels}}, partial + 2);
       }
     }
 
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
       if (!a.in_gradient()) return;
+      const auto* labels = a.template field<0, std::int32_t>();
       c.rows(std::ptrdiff_t{a.samples()} * rows,
-             differentiate{a.in(), a.template field<0, std::int32_t>(), {a.template field<1, number>()},
-                           a.template extra<0, summary>(), a.in_gradient()});
+             differentiate{a.in(), labels, {a.template field<1, number>(), labels}, a.template extra<0, summary>(),
+                           a.in_gradient(), limit_in(a.training())});
+    }
+
+    static constexpr number limit_in(bool training) {
+      return clips && training ? number(Settings.clip) : std::numeric_limits<number>::infinity();
+    }
+    GPIPE_HOST_DEVICE static bool is_ignored(std::int32_t label) { return ignores && label == Settings.ignored; }
+    // NaN stays NaN.
+    GPIPE_HOST_DEVICE static number clamped(number x, number limit) {
+      return x > limit ? limit : x < -limit ? -limit : x;
     }
 
     struct summarise {
       const T* in;
       const std::int32_t* labels;
       summary* out;
+      number limit;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
         const T* x = in + row * classes;
         const std::int32_t label = labels[row];
+        if constexpr (ignores)
+          if (is_ignored(label)) return team.each(1, [this, row](std::ptrdiff_t) { out[row] = summary{}; });
         const number top = team.maximum(classes, lowest, [x](std::ptrdiff_t j) { return number(x[j]); });
-        const number total = team.sum(classes, [x, top](std::ptrdiff_t j) { return math::exp(x[j] - top); });
         const number equals =
             team.sum(label, [x, top](std::ptrdiff_t j) { return x[j] == top ? number(1) : number(0); });
-        out[row] = {top, number(1) / total, std::log(total) + (top - x[label]),
-                    x[label] == top && equals == number(0) ? number(1) : number(0)};
+        const number hit = x[label] == top && equals == number(0) ? number(1) : number(0);
+        if constexpr (clips || smooths) {
+          const number most = clamped(top, limit), bound = limit;
+          const number total = team.sum(
+              classes, [x, most, bound](std::ptrdiff_t j) { return math::exp(clamped(number(x[j]), bound) - most); });
+          number loss = std::log(total) + on_label * (most - clamped(number(x[label]), bound));
+          if constexpr (smooths)
+            loss += elsewhere * team.sum(classes, [x, most, bound](std::ptrdiff_t j) {
+              return most - clamped(number(x[j]), bound);
+            });
+          out[row] = {most, number(1) / total, loss, hit};
+        } else {
+          const number total = team.sum(classes, [x, top](std::ptrdiff_t j) { return math::exp(x[j] - top); });
+          out[row] = {top, number(1) / total, std::log(total) + (top - x[label]), hit};
+        }
       }
     };
 
     struct weight_of {
       const number* weights;
-      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row) const { return weights ? weights[row] : number(1); }
+      const std::int32_t* labels;
+      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row) const {
+        if (is_ignored(labels[row])) return number(0);
+        return weights ? weights[row] : number(1);
+      }
     };
 
     template <number summary::*Member>
@@ -111,21 +159,47 @@ struct softmax_cross_entropy {
       weight_of weights;
       const summary* rows_;
       T* gradient;
+      number limit;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
         const T* x = in + row * classes;
         T* dx = gradient + row * classes;
         const std::int32_t label = labels[row];
+        if constexpr (ignores)
+          if (is_ignored(label)) return team.each(classes, [dx](std::ptrdiff_t j) { dx[j] = number(0); });
         const number weight = weights(row), top = rows_[row].top, inverse = rows_[row].inverse;
-        team.each(classes, [=](std::ptrdiff_t j) { dx[j] = weight * (math::exp(x[j] - top) * inverse); });
-        team.each(1, [=](std::ptrdiff_t) {
-          // For a probability near 1 the difference would be lost if the probability were rounded to bf16 first.
-          if constexpr (std::is_same_v<T, number>) dx[label] -= weight;
-          else dx[label] = weight * (math::exp(x[label] - top) * inverse) - weight;
-        });
+        if constexpr (clips || smooths) {
+          const number bound = limit;
+          // Of one class, without what it has more as the label.
+          const auto slope = [=](std::ptrdiff_t j) {
+            return weight * (math::exp(clamped(number(x[j]), bound) - top) * inverse - elsewhere);
+          };
+          const auto passes = [=](std::ptrdiff_t j) { return number(x[j]) >= -bound && number(x[j]) <= bound; };
+          team.each(classes, [=](std::ptrdiff_t j) { dx[j] = passes(j) ? slope(j) : number(0); });
+          team.each(1, [=](std::ptrdiff_t) {
+            if (passes(label)) dx[label] = slope(label) - weight * on_label;
+          });
+        } else {
+          team.each(classes, [=](std::ptrdiff_t j) { dx[j] = weight * (math::exp(x[j] - top) * inverse); });
+          team.each(1, [=](std::ptrdiff_t) {
+            // For a probability near 1 the difference would be lost if the probability were rounded to bf16 first.
+            if constexpr (std::is_same_v<T, number>) dx[label] -= weight;
+            else dx[label] = weight * (math::exp(x[label] - top) * inverse) - weight;
+          });
+        }
       }
     };
   };
 };
+
+/// The cross-entropy loss of a classifier, over the last extent:
+///
+///     loss = weight (log sum_j e^x_j - x_label),    d loss / d x_j = weight (e^x_j / sum - [j = label])
+///
+/// Input tensor<T, ..., C>; a sample of tensor<T, 128, C> has 128 rows, each with a label and a weight. The field
+/// "labels" is int32 below C; the field "weights" has type T (float for bf16) and is by default all ones. The output
+/// is empty. The gradient is that of the sum; the commit divides by the sum of the weights. NaN and infinities in the
+/// input give a NaN loss.
+struct softmax_cross_entropy : softmax_cross_entropy_with<> {};
 
 }  // namespace gpipe

@@ -39,7 +39,8 @@ struct batch_norm {
     static constexpr int lanes = channels::lanes;
 
     static constexpr parameter parameters[] = {{"weight", {C}, initialiser::ones()}, {"bias", {C}}};
-    static constexpr parameter state[] = {{"mean", {C}}, {"variance", {C}, initialiser::ones()}};
+    static constexpr parameter state[] = {{"mean", {C}, initialiser::zeros(), "running_mean"},
+                                          {"variance", {C}, initialiser::ones(), "running_var"}};
     static constexpr partial partials[] = {{"mean", C}, {"squares", C}, "count"};  // squares of distances from the mean
     static constexpr keep keeps{.input = true};
     static constexpr work cost{.forward = 8 * elements,

@@ -11,8 +11,8 @@
 
 namespace gpipe::detail {
 
-/// Records the layers of a stage while it trains: downloads the rows of watched layers, and hashes results for a
-/// digest, for which it waits until they are computed. It records train and accumulate passes only.
+/// Records the layers of a stage: downloads the rows of watched layers, in passes that only run forward, too. Hashes
+/// the results of train and accumulate passes for a digest, for which it waits until they are computed.
 template <class Context>
 class activation_recorder {
  public:
@@ -28,11 +28,10 @@ class activation_recorder {
 
   GPIPE_OUT_OF_LINE void after_forward(const Context& c, const bound& b, const call& done, const step_context& step,
                                        int m) {
-    if (!step.is_recorded()) return;
-    if (b.watched != nullptr)
+    if (step.is_watched() && b.watched != nullptr)
       for (int o = 0; o < b.outputs; ++o)
         copy(c, b.value_out[o], b.out[o].at(m, false), b.watched->outputs, o, step, m);
-    if (!hashes()) return;
+    if (!step.is_recorded() || !hashes()) return;
     hash sum;
     for (int o = 0; o < b.outputs; ++o) add(c, b.out[o].at(m, false), bytes(b.value_out[o], step.samples(m)), sum);
     if (done.partials != nullptr)

@@ -14,13 +14,12 @@ namespace gpipe::detail {
 /// Gathers the values of a commit's decision from all processes at the end of a call, so that every process makes the
 /// same decision. Each process contributes, stage by stage:
 ///
-///     squares of the stage's gradients, in the first replica | partials of the loss, in its stage
+///     squares of the stage's gradients, in the first replica | partials of the stage's losses
 class decision_exchange {
  public:
   GPIPE_COLD decision_exchange(process_group& job, const network& net, const runtime_plan& plan)
       : job_(job), net_(net), plan_(plan) {
-    if (net.loss_slot() >= 0)
-      partial_bytes_ = detail::index(plan.micro_batches()) * net.row_of(net.loss_slot()).partial_bytes();
+    losses_ = places_of_losses(net, plan.all_micro_batches());
     std::vector<std::size_t> sizes(detail::index(job.ranks()));
     for (int r = 0; r < plan.replicas(); ++r)
       for (int s = 0; s < plan.stages(); ++s)
@@ -34,14 +33,22 @@ class decision_exchange {
       if (rank_of(r, s) != job_.rank()) return;
       std::byte* to = gather_->mine() + at;
       copy(to, squares(values, s), square_bytes(r, s));
-      copy(to + square_bytes(r, s), partials(values, r), partial_bytes(s));
+      to += square_bytes(r, s);
+      each_loss(s, [&](const loss_place& loss, std::size_t bytes) {
+        copy(to, partials(values, loss, r), bytes);
+        to += bytes;
+      });
     });
     gather_->gather({.action = "gather"}, settled);
     each_block([&](int r, int s, std::size_t at) {
       if (rank_of(r, s) == job_.rank()) return;
       const std::byte* from = gather_->of(rank_of(r, s)) + at;
       copy(squares(values, s), from, square_bytes(r, s));
-      copy(partials(values, r), from + square_bytes(r, s), partial_bytes(s));
+      from += square_bytes(r, s);
+      each_loss(s, [&](const loss_place& loss, std::size_t bytes) {
+        copy(partials(values, loss, r), from, bytes);
+        from += bytes;
+      });
     });
   }
 
@@ -57,13 +64,22 @@ class decision_exchange {
                  : detail::index(plan_.first[detail::index(s) + 1] - plan_.first[detail::index(s)]) * sizeof(double);
   }
   std::size_t partial_bytes(int s) const {
-    return net_.loss_slot() >= 0 && plan_.cut().stage_of(net_.loss_slot()) == s ? partial_bytes_ : 0;
+    std::size_t sum = 0;
+    each_loss(s, [&](const loss_place&, std::size_t bytes) { sum += bytes; });
+    return sum;
   }
   double* squares(gathered_values& values, int s) const {
     return values.squares.data() + plan_.first[detail::index(s)];
   }
-  std::byte* partials(gathered_values& values, int r) const {
-    return reinterpret_cast<std::byte*>(values.partials.data()) + detail::index(r) * partial_bytes_;
+  /// Calls `f(loss, bytes of its partials in one replica)` for each loss of a stage.
+  template <class F>
+  void each_loss(int s, F&& f) const {
+    for (const loss_place& loss : losses_)
+      if (plan_.cut().stage_of(loss.slot) == s) f(loss, loss.bytes(plan_.micro_batches()));
+  }
+  std::byte* partials(gathered_values& values, const loss_place& loss, int r) const {
+    return reinterpret_cast<std::byte*>(values.partials.data() + loss.first) +
+           detail::index(r) * loss.bytes(plan_.micro_batches());
   }
   /// Calls `f(replica, stage, offset)` for each stage's part of its process's contribution.
   template <class F>
@@ -82,7 +98,7 @@ class decision_exchange {
   process_group& job_;
   const network& net_;
   const runtime_plan& plan_;
-  std::size_t partial_bytes_ = 0;  ///< of the loss, for all micro-batches of one replica
+  std::vector<loss_place> losses_;
   std::unique_ptr<all_gather> gather_;
 };
 

@@ -85,8 +85,8 @@ class process_all_reduce final : public all_reduce {
   GPIPE_OUT_OF_LINE bool begin(int stage, int slot, const wait_context& what) override {
     bool moved = false;
     for (range& it : exchanges_[detail::index(stage)].ranges) {
-      if (it.complete_at < slot || it.now == range::summed) continue;
-      if (it.now == range::untouched) {
+      if (it.complete_at < slot || it.now == range::progress::summed) continue;
+      if (it.now == range::progress::untouched) {
         finish(stage);
         send_slices(it);
       } else if (std::all_of(it.slices_in.begin(), it.slices_in.end(),
@@ -101,7 +101,7 @@ class process_all_reduce final : public all_reduce {
   }
   void reset() override {
     for (exchange& all : exchanges_)
-      for (range& it : all.ranges) it.now = range::untouched;
+      for (range& it : all.ranges) it.now = range::progress::untouched;
   }
 
  private:
@@ -114,7 +114,8 @@ class process_all_reduce final : public all_reduce {
   struct range {
     static constexpr int never = -1;
     int complete_at = never;  // the slot whose last backward completes the range; never: the stage's end does
-    enum { untouched, sent, summed } now = untouched;
+    enum class progress { untouched, sent, summed };
+    progress now = progress::untouched;
     std::byte* slice = nullptr;  // this replica's
     std::size_t bytes = 0;       // of the slice
     std::byte* landing = nullptr;  // receives the slice of the other replicas, in ascending order
@@ -190,15 +191,15 @@ class process_all_reduce final : public all_reduce {
   }
 
   void send_slices(range& it) {
-    if (it.now != range::untouched) return;
+    if (it.now != range::progress::untouched) return;
     for (const auto& to : it.slices_out) to.end->publish(0, 1);
-    it.now = range::sent;
+    it.now = range::progress::sent;
   }
   // ((g0 + g1) + g2) + ...: slices of replicas before this one are summed in the landing buffer, later ones in the
   // slice.
   std::int64_t sum_slice(int stage, range& it, const wait_context& what) {
     std::int64_t waited = 0;
-    if (it.now == range::summed) return waited;
+    if (it.now == range::progress::summed) return waited;
     std::byte *const mine = it.slice, *const first = it.landing;
     const auto n = static_cast<std::ptrdiff_t>(it.bytes / bytes_of(net_.type));
     std::byte* arrived = first;
@@ -212,12 +213,12 @@ class process_all_reduce final : public all_reduce {
     finish(stage);
     for (auto& from : it.slices_in) from.end->release(0);
     for (auto& to : it.sums_out) to.end->publish(0, 1);
-    it.now = range::summed;
+    it.now = range::progress::summed;
     return waited;
   }
   // A sum arrives where its slice was sent from, so that must have been sent.
   std::int64_t receive_sums(range& it, const wait_context& what) {
-    it.now = range::untouched;
+    it.now = range::progress::untouched;
     return timed([&] {
       for (auto& to : it.slices_out) to.end->acquire(0, what);
       for (auto& from : it.sums_in) from.end->consume(0, what), from.end->release(0);

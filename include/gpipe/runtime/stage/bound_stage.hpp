@@ -193,11 +193,11 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
 
   bound& bound_at(int slot) { return binding_.slots[detail::index(slot - binding_.slots.front().slot)]; }
 
-  /// Runs the layers before the loss, and downloads the input of the loss.
+  /// Runs the layers before the main loss but no other loss, and downloads the input of the loss.
   GPIPE_OUT_OF_LINE void predict(const step_context& step, int m) {
     const int loss = net_->loss_slot();
     for (const auto& b : binding_.slots) {
-      if (b.slot < loss) run_forward(b, step, m, false);
+      if (b.slot < loss && !b.layer->auxiliary_loss()) run_forward(b, step, m, false);
       if (b.slot != loss) continue;
       for (int i = 0; i < b.inputs; ++i)
         context_.download(bytes(b.value_in[i], step, m), b.in[i].at(m, false),

@@ -76,16 +76,29 @@ GPIPE_COLD inline std::string name_of_sample(const int* dataset_rows, std::size_
 template <class T>
 void check_range(const field& wanted, const T* numbers, std::size_t count, const int* dataset_rows) {
   for (std::size_t i = 0; i < count; ++i)
-    if (numbers[i] < 0 || numbers[i] >= wanted.below)
+    if ((numbers[i] < 0 || numbers[i] >= wanted.below) && (numbers[i] != wanted.ignored || wanted.ignored == 0))
       throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ",
                    numbers[i]},
-             {"it must lie in 0 ... ", wanted.below - 1});
+             {"it must lie in 0 ... ", wanted.below - 1,
+              wanted.ignored == 0 ? "" : concat({", or be ", wanted.ignored, ", which is ignored"})});
+}
+
+// Floats may be equal to the limit: labels that are probabilities.
+template <class T>
+void check_share(const field& wanted, const T* numbers, std::size_t count, const int* dataset_rows) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (!(numbers[i] >= 0 && numbers[i] <= static_cast<T>(wanted.below)))
+      throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ",
+                   std::to_string(numbers[i])},
+             {"it must lie in 0 ... ", wanted.below});
 }
 
 GPIPE_COLD inline bool is_read_before(const network& net, int field, int end) {
-  for (int l = 0; l < net.slot_count && l < end; ++l)
+  for (int l = 0; l < net.slot_count && l < end; ++l) {
+    if (end < net.slot_count && net.row_of(l).auxiliary_loss()) continue;  // a prediction runs no loss
     for (int i = 0; i < net.row_of(l).field_count; ++i)
       if (net.row_of(l).field_index[i] == field) return true;
+  }
   return false;
 }
 
@@ -134,6 +147,10 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& from, int ma
     if (wanted.optional && wanted.type == dtype::bf16)
       detail::check_weights(wanted, reinterpret_cast<const bf16*>(data), count, rows.dataset_rows);
     if (wanted.below == 0) continue;
+    if (wanted.type == dtype::float32)
+      detail::check_share(wanted, reinterpret_cast<const float*>(data), count, rows.dataset_rows);
+    if (wanted.type == dtype::float64)
+      detail::check_share(wanted, reinterpret_cast<const double*>(data), count, rows.dataset_rows);
     if (wanted.type == dtype::int32)
       detail::check_range(wanted, reinterpret_cast<const std::int32_t*>(data), count, rows.dataset_rows);
     if (wanted.type == dtype::uint8)

@@ -20,12 +20,37 @@ struct commit_terms {
 /// The values of all stages, gathered on the host before the decision.
 struct gathered_values {
   std::vector<double> squares;   ///< [slot], of its gradient, summed in double
-  std::vector<double> partials;  ///< of the loss, at the same distance for each micro-batch as in its stage
+  std::vector<double> partials;  ///< of the losses, at the same distance for each micro-batch as in their stages
 };
+
+/// The place of a loss in the gathered partials.
+struct loss_place {
+  int slot = -1;
+  const row* layer = nullptr;
+  std::size_t first = 0;   ///< its first partial
+  std::size_t stride = 0;  ///< numbers from one micro-batch to the next
+
+  std::size_t bytes(int micro_batches) const { return stride * index(micro_batches) * sizeof(double); }
+};
+
+/// The places of the main loss and of the auxiliary losses behind it, for this number of micro-batches of all replicas.
+GPIPE_COLD inline std::vector<loss_place> places_of_losses(const network& net, int micro_batches) {
+  std::vector<loss_place> places;
+  std::size_t at = 0;
+  const auto add = [&](int slot) {
+    const row& of = net.row_of(slot);
+    places.push_back({slot, &of, at, of.partial_bytes() / sizeof(double)});
+    at += places.back().stride * index(micro_batches);
+  };
+  if (const int slot = net.loss_slot(); slot >= 0) add(slot);
+  for (int l = net.auxiliary_after(-1); l >= 0 && !places.empty(); l = net.auxiliary_after(l)) add(l);
+  return places;
+}
 
 /// The decision itself, and the result of the step.
 struct commit_result {
   step_result found;
+  bool same_weights = true;      ///< all losses have the same sum of weights, by which the commit divides
   bool finite = false;           ///< loss, weight and norm are finite
   bool holds = false;            ///< the step may be applied
   double scale = 0;              ///< turns the summed gradient into a mean, clipped
@@ -37,12 +62,14 @@ struct commit_decision {
   commit_terms terms;
   gathered_values gathered;
   commit_result result;
+  std::vector<loss_place> losses;
 
   /// Makes room for the values of all stages.
   GPIPE_COLD void reserve(const network& net, int micro_batches) {
     gathered.squares.resize(detail::index(net.slot_count));
-    if (const int slot = net.loss_slot(); slot >= 0)
-      gathered.partials.resize(detail::index(micro_batches) * net.row_of(slot).partial_bytes() / sizeof(double));
+    losses = places_of_losses(net, micro_batches);
+    if (!losses.empty())
+      gathered.partials.resize(losses.back().first + losses.back().bytes(micro_batches) / sizeof(double));
   }
 
   /// Sums the partials of the loss in the order of calls and micro-batches.
@@ -62,6 +89,31 @@ struct commit_decision {
     if (found.weight > 0) found.loss /= found.weight;
   }
 
+  /// The same of all losses. The losses' means, each times its factor, add up to the result's loss.
+  void sum(const step_context& step) noexcept {
+    sum(*losses.front().layer, step);
+    if (losses.size() == 1) return;
+    step_result& found = result.found;
+    for (std::size_t k = 1; k < losses.size(); ++k) {
+      const row& loss = *losses[k].layer;
+      loss_result& it = result_source::auxiliary(found, loss);
+      const double* at = gathered.partials.data() + losses[k].first;
+      for (int m = 0; m < step.filled(); ++m, at += losses[k].stride) {
+        for (std::size_t p = 0; p < loss.partial_elements(); ++p) it.sums[p] += at[p];
+        it.weight += loss.weight < 0 ? step.samples(m) : at[loss.weight];
+      }
+      it.divide();
+    }
+    result_source::add_auxiliary(found);
+  }
+
+  /// The first auxiliary loss whose sum of weights is not that of the main loss, but for rounding; null: none.
+  const loss_result* other_weight() const noexcept {
+    for (const loss_result& it : result.found.auxiliary_losses())
+      if (!(std::fabs(it.weight - result.found.weight) <= 1e-9 * result.found.weight)) return &it;
+    return nullptr;
+  }
+
   /// Adds the squares in model order, so that no cut changes a bit of the norm.
   void decide() noexcept {
     step_result& found = result.found;
@@ -72,7 +124,9 @@ struct commit_decision {
     result.scale = 1 / found.weight;
     result.finite = std::isfinite(found.loss) && std::isfinite(found.norm) && std::isfinite(found.weight);
     // The scale must be finite as a float, because updates may use it as one.
-    result.holds = result.finite && found.weight > 0 && std::isfinite(static_cast<float>(result.scale));
+    result.same_weights = other_weight() == nullptr;
+    result.holds = result.finite && result.same_weights && found.weight > 0 &&
+                   std::isfinite(static_cast<float>(result.scale));
     if (terms.max_norm > 0 && found.norm > terms.max_norm) result.scale *= terms.max_norm / found.norm;
   }
 };

@@ -51,7 +51,9 @@ struct step_context {
   bool applies() const { return kind == pass_kind::train; }  ///< the commit updates parameters
   bool diagnoses() const { return kind == pass_kind::diagnose; }
   bool predicts() const { return kind == pass_kind::predict; }
-  /// The pass is part of a step of the optimizer: watched rows and digests are taken from it.
+  /// Rows of watched slots are taken from the pass.
+  bool is_watched() const { return is_recorded() || kind == pass_kind::evaluate || kind == pass_kind::predict; }
+  /// The pass is part of a step of the optimizer: digests are taken from it.
   bool is_recorded() const { return kind == pass_kind::train || kind == pass_kind::accumulate; }
   /// Reports count the times of the pass.
   bool is_timed() const {

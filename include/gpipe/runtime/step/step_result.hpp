@@ -1,9 +1,13 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
-#include <gpipe/model/graph.hpp>
+#include <gpipe/core/index.hpp>
+#include <gpipe/runtime/step/loss_result.hpp>
 
 namespace gpipe {
 
@@ -11,44 +15,68 @@ namespace detail {
 struct result_source;
 }
 
-/// The largest number of partials of a loss. A fixed number, so that results need no allocation.
-inline constexpr int max_metrics = 8;
-
-/// The result of a step or an evaluation, over all its samples.
+/// The result of a step or an evaluation, over all its samples. The weight, the sums and the metrics are those of the
+/// main loss.
 struct step_result {
-  double loss = 0;     ///< mean, by weight
+  double loss = 0;     ///< mean, by weight; of several losses the total: each mean times its factor
   double weight = 0;   ///< sum of the samples' weights
   double correct = 0;  ///< sum of the weights of the samples that the model got right
   double norm = 0;     ///< of the mean gradient, before clipping; steps only
   int samples = 0;
   double sums[max_metrics]{};  ///< of the loss's partials, in the order in which the loss lists them
 
-  double accuracy() const { return weight > 0 ? correct / weight : 0; }
+  /// Whether the main loss counts right answers.
+  bool has_accuracy() const { return main().has_accuracy(); }
+  /// The share of right answers, by weight. Throws `error` if the main loss does not count them.
+  GPIPE_COLD double accuracy() const { return main().accuracy(); }
 
   /// The mean by weight of a partial of the loss: the sum over all samples, divided by `weight`. A partial may have
   /// several numbers; `index` selects one. Throws `error` if the loss has no partial of that name.
-  GPIPE_COLD double metric(std::string_view name, std::size_t index = 0) const {
-    std::string known;
-    std::size_t at = 0;
-    for (int p = 0; loss_row_ != nullptr && p < loss_row_->partial_count; ++p) {
-      const partial& it = loss_row_->partials[p];
-      if (it.name == name && index < it.size) return weight > 0 ? sums[at + index] / weight : 0;
-      known.append(known.empty() ? "" : ", ").append(it.name);
-      at += it.size;
+  GPIPE_COLD double metric(std::string_view name, std::size_t index = 0) const { return main().metric(name, index); }
+
+  /// The auxiliary losses in model order.
+  std::span<const loss_result> auxiliary_losses() const { return {others_.data(), detail::index(other_count_)}; }
+  /// A loss by its name; the main loss is "main". Throws `error` if there is none of that name.
+  GPIPE_COLD loss_result loss_named(std::string_view name) const {
+    std::string known(main_loss);
+    if (name == main_loss) return main();
+    for (const loss_result& it : auxiliary_losses()) {
+      if (it.name == name) return it;
+      known.append(", ").append(it.name);
     }
-    detail::throw_error({"the loss has no partial \"", name, "\""}, {"it has ", known.empty() ? "none" : known});
+    detail::throw_error({"the model has no loss ", detail::quoted(name)}, {"it has ", known});
   }
 
  private:
+  GPIPE_COLD loss_result main() const {
+    loss_result it(loss_row_);
+    for (int p = 0; p < max_metrics; ++p) it.sums[p] = sums[p];
+    it.weight = weight;
+    if (loss_row_ != nullptr && loss_row_->loss >= 0) it.divide();
+    return it;
+  }
+
   friend struct detail::result_source;
   const detail::row* loss_row_ = nullptr;  // has the names of the sums
+  std::array<loss_result, max_auxiliary_losses> others_{};
+  int other_count_ = 0;
 };
 
 namespace detail {
 
-/// The row of the network whose partials are summed in a result.
+/// What fills a result in: the row of the network whose partials are summed, and the auxiliary losses.
 struct result_source {
   static const row*& of(step_result& result) { return result.loss_row_; }
+  /// The result's auxiliary loss of that row, which is added if it is new.
+  static loss_result& auxiliary(step_result& result, const row& of) noexcept {
+    for (int k = 0; k < result.other_count_; ++k)
+      if (result.others_[index(k)].row() == &of) return result.others_[index(k)];
+    return result.others_[index(result.other_count_++)] = loss_result(&of);
+  }
+  /// Adds the auxiliary losses to the loss, which is the mean of the main one.
+  static void add_auxiliary(step_result& result) noexcept {
+    for (const loss_result& it : result.auxiliary_losses()) result.loss += it.factor * it.loss;
+  }
 };
 
 }  // namespace detail

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/core/text/quantity.hpp>
+#include <gpipe/core/text/quoted.hpp>
 #include <gpipe/runtime/stage/bound_stage.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
@@ -78,6 +80,12 @@ template <class Repeat>
       step.kind != pass_kind::accumulate && weight < static_cast<double>((std::numeric_limits<float>::min)()))
     throw_error({"the weights of the batch's samples sum to ", std::to_string(weight)},
            {"give at least one sample a positive weight"}, where);
+  if (const loss_result* other = decision.other_weight(); step.trains() && decision.result.finite && other != nullptr)
+    throw_error({"the weights of the loss ", quoted(other->name), " sum to ", significant(other->weight, 9),
+                 ", but those of the main loss to ", significant(decision.result.found.weight, 9)},
+                {"give both the same weights and rows, and ignore the same labels: a step divides all gradients by one "
+                 "sum; parameters are as before the step"},
+                where);
   step.begin(pass_kind::diagnose);
   repeat();
   if (step.trains() && accumulated > 0)

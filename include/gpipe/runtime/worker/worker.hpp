@@ -167,13 +167,14 @@ class alignas(alignment) worker final : private gradient_listener {
     times_.waiting([&] { context_.others.exchange(context_.decision.gathered); });
   }
   void download() {
-    const int loss = step().predicts() ? -1 : context_.net.loss_slot();
     for (const int s : stages_) {
       const bound_stage<Device>& from = replica_->stage(s);
       if (step().trains() && replica_->number() == 0)
         from.download_squares(context_.decision.gathered.squares.data());
-      if (loss >= 0 && context_.plan.cut().stage_of(loss) == s)
-        from.statistics().download(loss, step(), context_.decision.gathered.partials.data());
+      if (step().predicts()) continue;
+      for (const loss_place& loss : context_.decision.losses)
+        if (context_.plan.cut().stage_of(loss.slot) == s)
+          from.statistics().download(loss.slot, step(), context_.decision.gathered.partials.data() + loss.first);
     }
   }
   GPIPE_OUT_OF_LINE void finish() {

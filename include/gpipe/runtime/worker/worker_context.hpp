@@ -28,8 +28,8 @@ struct worker_context {
   const std::function<void(const instruction&)>& before;
   other_processes& others;
 
-  /// Sums the partials of the loss over the call's micro-batches and those accumulated before.
-  void sum_partials() const noexcept { decision.sum(net.row_of(net.loss_slot()), step); }
+  /// Sums the partials of the losses over the call's micro-batches and those accumulated before.
+  void sum_partials() const noexcept { decision.sum(step); }
 };
 
 }  // namespace gpipe::detail

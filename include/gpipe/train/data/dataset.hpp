@@ -1,13 +1,21 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include <gpipe/core/numbers/random.hpp>
-#include <gpipe/runtime/step/batch.hpp>
+#include <gpipe/core/index.hpp>
+#include <gpipe/train/data/data_source.hpp>
+#include <gpipe/train/data/row_order.hpp>
 
 namespace gpipe {
 
@@ -15,7 +23,7 @@ namespace gpipe {
 ///
 ///     auto data = dataset{}.with("inputs", 64, pixels).with("labels", 1, digits);
 ///     for (const auto& batch : data.batches(128)) training.step(batch);
-class dataset {
+class dataset final : public data_source {
  public:
   class stream;
 
@@ -43,7 +51,28 @@ class dataset {
     return std::move(this->with_unread(std::move(name), size, rows));
   }
 
-  int samples() const { return samples_; }
+  int samples() const override { return samples_; }
+
+  /// The elements of a field, row after row, to read or to change. Throws `error` if there is no such field, or if it
+  /// has another type.
+  template <detail::element T>
+  std::span<T> field(std::string_view name) {
+    column& found = find(name, dtype_of<T>);
+    return {reinterpret_cast<T*>(found.rows.data()), found.rows.size() / sizeof(T)};
+  }
+  template <detail::element T>
+  std::span<const T> field(std::string_view name) const {
+    return const_cast<dataset*>(this)->field<T>(name);
+  }
+
+  /// A copy of these rows, in this order.
+  dataset select(std::span<const int> rows) const;
+  /// Two datasets: a random part of `fraction` of the rows, to the nearest row and at least one, and the others. Both
+  /// have their rows in the order of this dataset. The parts are a function of the number of rows, `fraction` and
+  /// `seed`. They are copies: until this dataset is destroyed, its rows are in memory twice.
+  std::pair<dataset, dataset> split(double fraction, std::uint64_t seed) const;
+
+  std::unique_ptr<data_stream> open(const batch_order& order) const override;
 
   /// The samples in their order, `size` at a time; the last batch may be smaller.
   stream batches(int size) const&;
@@ -63,6 +92,7 @@ class dataset {
   };
 
   void add(std::string name, std::size_t size, std::size_t elements, dtype type, const void* rows);
+  column& find(std::string_view name, dtype type);
 
   std::vector<column> columns_;
   int samples_ = 0;
@@ -72,6 +102,9 @@ class dataset {
 class dataset::stream {
  public:
   stream(const dataset& from, int size, std::vector<int> order);
+
+  /// The batch with this number, counted from 0.
+  batch at(long number) { return gather(static_cast<int>(number * size_)); }
 
   class iterator {
    public:
@@ -93,10 +126,7 @@ class dataset::stream {
   void end() && = delete;
 
   /// The number of batches.
-  int count() const {
-    const int samples = static_cast<int>(order_.size());
-    return samples / size_ + (samples % size_ != 0);
-  }
+  int count() const { return static_cast<int>(detail::batches_of(static_cast<int>(order_.size()), size_)); }
 
  private:
   batch gather(int at);
@@ -160,13 +190,84 @@ GPIPE_COLD GPIPE_INLINE dataset::stream dataset::batches(int size) const& {
 GPIPE_COLD GPIPE_INLINE dataset::stream dataset::shuffled(int size, std::uint64_t seed, std::uint64_t epoch) const& {
   std::vector<int> order(static_cast<std::size_t>(samples_));
   std::iota(order.begin(), order.end(), 0);
-  // Fisher and Yates, by counter-based words: shuffles of standard libraries differ.
-  for (std::uint32_t i = static_cast<std::uint32_t>(order.size()); i > 1; --i) {
-    const auto words = draw({seed, epoch, ~0U, 0}, 0, i);
-    const std::uint64_t word = std::uint64_t{words.word[0]} << 32 | words.word[1];
-    std::swap(order[i - 1], order[word % i]);
-  }
+  detail::shuffle_rows(order, {seed, epoch, ~0U, 0});
   return {*this, size, std::move(order)};
+}
+
+GPIPE_COLD GPIPE_INLINE dataset::column& dataset::find(std::string_view name, dtype type) {
+  std::string known;
+  for (column& c : columns_) {
+    known.append(known.empty() ? "" : ", ").append(c.name);
+    if (c.name != name) continue;
+    if (c.type == type) return c;
+    detail::throw_error({"field ", detail::quoted(name), " is ", name_of(c.type)}, {"read it as that"});
+  }
+  detail::throw_error({"the dataset has no field ", detail::quoted(name)}, {"it has ", known.empty() ? "none" : known});
+}
+
+GPIPE_COLD GPIPE_INLINE dataset dataset::select(std::span<const int> rows) const {
+  if (rows.empty()) detail::throw_error({"no rows are selected"}, {"select at least 1"});
+  for (const int row : rows)
+    if (row < 0 || row >= samples_)
+      detail::throw_error({"the dataset has no row ", row}, {"rows are 0 to ", samples_ - 1});
+  dataset part;
+  part.samples_ = static_cast<int>(rows.size());
+  for (const column& from : columns_) {
+    const std::size_t bytes = from.size * detail::bytes_of(from.type);
+    column& into = part.columns_.emplace_back(column{from.name, from.size, from.type, {}, from.unread});
+    into.rows.resize(rows.size() * bytes);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      std::memcpy(into.rows.data() + i * bytes, from.rows.data() + detail::index(rows[i]) * bytes, bytes);
+  }
+  return part;
+}
+
+GPIPE_COLD GPIPE_INLINE std::pair<dataset, dataset> dataset::split(double fraction, std::uint64_t seed) const {
+  if (!(fraction > 0 && fraction < 1))
+    detail::throw_error({"the fraction is ", std::to_string(fraction)}, {"choose one between 0 and 1, without both"});
+  if (samples_ < 2)
+    detail::throw_error({"the dataset has ", samples_, " rows, too few for two parts"}, {"give at least 2"});
+  std::vector<int> order(detail::index(samples_));
+  std::iota(order.begin(), order.end(), 0);
+  detail::shuffle_rows(order, {seed, 0, ~2U, 0});
+  const long nearest = std::lround(fraction * samples_);
+  const auto middle = order.begin() + std::clamp(nearest, 1L, samples_ - 1L);
+  std::sort(order.begin(), middle);
+  std::sort(middle, order.end());
+  return {select({order.begin(), middle}), select({middle, order.end()})};
+}
+
+namespace detail {
+
+/// The passes over a dataset, one after the other.
+class dataset_stream final : public data_stream {
+ public:
+  dataset_stream(const dataset& from, const batch_order& order)
+      : from_(from), order_(order), at_(first_of(order, from.samples())) {}
+
+  GPIPE_COLD const batch* next() override {
+    if (at_.epoch >= order_.epochs) return nullptr;
+    if (!pass_ || ended_)
+      pass_.emplace(order_.shuffled ? from_.shuffled(order_.size, order_.seed, at_.epoch) : from_.batches(order_.size));
+    now_ = pass_->at(at_.batch);
+    ended_ = ++at_.batch == pass_->count();
+    if (ended_) at_ = {at_.epoch + 1, 0};
+    return &now_;
+  }
+
+ private:
+  const dataset& from_;
+  const batch_order order_;
+  data_position at_;
+  std::optional<dataset::stream> pass_;
+  bool ended_ = false;
+  batch now_{0};
+};
+
+}  // namespace detail
+
+GPIPE_COLD GPIPE_INLINE std::unique_ptr<data_stream> dataset::open(const batch_order& order) const {
+  return std::make_unique<detail::dataset_stream>(*this, order);
 }
 #endif
 

@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/train/dataset.hpp>
+#include <gpipe/train/data/dataset.hpp>
 
 #include <doctest/doctest.h>
 
@@ -100,6 +100,68 @@ TEST_CASE("a shuffle prefers no position") {
       CHECK(count > 900);  // 1000, with a deviation of 26
       CHECK(count < 1100);
     }
+}
+
+TEST_CASE("a split has every row once, and is a function of fraction and seed") {
+  const dataset data = ten();
+  const auto rows_of = [](const dataset& part) {
+    const auto labels = part.field<std::int32_t>("labels");
+    return std::vector<int>(labels.begin(), labels.end());
+  };
+  const auto [train, rest] = data.split(0.7, 3);
+  CHECK(train.samples() == 7);
+  CHECK(rest.samples() == 3);
+  CHECK(order(train.batches(2)) == sorted(rows_of(train)));  // in the order of the data, each row with its label
+  std::vector<int> both = rows_of(train), others = rows_of(rest);
+  both.insert(both.end(), others.begin(), others.end());
+  CHECK(sorted(both) == ascending);
+  CHECK(rows_of(data.split(0.7, 3).second) == rows_of(rest));
+  CHECK(rows_of(data.split(0.7, 4).second) != rows_of(rest));
+  CHECK(data.split(0.001, 0).first.samples() == 1);
+  CHECK(data.split(0.999, 0).second.samples() == 1);
+  for (const double fraction : {0.0, 1.0, -0.5, 1.5, std::numeric_limits<double>::quiet_NaN()})
+    CHECK_THROWS_WITH_AS(data.split(fraction, 0), doctest::Contains("choose one between 0 and 1"), error);
+  CHECK_THROWS_WITH_AS(data.select(std::array{4}).split(0.5, 0), doctest::Contains("too few for two parts"), error);
+}
+
+TEST_CASE("rows are selected in any order, and a field is changed in place") {
+  dataset data = ten();
+  const dataset chosen = data.select(std::array{7, 2, 2});
+  CHECK(order(chosen.batches(3)) == std::vector<int>{7, 2, 2});
+  CHECK_THROWS_WITH_AS(data.select(std::array{10}), "the dataset has no row 10; rows are 0 to 9", error);
+  CHECK_THROWS_AS(data.select(std::array{-1}), error);
+  CHECK_THROWS_AS(data.select({}), error);
+  for (std::int32_t& label : data.field<std::int32_t>("labels")) label += 5;
+  CHECK(static_cast<const dataset&>(data).field<std::int32_t>("labels")[9] == 14);
+  CHECK_THROWS_WITH_AS(data.field<float>("labels"), "field \"labels\" is int32; read it as that", error);
+  CHECK_THROWS_WITH_AS(data.field<float>("input"), "the dataset has no field \"input\"; it has inputs, labels", error);
+}
+
+TEST_CASE("a stream goes from epoch to epoch, and may begin anywhere") {
+  const dataset data = ten();
+  const auto labels_from = [&](batch_order how) {
+    std::vector<int> labels;
+    const auto stream = data.open(how);
+    while (const batch* b = stream->next())
+      for (int i = 0; i < b->samples(); ++i)
+        labels.push_back(static_cast<const std::int32_t*>(b->find("labels")->data)[i]);
+    CHECK(stream->next() == nullptr);
+    return labels;
+  };
+  std::vector<int> all = order(data.shuffled(4, 9, 0));
+  for (const int label : order(data.shuffled(4, 9, 1))) all.push_back(label);
+  const batch_order how{.size = 4, .shuffled = true, .seed = 9, .epochs = 2};
+  CHECK(labels_from(how) == all);
+  for (const long first : {0L, 1L, 2L, 3L}) {
+    batch_order later = how;
+    later.first = {0, first};
+    const auto skipped = (std::min)(4 * first, 10L);
+    CHECK(labels_from(later) == std::vector<int>(all.begin() + skipped, all.end()));
+  }
+  CHECK(labels_from({.size = 4}) == ascending);
+  CHECK(labels_from({.size = 4, .first = {1, 0}}).empty());
+  CHECK_THROWS_WITH_AS(data.open({.size = 4, .first = {0, 4}}), doctest::Contains("the first batch is 4"), error);
+  CHECK_THROWS_AS(data.open({.size = 4, .first = {0, -1}}), error);
 }
 
 TEST_CASE("rows that do not fit are rejected") {

@@ -1,0 +1,298 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include <gpipe/model/graph.hpp>
+#include <gpipe/model/items.hpp>
+
+namespace gpipe::detail {
+
+// The names of a model's layers, as a tree with a node for each item of the list of types: `repeat<1663, ...>` is not
+// expanded. A path, such as "h.0.ln_1", joins what the nodes from the root to a layer add.
+//
+//     model<input<float, 8>, linear<8>, named<"h", repeat<2, residual<linear<8>, relu>>>>
+//
+//     (nothing) - 0                                     slot 0
+//               - h - [0, 2) - (nothing) - 0            slots 1, 4     h.0.0, h.1.0
+//                                        - 1            slots 2, 5
+//                                        - (nothing)    slots 3, 6     h.0, h.1: the addition
+
+/// What a node adds to the paths below it: nothing, a name, an index in a list, or the number of a repetition.
+enum class path_part : std::uint8_t { nothing, name, index, repetition };
+
+struct path_node {
+  path_part adds = path_part::nothing;
+  bool layer = false;
+  const char* name = "";
+  int number = 0;            ///< the index, or how many repetitions there are
+  int first = 0, slots = 0;  ///< its slots, in the first repetition of what it stands in; those of one repetition
+  int end = 0;               ///< the node after the last below it
+};
+
+/// Writes nodes in model order, each before those below it. Without an array it counts them.
+class path_writer {
+ public:
+  constexpr explicit path_writer(path_node* nodes) : nodes_(nodes) {}
+  constexpr int count() const { return count_; }
+  constexpr int slots() const { return slots_; }
+
+  constexpr int open(path_node n) {
+    n.first = slots_;
+    if (nodes_ != nullptr) nodes_[count_] = n;
+    return count_++;
+  }
+  constexpr void close(int at) {
+    if (nodes_ == nullptr) return;
+    nodes_[at].slots = slots_ - nodes_[at].first;
+    nodes_[at].end = count_;
+  }
+  constexpr void layer(path_node n) {
+    n.layer = true;
+    const int at = open(n);
+    ++slots_;
+    close(at);
+  }
+  /// What was written in `slots` slots happens `more` times more.
+  constexpr void again(int more, int slots) { slots_ += more * slots; }
+
+ private:
+  path_node* nodes_;
+  int count_ = 0, slots_ = 0;
+};
+
+template <class Item>
+inline constexpr bool has_name = requires { Item::named_as; };
+
+constexpr path_node node_of_name(const char* name) {
+  return *name == 0 ? path_node{} : path_node{.adds = path_part::name, .name = name};
+}
+
+template <class Item>
+constexpr void write_paths(path_writer& to, path_node n);
+
+/// The items of a list: an item without a name of its own adds its index.
+template <class... Items>
+constexpr void write_list(path_writer& to, list<Items...>) {
+  int i = 0;
+  const int in_order[] = {0, (write_paths<Items>(to, {.adds = path_part::index, .number = i++}), 0)...};
+  static_cast<void>(in_order);
+}
+template <class... Items>
+constexpr void write_scope(path_writer& to, path_node n, list<Items...> items) {
+  const int at = to.open(n);
+  write_list(to, items);
+  to.close(at);
+}
+
+/// The items of a `named`: a single item has the name in place of its index; several are a scope of that name.
+template <class... Items>
+constexpr void write_named(path_writer& to, path_node n, list<Items...> items) {
+  write_scope(to, n, items);
+}
+template <class Item>
+  requires(!has_name<Item>)
+constexpr void write_named(path_writer& to, path_node n, list<Item>) {
+  write_paths<Item>(to, n);
+}
+
+/// The items of a `repeat`: the number of the repetition takes the place of a single item's index.
+template <class... Items>
+constexpr void write_repeated(path_writer& to, list<Items...> items) {
+  write_list(to, items);
+}
+template <class Item>
+constexpr void write_repeated(path_writer& to, list<Item>) {
+  write_paths<Item>(to, {});
+}
+
+template <class... Items>
+constexpr bool all_named(list<Items...>) {
+  return (has_name<Items> && ...);
+}
+
+/// An item, with what it adds if it has no name of its own. The kinds are those of `typed_item`.
+template <class Item>
+constexpr void write_paths(path_writer& to, path_node n) {
+  if constexpr (requires { Item::stashed_as; } || requires { typename Item::popped; }) {
+    return;
+  } else if constexpr (has_name<Item>) {
+    write_named(to, node_of_name(Item::named_as), typename Item::items{});
+  } else if constexpr (requires { Item::times; }) {
+    const int all = to.open(n);
+    const int one = to.open({.adds = path_part::repetition, .number = Item::times});
+    const int before = to.slots();
+    write_repeated(to, typename Item::items{});
+    to.close(one);
+    to.again(Item::times - 1, to.slots() - before);
+    to.close(all);
+  } else if constexpr (requires { Item::adds_its_input; }) {
+    if (n.adds == path_part::index && all_named(typename Item::items{})) n = {};
+    const int at = to.open(n);
+    write_list(to, typename Item::items{});
+    to.layer({});  // the addition
+    to.close(at);
+  } else if constexpr (requires { Item::read_from; } || requires { Item::tied_as; } || requires { Item::loss_named; }) {
+    to.layer(n);
+  } else if constexpr (requires { typename Item::items; }) {
+    write_scope(to, n, typename Item::items{});
+  } else {
+    to.layer(n);
+  }
+}
+
+template <class Items>
+constexpr int count_path_nodes() {
+  path_writer count(nullptr);
+  write_scope(count, {}, Items{});
+  return count.count();
+}
+
+/// The tree of a list of items. The first node is the model.
+template <class Items>
+inline constexpr auto path_tree = [] {
+  std::array<path_node, std::size_t{count_path_nodes<Items>()}> nodes{};
+  path_writer to(nodes.data());
+  write_scope(to, {}, Items{});
+  return nodes;
+}();
+
+/// Calls `put` with each part of a slot's path: a name, or "" and a number.
+template <class Put>
+constexpr void for_each_path_part(const path_node* tree, int slot, Put put) {
+  for (int n = 0;;) {
+    const path_node& here = tree[n];
+    if (here.adds == path_part::name) put(here.name, 0);
+    if (here.adds == path_part::index) put("", here.number);
+    if (here.adds == path_part::repetition) {
+      const int which = (slot - here.first) / here.slots;
+      slot -= which * here.slots;
+      put("", which);
+    }
+    if (here.layer) return;
+    ++n;
+    while (tree[n].adds != path_part::repetition && slot >= tree[n].first + tree[n].slots) n = tree[n].end;
+  }
+}
+
+/// Writes a slot's path, if `into` is not null. Returns its length.
+constexpr std::size_t write_path(const path_node* tree, int slot, char* into) {
+  std::size_t length = 0;
+  const auto put = [&](char letter) {
+    if (into != nullptr) into[length] = letter;
+    ++length;
+  };
+  for_each_path_part(tree, slot, [&](const char* name, int number) {
+    if (length > 0) put('.');
+    if (*name != 0) {
+      for (; *name != 0; ++name) put(*name);
+      return;
+    }
+    int unit = 1;
+    while (number / unit >= 10) unit *= 10;
+    for (; unit > 0; unit /= 10) put(static_cast<char>('0' + number / unit % 10));
+  });
+  return length;
+}
+
+/// Whether a name can be a part of a path: it has no dot, and is not a number.
+constexpr bool is_path_name(std::string_view name) {
+  bool number = true;
+  for (const char c : name) {
+    if (c == '.') return false;
+    number = number && c >= '0' && c <= '9';
+  }
+  return !number;
+}
+
+/// The first name that cannot be a part of a path; empty if there is none.
+constexpr std::string_view unfit_name(const path_node* tree) {
+  for (int n = 0; n < tree->end; ++n)
+    if (tree[n].adds == path_part::name && !is_path_name(tree[n].name)) return tree[n].name;
+  return {};
+}
+
+/// Finds two layers, each with parameters or state, that have one path.
+class path_collision {
+ public:
+  int slot = -1, other = -1;
+
+  constexpr path_collision() = default;
+  constexpr explicit path_collision(const network& net) : net_(net) {
+    if (net.paths != nullptr && net.paths->slots == net.slot_count) within(0);
+  }
+
+ private:
+  constexpr bool found() const { return slot >= 0; }
+
+  // Items that add their index to the same list have different paths.
+  constexpr void within(int scope) {
+    const path_node* tree = net_.paths;
+    for (int a = scope + 1; a < tree[scope].end && !found(); a = tree[a].end) {
+      for (int b = tree[a].end; b < tree[scope].end && !found(); b = tree[b].end)
+        if (tree[a].adds != path_part::index || tree[b].adds != path_part::index) compare({a}, {b});
+      within(a);
+    }
+  }
+
+  // A node, and by how many slots its repetition is behind the first one.
+  struct branch {
+    int node, later = 0;
+  };
+  constexpr branch first_below(branch scope) const { return {scope.node + 1, scope.later}; }
+  constexpr branch next(branch b) const { return {net_.paths[b.node].end, b.later}; }
+  constexpr bool is_below(branch b, branch scope) const { return b.node < net_.paths[scope.node].end && !found(); }
+
+  // Two nodes of one scope, or of two scopes that have one path.
+  constexpr void compare(branch a, branch b) {
+    const path_node &x = net_.paths[a.node], &y = net_.paths[b.node];
+    if (x.adds == path_part::nothing && !x.layer) {
+      for (branch c = first_below(a); is_below(c, a); c = next(c)) compare(c, b);
+    } else if (y.adds == path_part::nothing && !y.layer) {
+      for (branch c = first_below(b); is_below(c, b); c = next(c)) compare(a, c);
+    } else if (adds_the_same(x, y)) {
+      if (x.adds == path_part::repetition && y.adds == path_part::index) a.later += y.number * x.slots;
+      if (y.adds == path_part::repetition && x.adds == path_part::index) b.later += x.number * y.slots;
+      compare_below(a, b);
+    }
+  }
+
+  // Two nodes that have one path.
+  constexpr void compare_below(branch a, branch b) {
+    const path_node &x = net_.paths[a.node], &y = net_.paths[b.node];
+    if (y.layer && !x.layer) return compare_below(b, a);
+    if (x.layer && y.layer) {
+      if (!has_arrays(x.first) || !has_arrays(y.first)) return;
+      slot = (std::min)(x.first + a.later, y.first + b.later);
+      other = (std::max)(x.first + a.later, y.first + b.later);
+      return;
+    }
+    for (branch d = first_below(b); is_below(d, b); d = next(d)) {
+      if (!x.layer) {
+        for (branch c = first_below(a); is_below(c, a); c = next(c)) compare(c, d);
+      } else if (net_.paths[d.node].adds == path_part::nothing) {
+        compare_below(a, d);
+      }
+    }
+  }
+
+  // A repetition adds every number below its count.
+  static constexpr bool adds_the_same(const path_node& a, const path_node& b) {
+    if (a.adds == path_part::nothing || b.adds == path_part::nothing) return a.adds == b.adds;
+    if (a.adds == path_part::name || b.adds == path_part::name)
+      return a.adds == b.adds && std::string_view(a.name) == b.name;
+    if (a.adds == path_part::index && b.adds == path_part::index) return a.number == b.number;
+    if (a.adds == path_part::index) return a.number < b.number;
+    return b.adds == path_part::repetition || b.number < a.number;
+  }
+  constexpr bool has_arrays(int l) const {
+    return net_.row_of(l).parameter_count > 0 || net_.row_of(l).state_count > 0;
+  }
+
+  network net_{};
+};
+
+}  // namespace gpipe::detail

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <string>
+
+#include <gpipe/model/model.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
+
+namespace gpipe {
+
+/// The model in words: a line a layer with its path, type, output and parameters, and its share of the operations that
+/// forward and backward declare; totals below. Parameters of a tied layer count where they are first used.
+///
+///         path       layer  output  parameters   share
+///            0  linear<64>      64      4.16 k   1.1 %
+///     h.0.ln_1  layer_norm      64         128   0.1 %
+std::string summary(const network& net);
+
+/// The same with the stage of each layer, and the shares of the time that the plan predicts.
+std::string summary(const network& net, const runtime_plan& plan);
+
+/// `std::cout << gpipe::summary<net>();`
+template <class Model>
+std::string summary() {
+  return summary(network_of<Model>);
+}
+
+/// The model of a training, and its plan.
+template <class Training>
+  requires requires(const Training& t) { t.net(), t.plan().stages(); }
+std::string summary(const Training& training) {
+  return summary(training.net(), training.plan());
+}
+
+}  // namespace gpipe
+
+#if GPIPE_BODIES
+#include <gpipe/core/text/quantity.hpp>
+#include <gpipe/core/text/table.hpp>
+#include <gpipe/model/path.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+/// The tensors on a layer's output: 64, or 3 x 32 x 32 of bf16, or 32 + 32.
+GPIPE_COLD GPIPE_INLINE std::string outputs_of(const row& r) {
+  std::string text = r.outputs == 0 ? "-" : "";
+  for (int o = 0; o < r.outputs; ++o) {
+    if (o > 0) text += " + ";
+    const shape& of = r.out_extents[o];
+    for (int i = 0; i < of.rank; ++i) text.append(i > 0 ? " x " : "").append(std::to_string(of.extents[i]));
+    if (r.out[o].type != dtype::float32) text.append(" ").append(name_of(r.out[o].type));
+  }
+  return text;
+}
+
+GPIPE_COLD GPIPE_INLINE std::string summary_of(const network& net, const runtime_plan* plan) {
+  std::vector<double> costs;
+  double all = 0;
+  for (int l = 0; l < net.slot_count; ++l) {
+    const work& w = net.row_of(l).cost;
+    double cost = static_cast<double>(w.forward + w.backward_input + w.backward_parameters);
+    if (plan != nullptr) {
+      const slot_cost predicted =
+          cost_in(plan->schedule, plan->options, plan->costs().of(plan->cut().stage_of(l))[l]);
+      cost = static_cast<double>(predicted.forward + predicted.backward);
+    }
+    costs.push_back(cost);
+    all += cost;
+  }
+  std::vector<std::vector<std::string>> rows{{"path", "layer", "output", "parameters", "share"}};
+  if (plan != nullptr) rows[0].emplace_back("stage");
+  std::int64_t operations = 0;
+  std::size_t state = 0;
+  for (int l = 0; l < net.slot_count; ++l) {
+    const row& r = net.row_of(l);
+    const std::size_t parameters = r.parameter_elements();
+    const std::string count = parameters == 0 ? "-" : net.owns(l) ? counted(parameters) : "tied";
+    rows.push_back({path_of(net, l), std::string(r.name), outputs_of(r), count,
+                    percent(costs[static_cast<std::size_t>(l)], all)});
+    if (plan != nullptr) rows.back().push_back(std::to_string(plan->cut().stage_of(l)));
+    operations += r.cost.forward;
+    for (int i = 0; i < r.state_count; ++i) state += r.state[i].extents.size();
+  }
+  return table(rows) +
+         concat({several(net.slot_count, "layer"), plan == nullptr ? "" : " in " + several(plan->stages(), "stage"),
+                 ", ", counted(net.parameters()), " parameters (", sized(net.parameters() * bytes_of(net.type)), " of ",
+                 name_of(net.type), ")", state == 0 ? "" : ", " + counted(state) + " numbers of state", ", ",
+                 counted(static_cast<std::uint64_t>(operations)), " operations forward a sample\n"});
+}
+
+}  // namespace detail
+
+GPIPE_COLD GPIPE_INLINE std::string summary(const network& net) { return detail::summary_of(net, nullptr); }
+
+GPIPE_COLD GPIPE_INLINE std::string summary(const network& net, const runtime_plan& plan) {
+  return detail::summary_of(net, &plan);
+}
+
+}  // namespace gpipe
+#endif

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <gpipe/core/descriptions/data_position.hpp>
+#include <gpipe/runtime/step/batch.hpp>
+
+namespace gpipe {
+
+/// The batches of a stream: all epochs from `first` on, without a gap between two epochs.
+struct batch_order {
+  int size = 32;           ///< samples in a batch; the last batch of an epoch may be smaller
+  bool shuffled = false;   ///< by seed and epoch, else in the order of the data
+  std::uint64_t seed = 0;
+  data_position first{};
+  std::uint64_t epochs = 1;  ///< the stream ends before this epoch
+};
+
+/// Batches, one after the other.
+class data_stream {
+ public:
+  data_stream() = default;
+  data_stream(const data_stream&) = delete;
+  data_stream& operator=(const data_stream&) = delete;
+  virtual ~data_stream() = default;
+
+  /// The next batch, which lives until the next call. Null after the last one.
+  virtual const batch* next() = 0;
+};
+
+/// What `fit`, `evaluate` and `predict` read: a `dataset`, `mapped_data`, `generated_data`, or a class of your own. The
+/// batch at a position is a function of the order alone, so a stream can begin anywhere.
+class data_source {
+ public:
+  virtual ~data_source() = default;
+  virtual int samples() const = 0;
+  /// The source must outlive the stream.
+  virtual std::unique_ptr<data_stream> open(const batch_order& order) const = 0;
+
+ protected:
+  data_source() = default;
+  data_source(const data_source&) = default;
+  data_source& operator=(const data_source&) = default;
+};
+
+namespace detail {
+
+/// The number of batches of an epoch.
+inline long batches_of(int samples, int size) { return samples / size + (samples % size != 0); }
+
+/// The first batch's position if the source has batches and the order is valid; else throws.
+data_position first_of(const batch_order& order, int samples);
+
+#if GPIPE_BODIES
+GPIPE_COLD GPIPE_INLINE data_position first_of(const batch_order& order, int samples) {
+  if (order.size < 1) throw_error({"the batch size is ", order.size}, {"choose at least 1"});
+  if (samples < 1) throw_error({"the dataset has no samples"}, {"add its fields by with(name, size, rows)"});
+  const long count = batches_of(samples, order.size);
+  if (order.first.batch < 0 || order.first.batch > count)
+    throw_error({"the first batch is ", order.first.batch, ", but an epoch has ", count},
+                {"choose 0 to ", count, ", with the data and the batch size of the training that was stopped"});
+  return order.first.batch == count ? data_position{order.first.epoch + 1, 0} : order.first;
+}
+#endif
+
+}  // namespace detail
+
+}  // namespace gpipe

@@ -1,0 +1,12 @@
+// expect: auxiliary<Name, PerMille, Loss> needs PerMille, its factor in thousandths, above 0
+#include <gpipe/layer.hpp>
+#include <gpipe/model/model.hpp>
+
+using namespace gpipe;
+
+#ifdef GPIPE_FAIL
+struct net : model<input<float, 10>, auxiliary<"early", 0, softmax_cross_entropy>, softmax_cross_entropy> {};
+#else
+struct net : model<input<float, 10>, auxiliary<"early", 1, softmax_cross_entropy>, softmax_cross_entropy> {};
+#endif
+constexpr int slots = slots_of<net>;
