@@ -6,6 +6,7 @@
 #define GPIPE_COMPILED_SOURCE 1
 
 #include <gpipe.hpp>
+#include <gpipe/record/checkpoint/checkpoint_folder.hpp>
 #include <gpipe/train/basic_trainer_bodies.hpp>
 
 #if !GPIPE_COMPILED

@@ -31,7 +31,7 @@ constexpr std::array folders{
     "device/contract", "device/host/gemm", "device/host", "device/cuda/stream", "device/cuda/memory",
     "device/cuda/kernels", "device/cuda",
     "transport/contract", "transport/in_process", "transport/mpi", "transport/nccl",
-    "record", "record/log",
+    "record", "record/checkpoint", "record/log",
     "runtime/step", "runtime/binding", "runtime/hooks", "runtime/stage", "runtime/link", "runtime/processes",
     "runtime/replicas", "runtime/worker", "runtime",
     "train/data", "train"};

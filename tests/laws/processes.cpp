@@ -5,7 +5,10 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
+
+#include <gpipe/core/descriptions/adafactor.hpp>
 
 #include "support/allocations.hpp"
 #include "support/nets.hpp"
@@ -129,6 +132,21 @@ error failure_of(trainer<tied_net<float>, adam>& training, const batch& data) {
 }
 
 }  // namespace
+
+TEST_CASE("Adafactor, groups and averaged weights have the same bits in processes as in threads") {
+  const samples<float> data(20, 12, 1);
+  const auto bits = [&](process_group* job) {
+    training_options how = options(job);
+    how.groups = {no_decay_for_biases_and_norms(), {.parameters = {"0.weight"}, .rate_factor = 0.5}};
+    how.average_weights = 0.8;
+    trainer<tied_net<float>, adafactor_with_momentum> training(
+        plan_by(schedule_kind::one_f_one_b, the_job().ranks()), {}, how);
+    for (const int size : {13, 5}) training.step(data.take(0, size));
+    const double loss = training.evaluate(data.take(0, 6), weights::averaged).loss;
+    return std::tuple(state_of(training), training.parameter_hash(), loss);
+  };
+  CHECK(bits(&the_job()) == bits(nullptr));
+}
 
 TEST_CASE("processes have the bits of threads: residuals") { same_as_in_threads<residual_net<float>>(plain); }
 TEST_CASE("processes have the bits of threads: skips") { same_as_in_threads<skip_net<float>>(channels); }
@@ -405,6 +423,9 @@ TEST_CASE("processes that do not fit the plan, or have another plan, are rejecte
   CHECK(apart(how, &training_options::seed, 6u) == two + "the seed: 5 and 6");
   CHECK(apart(how, &training_options::trace_events, 100u) == two + "the events to trace: 0 and 100");
   CHECK(apart(how, &training_options::digest_calls, 2u) == two + "the calls to digest: 0 and 2");
+  CHECK(apart(how, &training_options::groups, std::vector{no_decay_for_biases_and_norms()}) ==
+        two + "the groups of parameters");
+  CHECK(apart(how, &training_options::average_weights, 0.5).starts_with(two + "average_weights: 0 and "));
   CHECK(apart(how, &training_options::slot_times, true) == two + "whether slots are timed: 0 and 1");
   CHECK(apart(o, &plan_options::schedule, schedule_kind::one_f_one_b) == two + "schedule: fill-drain and 1F1B");
   CHECK(apart(o, &plan_options::micro_batches, 5) == two + "micro_batches: 4 and 5");

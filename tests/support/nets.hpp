@@ -120,7 +120,10 @@ std::uint64_t state_of(const Trainer& training, int replica = 0) {
       sum.add(copy.data(), bytes);
     };
     add(memory_kind::parameters, 0, 0, r.parameter_bytes());
-    for (int k = 0; k < run.plan().options.optimizer_moments; ++k) add(memory_kind::moments, k, 0, r.parameter_bytes());
+    for (int k = 0; k < run.plan().options.optimizer_moments; ++k)  // without the padding
+      for (int p = 0; p < r.parameter_count; ++p)
+        add(memory_kind::moments, k, gpipe::detail::parameters_before(r, p),
+            r.parameters[p].extents.size() * gpipe::detail::bytes_of(r.type));
     if (const auto* rule = run.plan().options.tensor_rule; rule != nullptr)
       add(memory_kind::arrays, 0, 0, gpipe::detail::arrays_before(r, *rule));
     if (run.plan().options.average_weights) add(memory_kind::averages, 0, 0, r.parameter_bytes());

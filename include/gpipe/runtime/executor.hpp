@@ -272,6 +272,39 @@ class executor {
     parameters_.refresh();
   }
 
+  /// Whether this process has a slot's memory, in any replica.
+  bool has_here(memory_kind kind, int slot) const {
+    for (int r = 0; r < plan_.replicas(); ++r)
+      if (parameters_.is_here(kind, slot, r)) return true;
+    return false;
+  }
+  /// As `read` and `write`, in this process alone: every process calls them for what it has, in any order. The buffers
+  /// derived from parameters follow in `restore`.
+  GPIPE_COLD void read_here(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into) const {
+    usable();
+    parameters_.read_here(kind, slot, index, at, bytes, into, 0);
+  }
+  GPIPE_COLD void write_here(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes,
+                             const void* from) {
+    usable();
+    parameters_.write(kind, slot, index, at, bytes, from);
+  }
+  /// Goes on from this number of steps and seed, with the parameters that have been written. Drops what was accumulated.
+  GPIPE_COLD void restore(std::uint64_t steps, std::uint64_t seed) {
+    usable();
+    discard_accumulated();
+    step_.step = steps;
+    step_.seed = seed;
+    ++step_.changes;
+    parameters_.refresh();
+  }
+  std::uint64_t seed() const { return step_.seed; }
+  const training_options& options() const { return options_; }
+  /// Of this process in its job.
+  int rank() const { return options_.job != nullptr ? options_.job->rank() : 0; }
+  /// The calls that all processes of the job make together.
+  const detail::collective_calls& together() const { return calls(); }
+
   /// Addresses in the memory of the slot's stage, which the host may read only if the memory is the host's.
   std::byte* parameters(int slot) const { return usable(), parameters_.find(memory_kind::parameters, slot, 0, 0); }
   std::byte* gradients(int slot) const { return usable(), parameters_.find(memory_kind::gradients, slot, 0, 0); }

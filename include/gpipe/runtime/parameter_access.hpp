@@ -54,26 +54,32 @@ class parameter_access {
     return stage_with(kind, slot, replica).map().find(kind, owner_of(kind, slot), -1, {}, index).base;
   }
 
-  /// Copies `bytes` from offset `at` on to `into`, in all processes.
+  /// Whether this process has the memory.
+  bool is_here(memory_kind kind, int slot, int replica) const {
+    return here_.has_stage(replica, stage_of(owner_of(kind, slot)));
+  }
+  /// Copies `bytes` from offset `at` on to `into`, out of memory that is here.
+  GPIPE_COLD void read_here(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
+                            int replica) const {
+    const auto& context = stage_with(kind, slot, replica).context();
+    context.download(static_cast<std::ptrdiff_t>(bytes), find(kind, slot, index, replica) + at,
+                     static_cast<std::byte*>(into));
+    context.finish();
+  }
+  /// The same in all processes.
   GPIPE_COLD void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
                        int replica, const broadcast& all) const {
-    const int s = stage_of(owner_of(kind, slot));
-    if (here_.has_stage(replica, s)) {
-      const auto& context = replicas_.at(replica).stage(s).context();
-      context.download(static_cast<std::ptrdiff_t>(bytes), find(kind, slot, index, replica) + at,
-                       static_cast<std::byte*>(into));
-      context.finish();
-    }
+    if (is_here(kind, slot, replica)) read_here(kind, slot, index, at, bytes, into, replica);
     const std::int64_t which[] = {static_cast<int>(kind), slot, index, static_cast<std::int64_t>(at)};
     hash call;
     call.add(reinterpret_cast<const std::byte*>(which), sizeof which);
-    all.from_stage(replica, s, into, bytes, call.value());
+    all.from_stage(replica, stage_of(owner_of(kind, slot)), into, bytes, call.value());
   }
-  /// Copies `bytes` from `from` to offset `at`, in every replica.
+  /// Copies `bytes` from `from` to offset `at`, in every replica that is here.
   GPIPE_COLD void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes,
                         const void* from) const {
     for (int r = 0; r < plan_.replicas(); ++r) {
-      if (!here_.has_stage(r, stage_of(owner_of(kind, slot)))) continue;
+      if (!is_here(kind, slot, r)) continue;
       const auto& context = stage_with(kind, slot, r).context();
       context.upload(static_cast<std::ptrdiff_t>(bytes), static_cast<const std::byte*>(from),
                      find(kind, slot, index, r) + at);

@@ -23,10 +23,16 @@
 #include <gpipe/runtime/step/step_result.hpp>
 #include <gpipe/runtime/step/tensor_rows.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
+#include <gpipe/train/checkpoint/checkpoint_options.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/model_array.hpp>
 
 namespace gpipe {
+
+namespace detail {
+struct checkpoint_facts;
+struct saving;
+}
 
 /// Which weights a forward pass uses: those of the last step, or their moving average.
 enum class weights : std::uint8_t { current, averaged };
@@ -218,6 +224,21 @@ class basic_trainer {
     write(memory_kind::state, slot, name, dtype_of<T>, values.data(), values.size());
   }
 
+  /// Saves a checkpoint: parameters, state, the optimizer's arrays, the step count and the seed. It is the folder
+  /// `path`/step-00000120, which appears when it is whole and on the disk. `model.safetensors` in it is what PyTorch's
+  /// `load_state_dict` takes. If `path` ends with .safetensors, the model alone is saved, in that file.
+  ///
+  /// Throws `error` if the save fails. The checkpoints before it are as they were, and the training can go on.
+  void save(const std::string& path, const save_options& how = {});
+  /// Waits for a save that goes on beside the training, and throws its error.
+  void wait_for_save();
+  /// Loads the newest whole checkpoint of a folder, a checkpoint's folder, or the model alone from a .safetensors file or
+  /// an index of such files. After a checkpoint the training goes on with the same bits as the one that was saved, for
+  /// every number of stages, schedule and transport. Values are converted to the model's type.
+  ///
+  /// Throws `error`, which lists names, if the file is not this model's or not this optimizer's. Then nothing has changed.
+  load_result load(const std::string& path, load_mode mode = load_mode::exact);
+
   /// Copies all parameters and the state of all layers, in model order, and sets them again: bit for bit, in any cut of
   /// the same model. `into` is resized once and then used again.
   void keep_values(std::vector<std::byte>& into) const;
@@ -282,13 +303,17 @@ class basic_trainer {
   }
   void set_frozen(int first, int last, bool frozen);
   void set_watched(int slot, bool watched);
+  detail::checkpoint_facts facts() const;
 
   int moments_;
   double learning_rate_, max_grad_norm_;
   rate_schedule schedule_;
   std::vector<bool> frozen_;  // [slot that owns parameters]
   std::vector<std::unique_ptr<step_hook>> hooks_;  // a hook that adds another stays where it is
+  std::string optimizer_name_;
+  double optimizer_trial_;
   detail::executor_owner<Device> executor_;
+  std::unique_ptr<detail::saving> saving_;
 };
 
 #if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE

@@ -8,6 +8,7 @@
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/array.hpp>
 #include <gpipe/train/basic_trainer.hpp>
+#include <gpipe/train/checkpoint/checkpointer.hpp>
 
 // The bodies of basic_trainer's members. trainer.hpp includes them if the program is header-only. If GPIPE_COMPILED is 1,
 // compiled.cpp includes them for the host, and a program for another device includes them itself.
@@ -76,7 +77,10 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
       max_grad_norm_(how.max_grad_norm),
       schedule_(detail::checked_schedule(how.learning_rate_schedule)),
       frozen_(detail::index(net.slot_count)),
-      executor_(new gpipe::executor<Device>(net, kernels, std::move(plan), update, how)) {}
+      optimizer_name_(update.name()),
+      optimizer_trial_(update.trial()),
+      executor_(new gpipe::executor<Device>(net, kernels, std::move(plan), update, how)),
+      saving_(std::make_unique<detail::saving>()) {}
 
 template <class Device>
 GPIPE_COLD basic_trainer<Device>::~basic_trainer() = default;
@@ -279,6 +283,36 @@ GPIPE_COLD void basic_trainer<Device>::write(memory_kind kind, int slot, std::st
     detail::throw_error({detail::listed(kind).one, " \"", name, "\" has ", into.size, " elements, not ", count},
                         {"give all of them"}, detail::place_of(executor_->net(), slot));
   executor_->write(into.kind, slot, into.index, into.at, count * detail::bytes_of(type), values);
+}
+
+template <class Device>
+GPIPE_COLD detail::checkpoint_facts basic_trainer<Device>::facts() const {
+  detail::checkpoint_facts all;
+  all.optimizer = optimizer_name_;
+  all.optimizer_trial = detail::exact_text(optimizer_trial_);
+  all.rate = detail::exact_text(rate());
+  for (const parameter_group& group : executor_->options().groups)
+    all.groups.append(all.groups.empty() ? "" : "; ").append(detail::text_of(group));
+  return all;
+}
+template <class Device>
+GPIPE_COLD void basic_trainer<Device>::save(const std::string& path, const save_options& how) {
+  wait_for_save();
+  if (accumulated() > 0)
+    detail::throw_error({"the gradients of ", accumulated(), " accumulated calls wait for a step, and are not saved"},
+                        {"take the step, or call discard_accumulated"});
+  const detail::checkpointer<Device> now(*executor_, detail::system_files());
+  if (path.ends_with(".safetensors")) return now.save_model(path);
+  now.save(path, how, facts(), saving_->beside, saving_->copy);
+}
+template <class Device>
+GPIPE_COLD void basic_trainer<Device>::wait_for_save() {
+  saving_->beside.finish();
+}
+template <class Device>
+GPIPE_COLD load_result basic_trainer<Device>::load(const std::string& path, load_mode mode) {
+  wait_for_save();
+  return detail::checkpointer<Device>(*executor_, detail::system_files()).load(path, mode, facts());
 }
 
 template <class Device>

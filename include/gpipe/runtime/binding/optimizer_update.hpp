@@ -2,10 +2,12 @@
 
 #include <array>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include <gpipe/core/descriptions/tensor_rule.hpp>
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/text/type_name.hpp>
 #include <gpipe/device/host/context.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/runtime/binding/parameter_groups.hpp>
@@ -34,7 +36,8 @@ class optimizer_update {
         doubles_(&apply<Optimizer, double>),
         with_decay_(&with_decay<Optimizer>),
         variants_{{std::make_shared<const Optimizer>(optimizer), 1}},
-        trial_(trial_of(optimizer)) {
+        trial_(trial_of(optimizer)),
+        name_(type_name<Optimizer>) {
     static_assert(Optimizer::moments <= max_moments,
                   "gpipe: an optimizer has more moments than gpipe::max_moments");
     if constexpr (requires { optimizer.check(); }) optimizer.check();
@@ -52,6 +55,8 @@ class optimizer_update {
     variants_.push_back(base);
   }
 
+  /// The name of the optimizer's type.
+  std::string_view name() const { return name_; }
   int moments() const { return moments_; }
   /// The first value of all elements of a moment.
   double first_moment(int i) const { return first_[index(i)]; }
@@ -147,6 +152,7 @@ class optimizer_update {
   std::vector<variant> variants_;  // of each group, then of parameters in none
   std::array<double, std::size_t{max_moments}> first_{};
   double trial_;
+  std::string_view name_;
 };
 
 }  // namespace gpipe::detail

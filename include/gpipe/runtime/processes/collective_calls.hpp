@@ -38,6 +38,17 @@ class collective_calls {
           {agreed_value::number("the kind of memory", static_cast<int>(kind)), agreed_value::number("the slot", slot),
            agreed_value::number("the first byte", static_cast<std::int64_t>(at)), {"the values", values.value()}});
   }
+  /// A point that all processes reach in a save or a load, or none passes.
+  GPIPE_COLD void agree_to(collective_kind kind, std::initializer_list<agreed_value> values) const {
+    agree(kind, values);
+  }
+  /// Whether this is the process that does what is done once for all.
+  bool is_first() const { return job_ == nullptr || job_->rank() == 0; }
+  bool alone() const { return job_ == nullptr; }
+  /// In a call that takes long: this process makes progress.
+  void working(const char* action) const {
+    if (job_ != nullptr) job_->begin({.action = action});
+  }
 
   /// Runs `call()`. If it throws here, the call fails in all processes.
   template <class Call>

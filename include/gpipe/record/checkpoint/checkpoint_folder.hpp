@@ -1,0 +1,230 @@
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/text/quoted.hpp>
+#include <gpipe/record/checkpoint/file_operations.hpp>
+#include <gpipe/record/checkpoint/safetensors_set.hpp>
+
+// The checkpoints of a training are folders in one folder:
+//
+//     FOLDER/step-00000120/        whole: model.safetensors (or shards and an index) and optimizer.safetensors
+//     FOLDER/step-00000130.part/   begun, or being deleted; never read, and removed by the next save
+//     FOLDER/step-00000120.old/    only where a file system cannot exchange two names: see commit
+
+namespace gpipe {
+
+/// What `newest_checkpoint` found.
+struct found_checkpoint {
+  std::string path{};                  ///< of the newest folder that is whole; empty if there is none
+  long step = -1;                      ///< its step
+  std::vector<std::string> skipped{};  ///< newer ones that are not whole, each with the reason
+};
+
+/// The newest checkpoint of a folder whose files are all there and have the sizes that their headers promise.
+found_checkpoint newest_checkpoint(const std::string& folder, detail::file_operations& files = detail::system_files());
+
+namespace detail {
+
+/// Writes checkpoints, one at a time: `begin` makes a folder, the caller writes durable files into it, and `commit` gives
+/// it its name. Whatever fails, and whenever the process ends, each checkpoint is the old one, the new one or absent.
+class checkpoint_folder {
+ public:
+  explicit checkpoint_folder(std::string path, file_operations& files = system_files());
+
+  /// Removes what an interrupted save left, makes the folder for the files of a step, and returns its path.
+  std::string begin(long step);
+  /// Makes the files' names durable and gives the folder its name. An older checkpoint of the same step is replaced.
+  void commit(long step);
+  /// Removes what `begin` made; for a save that failed. Never throws.
+  void abandon(long step) noexcept;
+  /// Deletes checkpoints before `step` until `keep` are left, `step` included. Those of later steps stay.
+  void keep_newest(long step, int keep);
+
+  std::string part_path(long step) const { return named(step) + ".part"; }
+
+  static std::string name_of_step(long step);
+  struct found {
+    std::string name;
+    long step;
+    std::string_view ending;  // "", ".part" or ".old"
+  };
+  /// The folders with names of checkpoints, sorted by step, whole or not.
+  std::vector<found> list() const;
+
+ private:
+  std::string named(long step) const { return path_ + "/" + name_of_step(step); }
+  bool exists(const std::string& path) const { return files_->kind_of(path.c_str()) != file_operations::kind::none; }
+  void rename(const std::string& from, const std::string& to);
+  void replace(const std::string& part, const std::string& name);
+  void remove_part(const std::string& part);
+
+  std::string path_;
+  file_operations* files_;
+};
+
+}  // namespace detail
+
+#if GPIPE_BODIES
+namespace detail {
+
+GPIPE_COLD GPIPE_INLINE checkpoint_folder::checkpoint_folder(std::string path, file_operations& files)
+    : path_(std::move(path)), files_(&files) {
+  while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
+}
+
+GPIPE_COLD GPIPE_INLINE std::string checkpoint_folder::name_of_step(long step) {
+  const std::string digits = std::to_string(step);
+  return "step-" + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits;
+}
+
+GPIPE_COLD GPIPE_INLINE std::vector<checkpoint_folder::found> checkpoint_folder::list() const {
+  std::vector<std::string> names;
+  if (files_->list(path_.c_str(), names) != 0) throw_file_error("reading the folder", path_);
+  std::vector<found> steps;
+  for (std::string& name : names) {
+    std::string_view stem = name, ending;
+    for (const std::string_view possible : {".part", ".old"})
+      if (stem.ends_with(possible)) ending = possible, stem.remove_suffix(possible.size());
+    if (!stem.starts_with("step-")) continue;
+    long step = 0;
+    if (std::from_chars(stem.data() + 5, stem.data() + stem.size(), step).ec != std::errc{} || step < 0 ||
+        name_of_step(step) != stem || files_->kind_of((path_ + "/" + name).c_str()) != file_operations::kind::folder)
+      continue;
+    steps.push_back({std::move(name), step, ending});
+  }
+  std::sort(steps.begin(), steps.end(), [](const found& a, const found& b) {
+    return a.step != b.step ? a.step < b.step : a.ending > b.ending;  // the one without an ending comes last
+  });
+  return steps;
+}
+
+GPIPE_COLD GPIPE_INLINE void checkpoint_folder::rename(const std::string& from, const std::string& to) {
+  if (files_->rename(from.c_str(), to.c_str()) != 0) throw_file_error("renaming the checkpoint", from);
+}
+
+GPIPE_COLD GPIPE_INLINE void checkpoint_folder::remove_part(const std::string& part) {
+  std::vector<std::string> names;
+  if (files_->list(part.c_str(), names) != 0) throw_file_error("reading the folder", part);
+  for (const std::string& name : names)
+    if (const std::string file = part + "/" + name; files_->remove_file(file.c_str()) != 0)
+      throw_file_error("deleting the file", file);
+  if (files_->remove_folder(part.c_str()) != 0) throw_file_error("deleting the folder", part);
+}
+
+GPIPE_COLD GPIPE_INLINE std::string checkpoint_folder::begin(long step) {
+  using kind = file_operations::kind;
+  if (step < 0) throw_error({"the step is ", step}, {"count steps from 0"});
+  if (files_->make_folder(path_.c_str()) == 0) {
+    const auto slash = path_.rfind('/');
+    sync_folder(*files_, slash == std::string::npos ? "." : slash == 0 ? "/" : path_.substr(0, slash));
+  } else if (errno != EEXIST) {
+    throw_file_error("creating the folder", path_);
+  }
+  for (const found& f : list()) {
+    const std::string left = path_ + "/" + f.name;
+    if (f.ending == ".part") remove_part(left);
+    if (f.ending != ".old") continue;
+    // A commit without exchange was interrupted. Before its second rename the old checkpoint gets its name back.
+    if (!exists(named(f.step))) {
+      rename(left, named(f.step));
+    } else {
+      rename(left, part_path(f.step));
+      sync_folder(*files_, path_);
+      remove_part(part_path(f.step));
+    }
+  }
+  if (const kind now = files_->kind_of(named(step).c_str()); now != kind::none && now != kind::folder)
+    throw_error({"the checkpoint's name belongs to something that is no folder"}, {"remove it, or choose another folder"},
+                {.file = named(step)});
+  const std::string part = part_path(step);
+  if (files_->make_folder(part.c_str()) != 0) throw_file_error("creating the folder", part);
+  return part;
+}
+
+GPIPE_COLD GPIPE_INLINE void checkpoint_folder::replace(const std::string& part, const std::string& name) {
+  if (files_->exchange(part.c_str(), name.c_str()) == 0) {
+    try {
+      sync_folder(*files_, path_);
+    } catch (...) {  // the old one must not lose its files while its name may come back
+      files_->exchange(part.c_str(), name.c_str());
+      throw;
+    }
+    return remove_part(part);
+  }
+  if (errno != ENOSYS && errno != EINVAL && errno != EOPNOTSUPP) throw_file_error("renaming the checkpoint", part);
+  // Without exchange there is a moment without `name`. Readers then take the old checkpoint under its other name.
+  const std::string old = name + ".old";
+  rename(name, old);
+  try {
+    sync_folder(*files_, path_);
+    rename(part, name);
+  } catch (...) {
+    files_->rename(old.c_str(), name.c_str());
+    throw;
+  }
+  sync_folder(*files_, path_);
+  rename(old, part);
+  sync_folder(*files_, path_);
+  remove_part(part);
+}
+
+GPIPE_COLD GPIPE_INLINE void checkpoint_folder::commit(long step) {
+  const std::string part = part_path(step), name = named(step);
+  sync_folder(*files_, part);
+  if (exists(name)) return replace(part, name);
+  rename(part, name);
+  sync_folder(*files_, path_);
+}
+
+GPIPE_COLD GPIPE_INLINE void checkpoint_folder::abandon(long step) noexcept {
+  try {
+    if (exists(part_path(step))) remove_part(part_path(step));
+  } catch (...) {  // the next save removes it
+  }
+}
+
+GPIPE_COLD GPIPE_INLINE void checkpoint_folder::keep_newest(long step, int keep) {
+  if (keep < 1) throw_error({"the number of checkpoints to keep is ", keep}, {"keep at least 1"});
+  std::vector<found> before;
+  for (found& f : list())
+    if (f.step < step && f.ending.empty()) before.push_back(std::move(f));
+  const auto kept = static_cast<std::size_t>(keep - 1);
+  // The oldest first. A folder loses its name before its files: what has a name is whole.
+  for (std::size_t i = 0; i + kept < before.size(); ++i) {
+    const std::string name = path_ + "/" + before[i].name, part = name + ".part";
+    if (exists(part)) remove_part(part);
+    rename(name, part);
+    sync_folder(*files_, path_);
+    remove_part(part);
+  }
+}
+
+}  // namespace detail
+
+GPIPE_COLD GPIPE_INLINE found_checkpoint newest_checkpoint(const std::string& folder, detail::file_operations& files) {
+  using detail::checkpoint_folder;
+  const std::vector<checkpoint_folder::found> all = checkpoint_folder(folder, files).list();
+  found_checkpoint result;
+  for (auto at = all.rbegin(); at != all.rend(); ++at) {
+    if (at->ending == ".part") continue;
+    const std::string path = folder + "/" + at->name;
+    try {
+      detail::open_set(path, "model", files);
+      detail::open_set(path, "optimizer", files);
+      result.path = path, result.step = at->step;
+      return result;
+    } catch (const error& e) {
+      result.skipped.push_back(at->name + ": " + e.what());
+    }
+  }
+  return result;
+}
+#endif
+
+}  // namespace gpipe

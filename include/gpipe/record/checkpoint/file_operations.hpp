@@ -1,0 +1,194 @@
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <gpipe/core/error.hpp>
+
+namespace gpipe::detail {
+
+/// The calls of the system by which checkpoints are written and read, as the system defines them: -1 and errno on
+/// failure. Tests replace some of them by calls that fail.
+struct file_operations {
+  virtual ~file_operations() = default;
+
+  virtual int open(const char* path, int flags, int mode);
+  virtual int close(int file);
+  virtual long read_at(int file, void* into, std::size_t bytes, std::uint64_t at);
+  virtual long write(int file, const void* from, std::size_t bytes);
+  virtual int sync(int file);
+  virtual int size(int file, std::uint64_t& bytes);
+
+  enum class kind { none, file, folder, other };
+  virtual kind kind_of(const char* path);  ///< of the path itself, also if it is a link
+  virtual int rename(const char* from, const char* to);
+  virtual int exchange(const char* a, const char* b);  ///< renames both at once
+  virtual int make_folder(const char* path);
+  virtual int remove_file(const char* path);
+  virtual int remove_folder(const char* path);
+  virtual int list(const char* folder, std::vector<std::string>& names);
+};
+
+/// Those of the system.
+file_operations& system_files();
+
+/// Throws: `what` was tried and failed for the reason in errno.
+[[noreturn]] void throw_file_error(const char* what, const std::string& file);
+
+/// Makes the names in a folder durable.
+void sync_folder(file_operations& files, const std::string& folder);
+
+/// A descriptor, closed at the end.
+class open_file {
+ public:
+  open_file(file_operations& files, std::string path, int flags);
+  open_file(open_file&& from) noexcept
+      : files_(from.files_), path_(std::move(from.path_)), file_(std::exchange(from.file_, -1)) {}
+  open_file& operator=(open_file&&) = delete;
+  ~open_file();
+
+  const std::string& path() const { return path_; }
+  std::uint64_t size() const;
+  void read_at(void* into, std::size_t bytes, std::uint64_t at) const;
+  void write(const void* from, std::size_t bytes) const;
+  /// Makes what was written durable, and closes the file.
+  void finish();
+
+ private:
+  file_operations* files_;
+  std::string path_;
+  int file_;
+};
+
+#if GPIPE_BODIES
+GPIPE_COLD GPIPE_INLINE int file_operations::open(const char* path, int flags, int mode) {
+  return ::open(path, flags | O_CLOEXEC, mode);
+}
+GPIPE_COLD GPIPE_INLINE int file_operations::close(int file) { return ::close(file); }
+GPIPE_COLD GPIPE_INLINE long file_operations::read_at(int file, void* into, std::size_t bytes, std::uint64_t at) {
+  return ::pread(file, into, bytes, static_cast<off_t>(at));
+}
+GPIPE_COLD GPIPE_INLINE long file_operations::write(int file, const void* from, std::size_t bytes) {
+  return ::write(file, from, bytes);
+}
+GPIPE_COLD GPIPE_INLINE int file_operations::sync(int file) { return ::fsync(file); }
+GPIPE_COLD GPIPE_INLINE int file_operations::size(int file, std::uint64_t& bytes) {
+  struct stat about {};
+  if (::fstat(file, &about) != 0) return -1;
+  if (!S_ISREG(about.st_mode)) {
+    errno = S_ISDIR(about.st_mode) ? EISDIR : ESPIPE;
+    return -1;
+  }
+  bytes = static_cast<std::uint64_t>(about.st_size);
+  return 0;
+}
+GPIPE_COLD GPIPE_INLINE file_operations::kind file_operations::kind_of(const char* path) {
+  struct stat about {};
+  if (::lstat(path, &about) != 0) return kind::none;
+  return S_ISREG(about.st_mode) ? kind::file : S_ISDIR(about.st_mode) ? kind::folder : kind::other;
+}
+GPIPE_COLD GPIPE_INLINE int file_operations::rename(const char* from, const char* to) { return ::rename(from, to); }
+GPIPE_COLD GPIPE_INLINE int file_operations::exchange(const char* a, const char* b) {
+#ifdef SYS_renameat2
+  constexpr unsigned exchange_both = 2;  // RENAME_EXCHANGE of linux/fs.h
+  return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, exchange_both));
+#else
+  (void)a, (void)b;
+  errno = ENOSYS;
+  return -1;
+#endif
+}
+GPIPE_COLD GPIPE_INLINE int file_operations::make_folder(const char* path) { return ::mkdir(path, 0777); }
+GPIPE_COLD GPIPE_INLINE int file_operations::remove_file(const char* path) { return ::unlink(path); }
+GPIPE_COLD GPIPE_INLINE int file_operations::remove_folder(const char* path) { return ::rmdir(path); }
+GPIPE_COLD GPIPE_INLINE int file_operations::list(const char* folder, std::vector<std::string>& names) {
+  DIR* const open = ::opendir(folder);
+  if (!open) return -1;
+  errno = 0;
+  while (const dirent* entry = ::readdir(open)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  const int reason = errno;
+  ::closedir(open);
+  errno = reason;
+  return reason == 0 ? 0 : -1;
+}
+
+GPIPE_COLD GPIPE_INLINE file_operations& system_files() {
+  static file_operations files;
+  return files;
+}
+
+GPIPE_COLD GPIPE_INLINE void throw_file_error(const char* what, const std::string& file) {
+  const int reason = errno;
+  const char* remedy = "check the path and its disk";
+  if (reason == ENOSPC || reason == EDQUOT) remedy = "free space on the disk, or choose another folder";
+  else if (reason == EACCES || reason == EPERM || reason == EROFS)
+    remedy = "allow this user to do so, or choose another folder";
+  else if (reason == ENOENT) remedy = "check the path, and create its folder";
+  else if (reason == EISDIR || reason == ENOTDIR || reason == EEXIST || reason == ESPIPE)
+    remedy = "choose a path that is free";
+  throw_error({what, " failed: ", std::strerror(reason)}, {remedy}, {.file = file});
+}
+
+GPIPE_COLD GPIPE_INLINE open_file::open_file(file_operations& files, std::string path, int flags)
+    : files_(&files), path_(std::move(path)) {
+  do file_ = files.open(path_.c_str(), flags, 0666);
+  while (file_ < 0 && errno == EINTR);
+  if (file_ < 0) throw_file_error("opening the file", path_);
+}
+GPIPE_COLD GPIPE_INLINE open_file::~open_file() {
+  if (file_ >= 0) files_->close(file_);
+}
+GPIPE_COLD GPIPE_INLINE std::uint64_t open_file::size() const {
+  std::uint64_t bytes = 0;
+  if (files_->size(file_, bytes) != 0) throw_file_error("reading the file", path_);
+  return bytes;
+}
+GPIPE_COLD GPIPE_INLINE void open_file::read_at(void* into, std::size_t bytes, std::uint64_t at) const {
+  for (auto* to = static_cast<char*>(into); bytes > 0;) {
+    const long count = files_->read_at(file_, to, bytes, at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw_file_error("reading the file", path_);
+    if (count == 0)
+      throw_error({"the file ends at byte ", at, ", ", bytes, " bytes too early"}, {"copy or write it anew"},
+                  {.file = path_});
+    to += count, at += static_cast<std::uint64_t>(count), bytes -= static_cast<std::size_t>(count);
+  }
+}
+GPIPE_COLD GPIPE_INLINE void open_file::write(const void* from, std::size_t bytes) const {
+  for (const auto* at = static_cast<const char*>(from); bytes > 0;) {
+    const long count = files_->write(file_, at, bytes);
+    if (count < 0 && errno == EINTR) continue;
+    if (count == 0) errno = ENOSPC;
+    if (count <= 0) throw_file_error("writing the file", path_);
+    at += count, bytes -= static_cast<std::size_t>(count);
+  }
+}
+GPIPE_COLD GPIPE_INLINE void open_file::finish() {
+  int result = 0;
+  do result = files_->sync(file_);
+  while (result != 0 && errno == EINTR);
+  if (result != 0) throw_file_error("writing the file to its disk", path_);
+  // Even a close that fails has closed: another one could close a file of another thread.
+  if (files_->close(std::exchange(file_, -1)) != 0 && errno != EINTR) throw_file_error("closing the file", path_);
+}
+
+GPIPE_COLD GPIPE_INLINE void sync_folder(file_operations& files, const std::string& folder) {
+  open_file(files, folder, O_RDONLY | O_DIRECTORY).finish();
+}
+#endif
+
+}  // namespace gpipe::detail

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <thread>
+#include <utility>
+
+#include <gpipe/core/config.hpp>
+
+namespace gpipe::detail {
+
+/// One piece of work in a thread beside the caller's, at a time.
+class background {
+ public:
+  background() = default;
+  background(const background&) = delete;
+  background& operator=(const background&) = delete;
+  /// Waits. A failure that nobody has asked for is lost.
+  ~background() { join(); }
+
+  /// Waits for the work before, and throws its failure; then starts this.
+  void start(std::function<void()> work) {
+    finish();
+    thread_ = std::thread([this, todo = std::move(work)] {
+      try {
+        todo();
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+    });
+  }
+  /// Waits for the work, and throws what it threw.
+  void finish() {
+    join();
+    if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+
+ private:
+  void join() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  std::thread thread_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace gpipe::detail

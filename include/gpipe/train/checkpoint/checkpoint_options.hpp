@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gpipe/core/descriptions/data_position.hpp>
+
+namespace gpipe {
+
+/// How `basic_trainer::save` writes a checkpoint.
+struct save_options {
+  int keep = 3;               ///< the newest checkpoints that stay in the folder
+  data_position position{};   ///< where the training goes on in its data; `load` returns it
+  /// If false, the call returns when the arrays have been copied, and a thread writes them while the training goes on;
+  /// the copy takes as much memory as the arrays. A failure is thrown by `wait_for_save`, or by the next save. In a job
+  /// of processes the call always waits.
+  bool wait = true;
+  std::uint64_t max_file_bytes = std::uint64_t{4} << 30;  ///< larger models go to several files and an index
+};
+
+/// What `basic_trainer::load` takes from a file.
+enum class load_mode : std::uint8_t {
+  exact,    ///< all, and the names and shapes must be the model's
+  partial,  ///< the parameters and the state that fit; moments and the step count stay as they are
+};
+
+/// What of a file fits a model, by name and shape.
+struct load_report {
+  std::vector<std::string> loaded{};
+  std::vector<std::string> missing{};     ///< in the model alone
+  std::vector<std::string> unexpected{};  ///< in the file alone
+  std::vector<std::string> misshaped{};   ///< in both: "0.weight (file 8 x 4, model 8 x 5)"
+};
+
+/// What `basic_trainer::load` has loaded.
+struct load_result : load_report {
+  std::string path{};                  ///< the checkpoint's folder, or the file
+  std::vector<std::string> skipped{};  ///< newer checkpoints that are not whole, each with the reason
+  std::uint64_t steps = 0;             ///< the trainer's steps now
+  data_position position{};            ///< as it was saved
+};
+
+}  // namespace gpipe

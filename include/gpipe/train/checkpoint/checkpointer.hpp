@@ -1,0 +1,307 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/concat.hpp>
+#include <gpipe/core/hash.hpp>
+#include <gpipe/record/checkpoint/checkpoint_folder.hpp>
+#include <gpipe/record/checkpoint/safetensors_set.hpp>
+#include <gpipe/runtime/executor.hpp>
+#include <gpipe/train/checkpoint/background.hpp>
+#include <gpipe/train/checkpoint/checkpoint_files.hpp>
+#include <gpipe/train/checkpoint/checkpoint_options.hpp>
+#include <gpipe/train/checkpoint/facts.hpp>
+#include <gpipe/train/checkpoint/match.hpp>
+#include <gpipe/train/checkpoint/write_arrays.hpp>
+
+namespace gpipe::detail {
+
+/// The arrays of a save that goes on beside the training.
+struct array_copy {
+  std::unique_ptr<std::byte[]> bytes{};
+  std::size_t size = 0;
+
+  void reserve(std::size_t wanted) {
+    if (wanted <= size) return;
+    bytes.reset();
+    bytes = std::make_unique_for_overwrite<std::byte[]>(wanted);
+    size = wanted;
+  }
+};
+
+/// What a trainer keeps between saves.
+struct saving {
+  array_copy copy{};
+  background beside{};  // destroyed first: it reads the copy
+};
+
+/// Saves and loads the arrays of an executor. In a job of processes each process writes the arrays that it has:
+///
+///     rank 0:  make the folder |        | write its files |        | index, name the folder |
+///     others:                  | agree  | write their own | agree  |                        | agree
+template <class Device>
+class checkpointer {
+ public:
+  using run_type = executor<Device>;
+  checkpointer(run_type& run, file_operations& files) : run_(run), files_(files) {}
+
+  GPIPE_COLD void save(const std::string& folder, const save_options& how, checkpoint_facts facts, background& beside,
+                       array_copy& copy) const {
+    require_valid(how);
+    agree(collective_kind::save, folder);
+    facts.steps = run_.steps();
+    facts.seed = run_.seed();
+    facts.position = how.position;
+    auto content = std::make_shared<const contents>(contents_of(how, facts));
+    if (how.wait || !together().alone()) return write(folder, how.keep, *content, reader());
+    const array_reader from = copied(*content, copy);
+    beside.start([this_one = *this, folder, keep = how.keep, content, from] {
+      this_one.write_alone(folder, keep, *content, from);
+    });
+  }
+
+  /// The model alone, in one file. In a job rank 0 writes it.
+  GPIPE_COLD void save_model(const std::string& file) const {
+    agree(collective_kind::save, file);
+    const file_list list = deal_arrays("model", model_arrays(run_.net()), UINT64_MAX, [](const auto&) { return 0; });
+    const checkpoint_file& all = list.files.front();
+    const array_reader read = [this](const stored_array& of, std::size_t at, std::span<std::byte> into) {
+      run_.read(of.kind, of.slot, of.index, of.at + at, into.size(), into.data());
+    };
+    array_source source(all, read);
+    together().together([&] {
+      if (together().is_first())
+        return write_safetensors(file, tensors_of(all), model_facts(),
+                                 [&](const safetensors_entry& e, safetensors_sink& into) { source(e, into); }, files_);
+      source.read_all(place_tensors(tensors_of(all), {}, file));
+    });
+    point(collective_kind::save, 1);
+  }
+
+  GPIPE_COLD load_result load(const std::string& path, load_mode mode, const checkpoint_facts& mine) const {
+    agree(collective_kind::load, path);
+    load_result result;
+    opened from;
+    together().together([&] { from = open(path, mode, mine, result); });
+    point(collective_kind::load, 1);
+    together().together([&] {
+      for (const auto& [to, place] : from.arrays) copy_in(to, place, !from.whole);
+    });
+    point(collective_kind::load, 2);
+    run_.restore(from.whole ? from.facts.steps : run_.steps(), from.whole ? from.facts.seed : run_.seed());
+    result.steps = run_.steps();
+    result.position = from.facts.position;
+    return result;
+  }
+
+ private:
+  struct contents {
+    file_list model, optimizer;
+    checkpoint_facts facts;
+  };
+  /// What `load` has checked, before it writes an array.
+  struct opened {
+    std::deque<safetensors_set> sets{};
+    std::vector<std::pair<stored_array, const safetensors_set::place*>> arrays{};
+    checkpoint_facts facts{};
+    bool whole = false;  // with the optimizer
+  };
+
+  const collective_calls& together() const { return run_.together(); }
+  static safetensors_metadata model_facts() { return {{"format", "pt"}}; }
+
+  GPIPE_COLD void agree(collective_kind kind, const std::string& path) const {
+    hash name;
+    name.add(reinterpret_cast<const std::byte*>(path.data()), path.size());
+    together().agree_to(kind, {{"the path", name.value()},
+                               agreed_value::number("the step", static_cast<std::int64_t>(run_.steps()))});
+  }
+  void point(collective_kind kind, int number) const {
+    together().agree_to(kind, {agreed_value::number("the point of the call", number)});
+  }
+  GPIPE_COLD static void require_valid(const save_options& how) {
+    if (how.keep < 1) throw_error({"keep is ", how.keep}, {"choose at least 1"});
+    if (how.max_file_bytes == 0) throw_error({"max_file_bytes is 0"}, {"choose a size, such as 4 << 30"});
+    if (how.position.batch < 0) throw_error({"the position's batch is ", how.position.batch}, {"choose 0 or more"});
+  }
+
+  GPIPE_COLD contents contents_of(const save_options& how, const checkpoint_facts& facts) const {
+    const runtime_plan& plan = run_.plan();
+    const bool alone = together().alone();
+    const auto rank_of = [&](const stored_array& of) {
+      const int slot = of.kind == memory_kind::state ? of.slot : run_.net().slots[of.slot].owner;
+      return alone ? 0 : plan.worker_of(plan.cut().stage_of(slot));
+    };
+    return {deal_arrays("model", model_arrays(run_.net()), how.max_file_bytes, rank_of),
+            deal_arrays("optimizer", optimizer_state(run_.net(), plan.options), how.max_file_bytes, rank_of), facts};
+  }
+  array_reader reader() const {
+    return [this](const stored_array& of, std::size_t at, std::span<std::byte> into) {
+      together().working("save");
+      run_.read_here(of.kind, of.slot, of.index, of.at + at, into.size(), into.data());
+    };
+  }
+  /// Copies all arrays. What it returns reads the copy.
+  GPIPE_COLD array_reader copied(const contents& content, array_copy& copy) const {
+    auto places = std::make_shared<std::map<std::string_view, std::size_t>>();
+    const auto each = [&](auto&& visit) {
+      std::size_t at = 0;
+      for (const file_list* list : {&content.model, &content.optimizer})
+        for (const checkpoint_file& file : list->files)
+          for (const stored_array& one : file.arrays) visit(one, at), at += aligned(one.bytes());
+      return at;
+    };
+    copy.reserve(each([](auto&, std::size_t) {}));
+    each([&](const stored_array& one, std::size_t at) {
+      run_.read_here(one.kind, one.slot, one.index, one.at, one.bytes(), copy.bytes.get() + at);
+      places->emplace(one.name, at);
+    });
+    return [places, from = copy.bytes.get()](const stored_array& of, std::size_t at, std::span<std::byte> into) {
+      std::copy_n(from + places->at(of.name) + at, into.size(), into.data());
+    };
+  }
+
+  GPIPE_COLD void write_files(const std::string& part, int rank, const contents& content,
+                              const array_reader& read) const {
+    write_arrays(part, content.model, rank, model_facts(), read, files_);
+    write_arrays(part, content.optimizer, rank, content.facts.texts(), read, files_);
+  }
+  GPIPE_COLD void complete(checkpoint_folder& folder, const std::string& part, int keep,
+                           const contents& content) const {
+    for (const file_list* list : {&content.model, &content.optimizer})
+      if (list->has_index())
+        write_safetensors_index_directly(part + '/' + list->index_name(), index_of(*list), files_);
+    const auto step = static_cast<long>(content.facts.steps);
+    folder.commit(step);
+    folder.keep_newest(step, keep);
+  }
+  GPIPE_COLD void write_alone(const std::string& path, int keep, const contents& content,
+                              const array_reader& read) const {
+    checkpoint_folder folder(path, files_);
+    const auto step = static_cast<long>(content.facts.steps);
+    try {
+      const std::string part = folder.begin(step);
+      write_files(part, 0, content, read);
+      complete(folder, part, keep, content);
+    } catch (...) {
+      folder.abandon(step);
+      throw;
+    }
+  }
+  GPIPE_COLD void write(const std::string& path, int keep, const contents& content, const array_reader& read) const {
+    if (together().alone()) return write_alone(path, keep, content, read);
+    checkpoint_folder folder(path, files_);
+    const auto step = static_cast<long>(content.facts.steps);
+    const std::string part = folder.part_path(step);
+    const auto once = [&](auto&& call, int number) {
+      together().together([&] {
+        if (together().is_first()) call();
+      });
+      point(collective_kind::save, number);
+    };
+    try {
+      once([&] { folder.begin(step); }, 1);
+      together().together([&] { write_files(part, run_.rank(), content, read); });
+      point(collective_kind::save, 2);
+      once([&] { complete(folder, part, keep, content); }, 3);
+    } catch (...) {
+      if (together().is_first()) folder.abandon(step);
+      throw;
+    }
+  }
+
+  GPIPE_COLD opened open(const std::string& path, load_mode mode, const checkpoint_facts& mine,
+                         load_result& result) const {
+    opened from;
+    result.path = path;
+    if (files_.kind_of(path.c_str()) != file_operations::kind::folder) {
+      from.sets.emplace_back(path, files_);
+    } else {
+      if (!is_checkpoint(path)) {
+        found_checkpoint newest = newest_checkpoint(path, files_);
+        result.skipped = std::move(newest.skipped);
+        if (newest.path.empty())
+          throw error(result.skipped.empty() ? "the folder has no checkpoint"
+                                             : concat({"the folder has no whole checkpoint: ", result.skipped.front()}),
+                      "give a folder that save has written", {.file = path});
+        result.path = newest.path;
+      }
+      from.sets.push_back(open_set(result.path, "model", files_));
+      if (mode == load_mode::exact && has(result.path, "optimizer"))
+        from.sets.push_back(open_set(result.path, "optimizer", files_));
+    }
+    from.whole = from.sets.size() == 2;
+    take(from, from.sets[0], model_arrays(run_.net()), mode, result);
+    if (!from.whole) return from;
+    from.facts = read_facts(from.sets[1].metadata(), from.sets[1].path());
+    if (from.facts.optimizer != mine.optimizer)
+      throw_error({"the checkpoint is of the optimizer ", from.facts.optimizer, ", but this one is ", mine.optimizer},
+                  {"train with that optimizer, or load the model alone: ", result.path, "/model.safetensors"},
+                  {.file = from.sets[1].path()});
+    take(from, from.sets[1], optimizer_state(run_.net(), run_.plan().options), mode, result);
+    return from;
+  }
+  /// The folder is itself a checkpoint, or has a model of another program.
+  bool is_checkpoint(const std::string& folder) const { return has(folder, "model"); }
+  bool has(const std::string& folder, const char* stem) const {
+    const std::string file = folder + '/' + stem + ".safetensors";
+    return files_.kind_of(file.c_str()) != file_operations::kind::none ||
+           files_.kind_of((file + ".index.json").c_str()) != file_operations::kind::none;
+  }
+  GPIPE_COLD void take(opened& from, const safetensors_set& set, std::vector<stored_array> wanted, load_mode mode,
+                       load_result& result) const {
+    std::vector<const safetensors_set::place*> places;
+    std::vector<found_array> found;
+    for (const auto& [name, place] : set.tensors()) {
+      places.push_back(&place);
+      found.push_back({name, place.entry->shape});
+    }
+    array_match match = match_arrays(wanted, found);
+    forgive_counters(match.report);
+    if (mode == load_mode::exact && !match.exact()) throw_misfit(match.report, set.path());
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      if (match.found[i] < 0) continue;
+      const auto* place = places[static_cast<std::size_t>(match.found[i])];
+      require_convertible(place->entry->type, place->entry->name, place->file->path());
+      if (run_.has_here(wanted[i].kind, wanted[i].slot))
+        from.arrays.emplace_back(std::move(wanted[i]), place);
+    }
+    if (&set == &from.sets.front()) static_cast<load_report&>(result) = std::move(match.report);
+  }
+
+  // A model alone has no moving averages: these begin with its parameters.
+  GPIPE_COLD void copy_in(const stored_array& to, const safetensors_set::place* from, bool model_alone) const {
+    if (to.type == dtype::float64) copy_as<double>(to, from);
+    else copy_as<float>(to, from);
+    if (!model_alone || to.kind != memory_kind::parameters || !run_.plan().options.average_weights) return;
+    stored_array average = to;
+    average.kind = memory_kind::averages;
+    copy_in(average, from, true);
+  }
+  template <class T>
+  GPIPE_COLD void copy_as(const stored_array& to, const safetensors_set::place* from) const {
+    std::vector<T> block((std::min)(to.extents.size(), block_elements));
+    for (std::size_t at = 0, all = to.extents.size(); at < all; at += block.size()) {
+      const std::span<T> some = std::span(block).first((std::min)(block.size(), all - at));
+      from->read(at, some);
+      together().working("load");
+      run_.write_here(to.kind, to.slot, to.index, to.at + at * sizeof(T), some.size_bytes(), some.data());
+    }
+  }
+  static constexpr std::size_t block_elements = std::size_t{1} << 20;
+
+  run_type& run_;
+  file_operations& files_;
+};
+
+}  // namespace gpipe::detail

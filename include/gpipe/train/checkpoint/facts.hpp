@@ -1,0 +1,108 @@
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include <gpipe/core/concat.hpp>
+#include <gpipe/core/descriptions/data_position.hpp>
+#include <gpipe/core/descriptions/parameter_group.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/text/quoted.hpp>
+#include <gpipe/record/checkpoint/header.hpp>
+
+namespace gpipe::detail {
+
+/// What a checkpoint stores beside arrays: texts in the header of the optimizer's file.
+///
+///     gpipe.format 1, gpipe.steps 120, gpipe.seed 7, gpipe.epoch 2, gpipe.batch 13,
+///     gpipe.optimizer adamw, gpipe.optimizer_trial 0.87...,
+///     gpipe.rate 0.001, gpipe.groups *.bias: rate_factor 1, weight_decay 0
+struct checkpoint_facts {
+  static constexpr std::uint64_t newest_format = 1;
+
+  std::uint64_t steps = 0, seed = 0;
+  data_position position{};
+  std::string optimizer{};      ///< the name of its type
+  std::string optimizer_trial{};  ///< what two updates give with its settings
+  std::string rate{};           ///< of the next step
+  std::string groups{};         ///< of parameters
+
+  safetensors_metadata texts() const;
+};
+
+/// A number with all its digits.
+std::string exact_text(double x);
+
+/// A group of parameters: "*.bias: rate_factor 1, weight_decay 0".
+std::string text_of(const parameter_group& group);
+
+/// Throws if a text is missing or is no number, or if the format is newer than this library.
+checkpoint_facts read_facts(const safetensors_metadata& texts, const std::string& file);
+
+#if GPIPE_BODIES
+GPIPE_COLD GPIPE_INLINE std::string exact_text(double x) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%.17g", x);
+  return digits;
+}
+
+GPIPE_COLD GPIPE_INLINE std::string text_of(const parameter_group& group) {
+  std::string text;
+  for (const auto* patterns : {&group.parameters, &group.layers})
+    for (const std::string& pattern : *patterns) text.append(text.empty() ? "" : ", ").append(pattern);
+  text.append(": rate_factor ").append(exact_text(group.rate_factor));
+  if (group.weight_decay) text.append(", weight_decay ").append(exact_text(*group.weight_decay));
+  if (group.frozen) text.append(", frozen");
+  return text;
+}
+
+GPIPE_COLD GPIPE_INLINE safetensors_metadata checkpoint_facts::texts() const {
+  return {{"gpipe.format", std::to_string(newest_format)},
+          {"gpipe.steps", std::to_string(steps)},
+          {"gpipe.seed", std::to_string(seed)},
+          {"gpipe.epoch", std::to_string(position.epoch)},
+          {"gpipe.batch", std::to_string(position.batch)},
+          {"gpipe.optimizer", optimizer},
+          {"gpipe.optimizer_trial", optimizer_trial},
+          {"gpipe.rate", rate},
+          {"gpipe.groups", groups}};
+}
+
+GPIPE_COLD GPIPE_INLINE checkpoint_facts read_facts(const safetensors_metadata& texts, const std::string& file) {
+  const auto text = [&](const char* key) -> const std::string& {
+    const auto found = texts.find(key);
+    if (found == texts.end())
+      throw_error({"the file has no text ", quoted(key), ", so it is no checkpoint of a training"},
+                  {"give a folder that save has written"}, {.file = file});
+    return found->second;
+  };
+  const auto number = [&](const char* key) {
+    const std::string& digits = text(key);
+    std::uint64_t value = 0;
+    const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (digits.empty() || end.ec != std::errc{} || end.ptr != digits.data() + digits.size())
+      throw_error({"the text ", quoted(key), " is ", detail::quoted(digits), ", which is no number"}, {"load another checkpoint"},
+                  {.file = file});
+    return value;
+  };
+  if (const std::uint64_t format = number("gpipe.format"); format > checkpoint_facts::newest_format)
+    throw_error({"the checkpoint has format ", format, ", but this library reads up to ",
+                 checkpoint_facts::newest_format},
+                {"use a newer gpipe"}, {.file = file});
+  checkpoint_facts facts;
+  facts.steps = number("gpipe.steps");
+  facts.seed = number("gpipe.seed");
+  facts.position = {number("gpipe.epoch"), static_cast<long>(number("gpipe.batch"))};
+  facts.optimizer = text("gpipe.optimizer");
+  facts.optimizer_trial = text("gpipe.optimizer_trial");
+  facts.rate = text("gpipe.rate");
+  facts.groups = text("gpipe.groups");
+  return facts;
+}
+#endif
+
+}  // namespace gpipe::detail

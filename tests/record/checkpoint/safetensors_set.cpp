@@ -1,0 +1,70 @@
+#include <gpipe/record/checkpoint/safetensors_set.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "support/checkpoints.hpp"
+
+using namespace gpipe;
+using namespace checkpoints;
+
+namespace {
+
+void write(const std::string& path, const std::vector<std::string>& names, const char* owner = "x") {
+  std::vector<safetensors_tensor> tensors;
+  for (const std::string& name : names) tensors.push_back({name, safetensors_type::F32, {2}});
+  write_safetensors(path, tensors, {{"owner", owner}}, [](const safetensors_entry& e, safetensors_sink& into) {
+    const float values[]{static_cast<float>(e.name[0]), 0.5F};
+    into.write(std::span<const float>(values));
+  });
+}
+
+}  // namespace
+
+TEST_CASE("one file, or an index and its files, give the same tensors") {
+  const temporary_folder folder("set");
+  write(folder / "m.safetensors", {"a", "b", "c"});
+  write(folder / "1", {"a", "c"}, "first");
+  write(folder / "2", {"b"});
+  write_safetensors_index(folder / "m.safetensors.index.json", {{{"a", "1"}, {"b", "2"}, {"c", "1"}}, 24});
+  for (const char* name : {"m.safetensors", "m.safetensors.index.json"}) {
+    const safetensors_set set(folder / name);
+    CHECK(set.path() == folder / name);
+    REQUIRE(set.tensors().size() == 3);
+    for (const auto& [tensor, place] : set.tensors()) {
+      double values[2];
+      place.read(0, std::span<double>(values));
+      CHECK(values[0] == static_cast<double>(tensor[0]));
+      CHECK(values[1] == 0.5);
+    }
+    CHECK(set.find("d") == nullptr);
+  }
+  CHECK(safetensors_set(folder / "m.safetensors.index.json").metadata().at("owner") == "first");
+  CHECK(complaint([&] { detail::open_set(folder.path, "m", detail::system_files()); }).find("index of the same name") !=
+        std::string::npos);
+  std::filesystem::remove(folder / "m.safetensors");
+  CHECK(detail::open_set(folder.path, "m", detail::system_files()).files().size() == 2);
+  const safetensors_set moved = safetensors_set(folder / "m.safetensors.index.json");
+  CHECK(moved.find("b")->file == &moved.files().back());
+}
+
+TEST_CASE("an index that does not fit its files is refused") {
+  const temporary_folder folder("misfit");
+  write(folder / "1", {"a", "c"});
+  write(folder / "2", {"b"});
+  const auto refused = [&](const safetensors_index& index) {
+    write_safetensors_index(folder / "i.json", index);
+    return complaint([&] { safetensors_set(folder / "i.json"); });
+  };
+  CHECK(refused({{{"a", "1"}, {"b", "2"}, {"c", "1"}}, {}}) == "");
+  CHECK(refused({{}, 0}) == "");
+  CHECK(refused({{{"a", "1"}, {"b", "2"}, {"c", "1"}}, 23}).find("total_size is 23") != std::string::npos);
+  CHECK(refused({{{"a", "1"}, {"b", "2"}}, {}}).find("\"c\", which the index does not map") != std::string::npos);
+  CHECK(refused({{{"a", "1"}, {"b", "2"}, {"c", "2"}}, {}}).find("\"c\", which the index does not") != std::string::npos);
+  CHECK(refused({{{"a", "1"}, {"b", "2"}, {"c", "1"}, {"d", "2"}}, {}}).find("maps tensor \"d\"") != std::string::npos);
+  CHECK(refused({{{"a", "1"}, {"b", "3"}, {"c", "1"}}, {}}).find("/3: opening the file failed") != std::string::npos);
+  put(folder / "i.json", "");
+  CHECK(complaint([&] { safetensors_set(folder / "i.json"); }) != "");
+}

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <gpipe/record/checkpoint/file_operations.hpp>
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+// Files of a test, and calls of the system that fail.
+
+namespace checkpoints {
+
+/// A folder of its own, removed at the end. It is in memory where there is such a file system: thousands of files reach
+/// a disk too slowly.
+struct temporary_folder {
+  std::string path;
+  explicit temporary_folder(const std::string& name) {
+    const bool in_memory = ::access("/dev/shm", W_OK | X_OK) == 0;
+    const auto root = in_memory ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path();
+    path = (root / ("gpipe-" + name + "-" + std::to_string(::getpid()))).string();
+    std::filesystem::remove_all(path);
+    std::filesystem::create_directories(path);
+  }
+  temporary_folder(const temporary_folder&) = delete;
+  ~temporary_folder() {
+    std::error_code unknown;
+    std::filesystem::remove_all(path, unknown);
+  }
+  std::string operator/(const std::string& name) const { return path + "/" + name; }
+};
+
+inline std::string content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+inline void put(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+template <class Call>
+std::string complaint(Call&& call) {
+  try {
+    call();
+  } catch (const gpipe::error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+inline std::string from_hex(const std::string& digits) {
+  std::string bytes;
+  for (std::size_t i = 0; i + 1 < digits.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+  return bytes;
+}
+
+}  // namespace checkpoints

@@ -1,0 +1,198 @@
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gpipe/record/checkpoint/safetensors_file.hpp>
+#include <gpipe/record/checkpoint/write_safetensors.hpp>
+
+#include "support/nets.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace laws;
+namespace fs = std::filesystem;
+
+namespace {
+
+using net = tied_net<float>;
+constexpr plan_options two{.stages = 2, .micro_batches = 2, .micro_batch_size = 4};
+
+struct fixture {
+  samples<float> data{20, 12, 1};
+  temporary_folder folder{};
+  trainer<net, adam> training{two, adam{}, {.seed = 3}};
+
+  fixture() { step(3); }
+  void step(int count) {
+    for (int i = 0; i < count; ++i) training.step(data.take(i, 8));
+  }
+  std::string file(const std::string& name) const { return folder.path() + "/step-00000003/" + name; }
+
+  /// Loading fails with this text, and changes nothing.
+  void refuses(const std::string& path, const char* what, load_mode mode = load_mode::exact) {
+    CAPTURE(path);
+    const std::uint64_t before = state_of(training);
+    CHECK_THROWS_WITH_AS(training.load(path, mode), doctest::Contains(what), error);
+    CHECK(state_of(training) == before);
+  }
+};
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != text.npos);
+  REQUIRE(from.size() == to.size());
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE_FIXTURE(fixture, "a checkpoint restores parameters, state, moments, steps and seed") {
+  const std::uint64_t saved = state_of(training);
+  training.save(folder.path(), {.position = {2, 7}});
+  step(2);
+  CHECK(state_of(training) != saved);
+  const load_result found = training.load(folder.path());
+  CHECK(state_of(training) == saved);
+  CHECK(training.steps() == 3);
+  CHECK(found.steps == 3);
+  CHECK(found.position == data_position{2, 7});
+  CHECK(found.path == folder.path() + "/step-00000003");
+  CHECK(found.loaded.size() == 14);
+  CHECK(found.skipped.empty());
+}
+
+TEST_CASE_FIXTURE(fixture, "the newest checkpoint that is whole is loaded, and the others are named") {
+  for (int i = 0; i < 3; ++i, step(1)) training.save(folder.path(), {.keep = 2});
+  CHECK(!fs::exists(folder.path() + "/step-00000003"));
+  fs::resize_file(folder.path() + "/step-00000005/optimizer.safetensors", 2000);
+  const load_result found = training.load(folder.path());
+  CHECK(found.steps == 4);
+  REQUIRE(found.skipped.size() == 1);
+  CHECK(found.skipped[0].find("step-00000005") == 0);
+  CHECK(training.load(folder.path() + "/step-00000004").steps == 4);
+  refuses(folder.path() + "/step-00000005", "optimizer.safetensors");
+}
+
+TEST_CASE_FIXTURE(fixture, "a file that does not fit is refused, and nothing changes") {
+  training.save(folder.path());
+  struct other : model<input<float, 12>, linear<16>, relu, named<"head", linear<7>>, softmax_cross_entropy> {};
+  trainer<other, adam> second(two, adam{});
+  second.save(folder.beside("other"));
+  refuses(folder.beside("other"), "12 missing: ");
+  refuses(folder.beside("other"), "2 unexpected: head.");
+  trainer<net, sgd> third(two, sgd{});
+  third.step(data.take(0, 8));
+  third.save(folder.beside("third"));
+  refuses(folder.beside("third"), "the checkpoint is of the optimizer sgd, but this one is adam");
+
+  fs::create_directory(folder.beside("empty"));
+  refuses(folder.beside("empty"), "the folder has no checkpoint");
+  refuses(folder.beside("nothing"), "No such file");
+  temporary_folder::write_file(folder.beside("text.safetensors"), "no header");
+  refuses(folder.beside("text.safetensors"), "header");
+
+  const std::string whole = temporary_folder::read_file(file("model.safetensors"));
+  const std::string optimizer = temporary_folder::read_file(file("optimizer.safetensors"));
+  const auto with = [&](const char* name, const std::string& bytes) { temporary_folder::write_file(file(name), bytes); };
+  with("model.safetensors", whole.substr(0, whole.size() - 1));
+  refuses(folder.path(), "the file is cut off");
+  with("model.safetensors", whole + '0');
+  refuses(folder.path(), "behind its header");
+  with("model.safetensors", replaced(whole, "\"dtype\"", "\"dtyqe\""));
+  refuses(folder.path(), "dtype");
+  with("model.safetensors", replaced(whole, "[16,12]", "[12,16]"));
+  refuses(folder.path(), "1 misshaped: 0.weight (file 12 x 16, model 16 x 12)");
+  with("model.safetensors", whole);
+  with("optimizer.safetensors", replaced(optimizer, "\"gpipe.format\":\"1\"", "\"gpipe.format\":\"2\""));
+  refuses(folder.path(), "the checkpoint has format 2, but this library reads up to 1");
+  with("optimizer.safetensors", optimizer);
+  fs::remove(file("optimizer.safetensors"));
+  fs::create_directory(file("optimizer.safetensors"));
+  refuses(folder.path(), "optimizer.safetensors");
+  fs::remove(file("optimizer.safetensors"));
+  with("optimizer.safetensors", optimizer);
+  CHECK(training.load(folder.path()).steps == 3);
+}
+
+TEST_CASE_FIXTURE(fixture, "a save that fails leaves the checkpoints before, and the training goes on") {
+  training.save(folder.path());
+  const std::uint64_t saved = state_of(training);
+  step(1);
+  temporary_folder::write_file(folder.path() + "/step-00000004", "in the way");
+  CHECK_THROWS_AS(training.save(folder.path()), error);
+  training.save(folder.path(), {.wait = false});
+  step(1);
+  CHECK_THROWS_AS(training.wait_for_save(), error);
+  training.wait_for_save();  // a failure is thrown once
+  CHECK_THROWS_AS(training.save("/proc/no/folder"), error);
+  fs::remove(folder.path() + "/step-00000004");
+  step(1);
+  training.load(folder.path());
+  CHECK(state_of(training) == saved);
+}
+
+TEST_CASE_FIXTURE(fixture, "a save of gradients that wait for a step is refused") {
+  training.accumulate(data.take(0, 4));
+  CHECK_THROWS_WITH_AS(training.save(folder.path()), doctest::Contains("accumulated"), error);
+  training.discard_accumulated();
+  CHECK_THROWS_WITH_AS(training.save(folder.path(), {.keep = 0}), doctest::Contains("keep is 0"), error);
+  training.save(folder.path());
+}
+
+TEST_CASE_FIXTURE(fixture, "the arrays of a save beside the training are those of its step") {
+  const std::uint64_t saved = state_of(training);
+  training.save(folder.path(), {.wait = false});
+  step(2);
+  training.wait_for_save();
+  training.load(folder.path());
+  CHECK(state_of(training) == saved);
+}
+
+TEST_CASE_FIXTURE(fixture, "a large model goes to several files and an index") {
+  training.save(folder.path(), {.max_file_bytes = 1500});
+  CHECK(fs::exists(file("model.safetensors.index.json")));
+  CHECK(fs::exists(file("model-00002-of-00005.safetensors")));
+  const std::uint64_t saved = state_of(training);
+  step(1);
+  CHECK(training.load(folder.path()).steps == 3);
+  CHECK(state_of(training) == saved);
+  step(1);
+  CHECK(training.load(file("model.safetensors.index.json")).loaded.size() == 14);
+}
+
+TEST_CASE_FIXTURE(fixture, "the model alone goes to a file, and comes back in another type") {
+  training.save(folder.beside("m.safetensors"));
+  const auto weight = training.parameter("0.weight");
+  safetensors_file file(folder.beside("m.safetensors"));
+  CHECK(file.metadata().at("format") == "pt");
+  trainer<tied_net<double>, adam> wide({.stages = 3, .micro_batches = 2, .micro_batch_size = 4}, adam{});
+  const load_result found = wide.load(folder.beside("m.safetensors"));
+  CHECK(found.missing.empty());
+  CHECK(wide.steps() == 0);
+  const auto other = wide.template parameter<double>("0.weight");
+  for (std::size_t i = 0; i < weight.size(); ++i) CHECK(other[i] == static_cast<double>(weight[i]));
+}
+
+TEST_CASE_FIXTURE(fixture, "a partial load takes what fits, and leaves moments and steps") {
+  struct tuned : model<input<float, 12>, linear<16>, relu, named<"head", linear<5>>, softmax_cross_entropy> {};
+  training.save(folder.path());
+  trainer<tuned, sgd> second(two, sgd{});
+  second.step(data.take(0, 8));
+  const load_result found = second.load(folder.path(), load_mode::partial);
+  CHECK(found.loaded == std::vector<std::string>{"0.weight", "0.bias"});
+  CHECK(found.missing == std::vector<std::string>{"head.weight", "head.bias"});
+  CHECK(found.steps == 1);
+  CHECK(second.parameter("0.weight") == training.parameter(0, "weight"));
+}
+
+TEST_CASE_FIXTURE(fixture, "tied layers are in the file under each of their names") {
+  training.save(folder.beside("m.safetensors"));
+  safetensors_file file(folder.beside("m.safetensors"));
+  std::vector<float> first(256), second(256);
+  file.read(file.at("2.weight"), 0, std::span(first));
+  file.read(file.at("8.weight"), 0, std::span(second));
+  CHECK(first == second);
+}

@@ -1,0 +1,46 @@
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include <gpipe/train/checkpoint/facts.hpp>
+
+using namespace gpipe;
+using namespace gpipe::detail;
+
+namespace {
+
+const checkpoint_facts written{.steps = 120, .seed = ~std::uint64_t{0}, .position = {2, 13}, .optimizer = "adam",
+                               .optimizer_trial = "0.5", .rate = exact_text(0.1), .groups = "*.bias: rate_factor 1"};
+
+void refuses(const char* key, const char* text, const char* what) {
+  safetensors_metadata texts = written.texts();
+  if (text == nullptr) texts.erase(key);
+  else texts[key] = text;
+  CHECK_THROWS_WITH_AS(read_facts(texts, "file"), doctest::Contains(what), error);
+}
+
+}  // namespace
+
+TEST_CASE("facts come back as they were written") {
+  const checkpoint_facts read = read_facts(written.texts(), "file");
+  CHECK(read.steps == 120);
+  CHECK(read.seed == ~std::uint64_t{0});
+  CHECK(read.position == data_position{2, 13});
+  CHECK(read.optimizer == "adam");
+  CHECK(read.rate == "0.10000000000000001");
+  CHECK(read.texts() == written.texts());
+}
+
+TEST_CASE("facts that are missing, malformed or newer are refused") {
+  refuses("gpipe.steps", nullptr, "the file has no text \"gpipe.steps\"");
+  refuses("gpipe.steps", "", "which is no number");
+  refuses("gpipe.steps", "-1", "which is no number");
+  refuses("gpipe.steps", "12x", "which is no number");
+  refuses("gpipe.seed", "18446744073709551616", "which is no number");
+  refuses("gpipe.format", "2", "the checkpoint has format 2, but this library reads up to 1");
+}
+
+TEST_CASE("a group as text") {
+  CHECK(text_of({.parameters = {"*.bias", "0.*"}, .rate_factor = 0.5, .weight_decay = 0.25, .frozen = true}) ==
+        "*.bias, 0.*: rate_factor 0.5, weight_decay 0.25, frozen");
+}
