@@ -21,7 +21,9 @@
 #endif
 
 #include "options.hpp"
+#include "outputs.hpp"
 #include "processes.hpp"
+#include "saving.hpp"
 
 using namespace gpipe;
 
@@ -69,6 +71,7 @@ struct settings {
   bool layers = false, summary = false;
   processor device = processor::host;
   example::transport transport = example::transport::threads;
+  example::save_settings save;
   bool quiet = false;
 
   /// Workers of the plan; 1 if the plan is invalid, which is an error later.
@@ -139,6 +142,9 @@ struct settings {
                    "print the time of each layer, its share of a core's peak, and\n"
                    "                            advice for the slowest")
              .flag("--summary", summary, "print a line for each layer: path, type, output, parameters, stage")
+             .text("--save", "FOLDER", save.folder, "save a checkpoint at the end, and when the program is interrupted")
+             .number("--save-every", save.every, 0, INT32_MAX, "and after each of this many steps; 0: do not")
+             .text("--resume", "FOLDER", save.resumed, "go on from the newest checkpoint of a folder")
              .flag("--quiet", quiet, "print the last two lines only")
              .read(count, words))
       return false;
@@ -173,43 +179,19 @@ digit_sets read_digits(const std::string& path) {
 
 // The training --------------------------------------------------------------------------------------------------------
 
-/// Writes the measured time of each layer, and prints the predicted step time with it.
-void write_costs(std::ostream& out, const std::string& path, const network& of, const runtime_plan& now,
-                 const measured_profile& costs) {
-  write_profile(path, costs.view());
-  plan_options by_costs = now.options;
-  by_costs.profile = costs.view();
-  const auto predicted = [&](const std::vector<int>& cut) {
-    return gpipe::detail::milliseconds(step_time(of, make_plan(of, by_costs, cut)));
-  };
-  const std::vector<int> cut(now.first.begin() + 1, now.first.end() - 1);
-  out << "predicted step time by these measurements: " << predicted(cut) << ", and after a new cut by them "
-      << predicted({}) << '\n';
-}
-
-/// Checks before the training that every output can be written, each to its own file and none over the data.
-void require_outputs(const std::string& data, std::vector<std::string> files) {
-  std::erase(files, "");
-  for (auto file = files.begin(); file != files.end(); ++file) {
-    const auto same = [&](const std::string& other) { return is_same_file(*file, other); };
-    if (same(data)) throw error("an output has the file of the data", "give it its own file", {.file = *file});
-    if (std::any_of(files.begin(), file, same))
-      throw error("two outputs have the same file", "give each output its own file", {.file = *file});
-  }
-  for (const std::string& file : files) require_writable(file);
-}
-
 // In a job of processes every process makes the same calls, because each has a part of the answer; rank 0 prints.
 template <class Device>
-void run_on(settings chosen, process_group* job) {
+int run_on(settings chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
-  if (prints) require_outputs(chosen.data, {chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile, chosen.log});
+  if (prints)
+    example::require_outputs(chosen.data,
+                             {chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile, chosen.log});
   const digit_sets data = read_digits(chosen.data);
   chosen.batch = std::min(chosen.batch, data.train.samples());
   const int parts = chosen.plan.all_micro_batches();
   chosen.plan.micro_batch_size = (chosen.batch + parts - 1) / parts;
 
-  const fit_options epochs{.epochs = chosen.epochs, .batch = chosen.batch, .seed = chosen.seed};
+  fit_options epochs{.epochs = chosen.epochs, .batch = chosen.batch, .seed = chosen.seed};
   const auto steps = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.train.samples()) * chosen.epochs);
   trainer<both_precisions<net>, adamw, Device> training{
       chosen.plan,
@@ -227,6 +209,7 @@ void run_on(settings chosen, process_group* job) {
   std::ostream quiet(nullptr);
   std::ostream& out = chosen.quiet || !prints ? quiet : std::cout;
   const network& of = training.net();
+  epochs.first = example::resume(training, chosen.save, out);
   if (chosen.summary) out << summary(training);
   out << describe(of, training.plan());
 
@@ -237,41 +220,45 @@ void run_on(settings chosen, process_group* job) {
   std::optional<event_folder> events;
   if (prints && !chosen.log.empty()) log.emplace(chosen.log);
   if (prints && !chosen.tensorboard.empty()) events.emplace(chosen.tensorboard);
+  example::saver save(training, chosen.save, job);
   fit(training, data.train, epochs, [&](const fit_progress& now) {
     if (log) (*log)(now);
     if (events) (*events)(now);
     if (now.step == now.steps) line.epoch(now);
     else line.step(now);
     if (chosen.trace.empty() && training.steps() + 20 <= steps) training.reset_trace();  // room for the last 20
+    return save(now);
   });
+  if (const int code = save.finish(); code != 0) return code;
   const std::vector<stage_report> report = training.report();
   const std::vector<recorder>& trace = training.trace();
   const bool timed = chosen.layers || !chosen.profile.empty();
   const measured_profile costs = timed ? training.layer_profile() : measured_profile{};
   const double accuracy = training.evaluate(data.test).accuracy();
   const std::uint64_t hash = training.parameter_hash();
-  if (!prints) return;
+  if (!prints) return 0;
 
   write_report(out, report, std::thread::hardware_concurrency(), step_time(of, training.plan()));
   if (chosen.layers)
     write_layers(out, of, costs.view(), std::is_same_v<Device, host_device> ? host::gemm_peak() : 0,
                  training.plan().coalesce);
-  if (!chosen.profile.empty()) write_costs(out, chosen.profile, of, training.plan(), costs);
+  if (!chosen.profile.empty()) example::write_costs(out, chosen.profile, of, training.plan(), costs);
   if (!chosen.breakdown.empty())
     write_breakdown(chosen.breakdown, breakdown_of(report), "digits: where the time of a step went");
   if (!chosen.timeline.empty()) write_timeline(chosen.timeline, training.plan(), trace);
   if (!chosen.trace.empty()) write_trace(chosen.trace, trace);
   std::cout << "test accuracy " << std::fixed << std::setprecision(4) << accuracy << '\n'
             << "parameters " << std::hex << std::setw(16) << std::setfill('0') << hash << '\n';
+  return 0;
 }
 
-void run(const settings& chosen, process_group* job) {
+int run(const settings& chosen, process_group* job) {
   if (chosen.device == processor::host) return run_on<host_device>(chosen, job);
 #if GPIPE_WITH_CUDA
   if (job == nullptr) return run_on<cuda_device>(chosen, nullptr);
 #if GPIPE_WITH_NCCL
   nccl::job gpus(*job);
-  run_on<cuda_device>(chosen, &gpus);
+  return run_on<cuda_device>(chosen, &gpus);
 #else
   throw error("the program was built without NCCL, and MPI does not reach GPU memory",
               "install libnccl-dev and configure again, or choose --transport threads");
@@ -284,13 +271,15 @@ void run(const settings& chosen, process_group* job) {
 
 int main(int count, char** words) {
   std::unique_ptr<process_group> job;  // destroyed last: after the error is printed
+  int code = 0;
   try {
     settings chosen;
     if (chosen.read(count, words)) {
       job = example::join(chosen.transport, chosen.workers(), std::chrono::seconds(chosen.deadline), count, words);
-      run(chosen, job.get());
+      code = run(chosen, job.get());
     }
     if (!std::cout.flush()) throw error("cannot write to the standard output", "check where the output goes");
+    return code;
   } catch (const std::exception& failure) {
     if (example::prints_error(job.get(), failure)) std::cerr << "digits: " << failure.what() << std::endl;
     return 1;

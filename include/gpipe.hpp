@@ -4,10 +4,10 @@
 #include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/core/descriptions/lion.hpp>
 #include <gpipe/core/descriptions/rmsprop.hpp>
+#include <gpipe/device/host/gemm_rate.hpp>
 #include <gpipe/plan.hpp>
 #include <gpipe/plan/model_summary.hpp>
 #include <gpipe/plan/summary.hpp>
-#include <gpipe/device/host/gemm_rate.hpp>
 #include <gpipe/record/digest_file.hpp>
 #include <gpipe/record/layer_report.hpp>
 #include <gpipe/record/log/event_folder.hpp>

@@ -54,8 +54,8 @@ std::pair<std::string, double> measure(const char* name, arrays& on, const Optim
   std::vector<double> ratios, rates;
   for (int i = 0; i <= trials; ++i) {
     const double plain = of_triad / bench::timed([&] {
-      c.each(elements, triad{on.all[5].data(), on.all[0].data(), on.all[1].data()});
-    });
+                           c.each(elements, triad{on.all[5].data(), on.all[0].data(), on.all[1].data()});
+                         });
     const double ours = moved / bench::timed([&] { update(c, dtype::float32, range, {i + 1, 1e-6, 1}); });
     if (i == 0) continue;  // the first touches the pages
     ratios.push_back(ours / plain);

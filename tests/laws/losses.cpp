@@ -172,9 +172,9 @@ TEST_CASE("an evaluation reports every loss over a whole dataset, and a predicti
 
 TEST_CASE("losses with other sums of weights are refused, and the step changes nothing") {
   using ignoring_loss = softmax_cross_entropy_with<cross_entropy{.ignored = -1}>;
-  struct ignoring : model<input<float, 6>, linear<4>,
-                          auxiliary<"early", 500, with_field<"labels", "group", ignoring_loss>>,
-                          softmax_cross_entropy> {};
+  struct ignoring
+      : model<input<float, 6>, linear<4>, auxiliary<"early", 500, with_field<"labels", "group", ignoring_loss>>,
+              softmax_cross_entropy> {};
   data_of<float> data(6);
   trainer<ignoring, sgd> t(cut_in(1), sgd{});
   const auto given = [&] {

@@ -93,16 +93,19 @@ std::size_t spare_slots(const network& net, const runtime_plan& plan, int s) {
 }
 
 template <class Net, class Optimizer = adam, class Data>
-void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedule_kind::fill_drain,
-                               int coalesce = 0) {
+void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedule_kind::fill_drain, int coalesce = 0) {
   for (const int S : {1, 2, 3, 4, 5, slots_of<Net>})
     for (const recompute_mode mode : modes)
       for (const int M : {1, 2, 3}) {
-        const plan_options options{
-            .stages = S, .micro_batches = M, .micro_batch_size = 3, .recompute = mode, .schedule = schedule,
-            .coalesce = coalesce, .optimizer_moments = Optimizer::moments,
-            .tensor_rule = gpipe::detail::tensor_memory<Optimizer>(),
-            .average_weights = gpipe::tensor_rule<Optimizer>};
+        const plan_options options{.stages = S,
+                                   .micro_batches = M,
+                                   .micro_batch_size = 3,
+                                   .recompute = mode,
+                                   .schedule = schedule,
+                                   .coalesce = coalesce,
+                                   .optimizer_moments = Optimizer::moments,
+                                   .tensor_rule = gpipe::detail::tensor_memory<Optimizer>(),
+                                   .average_weights = gpipe::tensor_rule<Optimizer>};
         if (coalesce > 1 && !options.may_coalesce()) continue;
         if (!options.chosen_schedule().admits(S, M)) continue;
         if (sanitized && mode != modes[(S + M) % 4]) continue;

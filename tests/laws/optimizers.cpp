@@ -214,7 +214,8 @@ TEST_CASE("the average of the weights follows its formula, and is evaluated in t
   const samples<float> data(12, 12, 1);
   for (const int S : {1, 4}) {
     const plan_options options{.stages = S, .micro_batches = 3, .micro_batch_size = 4};
-    trainer<net, adam> training(options, {.learning_rate = 0.05}, {.average_weights = 0.75}), plain(options, {.learning_rate = 0.05});
+    trainer<net, adam> training(options, {.learning_rate = 0.05}, {.average_weights = 0.75}),
+        plain(options, {.learning_rate = 0.05});
     std::vector<double> expected;
     for (const float w : training.parameter(0, "weight")) expected.push_back(static_cast<double>(w));
     CHECK(training.average(0, "weight") == training.parameter(0, "weight"));
@@ -222,7 +223,8 @@ TEST_CASE("the average of the weights follows its formula, and is evaluated in t
       training.step(data.all());
       plain.step(data.all());
       const auto now = training.parameter(0, "weight");
-      for (std::size_t k = 0; k < now.size(); ++k) expected[k] = 0.75 * expected[k] + 0.25 * static_cast<double>(now[k]);
+      for (std::size_t k = 0; k < now.size(); ++k)
+        expected[k] = 0.75 * expected[k] + 0.25 * static_cast<double>(now[k]);
     }
     const auto found = training.average(0, "weight");
     for (std::size_t k = 0; k < found.size(); ++k)
@@ -259,10 +261,11 @@ TEST_CASE("an evaluation that fails leaves the weights as they were") {
   CHECK_THROWS_AS(training.evaluate(batch(3), weights::averaged), error);
   CHECK(state_of(training) == before);
   trainer<net, adam> without({.stages = 2, .micro_batches = 3, .micro_batch_size = 4});
-  CHECK_THROWS_WITH_AS(without.evaluate(data.all(), weights::averaged),
-                       "average_weights is 0: there is no average of the weights; choose .average_weights = 0.999 in the "
-                       "options of the training",
-                       error);
+  CHECK_THROWS_WITH_AS(
+      without.evaluate(data.all(), weights::averaged),
+      "average_weights is 0: there is no average of the weights; choose .average_weights = 0.999 in the "
+      "options of the training",
+      error);
   CHECK_THROWS_WITH_AS((trainer<net, adam>({}, {}, {.average_weights = 1})),
                        "average_weights is 1; choose a decay such as 0.999, or 0 for no average", error);
 }
@@ -294,8 +297,8 @@ TEST_CASE("the arrays of an optimizer are listed, read and written") {
   CHECK_THROWS_AS(training.set_moment("0.weight", 1, std::vector<float>(12)), error);
   CHECK(training.moment(0, "weight", 3).empty());
   CHECK(training.moment(0, "bias", 3).size() == 16);
-  CHECK_THROWS_WITH_AS(training.moment(0, "weight", 4), "the optimizer has no moment 4; it keeps 4 arrays, counted from 0",
-                       error);
+  CHECK_THROWS_WITH_AS(training.moment(0, "weight", 4),
+                       "the optimizer has no moment 4; it keeps 4 arrays, counted from 0", error);
 
   // All that a step reads is parameters and these arrays: copied, the next step has the same bits.
   trainer<net, adafactor_with_momentum> other({.stages = 1, .micro_batches = 3, .micro_batch_size = 4});

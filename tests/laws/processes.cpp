@@ -139,8 +139,8 @@ TEST_CASE("Adafactor, groups and averaged weights have the same bits in processe
     training_options how = options(job);
     how.groups = {no_decay_for_biases_and_norms(), {.parameters = {"0.weight"}, .rate_factor = 0.5}};
     how.average_weights = 0.8;
-    trainer<tied_net<float>, adafactor_with_momentum> training(
-        plan_by(schedule_kind::one_f_one_b, the_job().ranks()), {}, how);
+    trainer<tied_net<float>, adafactor_with_momentum> training(plan_by(schedule_kind::one_f_one_b, the_job().ranks()),
+                                                               {}, how);
     for (const int size : {13, 5}) training.step(data.take(0, size));
     const double loss = training.evaluate(data.take(0, 6), weights::averaged).loss;
     return std::tuple(state_of(training), training.parameter_hash(), loss);

@@ -17,8 +17,8 @@
 #include "support/schedules.hpp"
 #include "support/temporary_folder.hpp"
 
-// A training that is stopped after k steps, saved and loaded with another plan goes on with the same bits as one that was
-// not stopped.
+// A training that is stopped after k steps, saved and loaded with another plan goes on with the same bits as one that
+// was not stopped.
 
 using namespace laws;
 
@@ -61,8 +61,8 @@ void resumes_exactly(const char* name) {
     training_options how{.seed = 5, .learning_rate_schedule = warm_up{3, cosine{20}}, .max_grad_norm = 1};
     how.average_weights = groups == 1 ? 0.8 : 0;
     if (groups == 1)
-      how.groups = {{.parameters = {"0.*"}, .rate_factor = 0.25}, {.parameters = {"*.running_*", "10.bias"},
-                                                                   .frozen = true, .may_be_empty = true}};
+      how.groups = {{.parameters = {"0.*"}, .rate_factor = 0.25},
+                    {.parameters = {"*.running_*", "10.bias"}, .frozen = true, .may_be_empty = true}};
     std::vector<std::uint64_t> expected;
     trainer<net, Optimizer> whole(plan_number(0), Optimizer{}, how);
     step(whole, data, 0, steps, expected);

@@ -85,5 +85,6 @@ TEST_CASE("a number of the field that is not finite is named, with its sample an
   trainer<net, sgd> training(plan_options{.stages = 3, .micro_batches = 3, .micro_batch_size = 30});
   CHECK_THROWS_WITH_AS(
       training.step(batch(90).with("inputs", t.x).with("context", t.context).with("labels", t.labels)),
-      doctest::Contains("the field \"context\" of the data is not finite in sample 41, column 2 (counted from 0)"), error);
+      doctest::Contains("the field \"context\" of the data is not finite in sample 41, column 2 (counted from 0)"),
+      error);
 }

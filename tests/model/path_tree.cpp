@@ -42,32 +42,40 @@ static_assert(are_paths<scopes>({"0.0", "0.1", "1.0", "1.1.0", "1.1.1", "1", "2"
 // A repeat adds the number of the repetition, which takes the place of a single item's index.
 struct repeats : model<eight, relu, repeat<2, relu, linear<8>>, repeat<2, linear<8>>, repeat<2, block>,
                        repeat<2, repeat<2, relu>, relu>, repeat<2, repeat<2, relu>>, softmax_cross_entropy> {};
-static_assert(are_paths<repeats>({"0",     "1.0.0", "1.0.1", "1.1.0", "1.1.1",   "2.0",     "2.1",   "3.0.0",
+static_assert(are_paths<repeats>({"0",     "1.0.0", "1.0.1", "1.1.0",   "1.1.1",   "2.0",   "2.1",     "3.0.0",
                                   "3.0.1", "3.1.0", "3.1.1", "4.0.0.0", "4.0.0.1", "4.0.1", "4.1.0.0", "4.1.0.1",
-                                  "4.1.1", "5.0.0", "5.0.1", "5.1.0", "5.1.1", "6"}));
+                                  "4.1.1", "5.0.0", "5.0.1", "5.1.0",   "5.1.1",   "6"}));
 
 // A body that changes the flow has types of its own in later repetitions, but the same names.
 struct changing : model<eight, repeat<3, linear<6>, relu>, softmax_cross_entropy> {};
 static_assert(are_paths<changing>({"0.0.0", "0.0.1", "0.1.0", "0.1.1", "0.2.0", "0.2.1", "1"}));
 
 // The names of GPT-2. A residual whose items all have names adds nothing, one in which only some have adds its index.
-struct gpt : model<eight, named<"wte", linear<8>>,
-                   named<"h", repeat<2, residual<named<"ln_1", layer_norm>, named<"attn", linear<8>>>,
-                                     residual<named<"ln_2", layer_norm>, named<"mlp", named<"c_fc", linear<16>>, gelu,
-                                                                               named<"c_proj", linear<8>>>>>>,
-                   residual<named<"half", linear<8>>, relu>, named<"ln_f", layer_norm>, softmax_cross_entropy> {};
-static_assert(are_paths<gpt>({"wte",        "h.0.ln_1", "h.0.attn",     "h.0",        "h.0.ln_2", "h.0.mlp.c_fc",
-                              "h.0.mlp.1",  "h.0.mlp.c_proj", "h.0",    "h.1.ln_1",   "h.1.attn", "h.1",
-                              "h.1.ln_2",   "h.1.mlp.c_fc", "h.1.mlp.1", "h.1.mlp.c_proj", "h.1", "2.half",
-                              "2.1",        "2",        "ln_f",         "4"}));
+struct gpt
+    : model<eight, named<"wte", linear<8>>,
+            named<"h", repeat<2, residual<named<"ln_1", layer_norm>, named<"attn", linear<8>>>,
+                              residual<named<"ln_2", layer_norm>,
+                                       named<"mlp", named<"c_fc", linear<16>>, gelu, named<"c_proj", linear<8>>>>>>,
+            residual<named<"half", linear<8>>, relu>, named<"ln_f", layer_norm>, softmax_cross_entropy> {};
+static_assert(are_paths<gpt>({"wte",       "h.0.ln_1",
+                              "h.0.attn",  "h.0",
+                              "h.0.ln_2",  "h.0.mlp.c_fc",
+                              "h.0.mlp.1", "h.0.mlp.c_proj",
+                              "h.0",       "h.1.ln_1",
+                              "h.1.attn",  "h.1",
+                              "h.1.ln_2",  "h.1.mlp.c_fc",
+                              "h.1.mlp.1", "h.1.mlp.c_proj",
+                              "h.1",       "2.half",
+                              "2.1",       "2",
+                              "ln_f",      "4"}));
 static_assert(network_of<in_bf16<gpt>>.paths == network_of<gpt>.paths);
 
 // A name is for a layer, a scope, or several items; the name "" adds nothing.
 struct head : named<"head", linear<4>> {};
-struct names : model<eight, named<"r", residual<named<"a", linear<8>>>>, named<"t", tied<"x", linear<8>>>,
-                     named<"", residual<relu, named<"b", linear<8>>>>, named<"outer", named<"inner", linear<8>>>,
-                     named<"s", sequence<relu, linear<8>>>, named<"", repeat<2, linear<8>>>, head,
-                     softmax_cross_entropy> {};
+struct names
+    : model<eight, named<"r", residual<named<"a", linear<8>>>>, named<"t", tied<"x", linear<8>>>,
+            named<"", residual<relu, named<"b", linear<8>>>>, named<"outer", named<"inner", linear<8>>>,
+            named<"s", sequence<relu, linear<8>>>, named<"", repeat<2, linear<8>>>, head, softmax_cross_entropy> {};
 static_assert(are_paths<names>({"r.a", "r", "t", "0", "b", "", "outer.inner", "s.0", "s.1", "0", "1", "head", "7"}));
 
 static_assert(is_path<transformer<1663>>(network_of<transformer<1663>>.slot_count - 2, "1.1662.1"));

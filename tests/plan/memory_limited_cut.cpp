@@ -124,7 +124,9 @@ TEST_CASE("a partial cut with a longer backward does not replace one with a shor
     const auto below = [&random](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
     const int slots = 6 + below(4);
     const random_network drawn(random, slots, false);
-    plan_options o{.stages = 4 + below(2), .micro_batches = 2 + below(8), .micro_batch_size = 1,
+    plan_options o{.stages = 4 + below(2),
+                   .micro_batches = 2 + below(8),
+                   .micro_batch_size = 1,
                    .recompute = recompute_mode::never};
     std::vector<layer_cost> costs;
     const auto often_nothing = [&] { return below(3) == 0 ? 0 : below(30); };

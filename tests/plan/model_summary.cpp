@@ -28,8 +28,9 @@ TEST_CASE("a model prints a line for each layer, with its path, type, output, pa
   CHECK(has(text, "\n  h.1.fc              linear<8>       8        tied "));
   CHECK(has(text, "\n     h.1                    add       8           - "));
   CHECK(has(text, "\n       4  softmax_cross_entropy       -           - "));
-  CHECK(has(text, "\n10 layers, 228 parameters (912 B of float), 16 numbers of state, "
-                  "748 operations forward a sample\n"));
+  CHECK(has(text,
+            "\n10 layers, 228 parameters (912 B of float), 16 numbers of state, "
+            "748 operations forward a sample\n"));
   CHECK(std::count(text.begin(), text.end(), '\n') == 12);
   CHECK(text == summary(network_of<net>));
 }

@@ -36,9 +36,7 @@ inline std::string content(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-inline void put(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
+inline void put(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
 template <class Call>
 std::string complaint(Call&& call) {

@@ -36,35 +36,74 @@ inline constexpr std::array<std::string_view, 5> headers{
     R"({"__metadata__":{"k":"v"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"F32","shape":[3],"data_offsets":[24,36]}}  )",
     R"({"\u00e4\ud83d\ude00":{"dtype":"BF16","shape":[],"data_offsets":[0,2],"x":[1.5e3,{"y":null}]}})",
     R"({"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]},"c":{"dtype":"U8","shape":[0,7],"data_offsets":[1,1]}})",
-    R"({})", R"( {"a":{"data_offsets":[0,8],"shape":[1],"dtype":"I64"},"b":{"data_offsets":[8,16],"shape":[1],"dtype":"C64"}} )"};
+    R"({})",
+    R"( {"a":{"data_offsets":[0,8],"shape":[1],"dtype":"I64"},"b":{"data_offsets":[8,16],"shape":[1],"dtype":"C64"}} )"};
 inline constexpr std::array<std::uint64_t, 5> data_bytes{36, 2, 1, 0, 16};
 
 inline constexpr std::array<std::string_view, 2> indexes{
-    "{\n  \"metadata\": {\n    \"total_size\": 36\n  },\n  \"weight_map\": {\n    \"b\": \"m-1.safetensors\",\n    \"w\": "
+    "{\n  \"metadata\": {\n    \"total_size\": 36\n  },\n  \"weight_map\": {\n    \"b\": \"m-1.safetensors\",\n    "
+    "\"w\": "
     "\"m-2.safetensors\"\n  }\n}\n",
     R"({"weight_map":{"a":"b","\u0061\n":"..b"},"metadata":{},"x":[true,false,-0.5]})"};
 
-inline constexpr std::array<std::string_view, 30> words{
-    "\"", "\\", "{", "}", "[", "]", ":", ",", "0", "1", "-", "e", ".", "null", "true", " ", "\n", "\\u0000", "\\ud800",
-    "\xff", "\xc3", "18446744073709551615", "4294967296", "\"a\"", "\"shape\"", "\"dtype\"", "\"__metadata__\"", "../",
-    "\"data_offsets\":[0,0]", "[[[[[[[["};
+inline constexpr std::array<std::string_view, 30> words{"\"",
+                                                        "\\",
+                                                        "{",
+                                                        "}",
+                                                        "[",
+                                                        "]",
+                                                        ":",
+                                                        ",",
+                                                        "0",
+                                                        "1",
+                                                        "-",
+                                                        "e",
+                                                        ".",
+                                                        "null",
+                                                        "true",
+                                                        " ",
+                                                        "\n",
+                                                        "\\u0000",
+                                                        "\\ud800",
+                                                        "\xff",
+                                                        "\xc3",
+                                                        "18446744073709551615",
+                                                        "4294967296",
+                                                        "\"a\"",
+                                                        "\"shape\"",
+                                                        "\"dtype\"",
+                                                        "\"__metadata__\"",
+                                                        "../",
+                                                        "\"data_offsets\":[0,0]",
+                                                        "[[[[[[[["};
 
 /// One to four changes of bytes, words, and pieces that are doubled, moved or left out.
 inline std::string mutated(std::string text, numbers& random) {
   for (std::size_t changes = 1 + random.below(4); changes > 0; --changes) {
-    const std::size_t at = random.below(text.size() + 1), length = random.below(1 + (std::min)(text.size() - at, std::size_t{40}));
+    const std::size_t at = random.below(text.size() + 1),
+                      length = random.below(1 + (std::min)(text.size() - at, std::size_t{40}));
     switch (random.below(7)) {
-      case 0: text.insert(at, words[random.below(words.size())]); break;
-      case 1: text.replace(at, random.below(1 + (std::min)(text.size() - at, std::size_t{4})), words[random.below(words.size())]); break;
-      case 2: text.erase(at, length); break;
-      case 3: text.insert(random.below(text.size() + 1), text.substr(at, length)); break;
+      case 0:
+        text.insert(at, words[random.below(words.size())]);
+        break;
+      case 1:
+        text.replace(at, random.below(1 + (std::min)(text.size() - at, std::size_t{4})),
+                     words[random.below(words.size())]);
+        break;
+      case 2:
+        text.erase(at, length);
+        break;
+      case 3:
+        text.insert(random.below(text.size() + 1), text.substr(at, length));
+        break;
       case 4:
         if (at < text.size()) text[at] = static_cast<char>(random.next());
         break;
       case 5:
         if (at < text.size()) text[at] = static_cast<char>('0' + random.below(10));
         break;
-      default: text.resize(random.below(8) == 0 ? at : text.size());
+      default:
+        text.resize(random.below(8) == 0 ? at : text.size());
     }
   }
   return text;
@@ -80,9 +119,9 @@ inline bool is_sound(const gpipe::detail::safetensors_header& header, std::uint6
   std::vector<gpipe::safetensors_tensor> tensors;
   for (const gpipe::safetensors_entry& e : header.entries) {
     wide bits = gpipe::detail::bits_of(e.type);
-    for (const std::uint64_t extent : e.shape) bits = extent == 0 ? 0 : bits * extent;  // the bytes are few: no overflow
-    if (!names.insert(e.name).second || e.begin != at || e.end < e.begin || bits != wide{e.bytes()} * 8)
-      return false;
+    for (const std::uint64_t extent : e.shape)
+      bits = extent == 0 ? 0 : bits * extent;  // the bytes are few: no overflow
+    if (!names.insert(e.name).second || e.begin != at || e.end < e.begin || bits != wide{e.bytes()} * 8) return false;
     if (header.find(e.name) != &e) return false;
     at = e.end;
     tensors.push_back(e);

@@ -7,15 +7,15 @@
 #include <vector>
 
 #include <gpipe/core/numbers/random.hpp>
-#include <gpipe/layer/normalization/batch_norm.hpp>
-#include <gpipe/layer/regularization/dropout.hpp>
 #include <gpipe/layer/activation/gelu.hpp>
-#include <gpipe/layer/normalization/layer_norm.hpp>
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/regularization/dropout.hpp>
 #include <gpipe/layer/shape/concat.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
-#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/trainer.hpp>
@@ -54,8 +54,8 @@ struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<1
 /// 8 slots: three losses, of which two read a value that goes on.
 template <class T>
 struct losses_net : model<input<T, 12>, linear<16>, gelu, stash<"x">, linear<7>,
-                          auxiliary<"early", 400, softmax_cross_entropy>, pop<"x">, gpipe::concat<>, linear<7>, auxiliary<"late", 1000, softmax_cross_entropy>,
-                          softmax_cross_entropy> {};
+                          auxiliary<"early", 400, softmax_cross_entropy>, pop<"x">, gpipe::concat<>, linear<7>,
+                          auxiliary<"late", 1000, softmax_cross_entropy>, softmax_cross_entropy> {};
 
 /// 5 slots; its widest gradient exceeds the L1 cache, so gradients of several micro-batches are computed together.
 template <class T>
@@ -106,8 +106,8 @@ struct samples {
   batch all() const { return take(0, count); }
 };
 
-/// The bits of all that a training has changed: parameters, moments, arrays of tensor rules, averages, state, the number
-/// of steps; of one replica.
+/// The bits of all that a training has changed: parameters, moments, arrays of tensor rules, averages, state, the
+/// number of steps; of one replica.
 template <class Trainer>
 std::uint64_t state_of(const Trainer& training, int replica = 0) {
   gpipe::detail::hash sum;

@@ -29,7 +29,8 @@ six after_twenty_steps(const Optimizer& optimizer, const gpipe::tensor_extents& 
   T p[numbers], g[numbers], m[gpipe::max_moments][numbers]{};
   for (int i = 0; i < numbers; ++i) p[i] = static_cast<T>(0.5 * std::cos(0.9 * i) + 0.1);
   if constexpr (requires { Optimizer::first_moments[0]; })
-    for (int k = 0; k < Optimizer::moments; ++k) std::fill_n(m[k], numbers, static_cast<T>(Optimizer::first_moments[k]));
+    for (int k = 0; k < Optimizer::moments; ++k)
+      std::fill_n(m[k], numbers, static_cast<T>(Optimizer::first_moments[k]));
   std::vector<T> arrays(64);
   std::vector<double> sums(64, NAN);  // a rule must not read what it has not written
   for (int t = 1; t <= 20; ++t) {
@@ -61,7 +62,8 @@ six after_twenty_steps(const Optimizer& optimizer, const gpipe::tensor_extents& 
 /// In double to 1e-12 of each number; in float to 1e-6 of the largest, because numbers near zero have cancelled.
 template <class Optimizer>
 void agrees_with(const six& expected, const Optimizer& optimizer, const gpipe::tensor_extents& extents = {2, 3}) {
-  const six doubles = after_twenty_steps<double>(optimizer, extents), floats = after_twenty_steps<float>(optimizer, extents);
+  const six doubles = after_twenty_steps<double>(optimizer, extents),
+            floats = after_twenty_steps<float>(optimizer, extents);
   double largest = 0;
   for (const double x : expected) largest = (std::max)(largest, std::fabs(x));
   for (std::size_t i = 0; i < numbers; ++i) {

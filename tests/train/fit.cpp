@@ -165,9 +165,8 @@ TEST_CASE("the best values are taken back at the end, if the last are others") {
     training.held_out.assign(losses.rbegin(), losses.rend());
     how.epochs = static_cast<int>(losses.size());
     how.batch = 5;
-    fit(training, five, five, how, [&](const fit_progress& now) {
-      return now.epoch == stop_at_step ? loop_control::stop : loop_control::go;
-    });
+    fit(training, five, five, how,
+        [&](const fit_progress& now) { return now.epoch == stop_at_step ? loop_control::stop : loop_control::go; });
     return training.restored;
   };
   CHECK(run({3, 1, 2, 4}, {.restore_best = true}) == std::vector<int>{2});

@@ -185,8 +185,7 @@ constexpr row describe_row() {
       r.in, std::make_integer_sequence<int, parts<typename Bound::input>>{});
   r.outputs = edge_parts_into<typename Bound::output>(
       r.out, std::make_integer_sequence<int, parts<typename Bound::output>>{});
-  extents_into<typename Bound::output>(r.out_extents,
-                                       std::make_integer_sequence<int, parts<typename Bound::output>>{});
+  extents_into<typename Bound::output>(r.out_extents, std::make_integer_sequence<int, parts<typename Bound::output>>{});
   if constexpr (!std::is_void_v<typename Bound::value_type>) {
     r.type = dtype_of<typename Bound::value_type>;
     r.computes = dtype_of<typename Bound::edge_type>;

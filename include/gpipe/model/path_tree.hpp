@@ -65,7 +65,9 @@ class path_writer {
 };
 
 template <class Item>
-inline constexpr bool has_name = requires { Item::named_as; };
+inline constexpr bool has_name = requires {
+  Item::named_as;
+};
 
 constexpr path_node node_of_name(const char* name) {
   return *name == 0 ? path_node{} : path_node{.adds = path_part::name, .name = name};
@@ -94,8 +96,7 @@ constexpr void write_named(path_writer& to, path_node n, list<Items...> items) {
   write_scope(to, n, items);
 }
 template <class Item>
-  requires(!has_name<Item>)
-constexpr void write_named(path_writer& to, path_node n, list<Item>) {
+requires(!has_name<Item>) constexpr void write_named(path_writer& to, path_node n, list<Item>) {
   write_paths<Item>(to, n);
 }
 
@@ -117,7 +118,8 @@ constexpr bool all_named(list<Items...>) {
 /// An item, with what it adds if it has no name of its own. The kinds are those of `typed_item`.
 template <class Item>
 constexpr void write_paths(path_writer& to, path_node n) {
-  if constexpr (requires { Item::stashed_as; } || requires { typename Item::popped; }) {
+  if constexpr (
+      requires { Item::stashed_as; } || requires { typename Item::popped; }) {
     return;
   } else if constexpr (has_name<Item>) {
     write_named(to, node_of_name(Item::named_as), typename Item::items{});
@@ -135,7 +137,8 @@ constexpr void write_paths(path_writer& to, path_node n) {
     write_list(to, typename Item::items{});
     to.layer({});  // the addition
     to.close(at);
-  } else if constexpr (requires { Item::read_from; } || requires { Item::tied_as; } || requires { Item::loss_named; }) {
+  } else if constexpr (
+      requires { Item::read_from; } || requires { Item::tied_as; } || requires { Item::loss_named; }) {
     to.layer(n);
   } else if constexpr (requires { typename Item::items; }) {
     write_scope(to, n, typename Item::items{});

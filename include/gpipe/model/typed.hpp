@@ -290,8 +290,7 @@ constexpr auto typed_item() {
     return checked_pop<Position, typename Item::popped, Edge, Skips...>();
   else if constexpr (requires { Item::read_from; })
     return checked_from<Position, Item, Edge, Skips...>();
-  else if constexpr (requires { Item::loss_named; })
-    return checked_auxiliary<Position, Item, Edge, Skips...>();
+  else if constexpr (requires { Item::loss_named; }) return checked_auxiliary<Position, Item, Edge, Skips...>();
   else if constexpr (requires { typename Item::returned; })
     return typed_returns<Position, typename Item::returned, Edge, Skips...>{};
   else if constexpr (requires { Item::times; })

@@ -26,10 +26,8 @@ std::string summary() {
 
 /// The model of a training, and its plan.
 template <class Training>
-  requires requires(const Training& t) { t.net(), t.plan().stages(); }
-std::string summary(const Training& training) {
-  return summary(training.net(), training.plan());
-}
+requires requires(const Training& t) { t.net(), t.plan().stages(); }
+std::string summary(const Training& training) { return summary(training.net(), training.plan()); }
 
 }  // namespace gpipe
 
@@ -61,8 +59,7 @@ GPIPE_COLD GPIPE_INLINE std::string summary_of(const network& net, const runtime
     const work& w = net.row_of(l).cost;
     double cost = static_cast<double>(w.forward + w.backward_input + w.backward_parameters);
     if (plan != nullptr) {
-      const slot_cost predicted =
-          cost_in(plan->schedule, plan->options, plan->costs().of(plan->cut().stage_of(l))[l]);
+      const slot_cost predicted = cost_in(plan->schedule, plan->options, plan->costs().of(plan->cut().stage_of(l))[l]);
       cost = static_cast<double>(predicted.forward + predicted.backward);
     }
     costs.push_back(cost);
@@ -76,8 +73,8 @@ GPIPE_COLD GPIPE_INLINE std::string summary_of(const network& net, const runtime
     const row& r = net.row_of(l);
     const std::size_t parameters = r.parameter_elements();
     const std::string count = parameters == 0 ? "-" : net.owns(l) ? counted(parameters) : "tied";
-    rows.push_back({path_of(net, l), std::string(r.name), outputs_of(r), count,
-                    percent(costs[static_cast<std::size_t>(l)], all)});
+    rows.push_back(
+        {path_of(net, l), std::string(r.name), outputs_of(r), count, percent(costs[static_cast<std::size_t>(l)], all)});
     if (plan != nullptr) rows.back().push_back(std::to_string(plan->cut().stage_of(l)));
     operations += r.cost.forward;
     for (int i = 0; i < r.state_count; ++i) state += r.state[i].extents.size();

@@ -24,10 +24,10 @@ namespace gpipe {
 struct fit_progress {
   int epoch = 0, epochs = 0;
   long step = 0, steps = 0;
-  double loss = 0, rate = 0, samples_per_second = 0;  ///< `loss` is the mean over the epoch so far
+  double loss = 0, rate = 0, samples_per_second = 0;           ///< `loss` is the mean over the epoch so far
   double held_out = std::numeric_limits<double>::quiet_NaN();  ///< loss on the held-out dataset, if evaluated
   double held_out_accuracy = std::numeric_limits<double>::quiet_NaN();  ///< the same, if the loss counts what is right
-  double step_loss = 0;  ///< of the last step alone
+  double step_loss = 0;                                                 ///< of the last step alone
   double norm = 0;       ///< of the last step's mean gradient, before clipping
   double waiting = 0;    ///< share of the epoch's time so far in which steps waited for the data
   data_position next{};  ///< the batch after this step: `fit_options::first` of a training that goes on from here

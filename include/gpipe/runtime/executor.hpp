@@ -79,8 +79,8 @@ class executor {
                                                             : double{(std::numeric_limits<float>::max)()})))
         detail::throw_error({"the learning rate is ", detail::significant(rate, 6),
                              std::isfinite(rate) ? ", which a float cannot hold" : ""},
-                       {"check the learning rate of the optimizer and its schedule"},
-                       {.step = static_cast<long>(step_.step)});
+                            {"check the learning rate of the optimizer and its schedule"},
+                            {.step = static_cast<long>(step_.step)});
       if (!(max_norm >= 0))
         detail::throw_error({"max_grad_norm is ", std::to_string(max_norm)}, {"choose 0 for no limit, or more"});
       input_.begin(
@@ -280,7 +280,8 @@ class executor {
   }
   /// As `read` and `write`, in this process alone: every process calls them for what it has, in any order. The buffers
   /// derived from parameters follow in `restore`.
-  GPIPE_COLD void read_here(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into) const {
+  GPIPE_COLD void read_here(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes,
+                            void* into) const {
     usable();
     parameters_.read_here(kind, slot, index, at, bytes, into, 0);
   }
@@ -289,7 +290,8 @@ class executor {
     usable();
     parameters_.write(kind, slot, index, at, bytes, from);
   }
-  /// Goes on from this number of steps and seed, with the parameters that have been written. Drops what was accumulated.
+  /// Goes on from this number of steps and seed, with the parameters that have been written. Drops what was
+  /// accumulated.
   GPIPE_COLD void restore(std::uint64_t steps, std::uint64_t seed) {
     usable();
     discard_accumulated();

@@ -11,8 +11,8 @@
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/runtime/processes/job_set_up.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
-#include <gpipe/runtime/step/training_options.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
+#include <gpipe/runtime/step/training_options.hpp>
 
 namespace gpipe::detail {
 
@@ -58,8 +58,8 @@ GPIPE_COLD inline void require_memory(const runtime_plan& plan, const rank_layou
 /// Checks that the plan has the memory that the optimizer and the average of the weights need.
 GPIPE_COLD inline void require_optimizer(const plan_options& plan, int moments, const tensor_rule_memory* rule,
                                          const training_options& options) {
-  if (plan.optimizer_moments < moments || (rule != nullptr && (plan.tensor_rule == nullptr ||
-                                                               plan.tensor_rule->arrays != rule->arrays)))
+  if (plan.optimizer_moments < moments ||
+      (rule != nullptr && (plan.tensor_rule == nullptr || plan.tensor_rule->arrays != rule->arrays)))
     throw_error({"the plan has no memory for the optimizer's arrays"},
                 {"set .optimizer_moments and .tensor_rule, or name optimizer<type> in the plan"});
   if (!(options.average_weights >= 0 && options.average_weights < 1))

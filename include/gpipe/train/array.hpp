@@ -4,8 +4,8 @@
 #include <string_view>
 #include <utility>
 
-#include <gpipe/model/path.hpp>
 #include <gpipe/model/network.hpp>
+#include <gpipe/model/path.hpp>
 
 namespace gpipe::detail {
 

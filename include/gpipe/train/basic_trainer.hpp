@@ -32,7 +32,7 @@ namespace gpipe {
 namespace detail {
 struct checkpoint_facts;
 struct saving;
-}
+}  // namespace detail
 
 /// Which weights a forward pass uses: those of the last step, or their moving average.
 enum class weights : std::uint8_t { current, averaged };
@@ -232,11 +232,12 @@ class basic_trainer {
   void save(const std::string& path, const save_options& how = {});
   /// Waits for a save that goes on beside the training, and throws its error.
   void wait_for_save();
-  /// Loads the newest whole checkpoint of a folder, a checkpoint's folder, or the model alone from a .safetensors file or
-  /// an index of such files. After a checkpoint the training goes on with the same bits as the one that was saved, for
-  /// every number of stages, schedule and transport. Values are converted to the model's type.
+  /// Loads the newest whole checkpoint of a folder, a checkpoint's folder, or the model alone from a .safetensors file
+  /// or an index of such files. After a checkpoint the training goes on with the same bits as the one that was saved,
+  /// for every number of stages, schedule and transport. Values are converted to the model's type.
   ///
-  /// Throws `error`, which lists names, if the file is not this model's or not this optimizer's. Then nothing has changed.
+  /// Throws `error`, which lists names, if the file is not this model's or not this optimizer's. Then nothing has
+  /// changed.
   load_result load(const std::string& path, load_mode mode = load_mode::exact);
 
   /// Copies all parameters and the state of all layers, in model order, and sets them again: bit for bit, in any cut of
@@ -308,7 +309,7 @@ class basic_trainer {
   int moments_;
   double learning_rate_, max_grad_norm_;
   rate_schedule schedule_;
-  std::vector<bool> frozen_;  // [slot that owns parameters]
+  std::vector<bool> frozen_;                       // [slot that owns parameters]
   std::vector<std::unique_ptr<step_hook>> hooks_;  // a hook that adds another stays where it is
   std::string optimizer_name_;
   double optimizer_trial_;

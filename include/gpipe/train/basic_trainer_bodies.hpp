@@ -57,7 +57,8 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
                                                 const plan_options& options,
                                                 const detail::optimizer_update<context>& update, double learning_rate,
                                                 const training_options& how)
-    : basic_trainer(net, kernels, make_plan(net, detail::completed(options, update.moments(), update.memory(), how), how.cut), update,
+    : basic_trainer(net, kernels,
+                    make_plan(net, detail::completed(options, update.moments(), update.memory(), how), how.cut), update,
                     learning_rate, how) {}
 template <class Device>
 GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail::kernel_row<context>* kernels,

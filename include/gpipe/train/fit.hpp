@@ -79,7 +79,7 @@ fit_calls fit_calls_of(Trainer& training, After& after) {
   calls.evaluate = [](void* of, const data_source& data) { return static_cast<Trainer*>(of)->evaluate(data); };
   calls.keep = nullptr;
   calls.restore = nullptr;
-  if constexpr (requires(std::vector<std::byte>& values) { training.keep_values(values); }) {
+  if constexpr (requires(std::vector<std::byte> & values) { training.keep_values(values); }) {
     calls.keep = [](void* of, std::vector<std::byte>& into) { static_cast<Trainer*>(of)->keep_values(into); };
     calls.restore = [](void* of, const std::vector<std::byte>& from) {
       static_cast<Trainer*>(of)->restore_values(from);
@@ -93,8 +93,7 @@ fit_calls fit_calls_of(Trainer& training, After& after) {
   return calls;
 }
 
-fit_result fit(const fit_calls& training, const data_source& data, const data_source* held_out,
-               const fit_options& how);
+fit_result fit(const fit_calls& training, const data_source& data, const data_source* held_out, const fit_options& how);
 
 #if GPIPE_BODIES
 GPIPE_COLD GPIPE_INLINE void check_fit(const fit_calls& training, const data_source& data, const data_source* held_out,
@@ -158,8 +157,7 @@ GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, 
                             const fit_options& how) {
   check_fit(training, data, held_out, how);
   const auto epochs = static_cast<std::uint64_t>((std::max)(how.epochs, 0));
-  const batch_order order{
-      .size = how.batch, .shuffled = true, .seed = how.seed, .first = how.first, .epochs = epochs};
+  const batch_order order{.size = how.batch, .shuffled = true, .seed = how.seed, .first = how.first, .epochs = epochs};
   data_position at = first_of(order, data.samples());
   const std::unique_ptr<data_stream> stream = data.open(order);
   const long parts = batches_of(data.samples(), how.batch);

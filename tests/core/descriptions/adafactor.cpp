@@ -62,7 +62,8 @@ TEST_CASE("twenty steps have the numbers of an independent implementation") {
 TEST_CASE("gradients of zero move nothing") {
   double p[4] = {1, 2, 3, 4}, g[4]{}, arrays[4]{}, sums[8]{};
   for (int t = 1; t < 4; ++t)
-    adafactor{}.update(host::context{}, tensor_operands<double>{{2, 2}, p, g, {}, {arrays, arrays + 2}, sums}, {t, 1, 1});
+    adafactor{}.update(host::context{}, tensor_operands<double>{{2, 2}, p, g, {}, {arrays, arrays + 2}, sums},
+                       {t, 1, 1});
   CHECK(p[0] == 1);
   CHECK(p[3] == 4);
 }

@@ -45,7 +45,8 @@ void follows(const rate_schedule& schedule, const std::vector<double>& factors) 
   }
 }
 void rejects(const char* message, const rate_schedule& schedule) {
-  for (const std::uint64_t step : {0U, 1U, 100U}) CHECK_THROWS_WITH_AS(schedule(step), doctest::Contains(message), error);
+  for (const std::uint64_t step : {0U, 1U, 100U})
+    CHECK_THROWS_WITH_AS(schedule(step), doctest::Contains(message), error);
 }
 
 }  // namespace
@@ -66,9 +67,8 @@ TEST_CASE("staircase and exponential stop at their floor") {
 }
 
 TEST_CASE("one_cycle has the factors of torch.optim.lr_scheduler.OneCycleLR, and stays at its end") {
-  follows(one_cycle{.steps = 10},
-          {0.04, 0.52, 1, 0.950484632013474, 0.811745653949763, 0.611262021936289, 0.388741978063711,
-           0.188258346050237, 0.0495193679865263, 4e-06, 4e-06});
+  follows(one_cycle{.steps = 10}, {0.04, 0.52, 1, 0.950484632013474, 0.811745653949763, 0.611262021936289,
+                                   0.388741978063711, 0.188258346050237, 0.0495193679865263, 4e-06, 4e-06});
   follows(one_cycle{.steps = 7, .rise = 0.5, .first_divisor = 10, .last_divisor = 100},
           {0.1, 0.410942352531274, 0.914057647468726, 0.950533949517258, 0.611649206511179, 0.189066843971563, 0.001});
   for (const double rise : {0.0, 0.01, 1.0})

@@ -28,7 +28,7 @@ TEST_CASE("three steps by hand: TensorFlow's form starts v at 1 and adds epsilon
   for (double g : {2.0, -1.0, 0.5}) {
     rmsprop_tf{}.rule(update_operands<double>{&w, &g, {&v, &b}}, {t + 1, 0.015, 1})(0);
     rmsprop{.alpha = 0.9, .epsilon = 1, .momentum = 0.9}.rule(update_operands<double>{&other, &g, {m, m + 1}},
-                                                               {t + 1, 0.015, 1})(0);
+                                                              {t + 1, 0.015, 1})(0);
     CHECK(w == doctest::Approx(expected[t]).epsilon(2e-9));
     CHECK(other == doctest::Approx(torch[t]).epsilon(2e-9));
     ++t;

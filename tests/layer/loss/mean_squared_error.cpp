@@ -20,8 +20,8 @@ static_assert(grid::fields[0].type == dtype::float32 && grid::fields[1].size == 
 TEST_CASE_TEMPLATE("loss and gradient are those of PyTorch's MSELoss", T, float, double) {
   host::layer_fixture<mean_squared_error, tensor<T, 3>> t(2, 3);
   const std::array in{.3, -1.5, .9, 2., -.2, 0.}, targets{0., 1., .25, 1., 0., 1.};
-  const std::array gradient{.4, -3.33333333333333, .866666666666667, .333333333333333, -.0666666666666667,
-                            -.333333333333333};
+  const std::array gradient{
+      .4, -3.33333333333333, .866666666666667, .333333333333333, -.0666666666666667, -.333333333333333};
   for (std::size_t i = 0; i < 6; ++i) t.in[0].set(i, in[i]), t.fields[0].set(i, targets[i]);
   t.fields[1].set(0, 2), t.fields[1].set(1, .5);
   t.forward();

@@ -139,9 +139,9 @@ TEST_CASE_TEMPLATE("with smoothing and an ignored label, loss and gradient are P
   t.fields[0].set(1, -100);
   t.in[0].set(7, std::numeric_limits<double>::quiet_NaN());  // of the ignored row
   t.run();
-  const double gradient[] = {.0902791682510317, -.00177097609410319, -.719058254238367, .58366236540958,
-                             .0468876966718587, 0, 0, 0, 0, 0, .142120347868573, .159170693692654,
-                             .178014240040562, .198839579457679, -.678144861059468};
+  const double gradient[] = {
+      .0902791682510317, -.00177097609410319, -.719058254238367, .58366236540958,  .0468876966718587, 0, 0, 0, 0, 0,
+      .142120347868573,  .159170693692654,    .178014240040562,  .198839579457679, -.678144861059468};
   const double tolerance = sizeof(T) == 4 ? 1e-6 : 1e-13;
   CHECK(std::fabs(t.loss() - 3.10415656648793) < 4 * tolerance);
   CHECK(t.weight() == 2);

@@ -78,7 +78,8 @@ static_assert(m0.of(memory_kind::returned) == 2 * 256 * B && m1.of(memory_kind::
 static_assert(m1.of(memory_kind::transient) == 256 * B);  // of add's output: its gradient
 static_assert(m1.of(memory_kind::parameters) == 0);
 
-// Layers with state: its two averages of 3 floats, now and after the step, with a sum, and 7 partials for each micro-batch.
+// Layers with state: its two averages of 3 floats, now and after the step, with a sum, and 7 partials for each
+// micro-batch.
 struct averaging : model<input<float, 3>, batch_norm<>, relu, softmax_cross_entropy> {};
 constexpr int of_averaging[] = {0, 3};
 constexpr stage_memory with_state = memory_of({network_of<averaging>, {of_averaging, 1}, 0}, terms);

@@ -21,7 +21,7 @@ namespace {
 struct save {
   long step;
   float value;
-  int shards = 1;    // 1: one file
+  int shards = 1;  // 1: one file
   std::size_t size = 3;
   int keep = 100;
 };
@@ -37,7 +37,8 @@ void write_set(const std::string& folder, const std::string& stem, const save& f
   safetensors_index index;
   for (int s = 1; s <= from.shards; ++s) {
     const std::string file = detail::shard_name(stem, s, from.shards), name = "a" + std::to_string(s);
-    detail::write_safetensors_directly(folder + "/" + file, {{name, safetensors_type::F32, {from.size}}}, {}, source, files);
+    detail::write_safetensors_directly(folder + "/" + file, {{name, safetensors_type::F32, {from.size}}}, {}, source,
+                                       files);
     index.file_of[name] = file;
   }
   detail::write_safetensors_index_directly(folder + "/" + stem + ".safetensors.index.json", index, files);
@@ -248,10 +249,9 @@ TEST_CASE("law: wherever a save fails or its process ends, the old or the new ch
               faulty_files files;
               files.what = what, files.at = at, files.can_exchange = can_exchange;
               files.reason = at % 2 == 0 ? ENOSPC : EIO;
-              const std::string message =
-                  complaint([&] { run(folder / "c", save{step, 3, shards, size, 2}, files); });
-              const std::string point = detail::concat({"fault ", static_cast<int>(what), " at ", at, " of step ", step, ", ",
-                                                        shards, " shards, exchange ", int{can_exchange}});
+              const std::string message = complaint([&] { run(folder / "c", save{step, 3, shards, size, 2}, files); });
+              const std::string point = detail::concat({"fault ", static_cast<int>(what), " at ", at, " of step ", step,
+                                                        ", ", shards, " shards, exchange ", int{can_exchange}});
               CAPTURE(point);
               CAPTURE(message);
               const found_checkpoint found = newest_checkpoint(folder / "c");
@@ -283,9 +283,7 @@ TEST_CASE("a process that is killed in a call leaves the old or the new checkpoi
       return --left, call(), file_operations::write(file, from, bytes);
     }
     int sync(int file) override { return --left, call(), file_operations::sync(file); }
-    int rename(const char* from, const char* to) override {
-      return --left, call(), file_operations::rename(from, to);
-    }
+    int rename(const char* from, const char* to) override { return --left, call(), file_operations::rename(from, to); }
     int exchange(const char* a, const char* b) override { return --left, call(), file_operations::exchange(a, b); }
     int remove_file(const char* path) override { return --left, call(), file_operations::remove_file(path); }
   };

@@ -37,7 +37,7 @@ TEST_CASE("a double becomes the nearest bf16: it is rounded once") {
       const auto rounded = [&](double x) { return nearest<bf16>(sign * x).bits & 0x7fffU; };
       REQUIRE(rounded(below) == bits);
       REQUIRE(rounded(middle) == even);
-      REQUIRE(rounded(std::nextafter(middle, 0.0)) == bits);       // a float would be the middle,
+      REQUIRE(rounded(std::nextafter(middle, 0.0)) == bits);          // a float would be the middle,
       REQUIRE(rounded(std::nextafter(middle, 0x1p200)) == bits + 1);  // and then go to the even one
       REQUIRE((nearest<bf16>(sign * below).bits >= 0x8000) == (sign < 0));
     }
@@ -62,5 +62,6 @@ TEST_CASE("blocks of a file convert, at any alignment") {
   detail::convert(safetensors_type::BF16, reinterpret_cast<const std::byte*>(halves), 4, doubles, "a", "f");
   CHECK(doubles[1] == -2.5);
   CHECK(checkpoints::complaint([&] { detail::convert(safetensors_type::I64, bytes, 1, doubles, "a", "f"); }) ==
-        "f: tensor \"a\" has elements of I64, which do not convert; store it as F16, BF16, F32 or F64, or read its bytes");
+        "f: tensor \"a\" has elements of I64, which do not convert; store it as F16, BF16, F32 or F64, or read its "
+        "bytes");
 }

@@ -21,12 +21,15 @@ detail::safetensors_header parsed(const std::string& file) {
   return detail::parse_file(std::as_bytes(std::span(file)), file.size(), "f");
 }
 
-std::string refusal(const std::string& file) { return complaint([&] { parsed(file); }); }
+std::string refusal(const std::string& file) {
+  return complaint([&] { parsed(file); });
+}
 
 /// A header of one tensor "a".
 std::string one(const std::string& type, const std::string& shape, const std::string& offsets,
                 const std::string& more = "") {
-  return "{\"a\":{\"dtype\":\"" + type + "\",\"shape\":[" + shape + "],\"data_offsets\":[" + offsets + "]" + more + "}}";
+  return "{\"a\":{\"dtype\":\"" + type + "\",\"shape\":[" + shape + "],\"data_offsets\":[" + offsets + "]" + more +
+         "}}";
 }
 
 void check_refused(const std::string& file, const char* why) {
@@ -40,10 +43,11 @@ void check_refused(const std::string& file, const char* why) {
 }  // namespace
 
 TEST_CASE("a header is read: entries by bytes and by name, metadata") {
-  const auto header = parsed(file_of(R"( {"b":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]},"__metadata__":{"k":"v"},)"
-                                     R"("\u00e4\ud83d\ude00":{"dtype":"BF16","shape":[2],"data_offsets":[0,4],"x":[{"y":-1.5e3},null]}} )"
-                                     "\n\t",
-                                     28));
+  const auto header = parsed(
+      file_of(R"( {"b":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]},"__metadata__":{"k":"v"},)"
+              R"("\u00e4\ud83d\ude00":{"dtype":"BF16","shape":[2],"data_offsets":[0,4],"x":[{"y":-1.5e3},null]}} )"
+              "\n\t",
+              28));
   REQUIRE(header.entries.size() == 2);
   CHECK(header.entries[0].name == "\u00e4\U0001F600");
   CHECK(header.entries[1].shape == std::vector<std::uint64_t>{2, 3});
@@ -59,12 +63,13 @@ TEST_CASE("what the format's reference accepts is accepted") {
         std::string(R"({"__metadata__":{}})"), one("F32", "0,3", "0,0"), one("F32", "0,18446744073709551615,3", "0,0"),
         std::string(R"({"":{"dtype":"I64","shape":[0],"data_offsets":[0,0]}})")})
     CHECK(refusal(file_of(header)) == "");
-  CHECK(refusal(file_of(one("F64", "", "0,8"), 8)) == "");          // a scalar
-  CHECK(refusal(file_of(one("F4", "2", "0,1"), 1)) == "");          // two in a byte
+  CHECK(refusal(file_of(one("F64", "", "0,8"), 8)) == "");  // a scalar
+  CHECK(refusal(file_of(one("F4", "2", "0,1"), 1)) == "");  // two in a byte
   CHECK(refusal(file_of(one("F6_E2M3", "4", "0,3"), 3)) == "");
   CHECK(refusal(file_of(one("U8", "1", "0,1", ",\"x\":1"), 1)) == "");  // an extra field
   CHECK(refusal(file_of(R"({"\u0000":{"d\u0074ype":"U8","shape":[1],"data_offsets":[0,1]}})", 1)) == "");
-  for (const auto& line : detail::safetensors_types) CHECK(refusal(file_of(one(std::string(line.name), "0", "0,0"))) == "");
+  for (const auto& line : detail::safetensors_types)
+    CHECK(refusal(file_of(one(std::string(line.name), "0", "0,0"))) == "");
 }
 
 TEST_CASE("what the format's reference refuses is refused") {
@@ -80,7 +85,8 @@ TEST_CASE("what the format's reference refuses is refused") {
   }
   for (const char* text : {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe4", "\xf0\x80\x80\x80"})
     check_refused(file_of("{\"" + std::string(text) + "\":0}"), "UTF-8");
-  for (const char* text : {"[]", "null", "\xef\xbb\xbf{}", "{", "{\"a", "{\"a\"", "{\"a\":", "{,}", "{\"a\":1,}", "{a:1}"})
+  for (const char* text :
+       {"[]", "null", "\xef\xbb\xbf{}", "{", "{\"a", "{\"a\"", "{\"a\":", "{,}", "{\"a\":1,}", "{a:1}"})
     check_refused(file_of(text), "byte");
   check_refused(file_of("{} x"), "follows");
   check_refused(file_of(std::string("{}\0", 3)), "follows");
@@ -142,19 +148,21 @@ TEST_CASE("a name or a field twice is refused; the reference keeps the last tens
 TEST_CASE("the header's bytes are those of the reference") {
   // Made by safetensors 0.8.0 of PyPI.
   const std::string expected = checkpoints::from_hex(
-      "40010000000000007b225f5f6d657461646174615f5f223a7b226b223a22765c74c3a9227d2c2261223a7b226474797065223a22463634222c22"
-      "7368617065223a5b315d2c22646174615f6f666673657473223a5b302c385d7d2c2262223a7b226474797065223a22463332222c227368617065"
-      "223a5b322c335d2c22646174615f6f666673657473223a5b382c33325d7d2c2263223a7b226474797065223a22463332222c227368617065223a"
-      "5b302c345d2c22646174615f6f666673657473223a5b33322c33325d7d2c22c3a45c225c6e5c75303030317f2f223a7b226474797065223a2242"
-      "463136222c227368617065223a5b5d2c22646174615f6f666673657473223a5b33322c33345d7d2c2268223a7b226474797065223a225538222c"
+      "40010000000000007b225f5f6d657461646174615f5f223a7b226b223a22765c74c3a9227d2c2261223a7b226474797065223a2246363422"
+      "2c22"
+      "7368617065223a5b315d2c22646174615f6f666673657473223a5b302c385d7d2c2262223a7b226474797065223a22463332222c22736861"
+      "7065"
+      "223a5b322c335d2c22646174615f6f666673657473223a5b382c33325d7d2c2263223a7b226474797065223a22463332222c227368617065"
+      "223a"
+      "5b302c345d2c22646174615f6f666673657473223a5b33322c33325d7d2c22c3a45c225c6e5c75303030317f2f223a7b226474797065223a"
+      "2242"
+      "463136222c227368617065223a5b5d2c22646174615f6f666673657473223a5b33322c33345d7d2c2268223a7b226474797065223a225538"
+      "222c"
       "227368617065223a5b335d2c22646174615f6f666673657473223a5b33342c33375d7d7d2020");
   using enum safetensors_type;
-  const auto header = detail::place_tensors({{"h", U8, {3}},
-                                             {"c", F32, {0, 4}},
-                                             {"b", F32, {2, 3}},
-                                             {"\u00e4\"\n\x01\x7f/", BF16, {}},
-                                             {"a", F64, {1}}},
-                                            {{"k", "v\t\u00e9"}}, "f");
+  const auto header = detail::place_tensors(
+      {{"h", U8, {3}}, {"c", F32, {0, 4}}, {"b", F32, {2, 3}}, {"\u00e4\"\n\x01\x7f/", BF16, {}}, {"a", F64, {1}}},
+      {{"k", "v\t\u00e9"}}, "f");
   CHECK(detail::header_bytes(header, "f") == expected);
   CHECK(header.bytes() == 37);
   CHECK(detail::header_bytes(detail::place_tensors({}, {}, "f"), "f") == std::string("\x08\0\0\0\0\0\0\0{}      ", 16));

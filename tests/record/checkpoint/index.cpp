@@ -46,7 +46,8 @@ TEST_CASE("an index is read strictly") {
   CHECK(refusal(R"({"weight_map":{},"metadata":{"total_size":1.5}})").find("not whole") != std::string::npos);
   CHECK(refusal(R"({"weight_map":{"a":1}})") != "");
   for (const char* name : {"", ".", "..", "../a", "/a", "a/b", "a\\\\b", "a\\u0000", "\\u002e."})
-    CHECK(refusal(R"({"weight_map":{"a":")" + std::string(name) + "\"}}").find("not in the folder") != std::string::npos);
+    CHECK(refusal(R"({"weight_map":{"a":")" + std::string(name) + "\"}}").find("not in the folder") !=
+          std::string::npos);
   CHECK(complaint([] { detail::index_text({{{"a", "../b"}}, 0}, "f"); }).find("\"../b\"") != std::string::npos);
 }
 

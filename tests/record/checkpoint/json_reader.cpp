@@ -48,8 +48,9 @@ TEST_CASE("values that are skipped are JSON, too") {
     CAPTURE(text);
     CHECK(is_json(text));
   }
-  for (const char* text : {"", "-", "01", "1.", ".5", "1e", "+1", "tru", "True", "nul", "'a'", "[1,]", "[1 2]", "[", "{1:2}",
-                           "{\"a\" 1}", "1 2", "NaN", "1e400", "\"\\u12\"", "\"\x01\""}) {
+  for (const char* text :
+       {"",     "-",     "01", "1.",    ".5",        "1e",  "+1",  "tru",   "True",      "nul",     "'a'",
+        "[1,]", "[1 2]", "[",  "{1:2}", "{\"a\" 1}", "1 2", "NaN", "1e400", "\"\\u12\"", "\"\x01\""}) {
     CAPTURE(text);
     CHECK_FALSE(is_json(text));
   }

@@ -62,7 +62,8 @@ TEST_CASE("an index that does not fit its files is refused") {
   CHECK(refused({{}, 0}) == "");
   CHECK(refused({{{"a", "1"}, {"b", "2"}, {"c", "1"}}, 23}).find("total_size is 23") != std::string::npos);
   CHECK(refused({{{"a", "1"}, {"b", "2"}}, {}}).find("\"c\", which the index does not map") != std::string::npos);
-  CHECK(refused({{{"a", "1"}, {"b", "2"}, {"c", "2"}}, {}}).find("\"c\", which the index does not") != std::string::npos);
+  CHECK(refused({{{"a", "1"}, {"b", "2"}, {"c", "2"}}, {}}).find("\"c\", which the index does not") !=
+        std::string::npos);
   CHECK(refused({{{"a", "1"}, {"b", "2"}, {"c", "1"}, {"d", "2"}}, {}}).find("maps tensor \"d\"") != std::string::npos);
   CHECK(refused({{{"a", "1"}, {"b", "3"}, {"c", "1"}}, {}}).find("/3: opening the file failed") != std::string::npos);
   put(folder / "i.json", "");

@@ -23,7 +23,8 @@ const std::vector<safetensors_tensor> tensors{{"b", safetensors_type::F32, {700,
 /// The bytes of a tensor depend on its name.
 std::string bytes_of(const safetensors_entry& e) {
   std::string bytes(e.bytes(), '\0');
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 + static_cast<unsigned char>(e.name[0]));
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<char>(i * 31 + static_cast<unsigned char>(e.name[0]));
   return bytes;
 }
 
@@ -117,13 +118,14 @@ TEST_CASE("a source that throws, or writes too little or too much") {
   put(folder / "a", "old");
   put(folder / ".a.part", "of a process that was killed");
   struct own {};
-  CHECK_THROWS_AS(write_safetensors(folder / "a", tensors, {},
-                                    [](const safetensors_entry&, safetensors_sink&) { throw own{}; }),
-                  own);
+  CHECK_THROWS_AS(
+      write_safetensors(folder / "a", tensors, {}, [](const safetensors_entry&, safetensors_sink&) { throw own{}; }),
+      own);
   for (const std::size_t more : {std::size_t{0}, std::size_t{13}})
     CHECK(complaint([&] {
-            write_safetensors(folder / "a", {{"a", safetensors_type::F32, {3}}}, {},
-                              [&](const safetensors_entry&, safetensors_sink& into) { into.append("0123456789abcdef", more); });
+            write_safetensors(
+                folder / "a", {{"a", safetensors_type::F32, {3}}}, {},
+                [&](const safetensors_entry&, safetensors_sink& into) { into.append("0123456789abcdef", more); });
           }).find(more == 0 ? "its source wrote 0" : "its source wrote 13") != std::string::npos);
   CHECK(content(folder / "a") == "old");
   CHECK_FALSE(std::filesystem::exists(folder / ".a.part"));

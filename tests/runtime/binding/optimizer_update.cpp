@@ -73,8 +73,8 @@ TEST_CASE("an optimizer_update computes the same as its optimizer") {
 }
 
 TEST_CASE("a group has its own rate and weight decay") {
-  const parameter_groups groups(network_of<net>, {{.parameters = {"0.weight"}, .rate_factor = 0.5},
-                                                        {.parameters = {"1.*"}, .weight_decay = 0}});
+  const parameter_groups groups(
+      network_of<net>, {{.parameters = {"0.weight"}, .rate_factor = 0.5}, {.parameters = {"1.*"}, .weight_decay = 0}});
   optimizer_update<loop_context> erased(sgd{.weight_decay = 0.5});
   erased.use(groups);
   const double expected[] = {2 - 0.5 * 0.1 * (1 + 0.5 * 2), 2 - 0.1 * 1, 2 - 0.1 * (1 + 0.5 * 2)};
@@ -109,6 +109,6 @@ TEST_CASE("the trial differs between settings, also of rules that take signs or 
 }
 
 TEST_CASE("an invalid setting is refused when the optimizer is bound") {
-  CHECK_THROWS_WITH_AS(optimizer_update<loop_context>(adam{.beta1 = 1}), "beta1 is 1; choose 0 or more, and less than 1",
-                       error);
+  CHECK_THROWS_WITH_AS(optimizer_update<loop_context>(adam{.beta1 = 1}),
+                       "beta1 is 1; choose 0 or more, and less than 1", error);
 }

@@ -72,12 +72,14 @@ TEST_CASE("tied parameters are in one group, whichever use a pattern names") {
 }
 
 TEST_CASE("a pattern that matches nothing is an error with the nearest name") {
-  refuses({{.parameters = {"0.weihgt"}}},
-          "the pattern \"0.weihgt\" of a group matches no parameter; the nearest is \"0.weight\", or set .may_be_empty = "
-          "true");
-  refuses({{.parameters = {"*"}, .layers = {"layer_mrom"}}},
-          "the pattern \"layer_mrom\" of a group matches no layer with parameters; the nearest is \"layer_norm\", or set "
-          ".may_be_empty = true");
+  refuses(
+      {{.parameters = {"0.weihgt"}}},
+      "the pattern \"0.weihgt\" of a group matches no parameter; the nearest is \"0.weight\", or set .may_be_empty = "
+      "true");
+  refuses(
+      {{.parameters = {"*"}, .layers = {"layer_mrom"}}},
+      "the pattern \"layer_mrom\" of a group matches no layer with parameters; the nearest is \"layer_norm\", or set "
+      ".may_be_empty = true");
   CHECK_NOTHROW(parameter_groups(its, {{.layers = {"relu"}, .may_be_empty = true}}));
   CHECK_NOTHROW(parameter_groups(its, {{.parameters = {"*"}}, {.parameters = {"0.weight"}}}));  // it matches, too late
 }

@@ -41,10 +41,9 @@ TEST_CASE("after an exchange every process has the squares of the first replica 
 }
 
 TEST_CASE("the partials of losses in several stages reach every process") {
-  struct losses
-      : model<input<float, 4>, linear<4>, auxiliary<"early", 500, softmax_cross_entropy>, linear<2>,
-              auxiliary<"late", 500, mean_squared_error>, auxiliary<"later", 500, mean_squared_error>,
-              softmax_cross_entropy> {};
+  struct losses : model<input<float, 4>, linear<4>, auxiliary<"early", 500, softmax_cross_entropy>, linear<2>,
+                        auxiliary<"late", 500, mean_squared_error>, auxiliary<"later", 500, mean_squared_error>,
+                        softmax_cross_entropy> {};
   const network& net = network_of<losses>;
   const runtime_plan two = make_plan(net, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .replicas = 2}, {2});
   std::atomic<int> wrong{0};

@@ -170,9 +170,9 @@ TEST_CASE("an ignored label and a probability pass, others beyond the range do n
     check_batch(net, batch(2).with("inputs", in).with("labels", labels), 2, rows);
   };
   CHECK_NOTHROW(check(network_of<ignoring>, x, std::vector<std::int32_t>{-100, 3}));
-  CHECK_THROWS_WITH_AS(
-      check(network_of<ignoring>, x, std::vector<std::int32_t>{-100, -1}),
-      "field \"labels\" of sample 1 is -1; it must lie in 0 ... 3, or be -100, which is ignored", error);
+  CHECK_THROWS_WITH_AS(check(network_of<ignoring>, x, std::vector<std::int32_t>{-100, -1}),
+                       "field \"labels\" of sample 1 is -1; it must lie in 0 ... 3, or be -100, which is ignored",
+                       error);
   CHECK_THROWS_AS(check(network_of<ignoring>, x, std::vector<std::int32_t>{4, 0}), error);
   CHECK_NOTHROW(check(network_of<answers>, one, std::vector<float>{0.25F, 1}));
   for (const float bad : {-0.5F, 1.5F, std::numeric_limits<float>::quiet_NaN()})

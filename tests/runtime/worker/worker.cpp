@@ -41,6 +41,7 @@ struct one_worker {
   plan_options options;
   runtime_plan plan = make_plan(network_of<Net>, options);
   optimizer_update<context> rule{sgd{}};
+  parameter_groups groups{network_of<Net>, {}};
   worker_signals signals{1};
   replica<host_device> its{network_of<Net>, plan, 0, -1, signals, std::byte{0}, 0};
   gpipe::detail::barrier barrier{signals, 1};
@@ -58,6 +59,7 @@ struct one_worker {
   one_worker(recompute_mode mode, int coalesce)
       : options{.micro_batches = 3, .micro_batch_size = 2, .recompute = mode, .coalesce = coalesce} {
     its.bind(kernels_of<Net, context>, false);
+    stage().begin_updates(groups, rule);
     decision.reserve(network_of<Net>, 3);
     decision.terms.rate = 1;
     lower(
@@ -76,7 +78,7 @@ struct one_worker {
   void run() {
     its.begin(step);
     worker<host_device> w(
-        {network_of<Net>, plan, rule, nullptr, signals, barrier, step, decision, reports, before, others}, its, 0, 0,
+        {network_of<Net>, plan, rule, nullptr, signals, barrier, step, decision, reports, before, 0, others}, its, 0, 0,
         &events);
     w.run(program, true);
   }

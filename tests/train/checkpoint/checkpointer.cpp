@@ -96,7 +96,9 @@ TEST_CASE_FIXTURE(fixture, "a file that does not fit is refused, and nothing cha
 
   const std::string whole = temporary_folder::read_file(file("model.safetensors"));
   const std::string optimizer = temporary_folder::read_file(file("optimizer.safetensors"));
-  const auto with = [&](const char* name, const std::string& bytes) { temporary_folder::write_file(file(name), bytes); };
+  const auto with = [&](const char* name, const std::string& bytes) {
+    temporary_folder::write_file(file(name), bytes);
+  };
   with("model.safetensors", whole.substr(0, whole.size() - 1));
   refuses(folder.path(), "the file is cut off");
   with("model.safetensors", whole + '0');

@@ -9,8 +9,13 @@ using namespace gpipe::detail;
 
 namespace {
 
-const checkpoint_facts written{.steps = 120, .seed = ~std::uint64_t{0}, .position = {2, 13}, .optimizer = "adam",
-                               .optimizer_trial = "0.5", .rate = exact_text(0.1), .groups = "*.bias: rate_factor 1"};
+const checkpoint_facts written{.steps = 120,
+                               .seed = ~std::uint64_t{0},
+                               .position = {2, 13},
+                               .optimizer = "adam",
+                               .optimizer_trial = "0.5",
+                               .rate = exact_text(0.1),
+                               .groups = "*.bias: rate_factor 1"};
 
 void refuses(const char* key, const char* text, const char* what) {
   safetensors_metadata texts = written.texts();

@@ -33,8 +33,9 @@ TEST_CASE("an error lists at most ten names of each kind") {
     throw_misfit(report, "file");
     FAIL("it throws");
   } catch (const error& found) {
-    CHECK(found.wrong() == "the file does not fit the model: 12 missing: m0, m1, m2, m3, m4, m5, m6, m7, m8, m9, ...; "
-                           "1 unexpected: u");
+    CHECK(found.wrong() ==
+          "the file does not fit the model: 12 missing: m0, m1, m2, m3, m4, m5, m6, m7, m8, m9, ...; "
+          "1 unexpected: u");
     CHECK(found.where().file == "file");
   }
 }

@@ -86,8 +86,12 @@ TEST_CASE("fields that make no sense are refused before the file is read") {
 }
 
 TEST_CASE("a byte-order mark is no part of the first number") {
-  CHECK(all_of<float>(read("\xef\xbb\xbf" "1.5,2,3\n4,5,6\n"), "inputs") == std::vector<float>{1.5F, 2, 4, 5});
-  CHECK_THROWS_AS(read("1,2,3\n\xef\xbb\xbf" "4,5,6\n"), gpipe::error);
+  CHECK(all_of<float>(read("\xef\xbb\xbf"
+                           "1.5,2,3\n4,5,6\n"),
+                      "inputs") == std::vector<float>{1.5F, 2, 4, 5});
+  CHECK_THROWS_AS(read("1,2,3\n\xef\xbb\xbf"
+                       "4,5,6\n"),
+                  gpipe::error);
 }
 
 TEST_CASE("a number too near to 0 is 0, a number too large is an error") {
@@ -98,8 +102,8 @@ TEST_CASE("a number too near to 0 is 0, a number too large is an error") {
 }
 
 TEST_CASE("a line without end is refused, and a long or a strange word is cut in the message") {
-  CHECK_THROWS_WITH_AS(read(std::string(gpipe::detail::longest_csv_line + 1, '1')), doctest::Contains("has more than 1048576"),
-                       gpipe::error);
+  CHECK_THROWS_WITH_AS(read(std::string(gpipe::detail::longest_csv_line + 1, '1')),
+                       doctest::Contains("has more than 1048576"), gpipe::error);
   try {
     read("1," + std::string(5000, 'x') + "\x1b,3\n");
     CHECK(false);

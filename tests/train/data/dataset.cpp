@@ -45,7 +45,9 @@ std::vector<int> sorted(std::vector<int> labels) {
 
 // Not a temporary: it must outlive its batches.
 template <class Stream>
-constexpr bool has_begin = requires(Stream&& s) { *static_cast<Stream&&>(s).begin(); };
+constexpr bool has_begin = requires(Stream&& s) {
+  *static_cast<Stream&&>(s).begin();
+};
 static_assert(has_begin<dataset::stream&> && !has_begin<dataset::stream>);
 
 const std::vector<int> ascending{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -166,8 +168,9 @@ TEST_CASE("a stream goes from epoch to epoch, and may begin anywhere") {
 
 TEST_CASE("rows that do not fit are rejected") {
   const std::vector<float> seven(7), none;
-  CHECK_THROWS_WITH_AS(dataset{}.with("inputs", 3, seven),
-                       "field \"inputs\" has 7 elements, which is no multiple of its row of 3; give every sample a whole row", error);
+  CHECK_THROWS_WITH_AS(
+      dataset{}.with("inputs", 3, seven),
+      "field \"inputs\" has 7 elements, which is no multiple of its row of 3; give every sample a whole row", error);
   CHECK_THROWS_AS(dataset{}.with("inputs", 0, seven), error);
   CHECK_THROWS_WITH_AS(dataset{}.with("inputs", 7, seven).with("inputs", 7, seven),
                        "the dataset has a field \"inputs\" already; give each field once", error);

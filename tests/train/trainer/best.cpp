@@ -84,9 +84,8 @@ TEST_CASE("a source that is no dataset trains to the same bits, and so does a tr
 
   for (const std::size_t k : {std::size_t{0}, std::size_t{2}, std::size_t{4}}) {
     training parts{cut_in(2), adam{}, {.seed = 3}};
-    fit(parts, data, how, [&](const fit_progress&) {
-      return parts.steps() == k + 1 ? loop_control::stop : loop_control::go;
-    });
+    fit(parts, data, how,
+        [&](const fit_progress&) { return parts.steps() == k + 1 ? loop_control::stop : loop_control::go; });
     fit_options rest = how;
     rest.first = positions[k];
     fit(parts, made, rest);

@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
-#include <gpipe/layer/normalization/batch_norm.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/layer/normalization/batch_norm.hpp>
 
 #include "support/small_training.hpp"
 
@@ -203,9 +202,7 @@ namespace {
 struct head : named<"head", linear<4>> {};
 struct pathed : model<input<float, 4>, batch_norm<>, repeat<3, tied<"fc", linear<4>>, batch_norm<>>,
                       named<"h", repeat<2, residual<named<"fc", linear<4>>>>>, head, softmax_cross_entropy> {};
-constexpr plan_options stages_of(int stages) {
-  return {.stages = stages, .micro_batches = 2, .micro_batch_size = 3};
-}
+constexpr plan_options stages_of(int stages) { return {.stages = stages, .micro_batches = 2, .micro_batch_size = 3}; }
 
 }  // namespace
 

@@ -82,8 +82,8 @@ struct adafactor_of {
 
 }  // namespace detail
 
-/// Adafactor (Shazeer, Stern, 2018), with the defaults of Tensor2Tensor. A matrix of n x m has n + m numbers in place of
-/// Adam's two arrays: r and c, the moving means of the squares s = g^2 + epsilon in each row and column.
+/// Adafactor (Shazeer, Stern, 2018), with the defaults of Tensor2Tensor. A matrix of n x m has n + m numbers in place
+/// of Adam's two arrays: r and c, the moving means of the squares s = g^2 + epsilon in each row and column.
 ///
 ///     b = 1 - t^-decay_power;  r <- b r + (1 - b) row means of s;  c <- b c + (1 - b) column means of s
 ///     u = g / sqrt(r c / mean(r));  u <- u / max(1, rms(u) / clip)

@@ -59,7 +59,8 @@ struct average_row : tensor<T> {
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
     const tensor<T>& m = *this;
     const double sum = team.sum(m.columns, [&m, row](std::ptrdiff_t j) { return m.square(row * m.columns + j); });
-    team.each(1, [&m, row, sum](std::ptrdiff_t) { m.average(m.of.array[0][row], sum / static_cast<double>(m.columns)); });
+    team.each(1,
+              [&m, row, sum](std::ptrdiff_t) { m.average(m.of.array[0][row], sum / static_cast<double>(m.columns)); });
   }
 };
 template <class T>

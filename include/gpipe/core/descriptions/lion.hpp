@@ -35,7 +35,11 @@ struct lion {
   };
   template <class T>
   rule_for<T> rule(const update_operands<T>& of, const update_terms& now) const {
-    return {of, static_cast<T>(now.rate), static_cast<T>(now.scale), static_cast<T>(beta1), static_cast<T>(beta2),
+    return {of,
+            static_cast<T>(now.rate),
+            static_cast<T>(now.scale),
+            static_cast<T>(beta1),
+            static_cast<T>(beta2),
             static_cast<T>(1 - now.rate * weight_decay)};
   }
 };

@@ -6,16 +6,16 @@
 
 namespace gpipe {
 
-/// Parameters with settings of their own: `{.parameters = {"h.*.ln_1.weight"}, .rate_factor = 0.1}`. A parameter belongs
-/// to the first group that matches it; one that no group matches has the optimizer's settings. In a pattern, * is any
-/// text, also none, and ? is one letter.
+/// Parameters with settings of their own: `{.parameters = {"h.*.ln_1.weight"}, .rate_factor = 0.1}`. A parameter
+/// belongs to the first group that matches it; one that no group matches has the optimizer's settings. In a pattern, *
+/// is any text, also none, and ? is one letter.
 struct parameter_group {
   std::vector<std::string> parameters{};  ///< patterns of paths
   std::vector<std::string> layers{};      ///< of layer types, such as "linear" or "linear<8>": all parameters match
   double rate_factor = 1;                 ///< multiplies the learning rate
   std::optional<double> weight_decay{};   ///< in place of the optimizer's
-  bool frozen = false;        ///< no value changes; the gradients are zero, and no norm counts them
-  bool may_be_empty = false;  ///< else a pattern that matches nothing is an error
+  bool frozen = false;                    ///< no value changes; the gradients are zero, and no norm counts them
+  bool may_be_empty = false;              ///< else a pattern that matches nothing is an error
 };
 
 /// The usual exception from weight decay: biases, and all parameters of normalisation layers.

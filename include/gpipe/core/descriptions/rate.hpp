@@ -99,8 +99,7 @@ namespace detail {
 // Conditions are written so that NaN does not meet them.
 GPIPE_COLD inline void check_rate_steps(const char* option, std::uint64_t steps) {
   // A negative number, such as -1, has become one of these.
-  if (steps < 1 || steps > (std::uint64_t{1} << 62))
-    throw_error({option, " is ", steps}, {"choose 1 to 2^62 steps"});
+  if (steps < 1 || steps > (std::uint64_t{1} << 62)) throw_error({option, " is ", steps}, {"choose 1 to 2^62 steps"});
 }
 GPIPE_COLD inline void check_rate_share(const char* option, double value) {
   if (!(value >= 0 && value <= 1)) throw_error({option, " is ", significant(value, 6)}, {"choose 0 to 1"});

@@ -55,8 +55,13 @@ struct rmsprop {
   }
   template <class T>
   detail::rmsprop_rule<T> rule(const update_operands<T>& of, const update_terms& now) const {
-    return {of, static_cast<T>(now.rate), static_cast<T>(now.scale), static_cast<T>(alpha), static_cast<T>(epsilon),
-            static_cast<T>(momentum), static_cast<T>(weight_decay)};
+    return {of,
+            static_cast<T>(now.rate),
+            static_cast<T>(now.scale),
+            static_cast<T>(alpha),
+            static_cast<T>(epsilon),
+            static_cast<T>(momentum),
+            static_cast<T>(weight_decay)};
   }
 };
 
@@ -77,8 +82,13 @@ struct rmsprop_tf {
   GPIPE_COLD void check() const { rmsprop{learning_rate, alpha, epsilon, momentum, weight_decay}.check(); }
   template <class T>
   detail::rmsprop_tf_rule<T> rule(const update_operands<T>& of, const update_terms& now) const {
-    return {of, static_cast<T>(now.rate), static_cast<T>(now.scale), static_cast<T>(alpha), static_cast<T>(epsilon),
-            static_cast<T>(momentum), static_cast<T>(weight_decay)};
+    return {of,
+            static_cast<T>(now.rate),
+            static_cast<T>(now.scale),
+            static_cast<T>(alpha),
+            static_cast<T>(epsilon),
+            static_cast<T>(momentum),
+            static_cast<T>(weight_decay)};
   }
 };
 

@@ -63,9 +63,9 @@ struct tensor_rule_memory {
 ///     template <class C, class T>
 ///     void update(const C& c, const tensor_operands<T>& of, const update_terms& now) const;
 ///
-/// `update` enqueues operations on a device's context, like a layer's kernels: `each`, `rows`, `columns`, `sum`, `fill`.
-/// It reads no result, because the device may not have computed it yet: sums are written into `of.sums`, and later
-/// operations read them there. It cannot fail. `adafactor` is an example.
+/// `update` enqueues operations on a device's context, like a layer's kernels: `each`, `rows`, `columns`, `sum`,
+/// `fill`. It reads no result, because the device may not have computed it yet: sums are written into `of.sums`, and
+/// later operations read them there. It cannot fail. `adafactor` is an example.
 template <class Optimizer>
 concept tensor_rule = requires(const tensor_extents& tensor) {
   { Optimizer::arrays } -> std::convertible_to<int>;

@@ -141,8 +141,8 @@ class layer_fixture {
   }
 
   /// Random numbers in everything that a layer reads: in [-1.5, 1.5) for its inputs and its outputs' gradients, below
-  /// `integers_below` for integers, within their limits for labels (some ignored) and weights, around the initial values for
-  /// parameters and state.
+  /// `integers_below` for integers, within their limits for labels (some ignored) and weights, around the initial
+  /// values for parameters and state.
   void randomise(std::uint64_t seed, int integers_below = 2) {
     std::uint32_t stream = 0;
     const auto fill = [&](guarded_buffer& into, std::size_t first, std::size_t count, double middle, double spread) {

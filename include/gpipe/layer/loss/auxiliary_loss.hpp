@@ -11,7 +11,9 @@
 namespace gpipe::detail {
 
 template <class On>
-inline constexpr bool has_parameters = requires { sizeof(On::parameters); };
+inline constexpr bool has_parameters = requires {
+  sizeof(On::parameters);
+};
 
 /// A loss in the middle of a model, with a name and a factor: its gradient is that of the loss times the factor.
 /// `Item` has both; the partials are without the factor.

@@ -10,7 +10,9 @@
 namespace gpipe::detail {
 
 template <class Function>
-inline constexpr bool hits_of = requires { Function::hit(1.0F, 1.0F); };
+inline constexpr bool hits_of = requires {
+  Function::hit(1.0F, 1.0F);
+};
 
 template <bool Hits>
 struct loss_partials {
@@ -66,8 +68,8 @@ struct elementwise_loss {
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
       if (!a.in_gradient()) return;
-      c.rows(a.samples(), differentiate{a.in(), a.template field<0, number>(), {a.template field<1, number>()},
-                                        a.in_gradient()});
+      c.rows(a.samples(),
+             differentiate{a.in(), a.template field<0, number>(), {a.template field<1, number>()}, a.in_gradient()});
     }
 
     struct summarise {

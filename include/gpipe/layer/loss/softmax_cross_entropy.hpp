@@ -89,9 +89,12 @@ struct softmax_cross_entropy_with {
     static void backward_input(const C& c, const A& a) {
       if (!a.in_gradient()) return;
       const auto* labels = a.template field<0, std::int32_t>();
-      c.rows(std::ptrdiff_t{a.samples()} * rows,
-             differentiate{a.in(), labels, {a.template field<1, number>(), labels}, a.template extra<0, summary>(),
-                           a.in_gradient(), limit_in(a.training())});
+      c.rows(std::ptrdiff_t{a.samples()} * rows, differentiate{a.in(),
+                                                               labels,
+                                                               {a.template field<1, number>(), labels},
+                                                               a.template extra<0, summary>(),
+                                                               a.in_gradient(),
+                                                               limit_in(a.training())});
     }
 
     static constexpr number limit_in(bool training) {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <gpipe/plan/memory/gradient_buckets.hpp>
 #include <gpipe/plan/memory/first_fit.hpp>
+#include <gpipe/plan/memory/gradient_buckets.hpp>
 #include <gpipe/plan/memory/lifetime.hpp>
 #include <gpipe/plan/memory/optimizer_arrays.hpp>
 #include <gpipe/plan/memory/requirements.hpp>

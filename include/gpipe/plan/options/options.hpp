@@ -41,7 +41,7 @@ struct plan_options {
   int coalesce = 0;
   int optimizer_moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam 2, SGD with momentum 1
   const detail::tensor_rule_memory* tensor_rule = nullptr;  ///< set by `optimizer<type>` and by a trainer
-  bool average_weights = false;   ///< keeps a moving average of the parameters
+  bool average_weights = false;                             ///< keeps a moving average of the parameters
   device_spec device = this_cpu;  ///< costs and transfers are predicted for it
   const device_spec* devices = nullptr;  ///< of each stage, `device_count` of them, if they differ
   int device_count = 0;

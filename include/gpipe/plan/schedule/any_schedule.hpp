@@ -94,10 +94,7 @@ struct schedule_choice {
 
   constexpr schedule_choice() = default;
   constexpr schedule_choice(schedule_kind k, int chunk_count = 2)
-      : kind(k),
-        chunks(chunk_count),
-        trains(k != schedule_kind::forward_only),
-        splits(detail::splits(k)) {}
+      : kind(k), chunks(chunk_count), trains(k != schedule_kind::forward_only), splits(detail::splits(k)) {}
   /// Interleaved, with its lead.
   constexpr schedule_choice(const interleaved& it) : schedule_choice(schedule_kind::interleaved, it.chunks) {
     lead = it.lead;

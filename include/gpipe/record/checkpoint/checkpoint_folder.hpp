@@ -31,8 +31,9 @@ found_checkpoint newest_checkpoint(const std::string& folder, detail::file_opera
 
 namespace detail {
 
-/// Writes checkpoints, one at a time: `begin` makes a folder, the caller writes durable files into it, and `commit` gives
-/// it its name. Whatever fails, and whenever the process ends, each checkpoint is the old one, the new one or absent.
+/// Writes checkpoints, one at a time: `begin` makes a folder, the caller writes durable files into it, and `commit`
+/// gives it its name. Whatever fails, and whenever the process ends, each checkpoint is the old one, the new one or
+/// absent.
 class checkpoint_folder {
  public:
   explicit checkpoint_folder(std::string path, file_operations& files = system_files());
@@ -140,8 +141,8 @@ GPIPE_COLD GPIPE_INLINE std::string checkpoint_folder::begin(long step) {
     }
   }
   if (const kind now = files_->kind_of(named(step).c_str()); now != kind::none && now != kind::folder)
-    throw_error({"the checkpoint's name belongs to something that is no folder"}, {"remove it, or choose another folder"},
-                {.file = named(step)});
+    throw_error({"the checkpoint's name belongs to something that is no folder"},
+                {"remove it, or choose another folder"}, {.file = named(step)});
   const std::string part = part_path(step);
   if (files_->make_folder(part.c_str()) != 0) throw_file_error("creating the folder", part);
   return part;

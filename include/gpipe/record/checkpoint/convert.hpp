@@ -14,7 +14,8 @@
 
 namespace gpipe::detail {
 
-static_assert(std::endian::native == std::endian::little, "a safetensors file is little-endian, and so must the machine be");
+static_assert(std::endian::native == std::endian::little,
+              "a safetensors file is little-endian, and so must the machine be");
 
 /// The value of 16 bits of IEEE 754: 5 of exponent, 10 of fraction. Every one is a float.
 constexpr float half_value(std::uint16_t bits) {
@@ -49,7 +50,7 @@ constexpr To nearest(From x) {
 
 /// Converts `count` elements of a file. Throws unless the type is F16, BF16, F32 or F64.
 template <class To>
-  requires std::same_as<To, float> || std::same_as<To, double> || std::same_as<To, bf16>
+requires std::same_as<To, float> || std::same_as<To, double> || std::same_as<To, bf16>
 void convert(safetensors_type type, const std::byte* from, std::size_t count, To* to, const std::string& name,
              const std::string& file);
 
@@ -77,7 +78,7 @@ void convert_from(const std::byte* from, std::size_t count, To* to) {
 }
 
 template <class To>
-  requires std::same_as<To, float> || std::same_as<To, double> || std::same_as<To, bf16>
+requires std::same_as<To, float> || std::same_as<To, double> || std::same_as<To, bf16>
 void convert(safetensors_type type, const std::byte* from, std::size_t count, To* to, const std::string& name,
              const std::string& file) {
   require_convertible(type, name, file);

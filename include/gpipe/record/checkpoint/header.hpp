@@ -96,8 +96,8 @@ GPIPE_COLD GPIPE_INLINE std::uint64_t bytes_of(const safetensors_tensor& tensor,
   for (const std::uint64_t extent : tensor.shape) fits = fits && !__builtin_mul_overflow(bits, extent, &bits);
   fits = fits && !__builtin_mul_overflow(bits, std::uint64_t{bits_of(tensor.type)}, &bits);
   if (!fits)
-    throw_error({"tensor ", detail::quoted(tensor.name), " has more bits than 64 bits can count"}, {"write the file anew"},
-                {.file = file});
+    throw_error({"tensor ", detail::quoted(tensor.name), " has more bits than 64 bits can count"},
+                {"write the file anew"}, {.file = file});
   if (bits % 8 != 0)
     throw_error({"tensor ", detail::quoted(tensor.name), " of ", name_of(tensor.type), " does not end at a byte"},
                 {"write the file anew"}, {.file = file});
@@ -192,12 +192,13 @@ GPIPE_COLD GPIPE_INLINE safetensors_header parse_header(std::string_view text, s
   std::uint64_t at = 0;
   for (const safetensors_entry& e : header.entries) {
     if (e.begin != at || e.end < e.begin)
-      throw_error({"tensor ", detail::quoted(e.name), " is at bytes ", e.begin, " to ", e.end, ", but the tensors before end at ",
-                   at},
+      throw_error({"tensor ", detail::quoted(e.name), " is at bytes ", e.begin, " to ", e.end,
+                   ", but the tensors before end at ", at},
                   {"write the file anew, its tensors without a hole or an overlap"}, {.file = file});
     if (const std::uint64_t bytes = bytes_of(e, file); bytes != e.bytes())
-      throw_error({"tensor ", detail::quoted(e.name), " has ", e.bytes(), " bytes, but its shape and type need ", bytes},
-                  {"write the file anew"}, {.file = file});
+      throw_error(
+          {"tensor ", detail::quoted(e.name), " has ", e.bytes(), " bytes, but its shape and type need ", bytes},
+          {"write the file anew"}, {.file = file});
     at = e.end;
   }
   if (at != data_bytes)
@@ -249,7 +250,8 @@ GPIPE_COLD GPIPE_INLINE safetensors_header place_tensors(std::vector<safetensors
   sort_names(header, file);
   for (const auto& [key, text] : header.metadata)
     if (!is_utf8(key) || !is_utf8(text))
-      throw_error({"text ", detail::quoted(key), " of the metadata is not UTF-8"}, {"choose another text"}, {.file = file});
+      throw_error({"text ", detail::quoted(key), " of the metadata is not UTF-8"}, {"choose another text"},
+                  {.file = file});
   return header;
 }
 

@@ -129,9 +129,8 @@ GPIPE_COLD GPIPE_INLINE std::string shard_name(std::string_view stem, int shard,
 
 GPIPE_COLD GPIPE_INLINE void write_safetensors_index(const std::string& path, const safetensors_index& index,
                                                      detail::file_operations& files) {
-  detail::replace_file(path, files, [&](const std::string& part) {
-    detail::write_safetensors_index_directly(part, index, files);
-  });
+  detail::replace_file(path, files,
+                       [&](const std::string& part) { detail::write_safetensors_index_directly(part, index, files); });
 }
 #endif
 

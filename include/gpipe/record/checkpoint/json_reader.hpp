@@ -80,7 +80,12 @@ GPIPE_COLD GPIPE_INLINE bool is_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(i + k < text.size() ? text[i + k] : 0); };
     const unsigned first = byte(0);
-    const std::size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+    const std::size_t length = first < 0x80   ? 1
+                               : first < 0xc2 ? 0
+                               : first < 0xe0 ? 2
+                               : first < 0xf0 ? 3
+                               : first < 0xf5 ? 4
+                                              : 0;
     if (length == 0) return false;
     for (std::size_t k = 1; k < length; ++k)
       if ((byte(k) & 0xc0) != 0x80) return false;
@@ -241,7 +246,8 @@ GPIPE_COLD GPIPE_INLINE void json_reader::any_number() {
   double value = 0;
   const auto wrong = std::from_chars(text_.data() + begin, text_.data() + at_, value).ec;
   // A number too small is out of range, too, and means 0.
-  if (wrong == std::errc::result_out_of_range && text_.substr(begin, at_ - begin).find("e-") == std::string_view::npos &&
+  if (wrong == std::errc::result_out_of_range &&
+      text_.substr(begin, at_ - begin).find("e-") == std::string_view::npos &&
       text_.substr(begin, at_ - begin).find("E-") == std::string_view::npos)
     fail("a number is out of range");
 }

@@ -102,7 +102,8 @@ void safetensors_file::read_converted(const safetensors_entry& tensor, std::uint
 GPIPE_INLINE void safetensors_file::read(const safetensors_entry& t, std::uint64_t first, std::span<float> into) const {
   read_converted(t, first, into);
 }
-GPIPE_INLINE void safetensors_file::read(const safetensors_entry& t, std::uint64_t first, std::span<double> into) const {
+GPIPE_INLINE void safetensors_file::read(const safetensors_entry& t, std::uint64_t first,
+                                         std::span<double> into) const {
   read_converted(t, first, into);
 }
 GPIPE_INLINE void safetensors_file::read(const safetensors_entry& t, std::uint64_t first, std::span<bf16> into) const {

@@ -17,8 +17,8 @@
 
 namespace gpipe {
 
-/// The tensors of one safetensors file, or of all files of an index (a path that ends with `.json`). The index must name
-/// exactly the tensors of its files.
+/// The tensors of one safetensors file, or of all files of an index (a path that ends with `.json`). The index must
+/// name exactly the tensors of its files.
 class safetensors_set {
  public:
   /// A tensor, and the file that has it.

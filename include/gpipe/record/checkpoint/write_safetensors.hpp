@@ -43,8 +43,8 @@ class safetensors_sink {
 using safetensors_source = std::function<void(const safetensors_entry& tensor, safetensors_sink& into)>;
 
 /// Writes a safetensors file. Its bytes depend on the arguments alone: they are those of the format's reference. The
-/// bytes go to `.NAME.part` in the same folder, reach the disk, and then take the name: whatever fails, `path` is the old
-/// file or the new one.
+/// bytes go to `.NAME.part` in the same folder, reach the disk, and then take the name: whatever fails, `path` is the
+/// old file or the new one.
 void write_safetensors(const std::string& path, std::vector<safetensors_tensor> tensors, safetensors_metadata metadata,
                        const safetensors_source& source, detail::file_operations& files = detail::system_files());
 

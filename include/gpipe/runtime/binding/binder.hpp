@@ -126,8 +126,7 @@ class binder {
     b.parameters = here().find(owns ? memory_kind::parameters : memory_kind::tied, l, -1).base;
     b.gradients = here().find(owns ? memory_kind::gradients : memory_kind::tied, l, -1, {}, owns ? 0 : 1).base;
     if (r.state_count > 0) b.state = here().find(memory_kind::state, l, -1).base;
-    if (r.state_count > 0 && plan_.schedule.trains)
-      b.next_state = here().find(memory_kind::state, l, -1, {}, 1).base;
+    if (r.state_count > 0 && plan_.schedule.trains) b.next_state = here().find(memory_kind::state, l, -1, {}, 1).base;
     b.sum_of_squares = reinterpret_cast<double*>(here().find(memory_kind::sums, -1, -1).base) + (l - s_.first());
     if (r.derived_count > 0) b.derived = here().find(memory_kind::derived, l, -1).base;
     return b;

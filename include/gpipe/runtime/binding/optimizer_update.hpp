@@ -126,7 +126,8 @@ class optimizer_update {
     if constexpr (tensor_rule<Optimizer>) {
       const shape extents{2, 2};
       std::vector<double> arrays(tensor_memory_of<Optimizer>.bytes(extents, dtype::float64) / sizeof(double));
-      update_range all{sizeof parameter, reinterpret_cast<std::byte*>(parameter), reinterpret_cast<std::byte*>(gradient)};
+      update_range all{sizeof parameter, reinterpret_cast<std::byte*>(parameter),
+                       reinterpret_cast<std::byte*>(gradient)};
       for (int i = 0; i < max_moments; ++i) all.moments[i] = reinterpret_cast<std::byte*>(moments[i]);
       all.extents = &extents;
       all.arrays = reinterpret_cast<std::byte*>(arrays.data());

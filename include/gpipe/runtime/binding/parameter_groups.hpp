@@ -67,7 +67,8 @@ class parameter_groups {
       throw_error({"groups[", static_cast<int>(g), "].", setting, " is ", significant(value, 6)}, {"choose 0 or more"});
     };
     if (group.parameters.empty() && group.layers.empty())
-      throw_error({"groups[", static_cast<int>(g), "] has no pattern"}, {"give .parameters = {\"*.bias\"}, or .layers = {\"linear*\"}"});
+      throw_error({"groups[", static_cast<int>(g), "] has no pattern"},
+                  {"give .parameters = {\"*.bias\"}, or .layers = {\"linear*\"}"});
     if (!(group.rate_factor >= 0 && std::isfinite(group.rate_factor))) refuse("rate_factor", group.rate_factor);
     if (group.weight_decay && !(*group.weight_decay >= 0 && std::isfinite(*group.weight_decay)))
       refuse("weight_decay", *group.weight_decay);
@@ -82,7 +83,8 @@ class parameter_groups {
       ++at;
     };
     for (const std::string& pattern : group.parameters) look(matches(pattern, path));
-    for (const std::string& pattern : group.layers) look(matches(pattern, layer) || matches(pattern, layer.substr(0, layer.find('<'))));
+    for (const std::string& pattern : group.layers)
+      look(matches(pattern, layer) || matches(pattern, layer.substr(0, layer.find('<'))));
     return any;
   }
   GPIPE_COLD static void require_used(const parameter_group& group, const std::vector<bool>& used,
@@ -98,9 +100,9 @@ class parameter_groups {
         for (int l = 0; l < net.slot_count; ++l)
           if (net.row_of(l).parameter_count > 0) known.emplace_back(net.row_of(l).name);
       }
-      throw_error({"the pattern \"", pattern, "\" of a group matches no ",
-                   of_path ? "parameter" : "layer with parameters"},
-                  {nearest(pattern, known), ", or set .may_be_empty = true"});
+      throw_error(
+          {"the pattern \"", pattern, "\" of a group matches no ", of_path ? "parameter" : "layer with parameters"},
+          {nearest(pattern, known), ", or set .may_be_empty = true"});
     }
   }
   GPIPE_COLD static std::string nearest(const std::string& pattern, const std::vector<std::string>& known) {

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <vector>
 
-#include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/plan/memory/optimizer_arrays.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>
 
@@ -98,7 +98,8 @@ class stage_arena {
     }
     find_ranges();
     for (int i = 0; i < plan_->options.optimizer_moments && memory_.of(memory_kind::moments) > 0; ++i) {
-      if (net_->type == dtype::float64) context_.fill(elements(), rule.first_moment(i), reinterpret_cast<double*>(moments(i)));
+      if (net_->type == dtype::float64)
+        context_.fill(elements(), rule.first_moment(i), reinterpret_cast<double*>(moments(i)));
       else context_.fill(elements(), static_cast<float>(rule.first_moment(i)), reinterpret_cast<float*>(moments(i)));
     }
   }
@@ -118,9 +119,9 @@ class stage_arena {
     context_.copy(static_cast<std::ptrdiff_t>(flat_bytes()), static_cast<const std::byte*>(parameters()), averages());
   }
   GPIPE_COLD void exchange_averages() {
-    context_.each(static_cast<std::ptrdiff_t>(flat_bytes() / sizeof(std::uint32_t)),
-                  exchange_words{reinterpret_cast<std::uint32_t*>(parameters()),
-                                 reinterpret_cast<std::uint32_t*>(averages())});
+    context_.each(
+        static_cast<std::ptrdiff_t>(flat_bytes() / sizeof(std::uint32_t)),
+        exchange_words{reinterpret_cast<std::uint32_t*>(parameters()), reinterpret_cast<std::uint32_t*>(averages())});
   }
 
   /// Calls `f(at, bytes)` for each range of the arena with gradients: one range, and with `tied` those of tied uses.
@@ -176,7 +177,10 @@ class stage_arena {
       for (int p = 0; p < b.layer->parameter_count; ++p) {
         if (!net_->owns(b.slot) || b.frozen || groups_->frozen(b.slot, p)) continue;
         const std::size_t from = parameters_before(*b.layer, p);
-        update_range next{parameters_before(*b.layer, p + 1) - from, b.parameters + from, b.gradients + from, {},
+        update_range next{parameters_before(*b.layer, p + 1) - from,
+                          b.parameters + from,
+                          b.gradients + from,
+                          {},
                           groups_->of(b.slot, p)};
         for (int i = 0; i < plan_->options.optimizer_moments; ++i)
           next.moments[i] = moments(i) + (next.parameters - parameters());

@@ -77,10 +77,10 @@ template <class T>
 void check_range(const field& wanted, const T* numbers, std::size_t count, const int* dataset_rows) {
   for (std::size_t i = 0; i < count; ++i)
     if ((numbers[i] < 0 || numbers[i] >= wanted.below) && (numbers[i] != wanted.ignored || wanted.ignored == 0))
-      throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ",
-                   numbers[i]},
-             {"it must lie in 0 ... ", wanted.below - 1,
-              wanted.ignored == 0 ? "" : concat({", or be ", wanted.ignored, ", which is ignored"})});
+      throw_error(
+          {"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ", numbers[i]},
+          {"it must lie in 0 ... ", wanted.below - 1,
+           wanted.ignored == 0 ? "" : concat({", or be ", wanted.ignored, ", which is ignored"})});
 }
 
 // Floats may be equal to the limit: labels that are probabilities.
@@ -90,7 +90,7 @@ void check_share(const field& wanted, const T* numbers, std::size_t count, const
     if (!(numbers[i] >= 0 && numbers[i] <= static_cast<T>(wanted.below)))
       throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ",
                    std::to_string(numbers[i])},
-             {"it must lie in 0 ... ", wanted.below});
+                  {"it must lie in 0 ... ", wanted.below});
 }
 
 GPIPE_COLD inline bool is_read_before(const network& net, int field, int end) {

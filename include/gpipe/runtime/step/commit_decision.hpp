@@ -125,8 +125,8 @@ struct commit_decision {
     result.finite = std::isfinite(found.loss) && std::isfinite(found.norm) && std::isfinite(found.weight);
     // The scale must be finite as a float, because updates may use it as one.
     result.same_weights = other_weight() == nullptr;
-    result.holds = result.finite && result.same_weights && found.weight > 0 &&
-                   std::isfinite(static_cast<float>(result.scale));
+    result.holds =
+        result.finite && result.same_weights && found.weight > 0 && std::isfinite(static_cast<float>(result.scale));
     if (terms.max_norm > 0 && found.norm > terms.max_norm) result.scale *= terms.max_norm / found.norm;
   }
 };

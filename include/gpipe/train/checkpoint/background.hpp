@@ -15,7 +15,7 @@ class background {
   background() = default;
   background(const background&) = delete;
   background& operator=(const background&) = delete;
-  /// Waits. A failure that nobody has asked for is lost.
+  /// Waits. A failure that was not asked for is lost.
   ~background() { join(); }
 
   /// Waits for the work before, and throws its failure; then starts this.

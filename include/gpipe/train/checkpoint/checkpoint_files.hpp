@@ -71,11 +71,16 @@ GPIPE_COLD GPIPE_INLINE file_list deal_arrays(std::string stem, std::vector<stor
 
 GPIPE_COLD GPIPE_INLINE safetensors_type stored_type(dtype type) {
   switch (type) {
-    case dtype::float64: return safetensors_type::F64;
-    case dtype::bf16: return safetensors_type::BF16;
-    case dtype::int32: return safetensors_type::I32;
-    case dtype::uint8: return safetensors_type::U8;
-    case dtype::float32: break;
+    case dtype::float64:
+      return safetensors_type::F64;
+    case dtype::bf16:
+      return safetensors_type::BF16;
+    case dtype::int32:
+      return safetensors_type::I32;
+    case dtype::uint8:
+      return safetensors_type::U8;
+    case dtype::float32:
+      break;
   }
   return safetensors_type::F32;
 }
@@ -94,7 +99,8 @@ GPIPE_COLD GPIPE_INLINE std::vector<safetensors_tensor> tensors_of(const checkpo
   std::vector<safetensors_tensor> all;
   for (const stored_array& one : file.arrays) {
     safetensors_tensor tensor{one.name, stored_type(one.type), {}};
-    for (int d = 0; d < one.extents.rank; ++d) tensor.shape.push_back(static_cast<std::uint64_t>(one.extents.extents[d]));
+    for (int d = 0; d < one.extents.rank; ++d)
+      tensor.shape.push_back(static_cast<std::uint64_t>(one.extents.extents[d]));
     all.push_back(std::move(tensor));
   }
   return all;

@@ -10,8 +10,8 @@ namespace gpipe {
 
 /// How `basic_trainer::save` writes a checkpoint.
 struct save_options {
-  int keep = 3;               ///< the newest checkpoints that stay in the folder
-  data_position position{};   ///< where the training goes on in its data; `load` returns it
+  int keep = 3;              ///< the newest checkpoints that stay in the folder
+  data_position position{};  ///< where the training goes on in its data; `load` returns it
   /// If false, the call returns when the arrays have been copied, and a thread writes them while the training goes on;
   /// the copy takes as much memory as the arrays. A failure is thrown by `wait_for_save`, or by the next save. In a job
   /// of processes the call always waits.

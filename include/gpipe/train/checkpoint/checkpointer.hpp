@@ -81,8 +81,9 @@ class checkpointer {
     array_source source(all, read);
     together().together([&] {
       if (together().is_first())
-        return write_safetensors(file, tensors_of(all), model_facts(),
-                                 [&](const safetensors_entry& e, safetensors_sink& into) { source(e, into); }, files_);
+        return write_safetensors(
+            file, tensors_of(all), model_facts(),
+            [&](const safetensors_entry& e, safetensors_sink& into) { source(e, into); }, files_);
       source.read_all(place_tensors(tensors_of(all), {}, file));
     });
     point(collective_kind::save, 1);
@@ -123,8 +124,8 @@ class checkpointer {
   GPIPE_COLD void agree(collective_kind kind, const std::string& path) const {
     hash name;
     name.add(reinterpret_cast<const std::byte*>(path.data()), path.size());
-    together().agree_to(kind, {{"the path", name.value()},
-                               agreed_value::number("the step", static_cast<std::int64_t>(run_.steps()))});
+    together().agree_to(
+        kind, {{"the path", name.value()}, agreed_value::number("the step", static_cast<std::int64_t>(run_.steps()))});
   }
   void point(collective_kind kind, int number) const {
     together().agree_to(kind, {agreed_value::number("the point of the call", number)});
@@ -179,8 +180,7 @@ class checkpointer {
   GPIPE_COLD void complete(checkpoint_folder& folder, const std::string& part, int keep,
                            const contents& content) const {
     for (const file_list* list : {&content.model, &content.optimizer})
-      if (list->has_index())
-        write_safetensors_index_directly(part + '/' + list->index_name(), index_of(*list), files_);
+      if (list->has_index()) write_safetensors_index_directly(part + '/' + list->index_name(), index_of(*list), files_);
     const auto step = static_cast<long>(content.facts.steps);
     folder.commit(step);
     folder.keep_newest(step, keep);
@@ -273,8 +273,7 @@ class checkpointer {
       if (match.found[i] < 0) continue;
       const auto* place = places[static_cast<std::size_t>(match.found[i])];
       require_convertible(place->entry->type, place->entry->name, place->file->path());
-      if (run_.has_here(wanted[i].kind, wanted[i].slot))
-        from.arrays.emplace_back(std::move(wanted[i]), place);
+      if (run_.has_here(wanted[i].kind, wanted[i].slot)) from.arrays.emplace_back(std::move(wanted[i]), place);
     }
     if (&set == &from.sets.front()) static_cast<load_report&>(result) = std::move(match.report);
   }

@@ -26,10 +26,10 @@ struct checkpoint_facts {
 
   std::uint64_t steps = 0, seed = 0;
   data_position position{};
-  std::string optimizer{};      ///< the name of its type
+  std::string optimizer{};        ///< the name of its type
   std::string optimizer_trial{};  ///< what two updates give with its settings
-  std::string rate{};           ///< of the next step
-  std::string groups{};         ///< of parameters
+  std::string rate{};             ///< of the next step
+  std::string groups{};           ///< of parameters
 
   safetensors_metadata texts() const;
 };
@@ -85,14 +85,14 @@ GPIPE_COLD GPIPE_INLINE checkpoint_facts read_facts(const safetensors_metadata& 
     std::uint64_t value = 0;
     const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     if (digits.empty() || end.ec != std::errc{} || end.ptr != digits.data() + digits.size())
-      throw_error({"the text ", quoted(key), " is ", detail::quoted(digits), ", which is no number"}, {"load another checkpoint"},
-                  {.file = file});
+      throw_error({"the text ", quoted(key), " is ", detail::quoted(digits), ", which is no number"},
+                  {"load another checkpoint"}, {.file = file});
     return value;
   };
   if (const std::uint64_t format = number("gpipe.format"); format > checkpoint_facts::newest_format)
-    throw_error({"the checkpoint has format ", format, ", but this library reads up to ",
-                 checkpoint_facts::newest_format},
-                {"use a newer gpipe"}, {.file = file});
+    throw_error(
+        {"the checkpoint has format ", format, ", but this library reads up to ", checkpoint_facts::newest_format},
+        {"use a newer gpipe"}, {.file = file});
   checkpoint_facts facts;
   facts.steps = number("gpipe.steps");
   facts.seed = number("gpipe.seed");

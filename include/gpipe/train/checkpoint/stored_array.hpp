@@ -25,8 +25,8 @@ struct stored_array {
   std::size_t bytes() const { return extents.size() * bytes_of(type); }
 };
 
-/// The parameters and the state of a model, in model order: what `state_dict` of the equal torch module lists. Each tied
-/// layer lists the shared values under a name of its own.
+/// The parameters and the state of a model, in model order: what `state_dict` of the equal torch module lists. Each
+/// tied layer lists the shared values under a name of its own.
 std::vector<stored_array> model_arrays(const network& net);
 
 /// What the optimizer keeps for each parameter, in model order: moments, arrays of a tensor rule, the moving average.
@@ -69,8 +69,8 @@ GPIPE_COLD GPIPE_INLINE std::vector<stored_array> optimizer_state(const network&
     if (const tensor_rule_memory* const rule = options.tensor_rule; rule != nullptr)
       for (int k = 0; k < rule->arrays; ++k) {
         const tensor_array kept = rule->array(extents, k);
-        put(kept.name, memory_kind::arrays, 0,
-            arrays_before(r, *rule, which.index) + rule->before(extents, r.type, k), kept.extents);
+        put(kept.name, memory_kind::arrays, 0, arrays_before(r, *rule, which.index) + rule->before(extents, r.type, k),
+            kept.extents);
       }
     if (options.average_weights) put("average", memory_kind::averages, 0, at, extents);
   });

@@ -59,9 +59,9 @@ GPIPE_COLD GPIPE_INLINE void write_arrays(const std::string& folder, const file_
   for (const checkpoint_file& file : list.files) {
     if (file.rank != rank) continue;
     array_source source(file, read);
-    write_safetensors_directly(folder + '/' + file.name, tensors_of(file),
-                               &file == &list.files.front() ? facts : safetensors_metadata{},
-                               [&](const safetensors_entry& e, safetensors_sink& into) { source(e, into); }, files);
+    write_safetensors_directly(
+        folder + '/' + file.name, tensors_of(file), &file == &list.files.front() ? facts : safetensors_metadata{},
+        [&](const safetensors_entry& e, safetensors_sink& into) { source(e, into); }, files);
   }
 }
 #endif

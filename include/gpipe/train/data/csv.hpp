@@ -156,9 +156,7 @@ GPIPE_COLD GPIPE_INLINE const char* csv_reader::read_number(const char* at, cons
 GPIPE_COLD GPIPE_INLINE void csv_reader::read_row(const std::string& text) {
   const char *at = text.data(), *const end = at + text.size();
   for (std::size_t c = 0; c < columns_.size(); ++c) {
-    const auto missing = [&] {
-      fail(concat({"has ", c, " columns, not ", columns_.size()}), "give " + expected());
-    };
+    const auto missing = [&] { fail(concat({"has ", c, " columns, not ", columns_.size()}), "give " + expected()); };
     if (c > 0) {
       if (at == end) missing();
       ++at;  // the separator

@@ -10,8 +10,8 @@ namespace gpipe {
 
 /// The batches of a stream: all epochs from `first` on, without a gap between two epochs.
 struct batch_order {
-  int size = 32;           ///< samples in a batch; the last batch of an epoch may be smaller
-  bool shuffled = false;   ///< by seed and epoch, else in the order of the data
+  int size = 32;          ///< samples in a batch; the last batch of an epoch may be smaller
+  bool shuffled = false;  ///< by seed and epoch, else in the order of the data
   std::uint64_t seed = 0;
   data_position first{};
   std::uint64_t epochs = 1;  ///< the stream ends before this epoch

@@ -142,9 +142,9 @@ GPIPE_COLD GPIPE_INLINE void dataset::add(std::string name, std::size_t size, st
                                           const void* rows) {
   using detail::throw_error;
   if (size == 0 || elements == 0 || elements % size != 0)
-    throw_error({"field ", detail::quoted(name), " has ", elements, " elements, which is no multiple of its row of ",
-                 size},
-                {"give every sample a whole row"});
+    throw_error(
+        {"field ", detail::quoted(name), " has ", elements, " elements, which is no multiple of its row of ", size},
+        {"give every sample a whole row"});
   for (const column& c : columns_)
     if (c.name == name)
       throw_error({"the dataset has a field ", detail::quoted(name), " already"}, {"give each field once"});

@@ -18,8 +18,8 @@ namespace gpipe {
 ///     });
 ///
 /// The function fills all rows of all fields; memory that it leaves out holds those of an earlier batch. What it
-/// throws, of any type, the call that reads the data throws. If its result depends on the request alone, a training that
-/// was stopped and begun again has the same bits.
+/// throws, of any type, the call that reads the data throws. If its result depends on the request alone, a training
+/// that was stopped and begun again has the same bits.
 class generated_data final : public data_source {
  public:
   using fill_function = std::function<void(const batch_request&)>;

@@ -84,12 +84,18 @@ GPIPE_COLD GPIPE_INLINE std::size_t idx_array::row() const {
 GPIPE_INLINE double idx_array::element(std::size_t i) const {
   const std::byte* at = elements_.data() + i * detail::idx_bytes(type_);
   switch (type_) {
-    case 8: return std::to_integer<int>(*at);
-    case 9: return static_cast<std::int8_t>(*at);
-    case 11: return static_cast<std::int16_t>(detail::big_endian<std::uint16_t>(at));
-    case 12: return static_cast<std::int32_t>(detail::big_endian<std::uint32_t>(at));
-    case 13: return static_cast<double>(std::bit_cast<float>(detail::big_endian<std::uint32_t>(at)));
-    default: return std::bit_cast<double>(detail::big_endian<std::uint64_t>(at));
+    case 8:
+      return std::to_integer<int>(*at);
+    case 9:
+      return static_cast<std::int8_t>(*at);
+    case 11:
+      return static_cast<std::int16_t>(detail::big_endian<std::uint16_t>(at));
+    case 12:
+      return static_cast<std::int32_t>(detail::big_endian<std::uint32_t>(at));
+    case 13:
+      return static_cast<double>(std::bit_cast<float>(detail::big_endian<std::uint32_t>(at)));
+    default:
+      return std::bit_cast<double>(detail::big_endian<std::uint64_t>(at));
   }
 }
 

@@ -90,7 +90,8 @@ class mapped_data::filler final : public detail::batch_filler {
     if (samples > window)  // it has read windows between two that were entered
       for (const column& c : of_.columns_) c.file->drop(0, c.file->size());
     // The next window is read in parts, because the system takes a while to begin each.
-    for (std::size_t n = next_.size() * samples / (std::max)(window, std::size_t{1}) + 1; n > 0 && !next_.empty(); --n) {
+    for (std::size_t n = next_.size() * samples / (std::max)(window, std::size_t{1}) + 1; n > 0 && !next_.empty();
+         --n) {
       read_ahead(next_.back());
       next_.pop_back();
     }

@@ -52,9 +52,7 @@ GPIPE_COLD GPIPE_INLINE mapped_file::~mapped_file() {}
 GPIPE_COLD GPIPE_INLINE void mapped_file::advise(std::size_t, std::size_t, bool) const {}
 #else
 GPIPE_COLD GPIPE_INLINE mapped_file::mapped_file(const std::string& path) {
-  const auto fail = [&](const std::string& wrong, const char* remedy) {
-    throw error(wrong, remedy, {.file = path});
-  };
+  const auto fail = [&](const std::string& wrong, const char* remedy) { throw error(wrong, remedy, {.file = path}); };
   const auto reason = [] { return std::string(std::strerror(errno)); };
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe does not wait for a writer
   if (file < 0) fail("cannot be opened: " + reason(), "give the path of a file that may be read");

@@ -91,8 +91,8 @@ GPIPE_COLD GPIPE_INLINE prefetched_stream::prefetched_stream(int samples, const 
     const auto of = [&](int count) {
       batch made(count);
       for (std::size_t f = 0; f < fields_.size(); ++f)
-        made.add({fields_[f].name, b.rows[f].data(), index(count) * fields_[f].size, fields_[f].type,
-                  fields_[f].unread});
+        made.add(
+            {fields_[f].name, b.rows[f].data(), index(count) * fields_[f].size, fields_[f].type, fields_[f].unread});
       made.named(b.samples.data());
       return made;
     };

@@ -14,12 +14,24 @@ namespace gpipe {
 
 /// A call that the processes of a job make together.
 enum class collective_kind : std::uint8_t {
-  make, step, accumulate, measure, examine, evaluate, predict, read, write, freeze, watch, save, load
+  make,
+  step,
+  accumulate,
+  measure,
+  examine,
+  evaluate,
+  predict,
+  read,
+  write,
+  freeze,
+  watch,
+  save,
+  load
 };
 
 constexpr const char* name_of(collective_kind what) {
-  constexpr const char* names[] = {"make a trainer", "step", "accumulate", "measure", "examine", "evaluate",
-                                   "predict",        "read", "write",      "freeze",  "watch",   "save",     "load"};
+  constexpr const char* names[] = {"make a trainer", "step",  "accumulate", "measure", "examine", "evaluate", "predict",
+                                   "read",           "write", "freeze",     "watch",   "save",    "load"};
   return names[static_cast<int>(what)];
 }
 

@@ -63,9 +63,9 @@ class libxsmm_kernels {
   GPIPE_COLD static void require_addresses() {
     constexpr std::int64_t tables = 16 << 20;  // it maps 10.4 MiB at once, and a page for each kernel
     if (const std::int64_t left = gpipe::detail::address_space_left(); left < tables)
-      gpipe::detail::throw_error({"the address space has ", left, " bytes left, and libxsmm needs ", tables,
-                                  " for its tables and code"},
-                                 {"raise the limit of addresses (ulimit -v)"});
+      gpipe::detail::throw_error(
+          {"the address space has ", left, " bytes left, and libxsmm needs ", tables, " for its tables and code"},
+          {"raise the limit of addresses (ulimit -v)"});
   }
 
   /// libxsmm is column-major: its (m, n, k, A, B) are our (columns, rows, k, B, A).
