@@ -97,6 +97,18 @@ void backward_input(const context&, const gpipe::detail::call& c) {
 }
 void backward_parameters(const context&, const gpipe::detail::call& c) { marks(c).backward(); }
 
+/// An optimizer that keeps nothing and changes nothing.
+struct unmoved {
+  static constexpr int moments = 0;
+  struct nothing {
+    void operator()(std::ptrdiff_t) const {}
+  };
+  template <class T>
+  nothing rule(const update_operands<T>&, const update_terms&) const {
+    return {};
+  }
+};
+
 template <class Net>
 void run(const plan_options& options, const std::vector<int>& cut = {}) {
   net = &network_of<Net>;
@@ -108,7 +120,7 @@ void run(const plan_options& options, const std::vector<int>& cut = {}) {
     if (net->rows[i].parameter_count > 0) k.backward_parameters = &backward_parameters;
   }
   executor<host_device> all(*net, kernels.data(), make_plan(*net, options, cut),
-                            gpipe::detail::optimizer_update<context>(sgd{}));
+                            gpipe::detail::optimizer_update<context>(unmoved{}));
   const int n = options.micro_batches * options.micro_batch_size - (options.micro_batches > 1);
   per_micro_batch = (n + options.micro_batches - 1) / options.micro_batches;
   const std::vector<std::byte> zeros(static_cast<std::size_t>(n) * 8 * 4096);
