@@ -218,14 +218,14 @@ constexpr std::string_view unfit_name(const path_node* tree) {
   return {};
 }
 
-/// Finds two layers, each with parameters or state, that have one path.
+/// Finds two layers, each with parameters or state, that have one path. The network has a tree.
 class path_collision {
  public:
   int slot = -1, other = -1;
 
   constexpr path_collision() = default;
   constexpr explicit path_collision(const network& net) : net_(net) {
-    if (net.paths != nullptr && net.paths->slots == net.slot_count) within(0);
+    if (net.paths->slots == net.slot_count) within(0);
   }
 
  private:
