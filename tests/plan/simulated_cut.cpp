@@ -112,7 +112,7 @@ TEST_CASE("the cut of any schedule has the shortest simulated step if the cuts a
   int tried[6]{}, shorter = 0, fixed = 0, known = 0;
   for (int i = 0; i < 600; ++i) {
     CAPTURE(i);
-    const schedule_kind kind = schedule_kinds[i % 6];
+    const schedule_kind kind = schedule_kinds[static_cast<std::size_t>(i) % 6];
     // Some slots have no gradient, or do not read the slot before: then fill-drain is simulated, too.
     const int slots = 3 + instance::below(random, 5), odd = instance::below(random, 3);
     instance it(random, kind, slots, odd == 0 ? instance::below(random, slots) : 0,

@@ -18,7 +18,7 @@ namespace gpipe::detail {
 class decision_exchange {
  public:
   GPIPE_COLD decision_exchange(process_group& job, const network& net, const runtime_plan& plan)
-      : job_(job), net_(net), plan_(plan) {
+      : job_(job), plan_(plan) {
     losses_ = places_of_losses(net, plan.all_micro_batches());
     std::vector<std::size_t> sizes(detail::index(job.ranks()));
     for (int r = 0; r < plan.replicas(); ++r)
@@ -96,7 +96,6 @@ class decision_exchange {
   }
 
   process_group& job_;
-  const network& net_;
   const runtime_plan& plan_;
   std::vector<loss_place> losses_;
   std::unique_ptr<all_gather> gather_;

@@ -74,7 +74,13 @@ class captured_step {
           if (s->stage() == i.stage) s->feed(again, step, i.micro_batch);
   }
 
-  void launch() { stages_.front()->context().launch(*graph_); }
+  /// The queues of all stages go on behind the graph, which runs in that of the first.
+  void launch() {
+    const auto& first = stages_.front()->context();
+    first.launch(*graph_);
+    first.mark(launched_);
+    for (std::size_t s = 1; s < stages_.size(); ++s) stages_[s]->context().await(launched_);
+  }
 
  private:
   struct refilling {
@@ -90,7 +96,7 @@ class captured_step {
   std::unique_ptr<typename Device::graph> graph_;
   step_key key_;
   bool draws_ = false;
-  typename Device::marker begin_{};
+  typename Device::marker begin_{}, launched_{};
 };
 
 }  // namespace gpipe::detail
