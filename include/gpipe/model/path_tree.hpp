@@ -137,12 +137,9 @@ constexpr void write_paths(path_writer& to, path_node n) {
     write_list(to, typename Item::items{});
     to.layer({});  // the addition
     to.close(at);
-  } else if constexpr (
-      requires { Item::read_from; } || requires { Item::tied_as; } || requires { Item::loss_named; }) {
-    to.layer(n);
   } else if constexpr (requires { typename Item::items; }) {
     write_scope(to, n, typename Item::items{});
-  } else {
+  } else {  // a layer, a further input, a tied layer or an auxiliary loss
     to.layer(n);
   }
 }

@@ -144,7 +144,8 @@ GPIPE_INLINE double staircase::operator()(std::uint64_t step) const {
   detail::check_rate_steps("steps of staircase", steps);
   detail::check_rate_positive("factor of staircase", factor);
   detail::check_rate_share("floor of staircase", floor);
-  return (std::max)(floor, std::pow(factor, static_cast<double>(step / steps)));
+  const std::uint64_t stairs = step / steps;
+  return (std::max)(floor, std::pow(factor, static_cast<double>(stairs)));
 }
 
 GPIPE_INLINE double exponential::operator()(std::uint64_t step) const {

@@ -34,7 +34,7 @@ template <cross_entropy Settings = cross_entropy{}>
 struct softmax_cross_entropy_with {
   static_assert(Settings.smoothing >= 0 && Settings.smoothing <= 1,
                 "gpipe: cross_entropy{.smoothing} must be in 0 ... 1");
-  static_assert(Settings.clip >= 0 && Settings.clip <= (std::numeric_limits<float>::max)(),
+  static_assert(Settings.clip >= 0 && Settings.clip <= static_cast<double>((std::numeric_limits<float>::max)()),
                 "gpipe: cross_entropy{.clip} must be a float above 0, or 0 for no clipping");
 
   template <class In>

@@ -139,7 +139,7 @@ GPIPE_COLD inline schedule_table::rows_of_entries schedule_table::read(const std
   constexpr std::string_view overlap = ")OVERLAP_F_B", mark = "\xEF\xBB\xBF";
   if (text.substr(0, mark.size()) == mark) text.remove_prefix(mark.size());
   for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::size_t end = (std::min)(text.find('\n', begin), text.size());
     std::string_view line = text.substr(begin, end - begin);
     begin = end + 1;
     if (detail::without_blanks(text.substr(end - line.size())).empty()) break;
@@ -170,14 +170,14 @@ GPIPE_COLD inline void schedule_table::count_stages(const rows_of_entries& rows)
   for (const auto& row : rows)
     for (const entry& e : row) {
       ++cells;
-      stages = std::max(stages, e.is.stage + 1);
-      micro_batches_ = std::max(micro_batches_, e.is.micro_batch + 1);
+      stages = (std::max)(stages, e.is.stage + 1);
+      micro_batches_ = (std::max)(micro_batches_, e.is.micro_batch + 1);
       trains = trains || e.is.kind != action_kind::forward;
     }
   if (std::int64_t{stages} * micro_batches_ > cells)  // before memory for each of them is taken
     for (std::size_t w = 0; w < rows.size(); ++w)
       for (const entry& e : rows[w])
-        if (std::max(e.is.stage, e.is.micro_batch) + 1 == std::max(stages, micro_batches_))
+        if (std::max(e.is.stage, e.is.micro_batch) + 1 == (std::max)(stages, micro_batches_))
           detail::bad_cell(name_, static_cast<int>(w), e.column,
                            {" is ", detail::label_of(e.is, true).text(), ", and the table has ", cells, " cells for ",
                             stages, " stages and ", micro_batches_, " micro-batches"},
@@ -222,14 +222,14 @@ GPIPE_COLD inline void schedule_table::place(rows_of_entries& rows) {
         entry& e = rows[w][next[w]];
         const int ready = input(e.is);
         if (ready == -2) break;
-        e.tick = std::max(static_cast<int>(rows_[w].size()), ready + 1);
+        e.tick = (std::max)(static_cast<int>(rows_[w].size()), ready + 1);
         rows_[w].resize(detail::index(e.tick));
         rows_[w].push_back(e.is);
         if (e.is.kind != action_kind::backward_parameters) {
           int& tick = of(e.is.kind != action_kind::forward, e.is.stage, e.is.micro_batch);
           if (tick < 0) tick = e.tick;
         }
-        ticks_ = std::max(ticks_, e.tick + 1);
+        ticks_ = (std::max)(ticks_, e.tick + 1);
       }
   }
   for (std::size_t w = 0; w < rows.size(); ++w)
@@ -252,7 +252,7 @@ GPIPE_COLD inline void schedule_table::count_in_flight(const rows_of_entries& ro
     for (const entry& e : row) {
       int& now = held[detail::index(e.is.stage)];
       now += e.is.kind == action_kind::forward;
-      if (trains) in_flight_[detail::index(e.is.stage)] = std::max(in_flight_[detail::index(e.is.stage)], now);
+      if (trains) in_flight_[detail::index(e.is.stage)] = (std::max)(in_flight_[detail::index(e.is.stage)], now);
       now -= e.is.kind == action_kind::backward || e.is.kind == action_kind::backward_parameters;
     }
 }

@@ -113,7 +113,7 @@ GPIPE_COLD GPIPE_INLINE void checkpoint_folder::remove_part(const std::string& p
   std::vector<std::string> names;
   if (files_->list(part.c_str(), names) != 0) throw_file_error("reading the folder", part);
   for (const std::string& name : names)
-    if (const std::string file = part + "/" + name; files_->remove_file(file.c_str()) != 0)
+    if (const std::string file = concat({part, "/", name}); files_->remove_file(file.c_str()) != 0)
       throw_file_error("deleting the file", file);
   if (files_->remove_folder(part.c_str()) != 0) throw_file_error("deleting the folder", part);
 }
@@ -128,7 +128,7 @@ GPIPE_COLD GPIPE_INLINE std::string checkpoint_folder::begin(long step) {
     throw_file_error("creating the folder", path_);
   }
   for (const found& f : list()) {
-    const std::string left = path_ + "/" + f.name;
+    const std::string left = concat({path_, "/", f.name});
     if (f.ending == ".part") remove_part(left);
     if (f.ending != ".old") continue;
     // A commit without exchange was interrupted. Before its second rename the old checkpoint gets its name back.
@@ -143,7 +143,7 @@ GPIPE_COLD GPIPE_INLINE std::string checkpoint_folder::begin(long step) {
   if (const kind now = files_->kind_of(named(step).c_str()); now != kind::none && now != kind::folder)
     throw_error({"the checkpoint's name belongs to something that is no folder"},
                 {"remove it, or choose another folder"}, {.file = named(step)});
-  const std::string part = part_path(step);
+  std::string part = part_path(step);
   if (files_->make_folder(part.c_str()) != 0) throw_file_error("creating the folder", part);
   return part;
 }

@@ -34,7 +34,7 @@ constexpr bf16 nearest_bf16(double x) {
   if (static_cast<double>(nearest) == x || x != x) return bf16(nearest);
   auto bits = std::bit_cast<std::uint32_t>(nearest);
   const double magnitude = x < 0 ? -x : x;
-  const double rounded = std::bit_cast<float>(bits & 0x7fffffffU);
+  const double rounded = static_cast<double>(std::bit_cast<float>(bits & 0x7fffffffU));
   if (rounded > magnitude) --bits;  // towards zero
   return bf16(std::bit_cast<float>(bits | 1U));
 }

@@ -59,7 +59,7 @@ GPIPE_COLD GPIPE_INLINE safetensors_file::safetensors_file(std::string path, det
   const std::uint64_t size = file_.size();
   std::byte length[8]{};
   if (size >= sizeof length) file_.read_at(length, sizeof length, 0);
-  std::string text(static_cast<std::size_t>(detail::header_length(length, size, this->path())), '\0');
+  std::string text(detail::header_length(length, size, this->path()), '\0');
   file_.read_at(text.data(), text.size(), sizeof length);
   data_ = sizeof length + text.size();
   header_ = detail::parse_header(text, size - data_, this->path());

@@ -51,7 +51,7 @@ GPIPE_COLD GPIPE_INLINE std::string event_folder::new_file(const std::string& fo
 #if defined(_WIN32)
   const int process = 0;
 #else
-  const int process = static_cast<int>(::getpid());
+  const int process = ::getpid();
 #endif
   const auto seconds = static_cast<std::int64_t>(detail::seconds_since_1970());
   for (int number = 0;; ++number) {

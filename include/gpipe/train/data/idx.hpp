@@ -136,8 +136,8 @@ GPIPE_COLD GPIPE_INLINE idx_array read_idx(const std::string& path) {
   for (std::size_t d = 0; d < dimensions; ++d) {
     extents.push_back(detail::big_endian<std::uint32_t>(header.data() + 4 * d));
     if (extents.back() == 0) fail(detail::concat({"extent ", d, " is 0"}), "give an array with elements");
-    const std::uintmax_t most = std::numeric_limits<std::uintmax_t>::max() / extents.back();
-    bytes = bytes > most ? std::numeric_limits<std::uintmax_t>::max() : bytes * extents.back();
+    const std::uintmax_t most = (std::numeric_limits<std::uintmax_t>::max)() / extents.back();
+    bytes = bytes > most ? (std::numeric_limits<std::uintmax_t>::max)() : bytes * extents.back();
   }
   if (bytes != given)
     fail(detail::concat({"has ", given, " bytes of elements, but its header says ", bytes}), "give a whole file");
