@@ -68,7 +68,7 @@ TEST_CASE("no cut of any schedule beats the bound, and the best of fill-drain re
       for (std::size_t l = 0, end = 1 + random() % costs.size(); l < end; ++l) costs[l] = {costs[l].forward, 0, 0};
     const int L = static_cast<int>(costs.size()), S = 1 + below(L < 4 ? L : 4), M = 1 + below(6);
     const recompute_mode mode = modes[below(3)];
-    const schedule_kind kind = schedule_kinds[below(kinds)];
+    const schedule_kind kind = schedule_kinds[static_cast<std::size_t>(below(kinds))];
     CAPTURE(name_of(kind));
     with_schedule(kind, [&](auto schedule) {
       if (!schedule.admits(S, M)) return;
