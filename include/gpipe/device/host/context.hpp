@@ -40,7 +40,7 @@ namespace gpipe::host {
 /// private, with raw pointers inside. No operation allocates or keeps anything, and each gives the same bits for the
 /// same values on every thread and from every caller: operations that round are out of line (see GPIPE_OUT_OF_LINE),
 /// and sums have a fixed order.
-template <class Gemm, class Attention = row_attention>
+template <class Gemm, class Attention = attention>
 struct basic_context {
   /// f(i) for i in [0, n), in any order.
   template <class F>
