@@ -131,7 +131,7 @@ struct block_softmax {
     return lanes >= vector{} + static_cast<T>(block.query_of(row) - lane);
   }
 
-  // 2^x for x < 128, to 2 units in the last place; 0 below 2^-126.5.
+  // 2^x for x < 128, to 2 units in the last place; exact for x = 0, and 0 below 2^-126.5.
   //
   //     2^x = 2^n 2^r,  n = round(x),  |r| <= 1/2,  2^r by a polynomial
   //
@@ -142,11 +142,11 @@ struct block_softmax {
       x = larger(vector{} - 127.0F, x);
       const vector shifted = x + 12583039.0F;
       const vector r = x - (shifted - 12583039.0F);
-      vector p = r * 1.327647129e-3F + 9.675541893e-3F;
-      p = p * r + 5.550713092e-2F;
-      p = p * r + 2.402212024e-1F;
-      p = p * r + 6.931469440e-1F;
-      p = p * r + 1.0000001192F;
+      vector p = r * 1.326472731e-3F + 9.671512991e-3F;
+      p = p * r + 5.550733581e-2F;
+      p = p * r + 2.402224243e-1F;
+      p = p * r + 6.931470037e-1F;
+      p = p * r + 1.0F;
       return p * __builtin_bit_cast(vector, __builtin_bit_cast(bits, shifted) << 23);
     } else {
       for (int l = 0; l < width; ++l) x[l] = std::exp2(x[l]);
