@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 // Thrust's second system is CUDA by default, which needs headers that a plain machine lacks.
 #if !defined(THRUST_DEVICE_SYSTEM) && !__has_include(<cuda_runtime_api.h>)
@@ -20,10 +21,12 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/device/host/attention/attention.hpp>
 #include <gpipe/device/host/gemm/gemm_bf16.hpp>
 #include <gpipe/device/host/gemm/gemm_portable.hpp>
 #include <gpipe/device/host/gemm/transpose.hpp>
 #include <gpipe/device/host/team.hpp>
+#include <gpipe/layer/contract/attention_shape.hpp>
 #include <gpipe/layer/contract/panels.hpp>
 
 #if GPIPE_WITH_LIBXSMM
@@ -37,7 +40,7 @@ namespace gpipe::host {
 /// private, with raw pointers inside. No operation allocates or keeps anything, and each gives the same bits for the
 /// same values on every thread and from every caller: operations that round are out of line (see GPIPE_OUT_OF_LINE),
 /// and sums have a fixed order.
-template <class Gemm>
+template <class Gemm, class Attention = attention>
 struct basic_context {
   /// f(i) for i in [0, n), in any order.
   template <class F>
@@ -142,6 +145,27 @@ struct basic_context {
   template <class T>
   void prepare_multiply_transposed(int m, int n, int /*max_rows*/) const {
     Gemm::template prepare_multiply_transposed<T>(m, n);
+  }
+
+  /// o = softmax(scale q k^T) v of every head, and log_sums[sample][head][query] = log sum_j e^s_ij (see
+  /// attention_shape). `lengths` has the number of each sample's keys that count; null: all. A query that sees no key
+  /// gives o = 0 and log sum -infinity.
+  template <class T>
+  void attention(const attention_shape& shape, const T* q, const T* k, const T* v, const std::int32_t* lengths, T* o,
+                 compute_type<T>* log_sums) const {
+    Attention::forward(shape, q, k, v, lengths, o, log_sums);
+  }
+  /// The gradients of q, k and v, from those of o; o and log_sums are what `attention` has written. Overwrites d_q, d_k
+  /// and d_v. The heads that share a key head are added up in ascending order.
+  template <class T>
+  void attention_backward(const attention_shape& shape, const T* q, const T* k, const T* v, const std::int32_t* lengths,
+                          const T* o, const compute_type<T>* log_sums, const T* d_o, T* d_q, T* d_k, T* d_v) const {
+    Attention::backward(shape, q, k, v, lengths, o, log_sums, d_o, d_q, d_k, d_v);
+  }
+  /// A layer calls this at construction for each attention that it will run, with its largest number of samples.
+  template <class T>
+  void prepare_attention(const attention_shape& shape) const {
+    Attention::template prepare<T>(shape);
   }
 
   // The runtime's part: all is executed at once, and the arena is the host's memory.

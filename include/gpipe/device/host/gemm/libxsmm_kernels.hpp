@@ -13,8 +13,8 @@
 
 namespace gpipe::host {
 
-/// libxsmm's kernels for blocks of float products, c[rows x columns] (+)= a[rows x k] * panel. Each is compiled on
-/// first use and kept for the life of the process. Any thread may call `find`; a known kernel is found without a lock
+/// libxsmm's kernels for blocks of float products, c[rows x columns] (+)= a[rows x k] * b, where b is a panel unless its
+/// rows are `ldb` apart; if transposed, a[k x rows]. Each is compiled on first use and kept for the life of the process. Any thread may call `find`; a known kernel is found without a lock
 /// and without libxsmm. libxsmm 1.17 itself must not be called by two threads at once: a thread's cache of recent
 /// kernels is shared, without a lock, with thread number 1024 later, which may then get the kernel of another shape.
 class libxsmm_kernels {
@@ -22,6 +22,8 @@ class libxsmm_kernels {
   struct shape {
     int rows, columns, k, lda, ldc;
     bool accumulate, transposed;
+    int ldb = panel_width;
+    bool alone = false;  // no panel follows that could be prefetched
     bool operator==(const shape&) const = default;
   };
 
@@ -44,7 +46,7 @@ class libxsmm_kernels {
 
   static std::size_t place(const shape& of) {
     std::size_t mixed = of.accumulate * 2u + of.transposed;
-    for (const int extent : {of.rows, of.columns, of.k, of.lda, of.ldc})
+    for (const int extent : {of.rows, of.columns, of.k, of.lda, of.ldc, of.ldb})
       mixed = mixed * 31 + static_cast<unsigned>(extent);
     return (mixed ^ mixed >> 10) % count;
   }
@@ -70,12 +72,12 @@ class libxsmm_kernels {
 
   /// libxsmm is column-major: its (m, n, k, A, B) are our (columns, rows, k, B, A).
   static libxsmm_smmfunction dispatch(const shape& of) {
-    const int width = panel_width, flags = of.transposed ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
+    const int flags = of.transposed ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
     // In a block of few rows, prefetching the next panel takes longer than it saves.
-    const int ahead = of.transposed || of.rows < panel_width / 2 ? LIBXSMM_GEMM_PREFETCH_NONE
-                                                                 : LIBXSMM_GEMM_PREFETCH_AL2;
+    const int ahead = of.alone || of.transposed || of.rows < panel_width / 2 ? LIBXSMM_GEMM_PREFETCH_NONE
+                                                                             : LIBXSMM_GEMM_PREFETCH_AL2;
     const float alpha = 1, beta = of.accumulate ? 1.0F : 0.0F;
-    return libxsmm_smmdispatch(of.columns, of.rows, of.k, &width, &of.lda, &of.ldc, &alpha, &beta, &flags, &ahead);
+    return libxsmm_smmdispatch(of.columns, of.rows, of.k, &of.ldb, &of.lda, &of.ldc, &alpha, &beta, &flags, &ahead);
   }
 
   static constexpr std::size_t count = 1024;

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/device/host/attention/key_block.hpp>
+#include <gpipe/device/host/attention/products_portable.hpp>
+#include <gpipe/device/host/gemm/gemm_tile.hpp>
+#include <gpipe/device/host/gemm/transpose.hpp>
+#include <gpipe/layer/contract/attention_shape.hpp>
+
+namespace gpipe::host {
+
+/// The blocks of attention's scratch, which stands on the stack: at most 176 KiB, whatever the number of queries and
+/// keys. Elements of bf16 are converted to float block by block.
+template <class T>
+struct attention_scratch {
+  using number = compute_type<T>;
+  static constexpr bool converts = !std::is_same_v<T, number>;
+
+  static constexpr int max_width = 256;
+  /// Elements of a block of rows, and of a block of scores.
+  static constexpr int rows = (converts ? 16 : 32) * 1024 / static_cast<int>(sizeof(number));
+  static constexpr int scores = 16 * 1024 / static_cast<int>(sizeof(number));
+  static constexpr int max_queries = scores / key_block::largest;
+
+  /// The height of a block of queries of that width: a multiple of 16.
+  static int queries_of(int width) {
+    int queries = max_queries;
+    while (queries * width > rows) queries /= 2;
+    return queries;
+  }
+
+  GPIPE_COLD static void require_width(int width) {
+    if (width > max_width)
+      gpipe::detail::throw_error({"the width of an attention's head is ", width, ", and the host computes at most ",
+                                  max_width},
+                                 {"choose more heads"});
+  }
+};
+
+/// `count` rows of the width of a head, in memory or converted.
+template <class Number>
+struct attention_rows {
+  const Number* data;
+  int stride;
+};
+
+namespace detail {
+
+/// Where row 0 of a head begins, and the stride of its rows.
+template <class T>
+T* head_of(T* array, const attention_shape::strides& strides, int sample, int head) {
+  return array + sample * strides.sample + head * strides.head;
+}
+
+/// Rows a multiple of 4096 bytes apart share few lines of the nearest cache.
+template <class T>
+bool rows_collide(const attention_shape::strides& strides) {
+  return strides.row * static_cast<std::ptrdiff_t>(sizeof(T)) % 4096 == 0;
+}
+
+/// The stride of rows that a product reads or writes: their own, or the width if they are copied.
+constexpr int stride_of(const attention_shape::strides& strides, int width, bool copied) {
+  return copied ? width : static_cast<int>(strides.row);
+}
+
+/// Rows from memory: in place, or copied into `room`.
+template <class T, class Number>
+attention_rows<Number> rows_in(const T* from, std::ptrdiff_t stride, int count, int width, bool copied, Number* room) {
+  if constexpr (std::is_same_v<T, Number>)
+    if (!copied) return {from, static_cast<int>(stride)};
+  for (int row = 0; row < count; ++row) copy(width, from + row * stride, room + offset(row, width));
+  return {room, width};
+}
+
+/// into[column][row] = from[row][column], with zeros for the rows from `count` up to a multiple of 16.
+template <class Number>
+void transpose_rows(const attention_rows<Number>& from, int count, int width, Number* into, int into_stride) {
+  const int whole = count / 8 * 8, filled = (count + key_block::lanes - 1) / key_block::lanes * key_block::lanes;
+  transpose(width, whole, from.data, from.stride, into, into_stride);
+  for (int column = 0; column < width && whole < filled; ++column)
+    for (int row = whole; row < filled; ++row)
+      into[offset(column, into_stride) + row] = row < count ? from.data[offset(row, from.stride) + column] : Number(0);
+}
+
+/// Zeros in `count` rows.
+template <class T>
+void zero_rows(int count, int width, T* into, std::ptrdiff_t stride) {
+  for (int row = 0; row < count; ++row) std::memset(into + row * stride, 0, sizeof(T) * static_cast<std::size_t>(width));
+}
+
+}  // namespace detail
+
+}  // namespace gpipe::host

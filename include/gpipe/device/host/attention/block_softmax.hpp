@@ -1,0 +1,158 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/device/host/attention/key_block.hpp>
+#include <gpipe/device/host/gemm/gemm_portable.hpp>
+
+namespace gpipe::host {
+
+/// The softmax of a block of scores with a row for each key, so that a query is a lane of a vector. It works in powers
+/// of two, 2^(s log2 e). Each lane's sum is in ascending order of keys, whatever the vectors' width.
+template <class T>
+struct block_softmax {
+  /// Less than any score, and finite: the difference of two is no NaN.
+  static constexpr T lowest = std::numeric_limits<T>::lowest() / 4;
+
+  /// Turns scores S into P = 2^(scale S - level), and 0 under the mask. Adds P to `sum` after multiplying it with
+  /// `factor`, which is 2^(old level - new level). A query's level is the largest of its scores, or up to 8 less: it
+  /// rarely moves, and P <= 2^8. Rows are `stride` elements apart.
+  GPIPE_OUT_OF_LINE static void forward(const key_block& block, T scale, T* s, int stride, T* level, T* sum,
+                                        T* factor) {
+    for (int query = 0; query < block.queries; query += key_block::lanes) {
+      const key_block::rows rows = block.rows_of(query);
+      for (int lane = query; lane < query + key_block::lanes; lane += width)
+        column(block, rows, lane, scale, s + lane, stride, level + lane, sum + lane, factor + lane);
+    }
+  }
+
+  /// Turns scores S and dP into P = 2^(scale S - log_sum) and dS = P (dP - mean) out_scale; 0 under the mask.
+  GPIPE_OUT_OF_LINE static void backward(const key_block& block, T scale, T out_scale, const T* log_sum, const T* mean,
+                                         T* s, T* d, int stride) {
+    for (int query = 0; query < block.queries; query += key_block::lanes) {
+      const key_block::rows rows = block.rows_of(query);
+      for (int lane = query; lane < query + key_block::lanes; lane += width) {
+        const vector level = load(log_sum + lane), middle = load(mean + lane);
+        T *to = s + lane, *out = d + lane;
+        int row = 0;
+        for (; row < rows.plain; ++row, to += stride, out += stride) {
+          const vector p = exp2(load(to) * scale - level);
+          store(p, to);
+          store(p * out_scale * (load(out) - middle), out);
+        }
+        for (; row < rows.masked; ++row, to += stride, out += stride) {
+          const auto visible = sees(block, row, lane);
+          const vector p = exp2(load(to) * scale - level), ds = p * out_scale * (load(out) - middle);
+          store(visible ? p : vector{}, to);
+          store(visible ? ds : vector{}, out);
+        }
+        for (row = rows.zeroed; row < block.count; ++row) {
+          store(vector{}, s + lane + std::ptrdiff_t{row} * stride);
+          store(vector{}, d + lane + std::ptrdiff_t{row} * stride);
+        }
+      }
+    }
+  }
+
+  /// The sum of a[i] * b[i], in 16 lanes that are added up in pairs 8, 4, 2 and 1 apart.
+  static T dot(int count, const T* a, const T* b) {
+    constexpr int lanes = key_block::lanes;
+    vector sums[lanes / width] = {};
+    int i = 0;
+    for (; i + lanes <= count; i += lanes)
+      for (int v = 0; v < lanes / width; ++v) sums[v] += load(a + i + v * width) * load(b + i + v * width);
+    T lane[lanes];
+    for (int v = 0; v < lanes / width; ++v) store(sums[v], lane + v * width);
+    for (int l = 0; i < count; ++i, ++l) lane[l] += a[i] * b[i];
+    for (int apart = lanes / 2; apart > 0; apart /= 2)
+      for (int l = 0; l < apart; ++l) lane[l] += lane[l + apart];
+    return lane[0];
+  }
+
+ private:
+  using vectors = detail::vector<T>;
+  using vector = typename vectors::type;
+  static constexpr int width = vectors::width;
+  static vector load(const T* from) { return vectors::load(from); }
+  static void store(vector value, T* into) { vectors::store(value, into); }
+
+  static void column(const key_block& block, const key_block::rows& rows, int lane, T scale, T* s, int stride, T* level,
+                     T* sum, T* factor) {
+    const vector before = load(level);
+    vector highest = before;
+    {
+      vector other = highest;  // two maxima, because each comparison waits for the one before
+      const T* from = s;
+      int row = 0;
+      for (; row + 2 <= rows.plain; row += 2, from += 2 * std::ptrdiff_t{stride}) {
+        const vector a = load(from) * scale, b = load(from + stride) * scale;
+        highest = larger(a, highest);
+        other = larger(b, other);
+      }
+      for (; row < rows.masked; ++row, from += stride) {
+        const vector a = load(from) * scale;
+        highest = sees(block, row, lane) & (a > highest) ? a : highest;
+      }
+      highest = larger(other, highest);
+      highest = highest > before + T(8) ? highest : before;
+    }
+    const vector change = exp2(before - highest);
+    vector total = load(sum) * change;
+    T* to = s;
+    int row = 0;
+    for (; row < rows.plain; ++row, to += stride) {
+      const vector p = exp2(load(to) * scale - highest);
+      total += p;
+      store(p, to);
+    }
+    for (; row < rows.masked; ++row, to += stride) {
+      const vector p = sees(block, row, lane) ? exp2(load(to) * scale - highest) : vector{};
+      total += p;
+      store(p, to);
+    }
+    for (row = rows.zeroed; row < block.count; ++row) store(vector{}, s + std::ptrdiff_t{row} * stride);
+    store(highest, level);
+    store(total, sum);
+    store(change, factor);
+  }
+
+  // The larger one; b if one of them is NaN. That is the processor's operation.
+  static vector larger(vector a, vector b) { return a > b ? a : b; }
+
+  // The mask of the queries `lane`, `lane` + 1, ... that see the key of the row.
+  static auto sees(const key_block& block, int row, int lane) {
+    vector lanes;
+    for (int l = 0; l < width; ++l) lanes[l] = static_cast<T>(l);
+    return lanes >= vector{} + static_cast<T>(block.query_of(row) - lane);
+  }
+
+  // 2^x for x < 128, to 2 units in the last place; exact for x = 0, and 0 below 2^-126.5.
+  //
+  //     2^x = 2^n 2^r,  n = round(x),  |r| <= 1/2,  2^r by a polynomial
+  //
+  // Adding 1.5 * 2^23 + 127 shifts the fraction out: the low bits of the sum are n + 127, the exponent of 2^n.
+  static vector exp2(vector x) {
+    if constexpr (std::is_same_v<T, float>) {
+      using bits [[gnu::vector_size(detail::vector_bytes)]] = std::uint32_t;
+      x = larger(vector{} - 127.0F, x);
+      const vector shifted = x + 12583039.0F;
+      const vector r = x - (shifted - 12583039.0F);
+      vector p = r * 1.326472731e-3F + 9.671512991e-3F;
+      p = p * r + 5.550733581e-2F;
+      p = p * r + 2.402224243e-1F;
+      p = p * r + 6.931470037e-1F;
+      p = p * r + 1.0F;
+      return p * __builtin_bit_cast(vector, __builtin_bit_cast(bits, shifted) << 23);
+    } else {
+      for (int l = 0; l < width; ++l) x[l] = std::exp2(x[l]);
+      return x;
+    }
+  }
+};
+
+}  // namespace gpipe::host
