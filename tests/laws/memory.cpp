@@ -9,6 +9,7 @@
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 
+#include "support/attended.hpp"
 #include "support/nets.hpp"
 #include "support/sanitized.hpp"
 
@@ -177,6 +178,7 @@ TEST_CASE("a stage uses its predicted memory: all of the arena, and nothing behi
     touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2), schedule_kind::fill_drain, together);
   }
   touches_what_is_predicted<broad_net<float>>(samples<float>(9, 12, 1));
+  touches_what_is_predicted<attended_net<float>>(token_samples<float>(9));
   touches_what_is_predicted<residual_net<bf16>>(samples<float>(9, 12, 1));
   touches_what_is_predicted<skip_net<bf16>>(samples<float>(9, 12, 2));
 }
