@@ -241,6 +241,19 @@ TEST_CASE("a step with Adafactor, groups and an average of the weights allocates
   }
 }
 
+TEST_CASE("a step with attention allocates nothing, the first step included") {
+  const token_samples<float> data(9);
+  for (const int stages : {1, 3}) {
+    trainer<attended_net<float>, adam> training({.stages = stages, .micro_batches = 3, .micro_batch_size = 3}, {});
+    const batch b = data.take(0, 8);
+    for (int i = 0; i < 2; ++i) {
+      const long before = allocations;
+      training.step(b);
+      CHECK(allocations == before);
+    }
+  }
+}
+
 TEST_CASE("a step allocates nothing on any thread, the first step included") {
   const samples<float> data(9, 12, 1);
   for (const auto& [stages, replicas] : {std::pair(1, 1), {2, 1}, {5, 1}, {1, 2}, {2, 3}}) {
