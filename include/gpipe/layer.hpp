@@ -3,7 +3,9 @@
 // The layers that we ship, and what a layer of your own needs.
 #include <gpipe/layer/activation/gelu.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/attention/attention.hpp>
 #include <gpipe/layer/attention/causal_attention.hpp>
+#include <gpipe/layer/attention/cross_attention.hpp>
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/attention/token_head.hpp>
 #include <gpipe/layer/contract/pointwise.hpp>

@@ -27,6 +27,13 @@ struct mish : pointwise<mish> {
 };
 using wave = elementwise<[](auto x) { return math::sin(x) * math::cos(x / 2) + math::sqrt(1 + math::pow(x, 2)); }>;
 
+// Attention with settings.
+using causal_groups = gpipe::attention<attention_options{.heads = 4, .key_heads = 2, .head_width = 3, .causal = true}>;
+using turned = gpipe::attention<attention_options{.heads = 2, .bias = false, .rotary = 100}>;
+using with_lengths = gpipe::attention<attention_options{.heads = 2, .causal = true, .padded = true}>;
+using to_others = cross_attention<attention_options{.heads = 2}>;
+using to_few = cross_attention<attention_options{.heads = 4, .key_heads = 2, .head_width = 3, .padded = true}>;
+
 // Losses with settings. Some labels are ignored, and some of the inputs, which are below 1.5, are clipped.
 using smooth = softmax_cross_entropy_with<cross_entropy{.smoothing = 0.1}>;
 using ignoring = softmax_cross_entropy_with<cross_entropy{.ignored = -100}>;
@@ -49,8 +56,9 @@ void holds() {
 
 /// Compares a layer in bf16 with the same layer in double on the same numbers, in units of each tensor's maximum. A
 /// written bf16 is rounded, by at largest 2^-8; a second time if backward reads a value that forward has stored in it, as
-/// gelu its derivative. All else, losses and gradients of parameters, is float.
-template <class Layer, class Narrow, class Wide>
+/// gelu its derivative. All else, losses and gradients of parameters, is float. A layer with several products rounds what
+/// they give to each other, so its parameters' gradients have these `Roundings`, too.
+template <class Layer, class Narrow, class Wide, int Roundings = 0>
 class in_bf16 {
  public:
   explicit in_bf16(bool training) : narrow_(5, 6), wide_(5, 6) {
@@ -70,12 +78,14 @@ class in_bf16 {
   }
 
   void holds() {
-    for (std::size_t o = 0; o < wide_.out.size(); ++o) compare(narrow_.out[o], wide_.out[o], 0x1.01p-8);
-    for (std::size_t i = 0; i < wide_.in.size(); ++i) compare(narrow_.in_gradient[i], wide_.in_gradient[i], 0x1.01p-7);
+    constexpr double inner = Roundings * 0x1.01p-8;
+    for (std::size_t o = 0; o < wide_.out.size(); ++o) compare(narrow_.out[o], wide_.out[o], 0x1.01p-8 + inner);
+    for (std::size_t i = 0; i < wide_.in.size(); ++i)
+      compare(narrow_.in_gradient[i], wide_.in_gradient[i], 0x1.01p-7 + inner);
     compare(narrow_.partials[0], wide_.partials[0], 1e-5);
     for (std::size_t p = 0; p < narrow::bound::parameters.size(); ++p)
       compare(narrow_.gradients[0], narrow::first_of(p), wide_.gradients[0], wide::first_of(p),
-              narrow::bound::parameters[p].extents.size(), 1e-5);
+              narrow::bound::parameters[p].extents.size(), 1e-5 + inner);
     CHECK(narrow_.overrun() == "");
   }
 
@@ -127,6 +137,10 @@ void holds_in_bf16() {
   for (const bool training : {true, false})
     in_bf16<Layer, tensor<bf16, N...>, tensor<double, N...>>(training).holds();
 }
+template <class Layer, class Narrow, class Wide>
+void holds_in_bf16_with_products() {
+  in_bf16<Layer, Narrow, Wide, 3>(true).holds();
+}
 
 }  // namespace
 
@@ -151,6 +165,15 @@ TEST_CASE("in bf16 every layer differs from double by no more than its roundings
   holds_in_bf16<every_setting, 3, 17>();
   holds_in_bf16<mean_squared_error, 40>();
   holds_in_bf16<binary_cross_entropy, 3, 17>();
+}
+
+TEST_CASE("in bf16 attention differs from double by no more than the roundings of its products") {
+  holds_in_bf16_with_products<causal_attention<2>, tensor<bf16, 9, 8>, tensor<double, 9, 8>>();
+  holds_in_bf16_with_products<causal_groups, tensor<bf16, 5, 7>, tensor<double, 5, 7>>();
+  holds_in_bf16_with_products<turned, tensor<bf16, 5, 8>, tensor<double, 5, 8>>();
+  holds_in_bf16_with_products<with_lengths, tensor<bf16, 5, 8>, tensor<double, 5, 8>>();
+  holds_in_bf16_with_products<to_few, bundle<tensor<bf16, 3, 7>, tensor<bf16, 5, 6>>,
+                              bundle<tensor<double, 3, 7>, tensor<double, 5, 6>>>();
 }
 
 TEST_CASE("add") { holds<add, bundle<tensor<double, 5>, tensor<double, 5>>>(); }
@@ -204,6 +227,21 @@ TEST_CASE("linear") {
 }
 
 TEST_CASE("relu") { holds<relu, tensor<double, 3, 7>>(); }
+
+TEST_CASE("attention") {
+  holds<gpipe::attention<attention_options{}>, tensor<double, 1, 3>>();
+  holds<causal_attention<2>, tensor<double, 5, 8>>();
+  holds<causal_groups, tensor<double, 5, 7>>();
+  holds<turned, tensor<double, 5, 8>>();
+  holds<with_lengths, tensor<double, 5, 8>>();
+}
+
+TEST_CASE("cross_attention") {
+  holds<to_others, bundle<tensor<double, 3, 8>, tensor<double, 5, 8>>>();
+  holds<to_few, bundle<tensor<double, 3, 7>, tensor<double, 5, 6>>>();
+  holds<cross_attention<attention_options{.causal = true, .bias = false}>,
+        bundle<tensor<double, 5, 4>, tensor<double, 3, 4>>>();
+}
 
 TEST_CASE("flatten") { holds<flatten, tensor<double, 3, 4>>(); }
 

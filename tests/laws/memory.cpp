@@ -9,6 +9,7 @@
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 
+#include "support/attended.hpp"
 #include "support/nets.hpp"
 #include "support/sanitized.hpp"
 
@@ -177,6 +178,7 @@ TEST_CASE("a stage uses its predicted memory: all of the arena, and nothing behi
     touches_what_is_predicted<skip_net<float>>(samples<float>(9, 12, 2), schedule_kind::fill_drain, together);
   }
   touches_what_is_predicted<broad_net<float>>(samples<float>(9, 12, 1));
+  touches_what_is_predicted<attended_net<float>>(token_samples<float>(9));
   touches_what_is_predicted<residual_net<bf16>>(samples<float>(9, 12, 1));
   touches_what_is_predicted<skip_net<bf16>>(samples<float>(9, 12, 2));
 }
@@ -236,6 +238,19 @@ TEST_CASE("a step with Adafactor, groups and an average of the weights allocates
     CHECK(counted([&] { training.evaluate(b, weights::averaged); }) == 0);
     training.freeze(0);
     CHECK(counted([&] { training.step(b); }) == 0);
+  }
+}
+
+TEST_CASE("a step with attention allocates nothing, the first step included") {
+  const token_samples<float> data(9);
+  for (const int stages : {1, 3}) {
+    trainer<attended_net<float>, adam> training({.stages = stages, .micro_batches = 3, .micro_batch_size = 3}, {});
+    const batch b = data.take(0, 8);
+    for (int i = 0; i < 2; ++i) {
+      const long before = allocations;
+      training.step(b);
+      CHECK(allocations == before);
+    }
   }
 }
 

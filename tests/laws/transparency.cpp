@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "support/nets.hpp"
+#include "support/attended.hpp"
 #include "support/sanitized.hpp"
 
 using namespace laws;
@@ -81,8 +81,8 @@ constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::exce
 constexpr int groups[] = {2, 3, 5}, worker_counts[] = {1, 2, 3};
 
 /// S stages from the best cut, and from unbalanced ones: one slot per stage, the rest in the last, or in the first.
-template <template <class> class Net, class T, class Optimizer>
-void holds_for_stages(const samples<compute_type<T>>& data, double clip) {
+template <template <class> class Net, class T, class Optimizer, class Data>
+void holds_for_stages(const Data& data, double clip) {
   constexpr int L = slots_of<Net<T>>;
   // 13 samples are 3 + 3 + 3 + 3 + 1; 4 are fewer than M, 1 is fewer than most S.
   const auto run = [&](const setting& as) { return train<Net, T, Optimizer>(as, data, clip, {13, 4, 1}); };
@@ -199,8 +199,8 @@ std::vector<std::int64_t> limits(int S, int M, const schedule_choice& schedule) 
   return {min_bytes, (min_bytes + largest_stage<Net>(o)) / 2};
 }
 
-template <template <class> class Net, class T>
-void holds_for_schedules(const samples<compute_type<T>>& data) {
+template <template <class> class Net, class T, class Data>
+void holds_for_schedules(const Data& data) {
   for (const int M : {1, 3, 8}) {
     const auto run = [&](const setting& as) { return train<Net, T, adam>(as, data, 0.1, {4 * M - 1, 2, 1}, M); };
     const bits expected = run({.fill = std::byte{0}});
@@ -291,8 +291,9 @@ TEST_CASE("as needed without recompute, gradients of several micro-batches toget
   }
 }
 
-TEST_CASE("several readers of a value, and batch norm: the same bits for every cut") {
+TEST_CASE("several readers of a value, batch norm, attention: the same bits for every cut") {
   holds_for_every_cut<skip_net, float>(samples<float>(9, 12, 2));
+  holds_for_every_cut<attended_net, float>(token_samples<float>(9));
 }
 
 TEST_CASE("losses in the middle of a model change no bit, wherever they are cut off") {
@@ -317,6 +318,7 @@ TEST_CASE("in bf16: the same bits for every S, recompute, trace, cut and schedul
   if (sanitized) return;
   holds_for_stages<residual_net, bf16, adam>(samples<float>(19, 12, 1), 0.1);
   holds_for_every_cut<pair_net, bf16>(samples<float>(9, 12, 1));
+  holds_for_stages<attended_net, bf16, adam>(token_samples<float>(19), 0.1);
   holds_for_schedules<tied_net, bf16>(samples<float>(40, 12, 1));
 }
 
@@ -352,6 +354,7 @@ TEST_CASE("a tied parameter's gradient is the sum over its uses, and counts once
 TEST_CASE("every schedule, also a custom one: the same bits, at every recompute mode") {
   holds_for_schedules<tied_net, float>(samples<float>(40, 12, 1));
   holds_for_schedules<skip_net, double>(samples<double>(40, 12, 2));
+  if (!sanitized) holds_for_schedules<attended_net, float>(token_samples<float>(40));
 }
 
 TEST_CASE("stages of one worker with an undivided backward: nothing is poisoned that they read") {

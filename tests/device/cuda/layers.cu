@@ -141,5 +141,8 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<batch_norm<>, tensor<T, 40>>(10 * few);
   agrees<batch_norm<>, tensor<T, 3, 5, 7>>(10 * few);
   agrees<linear<24>, tensor<T, 3, 40>>(few);
+  agrees<attention<attention_options{.heads = 4, .key_heads = 2, .causal = true, .rotary = 100, .padded = true}>,
+         tensor<T, 5, 24>>(2 * few);
+  agrees<cross_attention<attention_options{.heads = 2, .padded = true}>, bundle<tensor<T, 4, 8>, tensor<T, 3, 6>>>(few);
   agrees<softmax_cross_entropy, tensor<T, 2, 300>>(few);
 }

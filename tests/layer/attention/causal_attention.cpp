@@ -27,13 +27,11 @@ static_assert(two_heads::keeps.input && !two_heads::keeps.output);
 static_assert(two_heads::cost.forward == 4 * (2 * 3 * 8 * 8) + 2 * (2 * 6 * 8) + 10 * 2 * 3 * 4);
 static_assert(two_heads::cost.backward_input > 2 * two_heads::cost.forward - 4 * (2 * 3 * 8 * 8));
 
-// The number of heads divides the width.
-template <class Layer, class In>
-concept takes = requires {
-  sizeof(typename Layer::template on<In>);
-};
-static_assert(takes<causal_attention<4>, tensor<double, 3, 8>> && !takes<causal_attention<3>, tensor<double, 3, 8>>);
+// Pairs, where the last query sees the last key: 3 + 4 + 5, and 0 + 0 + 1 + 2 + 3.
+static_assert(attended_pairs(true, 3, 5) == 12 && attended_pairs(true, 5, 3) == 6 && attended_pairs(false, 3, 5) == 15);
 
 TEST_CASE("the parameters of attention have PyTorch's names") {
   CHECK(doctest::String(two_heads::parameters[0].name) == "in_proj_weight");
+  CHECK(doctest::String(two_heads::parameters[2].path_name()) == "out_proj.weight");
+  CHECK(two_heads::name == "causal_attention<2>");
 }

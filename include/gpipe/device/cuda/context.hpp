@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/device/cuda/kernels/attention.hpp>
 #include <gpipe/device/cuda/kernels/elements.hpp>
 #include <gpipe/device/cuda/kernels/for_each.hpp>
 #include <gpipe/device/cuda/kernels/gemm.hpp>
@@ -18,6 +20,7 @@
 #include <gpipe/device/cuda/stream/marker.hpp>
 #include <gpipe/device/cuda/stream/nvtx_range.hpp>
 #include <gpipe/device/host/team.hpp>
+#include <gpipe/layer/contract/attention_shape.hpp>
 #include <gpipe/layer/contract/panels.hpp>
 
 namespace gpipe::cuda {
@@ -134,6 +137,40 @@ class context {
     prepare(of_transposed<T>(m, n, max_rows), epilogue::bias_gradient);
   }
 
+  /// o = softmax(scale q k^T) v of every head, and log_sums[sample][head][query] = log sum_j e^s_ij (see
+  /// attention_shape). `lengths` has the number of each sample's keys that count; null: all. A query that sees no key
+  /// gives o = 0 and log sum -infinity.
+  template <class T>
+  void attention(const attention_shape& shape, const T* q, const T* k, const T* v, const std::int32_t* lengths, T* o,
+                 compute_type<T>* log_sums) const {
+    const auto count = detail::attention_work::count(shape.samples, shape.heads, shape.queries);
+    if (count > 0)
+      enqueue([&] { launch_tiles(count, detail::attend<T>, shape, q, k, v, lengths, o, log_sums); });
+  }
+  /// The gradients of q, k and v, from those of o; o and log_sums are what `attention` has written. Overwrites d_q, d_k
+  /// and d_v. The heads that share a key head are added up in ascending order.
+  template <class T>
+  void attention_backward(const attention_shape& shape, const T* q, const T* k, const T* v,
+                          const std::int32_t* lengths, const T* o, const compute_type<T>* log_sums, const T* d_o,
+                          T* d_q, T* d_k, T* d_v) const {
+    using detail::attention_work, detail::differentiate_keys, detail::differentiate_queries;
+    const auto of_queries = attention_work::count(shape.samples, shape.heads, shape.queries);
+    const auto of_keys = attention_work::count(shape.samples, shape.key_heads, shape.keys);
+    if (of_queries > 0)
+      enqueue([&] {
+        launch_tiles(of_queries, differentiate_queries<T>, shape, q, k, v, lengths, o, log_sums, d_o, d_q);
+        launch_tiles(of_keys, differentiate_keys<T>, shape, q, k, v, lengths, o, log_sums, d_o, d_k, d_v);
+      });
+  }
+
+  /// A layer calls this at construction for each attention that it will run, with its largest number of samples.
+  template <class T>
+  GPIPE_COLD void prepare_attention(const attention_shape& shape) const {
+    if (shape.width > detail::max_head_width)
+      gpipe::detail::throw_error({"the width of an attention's head is ", shape.width},
+                                 {"on a GPU choose at most ", detail::max_head_width});
+  }
+
   // More than the layers' own texts use: a weight W {N, K} is read in place, without packing.
 
   /// C[rows x n] = row + A[rows x k] * W^T.
@@ -247,6 +284,11 @@ class context {
                                              .slot = operation_.slot,
                                              .stage = operation_.stage,
                                              .micro_batch = operation_.micro_batch});
+  }
+  template <class... Terms>
+  void launch_tiles(std::ptrdiff_t count, void (*kernel)(Terms...), std::type_identity_t<Terms>... given) const {
+    constexpr int tile = detail::attention_tile;
+    cuda::launch<Terms...>(stream_, detail::blocks(count), dim3(tile, tile), kernel, given...);
   }
   static int padded(int n) { return static_cast<int>(packed_size(1, n)); }
   template <class T>

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/layer/contract/description.hpp>
+
+namespace gpipe {
+
+/// The settings of `attention` and `cross_attention`: `attention<attention_options{.heads = 8, .causal = true}>`.
+struct attention_options {
+  int heads = 1;
+  int key_heads = 0;    ///< heads of keys and values, each for as many neighbouring query heads; 0: `heads`
+  int head_width = 0;   ///< 0: the width of the (first) input / heads
+  bool causal = false;  ///< a token attends to itself and to earlier tokens only
+  bool bias = true;     ///< of all projections
+  /// The base of rotary positions (Su et al., 2021), such as 10000; 0: none. They turn pairs of elements half a head's
+  /// width apart, as Hugging Face's Llama does.
+  double rotary = 0;
+  /// The field "lengths" of the data, int32, has the number of keys that count in each sample, the first ones.
+  bool padded = false;
+  /// First values of the projections' weights; a fan_in of 0 stands for the number of the projection's inputs.
+  initialiser in_proj = initialiser::uniform(0);
+  initialiser out_proj = initialiser::uniform(0);
+};
+
+namespace broken {
+
+template <int>
+struct heads {};
+template <int>
+struct key_heads {};
+template <int>
+struct width {};
+template <int>
+struct head_width {};
+
+template <class Layer, class Width, class Heads, bool Holds>
+struct heads_divide_width {
+  static_assert(Holds,
+                "gpipe: attention_options{.heads} must be at least 1 and divide the width of the input: choose "
+                "another number of heads, or give .head_width");
+};
+template <class Layer, class Heads, class KeyHeads, bool Holds>
+struct key_heads_divide_heads {
+  static_assert(Holds,
+                "gpipe: attention_options{.key_heads} must be at least 1 and divide .heads, because each head of "
+                "keys serves the same number of query heads");
+};
+template <class Layer, class HeadWidth, bool Holds>
+struct rotary_turns_pairs {
+  static_assert(Holds,
+                "gpipe: attention_options{.rotary} must be above 1 and turns pairs of elements, so the width of a "
+                "head must be even");
+};
+
+}  // namespace broken
+
+namespace detail {
+
+/// The extents of an attention: columns of queries, and of keys or values.
+struct attention_extents {
+  int heads, key_heads, width;
+
+  constexpr int queries() const { return heads * width; }
+  constexpr int keys() const { return key_heads * width; }
+};
+
+constexpr bool heads_divide(const attention_options& o, int width) {
+  return o.heads >= 1 && (o.head_width == 0 ? width % o.heads == 0 : o.head_width > 0);
+}
+constexpr bool key_heads_divide(const attention_options& o) {
+  return o.key_heads == 0 || (o.key_heads >= 1 && o.heads % o.key_heads == 0);
+}
+/// The extents on rows of `width` elements.
+constexpr attention_extents extents_of(const attention_options& o, int width) {
+  if (!heads_divide(o, width) || !key_heads_divide(o)) return {1, 1, 2};  // the promises report it
+  return {o.heads, o.key_heads == 0 ? o.heads : o.key_heads, o.head_width == 0 ? width / o.heads : o.head_width};
+}
+constexpr bool rotary_fits(const attention_options& o, int width) {
+  return o.rotary == 0 || (o.rotary > 1 && extents_of(o, width).width % 2 == 0);
+}
+
+/// What the options promise; the layer instantiates it. If heads do not divide, the other promises are silent.
+template <class Layer, attention_options Options, int Width>
+struct attention_promises {
+  static constexpr bool divides = heads_divide(Options, Width), grouped = !divides || key_heads_divide(Options);
+  using heads = broken::heads<Options.heads>;
+  using key_heads = broken::key_heads<Options.key_heads>;
+  using head_width = broken::head_width<extents_of(Options, Width).width>;
+  static constexpr auto kept = sizeof(broken::heads_divide_width<Layer, broken::width<Width>, heads, divides>) +
+                               sizeof(broken::key_heads_divide_heads<Layer, heads, key_heads, grouped>) +
+                               sizeof(broken::rotary_turns_pairs<Layer, head_width, rotary_fits(Options, Width)>);
+};
+
+/// The pairs of a query and a key that it sees; causal: the last query sees the last key.
+constexpr std::int64_t attended_pairs(bool causal, int queries, int keys) {
+  if (!causal) return std::int64_t{queries} * keys;
+  const std::int64_t seeing = queries < keys ? queries : keys;
+  return seeing * (seeing + 1) / 2 + seeing * (keys - seeing);
+}
+
+constexpr initialiser with_inputs(initialiser first, int inputs) {
+  if (first.fan_in == 0) first.fan_in = inputs;
+  return first;
+}
+
+/// The field with the number of keys that count, or none.
+template <bool Padded, int Keys>
+struct length_field {};
+template <int Keys>
+struct length_field<true, Keys> {
+  static constexpr field fields[] = {{"lengths", 1, dtype::int32, Keys + 1}};
+};
+
+}  // namespace detail
+
+}  // namespace gpipe

@@ -1,0 +1,221 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/layer/attention/attention_options.hpp>
+#include <gpipe/layer/attention/projections.hpp>
+#include <gpipe/layer/contract/attention_shape.hpp>
+#include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/panels.hpp>
+#include <gpipe/layer/contract/row_parts.hpp>
+
+namespace gpipe {
+
+/// Attention of the tokens x of a first tensor to the tokens m of a second one, as a decoder's to an encoder's output:
+///
+///     q = x Q^T + q0,  [k v] = m P^T + p,   y = (softmax(q k^T / sqrt(w)) v of every head) O^T + o
+///
+///     input bundle<tensor<T, tokens, width>, tensor<T, key tokens, key width>>, output tensor<T, tokens, width>
+///
+/// `stash<"memory">, ..., pop<"memory">, cross_attention<...>` gives it this input. Parameters are those of
+/// `attention`, as in PyTorch's MultiheadAttention: if the two widths differ, q_proj_weight {heads w, width},
+/// k_proj_weight and v_proj_weight {key_heads w, key width} take the place of in_proj_weight. If padded, the field
+/// "lengths" counts the second tensor's tokens; `with_field<"lengths", "source_lengths", cross_attention<...>>` gives
+/// the field another name. It keeps both inputs, queries, keys, values, the heads' output and one number for each row
+/// of the softmax.
+template <attention_options Options>
+struct cross_attention {
+  static_assert(Options.rotary == 0,
+                "gpipe: cross_attention has no rotary positions, because those of its two inputs "
+                "are not comparable: leave attention_options{.rotary} at 0");
+
+  template <class In>
+  struct on;
+
+  template <class T, int Tokens, int Width, int KeyTokens, int KeyWidth>
+  requires(detail::is_floating(dtype_of<T>)) struct on<bundle<tensor<T, Tokens, Width>, tensor<T, KeyTokens, KeyWidth>>>
+      : detail::attention_parameters<Options, Width, KeyWidth, detail::extents_of(Options, Width)>,
+        detail::length_field<Options.padded, KeyTokens> {
+    using own = detail::attention_parameters<Options, Width, KeyWidth, detail::extents_of(Options, Width)>;
+    static_assert(detail::attention_promises<cross_attention, Options, Width>::kept > 0);
+    using output = tensor<T, Tokens, Width>;
+    using number = compute_type<T>;
+    static constexpr detail::attention_extents heads = detail::extents_of(Options, Width);
+    static constexpr int Q = heads.queries(), K = heads.keys();  // columns
+    // The first rows of keys and values in the stacked weight.
+    static constexpr bool stacked = Width == KeyWidth;
+    static constexpr std::ptrdiff_t to_keys = stacked ? std::ptrdiff_t{Q} * Width : 0,
+                                    to_values = stacked ? std::ptrdiff_t{Q + K} * Width : 0;
+
+    static constexpr buffer derived[] = {{"queries forward", packed_size(Width, Q), dtype_of<T>},
+                                         {"queries backward", packed_size(Q, Width), dtype_of<T>},
+                                         {"keys forward", packed_size(KeyWidth, K), dtype_of<T>},
+                                         {"keys backward", packed_size(K, KeyWidth), dtype_of<T>},
+                                         {"values forward", packed_size(KeyWidth, K), dtype_of<T>},
+                                         {"values backward", packed_size(K, KeyWidth), dtype_of<T>},
+                                         {"out_proj forward", packed_size(Q, Width), dtype_of<T>},
+                                         {"out_proj backward", packed_size(Width, Q), dtype_of<T>}};
+    static constexpr buffer extras[] = {{"queries", std::size_t{Tokens} * Q, dtype_of<T>},
+                                        {"keys", std::size_t{KeyTokens} * K, dtype_of<T>},
+                                        {"values", std::size_t{KeyTokens} * K, dtype_of<T>},
+                                        {"heads", std::size_t{Tokens} * Q, dtype_of<T>},
+                                        {"log sums", std::size_t{Tokens} * heads.heads, dtype_of<number>},
+                                        {"queries' gradient", std::size_t{Tokens} * Q, dtype_of<T>},
+                                        {"keys' gradient", std::size_t{KeyTokens} * K, dtype_of<T>},
+                                        {"values' gradient", std::size_t{KeyTokens} * K, dtype_of<T>},
+                                        {"heads' gradient", std::size_t{Tokens} * Q, dtype_of<T>}};
+    static constexpr keep keeps{.input = true};
+
+    static constexpr std::int64_t projections =
+        std::int64_t{4} * Tokens * Width * Q + std::int64_t{4} * KeyTokens * KeyWidth * K;
+    static constexpr std::int64_t pairs = detail::attended_pairs(Options.causal, Tokens, KeyTokens);
+    static constexpr std::int64_t product = 2 * pairs * Q, softmax = 20 * pairs * heads.heads;
+    static constexpr std::int64_t elements =
+        std::int64_t{Tokens} * (2 * Width + 4 * Q) + std::int64_t{KeyTokens} * (KeyWidth + 4 * K);
+    static constexpr work cost{
+        .forward = projections + 2 * product + softmax,
+        .backward_input = projections + 5 * product + 2 * softmax,
+        .backward_parameters = projections + std::int64_t{Tokens} * (Q + Width) + std::int64_t{KeyTokens} * 2 * K,
+        .bytes = static_cast<std::int64_t>(sizeof(T)) * elements};
+
+    template <class C>
+    static void prepare(const C& c, int samples) {
+      const int rows = samples * Tokens, key_rows = samples * KeyTokens;
+      c.template prepare_multiply<T>(rows, Q, Width);
+      c.template prepare_multiply<T>(rows, Width, Q);
+      c.template prepare_multiply<T>(key_rows, K, KeyWidth);
+      c.template prepare_multiply<T>(key_rows, KeyWidth, K);
+      c.template prepare_multiply_transposed<T>(Q, Width, rows);
+      c.template prepare_multiply_transposed<T>(Width, Q, rows);
+      c.template prepare_multiply_transposed<T>(K, KeyWidth, key_rows);
+      c.template prepare_attention<T>(shape_of(samples));
+    }
+
+    template <class C, class A>
+    static void refresh(const C& c, const A& a) noexcept {
+      const number* queries = a.template parameter<own::of_queries>();
+      const number* keys = a.template parameter<own::of_keys>() + to_keys;
+      const number* values = a.template parameter<own::of_values>() + to_values;
+      const number* out = a.template parameter<own::of_heads>();
+      c.pack(Width, Q, queries, Width, true, a.template derived<0>());
+      c.pack(Q, Width, queries, Width, false, a.template derived<1>());
+      c.pack(KeyWidth, K, keys, KeyWidth, true, a.template derived<2>());
+      c.pack(K, KeyWidth, keys, KeyWidth, false, a.template derived<3>());
+      c.pack(KeyWidth, K, values, KeyWidth, true, a.template derived<4>());
+      c.pack(K, KeyWidth, values, KeyWidth, false, a.template derived<5>());
+      c.pack(Q, Width, out, Q, true, a.template derived<6>());
+      c.pack(Width, Q, out, Q, false, a.template derived<7>());
+    }
+
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      T *q = a.template extra<0>(), *k = a.template extra<1>(), *v = a.template extra<2>(), *o = a.template extra<3>();
+      const T *to_q = a.template derived<0>(), *to_k = a.template derived<2>(), *to_v = a.template derived<4>(),
+              *to_y = a.template derived<6>();
+      const T *x = a.template in<0>(), *memory = a.template in<1>();
+      const int rows = a.samples() * Tokens, key_rows = a.samples() * KeyTokens;
+      detail::project<own::in_bias>(c, a, rows, Q, Width, x, to_q, 0, q);
+      detail::project<own::in_bias>(c, a, key_rows, K, KeyWidth, memory, to_k, Q, k);
+      detail::project<own::in_bias>(c, a, key_rows, K, KeyWidth, memory, to_v, Q + K, v);
+      const T *queries = q, *keys = k, *values = v;
+      c.attention(shape_of(a.samples()), queries, keys, values, lengths(a), o, a.template extra<4>());
+      detail::project<own::out_bias>(c, a, rows, Width, Q, o, to_y, 0, a.out());
+    }
+
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      T *into = a.template in_gradient<0>(), *into_memory = a.template in_gradient<1>();
+      if (into == nullptr && into_memory == nullptr) return;
+      differentiate(c, a);
+      const T *dq = a.template extra<5>(), *dk = a.template extra<6>(), *dv = a.template extra<7>();
+      const T *by_q = a.template derived<1>(), *by_k = a.template derived<3>(), *by_v = a.template derived<5>();
+      if (into) c.multiply(a.samples() * Tokens, Width, Q, dq, by_q, into, false);
+      if (into_memory) {
+        c.multiply(a.samples() * KeyTokens, KeyWidth, K, dk, by_k, into_memory, false);
+        c.multiply(a.samples() * KeyTokens, KeyWidth, K, dv, by_v, into_memory, true);
+      }
+    }
+
+    template <class C, class A>
+    static void backward_parameters(const C& c, const A& a) {
+      if (!is_differentiated(a)) differentiate(c, a);
+      detail::add_gradients(c, a.samples(), projections_of(a));
+    }
+    template <class C, class A>
+    requires requires(const C& c, row_parts<T> in, number* out) { c.multiply_transposed(Q, Width, 1, in, in, out); }
+    static void backward_parameters(const C& c, const A& all, int micro_batches) {
+      decltype(projections_of(all[0])) each[std::size_t{max_coalesced}];
+      for (int m = 0; m < micro_batches; ++m) {
+        if (!is_differentiated(all[m])) differentiate(c, all[m]);
+        each[m] = projections_of(all[m]);
+      }
+      detail::add_gradients(c, all[0].samples(), all[micro_batches - 1].samples(), micro_batches, each);
+    }
+
+   private:
+    static attention_shape shape_of(int samples) {
+      constexpr attention_shape::strides q{std::ptrdiff_t{Tokens} * Q, heads.width, Q};
+      constexpr attention_shape::strides k{std::ptrdiff_t{KeyTokens} * K, heads.width, K};
+      return {samples,
+              heads.heads,
+              heads.key_heads,
+              Tokens,
+              KeyTokens,
+              heads.width,
+              Options.causal,
+              1 / std::sqrt(static_cast<double>(heads.width)),
+              q,
+              k,
+              k,
+              q};
+    }
+    template <class A>
+    static const std::int32_t* lengths(const A& a) {
+      if constexpr (Options.padded) return a.template field<0, std::int32_t>();
+      else return nullptr;
+    }
+
+    // Backward's input part runs if one of the inputs has a gradient.
+    template <class A>
+    static bool is_differentiated(const A& a) {
+      return a.template in_gradient<0>() != nullptr || a.template in_gradient<1>() != nullptr;
+    }
+    // The gradients of q, k and v, from that of the output.
+    template <class C, class A>
+    static void differentiate(const C& c, const A& a) {
+      const T *q = a.template extra<0>(), *k = a.template extra<1>(), *v = a.template extra<2>();
+      const T *o = a.template extra<3>(), *by_o = a.template derived<7>();
+      const number* log_sums = a.template extra<4>();
+      T* d_o = a.template extra<8>();
+      c.multiply(a.samples() * Tokens, Q, Width, a.out_gradient(), by_o, d_o, false);
+      c.attention_backward(shape_of(a.samples()), q, k, v, lengths(a), o, log_sums, static_cast<const T*>(d_o),
+                           a.template extra<5>(), a.template extra<6>(), a.template extra<7>());
+    }
+
+    template <class A>
+    static std::array<detail::projection_gradient<T>, 4> projections_of(const A& a) {
+      number *q_bias = nullptr, *k_bias = nullptr, *v_bias = nullptr, *out_bias = nullptr;
+      if constexpr (Options.bias) {
+        q_bias = a.template gradient<own::in_bias>();
+        k_bias = q_bias + Q;
+        v_bias = k_bias + K;
+        out_bias = a.template gradient<own::out_bias>();
+      }
+      number* of_q = a.template gradient<own::of_queries>();
+      number* of_k = a.template gradient<own::of_keys>() + to_keys;
+      number* of_v = a.template gradient<own::of_values>() + to_values;
+      const T *dq = a.template extra<5>(), *dk = a.template extra<6>(), *dv = a.template extra<7>();
+      const T *o = a.template extra<3>(), *x = a.template in<0>(), *memory = a.template in<1>();
+      return {{{dq, x, Q, Width, Tokens, of_q, q_bias},
+               {dk, memory, K, KeyWidth, KeyTokens, of_k, k_bias},
+               {dv, memory, K, KeyWidth, KeyTokens, of_v, v_bias},
+               {a.out_gradient(), o, Width, Q, Tokens, a.template gradient<own::of_heads>(), out_bias}}};
+    }
+  };
+};
+
+}  // namespace gpipe
