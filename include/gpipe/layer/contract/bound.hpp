@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/core/text/type_name.hpp>
@@ -47,6 +48,7 @@ constexpr auto type_of_edges() {
 ///       static constexpr buffer extras[] = {...};         written by forward, read by backward
 ///       static constexpr keep keeps{.input = true};       its edges that backward reads again
 ///       static constexpr field fields[] = {...};          fields of the data that it reads
+///       static constexpr std::int64_t input_below = 9;    integers of its input must be in [0, 9): tokens
 ///       static constexpr partial partials[] = {...};      numbers that forward returns for a micro-batch: a loss
 ///       static constexpr work cost{...};                  operations per sample
 ///       static constexpr bool view = true;                its output is its input under another shape: no kernel
@@ -97,6 +99,10 @@ struct bound {
   static constexpr work cost = [] {
     if constexpr (requires { on::cost; }) return on::cost;
     else return work{};
+  }();
+  static constexpr std::int64_t input_below = [] {
+    if constexpr (requires { on::input_below; }) return std::int64_t{on::input_below};
+    else return std::int64_t{0};
   }();
   static constexpr bool view = [] {
     if constexpr (requires { on::view; }) return on::view;
