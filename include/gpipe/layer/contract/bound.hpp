@@ -37,6 +37,15 @@ constexpr auto type_of_edges() {
   else return element_of_edge<Input>{};
 }
 
+/// The layer whose name errors and tables show: another one if the layer says so, as `initialised` does.
+template <class Layer>
+struct shown {
+  using type = Layer;
+};
+template <class Layer>
+requires requires { typename Layer::shown_as; }
+struct shown<Layer> : shown<typename Layer::shown_as> {};
+
 /// A layer bound to its input type: `Layer::on<Input>`, with a default for every member that it does not declare.
 ///
 ///     template <class In> struct on {                     required
@@ -113,7 +122,7 @@ struct bound {
   using edge_type = typename decltype(detail::type_of_edges<on, input, output>())::type;
   using value_type = compute_type<edge_type>;
 
-  static constexpr std::string_view name = type_name<Layer>;
+  static constexpr std::string_view name = type_name<typename shown<Layer>::type>;
 };
 
 }  // namespace gpipe::detail
