@@ -27,7 +27,7 @@ struct mish : pointwise<mish> {
 };
 using wave = elementwise<[](auto x) { return math::sin(x) * math::cos(x / 2) + math::sqrt(1 + math::pow(x, 2)); }>;
 
-using loose = rms_norm_with<rms{.epsilon = 0.25}>;
+using loose = rms_norm_with<root_mean_square{.epsilon = 0.25}>;
 
 // Losses with settings. Some labels are ignored, and some of the inputs, which are below 1.5, are clipped.
 using smooth = softmax_cross_entropy_with<cross_entropy{.smoothing = 0.1}>;

@@ -10,8 +10,8 @@
 
 namespace gpipe {
 
-/// The setting of a root mean square norm: `rms_norm_with<rms{.epsilon = 1e-6}>`.
-struct rms {
+/// The setting of a root mean square norm: `rms_norm_with<root_mean_square{.epsilon = 1e-6}>`.
+struct root_mean_square {
   double epsilon = 1e-5;
 };
 
@@ -22,9 +22,9 @@ struct rms {
 ///
 /// Input and output tensor<T, ..., N>, weight {N}: PyTorch's RMSNorm and LLaMA's. For bf16 it computes in float; r is
 /// float.
-template <rms Setting = rms{}>
+template <root_mean_square Setting = root_mean_square{}>
 struct rms_norm_with {
-  static_assert(Setting.epsilon >= 0, "gpipe: rms{.epsilon} must be at least 0");
+  static_assert(Setting.epsilon >= 0, "gpipe: root_mean_square{.epsilon} must be at least 0");
 
   template <class In>
   struct on;
