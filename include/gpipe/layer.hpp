@@ -9,6 +9,7 @@
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/attention/positions.hpp>
 #include <gpipe/layer/attention/token_head.hpp>
+#include <gpipe/layer/contract/initialised.hpp>
 #include <gpipe/layer/contract/pointwise.hpp>
 #include <gpipe/layer/linear/feed_forward.hpp>
 #include <gpipe/layer/linear/gated_feed_forward.hpp>
