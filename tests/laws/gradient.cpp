@@ -33,6 +33,7 @@ using turned = gpipe::attention<attention_options{.heads = 2, .bias = false, .ro
 using with_lengths = gpipe::attention<attention_options{.heads = 2, .causal = true, .padded = true}>;
 using to_others = cross_attention<attention_options{.heads = 2}>;
 using to_few = cross_attention<attention_options{.heads = 4, .key_heads = 2, .head_width = 3, .padded = true}>;
+using loose = rms_norm_with<root_mean_square{.epsilon = 0.25}>;
 
 // Losses with settings. Some labels are ignored, and some of the inputs, which are below 1.5, are clipped.
 using smooth = softmax_cross_entropy_with<cross_entropy{.smoothing = 0.1}>;
@@ -156,10 +157,17 @@ TEST_CASE("in bf16 every layer differs from double by no more than its roundings
   holds_in_bf16<batch_norm<>, 37>();
   holds_in_bf16<batch_norm<>, 3, 5>();
   holds_in_bf16<dropout<10>, 3, 11>();
+  holds_in_bf16<gated<mish>, 3, 22>();
+  holds_in_bf16<gated<silu>, 3, 22>();
   holds_in_bf16<gelu, 40>();
   holds_in_bf16<layer_norm, 3, 17>();
+  holds_in_bf16<learned_positions<5>, 3, 17>();
   holds_in_bf16<linear<34>, 2, 300>();
+  holds_in_bf16<linear<34, no_bias>, 2, 300>();
   holds_in_bf16<relu, 40>();
+  holds_in_bf16<rms_norm, 3, 17>();
+  holds_in_bf16<silu, 40>();
+  holds_in_bf16<sinusoidal_positions, 3, 17>();
   holds_in_bf16<softmax_cross_entropy, 3, 17>();
   holds_in_bf16<smooth, 3, 17>();
   holds_in_bf16<every_setting, 3, 17>();
@@ -224,6 +232,48 @@ TEST_CASE("linear") {
   holds<linear<5>, tensor<double, 7>>();
   holds<linear<1>, tensor<double, 1>>();
   holds<linear<34>, tensor<double, 2, 10>>();
+}
+
+TEST_CASE("linear without a bias") {
+  holds<linear<1, no_bias>, tensor<double, 1>>();
+  holds<linear<34, no_bias>, tensor<double, 2, 10>>();
+}
+
+TEST_CASE("feed_forward") {
+  holds<feed_forward<1>, tensor<double, 1>>();
+  holds<feed_forward<37>, tensor<double, 3, 5>>();
+  holds<feed_forward<7, silu>, tensor<double, 2, 3, 9>>();
+  holds<feed_forward<7, mish>, tensor<double, 9>>();
+}
+
+TEST_CASE("gated_feed_forward") {
+  holds<gated_feed_forward<1>, tensor<double, 1>>();
+  holds<gated_feed_forward<37>, tensor<double, 3, 5>>();
+}
+
+TEST_CASE("gated") {
+  holds<gated<silu>, tensor<double, 2>>();
+  holds<gated<gelu>, tensor<double, 3, 34>>();
+  holds<gated<mish>, tensor<double, 3, 2, 6>>();
+}
+
+TEST_CASE("embedding") {
+  holds<embedding<2, 7, double>, tensor<std::int32_t, 5>>();
+  holds<embedding<2, 300, times_root_of_width, double>, tensor<std::int32_t, 2, 3>>();
+}
+
+TEST_CASE("positions") {
+  holds<learned_positions<5>, tensor<double, 5, 3>>();
+  holds<learned_positions<9>, tensor<double, 2, 3>>();
+  holds<sinusoidal_positions, tensor<double, 70, 3>>();
+  holds<sinusoidal_positions, tensor<double, 1, 8>>();
+}
+
+TEST_CASE("silu") { holds<silu, tensor<double, 3, 7>>(); }
+
+TEST_CASE("rms_norm") {
+  holds<rms_norm, tensor<double, 9>>();
+  holds<loose, tensor<double, 3, 17>>();
 }
 
 TEST_CASE("relu") { holds<relu, tensor<double, 3, 7>>(); }

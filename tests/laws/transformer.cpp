@@ -1,7 +1,8 @@
 // sanitizers: none
 
 // The paper's Transformers (Huang et al., 2019, table 1) as trained in the paper: a batch of 32, recompute, 12 bytes
-// per parameter. Each stage fits its 16 GB, and activations need no more than the paper reports.
+// per parameter. Each stage fits its 16 GB, and activations need no more than the paper reports. Packed copies of the
+// weights are not counted: the host's kernels have them, a TPU multiplies by the weights as they are.
 
 #include <gpipe/model/transformer.hpp>
 
@@ -27,11 +28,12 @@ void fits_as_in_the_paper(int stages, double paper_gigabytes) {
   std::int64_t activations = 0, trained = 0;
   for (int s = 0; s < stages; ++s) {
     const stage_memory& m = p.memory(s);
-    CHECK(m.total() <= tpu_v3_core.memory_bytes);
+    const std::int64_t needed = m.total() - m.of(memory_kind::derived);
+    CHECK(needed <= tpu_v3_core.memory_bytes);
     const std::int64_t parameters =
         m.of(memory_kind::parameters) + m.of(memory_kind::gradients) + m.of(memory_kind::moments);
     trained += parameters;
-    activations += m.total() - parameters;
+    activations += needed - parameters;
   }
   CHECK(static_cast<double>(activations) * 1e-9 <= paper_gigabytes);
   CHECK(static_cast<double>(activations) * 1e-9 > paper_gigabytes / 30);

@@ -7,14 +7,22 @@
 #include <vector>
 
 #include <gpipe/core/numbers/random.hpp>
+#include <gpipe/layer/activation/gated.hpp>
 #include <gpipe/layer/activation/gelu.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/activation/silu.hpp>
+#include <gpipe/layer/attention/embedding.hpp>
+#include <gpipe/layer/attention/positions.hpp>
+#include <gpipe/layer/linear/feed_forward.hpp>
+#include <gpipe/layer/linear/gated_feed_forward.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/batch_norm.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/normalization/rms_norm.hpp>
 #include <gpipe/layer/regularization/dropout.hpp>
 #include <gpipe/layer/shape/concat.hpp>
+#include <gpipe/layer/shape/flatten.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 #include <gpipe/train/data/dataset.hpp>
@@ -44,6 +52,13 @@ struct pair_net
 template <class T>
 struct integer_net : model<input<std::int32_t, 3>, stash<"tokens">, lookup<T, 6, 4>, stash<"x">, signs, next, pop<"x">,
                            scale, peak, scale, pop<"tokens">, scale, linear<7>, softmax_cross_entropy> {};
+
+/// 15 slots: tokens, positions without and with parameters, and layers whose backward overwrites what they keep. Its
+/// derived buffers need no parameters.
+template <class T>
+struct token_net : model<input<std::int32_t, 3>, embedding<6, 8, T>, learned_positions<5>, sinusoidal_positions,
+                         repeat<2, residual<rms_norm, feed_forward<20>>>, gated_feed_forward<12>,
+                         linear<10, no_bias>, gated<silu>, flatten, linear<7>, softmax_cross_entropy> {};
 
 /// 13 slots: dropout, batch norm, a skip over five slots, and a layer whose parameters three slots use.
 template <class T>

@@ -101,6 +101,7 @@ struct value {
   int writer = -1;        ///< the slot that writes it; -1: it enters the model
   bool gradient = false;  ///< whether a gradient flows back to it
   int first_reader = 0, readers = 0;  ///< in the network's list of readers, in model order
+  std::int64_t below = 0;  ///< integers must be in [0, below), because a layer looks them up; 0: any
 };
 
 }  // namespace detail

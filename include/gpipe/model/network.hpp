@@ -46,6 +46,7 @@ class expansion {
     for (int i = 0; i < r.inputs; ++i) {
       reads_[read_count_++] = {edge_[i], slot_count_};
       ++values_[edge_[i]].readers;
+      if (Bound::input_below > 0) limit(edge_[i], Bound::input_below);
       gradient = gradient || values_[edge_[i]].gradient;
     }
     for (int i = 0; i < r.outputs; ++i) {
@@ -108,6 +109,7 @@ class expansion {
       value& v = values_[reads_[r].value];
       readers_[v.first_reader + v.readers++] = r;
     }
+    pass_limits_back();
     find_untrained();
   }
 
@@ -135,6 +137,23 @@ class expansion {
     int value[max_tensors_per_edge]{};
     int width = 0;
   };
+
+  constexpr void limit(int v, std::int64_t below) {
+    value& of = values_[v];
+    if (!is_floating(of.part.type) && (of.below == 0 || below < of.below)) of.below = below;
+  }
+  // From tokens under another shape to the tokens, and from a further input to its field of the data.
+  constexpr void pass_limits_back() {
+    for (int v = value_count_ - 1; v >= 0; --v) {
+      if (values_[v].below == 0 || values_[v].writer < 0) continue;
+      const slot& s = slots_[values_[v].writer];
+      const row& r = rows_[s.row];
+      if (r.view) limit(reads_[s.first_read].value, values_[v].below);
+      if (s.reads > 0 || r.field_count != 1) continue;
+      field& read = fields_[r.field_index[0]];
+      if (read.below == 0 || values_[v].below < read.below) read.below = values_[v].below;
+    }
+  }
 
   // In a model that is trained, a gradient flows back from its losses and its last slot, through all but integers.
   constexpr void find_untrained() {

@@ -144,5 +144,16 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<attention<attention_options{.heads = 4, .key_heads = 2, .causal = true, .rotary = 100, .padded = true}>,
          tensor<T, 5, 24>>(2 * few);
   agrees<cross_attention<attention_options{.heads = 2, .padded = true}>, bundle<tensor<T, 4, 8>, tensor<T, 3, 6>>>(few);
+  agrees<linear<24, no_bias>, tensor<T, 3, 40>>(few);
+  agrees<gated<silu>, tensor<T, 5, 34>>(few);
+  agrees<gated<mish>, tensor<T, 5, 34>>(few);
+  agrees<silu, tensor<T, 33>>(few);
+  agrees<rms_norm, tensor<T, 3, 70>>(few);
+  agrees<feed_forward<24>, tensor<T, 3, 10>>(5 * few);
+  agrees<feed_forward<24, relu>, tensor<T, 3, 10>>(5 * few);
+  agrees<gated_feed_forward<24>, tensor<T, 3, 10>>(5 * few);
+  agrees<learned_positions<4>, tensor<T, 3, 10>>(few);
+  agrees<sinusoidal_positions, tensor<T, 70, 10>>(few);
+  agrees<embedding<2, 300, T, times_root_of_width>, tensor<std::int32_t, 2, 5>>(few);
   agrees<softmax_cross_entropy, tensor<T, 2, 300>>(few);
 }

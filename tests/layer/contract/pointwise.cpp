@@ -78,3 +78,32 @@ TEST_CASE("a pointwise layer applies its function to each element") {
   for (std::size_t i = 0; i < 4; ++i)
     CHECK(t.out[0].get(i) == doctest::Approx(std::log1p(std::exp(t.in[0].get(i)))).epsilon(1e-6));
 }
+
+namespace {
+
+struct cube_by_value {
+  template <class T>
+  static T value(T x) {
+    return x * x * x;
+  }
+};
+struct cube_by_formula : cube_by_value {
+  template <class T>
+  static T derivative(T x) {
+    return 3 * x * x;
+  }
+};
+struct cube_at_once {
+  template <class T>
+  static gpipe::value_and_derivative<T> both(T x) {
+    return {x * x * x, 3 * x * x};
+  }
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("a layer gets a function's value and slope, however the function gives them", Function,
+                   cube_by_value, cube_by_formula, cube_at_once) {
+  CHECK(gpipe::detail::value_and_slope<Function>(2.0).value == 8);
+  CHECK(gpipe::detail::value_and_slope<Function>(2.0).derivative == 12);
+}

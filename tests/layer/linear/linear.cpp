@@ -20,6 +20,10 @@ static_assert(head::parameters[0].extents == shape{10, 64} && head::parameters[1
 static_assert(head::cost.forward == 2 * 5 * 64 * 10 + 50 && head::cost.backward_input == 2 * 5 * 64 * 10);
 static_assert(head::keeps.input && !head::keeps.output);
 
+using without = bound<linear<10, no_bias>, tensor<float, 5, 64>>;
+static_assert(without::parameters.size() == 1 && without::parameters[0].extents == shape{10, 64});
+static_assert(without::cost.forward == 2 * 5 * 64 * 10 && without::derived[0].size == head::derived[0].size);
+
 namespace {
 
 template <class T, int K, int N>
@@ -122,4 +126,23 @@ TEST_CASE("prepare prepares every product that the kernels compute") {
   layer::backward_parameters(context, a);
   CHECK(context.products == 3);
   CHECK(context.unprepared == 0);
+}
+
+TEST_CASE_TEMPLATE("without a bias all else has the bits of a linear layer with a bias of 0", T, float, double, bf16) {
+  host::layer_fixture<linear<34>, tensor<T, 2, 9>> with(3, 4);
+  host::layer_fixture<linear<34, no_bias>, tensor<T, 2, 9>> without_bias(3, 4);
+  with.randomise(7);
+  without_bias.randomise(7);
+  for (std::size_t i = 0; i < 34; ++i) with.parameters[0].set(with.first_of(1) + i, 0);
+  const auto run = [](auto& t) { t.refresh(), t.forward(), t.backward_input(), t.backward_parameters(); };
+  run(with);
+  run(without_bias);
+  for (std::size_t i = 0; i < 3 * 2 * 34; ++i) CHECK(with.out[0].get(i) == without_bias.out[0].get(i));
+  CHECK(with.in_gradient[0].bits() == without_bias.in_gradient[0].bits());
+  for (std::size_t i = 0; i < 34 * 9; ++i) CHECK(with.gradients[0].get(i) == without_bias.gradients[0].get(i));
+}
+
+TEST_CASE("the name of a linear layer says that it has no bias") {
+  CHECK(head::name == "linear<10>");
+  CHECK(without::name == "linear<10, gpipe::no_bias>");
 }

@@ -47,6 +47,25 @@ TEST_CASE("first values have the range and deviation of their distribution") {
   CHECK(normal.max < 3);
 }
 
+TEST_CASE("a rule takes a parameter's extents, and divides by the root of a number of branches") {
+  const moments xavier = moments_of(initialiser::xavier(2).of({10, 14}), 20000);  // 2 sqrt(6 / 24) = 1
+  CHECK(xavier.min < -0.999);
+  CHECK(xavier.min >= -1);
+  CHECK(xavier.max > 0.999);
+  CHECK(moments_of(initialiser::deviation(0.02), 20000).deviation == doctest::Approx(0.02).epsilon(0.02));
+  CHECK(moments_of(initialiser::deviation(0.02).over_root(16), 20000).deviation == doctest::Approx(0.005).epsilon(0.02));
+  CHECK(first_value(initialiser::xavier().of({3, 5}).over_root(4), 1, 2, 3, 4) ==
+        doctest::Approx(first_value(initialiser::xavier().of({3, 5}), 1, 2, 3, 4) / 2).epsilon(1e-15));
+  const parameter list[] = {{"weight", {4, 12}, initialiser::xavier()}, {"bias", {3}, initialiser::uniform(0)}};
+  std::vector<double> values;
+  first_values(dtype::float64, list, 2, 5, 3, 0, [&](std::size_t, std::size_t bytes, const std::byte* from) {
+    values.insert(values.end(), reinterpret_cast<const double*>(from),
+                  reinterpret_cast<const double*>(from) + bytes / sizeof(double));
+  });
+  CHECK(values[1] == first_value(initialiser::uniform(16, std::sqrt(6.0)), 5, 3, 0, 1));
+  CHECK(values[48] == first_value(initialiser::uniform(1), 5, 3, 1, 0));
+}
+
 TEST_CASE("a first value depends on seed, slot, parameter and element") {
   const auto of = [](std::uint64_t seed, int slot, int index, std::size_t i) {
     return first_value(initialiser::uniform(1), seed, slot, index, i);

@@ -8,9 +8,11 @@
 #include <span>
 #include <string>
 
+#include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/binary_cross_entropy.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/model/in_bf16.hpp>
 
 #include "support/layers.hpp"
@@ -41,6 +43,21 @@ struct weighed_in_bf16 {
   };
 };
 struct weighed : model<input<bf16, 3>, weighed_in_bf16> {};
+
+// Looks up its second input, below 7.
+struct look_up_second {
+  template <class In>
+  struct on;
+  template <class A, class B>
+  struct on<bundle<A, B>> {
+    using output = tensor<float, 2>;
+    static constexpr std::int64_t input_below = 7;
+  };
+};
+// Of the layers that read the same tokens, the one with the smallest vocabulary counts.
+struct two_tables : model<input<std::int32_t, 4>, reshape<2, 2>, stash<"tokens">, embedding<9, 3>, pop<"tokens">,
+                          look_up_second> {};
+struct further : model<input<float, 1>, from<"source", tensor<std::int32_t, 3>>, look_up_second> {};
 
 }  // namespace
 
@@ -106,7 +123,31 @@ TEST_CASE("integers outside their range are rejected") {
   };
   CHECK_NOTHROW(check());
   tags[1] = 4;
-  CHECK_THROWS_WITH_AS(check(), "field \"tags\" of sample 0 is 4; it must lie in 0 ... 3", error);
+  CHECK_THROWS_WITH_AS(check(), "field \"tags\" of sample 0, at position 1, is 4; it must lie in 0 ... 3", error);
+}
+
+TEST_CASE("a token outside the vocabulary of the layers that read it is rejected") {
+  static_assert(network_of<two_tables>.values[0].below == 7);
+  std::vector<std::int32_t> tokens{0, 6, 0, 1, 1, 2, 4, 3};
+  batch_rows rows;
+  const auto check = [&] { check_batch(network_of<two_tables>, batch(2).with("inputs", tokens), 2, rows); };
+  CHECK_NOTHROW(check());
+  tokens[6] = 7;
+  CHECK_THROWS_WITH_AS(check(), "field \"inputs\" of sample 1, at position 2, is 7; it must lie in 0 ... 6", error);
+  tokens[6] = -1;
+  CHECK_THROWS_WITH_AS(check(), doctest::Contains("sample 1, at position 2, is -1"), error);
+}
+
+TEST_CASE("a token of a further input is checked, too") {
+  const std::vector<float> x{1};
+  std::vector<std::int32_t> tokens{0, 6, 2};
+  batch_rows rows;
+  const auto check = [&] {
+    check_batch(network_of<further>, batch(1).with("inputs", x).with("source", tokens), 1, rows);
+  };
+  CHECK_NOTHROW(check());
+  tokens[1] = 7;
+  CHECK_THROWS_WITH_AS(check(), "field \"source\" of sample 0, at position 1, is 7; it must lie in 0 ... 6", error);
 }
 
 TEST_CASE("only the inputs of a model in bf16 are converted, by rounding") {

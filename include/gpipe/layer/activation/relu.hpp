@@ -5,12 +5,19 @@
 
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/pointwise.hpp>
 
 namespace gpipe {
 
 /// y = max(x, 0); NaN stays NaN; the derivative at 0 is 0. Backward reads the output, which the next layer usually
 /// keeps, too.
 struct relu {
+  /// For layers that apply the function among other things: `feed_forward<2048, relu>`.
+  template <class T>
+  GPIPE_HOST_DEVICE static value_and_derivative<T> both(T x) {
+    return {x < T(0) ? T(0) : x, x > T(0) ? T(1) : T(0)};
+  }
+
   template <class In>
   struct on;
 

@@ -1,32 +1,112 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/operands.hpp>
 
 namespace gpipe {
 
+/// An option of `embedding`: its rows times the square root of their width, as in Vaswani et al., 2017, and Lingvo.
+struct times_root_of_width {};
+
+namespace detail {
+
+/// The element type among the options of an embedding: float, unless it is named.
+template <class... Options>
+struct element_among {
+  using type = float;
+};
+template <class First, class... Rest>
+struct element_among<First, Rest...> : element_among<Rest...> {};
+template <class T, class... Rest>
+requires(element<T>) struct element_among<T, Rest...> {
+  using type = T;
+};
+
+}  // namespace detail
+
 /// One row of the weight for each token, an integer below `Vocabulary`: PyTorch's Embedding.
 ///
-///     input tensor<int32, ..., N>, output tensor<float, ..., N, Width>, weight {Vocabulary, Width}
+///     input tensor<int32, ..., N>, output tensor<T, ..., N, Width>, weight {Vocabulary, Width}
 ///
-/// No gradient flows back to the tokens. The layer is a description: it has no kernels yet.
-template <int Vocabulary, int Width>
+/// Options, in any order: the element type T of the output (float), and `times_root_of_width`:
+/// `embedding<32'000, 512, bf16, times_root_of_width>`. A step checks the tokens that the model reads from the data. No
+/// gradient flows back to the tokens. The weight's gradient adds rows in ascending order of positions.
+template <int Vocabulary, int Width, class... Options>
 struct embedding {
+  using element = typename detail::element_among<Options...>::type;
+  static constexpr bool scaled = (std::is_same_v<Options, times_root_of_width> || ...);
+  static_assert(detail::is_floating(dtype_of<element>) &&
+                    ((std::is_same_v<Options, element> || std::is_same_v<Options, times_root_of_width>)&&...),
+                "gpipe: embedding<Vocabulary, Width, ...> has two options: times_root_of_width, and one of float, "
+                "double and bf16");
+
   template <class In>
   struct on;
 
   template <int... Extents>
     requires(sizeof...(Extents) > 0)
   struct on<tensor<std::int32_t, Extents...>> {
-    using output = tensor<float, Extents..., Width>;
+    using output = tensor<element, Extents..., Width>;
+    using number = compute_type<element>;
 
     static constexpr parameter parameters[] = {{"weight", {Vocabulary, Width}, initialiser::normal(1)}};
     static constexpr keep keeps{.input = true};
+    static constexpr std::int64_t input_below = Vocabulary;
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
+    static constexpr std::ptrdiff_t rows = elements / Width;
     static constexpr work cost{.backward_parameters = elements,
-                               .bytes = static_cast<std::int64_t>(2 * sizeof(float)) * elements};
+                               .bytes = static_cast<std::int64_t>(2 * sizeof(element)) * elements};
+
+    static number factor() { return scaled ? static_cast<number>(std::sqrt(static_cast<double>(Width))) : number(1); }
+
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      c.rows(a.samples() * rows, look_up{a.in(), a.template parameter<0>(), factor(), a.out()});
+    }
+
+    /// A team adds all rows in a strip of columns, so that no two threads write one number.
+    template <class C, class A>
+    static void backward_parameters(const C& c, const A& a) {
+      c.rows((Width + strip - 1) / strip,
+             add_rows{a.samples() * rows, a.in(), a.out_gradient(), factor(), a.template gradient<0>()});
+    }
+
+    struct look_up {
+      const std::int32_t* tokens;
+      const number* weight;
+      number scale;
+      element* out;
+      template <class Team>
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+        const number *from = weight + std::ptrdiff_t{tokens[row]} * Width, by = scale;
+        element* y = out + row * Width;
+        team.each(Width, [=](std::ptrdiff_t i) { y[i] = scaled ? from[i] * by : from[i]; });
+      }
+    };
+
+    static constexpr std::ptrdiff_t strip = 256;
+    struct add_rows {
+      std::ptrdiff_t count;
+      const std::int32_t* tokens;
+      const element* dy;
+      number scale;
+      number* into;
+      template <class Team>
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t which, const Team& team) const {
+        const std::ptrdiff_t first = which * strip, width = Width - first < strip ? Width - first : strip;
+        const number by = scale;
+        for (std::ptrdiff_t row = 0; row < count; ++row) {
+          const element* g = dy + row * Width + first;
+          number* sum = into + std::ptrdiff_t{tokens[row]} * Width + first;
+          team.each(width, [=](std::ptrdiff_t i) { sum[i] += scaled ? number(g[i]) * by : number(g[i]); });
+        }
+      }
+    };
   };
 };
 

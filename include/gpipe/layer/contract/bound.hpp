@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/core/text/type_name.hpp>
@@ -36,6 +37,15 @@ constexpr auto type_of_edges() {
   else return element_of_edge<Input>{};
 }
 
+/// The layer whose name errors and tables show: another one if the layer says so, as `initialised` does.
+template <class Layer>
+struct shown {
+  using type = Layer;
+};
+template <class Layer>
+requires requires { typename Layer::shown_as; }
+struct shown<Layer> : shown<typename Layer::shown_as> {};
+
 /// A layer bound to its input type: `Layer::on<Input>`, with a default for every member that it does not declare.
 ///
 ///     template <class In> struct on {                     required
@@ -47,6 +57,7 @@ constexpr auto type_of_edges() {
 ///       static constexpr buffer extras[] = {...};         written by forward, read by backward
 ///       static constexpr keep keeps{.input = true};       its edges that backward reads again
 ///       static constexpr field fields[] = {...};          fields of the data that it reads
+///       static constexpr std::int64_t input_below = 9;    integers of its input must be in [0, 9): tokens
 ///       static constexpr partial partials[] = {...};      numbers that forward returns for a micro-batch: a loss
 ///       static constexpr work cost{...};                  operations per sample
 ///       static constexpr bool view = true;                its output is its input under another shape: no kernel
@@ -98,6 +109,10 @@ struct bound {
     if constexpr (requires { on::cost; }) return on::cost;
     else return work{};
   }();
+  static constexpr std::int64_t input_below = [] {
+    if constexpr (requires { on::input_below; }) return std::int64_t{on::input_below};
+    else return std::int64_t{0};
+  }();
   static constexpr bool view = [] {
     if constexpr (requires { on::view; }) return on::view;
     else return false;
@@ -107,7 +122,7 @@ struct bound {
   using edge_type = typename decltype(detail::type_of_edges<on, input, output>())::type;
   using value_type = compute_type<edge_type>;
 
-  static constexpr std::string_view name = type_name<Layer>;
+  static constexpr std::string_view name = type_name<typename shown<Layer>::type>;
 };
 
 }  // namespace gpipe::detail

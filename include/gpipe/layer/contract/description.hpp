@@ -9,16 +9,39 @@
 namespace gpipe {
 
 /// How a parameter's initial value is drawn; `random_key` lists the arguments of the random numbers.
+///
+///     uniform    in [-b, b),    b = scale / sqrt(fan_in)
+///     normal     with deviation     scale / sqrt(fan_in)
+///     xavier     in [-b, b),    b = scale sqrt(6 / (inputs + outputs))          (Glorot, Bengio, 2010)
+///
+/// A weight {out, in, ...} has in x ... inputs and out x ... outputs. `over_root(n)` divides by the square root of n:
+///
+///     GPT-2, what writes to the residual of L blocks    initialiser::deviation(0.02).over_root(2 * L)
+///     Fixup, the first weight of a branch of L          initialiser::xavier().over_root(L)      (the last: zeros)
 struct initialiser {
-  enum class kind : std::uint8_t { zeros, ones, uniform, normal };
+  enum class kind : std::uint8_t { zeros, ones, uniform, normal, xavier };
   kind drawn = kind::zeros;
-  int fan_in = 1;      ///< uniform in [-b, b) with b = scale / sqrt(fan_in); normal with that deviation
+  int fan_in = 1;  ///< 0: the parameter's inputs
   double scale = 1.0;
+  int divisor = 1;  ///< its square root divides, too
 
   static constexpr initialiser zeros() { return {kind::zeros}; }
   static constexpr initialiser ones() { return {kind::ones}; }
   static constexpr initialiser uniform(int fan_in, double scale = 1.0) { return {kind::uniform, fan_in, scale}; }
   static constexpr initialiser normal(int fan_in, double scale = 1.0) { return {kind::normal, fan_in, scale}; }
+  static constexpr initialiser deviation(double of) { return {kind::normal, 1, of}; }
+  static constexpr initialiser xavier(double scale = 1.0) { return {kind::xavier, 1, scale}; }
+  constexpr initialiser over_root(int n) const { return {drawn, fan_in, scale, divisor * n}; }
+
+  /// Without what depends on the parameter's extents.
+  constexpr initialiser of(const detail::shape& extents) const {
+    const int outputs = extents.rank > 0 ? extents.extents[0] : 1, inputs = extents.rank > 1 ? extents.extents[1] : 1;
+    int window = 1;
+    for (int i = 2; i < extents.rank; ++i) window *= extents.extents[i];
+    constexpr double root_of_six = 2.449489742783178;
+    if (drawn == kind::xavier) return {kind::uniform, (inputs + outputs) * window, scale * root_of_six, divisor};
+    return {drawn, fan_in == 0 ? inputs * window : fan_in, scale, divisor};
+  }
 };
 
 /// A persistent tensor of a layer, of the layer's element type: trained (`parameters`) or not (`state`).

@@ -93,6 +93,23 @@ struct value_and_derivative {
   T value, derivative;
 };
 
+namespace detail {
+
+/// A function's value and its derivative, for a layer that applies a function among other things: `gated<silu>`.
+template <class Function, class T>
+GPIPE_HOST_DEVICE value_and_derivative<T> value_and_slope(T x) {
+  if constexpr (requires { Function::both(x); }) {
+    return Function::both(x);
+  } else if constexpr (derives<Function, T>) {
+    return {Function::value(x), Function::derivative(x)};
+  } else {
+    const math::dual<T> y(Function::value(math::dual<T>(x, T(1))));
+    return {y.value, y.derivative};
+  }
+}
+
+}  // namespace detail
+
 /// The same for a function with `both(x)`: forward stores the derivative, and backward is one product per element.
 template <class Function>
 struct pointwise_stored {

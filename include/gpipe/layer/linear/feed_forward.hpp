@@ -2,38 +2,70 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
+#include <gpipe/layer/activation/gelu.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/linear/weight_product.hpp>
 
 namespace gpipe {
 
-/// The two linear layers of a Transformer block, with GELU between them, on the last extent:
+namespace detail {
+
+/// The function of a feed-forward layer: GELU, or its option.
+template <class... Options>
+struct function_among {
+  using type = gelu;
+};
+template <class Function>
+struct function_among<Function> {
+  using type = Function;
+};
+
+}  // namespace detail
+
+/// The two linear layers of a Transformer block, with a function of each element between them, on the last extent:
 ///
-///     y = gelu(x A^T + a) B^T + b
+///     h = x A^T + a,  z = f(h),  y = z B^T + b
+///     dz = dy B,  dh = dz f'(h),  dx = dh A,    dB += dy^T z,  dA += dh^T x,  db, da: the sums of dy, dh over rows
 ///
 ///     input and output tensor<T, ..., width>, linear1_weight {Hidden, width}, linear1_bias {Hidden},
 ///     linear2_weight {width, Hidden}, linear2_bias {width}
 ///
-/// Backward reads the input and the output of GELU. The layer is a description: it has no kernels yet. `linear`, `gelu`
-/// and `linear` are the same layer with kernels.
-template <int Hidden>
+/// f is GELU, or the activation in `feed_forward<8192, relu>`. Two buffers of the hidden width serve for four tensors:
+///
+///     "hidden"     forward: h    backward: z, computed again
+///     "function"   forward: z    backward: dz, then dh
+template <int Hidden, class... Function>
 struct feed_forward {
+  static_assert(Hidden > 0, "gpipe: feed_forward<Hidden>: the hidden width must be at least 1");
+  static_assert(sizeof...(Function) <= 1, "gpipe: feed_forward<Hidden, Function> has one function");
+
   template <class In>
   struct on;
 
   template <class T, int... Extents>
   requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
     using output = tensor<T, Extents...>;
+    using number = compute_type<T>;
+    using function = typename detail::function_among<Function...>::type;
     static constexpr int width = detail::last_extent<output>, rows = detail::rows_in<output>;
     static constexpr std::size_t hidden = std::size_t{rows} * Hidden;
+    using first = detail::weight_product<T, Hidden, width>;
+    using second = detail::weight_product<T, width, Hidden>;
 
     static constexpr parameter parameters[] = {
         {"linear1_weight", {Hidden, width}, initialiser::uniform(width), "linear1.weight"},
         {"linear1_bias", {Hidden}, initialiser::uniform(width), "linear1.bias"},
         {"linear2_weight", {width, Hidden}, initialiser::uniform(Hidden), "linear2.weight"},
         {"linear2_bias", {width}, initialiser::uniform(Hidden), "linear2.bias"}};
-    static constexpr buffer extras[] = {{"before gelu", hidden, dtype_of<T>}, {"after gelu", hidden, dtype_of<T>}};
+    static constexpr buffer derived[] = {{"linear1 forward", first::packed_forward, dtype_of<T>},
+                                         {"linear1 backward", first::packed_backward, dtype_of<T>},
+                                         {"linear2 forward", second::packed_forward, dtype_of<T>},
+                                         {"linear2 backward", second::packed_backward, dtype_of<T>}};
+    static constexpr buffer extras[] = {{"hidden", hidden, dtype_of<T>}, {"function", hidden, dtype_of<T>}};
     static constexpr keep keeps{.input = true};
 
     static constexpr auto elements = static_cast<std::int64_t>(hidden);
@@ -42,6 +74,92 @@ struct feed_forward {
                                .backward_input = products + 20 * elements,
                                .backward_parameters = products + elements + rows * width,
                                .bytes = static_cast<std::int64_t>(sizeof(T)) * (2 * rows * width + 3 * elements)};
+
+    template <class C>
+    static void prepare(const C& c, int samples) {
+      first::prepare(c, samples * rows);
+      second::prepare(c, samples * rows);
+    }
+
+    template <class C, class A>
+    static void refresh(const C& c, const A& a) noexcept {
+      first::pack(c, a.template parameter<0>(), a.template derived<0>(), a.template derived<1>());
+      second::pack(c, a.template parameter<2>(), a.template derived<2>(), a.template derived<3>());
+    }
+
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      T *const h = a.template extra<0>(), *const z = a.template extra<1>();
+      const int count = a.samples() * rows;
+      first::apply(c, count, a.in(), a.template derived<0>(), a.template parameter<1>(), h);
+      c.each(a.samples() * elements, apply{h, z});
+      second::apply(c, count, z, a.template derived<2>(), a.template parameter<3>(), a.out());
+    }
+
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      T* const into = a.in_gradient();
+      if (into == nullptr) return;
+      differentiate(c, a);
+      const T* dh = a.template extra<1>();
+      first::apply_back(c, a.samples() * rows, dh, a.template derived<1>(), into);
+    }
+
+    /// Where no gradient flows back to the input, the input part does not run.
+    template <class C, class A>
+    static void backward_parameters(const C& c, const A& a) {
+      if (a.in_gradient() == nullptr) differentiate(c, a);
+      const int count = a.samples() * rows;
+      const T *z = a.template extra<0>(), *dh = a.template extra<1>();
+      first::add_weight_gradient(c, count, dh, a.in(), a.template gradient<0>());
+      first::add_bias_gradient(c, count, dh, a.template gradient<1>());
+      second::add_weight_gradient(c, count, a.out_gradient(), z, a.template gradient<2>());
+      second::add_bias_gradient(c, count, a.out_gradient(), a.template gradient<3>());
+    }
+
+    template <class C, class A>
+    requires detail::multiplies_parts<C, T>
+    static void backward_parameters(const C& c, const A& all, int micro_batches) {
+      row_parts<T> x{{}, all[0].samples() * rows}, z = x, dh = x, dy = x;
+      for (int i = 0; i < micro_batches; ++i) {
+        if (all[i].in_gradient() == nullptr) differentiate(c, all[i]);
+        x.part[i] = all[i].in();
+        z.part[i] = all[i].template extra<0>();
+        dh.part[i] = all[i].template extra<1>();
+        dy.part[i] = all[i].out_gradient();
+      }
+      const int count = all.samples() * rows;
+      first::add_weight_gradient(c, count, dh, x, all[0].template gradient<0>());
+      second::add_weight_gradient(c, count, dy, z, all[0].template gradient<2>());
+      for (int i = 0; i < micro_batches; ++i) {
+        const int some = all[i].samples() * rows;
+        first::add_bias_gradient(c, some, dh.part[i], all[0].template gradient<1>());
+        second::add_bias_gradient(c, some, dy.part[i], all[0].template gradient<3>());
+      }
+    }
+
+    template <class C, class A>
+    static void differentiate(const C& c, const A& a) {
+      T *const h = a.template extra<0>(), *const z = a.template extra<1>();
+      second::apply_back(c, a.samples() * rows, a.out_gradient(), a.template derived<3>(), z);
+      c.each(a.samples() * elements, chain{h, z});
+    }
+
+    struct apply {
+      const T* h;
+      T* z;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+        z[i] = detail::value_and_slope<function>(number(h[i])).value;
+      }
+    };
+    struct chain {
+      T *h, *dz;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+        const value_and_derivative<number> f = detail::value_and_slope<function>(number(h[i]));
+        dz[i] = number(dz[i]) * f.derivative;
+        h[i] = f.value;
+      }
+    };
   };
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
@@ -11,33 +12,54 @@
 
 namespace gpipe {
 
+/// The option of a linear layer without a bias: `linear<512, no_bias>`.
+struct no_bias {};
+
+namespace detail {
+
+template <int N, int K, class... Options>
+struct linear_parameters {
+  static constexpr parameter parameters[] = {{"weight", {N, K}, initialiser::uniform(K)},
+                                             {"bias", {N}, initialiser::uniform(K)}};
+};
+template <int N, int K>
+struct linear_parameters<N, K, no_bias> {
+  static constexpr parameter parameters[] = {{"weight", {N, K}, initialiser::uniform(K)}};
+};
+
+}  // namespace detail
+
 /// y = x W^T + b on the last extent, from K to N: PyTorch's Linear, with its layout and its initial values.
 ///
-///     input tensor<T, ..., K>, output tensor<T, ..., N>, weight {N, K}, bias {N}
+///     input tensor<T, ..., K>, output tensor<T, ..., N>, weight {N, K}, bias {N} unless the option is `no_bias`
 ///
 /// Both products with the weight read a packed copy, made once per step. For bf16, packing rounds the weight.
-template <int N>
+template <int N, class... Options>
 struct linear {
+  static constexpr bool biased = sizeof...(Options) == 0;
+  static_assert(sizeof...(Options) <= 1 && (std::is_same_v<Options, no_bias> && ...),
+                "gpipe: linear<N> has one option: linear<N, no_bias>");
+
   template <class In>
   struct on;
 
   template <class T, int... Extents>
-  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
+  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>>
+      : detail::linear_parameters<N, detail::last_extent<tensor<T, Extents...>>, Options...> {
     using layer = linear;
     using input = tensor<T, Extents...>;
     using output = detail::with_last<input, N>;
     using number = compute_type<T>;
     static constexpr int K = detail::last_extent<input>, rows = detail::rows_in<input>;
 
-    static constexpr parameter parameters[] = {{"weight", {N, K}, initialiser::uniform(K)},
-                                               {"bias", {N}, initialiser::uniform(K)}};
     static constexpr buffer derived[] = {{"forward", packed_size(K, N), dtype_of<T>},
                                          {"backward", packed_size(N, K), dtype_of<T>}};
     static constexpr keep keeps{.input = true};
     static constexpr std::int64_t product = std::int64_t{2} * rows * K * N;
-    static constexpr work cost{.forward = product + rows * N,
+    static constexpr std::int64_t sums = biased ? std::int64_t{rows} * N : 0;
+    static constexpr work cost{.forward = product + sums,
                                .backward_input = product,
-                               .backward_parameters = product + rows * N,
+                               .backward_parameters = product + sums,
                                .bytes = static_cast<std::int64_t>(sizeof(T)) * rows * (K + N)};
 
     template <class C>
@@ -57,8 +79,9 @@ struct linear {
     template <class C, class A>
     static void forward(const C& c, const A& a) {
       const T* packed = a.template derived<0>();
-      const number* bias = a.template parameter<1>();
-      c.multiply_plus(a.samples() * rows, N, K, a.in(), packed, bias, a.out());
+      if constexpr (biased)
+        c.multiply_plus(a.samples() * rows, N, K, a.in(), packed, a.template parameter<1>(), a.out());
+      else c.multiply(a.samples() * rows, N, K, a.in(), packed, a.out(), false);
     }
 
     /// dx = dy W
@@ -72,7 +95,8 @@ struct linear {
     template <class C, class A>
     static void backward_parameters(const C& c, const A& a) {
       c.multiply_transposed(N, K, a.samples() * rows, a.out_gradient(), a.in(), a.template gradient<0>());
-      c.columns(std::ptrdiff_t{a.samples()} * rows, N, row_major{a.out_gradient()}, a.template gradient<1>());
+      if constexpr (biased)
+        c.columns(std::ptrdiff_t{a.samples()} * rows, N, row_major{a.out_gradient()}, a.template gradient<1>());
     }
 
     /// The same for several micro-batches, with the same bits: dW is read and written once.
@@ -85,8 +109,9 @@ struct linear {
         x.part[i] = all[i].in();
       }
       c.multiply_transposed(N, K, all.samples() * rows, dy, x, all[0].template gradient<0>());
-      for (int i = 0; i < micro_batches; ++i)
-        c.columns(std::ptrdiff_t{all[i].samples()} * rows, N, row_major{dy.part[i]}, all[i].template gradient<1>());
+      if constexpr (biased)
+        for (int i = 0; i < micro_batches; ++i)
+          c.columns(std::ptrdiff_t{all[i].samples()} * rows, N, row_major{dy.part[i]}, all[i].template gradient<1>());
     }
 
     struct row_major {

@@ -16,14 +16,14 @@ inline double open_uniform(std::uint32_t high, std::uint32_t low) {
 }
 
 /// The first value of element `i` of parameter number `index` of slot `slot`. It depends on these and the seed alone,
-/// so no cut changes it. It is drawn in double, then rounded.
+/// so no cut changes it. It is drawn in double, then rounded. The initialiser depends on no extents: it is that of `of`.
 inline double first_value(const initialiser& how, std::uint64_t seed, int slot, int index, std::size_t i) {
   using enum initialiser::kind;
   if (how.drawn == zeros) return 0;
   if (how.drawn == ones) return 1;
   const random_key key{seed, random_key::initialising, static_cast<std::uint32_t>(slot), 0};
   const auto words = draw(key, static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(i));
-  const double bound = how.scale / std::sqrt(static_cast<double>(how.fan_in));
+  const double bound = how.scale / std::sqrt(static_cast<double>(how.fan_in) * how.divisor);
   const double u = detail::open_uniform(words.word[0], words.word[1]);
   if (how.drawn == uniform) return bound * (2 * u - 1);
   // The transform of Box and Muller.
@@ -41,10 +41,11 @@ GPIPE_COLD void first_values(dtype type, const parameter* list, int count, std::
   std::size_t at = 0;
   for (int p = 0; p < count; ++p) {
     const std::size_t n = list[p].extents.size();
+    const initialiser how = list[p].first.of(list[p].extents);
     for (std::size_t first = 0; first < n; first += max_elements) {
       const std::size_t some = (std::min)(max_elements, n - first);
       for (std::size_t i = 0; i < some; ++i) {
-        const double x = first_value(list[p].first, seed, slot, before + p, first + i);
+        const double x = first_value(how, seed, slot, before + p, first + i);
         if (type == dtype::float64) reinterpret_cast<double*>(values.data())[i] = x;
         else reinterpret_cast<float*>(values.data())[i] = static_cast<float>(x);
       }

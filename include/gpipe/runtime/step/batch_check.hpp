@@ -73,12 +73,18 @@ GPIPE_COLD inline std::string name_of_sample(const int* dataset_rows, std::size_
   return concat({"row ", dataset_rows[sample], " of the dataset"});
 }
 
+/// The element of a sample in an error, if a sample has several: `, at position 17,`.
+GPIPE_COLD inline std::string name_of_position(std::size_t elements, std::size_t i) {
+  return elements > 1 ? concat({", at position ", i % elements, ","}) : "";
+}
+
 template <class T>
 void check_range(const field& wanted, const T* numbers, std::size_t count, const int* dataset_rows) {
   for (std::size_t i = 0; i < count; ++i)
     if ((numbers[i] < 0 || numbers[i] >= wanted.below) && (numbers[i] != wanted.ignored || wanted.ignored == 0))
       throw_error(
-          {"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ", numbers[i]},
+          {"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size),
+           name_of_position(wanted.size, i), " is ", numbers[i]},
           {"it must lie in 0 ... ", wanted.below - 1,
            wanted.ignored == 0 ? "" : concat({", or be ", wanted.ignored, ", which is ignored"})});
 }
@@ -131,6 +137,14 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& from, int ma
   const edge_part& entering = net.values[0].part;
   const bool rounds = detail::is_rounded(net, *given);
   rows.inputs = detail::rows_of(from, "inputs", entering.size, rounds ? dtype::float32 : entering.type);
+  if (const std::int64_t below = net.values[0].below; below > 0) {
+    const field tokens{"inputs", entering.size, entering.type, below};
+    const std::size_t count = entering.size * detail::index(from.samples());
+    if (entering.type == dtype::int32)
+      detail::check_range(tokens, reinterpret_cast<const std::int32_t*>(rows.inputs), count, rows.dataset_rows);
+    if (entering.type == dtype::uint8)
+      detail::check_range(tokens, reinterpret_cast<const std::uint8_t*>(rows.inputs), count, rows.dataset_rows);
+  }
   rows.fields.resize(detail::index(net.field_count));
   for (int f = 0; f < net.field_count; ++f) {
     const field& wanted = net.fields[f];

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/core/tensors/tensor.hpp>
+#include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+
+namespace gpipe {
+
+/// Adds a trained row to each token, by its position: y_t = x_t + weight_t. A sequence may be shorter than the table.
+///
+///     input and output tensor<T, Tokens, Width>, weight {Rows, Width}, Tokens <= Rows
+template <int Rows>
+struct learned_positions {
+  template <class In>
+  struct on;
+
+  template <class T, int Tokens, int Width>
+  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, Tokens, Width>> {
+    static_assert(Tokens <= Rows, "gpipe: learned_positions<Rows>: a sequence has more tokens than the table has rows");
+    using output = tensor<T, Tokens, Width>;
+    using number = compute_type<T>;
+
+    static constexpr parameter parameters[] = {{"weight", {Rows, Width}, initialiser::normal(1)}};
+    static constexpr auto elements = static_cast<std::int64_t>(output::size);
+    static constexpr work cost{.forward = elements,
+                               .backward_parameters = elements,
+                               .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
+
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      c.rows(a.samples(), add_table{a.in(), a.template parameter<0>(), a.out()});
+    }
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      if (T* into = a.in_gradient()) c.copy(a.samples() * elements, a.out_gradient(), into);
+    }
+    template <class C, class A>
+    static void backward_parameters(const C& c, const A& a) {
+      c.columns(a.samples(), elements, row_major{a.out_gradient()}, a.template gradient<0>());
+    }
+
+    struct add_table {
+      const T* in;
+      const number* table;
+      T* out;
+      template <class Team>
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
+        const T* x = in + sample * elements;
+        const number* t = table;
+        T* y = out + sample * elements;
+        team.each(elements, [=](std::ptrdiff_t i) { y[i] = number(x[i]) + t[i]; });
+      }
+    };
+    struct row_major {
+      const T* values;
+      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
+        return values[row * elements + column];
+      }
+    };
+  };
+};
+
+/// Adds waves to each token, by its position t, counted from 0 (Vaswani et al., 2017):
+///
+///     y_t[2i] = x_t[2i] + sin(t w_i),  y_t[2i + 1] = x_t[2i + 1] + cos(t w_i),   w_i = 10000^(-2i / Width)
+///
+/// Input and output tensor<T, Tokens, Width>. No parameters; the waves are in a table, which `refresh` writes.
+struct sinusoidal_positions {
+  template <class In>
+  struct on;
+
+  template <class T, int Tokens, int Width>
+  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, Tokens, Width>> {
+    using output = tensor<T, Tokens, Width>;
+    using number = compute_type<T>;
+
+    static constexpr buffer derived[] = {{"waves", output::size, dtype_of<number>}};
+    static constexpr auto elements = static_cast<std::int64_t>(output::size);
+    static constexpr work cost{.forward = elements, .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
+
+    template <class C, class A>
+    static void refresh(const C& c, const A& a) noexcept {
+      c.each((Width + 1) / 2, wave{a.template derived<0>()});
+    }
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      c.rows(a.samples(), add_waves{a.in(), a.template derived<0>(), a.out()});
+    }
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      if (T* into = a.in_gradient()) c.copy(a.samples() * elements, a.out_gradient(), into);
+    }
+
+    /// A sine and its cosine are turned from one position to the next, because `refresh` runs after every update:
+    /// sin(a + w) = sin a cos w + cos a sin w. Every 64th position is computed anew.
+    struct wave {
+      number* table;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+        const double w = std::pow(1e4, -2.0 * static_cast<double>(i) / Width);
+        const double sine_of_w = std::sin(w), cosine_of_w = std::cos(w);
+        double sine = 0, cosine = 1;
+        for (std::ptrdiff_t t = 0; t < Tokens; ++t) {
+          if (t % 64 == 0) sine = std::sin(static_cast<double>(t) * w), cosine = std::cos(static_cast<double>(t) * w);
+          number* row = table + t * Width + 2 * i;
+          row[0] = static_cast<number>(sine);
+          if (2 * i + 1 < Width) row[1] = static_cast<number>(cosine);
+          const double next = sine * cosine_of_w + cosine * sine_of_w;
+          cosine = cosine * cosine_of_w - sine * sine_of_w;
+          sine = next;
+        }
+      }
+    };
+
+    struct add_waves {
+      const T* in;
+      const number* table;
+      T* out;
+      template <class Team>
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
+        const T* x = in + sample * elements;
+        const number* t = table;
+        T* y = out + sample * elements;
+        team.each(elements, [=](std::ptrdiff_t i) { y[i] = number(x[i]) + t[i]; });
+      }
+    };
+  };
+};
+
+}  // namespace gpipe

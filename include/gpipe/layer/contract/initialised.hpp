@@ -1,0 +1,66 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include <gpipe/layer/contract/bound.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+/// The parameters of a layer, its matrices with the first values of the rules.
+template <class On, initialiser... Rules>
+struct redrawn_parameters {
+  static constexpr std::size_t count = sizeof(On::parameters) / sizeof(parameter);
+
+  static constexpr std::array<parameter, count> redrawn() {
+    constexpr initialiser rules[] = {Rules...};
+    using enum initialiser::kind;
+    std::array<parameter, count> out{};
+    std::size_t matrices = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      out[i] = On::parameters[i];
+      if (out[i].extents.rank > 1) out[i].first = rules[(std::min)(matrices++, sizeof...(Rules) - 1)];
+      else if (out[i].first.drawn != ones) out[i].first = initialiser::zeros();
+    }
+    return out;
+  }
+
+  template <class Indices>
+  struct list;
+  template <std::size_t... I>
+  struct list<std::index_sequence<I...>> {
+    static constexpr auto all = redrawn();
+    static constexpr parameter parameters[] = {all[I]...};
+  };
+  using type = list<std::make_index_sequence<count>>;
+};
+
+}  // namespace detail
+
+/// The layer with other first values: its matrices are drawn by the rules, in the order of its parameters, the last rule
+/// serves for all that remain, and biases begin at 0. Vectors that begin at 1 keep their values.
+///
+///     initialised<linear<64>, initialiser::xavier()>
+///     initialised<causal_attention<12>, initialiser::deviation(0.02), initialiser::deviation(0.02).over_root(24)>
+///
+/// It stands wherever the layer does: `named<"fc", initialised<...>>`, `tied<"wte", initialised<...>>`. Everything else
+/// is the layer's: paths, kernels, and its name in tables and profiles.
+template <class Layer, initialiser... Rules>
+struct initialised {
+  static_assert(sizeof...(Rules) > 0,
+                "gpipe: initialised<Layer, ...> needs an initialiser, such as initialiser::xavier()");
+  using shown_as = Layer;
+
+  template <class In>
+  struct on;
+  template <class In>
+  requires(requires { sizeof(Layer::template on<In>::parameters); }) struct on<In>
+      : Layer::template on<In>, detail::redrawn_parameters<typename Layer::template on<In>, Rules...>::type {
+    using detail::redrawn_parameters<typename Layer::template on<In>, Rules...>::type::parameters;
+  };
+};
+
+}  // namespace gpipe

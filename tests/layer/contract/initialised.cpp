@@ -1,0 +1,71 @@
+#include <gpipe/layer/contract/initialised.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+#include <gpipe/layer.hpp>
+#include <gpipe/train/trainer.hpp>
+
+using namespace gpipe;
+using namespace gpipe::detail;
+using enum initialiser::kind;
+
+namespace {
+
+// A Transformer's feed-forward layer as GPT-2 begins it, with 12 blocks.
+constexpr initialiser narrow = initialiser::deviation(0.02);
+using wide = bound<initialised<feed_forward<32>, narrow, narrow.over_root(24)>, tensor<float, 3, 8>>;
+using plain = bound<feed_forward<32>, tensor<float, 3, 8>>;
+static_assert(wide::name == plain::name && wide::parameters.size() == 4);
+static_assert(wide::parameters[0].first.scale == 0.02 && wide::parameters[0].first.divisor == 1);
+static_assert(wide::parameters[2].first.scale == 0.02 && wide::parameters[2].first.divisor == 24);
+static_assert(wide::parameters[1].first.drawn == zeros && wide::parameters[3].first.drawn == zeros);
+static_assert(wide::extras[0].size == plain::extras[0].size && wide::cost.forward == plain::cost.forward);
+
+// The last rule serves for further matrices; ones stay ones.
+using three = bound<initialised<gated_feed_forward<4>, initialiser::zeros(), narrow>, tensor<float, 8>>;
+static_assert(three::parameters[0].first.drawn == zeros && three::parameters[2].first.drawn == normal);
+using norm = bound<initialised<layer_norm, narrow>, tensor<float, 8>>;
+static_assert(norm::parameters[0].first.drawn == ones && norm::parameters[1].first.drawn == zeros);
+
+template <class Layer, class In>
+concept takes = requires {
+  sizeof(typename Layer::template on<In>);
+};
+static_assert(!takes<initialised<linear<8>, narrow>, tensor<std::int32_t, 8>>);
+static_assert(!takes<initialised<relu, narrow>, tensor<float, 8>>);
+
+// Xavier: inputs and outputs of {out, in, window...}.
+static_assert(initialiser::xavier().of({6, 10}).fan_in == 16 && initialiser::xavier().of({6, 10}).drawn == initialiser::kind::uniform);
+static_assert(initialiser::xavier().of({6, 10, 3, 3}).fan_in == 16 * 9);
+static_assert(initialiser::uniform(0).of({6, 10, 3}).fan_in == 30 && initialiser::uniform(7).of({6, 10}).fan_in == 7);
+
+struct net : model<input<std::int32_t, 4>, named<"wte", tied<"words", initialised<embedding<16, 8>, narrow>>>,
+                   repeat<2, residual<named<"norm", rms_norm>,
+                                      named<"fc", initialised<linear<8>, initialiser::xavier().over_root(2)>>>>,
+                   named<"head", linear<16, no_bias>>, softmax_cross_entropy> {};
+
+std::vector<float> values(int stages, const char* path) {
+  const trainer<net, sgd> training({.stages = stages, .micro_batches = 2, .micro_batch_size = 2}, sgd{});
+  return training.parameter(path);
+}
+
+}  // namespace
+
+TEST_CASE("the rules give the first values, whatever the cut") {
+  const std::vector<float> words = values(1, "wte.weight"), weight = values(1, "1.1.fc.weight");
+  CHECK(words == values(3, "wte.weight"));
+  CHECK(weight == values(3, "1.1.fc.weight"));
+  double squares = 0, top = 0;
+  for (const float x : words) squares += static_cast<double>(x) * static_cast<double>(x);
+  CHECK(std::sqrt(squares / 128) == doctest::Approx(0.02).epsilon(0.2));
+  for (const float x : weight) top = (std::max)(top, static_cast<double>(std::fabs(x)));
+  const double bound = std::sqrt(6.0 / 16 / 2);
+  CHECK(top <= bound);
+  CHECK(top > 0.9 * bound);
+  for (const float x : values(2, "1.0.fc.bias")) CHECK(x == 0);
+}
