@@ -22,5 +22,6 @@
 #include <gpipe/train/data/idx.hpp>
 #include <gpipe/train/data/mapped_data.hpp>
 #include <gpipe/train/fit.hpp>
+#include <gpipe/train/generation/generator.hpp>
 #include <gpipe/train/trainer.hpp>
 #include <gpipe/version.hpp>

@@ -129,6 +129,28 @@ struct attention {
       detail::add_gradients(c, all[0].samples(), all[micro_batches - 1].samples(), micro_batches, each);
     }
 
+    /// One token of each sample, at the end of `position` others, whose keys and values are in the first extra.
+    static constexpr int kept_extras = 1;
+    template <class C, class A>
+      requires(Options.causal && !Options.padded)
+    static void decode(const C& c, const A& a, int position) {
+      T *qkv = a.template extra<0>(), *row = a.template extra<3>(), *mixed = a.template extra<4>();
+      const T *in_proj = a.template derived<0>(), *out_proj = a.template derived<2>();
+      const int n = a.samples();
+      detail::project<own::in_bias>(c, a, n, N, Width, a.in(), in_proj, 0, row);
+      if constexpr (turns)
+        c.rows(n, detail::turn_pairs<T>{row, a.template derived<4>() + std::ptrdiff_t{position} * heads.width, N,
+                                        heads.heads + heads.key_heads, heads.width, 1, false});
+      for (int i = 0; i < n; ++i)
+        c.copy(N, row + std::ptrdiff_t{i} * N, qkv + (std::ptrdiff_t{i} * Tokens + position) * N);
+      attention_shape shape = shape_of(n);
+      shape.queries = 1, shape.keys = position + 1;
+      shape.q = {N, heads.width, N}, shape.o = {Q, heads.width, Q};
+      const T* const kept = qkv;
+      c.attention(shape, static_cast<const T*>(row), kept + Q, kept + Q + K, nullptr, mixed, a.template extra<2>());
+      detail::project<own::out_bias>(c, a, n, Width, Q, mixed, out_proj, 0, a.out());
+    }
+
     static attention_shape shape_of(int samples) {
       constexpr attention_shape::strides qkv{std::ptrdiff_t{Tokens} * N, heads.width, N};
       constexpr attention_shape::strides mixed{std::ptrdiff_t{Tokens} * Q, heads.width, Q};

@@ -10,6 +10,26 @@
 
 namespace gpipe {
 
+namespace detail {
+
+/// Adds the same row to each sample.
+template <class T>
+struct add_row {
+  const T* in;
+  const compute_type<T>* row;
+  std::ptrdiff_t size;
+  T* out;
+  template <class Team>
+  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
+    const T* x = in + sample * size;
+    const compute_type<T>* t = row;
+    T* y = out + sample * size;
+    team.each(size, [=](std::ptrdiff_t i) { y[i] = compute_type<T>(x[i]) + t[i]; });
+  }
+};
+
+}  // namespace detail
+
 /// Adds a trained row to each token, by its position: y_t = x_t + weight_t. A sequence may be shorter than the table.
 ///
 ///     input and output tensor<T, Tokens, Width>, weight {Rows, Width}, Tokens <= Rows
@@ -32,7 +52,13 @@ struct learned_positions {
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      c.rows(a.samples(), add_table{a.in(), a.template parameter<0>(), a.out()});
+      c.rows(a.samples(), detail::add_row<T>{a.in(), a.template parameter<0>(), elements, a.out()});
+    }
+    static constexpr int kept_extras = 0;
+    template <class C, class A>
+    static void decode(const C& c, const A& a, int position) {
+      c.rows(a.samples(), detail::add_row<T>{a.in(), a.template parameter<0>() + std::ptrdiff_t{position} * Width,
+                                             Width, a.out()});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
@@ -43,18 +69,6 @@ struct learned_positions {
       c.columns(a.samples(), elements, row_major{a.out_gradient()}, a.template gradient<0>());
     }
 
-    struct add_table {
-      const T* in;
-      const number* table;
-      T* out;
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
-        const T* x = in + sample * elements;
-        const number* t = table;
-        T* y = out + sample * elements;
-        team.each(elements, [=](std::ptrdiff_t i) { y[i] = number(x[i]) + t[i]; });
-      }
-    };
     struct row_major {
       const T* values;
       GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
@@ -88,7 +102,13 @@ struct sinusoidal_positions {
     }
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      c.rows(a.samples(), add_waves{a.in(), a.template derived<0>(), a.out()});
+      c.rows(a.samples(), detail::add_row<T>{a.in(), a.template derived<0>(), elements, a.out()});
+    }
+    static constexpr int kept_extras = 0;
+    template <class C, class A>
+    static void decode(const C& c, const A& a, int position) {
+      c.rows(a.samples(), detail::add_row<T>{a.in(), a.template derived<0>() + std::ptrdiff_t{position} * Width,
+                                             Width, a.out()});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
@@ -112,19 +132,6 @@ struct sinusoidal_positions {
           cosine = cosine * cosine_of_w - sine * sine_of_w;
           sine = next;
         }
-      }
-    };
-
-    struct add_waves {
-      const T* in;
-      const number* table;
-      T* out;
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
-        const T* x = in + sample * elements;
-        const number* t = table;
-        T* y = out + sample * elements;
-        team.each(elements, [=](std::ptrdiff_t i) { y[i] = number(x[i]) + t[i]; });
       }
     };
   };

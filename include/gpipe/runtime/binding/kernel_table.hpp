@@ -105,15 +105,15 @@ struct entry_points {
   }
 };
 
-// Walks the typed model in the same order as the network's expansion, so that each row gets its kernels.
-template <class Context, int Rows>
-struct kernel_table {
-  kernel_row<Context> rows[static_cast<std::size_t>(Rows) + 1]{};
+// Walks the typed model in the same order as the network's expansion, so that each row gets what `Entry` has for it.
+template <class Entry, int Rows>
+struct row_table {
+  typename Entry::row_type rows[static_cast<std::size_t>(Rows) + 1]{};
   int next = 0, filled = 0;
 
   template <class Bound>
   constexpr void layer() {
-    if (next == filled) rows[filled++] = entry_points<Bound, Context>::row();
+    if (next == filled) rows[filled++] = Entry::template row<Bound>();
     ++next;
   }
   template <class Tied, class Bound>
@@ -129,15 +129,24 @@ struct kernel_table {
   constexpr void back_to_row(int row) { next = row; }
 };
 
-template <class Model, class Context>
-constexpr auto tabulate_kernels() {
-  kernel_table<Context, typed_model<Model>::counts.rows> table;
+template <class Model, class Entry>
+constexpr auto tabulate_rows() {
+  row_table<Entry, typed_model<Model>::counts.rows> table;
   typed_model<Model>::emit(table);
   return table;
 }
 
+template <class Context>
+struct kernel_entry {
+  using row_type = kernel_row<Context>;
+  template <class Bound>
+  static constexpr row_type row() {
+    return entry_points<Bound, Context>::row();
+  }
+};
+
 template <class Model, class Context>
-inline constexpr auto kernels_of_model = tabulate_kernels<Model, Context>();
+inline constexpr auto kernels_of_model = tabulate_rows<Model, kernel_entry<Context>>();
 
 /// The kernels of a model's rows on a device.
 template <class Model, class Context>

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/device/contract/kernels.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/model/model.hpp>
+#include <gpipe/runtime/binding/kernel_table.hpp>
+
+namespace gpipe::detail {
+
+/// A model of tokens, for sequences of one token. Its slots and parameters are the model's.
+template <class Model>
+struct of_one_token {
+  using entering = tensor<std::int32_t, 1>;
+  using items = typename Model::items;
+};
+
+/// How the layer of a row makes its output for one token, from the earlier tokens.
+template <class Context>
+struct decode_row {
+  void (*decode)(const Context&, const call&, int position) = nullptr;  ///< null: it looks at the one token alone
+  void (*refresh)(const Context&, const call&) = nullptr;
+  int kept_extras = 0;  ///< the number of its first extras, [tokens][...] each, that later tokens read
+};
+/// The same for a layer that looks at one token: its kernels in the model of one token.
+template <class Context>
+struct forward_row {
+  void (*forward)(const Context&, const call&) = nullptr;
+  void (*prepare)(const Context&, int samples) = nullptr;
+};
+
+template <class Context>
+struct decode_entry {
+  using row_type = decode_row<Context>;
+
+  template <class Bound>
+  struct of {
+    using body = kernels<typename Bound::on, Context>;
+    using arguments = operands<Bound>;
+    GPIPE_OUT_OF_LINE static void decode(const Context& c, const call& b, int position) {
+      body::decode(c, arguments(b), position);
+    }
+    GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b) { body::refresh(c, arguments(b)); }
+  };
+
+  template <class Bound>
+  static constexpr row_type row() {
+    using at = of<Bound>;
+    using arguments = typename at::arguments;
+    row_type k;
+    if constexpr (requires(const Context& c, const arguments& a) { at::body::decode(c, a, 0); }) {
+      k.decode = &at::decode;
+      k.kept_extras = Bound::on::kept_extras;
+    }
+    if constexpr (!Bound::derived.empty()) k.refresh = &at::refresh;
+    return k;
+  }
+};
+
+template <class Context>
+struct forward_entry {
+  using row_type = forward_row<Context>;
+
+  template <class Bound>
+  struct of {
+    using body = kernels<typename Bound::on, Context>;
+    using arguments = operands<Bound>;
+    GPIPE_OUT_OF_LINE static void forward(const Context& c, const call& b) {
+      if constexpr (Bound::view)
+        c.copy(static_cast<std::ptrdiff_t>(part<typename Bound::input, 0>::size) * b.samples,
+               arguments(b).template in<0>(), arguments(b).template out<0>());
+      else body::forward(c, arguments(b));
+    }
+    static void prepare(const Context& c, int samples) { body::prepare(c, samples); }
+  };
+
+  template <class Bound>
+  static constexpr row_type row() {
+    using at = of<Bound>;
+    using arguments = typename at::arguments;
+    row_type k;
+    if constexpr (Bound::view || requires(const Context& c, const arguments& a) { at::body::forward(c, a); })
+      k.forward = &at::forward;
+    if constexpr (requires(const Context& c) { at::body::prepare(c, 1); }) k.prepare = &at::prepare;
+    return k;
+  }
+};
+
+template <class Model, class Context>
+inline constexpr auto decode_rows = tabulate_rows<Model, decode_entry<Context>>();
+template <class Model, class Context>
+inline constexpr auto forward_rows = tabulate_rows<of_one_token<Model>, forward_entry<Context>>();
+
+}  // namespace gpipe::detail

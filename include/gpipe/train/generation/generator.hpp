@@ -1,0 +1,219 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/text/quantity.hpp>
+#include <gpipe/train/basic_trainer.hpp>
+#include <gpipe/train/generation/decoder.hpp>
+#include <gpipe/train/generation/sampling.hpp>
+
+namespace gpipe {
+
+/// How `beam_search` looks for the most likely continuation.
+struct beam_options {
+  int tokens = 100;        ///< at most, after the prompt
+  int beams = 4;           ///< sequences that are kept at each position
+  std::int32_t end = -1;   ///< a sequence ends behind this token; -1: there is none
+  double length_power = 0;  ///< sequences compare by log probability / length^this; 0: by log probability
+};
+
+/// A continuation that `beam_search` found.
+struct continuation {
+  std::vector<std::int32_t> tokens{};  ///< behind the prompt
+  double log_probability = 0;
+};
+
+namespace detail {
+
+/// The part of a generator that does not depend on the model's type.
+class token_generator {
+ public:
+  explicit token_generator(const decoded_model& of) : of_(of) {}
+
+  /// The longest sequence, with its prompt.
+  int max_tokens() const { return static_cast<int>(of_.sequence.values[0].part.size); }
+
+  std::vector<std::int32_t> generate(std::span<const std::int32_t> prompt, const generation_options& how = {});
+  std::vector<continuation> beam_search(std::span<const std::int32_t> prompt, const beam_options& how = {});
+
+  /// A container of tokens.
+  template <class Prompt>
+  std::vector<std::int32_t> generate(const Prompt& prompt, const generation_options& how = {}) {
+    return generate(std::span<const std::int32_t>(prompt), how);
+  }
+  template <class Prompt>
+  std::vector<continuation> beam_search(const Prompt& prompt, const beam_options& how = {}) {
+    return beam_search(std::span<const std::int32_t>(prompt), how);
+  }
+
+ protected:
+  std::vector<std::byte> values_;
+
+ private:
+  decoder started(int samples, std::span<const std::int32_t> prompt, int tokens) const;
+  static std::span<const float> read_prompt(decoder& from, std::span<const std::int32_t> prompt);
+
+  decoded_model of_;
+};
+
+}  // namespace detail
+
+/// Continues sequences of tokens by a model that was trained: one whose input is `input<std::int32_t, Tokens>` and whose
+/// loss reads the logits of the token behind each. Its attention is causal.
+///
+///     generator<net> from(training);
+///     std::vector<std::int32_t> more = from.generate(prompt, {.tokens = 100, .temperature = 0.8, .seed = 1});
+///
+/// It has a copy of the parameters and works on the calling thread, on the host. Keys and values of earlier tokens are
+/// kept, so that a token costs one row. The tokens are the same for every number of stages. In a job of processes every
+/// process calls the constructor and `refresh`.
+template <class Model>
+class generator : public detail::token_generator {
+  static_assert(Model::entering::rank == 1 && dtype_of<typename Model::entering::value_type> == dtype::int32,
+                "gpipe: generator<Model> needs a model whose input is tokens: input<std::int32_t, Tokens>");
+
+ public:
+  template <class Device>
+  explicit generator(const basic_trainer<Device>& training)
+      : token_generator({network_of<Model>, network_of<detail::of_one_token<Model>>,
+                         detail::decode_rows<Model, host::context>.rows,
+                         detail::forward_rows<Model, host::context>.rows}) {
+    refresh(training);
+  }
+
+  /// Copies the parameters again, after steps.
+  template <class Device>
+  void refresh(const basic_trainer<Device>& training) {
+    training.keep_values(values_);
+  }
+};
+
+namespace detail {
+
+#if GPIPE_BODIES
+GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, std::span<const std::int32_t> prompt,
+                                                         int tokens) const {
+  decoder from(of_, samples);
+  if (tokens < 0) throw_error({"tokens is ", tokens}, {"choose 0 or more"});
+  if (prompt.empty()) throw error("the prompt has no token", "give at least one");
+  if (prompt.size() + index(tokens) > index(max_tokens()) + 1)
+    throw_error({"a prompt of ", prompt.size(), " tokens and ", tokens, " more are too long: the model has ",
+                 max_tokens(), " positions, and the last token needs none"},
+                {"give a shorter prompt, or generate fewer"});
+  const std::int64_t below = of_.sequence.values[0].below;  // 0: no layer says so
+  for (std::size_t i = 0; i < prompt.size(); ++i)
+    if (prompt[i] < 0 || (below > 0 && prompt[i] >= below))
+      throw_error({"token ", prompt[i], " of the prompt, at ", i, ", is not below ", below},
+                  {"give tokens of the vocabulary"});
+  from.set_values(values_);
+  return from;
+}
+
+GPIPE_COLD GPIPE_INLINE std::span<const float> token_generator::read_prompt(decoder& from,
+                                                                            std::span<const std::int32_t> prompt) {
+  std::span<const float> logits;
+  std::vector<std::int32_t> next(index(from.samples()));
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
+    std::fill(next.begin(), next.end(), prompt[i]);
+    logits = from.step(next, static_cast<int>(i));
+  }
+  return logits;
+}
+
+GPIPE_COLD GPIPE_INLINE std::vector<std::int32_t> token_generator::generate(std::span<const std::int32_t> prompt,
+                                                                            const generation_options& how) {
+  if (!(how.temperature >= 0) || !std::isfinite(how.temperature))
+    throw_error({"the temperature is ", significant(how.temperature, 6)}, {"choose 0 or more"});
+  if (how.top_k < 0) throw_error({"top_k is ", how.top_k}, {"choose 0 or more"});
+  decoder from = started(1, prompt, how.tokens);
+  token_sampler choose(how);
+  std::vector<std::int32_t> found;
+  std::span<const float> logits = read_prompt(from, prompt);
+  while (static_cast<int>(found.size()) < how.tokens) {
+    const int position = static_cast<int>(prompt.size() + found.size());
+    found.push_back(choose(logits, position));
+    if (found.back() == how.end || static_cast<int>(found.size()) == how.tokens) break;
+    logits = from.step(std::span(found).last(1), position);
+  }
+  return found;
+}
+
+GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(std::span<const std::int32_t> prompt,
+                                                                               const beam_options& how) {
+  if (how.beams < 1) throw_error({"beams is ", how.beams}, {"choose at least 1"});
+  if (!std::isfinite(how.length_power))
+    throw_error({"length_power is ", significant(how.length_power, 6)}, {"choose a number, such as 0.6"});
+  decoder from = started(how.beams, prompt, how.tokens);
+  const auto vocabulary = index(from.vocabulary());
+  const auto score = [&](const continuation& one) {
+    return one.log_probability / std::pow(static_cast<double>((std::max)(one.tokens.size(), std::size_t{1})),
+                                          how.length_power);
+  };
+  const auto better = [&](const continuation& a, const continuation& b) { return score(a) > score(b); };
+
+  std::vector<continuation> living(1), ended;
+  std::span<const float> logits = read_prompt(from, prompt);
+  for (int t = 0; t < how.tokens && !living.empty(); ++t) {
+    struct candidate {
+      std::size_t beam;
+      std::int32_t token;
+      double log_probability;
+    };
+    std::vector<candidate> candidates;
+    std::vector<double> of_beam;
+    for (std::size_t b = 0; b < living.size(); ++b) {
+      log_probabilities(logits.subspan(b * vocabulary, vocabulary), of_beam);
+      for (std::size_t token = 0; token < vocabulary; ++token)
+        candidates.push_back({b, static_cast<std::int32_t>(token), living[b].log_probability + of_beam[token]});
+    }
+    // Of equals the first beam and the first token, so that the result is always the same.
+    const std::size_t kept = (std::min)(index(how.beams), candidates.size());
+    std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(kept), candidates.end(),
+                      [](const candidate& a, const candidate& b) {
+                        if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
+                        return a.beam != b.beam ? a.beam < b.beam : a.token < b.token;
+                      });
+    std::vector<continuation> next;
+    std::vector<int> parents;
+    for (std::size_t i = 0; i < kept; ++i) {
+      const candidate& chosen = candidates[i];
+      continuation one = living[chosen.beam];
+      one.tokens.push_back(chosen.token);
+      one.log_probability = chosen.log_probability;
+      if (chosen.token == how.end) {
+        ended.push_back(std::move(one));
+        continue;
+      }
+      next.push_back(std::move(one));
+      parents.push_back(static_cast<int>(chosen.beam));
+    }
+    living = std::move(next);
+    if (living.empty() || t + 1 == how.tokens) break;
+    // Log probabilities only fall: no living sequence comes before so many ended ones that are better now.
+    std::stable_sort(ended.begin(), ended.end(), better);
+    if (how.length_power == 0 && ended.size() >= index(how.beams) &&
+        ended[index(how.beams) - 1].log_probability >= living.front().log_probability)
+      break;
+    const int position = static_cast<int>(prompt.size()) + t;
+    parents.resize(index(how.beams), 0);
+    from.reorder(parents, position);
+    std::vector<std::int32_t> tokens(index(how.beams));
+    for (std::size_t i = 0; i < living.size(); ++i) tokens[i] = living[i].tokens.back();
+    logits = from.step(tokens, position);
+  }
+  for (continuation& one : living) ended.push_back(std::move(one));
+  std::stable_sort(ended.begin(), ended.end(), better);
+  if (ended.size() > index(how.beams)) ended.resize(index(how.beams));
+  return ended;
+}
+#endif
+
+}  // namespace detail
+
+}  // namespace gpipe

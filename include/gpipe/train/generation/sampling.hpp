@@ -1,0 +1,77 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/random.hpp>
+
+namespace gpipe {
+
+/// How the next token is chosen.
+struct generation_options {
+  int tokens = 100;       ///< at most, after the prompt
+  double temperature = 0;  ///< logits are divided by it; 0: the most likely token, always
+  int top_k = 0;          ///< only so many of the most likely tokens; 0: all
+  std::uint64_t seed = 1;  ///< of the draws
+  std::int32_t end = -1;  ///< generation stops behind this token; -1: there is none
+};
+
+namespace detail {
+
+/// The index of the largest logit, the first one of equals.
+GPIPE_COLD inline std::int32_t most_likely(std::span<const float> logits) {
+  return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+/// log(e^logits / sum e^logits) of each token.
+GPIPE_COLD inline void log_probabilities(std::span<const float> logits, std::vector<double>& into) {
+  const double largest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(static_cast<double>(x) - largest);
+  into.clear();
+  for (const float x : logits) into.push_back(static_cast<double>(x) - largest - std::log(sum));
+}
+
+/// Draws a token with probability e^(logit / temperature) / sum, among the `top_k` most likely; of equals the first
+/// ones. The same for the same seed and position.
+class token_sampler {
+ public:
+  explicit token_sampler(const generation_options& how) : how_(how) {}
+
+  GPIPE_COLD std::int32_t operator()(std::span<const float> logits, int position) {
+    if (how_.temperature == 0) return most_likely(logits);
+    order_.resize(logits.size());
+    for (std::size_t i = 0; i < logits.size(); ++i) order_[i] = static_cast<std::int32_t>(i);
+    const auto likelier = [&](std::int32_t a, std::int32_t b) {
+      const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
+      return x > y || (x == y && a < b);
+    };
+    std::size_t kept = order_.size();
+    if (how_.top_k > 0 && static_cast<std::size_t>(how_.top_k) < kept) kept = static_cast<std::size_t>(how_.top_k);
+    std::partial_sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(kept), order_.end(), likelier);
+    const auto logit = [&](std::size_t i) { return static_cast<double>(logits[static_cast<std::size_t>(order_[i])]); };
+    sums_.clear();
+    double sum = 0;
+    for (std::size_t i = 0; i < kept; ++i)
+      sums_.push_back(sum += std::exp((logit(i) - logit(0)) / how_.temperature));
+    const random_words words = draw({how_.seed, 0, 0, 0}, static_cast<std::uint32_t>(position), 0);
+    const double at = sum * static_cast<double>(uniform(words.word[0]));  // in [0, sum)
+    const auto found = std::upper_bound(sums_.begin(), sums_.end(), at);
+    return order_[(std::min)(static_cast<std::size_t>(found - sums_.begin()), kept - 1)];
+  }
+
+ private:
+  generation_options how_;
+  std::vector<std::int32_t> order_;
+  std::vector<double> sums_;
+};
+
+}  // namespace detail
+
+}  // namespace gpipe

@@ -1,0 +1,201 @@
+#include <gpipe/train/generation/generator.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gpipe.hpp>
+
+using namespace gpipe;
+
+namespace {
+
+constexpr int tokens = 24, vocabulary = 17, width = 32;
+
+struct block
+    : sequence<residual<layer_norm, causal_attention<4>>, residual<layer_norm, linear<48>, gelu, linear<width>>> {};
+template <class Positions, class Attention>
+struct language : model<input<std::int32_t, tokens>, embedding<vocabulary, width>, Positions,
+                        residual<layer_norm, Attention>, repeat<2, block>, layer_norm, linear<vocabulary>,
+                        softmax_cross_entropy> {};
+using grouped = attention<attention_options{.heads = 4, .key_heads = 2, .head_width = 8, .causal = true,
+                                            .rotary = 10000}>;
+using learned = language<learned_positions<40>, causal_attention<2>>;
+using turned = language<sinusoidal_positions, grouped>;
+
+/// Texts in which each token is the sum of the two before it, and 1.
+struct texts {
+  std::vector<std::int32_t> inputs, labels;
+  texts() {
+    for (int i = 0; i < 16; ++i) {
+      std::int32_t a = i % vocabulary, b = i * 5 % vocabulary;
+      for (int t = 0; t < tokens; ++t) {
+        const std::int32_t next = (a + b + 1) % vocabulary;
+        inputs.push_back(b);
+        labels.push_back(next);
+        a = b, b = next;
+      }
+    }
+  }
+};
+
+template <class Net>
+struct trained {
+  trainer<Net, adam> training;
+  explicit trained(int stages, int steps = 20)
+      : training({.stages = stages, .micro_batches = 2, .micro_batch_size = 8}, adam{.learning_rate = 3e-3},
+                 {.seed = 5}) {
+    const texts data;
+    for (int i = 0; i < steps; ++i)
+      training.step(batch{16}.with("inputs", data.inputs).with("labels", data.labels));
+  }
+
+  /// The logits behind a sequence, without a cache: forward of the whole model.
+  std::vector<float> logits_behind(std::vector<std::int32_t> sequence) {
+    const std::size_t at = (sequence.size() - 1) * vocabulary;
+    sequence.resize(tokens);
+    const tensor_rows rows = training.predict(batch{1}.with("inputs", sequence));
+    const std::span<const float> all = rows.of(0);
+    return {all.begin() + static_cast<std::ptrdiff_t>(at), all.begin() + static_cast<std::ptrdiff_t>(at + vocabulary)};
+  }
+};
+
+const std::vector<std::int32_t> prompt{3, 4, 8};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("greedy tokens are those of a forward pass over all tokens", Net, learned, turned) {
+  trained<Net> of(2);
+  generator<Net> from(of.training);
+  CHECK(from.max_tokens() == tokens);
+  const std::vector<std::int32_t> found = from.generate(prompt, {.tokens = tokens - 2});
+  REQUIRE(found.size() == tokens - 2);
+  std::vector<std::int32_t> sequence = prompt;
+  for (const std::int32_t token : found) {
+    CHECK(detail::most_likely(of.logits_behind(sequence)) == token);
+    sequence.push_back(token);
+  }
+}
+
+TEST_CASE_TEMPLATE("tokens do not depend on the number of stages", Net, learned, turned) {
+  const generation_options drawn{.tokens = 20, .temperature = 1.5, .top_k = 9, .seed = 7};
+  std::vector<std::int32_t> expected;
+  for (const int stages : {1, 2, 4}) {
+    CAPTURE(stages);
+    trained<Net> of(stages);
+    generator<Net> from(of.training);
+    const std::vector<std::int32_t> found = from.generate(prompt, drawn);
+    if (stages == 1) expected = found;
+    CHECK(found == expected);
+    CHECK(from.generate(prompt, drawn) == expected);
+  }
+}
+
+TEST_CASE("a draw follows temperature, top_k and seed") {
+  trained<learned> of(1, 5);
+  generator<learned> from(of.training);
+  const auto greedy = from.generate(prompt, {.tokens = 15});
+  CHECK(from.generate(prompt, {.tokens = 15, .temperature = 2, .top_k = 1}) == greedy);
+  CHECK(from.generate(prompt, {.tokens = 15, .temperature = 1e-6}) == greedy);
+  const auto one = from.generate(prompt, {.tokens = 15, .temperature = 2, .seed = 1});
+  CHECK(from.generate(prompt, {.tokens = 15, .temperature = 2, .seed = 2}) != one);
+
+  // Of 4000 draws of the first token as many as its probability says, within five standard deviations.
+  const std::vector<float> logits = of.logits_behind(prompt);
+  std::vector<double> expected;
+  detail::log_probabilities(logits, expected);
+  std::vector<int> counts(vocabulary);
+  for (std::uint64_t seed = 0; seed < 4000; ++seed)
+    ++counts[static_cast<std::size_t>(from.generate(prompt, {.tokens = 1, .temperature = 1, .seed = seed}).front())];
+  for (std::size_t i = 0; i < vocabulary; ++i) {
+    const double p = std::exp(expected[i]);
+    CHECK(std::abs(counts[i] - 4000 * p) < 5 * std::sqrt(4000 * p * (1 - p)) + 1);
+  }
+}
+
+TEST_CASE("generation ends behind the token that ends a text") {
+  trained<learned> of(1);
+  generator<learned> from(of.training);
+  const auto all = from.generate(prompt, {.tokens = 12});
+  const std::int32_t end = all[4];
+  const auto first = std::find(all.begin(), all.end(), end);
+  CHECK(from.generate(prompt, {.tokens = 12, .end = end}) == std::vector<std::int32_t>(all.begin(), first + 1));
+  CHECK(from.generate(prompt, {.tokens = 0}).empty());
+}
+
+TEST_CASE("beam search finds what an exhaustive search finds") {
+  trained<turned> of(1, 3);
+  generator<turned> from(of.training);
+  // All continuations of two tokens, by the model without a cache.
+  std::vector<continuation> all;
+  std::vector<double> first, second;
+  detail::log_probabilities(of.logits_behind(prompt), first);
+  for (std::int32_t a = 0; a < vocabulary; ++a) {
+    std::vector<std::int32_t> sequence = prompt;
+    sequence.push_back(a);
+    detail::log_probabilities(of.logits_behind(sequence), second);
+    for (std::int32_t b = 0; b < vocabulary; ++b)
+      all.push_back({{a, b}, first[static_cast<std::size_t>(a)] + second[static_cast<std::size_t>(b)]});
+  }
+  std::stable_sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.log_probability > b.log_probability; });
+  const std::vector<continuation> found = from.beam_search(prompt, {.tokens = 2, .beams = vocabulary});
+  REQUIRE(found.size() == vocabulary);
+  for (std::size_t i = 0; i < 5; ++i) {
+    CHECK(found[i].tokens == all[i].tokens);
+    CHECK(found[i].log_probability == doctest::Approx(all[i].log_probability).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("beam search with one beam is greedy, and more find at least as likely a text") {
+  trained<learned> of(2);
+  generator<learned> from(of.training);
+  const auto greedy = from.generate(prompt, {.tokens = 18});
+  const auto one = from.beam_search(prompt, {.tokens = 18, .beams = 1});
+  REQUIRE(one.size() == 1);
+  CHECK(one[0].tokens == greedy);
+  const auto several = from.beam_search(prompt, {.tokens = 18, .beams = 5});
+  CHECK(several.size() == 5);
+  CHECK(several[0].log_probability >= one[0].log_probability);
+  // What a beam kept of earlier tokens is its own: the probability is that of the whole text.
+  for (const continuation& text : several) {
+    std::vector<std::int32_t> sequence = prompt;
+    std::vector<double> of_next;
+    double sum = 0;
+    for (const std::int32_t token : text.tokens) {
+      detail::log_probabilities(of.logits_behind(sequence), of_next);
+      sum += of_next[static_cast<std::size_t>(token)];
+      sequence.push_back(token);
+    }
+    CHECK(text.log_probability == doctest::Approx(sum).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("parameters are copied when refresh says so") {
+  trained<learned> of(1, 0);
+  generator<learned> from(of.training);
+  const auto before = from.generate(prompt, {.tokens = 10});
+  of.training.set_parameter("5.bias", std::vector<float>{0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0});
+  CHECK(from.generate(prompt, {.tokens = 10}) == before);
+  from.refresh(of.training);
+  CHECK(from.generate(prompt, {.tokens = 10}) == std::vector<std::int32_t>(10, 9));
+}
+
+TEST_CASE("what cannot be generated is refused") {
+  trained<learned> of(1, 0);
+  generator<learned> from(of.training);
+  const auto refused = [&](std::vector<std::int32_t> text, const generation_options& how, const char* what) {
+    CHECK_THROWS_WITH_AS(from.generate(text, how), doctest::Contains(what), error);
+  };
+  refused({}, {}, "the prompt has no token");
+  refused(prompt, {.tokens = tokens - 1}, "a prompt of 3 tokens and 23 more are too long: the model has 24 positions");
+  refused({3, vocabulary}, {.tokens = 1}, "token 17 of the prompt, at 1, is not below 17");
+  refused({-1}, {.tokens = 1}, "token -1 of the prompt, at 0");
+  refused(prompt, {.tokens = -1}, "tokens is -1");
+  refused(prompt, {.tokens = 1, .temperature = -1}, "the temperature is -1");
+  refused(prompt, {.tokens = 1, .top_k = -2}, "top_k is -2");
+  CHECK_THROWS_WITH_AS(from.beam_search(prompt, {.tokens = 1, .beams = 0}), doctest::Contains("beams is 0"), error);
+}
