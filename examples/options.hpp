@@ -8,6 +8,7 @@
 #include <functional>
 #include <initializer_list>
 #include <iostream>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,20 @@ class options {
                  if (failure == std::errc::result_out_of_range || read < least || read > most)
                    throw_error(self, value, "is out of range", range(least, most));
                  into = static_cast<Number>(read);
+               });
+  }
+  options& decimal(std::string name, double& into, double least, double most, std::string help) {
+    std::ostringstream now, range;
+    now << into;
+    range << "choose " << least << " to " << most;
+    return add(std::move(name), "X", std::move(help) + " (" + now.str() + ")",
+               [&into, least, most, range = range.str()](std::string_view self, std::string_view value) {
+                 double read = 0;
+                 const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), read);
+                 if (failure != std::errc{} || end != value.data() + value.size())
+                   throw_error(self, value, "is not a number", range);
+                 if (!(read >= least && read <= most)) throw_error(self, value, "is out of range", range);
+                 into = read;
                });
   }
   options& text(std::string name, std::string placeholder, std::string& into, std::string help) {

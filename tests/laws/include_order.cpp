@@ -70,6 +70,7 @@ constexpr std::array folders{"core",
                              "runtime",
                              "train/data",
                              "train/checkpoint",
+                             "train/generation",
                              "train"};
 
 /// A folder with more headers than this has more than one noun.

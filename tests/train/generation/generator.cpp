@@ -199,3 +199,11 @@ TEST_CASE("what cannot be generated is refused") {
   refused(prompt, {.tokens = 1, .top_k = -2}, "top_k is -2");
   CHECK_THROWS_WITH_AS(from.beam_search(prompt, {.tokens = 1, .beams = 0}), doctest::Contains("beams is 0"), error);
 }
+
+TEST_CASE("a model whose tokens see later ones is refused") {
+  using seeing = language<learned_positions<40>, attention<attention_options{.heads = 2}>>;
+  trained<seeing> of(1, 0);
+  generator<seeing> from(of.training);
+  CHECK_THROWS_WITH_AS(from.generate(prompt), doctest::Contains("depends on later ones; generate with attention that"),
+                       error);
+}

@@ -129,7 +129,8 @@ struct attention {
       detail::add_gradients(c, all[0].samples(), all[micro_batches - 1].samples(), micro_batches, each);
     }
 
-    /// One token of each sample, at the end of `position` others, whose keys and values are in the first extra.
+    /// One token of each sample, behind `position` others, whose keys and values are in the first extra.
+    static constexpr bool mixes_tokens = true;
     static constexpr int kept_extras = 1;
     template <class C, class A>
       requires(Options.causal && !Options.padded)

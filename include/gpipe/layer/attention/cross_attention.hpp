@@ -42,6 +42,7 @@ struct cross_attention {
         detail::length_field<Options.padded, KeyTokens> {
     using own = detail::attention_parameters<Options, Width, KeyWidth, detail::extents_of(Options, Width)>;
     static_assert(detail::attention_promises<cross_attention, Options, Width>::kept > 0);
+    static constexpr bool mixes_tokens = true;
     using output = tensor<T, Tokens, Width>;
     using number = compute_type<T>;
     static constexpr detail::attention_extents heads = detail::extents_of(Options, Width);

@@ -22,6 +22,7 @@ template <class Context>
 struct decode_row {
   void (*decode)(const Context&, const call&, int position) = nullptr;  ///< null: it looks at the one token alone
   void (*refresh)(const Context&, const call&) = nullptr;
+  bool mixes_tokens = false;  ///< its output for a token depends on other tokens
   int kept_extras = 0;  ///< the number of its first extras, [tokens][...] each, that later tokens read
 };
 /// The same for a layer that looks at one token: its kernels in the model of one token.
@@ -54,6 +55,7 @@ struct decode_entry {
       k.decode = &at::decode;
       k.kept_extras = Bound::on::kept_extras;
     }
+    if constexpr (requires { Bound::on::mixes_tokens; }) k.mixes_tokens = Bound::on::mixes_tokens;
     if constexpr (!Bound::derived.empty()) k.refresh = &at::refresh;
     return k;
   }

@@ -39,16 +39,16 @@ class token_generator {
   /// The longest sequence, with its prompt.
   int max_tokens() const { return static_cast<int>(of_.sequence.values[0].part.size); }
 
-  std::vector<std::int32_t> generate(std::span<const std::int32_t> prompt, const generation_options& how = {});
-  std::vector<continuation> beam_search(std::span<const std::int32_t> prompt, const beam_options& how = {});
+  std::vector<std::int32_t> generate(std::span<const std::int32_t> prompt, const generation_options& how = {}) const;
+  std::vector<continuation> beam_search(std::span<const std::int32_t> prompt, const beam_options& how = {}) const;
 
   /// A container of tokens.
   template <class Prompt>
-  std::vector<std::int32_t> generate(const Prompt& prompt, const generation_options& how = {}) {
+  std::vector<std::int32_t> generate(const Prompt& prompt, const generation_options& how = {}) const {
     return generate(std::span<const std::int32_t>(prompt), how);
   }
   template <class Prompt>
-  std::vector<continuation> beam_search(const Prompt& prompt, const beam_options& how = {}) {
+  std::vector<continuation> beam_search(const Prompt& prompt, const beam_options& how = {}) const {
     return beam_search(std::span<const std::int32_t>(prompt), how);
   }
 
@@ -127,7 +127,7 @@ GPIPE_COLD GPIPE_INLINE std::span<const float> token_generator::read_prompt(deco
 }
 
 GPIPE_COLD GPIPE_INLINE std::vector<std::int32_t> token_generator::generate(std::span<const std::int32_t> prompt,
-                                                                            const generation_options& how) {
+                                                                            const generation_options& how) const {
   if (!(how.temperature >= 0) || !std::isfinite(how.temperature))
     throw_error({"the temperature is ", significant(how.temperature, 6)}, {"choose 0 or more"});
   if (how.top_k < 0) throw_error({"top_k is ", how.top_k}, {"choose 0 or more"});
@@ -145,7 +145,7 @@ GPIPE_COLD GPIPE_INLINE std::vector<std::int32_t> token_generator::generate(std:
 }
 
 GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(std::span<const std::int32_t> prompt,
-                                                                               const beam_options& how) {
+                                                                               const beam_options& how) const {
   if (how.beams < 1) throw_error({"beams is ", how.beams}, {"choose at least 1"});
   if (!std::isfinite(how.length_power))
     throw_error({"length_power is ", significant(how.length_power, 6)}, {"choose a number, such as 0.6"});
@@ -195,7 +195,7 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
     }
     living = std::move(next);
     if (living.empty() || t + 1 == how.tokens) break;
-    // Log probabilities only fall: no living sequence comes before so many ended ones that are better now.
+    // Log probabilities only fall: no living sequence can still come before the ended ones that are better.
     std::stable_sort(ended.begin(), ended.end(), better);
     if (how.length_power == 0 && ended.size() >= index(how.beams) &&
         ended[index(how.beams) - 1].log_probability >= living.front().log_probability)
