@@ -9,20 +9,36 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <cstdlib>
 #include <limits>
+#include <new>
 #include <string>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "support/sanitized.hpp"
+#include "support/stack_depth.hpp"
 
 #if GPIPE_WITH_LIBXSMM
 #include <libxsmm.h>
 #endif
 
 using namespace gpipe;
+
+namespace {
+thread_local int allocations = 0;
+}
+
+#ifndef TESTS_SANITIZED  // a sanitizer replaces the allocating functions itself
+void* operator new(std::size_t n) {
+  ++allocations;
+  if (void* p = std::malloc(n)) return p;
+  throw std::bad_alloc{};
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+#endif
 
 namespace {
 
@@ -148,7 +164,7 @@ computed<T> run(const problem& p, const std::vector<T>* rounded_o = nullptr) {
 
 /// The largest difference over the largest magnitude. Elements between rows, which have no part in it, must be as they
 /// were.
-double error(const array& found, const array& expected, const attention_shape::strides& strides, int samples, int heads,
+double deviation(const array& found, const array& expected, const attention_shape::strides& strides, int samples, int heads,
              int rows, int width) {
   double worst = 0, largest = 0.05;
   std::vector<char> written(found.size(), 0);
@@ -178,10 +194,10 @@ void agrees(const problem& p) {
   const double limit = std::is_same_v<T, double> ? 2e-14 : std::is_same_v<T, float> ? 4e-6 : 1.2e-2;
   const results expected = p.plain();
   const computed<T> found = run<Attention, T>(p);
-  CHECK(error(out(found.o), expected.o, s.o, s.samples, s.heads, s.queries, s.width) < limit);
-  CHECK(error(out(found.d_q), expected.d_q, s.q, s.samples, s.heads, s.queries, s.width) < limit);
-  CHECK(error(out(found.d_k), expected.d_k, s.k, s.samples, s.key_heads, s.keys, s.width) < limit);
-  CHECK(error(out(found.d_v), expected.d_v, s.v, s.samples, s.key_heads, s.keys, s.width) < limit);
+  CHECK(deviation(out(found.o), expected.o, s.o, s.samples, s.heads, s.queries, s.width) < limit);
+  CHECK(deviation(out(found.d_q), expected.d_q, s.q, s.samples, s.heads, s.queries, s.width) < limit);
+  CHECK(deviation(out(found.d_k), expected.d_k, s.k, s.samples, s.key_heads, s.keys, s.width) < limit);
+  CHECK(deviation(out(found.d_v), expected.d_v, s.v, s.samples, s.key_heads, s.keys, s.width) < limit);
   for (std::size_t i = 0; i < p.sums; ++i) {
     const double is = static_cast<double>(found.log_sums[i]), should = expected.log_sums[i];
     if (should < -1e300) CHECK(is == -std::numeric_limits<double>::infinity());
@@ -207,7 +223,139 @@ void agrees_on_the_grid() {
   agrees<Attention, T>({1, 16, 8, 80, 80, 64, true, layout::fused});  // rows a multiple of 4096 bytes apart
 }
 
+/// A row of the output, and its log sum, do not depend on the other rows: one query alone gives the same bits, with its
+/// keys and later ones, as when a cache of keys grows. Keys beyond the length are not read, whatever they are.
+template <class Attention, class T>
+void rows_are_independent(int width) {
+  constexpr int tokens = 150;
+  const problem p(1, 2, 1, tokens, tokens, width, true, layout::fused);
+  const auto all = run<Attention, T>(p);
+  const auto q = in<T>(p.q);
+  auto k = in<T>(p.k), v = in<T>(p.v);
+  for (int i = tokens - 1; i >= 0; i -= 1 + i % 7) {
+    INFO(i);
+    attention_shape one = p.shape;
+    one.queries = 1, one.causal = false;
+    const std::int32_t seen = i + 1;
+    for (int j = seen; j < tokens; ++j)
+      for (int c = 0; c < width; ++c)
+        k[std::size_t(at(one.k, 0, 0, j) + c)] = v[std::size_t(at(one.v, 0, 0, j) + c)] =
+            T(std::numeric_limits<float>::quiet_NaN());
+    std::vector<T> o(std::size_t(one.o.head) + std::size_t(width));
+    compute_type<T> sums[2];
+    Attention::forward(one, &q[std::size_t(at(one.q, 0, 0, i))], k.data(), v.data(), &seen, o.data(), sums);
+    for (int h = 0; h < 2; ++h) {
+      CHECK(std::memcmp(&o[std::size_t(h * one.o.head)], &all.o[std::size_t(at(one.o, 0, h, i))],
+                        std::size_t(width) * sizeof(T)) == 0);
+      CHECK(sums[h] == all.log_sums[std::size_t(h * tokens + i)]);
+    }
+  }
+}
+
+template <class T>
+bool same(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+/// The results in bf16 are those in float, each rounded once.
+template <class Attention>
+void bf16_rounds_once(const problem& p) {
+  INFO(p.shape.width);
+  const auto half = run<Attention, bf16>(p);
+  const std::vector<float> rounded_o(half.o.begin(), half.o.end());
+  const auto single = run<Attention, float>(p, &rounded_o);
+  const auto round = [](const std::vector<float>& of) { return std::vector<bf16>(of.begin(), of.end()); };
+  CHECK(same(half.o, round(single.o)));
+  CHECK(same(half.log_sums, single.log_sums));
+  CHECK(same(half.d_q, round(single.d_q)));
+  CHECK(same(half.d_k, round(single.d_k)));
+  CHECK(same(half.d_v, round(single.d_v)));
+}
+
+template <class Attention, class T>
+void allocates_nothing() {
+  const problem p(2, 4, 2, 77, 101, 24, true, layout::fused, {101, 43});  // a width of this test only
+  const auto q = in<T>(p.q), k = in<T>(p.k), v = in<T>(p.v), d_o = in<T>(p.d_o);
+  std::vector<T> o(p.of_o), d_q(p.of_q), d_k(p.of_k), d_v(p.of_v);
+  std::vector<compute_type<T>> sums(p.sums);
+  Attention::template prepare<T>(p.shape);
+#if GPIPE_WITH_LIBXSMM
+  libxsmm_registry_info before{}, after{};
+  libxsmm_get_registry_info(&before);
+#endif
+  const int until_now = allocations;
+  attention_shape fewer = p.shape;
+  for (fewer.samples = 1; fewer.samples <= 2; ++fewer.samples)
+    for (const std::int32_t length : {101, 100, 63, 17, 1, 0}) {
+      const std::int32_t lengths[] = {length, 101 - length};
+      Attention::forward(fewer, q.data(), k.data(), v.data(), lengths, o.data(), sums.data());
+      Attention::backward(fewer, q.data(), k.data(), v.data(), lengths, o.data(), sums.data(), d_o.data(), d_q.data(),
+                          d_k.data(), d_v.data());
+    }
+  CHECK(allocations == until_now);
+#if GPIPE_WITH_LIBXSMM
+  libxsmm_get_registry_info(&after);
+  CHECK(before.size == after.size);
+  CHECK(before.nbytes == after.nbytes);
+#endif
+}
+
+/// The stack that a call needs is within the limit, and does not depend on the number of tokens.
+template <class Attention, class T>
+void scratch_is_constant(int width) {
+  std::size_t depth[2];
+  for (const int i : {0, 1}) {
+    const int tokens = i == 0 ? 64 : 320;
+    const problem p(1, 1, 1, tokens, tokens, width, true, layout::fused);
+    const auto q = in<T>(p.q), k = in<T>(p.k), v = in<T>(p.v), d_o = in<T>(p.d_o);
+    std::vector<T> o(p.of_o), d_q(p.of_q), d_k(p.of_k), d_v(p.of_v);
+    std::vector<compute_type<T>> sums(p.sums);
+    Attention::template prepare<T>(p.shape);
+    depth[i] = stack_depth::of([&] {
+      Attention::forward(p.shape, q.data(), k.data(), v.data(), nullptr, o.data(), sums.data());
+      Attention::backward(p.shape, q.data(), k.data(), v.data(), nullptr, o.data(), sums.data(), d_o.data(),
+                          d_q.data(), d_k.data(), d_v.data());
+    });
+  }
+  CHECK(depth[0] == depth[1]);
+  CHECK(depth[1] > 32 * 1024);
+  CHECK(depth[1] <= 192 * 1024);
+}
+
+template <class Attention>
+void keeps_its_promises() {
+  for (const int width : {20, 24, 64}) {
+    rows_are_independent<Attention, float>(width);
+    rows_are_independent<Attention, double>(width);
+  }
+  bf16_rounds_once<Attention>({1, 4, 2, 130, 130, 64, true, layout::fused});
+  bf16_rounds_once<Attention>({2, 2, 1, 70, 99, 128, true, layout::per_head, {99, 40}});
+  bf16_rounds_once<Attention>({1, 2, 2, 65, 33, 256, false, layout::fused});
+  allocates_nothing<Attention, float>();
+  allocates_nothing<Attention, double>();
+  allocates_nothing<Attention, bf16>();
+#ifndef TESTS_SANITIZED
+  for (const int width : {64, 256}) {
+    scratch_is_constant<Attention, float>(width);
+    scratch_is_constant<Attention, double>(width);
+    scratch_is_constant<Attention, bf16>(width);
+  }
+#endif
+}
+
 }  // namespace
+
+TEST_CASE("gpipe's own products: bits of a row, of bf16; no allocation; the stack") {
+  keeps_its_promises<host::block_attention<host::portable_products>>();
+}
+
+TEST_CASE("a head that is too wide is refused") {
+  const problem p(1, 1, 1, 1, 1, 257, false, layout::fused);
+  CHECK_THROWS_WITH_AS(host::attention::prepare<float>(p.shape),
+                       doctest::Contains("the width of an attention's head is 257, and the host computes at most 256; "
+                                         "choose more heads"),
+                       gpipe::error);
+}
 
 TEST_CASE_TEMPLATE("gpipe's own products: attention and its gradients agree with the formulas", T, float, double,
                    bf16) {
@@ -217,5 +365,9 @@ TEST_CASE_TEMPLATE("gpipe's own products: attention and its gradients agree with
 #if GPIPE_WITH_LIBXSMM
 TEST_CASE_TEMPLATE("libxsmm: attention and its gradients agree with the formulas", T, float, bf16) {
   agrees_on_the_grid<host::block_attention<host::libxsmm_products>, T>();
+}
+
+TEST_CASE("libxsmm: bits of a row, of bf16; no allocation; the stack") {
+  keeps_its_promises<host::block_attention<host::libxsmm_products>>();
 }
 #endif

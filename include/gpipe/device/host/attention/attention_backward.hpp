@@ -131,7 +131,7 @@ struct attention_backward {
     int first, count, height, width;
     number scale, out_scale;
 
-    void load(const attention_shape& shape, const both_products& both, int from, const arrays& a) {
+    GPIPE_OUT_OF_LINE void load(const attention_shape& shape, const both_products& both, int from, const arrays& a) {
       first = from, width = shape.width, height = scratch::queries_of(width);
       count = (std::min)(height, shape.queries - first);
       multiply = count < height ? &both.last : &both.whole;
@@ -171,7 +171,7 @@ struct attention_backward {
   };
 
   // A block of queries with all keys: dQ, and without conversion dK and dV.
-  static void of_queries(const attention_shape& shape, const both_products& both, const visible_keys& seen, int first,
+  GPIPE_OUT_OF_LINE static void of_queries(const attention_shape& shape, const both_products& both, const visible_keys& seen, int first,
                          const arrays& a, bool overwrites) {
     using detail::offset, detail::rows_in;
     alignas(gpipe::detail::alignment) number k_room[room], v_room[room];
@@ -205,7 +205,7 @@ struct attention_backward {
 
   // A block of keys with all queries of all heads that share the key head: dK and dV.
   template <class Head>
-  static void of_keys(const attention_shape& shape, const both_products& both, const visible_keys& seen, int first,
+  GPIPE_OUT_OF_LINE static void of_keys(const attention_shape& shape, const both_products& both, const visible_keys& seen, int first,
                       int count, int group, const Head& head) {
     using detail::offset, detail::rows_in;
     alignas(gpipe::detail::alignment) number k_room[room], v_room[room], d_k[room], d_v[room];

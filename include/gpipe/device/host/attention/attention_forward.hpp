@@ -19,9 +19,9 @@
 namespace gpipe::host {
 
 /// Attention without an array of all scores (Dao et al., "FlashAttention", 2022). A block of queries meets the keys in
-/// blocks of 64, in ascending order, each row with the maximum m and the sum l of what it has seen:
+/// blocks of 64, in ascending order, each row with a level m (about the maximum) and the sum l of what it has seen:
 ///
-///     S = K Q^T,   m' = max(m, scale max S),   P = e^(scale S - m'),   f = e^(m - m'),   l = f l + sum P,   O = f O + P^T V
+///     S = K Q^T,   m' = m or max S,   P = e^(S - m'),   f = e^(m - m'),   l = f l + sum P,   O = f O + P^T V
 ///
 /// and at the end o = O / l, log_sum = m + log l.
 template <class T, class Products>
@@ -72,18 +72,18 @@ struct attention_forward {
     static int padded(int queries) { return (queries + key_block::lanes - 1) / key_block::lanes * key_block::lanes; }
   };
 
-  static void rows_of_queries(const attention_shape& shape, const products& multiply, const visible_keys& seen,
+  GPIPE_OUT_OF_LINE static void rows_of_queries(const attention_shape& shape, const products& multiply, const visible_keys& seen,
                               int first, int count, const T* q, const T* k, const T* v, T* o, number* log_sums) {
     using detail::offset;
     constexpr std::size_t converted = scratch::converts ? key_block::largest * scratch::max_width : 1;
     alignas(gpipe::detail::alignment) number queries[scratch::rows], out[scratch::rows], scores[scratch::scores];
-    alignas(gpipe::detail::alignment) number max[scratch::max_queries], sum[scratch::max_queries];
+    alignas(gpipe::detail::alignment) number level[scratch::max_queries], sum[scratch::max_queries];
     alignas(gpipe::detail::alignment) number factor[scratch::max_queries], room[converted];
     const int width = shape.width, height = multiply.height;
     const number scale = static_cast<number>(shape.scale * std::numbers::log2e);
     detail::transpose_rows(detail::rows_in(q, shape.q.row, count, width, scratch::converts, out), count, width, queries,
                            height);
-    std::fill_n(max, height, block_softmax<number>::lowest);
+    std::fill_n(level, height, block_softmax<number>::lowest);
     std::fill_n(sum, height, number(0));
     const int end = seen(first + count - 1);
     bool add = seen(first) == 0;  // else the first product covers all queries
@@ -96,7 +96,7 @@ struct attention_forward {
         multiply.scores(keys, query, false, some_keys.data + offset(at, some_keys.stride), queries,
                         scores + offset(at, height));
       });
-      block_softmax<number>::forward(block, scale, scores, height, max, sum, factor);
+      block_softmax<number>::forward(block, scale, scores, height, level, sum, factor);
       if (add) rescale(count, width, factor, out);
       const auto values = detail::rows_in(v + key * shape.v.row, shape.v.row, block.count, width, scratch::converts,
                                           room);
@@ -109,7 +109,7 @@ struct attention_forward {
       const bool sees = sum[i] != number(0);
       const number inverse = sees ? number(1) / sum[i] : number(0);
       for (int c = 0; c < width; ++c) o[i * shape.o.row + c] = T(out[offset(i, width) + c] * inverse);
-      log_sums[i] = sees ? (max[i] + std::log2(sum[i])) * std::numbers::ln2_v<number>
+      log_sums[i] = sees ? (level[i] + std::log2(sum[i])) * std::numbers::ln2_v<number>
                          : -std::numeric_limits<number>::infinity();
     }
   }

@@ -19,13 +19,15 @@ struct block_softmax {
   /// Less than any score, and finite: the difference of two is no NaN.
   static constexpr T lowest = std::numeric_limits<T>::lowest() / 4;
 
-  /// Turns scores S into P = 2^(scale S - max), for the rows' new maxima, and 0 under the mask. Adds P to `sum` after
-  /// multiplying it with `factor`, which is 2^(old max - new max). Rows are `stride` elements apart.
-  GPIPE_OUT_OF_LINE static void forward(const key_block& block, T scale, T* s, int stride, T* max, T* sum, T* factor) {
+  /// Turns scores S into P = 2^(scale S - level), and 0 under the mask. Adds P to `sum` after multiplying it with
+  /// `factor`, which is 2^(old level - new level). A query's level is the largest of its scores, or up to 8 less: it
+  /// rarely moves, and P <= 2^8. Rows are `stride` elements apart.
+  GPIPE_OUT_OF_LINE static void forward(const key_block& block, T scale, T* s, int stride, T* level, T* sum,
+                                        T* factor) {
     for (int query = 0; query < block.queries; query += key_block::lanes) {
       const key_block::rows rows = block.rows_of(query);
       for (int lane = query; lane < query + key_block::lanes; lane += width)
-        column(block, rows, lane, scale, s + lane, stride, max + lane, sum + lane, factor + lane);
+        column(block, rows, lane, scale, s + lane, stride, level + lane, sum + lane, factor + lane);
     }
   }
 
@@ -79,9 +81,9 @@ struct block_softmax {
   static vector load(const T* from) { return vectors::load(from); }
   static void store(vector value, T* into) { vectors::store(value, into); }
 
-  static void column(const key_block& block, const key_block::rows& rows, int lane, T scale, T* s, int stride, T* max,
+  static void column(const key_block& block, const key_block::rows& rows, int lane, T scale, T* s, int stride, T* level,
                      T* sum, T* factor) {
-    const vector before = load(max);
+    const vector before = load(level);
     vector highest = before;
     {
       vector other = highest;  // two maxima, because each comparison waits for the one before
@@ -89,14 +91,15 @@ struct block_softmax {
       int row = 0;
       for (; row + 2 <= rows.plain; row += 2, from += 2 * std::ptrdiff_t{stride}) {
         const vector a = load(from) * scale, b = load(from + stride) * scale;
-        highest = a > highest ? a : highest;
-        other = b > other ? b : other;
+        highest = larger(a, highest);
+        other = larger(b, other);
       }
       for (; row < rows.masked; ++row, from += stride) {
         const vector a = load(from) * scale;
         highest = sees(block, row, lane) & (a > highest) ? a : highest;
       }
-      highest = other > highest ? other : highest;
+      highest = larger(other, highest);
+      highest = highest > before + T(8) ? highest : before;
     }
     const vector change = exp2(before - highest);
     vector total = load(sum) * change;
@@ -113,10 +116,13 @@ struct block_softmax {
       store(p, to);
     }
     for (row = rows.zeroed; row < block.count; ++row) store(vector{}, s + std::ptrdiff_t{row} * stride);
-    store(highest, max);
+    store(highest, level);
     store(total, sum);
     store(change, factor);
   }
+
+  // The larger one; b if one of them is NaN. That is the processor's operation.
+  static vector larger(vector a, vector b) { return a > b ? a : b; }
 
   // The mask of the queries `lane`, `lane` + 1, ... that see the key of the row.
   static auto sees(const key_block& block, int row, int lane) {
@@ -125,23 +131,23 @@ struct block_softmax {
     return lanes >= vector{} + static_cast<T>(block.query_of(row) - lane);
   }
 
-  // 2^x for x <= 0, to 1 unit in the last place; 0 below 2^-126.
+  // 2^x for x < 128, to 2 units in the last place; exact for x = 0, and 0 below 2^-126.5.
   //
   //     2^x = 2^n 2^r,  n = round(x),  |r| <= 1/2,  2^r by a polynomial
+  //
+  // Adding 1.5 * 2^23 + 127 shifts the fraction out: the low bits of the sum are n + 127, the exponent of 2^n.
   static vector exp2(vector x) {
     if constexpr (std::is_same_v<T, float>) {
       using bits [[gnu::vector_size(detail::vector_bytes)]] = std::uint32_t;
-      const vector shifted = x + 12582912.0F;  // 1.5 * 2^23 shifts the fraction out
-      const bits n = __builtin_bit_cast(bits, shifted) - __builtin_bit_cast(std::uint32_t, 12582912.0F);
-      const vector r = x - (shifted - 12582912.0F);
-      vector p = r * 1.534581243e-4F + 1.339993090e-3F;
-      p = p * r + 9.618489072e-3F;
-      p = p * r + 5.550328642e-2F;
-      p = p * r + 2.402264625e-1F;
-      p = p * r + 6.931471825e-1F;
+      x = larger(vector{} - 127.0F, x);
+      const vector shifted = x + 12583039.0F;
+      const vector r = x - (shifted - 12583039.0F);
+      vector p = r * 1.326472731e-3F + 9.671512991e-3F;
+      p = p * r + 5.550733581e-2F;
+      p = p * r + 2.402224243e-1F;
+      p = p * r + 6.931470037e-1F;
       p = p * r + 1.0F;
-      p *= __builtin_bit_cast(vector, (n + 127) << 23);
-      return x < vector{} - 126.0F ? vector{} : p;
+      return p * __builtin_bit_cast(vector, __builtin_bit_cast(bits, shifted) << 23);
     } else {
       for (int l = 0; l < width; ++l) x[l] = std::exp2(x[l]);
       return x;
