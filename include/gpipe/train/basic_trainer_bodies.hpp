@@ -303,7 +303,7 @@ GPIPE_COLD void basic_trainer<Device>::save(const std::string& path, const save_
     detail::throw_error({"the gradients of ", accumulated(), " accumulated calls wait for a step, and are not saved"},
                         {"take the step, or call discard_accumulated"});
   const detail::checkpointer<Device> now(*executor_, detail::system_files());
-  if (path.ends_with(".safetensors")) return now.save_model(path);
+  if (path.ends_with(".safetensors")) return now.save_model(path, how.names);
   now.save(path, how, facts(), saving_->beside, saving_->copy);
 }
 template <class Device>
@@ -311,9 +311,9 @@ GPIPE_COLD void basic_trainer<Device>::wait_for_save() {
   saving_->beside.finish();
 }
 template <class Device>
-GPIPE_COLD load_result basic_trainer<Device>::load(const std::string& path, load_mode mode) {
+GPIPE_COLD load_result basic_trainer<Device>::load(const std::string& path, const load_options& how) {
   wait_for_save();
-  return detail::checkpointer<Device>(*executor_, detail::system_files()).load(path, mode, facts());
+  return detail::checkpointer<Device>(*executor_, detail::system_files()).load(path, how, facts());
 }
 
 template <class Device>
