@@ -41,7 +41,7 @@ GPIPE_COLD GPIPE_INLINE name_map hugging_face_gpt2(const std::string& prefix) {
     linear("h.*.mlp.c_fc", std::string(first) + ".weight", std::string(first) + ".bias");
   for (const char* second : {"h.*.mlp.linear2", "h.*.mlp.2", "h.*.mlp.c_proj"})
     linear("h.*.mlp.c_proj", std::string(second) + ".weight", std::string(second) + ".bias");
-  names.rules.push_back({.file = {"lm_head.weight"}, .model = "lm_head.weight", .prefixed = false});
+  names.rules.push_back({.file = {"lm_head.*"}, .model = "lm_head.*", .prefixed = false});
   return names;
 }
 #endif
