@@ -77,7 +77,7 @@ class checkpointer {
 
   /// The model alone, in one file. In a job rank 0 writes it.
   GPIPE_COLD void save_model(const std::string& file, const name_map& names) const {
-    agree(collective_kind::save, file, names);
+    agree(collective_kind::save, file, {.names = names});
     std::vector<stored_array> arrays = model_arrays(run_.net());
     if (names.tied_once) std::erase_if(arrays, [](const stored_array& one) { return one.copy; });
     const file_list list =
@@ -98,7 +98,7 @@ class checkpointer {
   }
 
   GPIPE_COLD load_result load(const std::string& path, const load_options& how, const checkpoint_facts& mine) const {
-    agree(collective_kind::load, path, how.names);
+    agree(collective_kind::load, path, how);
     load_result result;
     opened from;
     together().together([&] { from = open(path, how, mine, result); });
@@ -129,12 +129,13 @@ class checkpointer {
   const collective_calls& together() const { return run_.together(); }
   static safetensors_metadata model_facts() { return {{"format", "pt"}}; }
 
-  GPIPE_COLD void agree(collective_kind kind, const std::string& path, const name_map& names = {}) const {
+  GPIPE_COLD void agree(collective_kind kind, const std::string& path, const load_options& how = {}) const {
     hash name;
     name.add(reinterpret_cast<const std::byte*>(path.data()), path.size());
     together().agree_to(kind, {{"the path", name.value()},
                                agreed_value::number("the step", static_cast<std::int64_t>(run_.steps())),
-                               {"the names in the file", hash_of(names)}});
+                               {"the names in the file", hash_of(how.names)},
+                               agreed_value::number("the mode", static_cast<int>(how.mode))});
   }
   void point(collective_kind kind, int number) const {
     together().agree_to(kind, {agreed_value::number("the point of the call", number)});
