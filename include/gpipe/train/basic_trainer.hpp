@@ -164,6 +164,8 @@ class basic_trainer {
   }
   /// Every parameter and every part of a layer's state, in model order: its path, shape, type, stage, and its values.
   std::vector<model_array<Device>> parameters();
+  /// The groups of parameters in words, a line a group; no text without groups. `summary(training)` ends with it.
+  std::string group_summary() const;
 
   /// The same by path, such as "h.0.ln_1.weight". An unknown path is an error with the nearest one.
   template <detail::element T = float>

@@ -10,8 +10,8 @@
 #include <gpipe/train/basic_trainer.hpp>
 #include <gpipe/train/checkpoint/checkpointer.hpp>
 
-// The bodies of basic_trainer's members. trainer.hpp includes them if the program is header-only. If GPIPE_COMPILED is 1,
-// compiled.cpp includes them for the host, and a program for another device includes them itself.
+// The bodies of basic_trainer's members. trainer.hpp includes them if the program is header-only. If GPIPE_COMPILED is
+// 1, compiled.cpp includes them for the host, and a program for another device includes them itself.
 
 namespace gpipe {
 
@@ -129,7 +129,8 @@ template <class Device>
 GPIPE_COLD void basic_trainer<Device>::set_frozen(int first, int last, bool frozen) {
   const network& net = executor_->net();
   if (last < first)
-    detail::throw_error({"the slots [", first, ", ", last, ") end before they begin"}, {"give the first before the last"});
+    detail::throw_error({"the slots [", first, ", ", last, ") end before they begin"},
+                        {"give the first before the last"});
   if (last > first) detail::known_slot(net, first), detail::known_slot(net, last - 1);
   for (int l = first; l < last; ++l) {
     executor_->freeze(l, frozen);
@@ -225,6 +226,26 @@ GPIPE_COLD auto basic_trainer<Device>::parameters() -> std::vector<model_array<D
     a.training_ = this;
   });
   return all;
+}
+
+template <class Device>
+GPIPE_COLD std::string basic_trainer<Device>::group_summary() const {
+  const network& net = executor_->net();
+  const std::vector<parameter_group>& groups = executor_->groups().all();
+  std::vector<std::size_t> elements(groups.size() + 1), arrays(groups.size() + 1);
+  detail::for_each_array(net, [&](const detail::named_array& which) {
+    if (which.kind != array_kind::parameter || !net.owns(which.slot)) return;
+    const std::size_t g = detail::index(executor_->groups().of(which.slot, which.index));
+    elements[g] += detail::description_of(net, which).extents.size();
+    ++arrays[g];
+  });
+  std::string text;
+  for (std::size_t g = 0; !groups.empty() && g <= groups.size(); ++g)
+    text += detail::concat({g < groups.size() ? "group " + std::to_string(g) : "no group", ": ",
+                            detail::several(static_cast<std::int64_t>(arrays[g]), "array"), ", ",
+                            detail::counted(elements[g]), " parameters",
+                            g < groups.size() ? "; " + detail::text_of(groups[g]) : "", "\n"});
+  return text;
 }
 
 template <class Device>

@@ -13,6 +13,7 @@
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/attention/token_head.hpp>
 #include <gpipe/layer/linear/feed_forward.hpp>
+#include <gpipe/record/checkpoint/safetensors_file.hpp>
 #include <gpipe/record/checkpoint/write_safetensors.hpp>
 #include <gpipe/train/checkpoint/map_names.hpp>
 

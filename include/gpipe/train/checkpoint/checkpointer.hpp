@@ -184,8 +184,8 @@ class checkpointer {
 
   GPIPE_COLD void write_files(const std::string& part, int rank, const contents& content,
                               const array_reader& read) const {
-    write_arrays(part, content.model, rank, model_facts(), read, files_);
-    write_arrays(part, content.optimizer, rank, content.facts.texts(), read, files_);
+    write_arrays(part, content.model, rank, content.facts.steps, model_facts(), read, files_);
+    write_arrays(part, content.optimizer, rank, content.facts.steps, content.facts.texts(), read, files_);
   }
   GPIPE_COLD void complete(checkpoint_folder& folder, const std::string& part, int keep,
                            const contents& content) const {
@@ -255,6 +255,7 @@ class checkpointer {
       }
     }
     from.whole = from.sets.size() == 2;
+    require_one_step(from.sets);
     take(from, from.sets[0], model_arrays(run_.net()), how, result);
     require_equal_twins(run_.net(), from.arrays, [this] { together().working("load"); });
     if (!from.whole) return from;
@@ -263,8 +264,20 @@ class checkpointer {
       throw_error({"the checkpoint is of the optimizer ", from.facts.optimizer, ", but this one is ", mine.optimizer},
                   {"train with that optimizer, or load the model alone: ", result.path, "/model.safetensors"},
                   {.file = from.sets[1].path()});
+    require_averages(from.sets[1]);
     take(from, from.sets[1], optimizer_state(run_.net(), run_.plan().options), {}, result);
     return from;
+  }
+  /// Averaged weights can neither be made up nor be dropped in silence.
+  GPIPE_COLD void require_averages(const safetensors_set& optimizer) const {
+    const bool here = run_.plan().options.average_weights;
+    const auto average = [](const auto& tensor) { return tensor.first.ends_with(".average"); };
+    if (here == std::any_of(optimizer.tensors().begin(), optimizer.tensors().end(), average)) return;
+    throw_error({here ? "average_weights is set, but the checkpoint has no averaged weights"
+                      : "average_weights is 0, but the checkpoint has averaged weights"},
+                {here ? "set average_weights to 0" : "set average_weights",
+                 ", or load the model alone: its file model.safetensors"},
+                {.file = optimizer.path()});
   }
   /// The folder is itself a checkpoint, or has a model of another program.
   bool is_checkpoint(const std::string& folder) const { return has(folder, "model"); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <span>
@@ -65,19 +66,22 @@ class array_source {
   std::vector<std::byte> block_;
 };
 
-/// Writes the files of a list that are this rank's, each whole and on the disk. `facts` stand in the first file.
-void write_arrays(const std::string& folder, const file_list& list, int rank, const safetensors_metadata& facts,
-                  const array_reader& read, file_operations& files);
+/// Writes the files of a list that are this rank's, each whole and on the disk. `facts` stand in the first file, and
+/// the step count in all.
+void write_arrays(const std::string& folder, const file_list& list, int rank, std::uint64_t steps,
+                  safetensors_metadata facts, const array_reader& read, file_operations& files);
 
 #if GPIPE_BODIES
 GPIPE_COLD GPIPE_INLINE void write_arrays(const std::string& folder, const file_list& list, int rank,
-                                          const safetensors_metadata& facts, const array_reader& read,
+                                          std::uint64_t steps, safetensors_metadata facts, const array_reader& read,
                                           file_operations& files) {
+  const safetensors_metadata others{{"gpipe.steps", std::to_string(steps)}};
+  facts.insert(others.begin(), others.end());
   for (const checkpoint_file& file : list.files) {
     if (file.rank != rank) continue;
     array_source source(file, read);
     write_safetensors_directly(
-        folder + '/' + file.name, tensors_of(file), &file == &list.files.front() ? facts : safetensors_metadata{},
+        folder + '/' + file.name, tensors_of(file), &file == &list.files.front() ? facts : others,
         [&](const safetensors_entry& e, safetensors_sink& into) { source(e, into); }, files);
   }
 }
