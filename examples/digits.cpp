@@ -148,6 +148,7 @@ struct settings {
              .flag("--quiet", quiet, "print the last two lines only")
              .read(count, words))
       return false;
+    save.read(count, words);
     if (!schedule_file.empty()) {
       custom = std::make_shared<const file_schedule>(schedule_file);
       plan = custom->chosen_in(plan);
@@ -209,7 +210,7 @@ int run_on(settings chosen, process_group* job) {
   std::ostream quiet(nullptr);
   std::ostream& out = chosen.quiet || !prints ? quiet : std::cout;
   const network& of = training.net();
-  epochs.first = example::resume(training, chosen.save, out);
+  example::resume(training, chosen.save, epochs, out);
   if (chosen.summary) out << summary(training);
   out << describe(of, training.plan());
 
@@ -220,7 +221,7 @@ int run_on(settings chosen, process_group* job) {
   std::optional<event_folder> events;
   if (prints && !chosen.log.empty()) log.emplace(chosen.log);
   if (prints && !chosen.tensorboard.empty()) events.emplace(chosen.tensorboard);
-  example::saver save(training, chosen.save, job);
+  example::saver save(training, chosen.save, epochs.first, job);
   fit(training, data.train, epochs, [&](const fit_progress& now) {
     if (log) (*log)(now);
     if (events) (*events)(now);

@@ -2,9 +2,13 @@
 
 // Saves a training every few steps and at its end, goes on with it, and ends it between two steps at SIGINT or SIGTERM.
 
+#include <atomic>
+#include <cctype>
 #include <csignal>
+#include <cstdint>
 #include <iostream>
 #include <string>
+#include <string_view>
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/record/progress.hpp>
@@ -19,7 +23,7 @@ class interrupt {
  public:
   interrupt() {
     struct sigaction noted {};
-    noted.sa_handler = [](int signal) { received_ = signal; };
+    noted.sa_handler = [](int signal) { received_.store(signal); };
     noted.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
     for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &noted, nullptr);
   }
@@ -37,29 +41,57 @@ class interrupt {
   }
 
  private:
-  static inline volatile std::sig_atomic_t received_ = 0;
+  static inline std::atomic<int> received_ = 0;  // a handler runs in any thread
+  static_assert(std::atomic<int>::is_always_lock_free);
 };
 
 struct save_settings {
   std::string folder, resumed;  // empty: none
   int every = 0;                // steps; 0: at the end alone
+  std::string command;          // that goes on from `folder`
+
+  /// Checks the options together, and remembers the command line.
+  void read(int count, char** words) {
+    if (every > 0 && folder.empty())
+      throw gpipe::error("option --save-every: " + std::to_string(every) + " without --save", "give --save FOLDER");
+    for (int i = 0; i < count; ++i) {
+      const std::string_view word = words[i];
+      if (word == "--resume") ++i;  // and its value
+      else if (!word.starts_with("--resume=")) command += for_shell(word) + ' ';
+    }
+    command += "--resume " + for_shell(folder);
+  }
+
+  /// A word that a shell reads as it stands.
+  static std::string for_shell(std::string_view word) {
+    bool plain = !word.empty();
+    std::string quoted = "'";
+    for (const char c : word) {
+      plain = plain && (std::isalnum(static_cast<unsigned char>(c)) || std::string_view("-_=./,:+@%").find(c) != std::string_view::npos);
+      if (c == '\'') quoted += "'\\''";
+      else quoted += c;
+    }
+    return plain ? std::string(word) : quoted + '\'';
+  }
 };
 
-/// Loads the newest checkpoint, if one is asked for. Returns where the data go on.
+/// Loads the newest checkpoint, if one is asked for. The data go on where they were, in the same order.
 template <class Trainer>
-gpipe::data_position resume(Trainer& training, const save_settings& how, std::ostream& out) {
-  if (how.resumed.empty()) return {};
+void resume(Trainer& training, const save_settings& how, gpipe::fit_options& data, std::ostream& out) {
+  if (how.resumed.empty()) return;
   const gpipe::load_result found = training.load(how.resumed);
   for (const std::string& broken : found.skipped) out << "skipped " << broken << '\n';
   out << "goes on after step " << found.steps << " of " << found.path << '\n';
-  return found.position;
+  data.first = found.position;
+  data.seed = found.seed;
 }
 
 template <class Trainer>
 class saver {
  public:
-  saver(Trainer& training, const save_settings& how, gpipe::process_group* job)
-      : training_(training), how_(how), job_(job), prints_(job == nullptr || job->rank() == 0) {}
+  /// `first`: where the data begin.
+  saver(Trainer& training, const save_settings& how, gpipe::data_position first, gpipe::process_group* job)
+      : training_(training), how_(how), job_(job), prints_(job == nullptr || job->rank() == 0), position_(first) {}
 
   /// After each step: saves if it is time, and says whether the training goes on.
   gpipe::loop_control operator()(const gpipe::fit_progress& now) {
@@ -83,8 +115,8 @@ class saver {
     if (prints_) {
       std::cerr << "digits: stopped by " << (signal_ == SIGINT ? "SIGINT" : "SIGTERM") << " after step "
                 << training_.steps();
-      if (how_.folder.empty()) std::cerr << "; with --save FOLDER it could go on" << std::endl;
-      else std::cerr << "; go on by the same command with --resume " << how_.folder << std::endl;
+      if (how_.folder.empty()) std::cerr << ", and not saved; give --save FOLDER to go on later" << std::endl;
+      else std::cerr << "; go on with: " << how_.command << std::endl;
     }
     return 128 + signal_;
   }
@@ -104,8 +136,8 @@ class saver {
   const save_settings& how_;
   gpipe::process_group* job_;
   bool prints_;
+  gpipe::data_position position_;
   interrupt interrupt_;
-  gpipe::data_position position_{};
   int signal_ = 0;
 };
 

@@ -91,7 +91,7 @@ TEST_CASE_FIXTURE(fixture, "a file that does not fit is refused, and nothing cha
 
   fs::create_directory(folder.beside("empty"));
   refuses(folder.beside("empty"), "the folder has no checkpoint");
-  refuses(folder.beside("nothing"), "No such file");
+  refuses(folder.beside("nothing"), "there is no such file or folder");
   temporary_folder::write_file(folder.beside("text.safetensors"), "no header");
   refuses(folder.beside("text.safetensors"), "header");
 
@@ -164,6 +164,14 @@ TEST_CASE_FIXTURE(fixture, "a large model goes to several files and an index") {
   CHECK(state_of(training) == saved);
   step(1);
   CHECK(training.load(file("model.safetensors.index.json")).loaded.size() == 14);
+}
+
+TEST_CASE_FIXTURE(fixture, "a link to a folder is loaded, and what is missing is refused") {
+  training.save(folder.path());
+  const std::string link = folder.beside("link");
+  std::filesystem::create_directory_symlink(folder.path(), link);
+  CHECK(training.load(link).seed == 3);
+  refuses(folder.beside("nowhere"), "there is no such file or folder; give a folder");
 }
 
 TEST_CASE_FIXTURE(fixture, "the model alone goes to a file, and comes back in another type") {

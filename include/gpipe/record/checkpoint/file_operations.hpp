@@ -28,6 +28,8 @@ struct file_operations {
   virtual long read_at(int file, void* into, std::size_t bytes, std::uint64_t at);
   virtual long write(int file, const void* from, std::size_t bytes);
   virtual int sync(int file);
+  virtual void write_behind(int file, std::uint64_t at, std::uint64_t bytes);  ///< a hint: the disk may begin with these
+  virtual void read_ahead(int file, std::uint64_t at, std::uint64_t bytes);    ///< a hint: these are read soon
   virtual int size(int file, std::uint64_t& bytes);
 
   enum class kind { none, file, folder, other };
@@ -54,21 +56,26 @@ class open_file {
  public:
   open_file(file_operations& files, std::string path, int flags);
   open_file(open_file&& from) noexcept
-      : files_(from.files_), path_(std::move(from.path_)), file_(std::exchange(from.file_, -1)) {}
+      : files_(from.files_), path_(std::move(from.path_)), file_(std::exchange(from.file_, -1)), written_(from.written_),
+        hinted_(from.hinted_) {}
   open_file& operator=(open_file&&) = delete;
   ~open_file();
 
   const std::string& path() const { return path_; }
   std::uint64_t size() const;
   void read_at(void* into, std::size_t bytes, std::uint64_t at) const;
-  void write(const void* from, std::size_t bytes) const;
+  /// Writes behind what was written before. The disk works meanwhile.
+  void write(const void* from, std::size_t bytes);
   /// Makes what was written durable, and closes the file.
   void finish();
 
  private:
+  static constexpr std::uint64_t hint_bytes = std::uint64_t{8} << 20;
+
   file_operations* files_;
   std::string path_;
   int file_;
+  std::uint64_t written_ = 0, hinted_ = 0;
 };
 
 #if GPIPE_BODIES
@@ -83,6 +90,21 @@ GPIPE_COLD GPIPE_INLINE long file_operations::write(int file, const void* from, 
   return ::write(file, from, bytes);
 }
 GPIPE_COLD GPIPE_INLINE int file_operations::sync(int file) { return ::fsync(file); }
+GPIPE_COLD GPIPE_INLINE void file_operations::write_behind(int file, std::uint64_t at, std::uint64_t bytes) {
+#ifdef SYNC_FILE_RANGE_WRITE
+  static_cast<void>(
+      ::sync_file_range(file, static_cast<off64_t>(at), static_cast<off64_t>(bytes), SYNC_FILE_RANGE_WRITE));
+#else
+  (void)file, (void)at, (void)bytes;
+#endif
+}
+GPIPE_COLD GPIPE_INLINE void file_operations::read_ahead(int file, std::uint64_t at, std::uint64_t bytes) {
+#ifdef POSIX_FADV_WILLNEED
+  static_cast<void>(::posix_fadvise(file, static_cast<off_t>(at), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED));
+#else
+  (void)file, (void)at, (void)bytes;
+#endif
+}
 GPIPE_COLD GPIPE_INLINE int file_operations::size(int file, std::uint64_t& bytes) {
   struct stat about {};
   if (::fstat(file, &about) != 0) return -1;
@@ -158,6 +180,7 @@ GPIPE_COLD GPIPE_INLINE std::uint64_t open_file::size() const {
   return bytes;
 }
 GPIPE_COLD GPIPE_INLINE void open_file::read_at(void* into, std::size_t bytes, std::uint64_t at) const {
+  if (bytes >= hint_bytes / 8) files_->read_ahead(file_, at + bytes, 2 * hint_bytes);
   for (auto* to = static_cast<char*>(into); bytes > 0;) {
     const long count = files_->read_at(file_, to, bytes, at);
     if (count < 0 && errno == EINTR) continue;
@@ -168,13 +191,16 @@ GPIPE_COLD GPIPE_INLINE void open_file::read_at(void* into, std::size_t bytes, s
     to += count, at += static_cast<std::uint64_t>(count), bytes -= static_cast<std::size_t>(count);
   }
 }
-GPIPE_COLD GPIPE_INLINE void open_file::write(const void* from, std::size_t bytes) const {
+GPIPE_COLD GPIPE_INLINE void open_file::write(const void* from, std::size_t bytes) {
   for (const auto* at = static_cast<const char*>(from); bytes > 0;) {
     const long count = files_->write(file_, at, bytes);
     if (count < 0 && errno == EINTR) continue;
     if (count == 0) errno = ENOSPC;
     if (count <= 0) throw_file_error("writing the file", path_);
-    at += count, bytes -= static_cast<std::size_t>(count);
+    at += count, bytes -= static_cast<std::size_t>(count), written_ += static_cast<std::uint64_t>(count);
+    if (written_ - hinted_ < hint_bytes) continue;
+    files_->write_behind(file_, hinted_, written_ - hinted_);
+    hinted_ = written_;
   }
 }
 GPIPE_COLD GPIPE_INLINE void open_file::finish() {

@@ -89,7 +89,10 @@ GPIPE_COLD GPIPE_INLINE void safetensors_sink::append(const void* from, std::siz
   const auto* at = static_cast<const char*>(from);
   written_ += bytes;
   while (bytes > 0) {
-    if (block_.empty() && bytes >= block_bytes) return file_->write(at, bytes);  // a big piece is not copied
+    if (bytes >= block_bytes) {  // a big piece is not copied
+      flush();
+      return file_->write(at, bytes);
+    }
     const std::size_t count = (std::min)(bytes, block_bytes - block_.size());
     block_.insert(block_.end(), at, at + count);
     at += count, bytes -= count;
@@ -98,7 +101,7 @@ GPIPE_COLD GPIPE_INLINE void safetensors_sink::append(const void* from, std::siz
 }
 
 GPIPE_COLD GPIPE_INLINE void safetensors_sink::flush() {
-  file_->write(block_.data(), block_.size());
+  if (!block_.empty()) file_->write(block_.data(), block_.size());
   block_.clear();
 }
 

@@ -109,6 +109,7 @@ class checkpointer {
     point(collective_kind::load, 2);
     run_.restore(from.whole ? from.facts.steps : run_.steps(), from.whole ? from.facts.seed : run_.seed());
     result.steps = run_.steps();
+    result.seed = run_.seed();
     result.position = from.facts.position;
     return result;
   }
@@ -234,7 +235,10 @@ class checkpointer {
                          load_result& result) const {
     opened from;
     result.path = path;
-    if (files_.kind_of(path.c_str()) != file_operations::kind::folder) {
+    if (files_.kind_of(path.c_str()) == file_operations::kind::none)
+      throw error("there is no such file or folder", "give a folder or a .safetensors file that save has written",
+                  {.file = path});
+    if (files_.kind_of((path + "/.").c_str()) != file_operations::kind::folder) {  // a link to a folder is one
       from.sets.emplace_back(path, files_);
     } else {
       if (!is_checkpoint(path)) {
