@@ -54,9 +54,9 @@ const samples<float> data(8, 12, 1);
 /// Returns what the processes print.
 std::string run(const std::string& folder, int rank, int point) {
   const std::string command = "GPIPE_TEST_FOLDER=" + folder + " GPIPE_TEST_KILL_RANK=" + std::to_string(rank) +
-                              " GPIPE_TEST_KILL_POINT=" + std::to_string(point) + " " GPIPE_TEST_MPIEXEC " -np " +
-                              std::to_string(ranks) + " /proc/" + std::to_string(getpid()) +
-                              "/exe --test-case='a process of a job' 2>/dev/null";
+                              " GPIPE_TEST_KILL_POINT=" + std::to_string(point) +
+                              " timeout -k 1 20 " GPIPE_TEST_MPIEXEC " -np " + std::to_string(ranks) + " /proc/" +
+                              std::to_string(getpid()) + "/exe --test-case='a process of a job' 2>/dev/null";
   FILE* const out = popen(command.c_str(), "r");
   REQUIRE(out != nullptr);
   std::string text;
