@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gpipe/core/descriptions/adafactor.hpp>
+#include <gpipe/train/fit.hpp>
 
 #include "support/allocations.hpp"
 #include "support/nets.hpp"
@@ -190,6 +191,52 @@ TEST_CASE("replicas in processes have the bits of replicas in threads") {
     }
 }
 
+TEST_CASE("a process needs the fields alone that its layers read") {
+  const int ranks = the_job().ranks(), rank = the_job().rank(), last = ranks - 1;
+  const plan_options o = plan_by(schedule_kind::one_f_one_b, ranks);
+  trainer<tied_net<float>, adam> training(o, adam{}, options(&the_job())), twin(o, adam{}, options(nullptr));
+  const auto part = [&](int first, int count, bool has_labels) {
+    const batch whole = plain.take(first, count);
+    batch mine(count);
+    if (rank == 0) mine.add(*whole.find("inputs"));
+    if (rank == last && has_labels) mine.add(*whole.find("labels")), mine.add(*whole.find("weights"));
+    return mine;
+  };
+  for (const int size : {13, 16}) {
+    const step_result found = training.step(part(size, size, true)), expected = twin.step(plain.take(size, size));
+    CHECK(found.loss == expected.loss);
+    CHECK(found.norm == expected.norm);
+  }
+  CHECK(training.evaluate(part(0, 9, true)).loss == twin.evaluate(plain.take(0, 9)).loss);
+  const auto rows = [](const tensor_rows& all) { return std::vector<float>(all.all().begin(), all.all().end()); };
+  CHECK(rows(training.predict(part(3, 9, false))) == rows(twin.predict(plain.take(3, 9))));
+  CHECK(state_of(training) == state_of(twin));
+
+  // A field that a process lacks is named with its rank, and nothing has changed.
+  const std::string lacking = "the batch lacks the field \"";
+  CHECK(failure_of(training, part(0, 13, false)).wrong() ==
+        lacking + "labels\", which layers of rank " + std::to_string(last) + " read");
+  const batch whole = plain.take(0, 13);
+  batch labels(13);
+  labels.add(*whole.find("labels"));
+  CHECK(failure_of(training, labels).wrong() == lacking + "inputs\", which layers of rank 0 read");
+  // Those who have a field have the same one.
+  CHECK(failure_of(training, rank == last ? plain.take(1, 13) : whole).wrong() ==
+        "ranks 0 and " + std::to_string(last) + " do not agree on the batch: its first samples differ");
+  CHECK(state_of(training) == state_of(twin));
+
+  // A dataset of those fields; rows of a field that no layer reads count the samples of the others.
+  dataset mine, all;
+  const std::vector<int> numbers(40);
+  mine.with_unread("number", 1, numbers);
+  all.with("inputs", 12, plain.inputs).with("labels", 1, plain.labels).with("weights", 1, plain.weights);
+  if (rank == 0) mine.with("inputs", 12, plain.inputs);
+  if (rank == last) mine.with("labels", 1, plain.labels).with("weights", 1, plain.weights);
+  fit(training, mine, {.epochs = 2, .batch = 16});
+  fit(twin, all, {.epochs = 2, .batch = 16});
+  CHECK(state_of(training) == state_of(twin));
+}
+
 TEST_CASE("replicas in processes sum gradients during backward and have the bits of threads") {
   const int ranks = the_job().ranks();
   plan_options options{.micro_batches = 2, .micro_batch_size = 4, .replicas = 2};
@@ -365,8 +412,9 @@ TEST_CASE("processes that make different calls throw at once, with both values, 
     CHECK(said([&] { training.freeze(0); }, [&] { training.freeze(1); }) == two + "the slot: 0 and 1");
     values[3] = differs ? 0.25F : 0.5F;
     CHECK(said(write, write) == two + "the values");
-    CHECK(said(step, [&] { training.step(plain.take(0, 17), 0.1); })
-              .starts_with("the batch has 17 samples, but the plan holds 16"));
+    CHECK(said(step, [&] {
+            training.step(plain.take(0, 17), 0.1);
+          }).starts_with("the batch has 17 samples, but the plan holds 16"));
     CHECK(said(step, [&] { training.step(data, std::numeric_limits<double>::infinity()); }) ==
           "the learning rate is inf");
     again();

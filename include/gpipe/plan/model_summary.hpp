@@ -24,10 +24,12 @@ std::string summary() {
   return summary(network_of<Model>);
 }
 
-/// The model of a training, and its plan.
+/// The model of a training, its plan, and its groups of parameters.
 template <class Training>
-requires requires(const Training& t) { t.net(), t.plan().stages(); }
-std::string summary(const Training& training) { return summary(training.net(), training.plan()); }
+requires requires(const Training& t) { t.net(), t.plan().stages(), t.group_summary(); }
+std::string summary(const Training& training) {
+  return summary(training.net(), training.plan()) + training.group_summary();
+}
 
 }  // namespace gpipe
 

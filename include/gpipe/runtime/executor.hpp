@@ -24,7 +24,7 @@ namespace gpipe {
 /// Runs a plan with one worker thread for each worker of the schedule and each replica. The first worker is the thread
 /// that calls; the others live as long as the executor. In a job each process is one worker, and processes share no
 /// memory: every process makes the same calls with the same batches in the same order, also those that read, and gets
-/// the same results. Not thread-safe.
+/// the same results. Of a batch it needs the fields that its own layers read. Not thread-safe.
 ///
 ///     run the program  |  reduce  |  barrier: all have arrived, loss and norm are finite  |  update  |  rest
 ///     `---------------------- may fail: nothing has changed yet ------------------------'  `- cannot -'
@@ -44,7 +44,7 @@ class executor {
         all_(plan_, options_.job),
         report_(net_, admitted(), options_.trace_events),
         watched_(net_, plan_, options_.digest_calls),
-        input_(net_, plan_, step_),
+        input_(net_, plan_, step_, {here_.slots_here(net_.slot_count), options_.job == nullptr ? -1 : rank()}),
         passes_(net_, plan_, rule_, options_, here_, step_, decision_, report_.stages(),
                 detail::wait_limits_of(here_.count(), options_.deadline)),
         parameters_(net_, plan_, here_, replicas()) {

@@ -61,8 +61,9 @@ class basic_trainer {
 
   /// Forward and backward over a part of the next step's mini-batch. Call `accumulate` once for each part but the last:
   /// the next `step` adds the last part and divides by the weight of all. The result covers the mini-batch so far, as
-  /// the result of `step` covers all of it. Dropout sees one mini-batch: the position of a sample counts on from call to
-  /// call. Averages that layers keep, such as those of batch_norm, move at the step, by all samples of the mini-batch.
+  /// the result of `step` covers all of it. Dropout sees one mini-batch: the position of a sample counts on from call
+  /// to call. Averages that layers keep, such as those of batch_norm, move at the step, by all samples of the
+  /// mini-batch.
   ///
   /// Throws `error`. If the batch is refused, nothing has changed. If the call, or the step, fails later, all that was
   /// accumulated is dropped, and the error says so: gradients are summed in place, and no copy is kept.
@@ -163,6 +164,8 @@ class basic_trainer {
   }
   /// Every parameter and every part of a layer's state, in model order: its path, shape, type, stage, and its values.
   std::vector<model_array<Device>> parameters();
+  /// The groups of parameters in words, a line a group; no text without groups. `summary(training)` ends with it.
+  std::string group_summary() const;
 
   /// The same by path, such as "h.0.ln_1.weight". An unknown path is an error with the nearest one.
   template <detail::element T = float>
@@ -226,7 +229,8 @@ class basic_trainer {
 
   /// Saves a checkpoint: parameters, state, the optimizer's arrays, the step count and the seed. It is the folder
   /// `path`/step-00000120, which appears when it is whole and on the disk. `model.safetensors` in it is what PyTorch's
-  /// `load_state_dict` takes. If `path` ends with .safetensors, the model alone is saved, in that file.
+  /// `load_state_dict` takes. If `path` ends with .safetensors, the model alone is saved, in that file, with the names
+  /// and layouts of `save_options::names`.
   ///
   /// Throws `error` if the save fails. The checkpoints before it are as they were, and the training can go on.
   void save(const std::string& path, const save_options& how = {});
@@ -238,7 +242,8 @@ class basic_trainer {
   ///
   /// Throws `error`, which lists names, if the file is not this model's or not this optimizer's. Then nothing has
   /// changed.
-  load_result load(const std::string& path, load_mode mode = load_mode::exact);
+  load_result load(const std::string& path, const load_options& how = {});
+  load_result load(const std::string& path, load_mode mode) { return load(path, load_options{mode, {}}); }
 
   /// Copies all parameters and the state of all layers, in model order, and sets them again: bit for bit, in any cut of
   /// the same model. `into` is resized once and then used again.

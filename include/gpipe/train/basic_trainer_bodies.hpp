@@ -10,8 +10,8 @@
 #include <gpipe/train/basic_trainer.hpp>
 #include <gpipe/train/checkpoint/checkpointer.hpp>
 
-// The bodies of basic_trainer's members. trainer.hpp includes them if the program is header-only. If GPIPE_COMPILED is 1,
-// compiled.cpp includes them for the host, and a program for another device includes them itself.
+// The bodies of basic_trainer's members. trainer.hpp includes them if the program is header-only. If GPIPE_COMPILED is
+// 1, compiled.cpp includes them for the host, and a program for another device includes them itself.
 
 namespace gpipe {
 
@@ -129,7 +129,8 @@ template <class Device>
 GPIPE_COLD void basic_trainer<Device>::set_frozen(int first, int last, bool frozen) {
   const network& net = executor_->net();
   if (last < first)
-    detail::throw_error({"the slots [", first, ", ", last, ") end before they begin"}, {"give the first before the last"});
+    detail::throw_error({"the slots [", first, ", ", last, ") end before they begin"},
+                        {"give the first before the last"});
   if (last > first) detail::known_slot(net, first), detail::known_slot(net, last - 1);
   for (int l = first; l < last; ++l) {
     executor_->freeze(l, frozen);
@@ -228,6 +229,26 @@ GPIPE_COLD auto basic_trainer<Device>::parameters() -> std::vector<model_array<D
 }
 
 template <class Device>
+GPIPE_COLD std::string basic_trainer<Device>::group_summary() const {
+  const network& net = executor_->net();
+  const std::vector<parameter_group>& groups = executor_->groups().all();
+  std::vector<std::size_t> elements(groups.size() + 1), arrays(groups.size() + 1);
+  detail::for_each_array(net, [&](const detail::named_array& which) {
+    if (which.kind != array_kind::parameter || !net.owns(which.slot)) return;
+    const std::size_t g = detail::index(executor_->groups().of(which.slot, which.index));
+    elements[g] += detail::description_of(net, which).extents.size();
+    ++arrays[g];
+  });
+  std::string text;
+  for (std::size_t g = 0; !groups.empty() && g <= groups.size(); ++g)
+    text += detail::concat({g < groups.size() ? "group " + std::to_string(g) : "no group", ": ",
+                            detail::several(static_cast<std::int64_t>(arrays[g]), "array"), ", ",
+                            detail::counted(elements[g]), " parameters",
+                            g < groups.size() ? "; " + detail::text_of(groups[g]) : "", "\n"});
+  return text;
+}
+
+template <class Device>
 GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, std::string_view path) const -> place {
   const detail::named_array found = detail::find_path(executor_->net(), path, kind);
   return {found.slot, detail::description_of(executor_->net(), found).name};
@@ -303,7 +324,7 @@ GPIPE_COLD void basic_trainer<Device>::save(const std::string& path, const save_
     detail::throw_error({"the gradients of ", accumulated(), " accumulated calls wait for a step, and are not saved"},
                         {"take the step, or call discard_accumulated"});
   const detail::checkpointer<Device> now(*executor_, detail::system_files());
-  if (path.ends_with(".safetensors")) return now.save_model(path);
+  if (path.ends_with(".safetensors")) return now.save_model(path, how.names);
   now.save(path, how, facts(), saving_->beside, saving_->copy);
 }
 template <class Device>
@@ -311,9 +332,9 @@ GPIPE_COLD void basic_trainer<Device>::wait_for_save() {
   saving_->beside.finish();
 }
 template <class Device>
-GPIPE_COLD load_result basic_trainer<Device>::load(const std::string& path, load_mode mode) {
+GPIPE_COLD load_result basic_trainer<Device>::load(const std::string& path, const load_options& how) {
   wait_for_save();
-  return detail::checkpointer<Device>(*executor_, detail::system_files()).load(path, mode, facts());
+  return detail::checkpointer<Device>(*executor_, detail::system_files()).load(path, how, facts());
 }
 
 template <class Device>

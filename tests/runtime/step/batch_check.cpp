@@ -182,6 +182,29 @@ TEST_CASE("fields that only layers behind the last to run read may be missing") 
   CHECK_THROWS_AS(check_batch(network_of<net>, batch(without).with("labels", labels), 2, rows, loss), error);
 }
 
+TEST_CASE("fields that only layers of other processes read may be missing") {
+  const std::vector<double> x(6, 1.5);
+  const std::int32_t labels[] = {2, 0};
+  struct two_layers : model<input<double, 3>, linear<3>, laws::passing_loss> {};
+  const auto check = [&](const batch& b, std::vector<bool> here) {
+    batch_rows rows;
+    check_batch(network_of<two_layers>, b, 2, rows, 2, {std::move(here), 1});
+    return rows;
+  };
+  const batch inputs = batch(2).with("inputs", x), classes = batch(2).with("labels", labels);
+  CHECK(check(inputs, {true, false}).unknown == std::vector<bool>{true, true});
+  const batch_rows rows = check(classes, {false, true});
+  CHECK(rows.inputs == nullptr);
+  CHECK(rows.unknown == std::vector<bool>{false, false});  // weights are missing, and their value is known: 1
+  CHECK(check(batch(2), {false, false}).unknown == std::vector<bool>{true, true});
+  const auto refuses = [&](const batch& b, std::vector<bool> here, const char* what) {
+    CHECK_THROWS_WITH_AS(check(b, std::move(here)), doctest::Contains(what), error);
+  };
+  refuses(classes, {true, false}, "the batch lacks the field \"inputs\", which layers of rank 1 read");
+  refuses(inputs, {false, true}, "the batch lacks the field \"labels\", which layers of rank 1 read");
+  refuses(batch(2).with("inputs", x).with("label", labels), {true, false}, "is it \"labels\"?");
+}
+
 TEST_CASE("a batch of a dataset names the dataset's row") {
   const std::vector<double> x(6, 1.5);
   const std::int32_t labels[] = {2, 77};

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <gpipe/plan/model_summary.hpp>
 #include <gpipe/record/checkpoint/safetensors_file.hpp>
 #include <gpipe/record/checkpoint/write_safetensors.hpp>
 
@@ -205,4 +206,54 @@ TEST_CASE_FIXTURE(fixture, "tied layers are in the file under each of their name
   file.read(file.at("2.weight"), 0, std::span(first));
   file.read(file.at("8.weight"), 0, std::span(second));
   CHECK(first == second);
+}
+
+TEST_CASE_FIXTURE(fixture, "files of different steps are refused, in one file each and in several") {
+  for (const std::uint64_t bytes : {std::uint64_t{1} << 30, std::uint64_t{1500}}) {
+    const std::string from = folder.beside("of" + std::to_string(bytes)), old = from + "/step-00000003/";
+    if (bytes == 1500) training.load(folder.beside("of1073741824") + "/step-00000003");
+    training.save(from, {.max_file_bytes = bytes});
+    step(1);
+    training.save(from, {.max_file_bytes = bytes});
+    const std::string now = from + "/step-00000004/";
+    const char* const other = bytes == 1500 ? "model-00002-of-00005.safetensors" : "model.safetensors";
+    fs::copy_file(old + other, now + other, fs::copy_options::overwrite_existing);
+    refuses(now, "is of step \"3\"");
+    refuses(from, bytes == 1500 ? "model-00001-of-00005.safetensors\" is of step \"4\"" : "is of step \"4\"");
+  }
+}
+
+TEST_CASE_FIXTURE(fixture, "averaged weights are in the checkpoint and in the trainer, or in neither") {
+  trainer<net, adam> averaged{two, adam{}, {.seed = 3, .average_weights = 0.5}};
+  averaged.step(data.take(0, 8));
+  averaged.save(folder.beside("averaged"));
+  const std::uint64_t before = state_of(averaged);
+  refuses(folder.beside("averaged"), "average_weights is 0, but the checkpoint has averaged weights");
+  training.save(folder.path());
+  CHECK_THROWS_WITH_AS(averaged.load(folder.path()),
+                       doctest::Contains("average_weights is set, but the checkpoint has no averaged weights"), error);
+  CHECK(state_of(averaged) == before);
+  // The model alone fits. Averages begin with its parameters.
+  averaged.load(file("model.safetensors"));
+  CHECK(averaged.parameter("0.weight") == training.parameter("0.weight"));
+  CHECK(averaged.average("0.weight") == training.parameter("0.weight"));
+  training.load(folder.beside("averaged") + "/step-00000001/model.safetensors");
+  averaged.load(folder.beside("averaged"));
+  CHECK(averaged.parameter("0.weight") == training.parameter("0.weight"));
+  CHECK(averaged.average("0.weight") != training.parameter("0.weight"));
+}
+
+TEST_CASE_FIXTURE(fixture, "the summary of a training ends with its groups") {
+  CHECK(training.group_summary() == "");
+  trainer<net, adam> grouped{
+      two, adam{}, {.groups = {{.parameters = {"0.*"}, .rate_factor = 0.1}, no_decay_for_biases_and_norms()}}};
+  const std::string groups =
+      "group 0: 2 arrays, 208 parameters; 0.*: rate_factor 0.1\n"
+      "group 1: 4 arrays, 55 parameters; *bias, *_norm: rate_factor 1, weight_decay 0\n"
+      "no group: 2 arrays, 368 parameters\n";
+  CHECK(grouped.group_summary() == groups);
+  CHECK(summary(grouped) == summary(grouped.net(), grouped.plan()) + groups);
+  grouped.save(folder.path());
+  const safetensors_file saved(folder.path() + "/step-00000000/optimizer.safetensors");
+  CHECK(saved.metadata().at("gpipe.groups") == "0.*: rate_factor 0.1; *bias, *_norm: rate_factor 1, weight_decay 0");
 }

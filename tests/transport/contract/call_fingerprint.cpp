@@ -31,6 +31,20 @@ TEST_CASE("fingerprints are equal if the call and all values are") {
   CHECK_FALSE(call_fingerprint(collective_kind::step, three) == call_fingerprint(collective_kind::predict, three));
 }
 
+TEST_CASE("a value that a process does not know agrees with every value") {
+  const auto of = [](std::uint64_t first, std::uint64_t second) {
+    const agreed_value values[] = {{"the inputs", first}, {"the labels", second}};
+    return call_fingerprint(collective_kind::step, values);
+  };
+  constexpr std::uint64_t unknown = agreed_value::unknown;
+  CHECK(of(1, unknown) == of(1, 2));
+  CHECK(of(1, 2) == of(unknown, 2));
+  CHECK(of(unknown, 2) == of(1, unknown));
+  CHECK_FALSE(of(1, unknown) == of(2, 2));
+  CHECK(difference(collective_kind::step, {{"the inputs", unknown}, {"the labels", 1}}, collective_kind::step,
+                   {{"the inputs", 3}, {"the labels", 2}}) == "ranks 0 and 2 do not agree on the labels");
+}
+
 TEST_CASE("the error names the first value that differs, with both values as text") {
   const auto step = collective_kind::step;
   CHECK(difference(step, {}, collective_kind::read, {}) == "ranks 0 and 2 do not agree on the call: step and read");
@@ -49,6 +63,6 @@ TEST_CASE("the error names the first value that differs, with both values as tex
 TEST_CASE("a call has a limited number of values") {
   const std::vector<agreed_value> most(call_fingerprint::max_values), more(call_fingerprint::max_values + 1);
   CHECK_NOTHROW(call_fingerprint(collective_kind::step, most));
-  CHECK_THROWS_WITH_AS(call_fingerprint(collective_kind::step, more),
-                       "a call has 32 agreed values; choose at most 31", error);
+  CHECK_THROWS_WITH_AS(call_fingerprint(collective_kind::step, more), "a call has 32 agreed values; choose at most 31",
+                       error);
 }

@@ -72,14 +72,15 @@ class batch {
 
 namespace detail {
 
-/// The rows that a step reads: those of the model's input and of each field of the network. The pointer of an optional
-/// field that is missing is null.
+/// The rows that a step reads: those of the model's input and of each field of the network. The pointer of a field that
+/// is missing is null: it is optional, or no layer of this process reads it.
 struct batch_rows {
   int samples = 0;
   const std::byte* inputs = nullptr;
   std::vector<const std::byte*> fields;
+  std::vector<bool> unknown{};        ///< [field]: it is missing, and no layer of this process reads it
   const int* dataset_rows = nullptr;  ///< see `batch::named`
-  bf16* rounded = nullptr;  ///< buffer for the inputs of a batch of floats when the model reads bf16
+  bf16* rounded = nullptr;            ///< buffer for the inputs of a batch of floats when the model reads bf16
 };
 
 }  // namespace detail

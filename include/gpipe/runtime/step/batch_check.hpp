@@ -19,7 +19,7 @@ GPIPE_COLD inline const std::byte* rows_of(const batch& from, std::string_view n
   if (found == nullptr) return nullptr;
   if (found->type != type)
     throw_error({"field \"", name, "\" of the batch holds ", name_of(found->type), ", the model reads ", name_of(type)},
-           {"convert it before the step"});
+                {"convert it before the step"});
   const std::size_t wanted = size * detail::index(from.samples());
   if (name != "inputs" && size > 1 && found->elements == detail::index(from.samples()))
     throw_error({"field \"", name, "\" of the batch has one element a sample, but the model reads ", size,
@@ -27,10 +27,11 @@ GPIPE_COLD inline const std::byte* rows_of(const batch& from, std::string_view n
                 {"if a sample is one row, put flatten before the first linear layer; else give one element a row"});
   if (found->elements != wanted)
     throw_error({"field \"", name, "\" of the batch has ", found->elements, " elements, but ", from.samples(),
-            " samples of ", size, " need ", wanted},
-           {"give every sample a whole row"});
+                 " samples of ", size, " need ", wanted},
+                {"give every sample a whole row"});
   if (found->data == nullptr)
-    throw_error({"field \"", name, "\" of the batch has no rows: their address is null"}, {"give the address of its rows"});
+    throw_error({"field \"", name, "\" of the batch has no rows: their address is null"},
+                {"give the address of its rows"});
   return static_cast<const std::byte*>(found->data);
 }
 
@@ -99,8 +100,23 @@ void check_share(const field& wanted, const T* numbers, std::size_t count, const
                   {"it must lie in 0 ... ", wanted.below});
 }
 
-GPIPE_COLD inline bool is_read_before(const network& net, int field, int end) {
+/// The slots whose layers run in this process; all, without a job.
+struct local_slots {
+  std::vector<bool> here{};  ///< empty: all
+  int rank = -1;             ///< of this process in its job
+
+  bool has(int slot) const { return here.empty() || here[index(slot)]; }
+};
+
+GPIPE_COLD inline bool inputs_are_read(const network& net, const local_slots& local) {
+  for (int l = 0; l < net.slot_count; ++l)
+    for (int i = 0; local.has(l) && i < net.row_of(l).inputs; ++i)
+      if (net.reads_value(l, i) < net.entering) return true;
+  return false;
+}
+GPIPE_COLD inline bool is_read_before(const network& net, int field, int end, const local_slots& local) {
   for (int l = 0; l < net.slot_count && l < end; ++l) {
+    if (!local.has(l)) continue;
     if (end < net.slot_count && net.row_of(l).auxiliary_loss()) continue;  // a prediction runs no loss
     for (int i = 0; i < net.row_of(l).field_count; ++i)
       if (net.row_of(l).field_index[i] == field) return true;
@@ -115,29 +131,36 @@ void check_weights(const field& wanted, const T* weights, std::size_t count, con
     if (!(weights[i] >= 0))
       throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ",
                    std::to_string(weights[i])},
-             {"choose 0 or more"});
+                  {"choose 0 or more"});
 }
 
 /// Checks a batch against the fields of the model: names, types, row sizes, ranges of integers. The model must read
-/// every field of the batch that was not added by `with_unread`. A field that only layers from slot `end` on read may be
-/// missing. A model in bf16 accepts inputs that are floats, and rounds them. Throws `error`.
+/// every field of the batch that was not added by `with_unread`. A field may be missing if no layer of this process
+/// before slot `end` reads it. A model in bf16 accepts inputs that are floats, and rounds them. Throws `error`.
 GPIPE_COLD inline void check_batch(const network& net, const batch& from, int max_batch, batch_rows& rows,
-                                   int end = (std::numeric_limits<int>::max)()) {
+                                   int end = (std::numeric_limits<int>::max)(), const local_slots& local = {}) {
   using detail::throw_error;
   if (from.samples() < 1) throw_error({"the batch is empty"}, {"give at least one sample"});
   if (from.samples() > max_batch)
     throw_error({"the batch has ", from.samples(), " samples, but the plan holds ", max_batch,
-            " (micro-batches times micro-batch size)"},
-           {"raise the micro-batch size of the plan, or split the batch"});
+                 " (micro-batches times micro-batch size)"},
+                {"raise the micro-batch size of the plan, or split the batch"});
   rows.samples = from.samples();
   rows.dataset_rows = from.dataset_rows();
   detail::check_fields(net, from);
+  const auto lacks = [&](const char* name) {
+    throw_error({"the batch lacks the field \"", name, "\"",
+                 local.rank < 0 ? "" : concat({", which layers of rank ", local.rank, " read"})},
+                {"add it by with(\"", name, "\", ...)"});
+  };
   const batch::entry* const given = from.find("inputs");
-  if (given == nullptr) throw_error({"the batch lacks the field \"inputs\""}, {"add it by with(\"inputs\", ...)"});
+  if (given == nullptr && inputs_are_read(net, local)) lacks("inputs");
   const edge_part& entering = net.values[0].part;
-  const bool rounds = detail::is_rounded(net, *given);
-  rows.inputs = detail::rows_of(from, "inputs", entering.size, rounds ? dtype::float32 : entering.type);
-  if (const std::int64_t below = net.values[0].below; below > 0) {
+  const bool rounds = given != nullptr && detail::is_rounded(net, *given);
+  rows.inputs = given == nullptr
+                    ? nullptr
+                    : detail::rows_of(from, "inputs", entering.size, rounds ? dtype::float32 : entering.type);
+  if (const std::int64_t below = net.values[0].below; below > 0 && given != nullptr) {
     const field tokens{"inputs", entering.size, entering.type, below};
     const std::size_t count = entering.size * detail::index(from.samples());
     if (entering.type == dtype::int32)
@@ -146,11 +169,13 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& from, int ma
       detail::check_range(tokens, reinterpret_cast<const std::uint8_t*>(rows.inputs), count, rows.dataset_rows);
   }
   rows.fields.resize(detail::index(net.field_count));
+  rows.unknown.resize(detail::index(net.field_count));
   for (int f = 0; f < net.field_count; ++f) {
     const field& wanted = net.fields[f];
     const std::byte* data = detail::rows_of(from, wanted.name, wanted.size, wanted.type);
-    if (data == nullptr && !wanted.optional && detail::is_read_before(net, f, end))
-      throw_error({"the batch lacks the field \"", wanted.name, "\""}, {"add it by with(\"", wanted.name, "\", ...)"});
+    const bool unknown = data == nullptr && !detail::is_read_before(net, f, end, local);
+    if (data == nullptr && !unknown && !wanted.optional) lacks(wanted.name);
+    rows.unknown[detail::index(f)] = unknown;
     rows.fields[detail::index(f)] = data;
     if (data == nullptr) continue;
     const std::size_t count = wanted.size * detail::index(from.samples());
@@ -170,8 +195,7 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& from, int ma
     if (wanted.type == dtype::uint8)
       detail::check_range(wanted, reinterpret_cast<const std::uint8_t*>(data), count, rows.dataset_rows);
   }
-  if (rounds)
-    rows.inputs = detail::round(rows.inputs, entering.size * detail::index(from.samples()), rows.rounded);
+  if (rounds) rows.inputs = detail::round(rows.inputs, entering.size * detail::index(from.samples()), rows.rounded);
 }
 
 }  // namespace gpipe::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <gpipe/core/index.hpp>
@@ -22,10 +23,11 @@ struct call_terms {
 /// that a call allocates nothing.
 class step_input {
  public:
-  GPIPE_COLD step_input(const network& net, const runtime_plan& plan, step_context& step)
-      : net_(net), plan_(plan), step_(step) {
+  GPIPE_COLD step_input(const network& net, const runtime_plan& plan, step_context& step, local_slots local = {})
+      : net_(net), plan_(plan), step_(step), local_(std::move(local)) {
     step.forward_only = !plan.schedule.trains;
     step.rows.fields.resize(index(net.field_count));
+    step.rows.unknown.resize(index(net.field_count));
     if (const edge_part& entering = net.values[0].part; entering.type == dtype::bf16)
       rounded_.resize(entering.size * index(plan.max_batch()));
     step.rows.rounded = rounded_.data();
@@ -50,7 +52,8 @@ class step_input {
           {"give at least one sample to each, or choose fewer replicas"});
     step_.began_ns = now_ns();
     const int every_layer = (std::numeric_limits<int>::max)();
-    check_batch(net_, data, plan_.max_batch(), step_.rows, kind == pass_kind::predict ? net_.loss_slot() : every_layer);
+    check_batch(net_, data, plan_.max_batch(), step_.rows, kind == pass_kind::predict ? net_.loss_slot() : every_layer,
+                local_);
     step_.begin(kind);
     step_.samples_before = terms.samples_before;
     step_.predicted = terms.predicted;
@@ -62,6 +65,7 @@ class step_input {
   const network& net_;
   const runtime_plan& plan_;
   step_context& step_;
+  const local_slots local_;
   std::vector<bf16> rounded_;  // inputs of a batch of floats, for a model that reads bf16
 };
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <gpipe/core/descriptions/data_position.hpp>
+#include <gpipe/train/checkpoint/name_map.hpp>
 
 namespace gpipe {
 
@@ -17,6 +18,7 @@ struct save_options {
   /// of processes the call always waits.
   bool wait = true;
   std::uint64_t max_file_bytes = std::uint64_t{4} << 30;  ///< larger models go to several files and an index
+  name_map names{};  ///< of the model alone, in a .safetensors file: the names and layouts of another program
 };
 
 /// What `basic_trainer::load` takes from a file.
@@ -25,7 +27,13 @@ enum class load_mode : std::uint8_t {
   partial,  ///< the parameters and the state that fit; moments and the step count stay as they are
 };
 
-/// What of a file fits a model, by name and shape.
+/// How `basic_trainer::load` reads a file.
+struct load_options {
+  load_mode mode = load_mode::exact;
+  name_map names{};  ///< of a model that another program has written
+};
+
+/// What of a file fits a model, by name and shape. The names are those in the file.
 struct load_report {
   std::vector<std::string> loaded{};
   std::vector<std::string> missing{};     ///< in the model alone

@@ -21,7 +21,9 @@
 #include <gpipe/train/checkpoint/checkpoint_files.hpp>
 #include <gpipe/train/checkpoint/checkpoint_options.hpp>
 #include <gpipe/train/checkpoint/facts.hpp>
+#include <gpipe/train/checkpoint/map_names.hpp>
 #include <gpipe/train/checkpoint/match.hpp>
+#include <gpipe/train/checkpoint/read_arrays.hpp>
 #include <gpipe/train/checkpoint/write_arrays.hpp>
 
 namespace gpipe::detail {
@@ -58,6 +60,9 @@ class checkpointer {
   GPIPE_COLD void save(const std::string& folder, const save_options& how, checkpoint_facts facts, background& beside,
                        array_copy& copy) const {
     require_valid(how);
+    if (how.names != name_map{})
+      throw_error({"names are given for the checkpoint ", detail::quoted(folder)},
+                  {"save the model alone, to a path that ends with .safetensors"});
     agree(collective_kind::save, folder);
     facts.steps = run_.steps();
     facts.seed = run_.seed();
@@ -71,9 +76,12 @@ class checkpointer {
   }
 
   /// The model alone, in one file. In a job rank 0 writes it.
-  GPIPE_COLD void save_model(const std::string& file) const {
-    agree(collective_kind::save, file);
-    const file_list list = deal_arrays("model", model_arrays(run_.net()), UINT64_MAX, [](const auto&) { return 0; });
+  GPIPE_COLD void save_model(const std::string& file, const name_map& names) const {
+    agree(collective_kind::save, file, {.names = names});
+    std::vector<stored_array> arrays = model_arrays(run_.net());
+    if (names.tied_once) std::erase_if(arrays, [](const stored_array& one) { return one.copy; });
+    const file_list list =
+        deal_arrays("model", in_file(arrays, names, saved_prefix(names)), UINT64_MAX, [](const auto&) { return 0; });
     const checkpoint_file& all = list.files.front();
     const array_reader read = [this](const stored_array& of, std::size_t at, std::span<std::byte> into) {
       run_.read(of.kind, of.slot, of.index, of.at + at, into.size(), into.data());
@@ -89,14 +97,14 @@ class checkpointer {
     point(collective_kind::save, 1);
   }
 
-  GPIPE_COLD load_result load(const std::string& path, load_mode mode, const checkpoint_facts& mine) const {
-    agree(collective_kind::load, path);
+  GPIPE_COLD load_result load(const std::string& path, const load_options& how, const checkpoint_facts& mine) const {
+    agree(collective_kind::load, path, how);
     load_result result;
     opened from;
-    together().together([&] { from = open(path, mode, mine, result); });
+    together().together([&] { from = open(path, how, mine, result); });
     point(collective_kind::load, 1);
     together().together([&] {
-      for (const auto& [to, place] : from.arrays) copy_in(to, place, !from.whole);
+      for (const array_place& one : from.arrays) copy_in(one, !from.whole);
     });
     point(collective_kind::load, 2);
     run_.restore(from.whole ? from.facts.steps : run_.steps(), from.whole ? from.facts.seed : run_.seed());
@@ -114,7 +122,7 @@ class checkpointer {
   /// What `load` has checked, before it writes an array.
   struct opened {
     std::deque<safetensors_set> sets{};
-    std::vector<std::pair<stored_array, const safetensors_set::place*>> arrays{};
+    std::vector<array_place> arrays{};
     checkpoint_facts facts{};
     bool whole = false;  // with the optimizer
   };
@@ -122,11 +130,13 @@ class checkpointer {
   const collective_calls& together() const { return run_.together(); }
   static safetensors_metadata model_facts() { return {{"format", "pt"}}; }
 
-  GPIPE_COLD void agree(collective_kind kind, const std::string& path) const {
+  GPIPE_COLD void agree(collective_kind kind, const std::string& path, const load_options& how = {}) const {
     hash name;
     name.add(reinterpret_cast<const std::byte*>(path.data()), path.size());
-    together().agree_to(
-        kind, {{"the path", name.value()}, agreed_value::number("the step", static_cast<std::int64_t>(run_.steps()))});
+    together().agree_to(kind, {{"the path", name.value()},
+                               agreed_value::number("the step", static_cast<std::int64_t>(run_.steps())),
+                               {"the names in the file", hash_of(how.names)},
+                               agreed_value::number("the mode", static_cast<int>(how.mode))});
   }
   void point(collective_kind kind, int number) const {
     together().agree_to(kind, {agreed_value::number("the point of the call", number)});
@@ -175,8 +185,8 @@ class checkpointer {
 
   GPIPE_COLD void write_files(const std::string& part, int rank, const contents& content,
                               const array_reader& read) const {
-    write_arrays(part, content.model, rank, model_facts(), read, files_);
-    write_arrays(part, content.optimizer, rank, content.facts.texts(), read, files_);
+    write_arrays(part, content.model, rank, content.facts.steps, model_facts(), read, files_);
+    write_arrays(part, content.optimizer, rank, content.facts.steps, content.facts.texts(), read, files_);
   }
   GPIPE_COLD void complete(checkpoint_folder& folder, const std::string& part, int keep,
                            const contents& content) const {
@@ -221,7 +231,7 @@ class checkpointer {
     }
   }
 
-  GPIPE_COLD opened open(const std::string& path, load_mode mode, const checkpoint_facts& mine,
+  GPIPE_COLD opened open(const std::string& path, const load_options& how, const checkpoint_facts& mine,
                          load_result& result) const {
     opened from;
     result.path = path;
@@ -241,19 +251,37 @@ class checkpointer {
         result.path = newest.path;
       }
       from.sets.push_back(open_set(result.path, "model", files_));
-      if (mode == load_mode::exact && has(result.path, "optimizer"))
+      if (how.mode == load_mode::exact && has(result.path, "optimizer")) {
+        if (how.names != name_map{})
+          throw error("names are given, but the checkpoint is one of this library", "load it without names",
+                      {.file = result.path});
         from.sets.push_back(open_set(result.path, "optimizer", files_));
+      }
     }
     from.whole = from.sets.size() == 2;
-    take(from, from.sets[0], model_arrays(run_.net()), mode, result);
+    require_one_step(from.sets);
+    take(from, from.sets[0], model_arrays(run_.net()), how, result);
+    require_equal_twins(run_.net(), from.arrays, [this] { together().working("load"); });
     if (!from.whole) return from;
     from.facts = read_facts(from.sets[1].metadata(), from.sets[1].path());
     if (from.facts.optimizer != mine.optimizer)
       throw_error({"the checkpoint is of the optimizer ", from.facts.optimizer, ", but this one is ", mine.optimizer},
                   {"train with that optimizer, or load the model alone: ", result.path, "/model.safetensors"},
                   {.file = from.sets[1].path()});
-    take(from, from.sets[1], optimizer_state(run_.net(), run_.plan().options), mode, result);
+    require_averages(from.sets[1]);
+    take(from, from.sets[1], optimizer_state(run_.net(), run_.plan().options), {}, result);
     return from;
+  }
+  /// Averaged weights can neither be made up nor be dropped in silence.
+  GPIPE_COLD void require_averages(const safetensors_set& optimizer) const {
+    const bool here = run_.plan().options.average_weights;
+    const auto average = [](const auto& tensor) { return tensor.first.ends_with(".average"); };
+    if (here == std::any_of(optimizer.tensors().begin(), optimizer.tensors().end(), average)) return;
+    throw_error({here ? "average_weights is set, but the checkpoint has no averaged weights"
+                      : "average_weights is 0, but the checkpoint has averaged weights"},
+                {here ? "set average_weights to 0" : "set average_weights",
+                 ", or load the model alone: its file model.safetensors"},
+                {.file = optimizer.path()});
   }
   /// The folder is itself a checkpoint, or has a model of another program.
   bool is_checkpoint(const std::string& folder) const { return has(folder, "model"); }
@@ -262,46 +290,39 @@ class checkpointer {
     return files_.kind_of(file.c_str()) != file_operations::kind::none ||
            files_.kind_of((file + ".index.json").c_str()) != file_operations::kind::none;
   }
-  GPIPE_COLD void take(opened& from, const safetensors_set& set, std::vector<stored_array> wanted, load_mode mode,
-                       load_result& result) const {
+  GPIPE_COLD void take(opened& from, const safetensors_set& set, const std::vector<stored_array>& arrays,
+                       const load_options& how, load_result& result) const {
     std::vector<const safetensors_set::place*> places;
     std::vector<found_array> found;
     for (const auto& [name, place] : set.tensors()) {
       places.push_back(&place);
       found.push_back({name, place.entry->shape});
     }
+    const std::string prefix = prefix_of(found, how.names);
+    std::vector<stored_array> wanted = in_file(arrays, how.names, prefix);
     array_match match = match_arrays(wanted, found);
     forgive_counters(match.report);
-    if (mode == load_mode::exact && !match.exact()) throw_misfit(match.report, set.path());
+    forgive_names(match.report, wanted, how.names, prefix);
+    if (how.mode == load_mode::exact && !match.exact()) throw_misfit(match.report, set.path());
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       if (match.found[i] < 0) continue;
       const auto* place = places[static_cast<std::size_t>(match.found[i])];
       require_convertible(place->entry->type, place->entry->name, place->file->path());
-      if (run_.has_here(wanted[i].kind, wanted[i].slot)) from.arrays.emplace_back(std::move(wanted[i]), place);
+      if (run_.has_here(wanted[i].kind, wanted[i].slot)) from.arrays.push_back({std::move(wanted[i]), place});
     }
     if (&set == &from.sets.front()) static_cast<load_report&>(result) = std::move(match.report);
   }
 
   // A model alone has no moving averages: these begin with its parameters.
-  GPIPE_COLD void copy_in(const stored_array& to, const safetensors_set::place* from, bool model_alone) const {
-    if (to.type == dtype::float64) copy_as<double>(to, from);
-    else copy_as<float>(to, from);
-    if (!model_alone || to.kind != memory_kind::parameters || !run_.plan().options.average_weights) return;
-    stored_array average = to;
-    average.kind = memory_kind::averages;
-    copy_in(average, from, true);
-  }
-  template <class T>
-  GPIPE_COLD void copy_as(const stored_array& to, const safetensors_set::place* from) const {
-    std::vector<T> block((std::min)(to.extents.size(), block_elements));
-    for (std::size_t at = 0, all = to.extents.size(); at < all; at += block.size()) {
-      const std::span<T> some = std::span(block).first((std::min)(block.size(), all - at));
-      from->read(at, some);
+  GPIPE_COLD void copy_in(const array_place& from, bool model_alone) const {
+    const stored_array& to = from.array;
+    const bool averages = model_alone && to.kind == memory_kind::parameters && run_.plan().options.average_weights;
+    read_array(from, [&](std::size_t at, std::span<const std::byte> some) {
       together().working("load");
-      run_.write_here(to.kind, to.slot, to.index, to.at + at * sizeof(T), some.size_bytes(), some.data());
-    }
+      run_.write_here(to.kind, to.slot, to.index, to.at + at, some.size(), some.data());
+      if (averages) run_.write_here(memory_kind::averages, to.slot, to.index, to.at + at, some.size(), some.data());
+    });
   }
-  static constexpr std::size_t block_elements = std::size_t{1} << 20;
 
   run_type& run_;
   file_operations& files_;

@@ -2,8 +2,7 @@
 
 #include <charconv>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
+#include <deque>
 #include <string>
 #include <string_view>
 
@@ -13,10 +12,12 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/record/checkpoint/header.hpp>
+#include <gpipe/record/checkpoint/safetensors_set.hpp>
 
 namespace gpipe::detail {
 
-/// What a checkpoint stores beside arrays: texts in the header of the optimizer's file.
+/// What a checkpoint stores beside arrays: texts in the header of the optimizer's first file. The step count stands in
+/// every file.
 ///
 ///     gpipe.format 1, gpipe.steps 120, gpipe.seed 7, gpipe.epoch 2, gpipe.batch 13,
 ///     gpipe.optimizer adamw, gpipe.optimizer_trial 0.87...,
@@ -34,11 +35,14 @@ struct checkpoint_facts {
   safetensors_metadata texts() const;
 };
 
-/// A number with all its digits.
+/// A number with as many digits as it needs to be read back.
 std::string exact_text(double x);
 
 /// A group of parameters: "*.bias: rate_factor 1, weight_decay 0".
 std::string text_of(const parameter_group& group);
+
+/// Throws if files of a checkpoint are of different steps.
+void require_one_step(const std::deque<safetensors_set>& sets);
 
 /// Throws if a text is missing or is no number, or if the format is newer than this library.
 checkpoint_facts read_facts(const safetensors_metadata& texts, const std::string& file);
@@ -46,8 +50,7 @@ checkpoint_facts read_facts(const safetensors_metadata& texts, const std::string
 #if GPIPE_BODIES
 GPIPE_COLD GPIPE_INLINE std::string exact_text(double x) {
   char digits[32];
-  std::snprintf(digits, sizeof digits, "%.17g", x);
-  return digits;
+  return std::string(digits, std::to_chars(digits, digits + sizeof digits, x).ptr);
 }
 
 GPIPE_COLD GPIPE_INLINE std::string text_of(const parameter_group& group) {
@@ -70,6 +73,21 @@ GPIPE_COLD GPIPE_INLINE safetensors_metadata checkpoint_facts::texts() const {
           {"gpipe.optimizer_trial", optimizer_trial},
           {"gpipe.rate", rate},
           {"gpipe.groups", groups}};
+}
+
+GPIPE_COLD GPIPE_INLINE void require_one_step(const std::deque<safetensors_set>& sets) {
+  const safetensors_file* first = nullptr;
+  for (const safetensors_set& set : sets)
+    for (const safetensors_file& file : set.files()) {
+      const auto steps = file.metadata().find("gpipe.steps");
+      if (steps == file.metadata().end()) continue;
+      if (first == nullptr) first = &file;
+      const std::string& others = first->metadata().at("gpipe.steps");
+      if (steps->second != others)
+        throw_error({"the file is of step ", detail::quoted(steps->second), ", but ", detail::quoted(first->path()),
+                     " is of step ", detail::quoted(others)},
+                    {"load files of one checkpoint"}, {.file = file.path()});
+    }
 }
 
 GPIPE_COLD GPIPE_INLINE checkpoint_facts read_facts(const safetensors_metadata& texts, const std::string& file) {

@@ -20,7 +20,8 @@ struct stored_array {
   std::size_t at = 0;  ///< bytes before it in its slot's block
   shape extents{};
   dtype type = dtype::float32;
-  bool copy = false;  ///< a tied layer's name for the values of the first layer tied
+  bool copy = false;        ///< a tied layer's name for the values of the first layer tied
+  bool transposed = false;  ///< the file has the transpose, and `extents` are those in the file
 
   std::size_t bytes() const { return extents.size() * bytes_of(type); }
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <span>
@@ -11,13 +12,14 @@
 
 #include <gpipe/record/checkpoint/write_safetensors.hpp>
 #include <gpipe/train/checkpoint/checkpoint_files.hpp>
+#include <gpipe/train/checkpoint/transpose.hpp>
 
 namespace gpipe::detail {
 
 /// Copies bytes of an array, from its byte `at` on.
 using array_reader = std::function<void(const stored_array& of, std::size_t at, std::span<std::byte> into)>;
 
-/// Reads an array in blocks, and writes them.
+/// Reads an array in blocks, and writes them. An array that the file has transposed is read as a whole before.
 class array_source {
  public:
   array_source(const checkpoint_file& file, const array_reader& read) : read_(read), block_(block_bytes) {
@@ -25,6 +27,7 @@ class array_source {
   }
   void operator()(const safetensors_entry& tensor, safetensors_sink& into) {
     const stored_array& from = *arrays_.at(tensor.name);
+    if (from.transposed) return write_transposed(from, into);
     for (std::size_t at = 0, all = from.bytes(); at < all; at += block_bytes) {
       const std::span block = std::span(block_).first((std::min)(block_bytes, all - at));
       read_(from, at, block);
@@ -43,24 +46,42 @@ class array_source {
  private:
   static constexpr std::size_t block_bytes = std::size_t{4} << 20;
 
+  void write_transposed(const stored_array& from, safetensors_sink& into) {
+    const auto rows = static_cast<std::size_t>(from.extents.extents[0]);  // in the file
+    const auto columns = static_cast<std::size_t>(from.extents.extents[1]);
+    const std::size_t row_bytes = columns * bytes_of(from.type),
+                      at_once = (std::max)(block_bytes / row_bytes, std::size_t{1});
+    std::vector<std::byte> whole(from.bytes()), some((std::min)(at_once, rows) * row_bytes);
+    for (std::size_t at = 0; at < whole.size(); at += block_bytes)
+      read_(from, at, std::span(whole).subspan(at, (std::min)(block_bytes, whole.size() - at)));
+    for (std::size_t r = 0; r < rows; r += at_once) {
+      const std::size_t count = (std::min)(at_once, rows - r);
+      transpose_rows(whole.data(), columns, rows, bytes_of(from.type), r, count, some.data());
+      into.write(std::span<const std::byte>(some).first(count * row_bytes));
+    }
+  }
+
   const array_reader& read_;
   std::map<std::string_view, const stored_array*> arrays_;
   std::vector<std::byte> block_;
 };
 
-/// Writes the files of a list that are this rank's, each whole and on the disk. `facts` stand in the first file.
-void write_arrays(const std::string& folder, const file_list& list, int rank, const safetensors_metadata& facts,
-                  const array_reader& read, file_operations& files);
+/// Writes the files of a list that are this rank's, each whole and on the disk. `facts` stand in the first file, and
+/// the step count in all.
+void write_arrays(const std::string& folder, const file_list& list, int rank, std::uint64_t steps,
+                  safetensors_metadata facts, const array_reader& read, file_operations& files);
 
 #if GPIPE_BODIES
 GPIPE_COLD GPIPE_INLINE void write_arrays(const std::string& folder, const file_list& list, int rank,
-                                          const safetensors_metadata& facts, const array_reader& read,
+                                          std::uint64_t steps, safetensors_metadata facts, const array_reader& read,
                                           file_operations& files) {
+  const safetensors_metadata others{{"gpipe.steps", std::to_string(steps)}};
+  facts.insert(others.begin(), others.end());
   for (const checkpoint_file& file : list.files) {
     if (file.rank != rank) continue;
     array_source source(file, read);
     write_safetensors_directly(
-        folder + '/' + file.name, tensors_of(file), &file == &list.files.front() ? facts : safetensors_metadata{},
+        folder + '/' + file.name, tensors_of(file), &file == &list.files.front() ? facts : others,
         [&](const safetensors_entry& e, safetensors_sink& into) { source(e, into); }, files);
   }
 }

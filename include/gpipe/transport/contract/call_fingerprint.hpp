@@ -37,6 +37,8 @@ constexpr const char* name_of(collective_kind what) {
 
 /// A value that all processes of a job must agree on: a number, or a hash of something larger. It owns nothing.
 struct agreed_value {
+  static constexpr std::uint64_t unknown = 0x8f3c'51d2'7be9'46a0;  ///< it agrees with every value
+
   std::string_view name;
   std::uint64_t value;
   std::string (*text)(std::uint64_t) = nullptr;  ///< the value as text; null: the value is a hash
@@ -72,7 +74,12 @@ struct call_fingerprint {
     words[0] = static_cast<std::uint64_t>(what);
     for (std::size_t i = 0; i < values.size(); ++i) words[1 + i] = values[i].value;
   }
-  bool operator==(const call_fingerprint&) const = default;
+  /// Whether both are the same call with the same values, as far as both processes know them.
+  bool operator==(const call_fingerprint& other) const {
+    bool same = true;
+    for (std::size_t i = 0; i < words.size(); ++i) same &= agree(words[i], other.words[i]);
+    return same;
+  }
 
   /// The error if `rank` makes another call than this one, which rank 0 makes with these values.
   GPIPE_COLD error difference(const call_fingerprint& other, int rank, std::span<const agreed_value> values) const {
@@ -84,11 +91,17 @@ struct call_fingerprint {
       both = text_of(agreed_value::choice("", collective_kind{}).text, words[0], other.words[0]);
     } else {
       std::size_t i = 0;
-      while (i + 1 < values.size() && words[1 + i] == other.words[1 + i]) ++i;
+      while (i + 1 < values.size() && agree(words[1 + i], other.words[1 + i])) ++i;
       if (i < values.size()) name = values[i].name, both = text_of(values[i].text, words[1 + i], other.words[1 + i]);
     }
     return {detail::concat({"ranks 0 and ", rank, " do not agree on ", name, both}),
-            "run the same program with the same options and data in every process", {.rank = rank}};
+            "run the same program with the same options and data in every process",
+            {.rank = rank}};
+  }
+
+ private:
+  static bool agree(std::uint64_t a, std::uint64_t b) {
+    return a == b || a == agreed_value::unknown || b == agreed_value::unknown;
   }
 };
 

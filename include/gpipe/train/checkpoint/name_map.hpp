@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gpipe {
+
+/// An array of the model, and the tensors that it is in a file. In names * is any text without a dot; the i-th star is
+/// the same text in all names.
+///
+///     {.file = {"h.*.attn.c_attn.weight"}, .model = "h.*.attn.in_proj_weight", .transposed = true}
+///     {.file = {"layers.*.q.weight", "layers.*.k.weight", "layers.*.v.weight"}, .model = "h.*.attn.in_proj_weight"}
+struct name_rule {
+  std::vector<std::string> file{};  ///< one tensor, or several: the array's rows, in this order
+  std::string model{};
+  bool transposed = false;        ///< each tensor is {inputs, outputs} where the array is {outputs, inputs}
+  std::vector<int> row_shares{};  ///< rows of several tensors, as a proportion such as {4, 1, 1}; none: equal
+  bool prefixed = true;           ///< the prefix stands before the names in the file, too
+
+  bool operator==(const name_rule&) const = default;
+};
+
+/// The names and layouts of a file that another program writes or reads. The first rule for an array is taken; an array
+/// without a rule has the same name and layout in both. A rule may be for arrays that a model lacks.
+struct name_map {
+  std::vector<name_rule> rules{};
+  std::vector<std::string> ignored{};  ///< of tensors that a load does not need, such as "h.*.attn.bias"
+  /// Stand before the file's names. A load takes the longest one that a name begins with; a save writes the first.
+  std::vector<std::string> prefixes{};
+  /// The file has the values of tied layers once, by the name of the first layer. A load takes the other names, too.
+  bool tied_once = false;
+
+  bool operator==(const name_map&) const = default;
+};
+
+}  // namespace gpipe

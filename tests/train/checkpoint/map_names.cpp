@@ -1,0 +1,130 @@
+#include <gpipe/train/checkpoint/map_names.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+using namespace gpipe;
+using namespace gpipe::detail;
+
+namespace {
+
+std::vector<std::string> stars_of(const char* pattern, const char* name) {
+  std::vector<std::string_view> stars;
+  if (!find_stars(pattern, name, stars)) {
+    CHECK(stars.empty());
+    return {"no"};
+  }
+  return {stars.begin(), stars.end()};
+}
+
+stored_array array(const char* name, shape extents, std::size_t at = 0) {
+  stored_array one;
+  one.name = name, one.extents = extents, one.at = at;
+  return one;
+}
+
+/// "name 4x8 @32 t" of each.
+std::string text_of(const std::vector<stored_array>& arrays) {
+  std::string text;
+  for (const stored_array& one : arrays) {
+    text += one.name + ' ';
+    for (int d = 0; d < one.extents.rank; ++d) text += (d > 0 ? "x" : "") + std::to_string(one.extents.extents[d]);
+    text += " @" + std::to_string(one.at) + (one.transposed ? " t; " : "; ");
+  }
+  return text;
+}
+
+std::string refusal(const name_map& names) {
+  try {
+    in_file({array("0.weight", {6, 4}), array("0.bias", {6})}, names, "");
+  } catch (const error& found) {
+    return found.wrong();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a star is any text without a dot") {
+  using texts = std::vector<std::string>;
+  CHECK(stars_of("h.*.ln", "h.12.ln") == texts{"12"});
+  CHECK(stars_of("*.q*.weight", "a.q_proj.weight") == texts{"a", "_proj"});
+  CHECK(stars_of("*a*b", "xaab") == texts{"x", "a"});
+  CHECK(stars_of("a", "a") == texts{});
+  for (const char* name : {"h..ln", "h.1.2.ln", "h.1.lns", "g.1.ln", "h.1.l", ""})
+    CHECK(stars_of("h.*.ln", name) == texts{"no"});
+}
+
+TEST_CASE("arrays get the names, layouts and parts of the first rule for them") {
+  const name_map names{
+      .rules = {{.file = {"b.*.w"}, .model = "h.*.weight", .transposed = true},
+                {.file = {"never.*"}, .model = "h.*.weight"},
+                {.file = {"q.*", "k.*", "v.*"}, .model = "*.in"},
+                {.file = {"k.*.t", "v.*.t"}, .model = "*.kv", .transposed = true, .row_shares = {2, 1}},
+                {.file = {"head"}, .model = "out", .prefixed = false}}};
+  CHECK(text_of(in_file({array("h.3.weight", {4, 8}), array("1.in", {6, 2}, 64), array("2.in", {3}),
+                         array("2.kv", {6, 5}, 128), array("out", {2}), array("rest", {7, 7})},
+                        names, "p.")) ==
+        "p.b.3.w 8x4 @0 t; p.q.1 2x2 @64; p.k.1 2x2 @80; p.v.1 2x2 @96; p.q.2 1 @0; p.k.2 1 @4; p.v.2 1 @8; "
+        "p.k.2.t 5x4 @128 t; p.v.2.t 5x2 @208 t; head 2 @0; p.rest 7x7 @0; ");
+}
+
+TEST_CASE("wrong rules are refused") {
+  CHECK(refusal({}) == "");
+  CHECK(refusal({.rules = {{.file = {}, .model = "0.bias"}}}) == "the rule for \"0.bias\" has no name in the file");
+  CHECK(refusal({.rules = {{.file = {"a"}, .model = "*.bias"}}}) == "the name \"a\" has 0 stars, but \"*.bias\" has 1");
+  CHECK(refusal({.rules = {{.file = {"a.*", "b.*"}, .model = "*.bias", .row_shares = {1}}}}) ==
+        "the rule for \"*.bias\" has 2 names and 1 row_shares");
+  CHECK(refusal({.rules = {{.file = {"a.*", "b.*"}, .model = "*.bias", .row_shares = {1, 0}}}}) ==
+        "the rule for \"*.bias\" has a row_share of 0");
+  CHECK(refusal({.rules = {{.file = {"a.*", "b.*"}, .model = "*.bias", .row_shares = {3, 1}}}}) ==
+        "\"0.bias\" has 6 rows, which are not 2 tensors with these row_shares");
+  CHECK(refusal({.rules = {{.file = {"a.*"}, .model = "*.bias", .transposed = true}}}) ==
+        "the rule for \"*.bias\" is transposed, but \"0.bias\" has 1 dimension");
+  CHECK(refusal({.rules = {{.file = {"0.weight"}, .model = "0.bias"}}}) ==
+        "two arrays of the model have the name \"0.weight\" in the file");
+}
+
+TEST_CASE("a load takes the longest prefix that a name of the file has, and a save the first") {
+  const name_map names{.prefixes = {"", "transformer.", "model.transformer."}};
+  CHECK(prefix_of({{"wte", {}}, {"transformer.h", {}}}, names) == "transformer.");
+  CHECK(prefix_of({{"model.transformer.h", {}}}, names) == "model.transformer.");
+  CHECK(prefix_of({{"wte", {}}}, names) == "");
+  CHECK(prefix_of({{"transformer.h", {}}}, {}) == "");
+  CHECK(saved_prefix(names) == "");
+  CHECK(saved_prefix({.prefixes = {"p.", ""}}) == "p.");
+  CHECK(saved_prefix({}) == "");
+}
+
+TEST_CASE("ignored tensors may be in the file, and second names of tied layers may be missing") {
+  std::vector<stored_array> wanted{array("a", {1}), array("b", {1})};
+  wanted[1].copy = true;
+  const name_map names{.ignored = {"h.*.mask"}, .tied_once = true};
+  load_report report;
+  report.missing = {"a", "b"};
+  report.unexpected = {"p.h.1.mask", "h.2.mask", "h.mask", "q.h.1.mask"};
+  forgive_names(report, wanted, names, "p.");
+  CHECK(report.missing == std::vector<std::string>{"a"});
+  CHECK(report.unexpected == std::vector<std::string>{"h.mask", "q.h.1.mask"});
+}
+
+TEST_CASE("different maps have different hashes") {
+  const name_rule rule{.file = {"a", "b"}, .model = "c"};
+  std::vector<name_map> maps(9);
+  for (std::size_t i = 1; i < maps.size(); ++i) maps[i].rules = {rule};
+  maps[2].rules[0].file = {"ab"};
+  maps[3].rules[0].transposed = true;
+  maps[4].rules[0].row_shares = {1, 2};
+  maps[5].rules[0].prefixed = false;
+  maps[6].ignored = {"x"};
+  maps[7].prefixes = {"x"};
+  maps[8].tied_once = true;
+  for (std::size_t i = 0; i < maps.size(); ++i)
+    for (std::size_t k = 0; k < maps.size(); ++k) {
+      CHECK((maps[i] == maps[k]) == (i == k));
+      CHECK((hash_of(maps[i]) == hash_of(maps[k])) == (i == k));
+    }
+}

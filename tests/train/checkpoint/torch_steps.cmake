@@ -1,0 +1,46 @@
+# PyTorch and this library load each other's files, and five steps of training give the same numbers. PyTorch comes from
+# PyPI and has some 6 GB, so this test does not install it: it uses the virtual environment that the benches make, or
+# the interpreter GPIPE_BENCH_PYTHON. Without PyTorch the test skips, and says so.
+#
+# cmake -D PROGRAM=<tests/train.checkpoint.torch_steps> -D SCRIPT=<torch_steps.py> -D SCRATCH=<folder> -P torch_steps.cmake
+cmake_minimum_required(VERSION 3.25)
+
+function(run result)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE out TIMEOUT 100)
+  set(${result} "${status}" PARENT_SCOPE)
+  set(printed "${out}" PARENT_SCOPE)
+endfunction()
+function(require)
+  run(status ${ARGN})
+  message("${printed}")
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "it failed: ${ARGN}")
+  endif()
+endfunction()
+
+set(python $ENV{GPIPE_BENCH_PYTHON})
+if(NOT python)
+  set(cache $ENV{XDG_CACHE_HOME})
+  if(NOT cache)
+    set(cache $ENV{HOME}/.cache)
+  endif()
+  set(python ${cache}/gpipe-bench/bin/python)
+endif()
+run(status ${python} -c "import torch")
+if(NOT status EQUAL 0)
+  message("SKIPPED: ${python} has no torch: set GPIPE_BENCH_PYTHON to one that has, or run a bench that installs it: bash bench/run torch")
+  return()
+endif()
+run(status ${python} -c "import safetensors")
+if(NOT status EQUAL 0)
+  run(status ${python} -m pip install --quiet safetensors)
+  if(NOT status EQUAL 0)
+    message("SKIPPED: safetensors cannot be installed: ${printed}")
+    return()
+  endif()
+endif()
+
+file(REMOVE_RECURSE ${SCRATCH})
+require(${python} ${SCRIPT} prepare ${SCRATCH})
+require(${PROGRAM} ${SCRATCH})
+require(${python} ${SCRIPT} check ${SCRATCH})
