@@ -57,7 +57,7 @@ struct some_cut_fits_memory {
 
 namespace detail {
 
-/// The maximum of slots x stages for which a compile error tells the smallest memory limit.
+/// The maximum of slots x stages for which a compile error names the smallest memory limit.
 inline constexpr int max_limit_search = 64;
 
 template <int Count>
