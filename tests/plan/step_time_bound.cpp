@@ -20,6 +20,9 @@ static_assert(schedule_lower_bound(one_f_one_b{}, even, 4, 4, 8, recompute_mode:
 static_assert(schedule_lower_bound(one_f_one_b{}, even, 4, 4, 8, recompute_mode::always) == 40);
 static_assert(schedule_lower_bound(forward_only{}, even, 4, 4, 8, recompute_mode::never) == 11);
 static_assert(schedule_lower_bound(zb_v{}, even, 4, 4, 8, recompute_mode::never) == 48);
+// One micro-batch goes forward through all stages and back, whatever the share of a worker and the bottleneck are.
+static_assert(schedule_lower_bound(zb_v{}, even, 4, 4, 1, recompute_mode::never) == 8);
+static_assert(schedule_lower_bound(zb_h1{}, even, 4, 4, 1, recompute_mode::never) == 8);
 
 /// The shortest step of all cuts.
 template <class Schedule>

@@ -46,16 +46,19 @@ struct coalesced_without_recompute {
   static_assert(Holds, "gpipe: parameter gradients of several micro-batches are computed together only without "
                        "recompute: add recompute<recompute_mode::never>, or leave out coalesce<G>");
 };
-template <int Stages, std::int64_t BytesAllowed, bool Holds>
+template <int Stages, std::int64_t BytesAllowed, std::int64_t SmallestLimit, bool Holds>
 struct some_cut_fits_memory {
-  static_assert(Holds, "gpipe: no cut into these stages fits the memory limit (Stages, BytesAllowed): raise it, "
-                       "choose recompute_mode::as_needed, or leave out coalesce<G>; make_plan reports the smallest "
-                       "limit that has a cut");
+  static_assert(Holds, "gpipe: no cut into these stages fits the memory limit (Stages, BytesAllowed, SmallestLimit): "
+                       "raise it to SmallestLimit, choose recompute_mode::as_needed, or leave out coalesce<G>; "
+                       "if SmallestLimit is 0 the model is large, and make_plan reports it");
 };
 
 }  // namespace broken
 
 namespace detail {
+
+/// The maximum of slots x stages for which a compile error names the smallest memory limit.
+inline constexpr int max_limit_search = 64;
 
 template <int Count>
 struct cut_array {
@@ -156,7 +159,15 @@ class plan {
       });
     return found;
   }();
-  static_assert(sizeof(broken::some_cut_fits_memory<S, options.memory_limit, cut_.fits>) > 0);
+  // The search repeats the cut's, so a large model would exceed the compilers' limits of constant evaluation.
+  static constexpr std::int64_t smallest_limit_ = [] {
+    if constexpr (!cut_.fits && L * valid_stages <= detail::max_limit_search)
+      return with_costs([](const stage_costs& costs) {
+        return min_memory_limit(network_of<planned>, valid_options, schedule, costs);
+      });
+    else return std::int64_t{0};
+  }();
+  static_assert(sizeof(broken::some_cut_fits_memory<S, options.memory_limit, smallest_limit_, cut_.fits>) > 0);
 
   static constexpr auto grouped_ = [] {
     detail::stage_array<valid_stages> found{valid_options};

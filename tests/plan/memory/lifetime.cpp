@@ -45,6 +45,12 @@ TEST_CASE("a kept value lives until its last reader in backward") {
   CHECK(values(whole, [&](int l, auto f) { fused.held(l, f); }) == "| 1 2 | | 6 | | 7 | ");
 }
 
+TEST_CASE("a value that only the next stage's first slot keeps has no holder") {
+  constexpr int behind_halve[] = {0, 1, 6};
+  const stage_view stage(n, {behind_halve, 2}, 0);
+  CHECK(lifetimes(stage, false).holder(1) == -1);
+}
+
 TEST_CASE("an activation lives until its last reader, and a sent one until it is copied") {
   const lifetimes of(whole, false);
   CHECK(values(whole, [&](int l, auto f) { of.activated(l, f); }) == "| 3 4 | 5 | | | | ");

@@ -20,6 +20,8 @@ static_assert(fill_drain::at(3, 2, 0, 0) == cell{action_kind::forward, 0, 1});
 static_assert(fill_drain::at(3, 2, 1, 5) == cell{action_kind::backward, 1, 0});
 static_assert(fill_drain::at(3, 2, 1, 3) == cell{});
 static_assert(fill_drain::in_flight(4, 8, 3) == 8);
+static_assert(fill_drain::returned_slots(4, 8, 1, 0) == 2);
+static_assert(fill_drain::returned_slots(4, 8, 1, 0, 2, 4) == 7);  // 4 wait for their parameter part, 2 are on the way
 static_assert(!fill_drain::admits(0, 1) && !fill_drain::admits(1, 0) && fill_drain::admits(1, 1));
 
 TEST_CASE("the table matches the drawing") {

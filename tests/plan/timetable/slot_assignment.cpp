@@ -53,6 +53,8 @@ static_assert(count_of_arrivals(schedule_kind::one_f_one_b, 4, 8, 0, 1) == 4 && 
 static_assert(count_of_arrivals(schedule_kind::one_f_one_b, 4, 8, 2, 3) == 2 && one_f_one_b::in_flight(4, 8, 3) == 1);
 static_assert(count_of_arrivals(schedule_kind::fill_drain, 4, 8, 2, 3) == 8);
 
+static_assert(on_the_way(true) == 2 && on_the_way(false) == 0);
+
 TEST_CASE("slots are distinct while they are taken, between any two stages of any schedule") {
   using detail::cell_ticks;
   for (const schedule_kind kind : schedule_kinds)

@@ -69,6 +69,14 @@ TEST_CASE("a set of one window is shuffled as a whole") {
   CHECK(epoch_of(two, 50, 8, true, 2) != epoch_of(whole, 50, 8, true, 2));
 }
 
+TEST_CASE("two rows are shuffled as well") {
+  row_order order(2, {});
+  int swapped = 0;
+  for (std::uint64_t epoch = 0; epoch < 64; ++epoch) swapped += epoch_of(order, 2, 2, true, epoch)[0] == 1;
+  CHECK(swapped > 16);
+  CHECK(swapped < 48);
+}
+
 TEST_CASE("blocks and windows have at least one row") {
   CHECK_THROWS_WITH_AS(row_order(5, {-1, 1}), doctest::Contains("the rows of a block are -1"), error);
   CHECK_THROWS_WITH_AS(row_order(5, {1, 0}), "mixed is 0; choose at least 1 block", error);

@@ -128,6 +128,21 @@ TEST_CASE("a step whose next state is not finite is refused, names the layer and
       }
 }
 
+TEST_CASE("a state that is set to NaN is kept, and the next step names it and changes nothing") {
+  struct averaging : model<input<float, 4>, batch_norm<>, linear<4>, softmax_cross_entropy> {};
+  trainer<averaging, adam> t(two);
+  const std::vector<float> ones(4, 1.0F), one_nan{1, std::nanf(""), 1, 1};
+  const auto hash = t.parameter_hash();
+  t.set_state(0, "variance", one_nan);
+  CHECK(std::isnan(t.state(0, "variance")[1]));
+  rejects("its state \"variance\" would not be finite after the step", [&] { t.step(all); });
+  CHECK(t.parameter_hash() == hash);
+  rejects("not finite", [&] { t.evaluate(all); });
+  t.set_state(0, "variance", ones);
+  t.step(all);
+  CHECK(t.parameter_hash() != hash);
+}
+
 TEST_CASE("an unknown parameter, or one of another type or size, is rejected") {
   training t(two);
   rejects("the model has no slot 4; slots are 0 to 3", [&] { t.parameter(4, "weight"); });

@@ -27,6 +27,17 @@ TEST_CASE("both ends in one thread") {
   CHECK(channel.consume(1) == 0);
 }
 
+TEST_CASE("a reset frees every slot") {
+  gpipe::detail::worker_signals signals(2);
+  gpipe::detail::channel<> channel(signals, 0, 1, {0, 1});
+  for (const int m : {0, 1}) {
+    channel.acquire(m);
+    channel.publish(m, 1);
+  }
+  channel.reset();
+  for (const int m : {0, 1}) CHECK_FALSE(channel.arrived(m));
+}
+
 TEST_CASE("micro-batches share slots") {
   gpipe::detail::worker_signals signals(2);
   gpipe::detail::channel<> channel(signals, 0, 1, {0, 1, 0});
