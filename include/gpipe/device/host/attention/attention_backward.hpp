@@ -21,9 +21,10 @@ namespace gpipe::host {
 ///
 ///     S = K Q^T,  P = e^(scale S - L),  dP = V dO^T,  dS = scale P (dP - D),  dV += P dO,  dK += dS Q,  dQ += dS^T K
 ///
-/// Blocks of queries come in ascending order, and for each the blocks of keys. dK and dV are added up in memory, where a
-/// block's first product overwrites. In bf16 that would round each sum: there dQ has a pass of its own, and another pass
-/// has the blocks of keys outside, with the same order of each sum. So the results are those of float, rounded once.
+/// Blocks of queries come in ascending order, and for each the blocks of keys. dK and dV are added up in memory, where
+/// a block's first product overwrites. In bf16 that would round each sum: there dQ has a pass of its own, and another
+/// pass has the blocks of keys outside, with the same order of each sum. So the results are those of float, rounded
+/// once.
 template <class T, class Products>
 struct attention_backward {
   using number = compute_type<T>;
@@ -171,8 +172,8 @@ struct attention_backward {
   };
 
   // A block of queries with all keys: dQ, and without conversion dK and dV.
-  GPIPE_OUT_OF_LINE static void of_queries(const attention_shape& shape, const both_products& both, const visible_keys& seen, int first,
-                         const arrays& a, bool overwrites) {
+  GPIPE_OUT_OF_LINE static void of_queries(const attention_shape& shape, const both_products& both,
+                                           const visible_keys& seen, int first, const arrays& a, bool overwrites) {
     using detail::offset, detail::rows_in;
     alignas(gpipe::detail::alignment) number k_room[room], v_room[room];
     query_block queries;
@@ -205,8 +206,8 @@ struct attention_backward {
 
   // A block of keys with all queries of all heads that share the key head: dK and dV.
   template <class Head>
-  GPIPE_OUT_OF_LINE static void of_keys(const attention_shape& shape, const both_products& both, const visible_keys& seen, int first,
-                      int count, int group, const Head& head) {
+  GPIPE_OUT_OF_LINE static void of_keys(const attention_shape& shape, const both_products& both,
+                                        const visible_keys& seen, int first, int count, int group, const Head& head) {
     using detail::offset, detail::rows_in;
     alignas(gpipe::detail::alignment) number k_room[room], v_room[room], d_k[room], d_v[room];
     query_block queries;
@@ -234,9 +235,7 @@ struct attention_backward {
 
   // Converted rows of keys; there are as many at a time as queries.
   static constexpr std::size_t room = scratch::converts ? scratch::rows : 1;
-  static int step_of(int width) {
-    return scratch::converts ? scratch::queries_of(width) : key_block::largest;
-  }
+  static int step_of(int width) { return scratch::converts ? scratch::queries_of(width) : key_block::largest; }
 };
 
 }  // namespace gpipe::host

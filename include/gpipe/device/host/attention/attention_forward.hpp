@@ -72,8 +72,9 @@ struct attention_forward {
     static int padded(int queries) { return (queries + key_block::lanes - 1) / key_block::lanes * key_block::lanes; }
   };
 
-  GPIPE_OUT_OF_LINE static void rows_of_queries(const attention_shape& shape, const products& multiply, const visible_keys& seen,
-                              int first, int count, const T* q, const T* k, const T* v, T* o, number* log_sums) {
+  GPIPE_OUT_OF_LINE static void rows_of_queries(const attention_shape& shape, const products& multiply,
+                                                const visible_keys& seen, int first, int count, const T* q, const T* k,
+                                                const T* v, T* o, number* log_sums) {
     using detail::offset;
     constexpr std::size_t converted = scratch::converts ? key_block::largest * scratch::max_width : 1;
     alignas(gpipe::detail::alignment) number queries[scratch::rows], out[scratch::rows], scores[scratch::scores];
@@ -90,16 +91,16 @@ struct attention_forward {
     if (add) detail::zero_rows(count, width, out, width);
     for (int key = 0; key < end; key += key_block::largest) {
       const key_block block{seen, first, count, key, (std::min)(key_block::largest, end - key)};
-      const auto some_keys = detail::rows_in(k + key * shape.k.row, shape.k.row, block.count, width,
-                                             scratch::converts, room);
+      const auto some_keys =
+          detail::rows_in(k + key * shape.k.row, shape.k.row, block.count, width, scratch::converts, room);
       block.template each_piece<key_block::lanes>([&](int at, int keys, int query) {
         multiply.scores(keys, query, false, some_keys.data + offset(at, some_keys.stride), queries,
                         scores + offset(at, height));
       });
       block_softmax<number>::forward(block, scale, scores, height, level, sum, factor);
       if (add) rescale(count, width, factor, out);
-      const auto values = detail::rows_in(v + key * shape.v.row, shape.v.row, block.count, width, scratch::converts,
-                                          room);
+      const auto values =
+          detail::rows_in(v + key * shape.v.row, shape.v.row, block.count, width, scratch::converts, room);
       block.template each_piece<key_block::strip>([&](int at, int keys, int query) {
         multiply.outputs(keys, query, add, scores + offset(at, height), values.data + offset(at, values.stride), out);
         add = true;

@@ -37,9 +37,9 @@ struct attention_scratch {
 
   GPIPE_COLD static void require_width(int width) {
     if (width > max_width)
-      gpipe::detail::throw_error({"the width of an attention's head is ", width, ", and the host computes at most ",
-                                  max_width},
-                                 {"choose more heads"});
+      gpipe::detail::throw_error(
+          {"the width of an attention's head is ", width, ", and the host computes at most ", max_width},
+          {"choose more heads"});
   }
 };
 
@@ -58,10 +58,11 @@ T* head_of(T* array, const attention_shape::strides& strides, int sample, int he
   return array + sample * strides.sample + head * strides.head;
 }
 
-/// Rows a multiple of 4096 bytes apart share few lines of the nearest cache.
+/// Rows a multiple of 1024 bytes apart share few sets of the nearest cache: a copy of them that is used several times
+/// pays, even for a stride of 3 KiB (a sixth of the time of backward with 4 heads of width 64).
 template <class T>
 bool rows_collide(const attention_shape::strides& strides) {
-  return strides.row * static_cast<std::ptrdiff_t>(sizeof(T)) % 4096 == 0;
+  return strides.row * static_cast<std::ptrdiff_t>(sizeof(T)) % 1024 == 0;
 }
 
 /// The stride of rows that a product reads or writes: their own, or the width if they are copied.
@@ -91,7 +92,8 @@ void transpose_rows(const attention_rows<Number>& from, int count, int width, Nu
 /// Zeros in `count` rows.
 template <class T>
 void zero_rows(int count, int width, T* into, std::ptrdiff_t stride) {
-  for (int row = 0; row < count; ++row) std::memset(into + row * stride, 0, sizeof(T) * static_cast<std::size_t>(width));
+  for (int row = 0; row < count; ++row)
+    std::memset(into + row * stride, 0, sizeof(T) * static_cast<std::size_t>(width));
 }
 
 }  // namespace detail

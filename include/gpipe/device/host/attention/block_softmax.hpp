@@ -62,7 +62,7 @@ struct block_softmax {
   /// The sum of a[i] * b[i], in 16 lanes that are added up in pairs 8, 4, 2 and 1 apart.
   static T dot(int count, const T* a, const T* b) {
     constexpr int lanes = key_block::lanes;
-    vector sums[lanes / width] = {};
+    vector sums[std::size_t{lanes / width}] = {};
     int i = 0;
     for (; i + lanes <= count; i += lanes)
       for (int v = 0; v < lanes / width; ++v) sums[v] += load(a + i + v * width) * load(b + i + v * width);
@@ -96,7 +96,7 @@ struct block_softmax {
       }
       for (; row < rows.masked; ++row, from += stride) {
         const vector a = load(from) * scale;
-        highest = sees(block, row, lane) & (a > highest) ? a : highest;
+        highest = (sees(block, row, lane) & (a > highest)) ? a : highest;
       }
       highest = larger(other, highest);
       highest = highest > before + T(8) ? highest : before;

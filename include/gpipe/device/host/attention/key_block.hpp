@@ -5,15 +5,14 @@
 
 namespace gpipe::host {
 
-/// The keys that a sample's queries see: the first `limit`, and if causal, query i sees only the first i + diagonal + 1.
+/// The keys that a sample's queries see: the first `limit`, and if causal, query i sees only the first i + diagonal
+/// + 1.
 struct visible_keys {
   int limit, diagonal;
   bool causal;
 
   /// The number of keys that the query sees.
-  int operator()(int query) const {
-    return causal ? std::clamp(query + diagonal + 1, 0, limit) : limit;
-  }
+  int operator()(int query) const { return causal ? std::clamp(query + diagonal + 1, 0, limit) : limit; }
 };
 
 /// A block of keys that some query of a block of queries sees. Scores have a row for each key:
@@ -39,8 +38,8 @@ struct key_block {
   /// The number, inside the block, of the first query that sees the key.
   int query_of(int key) const { return seen.causal ? (std::max)(0, first + key - seen.diagonal - first_query) : 0; }
 
-  /// f(key, keys, query) for pieces of the block: `keys` keys from `key` on, a power of two, for the queries from `query`
-  /// on, a multiple of `height`, the height of a strip.
+  /// f(key, keys, query) for pieces of the block: `keys` keys from `key` on, a power of two, for the queries from
+  /// `query` on, a multiple of `height`, the height of a strip.
   template <int height, class F>
   void each_piece(F f) const {
     const int whole = full() == count ? count : full() / height * height;

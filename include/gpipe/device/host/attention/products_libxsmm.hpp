@@ -56,8 +56,7 @@ struct libxsmm_products {
         return libxsmm_kernels::find({keys, queries, of_.width, of_.a, of_.c, add, transposed, of_.b, true});
       else if constexpr (transposed)
         return libxsmm_kernels::find({queries, of_.width, keys, of_.a, of_.c, add, transposed, of_.b, true});
-      else
-        return libxsmm_kernels::find({keys, of_.width, queries, of_.a, of_.c, add, transposed, of_.b, true});
+      else return libxsmm_kernels::find({keys, of_.width, queries, of_.a, of_.c, add, transposed, of_.b, true});
     }
 
     [[noreturn]] GPIPE_COLD void no_kernel(int keys) const {

@@ -28,8 +28,8 @@ struct attention_strides {
   int queries, width, a, b, c;
 };
 
-/// Products in plain C++, for any machine and any floating-point type: up to six rows by two vectors, whose sums stay in
-/// registers. Each sum is in ascending order.
+/// Products in plain C++, for any machine and any floating-point type: up to six rows by two vectors, whose sums stay
+/// in registers. Each sum is in ascending order.
 struct portable_products {
   template <class T, attention_product Product>
   struct table {
@@ -54,19 +54,31 @@ struct portable_products {
 
  private:
   template <class T, bool Transposed>
-  static void multiply(int rows, int columns, int k, const T* a, int lda, const T* b, int ldb, T* c, int ldc, bool add) {
+  static void multiply(int rows, int columns, int k, const T* a, int lda, const T* b, int ldb, T* c, int ldc,
+                       bool add) {
     // Blocks of nearly equal height: a block of one or two rows would stall on its own sums.
     for (int done = 0, blocks = (rows + 5) / 6; blocks > 0; --blocks) {
       const int height = (rows - done + blocks - 1) / blocks;
       const T* from = a + (Transposed ? done : detail::offset(done, lda));
       T* into = c + detail::offset(done, ldc);
       switch (height) {
-        case 6: strip<6, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add); break;
-        case 5: strip<5, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add); break;
-        case 4: strip<4, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add); break;
-        case 3: strip<3, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add); break;
-        case 2: strip<2, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add); break;
-        default: strip<1, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add);
+        case 6:
+          strip<6, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add);
+          break;
+        case 5:
+          strip<5, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add);
+          break;
+        case 4:
+          strip<4, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add);
+          break;
+        case 3:
+          strip<3, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add);
+          break;
+        case 2:
+          strip<2, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add);
+          break;
+        default:
+          strip<1, T, Transposed>(columns, k, from, lda, b, ldb, into, ldc, add);
       }
       done += height;
     }

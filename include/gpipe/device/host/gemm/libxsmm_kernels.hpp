@@ -13,10 +13,11 @@
 
 namespace gpipe::host {
 
-/// libxsmm's kernels for blocks of float products, c[rows x columns] (+)= a[rows x k] * b, where b is a panel unless its
-/// rows are `ldb` apart; if transposed, a[k x rows]. Each is compiled on first use and kept for the life of the process. Any thread may call `find`; a known kernel is found without a lock
-/// and without libxsmm. libxsmm 1.17 itself must not be called by two threads at once: a thread's cache of recent
-/// kernels is shared, without a lock, with thread number 1024 later, which may then get the kernel of another shape.
+/// libxsmm's kernels for blocks of float products, c[rows x columns] (+)= a[rows x k] * b, where b is a panel unless
+/// its rows are `ldb` apart. Each is compiled on first use and kept for the life of the process. Any thread may call
+/// `find`; a known kernel is found without a lock and without libxsmm. libxsmm 1.17 itself must not be called by two
+/// threads at once: a thread's cache of recent kernels is shared, without a lock, with thread number 1024 later, which
+/// may then get the kernel of another shape.
 class libxsmm_kernels {
  public:
   struct shape {
@@ -74,8 +75,8 @@ class libxsmm_kernels {
   static libxsmm_smmfunction dispatch(const shape& of) {
     const int flags = of.transposed ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
     // In a block of few rows, prefetching the next panel takes longer than it saves.
-    const int ahead = of.alone || of.transposed || of.rows < panel_width / 2 ? LIBXSMM_GEMM_PREFETCH_NONE
-                                                                             : LIBXSMM_GEMM_PREFETCH_AL2;
+    const int ahead =
+        of.alone || of.transposed || of.rows < panel_width / 2 ? LIBXSMM_GEMM_PREFETCH_NONE : LIBXSMM_GEMM_PREFETCH_AL2;
     const float alpha = 1, beta = of.accumulate ? 1.0F : 0.0F;
     return libxsmm_smmdispatch(of.columns, of.rows, of.k, &of.ldb, &of.lda, &of.ldc, &alpha, &beta, &flags, &ahead);
   }
