@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <gpipe.hpp>
+#include <gpipe/model/gpt2.hpp>
 
 #include "options.hpp"
 #include "outputs.hpp"
@@ -27,27 +28,14 @@ using namespace gpipe;
 
 // The model -----------------------------------------------------------------------------------------------------------
 
-// A block of GPT-2. What writes to the residual of N blocks begins smaller, by the root of 2 N.
-template <int Width, int Heads, int Blocks, initialiser First = initialiser::deviation(0.02)>
-struct block
-    : sequence<residual<named<"ln_1", layer_norm>,
-                        named<"attn", initialised<causal_attention<Heads>, First, First.over_root(2 * Blocks)>>>,
-               residual<named<"ln_2", layer_norm>,
-                        named<"mlp", initialised<feed_forward<4 * Width>, First, First.over_root(2 * Blocks)>>>> {};
-
-template <int Context, int Width, int Heads, int Blocks, initialiser First = initialiser::deviation(0.02)>
-struct gpt : model<input<std::int32_t, Context>,
-                   named<"wte", initialised<embedding<256, Width>, First>>,
-                   named<"wpe", initialised<learned_positions<Context>, First>>,
-                   named<"h", repeat<Blocks, block<Width, Heads, Blocks>>>,
-                   named<"ln_f", layer_norm>,
-                   named<"lm_head", initialised<linear<256>, First>>,
-                   softmax_cross_entropy> {};
+// GPT-2 with fewer and narrower blocks. A token is a byte.
+template <int Context, int Width, int Heads, int Blocks>
+using gpt = gpt2<Blocks, Width, Heads, Context, 256>;
 
 using small_gpt = gpt<128, 128, 4, 4>;
 using medium_gpt = gpt<256, 256, 8, 6>;
-static_assert(network_of<small_gpt>.parameters() == 875'520);
-static_assert(network_of<medium_gpt>.parameters() == 4'935'936);
+static_assert(network_of<small_gpt>.parameters() == 842'496);
+static_assert(network_of<medium_gpt>.parameters() == 4'870'144);
 
 // The command line ----------------------------------------------------------------------------------------------------
 

@@ -70,8 +70,8 @@ constexpr std::array folders{"core",
                              "runtime",
                              "train/data",
                              "train/checkpoint",
-                             "train/generation",
-                             "train"};
+                             "train",
+                             "train/generation"};
 
 /// A folder with more headers than this has more than one noun.
 constexpr std::ptrdiff_t max_headers_in_a_folder = 16;
