@@ -151,8 +151,13 @@ TEST_CASE_TEMPLATE("no cut, schedule or recompute changes a bit", Model, gpt<flo
     CAPTURE(stages);
     for (const recompute_mode mode : {recompute_mode::never, recompute_mode::always})
       CHECK(trained<Model>({.stages = stages, .micro_batches = 4, .micro_batch_size = 1, .recompute = mode}) == alone);
-    CHECK(trained<Model>(
-              {.stages = stages, .micro_batches = 4, .micro_batch_size = 1, .schedule = schedule_kind::zb_h1}) == alone);
+    for (const schedule_kind schedule : {schedule_kind::one_f_one_b, schedule_kind::zb_h1})
+      CHECK(trained<Model>({.stages = stages, .micro_batches = 4, .micro_batch_size = 1, .schedule = schedule}) == alone);
+    plan_options together{.stages = stages, .micro_batches = 4, .micro_batch_size = 1};
+    together.schedule = schedule_kind::fill_drain;
+    together.recompute = recompute_mode::never;
+    together.coalesce = 3;
+    CHECK(trained<Model>(together) == alone);
   }
 }
 

@@ -104,6 +104,19 @@ TEST_CASE("no cut, schedule or recompute changes a bit of a feed_forward") {
     }
 }
 
+// The parameter parts of several micro-batches at once; in the first layer they begin with what the input part skipped.
+TEST_CASE("several micro-batches in one product give the same bits") {
+  for (const int together : {2, 3}) {
+    plan_options options = four;
+    options.schedule = schedule_kind::fill_drain;
+    options.recompute = recompute_mode::never;
+    options.coalesce = 1;
+    const std::vector<float> alone = trained<one_layer<float>, float>(options);
+    options.coalesce = together;
+    CHECK(trained<one_layer<float>, float>(options) == alone);
+  }
+}
+
 TEST_CASE("a recompute computes again what backward has overwritten") {
   host::layer_fixture<feed_forward<5>, tensor<float, 2, 3>> t(2, 2);
   t.randomise(1);
