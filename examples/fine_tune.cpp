@@ -1,4 +1,4 @@
-// Learns the ten digits and saves the model. A second model, which tells odd digits from even ones, takes all but the
+// Learns the ten digits and saves the model. A second model, of odd and even digits, takes all but the
 // head from it and trains a new head alone, on 40 images. A third one learns the same images from the start.
 
 #include <cstdint>
