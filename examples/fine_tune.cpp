@@ -31,8 +31,8 @@ halves labelled(const dataset& all, std::int32_t classes, std::size_t most) {
     else if (train.size() < most) train.push_back(i);
   }
   halves found{all.select(train), all.select(test)};
-  for (dataset* half : {&found.train, &found.test})
-    for (std::int32_t& label : half->field<std::int32_t>("labels")) label %= classes;
+  for (dataset* part : {&found.train, &found.test})
+    for (std::int32_t& label : part->field<std::int32_t>("labels")) label %= classes;
   return found;
 }
 
