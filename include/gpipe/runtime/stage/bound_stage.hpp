@@ -52,8 +52,8 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   /// The stage's worker marks it when it has enqueued the work that other stages wait for.
   marker& done() { return done_; }
   /// The layer that ran last since `begin`, to be named when a kernel throws or does not return. Null before the first.
-  /// From any thread.
-  const detail::bound_slot<device_context>* current() const { return current_.load(std::memory_order_relaxed); }
+  /// From any thread: what the stage read before it, such as the batch, has been read, and may be freed.
+  const detail::bound_slot<device_context>* current() const { return current_.load(std::memory_order_acquire); }
   int current_micro_batch() const { return current_micro_batch_.load(std::memory_order_relaxed); }
   void begin([[maybe_unused]] int m = -1) {
     current_.store(nullptr, std::memory_order_relaxed);
@@ -213,7 +213,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
 
   /// The operations that follow are those of this layer on this micro-batch.
   void enter(const bound& b, int m) {
-    current_.store(&b, std::memory_order_relaxed);
+    current_.store(&b, std::memory_order_release);
     current_micro_batch_.store(m, std::memory_order_relaxed);
     if constexpr (requires { context_.set_operation(operation_tag{}); })
       context_.set_operation({b.layer->name, b.slot, stage_, m});
