@@ -35,9 +35,9 @@ namespace {
 
 // The layers around attention, as GPT-2 and LLaMA have them, with an embedding that is scaled.
 template <class T, class Positions, class Norm, class Body>
-struct around : model<input<std::int32_t, known::tokens>,
-                      embedding<known::vocabulary, known::width, T, times_root_of_width>, Positions,
-                      repeat<2, residual<Norm, Body>>, linear<known::vocabulary, no_bias>, softmax_cross_entropy> {};
+struct around
+    : model<input<std::int32_t, known::tokens>, embedding<known::vocabulary, known::width, T, times_root_of_width>,
+            Positions, repeat<2, residual<Norm, Body>>, linear<known::vocabulary, no_bias>, softmax_cross_entropy> {};
 template <class T>
 using gpt = around<T, learned_positions<known::tokens + 2>, layer_norm, feed_forward<known::hidden>>;
 template <class T>
@@ -113,9 +113,11 @@ TEST_CASE("a row that several tokens read gets the sum of their gradients, in th
   const int tokens[] = {1, 0, 1, 1, 2, 1, 1, 0};
   // The small numbers vanish one by one, but not their sum: another order of additions has other bits.
   const float gradient[] = {1, 5, 0x1p-24F, 0x1p-24F, 7, 0x1p-24F, 0x1p-24F, 6};
-  for (std::size_t i = 0; i < 8; ++i) t.in[0].set(i, tokens[i]), t.out_gradient[0].set(i, static_cast<double>(gradient[i]));
+  for (std::size_t i = 0; i < 8; ++i)
+    t.in[0].set(i, tokens[i]), t.out_gradient[0].set(i, static_cast<double>(gradient[i]));
   t.forward();
-  for (std::size_t i = 0; i < 8; ++i) CHECK(t.out[0].get(i) == t.parameters[0].get(static_cast<std::size_t>(tokens[i])));
+  for (std::size_t i = 0; i < 8; ++i)
+    CHECK(t.out[0].get(i) == t.parameters[0].get(static_cast<std::size_t>(tokens[i])));
   t.backward_parameters();
   CHECK(t.gradients[0].get(0) == 11);
   CHECK(t.gradients[0].get(1) == 1);
@@ -151,8 +153,14 @@ TEST_CASE_TEMPLATE("no cut, schedule or recompute changes a bit", Model, gpt<flo
     CAPTURE(stages);
     for (const recompute_mode mode : {recompute_mode::never, recompute_mode::always})
       CHECK(trained<Model>({.stages = stages, .micro_batches = 4, .micro_batch_size = 1, .recompute = mode}) == alone);
-    CHECK(trained<Model>(
-              {.stages = stages, .micro_batches = 4, .micro_batch_size = 1, .schedule = schedule_kind::zb_h1}) == alone);
+    for (const schedule_kind schedule : {schedule_kind::one_f_one_b, schedule_kind::zb_h1})
+      CHECK(trained<Model>({.stages = stages, .micro_batches = 4, .micro_batch_size = 1, .schedule = schedule}) ==
+            alone);
+    plan_options together{.stages = stages, .micro_batches = 4, .micro_batch_size = 1};
+    together.schedule = schedule_kind::fill_drain;
+    together.recompute = recompute_mode::never;
+    together.coalesce = 3;
+    CHECK(trained<Model>(together) == alone);
   }
 }
 
@@ -160,8 +168,8 @@ TEST_CASE("a batch with a token outside the vocabulary is rejected, and the trai
   trainer<llama<float>, sgd> training({.stages = 2, .micro_batches = 2, .micro_batch_size = 2}, sgd{});
   numbers data;
   data.tokens[2 * known::tokens + 3] = known::vocabulary;
-  CHECK_THROWS_WITH_AS(training.step(data.all()), doctest::Contains("field \"inputs\" of sample 2, at position 3, is 7"),
-                       error);
+  CHECK_THROWS_WITH_AS(training.step(data.all()),
+                       doctest::Contains("field \"inputs\" of sample 2, at position 3, is 7"), error);
   data.tokens[2 * known::tokens + 3] = 0;
   CHECK(training.step(data.all()).loss > 0);
 }

@@ -40,7 +40,8 @@ static_assert(!takes<initialised<linear<8>, narrow>, tensor<std::int32_t, 8>>);
 static_assert(!takes<initialised<relu, narrow>, tensor<float, 8>>);
 
 // Xavier: inputs and outputs of {out, in, window...}.
-static_assert(initialiser::xavier().of({6, 10}).fan_in == 16 && initialiser::xavier().of({6, 10}).drawn == initialiser::kind::uniform);
+static_assert(initialiser::xavier().of({6, 10}).fan_in == 16 &&
+              initialiser::xavier().of({6, 10}).drawn == initialiser::kind::uniform);
 static_assert(initialiser::xavier().of({6, 10, 3, 3}).fan_in == 16 * 9);
 static_assert(initialiser::uniform(0).of({6, 10, 3}).fan_in == 30 && initialiser::uniform(7).of({6, 10}).fan_in == 7);
 

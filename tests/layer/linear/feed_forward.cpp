@@ -29,19 +29,22 @@ static_assert(wide::parameters[0].extents == inner_linear::parameters[0].extents
 static_assert(wide::parameters[1].extents == inner_linear::parameters[1].extents);
 static_assert(wide::parameters[2].extents == outer_linear::parameters[0].extents);
 static_assert(wide::parameters[3].extents == outer_linear::parameters[1].extents);
-static_assert(wide::cost.backward_parameters == inner_linear::cost.backward_parameters + outer_linear::cost.backward_parameters);
+static_assert(wide::cost.backward_parameters ==
+              inner_linear::cost.backward_parameters + outer_linear::cost.backward_parameters);
 constexpr std::int64_t separate = inner_linear::cost.forward + between::cost.forward + outer_linear::cost.forward;
 static_assert(separate - wide::cost.forward == 3 * 32 + 3 * 8);  // the two biases: products add them at no cost
 
 static_assert(wide::extras[0].size == 3 * 32 && wide::extras[1].size == 3 * 32);
-static_assert(wide::derived[0].size == inner_linear::derived[0].size && wide::derived[3].size == outer_linear::derived[1].size);
+static_assert(wide::derived[0].size == inner_linear::derived[0].size &&
+              wide::derived[3].size == outer_linear::derived[1].size);
 
 namespace {
 
 template <class T>
 struct one_layer : model<input<T, 3, 8>, feed_forward<32>, feed_forward<16>, mean_squared_error> {};
 template <class T>
-struct three_layers : model<input<T, 3, 8>, linear<32>, gelu, linear<8>, linear<16>, gelu, linear<8>, mean_squared_error> {};
+struct three_layers
+    : model<input<T, 3, 8>, linear<32>, gelu, linear<8>, linear<16>, gelu, linear<8>, mean_squared_error> {};
 struct with_relu : model<input<float, 3, 8>, feed_forward<32, relu>, mean_squared_error> {};
 struct three_with_relu : model<input<float, 3, 8>, linear<32>, relu, linear<8>, mean_squared_error> {};
 
@@ -102,6 +105,19 @@ TEST_CASE("no cut, schedule or recompute changes a bit of a feed_forward") {
       options.recompute = recompute_mode::always;
       CHECK(trained<one_layer<float>, float>(options) == alone);
     }
+}
+
+// The parameter parts of several micro-batches at once; in the first layer they begin with what the input part skipped.
+TEST_CASE("several micro-batches in one product give the same bits") {
+  for (const int together : {2, 3}) {
+    plan_options options = four;
+    options.schedule = schedule_kind::fill_drain;
+    options.recompute = recompute_mode::never;
+    options.coalesce = 1;
+    const std::vector<float> alone = trained<one_layer<float>, float>(options);
+    options.coalesce = together;
+    CHECK(trained<one_layer<float>, float>(options) == alone);
+  }
 }
 
 TEST_CASE("a recompute computes again what backward has overwritten") {

@@ -53,7 +53,8 @@ TEST_CASE("a rule takes a parameter's extents, and divides by the root of a numb
   CHECK(xavier.min >= -1);
   CHECK(xavier.max > 0.999);
   CHECK(moments_of(initialiser::deviation(0.02), 20000).deviation == doctest::Approx(0.02).epsilon(0.02));
-  CHECK(moments_of(initialiser::deviation(0.02).over_root(16), 20000).deviation == doctest::Approx(0.005).epsilon(0.02));
+  CHECK(moments_of(initialiser::deviation(0.02).over_root(16), 20000).deviation ==
+        doctest::Approx(0.005).epsilon(0.02));
   CHECK(first_value(initialiser::xavier().of({3, 5}).over_root(4), 1, 2, 3, 4) ==
         doctest::Approx(first_value(initialiser::xavier().of({3, 5}), 1, 2, 3, 4) / 2).epsilon(1e-15));
   const parameter list[] = {{"weight", {4, 12}, initialiser::xavier()}, {"bias", {3}, initialiser::uniform(0)}};

@@ -40,8 +40,8 @@ struct redrawn_parameters {
 
 }  // namespace detail
 
-/// The layer with other first values: its matrices are drawn by the rules, in the order of its parameters, the last rule
-/// serves for all that remain, and biases begin at 0. Vectors that begin at 1 keep their values.
+/// The layer with other first values: its matrices are drawn by the rules, in the order of its parameters, the last
+/// rule serves for all that remain, and biases begin at 0. Vectors that begin at 1 keep their values.
 ///
 ///     initialised<linear<64>, initialiser::xavier()>
 ///     initialised<causal_attention<12>, initialiser::deviation(0.02), initialiser::deviation(0.02).over_root(24)>

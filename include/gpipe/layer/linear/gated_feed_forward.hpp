@@ -14,7 +14,8 @@ namespace gpipe {
 /// LLaMA's feed-forward layer (Shazeer, "GLU variants", 2020), on the last extent and without biases:
 ///
 ///     g = x G^T,  u = x U^T,  z = silu(g) u,  y = z D^T
-///     dz = dy D,  dg = dz u silu'(g),  du = dz silu(g),  dx = dg G + du U,    dD += dy^T z,  dG += dg^T x,  dU += du^T x
+///     dz = dy D,  dg = dz u silu'(g),  du = dz silu(g),  dx = dg G + du U
+///     dD += dy^T z,  dG += dg^T x,  dU += du^T x
 ///
 ///     input and output tensor<T, ..., width>, gate_proj_weight and up_proj_weight {Hidden, width},
 ///     down_proj_weight {width, Hidden}

@@ -16,7 +16,7 @@ inline double open_uniform(std::uint32_t high, std::uint32_t low) {
 }
 
 /// The first value of element `i` of parameter number `index` of slot `slot`. It depends on these and the seed alone,
-/// so no cut changes it. It is drawn in double, then rounded. The initialiser depends on no extents: it is that of `of`.
+/// so no cut changes it. It is drawn in double, then rounded. The initialiser depends on no extents: `of` has made it.
 inline double first_value(const initialiser& how, std::uint64_t seed, int slot, int index, std::size_t i) {
   using enum initialiser::kind;
   if (how.drawn == zeros) return 0;
