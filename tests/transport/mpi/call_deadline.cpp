@@ -111,7 +111,8 @@ TEST_CASE("a process of a job" * doctest::skip(stop_before().empty())) {
 
 TEST_CASE("a process that stops while the job is joined or left ends the job, with a cause" *
           doctest::skip(!stop_before().empty())) {
-  const ended_job whole = run("nowhere");
+  ended_job whole = run("nowhere");
+  if (whole.stuck) whole = run("nowhere");
   CHECK(whole.output == "");
   CHECK(whole.status == 0);
   struct expectation {
@@ -132,7 +133,7 @@ TEST_CASE("a process that stops while the job is joined or left ends the job, wi
     CAPTURE(ended.output);
     CHECK(ended.output.find(expected.message) != std::string::npos);
     CHECK(ended.status != 0);
-    CHECK(ended.first_output < whole.time + deadline + 1s);
+    CHECK(ended.first_output < whole.time + deadline + 3s);  // one second, and a busy machine
     // Rarely, Open MPI's mpirun waits for a lock of its own for ever, when all its processes have ended.
     if (ended.stuck) MESSAGE("mpirun itself did not end");
     else CHECK(ended.time < whole.time + deadline + 6s);  // it takes up to 5 s to end a process that does not

@@ -180,7 +180,8 @@ GPIPE_COLD GPIPE_INLINE std::uint64_t open_file::size() const {
   return bytes;
 }
 GPIPE_COLD GPIPE_INLINE void open_file::read_at(void* into, std::size_t bytes, std::uint64_t at) const {
-  if (bytes >= hint_bytes / 8) files_->read_ahead(file_, at + bytes, 2 * hint_bytes);
+  if (const std::uint64_t end = at + bytes; at / hint_bytes != end / hint_bytes)
+    files_->read_ahead(file_, end, 2 * hint_bytes);
   for (auto* to = static_cast<char*>(into); bytes > 0;) {
     const long count = files_->read_at(file_, to, bytes, at);
     if (count < 0 && errno == EINTR) continue;

@@ -35,7 +35,7 @@ void require_equal_twins(const network& net, const std::vector<array_place>& arr
 #if GPIPE_BODIES
 template <class T>
 GPIPE_COLD void read_array_as(const array_place& from, const array_visit& visit) {
-  constexpr std::size_t block_elements = std::size_t{1} << 20;
+  constexpr std::size_t block_elements = std::size_t{1} << 16;  // stay in the cache until they are copied
   const std::size_t all = from.array.extents.size();
   if (all == 0) return;
   if (!from.array.transposed) {

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
 #include <gpipe/core/numbers/math.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
@@ -133,7 +132,7 @@ __global__ void __launch_bounds__(attention_threads)
            compute_type<T>* log_sums) {
   using number = compute_type<T>;
   __shared__ shared_tile<number> left, right, weights;
-  constexpr number lowest = -std::numeric_limits<number>::infinity();
+  const number lowest = -static_cast<number>(INFINITY);
   const tile_worker<T> tile{left, right, s.width};
   const std::ptrdiff_t count = attention_work::count(s.samples, s.heads, s.queries);
   for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
