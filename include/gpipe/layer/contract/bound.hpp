@@ -63,10 +63,13 @@ struct shown<Layer> : shown<typename Layer::shown_as> {};
 ///                                                         also makes its own inputs
 ///       static constexpr work cost{...};                  operations per sample
 ///       static constexpr bool view = true;                its output is its input under another shape: no kernel
+///       static constexpr bool mixes_tokens = true;        an output token depends on other tokens: for generation
+///       static constexpr int kept_extras = 1;             of `decode`: its first extras, which later tokens read
 ///       using value_type = float;                         the element type of its parameters; float for bf16
 ///                                                         functions, of a context c and operands a
 ///       void prepare(c, int samples)                      once: sets up matrix products of up to this number of samples
 ///       void refresh(c, a) noexcept                       writes `derived`: at the start and after each update
+///       void decode(c, a, int position)                   forward of one token behind `position` others
 ///       void forward(c, a)                                and so on: examples/guide/kernels.md lists them
 ///     };
 ///

@@ -82,7 +82,6 @@ class decoder {
 GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, int samples)
     : of_(of), samples_(samples), last_(of.token.loss_slot()), logits_(of.token.reads_value(last_, 0)) {
   require_decodable();
-  const auto at_once = index(samples);
   for (int v = 0; v < of_.token.value_count; ++v) values_.push_back(allocate(of_.token.values[v].part.bytes(samples)));
   for (int l = 0; l < last_; ++l) {
     const row& r = decode_at(l).decode != nullptr ? row_at(l) : of_.token.row_of(l);
@@ -91,7 +90,7 @@ GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, int samples)
     b.state = allocate(r.state_bytes());
     b.derived = allocate(row_at(l).derived_bytes());
     b.extras = allocate(r.extra_bytes(samples));
-    if (forward_at(l).prepare != nullptr) forward_at(l).prepare(context_, static_cast<int>(at_once));
+    if (forward_at(l).prepare != nullptr) forward_at(l).prepare(context_, samples);
   }
 }
 

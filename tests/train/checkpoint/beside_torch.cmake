@@ -1,8 +1,8 @@
-# PyTorch and this library load each other's files, and five steps of training give the same numbers. PyTorch comes from
-# PyPI and has some 6 GB, so this test does not install it: it uses the virtual environment that the benches make, or
+# Runs SCRIPT prepare, PROGRAM and SCRIPT check: PyTorch beside this library, from the same files. PyTorch comes from PyPI
+# and has some 6 GB, so this test does not install it: it uses the virtual environment that the benches make, or
 # the interpreter GPIPE_BENCH_PYTHON. Without PyTorch the test skips, and says so.
 #
-# cmake -D PROGRAM=<tests/train.checkpoint.torch_steps> -D SCRIPT=<torch_steps.py> -D SCRATCH=<folder> -P torch_steps.cmake
+# cmake -D PROGRAM=<program> -D SCRIPT=<script> -D "PACKAGES=<of PyPI;...>" -D SCRATCH=<folder> -P beside_torch.cmake
 cmake_minimum_required(VERSION 3.25)
 
 function(run result)
@@ -31,14 +31,16 @@ if(NOT status EQUAL 0)
   message("SKIPPED: ${python} has no torch: set GPIPE_BENCH_PYTHON to one that has, or run a bench that installs it: bash bench/run torch")
   return()
 endif()
-run(status ${python} -c "import safetensors")
-if(NOT status EQUAL 0)
-  run(status ${python} -m pip install --quiet safetensors)
+foreach(package IN LISTS PACKAGES)
+  run(status ${python} -c "import ${package}")
   if(NOT status EQUAL 0)
-    message("SKIPPED: safetensors cannot be installed: ${printed}")
-    return()
+    run(status ${python} -m pip install --quiet ${package})
+    if(NOT status EQUAL 0)
+      message("SKIPPED: ${package} cannot be installed: ${printed}")
+      return()
+    endif()
   endif()
-endif()
+endforeach()
 
 file(REMOVE_RECURSE ${SCRATCH})
 require(${python} ${SCRIPT} prepare ${SCRATCH})
