@@ -83,7 +83,7 @@ class in_bf16 {
     for (std::size_t o = 0; o < wide_.out.size(); ++o) compare(narrow_.out[o], wide_.out[o], 0x1.01p-8 + inner);
     for (std::size_t i = 0; i < wide_.in.size(); ++i)
       compare(narrow_.in_gradient[i], wide_.in_gradient[i], 0x1.01p-7 + inner);
-    compare(narrow_.partials[0], wide_.partials[0], 1e-5);
+    compare(narrow_.partials[0], wide_.partials[0], 1e-5 + inner);
     for (std::size_t p = 0; p < narrow::bound::parameters.size(); ++p)
       compare(narrow_.gradients[0], narrow::first_of(p), wide_.gradients[0], wide::first_of(p),
               narrow::bound::parameters[p].extents.size(), 1e-5 + inner);
@@ -173,6 +173,7 @@ TEST_CASE("in bf16 every layer differs from double by no more than its roundings
   holds_in_bf16<every_setting, 3, 17>();
   holds_in_bf16<mean_squared_error, 40>();
   holds_in_bf16<binary_cross_entropy, 3, 17>();
+  in_bf16<token_head<17>, tensor<bf16, 3, 9>, tensor<double, 3, 9>, 1>(true).holds();
 }
 
 TEST_CASE("in bf16 attention differs from double by no more than the roundings of its products") {
@@ -307,6 +308,12 @@ TEST_CASE("softmax_cross_entropy_with") {
   holds<ignoring, tensor<double, 3, 17>>();
   holds<clipped, tensor<double, 10>>();
   holds<every_setting, tensor<double, 3, 17>>();
+}
+
+TEST_CASE("token_head") {
+  holds<token_head<5>, tensor<double, 7>>();
+  holds<token_head<17, no_bias>, tensor<double, 3, 9>>();
+  holds<token_head<17, every_setting>, tensor<double, 3, 4>>();
 }
 
 TEST_CASE("mean_squared_error") {

@@ -301,16 +301,14 @@ TEST_CASE("losses in the middle of a model change no bit, wherever they are cut 
   holds_for_stages<losses_net, bf16, adam>(samples<float>(19, 12, 1), 0.1);
 }
 
-TEST_CASE("two tensors on an edge, and unread values: the same bits for every cut") {
+TEST_CASE("two tensors on an edge, unread values, integers on edges: the same bits for every cut") {
   holds_for_every_cut<pair_net, double>(samples<double>(9, 12, 1));
-}
-
-TEST_CASE("integers on edges: the same bits for every cut") {
   holds_for_every_cut<integer_net, float>(samples<float, std::int32_t>(9, 3, 1));
 }
 
 TEST_CASE("tied parameters: the same bits for every S, recompute, trace") {
   holds_for_stages<tied_net, float, adam>(samples<float>(19, 12, 1), 0.1);
+  holds_for_stages<headed_net, float, adam>(samples<float, std::int32_t>(19, 3, 3), 0.1);
 }
 
 TEST_CASE("in bf16: the same bits for every S, recompute, trace, cut and schedule") {
@@ -355,6 +353,7 @@ TEST_CASE("every schedule, also a custom one: the same bits, at every recompute 
   holds_for_schedules<tied_net, float>(samples<float>(40, 12, 1));
   holds_for_schedules<skip_net, double>(samples<double>(40, 12, 2));
   if (!sanitized) holds_for_schedules<attended_net, float>(token_samples<float>(40));
+  if (!sanitized) holds_for_schedules<headed_net, float>(samples<float, std::int32_t>(40, 3, 3));
 }
 
 TEST_CASE("stages of one worker with an undivided backward: nothing is poisoned that they read") {

@@ -13,6 +13,7 @@
 #include <gpipe/layer/activation/silu.hpp>
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/attention/positions.hpp>
+#include <gpipe/layer/attention/token_head.hpp>
 #include <gpipe/layer/linear/feed_forward.hpp>
 #include <gpipe/layer/linear/gated_feed_forward.hpp>
 #include <gpipe/layer/linear/linear.hpp>
@@ -65,6 +66,12 @@ template <class T>
 struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<16>>, dropout<25>, gelu, batch_norm<>,
                         pop<"x">, add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, linear<7>,
                         softmax_cross_entropy> {};
+
+/// 8 slots: tokens, whose rows are also the weight of the last layer, a loss that overwrites what it keeps.
+template <class T>
+struct headed_net
+    : model<input<std::int32_t, 3>, tied<"words", embedding<7, 8, T>>, repeat<2, residual<rms_norm, feed_forward<20>>>,
+            layer_norm, linear<8>, tied<"words", token_head<7, no_bias>>> {};
 
 /// 8 slots: three losses, of which two read a value that goes on.
 template <class T>

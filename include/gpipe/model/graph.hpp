@@ -38,6 +38,7 @@ struct row {
   const field* fields = nullptr;
   const partial* partials = nullptr;
   int parameter_count = 0, state_count = 0, derived_count = 0, extra_count = 0, field_count = 0, partial_count = 0;
+  int predicted = -1;  ///< the extra that a prediction reads, in place of the inputs; -1: none
   int loss = -1, weight = -1, correct = -1;  ///< indices of partials: loss, weight, hits; -1: none
   std::string_view loss_name{};              ///< of an auxiliary loss
   double loss_factor = 1;                    ///< of the loss in the total
@@ -67,9 +68,11 @@ struct row {
     for (int i = 0; i < derived_count; ++i) sum += aligned(derived[i].size * bytes_of(derived[i].type));
     return sum;
   }
-  GPIPE_COLD constexpr std::size_t extra_bytes(int samples) const {
+  GPIPE_COLD constexpr std::size_t extra_bytes(int samples) const { return extra_offset(extra_count, samples); }
+  /// The offset of an extra in the block of all of them.
+  GPIPE_COLD constexpr std::size_t extra_offset(int extra, int samples) const {
     std::size_t sum = 0;
-    for (int i = 0; i < extra_count; ++i) sum += edge_part{extras[i].size, extras[i].type}.bytes(samples);
+    for (int i = 0; i < extra; ++i) sum += edge_part{extras[i].size, extras[i].type}.bytes(samples);
     return sum;
   }
   /// The number of partials of a micro-batch in elements, then in bytes.
@@ -216,6 +219,7 @@ constexpr row describe_row() {
     r.loss_factor = Bound::on::loss_factor;
   }
   r.keeps = Bound::keeps;
+  r.predicted = Bound::predicted;
   r.cost = Bound::cost;
   r.view = Bound::view;
   return r;

@@ -174,7 +174,12 @@ class executor {
   GPIPE_COLD tensor_rows predictions(int samples) const {
     tensor_rows rows;
     const int slot = net_.loss_slot();
-    for (int i = 0; i < net_.row_of(slot).inputs; ++i) rows.add(net_.values[net_.reads_value(slot, i)].part, samples);
+    const detail::row& loss = net_.row_of(slot);
+    if (loss.predicted >= 0) {
+      rows.add({loss.extras[loss.predicted].size, loss.extras[loss.predicted].type}, samples);
+    } else {
+      for (int i = 0; i < loss.inputs; ++i) rows.add(net_.values[net_.reads_value(slot, i)].part, samples);
+    }
     rows.resize(samples);
     return rows;
   }

@@ -2,48 +2,175 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/linear/weight_product.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 
 namespace gpipe {
+
+namespace detail {
+
+/// The options of a token head, in any order: `no_bias`, and a cross-entropy.
+template <class... Options>
+struct head_options {
+  static constexpr bool known = true, biased = true;
+  static constexpr int losses = 0;
+  using loss = softmax_cross_entropy;
+};
+template <class Option, class... Rest>
+struct head_options<Option, Rest...> : head_options<Rest...> {
+  static constexpr bool known = false;
+};
+template <class... Rest>
+struct head_options<no_bias, Rest...> : head_options<Rest...> {
+  static constexpr bool biased = false;
+};
+template <class... Rest>
+struct head_options<softmax_cross_entropy, Rest...> : head_options<Rest...> {
+  static constexpr int losses = head_options<Rest...>::losses + 1;
+};
+template <cross_entropy Settings, class... Rest>
+struct head_options<softmax_cross_entropy_with<Settings>, Rest...> : head_options<Rest...> {
+  static constexpr int losses = head_options<Rest...>::losses + 1;
+  using loss = softmax_cross_entropy_with<Settings>;
+};
+
+template <int Vocabulary, int Width, bool Biased>
+using parameters_of_head =
+    std::conditional_t<Biased, linear_parameters<Vocabulary, Width>, linear_parameters<Vocabulary, Width, no_bias>>;
+
+/// A head's operands as its loss sees them: the loss reads the logits, and writes their gradient in their place.
+template <class T, class Operands>
+struct operands_of_loss {
+  const Operands& of_head;
+
+  int samples() const { return of_head.samples(); }
+  bool training() const { return of_head.training(); }
+  double* partials() const { return of_head.partials(); }
+  T* in() const { return of_head.template extra<0>(); }
+  T* in_gradient() const { return in(); }
+  template <int I, class U>
+  const U* field() const {
+    return of_head.template field<I, U>();
+  }
+  template <int I, class U>
+  U* extra() const {
+    return of_head.template extra<I + 1, U>();
+  }
+};
+
+}  // namespace detail
 
 /// The last layer of a language model: a linear layer from the last extent to the vocabulary, and the cross-entropy.
 ///
 ///     x = in W^T + b,  loss = weight (log sum_j e^x_j - x_label)
 ///
-///     input tensor<T, ..., width>, weight {Vocabulary, width}, bias {Vocabulary}
+///     input tensor<T, ..., width>, weight {Vocabulary, width}, bias {Vocabulary} unless an option is `no_bias`
 ///
-/// Fields: "labels", int32 below `Vocabulary`, and "weights", by default all ones; both have one element per token.
-/// Backward reads the input and the logits, and overwrites the logits with their gradient. It has no kernels
-/// yet.
-template <int Vocabulary>
+/// Options, in any order: `no_bias`, and a cross-entropy such as `softmax_cross_entropy_with<cross_entropy{.smoothing =
+/// 0.1}>`. Fields: "labels", int32 below `Vocabulary`, and "weights", by default all ones; both have one element per
+/// token. `predict` gives the logits x. It trains with the bits of `linear` and the loss, in less memory: backward
+/// overwrites the logits with their gradient. A `generator` needs the two layers.
+template <int Vocabulary, class... Options>
 struct token_head {
+  using options = detail::head_options<Options...>;
+  static_assert(Vocabulary > 0, "gpipe: token_head<Vocabulary>: the vocabulary must have at least 1 token");
+  static_assert(options::known && options::losses <= 1,
+                "gpipe: token_head<Vocabulary, ...> has two options: no_bias, and one of softmax_cross_entropy and "
+                "softmax_cross_entropy_with<...>");
+
   template <class In>
   struct on;
 
   template <class T, int... Extents>
-  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
+  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>>
+      : detail::parameters_of_head<Vocabulary, detail::last_extent<tensor<T, Extents...>>, options::biased> {
     using input = tensor<T, Extents...>;
     using output = bundle<>;
     using number = compute_type<T>;
+    using loss = typename options::loss::template on<detail::with_last<input, Vocabulary>>;
+    static constexpr bool biased = options::biased;
     static constexpr int width = detail::last_extent<input>, rows = detail::rows_in<input>;
-    static constexpr std::size_t logits = std::size_t{rows} * Vocabulary;
+    using product = detail::weight_product<T, Vocabulary, width>;
 
-    static constexpr parameter parameters[] = {{"weight", {Vocabulary, width}, initialiser::uniform(width)},
-                                               {"bias", {Vocabulary}, initialiser::uniform(width)}};
-    static constexpr field fields[] = {{"labels", rows, dtype::int32, Vocabulary},
-                                       {"weights", rows, dtype_of<number>, 0, true}};
-    static constexpr partial partials[] = {"loss", "weight", "correct"};
-    static constexpr buffer extras[] = {{"logits", logits, dtype_of<T>}, {"summary", 4 * rows, dtype_of<number>}};
+    static constexpr field fields[] = {loss::fields[0], loss::fields[1]};
+    static constexpr partial partials[] = {loss::partials[0], loss::partials[1], loss::partials[2]};
+    static constexpr buffer derived[] = {{"forward", product::packed_forward, dtype_of<T>},
+                                         {"backward", product::packed_backward, dtype_of<T>}};
+    static constexpr buffer extras[] = {{"logits", std::size_t{rows} * Vocabulary, dtype_of<T>}, loss::extras[0]};
+    static constexpr int predicted = 0;
     static constexpr keep keeps{.input = true};
 
-    static constexpr auto elements = static_cast<std::int64_t>(logits);
-    static constexpr std::int64_t product = 2 * elements * width;
-    static constexpr work cost{.forward = product + 20 * elements,
-                               .backward_input = product + 20 * elements,
-                               .backward_parameters = product + elements,
+    static constexpr std::int64_t elements = loss::elements, operations = 2 * elements * width;
+    static constexpr work cost{.forward = operations + loss::cost.forward,
+                               .backward_input = operations + loss::cost.backward_input,
+                               .backward_parameters = operations + (biased ? elements : 0),
                                .bytes = static_cast<std::int64_t>(sizeof(T)) * (rows * width + 2 * elements)};
+
+    template <class C>
+    static void prepare(const C& c, int samples) {
+      product::prepare(c, samples * rows);
+    }
+
+    template <class C, class A>
+    static void refresh(const C& c, const A& a) noexcept {
+      product::pack(c, a.template parameter<0>(), a.template derived<0>(), a.template derived<1>());
+    }
+
+    /// Writes the logits, alone.
+    template <class C, class A>
+    static void predict(const C& c, const A& a) {
+      const T* packed = a.template derived<0>();
+      const int count = a.samples() * rows;
+      if constexpr (biased) product::apply(c, count, a.in(), packed, a.template parameter<1>(), a.template extra<0>());
+      else product::apply(c, count, a.in(), packed, a.template extra<0>());
+    }
+
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      predict(c, a);
+      loss::forward(c, detail::operands_of_loss<T, A>{a});
+    }
+
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      T* const into = a.in_gradient();
+      if (into == nullptr) return;
+      loss::backward_input(c, detail::operands_of_loss<T, A>{a});
+      product::apply_back(c, a.samples() * rows, a.template extra<0>(), a.template derived<1>(), into);
+    }
+
+    /// Where no gradient flows back to the input, the input part does not run.
+    template <class C, class A>
+    static void backward_parameters(const C& c, const A& a) {
+      if (a.in_gradient() == nullptr) loss::backward_input(c, detail::operands_of_loss<T, A>{a});
+      const int count = a.samples() * rows;
+      const T* dx = a.template extra<0>();
+      product::add_weight_gradient(c, count, dx, a.in(), a.template gradient<0>());
+      if constexpr (biased) product::add_bias_gradient(c, count, dx, a.template gradient<1>());
+    }
+
+    template <class C, class A>
+    requires detail::multiplies_parts<C, T>
+    static void backward_parameters(const C& c, const A& all, int micro_batches) {
+      row_parts<T> dx{{}, all[0].samples() * rows}, x = dx;
+      for (int i = 0; i < micro_batches; ++i) {
+        const auto one = all[i];
+        if (one.in_gradient() == nullptr) loss::backward_input(c, detail::operands_of_loss<T, decltype(one)>{one});
+        dx.part[i] = one.template extra<0>();
+        x.part[i] = one.in();
+      }
+      product::add_weight_gradient(c, all.samples() * rows, dx, x, all[0].template gradient<0>());
+      if constexpr (biased)
+        for (int i = 0; i < micro_batches; ++i)
+          product::add_bias_gradient(c, all[i].samples() * rows, dx.part[i], all[0].template gradient<1>());
+    }
   };
 };
 

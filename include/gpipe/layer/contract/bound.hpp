@@ -59,6 +59,8 @@ struct shown<Layer> : shown<typename Layer::shown_as> {};
 ///       static constexpr field fields[] = {...};          fields of the data that it reads
 ///       static constexpr std::int64_t input_below = 9;    integers of its input must be in [0, 9): tokens
 ///       static constexpr partial partials[] = {...};      numbers that forward returns for a micro-batch: a loss
+///       static constexpr int predicted = 0;               the index of the extra that `predict` writes: a loss that
+///                                                         also makes its own inputs
 ///       static constexpr work cost{...};                  operations per sample
 ///       static constexpr bool view = true;                its output is its input under another shape: no kernel
 ///       static constexpr bool mixes_tokens = true;        an output token depends on other tokens: for generation
@@ -115,6 +117,10 @@ struct bound {
   static constexpr std::int64_t input_below = [] {
     if constexpr (requires { on::input_below; }) return std::int64_t{on::input_below};
     else return std::int64_t{0};
+  }();
+  static constexpr int predicted = [] {
+    if constexpr (requires { on::predicted; }) return on::predicted;
+    else return -1;
   }();
   static constexpr bool view = [] {
     if constexpr (requires { on::view; }) return on::view;

@@ -85,6 +85,7 @@ struct softmax_cross_entropy_with {
       }
     }
 
+    /// The gradient may take the place of the input.
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
       if (!a.in_gradient()) return;
@@ -160,7 +161,7 @@ struct softmax_cross_entropy_with {
       const T* in;
       const std::int32_t* labels;
       weight_of weights;
-      const summary* rows_;
+      summary* rows_;
       T* gradient;
       number limit;
       template <class Team>
@@ -178,19 +179,25 @@ struct softmax_cross_entropy_with {
             return weight * (math::exp(clamped(number(x[j]), bound) - top) * inverse - elsewhere);
           };
           const auto passes = [=](std::ptrdiff_t j) { return number(x[j]) >= -bound && number(x[j]) <= bound; };
+          number* const of_label = keep_here(row);
+          team.each(1, [=](std::ptrdiff_t) {
+            *of_label = passes(label) ? slope(label) - weight * on_label : number(0);
+          });
           team.each(classes, [=](std::ptrdiff_t j) { dx[j] = passes(j) ? slope(j) : number(0); });
-          team.each(1, [=](std::ptrdiff_t) {
-            if (passes(label)) dx[label] = slope(label) - weight * on_label;
-          });
-        } else {
+          team.each(1, [=](std::ptrdiff_t) { dx[label] = *of_label; });
+        } else if constexpr (std::is_same_v<T, number>) {
           team.each(classes, [=](std::ptrdiff_t j) { dx[j] = weight * (math::exp(x[j] - top) * inverse); });
-          team.each(1, [=](std::ptrdiff_t) {
-            // For a probability near 1 the difference would be lost if the probability were rounded to bf16 first.
-            if constexpr (std::is_same_v<T, number>) dx[label] -= weight;
-            else dx[label] = weight * (math::exp(x[label] - top) * inverse) - weight;
-          });
+          team.each(1, [=](std::ptrdiff_t) { dx[label] -= weight; });
+        } else {
+          // For a probability near 1 the difference would be lost if the probability were rounded to bf16 first.
+          number* const of_label = keep_here(row);
+          team.each(1, [=](std::ptrdiff_t) { *of_label = weight * (math::exp(x[label] - top) * inverse) - weight; });
+          team.each(classes, [=](std::ptrdiff_t j) { dx[j] = weight * (math::exp(x[j] - top) * inverse); });
+          team.each(1, [=](std::ptrdiff_t) { dx[label] = *of_label; });
         }
       }
+      // The gradient of the label's input, before its input may be overwritten. Backward does not read the loss.
+      GPIPE_HOST_DEVICE number* keep_here(std::ptrdiff_t row) const { return &rows_[row].loss; }
     };
   };
 };

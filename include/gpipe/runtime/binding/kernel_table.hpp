@@ -19,6 +19,7 @@ struct kernel_row {
   kernel backward = nullptr;  ///< both parts at once
   /// The parameter parts of several micro-batches, at most `max_coalesced`.
   void (*backward_parameters_together)(const Context&, const call*, int count) = nullptr;
+  kernel predict = nullptr;
   kernel absorb = nullptr;
   kernel refresh = nullptr;
   void (*prepare)(const Context&, int samples) = nullptr;  ///< sets up libraries before the first step
@@ -79,6 +80,7 @@ struct entry_points {
     body::backward_parameters(c, together(all, count), count);
   }
   GPIPE_OUT_OF_LINE static void backward(const Context& c, const call& b) { body::backward(c, again(b)); }
+  GPIPE_OUT_OF_LINE static void predict(const Context& c, const call& b) { body::predict(c, arguments(b)); }
   GPIPE_OUT_OF_LINE static void absorb(const Context& c, const call& b) { body::absorb(c, committed(b)); }
   GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b) { body::refresh(c, arguments(b)); }
   GPIPE_OUT_OF_LINE static void prepare(const Context& c, int samples) { body::prepare(c, samples); }
@@ -98,6 +100,7 @@ struct entry_points {
     if constexpr (has_backward) k.backward = &backward;
     if constexpr (has_backward_parameters_together && trained)
       k.backward_parameters_together = &backward_parameters_together;
+    if constexpr (Bound::predicted >= 0) k.predict = &predict;
     if constexpr (has_absorb && !Bound::state.empty()) k.absorb = &absorb;
     if constexpr (has_refresh && !Bound::derived.empty()) k.refresh = &refresh;
     if constexpr (has_prepare) k.prepare = &prepare;

@@ -199,15 +199,26 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
 
   bound& bound_at(int slot) { return binding_.slots[detail::index(slot - binding_.slots.front().slot)]; }
 
-  /// Runs the layers before the main loss but no other loss, and downloads the input of the loss.
+  /// Runs the layers before the main loss but no other loss, and downloads the input of the loss; of a loss that makes
+  /// its own inputs, those.
   GPIPE_OUT_OF_LINE void predict(const step_context& step, int m) {
     const int loss = net_->loss_slot();
     for (const auto& b : binding_.slots) {
       if (b.slot < loss && !b.layer->auxiliary_loss()) run_forward(b, step, m, false);
       if (b.slot != loss) continue;
+      const int first = step.samples_before + step.first_sample(m);
+      if (const int extra = b.layer->predicted; extra >= 0) {
+        enter(b, m);
+        const call c = call_of(b, step, m, false);
+        b.kernels->predict(context_, c);
+        const edge_part made{b.layer->extras[extra].size, b.layer->extras[extra].type};
+        context_.download(static_cast<std::ptrdiff_t>(made.size * bytes_of(made.type)) * step.samples(m),
+                          c.extras + b.layer->extra_offset(extra, c.capacity), step.predicted->at(0, first));
+        continue;
+      }
       for (int i = 0; i < b.inputs; ++i)
         context_.download(bytes(b.value_in[i], step, m), b.in[i].at(m, false),
-                          step.predicted->at(i, step.samples_before + step.first_sample(m)));
+                          step.predicted->at(i, first));
     }
   }
 
