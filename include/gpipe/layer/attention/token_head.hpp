@@ -76,7 +76,7 @@ struct operands_of_loss {
 /// Options, in any order: `no_bias`, and a cross-entropy such as `softmax_cross_entropy_with<cross_entropy{.smoothing =
 /// 0.1}>`. Fields: "labels", int32 below `Vocabulary`, and "weights", by default all ones; both have one element per
 /// token. `predict` gives the logits x. It trains with the bits of `linear` and the loss, in less memory: backward
-/// overwrites the logits with their gradient. A `generator` needs the two layers.
+/// overwrites the logits with their gradient.
 template <int Vocabulary, class... Options>
 struct token_head {
   using options = detail::head_options<Options...>;

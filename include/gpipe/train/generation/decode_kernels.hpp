@@ -25,7 +25,8 @@ struct decode_row {
   bool mixes_tokens = false;  ///< its output for a token depends on other tokens
   int kept_extras = 0;  ///< the number of its first extras, [tokens][...] each, that later tokens read
 };
-/// The same for a layer that looks at one token: its kernels in the model of one token.
+/// The same for a layer that looks at one token: its kernels in the model of one token. A loss that makes the logits
+/// makes no more than these.
 template <class Context>
 struct forward_row {
   void (*forward)(const Context&, const call&) = nullptr;
@@ -73,6 +74,7 @@ struct forward_entry {
       if constexpr (Bound::view)
         c.copy(static_cast<std::ptrdiff_t>(part<typename Bound::input, 0>::size) * b.samples,
                arguments(b).template in<0>(), arguments(b).template out<0>());
+      else if constexpr (Bound::predicted >= 0) body::predict(c, arguments(b));
       else body::forward(c, arguments(b));
     }
     static void prepare(const Context& c, int samples) { body::prepare(c, samples); }
