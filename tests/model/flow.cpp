@@ -22,6 +22,8 @@ static_assert(same<joined_edges<a, b>, bundle<a, b>>);
 static_assert(same<joined_edges<bundle<a, b>, c>, bundle<a, b, c>>);
 static_assert(same<joined_edges<bundle<>, bundle<a, b>>, bundle<a, b>>);
 
+static_assert(same<joined_edges<bundle<>, a>, a> && same<joined_edges<bundle<>, bundle<>>, bundle<>>);
+
 // Innermost first: an inner stash of the same name hides the outer one, and a scope mark does not count as a skip.
 using hidden = find_skip<x, 0, list<>, skip<x, a, false>, scope_mark, skip<x, b, false>>;
 static_assert(hidden::found && hidden::depth == 0 && same<hidden::edge, a>);

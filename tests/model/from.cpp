@@ -32,6 +32,12 @@ static_assert(std::is_same_v<detail::row_type<net, 1>::output, tensor<float, 3>>
 static_assert(std::is_same_v<detail::row_type<in_bf16<net>, 1>::output, tensor<bf16, 3>>);
 static_assert(network_of<in_bf16<net>>.fields[0].type == dtype::float32, "the data stay floats");
 
+// A second input that goes on alone is rounded as one beside the edge.
+struct anew : model<input<float, 4>, linear<3>, stash<"first">, only<from<"context", tensor<float, 3>>>, linear<3>,
+                    pop<"first">, add, softmax_cross_entropy> {};
+static_assert(std::is_same_v<detail::row_type<anew, 1>::output, tensor<float, 3>>);
+static_assert(std::is_same_v<detail::row_type<in_bf16<anew>, 1>::output, tensor<bf16, 3>>);
+
 // Two features decide the class: one is in the input, one in the further field.
 struct table {
   std::vector<float> x, context;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/shape/add.hpp>
 #include <gpipe/model/model.hpp>
 
 #include "support/layers.hpp"
@@ -53,6 +54,16 @@ constexpr bool readers_of(int v) {
 static_assert(reads_of<0>(0) && reads_of<1>(1) && reads_of<2, 3>(2) && reads_of<4>(3) && reads_of<5, 1>(4));
 static_assert(reads_of<6>(5) && reads_of<7, 8>(6) && reads_of<9, 10>(7) && reads_of<11>(8));
 static_assert(readers_of<0>(0) && readers_of<1, 4>(1) && readers_of<2>(3) && readers_of<>(12));
+
+// `only` goes on from a stash or from a field: the layer behind it reads nothing else, and nothing is copied.
+struct back : model<input<float, 4>, relu, stash<"a">, relu, stash<"b">, only<pop<"a">>, relu, pop<"b">, add> {};
+static_assert(network_of<back>.slot_count == 4 && network_of<back>.value_count == 5);
+static_assert(network_of<back>.slots[2].reads == 1 && network_of<back>.reads_value(2, 0) == 1);
+static_assert(network_of<back>.reads_value(3, 0) == 3 && network_of<back>.reads_value(3, 1) == 2);
+struct anew : model<input<float, 4>, relu, stash<"a">, only<from<"b", tensor<float, 4>>>, relu, pop<"a">, add> {};
+static_assert(network_of<anew>.slot_count == 4 && network_of<anew>.slots[1].reads == 0);
+static_assert(network_of<anew>.slots[2].reads == 1 && network_of<anew>.reads_value(2, 0) == 2);
+static_assert(network_of<anew>.reads_value(3, 1) == 1);
 
 // A gradient flows to a floating-point value that depends on a parameter.
 static_assert(!n.values[0].gradient && n.values[1].gradient && n.values[2].gradient && !n.values[3].gradient);

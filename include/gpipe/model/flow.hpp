@@ -31,6 +31,10 @@ template <class... As, class... Bs>
 struct joined<bundle<As...>, bundle<Bs...>> {
   using type = bundle<As..., Bs...>;
 };
+template <class B>
+struct joined<bundle<>, bundle<B>> {
+  using type = B;
+};
 template <class A, class B>
 using joined_edges = typename joined<typename edge_parts<A>::type, typename edge_parts<B>::type>::type;
 

@@ -92,6 +92,18 @@ struct from {
   using tensor = Tensor;
 };
 
+/// What a `pop` or a `from` brings, without the tensors on the edge: the model goes on from a stash, or begins anew with
+/// a field of the data. Nothing is copied. What it leaves behind must have a stash that is read later:
+///
+///     embedding<V, 64>, encoder, stash<"memory">, only<from<"target", tensor<std::int32_t, 32>>>, embedding<V, 64>,
+///     residual<layer_norm, pop<"memory">, cross_attention<...>>, ...
+template <class Item>
+struct only {
+  static_assert(requires { typename Item::popped; } || requires { Item::read_from; },
+                "gpipe: only<Item> needs a pop<\"name\"> or a from<\"name\", tensor<...>>");
+  using alone = Item;
+};
+
 /// A layer or a scope with a name, which its path has in place of its index. Several items are a scope, as in a
 /// `sequence`. Arrays of numbers are read, saved and grouped by path, such as "h.0.ln_1.weight":
 ///

@@ -5,8 +5,8 @@
 namespace gpipe {
 
 /// A network as a list of layer types: `struct net : gpipe::model<gpipe::input<float, 64>, linear<10>, ...> {};`
-/// Items are layers, `sequence`, `repeat`, `residual`, `stash`, `pop`, `tied` and `named`, or blocks derived from a
-/// sequence.
+/// Items are layers, `sequence`, `repeat`, `residual`, `stash`, `pop`, `from`, `only`, `tied` and `named`, or blocks
+/// derived from a sequence.
 /// Every layer and edge is checked at the model's first use.
 template <class Input, class... Items>
 struct model {

@@ -92,6 +92,11 @@ class expansion {
     for (int i = 0; i < before.width; ++i) edge_[i] = before.value[i];
     edge_width_ = before.width + made;
   }
+  // The next item does not read the tensors on the edge.
+  constexpr void leave_edge() {
+    for (int i = 0; i < edge_width_; ++i) left_at_[edge_[i]] = slot_count_ + 1;
+    edge_width_ = 0;
+  }
   constexpr int enter() const { return depth_; }
   constexpr void leave(int depth) { depth_ = depth; }
   constexpr int next_row() const { return next_row_; }
@@ -111,6 +116,7 @@ class expansion {
     }
     pass_limits_back();
     find_untrained();
+    find_unread();
   }
 
   /// The first tied slot whose parameters differ from those of the tie's first slot, and the tie; slot -1: none.
@@ -118,6 +124,10 @@ class expansion {
 
   /// The first slot with parameters to which no gradient flows back; slot -1: none.
   constexpr tie untrained() const { return untrained_; }
+
+  /// The layer whose output an `only` leaves behind though no layer reads it, and the slot behind the `only`; slot -1:
+  /// none.
+  constexpr tie unread() const { return unread_; }
 
   constexpr network view() const {
     dtype type = dtype::float32;
@@ -174,6 +184,14 @@ class expansion {
     }
   }
 
+  constexpr void find_unread() {
+    for (int v = 0; v < value_count_ && unread_.slot < 0; ++v)
+      if (left_at_[v] > 0 && values_[v].readers == 0) {
+        const int writer = values_[v].writer;
+        unread_ = {writer < 0 ? "input" : rows_[slots_[writer].row].name, left_at_[v] - 1};
+      }
+  }
+
   // Layers that read fields of the same name share one field of the data.
   constexpr void name_fields(row& r) {
     for (int i = 0; i < r.field_count; ++i) {
@@ -197,7 +215,8 @@ class expansion {
   int readers_[std::size_t{Reads + 1}]{};
   field fields_[std::size_t{Fields + 1}]{};
   skip_values skips_[std::size_t{Skips + 1}]{};
-  tie ties_[std::size_t{Ties + 1}]{}, mismatch_{}, untrained_{};
+  tie ties_[std::size_t{Ties + 1}]{}, mismatch_{}, untrained_{}, unread_{};
+  int left_at_[std::size_t{Values + 1}]{};  // by an `only` before this slot, counted from 1; 0: read by the next item
   int edge_[2 * max_tensors_per_edge]{};
   int edge_width_ = 0, depth_ = 0;
   int next_row_ = 0, described_ = 0, slot_count_ = 0, value_count_ = 0, read_count_ = 0, field_count_ = 0;
@@ -259,6 +278,11 @@ constexpr auto name_of_untrained(std::index_sequence<I...>) {
   return letters<expanded<Model>.untrained().name[I]...>{};
 }
 
+template <class Model, std::size_t... I>
+constexpr auto name_of_unread(std::index_sequence<I...>) {
+  return letters<expanded<Model>.unread().name[I]...>{};
+}
+
 template <class Model>
 constexpr network named_view() {
   network net = expanded<Model>.view();
@@ -308,6 +332,11 @@ constexpr network checked_view() {
   if constexpr (untrained.slot >= 0) {
     using name = decltype(name_of_untrained<Model>(std::make_index_sequence<untrained.name.size()>{}));
     static_cast<void>(asserted<broken::gradient_flows_back<broken::position<untrained.slot>, name, false>>{});
+  }
+  constexpr auto unread = expanded<Model>.unread();
+  if constexpr (unread.slot >= 0) {
+    using name = decltype(name_of_unread<Model>(std::make_index_sequence<unread.name.size()>{}));
+    static_cast<void>(asserted<broken::only_leaves_what_is_stashed<broken::position<unread.slot>, name, false>>{});
   }
   check_paths<Model>();
   constexpr network found = named_view<Model>();

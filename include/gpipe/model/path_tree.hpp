@@ -121,6 +121,8 @@ constexpr void write_paths(path_writer& to, path_node n) {
   if constexpr (
       requires { Item::stashed_as; } || requires { typename Item::popped; }) {
     return;
+  } else if constexpr (requires { typename Item::alone; }) {
+    write_paths<typename Item::alone>(to, n);
   } else if constexpr (has_name<Item>) {
     write_named(to, node_of_name(Item::named_as), typename Item::items{});
   } else if constexpr (requires { Item::times; }) {

@@ -113,6 +113,12 @@ struct losses_are_few {
 };
 
 template <class Position, class Layer, bool Holds>
+struct only_leaves_what_is_stashed {
+  static_assert((holds<Holds, Position, Layer>),
+                "gpipe: an only<...> leaves a tensor behind that no layer reads: put a stash before it and a pop behind, or "
+                "remove the layer that makes the tensor");
+};
+template <class Position, class Layer, bool Holds>
 struct gradient_flows_back {
   static_assert((holds<Holds, Position, Layer>),
                 "gpipe: no gradient flows back to a layer with parameters, which would never be trained: every way from it "

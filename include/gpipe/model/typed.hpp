@@ -119,10 +119,11 @@ constexpr auto checked_pop() {
   }
 }
 
-// A further input: the edge is set aside while the source, which has no input, makes the field's tensor.
-template <class Item, class Edge, class... Skips>
+// A further input: the edge is set aside while the source, which has no input, makes the field's tensor, of the type
+// that the model has around it.
+template <class Item, class Around, class Edge, class... Skips>
 struct typed_from {
-  using layer = bound<source_of<Item, Edge>, bundle<>>;
+  using layer = bound<source_of<Item, Around>, bundle<>>;
   using after = flow<joined_edges<Edge, typename layer::output>, Skips...>;
   static constexpr extent_counts counts{1, 1, 1, 0, 1, 1};
   template <class Sink>
@@ -133,7 +134,7 @@ struct typed_from {
   }
 };
 
-template <int Position, class Item, class Edge, class... Skips>
+template <int Position, class Item, class Around, class Edge, class... Skips>
 constexpr auto checked_from() {
   using at = broken::position<Position>;
   if constexpr (constexpr int tensors = parts<Edge> + 1; tensors > max_tensors_per_edge) {
@@ -144,8 +145,28 @@ constexpr auto checked_from() {
     static_cast<void>(asserted<broken::further_input_has_a_name<at, Item, false>>{});
     return mistaken{};
   } else {
-    return typed_from<Item, Edge, Skips...>{};
+    return typed_from<Item, Around, Edge, Skips...>{};
   }
+}
+
+// What one item brings, in the place of the edge.
+template <class Brings>
+struct typed_only : Brings {
+  template <class Sink>
+  static constexpr void emit(Sink& sink) {
+    sink.leave_edge();
+    Brings::emit(sink);
+  }
+};
+template <>
+struct typed_only<mistaken> : mistaken {};
+
+template <int Position, class Item, class Edge, class... Skips>
+constexpr auto brought() {
+  if constexpr (requires { typename Item::popped; })
+    return checked_pop<Position, typename Item::popped, bundle<>, Skips...>();
+  else
+    return checked_from<Position, Item, Edge, bundle<>, Skips...>();
 }
 
 // An auxiliary loss: the edge is set aside while the loss reads it.
@@ -289,7 +310,9 @@ constexpr auto typed_item() {
   else if constexpr (requires { typename Item::popped; })
     return checked_pop<Position, typename Item::popped, Edge, Skips...>();
   else if constexpr (requires { Item::read_from; })
-    return checked_from<Position, Item, Edge, Skips...>();
+    return checked_from<Position, Item, Edge, Edge, Skips...>();
+  else if constexpr (requires { typename Item::alone; })
+    return typed_only<decltype(brought<Position, typename Item::alone, Edge, Skips...>())>{};
   else if constexpr (requires { Item::loss_named; }) return checked_auxiliary<Position, Item, Edge, Skips...>();
   else if constexpr (requires { typename Item::returned; })
     return typed_returns<Position, typename Item::returned, Edge, Skips...>{};

@@ -126,6 +126,7 @@ struct row_table {
   constexpr void stash() {}
   constexpr void pop(int) {}
   constexpr void rejoin() {}
+  constexpr void leave_edge() {}
   constexpr int enter() const { return 0; }
   constexpr void leave(int) {}
   constexpr int next_row() const { return next; }
