@@ -5,9 +5,6 @@
 #include <cstdint>
 
 #include <gpipe/core/units.hpp>
-#include <gpipe/layer/activation/relu.hpp>
-#include <gpipe/layer/attention/attention.hpp>
-#include <gpipe/layer/attention/cross_attention.hpp>
 #include <gpipe/plan/memory/layout.hpp>
 
 using namespace gpipe;
@@ -25,38 +22,6 @@ template <std::int64_t L, int D, int V>
 constexpr bool counts = network_of<transformer<L, 8, D, 4 * D, 2, V>>.parameters() ==
                         (12LL * D * D + 13 * D) * L + 2LL * V* D + V;
 static_assert(counts<1, 4, 3> && counts<7, 10, 100> && counts<100, 64, 1>);
-
-// T(L, H, A) of the paper's section 5: an encoder and a decoder of L layers, width 1024, heads of 64 channels. Of the
-// 64,000 words the source and the target have one table, and the last layer another.
-template <int Heads, bool Causal = false>
-constexpr attention_options heads_of_64{.heads = Heads, .head_width = 64, .causal = Causal};
-template <int Hidden, int Heads>
-struct encoder_layer : sequence<residual<layer_norm, gpipe::attention<heads_of_64<Heads>>>,
-                                residual<layer_norm, feed_forward<Hidden, relu>>> {};
-template <int Hidden, int Heads>
-struct decoder_layer
-    : sequence<residual<layer_norm, gpipe::attention<heads_of_64<Heads, true>>>,
-               residual<layer_norm, pop<"memory">, cross_attention<heads_of_64<Heads>>>,
-               residual<layer_norm, feed_forward<Hidden, relu>>> {};
-/// Of two tensors the second: behind the encoder the decoder begins with the target's words.
-struct latter {
-  template <class In>
-  struct on;
-  template <class First, class Second>
-  struct on<bundle<First, Second>> {
-    using output = Second;
-  };
-};
-template <int L, int Hidden, int Heads>
-struct translation
-    : model<input<std::int32_t, 16>, tied<"words", embedding<64'000, 1024>>, repeat<L, encoder_layer<Hidden, Heads>>,
-            stash<"memory">, from<"targets", tensor<std::int32_t, 16>>, latter, tied<"words", embedding<64'000, 1024>>,
-            repeat<L, decoder_layer<Hidden, Heads>>, token_head<64'000, no_bias>> {};
-static_assert(network_of<translation<6, 8192, 16>>.parameters() == 408'141'824);
-static_assert(network_of<translation<24, 8192, 16>>.parameters() == 1'239'351'296);
-static_assert(network_of<translation<12, 16384, 32>>.parameters() == 1'239'166'976);
-static_assert(network_of<translation<32, 16384, 32>>.parameters() == 3'085'991'936);
-static_assert(network_of<translation<64, 16384, 32>>.parameters() == 6'040'911'872);
 
 // For any number of blocks, the rows are the layers of one block, and the first and the last layer.
 constexpr const network& deepest = network_of<transformer<1663>>;
