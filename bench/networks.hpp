@@ -6,7 +6,11 @@
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/layer/shape/add.hpp>
 #include <gpipe/layer/activation/gelu.hpp>
+#include <gpipe/layer/attention/causal_attention.hpp>
+#include <gpipe/layer/attention/embedding.hpp>
+#include <gpipe/layer/attention/positions.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/linear/feed_forward.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/items.hpp>
@@ -48,6 +52,52 @@ struct random_images {
 
   std::vector<float> images;
   std::vector<std::int32_t> labels;
+};
+
+inline constexpr int vocabulary = 256;
+
+/// GPT-2's blocks on bytes.
+template <int Blocks, int Width, int Heads, int Tokens>
+struct gpt : gpipe::model<gpipe::input<std::int32_t, Tokens>, gpipe::embedding<vocabulary, Width>,
+                          gpipe::learned_positions<Tokens>,
+                          gpipe::repeat<Blocks, gpipe::residual<gpipe::layer_norm, gpipe::causal_attention<Heads>>,
+                                        gpipe::residual<gpipe::layer_norm, gpipe::feed_forward<4 * Width>>>,
+                          gpipe::layer_norm, gpipe::linear<vocabulary>, gpipe::softmax_cross_entropy> {};
+
+/// 6.4 M parameters, 128 tokens a sample.
+using tf = gpt<8, 256, 4, 128>;
+/// 1.7 M parameters, 64 tokens a sample.
+using tfs = gpt<8, 128, 4, 64>;
+
+template <int Tokens>
+struct random_tokens {
+  explicit random_tokens(int samples)
+      : inputs(static_cast<std::size_t>(samples) * Tokens), labels(inputs.size()), count(samples) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const auto drawn = gpipe::draw({2, 0, 0, 0}, 0, static_cast<std::uint32_t>(i));
+      inputs[i] = static_cast<std::int32_t>(drawn.word[0] % vocabulary);
+      labels[i] = static_cast<std::int32_t>(drawn.word[1] % vocabulary);
+    }
+  }
+  gpipe::batch all() const { return gpipe::batch(count).with("inputs", inputs).with("labels", labels); }
+
+  std::vector<std::int32_t> inputs, labels;
+  int count;
+};
+
+/// The data of a network, and the useful operations of a step on one sample: 6 for each weight and row; of attention
+/// 2 + 4 products of the pairs that a causal mask leaves.
+template <class Net>
+struct workload {
+  using data = random_images;
+  static double operations() { return 6.0 * static_cast<double>(gpipe::network_of<Net>.parameters()); }
+};
+template <int Blocks, int Width, int Heads, int Tokens>
+struct workload<gpt<Blocks, Width, Heads, Tokens>> {
+  using data = random_tokens<Tokens>;
+  static double operations() {
+    return 6.0 * Tokens * (Blocks * (12.0 * Width * Width + 1.0 * Tokens * Width) + 1.0 * Width * vocabulary);
+  }
 };
 
 }  // namespace bench

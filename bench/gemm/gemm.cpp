@@ -19,11 +19,11 @@ namespace {
 
 using namespace gpipe;
 
-constexpr int micro_batches = 32, S = 2;
+constexpr int S = 2;
 
 // Nanoseconds of both workers per step.
 struct kinds {
-  double forward = 0, input_gradient = 0, parameter_gradient = 0, activations = 0, normalisation = 0, additions = 0,
+  double forward = 0, input_gradient = 0, parameter_gradient = 0, attention = 0, activations = 0, normalisation = 0, additions = 0,
          loss = 0, transfer = 0, waiting = 0, update = 0, barrier = 0;
   double rest = 0;  // of forward and backward: between layers, and means minus medians
 
@@ -35,6 +35,7 @@ struct kinds {
     return {part("products", forward, hue[0].light),
             part("input gradient", input_gradient, hue[0].dark),
             part("parameters", parameter_gradient, hue[6].dark),
+            part("attention", attention, hue[1].dark),
             part("activations", activations, hue[1].light),
             part("layer norm", normalisation, hue[2].light),
             part("additions", additions, hue[3].light),
@@ -49,7 +50,7 @@ struct kinds {
 
 /// For a training that timed its layers in the reported steps.
 template <class Training>
-kinds where(const Training& it) {
+kinds where(const Training& it, int micro_batches) {
   kinds sum;
   double layers = 0;
   for (const measured_layer& line : it.layer_profile().layers) {
@@ -57,10 +58,11 @@ kinds where(const Training& it) {
     const double input = micro_batches * static_cast<double>(line.backward_input_ns);
     const double parameters = micro_batches * static_cast<double>(line.backward_parameters_ns);
     layers += forward + input + parameters;
-    if (line.layer.starts_with("linear")) {
+    if (line.layer.starts_with("linear") || line.layer.starts_with("feed_forward")) {
       sum.forward += forward, sum.input_gradient += input, sum.parameter_gradient += parameters;
     } else {
       (line.layer == "gelu" ? sum.activations
+       : line.layer.starts_with("causal_attention") ? sum.attention
        : line.layer == "layer_norm" ? sum.normalisation
        : line.layer == "add" ? sum.additions
                              : sum.loss) += forward + input + parameters;
@@ -88,12 +90,12 @@ struct picture {
 
 /// The share of the better schedule.
 template <class Net>
-double measure(const std::string& name, int micro_batch_size, int rounds, int steps, const bench::gemm_peak& peak,
-               std::vector<picture>& pictures) {
+double measure(const std::string& name, int micro_batches, int micro_batch_size, int rounds, int steps,
+               const bench::gemm_peak& peak, std::vector<picture>& pictures) {
   const int samples = micro_batches * micro_batch_size;
-  const bench::random_images made(samples);
+  const typename bench::workload<Net>::data made(samples);
   const batch on = made.all();
-  const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;
+  const double work = 1e-9 * bench::workload<Net>::operations() * samples;
   std::vector<std::vector<std::string>> rows{{"", "fill-drain", "", "1F1B", ""}};
   double best = 0;
   for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b}) {
@@ -125,7 +127,7 @@ double measure(const std::string& name, int micro_batch_size, int rounds, int st
     bench::run(watched, on, 2);
     watched.reset_report();
     bench::run(watched, on, rounds * steps);
-    const auto parts = where(watched).parts();
+    const auto parts = where(watched, micro_batches).parts();
     double whole = 0;
     for (const auto& part : parts) whole += static_cast<double>(part.ns);
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -149,8 +151,10 @@ int main(int count, char** arguments) {
   std::printf("peak: products of %d x %d x %d on %d pinned threads, before and after each round\n\n", peak.best().rows,
               peak.best().columns, peak.best().inner, S);
   std::vector<picture> pictures;
-  const double mlp = measure<bench::mlp>("mlp", 32, rounds, 2, peak, pictures);
-  const double mlps = measure<bench::mlps>("mlps", 4, rounds, 60, peak, pictures);
+  const double mlp = measure<bench::mlp>("mlp", 32, 32, rounds, 2, peak, pictures);
+  const double mlps = measure<bench::mlps>("mlps", 32, 4, rounds, 60, peak, pictures);
+  const double tf = measure<bench::tf>("tf", 8, 4, rounds, 1, peak, pictures);
+  const double tfs = measure<bench::tfs>("tfs", 32, 2, rounds, 2, peak, pictures);
   if (count > 2)
     for (const picture& p : pictures)
       write_file(std::string(arguments[2]) + "/" + p.name + ".svg", [&](std::ostream& out) {
@@ -158,4 +162,6 @@ int main(int count, char** arguments) {
       });
   bench::result("gemm.mlp.share", mlp, "ratio");
   bench::result("gemm.mlps.share", mlps, "ratio");
+  bench::result("gemm.tf.share", tf, "ratio");
+  bench::result("gemm.tfs.share", tfs, "ratio");
 }

@@ -18,17 +18,15 @@ namespace {
 
 using namespace gpipe;
 
-constexpr int micro_batches = 32;
-
 struct figures {
   double piped, both, alone, share;
 };
 
-/// Rates count useful work: 6 operations per weight and sample.
 template <class Net>
-figures measure(const char* name, schedule_kind schedule, int micro_batch_size, int rounds, int steps) {
+figures measure(const char* name, schedule_kind schedule, int micro_batches, int micro_batch_size, int rounds,
+                int steps) {
   const int samples = micro_batches * micro_batch_size;
-  const bench::random_images made(samples);
+  const typename bench::workload<Net>::data made(samples);
   const batch on = made.all();
   const auto options = [&](int stages) {
     return plan_options{.stages = stages,
@@ -44,8 +42,8 @@ figures measure(const char* name, schedule_kind schedule, int micro_batch_size, 
     bench::run(*it, on, 1), it->reset_report();  // first steps touch memory
 
   // Each round does the same work in each way, 2 x `steps` steps; a training alone does half of it.
-  const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;
-  const double bubble_left = double{micro_batches} / (micro_batches + 1);
+  const double work = 1e-9 * bench::workload<Net>::operations() * samples;
+  const double bubble_left = static_cast<double>(micro_batches) / (micro_batches + 1);
   std::vector<double> of_piped, of_both, of_alone, share;
   for (int round = 0; round < rounds; ++round) {
     const double before = bench::timed([&] { bench::run(piped, on, steps); });
@@ -89,8 +87,9 @@ int main(int count, char** arguments) {
   bench::print_environment();
   for (const auto& [schedule, suffix] :
        {std::pair{schedule_kind::one_f_one_b, ".1f1b"}, {schedule_kind::fill_drain, ""}}) {
-    const figures mlp = measure<bench::mlp>("mlp", schedule, 32, rounds, 2);
-    const figures small = measure<bench::mlps>("mlps", schedule, 4, 2 * rounds, 60);
+    const figures mlp = measure<bench::mlp>("mlp", schedule, 32, 32, rounds, 2);
+    const figures small = measure<bench::mlps>("mlps", schedule, 32, 4, 2 * rounds, 60);
+    const figures tf = measure<bench::tf>("tf", schedule, 8, 4, rounds, 1);
     const auto report = [&, of = suffix](const char* what, double value, const char* unit) {
       bench::result(std::string("pipeline.") + what + of, value, unit);
     };
@@ -101,5 +100,6 @@ int main(int count, char** arguments) {
     report("small_share", small.share, "ratio");
     report("mlps.share", small.share, "ratio");
     report("share", mlp.share, "ratio");
+    report("tf.share", tf.share, "ratio");
   }
 }

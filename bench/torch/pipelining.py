@@ -11,18 +11,18 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
-from networks import CLASSES, INPUTS, MICRO_BATCHES, NETWORKS, answer, layers
+from networks import NETWORKS, answer
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
 
-def way(rank, blocks, width, samples, kind):
-    every = layers(blocks, width)
-    half = 1 + blocks // 2  # the blocks have nearly all of the weight
+def way(rank, network, kind):
+    every = network.layers()
+    half = 1 + network.blocks // 2  # the blocks have nearly all of the weight
     part = nn.Sequential(*(every[:half] if rank == 0 else every[half:]))
-    schedule = kind(PipelineStage(part, rank, 2, torch.device("cpu")), MICRO_BATCHES, loss_fn=nn.CrossEntropyLoss())
+    schedule = kind(PipelineStage(part, rank, 2, torch.device("cpu")), network.micro_batches, loss_fn=network.loss)
     rule = torch.optim.SGD(part.parameters(), lr=1e-3, fused=True)
-    x, y = torch.randn(samples, INPUTS), torch.randint(0, CLASSES, (samples,))
+    x, y = network.data()
 
     def step():
         rule.zero_grad()
@@ -37,8 +37,7 @@ def run(rank, network):
     torch.set_num_threads(1)
     torch.manual_seed(1)
     dist.init_process_group("gloo", rank=rank, world_size=2)
-    blocks, width, samples = NETWORKS[network]
-    ways = {name: way(rank, blocks, width, samples * MICRO_BATCHES, kind) for name, kind in SCHEDULES.items()}
+    ways = {name: way(rank, NETWORKS[network], kind) for name, kind in SCHEDULES.items()}
     if rank == 0:
 
         def order(number):

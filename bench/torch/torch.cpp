@@ -21,13 +21,11 @@ namespace {
 
 using namespace gpipe;
 
-constexpr int micro_batches = 32;
-
 struct way {
   std::string whose, name;
   std::function<double(int)> seconds;  // of the given number of steps
   int steps = 1;                       // for about a tenth of a second
-  std::vector<double> rates{};         // GFLOP/s of useful work: 6 operations per weight and sample
+  std::vector<double> rates{};         // GFLOP/s of useful work
 
   double rate() const { return rates.empty() ? 0 : bench::median(rates); }
 };
@@ -42,9 +40,9 @@ const way& best_of(const std::vector<way>& ways, const std::string& whose) {
 using results = std::vector<std::pair<std::string, double>>;
 
 template <class Net>
-void compare(const std::string& name, int micro_batch_size, int rounds, results& found) {
+void compare(const std::string& name, int micro_batches, int micro_batch_size, int rounds, results& found) {
   const int samples = micro_batches * micro_batch_size;
-  const bench::random_images made(samples);
+  const typename bench::workload<Net>::data made(samples);
   const batch on = made.all();
   bench::rival whole("torch/whole_batch.py", name), pipelining("torch/pipelining.py", name);
   const auto ours = [&](schedule_kind schedule) {
@@ -72,7 +70,7 @@ void compare(const std::string& name, int micro_batch_size, int rounds, results&
     w.seconds(1), w.seconds(1);  // the first steps compile and touch memory
     w.steps = std::clamp(static_cast<int>(0.1 / w.seconds(1)), 1, 200);
   }
-  const double work = 6e-9 * static_cast<double>(network_of<Net>.parameters()) * samples;
+  const double work = 1e-9 * bench::workload<Net>::operations() * samples;
   for (int round = 0; round < rounds; ++round)
     for (way& w : ways) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));  // threads of the previous one spin for a while
@@ -86,17 +84,17 @@ void compare(const std::string& name, int micro_batch_size, int rounds, results&
       std::printf("  %-20s %-10s %7.1f  (10 %% %.1f, 90 %% %.1f)\n", w.whose.c_str(), w.name.c_str(), w.rate(),
                   bench::quantile(w.rates, 0.1), bench::quantile(w.rates, 0.9));
   const way& us = best_of(ways, "gpipe");
-  for (const auto& [whose, called] :
-       {std::pair{"torch, whole batch", "over_whole_batch"}, {"torch pipelining", "over_pipelining"}}) {
-    const way& them = best_of(ways, whose);
-    if (them.rate() == 0) {
-      std::printf("  torch is not installed: gpipe alone\n");
-      continue;
-    }
+  const auto report = [&](const way& them, const std::string& called) {
+    if (them.rate() == 0) return;
     std::vector<double> ratios;
     for (std::size_t i = 0; i < us.rates.size(); ++i) ratios.push_back(us.rates[i] / them.rates[i]);
     found.emplace_back("torch." + name + "." + called, bench::median(ratios));
-  }
+  };
+  const way& compiled = *std::find_if(ways.begin(), ways.end(), [](const way& w) { return w.name == "compiled"; });
+  if (compiled.rate() == 0) std::printf("  torch is not installed: gpipe alone\n");
+  report(best_of(ways, "torch, whole batch"), "over_whole_batch");
+  report(compiled, "over_compiled");
+  report(best_of(ways, "torch pipelining"), "over_pipelining");
   std::printf("\n");
 }
 
@@ -106,7 +104,9 @@ int main(int count, char** arguments) {
   const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
   bench::print_environment();
   results found;
-  compare<bench::mlp>("mlp", 32, rounds, found);
-  compare<bench::mlps>("mlps", 4, rounds, found);
+  compare<bench::mlp>("mlp", 32, 32, rounds, found);
+  compare<bench::mlps>("mlps", 32, 4, rounds, found);
+  compare<bench::tf>("tf", 8, 4, rounds, found);
+  compare<bench::tfs>("tfs", 32, 2, rounds, found);
   for (const auto& [name, ratio] : found) bench::result(name, ratio, "ratio");
 }

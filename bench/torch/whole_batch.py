@@ -6,20 +6,18 @@ import sys
 import torch
 from torch import nn
 
-from networks import CLASSES, INPUTS, MICRO_BATCHES, NETWORKS, answer, layers
+from networks import NETWORKS, answer
 
-blocks, width, samples = NETWORKS[sys.argv[1]]
+network = NETWORKS[sys.argv[1]]
 torch.set_num_threads(2)
 torch.manual_seed(1)
-samples *= MICRO_BATCHES
-x, y = torch.randn(samples, INPUTS), torch.randint(0, CLASSES, (samples,))
-loss = nn.CrossEntropyLoss()
+x, y = network.data()
 
 
 def way(wrapped):
-    net = nn.Sequential(*layers(blocks, width))
+    net = nn.Sequential(*network.layers())
     rule = torch.optim.SGD(net.parameters(), lr=1e-3, fused=True)
-    forward = wrapped(lambda: loss(net(x), y))
+    forward = wrapped(lambda: network.loss(net(x), y))
 
     def step():
         rule.zero_grad()
