@@ -83,6 +83,8 @@ struct settings {
                       {"as-needed", recompute_mode::as_needed},
                       {"never", recompute_mode::never}},
                      "which micro-batches run forward again before backward (never)")
+             .choice("--precision", plan.precision, {{"float32", precision::float32}, {"bf16", precision::bf16}},
+                     "precision of activations, their gradients and matrix products")
              .bytes("--memory-limit", plan.memory_limit, "limit of every stage, such as 64MiB")
              .choice("--transport", transport,
                      {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},
@@ -165,7 +167,7 @@ std::string sample(const generator<Net>& from, const settings& chosen) {
 /// The seconds of a step, by a trial of a few.
 template <class Net>
 double step_seconds(const settings& chosen, const dataset& data) {
-  trainer<Net, adamw> trial{chosen.plan, adamw{}, {.seed = chosen.seed}};
+  trainer<both_precisions<Net>, adamw> trial{chosen.plan, adamw{}, {.seed = chosen.seed}};
   using clock = std::chrono::steady_clock;
   std::vector<double> times;
   auto batches = data.shuffled(chosen.batch, chosen.seed, 0);
@@ -200,7 +202,7 @@ int train(settings chosen, process_group* job) {
   }
 
   const auto steps = static_cast<std::uint64_t>(chosen.steps), warm = std::min<std::uint64_t>(100, steps / 10 + 1);
-  trainer<Net, adamw> training{chosen.plan,
+  trainer<both_precisions<Net>, adamw> training{chosen.plan,
                                adamw{.learning_rate = chosen.rate, .beta2 = 0.99, .weight_decay = 0.1},
                                {.seed = chosen.seed,
                                 .learning_rate_schedule = warm_up{warm, cosine{steps, 0.05}},

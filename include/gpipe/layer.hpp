@@ -13,6 +13,7 @@
 #include <gpipe/layer/attention/token_head.hpp>
 #include <gpipe/layer/contract/initialised.hpp>
 #include <gpipe/layer/contract/pointwise.hpp>
+#include <gpipe/layer/linear/bias.hpp>
 #include <gpipe/layer/linear/feed_forward.hpp>
 #include <gpipe/layer/linear/gated_feed_forward.hpp>
 #include <gpipe/layer/linear/linear.hpp>

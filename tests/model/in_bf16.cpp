@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/model/gpt2.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;
@@ -32,6 +33,13 @@ constexpr bool halved() {
   return holds && narrow.type == dtype::float32;
 }
 static_assert(halved());
+
+// A model of tokens says itself what it is in bf16.
+constexpr const network &tokens = network_of<in_bf16<gpt2<1, 8, 2, 4, 16>>>, &plain = network_of<gpt2<1, 8, 2, 4, 16>>;
+static_assert(precision_of(tokens) == precision::bf16 && precision_of(plain) == precision::float32);
+static_assert(tokens.parameters() == plain.parameters() && tokens.type == dtype::float32);
+static_assert(tokens.values[0].part.type == dtype::int32 && tokens.values[1].part.type == dtype::bf16);
+static_assert(std::is_same_v<in_bf16<in_bf16<gpt2<1, 8, 2, 4, 16>>>::items, in_bf16<gpt2<1, 8, 2, 4, 16>>::items>);
 
 // A second in_bf16 changes nothing, and other types than float32 stay.
 static_assert(std::is_same_v<in_bf16<in_bf16<net>>::entering, tensor<bf16, 12>>);

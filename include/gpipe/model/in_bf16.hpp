@@ -10,7 +10,7 @@ namespace broken {
 template <class Model, bool Holds>
 struct precision_enters_with_the_input {
   static_assert(Holds, "gpipe: a model computes in bf16 only if its input does, but this model's input is not a float, "
-                       "so it cannot be rounded to bf16");
+                       "so it cannot be rounded to bf16: declare `using rounded = <the model with bf16 in its layers>`");
 };
 
 }  // namespace broken
@@ -33,6 +33,10 @@ struct rounded_edge<tensor<float, N...>> {
 
 }  // namespace detail
 
+/// Whether a model says itself what it is in bf16, as one whose input is tokens does: by `using rounded = ...`.
+template <class Model>
+concept says_its_rounded_form = requires { typename Model::rounded::items; };
+
 /// The model in bf16: the same list of layers with an input in bf16, from which each layer deduces its types. Slots,
 /// names and initial values do not change. The data stay floats and are rounded when they enter. See `precision`.
 template <class Model>
@@ -41,6 +45,12 @@ struct in_bf16 {
                        Model, detail::rounds_to_bf16<typename Model::entering>>) > 0);
   using entering = typename detail::rounded_edge<typename Model::entering>::type;
   using items = typename Model::items;
+};
+template <class Model>
+requires says_its_rounded_form<Model> struct in_bf16<Model> {
+  using rounded = typename Model::rounded;
+  using entering = typename rounded::entering;
+  using items = typename rounded::items;
 };
 
 /// The model in both precisions, for a trainer whose `plan_options{.precision = ...}` choose one at run time. Its
