@@ -48,3 +48,14 @@ TEST_CASE("steps after accumulated calls have the bits of a twin that never accu
   whole.step(data.take(at, 2));
   same();
 }
+
+TEST_CASE("a mini-batch of three calls has the bits of one call") {
+  trainer<net, adam> whole(planned(6)), parts(planned(2, 3));
+  for (int at = 0; at < 24; at += 6) {
+    parts.accumulate(data.take(at, 2));
+    parts.accumulate(data.take(at + 2, 2));
+    parts.step(data.take(at + 4, 2));
+    whole.step(data.take(at, 6));
+    CHECK(state_of(parts) == state_of(whole));
+  }
+}
