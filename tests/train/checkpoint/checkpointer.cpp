@@ -65,6 +65,17 @@ TEST_CASE_FIXTURE(fixture, "a checkpoint restores parameters, state, moments, st
   CHECK(found.skipped.empty());
 }
 
+TEST_CASE_FIXTURE(fixture, "loading drops what was accumulated") {
+  training.save(folder.path());
+  step(1);
+  const std::uint64_t expected = state_of(training);
+  training.accumulate(data.take(8, 8));
+  training.load(folder.path());
+  CHECK(training.accumulated() == 0);
+  step(1);
+  CHECK(state_of(training) == expected);
+}
+
 TEST_CASE_FIXTURE(fixture, "the newest checkpoint that is whole is loaded, and the others are named") {
   for (int i = 0; i < 3; ++i, step(1)) training.save(folder.path(), {.keep = 2});
   CHECK(!fs::exists(folder.path() + "/step-00000003"));

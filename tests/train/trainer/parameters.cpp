@@ -280,3 +280,42 @@ TEST_CASE("all parameters are listed, with the same paths for every number of st
   CHECK(paths[4] == "1.0.0.weight");
   CHECK(paths.back() == "head.bias");
 }
+
+TEST_CASE("a frozen weight stays at each of its uses, in any stages") {
+  struct shared : model<input<float, 4>, tied<"w", linear<4>>, fused, tied<"w", linear<4>>, linear<3>,
+                        softmax_cross_entropy> {};
+  for (const int frozen : {0, 2}) {
+    CAPTURE(frozen);
+    trainer<shared, adam> t{{.stages = 3, .micro_batches = 2, .micro_batch_size = 3}};
+    const std::vector<std::int32_t> kinds{0, 1, 2, 1, 0};
+    const batch some = batch(5).with("inputs", x).with("labels", kinds);
+    t.freeze(frozen);
+    const std::vector<float> before = t.parameter(0, "weight"), other = t.parameter(3, "weight");
+    t.step(some);
+    CHECK(t.parameter(0, "weight") == before);
+    CHECK(t.parameter(2, "weight") == before);
+    CHECK(t.parameter(3, "weight") != other);
+    t.unfreeze(frozen);
+    t.step(some);
+    CHECK(t.parameter(2, "weight") != before);
+    CHECK(t.parameter(2, "weight") == t.parameter(0, "weight"));
+  }
+}
+
+TEST_CASE("a parameter that is set is set in its moving average") {
+  trainer<deep, adam> t{two, adam{}, {.average_weights = 0.9}};
+  t.step(all);
+  t.set_parameter(0, "weight", std::vector<float>(16, 0.5F));
+  t.set_parameter(0, "bias", std::vector<float>(4, 1.0F));
+  for (const int slot : {1, 2})
+    for (const char* name : {"weight", "bias"}) t.set_parameter(slot, name, t.parameter(slot, name));
+  CHECK(t.evaluate(all, weights::averaged).loss == t.evaluate(all).loss);
+}
+
+TEST_CASE("an evaluation whose loss is infinite fails") {
+  struct far : model<input<float, 4>, linear<4>, linear<3>, softmax_cross_entropy> {};
+  trainer<far, sgd> t{two};
+  t.set_parameter(0, "weight", std::vector<float>(16, 3e38F));
+  const std::vector<std::int32_t> kinds{0, 1, 2, 1, 0};
+  rejects("finite", [&] { t.evaluate(batch(5).with("inputs", x).with("labels", kinds)); });
+}
