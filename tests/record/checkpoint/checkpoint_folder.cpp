@@ -213,6 +213,58 @@ TEST_CASE("what is not whole is skipped, with its reason") {
   CHECK(complaint([&] { newest_checkpoint(empty / "file"); }).find("Not a directory") != std::string::npos);
 }
 
+TEST_CASE("a folder in a checkpoint is deleted with it, and a rest that cannot be deleted prevents no save") {
+  const temporary_folder folder("nested");
+  auto& files = detail::system_files();
+  for (long step = 1; step < 4; ++step) {
+    run(folder.path, save{step, static_cast<float>(step), 1, 3, 1}, files);
+    std::filesystem::create_directories(folder / detail::checkpoint_folder::name_of_step(step) + "/logs/deep");
+    put(folder / detail::checkpoint_folder::name_of_step(step) + "/logs/deep/a", "");
+  }
+  run(folder.path, save{3, 4}, files);  // in place of the one before
+  CHECK(value_of(newest_checkpoint(folder.path).path, 3) == 4);
+  CHECK(parts_in(folder.path) == 0);
+  CHECK(detail::checkpoint_folder(folder.path).list().size() == 1);
+
+  struct protected_files : detail::file_operations {
+    int remove_file(const char* path) override {
+      if (!std::string(path).ends_with("mine")) return file_operations::remove_file(path);
+      return errno = EACCES, -1;
+    }
+  } some;
+  std::filesystem::create_directory(folder / "step-00000002.part");
+  put(folder / "step-00000002.part/mine", "");
+  run(folder.path, save{5, 5}, some);
+  CHECK(newest_checkpoint(folder.path).step == 5);
+  CHECK(std::filesystem::exists(folder / "step-00000002.part/mine"));
+  CHECK(complaint([&] { run(folder.path, save{2, 5}, some); }).find("Permission denied") != std::string::npos);
+}
+
+TEST_CASE("a second saver is refused while the first one saves") {
+  const temporary_folder folder("savers");
+  auto& files = detail::system_files();
+  {
+    detail::checkpoint_folder first(folder.path);
+    const std::string part = first.begin(1);
+    write_set(part, "model", save{1, 1}, files);
+    CHECK(complaint([&] { run(folder.path, save{2, 2}, files); }).find("another training is saving") !=
+          std::string::npos);
+    CHECK(complaint([&] { run(folder.path, save{1, 2}, files); }).find("another training is saving") !=
+          std::string::npos);
+    write_set(part, "optimizer", save{1, 1}, files);
+    first.commit(1);
+    CHECK(value_of(newest_checkpoint(folder.path).path, 3) == 1);
+  }
+  run(folder.path, save{2, 2}, files);
+  CHECK(newest_checkpoint(folder.path).step == 2);
+
+  struct no_locks : detail::file_operations {
+    int lock(int) override { return errno = ENOLCK, -1; }
+  } without;
+  run(folder.path, save{3, 3}, without);
+  CHECK(newest_checkpoint(folder.path).step == 3);
+}
+
 TEST_CASE("a folder that cannot be written, and a file where a folder is expected") {
   const temporary_folder folder("unwritable");
   auto& files = detail::system_files();

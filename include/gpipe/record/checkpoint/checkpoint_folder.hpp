@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,12 +34,13 @@ namespace detail {
 
 /// Writes checkpoints, one at a time: `begin` makes a folder, the caller writes durable files into it, and `commit`
 /// gives it its name. Whatever fails, and whenever the process ends, each checkpoint is the old one, the new one or
-/// absent.
+/// absent. From `begin` to its end an object has the lock of the folder, where the file system has locks.
 class checkpoint_folder {
  public:
   explicit checkpoint_folder(std::string path, file_operations& files = system_files());
 
-  /// Removes what an interrupted save left, makes the folder for the files of a step, and returns its path.
+  /// Removes what an interrupted save left, makes the folder for the files of a step, and returns its path. Throws if
+  /// another object, also of another process, saves into the folder.
   std::string begin(long step);
   /// Makes the files' names durable and gives the folder its name. An older checkpoint of the same step is replaced.
   void commit(long step);
@@ -64,9 +66,11 @@ class checkpoint_folder {
   void rename(const std::string& from, const std::string& to);
   void replace(const std::string& part, const std::string& name);
   void remove_part(const std::string& part);
+  void lock();
 
   std::string path_;
   file_operations* files_;
+  std::optional<open_file> locked_{};
 };
 
 }  // namespace detail
@@ -112,10 +116,22 @@ GPIPE_COLD GPIPE_INLINE void checkpoint_folder::rename(const std::string& from, 
 GPIPE_COLD GPIPE_INLINE void checkpoint_folder::remove_part(const std::string& part) {
   std::vector<std::string> names;
   if (files_->list(part.c_str(), names) != 0) throw_file_error("reading the folder", part);
-  for (const std::string& name : names)
-    if (const std::string file = concat({part, "/", name}); files_->remove_file(file.c_str()) != 0)
-      throw_file_error("deleting the file", file);
+  for (const std::string& name : names) {
+    const std::string file = concat({part, "/", name});
+    if (files_->kind_of(file.c_str()) == file_operations::kind::folder) remove_part(file);  // a user's
+    else if (files_->remove_file(file.c_str()) != 0) throw_file_error("deleting the file", file);
+  }
   if (files_->remove_folder(part.c_str()) != 0) throw_file_error("deleting the folder", part);
+}
+
+/// Two savers would delete each other's unfinished files, and one could then give a name to half of a checkpoint.
+GPIPE_COLD GPIPE_INLINE void checkpoint_folder::lock() {
+  if (locked_) return;
+  open_file folder(*files_, path_, O_RDONLY | O_DIRECTORY);
+  if (!folder.lock())
+    throw_error({"another training is saving into the folder"}, {"give each training a folder of its own"},
+                {.file = path_});
+  locked_.emplace(std::move(folder));
 }
 
 GPIPE_COLD GPIPE_INLINE std::string checkpoint_folder::begin(long step) {
@@ -127,9 +143,16 @@ GPIPE_COLD GPIPE_INLINE std::string checkpoint_folder::begin(long step) {
   } else if (errno != EEXIST) {
     throw_file_error("creating the folder", path_);
   }
+  lock();
   for (const found& f : list()) {
     const std::string left = concat({path_, "/", f.name});
-    if (f.ending == ".part") remove_part(left);
+    if (f.ending == ".part") {
+      try {
+        remove_part(left);
+      } catch (const error&) {  // one that cannot be removed must not prevent all later saves
+        if (f.step == step) throw;
+      }
+    }
     if (f.ending != ".old") continue;
     // A commit without exchange was interrupted. Before its second rename the old checkpoint gets its name back.
     if (!exists(named(f.step))) {
@@ -185,7 +208,7 @@ GPIPE_COLD GPIPE_INLINE void checkpoint_folder::commit(long step) {
 
 GPIPE_COLD GPIPE_INLINE void checkpoint_folder::abandon(long step) noexcept {
   try {
-    if (exists(part_path(step))) remove_part(part_path(step));
+    if (locked_ && exists(part_path(step))) remove_part(part_path(step));  // else it is another saver's
   } catch (...) {  // the next save removes it
   }
 }

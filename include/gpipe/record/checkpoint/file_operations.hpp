@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,6 +32,7 @@ struct file_operations {
   virtual void write_behind(int file, std::uint64_t at, std::uint64_t bytes);  ///< a hint: the disk may begin with these
   virtual void read_ahead(int file, std::uint64_t at, std::uint64_t bytes);    ///< a hint: these are read soon
   virtual int size(int file, std::uint64_t& bytes);
+  virtual int lock(int file);  ///< for this descriptor alone, until it is closed or its process ends; does not wait
 
   enum class kind { none, file, folder, other };
   virtual kind kind_of(const char* path);  ///< of the path itself, also if it is a link
@@ -64,6 +66,8 @@ class open_file {
   const std::string& path() const { return path_; }
   std::uint64_t size() const;
   void read_at(void* into, std::size_t bytes, std::uint64_t at) const;
+  /// False if another descriptor has the lock. A file system without locks is no error.
+  bool lock();
   /// Writes behind what was written before. The disk works meanwhile.
   void write(const void* from, std::size_t bytes);
   /// Makes what was written durable, and closes the file.
@@ -115,6 +119,7 @@ GPIPE_COLD GPIPE_INLINE int file_operations::size(int file, std::uint64_t& bytes
   bytes = static_cast<std::uint64_t>(about.st_size);
   return 0;
 }
+GPIPE_COLD GPIPE_INLINE int file_operations::lock(int file) { return ::flock(file, LOCK_EX | LOCK_NB); }
 GPIPE_COLD GPIPE_INLINE file_operations::kind file_operations::kind_of(const char* path) {
   struct stat about {};
   if (::lstat(path, &about) != 0) return kind::none;
@@ -192,6 +197,7 @@ GPIPE_COLD GPIPE_INLINE void open_file::read_at(void* into, std::size_t bytes, s
     to += count, at += static_cast<std::uint64_t>(count), bytes -= static_cast<std::size_t>(count);
   }
 }
+GPIPE_COLD GPIPE_INLINE bool open_file::lock() { return files_->lock(file_) == 0 || errno != EWOULDBLOCK; }
 GPIPE_COLD GPIPE_INLINE void open_file::write(const void* from, std::size_t bytes) {
   for (const auto* at = static_cast<const char*>(from); bytes > 0;) {
     const long count = files_->write(file_, at, bytes);
