@@ -83,7 +83,7 @@ void resume(Trainer& training, const save_settings& how, gpipe::fit_options& dat
   for (const std::string& broken : found.skipped) out << "skipped " << broken << '\n';
   out << "goes on after step " << found.steps << " of " << found.path << '\n';
   data.first = found.position;
-  data.seed = found.seed;
+  data.seed = found.seed;  // the examples have one seed for the training and for the order of its data
 }
 
 template <class Trainer>

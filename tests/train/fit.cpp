@@ -149,10 +149,18 @@ TEST_CASE("a training that was stopped goes on at its position") {
       const fit_result end = fit(later, five, how, [&](const fit_progress& now) { steps.push_back(now.step); });
       CHECK(later.labels == std::vector<int>(once.labels.begin() + static_cast<long>(taken[k]), once.labels.end()));
       CHECK(end.epochs == 3);
+      CHECK(end.next == data_position{3, 0});
+      noting first;
+      std::size_t step = 0;
+      const fit_result stopped =
+          fit(first, five, whole, [&](const fit_progress&) { return loop_control{step++ != k}; });
+      CHECK(stopped.next == positions[k]);
       if (!steps.empty()) CHECK(steps.front() == positions[k].batch / accumulate + 1);
     }
   }
   noting training;
+  CHECK(fit(training, five, {.epochs = 2, .batch = 1, .first = {2, 0}}).next == data_position{2, 0});
+  CHECK(training.labels.empty());
   CHECK_THROWS_WITH_AS(fit(training, five, {.batch = 1, .accumulate = 2, .first = {0, 1}}),
                        "the first batch is 1, inside a step of 2 batches; choose a multiple of accumulate", error);
   CHECK_THROWS_WITH_AS(fit(training, five, {.batch = 1, .first = {0, 6}}), doctest::Contains("the first batch is 6"),

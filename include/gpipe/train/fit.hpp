@@ -20,7 +20,8 @@ namespace gpipe {
 struct fit_options {
   int epochs = 1;
   int batch = 32;          ///< samples in a mini-batch, at most what the plan holds
-  std::uint64_t seed = 0;  ///< of the order of samples, which differs from epoch to epoch
+  /// Of the order of samples, which differs from epoch to epoch. It is not the trainer's seed, and no checkpoint has it.
+  std::uint64_t seed = 0;
   int accumulate = 1;      ///< mini-batches whose gradients are summed for one step
   int patience = 0;        ///< stop after this number of epochs without a lower held-out loss; 0: never
   /// At the end, take back the parameters and the state with the lowest held-out loss. They are copied into memory when
@@ -45,6 +46,7 @@ struct fit_result {
   bool stopped = false; ///< true if it ended before the last epoch, by the callback or by `patience`
   int best_epoch = 0;   ///< the epoch with the lowest held-out loss, counted from 1; 0: there was no held-out dataset
   double held_out = std::numeric_limits<double>::infinity();  ///< the held-out loss of the best epoch
+  data_position next{};  ///< where another `fit` goes on: `fit_options::first`, if there was nothing left to do
 };
 
 namespace detail {
@@ -162,6 +164,7 @@ GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, 
   const std::unique_ptr<data_stream> stream = data.open(order);
   const long parts = batches_of(data.samples(), how.batch);
   fit_result end{.epochs = static_cast<int>((std::min)(at.epoch, epochs))};
+  end.next = at;
   const int first_epoch = end.epochs;  // epochs before it are no epochs without a lower loss
   std::vector<std::byte> best;
   bool best_is_last = true;
@@ -181,7 +184,7 @@ GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, 
       now.rate = training.rate(training.training);
       sums.add(training.step(training.training, next), now);
       ++now.step;
-      now.next = at.batch == parts ? data_position{at.epoch + 1, 0} : at;
+      end.next = now.next = at.batch == parts ? data_position{at.epoch + 1, 0} : at;
       best_is_last = false;
       if (at.batch == parts) {
         end.epochs = epoch;

@@ -164,8 +164,9 @@ GPIPE_COLD GPIPE_INLINE void throw_file_error(const char* what, const std::strin
   if (reason == ENOSPC || reason == EDQUOT) remedy = "free space on the disk, or choose another folder";
   else if (reason == EACCES || reason == EPERM || reason == EROFS)
     remedy = "allow this user to do so, or choose another folder";
-  else if (reason == ENOENT) remedy = "check the path, and create its folder";
-  else if (reason == EISDIR || reason == ENOTDIR || reason == EEXIST || reason == ESPIPE)
+  else if (reason == ENOENT) remedy = "check the path; its folder must be there";
+  else if (reason == ESPIPE) remedy = "give the path of a file";
+  else if (reason == EISDIR || reason == ENOTDIR || reason == EEXIST)
     remedy = "choose a path that is free";
   throw_error({what, " failed: ", std::strerror(reason)}, {remedy}, {.file = file});
 }

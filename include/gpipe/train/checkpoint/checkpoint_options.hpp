@@ -46,7 +46,7 @@ struct load_result : load_report {
   std::string path{};                  ///< the checkpoint's folder, or the file
   std::vector<std::string> skipped{};  ///< newer checkpoints that are not whole, each with the reason
   std::uint64_t steps = 0;             ///< the trainer's steps now
-  std::uint64_t seed = 0;              ///< the trainer's seed now; `fit` keeps its order of samples by the same seed
+  std::uint64_t seed = 0;              ///< the trainer's seed now; the seed of `fit` is another one
   data_position position{};            ///< as it was saved
 };
 
