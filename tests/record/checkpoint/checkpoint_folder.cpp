@@ -213,6 +213,30 @@ TEST_CASE("what is not whole is skipped, with its reason") {
   CHECK(complaint([&] { newest_checkpoint(empty / "file"); }).find("Not a directory") != std::string::npos);
 }
 
+TEST_CASE("a checkpoint that is deleted while it is opened gives way to the newer one") {
+  const temporary_folder folder("moving");
+  struct moving_files : detail::file_operations {
+    std::string folder;
+    long step = 1, last = 1;
+    int open(const char* path, int flags, int mode) override {
+      const std::string name = path;
+      if (name.find(detail::checkpoint_folder::name_of_step(step) + "/optimizer") != std::string::npos && step < last) {
+        ++step;
+        run(folder, save{step, static_cast<float>(step), 1, 3, 1}, detail::system_files());
+      }
+      return file_operations::open(path, flags, mode);
+    }
+  } files;
+  files.folder = folder.path;
+  files.last = 5;
+  run(folder.path, save{1, 1}, detail::system_files());
+  const found_checkpoint found = newest_checkpoint(folder.path, files);
+  CHECK(found.step == 5);
+  CHECK(found.skipped.empty());
+  files.last = 1000;  // a folder that never stands still
+  CHECK(newest_checkpoint(folder.path, files).skipped.size() == 1);
+}
+
 TEST_CASE("a folder in a checkpoint is deleted with it, and a rest that cannot be deleted prevents no save") {
   const temporary_folder folder("nested");
   auto& files = detail::system_files();

@@ -233,21 +233,26 @@ GPIPE_COLD GPIPE_INLINE void checkpoint_folder::keep_newest(long step, int keep)
 
 GPIPE_COLD GPIPE_INLINE found_checkpoint newest_checkpoint(const std::string& folder, detail::file_operations& files) {
   using detail::checkpoint_folder;
-  const std::vector<checkpoint_folder::found> all = checkpoint_folder(folder, files).list();
-  found_checkpoint result;
-  for (auto at = all.rbegin(); at != all.rend(); ++at) {
-    if (at->ending == ".part") continue;
-    const std::string path = folder + "/" + at->name;
-    try {
-      detail::open_set(path, "model", files);
-      detail::open_set(path, "optimizer", files);
-      result.path = path, result.step = at->step;
-      return result;
-    } catch (const error& e) {
-      result.skipped.push_back(at->name + ": " + e.what());
+  // A save that goes on meanwhile deletes old checkpoints: then the list is read again.
+  for (int again = 10;; --again) {
+    const std::vector<checkpoint_folder::found> all = checkpoint_folder(folder, files).list();
+    found_checkpoint result;
+    bool changed = false;
+    for (auto at = all.rbegin(); at != all.rend() && !changed; ++at) {
+      if (at->ending == ".part") continue;
+      const std::string path = folder + "/" + at->name;
+      try {
+        detail::open_set(path, "model", files);
+        detail::open_set(path, "optimizer", files);
+        result.path = path, result.step = at->step;
+        return result;
+      } catch (const error& e) {
+        result.skipped.push_back(at->name + ": " + e.what());
+        changed = again > 0 && files.kind_of(path.c_str()) == detail::file_operations::kind::none;
+      }
     }
+    if (!changed) return result;
   }
-  return result;
 }
 #endif
 
