@@ -51,19 +51,23 @@ if(LIBXSMM)
   set(flags -DGPIPE_WITH_LIBXSMM=1)
   set(libraries -lxsmm -lxsmmnoblas -ldl)
 endif()
-build(trains "two units train: yes" -fno-rtti ${flags} units/main.cpp units/other.cpp ${libraries} -pthread)
+# object(<object> <arguments of the compiler...>): each is compiled once, and serves every program below.
+function(object name)
+  execute_process(COMMAND ${COMPILER} -std=c++20 ${warnings} -I ${COPY}/include -fno-rtti ${flags} -c ${ARGN} -o ${name}.o
+                  WORKING_DIRECTORY ${work} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+object(main_header_only units/main.cpp)
+object(other_header_only units/other.cpp)
+build(trains "two units train: yes" main_header_only.o other_header_only.o ${libraries} -pthread)
 
 # The same with the compiled library, by hand. Sources of both modes do not link, in either order, and the linker says
 # why; nor does a library with other flags.
 set(compiled ${COPY}/include/gpipe/compiled.cpp)
-build(trains_compiled "two units train: yes" -fno-rtti ${flags} -DGPIPE_COMPILED=1 units/main.cpp units/other.cpp
-      ${compiled} ${libraries} -pthread)
+object(main_compiled -DGPIPE_COMPILED=1 units/main.cpp)
+object(other_compiled -DGPIPE_COMPILED=1 units/other.cpp)
+object(library -DGPIPE_COMPILED=1 ${compiled})
+build(trains_compiled "two units train: yes" main_compiled.o other_compiled.o library.o ${libraries} -pthread)
 
-# object(<object> <arguments of the compiler...>)
-function(object name)
-  execute_process(COMMAND ${COMPILER} -std=c++20 -I ${COPY}/include -fno-rtti ${flags} -c ${ARGN} -o ${name}.o
-                  WORKING_DIRECTORY ${work} COMMAND_ERROR_IS_FATAL ANY)
-endfunction()
 # refused(<what the linker says> <objects...>)
 function(refused says)
   list(TRANSFORM ARGN APPEND .o)
@@ -73,11 +77,6 @@ function(refused says)
     message(FATAL_ERROR "linking ${ARGN} should fail with '${says}', and gives ${failed}: '${said}'")
   endif()
 endfunction()
-object(main_header_only units/main.cpp)
-object(other_header_only units/other.cpp)
-object(main_compiled -DGPIPE_COMPILED=1 units/main.cpp)
-object(other_compiled -DGPIPE_COMPILED=1 units/other.cpp)
-object(library -DGPIPE_COMPILED=1 ${compiled})
 set(mixed "gpipe_is_header_only_in_one_source_and_compiled_in_another")
 refused(${mixed} main_compiled other_header_only library)
 refused(${mixed} main_header_only other_compiled library)
