@@ -165,6 +165,18 @@ TEST_CASE_TEMPLATE("a clipped input has no gradient, and evaluation does not cli
   CHECK(t.loss() == open.loss());
 }
 
+TEST_CASE("nor has a clipped input of the label") {
+  for (const double label : {1.0, 3.0}) {  // -1.5 and 2
+    worked<softmax_cross_entropy_with<cross_entropy{.smoothing = .1, .clip = 1.2}>, float> t;
+    t.call().samples = 1;
+    t.fields[0].set(0, label);
+    t.run();
+    CHECK(t.in_gradient[0].get(1) == 0);
+    CHECK(t.in_gradient[0].get(3) == 0);
+    CHECK(t.in_gradient[0].get(0) != 0);
+  }
+}
+
 TEST_CASE("Lingvo's smoothing is this one with C / (C - 1) of it") {
   worked<softmax_cross_entropy_with<cross_entropy{.smoothing = .1 * 5 / 4, .clip = 1.2}>, double> t;
   t.call().samples = 1;
