@@ -222,10 +222,3 @@ TEST_CASE("each token has a label: fit, evaluate, accuracy, perfect after some e
                                              .with("labels", std::span(labels).first(2 * tokens))),
                        doctest::Contains("field \"labels\" of sample 1, at position 2, is 7"), error);
 }
-
-TEST_CASE("a generator refuses a model whose loss makes the logits") {
-  trainer<tied_ends, adam> training(three);
-  generator<tied_ends> from(training);
-  CHECK_THROWS_WITH_AS(from.generate(std::vector<std::int32_t>{1}), doctest::Contains("end the model with linear"),
-                       error);
-}
