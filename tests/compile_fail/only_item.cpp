@@ -1,4 +1,4 @@
-// expect: only<Item> needs a pop<"name"> or a from<"name", tensor<...>>
+// expect: only<Item> needs a pop
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/shape/add.hpp>
 #include <gpipe/model/model.hpp>
