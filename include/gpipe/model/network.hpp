@@ -185,11 +185,12 @@ class expansion {
   }
 
   constexpr void find_unread() {
-    for (int v = 0; v < value_count_ && unread_.slot < 0; ++v)
-      if (left_at_[v] > 0 && values_[v].readers == 0) {
-        const int writer = values_[v].writer;
-        unread_ = {writer < 0 ? "input" : rows_[slots_[writer].row].name, left_at_[v] - 1};
-      }
+    for (int v = 0; v < value_count_; ++v) {
+      if (left_at_[v] == 0 || values_[v].readers > 0) continue;
+      const int writer = values_[v].writer;
+      unread_ = {writer < 0 ? "input" : rows_[slots_[writer].row].name, left_at_[v] - 1};
+      return;
+    }
   }
 
   // Layers that read fields of the same name share one field of the data.
