@@ -25,6 +25,7 @@
 #include <gpipe/layer/normalization/rms_norm.hpp>
 #include <gpipe/layer/regularization/dropout.hpp>
 #include <gpipe/layer/shape/add.hpp>
+#include <gpipe/layer/shape/as_feature_map.hpp>
 #include <gpipe/layer/shape/concat.hpp>
 #include <gpipe/layer/shape/flatten.hpp>
 #include <gpipe/layer/shape/multiply.hpp>

@@ -13,13 +13,12 @@ namespace gpipe::detail {
 /// The layer of a `from`. It has no input; its output is a copy of the field's rows. Beside an edge of bf16, floats are
 /// rounded to bf16, as the model's input is.
 template <class Field, class Tensor, bool Rounds>
-struct field_source;
-template <class Field, class T, int... N, bool Rounds>
-struct field_source<Field, tensor<T, N...>, Rounds> {
+struct field_source {
   template <class In>
   struct on {
+    using T = typename Tensor::value_type;
     using element = std::conditional_t<Rounds, bf16, T>;
-    using output = tensor<element, N...>;
+    using output = with_element<Tensor, element>;
     static constexpr field fields[] = {{Field::read_from, output::size, dtype_of<T>}};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.bytes = static_cast<std::int64_t>(sizeof(T) + sizeof(element)) * elements};

@@ -19,16 +19,17 @@ namespace detail {
 
 template <class Edge>
 inline constexpr bool rounds_to_bf16 = false;
-template <class T, int... N>
-inline constexpr bool rounds_to_bf16<tensor<T, N...>> = std::is_same_v<compute_type<T>, float>;
+template <floating_tensor Tensor>
+inline constexpr bool rounds_to_bf16<Tensor> = std::is_same_v<compute_type<typename Tensor::value_type>, float>;
 
 template <class Edge>
 struct rounded_edge {
   using type = Edge;
 };
-template <int... N>
-struct rounded_edge<tensor<float, N...>> {
-  using type = tensor<bf16, N...>;
+template <floating_tensor Tensor>
+  requires(rounds_to_bf16<Tensor>)
+struct rounded_edge<Tensor> {
+  using type = with_element<Tensor, bf16>;
 };
 
 }  // namespace detail

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include <gpipe/core/tensors/feature_map.hpp>
 #include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/contract/description.hpp>
 
@@ -43,6 +44,12 @@ struct renamed_fields<On, From, To, std::index_sequence<I...>> {
 template <detail::element T, int... N>
 struct input {
   using entering = tensor<T, N...>;
+};
+
+/// The model's input as a picture: the field "inputs" has C H W numbers per sample, the channels of a pixel together.
+template <detail::element T, int C, int H, int W>
+struct input_image {
+  using entering = feature_map<T, C, H, W>;
 };
 
 /// Items one after the other. Derive from it to name a custom block:

@@ -185,8 +185,9 @@ template <class Edge>
 inline constexpr std::size_t edge_size = 0;
 template <class... Tensors>
 inline constexpr std::size_t edge_size<bundle<Tensors...>> = (std::size_t{0} + ... + Tensors::size);
-template <class T, int... N>
-inline constexpr std::size_t edge_size<tensor<T, N...>> = tensor<T, N...>::size;
+template <class Tensor>
+requires is_tensor<Tensor>
+inline constexpr std::size_t edge_size<Tensor> = Tensor::size;
 
 template <int Position, class Layer, class Input, class On = typename Layer::template on<Input>>
 constexpr bool keeps_size() {

@@ -12,10 +12,10 @@
 using namespace gpipe;
 using namespace gpipe::detail;
 
-using image = bound<batch_norm<>, tensor<float, 3, 4, 5>>;
-static_assert(image::parameters[1].extents == shape{3} && image::state[1].extents == shape{3});
-static_assert(image::partials[0].size == 3 && image::partials[2].size == 1);
-static_assert(image::extras.empty() && image::keeps.input && !image::keeps.output);
+using feature_maps = bound<batch_norm<>, tensor<float, 3, 4, 5>>;
+static_assert(feature_maps::parameters[1].extents == shape{3} && feature_maps::state[1].extents == shape{3});
+static_assert(feature_maps::partials[0].size == 3 && feature_maps::partials[2].size == 1);
+static_assert(feature_maps::extras.empty() && feature_maps::keeps.input && !feature_maps::keeps.output);
 static_assert(bound<batch_norm<>, tensor<float, 9>>::state[0].extents == shape{9});
 
 namespace {

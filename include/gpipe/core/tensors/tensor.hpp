@@ -28,7 +28,7 @@ inline constexpr int max_tensors_per_edge = 4;
 
 namespace detail {
 
-/// Whether a type is a `tensor`.
+/// Whether a type is a `tensor`, or a `feature_map`, which is one with another order in memory.
 template <class>
 inline constexpr bool is_tensor = false;
 template <class T, int... N>
@@ -40,15 +40,19 @@ inline constexpr bool is_bundle = false;
 template <class... Tensors>
 inline constexpr bool is_bundle<bundle<Tensors...>> = (is_tensor<Tensors> && ...);
 
+/// A tensor of floating-point numbers.
+template <class T>
+concept floating_tensor = is_tensor<T> && is_floating(dtype_of<typename T::value_type>);
+
 /// The types that can flow between layers.
 template <class T>
 concept edge = is_tensor<T> || is_bundle<T>;
 
 template <class Edge>
 struct edge_parts;  // the tensors of an edge, as a bundle
-template <class T, int... N>
-struct edge_parts<tensor<T, N...>> {
-  using type = bundle<tensor<T, N...>>;
+template <class Tensor>
+requires is_tensor<Tensor> struct edge_parts<Tensor> {
+  using type = bundle<Tensor>;
 };
 template <class... Tensors>
 struct edge_parts<bundle<Tensors...>> {
@@ -76,6 +80,17 @@ template <class T, int... N>
 inline constexpr bool has_extents<tensor<T, N...>> = ((N > 0) && ...);
 template <class... Tensors>
 inline constexpr bool has_extents<bundle<Tensors...>> = (has_extents<Tensors> && ...);
+
+template <class Tensor, class To>
+struct converted;
+template <class T, int... N, class To>
+struct converted<tensor<T, N...>, To> {
+  using type = tensor<To, N...>;
+};
+
+/// The tensor with elements of another type.
+template <class Tensor, class To>
+using with_element = typename detail::converted<Tensor, To>::type;
 
 /// The number of tensors on an edge: 1 for a tensor.
 template <edge Edge>

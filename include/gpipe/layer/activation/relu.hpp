@@ -21,9 +21,10 @@ struct relu {
   template <class In>
   struct on;
 
-  template <class T, int... Extents>
-  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
-    using output = tensor<T, Extents...>;
+  template <detail::floating_tensor In>
+  struct on<In> {
+    using output = In;
+    using T = typename In::value_type;
     using number = compute_type<T>;
     static constexpr keep keeps{.output = true};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);

@@ -21,10 +21,9 @@ template <class Edge>
 struct element_of_edge {
   using type = void;
 };
-template <class T, int... N>
-  requires(is_floating(dtype_of<T>))
-struct element_of_edge<tensor<T, N...>> {
-  using type = T;
+template <floating_tensor Tensor>
+struct element_of_edge<Tensor> {
+  using type = typename Tensor::value_type;
 };
 template <class First, class... Rest>
 struct element_of_edge<bundle<First, Rest...>> : element_of_edge<First> {};

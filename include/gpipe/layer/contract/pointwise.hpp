@@ -31,9 +31,10 @@ struct pointwise {
   template <class In>
   struct on;
 
-  template <class T, int... Extents>
-  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
-    using output = tensor<T, Extents...>;
+  template <detail::floating_tensor In>
+  struct on<In> {
+    using output = In;
+    using T = typename In::value_type;
     using number = compute_type<T>;
     using dual = math::dual<number>;
     static constexpr keep keeps{.input = true};
@@ -116,9 +117,10 @@ struct pointwise_stored {
   template <class In>
   struct on;
 
-  template <class T, int... Extents>
-  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
-    using output = tensor<T, Extents...>;
+  template <detail::floating_tensor In>
+  struct on<In> {
+    using output = In;
+    using T = typename In::value_type;
     using number = compute_type<T>;
     static constexpr buffer extras[] = {{"derivative", output::size, dtype_of<T>}};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);

@@ -34,9 +34,10 @@ struct elementwise_loss {
   template <class In>
   struct on;
 
-  template <class T, int... Extents>
-  requires(is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> : loss_partials<hits_of<Function>> {
-    using input = tensor<T, Extents...>;
+  template <floating_tensor In>
+  struct on<In> : loss_partials<hits_of<Function>> {
+    using input = In;
+    using T = typename In::value_type;
     using output = bundle<>;
     using number = compute_type<T>;
     static constexpr auto size = static_cast<std::ptrdiff_t>(input::size);

@@ -19,9 +19,10 @@ struct dropout {
   template <class In>
   struct on;
 
-  template <class T, int... Extents>
-  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
-    using output = tensor<T, Extents...>;
+  template <detail::floating_tensor In>
+  struct on<In> {
+    using output = In;
+    using T = typename In::value_type;
     using number = compute_type<T>;
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 25 * elements,

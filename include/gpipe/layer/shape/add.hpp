@@ -13,9 +13,10 @@ struct add {
   template <class In>
   struct on;
 
-  template <class T, int... Extents>
-  requires(detail::is_floating(dtype_of<T>)) struct on<bundle<tensor<T, Extents...>, tensor<T, Extents...>>> {
-    using output = tensor<T, Extents...>;
+  template <detail::floating_tensor In>
+  struct on<bundle<In, In>> {
+    using output = In;
+    using T = typename In::value_type;
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = elements, .bytes = static_cast<std::int64_t>(3 * sizeof(T)) * elements};
 

@@ -13,9 +13,10 @@ struct multiply {
   template <class In>
   struct on;
 
-  template <class T, int... Extents>
-  requires(detail::is_floating(dtype_of<T>)) struct on<bundle<tensor<T, Extents...>, tensor<T, Extents...>>> {
-    using output = tensor<T, Extents...>;
+  template <detail::floating_tensor In>
+  struct on<bundle<In, In>> {
+    using output = In;
+    using T = typename In::value_type;
     using number = compute_type<T>;
     static constexpr keep keeps{.input = true};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);

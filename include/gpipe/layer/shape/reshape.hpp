@@ -11,9 +11,9 @@ struct reshape {
   template <class In>
   struct on;
 
-  template <class T, int... Extents>
-  struct on<tensor<T, Extents...>> {
-    using output = tensor<T, N...>;
+  template <class In>
+  requires detail::is_tensor<In> struct on<In> {
+    using output = tensor<typename In::value_type, N...>;
     static constexpr bool view = true;
   };
 };
