@@ -1,5 +1,4 @@
 // sanitizers: address
-// optimise: yes
 
 // Law 2: backward is the derivative of forward, for every layer.
 

@@ -216,7 +216,7 @@ void holds_for_schedules(const Data& data) {
           if (W < schedule.workers(S))
             CHECK(run({.S = S, .recompute = modes[W % 3], .schedule = schedule.on_workers(W)}) == expected);
         for (const std::int64_t limit : limits<Net<T>>(S, M, schedule)) {
-          if (thread_sanitized && M != 3) continue;
+          if (sanitized && M != 3) continue;
           CAPTURE(limit);
           CHECK(run({.S = S, .recompute = recompute_mode::as_needed, .schedule = schedule, .memory_limit = limit}) ==
                 expected);
