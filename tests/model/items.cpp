@@ -16,6 +16,8 @@ static_assert(!std::is_same_v<stash<"x">, stash<"y">>);
 static_assert(!std::is_same_v<stash<"x">, stash<"xx">>);
 static_assert(std::is_same_v<pop<"x">::popped, stash<"x">>);
 static_assert(repeat<3, int, char>::times == 3);
+static_assert(stash<"x", "y">::names == 2 && std::is_same_v<stash<"x", "y">::each, list<stash<"x">, stash<"y">>>);
+static_assert(std::is_same_v<scope<int, char>::items, list<int, char>>);
 static_assert(std::is_same_v<repeat<3, int, char>::items, list<int, char>>);
 static_assert(std::is_same_v<residual<int>::items, list<int>>);
 

@@ -76,6 +76,7 @@ struct recorder {
     rows[count++] = next++;
   }
   constexpr void stash() { ++depth; }
+  constexpr void stash(int) { ++depth; }
   constexpr void rejoin() { --depth; }
   constexpr void pop(int above) { popped = above; }
   constexpr int enter() { return deepest = depth; }

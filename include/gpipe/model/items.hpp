@@ -75,9 +75,24 @@ struct residual {
   using items = detail::list<Items...>;
 };
 
-/// Stores the edge under a name, for every later `pop` of that name in the scope.
-template <detail::text Name>
+/// Items one after the other, as a `sequence`, and a scope for the names of skips: inside, the names of stashes outside
+/// can be popped; a stash inside is not visible outside.
+template <class... Items>
+struct scope {
+  static constexpr bool is_scope = true;
+  using items = detail::list<Items...>;
+};
+
+/// Stores the edge under a name, for every later `pop` of that name in the scope. With several names each stores one of
+/// the tensors on the edge, of which there must be the same number: `stash<"state", "earlier">`.
+template <detail::text... Names>
 struct stash {
+  static_assert(sizeof...(Names) > 0, "gpipe: stash<> needs a name: stash<\"x\">");
+  static constexpr int names = sizeof...(Names);
+  using each = detail::list<stash<Names>...>;
+};
+template <detail::text Name>
+struct stash<Name> {
   static constexpr const char* stashed_as = Name.letters;
 };
 

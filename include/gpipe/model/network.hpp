@@ -80,6 +80,10 @@ class expansion {
     for (int i = 0; i < edge_width_; ++i) skips_[depth_].value[i] = edge_[i];
     skips_[depth_++].width = edge_width_;
   }
+  constexpr void stash(int tensor) {
+    skips_[depth_].value[0] = edge_[tensor];
+    skips_[depth_++].width = 1;
+  }
   constexpr void pop(int above) {
     const skip_values& from = skips_[depth_ - 1 - above];
     for (int i = 0; i < from.width; ++i) edge_[edge_width_++] = from.value[i];

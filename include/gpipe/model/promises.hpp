@@ -88,6 +88,12 @@ struct stash_is_read {
                 "gpipe: a stash has no pop of its name after it in its scope");
 };
 
+template <class Position, class Stash, class Edge, class Tensors, bool Holds>
+struct stash_names_each_tensor {
+  static_assert((holds<Holds, Position, Stash, Edge, Tensors>),
+                "gpipe: a stash with several names needs one name for each tensor on the edge: give it as many, or one "
+                "name for all of them");
+};
 template <class Position, class Item, bool Holds>
 struct further_input_has_a_name {
   static_assert((holds<Holds, Position, Item>),

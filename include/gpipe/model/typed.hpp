@@ -98,6 +98,32 @@ struct typed_stash {
   }
 };
 
+// A stash with a name for each tensor. The skip of the first is the innermost, so it is stored last.
+template <class Item, class Edge, class Names, class Skips>
+struct typed_stashes;
+template <class Item, class Edge, class... Names, class... Skips>
+struct typed_stashes<Item, Edge, list<Names...>, list<Skips...>> {
+  template <class... Parts>
+  static auto flow_with(bundle<Parts...>) -> flow<Edge, skip<Names, Parts, false>..., Skips...>;
+  using after = decltype(flow_with(typename edge_parts<Edge>::type{}));
+  static constexpr extent_counts counts{0, 0, 0, 0, 0, Item::names};
+  template <class Sink>
+  static constexpr void emit(Sink& sink) {
+    for (int i = Item::names - 1; i >= 0; --i) sink.stash(i);
+  }
+};
+
+template <int Position, class Item, class Edge, class... Skips>
+constexpr auto checked_stashes() {
+  if constexpr (constexpr int tensors = parts<Edge>; tensors == Item::names) {
+    return typed_stashes<Item, Edge, typename Item::each, list<Skips...>>{};
+  } else {
+    static_cast<void>(asserted<broken::stash_names_each_tensor<broken::position<Position>, Item, Edge,
+                                                               broken::outputs<tensors>, false>>{});
+    return mistaken{};
+  }
+}
+
 template <class Stash, class Edge, class... Skips>
 struct typed_pop {
   using found = find_skip<Stash, 0, list<>, Skips...>;
@@ -307,6 +333,8 @@ constexpr auto typed_item() {
   using before = flow<Edge, Skips...>;
   if constexpr (requires { Item::stashed_as; })
     return typed_stash<Item, Edge, Skips...>{};
+  else if constexpr (requires { Item::names; })
+    return checked_stashes<Position, Item, Edge, Skips...>();
   else if constexpr (requires { typename Item::popped; })
     return checked_pop<Position, typename Item::popped, Edge, Skips...>();
   else if constexpr (requires { Item::read_from; })
@@ -322,6 +350,8 @@ constexpr auto typed_item() {
     return typed_scope<Position, before, typename residual_items<Edge, typename Item::items>::type>{};
   else if constexpr (requires { Item::tied_as; })
     return typed_tied<decltype(checked_slot<Position, typename Item::layer, Edge, Skips...>()), Item>{};
+  else if constexpr (requires { Item::is_scope; })
+    return typed_scope<Position, before, typename Item::items>{};
   else if constexpr (requires { typename Item::items; })
     return typed_sequence<Position, before, typename Item::items>{};
   else

@@ -124,6 +124,7 @@ struct row_table {
     layer<Bound>();
   }
   constexpr void stash() {}
+  constexpr void stash(int) {}
   constexpr void pop(int) {}
   constexpr void rejoin() {}
   constexpr void leave_edge() {}
