@@ -22,11 +22,13 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/device/host/attention/attention.hpp>
+#include <gpipe/device/host/convolution/convolution.hpp>
 #include <gpipe/device/host/gemm/gemm_bf16.hpp>
 #include <gpipe/device/host/gemm/gemm_portable.hpp>
 #include <gpipe/device/host/gemm/transpose.hpp>
 #include <gpipe/device/host/team.hpp>
 #include <gpipe/layer/contract/attention_shape.hpp>
+#include <gpipe/layer/contract/convolution_shape.hpp>
 #include <gpipe/layer/contract/panels.hpp>
 
 #if GPIPE_WITH_LIBXSMM
@@ -40,7 +42,7 @@ namespace gpipe::host {
 /// private, with raw pointers inside. No operation allocates or keeps anything, and each gives the same bits for the
 /// same values on every thread and from every caller: operations that round are out of line (see GPIPE_OUT_OF_LINE),
 /// and sums have a fixed order.
-template <class Gemm, class Attention = attention>
+template <class Gemm, class Attention = attention, class Convolution = convolution>
 struct basic_context {
   /// f(i) for i in [0, n), in any order.
   template <class F>
@@ -168,6 +170,36 @@ struct basic_context {
   template <class T>
   void prepare_attention(const attention_shape& shape) const {
     Attention::template prepare<T>(shape);
+  }
+
+  /// y = x * w + bias (see convolution_shape); no bias if it is null. `packed` is what `pack_convolution` wrote.
+  template <class T>
+  void convolve(const convolution_shape& shape, const T* x, const T* packed, const compute_type<T>* bias, T* y) const {
+    Convolution::forward(shape, x, packed, bias, y);
+  }
+  /// The gradient of x, from that of y. `packed` is what `pack_convolution_backward` wrote.
+  template <class T>
+  void convolve_backward_input(const convolution_shape& shape, const T* dy, const T* packed, T* dx) const {
+    Convolution::backward_input(shape, dy, packed, dx);
+  }
+  /// dw += the gradient of the weight. Samples are added one after the other, so several calls have the bits of one.
+  template <class T>
+  void convolve_backward_weight(const convolution_shape& shape, const T* x, const T* dy, compute_type<T>* dw) const {
+    Convolution::backward_weight(shape, x, dy, dw);
+  }
+  /// Packs a weight {KH, KW, C / G, K} into convolution_packed_size(shape) elements, rounded if they are bf16.
+  template <class T>
+  void pack_convolution(const convolution_shape& shape, const compute_type<T>* weight, T* into) const {
+    Convolution::pack(shape, weight, into);
+  }
+  template <class T>
+  void pack_convolution_backward(const convolution_shape& shape, const compute_type<T>* weight, T* into) const {
+    Convolution::pack_backward(shape, weight, into);
+  }
+  /// A layer calls this at construction for each convolution that it will run.
+  template <class T>
+  void prepare_convolution(const convolution_shape& shape) const {
+    Convolution::template prepare<T>(shape);
   }
 
   // The runtime's part: all is executed at once, and the arena is the host's memory.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <type_traits>
 
 #include <libxsmm.h>
 
@@ -12,6 +13,12 @@
 #include <gpipe/layer/contract/panels.hpp>
 
 namespace gpipe::host {
+
+/// A kernel of libxsmm that adds up several products, whose operands lie at offsets in bytes: (a, b, c, count, a_offsets,
+/// b_offsets). libxsmm's a is the b of our products.
+template <class T>
+using batch_kernel =
+    std::conditional_t<std::is_same_v<T, float>, libxsmm_smmfunction_reducebatch_offs, libxsmm_dmmfunction_reducebatch_offs>;
 
 /// libxsmm's kernels for blocks of float products, c[rows x columns] (+)= a[rows x k] * b, where b is a panel unless
 /// its rows are `ldb` apart. Each is compiled on first use and kept for the life of the process. Any thread may call
@@ -37,6 +44,23 @@ class libxsmm_kernels {
     return add(of, first);
   }
 
+  /// The same as a sum of products, for float and double: c (+)= sum of a_i b_i; null if there is none. Nothing is kept:
+  /// who needs it keeps it.
+  template <class T>
+  GPIPE_COLD static batch_kernel<T> compile_batch(const shape& of) {
+    const std::lock_guard lock{adding_};
+    begin();
+    const int flags = of.transposed ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
+    const int ahead = LIBXSMM_GEMM_PREFETCH_NONE;
+    const T alpha = 1, beta = of.accumulate ? T(1) : T(0);
+    if constexpr (std::is_same_v<T, float>)
+      return libxsmm_smmdispatch_reducebatch_offs(of.columns, of.rows, of.k, &of.ldb, &of.lda, &of.ldc, &alpha, &beta,
+                                                  &flags, &ahead);
+    else
+      return libxsmm_dmmdispatch_reducebatch_offs(of.columns, of.rows, of.k, &of.ldb, &of.lda, &of.ldc, &alpha, &beta,
+                                                  &flags, &ahead);
+  }
+
  private:
   struct entry {
     shape of;
@@ -56,19 +80,20 @@ class libxsmm_kernels {
     const std::lock_guard lock{adding_};
     for (const entry* e = first; e != nullptr; e = e->next)  // another thread may have added it meanwhile
       if (e->of == of) return e->kernel;
-    if (!begun_) require_addresses();
-    begun_ = true;
+    begin();
     const auto kernel = dispatch(of);
     first.store(new entry{of, kernel, first}, std::memory_order_release);  // never deleted: threads may outlive statics
     return kernel;
   }
 
-  GPIPE_COLD static void require_addresses() {
+  GPIPE_COLD static void begin() {
+    if (begun_) return;
     constexpr std::int64_t tables = 16 << 20;  // it maps 10.4 MiB at once, and a page for each kernel
     if (const std::int64_t left = gpipe::detail::address_space_left(); left < tables)
       gpipe::detail::throw_error(
           {"the address space has ", left, " bytes left, and libxsmm needs ", tables, " for its tables and code"},
           {"raise the limit of addresses (ulimit -v)"});
+    begun_ = true;
   }
 
   /// libxsmm is column-major: its (m, n, k, A, B) are our (columns, rows, k, B, A).

@@ -1,0 +1,246 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <type_traits>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/device/host/convolution/convolution_plan.hpp>
+#include <gpipe/device/host/convolution/products_portable.hpp>
+#include <gpipe/device/host/gemm/transpose.hpp>
+#include <gpipe/layer/contract/convolution_shape.hpp>
+
+#if GPIPE_WITH_LIBXSMM
+#include <gpipe/device/host/convolution/products_libxsmm.hpp>
+#endif
+
+namespace gpipe::host {
+
+/// Convolution as products of pixels' channels with the weight of each tap, without a copy of patches. A sample's bits
+/// do not depend on the others, and the gradient of the weight is added up sample by sample. The plan of each shape and
+/// pass is made once and kept for the life of the process; any thread may run it.
+///
+/// Weights are packed in strips of output channels (forward) or input channels (backward_input) of each group, so that a
+/// product reads rows without gaps:
+///
+///     packed    [group][strip][tap][k][m of the strip]
+template <class Products>
+class direct_convolution {
+ public:
+  template <class T>
+  GPIPE_COLD static void prepare(const convolution_shape& shape) {
+    find<T, convolution_pass::forward>(shape);
+    find<T, convolution_pass::backward_input>(shape);
+    find<T, convolution_pass::backward_weight>(shape);
+  }
+
+  template <class T>
+  GPIPE_OUT_OF_LINE static void pack(const convolution_shape& s, const compute_type<T>* weight, T* into) {
+    const int Kg = s.group_out(), Cg = s.group_in(), width = depthwise(s) ? s.out_channels : Products::template strip<T>;
+    for (int group = 0; group < (depthwise(s) ? 1 : s.groups); ++group)
+      for (int first = 0, all = depthwise(s) ? s.out_channels : Kg; first < all; first += width) {
+        const int m = (std::min)(width, all - first);
+        const compute_type<T>* row = weight + group * Kg + first;
+        for (int r = 0; r < s.taps() * Cg; ++r, row += s.out_channels, into += m)
+          for (int j = 0; j < m; ++j) into[j] = row[j];
+      }
+  }
+
+  template <class T>
+  GPIPE_OUT_OF_LINE static void pack_backward(const convolution_shape& s, const compute_type<T>* weight, T* into) {
+    if (depthwise(s)) return pack(s, weight, into);
+    const int Kg = s.group_out(), Cg = s.group_in(), K = s.out_channels, width = Products::template strip<T>;
+    constexpr int side = 32;  // of a square that stays in the cache
+    for (int group = 0; group < s.groups; ++group)
+      for (int first = 0; first < Cg; first += width) {
+        const int m = (std::min)(width, Cg - first);
+        for (int tap = 0; tap < s.taps(); ++tap, into += std::ptrdiff_t{Kg} * m) {
+          const compute_type<T>* from = weight + (std::ptrdiff_t{tap} * Cg + first) * K + group * Kg;
+          for (int k = 0; k < Kg; k += side)
+            for (int j = 0; j < m; j += side)
+              transpose((std::min)(side, Kg - k), (std::min)(side, m - j), from + std::ptrdiff_t{j} * K + k, K,
+                        into + std::ptrdiff_t{k} * m + j, m);
+        }
+      }
+  }
+
+  /// y = x * w + bias; no bias if it is null.
+  template <class T>
+  GPIPE_OUT_OF_LINE static void forward(const convolution_shape& s, const T* x, const T* packed,
+                                        const compute_type<T>* bias, T* y) {
+    const std::ptrdiff_t in = std::ptrdiff_t{s.in_height} * s.in_width * s.in_channels;
+    const std::ptrdiff_t out = std::ptrdiff_t{s.out_height()} * s.out_width() * s.out_channels;
+    each_strip<T, convolution_pass::forward>(s, s.group_out(), [&](const auto& program, int group, int first, int m) {
+      const int channel = group * s.group_out() + first;
+      for (int n = 0; n < s.samples; ++n)
+        for (const auto& it : program.plan().products)
+          run_pixels<T>(program, s, it, m, packed, x + n * in + std::ptrdiff_t{group} * s.group_in(),
+                        bias == nullptr ? nullptr : bias + channel, y + n * out + channel + it.c);
+      packed += std::ptrdiff_t{s.taps()} * s.group_in() * m;
+    });
+  }
+
+  /// The gradient of x, from that of y.
+  template <class T>
+  GPIPE_OUT_OF_LINE static void backward_input(const convolution_shape& s, const T* dy, const T* packed, T* dx) {
+    const std::ptrdiff_t in = std::ptrdiff_t{s.in_height} * s.in_width * s.in_channels;
+    const std::ptrdiff_t out = std::ptrdiff_t{s.out_height()} * s.out_width() * s.out_channels;
+    each_strip<T, convolution_pass::backward_input>(
+        s, s.group_in(), [&](const auto& program, int group, int first, int m) {
+          for (int n = 0; n < s.samples; ++n)
+            for (const auto& it : program.plan().products)
+              run_pixels<T>(program, s, it, m, packed, dy + n * out + std::ptrdiff_t{group} * s.group_out(), nullptr,
+                               dx + n * in + group * s.group_in() + first + it.c);
+          packed += std::ptrdiff_t{s.taps()} * s.group_out() * m;
+        });
+  }
+
+  /// dw += the gradient of the weight.
+  template <class T>
+  GPIPE_OUT_OF_LINE static void backward_weight(const convolution_shape& s, const T* x, const T* dy,
+                                                compute_type<T>* dw) {
+    const std::ptrdiff_t in = std::ptrdiff_t{s.in_height} * s.in_width * s.in_channels;
+    const std::ptrdiff_t out = std::ptrdiff_t{s.out_height()} * s.out_width() * s.out_channels;
+    each_strip<T, convolution_pass::backward_weight>(
+        s, s.group_out(), [&](const auto& program, int group, int first, int m) {
+          const int channel = group * s.group_out() + first;
+          for (int n = 0; n < s.samples; ++n)
+            for (const auto& it : program.plan().products) {
+              const T *a = dy + n * out + channel + it.a, *b = x + n * in + std::ptrdiff_t{group} * s.group_in() + it.b;
+              if (depthwise(s)) depthwise_weight(program.plan(), it, m, a, b, dw + it.c);
+              else program.run(it, a, b, nullptr, dw + channel + it.c);
+            }
+        });
+  }
+
+ private:
+  // Each channel is a group: products of single numbers, computed for all channels at once.
+  static bool depthwise(const convolution_shape& s) { return s.group_in() == 1 && s.group_out() == 1; }
+
+  template <class T, convolution_pass Pass>
+  using program_of = typename Products::template program<T, Pass == convolution_pass::backward_weight>;
+
+  template <class T, convolution_pass Pass>
+  struct entry {
+    convolution_shape shape;
+    program_of<T, Pass> whole, last;  ///< of a whole strip, and of the last one if it is narrower
+    const entry* next;
+  };
+
+  template <class T, convolution_pass Pass, class F>
+  static void each_strip(const convolution_shape& s, int channels, F f) {
+    const auto& known = find<T, Pass>(s);
+    if (depthwise(s)) return f(known.whole, 0, 0, s.out_channels);
+    constexpr int width = Products::template strip<T>;
+    for (int group = 0; group < s.groups; ++group)
+      for (int first = 0; first < channels; first += width)
+        f(channels - first < width ? known.last : known.whole, group, first, (std::min)(width, channels - first));
+  }
+
+  template <class T, convolution_pass Pass>
+  static const entry<T, Pass>& find(convolution_shape of) {
+    of.samples = 0;
+    static std::atomic<const entry<T, Pass>*> chains[256];
+    auto& first = chains[place(of)];
+    for (const auto* e = first.load(std::memory_order_acquire); e != nullptr; e = e->next)
+      if (e->shape == of) return *e;
+    return add<T, Pass>(of, first);
+  }
+
+  template <class T, convolution_pass Pass>
+  GPIPE_COLD static const entry<T, Pass>& add(const convolution_shape& of, std::atomic<const entry<T, Pass>*>& first) {
+    static std::mutex adding;
+    const std::lock_guard lock{adding};
+    for (const auto* e = first.load(); e != nullptr; e = e->next)  // another thread may have added it meanwhile
+      if (e->shape == of) return *e;
+    const int channels = depthwise(of)                                ? of.out_channels
+                         : Pass == convolution_pass::backward_input ? of.group_in()
+                                                                      : of.group_out();
+    const int width = depthwise(of) ? channels : (std::min)(channels, Products::template strip<T>);
+    const int rest = channels % width == 0 ? width : channels % width;
+    const auto program = [&](int m) {
+      return program_of<T, Pass>(detail::plan_convolution(of, Pass, m, static_cast<int>(sizeof(T))), m);
+    };
+    const auto* made = new entry<T, Pass>{of, program(width), program(rest), first.load()};  // never deleted, as kernels
+    first.store(made, std::memory_order_release);
+    return *made;
+  }
+
+  static std::size_t place(const convolution_shape& s) {
+    std::size_t mixed = 0;
+    for (const int extent : {s.in_channels, s.in_height, s.in_width, s.out_channels, s.kernel_height, s.kernel_width,
+                             s.stride_height, s.padding_height, s.groups})
+      mixed = mixed * 31 + static_cast<unsigned>(extent);
+    return (mixed ^ mixed >> 8) % 256;
+  }
+
+  template <class T, class Program>
+  static void run_pixels(const Program& program, const convolution_shape& s, const convolution_plan::product& it, int m,
+                         const T* packed, const T* in, const compute_type<T>* row, T* c) {
+    if (it.taps == 0) fill(it, m, row, c);
+    else if (depthwise(s)) depthwise_pixels(program.plan(), it, m, packed, in + it.b, row, c);
+    else program.run(it, packed, in + it.b, row, c);
+  }
+
+  // Pixels that see no tap.
+  template <class T>
+  static void fill(const convolution_plan::product& it, int m, const compute_type<T>* row, T* c) {
+    for (int i = 0; i < it.n; ++i, c += it.c_stride)
+      for (int j = 0; j < m; ++j) c[j] = row == nullptr ? T(0) : static_cast<T>(row[j]);
+  }
+
+  template <class T>
+  static const T* moved(const T* from, unsigned long long bytes) {
+    return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(from) + bytes);
+  }
+
+  // y[pixel][channel] = sum over taps of x[pixel of the tap][channel] w[tap][channel]
+  template <class T>
+  GPIPE_OUT_OF_LINE static void depthwise_pixels(const convolution_plan& plan, const convolution_plan::product& it,
+                                                 int channels, const T* weight, const T* x,
+                                                 const compute_type<T>* row, T* y) {
+    for (int i = 0; i < it.n; ++i, x += it.b_stride, y += it.c_stride)
+      for (int first = 0; first < channels; first += lanes) {
+        const int count = (std::min)(lanes, channels - first);
+        compute_type<T> sum[std::size_t{lanes}] = {};
+        for (int j = 0; row != nullptr && j < count; ++j) sum[j] = row[first + j];
+        for (int tap = it.first_tap; tap < it.first_tap + it.taps; ++tap) {
+          const T* w = moved(weight, plan.a_taps[static_cast<std::size_t>(tap)]) + first;
+          const T* from = moved(x, plan.b_taps[static_cast<std::size_t>(tap)]) + first;
+          for (int j = 0; j < count; ++j) sum[j] += compute_type<T>(from[j]) * compute_type<T>(w[j]);
+        }
+        for (int j = 0; j < count; ++j) y[first + j] = static_cast<T>(sum[j]);
+      }
+  }
+
+  // dw[channel] += sum over pixels of dy[pixel][channel] x[pixel][channel]
+  template <class T>
+  GPIPE_OUT_OF_LINE static void depthwise_weight(const convolution_plan& plan, const convolution_plan::product& it,
+                                                 int channels, const T* dy, const T* x, compute_type<T>* dw) {
+    for (int first = 0; first < channels; first += lanes) {
+      const int count = (std::min)(lanes, channels - first);
+      compute_type<T> sum[std::size_t{lanes}] = {};
+      for (int tap = it.first_tap; tap < it.first_tap + it.taps; ++tap) {
+        const T* a = moved(dy, plan.a_taps[static_cast<std::size_t>(tap)]) + first;
+        const T* b = moved(x, plan.b_taps[static_cast<std::size_t>(tap)]) + first;
+        for (int p = 0; p < it.k; ++p, a += it.a_stride, b += it.b_stride)
+          for (int j = 0; j < count; ++j) sum[j] += compute_type<T>(a[j]) * compute_type<T>(b[j]);
+      }
+      for (int j = 0; j < count; ++j) dw[first + j] += sum[j];
+    }
+  }
+
+  static constexpr int lanes = 32;
+};
+
+/// The host's convolution: its products are libxsmm's if the build has it, else gpipe's own.
+#if GPIPE_WITH_LIBXSMM
+using convolution = direct_convolution<libxsmm_taps>;
+#else
+using convolution = direct_convolution<portable_taps>;
+#endif
+
+}  // namespace gpipe::host

@@ -1,0 +1,244 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/layer/contract/convolution_shape.hpp>
+
+namespace gpipe::host {
+
+enum class convolution_pass : std::uint8_t { forward, backward_input, backward_weight };
+
+/// The products of one pass over one sample, one group and one strip of channels. Each is a sum over taps:
+///
+///     C[n][m] (+)= sum over taps of B_tap[n][k] A_tap[k][m]
+///
+///     pass              n             k             m                  A              B       C
+///     forward           pixels of y   channels of x channels of y      packed weight  x       y
+///     backward_input    pixels of x   channels of y channels of x      packed weight  dy      dx
+///     backward_weight   channels of x pixels of y   channels of y      dy             x       dw, which it adds to
+///
+/// A strip is `strip` channels m; the last may be narrower. Pixels that see the same taps are computed together, so no
+/// padded copy is made. Offsets count elements from the sample's, the strip's and the group's first one, and those of
+/// taps bytes, as libxsmm wants them.
+struct convolution_plan {
+  struct product {
+    int n, k;
+    int a_stride, b_stride, c_stride;  ///< elements from row to row: of A's k, of B's n (of k, if transposed), of C's n
+    std::ptrdiff_t a, b, c;            ///< offsets of the first tap's operands
+    int first_tap, taps;               ///< 0 taps: C is 0
+  };
+  std::vector<product> products;
+  std::vector<unsigned long long> a_taps, b_taps;  ///< in bytes
+};
+
+namespace detail {
+
+/// One direction of a pass. Output index t is at out_first + t out_step of its array, and reads index
+/// t in_step + offset for each tap (kernel index, offset), if it is in [0, in_extent).
+struct convolution_axis {
+  struct tap {
+    int kernel, offset;
+  };
+  int count, out_first, out_step, in_step, in_extent;
+  std::vector<tap> taps;
+
+  bool sees(const tap& it, int t) const {
+    const int at = t * in_step + it.offset;
+    return 0 <= at && at < in_extent;
+  }
+};
+
+/// Neighbouring outputs that see the same taps.
+struct convolution_span {
+  int first, end;
+  std::vector<convolution_axis::tap> taps;
+};
+
+std::vector<convolution_span> spans_of(const convolution_axis& axis);
+
+/// The products of a strip of `strip` channels, whose taps are offsets in elements of that number of bytes.
+convolution_plan plan_convolution(const convolution_shape& shape, convolution_pass pass, int strip, int element_bytes);
+
+}  // namespace detail
+
+#if GPIPE_BODIES
+namespace detail {
+
+GPIPE_COLD GPIPE_INLINE std::vector<convolution_span> spans_of(const convolution_axis& axis) {
+  std::vector<convolution_span> spans;
+  const auto same = [](const convolution_axis::tap& a, const convolution_axis::tap& b) { return a.kernel == b.kernel; };
+  for (int t = 0; t < axis.count; ++t) {
+    std::vector<convolution_axis::tap> seen;
+    for (const auto& it : axis.taps)
+      if (axis.sees(it, t)) seen.push_back(it);
+    if (!spans.empty() && std::equal(seen.begin(), seen.end(), spans.back().taps.begin(), spans.back().taps.end(), same))
+      spans.back().end = t + 1;
+    else spans.push_back({t, t + 1, std::move(seen)});
+  }
+  return spans;
+}
+
+/// Forward: y[t] reads x[t stride - padding + i dilation].
+GPIPE_COLD GPIPE_INLINE convolution_axis forward_axis(int in, int out, int kernel, int stride, int padding,
+                                                      int dilation) {
+  convolution_axis axis{out, 0, 1, stride, in, {}};
+  for (int i = 0; i < kernel; ++i) axis.taps.push_back({i, i * dilation - padding});
+  return axis;
+}
+
+/// Backward: x[phase + t stride] reads dy[t + (phase + padding - i dilation) / stride], for the taps i that divide.
+GPIPE_COLD GPIPE_INLINE convolution_axis backward_axis(int in, int out, int kernel, int stride, int padding,
+                                                       int dilation, int phase) {
+  convolution_axis axis{(in - phase + stride - 1) / stride, phase, stride, 1, out, {}};
+  for (int i = 0; i < kernel; ++i)
+    if (const int from = phase + padding - i * dilation; from % stride == 0) axis.taps.push_back({i, from / stride});
+  return axis;
+}
+
+/// Products over pixels: forward, and backward_input with its arrays exchanged.
+class pixel_planner {
+ public:
+  struct array {
+    int width, channels;  // pixels of a row; elements from pixel to pixel
+  };
+  pixel_planner(array in, array out, int depth, int kernel_width, int strip, int element_bytes)
+      : in_(in), out_(out), depth_(depth), kernel_width_(kernel_width), strip_(strip), element_bytes_(element_bytes) {}
+
+  GPIPE_COLD void add(const convolution_axis& rows, const convolution_axis& columns) {
+    for (const convolution_span& down : spans_of(rows))
+      for (const convolution_span& across : spans_of(columns)) add(rows, columns, down, across);
+  }
+  convolution_plan take() { return std::move(plan_); }
+
+ private:
+  static constexpr int longest = 224, tallest = 14;
+
+  GPIPE_COLD void add(const convolution_axis& rows, const convolution_axis& columns, const convolution_span& down,
+                      const convolution_span& across) {
+    convolution_plan::product it{};
+    it.k = depth_;
+    it.a_stride = strip_;
+    it.first_tap = static_cast<int>(plan_.a_taps.size());
+    std::ptrdiff_t lowest = 0;
+    const auto offset_of = [&](const convolution_axis::tap& i, const convolution_axis::tap& j) {
+      return (std::ptrdiff_t{i.offset} * in_.width + j.offset) * in_.channels;
+    };
+    for (const auto& i : down.taps)
+      for (const auto& j : across.taps)
+        lowest = it.taps++ == 0 ? offset_of(i, j) : (std::min)(lowest, offset_of(i, j));
+    for (const auto& i : down.taps)
+      for (const auto& j : across.taps) {
+        const std::ptrdiff_t kernel = std::ptrdiff_t{i.kernel} * kernel_width_ + j.kernel;
+        plan_.a_taps.push_back(bytes(kernel * depth_ * strip_));
+        plan_.b_taps.push_back(bytes(offset_of(i, j) - lowest));
+      }
+    const auto at = [&](int t, int u, int n, int b_stride, int c_stride) {
+      it.n = n, it.b_stride = b_stride, it.c_stride = c_stride;
+      it.b = (std::ptrdiff_t{t} * rows.in_step * in_.width + std::ptrdiff_t{u} * columns.in_step) * in_.channels + lowest;
+      it.c = (std::ptrdiff_t{rows.out_first + t * rows.out_step} * out_.width + columns.out_first +
+              std::ptrdiff_t{u} * columns.out_step) *
+             out_.channels;
+      plan_.products.push_back(it);
+    };
+    const int width = across.end - across.first, height = down.end - down.first;
+    if (width >= (std::min)(height, tallest)) {
+      for (int t = down.first; t < down.end; ++t)
+        for (int u = across.first; u < across.end; u += longest)
+          at(t, u, (std::min)(longest, across.end - u), columns.in_step * in_.channels,
+             columns.out_step * out_.channels);
+    } else {
+      for (int u = across.first; u < across.end; ++u)
+        for (int t = down.first; t < down.end; t += tallest)
+          at(t, u, (std::min)(tallest, down.end - t), rows.in_step * in_.width * in_.channels,
+             rows.out_step * out_.width * out_.channels);
+    }
+  }
+  unsigned long long bytes(std::ptrdiff_t elements) const {
+    return static_cast<unsigned long long>(elements) * static_cast<unsigned long long>(element_bytes_);
+  }
+
+  array in_, out_;
+  int depth_, kernel_width_, strip_, element_bytes_;
+  convolution_plan plan_;
+};
+
+/// dw of a tap is a product over the pixels that see it, up to 14 rows of them at once.
+GPIPE_COLD GPIPE_INLINE convolution_plan plan_weight_gradient(const convolution_shape& s, const convolution_axis& rows,
+                                                              const convolution_axis& columns, int in_width,
+                                                              int out_width, int element_bytes) {
+  constexpr int tallest = 14, longest = 448;
+  convolution_plan plan;
+  const auto seen = [](const convolution_axis& axis, const convolution_axis::tap& it) {
+    convolution_span span{axis.count, 0, {}};
+    for (int t = 0; t < axis.count; ++t)
+      if (axis.sees(it, t)) span.first = (std::min)(span.first, t), span.end = t + 1;
+    return span;
+  };
+  for (const auto& i : rows.taps)
+    for (const auto& j : columns.taps) {
+      const convolution_span down = seen(rows, i), across = seen(columns, j);
+      for (int t = down.first; t < down.end; t += tallest)
+        for (int u = across.first; u < across.end;) {
+          const int left = across.end - u, pieces = (left + longest - 1) / longest, pixels = (left + pieces - 1) / pieces;
+          convolution_plan::product it{};
+          it.n = s.group_in();
+          it.k = pixels;
+          it.a_stride = s.out_channels;
+          it.b_stride = columns.in_step * s.in_channels;
+          it.c_stride = s.out_channels;
+          it.a = (std::ptrdiff_t{t} * out_width + u) * s.out_channels;
+          it.b = (std::ptrdiff_t{t * rows.in_step + i.offset} * in_width + u * columns.in_step + j.offset) * s.in_channels;
+          it.c = (std::ptrdiff_t{i.kernel} * s.kernel_width + j.kernel) * s.group_in() * s.out_channels;
+          it.first_tap = static_cast<int>(plan.a_taps.size());
+          it.taps = (std::min)(tallest, down.end - t);
+          for (int r = 0; r < it.taps; ++r) {
+            const auto row = static_cast<unsigned long long>(r) * static_cast<unsigned long long>(element_bytes);
+            plan.a_taps.push_back(row * static_cast<unsigned long long>(std::ptrdiff_t{out_width} * s.out_channels));
+            plan.b_taps.push_back(row * static_cast<unsigned long long>(std::ptrdiff_t{rows.in_step} * in_width *
+                                                                        s.in_channels));
+          }
+          plan.products.push_back(it);
+          u += pixels;
+        }
+    }
+  return plan;
+}
+
+GPIPE_COLD GPIPE_INLINE convolution_plan plan_convolution(const convolution_shape& s, convolution_pass pass, int strip,
+                                                          int element_bytes) {
+  // A kernel of one tap that moves by one pixel sees all pixels in one row.
+  const bool flat = s.taps() == 1 && s.stride_height == 1 && s.stride_width == 1 && s.padding_height == 0 &&
+                    s.padding_width == 0;
+  const int in_height = flat ? 1 : s.in_height, in_width = flat ? s.in_height * s.in_width : s.in_width;
+  const int out_height = flat ? 1 : s.out_height(), out_width = flat ? in_width : s.out_width();
+  if (pass == convolution_pass::backward_input) {
+    pixel_planner planner({out_width, s.out_channels}, {in_width, s.in_channels}, s.group_out(), s.kernel_width,
+                          strip, element_bytes);
+    for (int down = 0; down < (std::min)(s.stride_height, in_height); ++down)
+      for (int across = 0; across < (std::min)(s.stride_width, in_width); ++across)
+        planner.add(backward_axis(in_height, out_height, s.kernel_height, s.stride_height, s.padding_height,
+                                  s.dilation_height, down),
+                    backward_axis(in_width, out_width, s.kernel_width, s.stride_width, s.padding_width,
+                                  s.dilation_width, across));
+    return planner.take();
+  }
+  const convolution_axis rows =
+      forward_axis(in_height, out_height, s.kernel_height, s.stride_height, s.padding_height, s.dilation_height);
+  const convolution_axis columns =
+      forward_axis(in_width, out_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
+  if (pass == convolution_pass::backward_weight)
+    return plan_weight_gradient(s, rows, columns, in_width, out_width, element_bytes);
+  pixel_planner planner({in_width, s.in_channels}, {out_width, s.out_channels}, s.group_in(), s.kernel_width,
+                          strip, element_bytes);
+  planner.add(rows, columns);
+  return planner.take();
+}
+
+}  // namespace detail
+#endif
+
+}  // namespace gpipe::host

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <type_traits>
+#include <vector>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/device/host/convolution/convolution_plan.hpp>
+#include <gpipe/device/host/convolution/products_portable.hpp>
+#include <gpipe/device/host/gemm/libxsmm_kernels.hpp>
+
+namespace gpipe::host {
+
+/// The products of a convolution's plan by libxsmm's batch-reduce kernels, compiled when the plan is made. For float and
+/// double; other types, and products for which libxsmm has no kernel, are computed by the portable ones.
+struct libxsmm_taps {
+  template <class T>
+  static constexpr int strip = std::is_same_v<T, float> ? 64 : 32;
+
+  template <class T, bool Transposed>
+  class program : public portable_taps::program<T, Transposed> {
+   public:
+    using portable_taps::program<T, Transposed>::program;
+  };
+
+  template <class T, bool Transposed>
+    requires(std::is_same_v<T, float> || std::is_same_v<T, double>)
+  class program<T, Transposed> : portable_taps::program<T, Transposed> {
+    using portable = portable_taps::program<T, Transposed>;
+
+   public:
+    GPIPE_COLD program(convolution_plan from, int m) : portable(std::move(from), m), m_(m) {
+      for (const auto& it : portable::plan().products)
+        kernels_.push_back(it.taps == 0 ? nullptr
+                                        : libxsmm_kernels::compile_batch<T>({it.n, m, it.k, it.b_stride, it.c_stride,
+                                                                             Transposed, Transposed, it.a_stride}));
+    }
+    using portable::plan;
+
+    void run(const convolution_plan::product& it, const T* a, const T* b, const T* row, T* c) const {
+      const auto kernel = kernels_[static_cast<std::size_t>(&it - plan().products.data())];
+      if (kernel == nullptr) return portable::run(it, a, b, row, c);
+      const auto taps = static_cast<unsigned long long>(it.taps);
+      kernel(a, b, c, &taps, plan().a_taps.data() + it.first_tap, plan().b_taps.data() + it.first_tap);
+      if (row != nullptr) add(it, row, c);
+    }
+
+   private:
+    // While the block is in the cache.
+    void add(const convolution_plan::product& it, const T* row, T* c) const {
+      for (int i = 0; i < it.n; ++i, c += it.c_stride)
+        for (int j = 0; j < m_; ++j) c[j] += row[j];
+    }
+
+    int m_;
+    std::vector<batch_kernel<T>> kernels_;
+  };
+};
+
+}  // namespace gpipe::host

@@ -1,0 +1,154 @@
+// optimise: yes
+
+#include <gpipe/device/host/convolution/convolution.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "support/allocations.hpp"
+#include "support/plain_convolution.hpp"
+
+using namespace gpipe;
+
+namespace {
+
+// Shapes in the order samples, channels, height, width, out channels, kernel, stride, padding, dilation, groups.
+const convolution_shape shapes[] = {
+    {2, 3, 7, 9, 5, 3, 3},                              // no padding
+    {2, 4, 8, 8, 6, 3, 3, 1, 1, 1, 1},                  // the same size
+    {1, 16, 14, 15, 70, 3, 3, 1, 1, 1, 1},              // more than a strip of channels
+    {2, 70, 5, 6, 13, 3, 3, 1, 1, 1, 1},                // backward has more than a strip
+    {3, 5, 9, 8, 7, 3, 3, 2, 2, 1, 1},                  // every second pixel
+    {1, 3, 11, 11, 8, 7, 7, 2, 2, 3, 3},                // a first layer
+    {2, 6, 9, 7, 5, 3, 3, 3, 3, 0, 0},                  // windows side by side
+    {2, 8, 6, 6, 12, 1, 1},                             // products of pixels
+    {1, 8, 20, 30, 40, 1, 1},                           // more pixels than a call has
+    {2, 8, 7, 6, 12, 1, 1, 2, 2},                       // some pixels are not read
+    {2, 4, 6, 10, 9, 1, 7, 1, 1, 0, 3},                 // 1 x 7
+    {2, 4, 10, 6, 9, 7, 1, 1, 1, 3, 0},                 // 7 x 1
+    {2, 4, 10, 6, 9, 7, 1, 2, 1, 3, 0},                 //
+    {1, 3, 12, 11, 4, 3, 3, 1, 1, 2, 2, 2, 2},          // dilated
+    {1, 3, 13, 11, 4, 3, 3, 2, 2, 4, 3, 3, 2},          //
+    {2, 6, 7, 7, 4, 3, 3, 1, 1, 1, 1, 1, 1, 2},         // groups
+    {1, 140, 4, 5, 160, 3, 3, 1, 1, 1, 1, 1, 1, 2},     //
+    {2, 6, 7, 8, 6, 3, 3, 1, 1, 1, 1, 1, 1, 6},         // a group for each channel
+    {1, 45, 9, 8, 45, 3, 3, 2, 2, 1, 1, 1, 1, 45},      //
+    {2, 3, 6, 5, 12, 3, 3, 1, 1, 1, 1, 1, 1, 3},        // several outputs of each channel
+    {3, 5, 1, 1, 4, 3, 3, 1, 1, 1, 1},                  // most taps see nothing
+    {1, 2, 2, 2, 3, 3, 3, 1, 1, 3, 3},                  // some pixels see nothing at all
+    {1, 1, 5, 5, 1, 2, 2, 2, 2},                        // an edge that no window reaches
+    {1, 2, 40, 5, 3, 3, 3, 1, 1, 1, 1},                 // tall
+};
+
+double noise(int stream, std::size_t i) { return std::sin(static_cast<double>(i) * 1.7 + stream * 12.1) * 0.8; }
+
+template <class T>
+std::vector<T> rounded(std::vector<double>& exact) {
+  std::vector<T> narrow(exact.size());
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    narrow[i] = static_cast<T>(static_cast<compute_type<T>>(exact[i]));
+    exact[i] = static_cast<double>(static_cast<compute_type<T>>(narrow[i]));
+  }
+  return narrow;
+}
+
+template <class T>
+void compare(const std::vector<T>& got, const std::vector<double>& expected, double tolerance) {
+  double largest = 1e-30, off = 0;
+  for (const double it : expected) largest = (std::max)(largest, std::fabs(it));
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    off = (std::max)(off, std::fabs(static_cast<double>(static_cast<compute_type<T>>(got[i])) - expected[i]));
+  CHECK(off <= tolerance * largest);
+}
+
+template <class Kernels, class T>
+struct convolved {
+  using number = compute_type<T>;
+  laws::plain_convolution exact;
+  std::vector<T> x, dy, packed, packed_backward;
+  std::vector<number> w, b;
+  std::vector<T> y, dx;
+  std::vector<number> dw;
+
+  explicit convolved(const convolution_shape& s, bool biased = true) : exact{s, {}, {}, {}, {}} {
+    const auto in = static_cast<std::size_t>(s.samples * s.in_height * s.in_width * s.in_channels);
+    const auto out = static_cast<std::size_t>(s.samples * s.out_height() * s.out_width() * s.out_channels);
+    exact.x.resize(in), exact.w.resize(s.weight_size()), exact.dy.resize(out);
+    exact.b.resize(biased ? static_cast<std::size_t>(s.out_channels) : 0);
+    int stream = 0;
+    for (auto* array : {&exact.x, &exact.w, &exact.b, &exact.dy}) {
+      for (std::size_t i = 0; i < array->size(); ++i) (*array)[i] = noise(stream, i);
+      ++stream;
+    }
+    x = rounded<T>(exact.x), dy = rounded<T>(exact.dy);
+    const auto narrow = rounded<T>(exact.w);
+    w.assign(narrow.begin(), narrow.end());
+    b = rounded<number>(exact.b);
+    packed.resize(convolution_packed_size(s)), packed_backward.resize(packed.size());
+    const auto unwritten = std::numeric_limits<number>::quiet_NaN();
+    y.assign(out, static_cast<T>(unwritten)), dx.assign(in, static_cast<T>(unwritten));
+    dw.assign(w.size(), number(0.5));
+    Kernels::template prepare<T>(s);
+    Kernels::pack(s, w.data(), packed.data());
+    Kernels::pack_backward(s, w.data(), packed_backward.data());
+    run(s, 0);
+  }
+  /// All passes for the samples from `first` on.
+  void run(const convolution_shape& s, int first) {
+    const auto in = static_cast<std::ptrdiff_t>(first) * s.in_height * s.in_width * s.in_channels;
+    const auto out = static_cast<std::ptrdiff_t>(first) * s.out_height() * s.out_width() * s.out_channels;
+    Kernels::forward(s, x.data() + in, packed.data(), b.empty() ? nullptr : b.data(), y.data() + out);
+    Kernels::backward_input(s, dy.data() + out, packed_backward.data(), dx.data() + in);
+    Kernels::backward_weight(s, x.data() + in, dy.data() + out, dw.data());
+  }
+};
+
+template <class Kernels, class T>
+void holds(double written, double summed) {
+  for (std::size_t i = 0; i < std::size(shapes); ++i)
+    for (const bool biased : {true, false}) {
+      const convolution_shape& s = shapes[i];
+      CAPTURE(i);
+      CAPTURE(biased);
+      convolved<Kernels, T> of(s, biased);
+      compare(of.y, of.exact.forward(), written);
+      compare(of.dx, of.exact.backward_input(), written);
+      auto expected = of.exact.backward_weight();
+      for (double& it : expected) it += 0.5;
+      compare(of.dw, expected, summed);
+
+      // One sample after the other gives the same bits.
+      const auto y = of.y, dx = of.dx;
+      const auto dw = of.dw;
+      std::fill(of.dw.begin(), of.dw.end(), compute_type<T>(0.5));
+      convolution_shape one = s;
+      one.samples = 1;
+      for (int n = 0; n < s.samples; ++n) of.run(one, n);
+      CHECK(std::equal(y.begin(), y.end(), of.y.begin(), [](T a, T b) { return !(a < b) && !(b < a); }));
+      CHECK(std::equal(dx.begin(), dx.end(), of.dx.begin(), [](T a, T b) { return !(a < b) && !(b < a); }));
+      CHECK(dw == of.dw);
+    }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("a convolution and its gradients are those of the formula", Kernels, host::convolution,
+                   host::direct_convolution<host::portable_taps>) {
+  holds<Kernels, float>(3e-6, 3e-6);
+  holds<Kernels, double>(1e-14, 1e-14);
+  holds<Kernels, bf16>(0x1.01p-8, 3e-6);
+}
+
+TEST_CASE("a step of convolutions allocates nothing") {
+  for (const convolution_shape& s : shapes) {
+    convolved<host::convolution, float> of(s);
+    const long before = allocations;
+    of.run(s, 0);
+    CHECK(allocations == before);
+  }
+}
