@@ -3,6 +3,7 @@
 // The layers that we ship, and what a layer of your own needs.
 #include <gpipe/layer/activation/gated.hpp>
 #include <gpipe/layer/activation/gelu.hpp>
+#include <gpipe/layer/activation/leaky_relu.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/attention/attention.hpp>
 #include <gpipe/layer/activation/silu.hpp>
@@ -13,6 +14,8 @@
 #include <gpipe/layer/attention/token_head.hpp>
 #include <gpipe/layer/contract/initialised.hpp>
 #include <gpipe/layer/contract/pointwise.hpp>
+#include <gpipe/layer/convolution/conv2d.hpp>
+#include <gpipe/layer/convolution/conv_transpose2d.hpp>
 #include <gpipe/layer/linear/bias.hpp>
 #include <gpipe/layer/linear/feed_forward.hpp>
 #include <gpipe/layer/linear/gated_feed_forward.hpp>
@@ -21,13 +24,20 @@
 #include <gpipe/layer/loss/mean_squared_error.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/normalization/instance_norm.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
 #include <gpipe/layer/normalization/rms_norm.hpp>
+#include <gpipe/layer/pooling/average_pool.hpp>
+#include <gpipe/layer/pooling/global_average_pool.hpp>
+#include <gpipe/layer/pooling/max_pool.hpp>
+#include <gpipe/layer/regularization/channel_dropout.hpp>
 #include <gpipe/layer/regularization/dropout.hpp>
 #include <gpipe/layer/shape/add.hpp>
 #include <gpipe/layer/shape/as_feature_map.hpp>
 #include <gpipe/layer/shape/concat.hpp>
 #include <gpipe/layer/shape/flatten.hpp>
 #include <gpipe/layer/shape/multiply.hpp>
+#include <gpipe/layer/shape/pad.hpp>
 #include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/layer/shape/split.hpp>
+#include <gpipe/layer/shape/upsample.hpp>

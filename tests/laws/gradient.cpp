@@ -32,6 +32,8 @@ using turned = gpipe::attention<attention_options{.heads = 2, .bias = false, .ro
 using with_lengths = gpipe::attention<attention_options{.heads = 2, .causal = true, .padded = true}>;
 using to_others = cross_attention<attention_options{.heads = 2}>;
 using to_few = cross_attention<attention_options{.heads = 4, .key_heads = 2, .head_width = 3, .padded = true}>;
+template <class T>
+using map = feature_map<T, 6, 4, 5>;
 using loose = rms_norm_with<root_mean_square{.epsilon = 0.25}>;
 
 // Losses with settings. Some labels are ignored, and some of the inputs, which are below 1.5, are clipped.
@@ -172,6 +174,15 @@ TEST_CASE("in bf16 every layer differs from double by no more than its roundings
   holds_in_bf16<every_setting, 3, 17>();
   holds_in_bf16<mean_squared_error, 40>();
   holds_in_bf16<binary_cross_entropy, 3, 17>();
+  in_bf16<conv2d<5, 3, conv_options{.padding = 1}>, map<bf16>, map<double>>(true).holds();
+  in_bf16<conv_transpose2d<5, 2, conv_options{.stride = 2, .bias = false}>, map<bf16>, map<double>>(true).holds();
+  in_bf16<max_pool<2>, map<bf16>, map<double>>(true).holds();
+  in_bf16<batch_norm<>, map<bf16>, map<double>>(true).holds();
+  in_bf16<instance_norm<>, map<bf16>, map<double>, 1>(true).holds();
+  in_bf16<channel_dropout<40>, map<bf16>, map<double>>(true).holds();
+  in_bf16<leaky_relu<>, map<bf16>, map<double>>(true).holds();
+  in_bf16<global_average_pool, map<bf16>, map<double>>(true).holds();
+  in_bf16<upsample<2>, map<bf16>, map<double>>(true).holds();
   in_bf16<token_head<17>, tensor<bf16, 3, 9>, tensor<double, 3, 9>, 1>(true).holds();
 }
 
@@ -323,4 +334,60 @@ TEST_CASE("mean_squared_error") {
 TEST_CASE("binary_cross_entropy") {
   holds<binary_cross_entropy, tensor<double, 1>>();
   holds<binary_cross_entropy, tensor<double, 3, 17>>();
+}
+
+TEST_CASE("conv2d") {
+  using map = feature_map<double, 4, 5, 6>;
+  holds<conv2d<1, 1>, feature_map<double, 1, 1, 1>>();
+  holds<conv2d<3, 3>, map>();
+  holds<conv2d<6, 3, conv_options{.stride = 2, .padding = 1, .groups = 2, .bias = false}>, map>();
+  holds<conv2d<5, height_width{1, 5}, conv_options{.padding = {0, 2}}>, map>();
+  holds<conv2d<2, 2, conv_options{.stride = {1, 3}, .padding = {2, 1}, .dilation = {3, 2}}>, map>();
+  holds<conv2d<4, 3, conv_options{.padding = 1, .groups = 4}>, map>();
+}
+
+TEST_CASE("conv_transpose2d") {
+  using map = feature_map<double, 4, 3, 2>;
+  holds<conv_transpose2d<3, 2, conv_options{.stride = 2}>, map>();
+  holds<conv_transpose2d<6, 3, conv_options{.stride = 2, .padding = 1, .groups = 2, .bias = false, .output_padding = 1}>,
+        map>();
+  holds<conv_transpose2d<2, height_width{3, 2}, conv_options{.stride = {3, 1}, .dilation = {1, 2}}>, map>();
+}
+
+TEST_CASE("pooling") {
+  using map = feature_map<double, 3, 5, 7>;
+  holds<max_pool<2>, map>();
+  holds<max_pool<3, pool_options{.stride = 2, .padding = 1}>, map>();
+  holds<max_pool<height_width{3, 2}, pool_options{.stride = 1}>, map>();
+  holds<max_pool<2, pool_options{.stride = 3}>, map>();
+  holds<average_pool<2>, map>();
+  holds<average_pool<3, pool_options{.stride = 2, .padding = 1}>, map>();
+  holds<average_pool<3, pool_options{.stride = 1, .padding = 1, .count_padding = false}>, map>();
+  holds<average_pool<height_width{1, 3}, pool_options{.stride = {2, 1}}>, map>();
+  holds<global_average_pool, map>();
+  holds<global_average_pool, feature_map<double, 40, 1, 3>>();
+}
+
+TEST_CASE("layers of feature maps") {
+  using map = feature_map<double, 5, 3, 4>;
+  holds<batch_norm<>, map>();
+  holds<batch_norm<1, 1000>, feature_map<double, 35, 2, 1>>();
+  holds<instance_norm<>, map>();
+  holds<instance_norm<1000>, feature_map<double, 35, 2, 3>>();
+  holds<channel_dropout<0>, map>();
+  holds<channel_dropout<40>, feature_map<double, 35, 2, 3>>();
+  holds<leaky_relu<>, map>();
+  holds<leaky_relu<300>, tensor<double, 7>>();
+  holds<upsample<2>, map>();
+  holds<upsample<height_width{1, 3}>, map>();
+  holds<pad<1, 2, 0, 3>, map>();
+  holds<pad<-1, 1, -1, 1>, map>();
+  holds<pad<2, -3, -2, 0>, map>();
+  holds<pad_to<4, 4>, map>();
+  holds<gpipe::concat<>, bundle<map, feature_map<double, 2, 3, 4>, map>>();
+  holds<add, bundle<map, map>>();
+  holds<gelu, map>();
+  holds<dropout<30>, map>();
+  holds<flatten, map>();
+  holds<mean_squared_error, map>();
 }

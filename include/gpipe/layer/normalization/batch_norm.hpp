@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/tensors/feature_map.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/channels.hpp>
 #include <gpipe/layer/contract/operands.hpp>
@@ -17,8 +18,8 @@ namespace gpipe {
 ///     dx = weight r (dy - mean of dy - h mean of dy h)
 ///     average += (PerMille / 1000) (value of the mini-batch - average), when a step is committed
 ///
-/// A channel is an index of the first extent, as in PyTorch: in tensor<T, C, H, W> a mean is over samples, H and W; in
-/// tensor<T, C> each feature is a channel. Weight {C} and bias {C}, epsilon = `Millionths` / 1e6. State: the averages,
+/// A channel is an index of the first extent, as in PyTorch: in feature_map<T, C, H, W> and in tensor<T, C, H, W> a mean
+/// is over samples, H and W; in tensor<T, C> each feature is a channel. Weight {C} and bias {C}, epsilon = `Millionths` / 1e6. State: the averages,
 /// "mean" {C} and "variance" {C}. Normalisation uses the biased variance, the average the unbiased one. Samples count
 /// equally, whatever their weights in the loss. A channel with one element has variance 0; its average does not change.
 template <int PerMille = 100, int Millionths = 10>
@@ -30,12 +31,15 @@ struct batch_norm {
   template <class In>
   struct on;
 
-  template <class T, int C, int... Extents>
-  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, C, Extents...>> {
-    using output = tensor<T, C, Extents...>;
+  /// The kernels for an edge whose samples each have `Rows` rows of the tensor `Row`.
+  template <class Edge, class Row, int Rows>
+  struct of_channels {
+    using output = Edge;
+    using T = typename Edge::value_type;
     using number = compute_type<T>;
+    static constexpr int C = Edge::extents[0];
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
-    using channels = detail::channel_strips<output>;
+    using channels = detail::channel_strips<Row>;
     static constexpr int lanes = channels::lanes;
 
     static constexpr parameter parameters[] = {{"weight", {C}, initialiser::ones()}, {"bias", {C}}};
@@ -51,8 +55,8 @@ struct batch_norm {
     template <class Context, class A>
     static void forward(const Context& c, const A& a) {
       if (double* written = a.training() ? a.partials() : nullptr) {
-        c.rows(channels::strips, measure{a.in(), a.samples(), written});
-        c.fill(1, static_cast<double>(a.samples() * channels::inner), written + 2 * C);
+        c.rows(channels::strips, measure{a.in(), a.samples() * Rows, written});
+        c.fill(1, static_cast<double>(a.samples() * Rows * channels::inner), written + 2 * C);
       }
       c.rows(channels::strips, normalise{channel_input_of(a, a.partials() ? a.partials() : a.recorded_partials()),
                                          a.template parameter<0>(), a.template parameter<1>(), a.out()});
@@ -92,7 +96,7 @@ struct batch_norm {
     };
     template <class A>
     static channel_input channel_input_of(const A& a, const double* recorded) {
-      return {a.in(), a.samples(), a.training() ? recorded : nullptr, a.template state<0>(), a.template state<1>()};
+      return {a.in(), a.samples() * Rows, a.training() ? recorded : nullptr, a.template state<0>(), a.template state<1>()};
     }
 
     struct measure {
@@ -224,6 +228,15 @@ struct batch_norm {
       }
     };
   };
+
+  template <class T, int C, int... Extents>
+  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, C, Extents...>>
+      : of_channels<tensor<T, C, Extents...>, tensor<T, C, Extents...>, 1> {};
+
+  // A pixel is a sample whose features are the channels.
+  template <class T, int C, int H, int W>
+  requires(detail::is_floating(dtype_of<T>)) struct on<feature_map<T, C, H, W>>
+      : of_channels<feature_map<T, C, H, W>, tensor<T, C>, H * W> {};
 };
 
 }  // namespace gpipe

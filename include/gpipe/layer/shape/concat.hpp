@@ -1,18 +1,59 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
+#include <gpipe/core/tensors/feature_map.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/layer/shape/slices.hpp>
 
 namespace gpipe {
 
-/// Joins the tensors of its input along one extent: `concat<>` along the last, `concat<0>` along the first (channels).
-/// The other extents must be equal.
+namespace detail {
+
+/// Kernels of `concat`: the inputs have rows of `Widths`, and a row of the output is one of each.
+template <class T, std::ptrdiff_t Rows, std::ptrdiff_t... Widths>
+struct joined_rows {
+  static constexpr int count = sizeof...(Widths);
+  static constexpr std::ptrdiff_t width = (Widths + ...);
+  static constexpr work cost{.bytes = static_cast<std::int64_t>(2 * sizeof(T)) * Rows * width};
+  using indices = std::make_integer_sequence<int, count>;
+
+  template <class C, class A>
+  static void forward(const C& c, const A& a) {
+    c.rows(a.samples() * Rows, join_rows<T, count>{inputs(a, indices{}), a.out(), width});
+  }
+  template <class C, class A>
+  static void backward_input(const C& c, const A& a) {
+    c.rows(a.samples() * Rows, cut_rows<T, count>{a.out_gradient(), gradients(a, indices{}), width});
+  }
+
+ private:
+  template <class A, int... I>
+  static slices<const T, count> inputs(const A& a, std::integer_sequence<int, I...>) {
+    return {{Widths...}, {a.template in<I>()...}};
+  }
+  template <class A, int... I>
+  static slices<T, count> gradients(const A& a, std::integer_sequence<int, I...>) {
+    return {{Widths...}, {a.template in_gradient<I>()...}};
+  }
+};
+
+/// Whether a tensor is a feature map that differs from another one in its channels at most.
+template <class Map, class Other>
+inline constexpr bool beside = false;
+template <class T, int C, int Others, int H, int W>
+inline constexpr bool beside<feature_map<T, C, H, W>, feature_map<T, Others, H, W>> = true;
+
+}  // namespace detail
+
+/// Joins the tensors of its input along one extent: `concat<>` along the last, `concat<0>` along the first. The other
+/// extents must be equal. Feature maps are joined along their channels, by `concat<>` or `concat<0>`.
 ///
 ///     tensor<float, 8, 3>, tensor<float, 8, 5>:  concat<> gives tensor<float, 8, 8>
+///     feature_map<float, 8, 4, 4>, feature_map<float, 3, 4, 4>:  concat<> gives feature_map<float, 11, 4, 4>
 template <int Axis = -1>
 struct concat {
   template <class In>
@@ -20,34 +61,25 @@ struct concat {
 
   template <class First, class... Rest>
   requires((detail::differ_only_in<First, Rest>(detail::axis_of(Axis, First::rank)) && ...) && sizeof...(Rest) > 0 &&
-           detail::is_floating(dtype_of<typename First::value_type>)) struct on<bundle<First, Rest...>> {
-    static constexpr int axis = detail::axis_of(Axis, First::rank), count = 1 + sizeof...(Rest);
+           detail::floating_tensor<First> && !detail::is_feature_map<First> && (!detail::is_feature_map<Rest> && ...))
+  struct on<bundle<First, Rest...>>
+      : detail::joined_rows<typename First::value_type,
+                            static_cast<std::ptrdiff_t>(First::size) /
+                                detail::row_width<First>(detail::axis_of(Axis, First::rank)),
+                            detail::row_width<First>(detail::axis_of(Axis, First::rank)),
+                            detail::row_width<Rest>(detail::axis_of(Axis, First::rank))...> {
+    static constexpr int axis = detail::axis_of(Axis, First::rank);
     static constexpr auto at = static_cast<std::size_t>(axis);
     using output = detail::with_extent<First, axis, (First::extents[at] + ... + Rest::extents[at])>;
-    using T = typename First::value_type;
-    static constexpr auto elements = static_cast<std::int64_t>(output::size);
-    static constexpr work cost{.bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
-    static constexpr std::ptrdiff_t width = detail::row_width<output>(axis), rows = elements / width;
-    using indices = std::make_integer_sequence<int, count>;
+  };
 
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      c.rows(a.samples() * rows, detail::join_rows<T, count>{inputs(a, indices{}), a.out(), width});
-    }
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      c.rows(a.samples() * rows, detail::cut_rows<T, count>{a.out_gradient(), gradients(a, indices{}), width});
-    }
-
-   private:
-    template <class A, int... I>
-    static detail::slices<const T, count> inputs(const A& a, std::integer_sequence<int, I...>) {
-      return {{detail::row_width<First>(axis), detail::row_width<Rest>(axis)...}, {a.template in<I>()...}};
-    }
-    template <class A, int... I>
-    static detail::slices<T, count> gradients(const A& a, std::integer_sequence<int, I...>) {
-      return {{detail::row_width<First>(axis), detail::row_width<Rest>(axis)...}, {a.template in_gradient<I>()...}};
-    }
+  template <detail::floating_map First, class... Rest>
+  requires((detail::beside<First, Rest> && ...) && sizeof...(Rest) > 0 && (Axis == -1 || Axis == 0))
+  struct on<bundle<First, Rest...>>
+      : detail::joined_rows<typename First::value_type, static_cast<std::ptrdiff_t>(First::pixels), First::channels,
+                            Rest::channels...> {
+    using output = feature_map<typename First::value_type, (First::channels + ... + Rest::channels), First::height,
+                               First::width>;
   };
 };
 

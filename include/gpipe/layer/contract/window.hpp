@@ -1,0 +1,47 @@
+#pragma once
+
+namespace gpipe {
+
+/// A number for each direction of a picture: `height_width{1, 7}`; one number stands for both: `3`.
+struct height_width {
+  int height, width;
+
+  constexpr height_width(int both) : height(both), width(both) {}  // NOLINT(google-explicit-constructor)
+  constexpr height_width(int high, int wide) : height(high), width(wide) {}
+  friend constexpr bool operator==(height_width, height_width) = default;
+};
+
+namespace detail {
+
+/// The positions of a window in a padded picture, in one direction: output t sees inputs first(t) ... first(t) + window
+/// - 1, those of them that are in the picture.
+///
+///     window 3, stride 2, padding 1, picture 0 ... 4          t = 0   (-1) 0 1
+///                                                             t = 1         1 2 3
+///                                                             t = 2             3 4 (5)
+template <int Extent, int Window, int Stride, int Padding, int Dilation = 1>
+struct windows {
+  static constexpr int reach = Dilation * (Window - 1) + 1;  ///< inputs from the first to the last that a window sees
+  static constexpr bool fits = Window > 0 && Stride > 0 && Padding >= 0 && Dilation > 0 && Extent + 2 * Padding >= reach;
+  static constexpr int count = fits ? (Extent + 2 * Padding - reach) / Stride + 1 : 1;
+};
+
+}  // namespace detail
+
+namespace broken {
+
+template <class Layer, class Input, int Window, int PaddedExtent, bool Holds>
+struct window_is_in_the_picture {
+  static_assert(Holds, "gpipe: a window must be at least 1 and not larger than the picture with its padding, the stride "
+                       "and the dilation at least 1, and the padding at least 0: change them, or give the layer a larger "
+                       "picture");
+};
+template <class Layer, class Input, bool Holds>
+struct groups_divide_channels {
+  static_assert(Holds, "gpipe: a convolution's groups must divide its input channels and its output channels: choose a "
+                       "divisor of both");
+};
+
+}  // namespace broken
+
+}  // namespace gpipe

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/convolution/conv_options.hpp>
+
+namespace gpipe {
+
+/// A convolution of a picture: PyTorch's Conv2d, with its first values.
+///
+///     feature_map<T, C, H, W> to feature_map<T, Out, H', W'>,  H' = (H + 2 p - d (KH - 1) - 1) / s + 1, W' likewise
+///     weight {KH, KW, C / groups, Out}: PyTorch's {Out, C / groups, KH, KW} with its extents in another order; bias {Out}
+///
+///     conv2d<64, 3, conv_options{.stride = 2, .padding = 1}>
+///     conv2d<64, height_width{1, 7}, conv_options{.padding = {0, 3}, .bias = false}>
+///
+/// The formula is that of `convolution_shape`. The weight is packed once per step; for bf16, packing rounds it.
+template <int Out, height_width Kernel, conv_options Options = conv_options{}>
+struct conv2d {
+  static_assert(Out > 0, "gpipe: conv2d<Out, Kernel>: Out, the number of output channels, must be at least 1");
+
+  template <class In>
+  struct on;
+
+  template <detail::floating_map In>
+  struct on<In>
+      : detail::convolution_parameters<Kernel.height, Kernel.width, detail::of_group(In::channels, Options.groups), Out,
+                                       Kernel.height * Kernel.width * detail::of_group(In::channels, Options.groups),
+                                       Options.bias, Out> {
+    using layer = conv2d;
+    using T = typename In::value_type;
+    using number = compute_type<T>;
+    using down = detail::windows<In::height, Kernel.height, Options.stride.height, Options.padding.height,
+                                 Options.dilation.height>;
+    using across =
+        detail::windows<In::width, Kernel.width, Options.stride.width, Options.padding.width, Options.dilation.width>;
+    static_assert(sizeof(broken::window_is_in_the_picture<conv2d, In, Kernel.height,
+                                                          In::height + 2 * Options.padding.height, down::fits>) > 0);
+    static_assert(sizeof(broken::window_is_in_the_picture<conv2d, In, Kernel.width,
+                                                          In::width + 2 * Options.padding.width, across::fits>) > 0);
+    static_assert(sizeof(broken::groups_divide_channels<conv2d, In,
+                                                        Options.groups >= 1 && In::channels % Options.groups == 0 &&
+                                                            Out % Options.groups == 0>) > 0);
+    using output = feature_map<T, Out, down::count, across::count>;
+
+    static constexpr convolution_shape shape_of(int samples) {
+      return {samples,
+              In::channels,
+              In::height,
+              In::width,
+              Out,
+              Kernel.height,
+              Kernel.width,
+              Options.stride.height,
+              Options.stride.width,
+              Options.padding.height,
+              Options.padding.width,
+              Options.dilation.height,
+              Options.dilation.width,
+              Options.groups};
+    }
+
+    static constexpr std::size_t packed = convolution_packed_size(shape_of(1));
+    static constexpr buffer derived[] = {{"forward", packed, dtype_of<T>}, {"backward", packed, dtype_of<T>}};
+    static constexpr keep keeps{.input = true};
+    static constexpr std::int64_t product = 2 * static_cast<std::int64_t>(packed * output::pixels);
+    static constexpr std::int64_t sums = Options.bias ? static_cast<std::int64_t>(output::size) : 0;
+    static constexpr work cost{.forward = product + sums,
+                               .backward_input = product,
+                               .backward_parameters = product + sums,
+                               .bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + output::size))};
+
+    template <class C>
+    static void prepare(const C& c, int samples) {
+      c.template prepare_convolution<T>(shape_of(samples));
+    }
+    template <class C, class A>
+    static void refresh(const C& c, const A& a) noexcept {
+      const number* weight = a.template parameter<0>();
+      c.pack_convolution(shape_of(1), weight, a.template derived<0>());
+      c.pack_convolution_backward(shape_of(1), weight, a.template derived<1>());
+    }
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      const number* bias = nullptr;
+      if constexpr (Options.bias) bias = a.template parameter<1>();
+      const T* weight = a.template derived<0>();
+      c.convolve(shape_of(a.samples()), a.in(), weight, bias, a.out());
+    }
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      const T* weight = a.template derived<1>();
+      if (T* into = a.in_gradient()) c.convolve_backward_input(shape_of(a.samples()), a.out_gradient(), weight, into);
+    }
+    template <class C, class A>
+    static void backward_parameters(const C& c, const A& a) {
+      c.convolve_backward_weight(shape_of(a.samples()), a.in(), a.out_gradient(), a.template gradient<0>());
+      if constexpr (Options.bias)
+        c.columns(a.samples() * static_cast<std::ptrdiff_t>(output::pixels), Out,
+                  detail::pixel_rows<T>{a.out_gradient(), Out}, a.template gradient<1>());
+    }
+  };
+};
+
+}  // namespace gpipe

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <gpipe/core/tensors/feature_map.hpp>
+#include <gpipe/layer/contract/convolution_shape.hpp>
+#include <gpipe/layer/contract/description.hpp>
+#include <gpipe/layer/contract/window.hpp>
+
+namespace gpipe {
+
+/// Options of `conv2d` and `conv_transpose2d`, with PyTorch's names and defaults.
+struct conv_options {
+  height_width stride = 1;
+  height_width padding = 0;         ///< pixels of 0 around the picture
+  height_width dilation = 1;        ///< from one pixel of the window to the next
+  int groups = 1;                   ///< output channels see the input channels of their group alone
+  bool bias = true;
+  height_width output_padding = 0;  ///< of `conv_transpose2d`: further rows below and columns to the right
+};
+
+namespace detail {
+
+/// The channels of a group; all of them if the number of groups is a mistake, which another assertion reports.
+constexpr int of_group(int channels, int groups) { return groups > 0 ? channels / groups : channels; }
+
+/// The parameters {height, width, channels / groups, outputs} and {outputs} with PyTorch's first values.
+template <int Height, int Width, int In, int Out, int FanIn, bool Bias, int Biases>
+struct convolution_parameters {
+  static constexpr parameter parameters[] = {{"weight", {Height, Width, In, Out}, initialiser::uniform(FanIn)},
+                                             {"bias", {Biases}, initialiser::uniform(FanIn)}};
+};
+template <int Height, int Width, int In, int Out, int FanIn, int Biases>
+struct convolution_parameters<Height, Width, In, Out, FanIn, false, Biases> {
+  static constexpr parameter parameters[] = {{"weight", {Height, Width, In, Out}, initialiser::uniform(FanIn)}};
+};
+
+template <class T>
+struct pixel_rows {
+  const T* values;
+  int channels;
+  GPIPE_HOST_DEVICE compute_type<T> operator()(std::ptrdiff_t pixel, std::ptrdiff_t channel) const {
+    return values[pixel * channels + channel];
+  }
+};
+
+}  // namespace detail
+
+}  // namespace gpipe

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/tensors/feature_map.hpp>
+#include <gpipe/layer/contract/window.hpp>
+
+namespace gpipe {
+
+/// Options of `max_pool` and `average_pool`, with PyTorch's names.
+struct pool_options {
+  height_width stride = 0;  ///< 0: that of the window, so that windows do not overlap
+  height_width padding = 0;
+  bool count_padding = true;  ///< of `average_pool`: a mean counts the padding's zeros (PyTorch's count_include_pad)
+};
+
+namespace detail {
+
+/// Windows over a picture: which inputs an output sees, and which outputs see an input.
+template <class Layer, class In, height_width Window, pool_options Options>
+struct pooled {
+  static constexpr int stride_height = Options.stride.height > 0 ? Options.stride.height : Window.height;
+  static constexpr int stride_width = Options.stride.width > 0 ? Options.stride.width : Window.width;
+  using down = windows<In::height, Window.height, stride_height, Options.padding.height>;
+  using across = windows<In::width, Window.width, stride_width, Options.padding.width>;
+  // As in PyTorch, no window lies in the padding alone.
+  static_assert(sizeof(broken::window_is_in_the_picture<Layer, In, Window.height, In::height + 2 * Options.padding.height,
+                                                        down::fits && 2 * Options.padding.height <= Window.height>) > 0);
+  static_assert(sizeof(broken::window_is_in_the_picture<Layer, In, Window.width, In::width + 2 * Options.padding.width,
+                                                        across::fits && 2 * Options.padding.width <= Window.width>) > 0);
+  using output = feature_map<typename In::value_type, In::channels, down::count, across::count>;
+
+  /// A row or column of outputs: its first input, and the inputs [from, to) of its window that are in the picture.
+  struct span {
+    int first, from, to;
+  };
+  GPIPE_HOST_DEVICE static constexpr span inputs(int t, int extent, int window, int stride, int padding) {
+    const int first = t * stride - padding;
+    return {first, first < 0 ? 0 : first, first + window < extent ? first + window : extent};
+  }
+  GPIPE_HOST_DEVICE static constexpr span rows(int t) {
+    return inputs(t, In::height, Window.height, stride_height, Options.padding.height);
+  }
+  GPIPE_HOST_DEVICE static constexpr span columns(int u) {
+    return inputs(u, In::width, Window.width, stride_width, Options.padding.width);
+  }
+
+  /// The outputs [from, to) whose windows see input i.
+  GPIPE_HOST_DEVICE static constexpr span outputs(int i, int count, int window, int stride, int padding) {
+    const int low = i + padding - window + 1, high = (i + padding) / stride + 1;
+    return {0, low <= 0 ? 0 : (low + stride - 1) / stride, high < count ? high : count};
+  }
+  GPIPE_HOST_DEVICE static constexpr span rows_that_see(int i) {
+    return outputs(i, down::count, Window.height, stride_height, Options.padding.height);
+  }
+  GPIPE_HOST_DEVICE static constexpr span columns_that_see(int j) {
+    return outputs(j, across::count, Window.width, stride_width, Options.padding.width);
+  }
+};
+
+}  // namespace detail
+
+}  // namespace gpipe
