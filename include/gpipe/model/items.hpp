@@ -84,7 +84,8 @@ struct scope {
 };
 
 /// Stores the edge under a name, for every later `pop` of that name in the scope. With several names each stores one of
-/// the tensors on the edge, of which there must be the same number: `stash<"state", "earlier">`.
+/// the tensors on the edge, of which there must be the same number: `stash<"state", "earlier">`. The name "" is for one
+/// that no later layer reads.
 template <detail::text... Names>
 struct stash {
   static_assert(sizeof...(Names) > 0, "gpipe: stash<> needs a name: stash<\"x\">");

@@ -98,13 +98,14 @@ struct typed_stash {
   }
 };
 
-// A stash with a name for each tensor. The skip of the first is the innermost, so it is stored last.
+// A stash with a name for each tensor. The skip of the first is the innermost, so it is stored last. What has the name
+// "" needs no reader.
 template <class Item, class Edge, class Names, class Skips>
 struct typed_stashes;
 template <class Item, class Edge, class... Names, class... Skips>
 struct typed_stashes<Item, Edge, list<Names...>, list<Skips...>> {
   template <class... Parts>
-  static auto flow_with(bundle<Parts...>) -> flow<Edge, skip<Names, Parts, false>..., Skips...>;
+  static auto flow_with(bundle<Parts...>) -> flow<Edge, skip<Names, Parts, *Names::stashed_as == 0>..., Skips...>;
   using after = decltype(flow_with(typename edge_parts<Edge>::type{}));
   static constexpr extent_counts counts{0, 0, 0, 0, 0, Item::names};
   template <class Sink>

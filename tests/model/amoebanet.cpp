@@ -1,0 +1,52 @@
+// optimise: yes
+
+#include <gpipe/model/amoebanet.hpp>
+
+#include <doctest/doctest.h>
+
+#include "support/same_losses.hpp"
+
+using namespace gpipe;
+using namespace gpipe::detail;
+
+static_assert(network_of<amoebanet_d<18, 208>>.parameters() == 81'505'540);
+static_assert(network_of<amoebanet_d<18, 256>>.parameters() == 122'470'120);
+static_assert(network_of<amoebanet_d<18, 416>>.parameters() == 319'024'120);
+static_assert(network_of<amoebanet_d<18, 544>>.parameters() == 542'734'840);
+static_assert(network_of<amoebanet_d<36, 544>>.parameters() == 1'055'832'376);
+static_assert(network_of<amoebanet_d<72, 512>>.parameters() == 1'844'858'344);
+
+namespace {
+
+constexpr amoebanet_options small{.classes = 5, .side = 32, .channels = 1};
+using net = amoebanet_d<3, 16, small>;
+using averaged = amoebanet_d<3, 16, amoebanet_options{.classes = 5, .side = 32, .channels = 1, .average_as_maximum = true}>;
+static_assert(slots_of<net> == slots_of<averaged>);
+
+constexpr laws::trained_pictures data{32 * 32, 5};
+
+}  // namespace
+
+TEST_CASE("AmoebaNet-D trains with the same bits in every plan") {
+  const auto whole = data.run<net>({.stages = 1, .micro_batches = 2, .micro_batch_size = 3});
+  CHECK(whole[2] < whole[0]);
+  CHECK(data.run<averaged>({.stages = 1, .micro_batches = 2, .micro_batch_size = 3}) != whole);
+  for (const int stages : {2, 5, 11})
+    for (const recompute_mode mode : {recompute_mode::always, recompute_mode::never})
+      for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b}) {
+        CAPTURE(stages);
+        CHECK(data.run<net>({.stages = stages,
+                             .micro_batches = 2,
+                             .micro_batch_size = 3,
+                             .recompute = mode,
+                             .schedule = schedule}) == whole);
+      }
+}
+
+TEST_CASE("a cut may go through a cell, at any layer") {
+  const auto whole = data.run<net>({.stages = 1, .micro_batches = 2, .micro_batch_size = 3}, {}, 1);
+  for (int at = 1; at < slots_of<net>; at += 7) {
+    CAPTURE(at);
+    CHECK(data.run<net>({.stages = 2, .micro_batches = 2, .micro_batch_size = 3}, {.cut = {at}}, 1) == whole);
+  }
+}
