@@ -36,7 +36,8 @@ constexpr auto type_of_edges() {
   else return element_of_edge<Input>{};
 }
 
-/// The layer whose name errors and tables show: another one if the layer says so, as `initialised` does.
+/// The layer whose name errors and tables show: another one if the layer says so, as `initialised` does. A layer with
+/// many options has a `shown_name` instead of its type's.
 template <class Layer>
 struct shown {
   using type = Layer;
@@ -130,7 +131,11 @@ struct bound {
   using edge_type = typename decltype(detail::type_of_edges<on, input, output>())::type;
   using value_type = compute_type<edge_type>;
 
-  static constexpr std::string_view name = type_name<typename shown<Layer>::type>;
+  static constexpr std::string_view name = [] {
+    using it = typename shown<Layer>::type;
+    if constexpr (requires { it::shown_name; }) return std::string_view(it::shown_name.letters, it::shown_name.size);
+    else return type_name<it>;
+  }();
 };
 
 }  // namespace gpipe::detail

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <string_view>
+
+#include <gpipe/core/text/short_name.hpp>
+
 namespace gpipe {
 
 /// A number for each direction of a picture: `height_width{1, 7}`; one number stands for both: `3`.
@@ -12,6 +16,16 @@ struct height_width {
 };
 
 namespace detail {
+
+/// "3", or "1 x 7".
+constexpr short_name& operator<<(short_name& to, height_width it) {
+  to << it.height;
+  return it.width == it.height ? to : to << " x " << it.width;
+}
+/// ", stride 2", unless it is the usual one.
+constexpr void add_option(short_name& to, std::string_view name, height_width it, height_width usual) {
+  if (!(it == usual)) to << ", " << name << " " << it;
+}
 
 /// The positions of a window in a padded picture, in one direction: output t sees inputs first(t) ... first(t) + window
 /// - 1, those of them that are in the picture.

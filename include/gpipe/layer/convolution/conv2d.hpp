@@ -23,6 +23,8 @@ template <int Out, height_width Kernel, conv_options Options = conv_options{}>
 struct conv2d {
   static_assert(Out > 0, "gpipe: conv2d<Out, Kernel>: Out, the number of output channels, must be at least 1");
 
+  static constexpr detail::short_name shown_name = detail::name_of_convolution("conv2d", Out, Kernel, Options);
+
   template <class In>
   struct on;
 

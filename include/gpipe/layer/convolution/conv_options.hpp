@@ -19,6 +19,16 @@ struct conv_options {
 
 namespace detail {
 
+constexpr short_name name_of_convolution(std::string_view kind, int out, height_width kernel, const conv_options& with) {
+  short_name name;
+  name << kind << "<" << out << ", " << kernel;
+  add_option(name, "stride", with.stride, 1);
+  add_option(name, "dilation", with.dilation, 1);
+  add_option(name, "groups", with.groups, 1);
+  name << ">";
+  return name;
+}
+
 /// The channels of a group; all of them if the number of groups is a mistake, which another assertion reports.
 constexpr int of_group(int channels, int groups) { return groups > 0 ? channels / groups : channels; }
 

@@ -21,6 +21,9 @@ template <int Out, height_width Kernel, conv_options Options = conv_options{}>
 struct conv_transpose2d {
   static_assert(Out > 0, "gpipe: conv_transpose2d<Out, Kernel>: Out, the number of output channels, must be at least 1");
 
+  static constexpr detail::short_name shown_name =
+      detail::name_of_convolution("conv_transpose2d", Out, Kernel, Options);
+
   template <class In>
   struct on;
 

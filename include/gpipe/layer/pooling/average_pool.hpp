@@ -18,6 +18,8 @@ namespace gpipe {
 /// Sums of bf16 are rounded after each pixel of the window.
 template <height_width Window, pool_options Options = pool_options{}>
 struct average_pool {
+  static constexpr detail::short_name shown_name = detail::name_of_pool("average_pool", Window, Options);
+
   template <class In>
   struct on;
 

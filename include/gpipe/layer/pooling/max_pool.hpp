@@ -19,6 +19,8 @@ template <height_width Window, pool_options Options = pool_options{}>
 struct max_pool {
   static_assert(Window.height * Window.width <= 256, "gpipe: max_pool<Window>: a window has at most 256 pixels");
 
+  static constexpr detail::short_name shown_name = detail::name_of_pool("max_pool", Window, Options);
+
   template <class In>
   struct on;
 

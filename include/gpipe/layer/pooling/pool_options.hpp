@@ -17,6 +17,14 @@ struct pool_options {
 
 namespace detail {
 
+constexpr short_name name_of_pool(std::string_view kind, height_width window, const pool_options& with) {
+  short_name name;
+  name << kind << "<" << window;
+  if (with.stride.height > 0) add_option(name, "stride", with.stride, window);
+  name << ">";
+  return name;
+}
+
 /// Windows over a picture: which inputs an output sees, and which outputs see an input.
 template <class Layer, class In, height_width Window, pool_options Options>
 struct pooled {

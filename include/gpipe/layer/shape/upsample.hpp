@@ -16,6 +16,12 @@ template <height_width Factor>
 struct upsample {
   static_assert(Factor.height > 0 && Factor.width > 0, "gpipe: upsample<Factor>: Factor must be at least 1");
 
+  static constexpr detail::short_name shown_name = [] {
+    detail::short_name name;
+    name << "upsample<" << Factor << ">";
+    return name;
+  }();
+
   template <class In>
   struct on;
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/train/data/batch_request.hpp>
 #include <gpipe/train/data/data_source.hpp>
 #include <gpipe/train/data/row_order.hpp>
 
@@ -64,6 +65,10 @@ class dataset final : public data_source {
   std::span<const T> field(std::string_view name) const {
     return const_cast<dataset*>(this)->field<T>(name);
   }
+
+  /// The fields, in the order in which they were added, and the rows of one as bytes.
+  std::vector<data_field> fields() const;
+  std::span<const std::byte> bytes(std::size_t field) const { return columns_.at(field).rows; }
 
   /// A copy of these rows, in this order.
   dataset select(std::span<const int> rows) const;
@@ -138,6 +143,12 @@ class dataset::stream {
 };
 
 #if GPIPE_BODIES
+GPIPE_COLD GPIPE_INLINE std::vector<data_field> dataset::fields() const {
+  std::vector<data_field> found;
+  for (const column& it : columns_) found.push_back({it.name, it.size, it.type, it.unread});
+  return found;
+}
+
 GPIPE_COLD GPIPE_INLINE void dataset::add(std::string name, std::size_t size, std::size_t elements, dtype type,
                                           const void* rows) {
   using detail::throw_error;

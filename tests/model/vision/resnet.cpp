@@ -1,6 +1,6 @@
 // optimise: yes
 
-#include <gpipe/model/resnet.hpp>
+#include <gpipe/model/vision/resnet.hpp>
 
 #include <doctest/doctest.h>
 

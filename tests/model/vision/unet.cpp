@@ -1,6 +1,6 @@
 // optimise: yes
 
-#include <gpipe/model/unet.hpp>
+#include <gpipe/model/vision/unet.hpp>
 
 #include <doctest/doctest.h>
 

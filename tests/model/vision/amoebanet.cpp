@@ -1,6 +1,6 @@
 // optimise: yes
 
-#include <gpipe/model/amoebanet.hpp>
+#include <gpipe/model/vision/amoebanet.hpp>
 
 #include <doctest/doctest.h>
 

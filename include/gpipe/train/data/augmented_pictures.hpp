@@ -1,0 +1,99 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/numbers/random.hpp>
+#include <gpipe/core/text/quoted.hpp>
+#include <gpipe/train/data/dataset.hpp>
+#include <gpipe/train/data/generated_data.hpp>
+
+namespace gpipe {
+
+/// How the pictures of a field are changed in each epoch.
+struct picture_changes {
+  int height, width, channels = 1;  ///< a row of the field has height x width pixels of `channels` neighbouring numbers
+  int shift = 0;       ///< moved by -shift ... shift pixels in each direction: a random crop of a padded picture
+  bool mirror = false;  ///< left and right exchanged, in half of the cases
+  float border = 0;    ///< what moves in
+  std::uint64_t seed = 0;
+  std::string field = "inputs";
+};
+
+/// A dataset whose pictures are moved and mirrored anew in every epoch. The change of a picture is a function of (seed,
+/// epoch, sample), so a training has the same bits for every number of stages, and goes on exactly. One thread makes the
+/// next batch while the step runs. The dataset must outlive it.
+///
+///     fit(training, augmented_pictures(train, {.height = 32, .width = 32, .channels = 3, .shift = 4, .mirror = true}))
+class augmented_pictures final : public data_source {
+ public:
+  /// Throws `error` if the dataset has no such field of floats, or if its rows are no pictures of these extents.
+  augmented_pictures(const dataset& pictures, picture_changes changes);
+  augmented_pictures(const dataset&&, picture_changes) = delete;
+
+  int samples() const override { return source_.samples(); }
+  std::unique_ptr<data_stream> open(const batch_order& order) const override { return source_.open(order); }
+
+ private:
+  generated_data source_;
+};
+
+#if GPIPE_BODIES
+namespace detail {
+
+/// Writes a changed copy of a picture. `words` are random.
+GPIPE_COLD inline void change_picture(const picture_changes& how, const random_words& words, const float* from, float* to) {
+  const auto moved = [&](std::uint32_t word) {
+    return static_cast<int>(word % static_cast<std::uint32_t>(2 * how.shift + 1)) - how.shift;
+  };
+  const int down = moved(words.word[0]), across = moved(words.word[1]);
+  const bool mirrored = how.mirror && (words.word[2] >> 31) != 0;
+  for (int y = 0; y < how.height; ++y)
+    for (int x = 0; x < how.width; ++x, to += how.channels) {
+      const int row = y - down, column = (mirrored ? how.width - 1 - x : x) - across;
+      if (row < 0 || row >= how.height || column < 0 || column >= how.width) std::fill_n(to, how.channels, how.border);
+      else std::copy_n(from + (std::ptrdiff_t{row} * how.width + column) * how.channels, how.channels, to);
+    }
+}
+
+GPIPE_COLD inline generated_data changing_source(const dataset& pictures, const picture_changes& how) {
+  if (how.shift < 0) throw_error({"shift is ", how.shift}, {"choose a number of pixels, at least 0"});
+  const std::size_t size = static_cast<std::size_t>(how.height) * static_cast<std::size_t>(how.width) *
+                           static_cast<std::size_t>(how.channels);
+  const float* const from = pictures.field<float>(how.field).data();
+  const std::vector<data_field> fields = pictures.fields();
+  for (const data_field& it : fields)
+    if (it.name == how.field && it.size != size)
+      throw_error({"field ", detail::quoted(how.field), " has ", it.size, " numbers a sample, and a picture of ", how.height,
+                   " x ", how.width, " pixels and ", how.channels, " channels has ", size},
+                  {"give the extents of the pictures"});
+  return generated_data(pictures.samples(), fields, [=, &pictures](const batch_request& wanted) {
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+      const std::size_t bytes = fields[f].row_bytes();
+      const auto rows = wanted.bytes(f);
+      for (std::size_t i = 0; i < wanted.samples().size(); ++i) {
+        const auto sample = static_cast<std::size_t>(wanted.samples()[i]);
+        if (fields[f].name == how.field)
+          change_picture(how,
+                         draw({.seed = how.seed, .step = wanted.at().epoch}, static_cast<std::uint32_t>(sample), 0),
+                         from + sample * size, reinterpret_cast<float*>(rows.data() + i * bytes));
+        else std::memcpy(rows.data() + i * bytes, pictures.bytes(f).data() + sample * bytes, bytes);
+      }
+    }
+  });
+}
+
+}  // namespace detail
+
+GPIPE_COLD GPIPE_INLINE augmented_pictures::augmented_pictures(const dataset& pictures, picture_changes changes)
+    : source_(detail::changing_source(pictures, changes)) {}
+#endif
+
+}  // namespace gpipe
