@@ -38,7 +38,8 @@ template <class Position, class Layer, class Input, bool Holds>
 struct layer_accepts_input {
   static_assert((holds<Holds, Position, Layer, Input>),
                 "gpipe: a layer has no `on<Input>` for the output of the layer before it: change the shape or type "
-                "of one of the two");
+                "of one of the two. Convolutions and poolings take feature maps: input_image<T, C, H, W> and "
+                "as_feature_map<C, H, W> give one, flatten makes it a tensor");
 };
 template <class Position, class Layer, class Input, bool Holds>
 struct layer_names_output {

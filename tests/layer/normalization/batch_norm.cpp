@@ -9,6 +9,8 @@
 
 #include <gpipe/device/host/layer_fixture.hpp>
 
+#include "support/like_torch.hpp"
+
 using namespace gpipe;
 using namespace gpipe::detail;
 
@@ -142,4 +144,30 @@ TEST_CASE("a channel with one element does not move the variance") {
   t.absorb();
   CHECK(t.average(0, 1) == doctest::Approx((mean + t.in[0].get(1)) / 2));
   CHECK(t.average(1, 1) == variance);
+}
+
+TEST_CASE("channels of feature maps are normalised as by torch.nn.BatchNorm2d") {
+  laws::are_like_torch<feature_map<float, 3, 3, 4>, batch_norm<>, batch_norm<100, 250'000>>(
+      reference::feature_maps::batch_norm);
+}
+
+TEST_CASE("averages are those of PyTorch, or with the biased variance those of torchgpipe") {
+  const auto holds = [&]<class Layer>(Layer, const double* want) {
+    host::layer_fixture<Layer, feature_map<double, 3, 3, 4>> t(2, 2);
+    for (std::size_t c = 0; c < 3; ++c) {
+      t.parameters[0].set(c, 1), t.parameters[0].set(t.first_of(1) + c, 0);
+      t.state[0].set(c, 0), t.state[0].set(t.first_of_state(1) + c, 1);
+    }
+    for (const double factor : {1.0, 2.0}) {
+      for (std::size_t i = 0; i < t.in[0].count(); ++i) t.in[0].set(i, factor * laws::torch_number(1, i));
+      t.forward();
+      t.absorb();
+    }
+    for (std::size_t c = 0; c < 3; ++c) {
+      CHECK(std::fabs(t.state[0].get(c) - want[c]) < 1e-14);
+      CHECK(std::fabs(t.state[0].get(t.first_of_state(1) + c) - want[3 + c]) < 1e-14);
+    }
+  };
+  holds(batch_norm<>{}, reference::feature_maps::averages);
+  holds(batch_norm_with<batch_statistics{.biased = true}>{}, reference::feature_maps::biased_averages);
 }

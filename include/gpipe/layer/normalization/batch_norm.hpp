@@ -11,22 +11,32 @@
 
 namespace gpipe {
 
+/// Settings of `batch_norm_with`, with PyTorch's names and defaults.
+struct batch_statistics {
+  double epsilon = 1e-5;
+  double momentum = 0.1;  ///< how far an average moves towards a mini-batch's value
+  bool biased = false;    ///< the average's variance is a sum over n, as torchgpipe's, and not over n - 1, as PyTorch's
+};
+
 /// Batch normalisation of each channel (Ioffe, Szegedy, 2015) in a pipeline (Huang et al., 2019). Training uses the
 /// statistics of the micro-batch; evaluation uses moving averages of the statistics of whole mini-batches.
 ///
 ///     h = (x - mean) r,  r = 1 / sqrt(variance + epsilon),  y = weight h + bias
 ///     dx = weight r (dy - mean of dy - h mean of dy h)
-///     average += (PerMille / 1000) (value of the mini-batch - average), when a step is committed
+///     average += momentum (value of the mini-batch - average), when a step is committed
 ///
 /// A channel is an index of the first extent, as in PyTorch: in feature_map<T, C, H, W> and in tensor<T, C, H, W> a mean
-/// is over samples, H and W; in tensor<T, C> each feature is a channel. Weight {C} and bias {C}, epsilon = `Millionths` / 1e6. State: the averages,
-/// "mean" {C} and "variance" {C}. Normalisation uses the biased variance, the average the unbiased one. Samples count
-/// equally, whatever their weights in the loss. A channel with one element has variance 0; its average does not change.
-template <int PerMille = 100, int Millionths = 10>
-struct batch_norm {
-  static_assert(0 <= PerMille && PerMille <= 1000,
-                "gpipe: batch_norm<PerMille>: PerMille, the averages' step in thousandths, must be in 0 ... 1000");
-  static_assert(Millionths > 0, "gpipe: batch_norm<PerMille, Millionths>: Millionths, epsilon * 1e6, must be above 0");
+/// is over samples, H and W; in tensor<T, C> each feature is a channel. Weight {C} and bias {C}. State: the averages,
+/// "mean" {C} and "variance" {C}. Normalisation uses the biased variance, the average the unbiased one, unless the
+/// settings say otherwise. Samples count equally, whatever their weights in the loss. A channel with one element has
+/// variance 0; an unbiased average does not change then.
+///
+///     batch_norm_with<batch_statistics{.epsilon = 1e-3, .momentum = 0.0003}>       AmoebaNet's
+template <batch_statistics Settings = batch_statistics{}>
+struct batch_norm_with {
+  static_assert(0 <= Settings.momentum && Settings.momentum <= 1,
+                "gpipe: batch_norm: the averages' step, momentum or PerMille / 1000, must be in 0 ... 1");
+  static_assert(Settings.epsilon > 0, "gpipe: batch_norm: epsilon, or Millionths / 1e6, must be above 0");
 
   template <class In>
   struct on;
@@ -91,7 +101,7 @@ struct batch_norm {
       GPIPE_HOST_DEVICE number inverse(std::ptrdiff_t channel) const {
         const double variance =
             found ? found[C + channel] / found[2 * C] : static_cast<double>(average_variance[channel]);
-        return static_cast<number>(1 / std::sqrt(variance + Millionths * 1e-6));
+        return static_cast<number>(1 / std::sqrt(variance + Settings.epsilon));
       }
     };
     template <class A>
@@ -220,11 +230,12 @@ struct batch_norm {
           count = all;
         }
         move(mean[channel], middle);
-        if (count > 1) move(variance[channel], squares / (count - 1));
+        if (Settings.biased) move(variance[channel], squares / count);
+        else if (count > 1) move(variance[channel], squares / (count - 1));
       }
       GPIPE_HOST_DEVICE static void move(number& average, double found) {
         const auto old = static_cast<double>(average);
-        average = static_cast<number>(old + PerMille / 1000.0 * (found - old));
+        average = static_cast<number>(old + Settings.momentum * (found - old));
       }
     };
   };
@@ -238,5 +249,9 @@ struct batch_norm {
   requires(detail::is_floating(dtype_of<T>)) struct on<feature_map<T, C, H, W>>
       : of_channels<feature_map<T, C, H, W>, tensor<T, C>, H * W> {};
 };
+
+/// The same with the settings in whole numbers: momentum = `PerMille` / 1000, epsilon = `Millionths` / 1e6.
+template <int PerMille = 100, int Millionths = 10>
+struct batch_norm : batch_norm_with<batch_statistics{.epsilon = Millionths * 1e-6, .momentum = PerMille / 1000.0}> {};
 
 }  // namespace gpipe
