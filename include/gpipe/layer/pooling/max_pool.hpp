@@ -39,44 +39,81 @@ struct max_pool {
 
     template <class Context, class A>
     static void forward(const Context& c, const A& a) {
-      c.rows(a.samples() * static_cast<std::ptrdiff_t>(output::pixels), find{a.in(), a.out(), a.template extra<0>()});
+      c.rows(std::ptrdiff_t{a.samples()} * output::height, find{a.in(), a.out(), a.template extra<0>()});
     }
     template <class Context, class A>
     static void backward_input(const Context& c, const A& a) {
       if (!a.in_gradient()) return;
-      c.rows(a.samples() * static_cast<std::ptrdiff_t>(In::pixels),
+      c.rows(std::ptrdiff_t{a.samples()} * In::height,
              return_to{a.out_gradient(), a.template extra<0>(), a.in_gradient()});
     }
 
-    // Each pixel of the window once over all channels, which the compiler turns into vectors.
+    // A team has a row of outputs. Its long vectors are loops over the window without a branch.
     struct find {
       const T* in;
       T* out;
       std::uint8_t* places;
       template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
-        const auto t = static_cast<int>(pixel / output::width % output::height), u = static_cast<int>(pixel % output::width);
-        const auto down = windows::rows(t), across = windows::columns(u);
-        const T* picture = in + pixel / static_cast<std::ptrdiff_t>(output::pixels) * static_cast<std::ptrdiff_t>(In::size);
-        T* y = out + pixel * C;
-        std::uint8_t* place = places + pixel * C;
-        bool first = true;
-        for (int i = down.from; i < down.to; ++i)
-          for (int j = across.from; j < across.to; ++j) {
-            const T* x = picture + (std::ptrdiff_t{i} * In::width + j) * C;
-            const auto here = static_cast<std::uint8_t>((i - down.first) * Window.width + j - across.first);
-            if (first) {
-              team.each(C, [=](std::ptrdiff_t k) { y[k] = x[k], place[k] = here; });
-            } else {
-              team.each(C, [=](std::ptrdiff_t k) {
-                const number value = x[k], best = y[k];
-                const bool higher = value > best || value != value;
-                y[k] = higher ? value : best;
-                place[k] = higher ? here : place[k];
-              });
-            }
-            first = false;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+        const auto t = static_cast<int>(row % output::height);
+        const auto down = windows::rows(t);
+        constexpr auto whole = windows::whole_windows();
+        const T* picture = in + row / output::height * static_cast<std::ptrdiff_t>(In::size);
+        T* y = out + row * output::width * C;
+        std::uint8_t* place = places + row * output::width * C;
+        for (int u = 0; u < whole.from; ++u) at_border(team, picture, down, u, y, place);
+        for (int u = whole.to; u < output::width; ++u) at_border(team, picture, down, u, y, place);
+        constexpr bool joined = windows::stride_width == 1;
+        for (int u = whole.from; u < whole.to; u += joined ? whole.to - whole.from : 1) {
+          const std::ptrdiff_t width = std::ptrdiff_t{joined ? whole.to - whole.from : 1} * C;
+          const T* x = picture + (std::ptrdiff_t{down.first} * In::width + windows::columns(u).first) * C;
+          if (down.to - down.from == Window.height) {
+            rows_of_window<Window.height>(team, width, x, 0, true, y + u * C, place + u * C);
+          } else {
+            for (int i = down.from; i < down.to; ++i)
+              rows_of_window<1>(team, width, x, i - down.first, i == down.from, y + u * C, place + u * C);
           }
+        }
+      }
+
+      // Goes on with `Rows` rows of the windows, from row `first` on.
+      template <int Rows, class Team>
+      GPIPE_HOST_DEVICE static void rows_of_window(const Team& team, std::ptrdiff_t width, const T* window, int first,
+                                                   bool begins, T* y, std::uint8_t* place) {
+        const T* x = window + std::ptrdiff_t{first} * In::width * C;
+        team.each(width, [=](std::ptrdiff_t k) {
+          number best = begins ? x[k] : y[k];
+          int at = begins ? first * Window.width : place[k];
+          detail::unrolled<Rows * Window.width>([&](int p) {
+            const number value = x[(std::ptrdiff_t{p / Window.width} * In::width + p % Window.width) * C + k];
+            const bool higher = (value > best) | (value != value);
+            best = higher ? value : best;
+            at = higher ? first * Window.width + p : at;
+          });
+          y[k] = best;
+          place[k] = static_cast<std::uint8_t>(at);
+        });
+      }
+
+      template <class Team>
+      GPIPE_HOST_DEVICE static void at_border(const Team& team, const T* picture, typename windows::span down, int u,
+                                              T* row, std::uint8_t* row_places) {
+        const auto across = windows::columns(u);
+        T* y = row + u * C;
+        std::uint8_t* place = row_places + u * C;
+        team.each(C, [=](std::ptrdiff_t k) {
+          number best = picture[(std::ptrdiff_t{down.from} * In::width + across.from) * C + k];
+          int at = (down.from - down.first) * Window.width + across.from - across.first;
+          for (int i = down.from; i < down.to; ++i)
+            for (int j = across.from; j < across.to; ++j) {
+              const number value = picture[(std::ptrdiff_t{i} * In::width + j) * C + k];
+              if (!(value > best || value != value)) continue;
+              best = value;
+              at = (i - down.first) * Window.width + j - across.first;
+            }
+          y[k] = best;
+          place[k] = static_cast<std::uint8_t>(at);
+        });
       }
     };
 
@@ -86,27 +123,52 @@ struct max_pool {
       const std::uint8_t* places;
       T* in_gradient;
       template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
-        const auto i = static_cast<int>(pixel / In::width % In::height), j = static_cast<int>(pixel % In::width);
-        const auto down = windows::rows_that_see(i), across = windows::columns_that_see(j);
-        const std::ptrdiff_t sample = pixel / static_cast<std::ptrdiff_t>(In::pixels);
-        T* dx = in_gradient + pixel * C;
-        bool first = true;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+        const auto i = static_cast<int>(row % In::height);
+        const auto down = windows::rows_that_see(i);
+        constexpr auto seen = windows::fully_seen();
+        const std::ptrdiff_t picture = row / In::height * static_cast<std::ptrdiff_t>(output::size);
+        T* dx = in_gradient + row * In::width * C;
+        for (int j = 0; j < seen.from; ++j) at_border(team, picture, i, down, j, dx + j * C);
+        for (int j = seen.to; j < In::width; ++j) at_border(team, picture, i, down, j, dx + j * C);
+        if (seen.from == seen.to) return;
+        for (int t = down.from; t < down.to; ++t) {
+          const std::ptrdiff_t at = picture + (std::ptrdiff_t{t} * output::width + seen.from + Options.padding.width) * C;
+          const T* dy = out_gradient + at;
+          const std::uint8_t* place = places + at;
+          T* into = dx + seen.from * C;
+          const int first = (i - windows::rows(t).first) * Window.width;
+          const bool begins = t == down.from;
+          team.each(std::ptrdiff_t{seen.to - seen.from} * C, [=](std::ptrdiff_t k) {
+            number sum = begins ? number(0) : number(into[k]);
+            detail::unrolled<Window.width>([&](int u) {
+              const int j = Window.width - 1 - u;
+              sum += int{place[k - j * C]} == first + j ? number(dy[k - j * C]) : number(0);
+            });
+            into[k] = sum;
+          });
+        }
+        if (down.from == down.to)
+          team.each(std::ptrdiff_t{seen.to - seen.from} * C, [=](std::ptrdiff_t k) { dx[seen.from * C + k] = number(0); });
+      }
+
+      template <class Team>
+      GPIPE_HOST_DEVICE void at_border(const Team& team, std::ptrdiff_t picture, int i, typename windows::span down, int j,
+                                       T* into) const {
+        const auto across = windows::columns_that_see(j);
+        if (down.from >= down.to || across.from >= across.to) team.each(C, [=](std::ptrdiff_t k) { into[k] = number(0); });
         for (int t = down.from; t < down.to; ++t)
           for (int u = across.from; u < across.to; ++u) {
-            const std::ptrdiff_t at = ((sample * output::height + t) * output::width + u) * C;
+            const std::ptrdiff_t at = picture + (std::ptrdiff_t{t} * output::width + u) * C;
             const T* dy = out_gradient + at;
             const std::uint8_t* place = places + at;
-            const auto here = static_cast<std::uint8_t>((i - windows::rows(t).first) * Window.width + j -
-                                                        windows::columns(u).first);
-            const bool alone = first;
+            const int here = (i - windows::rows(t).first) * Window.width + j - windows::columns(u).first;
+            const bool begins = t == down.from && u == across.from;
             team.each(C, [=](std::ptrdiff_t k) {
-              const number more = place[k] == here ? number(dy[k]) : number(0);
-              dx[k] = alone ? more : dx[k] + more;
+              const number more = int{place[k]} == here ? number(dy[k]) : number(0);
+              into[k] = begins ? more : into[k] + more;
             });
-            first = false;
           }
-        if (first) team.each(C, [=](std::ptrdiff_t k) { dx[k] = number(0); });
       }
     };
   };

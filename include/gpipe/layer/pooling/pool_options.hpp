@@ -25,6 +25,17 @@ constexpr short_name name_of_pool(std::string_view kind, height_width window, co
   return name;
 }
 
+/// f(0), f(1), ..., f(N - 1), without a loop: compilers make vectors of a loop around it.
+template <int N, int From = 0, class F>
+GPIPE_HOST_DEVICE constexpr void unrolled(F&& f) {
+  if constexpr (N > 32) {
+    for (int i = From; i < N; ++i) f(i);
+  } else if constexpr (From < N) {
+    f(From);
+    unrolled<N, From + 1>(f);
+  }
+}
+
 /// Windows over a picture: which inputs an output sees, and which outputs see an input.
 template <class Layer, class In, height_width Window, pool_options Options>
 struct pooled {
@@ -64,6 +75,23 @@ struct pooled {
   }
   GPIPE_HOST_DEVICE static constexpr span columns_that_see(int j) {
     return outputs(j, across::count, Window.width, stride_width, Options.padding.width);
+  }
+
+  // Side by side, such pixels are one long vector if the stride is 1: pixel u + 1 reads what lies C elements further on.
+  /// The outputs [from, to) of a row whose windows see no padding to the left and to the right.
+  static constexpr span whole_windows() {
+    const int to = In::width + Options.padding.width < Window.width
+                       ? 0
+                       : (In::width + Options.padding.width - Window.width) / stride_width + 1;
+    const int from = (Options.padding.width + stride_width - 1) / stride_width;
+    const int end = to < across::count ? to : across::count;
+    return {0, from < end ? from : end, end};
+  }
+  /// With stride 1, the inputs [from, to) of a row that `Window.width` windows see, each at another place.
+  static constexpr span fully_seen() {
+    const int from = Window.width - 1 - Options.padding.width, to = across::count - Options.padding.width;
+    if (stride_width != 1 || to <= from) return {0, 0, 0};
+    return {0, from, to};
   }
 };
 
