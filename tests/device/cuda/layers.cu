@@ -156,4 +156,20 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<sinusoidal_positions, tensor<T, 70, 10>>(few);
   agrees<embedding<2, 300, T, times_root_of_width>, tensor<std::int32_t, 2, 5>>(few);
   agrees<softmax_cross_entropy, tensor<T, 2, 300>>(few);
+
+  using map = feature_map<T, 6, 5, 7>;
+  agrees<conv2d<9, 3, conv_options{.stride = 2, .padding = 1}>, map>(2 * few);
+  agrees<conv2d<4, height_width{1, 3}, conv_options{.dilation = 2, .groups = 2, .bias = false}>, map>(2 * few);
+  agrees<conv2d<6, 3, conv_options{.padding = 2, .groups = 6}>, map>(2 * few);
+  agrees<conv_transpose2d<4, 3, conv_options{.stride = 2, .groups = 2}>, map>(2 * few);
+  agrees<max_pool<3, pool_options{.stride = 2, .padding = 1}>, map>(few);
+  agrees<average_pool<2, pool_options{.padding = 1, .count_padding = false}>, map>(few);
+  agrees<global_average_pool, feature_map<T, 40, 2, 3>>(few);
+  agrees<batch_norm<>, feature_map<T, 40, 3, 3>>(10 * few);
+  agrees<instance_norm<>, feature_map<T, 40, 3, 3>>(10 * few);
+  agrees<channel_dropout<30>, feature_map<T, 40, 2, 3>>(few);
+  agrees<leaky_relu<>, map>(few);
+  agrees<upsample<2>, map>(few);
+  agrees<pad<1, -1, 0, 2>, map>(few);
+  agrees<concat<>, bundle<map, feature_map<T, 3, 5, 7>>>(few);
 }

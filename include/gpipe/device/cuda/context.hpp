@@ -10,6 +10,7 @@
 
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/device/cuda/kernels/attention.hpp>
+#include <gpipe/device/cuda/kernels/convolution.hpp>
 #include <gpipe/device/cuda/kernels/elements.hpp>
 #include <gpipe/device/cuda/kernels/for_each.hpp>
 #include <gpipe/device/cuda/kernels/gemm.hpp>
@@ -21,6 +22,7 @@
 #include <gpipe/device/cuda/stream/nvtx_range.hpp>
 #include <gpipe/device/host/team.hpp>
 #include <gpipe/layer/contract/attention_shape.hpp>
+#include <gpipe/layer/contract/convolution_shape.hpp>
 #include <gpipe/layer/contract/panels.hpp>
 
 namespace gpipe::cuda {
@@ -162,6 +164,35 @@ class context {
         launch_tiles(of_keys, differentiate_keys<T>, shape, q, k, v, lengths, o, log_sums, d_o, d_k, d_v);
       });
   }
+
+  /// The convolutions of host::basic_context (see convolution_shape). `packed` is what `pack_convolution` wrote.
+  template <class T>
+  void convolve(const convolution_shape& s, const T* x, const T* packed, const compute_type<T>* bias, T* y) const {
+    const int height = s.out_height(), width = s.out_width();
+    each(std::ptrdiff_t{s.samples} * height * width * s.out_channels,
+         detail::convolve<T>{s, height, width, x, packed, bias, y});
+  }
+  template <class T>
+  void convolve_backward_input(const convolution_shape& s, const T* dy, const T* packed, T* dx) const {
+    each(std::ptrdiff_t{s.samples} * s.in_height * s.in_width * s.in_channels,
+         detail::convolve_back<T>{s, s.out_height(), s.out_width(), dy, packed, dx});
+  }
+  template <class T>
+  void convolve_backward_weight(const convolution_shape& s, const T* x, const T* dy, compute_type<T>* dw) const {
+    each(static_cast<std::ptrdiff_t>(s.weight_size()),
+         detail::convolution_weight_gradient<T>{s, s.out_height(), s.out_width(), x, dy, dw});
+  }
+  template <class T>
+  void pack_convolution(const convolution_shape& s, const compute_type<T>* weight, T* into) const {
+    each(static_cast<std::ptrdiff_t>(s.weight_size()),
+         detail::packing<T>{weight, into, s.out_channels, s.out_channels, s.out_channels, 1});
+  }
+  template <class T>
+  void pack_convolution_backward(const convolution_shape& s, const compute_type<T>* weight, T* into) const {
+    each(static_cast<std::ptrdiff_t>(s.weight_size()), detail::turned_weight<T>{s, weight, into});
+  }
+  template <class T>
+  void prepare_convolution(const convolution_shape&) const {}
 
   /// A layer calls this at construction for each attention that it will run, with its largest number of samples.
   template <class T>

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include <gpipe/core/config.hpp>
+
 namespace gpipe {
 
 /// One call of a convolution on feature maps. For each sample, output channel k and output pixel (t, u):
@@ -24,15 +26,15 @@ struct convolution_shape {
   int dilation_height = 1, dilation_width = 1;
   int groups = 1;
 
-  constexpr int out_height() const {
+  GPIPE_HOST_DEVICE constexpr int out_height() const {
     return (in_height + 2 * padding_height - dilation_height * (kernel_height - 1) - 1) / stride_height + 1;
   }
-  constexpr int out_width() const {
+  GPIPE_HOST_DEVICE constexpr int out_width() const {
     return (in_width + 2 * padding_width - dilation_width * (kernel_width - 1) - 1) / stride_width + 1;
   }
-  constexpr int group_in() const { return in_channels / groups; }
-  constexpr int group_out() const { return out_channels / groups; }
-  constexpr int taps() const { return kernel_height * kernel_width; }
+  GPIPE_HOST_DEVICE constexpr int group_in() const { return in_channels / groups; }
+  GPIPE_HOST_DEVICE constexpr int group_out() const { return out_channels / groups; }
+  GPIPE_HOST_DEVICE constexpr int taps() const { return kernel_height * kernel_width; }
   constexpr std::size_t weight_size() const {
     return static_cast<std::size_t>(taps()) * static_cast<std::size_t>(group_in()) *
            static_cast<std::size_t>(out_channels);

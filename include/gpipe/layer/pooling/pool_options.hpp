@@ -79,7 +79,7 @@ struct pooled {
 
   // Side by side, such pixels are one long vector if the stride is 1: pixel u + 1 reads what lies C elements further on.
   /// The outputs [from, to) of a row whose windows see no padding to the left and to the right.
-  static constexpr span whole_windows() {
+  GPIPE_HOST_DEVICE static constexpr span whole_windows() {
     const int to = In::width + Options.padding.width < Window.width
                        ? 0
                        : (In::width + Options.padding.width - Window.width) / stride_width + 1;
@@ -88,7 +88,7 @@ struct pooled {
     return {0, from < end ? from : end, end};
   }
   /// With stride 1, the inputs [from, to) of a row that `Window.width` windows see, each at another place.
-  static constexpr span fully_seen() {
+  GPIPE_HOST_DEVICE static constexpr span fully_seen() {
     const int from = Window.width - 1 - Options.padding.width, to = across::count - Options.padding.width;
     if (stride_width != 1 || to <= from) return {0, 0, 0};
     return {0, from, to};
