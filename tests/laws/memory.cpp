@@ -11,6 +11,7 @@
 
 #include "support/attended.hpp"
 #include "support/nets.hpp"
+#include "support/pictured.hpp"
 #include "support/sanitized.hpp"
 
 #if defined(__GLIBC__) && !defined(TESTS_SANITIZED)
@@ -181,6 +182,7 @@ TEST_CASE("a stage uses its predicted memory: all of the arena, and nothing behi
   }
   touches_what_is_predicted<broad_net<float>>(samples<float>(9, 12, 1));
   touches_what_is_predicted<attended_net<float>>(token_samples<float>(9));
+  touches_what_is_predicted<picture_net<float>>(samples<float>(9, 12, 1));
   touches_what_is_predicted<residual_net<bf16>>(samples<float>(9, 12, 1));
   touches_what_is_predicted<skip_net<bf16>>(samples<float>(9, 12, 2));
 }
@@ -247,6 +249,19 @@ TEST_CASE("a step with attention allocates nothing, the first step included") {
   const token_samples<float> data(9);
   for (const int stages : {1, 3}) {
     trainer<attended_net<float>, adam> training({.stages = stages, .micro_batches = 3, .micro_batch_size = 3}, {});
+    const batch b = data.take(0, 8);
+    for (int i = 0; i < 2; ++i) {
+      const long before = allocations;
+      training.step(b);
+      CHECK(allocations == before);
+    }
+  }
+}
+
+TEST_CASE("a step with convolutions allocates nothing, the first step included") {
+  const samples<float> data(9, 12, 1);
+  for (const int stages : {1, 3}) {
+    trainer<picture_net<float>, adam> training({.stages = stages, .micro_batches = 3, .micro_batch_size = 3}, {});
     const batch b = data.take(0, 8);
     for (int i = 0; i < 2; ++i) {
       const long before = allocations;

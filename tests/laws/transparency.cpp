@@ -7,6 +7,7 @@
 #include <string>
 
 #include "support/attended.hpp"
+#include "support/pictured.hpp"
 #include "support/sanitized.hpp"
 
 using namespace laws;
@@ -294,6 +295,14 @@ TEST_CASE("as needed without recompute, gradients of several micro-batches toget
 TEST_CASE("several readers of a value, batch norm, attention: the same bits for every cut") {
   holds_for_every_cut<skip_net, float>(samples<float>(9, 12, 2));
   holds_for_every_cut<attended_net, float>(token_samples<float>(9));
+}
+
+TEST_CASE("feature maps: the same bits for every cut, S, recompute, trace, schedule and replica") {
+  holds_for_every_cut<picture_net, float>(samples<float>(9, 12, 1));
+  if (sanitized) return;
+  holds_for_stages<picture_net, bf16, adam>(samples<float>(19, 12, 1), 0.1);
+  holds_for_schedules<picture_net, double>(samples<double>(40, 12, 1));
+  holds_for_replicas<picture_net, float, adam>(samples<float>(60, 12, 1));
 }
 
 TEST_CASE("losses in the middle of a model change no bit, wherever they are cut off") {

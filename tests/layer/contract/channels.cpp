@@ -38,7 +38,9 @@ void covers(int samples) {
 
 static_assert(channel_strips<tensor<float, 64, 28, 28>>::inner == 784);
 static_assert(channel_strips<tensor<float, 64, 28, 28>>::strips == 64);
-static_assert(channel_strips<tensor<float, 70>>::strips == 3 && channel_strips<tensor<float, 70>>::width(64) == 6);
+static_assert(channel_strips<tensor<float, 70>>::strips == 1 && channel_strips<tensor<float, 70>>::width(0) == 70);
+static_assert(channel_strips<tensor<float, 600>>::strips == 3 && channel_strips<tensor<float, 600>>::width(512) == 88);
+static_assert(lanes_for(1) == 32 && lanes_for(33) == 64 && lanes_for(224) == 224 && lanes_for(225) == 256);
 
 TEST_CASE("each loop visits every element once, with its channel") {
   covers<tensor<float, 3, 4, 5>>(2);
@@ -46,4 +48,5 @@ TEST_CASE("each loop visits every element once, with its channel") {
   covers<tensor<float, 5>>(4);
   covers<tensor<float, 64>>(1);
   covers<tensor<float, 70>>(3);
+  covers<tensor<float, 600>>(2);
 }

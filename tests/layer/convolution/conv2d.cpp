@@ -72,7 +72,8 @@ TEST_CASE("several calls have the bits of one, whatever the number of samples in
   whole.forward();
   whole.backward();
   const gpipe::detail::call all = parts.call();
-  constexpr std::size_t in = sizeof(float) * fixture::bound::input::size, out = sizeof(float) * fixture::bound::output::size;
+  constexpr std::size_t in = sizeof(float) * fixture::bound::input::size,
+                        out = sizeof(float) * fixture::bound::output::size;
   for (std::size_t first = 0, count = 2; first < 5; first += count, count = 3) {
     gpipe::detail::call& some = parts.call();
     some.samples = static_cast<int>(count);

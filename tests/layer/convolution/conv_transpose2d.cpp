@@ -16,8 +16,8 @@ namespace {
 
 using map = feature_map<float, 4, 3, 2>;
 using doubled = bound<conv_transpose2d<8, 2, conv_options{.stride = 2}>, map>;
-using odd = bound<conv_transpose2d<6, 3, conv_options{.stride = 2, .padding = 1, .groups = 2, .output_padding = {1, 0}}>,
-                  map>;
+using odd =
+    bound<conv_transpose2d<6, 3, conv_options{.stride = 2, .padding = 1, .groups = 2, .output_padding = {1, 0}}>, map>;
 
 static_assert(std::is_same_v<doubled::output, feature_map<float, 8, 6, 4>>);
 static_assert(std::is_same_v<odd::output, feature_map<float, 6, 6, 3>>);

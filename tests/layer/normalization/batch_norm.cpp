@@ -24,8 +24,7 @@ namespace {
 
 template <class Trial>
 struct channels : Trial {
-  static constexpr std::size_t C = Trial::bound::state[0].extents.size(),
-                               inner = Trial::bound::input::size / C;
+  static constexpr std::size_t C = Trial::bound::state[0].extents.size(), inner = Trial::bound::input::size / C;
   using Trial::Trial;
 
   template <class F>

@@ -30,7 +30,8 @@ TEST_CASE("evaluation does the same, far from 0 too, and one pixel gives 0") {
   CHECK(t.out[0].bits() == trained);
   for (std::size_t c = 0; c < 35; ++c) {
     double sum = 0, squares = 0;
-    for (std::size_t p = 0; p < 16; ++p) sum += t.out[0].get(p * 35 + c), squares += std::pow(t.out[0].get(p * 35 + c), 2);
+    for (std::size_t p = 0; p < 16; ++p)
+      sum += t.out[0].get(p * 35 + c), squares += std::pow(t.out[0].get(p * 35 + c), 2);
     CHECK(std::fabs(sum) < 1e-3);
     CHECK(squares == doctest::Approx(16).epsilon(1e-3));
   }

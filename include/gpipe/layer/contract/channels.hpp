@@ -7,11 +7,15 @@
 
 namespace gpipe::detail {
 
+/// The number of channels, neighbours in memory, that a team works on together, each a lane: up to 256, so that memory
+/// is read in its order and the lanes' sums stay in the cache.
+constexpr int lanes_for(int channels) { return channels > 224 ? 256 : (channels + 31) / 32 * 32; }
+
 /// Loops of a kernel over channels. A channel is one element of a tensor's first extent, with all later extents, in
 /// every sample.
 ///
 ///     tensor<float, 64, 28, 28>:  inner 784, a strip is one channel            (64 strips)
-///     tensor<float, 512>:         inner 1, a strip is 32 channels side by side (16 strips), each a lane
+///     tensor<float, 600>:         inner 1, a strip is 256 channels side by side (3 strips), each a lane
 ///
 /// A team works on one strip. A thread's local arrays hold the values of its lanes, which are the same in every loop
 /// over lanes, or the values of the only channel. `first` is the strip's first channel.
@@ -19,7 +23,7 @@ template <class Tensor>
 struct channel_strips {
   static constexpr int count = Tensor::extents[0];
   static constexpr auto elements = static_cast<std::ptrdiff_t>(Tensor::size), inner = elements / count;
-  static constexpr int lanes = inner == 1 ? 32 : 1, strips = (count + lanes - 1) / lanes;
+  static constexpr int lanes = inner == 1 ? lanes_for(count) : 1, strips = (count + lanes - 1) / lanes;
 
   /// The number of lanes that are channels: the last strip may have fewer.
   GPIPE_HOST_DEVICE static constexpr std::ptrdiff_t width(std::ptrdiff_t first) {

@@ -25,11 +25,11 @@ struct batch_statistics {
 ///     dx = weight r (dy - mean of dy - h mean of dy h)
 ///     average += momentum (value of the mini-batch - average), when a step is committed
 ///
-/// A channel is an index of the first extent, as in PyTorch: in feature_map<T, C, H, W> and in tensor<T, C, H, W> a mean
-/// is over samples, H and W; in tensor<T, C> each feature is a channel. Weight {C} and bias {C}. State: the averages,
-/// "mean" {C} and "variance" {C}. Normalisation uses the biased variance, the average the unbiased one, unless the
-/// settings say otherwise. Samples count equally, whatever their weights in the loss. A channel with one element has
-/// variance 0; an unbiased average does not change then.
+/// A channel is an index of the first extent, as in PyTorch: in feature_map<T, C, H, W> and in tensor<T, C, H, W> a
+/// mean is over samples, H and W; in tensor<T, C> each feature is a channel. Weight {C} and bias {C}. State: the
+/// averages, "mean" {C} and "variance" {C}. Normalisation uses the biased variance, the average the unbiased one,
+/// unless the settings say otherwise. Samples count equally, whatever their weights in the loss. A channel with one
+/// element has variance 0; an unbiased average does not change then.
 ///
 ///     batch_norm_with<batch_statistics{.epsilon = 1e-3, .momentum = 0.0003}>       AmoebaNet's
 template <batch_statistics Settings = batch_statistics{}>
@@ -74,15 +74,13 @@ struct batch_norm_with {
     template <class Context, class A>
     static void backward_input(const Context& c, const A& a) {
       if (!a.in_gradient()) return;
-      c.rows(channels::strips,
-             differentiate{channel_input_of(a, a.recorded_partials()), a.out_gradient(), a.template parameter<0>(),
-                           a.in_gradient()});
+      c.rows(channels::strips, differentiate{channel_input_of(a, a.recorded_partials()), a.out_gradient(),
+                                             a.template parameter<0>(), a.in_gradient()});
     }
     template <class Context, class A>
     static void backward_parameters(const Context& c, const A& a) {
-      c.rows(channels::strips,
-             add_up{channel_input_of(a, a.recorded_partials()), a.out_gradient(), a.template gradient<0>(),
-                    a.template gradient<1>()});
+      c.rows(channels::strips, add_up{channel_input_of(a, a.recorded_partials()), a.out_gradient(),
+                                      a.template gradient<0>(), a.template gradient<1>()});
     }
     template <class Context, class A>
     static void absorb(const Context& c, const A& a) noexcept {
@@ -106,7 +104,8 @@ struct batch_norm_with {
     };
     template <class A>
     static channel_input channel_input_of(const A& a, const double* recorded) {
-      return {a.in(), a.samples() * Rows, a.training() ? recorded : nullptr, a.template state<0>(), a.template state<1>()};
+      return {a.in(), a.samples() * Rows, a.training() ? recorded : nullptr, a.template state<0>(),
+              a.template state<1>()};
     }
 
     struct measure {
@@ -212,9 +211,18 @@ struct batch_norm_with {
                                             const T* dy, const strip_statistics& by, double* along_one,
                                             double* along_h) {
       const T* x = of.in;
-      channels::sum(team, of.samples, first, along_one, [=](std::ptrdiff_t i, std::ptrdiff_t) { return dy[i]; });
-      channels::sum(team, of.samples, first, along_h,
-                    [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) { return dy[i] * by.normal(x[i], lane); });
+      if constexpr (channels::lanes > 1) {  // both in one pass
+        team.each(lanes, [=](std::ptrdiff_t lane) { along_one[lane] = along_h[lane] = 0; });
+        channels::each(team, of.samples, first, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
+          const number d = dy[i];
+          along_one[lane] += static_cast<double>(d);
+          along_h[lane] += static_cast<double>(d * by.normal(x[i], lane));
+        });
+      } else {
+        channels::sum(team, of.samples, first, along_one, [=](std::ptrdiff_t i, std::ptrdiff_t) { return dy[i]; });
+        channels::sum(team, of.samples, first, along_h,
+                      [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) { return dy[i] * by.normal(x[i], lane); });
+      }
     }
 
     // Micro-batches are combined one by one, as by Chan, Golub and LeVeque (1979): no difference of large squares.
@@ -242,12 +250,14 @@ struct batch_norm_with {
 
   template <class T, int C, int... Extents>
   requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, C, Extents...>>
-      : of_channels<tensor<T, C, Extents...>, tensor<T, C, Extents...>, 1> {};
+      : of_channels<tensor<T, C, Extents...>, tensor<T, C, Extents...>, 1> {
+  };
 
   // A pixel is a sample whose features are the channels.
   template <class T, int C, int H, int W>
   requires(detail::is_floating(dtype_of<T>)) struct on<feature_map<T, C, H, W>>
-      : of_channels<feature_map<T, C, H, W>, tensor<T, C>, H * W> {};
+      : of_channels<feature_map<T, C, H, W>, tensor<T, C>, H * W> {
+  };
 };
 
 /// The same with the settings in whole numbers: momentum = `PerMille` / 1000, epsilon = `Millionths` / 1e6.

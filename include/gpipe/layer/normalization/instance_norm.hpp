@@ -6,6 +6,7 @@
 
 #include <gpipe/core/tensors/feature_map.hpp>
 #include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/channels.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 
 namespace gpipe {
@@ -29,7 +30,7 @@ struct instance_norm {
     using output = In;
     using T = typename In::value_type;
     using number = compute_type<T>;
-    static constexpr int C = In::channels, lanes = 32, strips = (C + lanes - 1) / lanes;
+    static constexpr int C = In::channels, lanes = detail::lanes_for(C), strips = (C + lanes - 1) / lanes;
     static constexpr auto pixels = static_cast<std::ptrdiff_t>(In::pixels);
     static constexpr auto elements = static_cast<std::int64_t>(In::size);
     static constexpr buffer extras[] = {{"inverse", std::size_t{C}, dtype_of<number>}};
@@ -49,7 +50,7 @@ struct instance_norm {
                differentiate{a.out(), a.out_gradient(), a.template extra<0>(), a.in_gradient()});
     }
 
-    // A row is 32 channels of a sample, side by side in each pixel. Sums are in double.
+    // A row is up to 256 channels of a sample, side by side in each pixel. Sums are in double.
     struct strip {
       std::ptrdiff_t first, channel, width;
       GPIPE_HOST_DEVICE explicit strip(std::ptrdiff_t row)

@@ -15,7 +15,7 @@ namespace gpipe {
 ///
 ///     average_pool<2>,  average_pool<3, pool_options{.stride = 1, .padding = 1, .count_padding = false}>
 ///
-/// Sums of bf16 are rounded after each pixel of the window.
+/// Of windows across the upper or lower edge, sums of bf16 are rounded after each row; so are gradients.
 template <height_width Window, pool_options Options = pool_options{}>
 struct average_pool {
   static constexpr detail::short_name shown_name = detail::name_of_pool("average_pool", Window, Options);
@@ -37,12 +37,11 @@ struct average_pool {
 
     template <class Context, class A>
     static void forward(const Context& c, const A& a) {
-      c.rows(a.samples() * static_cast<std::ptrdiff_t>(output::pixels), mean{a.in(), a.out()});
+      c.rows(std::ptrdiff_t{a.samples()} * output::height, mean{a.in(), a.out()});
     }
     template <class Context, class A>
     static void backward_input(const Context& c, const A& a) {
-      if (a.in_gradient())
-        c.rows(a.samples() * static_cast<std::ptrdiff_t>(In::pixels), spread{a.out_gradient(), a.in_gradient()});
+      if (a.in_gradient()) c.rows(std::ptrdiff_t{a.samples()} * In::height, spread{a.out_gradient(), a.in_gradient()});
     }
 
     /// The weight of a pixel in the mean of the window at (t, u).
@@ -52,46 +51,111 @@ struct average_pool {
       return number(1) / number((down.to - down.from) * (across.to - across.from));
     }
 
+    // A team has a row of outputs, most of which are long vectors, as in `max_pool`.
     struct mean {
       const T* in;
       T* out;
       template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
-        const auto t = static_cast<int>(pixel / output::width % output::height), u = static_cast<int>(pixel % output::width);
-        const auto down = windows::rows(t), across = windows::columns(u);
-        const T* picture = in + pixel / static_cast<std::ptrdiff_t>(output::pixels) * static_cast<std::ptrdiff_t>(In::size);
-        T* y = out + pixel * C;
-        const number by = weight(t, u);
-        bool first = true;
-        for (int i = down.from; i < down.to; ++i)
-          for (int j = across.from; j < across.to; ++j) {
-            const T* x = picture + (std::ptrdiff_t{i} * In::width + j) * C;
-            const bool alone = first;
-            team.each(C, [=](std::ptrdiff_t k) { y[k] = alone ? by * x[k] : y[k] + by * x[k]; });
-            first = false;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+        const auto t = static_cast<int>(row % output::height);
+        const auto down = windows::rows(t);
+        constexpr auto whole = windows::whole_windows();
+        const T* picture = in + row / output::height * static_cast<std::ptrdiff_t>(In::size);
+        T* y = out + row * output::width * C;
+        for (int u = 0; u < whole.from; ++u) at_border(team, picture, t, u, y + u * C);
+        for (int u = whole.to; u < output::width; ++u) at_border(team, picture, t, u, y + u * C);
+        constexpr bool joined = windows::stride_width == 1;
+        for (int u = whole.from; u < whole.to; u += joined ? whole.to - whole.from : 1) {
+          const std::ptrdiff_t width = std::ptrdiff_t{joined ? whole.to - whole.from : 1} * C;
+          const T* x = picture + (std::ptrdiff_t{down.from} * In::width + windows::columns(u).first) * C;
+          const number by = weight(t, u);
+          if (down.to - down.from == Window.height) {
+            add_rows<Window.height>(team, width, x, by, true, y + u * C);
+          } else {
+            for (int i = down.from; i < down.to; ++i, x += std::ptrdiff_t{In::width} * C)
+              add_rows<1>(team, width, x, by, i == down.from, y + u * C);
           }
+        }
+      }
+
+      // Adds `Rows` rows of the windows to y, which begins with them or has others already.
+      template <int Rows, class Team>
+      GPIPE_HOST_DEVICE static void add_rows(const Team& team, std::ptrdiff_t width, const T* x, number by, bool begins,
+                                             T* y) {
+        team.each(width, [=](std::ptrdiff_t k) {
+          number sum = 0;
+          detail::unrolled<Rows * Window.width>(
+              [&](int p) { sum += x[(std::ptrdiff_t{p / Window.width} * In::width + p % Window.width) * C + k]; });
+          y[k] = begins ? by * sum : y[k] + by * sum;
+        });
+      }
+
+      template <class Team>
+      GPIPE_HOST_DEVICE static void at_border(const Team& team, const T* picture, int t, int u, T* y) {
+        const auto down = windows::rows(t), across = windows::columns(u);
+        const number by = weight(t, u);
+        team.each(C, [=](std::ptrdiff_t k) {
+          number sum = 0;
+          for (int i = down.from; i < down.to; ++i)
+            for (int j = across.from; j < across.to; ++j) sum += picture[(std::ptrdiff_t{i} * In::width + j) * C + k];
+          y[k] = by * sum;
+        });
       }
     };
 
     struct spread {
       const T* out_gradient;
       T* in_gradient;
+
+      /// The inputs that `Window.width` windows of equal weight see.
+      static constexpr auto evenly_seen() {
+        auto inside = windows::fully_seen();
+        constexpr auto whole = windows::whole_windows();
+        if (Options.count_padding || inside.from == inside.to) return inside;
+        inside.from = whole.from - Options.padding.width + Window.width - 1;
+        inside.to = whole.to - Options.padding.width;
+        if (inside.to <= inside.from) inside.from = inside.to = 0;
+        return inside;
+      }
+
       template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
-        const auto i = static_cast<int>(pixel / In::width % In::height), j = static_cast<int>(pixel % In::width);
-        const auto down = windows::rows_that_see(i), across = windows::columns_that_see(j);
-        const std::ptrdiff_t sample = pixel / static_cast<std::ptrdiff_t>(In::pixels);
-        T* dx = in_gradient + pixel * C;
-        bool first = true;
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+        const auto i = static_cast<int>(row % In::height);
+        const auto down = windows::rows_that_see(i);
+        constexpr auto inside = evenly_seen();
+        const T* picture = out_gradient + row / In::height * static_cast<std::ptrdiff_t>(output::size);
+        T* dx = in_gradient + row * In::width * C;
+        for (int j = 0; j < inside.from; ++j) at_border(team, picture, down, j, dx + j * C);
+        for (int j = inside.to; j < In::width; ++j) at_border(team, picture, down, j, dx + j * C);
+        if (inside.from == inside.to) return;
+        const std::ptrdiff_t width = std::ptrdiff_t{inside.to - inside.from} * C;
+        T* into = dx + inside.from * C;
+        if (down.from >= down.to) team.each(width, [=](std::ptrdiff_t k) { into[k] = number(0); });
+        for (int t = down.from; t < down.to; ++t) {
+          const T* dy = picture + (std::ptrdiff_t{t} * output::width + inside.from + Options.padding.width) * C;
+          const number by = weight(t, inside.from + Options.padding.width);
+          const bool begins = t == down.from;
+          team.each(width, [=](std::ptrdiff_t k) {
+            number sum = 0;
+            detail::unrolled<Window.width>([&](int u) { sum += dy[k - (Window.width - 1 - u) * C]; });
+            into[k] = begins ? by * sum : into[k] + by * sum;
+          });
+        }
+      }
+
+      template <class Team>
+      GPIPE_HOST_DEVICE static void at_border(const Team& team, const T* picture, typename windows::span down, int j,
+                                              T* dx) {
+        const auto across = windows::columns_that_see(j);
+        if (down.from >= down.to || across.from >= across.to)
+          team.each(C, [=](std::ptrdiff_t k) { dx[k] = number(0); });
         for (int t = down.from; t < down.to; ++t)
           for (int u = across.from; u < across.to; ++u) {
-            const T* dy = out_gradient + ((sample * output::height + t) * output::width + u) * C;
+            const T* dy = picture + (std::ptrdiff_t{t} * output::width + u) * C;
             const number by = weight(t, u);
-            const bool alone = first;
-            team.each(C, [=](std::ptrdiff_t k) { dx[k] = alone ? by * dy[k] : dx[k] + by * dy[k]; });
-            first = false;
+            const bool begins = t == down.from && u == across.from;
+            team.each(C, [=](std::ptrdiff_t k) { dx[k] = begins ? by * dy[k] : dx[k] + by * dy[k]; });
           }
-        if (first) team.each(C, [=](std::ptrdiff_t k) { dx[k] = number(0); });
       }
     };
   };

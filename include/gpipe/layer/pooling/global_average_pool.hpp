@@ -5,6 +5,7 @@
 
 #include <gpipe/core/tensors/feature_map.hpp>
 #include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/channels.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 
 namespace gpipe {
@@ -20,7 +21,7 @@ struct global_average_pool {
     using T = typename In::value_type;
     using number = compute_type<T>;
     using output = tensor<T, In::channels>;
-    static constexpr int C = In::channels, lanes = 32, strips = (C + lanes - 1) / lanes;
+    static constexpr int C = In::channels, lanes = detail::lanes_for(C), strips = (C + lanes - 1) / lanes;
     static constexpr auto pixels = static_cast<std::ptrdiff_t>(In::pixels);
     static constexpr work cost{.forward = static_cast<std::int64_t>(In::size),
                                .backward_input = static_cast<std::int64_t>(In::size),
@@ -35,13 +36,14 @@ struct global_average_pool {
       if (a.in_gradient()) c.rows(a.samples() * pixels, spread{a.out_gradient(), a.in_gradient()});
     }
 
-    // A row is 32 channels of a sample, side by side in each pixel.
+    // A row is up to 256 channels of a sample, side by side in each pixel.
     struct mean {
       const T* in;
       T* out;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const std::ptrdiff_t sample = row / strips, first = row % strips * lanes, width = C - first < lanes ? C - first : lanes;
+        const std::ptrdiff_t sample = row / strips, first = row % strips * lanes,
+                             width = C - first < lanes ? C - first : lanes;
         const T* x = in + sample * pixels * C + first;
         T* y = out + sample * C + first;
         number sum[std::size_t{lanes}];

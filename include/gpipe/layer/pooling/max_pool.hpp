@@ -33,9 +33,10 @@ struct max_pool {
     static constexpr int C = In::channels;
     static constexpr buffer extras[] = {{"places", output::size, dtype::uint8}};
     static constexpr std::int64_t seen = static_cast<std::int64_t>(output::size) * Window.height * Window.width;
-    static constexpr work cost{.forward = seen,
-                               .backward_input = seen,
-                               .bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + output::size) + output::size)};
+    static constexpr work cost{
+        .forward = seen,
+        .backward_input = seen,
+        .bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + output::size) + output::size)};
 
     template <class Context, class A>
     static void forward(const Context& c, const A& a) {
@@ -126,20 +127,21 @@ struct max_pool {
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
         const auto i = static_cast<int>(row % In::height);
         const auto down = windows::rows_that_see(i);
-        constexpr auto seen = windows::fully_seen();
+        constexpr auto inside = windows::fully_seen();
         const std::ptrdiff_t picture = row / In::height * static_cast<std::ptrdiff_t>(output::size);
         T* dx = in_gradient + row * In::width * C;
-        for (int j = 0; j < seen.from; ++j) at_border(team, picture, i, down, j, dx + j * C);
-        for (int j = seen.to; j < In::width; ++j) at_border(team, picture, i, down, j, dx + j * C);
-        if (seen.from == seen.to) return;
+        for (int j = 0; j < inside.from; ++j) at_border(team, picture, i, down, j, dx + j * C);
+        for (int j = inside.to; j < In::width; ++j) at_border(team, picture, i, down, j, dx + j * C);
+        if (inside.from == inside.to) return;
         for (int t = down.from; t < down.to; ++t) {
-          const std::ptrdiff_t at = picture + (std::ptrdiff_t{t} * output::width + seen.from + Options.padding.width) * C;
+          const std::ptrdiff_t at =
+              picture + (std::ptrdiff_t{t} * output::width + inside.from + Options.padding.width) * C;
           const T* dy = out_gradient + at;
           const std::uint8_t* place = places + at;
-          T* into = dx + seen.from * C;
+          T* into = dx + inside.from * C;
           const int first = (i - windows::rows(t).first) * Window.width;
           const bool begins = t == down.from;
-          team.each(std::ptrdiff_t{seen.to - seen.from} * C, [=](std::ptrdiff_t k) {
+          team.each(std::ptrdiff_t{inside.to - inside.from} * C, [=](std::ptrdiff_t k) {
             number sum = begins ? number(0) : number(into[k]);
             detail::unrolled<Window.width>([&](int u) {
               const int j = Window.width - 1 - u;
@@ -149,14 +151,16 @@ struct max_pool {
           });
         }
         if (down.from == down.to)
-          team.each(std::ptrdiff_t{seen.to - seen.from} * C, [=](std::ptrdiff_t k) { dx[seen.from * C + k] = number(0); });
+          team.each(std::ptrdiff_t{inside.to - inside.from} * C,
+                    [=](std::ptrdiff_t k) { dx[inside.from * C + k] = number(0); });
       }
 
       template <class Team>
-      GPIPE_HOST_DEVICE void at_border(const Team& team, std::ptrdiff_t picture, int i, typename windows::span down, int j,
-                                       T* into) const {
+      GPIPE_HOST_DEVICE void at_border(const Team& team, std::ptrdiff_t picture, int i, typename windows::span down,
+                                       int j, T* into) const {
         const auto across = windows::columns_that_see(j);
-        if (down.from >= down.to || across.from >= across.to) team.each(C, [=](std::ptrdiff_t k) { into[k] = number(0); });
+        if (down.from >= down.to || across.from >= across.to)
+          team.each(C, [=](std::ptrdiff_t k) { into[k] = number(0); });
         for (int t = down.from; t < down.to; ++t)
           for (int u = across.from; u < across.to; ++u) {
             const std::ptrdiff_t at = picture + (std::ptrdiff_t{t} * output::width + u) * C;

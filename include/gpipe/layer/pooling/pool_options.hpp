@@ -44,10 +44,12 @@ struct pooled {
   using down = windows<In::height, Window.height, stride_height, Options.padding.height>;
   using across = windows<In::width, Window.width, stride_width, Options.padding.width>;
   // As in PyTorch, no window lies in the padding alone.
-  static_assert(sizeof(broken::window_is_in_the_picture<Layer, In, Window.height, In::height + 2 * Options.padding.height,
-                                                        down::fits && 2 * Options.padding.height <= Window.height>) > 0);
-  static_assert(sizeof(broken::window_is_in_the_picture<Layer, In, Window.width, In::width + 2 * Options.padding.width,
-                                                        across::fits && 2 * Options.padding.width <= Window.width>) > 0);
+  static_assert(sizeof(broken::window_is_in_the_picture < Layer, In, Window.height,
+                       In::height + 2 * Options.padding.height,
+                       down::fits && 2 * Options.padding.height <= Window.height >) > 0);
+  static_assert(sizeof(broken::window_is_in_the_picture < Layer, In, Window.width,
+                       In::width + 2 * Options.padding.width,
+                       across::fits && 2 * Options.padding.width <= Window.width >) > 0);
   using output = feature_map<typename In::value_type, In::channels, down::count, across::count>;
 
   /// A row or column of outputs: its first input, and the inputs [from, to) of its window that are in the picture.
@@ -77,7 +79,8 @@ struct pooled {
     return outputs(j, across::count, Window.width, stride_width, Options.padding.width);
   }
 
-  // Side by side, such pixels are one long vector if the stride is 1: pixel u + 1 reads what lies C elements further on.
+  // Side by side, such pixels are one long vector if the stride is 1: pixel u + 1 reads what lies C elements further
+  // on.
   /// The outputs [from, to) of a row whose windows see no padding to the left and to the right.
   GPIPE_HOST_DEVICE static constexpr span whole_windows() {
     const int to = In::width + Options.padding.width < Window.width

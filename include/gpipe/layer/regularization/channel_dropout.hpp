@@ -6,13 +6,14 @@
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/core/tensors/feature_map.hpp>
 #include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/channels.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 
 namespace gpipe {
 
 /// Training sets whole channels of a sample to 0, each with a probability of `Percent` / 100, and scales the others by
-/// 1 / (1 - probability); evaluation copies the input. PyTorch's Dropout2d. Draws are a function of (seed, step, sample,
-/// slot, channel), so backward and a recompute draw the same numbers again, and nothing is kept.
+/// 1 / (1 - probability); evaluation copies the input. PyTorch's Dropout2d. Draws are a function of (seed, step,
+/// sample, slot, channel), so backward and a recompute draw the same numbers again, and nothing is kept.
 template <int Percent>
 struct channel_dropout {
   static_assert(0 <= Percent && Percent < 100, "gpipe: channel_dropout<Percent>: Percent must be in 0 ... 99");
@@ -25,12 +26,11 @@ struct channel_dropout {
     using output = In;
     using T = typename In::value_type;
     using number = compute_type<T>;
-    static constexpr int C = In::channels, lanes = 32, strips = (C + lanes - 1) / lanes;
+    static constexpr int C = In::channels, lanes = detail::lanes_for(C), strips = (C + lanes - 1) / lanes;
     static constexpr auto pixels = static_cast<std::ptrdiff_t>(In::pixels);
     static constexpr auto elements = static_cast<std::int64_t>(In::size);
-    static constexpr work cost{.forward = elements,
-                               .backward_input = elements,
-                               .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
+    static constexpr work cost{
+        .forward = elements, .backward_input = elements, .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
 
     template <class Context, class A>
     static void forward(const Context& c, const A& a) {
@@ -47,14 +47,15 @@ struct channel_dropout {
       else c.copy(a.samples() * elements, from, into);
     }
 
-    // A row is 32 channels of a sample, side by side in each pixel.
+    // A row is up to 256 channels of a sample, side by side in each pixel.
     struct drop {
       random_key key;
       const T* from;
       T* into;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const std::ptrdiff_t sample = row / strips, first = row % strips * lanes, width = C - first < lanes ? C - first : lanes;
+        const std::ptrdiff_t sample = row / strips, first = row % strips * lanes,
+                             width = C - first < lanes ? C - first : lanes;
         const T* x = from + sample * pixels * C + first;
         T* y = into + sample * pixels * C + first;
         const random_key k = key;
