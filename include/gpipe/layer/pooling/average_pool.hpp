@@ -108,7 +108,7 @@ struct average_pool {
       T* in_gradient;
 
       /// The inputs that `Window.width` windows of equal weight see.
-      static constexpr auto evenly_seen() {
+      GPIPE_HOST_DEVICE static constexpr auto evenly_seen() {
         auto inside = windows::fully_seen();
         constexpr auto whole = windows::whole_windows();
         if (Options.count_padding || inside.from == inside.to) return inside;
@@ -127,19 +127,20 @@ struct average_pool {
         T* dx = in_gradient + row * In::width * C;
         for (int j = 0; j < inside.from; ++j) at_border(team, picture, down, j, dx + j * C);
         for (int j = inside.to; j < In::width; ++j) at_border(team, picture, down, j, dx + j * C);
-        if (inside.from == inside.to) return;
-        const std::ptrdiff_t width = std::ptrdiff_t{inside.to - inside.from} * C;
-        T* into = dx + inside.from * C;
-        if (down.from >= down.to) team.each(width, [=](std::ptrdiff_t k) { into[k] = number(0); });
-        for (int t = down.from; t < down.to; ++t) {
-          const T* dy = picture + (std::ptrdiff_t{t} * output::width + inside.from + Options.padding.width) * C;
-          const number by = weight(t, inside.from + Options.padding.width);
-          const bool begins = t == down.from;
-          team.each(width, [=](std::ptrdiff_t k) {
-            number sum = 0;
-            detail::unrolled<Window.width>([&](int u) { sum += dy[k - (Window.width - 1 - u) * C]; });
-            into[k] = begins ? by * sum : into[k] + by * sum;
-          });
+        if constexpr (inside.from != inside.to) {
+          const std::ptrdiff_t width = std::ptrdiff_t{inside.to - inside.from} * C;
+          T* into = dx + inside.from * C;
+          if (down.from >= down.to) team.each(width, [=](std::ptrdiff_t k) { into[k] = number(0); });
+          for (int t = down.from; t < down.to; ++t) {
+            const T* dy = picture + (std::ptrdiff_t{t} * output::width + inside.from + Options.padding.width) * C;
+            const number by = weight(t, inside.from + Options.padding.width);
+            const bool begins = t == down.from;
+            team.each(width, [=](std::ptrdiff_t k) {
+              number sum = 0;
+              detail::unrolled<Window.width>([&](int u) { sum += dy[k - (Window.width - 1 - u) * C]; });
+              into[k] = begins ? by * sum : into[k] + by * sum;
+            });
+          }
         }
       }
 

@@ -132,27 +132,28 @@ struct max_pool {
         T* dx = in_gradient + row * In::width * C;
         for (int j = 0; j < inside.from; ++j) at_border(team, picture, i, down, j, dx + j * C);
         for (int j = inside.to; j < In::width; ++j) at_border(team, picture, i, down, j, dx + j * C);
-        if (inside.from == inside.to) return;
-        for (int t = down.from; t < down.to; ++t) {
-          const std::ptrdiff_t at =
-              picture + (std::ptrdiff_t{t} * output::width + inside.from + Options.padding.width) * C;
-          const T* dy = out_gradient + at;
-          const std::uint8_t* place = places + at;
-          T* into = dx + inside.from * C;
-          const int first = (i - windows::rows(t).first) * Window.width;
-          const bool begins = t == down.from;
-          team.each(std::ptrdiff_t{inside.to - inside.from} * C, [=](std::ptrdiff_t k) {
-            number sum = begins ? number(0) : number(into[k]);
-            detail::unrolled<Window.width>([&](int u) {
-              const int j = Window.width - 1 - u;
-              sum += int{place[k - j * C]} == first + j ? number(dy[k - j * C]) : number(0);
+        if constexpr (inside.from != inside.to) {
+          for (int t = down.from; t < down.to; ++t) {
+            const std::ptrdiff_t at =
+                picture + (std::ptrdiff_t{t} * output::width + inside.from + Options.padding.width) * C;
+            const T* dy = out_gradient + at;
+            const std::uint8_t* place = places + at;
+            T* into = dx + inside.from * C;
+            const int first = (i - windows::rows(t).first) * Window.width;
+            const bool begins = t == down.from;
+            team.each(std::ptrdiff_t{inside.to - inside.from} * C, [=](std::ptrdiff_t k) {
+              number sum = begins ? number(0) : number(into[k]);
+              detail::unrolled<Window.width>([&](int u) {
+                const int j = Window.width - 1 - u;
+                sum += int{place[k - j * C]} == first + j ? number(dy[k - j * C]) : number(0);
+              });
+              into[k] = sum;
             });
-            into[k] = sum;
-          });
+          }
+          if (down.from == down.to)
+            team.each(std::ptrdiff_t{inside.to - inside.from} * C,
+                      [=](std::ptrdiff_t k) { dx[inside.from * C + k] = number(0); });
         }
-        if (down.from == down.to)
-          team.each(std::ptrdiff_t{inside.to - inside.from} * C,
-                    [=](std::ptrdiff_t k) { dx[inside.from * C + k] = number(0); });
       }
 
       template <class Team>
