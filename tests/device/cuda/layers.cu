@@ -163,9 +163,12 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<conv2d<6, 3, conv_options{.padding = 2, .groups = 6}>, map>(2 * few);
   agrees<conv_transpose2d<4, 3, conv_options{.stride = 2, .groups = 2}>, map>(2 * few);
   agrees<max_pool<3, pool_options{.stride = 2, .padding = 1}>, map>(few);
+  agrees<max_pool<3, pool_options{.stride = 1, .padding = 1}>, map>(few);
   agrees<average_pool<2, pool_options{.padding = 1, .count_padding = false}>, map>(few);
+  agrees<average_pool<3, pool_options{.stride = 1, .padding = 1, .count_padding = false}>, map>(few);
   agrees<global_average_pool, feature_map<T, 40, 2, 3>>(few);
   agrees<batch_norm<>, feature_map<T, 40, 3, 3>>(10 * few);
+  agrees<batch_norm<>, feature_map<T, 300, 2, 1>>(10 * few);
   agrees<instance_norm<>, feature_map<T, 40, 3, 3>>(10 * few);
   agrees<channel_dropout<30>, feature_map<T, 40, 2, 3>>(few);
   agrees<leaky_relu<>, map>(few);
