@@ -67,22 +67,19 @@ struct bottleneck : scope<stash<"x">,                                           
 
 namespace detail {
 
-template <int Depth>
-struct resnet_blocks {
-  static_assert(Depth == 18 || Depth == 34 || Depth == 50 || Depth == 101 || Depth == 152,
-                "gpipe: resnet<Depth>: Depth must be 18, 34, 50, 101 or 152");
-  static constexpr bool wide = Depth >= 50;
-  static constexpr int counts[] = {Depth == 18 ? 2 : 3, Depth == 18 ? 2 : Depth == 152 ? 8 : 4,
-                                   Depth == 18    ? 2
-                                   : Depth == 101 ? 23
-                                   : Depth == 152 ? 36
-                                                  : 6,
-                                   Depth == 18 ? 2 : 3};
-  template <int Width, int Stride, bool Projects>
-  using block = std::conditional_t<wide, bottleneck<Width, Stride, Projects>, basic_block<Width, Stride, Projects>>;
-  template <int Group, int Width, int Stride>
-  using group = stacked<counts[Group], block<Width, Stride, (Stride > 1 || wide)>, block<Width, 1, false>>;
-};
+/// The number of blocks of a group.
+constexpr int resnet_count(int depth, int group) {
+  const int others[] = {depth == 18 ? 2 : 3, depth == 18 ? 2 : depth == 152 ? 8 : 4, 0, depth == 18 ? 2 : 3};
+  const int third = depth == 18 ? 2 : depth == 101 ? 23 : depth == 152 ? 36 : 6;
+  return group == 2 ? third : others[group];
+}
+
+template <int Depth, int Width, int Stride, bool Projects>
+using resnet_block =
+    std::conditional_t<(Depth >= 50), bottleneck<Width, Stride, Projects>, basic_block<Width, Stride, Projects>>;
+template <int Depth, int Group, int Width, int Stride>
+using resnet_group = stacked<resnet_count(Depth, Group), resnet_block<Depth, Width, Stride, (Stride > 1 || Depth >= 50)>,
+                             resnet_block<Depth, Width, 1, false>>;
 
 }  // namespace detail
 
@@ -97,10 +94,13 @@ struct resnet
     : model<input_image<T, 3, Side, Side>,                                                                     //
             named<"conv1", detail::resnet_conv<64, 7, 2>>, named<"bn1", batch_norm<>>, relu,                    //
             max_pool<3, pool_options{.stride = 2, .padding = 1}>,                                               //
-            named<"layer1", typename detail::resnet_blocks<Depth>::template group<0, 64, 1>>,                   //
-            named<"layer2", typename detail::resnet_blocks<Depth>::template group<1, 128, 2>>,                  //
-            named<"layer3", typename detail::resnet_blocks<Depth>::template group<2, 256, 2>>,                  //
-            named<"layer4", typename detail::resnet_blocks<Depth>::template group<3, 512, 2>>,                  //
-            global_average_pool, named<"fc", linear<Classes>>, softmax_cross_entropy> {};
+            named<"layer1", detail::resnet_group<Depth, 0, 64, 1>>,                   //
+            named<"layer2", detail::resnet_group<Depth, 1, 128, 2>>,                  //
+            named<"layer3", detail::resnet_group<Depth, 2, 256, 2>>,                  //
+            named<"layer4", detail::resnet_group<Depth, 3, 512, 2>>,                  //
+            global_average_pool, named<"fc", linear<Classes>>, softmax_cross_entropy> {
+  static_assert(Depth == 18 || Depth == 34 || Depth == 50 || Depth == 101 || Depth == 152,
+                "gpipe: resnet<Depth>: Depth must be 18, 34, 50, 101 or 152");
+};
 
 }  // namespace gpipe
