@@ -18,6 +18,7 @@
 #include <gpipe/record/report.hpp>
 #include <gpipe/record/timeline.hpp>
 #include <gpipe/train/checkpoint/hugging_face.hpp>
+#include <gpipe/train/checkpoint/torchvision.hpp>
 #include <gpipe/train/data/augmented_pictures.hpp>
 #include <gpipe/train/data/csv.hpp>
 #include <gpipe/train/data/generated_data.hpp>

@@ -64,12 +64,13 @@ TEST_CASE("arrays get the names, layouts and parts of the first rule for them") 
                 {.file = {"never.*"}, .model = "h.*.weight"},
                 {.file = {"q.*", "k.*", "v.*"}, .model = "*.in"},
                 {.file = {"k.*.t", "v.*.t"}, .model = "*.kv", .transposed = true, .row_shares = {2, 1}},
+                {.file = {"*.conv"}, .model = "*.window", .transposed = true},
                 {.file = {"head"}, .model = "out", .prefixed = false}}};
   CHECK(text_of(in_file({array("h.3.weight", {4, 8}), array("1.in", {6, 2}, 64), array("2.in", {3}),
-                         array("2.kv", {6, 5}, 128), array("out", {2}), array("rest", {7, 7})},
+                         array("2.kv", {6, 5}, 128), array("3.window", {2, 3, 4, 5}), array("out", {2}), array("rest", {7, 7})},
                         names, "p.")) ==
         "p.b.3.w 8x4 @0 t; p.q.1 2x2 @64; p.k.1 2x2 @80; p.v.1 2x2 @96; p.q.2 1 @0; p.k.2 1 @4; p.v.2 1 @8; "
-        "p.k.2.t 5x4 @128 t; p.v.2.t 5x2 @208 t; head 2 @0; p.rest 7x7 @0; ");
+        "p.k.2.t 5x4 @128 t; p.v.2.t 5x2 @208 t; p.3.conv 5x4x2x3 @0 t; head 2 @0; p.rest 7x7 @0; ");
 }
 
 TEST_CASE("wrong rules are refused") {
@@ -84,6 +85,7 @@ TEST_CASE("wrong rules are refused") {
         "\"0.bias\" has 6 rows, which are not 2 tensors with these row_shares");
   CHECK(refusal({.rules = {{.file = {"a.*"}, .model = "*.bias", .transposed = true}}}) ==
         "the rule for \"*.bias\" is transposed, but \"0.bias\" has 1 dimension");
+  CHECK(refusal({.rules = {{.file = {"a.*", "b.*"}, .model = "*.weight", .transposed = true}}}) == "");
   CHECK(refusal({.rules = {{.file = {"0.weight"}, .model = "0.bias"}}}) ==
         "two arrays of the model have the name \"0.weight\" in the file");
 }

@@ -40,3 +40,13 @@ TEST_CASE("rows of a transpose are the columns of the matrix") {
         transposes<double>(rows, columns, first, count);
       }
 }
+
+TEST_CASE("each of several matrices becomes its transpose") {
+  std::vector<float> all(3 * 4 * 5);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<float>(i);
+  const auto before = all;
+  transpose_each(std::as_writable_bytes(std::span(all)).data(), 3, 4, 5, sizeof(float));
+  for (std::size_t m = 0; m < 3; ++m)
+    for (std::size_t r = 0; r < 4; ++r)
+      for (std::size_t c = 0; c < 5; ++c) CHECK(all[(m * 5 + c) * 4 + r] == before[(m * 4 + r) * 5 + c]);
+}

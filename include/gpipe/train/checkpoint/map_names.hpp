@@ -90,10 +90,10 @@ GPIPE_COLD inline std::vector<stored_array> parts_of(const stored_array& array, 
                                                      const std::vector<std::string_view>& stars,
                                                      const std::string& prefix) {
   const auto rank = array.extents.rank;
-  if (rule.transposed && rank != 2)
+  if (rule.transposed && rank != 2 && (rank != 4 || rule.file.size() > 1))
     throw_error({"the rule for ", detail::quoted(rule.model), " is transposed, but ", detail::quoted(array.name),
                  " has ", rank, rank == 1 ? " dimension" : " dimensions"},
-                {"transpose matrices only"});
+                {"transpose matrices, and whole weights of convolutions, only"});
   std::vector<int> shares = rule.row_shares;
   if (shares.empty()) shares.assign(rule.file.size(), 1);
   const auto all = std::accumulate(shares.begin(), shares.end(), std::size_t{0},
@@ -112,7 +112,9 @@ GPIPE_COLD inline std::vector<stored_array> parts_of(const stored_array& array, 
     part.at = at;
     at += part.bytes();
     part.transposed = rule.transposed;
-    if (part.transposed) std::swap(part.extents.extents[0], part.extents.extents[1]);
+    auto& e = part.extents.extents;
+    if (part.transposed && rank == 2) std::swap(e[0], e[1]);
+    if (part.transposed && rank == 4) part.extents = {e[3], e[2], e[0], e[1]};
   }
   return parts;
 }

@@ -13,7 +13,9 @@ namespace gpipe {
 struct name_rule {
   std::vector<std::string> file{};  ///< one tensor, or several: the array's rows, in this order
   std::string model{};
-  bool transposed = false;        ///< each tensor is {inputs, outputs} where the array is {outputs, inputs}
+  /// Each tensor is {inputs, outputs} where the array is {outputs, inputs}; or, of a convolution, {outputs, inputs,
+  /// height, width}, as in PyTorch, where the array is {height, width, inputs, outputs}.
+  bool transposed = false;
   std::vector<int> row_shares{};  ///< rows of several tensors, as a proportion such as {4, 1, 1}; none: equal
   bool prefixed = true;           ///< the prefix stands before the names in the file, too
 

@@ -51,6 +51,8 @@ GPIPE_COLD void read_array_as(const array_place& from, const array_visit& visit)
   const std::size_t columns = all / rows, at_once = (std::max)(block_elements / rows, std::size_t{1});
   std::vector<T> whole(all), block((std::min)(at_once, columns) * rows);
   from.tensor->read(0, std::span(whole));
+  const std::size_t window = from.array.window();
+  transpose_each(std::as_writable_bytes(std::span(whole)).data(), rows, columns / window, window, sizeof(T));
   const auto from_bytes = std::as_bytes(std::span(whole));
   const auto to_bytes = std::as_writable_bytes(std::span(block));
   for (std::size_t c = 0; c < columns; c += at_once) {

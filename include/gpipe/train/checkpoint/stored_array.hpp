@@ -23,6 +23,11 @@ struct stored_array {
   bool copy = false;        ///< a tied layer's name for the values of the first layer tied
   bool transposed = false;  ///< the file has the transpose, and `extents` are those in the file
 
+  /// Of a transposed convolution's weight, {outputs, inputs, height, width} in the file: height x width. Else 1.
+  std::size_t window() const {
+    return transposed && extents.rank == 4 ? static_cast<std::size_t>(extents.extents[2]) * static_cast<std::size_t>(extents.extents[3]) : 1;
+  }
+
   std::size_t bytes() const { return extents.size() * bytes_of(type); }
 };
 

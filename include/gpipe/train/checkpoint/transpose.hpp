@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/config.hpp>
@@ -15,6 +16,13 @@ namespace gpipe::detail {
 ///     from:  rows x columns        to[c - first][r] = from[r][c],  first <= c < first + count
 void transpose_rows(const std::byte* from, std::size_t rows, std::size_t columns, std::size_t element,
                     std::size_t first, std::size_t count, std::byte* to);
+
+/// Each of `count` rows is a matrix of rows x columns, and becomes its transpose. A weight of a convolution needs both:
+///
+///     in a file      [outputs][inputs][height x width]
+///     rows turned    [outputs][height x width][inputs]
+///     transposed     [height x width][inputs][outputs]
+void transpose_each(std::byte* matrices, std::size_t count, std::size_t rows, std::size_t columns, std::size_t element);
 
 #if GPIPE_BODIES
 template <std::size_t Element>
@@ -39,6 +47,17 @@ GPIPE_COLD GPIPE_INLINE void transpose_rows(const std::byte* from, std::size_t r
       return transpose_elements<2>(from, rows, columns, first, count, to);
     default:
       return transpose_elements<1>(from, rows, columns, first, count, to);
+  }
+}
+
+GPIPE_COLD GPIPE_INLINE void transpose_each(std::byte* matrices, std::size_t count, std::size_t rows,
+                                            std::size_t columns, std::size_t element) {
+  if (rows == 1 || columns == 1) return;
+  const std::size_t bytes = rows * columns * element;
+  std::vector<std::byte> turned(bytes);
+  for (std::size_t i = 0; i < count; ++i, matrices += bytes) {
+    transpose_rows(matrices, rows, columns, element, 0, columns, turned.data());
+    std::memcpy(matrices, turned.data(), bytes);
   }
 }
 #endif

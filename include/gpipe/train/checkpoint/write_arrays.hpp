@@ -48,7 +48,7 @@ class array_source {
 
   void write_transposed(const stored_array& from, safetensors_sink& into) {
     const auto rows = static_cast<std::size_t>(from.extents.extents[0]);  // in the file
-    const auto columns = static_cast<std::size_t>(from.extents.extents[1]);
+    const std::size_t columns = from.extents.size() / rows, window = from.window();
     const std::size_t row_bytes = columns * bytes_of(from.type),
                       at_once = (std::max)(block_bytes / row_bytes, std::size_t{1});
     std::vector<std::byte> whole(from.bytes()), some((std::min)(at_once, rows) * row_bytes);
@@ -57,6 +57,7 @@ class array_source {
     for (std::size_t r = 0; r < rows; r += at_once) {
       const std::size_t count = (std::min)(at_once, rows - r);
       transpose_rows(whole.data(), columns, rows, bytes_of(from.type), r, count, some.data());
+      transpose_each(some.data(), count, window, columns / window, bytes_of(from.type));
       into.write(std::span<const std::byte>(some).first(count * row_bytes));
     }
   }
