@@ -45,6 +45,14 @@ static_assert(initialiser::xavier().of({6, 10}).fan_in == 16 &&
 static_assert(initialiser::xavier().of({6, 10, 3, 3}).fan_in == 16 * 9);
 static_assert(initialiser::uniform(0).of({6, 10, 3}).fan_in == 30 && initialiser::uniform(7).of({6, 10}).fan_in == 7);
 
+// A convolution's weight is {window..., in, out}; ResNet's rule draws it by its outputs.
+using convolution = conv2d<10, 3>::on<feature_map<float, 6, 8, 8>>;
+using by_outputs = initialised<conv2d<10, 3>, initialiser::kaiming()>::on<feature_map<float, 6, 8, 8>>;
+static_assert(convolution::parameters[0].extents == gpipe::detail::shape{3, 3, 6, 10});
+static_assert(convolution::parameters[0].first.of({3, 3, 6, 10}).fan_in == 54);
+static_assert(by_outputs::parameters[0].first.of({3, 3, 6, 10}).fan_in == 90);
+static_assert(initialiser::xavier().with_outputs_last().of({3, 3, 6, 10}).fan_in == 16 * 9);
+
 struct net : model<input<std::int32_t, 4>, named<"wte", tied<"words", initialised<embedding<16, 8>, narrow>>>,
                    repeat<2, residual<named<"norm", rms_norm>,
                                       named<"fc", initialised<linear<8>, initialiser::xavier().over_root(2)>>>>,

@@ -14,8 +14,8 @@ namespace gpipe {
 ///     normal     with deviation     scale / sqrt(fan_in)
 ///     xavier     in [-b, b),    b = scale sqrt(6 / (inputs + outputs))          (Glorot, Bengio, 2010)
 ///
-/// A weight {out, in} has `in` inputs and `out` outputs; one {height, width, in, out}, of a convolution, has height x
-/// width times as many of both. `over_root(n)` divides by the square root of n:
+/// A weight {out, in, ...} has in x ... inputs and out x ... outputs; one {..., in, out} of a convolution here, whose rule
+/// says `outputs_last`, has as many. `over_root(n)` divides by the square root of n:
 ///
 ///     ResNet, convolutions before a relu (He et al., 2015) initialiser::kaiming()
 ///     GPT-2, what writes to the residual of L blocks    initialiser::deviation(0.02).over_root(2 * L)
@@ -26,6 +26,7 @@ struct initialiser {
   int fan_in = 1;  ///< 0: the parameter's inputs; -1: its outputs
   double scale = 1.0;
   int divisor = 1;  ///< its square root divides, too
+  bool outputs_last = false;  ///< the weight is {..., in, out}
 
   static constexpr initialiser zeros() { return {kind::zeros}; }
   static constexpr initialiser ones() { return {kind::ones}; }
@@ -35,14 +36,17 @@ struct initialiser {
   /// Deviation sqrt(2 / outputs).
   static constexpr initialiser kaiming() { return {kind::normal, -1, 1.4142135623730951}; }
   static constexpr initialiser xavier(double scale = 1.0) { return {kind::xavier, 1, scale}; }
-  constexpr initialiser over_root(int n) const { return {drawn, fan_in, scale, divisor * n}; }
+  constexpr initialiser over_root(int n) const { return {drawn, fan_in, scale, divisor * n, outputs_last}; }
+  constexpr initialiser with_outputs_last(bool last = true) const { return {drawn, fan_in, scale, divisor, last}; }
 
   /// Without what depends on the parameter's extents.
   constexpr initialiser of(const detail::shape& extents) const {
-    const bool convolves = extents.rank == 4;
-    const int outputs = convolves ? extents.extents[3] : extents.rank > 0 ? extents.extents[0] : 1;
-    const int inputs = convolves ? extents.extents[2] : extents.rank > 1 ? extents.extents[1] : 1;
-    const int window = convolves ? extents.extents[0] * extents.extents[1] : 1;
+    const auto extent = [&](int i) {
+      return i >= extents.rank ? 1 : extents.extents[outputs_last ? extents.rank - 1 - i : i];
+    };
+    const int outputs = extent(0), inputs = extent(1);
+    int window = 1;
+    for (int i = 2; i < extents.rank; ++i) window *= extent(i);
     constexpr double root_of_six = 2.449489742783178;
     if (drawn == kind::xavier) return {kind::uniform, (inputs + outputs) * window, scale * root_of_six, divisor};
     return {drawn, fan_in == 0 ? inputs * window : fan_in < 0 ? outputs * window : fan_in, scale, divisor};

@@ -22,7 +22,9 @@ struct redrawn_parameters {
     std::size_t matrices = 0;
     for (std::size_t i = 0; i < count; ++i) {
       out[i] = On::parameters[i];
-      if (out[i].extents.rank > 1) out[i].first = rules[(std::min)(matrices++, sizeof...(Rules) - 1)];
+      const bool last = out[i].first.outputs_last;
+      if (out[i].extents.rank > 1)
+        out[i].first = rules[(std::min)(matrices++, sizeof...(Rules) - 1)].with_outputs_last(last);
       else if (out[i].first.drawn != ones) out[i].first = initialiser::zeros();
     }
     return out;

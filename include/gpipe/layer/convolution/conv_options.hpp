@@ -35,12 +35,14 @@ constexpr int of_group(int channels, int groups) { return groups > 0 ? channels 
 /// The parameters {height, width, channels / groups, outputs} and {outputs} with PyTorch's first values.
 template <int Height, int Width, int In, int Out, int FanIn, bool Bias, int Biases>
 struct convolution_parameters {
-  static constexpr parameter parameters[] = {{"weight", {Height, Width, In, Out}, initialiser::uniform(FanIn)},
+  static constexpr initialiser weight = initialiser::uniform(FanIn).with_outputs_last();
+  static constexpr parameter parameters[] = {{"weight", {Height, Width, In, Out}, weight},
                                              {"bias", {Biases}, initialiser::uniform(FanIn)}};
 };
 template <int Height, int Width, int In, int Out, int FanIn, int Biases>
 struct convolution_parameters<Height, Width, In, Out, FanIn, false, Biases> {
-  static constexpr parameter parameters[] = {{"weight", {Height, Width, In, Out}, initialiser::uniform(FanIn)}};
+  static constexpr initialiser weight = initialiser::uniform(FanIn).with_outputs_last();
+  static constexpr parameter parameters[] = {{"weight", {Height, Width, In, Out}, weight}};
 };
 
 template <class T>
