@@ -52,7 +52,7 @@ struct settings {
   int batch = 64, epochs = 0, deadline = 60;
   double rate = 0;
   std::uint64_t seed = 1;
-  std::string data, log, tensorboard;
+  std::string data, set, log, tensorboard;
   example::transport transport = example::transport::threads;
   example::save_settings save;
   bool summary = false, quiet = false;
@@ -72,8 +72,8 @@ struct settings {
              "same for every number of stages, schedule and recompute mode.")
              .text("--data", "FOLDER", data,
                    "train-images.idx, train-labels.idx, test-images.idx, test-labels.idx;\n"
-                   "                            examples/run gives MNIST's digits, or those of --set NAME:\n"
-                   "                            mnist, animals, digits")
+                   "                            examples/run gives those of --set")
+             .text("--set", "NAME", set, "what examples/run fetches: mnist, animals or digits")
              .choice("--model", model,
                      {{"convnet", kind::convnet}, {"amoebanet", kind::amoebanet}, {"unet", kind::unet}},
                      "convnet: five convolutions; amoebanet: AmoebaNet-D (3, 32);\n"

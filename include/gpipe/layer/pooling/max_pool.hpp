@@ -87,7 +87,7 @@ struct max_pool {
           int at = begins ? first * Window.width : place[k];
           detail::unrolled<Rows * Window.width>([&](int p) {
             const number value = x[(std::ptrdiff_t{p / Window.width} * In::width + p % Window.width) * C + k];
-            const bool higher = (value > best) | (value != value);
+            const bool higher = (value > best) | (value != value);  // NaN is; NOLINT(misc-redundant-expression)
             best = higher ? value : best;
             at = higher ? first * Window.width + p : at;
           });
@@ -108,7 +108,7 @@ struct max_pool {
           for (int i = down.from; i < down.to; ++i)
             for (int j = across.from; j < across.to; ++j) {
               const number value = picture[(std::ptrdiff_t{i} * In::width + j) * C + k];
-              if (!(value > best || value != value)) continue;
+              if (!(value > best || value != value)) continue;  // NOLINT(misc-redundant-expression)
               best = value;
               at = (i - down.first) * Window.width + j - across.first;
             }
