@@ -117,7 +117,8 @@ struct settings {
 
 // The data ------------------------------------------------------------------------------------------------------------
 
-/// Pictures in the middle of `side` x `side` pixels, as numbers in [-1, 1], and their labels.
+/// Pictures in the middle of `side` x `side` pixels, as numbers in [-1, 1], and their labels. Small ones are enlarged by a
+/// whole number.
 dataset read_pictures(const std::string& folder, const std::string& part) {
   const std::string images_path = folder + "/" + part + "-images.idx", labels_path = folder + "/" + part + "-labels.idx";
   const idx_array images = read_idx(images_path), labels = read_idx(labels_path);
@@ -129,13 +130,15 @@ dataset read_pictures(const std::string& folder, const std::string& part) {
     throw error("has " + std::to_string(labels.rows()) + " labels for " + std::to_string(images.rows()) + " pictures",
                 "give one label for each picture", {.file = labels_path});
   const std::vector<float> pixels = images.as<float>();
-  const std::size_t count = images.rows(), height = extents[1], width = extents[2], top = (side - height) / 2,
+  const std::size_t times = side / std::max(extents[1], extents[2]), count = images.rows();
+  const std::size_t height = times * extents[1], width = times * extents[2], top = (side - height) / 2,
                     left = (side - width) / 2;
   std::vector<float> inputs(count * side * side, -1.0F);
   for (std::size_t n = 0; n < count; ++n)
     for (std::size_t y = 0; y < height; ++y)
       for (std::size_t x = 0; x < width; ++x)
-        inputs[(n * side + top + y) * side + left + x] = pixels[(n * height + y) * width + x] / 127.5F - 1;
+        inputs[(n * side + top + y) * side + left + x] =
+            pixels[(n * extents[1] + y / times) * extents[2] + x / times] / 127.5F - 1;
   return dataset().with("inputs", side * side, inputs).with("labels", 1, labels.as<std::int32_t>());
 }
 

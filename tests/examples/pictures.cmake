@@ -14,7 +14,7 @@ if(NOT code EQUAL 0)
 endif()
 
 function(pictures)
-  execute_process(COMMAND ${BEFORE} ${PROGRAM} --data ${data} --epochs 1 ${ARGN}
+  execute_process(COMMAND ${BEFORE} ${PROGRAM} --data ${data} --epochs 1 --batch 32 ${ARGN}
                   OUTPUT_VARIABLE printed ERROR_VARIABLE message RESULT_VARIABLE code)
   string(REGEX MATCH "test accuracy [0-9.]+\nparameters [0-9a-f]+\n$" end "${printed}")
   return(PROPAGATE printed message code end)
@@ -42,11 +42,11 @@ if(MPIEXEC)
   same_as_before(--stages 2 --transport mpi)
   set(BEFORE "")
 endif()
-pictures(--stages 2 --save ${scratch}/run --save-every 10)
-same_as_before(--stages 4 --resume ${scratch}/run/step-00000010)
+pictures(--stages 2 --save ${scratch}/run --save-every 20)
+same_as_before(--stages 4 --resume ${scratch}/run/step-00000020)
 first_run(0.2 --model amoebanet --stages 1)
 same_as_before(--model amoebanet --stages 3 --schedule 1F1B)
-first_run(0.9 --model unet --stages 1)
+first_run(0.8 --model unet --stages 1)
 same_as_before(--model unet --stages 2)
 
 function(rejected pattern)
