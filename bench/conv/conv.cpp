@@ -49,9 +49,9 @@ struct half {
   explicit half(const layer& of) : shape(of.shape), first(of.first) {
     shape.samples = samples / 2;
     const auto numbers = [](std::size_t n) {
-      std::vector<float> of(n);
-      for (std::size_t i = 0; i < n; ++i) of[i] = static_cast<float>(i * 7919 % 1009) / 1009 - 0.5F;
-      return of;
+      std::vector<float> made(n);
+      for (std::size_t i = 0; i < n; ++i) made[i] = static_cast<float>(i * 7919 % 1009) / 1009 - 0.5F;
+      return made;
     };
     const auto maps = [](int n, int height, int width, int channels) {
       return static_cast<std::size_t>(n) * static_cast<std::size_t>(height * width) * static_cast<std::size_t>(channels);
