@@ -40,13 +40,13 @@ const layer layers[] = {{"3x3     64-64   56", {1, 64, 56, 56, 64, 3, 3, 1, 1, 1
                         {"3x3     32-32   14", {1, 32, 14, 14, 32, 3, 3, 1, 1, 1, 1}}};
 
 /// One thread's half of the pictures, as a stage of a pipeline has them.
-struct half {
+struct share {
   convolution_shape shape;
   bool first;
   std::vector<float> x, y, dx, dy, weight, forward, backward, gradient;
   host_device::context context = host_device::make_context(0);
 
-  explicit half(const layer& of) : shape(of.shape), first(of.first) {
+  explicit share(const layer& of) : shape(of.shape), first(of.first) {
     shape.samples = samples / 2;
     const auto numbers = [](std::size_t n) {
       std::vector<float> made(n);
@@ -86,20 +86,20 @@ int main() {
   bench::print_environment();
   const bench::gemm_peak peak(2);
   bench::rival torch("conv/torch_conv.py", std::to_string(samples));
-  double product = 1, wide = 1, lowest = 1e9, share = 1;
+  double product = 1, wide = 1, lowest = 1e9, peaks = 1;
   int windows = 0;
   for (std::size_t i = 0; i < std::size(layers); ++i) {
-    half halves[] = {half(layers[i]), half(layers[i])};
-    const int calls = 1 + static_cast<int>(1e10 / halves[0].work());
+    share shares[] = {share(layers[i]), share(layers[i])};
+    const int calls = 1 + static_cast<int>(1e10 / shares[0].work());
     std::vector<double> ours, theirs, rates;
     for (int trial = 0; trial <= trials; ++trial) {
       const double rate = 1e9 * peak(0.01);
       const double mine = bench::timed([&] {
-                            const auto run = [&](half& of) {
+                            const auto run = [&](share& of) {
                               for (int call = 0; call < calls; ++call) of.step();
                             };
-                            std::thread other([&] { run(halves[1]); });
-                            run(halves[0]);
+                            std::thread other([&] { run(shares[1]); });
+                            run(shares[0]);
                             other.join();
                           }) /
                           calls;
@@ -109,16 +109,16 @@ int main() {
       if (trial > 0) ours.push_back(mine), theirs.push_back(best), rates.push_back(rate);
     }
     const double mine = bench::median(ours), other = bench::median(theirs),
-                 of_peak = 2 * halves[0].work() / mine / bench::median(rates), over = other / mine;
+                 of_peak = 2 * shares[0].work() / mine / bench::median(rates), over = other / mine;
     std::printf("%s  %6.1f GFLOP/s, %.2f of the rate of products; over torch %.2f\n", layers[i].name,
-                2e-9 * halves[0].work() / mine, of_peak, over);
-    share *= of_peak;
+                2e-9 * shares[0].work() / mine, of_peak, over);
+    peaks *= of_peak;
     product *= over, lowest = std::min(lowest, over);
     if (layers[i].shape.taps() > 1) wide *= over, ++windows;
   }
   std::printf("\n");
   const double count = std::size(layers);
-  bench::result("conv.share", std::pow(share, 1 / count), "ratio");
+  bench::result("conv.share", std::pow(peaks, 1 / count), "ratio");
   if (!std::isfinite(product)) return 0;
   bench::result("conv.over_torch", std::pow(product, 1 / count), "ratio");
   bench::result("conv.over_torch.windows", std::pow(wide, 1.0 / windows), "ratio");
