@@ -10,6 +10,8 @@ file(RENAME ${work}/gpipe/examples/readme.cpp ${work}/main.cpp)
 list(JOIN SYSTEM ":" path)
 set(ENV{CPLUS_INCLUDE_PATH} "${path}")
 set(ENV{CXX} ${COMPILER})
+cmake_path(GET COMPILER PARENT_PATH folder)
+set(ENV{PATH} "${folder}:$ENV{PATH}")
 set(ENV{CMAKE_GENERATOR} ${GENERATOR})
 
 file(READ ${COPY}/README.md rest)

@@ -2,7 +2,8 @@
 # limit that is too small is rejected, naming the smallest possible one: that one works, and one byte too_few does not.
 # In bf16 these lines differ, are the same for all of these too, and have nearly the same accuracy.
 # The output of --profile belongs to the model: digits compiles with it, but not after a change of a line.
-# LINES: the number of lines of data to use, for programs that a sanitizer slows down.
+# LINES: the number of lines of data to use, for programs that a sanitizer slows down. One of three ways to run has its
+# turn then.
 cmake_minimum_required(VERSION 3.25)
 
 set(data "")
@@ -32,7 +33,13 @@ if(other STREQUAL expected)
   message(FATAL_ERROR "another seed should give different bits")
 endif()
 
+set(turn 0)
 function(expect_same)
+  math(EXPR turn "(${turn} + 1) % 3")
+  set(turn ${turn} PARENT_SCOPE)
+  if(LINES AND turn AND NOT ARGN MATCHES "--timeline|--profile")  # later lines read what these two write
+    return()
+  endif()
   digits(found error ${ARGN})
   if(NOT found STREQUAL expected)
     message(SEND_ERROR "digits ${ARGN} printed\n${found}${error}and not\n${expected}")

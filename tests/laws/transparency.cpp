@@ -202,12 +202,13 @@ std::vector<std::int64_t> limits(int S, int M, const schedule_choice& schedule) 
 
 template <template <class> class Net, class T, class Data>
 void holds_for_schedules(const Data& data) {
+  int turn = 0;
   for (const int M : {1, 3, 8}) {
     const auto run = [&](const setting& as) { return train<Net, T, adam>(as, data, 0.1, {4 * M - 1, 2, 1}, M); };
     const bits expected = run({.fill = std::byte{0}});
     for (const schedule_choice& schedule : trained)
       for (const int S : {1, 2, 3, 4, 8}) {
-        if (!schedule.admits(S, M)) continue;
+        if (!schedule.admits(S, M) || left_out(turn++)) continue;
         CAPTURE(schedule.name());
         CAPTURE(S);
         CAPTURE(M);
@@ -229,6 +230,7 @@ void holds_for_schedules(const Data& data) {
 /// At a fixed number of replicas: any S, schedule, number of workers, recompute.
 template <template <class> class Net, class T, class Optimizer>
 void holds_for_replicas(const samples<compute_type<T>>& data) {
+  int turn = 0;
   for (const int R : {2, 3}) {
     digest hashes, others;
     const auto run = [&](setting as, digest& found) {
@@ -240,7 +242,7 @@ void holds_for_replicas(const samples<compute_type<T>>& data) {
     CHECK(hashes.calls() == 3);
     for (const schedule_choice& schedule : trained)
       for (const int S : {1, 2, 4, slots_of<Net<T>>}) {
-        if (!schedule.admits(S, 3)) continue;
+        if (!schedule.admits(S, 3) || left_out(turn++)) continue;
         CAPTURE(R);
         CAPTURE(S);
         CAPTURE(schedule.name());
@@ -352,7 +354,7 @@ TEST_CASE("a tied parameter's gradient is the sum over its uses, and counts once
 
 TEST_CASE("every schedule, also a custom one: the same bits, at every recompute mode") {
   holds_for_schedules<tied_net, float>(samples<float>(40, 12, 1));
-  holds_for_schedules<skip_net, double>(samples<double>(40, 12, 2));
+  if (!thread_sanitized) holds_for_schedules<skip_net, double>(samples<double>(40, 12, 2));
   if (!sanitized) holds_for_schedules<attended_net, float>(token_samples<float>(40));
   if (!sanitized) holds_for_schedules<headed_net, float>(samples<float, std::int32_t>(40, 3, 3));
 }
@@ -366,8 +368,8 @@ TEST_CASE("stages of one worker with an undivided backward: nothing is poisoned 
 TEST_CASE("replicas: the same bits for every S, schedule, number of workers, recompute, and in each replica") {
   holds_for_replicas<tied_net, float, adam>(samples<float>(60, 12, 1));
   holds_for_replicas<residual_net, float, sgd>(samples<float>(60, 12, 1));
-  holds_for_replicas<skip_net, double, adam>(samples<double>(60, 12, 2));
-  holds_for_replicas<picture_net, float, adam>(samples<float>(60, 12, 1));
+  if (!thread_sanitized) holds_for_replicas<skip_net, double, adam>(samples<double>(60, 12, 2));
+  if (!thread_sanitized) holds_for_replicas<picture_net, float, adam>(samples<float>(60, 12, 1));
   if (!sanitized) holds_for_replicas<tied_net, bf16, adam>(samples<float>(60, 12, 1));
 }
 

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/train/checkpoint/torchvision.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include <gpipe/train/generation/generator.hpp>
 
 #include <doctest/doctest.h>
