@@ -17,6 +17,8 @@
 #include <gpipe/layer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/model/vision/unet.hpp>
+#include <gpipe/train/data/pictures/idx_pictures.hpp>
+#include <gpipe/train/data/pictures/picture_folders.hpp>
 
 #include "options.hpp"
 #include "outputs.hpp"
@@ -28,6 +30,7 @@ using namespace gpipe;
 // The models ----------------------------------------------------------------------------------------------------------
 
 constexpr int side = 32;  // smaller pictures get a border
+constexpr int classes = 10;
 
 template <int Channels>
 struct conv_block : sequence<conv2d<Channels, 3, conv_options{.padding = 1, .bias = false}>, batch_norm<>, relu> {};
@@ -37,9 +40,9 @@ struct convnet : model<input_image<float, 1, side, side>,                     //
                        conv_block<64>, conv_block<64>, max_pool<2>,           //
                        conv_block<128>, max_pool<2>,                          //
                        flatten, dropout<40>, linear<128>, relu, dropout<40>,  //
-                       linear<10>, softmax_cross_entropy> {};
+                       linear<classes>, softmax_cross_entropy> {};
 
-using cells = amoebanet_d<3, 32, amoebanet_options{.classes = 10, .side = side, .channels = 1}>;
+using cells = amoebanet_d<3, 32, amoebanet_options{.classes = classes, .side = side, .channels = 1}>;
 using masks = unet<2, 8, side, 1>;
 
 // The command line ----------------------------------------------------------------------------------------------------
@@ -52,7 +55,7 @@ struct settings {
   int batch = 64, epochs = 0, deadline = 60;
   double rate = 0;
   std::uint64_t seed = 1;
-  std::string data, set, log, tensorboard;
+  std::string data, folder, set, log, tensorboard;
   example::transport transport = example::transport::threads;
   example::save_settings save;
   bool summary = false, quiet = false;
@@ -74,6 +77,7 @@ struct settings {
                    "train-images.idx, train-labels.idx, test-images.idx, test-labels.idx;\n"
                    "                            examples/run gives those of --set")
              .text("--set", "NAME", set, "what examples/run fetches: mnist, animals or digits")
+             .text("--folder", "FOLDER", folder, "folders of PGM and PPM files, one for each class, instead of --data")
              .choice("--model", model,
                      {{"convnet", kind::convnet}, {"amoebanet", kind::amoebanet}, {"unet", kind::unet}},
                      "convnet: five convolutions; amoebanet: AmoebaNet-D (3, 32);\n"
@@ -107,7 +111,7 @@ struct settings {
              .read(count, words))
       return false;
     save.read(count, words);
-    if (data.empty()) throw error("there is no --data", "give a folder, or start the program by examples/run pictures");
+    if (data.empty() && folder.empty()) throw error("there is no --data", "give a folder, or start the program by examples/run pictures");
     if (plan.memory_limit != no_memory_limit) plan.recompute = recompute_mode::as_needed;
     if (epochs == 0) epochs = model == kind::convnet ? 15 : model == kind::amoebanet ? 12 : 4;
     if (rate == 0) rate = model == kind::convnet ? 2e-3 : 3e-3;
@@ -118,28 +122,35 @@ struct settings {
 // The data ------------------------------------------------------------------------------------------------------------
 
 /// Pictures in the middle of `side` x `side` pixels, as numbers in [-1, 1], and their labels. Small ones are enlarged by a
-/// whole number.
-dataset read_pictures(const std::string& folder, const std::string& part) {
-  const std::string images_path = folder + "/" + part + "-images.idx", labels_path = folder + "/" + part + "-labels.idx";
-  const idx_array images = read_idx(images_path), labels = read_idx(labels_path);
-  const auto& extents = images.extents();
-  if (extents.size() != 3 || extents[1] > side || extents[2] > side)
-    throw error("has no pictures of up to " + std::to_string(side) + " x " + std::to_string(side) + " pixels",
-                "give an array of three extents: pictures, rows, columns", {.file = images_path});
-  if (labels.rows() != images.rows())
-    throw error("has " + std::to_string(labels.rows()) + " labels for " + std::to_string(images.rows()) + " pictures",
-                "give one label for each picture", {.file = labels_path});
-  const std::vector<float> pixels = images.as<float>();
-  const std::size_t times = side / std::max(extents[1], extents[2]), count = images.rows();
-  const std::size_t height = times * extents[1], width = times * extents[2], top = (side - height) / 2,
-                    left = (side - width) / 2;
+/// whole number. `path` is for errors.
+dataset centred(const picture_set& set, const std::string& path) {
+  if (set.width > side || set.height > side)
+    throw error("has pictures of " + std::to_string(set.width) + " x " + std::to_string(set.height) + " pixels",
+                "give pictures of up to " + std::to_string(side) + " x " + std::to_string(side), {.file = path});
+  for (const std::int32_t label : set.labels)
+    if (label < 0 || label >= classes)
+      throw error("has the label " + std::to_string(label), "give pictures of at most " + std::to_string(classes) + " classes",
+                  {.file = path});
+  const auto rows = static_cast<std::size_t>(set.height), columns = static_cast<std::size_t>(set.width);
+  const std::size_t times = side / std::max(rows, columns), height = times * rows, width = times * columns,
+                    top = (side - height) / 2, left = (side - width) / 2, count = set.labels.size();
   std::vector<float> inputs(count * side * side, -1.0F);
   for (std::size_t n = 0; n < count; ++n)
     for (std::size_t y = 0; y < height; ++y)
       for (std::size_t x = 0; x < width; ++x)
         inputs[(n * side + top + y) * side + left + x] =
-            pixels[(n * extents[1] + y / times) * extents[2] + x / times] / 127.5F - 1;
-  return dataset().with("inputs", side * side, inputs).with("labels", 1, labels.as<std::int32_t>());
+            2 * set.pixels[(n * rows + y / times) * columns + x / times] - 1;
+  return dataset().with("inputs", side * side, inputs).with("labels", 1, set.labels);
+}
+
+/// What to train on, and what to test on: IDX files of both, or four of five pictures of folders, and the fifth.
+std::pair<dataset, dataset> read_pictures(const std::string& data, const std::string& folder) {
+  if (!folder.empty()) return centred(read_picture_folders(folder, {.channels = 1}), folder).split(0.8, 1);
+  const auto part = [&](const std::string& name) {
+    const std::string path = data + "/" + name + "-images.idx";
+    return centred(read_idx_pictures(path, data + "/" + name + "-labels.idx"), path);
+  };
+  return {part("train"), part("test")};
 }
 
 /// The same pictures for a U-Net: behind noise, with a label of 0 or 1 for each pixel. The noise depends on the seed, the
@@ -165,8 +176,8 @@ dataset behind_noise(dataset pictures, std::uint64_t seed) {
 template <class Net>
 int train(settings chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
-  if (prints) example::require_outputs(chosen.data + "/train-images.idx", {chosen.log});
-  dataset data = read_pictures(chosen.data, "train"), test = read_pictures(chosen.data, "test");
+  if (prints) example::require_outputs(chosen.folder.empty() ? chosen.data + "/train-images.idx" : chosen.folder, {chosen.log});
+  auto [data, test] = read_pictures(chosen.data, chosen.folder);
   if (chosen.model == kind::unet) data = behind_noise(data, chosen.seed), test = behind_noise(test, chosen.seed + 1);
   chosen.batch = std::min(chosen.batch, data.samples());
   const int parts = chosen.plan.all_micro_batches();

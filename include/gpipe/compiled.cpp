@@ -8,6 +8,9 @@
 #include <gpipe.hpp>
 #include <gpipe/record/checkpoint/checkpoint_folder.hpp>
 #include <gpipe/train/basic_trainer_bodies.hpp>
+#include <gpipe/train/data/pictures/cifar10.hpp>
+#include <gpipe/train/data/pictures/idx_pictures.hpp>
+#include <gpipe/train/data/pictures/picture_folders.hpp>
 
 #if !GPIPE_COMPILED
 #error "gpipe: compiled.cpp belongs to programs whose sources are all compiled with -DGPIPE_COMPILED=1"

@@ -73,6 +73,7 @@ constexpr std::array folders{"core",
                              "runtime/worker",
                              "runtime",
                              "train/data",
+                             "train/data/pictures",
                              "train/checkpoint",
                              "train",
                              "train/generation"};
