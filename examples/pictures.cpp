@@ -69,10 +69,9 @@ struct settings {
     std::vector<std::pair<std::string, schedule_kind>> schedules;
     for (const schedule_kind one : schedule_kinds)
       if (schedule_choice(one).trains) schedules.emplace_back(name_of(one), one);
-    if (!example::options(
-             "pictures: trains a convolutional network on pictures, in a pipeline of stages.\n"
-             "The last two lines are the accuracy on held-out pictures and a hash of the parameters' bits. They are the\n"
-             "same for every number of stages, schedule and recompute mode.")
+    if (!example::options("pictures: trains a convolutional network on pictures, in a pipeline of stages.\n"
+                          "The last two lines are the accuracy on held-out pictures and a hash of the parameters' bits.\n"
+                          "They are the same for every number of stages, schedule and recompute mode.")
              .text("--data", "FOLDER", data,
                    "train-images.idx, train-labels.idx, test-images.idx, test-labels.idx;\n"
                    "                            examples/run gives those of --set")
@@ -111,7 +110,8 @@ struct settings {
              .read(count, words))
       return false;
     save.read(count, words);
-    if (data.empty() && folder.empty()) throw error("there is no --data", "give a folder, or start the program by examples/run pictures");
+    if (data.empty() && folder.empty())
+      throw error("there is no --data", "give a folder, or start the program by examples/run pictures");
     if (plan.memory_limit != no_memory_limit) plan.recompute = recompute_mode::as_needed;
     if (epochs == 0) epochs = model == kind::convnet ? 15 : model == kind::amoebanet ? 12 : 4;
     if (rate == 0) rate = model == kind::convnet ? 2e-3 : 3e-3;
@@ -121,16 +121,16 @@ struct settings {
 
 // The data ------------------------------------------------------------------------------------------------------------
 
-/// Pictures in the middle of `side` x `side` pixels, as numbers in [-1, 1], and their labels. Small ones are enlarged by a
-/// whole number. `path` is for errors.
+/// Pictures in the middle of `side` x `side` pixels, as numbers in [-1, 1], and their labels. Small ones are enlarged
+/// by a whole number. `path` is for errors.
 dataset centred(const picture_set& set, const std::string& path) {
   if (set.width > side || set.height > side)
     throw error("has pictures of " + std::to_string(set.width) + " x " + std::to_string(set.height) + " pixels",
                 "give pictures of up to " + std::to_string(side) + " x " + std::to_string(side), {.file = path});
   for (const std::int32_t label : set.labels)
     if (label < 0 || label >= classes)
-      throw error("has the label " + std::to_string(label), "give pictures of at most " + std::to_string(classes) + " classes",
-                  {.file = path});
+      throw error("has the label " + std::to_string(label),
+                  "give pictures of at most " + std::to_string(classes) + " classes", {.file = path});
   const auto rows = static_cast<std::size_t>(set.height), columns = static_cast<std::size_t>(set.width);
   const std::size_t times = side / std::max(rows, columns), height = times * rows, width = times * columns,
                     top = (side - height) / 2, left = (side - width) / 2, count = set.labels.size();
@@ -153,8 +153,8 @@ std::pair<dataset, dataset> read_pictures(const std::string& data, const std::st
   return {part("train"), part("test")};
 }
 
-/// The same pictures for a U-Net: behind noise, with a label of 0 or 1 for each pixel. The noise depends on the seed, the
-/// picture and the pixel alone.
+/// The same pictures for a U-Net: behind noise, with a label of 0 or 1 for each pixel. The noise depends on the seed,
+/// the picture and the pixel alone.
 dataset behind_noise(dataset pictures, std::uint64_t seed) {
   std::vector<float> inputs = [&] {
     const auto& pixels = pictures.field<float>("inputs");
@@ -163,9 +163,11 @@ dataset behind_noise(dataset pictures, std::uint64_t seed) {
   std::vector<float> labels(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     labels[i] = inputs[i] > 0 ? 1.0F : 0.0F;
-    const auto picture = static_cast<std::uint32_t>(i / (side * side)), pixel = static_cast<std::uint32_t>(i % (side * side));
+    const auto picture = static_cast<std::uint32_t>(i / (side * side)),
+               pixel = static_cast<std::uint32_t>(i % (side * side));
     const random_words words = draw({.seed = seed}, picture, pixel);
-    inputs[i] += 2 * (uniform(words.word[0]) + uniform(words.word[1]) - uniform(words.word[2]) - uniform(words.word[3]));
+    inputs[i] +=
+        2 * (uniform(words.word[0]) + uniform(words.word[1]) - uniform(words.word[2]) - uniform(words.word[3]));
   }
   return dataset().with("inputs", side * side, inputs).with("labels", side * side, labels);
 }
@@ -176,7 +178,8 @@ dataset behind_noise(dataset pictures, std::uint64_t seed) {
 template <class Net>
 int train(settings chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
-  if (prints) example::require_outputs(chosen.folder.empty() ? chosen.data + "/train-images.idx" : chosen.folder, {chosen.log});
+  if (prints)
+    example::require_outputs(chosen.folder.empty() ? chosen.data + "/train-images.idx" : chosen.folder, {chosen.log});
   auto [data, test] = read_pictures(chosen.data, chosen.folder);
   if (chosen.model == kind::unet) data = behind_noise(data, chosen.seed), test = behind_noise(test, chosen.seed + 1);
   chosen.batch = std::min(chosen.batch, data.samples());
@@ -207,10 +210,13 @@ int train(settings chosen, process_group* job) {
   if (prints && !chosen.log.empty()) log.emplace(chosen.log);
   if (prints && !chosen.tensorboard.empty()) events.emplace(chosen.tensorboard);
   example::saver save(training, chosen.save, epochs.first, job);
-  // A U-Net's labels would have to move with the pictures.
-  const augmented_pictures moved(data, {.height = side, .width = side, .shift = 2, .border = -1, .seed = chosen.seed});
-  const data_source& shown = chosen.model == kind::unet ? static_cast<const data_source&>(data) : moved;
-  fit(training, shown, epochs, [&](const fit_progress& now) {
+  const augmented_pictures moved(data, {.height = side,
+                                        .width = side,
+                                        .shift = 2,
+                                        .border = -1,
+                                        .seed = chosen.seed,
+                                        .mask = chosen.model == kind::unet ? "labels" : ""});
+  fit(training, moved, epochs, [&](const fit_progress& now) {
     if (log) (*log)(now);
     if (events) (*events)(now);
     if (now.step == now.steps) line.epoch(now);

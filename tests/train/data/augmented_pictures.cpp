@@ -51,7 +51,8 @@ seen read(const data_source& data, const batch_order& order) {
 
 TEST_CASE("a picture is moved and mirrored as a whole, and differs from epoch to epoch") {
   const dataset data = pictures(40);
-  const augmented_pictures changed(data, {.height = 3, .width = 4, .channels = 2, .shift = 1, .mirror = true, .border = 0.5F});
+  const augmented_pictures changed(
+      data, {.height = 3, .width = 4, .channels = 2, .shift = 1, .mirror = true, .border = 0.5F});
   CHECK(changed.samples() == 40);
   const seen found = read(changed, {.size = 7, .epochs = 3});
   REQUIRE(found.labels.size() == 120);
@@ -69,7 +70,8 @@ TEST_CASE("a picture is moved and mirrored as a whole, and differs from epoch to
               for (int c = 0; c < 2; ++c) {
                 const int row = y - down, column = (mirrored ? 3 - x : x) - across;
                 const bool inside = row >= 0 && row < 3 && column >= 0 && column < 4;
-                const float expected = inside ? static_cast<float>((c == 0 ? 1 : -1) * (100 * n + 10 * row + column + 1)) : 0.5F;
+                const float expected =
+                    inside ? static_cast<float>((c == 0 ? 1 : -1) * (100 * n + 10 * row + column + 1)) : 0.5F;
                 same = same && at[(y * 4 + x) * 2 + c] == expected;
               }
           if (same) change = {down, across, mirrored};
@@ -86,7 +88,8 @@ TEST_CASE("a change depends on seed, epoch and sample alone") {
   const augmented_pictures changed(data, how);
   const seen all = read(changed, {.size = 4, .shuffled = true, .seed = 3, .epochs = 2});
   const seen later = read(changed, {.size = 4, .shuffled = true, .seed = 3, .first = {1, 1}, .epochs = 2});
-  CHECK(std::equal(later.inputs.begin(), later.inputs.end(), all.inputs.end() - static_cast<std::ptrdiff_t>(later.inputs.size())));
+  CHECK(std::equal(later.inputs.begin(), later.inputs.end(),
+                   all.inputs.end() - static_cast<std::ptrdiff_t>(later.inputs.size())));
   const seen other_batches = read(changed, {.size = 3, .epochs = 1});
   std::map<int, std::vector<float>> by_label;
   for (std::size_t i = 0; i < 11; ++i)
@@ -102,10 +105,37 @@ TEST_CASE("a change depends on seed, epoch and sample alone") {
 
 TEST_CASE("wrong extents and a wrong shift are refused") {
   const dataset data = pictures(2);
-  CHECK_THROWS_WITH(augmented_pictures(data, {.height = 3, .width = 3, .channels = 2}),
-                    "field \"inputs\" has 24 numbers a sample, and a picture of 3 x 3 pixels and 2 channels has 18; give the "
-                    "extents of the pictures");
+  CHECK_THROWS_WITH(
+      augmented_pictures(data, {.height = 3, .width = 3, .channels = 2}),
+      "field \"inputs\" has 24 numbers a sample, and a picture of 3 x 3 pixels and 2 channels has 18; give the "
+      "extents of the pictures");
   CHECK_THROWS_WITH(augmented_pictures(data, {.height = 3, .width = 4, .channels = 2, .shift = -1}),
                     "shift is -1; choose a number of pixels, at least 0");
   CHECK_THROWS_AS(augmented_pictures(data, {.height = 3, .width = 4, .channels = 2, .field = "none"}), error);
+}
+
+TEST_CASE("a mask moves and is mirrored with its picture, and 0 moves in") {
+  std::vector<float> inputs, masks;
+  for (int i = 0; i < 20 * 3 * 4; ++i) {
+    masks.push_back(static_cast<float>(i + 1));
+    for (const int sign : {1, -1}) inputs.push_back(static_cast<float>(sign * (i + 1)));
+  }
+  const dataset data = dataset().with("inputs", 24, inputs).with("mask", 12, masks);
+  const augmented_pictures changed(
+      data, {.height = 3, .width = 4, .channels = 2, .shift = 2, .mirror = true, .border = 0.5F, .mask = "mask"});
+  int inside = 0, outside = 0;
+  const auto stream = changed.open({.size = 6, .epochs = 2});
+  while (const batch* next = stream->next()) {
+    const auto* const pictures = static_cast<const float*>(next->entries()[0].data);
+    const auto* const moved = static_cast<const float*>(next->entries()[1].data);
+    for (int i = 0; i < 12 * next->samples(); ++i) {
+      CHECK(moved[i] == (pictures[2 * i] == 0.5F ? 0 : pictures[2 * i]));
+      ++(moved[i] == 0 ? outside : inside);
+    }
+  }
+  CHECK(inside > 0);
+  CHECK(outside > 0);
+  CHECK_THROWS_WITH_AS(augmented_pictures(data, {.height = 3, .width = 8, .mask = "mask"}),
+                       doctest::Contains("field \"mask\" has 12 numbers a sample"), error);
+  CHECK_THROWS_AS(augmented_pictures(data, {.height = 3, .width = 8, .mask = "none"}), error);
 }

@@ -20,21 +20,23 @@ namespace gpipe {
 /// How the pictures of a field are changed in each epoch.
 struct picture_changes {
   int height, width, channels = 1;  ///< a row of the field has height x width pixels of `channels` neighbouring numbers
-  int shift = 0;       ///< moved by -shift ... shift pixels in each direction: a random crop of a padded picture
+  int shift = 0;        ///< moved by -shift ... shift pixels in each direction: a random crop of a padded picture
   bool mirror = false;  ///< left and right exchanged, in half of the cases
-  float border = 0;    ///< what moves in
+  float border = 0;     ///< what moves in
   std::uint64_t seed = 0;
   std::string field = "inputs";
+  /// A field with a number for each pixel, such as a U-Net's labels, which moves with the picture; 0 moves in. Empty: none.
+  std::string mask{};
 };
 
 /// A dataset whose pictures are moved and mirrored anew in every epoch. The change of a picture is a function of (seed,
-/// epoch, sample), so a training has the same bits for every number of stages, and goes on exactly. One thread makes the
-/// next batch while the step runs. The dataset must outlive it.
+/// epoch, sample), so a training has the same bits for every number of stages, and goes on exactly. One thread makes
+/// the next batch while the step runs. The dataset must outlive it.
 ///
 ///     fit(training, augmented_pictures(train, {.height = 32, .width = 32, .channels = 3, .shift = 4, .mirror = true}))
 class augmented_pictures final : public data_source {
  public:
-  /// Throws `error` if the dataset has no such field of floats, or if its rows are no pictures of these extents.
+  /// Throws `error` if the dataset has no such fields of floats, or if their rows are no pictures of these extents.
   augmented_pictures(const dataset& pictures, picture_changes changes);
   augmented_pictures(const dataset&&, picture_changes) = delete;
 
@@ -49,7 +51,8 @@ class augmented_pictures final : public data_source {
 namespace detail {
 
 /// Writes a changed copy of a picture. `words` are random.
-GPIPE_COLD inline void change_picture(const picture_changes& how, const random_words& words, const float* from, float* to) {
+GPIPE_COLD inline void change_picture(const picture_changes& how, const random_words& words, const float* from,
+                                      float* to) {
   const auto moved = [&](std::uint32_t word) {
     return static_cast<int>(word % static_cast<std::uint32_t>(2 * how.shift + 1)) - how.shift;
   };
@@ -65,26 +68,34 @@ GPIPE_COLD inline void change_picture(const picture_changes& how, const random_w
 
 GPIPE_COLD inline generated_data changing_source(const dataset& pictures, const picture_changes& how) {
   if (how.shift < 0) throw_error({"shift is ", how.shift}, {"choose a number of pixels, at least 0"});
-  const std::size_t size = static_cast<std::size_t>(how.height) * static_cast<std::size_t>(how.width) *
-                           static_cast<std::size_t>(how.channels);
-  const float* const from = pictures.field<float>(how.field).data();
+  picture_changes of_mask = how;
+  of_mask.channels = 1, of_mask.border = 0;
   const std::vector<data_field> fields = pictures.fields();
-  for (const data_field& it : fields)
-    if (it.name == how.field && it.size != size)
-      throw_error({"field ", detail::quoted(how.field), " has ", it.size, " numbers a sample, and a picture of ", how.height,
-                   " x ", how.width, " pixels and ", how.channels, " channels has ", size},
-                  {"give the extents of the pictures"});
+  const auto check = [&](const std::string& name, int channels) {
+    static_cast<void>(pictures.field<float>(name));  // throws unless there is such a field of floats
+    const std::size_t size = static_cast<std::size_t>(how.height) * static_cast<std::size_t>(how.width) *
+                             static_cast<std::size_t>(channels);
+    for (const data_field& it : fields)
+      if (it.name == name && it.size != size)
+        throw_error({"field ", detail::quoted(name), " has ", it.size, " numbers a sample, and a picture of ",
+                     how.height, " x ", how.width, " pixels and ", channels, " channels has ", size},
+                    {"give the extents of the pictures"});
+  };
+  check(how.field, how.channels);
+  if (!how.mask.empty()) check(how.mask, 1);
   return generated_data(pictures.samples(), fields, [=, &pictures](const batch_request& wanted) {
     for (std::size_t f = 0; f < fields.size(); ++f) {
       const std::size_t bytes = fields[f].row_bytes();
       const auto rows = wanted.bytes(f);
       for (std::size_t i = 0; i < wanted.samples().size(); ++i) {
         const auto sample = static_cast<std::size_t>(wanted.samples()[i]);
-        if (fields[f].name == how.field)
-          change_picture(how,
+        const std::byte* const from = pictures.bytes(f).data() + sample * bytes;
+        std::byte* const to = rows.data() + i * bytes;
+        if (fields[f].name == how.field || fields[f].name == how.mask)
+          change_picture(fields[f].name == how.field ? how : of_mask,
                          draw({.seed = how.seed, .step = wanted.at().epoch}, static_cast<std::uint32_t>(sample), 0),
-                         from + sample * size, reinterpret_cast<float*>(rows.data() + i * bytes));
-        else std::memcpy(rows.data() + i * bytes, pictures.bytes(f).data() + sample * bytes, bytes);
+                         reinterpret_cast<const float*>(from), reinterpret_cast<float*>(to));
+        else std::memcpy(to, from, bytes);
       }
     }
   });

@@ -38,7 +38,9 @@ struct animals {
 constexpr picture_format pair_format{
     "pair", [](std::span<const std::byte> file) { return file.size() == 3 && file[0] == std::byte{'!'}; },
     [](std::span<const std::byte> file, const std::string&) {
-      return picture_set{.channels = 1, .height = 1, .width = 2,
+      return picture_set{.channels = 1,
+                         .height = 1,
+                         .width = 2,
                          .pixels = {static_cast<float>(std::to_integer<int>(file[1])) / 255.0F,
                                     static_cast<float>(std::to_integer<int>(file[2])) / 255.0F}};
     }};

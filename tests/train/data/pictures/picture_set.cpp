@@ -52,7 +52,8 @@ TEST_CASE("numbers that do not fit the channels are refused") {
                        doctest::Contains("there are 3 means and 3 deviations, and pictures of 2 channels"), error);
   CHECK_THROWS_WITH_AS(set.normalize({{0, 0}, {1, 0}}), doctest::Contains("channel 1 has the deviation 0.0"), error);
   const float infinite = std::numeric_limits<float>::infinity();
-  CHECK_THROWS_WITH_AS(set.normalize({{0, 0}, {infinite, 1}}), doctest::Contains("channel 0 has the deviation inf"), error);
+  CHECK_THROWS_WITH_AS(set.normalize({{0, 0}, {infinite, 1}}), doctest::Contains("channel 0 has the deviation inf"),
+                       error);
   CHECK_THROWS_WITH_AS(set.normalize({{-infinite, 0}, {1, 1}}), doctest::Contains("the mean -inf"), error);
   CHECK(set.pixels == before);
   CHECK_THROWS_WITH_AS(picture_set{}.norm(), doctest::Contains("there are no pictures to measure"), error);

@@ -23,9 +23,12 @@ std::string png(int width, int height, int bits, int type, std::vector<std::stri
   std::string file;
   png_structp to = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
   png_infop info = png_create_info_struct(to);
-  png_set_write_fn(to, &file, [](png_structp at, png_bytep from, std::size_t bytes) {
-    static_cast<std::string*>(png_get_io_ptr(at))->append(reinterpret_cast<const char*>(from), bytes);
-  }, nullptr);
+  png_set_write_fn(
+      to, &file,
+      [](png_structp at, png_bytep from, std::size_t bytes) {
+        static_cast<std::string*>(png_get_io_ptr(at))->append(reinterpret_cast<const char*>(from), bytes);
+      },
+      nullptr);
   png_set_IHDR(to, info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height), bits, type,
                interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                PNG_FILTER_TYPE_DEFAULT);
@@ -53,8 +56,9 @@ TEST_CASE("colours and greys of every depth, palettes and interlaced pictures") 
   CHECK(coloured.width == 2);
   CHECK(std::vector<float>(coloured.pixels.begin(), coloured.pixels.begin() + 3) == std::vector<float>{1, 0, 0.2F});
   CHECK(coloured.pixels[11] == 9 / 255.0F);
-  CHECK(read(png(2, 2, 8, PNG_COLOR_TYPE_RGB, {"\xff\x00\x33\x01\x02\x03"s, "\x04\x05\x06\x07\x08\x09"s}, true)).pixels ==
-        coloured.pixels);
+  CHECK(
+      read(png(2, 2, 8, PNG_COLOR_TYPE_RGB, {"\xff\x00\x33\x01\x02\x03"s, "\x04\x05\x06\x07\x08\x09"s}, true)).pixels ==
+      coloured.pixels);
   CHECK(read(png(3, 1, 8, PNG_COLOR_TYPE_GRAY, {"\x00\x33\xff"s})).pixels == std::vector<float>{0, 0.2F, 1});
   CHECK(read(png(2, 1, 16, PNG_COLOR_TYPE_GRAY, {"\x80\x00\xff\xff"s})).pixels ==
         std::vector<float>{32768.0F / 65535.0F, 1});
@@ -77,7 +81,8 @@ TEST_CASE("a folder may have pictures of several formats") {
   std::filesystem::create_directories(root + "/a");
   temporary_folder::write_file(root + "/a/1", png(2, 1, 8, PNG_COLOR_TYPE_GRAY, {"\x33\xff"s}));
   temporary_folder::write_file(root + "/a/2", "P2 2 1 255 0 51");
-  CHECK(read_picture_folders(root, {.formats = {png_format, pnm_format}}).pixels == std::vector<float>{0.2F, 1, 0, 0.2F});
+  CHECK(read_picture_folders(root, {.formats = {png_format, pnm_format}}).pixels ==
+        std::vector<float>{0.2F, 1, 0, 0.2F});
 }
 
 TEST_CASE("a file that is cut short, changed or far too small for its extents is refused") {

@@ -8,12 +8,13 @@
 
 namespace gpipe {
 
-/// Reads grey pictures and their labels as MNIST has them: bytes of the extents {pictures, rows, columns} and {pictures}.
-/// Throws `error` if a file has others.
+/// Reads grey pictures and their labels as MNIST has them: bytes of the extents {pictures, rows, columns} and
+/// {pictures}. Throws `error` if a file has others.
 picture_set read_idx_pictures(const std::string& pictures_path, const std::string& labels_path);
 
 #if GPIPE_BODIES
-GPIPE_COLD GPIPE_INLINE picture_set read_idx_pictures(const std::string& pictures_path, const std::string& labels_path) {
+GPIPE_COLD GPIPE_INLINE picture_set read_idx_pictures(const std::string& pictures_path,
+                                                      const std::string& labels_path) {
   const idx_array pictures = read_idx(pictures_path), labels = read_idx(labels_path);
   if (pictures.extents().size() != 3 || pictures.type() != 8)
     throw error(detail::concat({"has ", pictures.extents().size(), " extents and numbers of type ", pictures.type()}),

@@ -80,7 +80,8 @@ GPIPE_COLD GPIPE_INLINE picture_set read_picture(const std::string& path, const 
     }
     known += (known.empty() ? "" : ", ") + std::string(it.name);
   }
-  const bool png = bytes.size() > 3 && bytes[1] == std::byte{'P'} && bytes[2] == std::byte{'N'} && bytes[3] == std::byte{'G'};
+  const bool png =
+      bytes.size() > 3 && bytes[1] == std::byte{'P'} && bytes[2] == std::byte{'N'} && bytes[3] == std::byte{'G'};
   throw error("has a picture of an unknown format; those of picture_options are " + known,
               png ? "it is a PNG: include <gpipe/png.hpp>, link gpipe::png and add png_format"
                   : "convert it, or add its format",
@@ -104,18 +105,20 @@ GPIPE_COLD GPIPE_INLINE picture_set read_picture_folders(const std::string& path
       const picture_set one = read_picture(name, how);
       if (first.empty()) first = name, all.channels = one.channels, all.height = one.height, all.width = one.width;
       if (one.height != all.height || one.width != all.width)
-        throw error(detail::concat({"has ", one.width, " x ", one.height, " pixels, and ", detail::quoted(first), " has ",
-                                    all.width, " x ", all.height}),
+        throw error(detail::concat({"has ", one.width, " x ", one.height, " pixels, and ", detail::quoted(first),
+                                    " has ", all.width, " x ", all.height}),
                     "give pictures of one size", {.file = name});
       if (one.channels != all.channels)
-        throw error(detail::concat({"has ", one.channels, " channels, and ", detail::quoted(first), " has ", all.channels}),
-                    "set picture_options::channels to 1 or 3", {.file = name});
+        throw error(
+            detail::concat({"has ", one.channels, " channels, and ", detail::quoted(first), " has ", all.channels}),
+            "set picture_options::channels to 1 or 3", {.file = name});
       all.pixels.insert(all.pixels.end(), one.pixels.begin(), one.pixels.end());
       all.labels.push_back(label);
     }
   }
   if (all.classes.empty())
-    throw error("has no folders, which would be classes", "give a folder that has a folder for each class", {.file = path});
+    throw error("has no folders, which would be classes", "give a folder that has a folder for each class",
+                {.file = path});
   return all;
 }
 #endif

@@ -23,9 +23,9 @@ inline channel_norm imagenet_norm() { return {{0.485F, 0.456F, 0.406F}, {0.229F,
 /// Pictures of one size, as numbers, with labels if these are known.
 struct picture_set {
   int channels = 0, height = 0, width = 0;
-  std::vector<float> pixels{};          ///< a row of height x width x channels for each picture, 0 to 1 as read
-  std::vector<std::int32_t> labels{};   ///< the class of each picture, from 0; empty: unknown
-  std::vector<std::string> classes{};   ///< the name of each class; empty: unknown
+  std::vector<float> pixels{};         ///< a row of height x width x channels for each picture, 0 to 1 as read
+  std::vector<std::int32_t> labels{};  ///< the class of each picture, from 0; empty: unknown
+  std::vector<std::string> classes{};  ///< the name of each class; empty: unknown
 
   /// Numbers in a picture.
   std::size_t row() const {
@@ -37,7 +37,8 @@ struct picture_set {
   channel_norm norm() const;
   /// x = (x - mean) / deviation. Throws `error` if there are not as many as channels, or if a deviation is not above 0.
   void normalize(const channel_norm& by);
-  /// The fields "inputs", a row for each picture as `input_image<float, channels, height, width>` takes it, and "labels".
+  /// The fields "inputs", a row for each picture as `input_image<float, channels, height, width>` takes it, and
+  /// "labels".
   dataset data() const;
 };
 
@@ -64,8 +65,8 @@ GPIPE_COLD GPIPE_INLINE channel_norm picture_set::norm() const {
 GPIPE_COLD GPIPE_INLINE void picture_set::normalize(const channel_norm& by) {
   const auto C = static_cast<std::size_t>(channels);
   if (by.mean.size() != C || by.deviation.size() != C)
-    detail::throw_error({"there are ", by.mean.size(), " means and ", by.deviation.size(), " deviations, and pictures of ",
-                         channels, " channels"},
+    detail::throw_error({"there are ", by.mean.size(), " means and ", by.deviation.size(),
+                         " deviations, and pictures of ", channels, " channels"},
                         {"give one of each for each channel"});
   for (std::size_t c = 0; c < C; ++c)
     if (!(by.deviation[c] > 0) || !std::isfinite(by.deviation[c]) || !std::isfinite(by.mean[c]))

@@ -107,8 +107,9 @@ GPIPE_COLD GPIPE_INLINE picture_set decode_pnm(std::span<const std::byte> file, 
     std::uint32_t value;
     if (as_text) value = text.number("number", largest);
     else if (bytes == 1) value = std::to_integer<std::uint32_t>(file[first + i]);
-    else value = std::to_integer<std::uint32_t>(file[first + 2 * i]) << 8 |
-                 std::to_integer<std::uint32_t>(file[first + 2 * i + 1]);
+    else
+      value = std::to_integer<std::uint32_t>(file[first + 2 * i]) << 8 |
+              std::to_integer<std::uint32_t>(file[first + 2 * i + 1]);
     if (value > largest)
       text.fail(detail::concat({"has the number ", value, ", above its largest, ", largest}), "give a whole file");
     one.pixels.push_back(static_cast<float>(value) / static_cast<float>(largest));
