@@ -26,7 +26,7 @@ TEST_CASE("channels are measured over all pixels of all pictures, and normalized
   CHECK(norm.deviation[1] == 0.5F);
   set.normalize(norm);
   const channel_norm after = set.norm();
-  for (const std::size_t c : {0, 1}) {
+  for (const std::size_t c : {0U, 1U}) {
     CHECK(after.mean[c] == doctest::Approx(0));
     CHECK(after.deviation[c] == doctest::Approx(1));
   }
