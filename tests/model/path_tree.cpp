@@ -33,6 +33,11 @@ struct flat : model<eight, linear<8>, relu, stash<"x">, linear<8>, pop<"x">, add
                     gpipe::concat<>, linear<4>, softmax_cross_entropy> {};
 static_assert(are_paths<flat>({"0", "1", "3", "5", "6", "7", "8", "9"}));
 
+// A stash of several tensors, and a pop that leaves the others, are no layers either.
+struct several_stashed : model<eight, linear<8>, stash<"x">, relu, pop<"x">, stash<"a", "b">, only<pop<"b">>, linear<8>,
+                               pop<"a">, add, softmax_cross_entropy> {};
+static_assert(are_paths<several_stashed>({"0", "2", "6", "8", "9"}));
+
 // A scope adds its index, and its items add theirs. The addition has the path of its residual.
 struct block : sequence<relu, linear<8>> {};
 struct scopes : model<eight, block, residual<linear<8>, sequence<relu, linear<8>>>, tied<"a", linear<8>>, relu,

@@ -119,8 +119,8 @@ constexpr bool all_named(list<Items...>) {
 template <class Item>
 constexpr void write_paths(path_writer& to, path_node n) {
   if constexpr (
-      requires { Item::stashed_as; } || requires { typename Item::popped; }) {
-    return;
+      requires { Item::stashed_as; } || requires { typename Item::each; } || requires { typename Item::popped; }) {
+    return;  // a stash of one tensor or of each, or a pop
   } else if constexpr (requires { typename Item::alone; }) {
     write_paths<typename Item::alone>(to, n);
   } else if constexpr (has_name<Item>) {
