@@ -1,12 +1,14 @@
 // Plans pipelines before anything runs: the paper's Transformers, a model of your own, or a table of layer costs of a
-// model that is not written with gpipe.
+// model that is not written with gpipe. `plan largest` says how large a model fits.
 
 #include <algorithm>
 #include <iostream>
+#include <string_view>
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/plan.hpp>
 
+#include "plan/largest_settings.hpp"
 #include "plan/picture.hpp"
 #include "plan/planner.hpp"
 #include "plan/settings.hpp"
@@ -45,10 +47,21 @@ void run(const settings& chosen) {
   print_choices(it, how);
 }
 
+void run(const largest_settings& chosen) {
+  print_largest(chosen, network_of<own_model>);
+  std::cout << '\n';
+  print_amoebanets();
+  std::cout << '\n';
+  print_transformers();
+}
+
 int main(int count, char** arguments) {
   try {
+    const bool largest = count > 1 && std::string_view(arguments[1]) == "largest";
     settings chosen;
-    if (chosen.read(count, arguments)) run(chosen);
+    largest_settings of_largest;
+    if (largest && of_largest.read(count - 1, arguments + 1)) run(of_largest);
+    if (!largest && chosen.read(count, arguments)) run(chosen);
     if (!std::cout.flush()) throw error("cannot write to the standard output", "check where the output goes");
   } catch (const std::exception& failure) {
     std::cerr << "plan: " << failure.what() << '\n';
