@@ -1,7 +1,9 @@
-// How much memory does a step use, by schedule and recompute mode, and torch for the same network?
+// How much memory does a step use, by schedule and recompute mode, and torch for the same network? How large are the
+// networks of pictures that GPipe and torchgpipe measured?
 
 #include "../networks.hpp"
 #include "../peer.hpp"
+#include "pictures.hpp"
 
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
@@ -77,6 +79,7 @@ int main() {
   if (torch.empty()) std::printf("torch is not installed: gpipe alone\n\n");
   print_table("mlp", network_of<bench::mlp>, 32, 32, torch);
   print_table("digits", network_of<digits>, 8, 8, torch);
+  const bench::figures of_pictures = bench::print_pictures();
   // One stage that runs backward right after forward, as torch does in micro-batches.
   for (const auto& [name, net, M, B] :
        {std::tuple{"mlp", &network_of<bench::mlp>, 32, 32}, {"digits", &network_of<digits>, 8, 8}}) {
@@ -90,4 +93,5 @@ int main() {
       if (!torch.empty())
         bench::result(of + ".over_torch." + way, ours / torch.at(std::string(name) + "." + way), "ratio");
   }
+  for (const bench::figure& f : of_pictures) bench::result(f.name, f.value, f.unit);
 }

@@ -4,6 +4,8 @@
 // objective is the optimum (tests/laws/partition.cpp). The heuristics use f + b of every slot on the first device only,
 // without transfers, unequal devices or the two maxima of fill-drain.
 //
+// Then AmoebaNet-D (18, 256): a cut through cells, at any layer, beside cuts between cells.
+//
 // Then the cuts of plans against brute force: 10,000 small instances of every schedule and recompute mode, the simulated
 // step of the plan's cut over the shortest of all cuts.
 
@@ -12,6 +14,8 @@
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/model.hpp>
+#include <gpipe/model/path.hpp>
+#include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/plan/simulated_cut.hpp>
@@ -178,6 +182,52 @@ double large(bool unequal, bool moves, objective goal) {
   return bench::timed([&] { partition(p, first.data()); });
 }
 
+/// The module of torchgpipe's AmoebaNet-D that a layer belongs to: a stem, a cell, or what classifies.
+std::string module_of(const network& net, int slot) {
+  const std::string path = gpipe::detail::path_of(net, slot);
+  std::size_t end = path.find('.');
+  const std::string name = path.substr(0, end);
+  if (!name.starts_with("stem") && !name.starts_with("cell")) return "classify";
+  if (name == "cell1" || name == "cell3" || name == "cell5") {  // cell1.0, cell1.1.0, cell1.1.1 ...
+    const bool repeated = path[end + 1] == '1';
+    for (int parts = repeated ? 2 : 1; parts > 0; --parts) end = path.find('.', end + 1);
+    return path.substr(0, end);
+  }
+  return name;
+}
+
+/// Mean over largest work of a stage, with the best cut for it.
+double balance(const cost_list& work, int stages) {
+  std::vector<slot_cost> costs;
+  for (const std::int64_t w : work) costs.push_back({w, 0});
+  partition_problem p{static_cast<int>(work.size()), stages, 1, costs.data()};
+  p.goal = objective::bottleneck;
+  places first(at(stages + 1));
+  partition(p, first.data());
+  const auto all = static_cast<double>(std::accumulate(work.begin(), work.end(), std::int64_t{0}));
+  return all / stages / static_cast<double>(gpipe::detail::objective_of(p, first.data()));
+}
+
+/// Multiply-adds of convolutions and of the linear layer: of each layer, and of each module.
+struct amoebanet_work {
+  cost_list layers, modules;
+
+  amoebanet_work() {
+    const network& net = network_of<amoebanet_d<18, 256>>;
+    std::string last;
+    for (int l = 0; l < net.slot_count; ++l) {
+      const detail::row& r = net.row_of(l);
+      const bool multiplies = r.derived_count > 0;
+      layers.push_back(multiplies ? r.cost.forward / 2 : 0);
+      if (std::string module = module_of(net, l); module != last) {
+        modules.push_back(0);
+        last = std::move(module);
+      }
+      modules.back() += layers.back();
+    }
+  }
+};
+
 struct wide_and_narrow : model<input<float, 16>, linear<64>, relu, linear<16>, linear<128>, relu, linear<8>, linear<32>,
                                linear<32>> {};
 constexpr const network& small = network_of<wide_and_narrow>;
@@ -295,6 +345,14 @@ int main() {
     std::printf("\n");
   }
 
+  const amoebanet_work amoebanet;
+  std::printf("\nAmoebaNet-D (18, 256), %d layers in %d modules: mean over largest work of a stage, cut at any layer / "
+              "between modules\n",
+              static_cast<int>(amoebanet.layers.size()), static_cast<int>(amoebanet.modules.size()));
+  for (const int stages : {2, 4, 8})
+    std::printf("  %d stages: %.4f / %.4f\n", stages, balance(amoebanet.layers, stages),
+                balance(amoebanet.modules, stages));
+
   constexpr recompute_mode modes[] = {recompute_mode::never, recompute_mode::except_last, recompute_mode::always,
                                       recompute_mode::as_needed};
   constexpr int plans = 10'000;
@@ -321,6 +379,11 @@ int main() {
     bench::result(name + ".worst", bench::quantile(plain[r], 1), "ratio");
     bench::result(name + ".unlike.median", bench::median(unlike[r]), "ratio");
     bench::result(name + ".unlike.worst", bench::quantile(unlike[r], 1), "ratio");
+  }
+  for (const int stages : {2, 4, 8}) {
+    const std::string name = "partition.amoebanet." + std::to_string(stages);
+    bench::result(name + ".layers", balance(amoebanet.layers, stages), "ratio");
+    bench::result(name + ".cells", balance(amoebanet.modules, stages), "ratio");
   }
   bench::result("partition.1663x128.equal", large(false, false, objective::fill_drain), "s");
   bench::result("partition.1663x128.transfers", large(false, true, objective::bottleneck), "s");

@@ -1,4 +1,5 @@
-// More devices and micro-batches, as in Table 2 of the GPipe paper: how much do they gain, and slow links cost?
+// More devices and micro-batches, as in Table 2 of the GPipe paper: how much do they gain, and slow links cost? And what
+// does the plan predict for the paper's two networks on its devices?
 
 #include "../device_work.hpp"
 
@@ -6,7 +7,11 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/items.hpp>
+#include <gpipe/model/transformer.hpp>
+#include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/plan/program/simulate.hpp>
+#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/step_time.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <algorithm>
@@ -65,6 +70,54 @@ figure measure(int devices, int micro_batches, double late) {
   return {1e-6 * static_cast<double>(predicted), bench::median(ms)};
 }
 
+/// A network of the paper's table 2, and what others measured: throughput over that of K = 2 and M = 1.
+struct paper_network {
+  const char* name;
+  const gpipe::network* net;
+  int batch;
+  double paper[3][3];       // [K = 2, 4, 8][M = 1, 4, 32]
+  double torchgpipe[3];     // [K], M = 32; 0: not measured
+};
+
+constexpr int device_counts[] = {2, 4, 8}, micro_batch_counts[] = {1, 4, 32};
+
+/// The predicted seconds of a step with recompute always. Each value that crosses a cut takes its time on a link.
+double predicted_step(const paper_network& of, int devices, int micro_batches) {
+  const gpipe::runtime_plan p = make_plan(*of.net, {.stages = devices,
+                                                    .micro_batches = micro_batches,
+                                                    .micro_batch_size = of.batch / micro_batches,
+                                                    .recompute = gpipe::recompute_mode::always,
+                                                    .optimizer_moments = 1,
+                                                    .device = gpipe::tpu_v3_core,
+                                                    .cost_transfers = true});
+  return 1e-12 * static_cast<double>(gpipe::detail::makespan_of(*of.net, p.options, p.schedule, p.costs(), p.cut(),
+                                                                p.links.data(), static_cast<int>(p.links.size()),
+                                                                [](int) { return 1; }));
+}
+
+/// K stages of equal time, M micro-batches: one that recomputes before its gradient arrives, in the same unit as below.
+double ideal_step(int devices, int micro_batches) {
+  return (4.0 * micro_batches + 3 * (devices - 1)) / (micro_batches * devices);
+}
+
+void predict(const paper_network& of, std::vector<std::pair<std::string, double>>& results) {
+  std::printf("\n%s, a batch of %d, on K cores of a TPU v3, recompute always: throughput over that of K = 2 and M = 1\n",
+              of.name, of.batch);
+  std::printf(" K   M  step ms  predicted  equal stages  paper  torchgpipe\n");
+  const double first = predicted_step(of, 2, 1);
+  for (int k = 0; k < 3; ++k)
+    for (int m = 0; m < 3; ++m) {
+      const int K = device_counts[k], M = micro_batch_counts[m];
+      const double step = predicted_step(of, K, M), gain = first / step;
+      std::printf("%2d  %2d  %7.0f  %9.2f  %12.2f  %5.2f", K, M, 1e3 * step, gain, ideal_step(2, 1) / ideal_step(K, M),
+                  of.paper[k][m]);
+      if (m == 2 && of.torchgpipe[k] > 0) std::printf("  %10.2f", of.torchgpipe[k]);
+      std::printf("\n");
+      results.emplace_back(std::string("sweep.predicted.") + of.name + "." + std::to_string(K) + "x" + std::to_string(M),
+                           gain);
+    }
+}
+
 }  // namespace
 
 int main() {
@@ -86,6 +139,12 @@ int main() {
                                  std::to_string(micro_batches),
                              ratio);
       }
+  predict({"amoebanet", &gpipe::network_of<gpipe::amoebanet_d<18, 256>>, 128,
+           {{1, 1.07, 1.21}, {1.13, 1.26, 1.84}, {1.38, 1.72, 3.48}}, {1.773, 2.709, 4.953}},
+          results);
+  predict({"transformer", &gpipe::network_of<gpipe::transformer<48>>, 32, {{1, 1.7, 1.8}, {1.07, 3.2, 3.4}, {1.3, 4.8, 6.3}},
+           {}},
+          results);
   std::printf("\n");
   for (const auto& [name, ratio] : results) bench::result(name, ratio, "ratio");
   bench::result("sweep.worst", worst, "ratio");

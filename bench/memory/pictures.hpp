@@ -1,0 +1,179 @@
+#pragma once
+
+// The memory of the paper's and torchgpipe's networks of pictures.
+
+#include "../../examples/plan/families.hpp"
+#include "../measure.hpp"
+
+#include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/core/text/quantity.hpp>
+#include <gpipe/core/text/table.hpp>
+#include <gpipe/train/trainer.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+using namespace gpipe;
+
+inline double gib(std::int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024 * 1024); }
+inline double gigabytes(std::int64_t bytes) { return static_cast<double>(bytes) * 1e-9; }
+
+/// One parameter has 12 bytes as torchgpipe measured it, with RMSProp: value, gradient and a moment.
+inline plan_options of_one(int stages, int micro_batches, int moments) {
+  return {.stages = stages,
+          .micro_batches = micro_batches,
+          .micro_batch_size = 1,
+          .recompute = recompute_mode::always,
+          .optimizer_moments = moments,
+          .device = p100};
+}
+
+inline std::int64_t bytes_of(const runtime_plan& p, memory_kind kind) {
+  std::int64_t sum = 0;
+  for (const stage_plan& s : p.stage_plans) sum += s.memory.of(kind);
+  return sum;
+}
+
+/// Bytes that can be used, by the system's estimate; 0: unknown.
+inline std::int64_t available_memory() {
+  std::string word;
+  for (std::ifstream in("/proc/meminfo"); in >> word;)
+    if (std::int64_t kib = 0; word == "MemAvailable:" && in >> kib) return 1024 * kib;
+  return 0;
+}
+
+/// Trains one step of `micro_batches` pictures and counts the bytes of the arena that it writes, in lines.
+template <class Net>
+std::int64_t touched_bytes(int micro_batches, std::int64_t& predicted) {
+  constexpr std::byte fill{0xa5};
+  training_options how;
+  how.arena_fill = fill;
+  trainer<Net, sgd> training(of_one(1, micro_batches, sgd::moments), {}, how);
+  std::vector<float> pictures(static_cast<std::size_t>(micro_batches) * 3 * 224 * 224);
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(micro_batches));
+  for (std::size_t i = 0; i < pictures.size(); ++i)
+    pictures[i] = static_cast<float>(draw({1, 0, 0, 0}, 0, static_cast<std::uint32_t>(i)).word[0]) * 0x1p-31F - 1;
+  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i);
+  training.step(batch(micro_batches).with("inputs", pictures).with("labels", labels));
+  const auto& arena = training.executor().stage(0).arena();
+  predicted = training.plan().memory(0).total();
+  std::int64_t touched = 0;
+  for (std::size_t at = 0; at < arena.size() + detail::alignment; at += detail::alignment)  // and the line behind it
+    if (!std::all_of(arena.data() + at, arena.data() + at + detail::alignment, [=](std::byte b) { return b == fill; }))
+      touched += static_cast<std::int64_t>(detail::alignment);
+  return touched;
+}
+
+/// Figures, which come behind all tables.
+struct figure {
+  std::string name;
+  double value;
+  const char* unit;
+};
+using figures = std::vector<figure>;
+
+/// AmoebaNet-D (18, 416) on one stage, 128 micro-batches of one picture.
+inline void print_largest_of_one_stage(figures& found) {
+  using net = amoebanet_d<18, 416>;
+  const runtime_plan whole = make_plan(network_of<net>, of_one(1, 128, 1)), part = make_plan(network_of<net>, of_one(1, 4, 1));
+  const std::int64_t of_whole = example::activations_of(whole), of_part = example::activations_of(part);
+  std::printf("AmoebaNet-D (18, 416), one stage, 128 micro-batches of one picture, recompute always: GiB beside the\n"
+              "parameters' 12 bytes and their packed copies\n");
+  std::vector<std::vector<std::string>> rows{{"", "pictures", "partials", "working set", "other", "all"}};
+  for (const auto& [name, plan] : {std::pair{"128 micro-batches", &whole}, {"4 micro-batches", &part}}) {
+    using enum memory_kind;
+    const std::int64_t all = example::activations_of(*plan), in = bytes_of(*plan, stash), parts = bytes_of(*plan, partials),
+                       set = bytes_of(*plan, kept) + bytes_of(*plan, transient);
+    rows.push_back({name, detail::fixed(gib(in), 3), detail::fixed(gib(parts), 3), detail::fixed(gib(set), 3),
+                    detail::fixed(gib(all - in - parts - set), 3), detail::fixed(gib(all), 3)});
+  }
+  std::fputs(detail::table(rows).c_str(), stdout);
+  std::printf("torchgpipe measured 0.91, GPipe 3.46 GB; each further micro-batch adds %.3f MiB\n",
+              gib(of_whole - of_part) * 1024 / 124);
+  found.push_back({"memory.amoebanet.18x416.activations", gib(of_whole), "GiB"});
+  const std::int64_t needed = part.memory(0).total() + 2'000'000'000;
+  if (const std::int64_t free = available_memory(); free < needed) {
+    std::printf("not trained: %.1f GB are available, and a step of 4 micro-batches takes %.1f\n\n", gigabytes(free),
+                gigabytes(needed));
+    return;
+  }
+  std::int64_t predicted = 0;
+  const std::int64_t touched = touched_bytes<net>(4, predicted);
+  std::printf("a step of 4 micro-batches touches %lld of the %lld bytes that were predicted\n\n",
+              static_cast<long long>(touched), static_cast<long long>(predicted));
+  found.push_back(
+      {"memory.amoebanet.18x416.touched", static_cast<double>(touched) / static_cast<double>(predicted), "ratio"});
+}
+
+/// A model of one of both tables, as torchgpipe and GPipe measured it; 0: unknown, or it did not fit.
+struct measured_model {
+  std::string name;
+  example::family_member of;
+  int depth = 0, stages = 1;
+  double torchgpipe = 0, gpipe = 0;  ///< GiB, GB
+};
+
+/// Planned by the cut whose largest stage is smallest. "without": without the packed copies of weights.
+inline void print_models(const std::vector<measured_model>& models, int micro_batches, int moments, std::int64_t device,
+                         bool whole, figures& found) {
+  std::vector<std::vector<std::string>> rows{{"", "stages", "parameters", whole ? "all" : "activations", "torchgpipe",
+                                              "GPipe", "largest stage", "fits", "without", "fits"}};
+  for (const measured_model& m : models) {
+    const example::stretched made(*m.of.net, m.of.parts, (m.depth - m.of.depth) / m.of.step);
+    const network net = made.net();
+    const runtime_plan p = example::smallest_stages(net, of_one(m.stages, micro_batches, moments));
+    std::int64_t without = 0, all = 0;
+    for (const stage_plan& s : p.stage_plans) {
+      const std::int64_t bytes = s.memory.total() - s.memory.of(memory_kind::derived);
+      without = (std::max)(without, bytes);
+      all += bytes;
+    }
+    const std::int64_t most = example::largest_stage_of(p), compared = whole ? all : example::activations_of(p);
+    rows.push_back({m.name, std::to_string(m.stages), detail::counted(net.parameters()),
+                    detail::fixed(gib(compared), 2), m.torchgpipe > 0 ? detail::fixed(m.torchgpipe, 2) : "-",
+                    m.gpipe > 0 ? detail::fixed(gib(static_cast<std::int64_t>(m.gpipe * 1e9)), 2) : "-",
+                    detail::fixed(gigabytes(most), 2), most <= device ? "yes" : "no",
+                    detail::fixed(gigabytes(without), 2), without <= device ? "yes" : "no"});
+    const std::string name = "memory." + m.name;
+    found.push_back({name + ".largest_stage", gigabytes(most), "GB"});
+    if (m.torchgpipe > 0) found.push_back({name + ".over_torchgpipe", gib(compared) / m.torchgpipe, "ratio"});
+  }
+  std::printf("%s\n", detail::table(rows).c_str());
+}
+
+inline figures print_pictures() {
+  figures found;
+  print_largest_of_one_stage(found);
+  const auto amoebanet = [](int L, int D, example::family_member of, int stages, double torchgpipe, double paper) {
+    return measured_model{"amoebanet." + std::to_string(L) + "x" + std::to_string(D), std::move(of), L, stages,
+                          torchgpipe, paper};
+  };
+  std::printf("AmoebaNet-D of the paper's table 1: a batch of 128 in micro-batches of one, all recomputed, fill-drain;\n"
+              "activations of all stages in GiB; the largest stage in GB, and whether it fits 8 GB\n");
+  print_models({amoebanet(18, 208, example::amoebanet_member<208>(), 1, 0, 6.26),
+                amoebanet(18, 416, example::amoebanet_member<416>(), 1, 0.91, 3.46),
+                amoebanet(18, 544, example::amoebanet_member<544>(), 2, 3.39, 8.11),
+                amoebanet(36, 544, example::amoebanet_member<544>(), 4, 6.91, 15.21),
+                amoebanet(72, 512, example::amoebanet_member<512>(), 8, 10.83, 26.24)},
+               128, 1, 8'000'000'000, false, found);
+  const auto unet_of = [](int B, int C, example::family_member of, int stages, double torchgpipe) {
+    return measured_model{"unet." + std::to_string(B) + "x" + std::to_string(C), std::move(of), B, stages, torchgpipe, 0};
+  };
+  std::printf("U-Net of torchgpipe's table: a batch of 32 in micro-batches of one, all recomputed, 8 bytes a parameter;\n"
+              "all bytes but packed copies in GiB, beside all that torchgpipe measured; fits 24 GB\n");
+  print_models({unet_of(6, 72, example::member<unet<4, 72>>("", 4), 1, 20.3),
+                unet_of(11, 128, example::member<unet<4, 128>>("", 4), 1, 20.5),
+                unet_of(24, 128, example::member<unet<4, 128>>("", 4), 2, 43.4),
+                unet_of(24, 160, example::member<unet<4, 160>>("", 4), 4, 79.1),
+                unet_of(48, 160, example::member<unet<4, 160>>("", 4), 8, 154.1)},
+               32, 0, 24'000'000'000, true, found);
+  return found;
+}
+
+}  // namespace bench
