@@ -27,6 +27,14 @@ static_assert(gives<conv2d<64, 7, conv_options{.stride = 2, .padding = 3}>, feat
 static_assert(gives<conv2d<9, height_width{1, 7}, conv_options{.stride = {1, 2}, .padding = {0, 3}}>, map,
                     feature_map<float, 9, 5, 3>>);
 
+static_assert(
+    gives<conv2d<9, height_width{1, 7}, conv_options{.padding = same_padding}>, map, feature_map<float, 9, 5, 6>>);
+static_assert(gives<conv2d<9, 4, conv_options{.padding = same_padding, .dilation = {2, 4}}>,
+                    feature_map<float, 4, 5, 6>, feature_map<float, 9, 5, 6>>);
+
+static_assert(padding_exists(same_padding, 3, 1, 5) && padding_exists(1, 4, 3, 1));
+static_assert(!padding_exists(same_padding, 3, 2, 1) && !padding_exists(same_padding, {3, 4}, 1, 1));
+
 // {height, width, channels of a group, outputs}, PyTorch's first values, and nothing without a bias.
 using grouped = bound<conv2d<6, 3, conv_options{.padding = 1, .groups = 2}>, map>;
 static_assert(grouped::parameters[0].extents == shape{3, 3, 2, 6} && grouped::parameters[1].extents == shape{6});
@@ -62,6 +70,22 @@ TEST_CASE("an output pixel is the sum over its window, in the order of the weigh
   t.forward();
   const double want[] = {301, 4020, 503, 6040};
   for (std::size_t i = 0; i < 4; ++i) CHECK(t.out[0].get(i) == want[i]);
+}
+
+TEST_CASE("padding that keeps the picture has the bits of the same number of pixels") {
+  using number = conv2d<6, height_width{3, 5}, conv_options{.padding = {2, 2}, .dilation = {2, 1}, .groups = 2}>;
+  using same = conv2d<6, height_width{3, 5}, conv_options{.padding = same_padding, .dilation = {2, 1}, .groups = 2}>;
+  host::layer_fixture<number, map> one(2, 2);
+  host::layer_fixture<same, map> other(2, 2);
+  one.randomise(3), other.randomise(3);
+  one.refresh(), other.refresh();
+  one.forward(), other.forward();
+  one.backward(), other.backward();
+  for (std::size_t i = 0; i < one.out[0].count(); ++i) CHECK(one.out[0].get(i) == other.out[0].get(i));
+  for (std::size_t i = 0; i < one.in_gradient[0].count(); ++i)
+    CHECK(one.in_gradient[0].get(i) == other.in_gradient[0].get(i));
+  for (std::size_t i = 0; i < one.gradients[0].count(); ++i)
+    CHECK(one.gradients[0].get(i) == other.gradients[0].get(i));
 }
 
 TEST_CASE("several calls have the bits of one, whatever the number of samples in each") {

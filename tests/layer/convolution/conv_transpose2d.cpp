@@ -21,6 +21,8 @@ using odd =
 
 static_assert(std::is_same_v<doubled::output, feature_map<float, 8, 6, 4>>);
 static_assert(std::is_same_v<odd::output, feature_map<float, 6, 6, 3>>);
+static_assert(std::is_same_v<bound<conv_transpose2d<9, 3, conv_options{.padding = same_padding}>, map>::output,
+                             feature_map<float, 9, map::height, map::width>>);
 static_assert(odd::parameters[0].extents == shape{3, 3, 3, 4} && odd::parameters[1].extents == shape{6});
 static_assert(odd::parameters[0].first.of(odd::parameters[0].extents).fan_in == 27);  // as PyTorch counts them
 static_assert(doubled::cost.backward_input == 2 * 2 * 2 * 8 * 4 * 6);

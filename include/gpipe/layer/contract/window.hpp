@@ -15,6 +15,10 @@ struct height_width {
   friend constexpr bool operator==(height_width, height_width) = default;
 };
 
+/// As a convolution's padding: the padding that keeps the height and the width of the picture, dilation (kernel - 1)
+/// / 2. The stride must be 1, and the window must reach over an odd number of pixels, dilation (kernel - 1) + 1.
+inline constexpr height_width same_padding = -1;
+
 namespace detail {
 
 /// "3", or "1 x 7".
@@ -36,9 +40,25 @@ constexpr void add_option(short_name& to, std::string_view name, height_width it
 template <int Extent, int Window, int Stride, int Padding, int Dilation = 1>
 struct windows {
   static constexpr int reach = Dilation * (Window - 1) + 1;  ///< inputs from the first to the last that a window sees
-  static constexpr bool fits = Window > 0 && Stride > 0 && Padding >= 0 && Dilation > 0 && Extent + 2 * Padding >= reach;
+  static constexpr bool fits =
+      Window > 0 && Stride > 0 && Padding >= 0 && Dilation > 0 && Extent + 2 * Padding >= reach;
   static constexpr int count = fits ? (Extent + 2 * Padding - reach) / Stride + 1 : 1;
 };
+
+/// The pixels of a padding, in one direction; 0 for one that is not a number of pixels and cannot keep the picture.
+constexpr int pixels_of_padding(bool same, int padding, int window, int dilation) {
+  return !same ? padding : window > 0 && dilation > 0 ? dilation * (window - 1) / 2 : 0;
+}
+constexpr height_width pixels_of_padding(height_width padding, height_width window, height_width dilation) {
+  const bool same = padding == same_padding;
+  return {pixels_of_padding(same, padding.height, window.height, dilation.height),
+          pixels_of_padding(same, padding.width, window.width, dilation.width)};
+}
+/// Whether a padding is a number of pixels, or can keep the picture.
+constexpr bool padding_exists(height_width padding, height_width window, height_width stride, height_width dilation) {
+  return !(padding == same_padding) || (stride == height_width(1) && dilation.height * (window.height - 1) % 2 == 0 &&
+                                        dilation.width * (window.width - 1) % 2 == 0);
+}
 
 }  // namespace detail
 
@@ -46,14 +66,23 @@ namespace broken {
 
 template <class Layer, class Input, int Window, int PaddedExtent, bool Holds>
 struct window_is_in_the_picture {
-  static_assert(Holds, "gpipe: a window must be at least 1 and not larger than the picture with its padding, the stride "
-                       "and the dilation at least 1, and the padding at least 0: change them, or give the layer a larger "
-                       "picture");
+  static_assert(Holds,
+                "gpipe: a window must be at least 1 and not larger than the picture with its padding, the stride "
+                "and the dilation at least 1, and the padding at least 0: change them, or give the layer a larger "
+                "picture");
+};
+template <class Layer, class Input, bool Holds>
+struct same_padding_keeps_the_picture {
+  static_assert(Holds,
+                "gpipe: same_padding needs a stride of 1 and a window that reaches over an odd number of pixels, "
+                "dilation (kernel - 1) + 1: choose an odd kernel, or write the padding as numbers, with a pad<...> "
+                "before the convolution where one side needs more than the other");
 };
 template <class Layer, class Input, bool Holds>
 struct groups_divide_channels {
-  static_assert(Holds, "gpipe: a convolution's groups must divide its input channels and its output channels: choose a "
-                       "divisor of both");
+  static_assert(Holds,
+                "gpipe: a convolution's groups must divide its input channels and its output channels: choose a "
+                "divisor of both");
 };
 
 }  // namespace broken

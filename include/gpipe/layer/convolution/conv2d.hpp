@@ -13,7 +13,8 @@ namespace gpipe {
 /// A convolution of a picture: PyTorch's Conv2d, with its first values.
 ///
 ///     feature_map<T, C, H, W> to feature_map<T, Out, H', W'>,  H' = (H + 2 p - d (KH - 1) - 1) / s + 1, W' likewise
-///     weight {KH, KW, C / groups, Out}: PyTorch's {Out, C / groups, KH, KW} with its extents in another order; bias {Out}
+///     weight {KH, KW, C / groups, Out}: PyTorch's {Out, C / groups, KH, KW} with its extents in another order; bias
+///     {Out}
 ///
 ///     conv2d<64, 3, conv_options{.stride = 2, .padding = 1}>
 ///     conv2d<64, height_width{1, 7}, conv_options{.padding = {0, 3}, .bias = false}>
@@ -36,17 +37,20 @@ struct conv2d {
     using layer = conv2d;
     using T = typename In::value_type;
     using number = compute_type<T>;
-    using down = detail::windows<In::height, Kernel.height, Options.stride.height, Options.padding.height,
-                                 Options.dilation.height>;
+    static constexpr height_width padding = detail::pixels_of_padding(Options.padding, Kernel, Options.dilation);
+    using down =
+        detail::windows<In::height, Kernel.height, Options.stride.height, padding.height, Options.dilation.height>;
     using across =
-        detail::windows<In::width, Kernel.width, Options.stride.width, Options.padding.width, Options.dilation.width>;
-    static_assert(sizeof(broken::window_is_in_the_picture<conv2d, In, Kernel.height,
-                                                          In::height + 2 * Options.padding.height, down::fits>) > 0);
-    static_assert(sizeof(broken::window_is_in_the_picture<conv2d, In, Kernel.width,
-                                                          In::width + 2 * Options.padding.width, across::fits>) > 0);
-    static_assert(sizeof(broken::groups_divide_channels<conv2d, In,
-                                                        Options.groups >= 1 && In::channels % Options.groups == 0 &&
-                                                            Out % Options.groups == 0>) > 0);
+        detail::windows<In::width, Kernel.width, Options.stride.width, padding.width, Options.dilation.width>;
+    static_assert(sizeof(broken::window_is_in_the_picture<conv2d, In, Kernel.height, In::height + 2 * padding.height,
+                                                          down::fits>) > 0);
+    static_assert(sizeof(broken::window_is_in_the_picture<conv2d, In, Kernel.width, In::width + 2 * padding.width,
+                                                          across::fits>) > 0);
+    static_assert(
+        sizeof(broken::same_padding_keeps_the_picture<
+               conv2d, In, detail::padding_exists(Options.padding, Kernel, Options.stride, Options.dilation)>) > 0);
+    static_assert(sizeof(broken::groups_divide_channels < conv2d, In,
+                         Options.groups >= 1 && In::channels % Options.groups == 0 && Out % Options.groups == 0 >) > 0);
     using output = feature_map<T, Out, down::count, across::count>;
 
     static constexpr convolution_shape shape_of(int samples) {
@@ -59,8 +63,8 @@ struct conv2d {
               Kernel.width,
               Options.stride.height,
               Options.stride.width,
-              Options.padding.height,
-              Options.padding.width,
+              padding.height,
+              padding.width,
               Options.dilation.height,
               Options.dilation.width,
               Options.groups};

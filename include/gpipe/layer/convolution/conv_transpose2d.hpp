@@ -10,16 +10,18 @@
 
 namespace gpipe {
 
-/// The transpose of a convolution, which makes a picture larger: PyTorch's ConvTranspose2d, with its first values. It is
-/// the gradient of the input of a convolution from Out to C channels:
+/// The transpose of a convolution, which makes a picture larger: PyTorch's ConvTranspose2d, with its first values. It
+/// is the gradient of the input of a convolution from Out to C channels:
 ///
 ///     feature_map<T, C, H, W> to feature_map<T, Out, H', W'>,  H' = (H - 1) s - 2 p + d (KH - 1) + 1 + output padding
-///     weight {KH, KW, Out / groups, C}: PyTorch's {C, Out / groups, KH, KW} with its extents in another order; bias {Out}
+///     weight {KH, KW, Out / groups, C}: PyTorch's {C, Out / groups, KH, KW} with its extents in another order; bias
+///     {Out}
 ///
 ///     conv_transpose2d<64, 2, conv_options{.stride = 2}>           twice as high and as wide
 template <int Out, height_width Kernel, conv_options Options = conv_options{}>
 struct conv_transpose2d {
-  static_assert(Out > 0, "gpipe: conv_transpose2d<Out, Kernel>: Out, the number of output channels, must be at least 1");
+  static_assert(Out > 0,
+                "gpipe: conv_transpose2d<Out, Kernel>: Out, the number of output channels, must be at least 1");
 
   static constexpr detail::short_name shown_name =
       detail::name_of_convolution("conv_transpose2d", Out, Kernel, Options);
@@ -28,34 +30,39 @@ struct conv_transpose2d {
   struct on;
 
   template <detail::floating_map In>
-  struct on<In> : detail::convolution_parameters<Kernel.height, Kernel.width, detail::of_group(Out, Options.groups),
-                                                 In::channels,
-                                                 Kernel.height * Kernel.width * detail::of_group(Out, Options.groups),
-                                                 Options.bias, Out> {
+  struct on<In>
+      : detail::convolution_parameters<Kernel.height, Kernel.width, detail::of_group(Out, Options.groups), In::channels,
+                                       Kernel.height * Kernel.width * detail::of_group(Out, Options.groups),
+                                       Options.bias, Out> {
     using layer = conv_transpose2d;
     using T = typename In::value_type;
     using number = compute_type<T>;
-    static constexpr int extent(int in, int kernel, int stride, int padding, int dilation, int more) {
-      return (in - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 + more;
+    static constexpr height_width padding = detail::pixels_of_padding(Options.padding, Kernel, Options.dilation);
+    static constexpr int extent(int in, int kernel, int stride, int pads, int dilation, int more) {
+      return (in - 1) * stride - 2 * pads + dilation * (kernel - 1) + 1 + more;
     }
-    static constexpr int height = extent(In::height, Kernel.height, Options.stride.height, Options.padding.height,
+    static constexpr int height = extent(In::height, Kernel.height, Options.stride.height, padding.height,
                                          Options.dilation.height, Options.output_padding.height);
-    static constexpr int width = extent(In::width, Kernel.width, Options.stride.width, Options.padding.width,
+    static constexpr int width = extent(In::width, Kernel.width, Options.stride.width, padding.width,
                                         Options.dilation.width, Options.output_padding.width);
-    static constexpr bool fits(int kernel, int stride, int padding, int dilation, int more, int out) {
-      return kernel > 0 && stride > 0 && padding >= 0 && dilation > 0 && 0 <= more && more < stride && out > 0;
+    static constexpr bool fits(int kernel, int stride, int pads, int dilation, int more, int out) {
+      return kernel > 0 && stride > 0 && pads >= 0 && dilation > 0 && 0 <= more && more < stride && out > 0;
     }
-    static_assert(sizeof(broken::window_is_in_the_picture<
-                         conv_transpose2d, In, Kernel.height, height,
-                         fits(Kernel.height, Options.stride.height, Options.padding.height, Options.dilation.height,
-                              Options.output_padding.height, height)>) > 0);
-    static_assert(sizeof(broken::window_is_in_the_picture<
-                         conv_transpose2d, In, Kernel.width, width,
-                         fits(Kernel.width, Options.stride.width, Options.padding.width, Options.dilation.width,
-                              Options.output_padding.width, width)>) > 0);
-    static_assert(sizeof(broken::groups_divide_channels<conv_transpose2d, In,
-                                                        Options.groups >= 1 && In::channels % Options.groups == 0 &&
-                                                            Out % Options.groups == 0>) > 0);
+    static_assert(
+        sizeof(broken::window_is_in_the_picture<conv_transpose2d, In, Kernel.height, height,
+                                                fits(Kernel.height, Options.stride.height, padding.height,
+                                                     Options.dilation.height, Options.output_padding.height, height)>) >
+        0);
+    static_assert(
+        sizeof(broken::window_is_in_the_picture<conv_transpose2d, In, Kernel.width, width,
+                                                fits(Kernel.width, Options.stride.width, padding.width,
+                                                     Options.dilation.width, Options.output_padding.width, width)>) >
+        0);
+    static_assert(sizeof(broken::same_padding_keeps_the_picture<
+                         conv_transpose2d, In,
+                         detail::padding_exists(Options.padding, Kernel, Options.stride, Options.dilation)>) > 0);
+    static_assert(sizeof(broken::groups_divide_channels < conv_transpose2d, In,
+                         Options.groups >= 1 && In::channels % Options.groups == 0 && Out % Options.groups == 0 >) > 0);
     using output = feature_map<T, Out, height, width>;
 
     /// Of the convolution from our output to our input.
@@ -69,8 +76,8 @@ struct conv_transpose2d {
               Kernel.width,
               Options.stride.height,
               Options.stride.width,
-              Options.padding.height,
-              Options.padding.width,
+              padding.height,
+              padding.width,
               Options.dilation.height,
               Options.dilation.width,
               Options.groups};
