@@ -9,13 +9,9 @@
 #include <gpipe/device/host/layer_fixture.hpp>
 
 #include "support/reference/feature_maps.hpp"
+#include "support/torch_number.hpp"
 
 namespace laws {
-
-/// Element i of a stream of numbers in [-1, 1); exact in float. tests/support/reference/feature_maps.py has the same.
-inline double torch_number(std::size_t stream, std::size_t i) {
-  return static_cast<double>((i * (i + stream) * 37 + stream * 11) % 8191) / 4096 - 1;
-}
 
 namespace detail {
 

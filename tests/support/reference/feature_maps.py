@@ -2,7 +2,7 @@
 """PyTorch's numbers of layers of feature maps: torch 2.15, float64.
 
 Each case is one layer in training on two samples. Inputs, the output's gradient and parameters are formulas (`number`
-below; tests/support/like_torch.hpp repeats it). A case has the output, the input's gradient and the gradients of the
+below; tests/support/torch_number.hpp repeats it). A case has the output, the input's gradient and the gradients of the
 parameters, each as its inner products with four streams of such numbers: the elements count in the order of gpipe's
 memory, so an element at a wrong place shows. PyTorch's tensors [samples, C, H, W] have the order [samples, H, W, C]
 there; weights [K, C, KH, KW] have [KH, KW, C, K].
