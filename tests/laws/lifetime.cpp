@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "support/celled.hpp"
 #include "support/chains.hpp"
 #include "support/nets.hpp"
 #include "support/sanitized.hpp"
@@ -202,6 +203,7 @@ TEST_CASE("every read finds what was written: no two buffers that are live toget
   holds_for_stages<transformer<3, 4, 16, 12>>({1, 2, 3, 4, 7, 13});
   holds_for_stages<u_net<64>>({1, 2, 3, 5, 8});
   holds_for_stages<uneven<32>>({1, 2, 3, 4, 7});
+  holds_for_stages<celled_net<double>>({1, 2, 3, 11, slots_of<celled_net<double>>});
 }
 
 TEST_CASE("no two live buffers share memory, for any cut") {

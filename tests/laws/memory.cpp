@@ -2,140 +2,23 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <cstdlib>
+#include <span>
+#include <utility>
 
 #include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 
 #include "support/attended.hpp"
+#include "support/every_allocation.hpp"
 #include "support/nets.hpp"
 #include "support/pictured.hpp"
-#include "support/sanitized.hpp"
-
-#if defined(__GLIBC__) && !defined(TESTS_SANITIZED)
-#define LAWS_COUNTED
-// Counts every allocation of this program, on every thread.
-namespace {
-std::atomic<long> allocations{0};
-}
-
-extern "C" {
-void* __libc_malloc(std::size_t);
-void* __libc_calloc(std::size_t, std::size_t);
-void* __libc_realloc(void*, std::size_t);
-void* __libc_memalign(std::size_t, std::size_t);
-
-void* malloc(std::size_t bytes) { return ++allocations, __libc_malloc(bytes); }
-void* calloc(std::size_t count, std::size_t bytes) { return ++allocations, __libc_calloc(count, bytes); }
-void* realloc(void* old, std::size_t bytes) { return ++allocations, __libc_realloc(old, bytes); }
-void* aligned_alloc(std::size_t boundary, std::size_t bytes) { return ++allocations, __libc_memalign(boundary, bytes); }
-void* memalign(std::size_t boundary, std::size_t bytes) { return ++allocations, __libc_memalign(boundary, bytes); }
-int posix_memalign(void** into, std::size_t boundary, std::size_t bytes) {
-  ++allocations;
-  *into = __libc_memalign(boundary, bytes);
-  return *into == nullptr ? ENOMEM : 0;
-}
-}
-#endif
+#include "support/touched_memory.hpp"
 
 using namespace laws;
 
 namespace {
-
-constexpr recompute_mode modes[] = {recompute_mode::always, recompute_mode::except_last, recompute_mode::never,
-                                    recompute_mode::as_needed};
-
-/// The lines (of `alignment` bytes) of each stage's arena, and of the bytes behind it, that a training has changed.
-template <class Net, class Optimizer = adam, class Data>
-std::vector<std::vector<bool>> touched(const plan_options& options, const Data& data, std::byte fill) {
-  training_options how;
-  how.arena_fill = fill;
-  if (options.average_weights) how.average_weights = 0.9;
-  trainer<Net, Optimizer> training(options, Optimizer{}, how);
-  const batch all = data.take(0, options.micro_batches * options.micro_batch_size);
-  for (int i = 0; i < 2; ++i) training.step(all);
-  training.evaluate(all);
-  std::vector<std::vector<bool>> lines;
-  for (int s = 0; s < options.stages; ++s) {
-    const auto& arena = training.executor().stage(s).arena();
-    CHECK(arena.size() == static_cast<std::size_t>(training.plan().memory(s).total()));
-    CHECK(arena.size() % gpipe::detail::alignment == 0);
-    lines.emplace_back();
-    for (std::size_t at = 0; at < arena.size() + gpipe::detail::alignment; at += gpipe::detail::alignment)
-      lines.back().push_back(!std::all_of(arena.data() + at, arena.data() + at + gpipe::detail::alignment,
-                                          [=](std::byte b) { return b == fill; }));
-  }
-  return lines;
-}
-
-/// Bytes of unused slots: if several stages skip to one, each link gets as many slots as the largest of them uses.
-std::size_t spare_slots(const network& net, const runtime_plan& plan, int s) {
-  const stage_view stage(net, plan.cut(), s);
-  std::size_t bytes = 0;
-  const auto taken = [&](int from, int to, bool back) {
-    for (std::size_t k = 0; k < plan.links.size(); ++k)
-      if (plan.links[k].from == from && plan.links[k].to == to) {
-        const gpipe::detail::link_slots& its = plan.slots_of_links[k];
-        const std::vector<int>& slots = back ? its.returned : its.stash;
-        return *std::max_element(slots.begin(), slots.end()) + 1;
-      }
-    return 0;
-  };
-  for (const gpipe::detail::memory_block& b : plan.blocks[static_cast<std::size_t>(s)]) {
-    if (b.value < 0 || (b.kind != memory_kind::stash && b.kind != memory_kind::returned)) continue;
-    const int writer = plan.cut().stage_of(net.values[b.value].writer);
-    if (b.kind == memory_kind::stash && writer < 0) continue;
-    const int count = b.kind == memory_kind::stash ? taken(writer, s, false)
-                                                   : taken(s, stage.return_stage(b.value, b.index), true);
-    bytes += b.bytes * static_cast<std::size_t>(b.copies - count);
-  }
-  return bytes;
-}
-
-template <class Net, class Optimizer = adam, class Data>
-void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedule_kind::fill_drain, int coalesce = 0) {
-  int turn = 0;
-  for (const int S : {1, 2, 3, 4, 5, slots_of<Net>})
-    for (const recompute_mode mode : modes)
-      for (const int M : {1, 2, 3}) {
-        const plan_options options{.stages = S,
-                                   .micro_batches = M,
-                                   .micro_batch_size = 3,
-                                   .recompute = mode,
-                                   .schedule = schedule,
-                                   .coalesce = coalesce,
-                                   .optimizer_moments = Optimizer::moments,
-                                   .tensor_rule = gpipe::detail::tensor_memory<Optimizer>(),
-                                   .average_weights = gpipe::tensor_rule<Optimizer>};
-        if (coalesce > 1 && !options.may_coalesce()) continue;
-        if (!options.chosen_schedule().admits(S, M)) continue;
-        if (sanitized && mode != modes[(S + M) % 4]) continue;
-        if (left_out(turn++)) continue;
-        // A byte may equal the fill by chance, but not in both runs.
-        const auto one = touched<Net, Optimizer>(options, data, std::byte{0xa5});
-        const auto other = touched<Net, Optimizer>(options, data, std::byte{0x5a});
-        for (std::size_t s = 0; s < one.size(); ++s) {
-          std::size_t untouched = 0;
-          for (std::size_t i = 0; i + 1 < one[s].size(); ++i) untouched += !one[s][i] && !other[s][i];
-          CAPTURE(name_of(schedule));
-          CAPTURE(S);
-          CAPTURE(static_cast<int>(mode));
-          CAPTURE(M);
-          CAPTURE(s);
-          const std::size_t last = one[s].size() - 1;
-          CHECK((one[s][last - 1] || other[s][last - 1]));  // the highest predicted line
-          CHECK(!(one[s][last] || other[s][last]));         // the first line behind it
-          const runtime_plan plan = make_plan(network_of<Net>, options);
-          const stage_memory& memory = plan.memory(static_cast<int>(s));
-          CHECK(untouched * gpipe::detail::alignment <= static_cast<std::size_t>(memory.total() - memory.lower_bound) +
-                                                            spare_slots(network_of<Net>, plan, static_cast<int>(s)));
-        }
-      }
-}
 
 template <class Plan>
 void equals_the_plan_made_at_run_time() {

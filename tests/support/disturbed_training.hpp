@@ -63,12 +63,14 @@ struct net : model<input<float, 12>, fuse<0>, dropout<20>, stash<"x">, fuse<1>, 
 /// A network with parameters and moving averages.
 struct averaging_net : model<input<float, 12>, fuse<4>, batch_norm<>, fuse<5>, batch_norm<>, passing_loss> {};
 
-inline const samples<float> data(120, 12, 1);
+template <class T>
+inline const samples<T> data_of{120, 12, 1};
+inline const samples<float>& data = data_of<float>;
 inline constexpr int M = 4, batch_size = 11;  // 3 + 3 + 3 + 2 samples
 inline const std::vector<int> cuts[] = {{}, {2, 4}, {1, 2, 3, 4, 5, 6, 7}};
 
-/// A disturbed training and its undisturbed twin: both must be the same after each failure.
-template <class Net>
+/// A disturbed training and its undisturbed twin: both must be the same after each failure. The network reads T.
+template <class Net, class T = float>
 struct pair_of {
   using training = trainer<Net, adam>;
   training_options how;
@@ -109,7 +111,7 @@ struct pair_of {
     return o;
   }
 
-  batch next() const { return data.take(steps * batch_size % 100, batch_size); }
+  batch next() const { return data_of<T>.take(steps * batch_size % 100, batch_size); }
 
   /// The step must fail and change nothing. Returns its error.
   error failure(const batch& with) {
