@@ -52,6 +52,30 @@ static_assert(!keeps_size<0, shrinking_view, tensor<double, 3>>());
 static_assert(keeps_size<0, no_view, four>());
 static_assert(asserted<broken::pop_has_a_stash<broken::position<0>, int, true>>::value);
 
+// A slot's position names what is around it: its path if an item has a name, the structs derived from a sequence, and
+// the stash that its list stores next, unless an `only` comes before. The model's own list says nothing.
+template <class A, class B>
+inline constexpr bool same = std::is_same_v<A, B>;
+using laws::halve;
+using laws::join;
+struct block : sequence<halve, stash<"x">, join> {};
+using items = list<halve, stash<"outer">, join, block, scope<halve, only<pop<"outer">>, stash<"far">>,
+                   named<"a", repeat<3, halve, block, stash<"y">>>, residual<halve, join, stash<"z">>>;
+static_assert(same<position_of<items, 0>, broken::position<0>>);
+static_assert(same<position_of<items, 1>, broken::position<1>>);
+static_assert(same<position_of<items, 2>, broken::position<2, block, broken::before_stash<'x'>>>);
+static_assert(same<position_of<items, 3>, broken::position<3, block>>);
+static_assert(same<position_of<items, 4>, broken::position<4>>);
+static_assert(
+    same<position_of<items, 8>, broken::position<8, broken::path<'a', '.', '1', '.', '0'>, broken::before_stash<'y'>>>);
+static_assert(
+    same<position_of<items, 10>,
+         broken::position<10, broken::path<'a', '.', '1', '.', '1', '.', '2'>, broken::before_stash<'y'>, block>>);
+static_assert(same<position_of<items, 15>, broken::position<15, broken::before_stash<'z'>>>);
+static_assert(same<position_of<items, 17>, broken::position<17>>);
+using mistake_of_10 = broken::pop_has_a_stash<broken::position<10>, int, false>;
+static_assert(same<placed<mistake_of_10, items>::type, broken::pop_has_a_stash<position_of<items, 10>, int, false>>);
+
 }  // namespace
 
 TEST_CASE("promises are checked one at a time") { CHECK(bindable<laws::halve>); }

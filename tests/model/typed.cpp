@@ -65,8 +65,8 @@ using reading = walk<0, eight, stash<"x">, repeat<4, pop<"x">, add>>;
 static_assert(equal(reading::counts, {2, 4, 4, 8, 0, 1}));
 
 // A mistake produces no further errors.
-static_assert(same<typed<3, halve, unknown>::after, unknown>);
-static_assert(equal(typed<3, halve, unknown>::counts, {}));
+static_assert(same<typed<3, halve, unknown<int>>::after, unknown<int>>);
+static_assert(equal(typed<3, halve, unknown<>>::counts, {}));
 
 // emit writes every slot, in order, with the row that it repeats.
 struct recorder {

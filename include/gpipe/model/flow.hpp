@@ -22,8 +22,14 @@ struct flow {
   using edge = Edge;
 };
 
-/// The flow after a mistake: it produces no further errors, so that one mistake is one error.
+/// The flow after a mistake: it produces no further errors, so that one mistake is one error. The end of the model
+/// reports the broken promise, with the place of its slot; void: it was reported before.
+template <class Promise = void>
 struct unknown {};
+template <class Flow>
+inline constexpr bool is_unknown = false;
+template <class Promise>
+inline constexpr bool is_unknown<unknown<Promise>> = true;
 
 template <class A, class B>
 struct joined;

@@ -234,10 +234,14 @@ struct typed_items {
 };
 template <class Items>
 struct typed_items<void, Items> {  // the model has no input
-  using type = mistaken;
+  using type = mistaken<>;
 };
 template <class Model>
 using typed_model = typename typed_items<typename Model::entering, typename Model::items>::type;
+
+/// Whether the model has a mistake, for which an error is printed.
+template <class Model>
+inline constexpr bool mistaken_model = mistake<typename Model::items, typename typed_model<Model>::after>::reported;
 
 template <class Model>
 constexpr auto expand() {
@@ -300,16 +304,6 @@ constexpr auto letters_of_unfit(std::index_sequence<I...>) {
   return letters<unfit_name(path_tree<Items>.data())[I]...>{};
 }
 
-template <class Items, int Slot, std::size_t... I>
-constexpr auto letters_of_path(std::index_sequence<I...>) {
-  constexpr auto path = [] {
-    std::array<char, sizeof...(I) + 1> text{};
-    write_path(path_tree<Items>.data(), Slot, text.data());
-    return text;
-  }();
-  return letters<path[I]...>{};
-}
-
 // The promises of names.
 template <class Model>
 constexpr void check_paths() {
@@ -320,40 +314,43 @@ constexpr void check_paths() {
     static_cast<void>(asserted<broken::name_is_a_part_of_a_path<name, false>>{});
   } else if constexpr (constexpr path_collision same(named_view<Model>()); same.slot >= 0) {
     constexpr std::size_t length = write_path(tree.data(), same.slot, nullptr);
-    using path = decltype(letters_of_path<items, same.slot>(std::make_index_sequence<length>{}));
+    using path = decltype(letters_of_path<letters, items, same.slot>(std::make_index_sequence<length>{}));
     static_cast<void>(
         asserted<broken::paths_differ<broken::position<same.slot>, broken::position<same.other>, path, false>>{});
   }
 }
 
+// The promises of a whole network.
 template <class Model>
-constexpr network checked_view() {
+constexpr void check_network() {
+  using items = typename Model::items;
   constexpr auto wrong = expanded<Model>.mismatch();
   if constexpr (wrong.slot >= 0) {
     using name = decltype(name_of_mismatch<Model>(std::make_index_sequence<wrong.name.size()>{}));
-    static_cast<void>(asserted<broken::tied_parameters_match<broken::position<wrong.slot>, name, false>>{});
+    static_cast<void>(asserted<broken::tied_parameters_match<position_of<items, wrong.slot>, name, false>>{});
   }
   constexpr auto untrained = expanded<Model>.untrained();
   if constexpr (untrained.slot >= 0) {
     using name = decltype(name_of_untrained<Model>(std::make_index_sequence<untrained.name.size()>{}));
-    static_cast<void>(asserted<broken::gradient_flows_back<broken::position<untrained.slot>, name, false>>{});
+    static_cast<void>(asserted<broken::gradient_flows_back<position_of<items, untrained.slot>, name, false>>{});
   }
   constexpr auto unread = expanded<Model>.unread();
   if constexpr (unread.slot >= 0) {
     using name = decltype(name_of_unread<Model>(std::make_index_sequence<unread.name.size()>{}));
-    static_cast<void>(asserted<broken::only_leaves_what_is_stashed<broken::position<unread.slot>, name, false>>{});
+    static_cast<void>(asserted<broken::only_leaves_what_is_stashed<position_of<items, unread.slot>, name, false>>{});
   }
   check_paths<Model>();
   constexpr network found = named_view<Model>();
   if constexpr (constexpr int slot = misnamed_loss(found); slot >= 0)
-    static_cast<void>(asserted<broken::losses_have_names<broken::position<slot>, false>>{});
+    static_cast<void>(asserted<broken::losses_have_names<position_of<items, slot>, false>>{});
   if constexpr (constexpr int losses = auxiliary_losses(found); losses > max_auxiliary_losses)
     static_cast<void>(asserted<broken::losses_are_few<broken::losses<losses>, false>>{});
-  return found;
 }
 
-/// Whether the model has a mistake, for which an error was printed already.
 template <class Model>
-inline constexpr bool mistaken_model = std::is_same_v<typename typed_model<Model>::after, unknown>;
+constexpr network checked_view() {
+  if constexpr (!mistaken_model<Model>) check_network<Model>();
+  return named_view<Model>();
+}
 
 }  // namespace gpipe::detail

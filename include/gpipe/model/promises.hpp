@@ -1,19 +1,28 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/model/flow.hpp>
+#include <gpipe/model/path_tree.hpp>
 
 /// The promises of a model, one assertion per promise. The compiler prints the arguments of the failed struct: the
 /// position, the layer, and its types.
 namespace gpipe::broken {
 
-/// Labels of numbers. The position is the slot, counted from 0 after repeats are expanded.
-template <int>
+/// Labels of numbers and texts. The position is the slot, counted from 0 after repeats are expanded; inside of blocks,
+/// what is around it, from outside: its path, if an item has a name, the blocks (structs of the user that are derived
+/// from a sequence), and the stash that a list of items stores next.
+template <int, class... Around>
 struct position {};
+template <char...>
+struct path {};
+template <char...>
+struct before_stash {};
 template <int>
 struct inputs {};
 template <int>
@@ -54,8 +63,7 @@ struct model_begins_with_its_input {
 };
 template <class Input, bool Holds>
 struct model_input_has_elements {
-  static_assert((holds<Holds, Input>),
-                "gpipe: the extents of a model's input must be at least 1");
+  static_assert((holds<Holds, Input>), "gpipe: the extents of a model's input must be at least 1");
 };
 template <class Position, class Layer, class Input, class Output, bool Holds>
 struct layer_output_has_elements {
@@ -74,19 +82,18 @@ struct view_keeps_size {
 };
 template <class Position, class Input, class Output, bool Holds>
 struct residual_returns_its_input {
-  static_assert((holds<Holds, Position, Input, Output>),
-                "gpipe: a residual's items must return a tensor of their input's type, so that both can be added; these "
-                "turn Input into Output");
+  static_assert(
+      (holds<Holds, Position, Input, Output>),
+      "gpipe: a residual's items must return a tensor of their input's type, so that both can be added; these "
+      "turn Input into Output");
 };
 template <class Position, class Stash, bool Holds>
 struct pop_has_a_stash {
-  static_assert((holds<Holds, Position, Stash>),
-                "gpipe: a pop has no stash of its name before it in its scope");
+  static_assert((holds<Holds, Position, Stash>), "gpipe: a pop has no stash of its name before it in its scope");
 };
 template <class Position, class Stash, bool Holds>
 struct stash_is_read {
-  static_assert((holds<Holds, Position, Stash>),
-                "gpipe: a stash has no pop of its name after it in its scope");
+  static_assert((holds<Holds, Position, Stash>), "gpipe: a stash has no pop of its name after it in its scope");
 };
 
 template <class Position, class Stash, class Edge, class Tensors, bool Holds>
@@ -121,15 +128,17 @@ struct losses_are_few {
 
 template <class Position, class Layer, bool Holds>
 struct only_leaves_what_is_stashed {
-  static_assert((holds<Holds, Position, Layer>),
-                "gpipe: an only<...> leaves a tensor behind that no layer reads: put a stash before it and a pop behind, or "
-                "remove the layer that makes the tensor");
+  static_assert(
+      (holds<Holds, Position, Layer>),
+      "gpipe: an only<...> leaves a tensor behind that no layer reads: put a stash before it and a pop behind, or "
+      "remove the layer that makes the tensor");
 };
 template <class Position, class Layer, bool Holds>
 struct gradient_flows_back {
-  static_assert((holds<Holds, Position, Layer>),
-                "gpipe: no gradient flows back to a layer with parameters, which would never be trained: every way from it "
-                "to the loss leads through integers");
+  static_assert(
+      (holds<Holds, Position, Layer>),
+      "gpipe: no gradient flows back to a layer with parameters, which would never be trained: every way from it "
+      "to the loss leads through integers");
 };
 template <class Position, class Tie, bool Holds>
 struct tied_parameters_match {
@@ -168,12 +177,160 @@ constexpr auto assert_that() {
 template <class Promise>
 using asserted = decltype(assert_that<Promise>());
 
+// The place of a slot. Only a mistake computes it.
+
+template <class Item>
+inline constexpr bool is_plain_item = false;
+template <class... Items>
+inline constexpr bool is_plain_item<sequence<Items...>> = true;
+template <class... Items>
+inline constexpr bool is_plain_item<scope<Items...>> = true;
+template <class... Items>
+inline constexpr bool is_plain_item<residual<Items...>> = true;
+template <int Times, class... Items>
+inline constexpr bool is_plain_item<repeat<Times, Items...>> = true;
+template <text Name, class... Items>
+inline constexpr bool is_plain_item<named<Name, Items...>> = true;
+
+template <class Item>
+constexpr int slots_of_item() {
+  path_writer count(nullptr);
+  write_paths<Item>(count, {});
+  return count.slots();
+}
+template <class Item>
+constexpr int slots_of_one() {  // of a repeat's repetitions
+  if constexpr (requires { Item::times; }) return slots_of_item<Item>() / Item::times;
+  else return slots_of_item<Item>();
+}
+
+template <class Stash, std::size_t... I>
+constexpr auto name_of_stash(std::index_sequence<I...>) {
+  return list<broken::before_stash<Stash::stashed_as[I]...>>{};
+}
+/// The first stash with one name, unless the model goes on from elsewhere before.
+constexpr auto next_stash(list<>) { return list<>{}; }
+template <class First, class... Rest>
+constexpr auto next_stash(list<First, Rest...>) {
+  if constexpr (requires { First::stashed_as; })
+    return name_of_stash<First>(std::make_index_sequence<std::string_view(First::stashed_as).size()>{});
+  else if constexpr (requires { typename First::alone; }) return list<>{};
+  else return next_stash(list<Rest...>{});
+}
+
+template <class... As, class... Bs>
+constexpr auto both(list<As...>, list<Bs...>) {
+  return list<As..., Bs...>{};
+}
+
+/// The blocks around a slot and the stashes before which it is, from outside.
+template <bool Inside, int Slot>
+constexpr auto around_slot(list<>) {
+  return list<>{};
+}
+template <bool Inside, int Slot, class First, class... Rest>
+constexpr auto around_slot(list<First, Rest...>) {
+  constexpr int slots = slots_of_item<First>();
+  if constexpr (Slot >= slots) {
+    return around_slot<Inside, Slot - slots>(list<Rest...>{});
+  } else {
+    using stashes = std::conditional_t<Inside, decltype(next_stash(list<Rest...>{})), list<>>;
+    if constexpr (requires { typename First::items; }) {
+      using block = std::conditional_t<is_plain_item<First>, list<>, list<First>>;
+      return both(both(stashes{}, block{}), around_slot<true, Slot % slots_of_one<First>()>(typename First::items{}));
+    } else {
+      return stashes{};
+    }
+  }
+}
+
+template <template <char...> class As, class Items, int Slot, std::size_t... I>
+constexpr auto letters_of_path(std::index_sequence<I...>) {
+  constexpr auto path = [] {
+    std::array<char, sizeof...(I) + 1> text{};
+    write_path(path_tree<Items>.data(), Slot, text.data());
+    return text;
+  }();
+  return As<path[I]...>{};
+}
+template <class Items, int Slot>
+constexpr bool is_named() {
+  bool named = false;
+  if (Slot < path_tree<Items>[0].slots)
+    for_each_path_part(path_tree<Items>.data(), Slot, [&](const char* name, int) { named = named || *name != 0; });
+  return named;
+}
+
+template <int Slot, class... Around>
+constexpr auto position_with(list<Around...>) {
+  return broken::position<Slot, Around...>{};
+}
+template <class Items, int Slot>
+constexpr auto position_in() {
+  using around = decltype(around_slot<false, Slot>(Items{}));
+  if constexpr (is_named<Items, Slot>()) {
+    constexpr std::size_t length = write_path(path_tree<Items>.data(), Slot, nullptr);
+    using path = decltype(letters_of_path<broken::path, Items, Slot>(std::make_index_sequence<length>{}));
+    return position_with<Slot>(both(list<path>{}, around{}));
+  } else {
+    return position_with<Slot>(around{});
+  }
+}
+/// The position of a slot of a model with these items.
+template <class Items, int Slot>
+using position_of = decltype(position_in<Items, Slot>());
+
+/// A broken promise with the position in these items.
+template <class Promise, class Items>
+struct placed;
+template <template <class, class, bool> class Promise, int Slot, class A, class Items>
+struct placed<Promise<broken::position<Slot>, A, false>, Items> {
+  using type = Promise<position_of<Items, Slot>, A, false>;
+};
+template <template <class, class, class, bool> class Promise, int Slot, class A, class B, class Items>
+struct placed<Promise<broken::position<Slot>, A, B, false>, Items> {
+  using type = Promise<position_of<Items, Slot>, A, B, false>;
+};
+template <template <class, class, class, class, bool> class Promise, int Slot, class A, class B, class C, class Items>
+struct placed<Promise<broken::position<Slot>, A, B, C, false>, Items> {
+  using type = Promise<position_of<Items, Slot>, A, B, C, false>;
+};
+template <template <class, class, class, class, class, bool> class Promise, int Slot, class A, class B, class C,
+          class D, class Items>
+struct placed<Promise<broken::position<Slot>, A, B, C, D, false>, Items> {
+  using type = Promise<position_of<Items, Slot>, A, B, C, D, false>;
+};
+template <template <class, class, class, class, class, class, bool> class Promise, int Slot, class A, class B, class C,
+          class D, class E, class Items>
+struct placed<Promise<broken::position<Slot>, A, B, C, D, E, false>, Items> {
+  using type = Promise<position_of<Items, Slot>, A, B, C, D, E, false>;
+};
+
+/// Reports the broken promise of a model's flow, if there is one. It takes types alone: the search for a function of an
+/// argument would look into the promise.
+template <class Items, class Flow>
+struct mistake {
+  static constexpr bool reported = false;
+};
+template <class Items, class Promise>
+struct mistake<Items, unknown<Promise>> {
+  static constexpr bool reported = asserted<typename placed<Promise, Items>::type>::value;
+};
+template <class Items>
+struct mistake<Items, unknown<void>> {
+  static constexpr bool reported = true;
+};
+
 template <template <class> class>
 struct has_on {};
 template <class Item>
-concept bindable = requires { typename has_on<Item::template on>; };
+concept bindable = requires {
+  typename has_on<Item::template on>;
+};
 template <class Layer, class Input>
-concept accepting = requires { sizeof(typename Layer::template on<Input>); };
+concept accepting = requires {
+  sizeof(typename Layer::template on<Input>);
+};
 template <class Layer, class Input>
 concept naming_output = edge<typename Layer::template on<Input>::output>;
 
@@ -202,8 +359,7 @@ constexpr bool keeps_size() {
     if constexpr (is_tensor<Input> && is_tensor<typename On::output>)
       return Input::size == On::output::size &&
              std::is_same_v<typename Input::value_type, typename On::output::value_type>;
-    else
-      return false;
+    else return false;
   } else {
     return true;
   }

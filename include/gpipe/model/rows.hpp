@@ -11,7 +11,8 @@ namespace gpipe::detail {
 template <class... As, class... Bs>
 list<As..., Bs...> append(list<As...>, list<Bs...>);
 
-list<> row_types(mistaken*);
+template <class Promise>
+list<> row_types(mistaken<Promise>*);
 template <class Layer, class Edge, class... Skips>
 list<bound<Layer, Edge>> row_types(typed_slot<Layer, Edge, Skips...>*);
 template <class Item, class Edge, class... Skips>

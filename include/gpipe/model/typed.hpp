@@ -18,22 +18,28 @@ struct typed_sequence;
 template <int Position, class Item, class Flow>
 struct typed;
 
+template <class Promise = void>
 struct mistaken {
-  using after = unknown;
+  using after = unknown<Promise>;
   static constexpr extent_counts counts{};
   template <class Sink>
   static constexpr void emit(Sink&) {}
 };
 
-template <int Position, class Item>
-struct typed<Position, Item, unknown> : mistaken {};
+template <class Typed>
+inline constexpr bool is_mistaken = false;
+template <class Promise>
+inline constexpr bool is_mistaken<mistaken<Promise>> = true;
+
+template <int Position, class Item, class Promise>
+struct typed<Position, Item, unknown<Promise>> : mistaken<Promise> {};
 
 template <class Layer, class Edge, class... Skips>
 struct typed_slot {
   using layer = bound<Layer, Edge>;
   using after = flow<typename layer::output, Skips...>;
-  static constexpr extent_counts counts{1, 1, parts<typename layer::output>, parts<Edge>,
-                                        static_cast<int>(layer::fields.size()), 0};
+  static constexpr extent_counts counts{
+      1, 1, parts<typename layer::output>, parts<Edge>, static_cast<int>(layer::fields.size()), 0};
   template <class Sink>
   static constexpr void emit(Sink& sink) {
     sink.template layer<layer>();
@@ -49,39 +55,31 @@ struct typed_tied : Slot {
     sink.template tied_layer<Tied, typename Slot::layer>();
   }
 };
-template <class Tied>
-struct typed_tied<mistaken, Tied> : mistaken {};
+template <class Promise, class Tied>
+struct typed_tied<mistaken<Promise>, Tied> : mistaken<Promise> {};
 
 template <int Position, class Layer, class Edge, class... Skips>
 constexpr auto checked_slot() {
   using at = broken::position<Position>;
   if constexpr (!bindable<Layer>) {
-    static_cast<void>(asserted<broken::item_is_a_layer<at, Layer, false>>{});
-    return mistaken{};
+    return mistaken<broken::item_is_a_layer<at, Layer, false>>{};
   } else if constexpr (!has_extents<Edge>) {  // the outputs of layers have been checked
     static_cast<void>(asserted<broken::model_input_has_elements<Edge, false>>{});
-    return mistaken{};
+    return mistaken<>{};
   } else if constexpr (!accepting<Layer, Edge>) {
-    static_cast<void>(asserted<broken::layer_accepts_input<at, Layer, Edge, false>>{});
-    return mistaken{};
+    return mistaken<broken::layer_accepts_input<at, Layer, Edge, false>>{};
   } else if constexpr (!naming_output<Layer, Edge>) {
-    static_cast<void>(asserted<broken::layer_names_output<at, Layer, Edge, false>>{});
-    return mistaken{};
+    return mistaken<broken::layer_names_output<at, Layer, Edge, false>>{};
   } else if constexpr (!has_extents<typename Layer::template on<Edge>::output>) {
     using output = typename Layer::template on<Edge>::output;
-    static_cast<void>(asserted<broken::layer_output_has_elements<at, Layer, Edge, output, false>>{});
-    return mistaken{};
+    return mistaken<broken::layer_output_has_elements<at, Layer, Edge, output, false>>{};
   } else if constexpr (constexpr int in = parts<Edge>, out = parts<typename Layer::template on<Edge>::output>;
                        in > max_tensors_per_edge || out > max_tensors_per_edge) {
-    static_cast<void>(asserted<broken::layer_edges_are_narrow<at, Layer, Edge, broken::inputs<in>,
-                                                              broken::outputs<out>, false>>{});
-    return mistaken{};
+    return mistaken<broken::layer_edges_are_narrow<at, Layer, Edge, broken::inputs<in>, broken::outputs<out>, false>>{};
   } else if constexpr (!keeps_size<Position, Layer, Edge>()) {
     using output = typename Layer::template on<Edge>::output;
-    static_cast<void>(asserted<broken::view_keeps_size<at, Layer, Edge, output,
-                                                       broken::elements_of_input<edge_size<Edge>>,
-                                                       broken::elements_of_output<edge_size<output>>, false>>{});
-    return mistaken{};
+    return mistaken<broken::view_keeps_size<at, Layer, Edge, output, broken::elements_of_input<edge_size<Edge>>,
+                                            broken::elements_of_output<edge_size<output>>, false>>{};
   } else {
     return typed_slot<Layer, Edge, Skips...>{};
   }
@@ -119,9 +117,8 @@ constexpr auto checked_stashes() {
   if constexpr (constexpr int tensors = parts<Edge>; tensors == Item::names) {
     return typed_stashes<Item, Edge, typename Item::each, list<Skips...>>{};
   } else {
-    static_cast<void>(asserted<broken::stash_names_each_tensor<broken::position<Position>, Item, Edge,
-                                                               broken::outputs<tensors>, false>>{});
-    return mistaken{};
+    return mistaken<
+        broken::stash_names_each_tensor<broken::position<Position>, Item, Edge, broken::outputs<tensors>, false>>{};
   }
 }
 
@@ -141,8 +138,7 @@ constexpr auto checked_pop() {
   if constexpr (find_skip<Stash, 0, list<>, Skips...>::found) {
     return typed_pop<Stash, Edge, Skips...>{};
   } else {
-    static_cast<void>(asserted<broken::pop_has_a_stash<broken::position<Position>, Stash, false>>{});
-    return mistaken{};
+    return mistaken<broken::pop_has_a_stash<broken::position<Position>, Stash, false>>{};
   }
 }
 
@@ -165,12 +161,10 @@ template <int Position, class Item, class Around, class Edge, class... Skips>
 constexpr auto checked_from() {
   using at = broken::position<Position>;
   if constexpr (constexpr int tensors = parts<Edge> + 1; tensors > max_tensors_per_edge) {
-    static_cast<void>(asserted<broken::layer_edges_are_narrow<at, Item, Edge, broken::inputs<parts<Edge>>,
-                                                              broken::outputs<tensors>, false>>{});
-    return mistaken{};
+    return mistaken<
+        broken::layer_edges_are_narrow<at, Item, Edge, broken::inputs<parts<Edge>>, broken::outputs<tensors>, false>>{};
   } else if constexpr (std::string_view(Item::read_from) == "inputs") {
-    static_cast<void>(asserted<broken::further_input_has_a_name<at, Item, false>>{});
-    return mistaken{};
+    return mistaken<broken::further_input_has_a_name<at, Item, false>>{};
   } else {
     return typed_from<Item, Around, Edge, Skips...>{};
   }
@@ -185,15 +179,14 @@ struct typed_only : Brings {
     Brings::emit(sink);
   }
 };
-template <>
-struct typed_only<mistaken> : mistaken {};
+template <class Promise>
+struct typed_only<mistaken<Promise>> : mistaken<Promise> {};
 
 template <int Position, class Item, class Edge, class... Skips>
 constexpr auto brought() {
   if constexpr (requires { typename Item::popped; })
     return checked_pop<Position, typename Item::popped, bundle<>, Skips...>();
-  else
-    return checked_from<Position, Item, Edge, bundle<>, Skips...>();
+  else return checked_from<Position, Item, Edge, bundle<>, Skips...>();
 }
 
 // An auxiliary loss: the edge is set aside while the loss reads it.
@@ -208,8 +201,8 @@ struct typed_auxiliary : Slot {
     sink.rejoin();
   }
 };
-template <class Edge, class... Skips>
-struct typed_auxiliary<mistaken, Edge, Skips...> : mistaken {};
+template <class Promise, class Edge, class... Skips>
+struct typed_auxiliary<mistaken<Promise>, Edge, Skips...> : mistaken<Promise> {};
 
 template <class Bound>
 constexpr bool is_plain_loss() {
@@ -221,12 +214,10 @@ constexpr bool is_plain_loss() {
 template <int Position, class Item, class Edge, class... Skips>
 constexpr auto checked_auxiliary() {
   using reader = decltype(checked_slot<Position, auxiliary_loss<Item, typename Item::loss>, Edge, Skips...>());
-  if constexpr (std::is_same_v<reader, mistaken>) {
-    return mistaken{};
+  if constexpr (is_mistaken<reader>) {
+    return reader{};
   } else if constexpr (!is_plain_loss<typename reader::layer>()) {
-    static_cast<void>(
-        asserted<broken::auxiliary_is_a_loss<broken::position<Position>, typename Item::loss, Edge, false>>{});
-    return mistaken{};
+    return mistaken<broken::auxiliary_is_a_loss<broken::position<Position>, typename Item::loss, Edge, false>>{};
   } else {
     return typed_auxiliary<reader, Edge, Skips...>{};
   }
@@ -235,15 +226,14 @@ constexpr auto checked_auxiliary() {
 // The end of a scope: stashes inside are not visible outside.
 template <int Position, class After>
 struct left_scope {
-  using after = unknown;
+  using after = After;
 };
 template <int Position, class Edge, class... Skips>
 struct left_scope<Position, flow<Edge, Skips...>> {
   using scope = leave_scope<Edge, Skips...>;
   using unread = typename scope::unread;
-  using checked = asserted<broken::stash_is_read<broken::position<Position>, unread, std::is_void_v<unread>>>;
-  static constexpr bool holds = checked::value;
-  using after = typename scope::after;
+  using after = std::conditional_t<std::is_void_v<unread>, typename scope::after,
+                                   unknown<broken::stash_is_read<broken::position<Position>, unread, false>>>;
 };
 
 template <int Position, class Flow, class Items>
@@ -266,10 +256,9 @@ struct typed_scope<Position, flow<Edge, Skips...>, Items> {
 template <class First, int Times>
 struct steady_repeat {
   using after = typename First::after;
-  static constexpr extent_counts counts{First::counts.rows,           Times * First::counts.slots,
-                                        Times * First::counts.values, Times * First::counts.reads,
-                                        First::counts.fields,         First::counts.skips,
-                                        First::counts.ties};
+  static constexpr extent_counts counts{
+      First::counts.rows,   Times* First::counts.slots, Times* First::counts.values, Times* First::counts.reads,
+      First::counts.fields, First::counts.skips,        First::counts.ties};
   template <class Sink>
   static constexpr void emit(Sink& sink) {
     const int row = sink.next_row();
@@ -295,10 +284,8 @@ template <int Position, class Flow, int Times, class Items>
 constexpr auto repeated() {
   using first = typed_scope<Position, Flow, Items>;
   using after = typename first::after;
-  if constexpr (Times == 1 || std::is_same_v<after, Flow> || std::is_same_v<after, unknown>)
-    return steady_repeat<first, Times>{};
-  else
-    return followed_by<first, decltype(repeated<Position + first::counts.slots, after, Times - 1, Items>())>{};
+  if constexpr (Times == 1 || std::is_same_v<after, Flow> || is_unknown<after>) return steady_repeat<first, Times>{};
+  else return followed_by<first, decltype(repeated<Position + first::counts.slots, after, Times - 1, Items>())>{};
 }
 
 // residual: a scope with an anonymous stash before its items, and the pop and the addition after them.
@@ -313,9 +300,9 @@ struct returns {
 
 template <int Position, class Given, class Edge, class... Skips>
 struct typed_returns {
-  static constexpr bool same = std::is_same_v<Given, Edge>;
-  using checked = asserted<broken::residual_returns_its_input<broken::position<Position>, Given, Edge, same>>;
-  using after = std::conditional_t<checked::value && same, flow<Edge, Skips...>, unknown>;
+  using after =
+      std::conditional_t<std::is_same_v<Given, Edge>, flow<Edge, Skips...>,
+                         unknown<broken::residual_returns_its_input<broken::position<Position>, Given, Edge, false>>>;
   static constexpr extent_counts counts{};
   template <class Sink>
   static constexpr void emit(Sink&) {}
@@ -332,31 +319,25 @@ struct residual_items<Edge, list<Items...>> {
 template <int Position, class Item, class Edge, class... Skips>
 constexpr auto typed_item() {
   using before = flow<Edge, Skips...>;
-  if constexpr (requires { Item::stashed_as; })
-    return typed_stash<Item, Edge, Skips...>{};
-  else if constexpr (requires { Item::names; })
-    return checked_stashes<Position, Item, Edge, Skips...>();
+  if constexpr (requires { Item::stashed_as; }) return typed_stash<Item, Edge, Skips...>{};
+  else if constexpr (requires { Item::names; }) return checked_stashes<Position, Item, Edge, Skips...>();
   else if constexpr (requires { typename Item::popped; })
     return checked_pop<Position, typename Item::popped, Edge, Skips...>();
-  else if constexpr (requires { Item::read_from; })
-    return checked_from<Position, Item, Edge, Edge, Skips...>();
+  else if constexpr (requires { Item::read_from; }) return checked_from<Position, Item, Edge, Edge, Skips...>();
   else if constexpr (requires { typename Item::alone; })
     return typed_only<decltype(brought<Position, typename Item::alone, Edge, Skips...>())>{};
   else if constexpr (requires { Item::loss_named; }) return checked_auxiliary<Position, Item, Edge, Skips...>();
   else if constexpr (requires { typename Item::returned; })
     return typed_returns<Position, typename Item::returned, Edge, Skips...>{};
-  else if constexpr (requires { Item::times; })
-    return repeated<Position, before, Item::times, typename Item::items>();
+  else if constexpr (requires { Item::times; }) return repeated<Position, before, Item::times, typename Item::items>();
   else if constexpr (requires { Item::adds_its_input; })
     return typed_scope<Position, before, typename residual_items<Edge, typename Item::items>::type>{};
   else if constexpr (requires { Item::tied_as; })
     return typed_tied<decltype(checked_slot<Position, typename Item::layer, Edge, Skips...>()), Item>{};
-  else if constexpr (requires { Item::is_scope; })
-    return typed_scope<Position, before, typename Item::items>{};
+  else if constexpr (requires { Item::is_scope; }) return typed_scope<Position, before, typename Item::items>{};
   else if constexpr (requires { typename Item::items; })
     return typed_sequence<Position, before, typename Item::items>{};
-  else
-    return checked_slot<Position, Item, Edge, Skips...>();
+  else return checked_slot<Position, Item, Edge, Skips...>();
 }
 
 template <int Position, class Item, class Edge, class... Skips>

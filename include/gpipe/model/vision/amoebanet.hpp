@@ -36,32 +36,32 @@ struct relu_conv : sequence<relu, conv2d<Out, Kernel, conv_options{.stride = Str
 // The operations on a state of C channels, with a stride of S.
 struct none {
   template <int C, int S>
-  using of = sequence<>;
+  struct of : sequence<> {};
 };
 struct conv_1x1 {
   template <int C, int S>
-  using of = relu_conv<C, 1, S>;
+  struct of : relu_conv<C, 1, S> {};
 };
 struct conv_3x3 {
   template <int C, int S>
-  using of = sequence<relu_conv<C / 4>, relu_conv<C / 4, 3, S, 1>, relu_conv<C>>;
+  struct of : sequence<relu_conv<C / 4>, relu_conv<C / 4, 3, S, 1>, relu_conv<C>> {};
 };
 struct conv_1x7_7x1 {
   template <int C, int S>
-  using of = sequence<relu_conv<C / 4>, relu_conv<C / 4, height_width{1, 7}, height_width{1, S}, height_width{0, 3}>,
-                      relu_conv<C / 4, height_width{7, 1}, height_width{S, 1}, height_width{3, 0}>, relu_conv<C>>;
+  struct of : sequence<relu_conv<C / 4>, relu_conv<C / 4, height_width{1, 7}, height_width{1, S}, height_width{0, 3}>,
+                      relu_conv<C / 4, height_width{7, 1}, height_width{S, 1}, height_width{3, 0}>, relu_conv<C>> {};
 };
 struct avg_3x3 {
   template <int C, int S>
-  using of = average_pool<3, pool_options{.stride = S, .padding = 1, .count_padding = false}>;
+  struct of : sequence<average_pool<3, pool_options{.stride = S, .padding = 1, .count_padding = false}>> {};
 };
 struct max_3x3 {
   template <int C, int S>
-  using of = max_pool<3, pool_options{.stride = S, .padding = 1}>;
+  struct of : sequence<max_pool<3, pool_options{.stride = S, .padding = 1}>> {};
 };
 struct max_2x2 {
   template <int C, int S>
-  using of = max_pool<2, pool_options{.stride = S}>;
+  struct of : sequence<max_pool<2, pool_options{.stride = S}>> {};
 };
 
 /// C channels and half the picture: the even pixels' channels beside the odd pixels'.
