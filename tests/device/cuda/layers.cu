@@ -162,6 +162,10 @@ TEST_CASE_TEMPLATE("each layer agrees with the host's", T, float, bf16) {
   agrees<conv2d<4, height_width{1, 3}, conv_options{.dilation = 2, .groups = 2, .bias = false}>, map>(2 * few);
   agrees<conv2d<6, 3, conv_options{.padding = 2, .groups = 6}>, map>(2 * few);
   agrees<conv_transpose2d<4, 3, conv_options{.stride = 2, .groups = 2}>, map>(2 * few);
+  using wide_map = feature_map<T, 40, 3, 5>;  // products in tiles, with pixels, channels and sums that end within one
+  agrees<conv2d<70, 3, conv_options{.stride = 2, .padding = 1}>, wide_map>(5 * few);
+  agrees<conv2d<38, height_width{1, 3}, conv_options{.dilation = 2, .groups = 2, .bias = false}>, wide_map>(5 * few);
+  agrees<conv_transpose2d<20, 3, conv_options{.stride = 2}>, wide_map>(5 * few);
   agrees<max_pool<3, pool_options{.stride = 2, .padding = 1}>, map>(few);
   agrees<max_pool<3, pool_options{.stride = 1, .padding = 1}>, map>(few);
   agrees<average_pool<2, pool_options{.padding = 1, .count_padding = false}>, map>(few);

@@ -11,6 +11,7 @@
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/device/cuda/kernels/attention.hpp>
 #include <gpipe/device/cuda/kernels/convolution.hpp>
+#include <gpipe/device/cuda/kernels/convolution_tiles.hpp>
 #include <gpipe/device/cuda/kernels/elements.hpp>
 #include <gpipe/device/cuda/kernels/for_each.hpp>
 #include <gpipe/device/cuda/kernels/gemm.hpp>
@@ -169,18 +170,26 @@ class context {
   template <class T>
   void convolve(const convolution_shape& s, const T* x, const T* packed, const compute_type<T>* bias, T* y) const {
     const int height = s.out_height(), width = s.out_width();
-    each(std::ptrdiff_t{s.samples} * height * width * s.out_channels,
-         detail::convolve<T>{s, height, width, x, packed, bias, y});
+    if (detail::fills_tiles(s)) multiply_tiles(detail::convolution_product<T>{s, height, width, x, packed, bias, y});
+    else
+      each(std::ptrdiff_t{s.samples} * height * width * s.out_channels,
+           detail::convolve<T>{s, height, width, x, packed, bias, y});
   }
   template <class T>
   void convolve_backward_input(const convolution_shape& s, const T* dy, const T* packed, T* dx) const {
-    each(std::ptrdiff_t{s.samples} * s.in_height * s.in_width * s.in_channels,
-         detail::convolve_back<T>{s, s.out_height(), s.out_width(), dy, packed, dx});
+    const int height = s.out_height(), width = s.out_width();
+    if (detail::fills_tiles(s)) multiply_tiles(detail::convolution_back_product<T>{s, height, width, dy, packed, dx});
+    else
+      each(std::ptrdiff_t{s.samples} * s.in_height * s.in_width * s.in_channels,
+           detail::convolve_back<T>{s, height, width, dy, packed, dx});
   }
   template <class T>
   void convolve_backward_weight(const convolution_shape& s, const T* x, const T* dy, compute_type<T>* dw) const {
-    each(static_cast<std::ptrdiff_t>(s.weight_size()),
-         detail::convolution_weight_gradient<T>{s, s.out_height(), s.out_width(), x, dy, dw});
+    const int height = s.out_height(), width = s.out_width();
+    if (detail::fills_tiles(s)) multiply_tiles(detail::convolution_weight_product<T>{s, height, width, x, dy, dw});
+    else
+      each(static_cast<std::ptrdiff_t>(s.weight_size()),
+           detail::convolution_weight_gradient<T>{s, height, width, x, dy, dw});
   }
   template <class T>
   void pack_convolution(const convolution_shape& s, const compute_type<T>* weight, T* into) const {
@@ -320,6 +329,12 @@ class context {
   void launch_tiles(std::ptrdiff_t count, void (*kernel)(Terms...), std::type_identity_t<Terms>... given) const {
     constexpr int tile = detail::attention_tile;
     cuda::launch<Terms...>(stream_, detail::blocks(count), dim3(tile, tile), kernel, given...);
+  }
+  template <class Product>
+  void multiply_tiles(const Product& of) const {
+    const detail::tile_grid grid(of);
+    if (grid.count() > 0)
+      enqueue([&] { launch_tiles(grid.count(), detail::multiply_tiles<Product>, of, grid, grid.count()); });
   }
   static int padded(int n) { return static_cast<int>(packed_size(1, n)); }
   template <class T>

@@ -8,8 +8,8 @@
 
 namespace gpipe::cuda::detail {
 
-// Convolutions with a thread for each result, whose neighbours have neighbouring channels. A sum has a fixed order: taps,
-// then channels; of the weight: samples, then pixels.
+// Convolutions of groups of few channels, with a thread for each result, whose neighbours have neighbouring channels. A
+// sum has a fixed order: taps, then channels; of the weight: samples, then pixels. Wider ones are in convolution_tiles.hpp.
 
 /// The packed weight of backward_input: {KH, KW, K / G, C}, so that neighbours read neighbours.
 template <class T>
@@ -95,7 +95,7 @@ struct convolution_weight_gradient {
     const auto k = static_cast<int>(i % s.out_channels), c = static_cast<int>(i / s.out_channels % s.group_in());
     const auto tap = static_cast<int>(i / s.out_channels / s.group_in());
     const int kh = tap / s.kernel_width, kw = tap % s.kernel_width, channel = k / s.group_out() * s.group_in() + c;
-    compute_type<T> sum = 0;
+    compute_type<T> sum = dw[i];  // so the bits do not depend on how samples are divided among calls
     for (std::ptrdiff_t n = 0; n < s.samples; ++n)
       for (int t = 0; t < height; ++t) {
         const int row = t * s.stride_height - s.padding_height + kh * s.dilation_height;
@@ -107,7 +107,7 @@ struct convolution_weight_gradient {
                  compute_type<T>(dy[((n * height + t) * width + u) * s.out_channels + k]);
         }
       }
-    dw[i] += sum;
+    dw[i] = sum;
   }
 };
 

@@ -1,0 +1,200 @@
+#pragma once
+
+#include <cstddef>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/device/cuda/kernels/reduction_kernels.hpp>
+#include <gpipe/layer/contract/convolution_shape.hpp>
+
+namespace gpipe::cuda::detail {
+
+// Convolutions as products of matrices that are never formed (implicit GEMM): a tile's elements are looked up in the
+// pictures when the tile is loaded into shared memory. For each group of channels:
+//
+//     product                      rows                    columns          summed over
+//     convolution_product          pixels of y             channels of y    taps, then channels of x
+//     convolution_back_product     pixels of x             channels of x    taps, then channels of y
+//     convolution_weight_product   taps x channels of x    channels of y    samples, then pixels of y
+//
+// A block of 16 x 16 threads makes a tile of 64 x 64 results, a thread 4 x 4 of them. Every sum has one order, whatever
+// the number of samples, and begins with the value that it is added to.
+
+inline constexpr int convolution_tile = 64, convolution_depth = 16, convolution_threads = 256;
+
+/// Groups of fewer channels would leave most of a tile empty: they have a thread for each result.
+inline bool fills_tiles(const convolution_shape& s) { return s.group_in() >= 16 && s.group_out() >= 16; }
+
+/// A row of one of the three products, and an index into a sum, as a pixel or a tap.
+struct pixel_at {
+  int row, column;
+  std::ptrdiff_t sample;
+  __device__ pixel_at(std::ptrdiff_t i, int width, int height)
+      : row(static_cast<int>(i / width % height)), column(static_cast<int>(i % width)), sample(i / width / height) {}
+};
+struct tap_at {
+  int channel, kh, kw, tap;
+  __device__ tap_at(std::ptrdiff_t i, int channels, int kernel_width)
+      : channel(static_cast<int>(i % channels)), tap(static_cast<int>(i / channels)) {
+    kh = tap / kernel_width, kw = tap % kernel_width;
+  }
+};
+
+/// The element of x that output pixel (row, column) of a sample reads through a tap; 0 outside of the picture.
+template <class T>
+__device__ compute_type<T> read_through(const convolution_shape& s, const T* x, const pixel_at& y, const tap_at& tap,
+                                        int group) {
+  const int row = y.row * s.stride_height - s.padding_height + tap.kh * s.dilation_height;
+  const int column = y.column * s.stride_width - s.padding_width + tap.kw * s.dilation_width;
+  if (row < 0 || row >= s.in_height || column < 0 || column >= s.in_width) return 0;
+  return x[((y.sample * s.in_height + row) * s.in_width + column) * s.in_channels + group * s.group_in() + tap.channel];
+}
+
+template <class T>
+struct convolution_product {
+  using number = compute_type<T>;
+  static constexpr bool rows_are_neighbours = false;  ///< in memory: else elements of a row are
+
+  convolution_shape s;
+  int height, width;  ///< of y
+  const T *x, *weight;
+  const number* bias;
+  T* y;
+
+  std::ptrdiff_t rows() const { return std::ptrdiff_t{s.samples} * height * width; }
+  int columns() const { return s.group_out(); }
+  std::ptrdiff_t depth() const { return std::ptrdiff_t{s.taps()} * s.group_in(); }
+
+  __device__ number left(int group, std::ptrdiff_t row, std::ptrdiff_t d) const {
+    return read_through(s, x, pixel_at(row, width, height), tap_at(d, s.group_in(), s.kernel_width), group);
+  }
+  __device__ number right(int group, std::ptrdiff_t d, int column) const {
+    return weight[d * s.out_channels + group * s.group_out() + column];
+  }
+  __device__ number before(int group, std::ptrdiff_t, int column) const {
+    return bias == nullptr ? number(0) : bias[group * s.group_out() + column];
+  }
+  __device__ void store(int group, std::ptrdiff_t row, int column, number sum) const {
+    y[row * s.out_channels + group * s.group_out() + column] = static_cast<T>(sum);
+  }
+};
+
+template <class T>
+struct convolution_back_product {
+  using number = compute_type<T>;
+  static constexpr bool rows_are_neighbours = false;
+
+  convolution_shape s;
+  int height, width;     ///< of y
+  const T *dy, *weight;  ///< the weight is {KH, KW, K / G, C}
+  T* dx;
+
+  std::ptrdiff_t rows() const { return std::ptrdiff_t{s.samples} * s.in_height * s.in_width; }
+  int columns() const { return s.group_in(); }
+  std::ptrdiff_t depth() const { return std::ptrdiff_t{s.taps()} * s.group_out(); }
+
+  __device__ number left(int group, std::ptrdiff_t row, std::ptrdiff_t d) const {
+    const pixel_at at(row, s.in_width, s.in_height);
+    const tap_at tap(d, s.group_out(), s.kernel_width);
+    const int down = at.row + s.padding_height - tap.kh * s.dilation_height;
+    const int across = at.column + s.padding_width - tap.kw * s.dilation_width;
+    if (down < 0 || across < 0 || down % s.stride_height != 0 || across % s.stride_width != 0) return 0;
+    const int t = down / s.stride_height, u = across / s.stride_width;
+    if (t >= height || u >= width) return 0;
+    return dy[((at.sample * height + t) * width + u) * s.out_channels + group * s.group_out() + tap.channel];
+  }
+  __device__ number right(int group, std::ptrdiff_t d, int column) const {
+    return weight[d * s.in_channels + group * s.group_in() + column];
+  }
+  __device__ number before(int, std::ptrdiff_t, int) const { return 0; }
+  __device__ void store(int group, std::ptrdiff_t row, int column, number sum) const {
+    dx[row * s.in_channels + group * s.group_in() + column] = static_cast<T>(sum);
+  }
+};
+
+template <class T>
+struct convolution_weight_product {
+  using number = compute_type<T>;
+  static constexpr bool rows_are_neighbours = true;
+
+  convolution_shape s;
+  int height, width;  ///< of y
+  const T *x, *dy;
+  number* dw;
+
+  std::ptrdiff_t rows() const { return std::ptrdiff_t{s.taps()} * s.group_in(); }
+  int columns() const { return s.group_out(); }
+  std::ptrdiff_t depth() const { return std::ptrdiff_t{s.samples} * height * width; }
+
+  __device__ number left(int group, std::ptrdiff_t row, std::ptrdiff_t d) const {
+    return read_through(s, x, pixel_at(d, width, height), tap_at(row, s.group_in(), s.kernel_width), group);
+  }
+  __device__ number right(int group, std::ptrdiff_t d, int column) const {
+    return dy[d * s.out_channels + group * s.group_out() + column];
+  }
+  __device__ number before(int group, std::ptrdiff_t row, int column) const {
+    return dw[row * s.out_channels + group * s.group_out() + column];
+  }
+  __device__ void store(int group, std::ptrdiff_t row, int column, number sum) const {
+    dw[row * s.out_channels + group * s.group_out() + column] = sum;
+  }
+};
+
+/// The tiles of all groups of a product.
+struct tile_grid {
+  std::ptrdiff_t rows, depth;
+  int columns, groups;
+
+  template <class Product>
+  explicit tile_grid(const Product& of)
+      : rows(of.rows()), depth(of.depth()), columns(of.columns()), groups(of.s.groups) {}
+  GPIPE_HOST_DEVICE std::ptrdiff_t down() const { return (rows + convolution_tile - 1) / convolution_tile; }
+  GPIPE_HOST_DEVICE int across() const { return (columns + convolution_tile - 1) / convolution_tile; }
+  std::ptrdiff_t count() const { return down() * across() * groups; }
+};
+
+/// Each block makes one tile after another.
+template <class Product>
+__global__ void __launch_bounds__(convolution_threads)
+    multiply_tiles(Product of, tile_grid grid, std::ptrdiff_t count) {
+  using number = typename Product::number;
+  constexpr int tile = convolution_tile, deep = convolution_depth, own = 4, lanes = tile / own;
+  __shared__ number left[deep][tile + 1], right[deep][tile + 1];  // one more, so that rows begin in different banks
+  const int tx = static_cast<int>(threadIdx.x), ty = static_cast<int>(threadIdx.y), me = ty * lanes + tx;
+  for (std::ptrdiff_t index = blockIdx.x; index < count; index += gridDim.x) {
+    const int column = static_cast<int>(index % grid.across()) * tile;
+    const std::ptrdiff_t row = index / grid.across() % grid.down() * tile;
+    const int group = static_cast<int>(index / grid.across() / grid.down());
+    number sums[own][own];
+    for (int i = 0; i < own; ++i)
+      for (int j = 0; j < own; ++j) {
+        const std::ptrdiff_t r = row + ty + i * lanes;
+        const int c = column + tx + j * lanes;
+        sums[i][j] = r < grid.rows && c < grid.columns ? of.before(group, r, c) : number(0);
+      }
+    for (std::ptrdiff_t first = 0; first < grid.depth; first += deep) {
+      __syncthreads();
+      for (int part = 0; part < own; ++part) {  // neighbouring threads load neighbours
+        const int i = part * convolution_threads + me;
+        const int d = Product::rows_are_neighbours ? i / tile : i % deep,
+                  r = Product::rows_are_neighbours ? i % tile : i / deep;
+        left[d][r] = row + r < grid.rows && first + d < grid.depth ? of.left(group, row + r, first + d) : number(0);
+        const int e = i / tile, c = i % tile;
+        right[e][c] =
+            first + e < grid.depth && column + c < grid.columns ? of.right(group, first + e, column + c) : number(0);
+      }
+      __syncthreads();
+      for (int d = 0; d < deep; ++d)
+        for (int i = 0; i < own; ++i)
+          for (int j = 0; j < own; ++j) sums[i][j] += left[d][ty + i * lanes] * right[d][tx + j * lanes];
+    }
+    for (int i = 0; i < own; ++i)
+      for (int j = 0; j < own; ++j) {
+        const std::ptrdiff_t r = row + ty + i * lanes;
+        const int c = column + tx + j * lanes;
+        if (r < grid.rows && c < grid.columns) of.store(group, r, c, sums[i][j]);
+      }
+  }
+}
+
+}  // namespace gpipe::cuda::detail
