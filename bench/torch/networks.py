@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
+from pictures import Pictures, amoebanet, resnet
+
 INPUTS, CLASSES, VOCABULARY = 64, 10, 256
 
 
@@ -53,6 +55,7 @@ class GPTBlock(nn.Module):
 class MLP:
     def __init__(self, blocks, width, samples):
         self.blocks, self.width, self.micro_batches, self.samples = blocks, width, 32, 32 * samples
+        self.half = 1 + blocks // 2  # the blocks have nearly all of the weight
 
     def layers(self):
         return layers(self.blocks, self.width)
@@ -67,6 +70,7 @@ class GPT:
     def __init__(self, blocks, width, heads, tokens, micro_batches, samples):
         self.blocks, self.width, self.heads, self.tokens = blocks, width, heads, tokens
         self.micro_batches, self.samples = micro_batches, micro_batches * samples
+        self.half = 1 + blocks // 2
 
     def layers(self):
         return [Tokens(self.tokens, self.width), *(GPTBlock(self.width, self.heads) for _ in range(self.blocks)),
@@ -80,9 +84,11 @@ class GPT:
         return cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
-# Blocks and width; samples in a micro-batch last.
+# Blocks and width, or layers and the first of the second stage; micro-batches and samples in one last. A network cut before
+# layer `half` has two stages.
 NETWORKS = {"mlp": MLP(8, 256, 32), "mlps": MLP(16, 64, 4), "tf": GPT(8, 256, 4, 128, 8, 4),
-            "tfs": GPT(8, 128, 4, 64, 32, 2)}
+            "tfs": GPT(8, 128, 4, 64, 32, 2), "resnet": Pictures(resnet, 7, 8, 4),
+            "amoebanet": Pictures(lambda: amoebanet(6, 64), 6, 8, 4)}
 
 
 def answer(ways, fence=lambda: None):

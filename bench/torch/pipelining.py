@@ -8,21 +8,22 @@ from functools import partial
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 from networks import NETWORKS, answer
+from pictures import Chain, in_channels_last
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
 
 def way(rank, network, kind):
     every = network.layers()
-    half = 1 + network.blocks // 2  # the blocks have nearly all of the weight
-    part = nn.Sequential(*(every[:half] if rank == 0 else every[half:]))
+    x, y = network.data()
+    part = Chain(*(every[:network.half] if rank == 0 else every[network.half:]))
+    if x.dim() == 4:
+        part, x = in_channels_last(part, rank), x.contiguous(memory_format=torch.channels_last)
     schedule = kind(PipelineStage(part, rank, 2, torch.device("cpu")), network.micro_batches, loss_fn=network.loss)
     rule = torch.optim.SGD(part.parameters(), lr=1e-3, fused=True)
-    x, y = network.data()
 
     def step():
         rule.zero_grad()

@@ -1,10 +1,10 @@
 // Two stages on two cores, compared with torch on the same two cores: the whole mini-batch at once on two threads, and
 // torch.distributed.pipelining.
 //
-//     torch [rounds]
+//     torch [rounds [network ...]]
 
-#include "../networks.hpp"
 #include "../peer.hpp"
+#include "../pictures.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,8 @@ void compare(const std::string& name, int micro_batches, int micro_batch_size, i
                         {"gpipe", "1F1B", ours(schedule_kind::one_f_one_b)},
                         {"torch, whole batch", "compiled", theirs(whole, "compiled")},
                         {"torch pipelining", "1F1B", theirs(pipelining, "1f1b")}};
+  if constexpr (std::is_same_v<typename bench::workload<Net>::data, bench::random_pictures>)
+    ways.push_back({"torch, whole batch", "last", theirs(whole, "last")});
   for (way& w : ways) {
     w.seconds(1), w.seconds(1);  // the first steps compile and touch memory
     w.steps = std::clamp(static_cast<int>(0.1 / w.seconds(1)), 1, 200);
@@ -104,9 +107,14 @@ int main(int count, char** arguments) {
   const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
   bench::print_environment();
   results found;
-  compare<bench::mlp>("mlp", 32, 32, rounds, found);
-  compare<bench::mlps>("mlps", 32, 4, rounds, found);
-  compare<bench::tf>("tf", 8, 4, rounds, found);
-  compare<bench::tfs>("tfs", 32, 2, rounds, found);
+  const auto asked = [&](const std::string& name) {
+    return count < 3 || std::find(arguments + 2, arguments + count, name) != arguments + count;
+  };
+  if (asked("mlp")) compare<bench::mlp>("mlp", 32, 32, rounds, found);
+  if (asked("mlps")) compare<bench::mlps>("mlps", 32, 4, rounds, found);
+  if (asked("tf")) compare<bench::tf>("tf", 8, 4, rounds, found);
+  if (asked("tfs")) compare<bench::tfs>("tfs", 32, 2, rounds, found);
+  if (asked("resnet")) compare<bench::resnet26>("resnet", 8, 4, rounds, found);
+  if (asked("amoebanet")) compare<bench::amoebanet>("amoebanet", 8, 4, rounds, found);
   for (const auto& [name, ratio] : found) bench::result(name, ratio, "ratio");
 }
