@@ -69,7 +69,8 @@ TEST_CASE("a cut through cells balances stages better than cuts between cells") 
     all += costs.back().forward;
   }
   CHECK(all == doctest::Approx(15.170e9).epsilon(0.0001));
-  for (const auto& [stages, between] : {std::pair{2, 0.960}, {4, 0.939}, {8, 0.862}}) {
+  for (const auto& [parts, between] : {std::pair{2, 0.960}, {4, 0.939}, {8, 0.862}}) {
+    const int stages = parts;
     CAPTURE(stages);
     partition_problem p{net.slot_count, stages, 1, costs.data()};
     p.goal = objective::bottleneck;
