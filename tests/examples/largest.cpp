@@ -1,3 +1,4 @@
+// sanitizers: none
 // optimise: yes
 
 #include "../examples/plan/largest.hpp"

@@ -1,3 +1,5 @@
+// sanitizers: address
+
 #include "../examples/plan/stretched.hpp"
 
 #include <doctest/doctest.h>
