@@ -52,6 +52,7 @@ TEST_CASE("folders are classes, both in the order of their names, and hidden or 
   here.write("/README", "text");
   here.write("/dog/.hidden", "text");
   std::filesystem::create_directories(here.root + "/.cache");
+  std::filesystem::create_symlink("loop", here.root + "/loop");
   const picture_set set = read_picture_folders(here.root);
   CHECK(set.classes == std::vector<std::string>{"cat", "dog"});
   CHECK(set.labels == std::vector<std::int32_t>{0, 1, 1});
@@ -82,13 +83,20 @@ TEST_CASE("a program adds a format of its own") {
   const picture_set set = read_picture_folders(here.root, {.formats = {pnm_format, pair_format}});
   CHECK(set.labels == std::vector<std::int32_t>{0, 0, 1, 1});
   CHECK(set.pixels[3] == 0.2F);
+
+  constexpr picture_format short_format{"short", pair_format.recognizes,
+                                        [](std::span<const std::byte>, const std::string&) {
+                                          return picture_set{.channels = 1, .height = 1, .width = 2, .pixels = {1}};
+                                        }};
+  here.refused("has 1 numbers by format \"short\", and 2 x 1 pixels of 1 channels", "cat/2",
+               {.formats = {pnm_format, short_format}});
 }
 
 TEST_CASE("a folder that is not classes of pictures of one size is refused, naming the file") {
   animals here;
   here.write("/dog/c.pgm", "P5 1 3 255\nabc");
   here.refused("has 1 x 3 pixels, and \"", "dog/c.pgm");
-  here.refused("has 2 x 1; give pictures of one size", "cat/1.pgm");
+  here.refused("has 2 x 1; resize or crop it to 2 x 1", "cat/1.pgm");
   here.write("/dog/c.pgm", "P5 1 3 255\nab");
   here.refused("has 2 bytes of numbers", "dog/c.pgm");
   here.write("/dog/c.pgm", "");

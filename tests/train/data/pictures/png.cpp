@@ -68,6 +68,17 @@ TEST_CASE("colours and greys of every depth, palettes and interlaced pictures") 
   CHECK(palette.pixels == std::vector<float>{0, 0.2F, 1, 1, 0, 0});
 }
 
+TEST_CASE("a picture of one bit a pixel is compressed far below a byte a pixel, and is read") {
+  const std::vector<std::string> rows(1000, std::string(125, '\xff'));
+  const std::string mask = png(1000, 1000, 1, PNG_COLOR_TYPE_GRAY, rows);
+  CHECK(1032 * mask.size() < 1000 * 1000);
+  const picture_set white = read(mask);
+  CHECK(white.pixels == std::vector<float>(1000 * 1000, 1));
+  const picture_set blue = read(png(1000, 1000, 1, PNG_COLOR_TYPE_PALETTE, rows));
+  CHECK(blue.row() == 3 * 1000 * 1000);
+  CHECK(blue.pixels[3 * 999'999 + 1] == 0.2F);
+}
+
 TEST_CASE("transparency is dropped, whatever it hides") {
   const picture_set grey = read(png(2, 1, 8, PNG_COLOR_TYPE_GRAY_ALPHA, {"\x33\x00\xff\x80"s}));
   CHECK(grey.channels == 1);
@@ -91,7 +102,7 @@ TEST_CASE("a file that is cut short, changed or far too small for its extents is
   std::string changed = small;
   changed[30] = static_cast<char>(changed[30] ^ 1);  // the header's check sum
   picture_files::refused(png_format, "is no PNG that can be read", changed);
-  // 60000 x 60000 pixels in 90 bytes, with a right check sum.
+  // 60000 x 1 pixels in 50 bytes, with a right check sum.
   const std::string huge = png(60000, 1, 8, PNG_COLOR_TYPE_GRAY, {std::string(60000, '\0')});
   std::string few = small;
   few.replace(16, 17, huge, 16, 17);

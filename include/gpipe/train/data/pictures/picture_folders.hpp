@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -75,6 +76,10 @@ GPIPE_COLD GPIPE_INLINE picture_set read_picture(const std::string& path, const 
   for (const picture_format& it : how.formats) {
     if (it.recognizes(bytes)) {
       picture_set one = it.decode(bytes, path);
+      if (one.row() == 0 || one.pixels.size() != one.row())
+        throw error(detail::concat({"has ", one.pixels.size(), " numbers by format ", detail::quoted(it.name), ", and ",
+                                    one.width, " x ", one.height, " pixels of ", one.channels, " channels"}),
+                    "let the format's decode give one number for each channel of each pixel", {.file = path});
       detail::set_channels(one, how.channels, path);
       return one;
     }
@@ -93,7 +98,7 @@ GPIPE_COLD GPIPE_INLINE picture_set read_picture_folders(const std::string& path
   picture_set all;
   std::string first;
   for (const fs::path& folder : detail::visible_entries(path)) {
-    if (!fs::is_directory(folder)) continue;
+    if (std::error_code unknown; !fs::is_directory(folder, unknown)) continue;
     const auto label = static_cast<std::int32_t>(all.classes.size());
     all.classes.push_back(folder.filename().string());
     const std::vector<fs::path> files = detail::visible_entries(folder);
@@ -107,7 +112,7 @@ GPIPE_COLD GPIPE_INLINE picture_set read_picture_folders(const std::string& path
       if (one.height != all.height || one.width != all.width)
         throw error(detail::concat({"has ", one.width, " x ", one.height, " pixels, and ", detail::quoted(first),
                                     " has ", all.width, " x ", all.height}),
-                    "give pictures of one size", {.file = name});
+                    detail::concat({"resize or crop it to ", all.width, " x ", all.height}), {.file = name});
       if (one.channels != all.channels)
         throw error(
             detail::concat({"has ", one.channels, " channels, and ", detail::quoted(first), " has ", all.channels}),

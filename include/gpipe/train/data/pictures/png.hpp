@@ -43,6 +43,8 @@ class png_reading {
   int channels() const { return png_get_channels(png_, info_); }
   int bits() const { return png_get_bit_depth(png_, info_); }
   std::size_t row_bytes() const { return png_get_rowbytes(png_, info_); }
+  /// A row's bytes in the file before compression: eight pixels of black and white are one byte there.
+  std::size_t packed_row_bytes() const { return packed_row_bytes_; }
   const char* message() const { return message_; }
 
  private:
@@ -62,6 +64,7 @@ class png_reading {
   std::size_t at_ = 0;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
+  std::size_t packed_row_bytes_ = 0;
   char message_[128]{};
 };
 
@@ -70,6 +73,7 @@ inline bool png_reading::read_header() {
   if (setjmp(png_jmpbuf(png_))) return false;
   png_set_read_fn(png_, this, read);
   png_read_info(png_, info_);
+  packed_row_bytes_ = png_get_rowbytes(png_, info_);
   png_set_expand(png_);  // palettes to colours, grey of 1, 2 and 4 bits to 8
   png_set_strip_alpha(png_);
   png_set_interlace_handling(png_);
@@ -92,9 +96,9 @@ inline picture_set decode_png(std::span<const std::byte> file, const std::string
                   .height = static_cast<int>(reading.height()),
                   .width = static_cast<int>(reading.width())};
   const std::size_t row_bytes = reading.row_bytes(), rows = reading.height();
-  // Its compression makes a byte of at most 1032, so a small file with large extents is refused before they are
+  // PNG's compression makes a byte of at most 1032, so a small file with large extents is refused before they are
   // allocated.
-  if (row_bytes * rows > 1032 * file.size())
+  if (reading.packed_row_bytes() * rows > 1032 * file.size())
     fail(concat({"has ", file.size(), " bytes, too few for ", one.width, " x ", one.height, " pixels"}));
   std::vector<png_byte> bytes(row_bytes * rows);
   std::vector<png_bytep> starts(rows);
