@@ -19,6 +19,9 @@
 #include <gpipe/model/vision/unet.hpp>
 #include <gpipe/train/data/pictures/idx_pictures.hpp>
 #include <gpipe/train/data/pictures/picture_folders.hpp>
+#if GPIPE_WITH_PNG
+#include <gpipe/png.hpp>
+#endif
 
 #include "options.hpp"
 #include "outputs.hpp"
@@ -69,14 +72,15 @@ struct settings {
     std::vector<std::pair<std::string, schedule_kind>> schedules;
     for (const schedule_kind one : schedule_kinds)
       if (schedule_choice(one).trains) schedules.emplace_back(name_of(one), one);
-    if (!example::options("pictures: trains a convolutional network on pictures, in a pipeline of stages.\n"
-                          "The last two lines are the accuracy on held-out pictures and a hash of the parameters' bits.\n"
-                          "They are the same for every number of stages, schedule and recompute mode.")
+    if (!example::options(
+             "pictures: trains a convolutional network on pictures, in a pipeline of stages.\n"
+             "The last two lines are the accuracy on held-out pictures and a hash of the parameters' bits.\n"
+             "They are the same for every number of stages, schedule and recompute mode.")
              .text("--data", "FOLDER", data,
                    "train-images.idx, train-labels.idx, test-images.idx, test-labels.idx;\n"
                    "                            examples/run gives those of --set")
              .text("--set", "NAME", set, "what examples/run fetches: mnist, animals or digits")
-             .text("--folder", "FOLDER", folder, "folders of PGM and PPM files, one for each class, instead of --data")
+             .text("--folder", "FOLDER", folder, "folders of PGM, PPM and PNG files, one a class, instead of --data")
              .choice("--model", model,
                      {{"convnet", kind::convnet}, {"amoebanet", kind::amoebanet}, {"unet", kind::unet}},
                      "convnet: five convolutions; amoebanet: AmoebaNet-D (3, 32);\n"
@@ -145,7 +149,13 @@ dataset centred(const picture_set& set, const std::string& path) {
 
 /// What to train on, and what to test on: IDX files of both, or four of five pictures of folders, and the fifth.
 std::pair<dataset, dataset> read_pictures(const std::string& data, const std::string& folder) {
-  if (!folder.empty()) return centred(read_picture_folders(folder, {.channels = 1}), folder).split(0.8, 1);
+  if (!folder.empty()) {
+    picture_options grey{.channels = 1};
+#if GPIPE_WITH_PNG
+    grey.formats.push_back(png_format);
+#endif
+    return centred(read_picture_folders(folder, grey), folder).split(0.8, 1);
+  }
   const auto part = [&](const std::string& name) {
     const std::string path = data + "/" + name + "-images.idx";
     return centred(read_idx_pictures(path, data + "/" + name + "-labels.idx"), path);

@@ -83,6 +83,23 @@ halves(--stages 3)
 if(NOT end STREQUAL expected)
   message(SEND_ERROR "with --folder and three stages pictures printed\n${printed}${message}and not\n${expected}")
 endif()
+# The first bytes say that a file is a PNG, whatever its name; the same pixels give the same bits.
+file(WRITE ${scratch}/write_png.py "
+import struct, sys, zlib
+def part(name, data): return struct.pack('>I', len(data)) + name + data + struct.pack('>I', zlib.crc32(name + data))
+open(sys.argv[1], 'wb').write(b'\\x89PNG\\r\\n\\x1a\\n' + part(b'IHDR', struct.pack('>IIBBBBB', 2, 2, 8, 0, 0, 0, 0)) +
+  part(b'IDAT', zlib.compress(bytes([0, 20, 200, 0, 0, 0]))) + part(b'IEND', b''))
+")
+execute_process(COMMAND python3 ${scratch}/write_png.py ${scratch}/halves/above/0.pgm COMMAND_ERROR_IS_FATAL ANY)
+if(PNG)
+  halves(--stages 2)
+  if(NOT end STREQUAL expected)
+    message(SEND_ERROR "with a PNG in --folder pictures printed\n${printed}${message}and not\n${expected}")
+  endif()
+else()
+  rejected("above/0.pgm[^\n]*it is a PNG" --folder ${scratch}/halves)
+endif()
+file(WRITE ${scratch}/halves/above/0.pgm "P2 2 2 255 20 200 0 0")
 file(WRITE ${scratch}/halves/below/9.pgm "P2 1 2 255 1 2")
 rejected("below/9.pgm[^\n]*has 1 x 2 pixels" --folder ${scratch}/halves)
 file(WRITE ${scratch}/wide/one/1.pgm "P2 33 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0")
