@@ -1,9 +1,9 @@
 // What share of the two cores' matrix-product rate does a training reach, and what takes the rest of a step?
 //
-//     gemm [rounds [folder]]      writes a picture of each into the folder
+//     gemm [rounds [folder [network ...]]]      writes a picture of each into the folder, unless that is -
 
 #include "../gemm_peak.hpp"
-#include "../networks.hpp"
+#include "../pictures.hpp"
 #include "../two_trainings.hpp"
 
 #include <gpipe/core/text/table.hpp>
@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -24,7 +25,7 @@ constexpr int S = 2;
 // Nanoseconds of both workers per step.
 struct kinds {
   double forward = 0, input_gradient = 0, parameter_gradient = 0, attention = 0, activations = 0, normalisation = 0, additions = 0,
-         loss = 0, transfer = 0, waiting = 0, update = 0, barrier = 0;
+         pooling = 0, loss = 0, transfer = 0, waiting = 0, update = 0, barrier = 0;
   double rest = 0;  // of forward and backward: between layers, and means minus medians
 
   std::vector<detail::bar_part> parts() const {
@@ -37,8 +38,9 @@ struct kinds {
             part("parameters", parameter_gradient, hue[6].dark),
             part("attention", attention, hue[1].dark),
             part("activations", activations, hue[1].light),
-            part("layer norm", normalisation, hue[2].light),
+            part("layer or batch norm", normalisation, hue[2].light),
             part("additions", additions, hue[3].light),
+            part("pooling", pooling, hue[2].dark),
             part("loss", loss, hue[5].light),
             part("rest of passes", rest, hue[5].dark),
             part("transfer", transfer, hue[3].dark),
@@ -58,13 +60,15 @@ kinds where(const Training& it, int micro_batches) {
     const double input = micro_batches * static_cast<double>(line.backward_input_ns);
     const double parameters = micro_batches * static_cast<double>(line.backward_parameters_ns);
     layers += forward + input + parameters;
-    if (line.layer.starts_with("linear") || line.layer.starts_with("feed_forward")) {
+    const auto is = [&](const char* name) { return line.layer.starts_with(name); };
+    if (is("linear") || is("feed_forward") || is("conv2d")) {
       sum.forward += forward, sum.input_gradient += input, sum.parameter_gradient += parameters;
     } else {
-      (line.layer == "gelu" ? sum.activations
-       : line.layer.starts_with("causal_attention") ? sum.attention
-       : line.layer == "layer_norm" ? sum.normalisation
-       : line.layer == "add" ? sum.additions
+      (is("gelu") || is("relu") ? sum.activations
+       : is("causal_attention") ? sum.attention
+       : is("layer_norm") || is("batch_norm") ? sum.normalisation
+       : is("add") ? sum.additions
+       : is("max_pool") || is("global_average_pool") ? sum.pooling
                              : sum.loss) += forward + input + parameters;
     }
   }
@@ -151,17 +155,20 @@ int main(int count, char** arguments) {
   std::printf("peak: products of %d x %d x %d on %d pinned threads, before and after each round\n\n", peak.best().rows,
               peak.best().columns, peak.best().inner, S);
   std::vector<picture> pictures;
-  const double mlp = measure<bench::mlp>("mlp", 32, 32, rounds, 2, peak, pictures);
-  const double mlps = measure<bench::mlps>("mlps", 32, 4, rounds, 60, peak, pictures);
-  const double tf = measure<bench::tf>("tf", 8, 4, rounds, 1, peak, pictures);
-  const double tfs = measure<bench::tfs>("tfs", 32, 2, rounds, 2, peak, pictures);
-  if (count > 2)
+  std::vector<std::pair<std::string, double>> shares;
+  const auto take = [&]<class Net>(const char* name, int micro_batches, int micro_batch_size, int steps) {
+    if (count > 3 && std::find(arguments + 3, arguments + count, std::string(name)) == arguments + count) return;
+    shares.emplace_back(name, measure<Net>(name, micro_batches, micro_batch_size, rounds, steps, peak, pictures));
+  };
+  take.operator()<bench::mlp>("mlp", 32, 32, 2);
+  take.operator()<bench::mlps>("mlps", 32, 4, 60);
+  take.operator()<bench::tf>("tf", 8, 4, 1);
+  take.operator()<bench::tfs>("tfs", 32, 2, 2);
+  take.operator()<bench::resnet26>("resnet", 8, 8, 1);
+  if (count > 2 && arguments[2] != std::string("-"))
     for (const picture& p : pictures)
       write_file(std::string(arguments[2]) + "/" + p.name + ".svg", [&](std::ostream& out) {
         detail::write_stacked_bar(out, p.parts, p.title, "a step of two workers", 900);
       });
-  bench::result("gemm.mlp.share", mlp, "ratio");
-  bench::result("gemm.mlps.share", mlps, "ratio");
-  bench::result("gemm.tf.share", tf, "ratio");
-  bench::result("gemm.tfs.share", tfs, "ratio");
+  for (const auto& [name, share] : shares) bench::result("gemm." + name + ".share", share, "ratio");
 }

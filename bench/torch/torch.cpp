@@ -114,7 +114,7 @@ int main(int count, char** arguments) {
   if (asked("mlps")) compare<bench::mlps>("mlps", 32, 4, rounds, found);
   if (asked("tf")) compare<bench::tf>("tf", 8, 4, rounds, found);
   if (asked("tfs")) compare<bench::tfs>("tfs", 32, 2, rounds, found);
-  if (asked("resnet")) compare<bench::resnet26>("resnet", 8, 4, rounds, found);
-  if (asked("amoebanet")) compare<bench::amoebanet>("amoebanet", 8, 4, rounds, found);
+  if (asked("resnet")) compare<bench::resnet26>("resnet", 8, 8, rounds, found);
+  if (asked("amoebanet")) compare<bench::amoebanet>("amoebanet", 8, 8, rounds, found);
   for (const auto& [name, ratio] : found) bench::result(name, ratio, "ratio");
 }
