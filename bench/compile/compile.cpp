@@ -1,8 +1,8 @@
 // How long does a compiler take over a plan, over a user's program, and over each header alone?
 //
-//     compile [headers] [examples] [plan] [--svg FILE.svg] [program.cpp ...]
+//     compile [headers] [examples] [networks] [plan] [--svg FILE.svg] [program.cpp ...]
 //
-// All three parts, or those named; --svg draws the plans' curve; programs are measured besides the examples.
+// All four parts, or those named; --svg draws the plans' curve; programs are measured besides the examples.
 
 #include "child.hpp"
 #include "curve.hpp"
@@ -191,6 +191,43 @@ void measure_modes(const fs::path& scratch, results& seconds, results& megabytes
   }
 }
 
+/// The paper's AmoebaNet-D (18, 256), planned on 8 stages and trained, at -O2 with the compiled library.
+constexpr const char* amoebanet_program = R"(#include <cstdint>
+#include <vector>
+#include <gpipe.hpp>
+#include <gpipe/model/vision/amoebanet.hpp>
+using namespace gpipe;
+using planned = plan<amoebanet_d<18, 256>, stages<8>, micro_batches<32>, micro_batch_size<4>, optimizer<sgd>>;
+int main() {
+  trainer training{planned{}, sgd{.learning_rate = 0.1}};
+  const std::vector<float> inputs(128 * 3 * 224 * 224);
+  const std::vector<std::int32_t> labels(128);
+  training.step(batch(128).with("inputs", inputs).with("labels", labels));
+}
+)";
+
+void measure_networks(const fs::path& scratch, results& seconds, results& megabytes) {
+  std::printf("\nAmoebaNet-D (18, 256) on 8 stages at -O2, with the compiled library: processor's seconds (MB)\n");
+  const fs::path program = scratch / "amoebanet.cpp";
+  std::ofstream(program) << amoebanet_program;
+  for (const std::string compiler : compilers) {
+    if (bench::run({compiler, "--version"}).wall < 0) continue;
+    std::vector<std::string> flags{"-O2", "-DGPIPE_COMPILED=1"};
+#if GPIPE_WITH_LIBXSMM
+    flags.push_back("-DGPIPE_WITH_LIBXSMM=1");
+#endif
+    const spent time = median_of(compiler, program, scratch, flags);
+    if (time.wall < 0) {
+      std::printf("%-10s failed\n", compiler.c_str());
+      continue;
+    }
+    std::printf("%-10s%6.2f (%4.0f)\n", compiler.c_str(), time.processor, time.megabytes);
+    std::fflush(stdout);
+    seconds.emplace_back("compile.amoebanet." + compiler, time.processor);
+    megabytes.emplace_back("compile.amoebanet." + compiler + ".memory", time.megabytes);
+  }
+}
+
 // Plans --------------------------------------------------------------------------------------------------------------
 
 constexpr int block_counts[] = {16, 103, 415, 1663}, stage_counts[] = {1, 8, 32, 128};
@@ -281,11 +318,11 @@ int main(int count, char** arguments) try {
   std::vector<std::string> programs;
   for (int i = 1; i < count; ++i) {
     const std::string word = arguments[i];
-    if (word == "headers" || word == "examples" || word == "plan") parts.insert(word);
+    if (word == "headers" || word == "examples" || word == "networks" || word == "plan") parts.insert(word);
     else if (word == "--svg" && i + 1 < count) svg = arguments[++i];
     else if (fs::exists(word)) programs.push_back(word);
     else {
-      std::fprintf(stderr, "compile [headers] [examples] [plan] [--svg FILE.svg] [program.cpp ...], not \"%s\"\n",
+      std::fprintf(stderr, "compile [headers] [examples] [networks] [plan] [--svg FILE.svg] [program.cpp ...], not \"%s\"\n",
                    word.c_str());
       return 2;
     }
@@ -304,6 +341,7 @@ int main(int count, char** arguments) try {
   if (asked("headers")) measure_headers(scratch, seconds);
   if (asked("examples")) measure_examples(scratch, seconds);
   if (asked("examples")) measure_modes(scratch, seconds, megabytes);
+  if (asked("networks")) measure_networks(scratch, seconds, megabytes);
   for (const std::string& program : programs) row(program, "", program, scratch, seconds);
   if (asked("plan")) passed = measure_plans(scratch, svg, seconds, plans);
   fs::remove_all(scratch);

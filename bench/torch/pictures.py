@@ -1,4 +1,5 @@
-"""The networks of bench/pictures.hpp in torch. A layer takes and gives one tensor or, between AmoebaNet's cells, two."""
+"""The networks of bench/pictures.hpp in torch. A layer takes and gives one tensor, or two
+between AmoebaNet's cells."""
 
 import torch
 from torch import nn
