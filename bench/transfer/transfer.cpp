@@ -1,0 +1,168 @@
+// What does a network that has learned one set of pictures gain on another set, of which it sees few?
+//
+//     transfer SOURCE TARGET [seeds [picture.svg]]      folders as examples/pictures_data makes them
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gpipe.hpp>
+#include <gpipe/record/canvas.hpp>
+#include <gpipe/train/data/pictures/idx_pictures.hpp>
+
+#include "../measure.hpp"
+
+#include <unistd.h>
+
+using namespace gpipe;
+
+namespace {
+
+constexpr int side = 28, classes = 10;
+
+template <int Channels>
+struct block : sequence<conv2d<Channels, 3, conv_options{.padding = same_padding, .bias = false}>, batch_norm<>, relu> {
+};
+
+template <class Head>
+struct net
+    : model<input_image<float, 1, side, side>,
+            named<"body", block<16>, max_pool<2>, block<32>, block<32>, max_pool<2>, block<64>, global_average_pool>,
+            Head, softmax_cross_entropy> {};
+using source_net = net<named<"head", linear<classes>>>;
+using target_net = net<named<"new_head", linear<classes>>>;  // a file of a source_net has no array for it
+
+struct halves {
+  dataset train, test;
+};
+
+halves read(const std::string& folder) {
+  const auto part = [&](const std::string& name) {
+    picture_set set = read_idx_pictures(folder + "/" + name + "-images.idx", folder + "/" + name + "-labels.idx");
+    if (set.height != side || set.width != side)
+      throw error("has pictures of another size than 28 x 28", "give mnist or animals", {.file = folder});
+    set.normalize({{0.5F}, {0.5F}});
+    return set.data();
+  };
+  return {part("train"), part("test")};
+}
+
+/// The accuracy on the held-out pictures after some `steps`. With a file, the body's parameters and averages are its.
+template <class Net>
+double train(const halves& data, int steps, std::uint64_t seed, const std::string& from, const std::string& into) {
+  constexpr int batch = 32;
+  const fit_options how{.epochs = std::max(1, steps * batch / data.train.samples()), .batch = batch, .seed = seed};
+  const auto all = static_cast<std::uint64_t>(how.steps_per_epoch(data.train.samples()) * how.epochs);
+  trainer<Net, adamw> training{
+      plan_options{.stages = 2, .micro_batches = 2, .micro_batch_size = batch / 2},
+      adamw{.learning_rate = 3e-3, .weight_decay = 0.01},
+      {.seed = seed, .learning_rate_schedule = warm_up{all / 20 + 1, cosine{all}}, .max_grad_norm = 5}};
+  if (!from.empty()) training.load(from, load_mode::partial);
+  const augmented_pictures moved(data.train, {.height = side, .width = side, .shift = 2, .border = -1, .seed = seed});
+  fit(training, moved, how);
+  if (!into.empty()) training.save(into);
+  return training.evaluate(data.test).accuracy();
+}
+
+struct spread {
+  double mean = 0, deviation = 0;
+  explicit spread(const std::vector<double>& all) {
+    const auto n = static_cast<double>(all.size());
+    for (const double x : all) mean += x / n;
+    for (const double x : all) deviation += (x - mean) * (x - mean) / std::max(1.0, n - 1);
+    deviation = std::sqrt(deviation);
+  }
+};
+
+struct row {
+  std::string samples;
+  spread scratch, loaded;
+};
+
+/// A pair of bars for each number of samples, from 50 % up; a line spans a deviation to both sides.
+void draw(const std::string& path, const std::vector<row>& rows, const std::string& title) {
+  std::ofstream out(path);
+  constexpr double left = 60, top = 60, height = 240, group = 140, bar = 46;
+  const double width = group * static_cast<double>(rows.size());
+  detail::canvas picture(out, left + width + 20, top + height + 80, title);
+  picture.text("head", 20, 30, title);
+  const auto at = [&](double accuracy) { return top + height * (1 - std::max(0.0, accuracy - 0.5) / 0.5); };
+  for (int percent = 50; percent <= 100; percent += 10)
+    picture.text("row", left - 8, at(percent / 100.0) + 4, std::to_string(percent) + " %");
+  const char* const fills[] = {detail::hues[0].light, detail::hues[0].dark};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const double first = left + group * (static_cast<double>(i) + 0.5) - bar;
+    for (const int which : {0, 1}) {
+      const spread& of = which == 0 ? rows[i].scratch : rows[i].loaded;
+      const double x = first + which * (bar + 2), y = at(of.mean);
+      picture.box("part", x, y, bar, top + height - y, 2);
+      out << " fill=\"" << fills[which] << "\"/>\n";
+      picture.line(x + bar / 2, at(std::min(1.0, of.mean + of.deviation)), at(of.mean - of.deviation));
+    }
+    picture.text("tick", first + bar, top + height + 18, rows[i].samples + " pictures");
+  }
+  const char* const names[] = {"from the start", "with a body that has learned the other set"};
+  for (const int which : {0, 1}) {
+    picture.box("key", left + 140 * which, top + height + 42, 18, 13, 2);
+    out << " fill=\"" << fills[which] << "\"/>\n";
+    picture.text("name", left + 140 * which + 24, top + height + 53, names[which]);
+  }
+}
+
+}  // namespace
+
+int main(int count, char** words) try {
+  if (count < 3) throw error("there are no folders of pictures", "start it by bash bench/run transfer");
+  const int seeds = count > 3 ? std::max(2, std::atoi(words[3])) : 5;
+  bench::print_environment();
+  const halves source = read(words[1]), target = read(words[2]);
+  const auto name = [](const char* folder) { return std::filesystem::path(folder).filename().string(); };
+  const std::string title =
+      name(words[1]) + " to " + name(words[2]) + ", accuracy on held-out pictures, " + std::to_string(seeds) + " seeds";
+  const std::string file =
+      (std::filesystem::temp_directory_path() / ("gpipe_transfer_" + std::to_string(getpid()) + ".safetensors"))
+          .string();
+
+  const std::vector<int> numbers{50, 200, target.train.samples()};
+  std::vector<std::vector<double>> scratch(numbers.size()), loaded(numbers.size());
+  std::vector<double> first;
+  for (int seed = 1; seed <= seeds; ++seed) {
+    const auto s = static_cast<std::uint64_t>(seed);
+    first.push_back(train<source_net>(source, 1500, s, "", file));
+    std::printf("seed %d: the source %.4f\n", seed, first.back());
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const double part = static_cast<double>(numbers[i]) / target.train.samples();
+      const halves few{part < 1 ? target.train.split(part, s).first : target.train, target.test};
+      const int steps = part < 1 ? 200 : 1000;
+      scratch[i].push_back(train<target_net>(few, steps, s, "", ""));
+      loaded[i].push_back(train<target_net>(few, steps, s, file, ""));
+      std::printf("  %5d pictures: from the start %.4f, with the body %.4f\n", few.train.samples(), scratch[i].back(),
+                  loaded[i].back());
+      std::fflush(stdout);
+    }
+  }
+  std::filesystem::remove(file);
+
+  std::vector<row> rows;
+  std::printf("\n%s\n%10s %22s %22s\n", title.c_str(), "pictures", "from the start", "with the body");
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    rows.push_back({std::to_string(numbers[i]), spread(scratch[i]), spread(loaded[i])});
+    std::printf("%10d %13.4f +- %.4f %13.4f +- %.4f\n", numbers[i], rows[i].scratch.mean, rows[i].scratch.deviation,
+                rows[i].loaded.mean, rows[i].loaded.deviation);
+  }
+  if (count > 4) draw(words[4], rows, title);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::string of = i + 1 == numbers.size() ? "all" : std::to_string(numbers[i]);
+    bench::result("transfer." + of + ".scratch", rows[i].scratch.mean, "accuracy");
+    bench::result("transfer." + of + ".loaded", rows[i].loaded.mean, "accuracy");
+  }
+} catch (const std::exception& failure) {
+  std::fprintf(stderr, "transfer: %s\n", failure.what());
+  return 1;
+}
