@@ -43,7 +43,8 @@ class batch {
     const detail::number_rows of = detail::number_rows_of(rows);
     return add({name, of.data, of.elements, of.type, true});
   }
-  batch& add(const entry& field) {
+  // Out of line: where g++ 12 inlines it into a chain of calls, it warns of an overflow that is none.
+  GPIPE_COLD batch& add(const entry& field) {
     if (find(field.name))
       detail::throw_error({"the batch has a field ", detail::quoted(field.name), " already"}, {"give each field once"});
     entries_.push_back(field);
