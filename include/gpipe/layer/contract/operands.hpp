@@ -44,13 +44,13 @@ struct call {
 template <std::size_t N>
 constexpr std::size_t offset_in(const std::array<parameter, N>& list, std::size_t index, std::size_t element_bytes) {
   std::size_t at = 0;
-  for (std::size_t i = 0; i < index; ++i) at += aligned(list[i].extents.size() * element_bytes);
+  for (std::size_t i = 0; i < index && i < N; ++i) at += aligned(list[i].extents.size() * element_bytes);
   return at;
 }
 template <std::size_t N>
 constexpr std::size_t offset_in(const std::array<buffer, N>& list, std::size_t index, std::size_t samples) {
   std::size_t at = 0;
-  for (std::size_t i = 0; i < index; ++i) at += aligned(list[i].size * bytes_of(list[i].type) * samples);
+  for (std::size_t i = 0; i < index && i < N; ++i) at += aligned(list[i].size * bytes_of(list[i].type) * samples);
   return at;
 }
 
