@@ -1,4 +1,4 @@
-// optimise: yes
+// optimise: kernels
 
 #include <doctest/doctest.h>
 

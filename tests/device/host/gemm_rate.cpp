@@ -1,4 +1,4 @@
-// optimise: yes
+// optimise: kernels
 
 #include <gpipe/device/host/gemm_rate.hpp>
 

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimise: kernels
 
 #include <gpipe/device/host/layer_fixture.hpp>
 

@@ -1,4 +1,4 @@
-// optimise: yes
+// optimise: kernels
 
 #include <gpipe/layer/convolution/conv2d.hpp>
 

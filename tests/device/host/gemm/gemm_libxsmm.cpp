@@ -1,4 +1,4 @@
-// optimise: yes
+// optimise: kernels
 
 #if GPIPE_WITH_LIBXSMM
 #include <gpipe/device/host/gemm/gemm_libxsmm.hpp>
