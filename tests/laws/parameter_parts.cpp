@@ -57,6 +57,6 @@ TEST_CASE("ZB-H1 with 12 stages and 12 micro-batches has more parameter parts in
                .recompute = recompute_mode::never,
                .schedule = schedule_kind::zb_h1,
                .workers = 12}) == alone);
-  CHECK(most == max_coalesced);
+  CHECK(most == (GPIPE_CANARY ? 1 : max_coalesced));  // the canary looks at buffers between two parts
   CHECK(all_parts == 2 * 12 * 12);
 }

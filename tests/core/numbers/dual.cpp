@@ -48,11 +48,13 @@ TEST_CASE_TEMPLATE("derivatives agree with differences", T, float, double) {
 }
 
 TEST_CASE_TEMPLATE("the value is that of the function without a derivative", T, float, double) {
-  const dual<T> a(T(0.7), 1);
-  CHECK(exp(a).value == gpipe::math::exp(T(0.7)));
-  CHECK(log(a).value == std::log(T(0.7)));
-  CHECK(tanh(a).value == gpipe::math::tanh(T(0.7)));
-  CHECK(sigmoid(a).value == sigmoid(T(0.7)));
+  const volatile T given = T(0.7);  // the compiler does not compute the functions itself, with other rounding
+  const T at = given;
+  const dual<T> a(at, 1);
+  CHECK(exp(a).value == gpipe::math::exp(at));
+  CHECK(log(a).value == std::log(at));
+  CHECK(tanh(a).value == gpipe::math::tanh(at));
+  CHECK(sigmoid(a).value == sigmoid(at));
 }
 
 TEST_CASE("NaN stays NaN, and powers of negative numbers and of 0 have a slope") {
