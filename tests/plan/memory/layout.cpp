@@ -99,6 +99,18 @@ constexpr stage_memory with_state = memory_of({network_of<averaging>, {of_averag
 static_assert(with_state.of(memory_kind::state) == 2 * 64 + (2 * 64 + 64) && m.of(memory_kind::state) == 0);
 static_assert(with_state.of(memory_kind::partials) == 5 * (64 + 64));
 
+// If layers share the memory of packed weights, the largest of them counts.
+struct widening : model<input<float, 16>, linear<16>, linear<48>, linear<10>, softmax_cross_entropy> {};
+constexpr int of_widening[] = {0, 4};
+constexpr std::int64_t packed_bytes(bool shared) {
+  return memory_of({network_of<widening>, {of_widening, 1}, 0}, {.shares_derived = shared}).of(memory_kind::derived);
+}
+constexpr std::int64_t packed_of(int rows, int columns) {
+  return static_cast<std::int64_t>(sizeof(float) * (packed_size(rows, columns) + packed_size(columns, rows)));
+}
+static_assert(packed_bytes(false) == packed_of(16, 16) + packed_of(16, 48) + packed_of(48, 10));
+static_assert(packed_bytes(true) == packed_of(16, 48) && packed_of(16, 48) > packed_of(48, 10));
+
 // One micro-batch has one gradient to return.
 constexpr memory_requirements single{.micro_batches = 1, .micro_batch_size = 2};
 static_assert(memory_of(s0, single).of(memory_kind::returned) == 256 * B);

@@ -68,7 +68,8 @@ struct shown<Layer> : shown<typename Layer::shown_as> {};
 ///       using value_type = float;                         the element type of its parameters; float for bf16
 ///                                                         functions, of a context c and operands a
 ///       void prepare(c, int samples)                      once: sets up matrix products of up to this number of samples
-///       void refresh(c, a) noexcept                       writes `derived`: at the start and after each update
+///       void refresh(c, a) noexcept                       writes `derived`: at the start and after each update, or
+///                                                         before each kernel if the layers share its memory
 ///       void decode(c, a, int position)                   forward of one token behind `position` others
 ///       void forward(c, a)                                and so on: examples/guide/kernels.md lists them
 ///     };

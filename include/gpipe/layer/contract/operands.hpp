@@ -15,6 +15,9 @@ inline constexpr int max_fields = 4;
 
 namespace detail {
 
+/// The kernels for which `refresh` runs.
+enum class refresh_for : std::uint8_t { all, forward, backward, backward_input, backward_parameters };
+
 /// The untyped buffers of one kernel call, filled in by the executor. Pointers that the call does not need are null.
 /// Parameters, gradients, state, extras and derived are blocks with the inner offsets of `offset_in`.
 struct call {
@@ -31,13 +34,13 @@ struct call {
   const std::byte* derived = nullptr;
   std::byte* gradients = nullptr;
   std::byte* extras = nullptr;
-  std::byte* workspace = nullptr;
   double* partials = nullptr;           ///< of the micro-batch; for `absorb` those of the first
   std::ptrdiff_t partial_stride = 0;    ///< from one micro-batch's partials to the next's
   int micro_batches = 0;                ///< for `absorb`: the micro-batches that have samples
   const std::byte* fields[max_fields]{};
   random_key random{};
   bool* used_random = nullptr;  ///< if given, set to true when the kernel calls `random`
+  refresh_for refreshed = refresh_for::all;  ///< the kernels that will read what `refresh` writes
 };
 
 // The offset of a layer's I-th parameter, derived buffer or extra in bytes: each starts at a multiple of `alignment`.
@@ -160,6 +163,15 @@ class operands {
   std::conditional_t<Pass == detail::pass::absorb, value_type, const value_type>* state() const {
     return reinterpret_cast<value_type*>(const_cast<std::byte*>(call_.state) +
                                          detail::offset_in(Bound::state, std::size_t{I}, sizeof(value_type)));
+  }
+  // For `refresh`: whether forward, or the input part of backward, reads next what it writes. Buffers for the other need
+  // no values then.
+  bool refreshes_for_forward() const {
+    return call_.refreshed == detail::refresh_for::all || call_.refreshed == detail::refresh_for::forward;
+  }
+  bool refreshes_for_backward_input() const {
+    return call_.refreshed == detail::refresh_for::all || call_.refreshed == detail::refresh_for::backward ||
+           call_.refreshed == detail::refresh_for::backward_input;
   }
   // Only `refresh` writes it; the executor passes the same block for writing there.
   template <int I = 0>

@@ -87,8 +87,8 @@ struct conv2d {
     template <class C, class A>
     static void refresh(const C& c, const A& a) noexcept {
       const number* weight = a.template parameter<0>();
-      c.pack_convolution(shape_of(1), weight, a.template derived<0>());
-      c.pack_convolution_backward(shape_of(1), weight, a.template derived<1>());
+      if (a.refreshes_for_forward()) c.pack_convolution(shape_of(1), weight, a.template derived<0>());
+      if (a.refreshes_for_backward_input()) c.pack_convolution_backward(shape_of(1), weight, a.template derived<1>());
     }
     template <class C, class A>
     static void forward(const C& c, const A& a) {

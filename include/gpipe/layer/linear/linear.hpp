@@ -72,8 +72,8 @@ struct linear {
     template <class C, class A>
     static void refresh(const C& c, const A& a) noexcept {
       const number* weight = a.template parameter<0>();
-      c.pack(K, N, weight, K, true, a.template derived<0>());
-      c.pack(N, K, weight, K, false, a.template derived<1>());
+      if (a.refreshes_for_forward()) c.pack(K, N, weight, K, true, a.template derived<0>());
+      if (a.refreshes_for_backward_input()) c.pack(N, K, weight, K, false, a.template derived<1>());
     }
 
     template <class C, class A>

@@ -135,10 +135,17 @@ class layout {
     if (r.state_count > 0) put(kind::state, l, -1, 0, static_cast<std::int64_t>(r.state_bytes()));
     if (r.state_count > 0 && needs_.trains)  // the next state, and a sum that shows whether it is finite
       put(kind::state, l, -1, 1, static_cast<std::int64_t>(r.state_bytes() + aligned(sizeof(double))));
-    if (r.derived_count > 0) put(kind::derived, l, -1, 0, static_cast<std::int64_t>(r.derived_bytes()));
+    if (r.derived_count > 0) put_derived(l, static_cast<std::int64_t>(r.derived_bytes()));
     if (r.partial_count > 0)
       put(kind::partials, l, -1, 0, static_cast<std::int64_t>(r.partial_bytes()), needs_.micro_batches);
     counted(kind::sums) += static_cast<std::int64_t>(sizeof(double));
+  }
+
+  /// If slots share the memory, each block begins where the kind does.
+  GPIPE_COLD constexpr void put_derived(int l, std::int64_t bytes) {
+    if (!needs_.shares_derived) return put(kind::derived, l, -1, 0, bytes);
+    if (counted_ != nullptr) emit(kind::derived, l, -1, 0, base(kind::derived), bytes, 1);
+    if (bytes > counted(kind::derived)) counted(kind::derived) = bytes;
   }
 
   /// Blocks that other stages and the caller write.

@@ -25,7 +25,7 @@ enum class memory_kind : std::uint8_t {
   averages,     ///< moving averages of the parameters
   tied,         ///< values and gradients of parameters that an earlier slot owns, and gradients that arrive for these
   state,        ///< of layers, not trained: moving averages, now and after the step
-  derived,      ///< made from the parameters after each commit: packed weights
+  derived,      ///< made from the parameters after each commit, or before each kernel: packed weights
   partials,     ///< results of layers for each micro-batch: loss, weight, batch statistics
   sums,         ///< a double a slot: the sum of squares of its gradient
   stash,        ///< inputs of the stage, for each micro-batch in flight

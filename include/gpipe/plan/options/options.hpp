@@ -42,6 +42,9 @@ struct plan_options {
   int optimizer_moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam 2, SGD with momentum 1
   const detail::tensor_rule_memory* tensor_rule = nullptr;  ///< set by `optimizer<type>` and by a trainer
   bool average_weights = false;                             ///< keeps a moving average of the parameters
+  /// The layers of a stage share one buffer for what they make from their parameters, such as the packed copies of
+  /// weights. Each layer then makes it before each of its kernels, and not once per update. The bits are the same.
+  bool share_packed_weights = false;
   device_spec device = this_cpu;  ///< costs and transfers are predicted for it
   const device_spec* devices = nullptr;  ///< of each stage, `device_count` of them, if they differ
   int device_count = 0;
@@ -97,6 +100,9 @@ inline constexpr option_description plan_option_list[] = {
                                                               "arrays that the optimizer keeps beside the parameters"),
     detail::describe_number<&plan_options::average_weights>("average_weights", {}, detail::agreed::yes,
                                                             "a moving average of the parameters is kept"),
+    detail::describe_number<&plan_options::share_packed_weights>("share_packed_weights", {}, detail::agreed::no,
+                                                                 "the layers of a stage share one buffer for packed "
+                                                                 "weights"),
     detail::describe_number<&plan_options::separate_memory>("separate_memory", {}, detail::agreed::no,
                                                             "workers share no memory"),
     detail::describe_number<&plan_options::cost_transfers>("cost_transfers", {}, detail::agreed::no,
@@ -164,6 +170,8 @@ template <std::int64_t Bytes>
 using memory_limit = detail::option<&plan_options::memory_limit, Bytes>;
 /// The stages have memory for the moving average of `training_options::average_weights`.
 using with_average_weights = detail::option<&plan_options::average_weights, true>;
+/// A stage has memory for the packed weights of its largest layer alone.
+using with_shared_packed_weights = detail::option<&plan_options::share_packed_weights, true>;
 using with_transfers = detail::option<&plan_options::cost_transfers, true>;
 
 /// Throws if no plan of a network of `slots` slots can have these options.

@@ -112,7 +112,9 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       hooks_.before_backward(*b, step, m);
       if (b->kernels->backward != nullptr && b->wants_input && !b->frozen) {
         hooks_.time(*b, timed::backward, step, m, [&] {
-          b->kernels->backward(context_, call_of(*b, step, m, true));
+          const call c = call_of(*b, step, m, true);
+          refresh_before(*b, detail::refresh_for::backward, c);
+          b->kernels->backward(context_, c);
           hooks_.ran_input_part(*b, step, m);
           clear_frozen_parts(*b);
           hooks_.ran_parameter_part(*b, step, m);
@@ -183,6 +185,13 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     enter(b, -1);
     b.kernels->refresh(context_, call_of(b, step_context{}, 0, false));
   }
+  /// If layers share the memory of derived buffers, another layer has written there since this one's last kernel.
+  void refresh_before(const bound& b, detail::refresh_for kernel, const call& as) {
+    if (!plan_->options.share_packed_weights || b.kernels->refresh == nullptr) return;
+    call c = as;
+    c.refreshed = kernel;
+    b.kernels->refresh(context_, c);
+  }
   std::ptrdiff_t elements(int v, const step_context& step, int m) const {
     return static_cast<std::ptrdiff_t>(net_->values[v].part.size) * step.samples(m);
   }
@@ -210,6 +219,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       if (const int extra = b.layer->predicted; extra >= 0) {
         enter(b, m);
         const call c = call_of(b, step, m, false);
+        refresh_before(b, detail::refresh_for::forward, c);
         b.kernels->predict(context_, c);
         const edge_part made{b.layer->extras[extra].size, b.layer->extras[extra].type};
         context_.download(static_cast<std::ptrdiff_t>(made.size * bytes_of(made.type)) * step.samples(m),
@@ -235,8 +245,12 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     call c = call_of(b, step, m, again);
     c.recompute = again;
     hooks_.before_forward(b, step, m, again);
-    if (again) b.kernels->forward(context_, c);
-    else hooks_.time(b, timed::forward, step, m, [&] { b.kernels->forward(context_, c); });
+    const auto run = [&] {
+      refresh_before(b, detail::refresh_for::forward, c);
+      b.kernels->forward(context_, c);
+    };
+    if (again) run();
+    else hooks_.time(b, timed::forward, step, m, run);
     hooks_.after_forward(b, c, step, m);
   }
 
@@ -244,7 +258,9 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     if (!b.wants_input || b.kernels->backward_input == nullptr) return;
     enter(b, m);
     hooks_.time(b, timed::backward_input, step, m, [&] {
-      b.kernels->backward_input(context_, call_of(b, step, m, true));
+      const call c = call_of(b, step, m, true);
+      refresh_before(b, detail::refresh_for::backward_input, c);
+      b.kernels->backward_input(context_, c);
       hooks_.ran_input_part(b, step, m);
       add_up(b, step, m);
     });
@@ -259,6 +275,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       const auto run = [&] {
         call each[max_coalesced];
         for (int i = 0; i < count; ++i) each[i] = call_of(b, step, first + i, true);
+        refresh_before(b, detail::refresh_for::backward_parameters, each[0]);
         b.kernels->backward_parameters_together(context_, each, count);
         clear_frozen_parts(b);
       };
@@ -267,8 +284,11 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     }
     for (; first <= m; ++first, alive()) {
       enter(b, first);
-      hooks_.time(b, timed::backward_parameters, step, first,
-                      [&] { b.kernels->backward_parameters(context_, call_of(b, step, first, true)); });
+      hooks_.time(b, timed::backward_parameters, step, first, [&] {
+        const call c = call_of(b, step, first, true);
+        refresh_before(b, detail::refresh_for::backward_parameters, c);
+        b.kernels->backward_parameters(context_, c);
+      });
       clear_frozen_parts(b);
       hooks_.ran_parameter_part(b, step, first);
     }

@@ -300,7 +300,7 @@ class alignas(alignment) worker final : private gradient_listener {
     for (const update_range& range : s.ranges()) context_.rule(s.context(), context_.net.type, range, now);
     if (context_.average_share > 0) s.move_averages(context_.average_share);
     s.statistics().commit();
-    s.refresh();
+    if (!context_.plan.options.share_packed_weights) s.refresh();
     if (replica_->number() == 0) s.updated();
   }
 
