@@ -18,6 +18,26 @@ struct relu {
     return {x < T(0) ? T(0) : x, x > T(0) ? T(1) : T(0)};
   }
 
+  // The same functions for all shapes, so that they are compiled once.
+  template <class T>
+  struct apply {
+    const T* x;
+    T* y;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+      const compute_type<T> value = x[i];
+      y[i] = value < compute_type<T>(0) ? compute_type<T>(0) : value;
+    }
+  };
+  template <class T>
+  struct chain {
+    const T *y, *dy;
+    T* dx;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+      const compute_type<T> gradient = dy[i];
+      dx[i] = y[i] > compute_type<T>(0) ? gradient : compute_type<T>(0);
+    }
+  };
+
   template <class In>
   struct on;
 
@@ -25,7 +45,6 @@ struct relu {
   struct on<In> {
     using output = In;
     using T = typename In::value_type;
-    using number = compute_type<T>;
     static constexpr keep keeps{.output = true};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = elements,
@@ -34,29 +53,12 @@ struct relu {
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      c.each(a.samples() * elements, apply{a.in(), a.out()});
+      c.each(a.samples() * elements, apply<T>{a.in(), a.out()});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient()) c.each(a.samples() * elements, chain{a.out(), a.out_gradient(), a.in_gradient()});
+      if (a.in_gradient()) c.each(a.samples() * elements, chain<T>{a.out(), a.out_gradient(), a.in_gradient()});
     }
-
-    struct apply {
-      const T* x;
-      T* y;
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-        const number value = x[i];
-        y[i] = value < number(0) ? number(0) : value;
-      }
-    };
-    struct chain {
-      const T *y, *dy;
-      T* dx;
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-        const number gradient = dy[i];
-        dx[i] = y[i] > number(0) ? gradient : number(0);
-      }
-    };
   };
 };
 

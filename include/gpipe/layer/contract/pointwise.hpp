@@ -28,6 +28,30 @@ concept derives = requires(T x) { Function::derivative(x); };
 /// The layer keeps its input and computes the derivative in backward. For bf16 the function's argument is a float.
 template <class Function>
 struct pointwise {
+  // The same functions for all shapes, so that they are compiled once.
+  template <class T>
+  struct apply {
+    using number = compute_type<T>;
+    using dual = math::dual<number>;
+    const T* x;
+    T* y;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+      if constexpr (derives<Function, number>) y[i] = Function::value(number(x[i]));
+      else y[i] = dual(Function::value(dual(number(x[i])))).value;
+    }
+  };
+  template <class T>
+  struct chain {
+    using number = compute_type<T>;
+    using dual = math::dual<number>;
+    const T *x, *dy;
+    T* dx;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+      if constexpr (derives<Function, number>) dx[i] = dy[i] * Function::derivative(number(x[i]));
+      else dx[i] = dy[i] * dual(Function::value(dual(number(x[i]), number(1)))).derivative;
+    }
+  };
+
   template <class In>
   struct on;
 
@@ -35,8 +59,6 @@ struct pointwise {
   struct on<In> {
     using output = In;
     using T = typename In::value_type;
-    using number = compute_type<T>;
-    using dual = math::dual<number>;
     static constexpr keep keeps{.input = true};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 10 * elements,
@@ -45,29 +67,12 @@ struct pointwise {
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      c.each(a.samples() * elements, apply{a.in(), a.out()});
+      c.each(a.samples() * elements, apply<T>{a.in(), a.out()});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient()) c.each(a.samples() * elements, chain{a.in(), a.out_gradient(), a.in_gradient()});
+      if (a.in_gradient()) c.each(a.samples() * elements, chain<T>{a.in(), a.out_gradient(), a.in_gradient()});
     }
-
-    struct apply {
-      const T* x;
-      T* y;
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-        if constexpr (derives<Function, number>) y[i] = Function::value(number(x[i]));
-        else y[i] = dual(Function::value(dual(number(x[i])))).value;
-      }
-    };
-    struct chain {
-      const T *x, *dy;
-      T* dx;
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-        if constexpr (derives<Function, number>) dx[i] = dy[i] * Function::derivative(number(x[i]));
-        else dx[i] = dy[i] * dual(Function::value(dual(number(x[i]), number(1)))).derivative;
-      }
-    };
   };
 };
 
@@ -114,6 +119,25 @@ GPIPE_HOST_DEVICE value_and_derivative<T> value_and_slope(T x) {
 /// The same for a function with `both(x)`: forward stores the derivative, and backward is one product per element.
 template <class Function>
 struct pointwise_stored {
+  // The same functions for all shapes, so that they are compiled once.
+  template <class T>
+  struct apply {
+    const T* x;
+    T *y, *derivative;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+      using number = compute_type<T>;
+      const value_and_derivative<number> both = Function::both(number(x[i]));
+      y[i] = both.value;
+      derivative[i] = both.derivative;
+    }
+  };
+  template <class T>
+  struct chain {
+    const T *derivative, *dy;
+    T* dx;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { dx[i] = dy[i] * derivative[i]; }
+  };
+
   template <class In>
   struct on;
 
@@ -121,7 +145,6 @@ struct pointwise_stored {
   struct on<In> {
     using output = In;
     using T = typename In::value_type;
-    using number = compute_type<T>;
     static constexpr buffer extras[] = {{"derivative", output::size, dtype_of<T>}};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 20 * elements,
@@ -130,28 +153,13 @@ struct pointwise_stored {
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      c.each(a.samples() * elements, apply{a.in(), a.out(), a.template extra<0>()});
+      c.each(a.samples() * elements, apply<T>{a.in(), a.out(), a.template extra<0>()});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
       if (a.in_gradient())
-        c.each(a.samples() * elements, chain{a.template extra<0>(), a.out_gradient(), a.in_gradient()});
+        c.each(a.samples() * elements, chain<T>{a.template extra<0>(), a.out_gradient(), a.in_gradient()});
     }
-
-    struct apply {
-      const T* x;
-      T *y, *derivative;
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-        const value_and_derivative<number> both = Function::both(number(x[i]));
-        y[i] = both.value;
-        derivative[i] = both.derivative;
-      }
-    };
-    struct chain {
-      const T *derivative, *dy;
-      T* dx;
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { dx[i] = dy[i] * derivative[i]; }
-    };
   };
 };
 

@@ -10,6 +10,14 @@ namespace gpipe {
 
 /// The sum of two equal tensors: the end of a residual connection.
 struct add {
+  // The same function for all shapes, so that it is compiled once.
+  template <class T>
+  struct sum {
+    const T *left, *right;
+    T* out;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { out[i] = left[i] + right[i]; }
+  };
+
   template <class In>
   struct on;
 
@@ -22,19 +30,13 @@ struct add {
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      c.each(a.samples() * elements, sum{a.template in<0>(), a.template in<1>(), a.out()});
+      c.each(a.samples() * elements, sum<T>{a.template in<0>(), a.template in<1>(), a.out()});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
       for (T* into : {a.template in_gradient<0>(), a.template in_gradient<1>()})
         if (into && into != a.out_gradient()) c.copy(a.samples() * elements, a.out_gradient(), into);
     }
-
-    struct sum {
-      const T *left, *right;
-      T* out;
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { out[i] = left[i] + right[i]; }
-    };
   };
 };
 
