@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/refusal.hpp>
 #include <gpipe/model/flow.hpp>
 #include <gpipe/model/path_tree.hpp>
 
@@ -33,10 +34,6 @@ template <std::size_t>
 struct elements_of_input {};
 template <std::size_t>
 struct elements_of_output {};
-
-/// The condition of a promise. Clang prints its arguments, with the layer and its position, in the line of the error.
-template <bool Holds, class... Where>
-inline constexpr bool holds = Holds;
 
 template <class Position, class Item, bool Holds>
 struct item_is_a_layer {
@@ -304,6 +301,16 @@ template <template <class, class, class, class, class, class, bool> class Promis
           class D, class E, class Items>
 struct placed<Promise<broken::position<Slot>, A, B, C, D, E, false>, Items> {
   using type = Promise<position_of<Items, Slot>, A, B, C, D, E, false>;
+};
+// A layer's own promises have the position behind the others.
+template <template <class, class, bool, class...> class Promise, int Slot, class A, class B, class Items>
+struct placed<Promise<A, B, false, broken::position<Slot>>, Items> {
+  using type = Promise<A, B, false, position_of<Items, Slot>>;
+};
+template <template <class, class, int, int, bool, class...> class Promise, int Slot, class A, class B, int C, int D,
+          class Items>
+struct placed<Promise<A, B, C, D, false, broken::position<Slot>>, Items> {
+  using type = Promise<A, B, C, D, false, position_of<Items, Slot>>;
 };
 
 /// Reports the broken promise of a model's flow, if there is one. It takes types alone: the search for a function of an

@@ -66,6 +66,8 @@ constexpr auto checked_slot() {
   } else if constexpr (!has_extents<Edge>) {  // the outputs of layers have been checked
     static_cast<void>(asserted<broken::model_input_has_elements<Edge, false>>{});
     return mistaken<>{};
+  } else if constexpr (refusing<Layer, Edge>) {
+    return mistaken<typename refusal_of<Layer, Edge, at>::type>{};
   } else if constexpr (!accepting<Layer, Edge>) {
     return mistaken<broken::layer_accepts_input<at, Layer, Edge, false>>{};
   } else if constexpr (!naming_output<Layer, Edge>) {

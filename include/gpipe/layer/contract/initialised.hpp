@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/refusal.hpp>
 
 namespace gpipe {
 
@@ -55,6 +56,9 @@ struct initialised {
   static_assert(sizeof...(Rules) > 0,
                 "gpipe: initialised<Layer, ...> needs an initialiser, such as initialiser::xavier()");
   using shown_as = Layer;
+
+  template <class In, class... Position>
+  using refusal = typename detail::refusal_of<Layer, In, Position...>::type;
 
   template <class In>
   struct on;

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include <gpipe/core/text/short_name.hpp>
+#include <gpipe/layer/contract/refusal.hpp>
 
 namespace gpipe {
 
@@ -64,23 +65,23 @@ constexpr bool padding_exists(height_width padding, height_width window, height_
 
 namespace broken {
 
-template <class Layer, class Input, int Window, int PaddedExtent, bool Holds>
+template <class Layer, class Input, int Window, int PaddedExtent, bool Holds, class... Position>
 struct window_is_in_the_picture {
-  static_assert(Holds,
+  static_assert((holds<Holds, Position..., Layer, Input>),
                 "gpipe: a window must be at least 1 and not larger than the picture with its padding, the stride "
                 "and the dilation at least 1, and the padding at least 0: change them, or give the layer a larger "
                 "picture");
 };
-template <class Layer, class Input, bool Holds>
+template <class Layer, class Input, bool Holds, class... Position>
 struct same_padding_keeps_the_picture {
-  static_assert(Holds,
+  static_assert((holds<Holds, Position..., Layer, Input>),
                 "gpipe: same_padding needs a stride of 1 and a window that reaches over an odd number of pixels, "
                 "dilation (kernel - 1) + 1: choose an odd kernel, or write the padding as numbers, with a pad<...> "
                 "before the convolution where one side needs more than the other");
 };
-template <class Layer, class Input, bool Holds>
+template <class Layer, class Input, bool Holds, class... Position>
 struct groups_divide_channels {
-  static_assert(Holds,
+  static_assert((holds<Holds, Position..., Layer, Input>),
                 "gpipe: a convolution's groups must divide its input channels and its output channels: choose a "
                 "divisor of both");
 };

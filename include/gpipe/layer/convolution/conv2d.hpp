@@ -26,6 +26,35 @@ struct conv2d {
 
   static constexpr detail::short_name shown_name = detail::name_of_convolution("conv2d", Out, Kernel, Options);
 
+  static constexpr height_width padding = detail::pixels_of_padding(Options.padding, Kernel, Options.dilation);
+  template <class In>
+  using rows_of =
+      detail::windows<In::height, Kernel.height, Options.stride.height, padding.height, Options.dilation.height>;
+  template <class In>
+  using columns_of =
+      detail::windows<In::width, Kernel.width, Options.stride.width, padding.width, Options.dilation.width>;
+
+  template <class In, class... Position>
+  struct check {
+    using broken_promise = void;  // no feature map: see `on`
+  };
+  template <detail::floating_map In, class... Position>
+  struct check<In, Position...> {
+    using broken_promise = detail::first_broken<
+        detail::unless<rows_of<In>::fits,
+                       broken::window_is_in_the_picture<conv2d, In, Kernel.height, In::height + 2 * padding.height,
+                                                        false, Position...>>,
+        detail::unless<columns_of<In>::fits,
+                       broken::window_is_in_the_picture<conv2d, In, Kernel.width, In::width + 2 * padding.width, false,
+                                                        Position...>>,
+        detail::unless<detail::padding_exists(Options.padding, Kernel, Options.stride, Options.dilation),
+                       broken::same_padding_keeps_the_picture<conv2d, In, false, Position...>>,
+        detail::unless<detail::groups_divide(Options.groups, In::channels, Out),
+                       broken::groups_divide_channels<conv2d, In, false, Position...>>>;
+  };
+  template <class In, class... Position>
+  using refusal = typename check<In, Position...>::broken_promise;
+
   template <class In>
   struct on;
 
@@ -37,20 +66,10 @@ struct conv2d {
     using layer = conv2d;
     using T = typename In::value_type;
     using number = compute_type<T>;
-    static constexpr height_width padding = detail::pixels_of_padding(Options.padding, Kernel, Options.dilation);
-    using down =
-        detail::windows<In::height, Kernel.height, Options.stride.height, padding.height, Options.dilation.height>;
-    using across =
-        detail::windows<In::width, Kernel.width, Options.stride.width, padding.width, Options.dilation.width>;
-    static_assert(sizeof(broken::window_is_in_the_picture<conv2d, In, Kernel.height, In::height + 2 * padding.height,
-                                                          down::fits>) > 0);
-    static_assert(sizeof(broken::window_is_in_the_picture<conv2d, In, Kernel.width, In::width + 2 * padding.width,
-                                                          across::fits>) > 0);
-    static_assert(
-        sizeof(broken::same_padding_keeps_the_picture<
-               conv2d, In, detail::padding_exists(Options.padding, Kernel, Options.stride, Options.dilation)>) > 0);
-    static_assert(sizeof(broken::groups_divide_channels < conv2d, In,
-                         Options.groups >= 1 && In::channels % Options.groups == 0 && Out % Options.groups == 0 >) > 0);
+    static_assert(detail::accepted<refusal<In>>);
+    static constexpr height_width padding = conv2d::padding;
+    using down = rows_of<In>;
+    using across = columns_of<In>;
     using output = feature_map<T, Out, down::count, across::count>;
 
     static constexpr convolution_shape shape_of(int samples) {

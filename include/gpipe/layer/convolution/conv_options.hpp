@@ -32,6 +32,10 @@ constexpr short_name name_of_convolution(std::string_view kind, int out, height_
 /// The channels of a group; all of them if the number of groups is a mistake, which another assertion reports.
 constexpr int of_group(int channels, int groups) { return groups > 0 ? channels / groups : channels; }
 
+constexpr bool groups_divide(int groups, int in, int out) {
+  return groups >= 1 && in % groups == 0 && out % groups == 0;
+}
+
 /// The parameters {height, width, channels / groups, outputs} and {outputs} with PyTorch's first values.
 template <int Height, int Width, int In, int Out, int FanIn, bool Bias, int Biases>
 struct convolution_parameters {

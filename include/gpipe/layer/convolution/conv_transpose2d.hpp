@@ -26,6 +26,45 @@ struct conv_transpose2d {
   static constexpr detail::short_name shown_name =
       detail::name_of_convolution("conv_transpose2d", Out, Kernel, Options);
 
+  static constexpr height_width padding = detail::pixels_of_padding(Options.padding, Kernel, Options.dilation);
+  static constexpr int extent(int in, int kernel, int stride, int pads, int dilation, int more) {
+    return (in - 1) * stride - 2 * pads + dilation * (kernel - 1) + 1 + more;
+  }
+  static constexpr int height_of(int in) {
+    return extent(in, Kernel.height, Options.stride.height, padding.height, Options.dilation.height,
+                  Options.output_padding.height);
+  }
+  static constexpr int width_of(int in) {
+    return extent(in, Kernel.width, Options.stride.width, padding.width, Options.dilation.width,
+                  Options.output_padding.width);
+  }
+  static constexpr bool fits(int kernel, int stride, int pads, int dilation, int more, int out) {
+    return kernel > 0 && stride > 0 && pads >= 0 && dilation > 0 && 0 <= more && more < stride && out > 0;
+  }
+
+  template <class In, class... Position>
+  struct check {
+    using broken_promise = void;  // no feature map: see `on`
+  };
+  template <detail::floating_map In, class... Position>
+  struct check<In, Position...> {
+    static constexpr int height = height_of(In::height), width = width_of(In::width);
+    using broken_promise = detail::first_broken<
+        detail::unless<fits(Kernel.height, Options.stride.height, padding.height, Options.dilation.height,
+                            Options.output_padding.height, height),
+                       broken::window_is_in_the_picture<conv_transpose2d, In, Kernel.height, height, false,
+                                                        Position...>>,
+        detail::unless<fits(Kernel.width, Options.stride.width, padding.width, Options.dilation.width,
+                            Options.output_padding.width, width),
+                       broken::window_is_in_the_picture<conv_transpose2d, In, Kernel.width, width, false, Position...>>,
+        detail::unless<detail::padding_exists(Options.padding, Kernel, Options.stride, Options.dilation),
+                       broken::same_padding_keeps_the_picture<conv_transpose2d, In, false, Position...>>,
+        detail::unless<detail::groups_divide(Options.groups, In::channels, Out),
+                       broken::groups_divide_channels<conv_transpose2d, In, false, Position...>>>;
+  };
+  template <class In, class... Position>
+  using refusal = typename check<In, Position...>::broken_promise;
+
   template <class In>
   struct on;
 
@@ -37,32 +76,9 @@ struct conv_transpose2d {
     using layer = conv_transpose2d;
     using T = typename In::value_type;
     using number = compute_type<T>;
-    static constexpr height_width padding = detail::pixels_of_padding(Options.padding, Kernel, Options.dilation);
-    static constexpr int extent(int in, int kernel, int stride, int pads, int dilation, int more) {
-      return (in - 1) * stride - 2 * pads + dilation * (kernel - 1) + 1 + more;
-    }
-    static constexpr int height = extent(In::height, Kernel.height, Options.stride.height, padding.height,
-                                         Options.dilation.height, Options.output_padding.height);
-    static constexpr int width = extent(In::width, Kernel.width, Options.stride.width, padding.width,
-                                        Options.dilation.width, Options.output_padding.width);
-    static constexpr bool fits(int kernel, int stride, int pads, int dilation, int more, int out) {
-      return kernel > 0 && stride > 0 && pads >= 0 && dilation > 0 && 0 <= more && more < stride && out > 0;
-    }
-    static_assert(
-        sizeof(broken::window_is_in_the_picture<conv_transpose2d, In, Kernel.height, height,
-                                                fits(Kernel.height, Options.stride.height, padding.height,
-                                                     Options.dilation.height, Options.output_padding.height, height)>) >
-        0);
-    static_assert(
-        sizeof(broken::window_is_in_the_picture<conv_transpose2d, In, Kernel.width, width,
-                                                fits(Kernel.width, Options.stride.width, padding.width,
-                                                     Options.dilation.width, Options.output_padding.width, width)>) >
-        0);
-    static_assert(sizeof(broken::same_padding_keeps_the_picture<
-                         conv_transpose2d, In,
-                         detail::padding_exists(Options.padding, Kernel, Options.stride, Options.dilation)>) > 0);
-    static_assert(sizeof(broken::groups_divide_channels < conv_transpose2d, In,
-                         Options.groups >= 1 && In::channels % Options.groups == 0 && Out % Options.groups == 0 >) > 0);
+    static_assert(detail::accepted<refusal<In>>);
+    static constexpr height_width padding = conv_transpose2d::padding;
+    static constexpr int height = height_of(In::height), width = width_of(In::width);
     using output = feature_map<T, Out, height, width>;
 
     /// Of the convolution from our output to our input.
