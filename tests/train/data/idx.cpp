@@ -51,6 +51,18 @@ TEST_CASE("the other types are signed and big-endian") {
   CHECK(read({0, 0, 14, 1, 0, 0, 0, 1, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0}).as<double>() == std::vector<double>{1.5});
 }
 
+TEST_CASE("numbers that are no integers of a type are not read as that type") {
+  CHECK(read({0, 0, 12, 1, 0, 0, 0, 1, 0, 0, 0, 255}).as<std::uint8_t>() == std::vector<std::uint8_t>{255});
+  const auto refused = [](const idx_array& found, const char* what) {
+    CHECK_THROWS_WITH_AS(found.as<std::uint8_t>(), doctest::Contains(what), error);
+  };
+  refused(read({0, 0, 12, 1, 0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 1, 0}),
+          "element 1 is 256.000000, which is no whole number from 0 to 255; read the array as<float>()");
+  refused(read({0, 0, 9, 1, 0, 0, 0, 1, 255}), "element 0 is -1.000000");
+  refused(read({0, 0, 13, 1, 0, 0, 0, 1, 0x3f, 0xc0, 0, 0}), "element 0 is 1.500000");
+  refused(read({0, 0, 13, 1, 0, 0, 0, 1, 0x7f, 0xc0, 0, 0}), "element 0 is nan");
+}
+
 TEST_CASE("a file that is not exactly its header's array is refused") {
   rejects("has 3 bytes, and no header", {0, 0, 8});
   rejects("does not begin with two bytes of 0", {1, 0, 8, 1, 0, 0, 0, 1, 5});

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <gpipe/core/error.hpp>
@@ -37,15 +41,19 @@ class idx_array {
   std::size_t rows() const { return extents_.front(); }
   /// The elements of a sample: all other extents, multiplied.
   std::size_t row() const;
-  /// All elements, converted. A pixel of 255 becomes 255.0F.
+  /// All elements, converted. A pixel of 255 becomes 255.0F. Throws `error` if T is an integer and an element no value
+  /// of it.
   template <detail::element T>
   std::vector<T> as() const {
+    if constexpr (std::is_integral_v<T>)
+      require_whole((std::numeric_limits<T>::min)(), (std::numeric_limits<T>::max)());
     std::vector<T> all(rows() * row());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<T>(element(i));
     return all;
   }
 
  private:
+  void require_whole(std::int32_t least, std::int32_t most) const;
   double element(std::size_t i) const;  // every number of the six types is a double
 
   int type_;
@@ -97,6 +105,14 @@ GPIPE_INLINE double idx_array::element(std::size_t i) const {
     default:
       return std::bit_cast<double>(detail::big_endian<std::uint64_t>(at));
   }
+}
+
+GPIPE_COLD GPIPE_INLINE void idx_array::require_whole(std::int32_t least, std::int32_t most) const {
+  for (std::size_t i = 0; i < rows() * row(); ++i)
+    if (const double x = element(i); !(x >= least && x <= most) || x != std::trunc(x))
+      detail::throw_error(
+          {"element ", i, " is ", std::to_string(x), ", which is no whole number from ", least, " to ", most},
+          {"read the array as<float>(), or give a file with such numbers"});
 }
 
 GPIPE_COLD GPIPE_INLINE idx_array read_idx(const std::string& path) {

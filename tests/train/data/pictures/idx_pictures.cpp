@@ -36,7 +36,9 @@ TEST_CASE("pictures and labels of two IDX files belong together") {
   write(two, "\0\0\x08\x01\0\0\0\x01\x07"s);
   refused("has 1 labels for 2 pictures");
   write(two, "\0\0\x08\x02\0\0\0\x02\0\0\0\x01\x07\x09"s);
-  refused("has 2 labels for 2 pictures; give one label for each picture");
+  refused("has 2 extents and numbers of type 8; give bytes (type 8) of one extent: the label of each picture");
+  write(two, "\0\0\x0d\x01\0\0\0\x02\x7f\xc0\0\0\0\0\0\0"s);  // NaN is no label
+  refused("has 1 extents and numbers of type 13");
   write("\0\0\x08\x01\0\0\0\x02\x07\x09"s, "\0\0\x08\x01\0\0\0\x02\x07\x09"s);
   refused("has 1 extents and numbers of type 8");
   write("\0\0\x0b\x03\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\x01"s, "\0\0\x08\x01\0\0\0\x01\x07"s);

@@ -19,7 +19,10 @@ GPIPE_COLD GPIPE_INLINE picture_set read_idx_pictures(const std::string& picture
   if (pictures.extents().size() != 3 || pictures.type() != 8)
     throw error(detail::concat({"has ", pictures.extents().size(), " extents and numbers of type ", pictures.type()}),
                 "give bytes (type 8) of three extents: pictures, rows, columns", {.file = pictures_path});
-  if (labels.extents().size() != 1 || labels.rows() != pictures.rows())
+  if (labels.extents().size() != 1 || labels.type() != 8)
+    throw error(detail::concat({"has ", labels.extents().size(), " extents and numbers of type ", labels.type()}),
+                "give bytes (type 8) of one extent: the label of each picture", {.file = labels_path});
+  if (labels.rows() != pictures.rows())
     throw error(detail::concat({"has ", labels.rows(), " labels for ", pictures.rows(), " pictures"}),
                 "give one label for each picture", {.file = labels_path});
   picture_set all{.channels = 1,
