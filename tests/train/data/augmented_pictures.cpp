@@ -110,7 +110,12 @@ TEST_CASE("wrong extents and a wrong shift are refused") {
       "field \"inputs\" has 24 numbers a sample, and a picture of 3 x 3 pixels and 2 channels has 18; give the "
       "extents of the pictures");
   CHECK_THROWS_WITH(augmented_pictures(data, {.height = 3, .width = 4, .channels = 2, .shift = -1}),
-                    "shift is -1; choose a number of pixels, at least 0");
+                    "shift is -1, and pictures have 3 x 4 pixels; choose a number of pixels from 0 to 4");
+  CHECK_THROWS_WITH(augmented_pictures(data, {.height = 3, .width = 4, .channels = 2, .shift = 5}),
+                    "shift is 5, and pictures have 3 x 4 pixels; choose a number of pixels from 0 to 4");
+  CHECK_NOTHROW(augmented_pictures(data, {.height = 3, .width = 4, .channels = 2, .shift = 4}));
+  CHECK_THROWS_WITH(augmented_pictures(data, {.height = -3, .width = -4, .channels = 2}),  // -3 x -4 = 12
+                    "height, width and channels are -3, -4 and 2; choose at least 1 of each");
   CHECK_THROWS_AS(augmented_pictures(data, {.height = 3, .width = 4, .channels = 2, .field = "none"}), error);
 }
 

@@ -25,7 +25,8 @@ struct picture_changes {
   float border = 0;     ///< what moves in
   std::uint64_t seed = 0;
   std::string field = "inputs";
-  /// A field with a number for each pixel, such as a U-Net's labels, which moves with the picture; 0 moves in. Empty: none.
+  /// A field with a number for each pixel, such as a U-Net's labels, which moves with the picture; 0 moves in. Empty:
+  /// none.
   std::string mask{};
 };
 
@@ -36,7 +37,8 @@ struct picture_changes {
 ///     fit(training, augmented_pictures(train, {.height = 32, .width = 32, .channels = 3, .shift = 4, .mirror = true}))
 class augmented_pictures final : public data_source {
  public:
-  /// Throws `error` if the dataset has no such fields of floats, or if their rows are no pictures of these extents.
+  /// Throws `error` if the dataset has no such fields of floats, if their rows are no pictures of these extents, or if
+  /// shift is not from 0 to the larger extent.
   augmented_pictures(const dataset& pictures, picture_changes changes);
   augmented_pictures(const dataset&&, picture_changes) = delete;
 
@@ -67,14 +69,19 @@ GPIPE_COLD inline void change_picture(const picture_changes& how, const random_w
 }
 
 GPIPE_COLD inline generated_data changing_source(const dataset& pictures, const picture_changes& how) {
-  if (how.shift < 0) throw_error({"shift is ", how.shift}, {"choose a number of pixels, at least 0"});
+  if (how.height < 1 || how.width < 1 || how.channels < 1)
+    throw_error({"height, width and channels are ", how.height, ", ", how.width, " and ", how.channels},
+                {"choose at least 1 of each"});
+  if (const int most = std::max(how.height, how.width); how.shift < 0 || how.shift > most)
+    throw_error({"shift is ", how.shift, ", and pictures have ", how.height, " x ", how.width, " pixels"},
+                {"choose a number of pixels from 0 to ", most});
   picture_changes of_mask = how;
   of_mask.channels = 1, of_mask.border = 0;
   const std::vector<data_field> fields = pictures.fields();
   const auto check = [&](const std::string& name, int channels) {
     static_cast<void>(pictures.field<float>(name));  // throws unless there is such a field of floats
-    const std::size_t size = static_cast<std::size_t>(how.height) * static_cast<std::size_t>(how.width) *
-                             static_cast<std::size_t>(channels);
+    const std::size_t size =
+        static_cast<std::size_t>(how.height) * static_cast<std::size_t>(how.width) * static_cast<std::size_t>(channels);
     for (const data_field& it : fields)
       if (it.name == name && it.size != size)
         throw_error({"field ", detail::quoted(name), " has ", it.size, " numbers a sample, and a picture of ",
