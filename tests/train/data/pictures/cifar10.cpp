@@ -50,5 +50,6 @@ TEST_CASE("files that are no whole pictures of ten classes are refused, with the
   rejects("this one may be of CIFAR-100", "x" + picture(1, 2, 3, 4));
   rejects("has the label 10 at picture 1", picture(9, 2, 3, 4) + picture(10, 2, 3, 4));
   rejects("is empty", "");
+  CHECK_THROWS_WITH_AS(read_cifar10({}), "there is no file of CIFAR-10; give data_batch_1.bin, say", error);
   CHECK_THROWS_WITH_AS(read_cifar10({folder.beside("none")}), doctest::Contains("No such file"), error);
 }

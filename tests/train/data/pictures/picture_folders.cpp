@@ -74,6 +74,7 @@ TEST_CASE("grey pictures become coloured and coloured ones grey, if that is aske
   CHECK(coloured.pixels[2 * 6 + 2] == 0.2F);
   CHECK(coloured.pixels[3 * 6 + 5] == 1);
   here.refused("has 1 channels, and channels is 2", "choose channels 0, 1 or 3", {.channels = 2});
+  here.refused("has 1 channels, and channels is -1", "choose channels 0, 1 or 3", {.channels = -1});
 }
 
 TEST_CASE("a program adds a format of its own") {

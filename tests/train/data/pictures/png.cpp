@@ -99,6 +99,10 @@ TEST_CASE("a folder may have pictures of several formats") {
 TEST_CASE("a file that is cut short, changed or far too small for its extents is refused") {
   picture_files::refused(png_format, "is no PNG that can be read: the file ends too early", small.substr(0, 20));
   picture_files::refused(png_format, "the file ends too early", small.substr(0, small.size() - 20));
+  picture_files::refused(png_format, "the file ends too early", small.substr(0, 5));
+  std::string as_text = small;
+  as_text.erase(4, 1);  // \r\n became \n
+  picture_files::refused(png_format, "PNG file corrupted by ASCII conversion", as_text);
   std::string changed = small;
   changed[30] = static_cast<char>(changed[30] ^ 1);  // the header's check sum
   picture_files::refused(png_format, "is no PNG that can be read", changed);

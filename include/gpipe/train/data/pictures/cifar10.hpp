@@ -15,7 +15,7 @@ namespace gpipe {
 ///     byte   0      1 ... 1024   ... 2048   ... 3072    then the next picture
 ///            label  red          green      blue        each 32 x 32, row after row
 ///
-/// Throws `error` unless each file has whole pictures with labels from 0 to 9.
+/// Throws `error` unless there is a file, and each has whole pictures with labels from 0 to 9.
 picture_set read_cifar10(const std::vector<std::string>& paths);
 
 #if GPIPE_BODIES
@@ -23,6 +23,7 @@ GPIPE_COLD GPIPE_INLINE picture_set read_cifar10(const std::vector<std::string>&
   constexpr std::size_t pixels = 32 * 32, bytes = 1 + 3 * pixels;
   picture_set all{.channels = 3, .height = 32, .width = 32};
   all.classes = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
+  if (paths.empty()) detail::throw_error({"there is no file of CIFAR-10"}, {"give data_batch_1.bin, say"});
   for (const std::string& path : paths) {
     const detail::mapped_file file(path);
     if (file.size() % bytes != 0)

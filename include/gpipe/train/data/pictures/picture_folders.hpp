@@ -54,7 +54,6 @@ GPIPE_COLD inline std::vector<std::filesystem::path> visible_entries(const std::
 GPIPE_COLD inline void set_channels(picture_set& one, int wanted, const std::string& path) {
   if (wanted == 0 || wanted == one.channels) return;
   std::vector<float> pixels;
-  pixels.reserve(one.pixels.size() / static_cast<std::size_t>(one.channels) * static_cast<std::size_t>(wanted));
   if (wanted == 3 && one.channels == 1)
     for (const float grey : one.pixels) pixels.insert(pixels.end(), 3, grey);
   else if (wanted == 1 && one.channels == 3)

@@ -16,8 +16,9 @@ namespace gpipe {
 
 namespace detail {
 
+// Half of the signature is enough: libpng names what is wrong with the rest, which a copy as text changes.
 inline bool is_png(std::span<const std::byte> file) {
-  return file.size() >= 8 && png_sig_cmp(reinterpret_cast<png_const_bytep>(file.data()), 0, 8) == 0;
+  return file.size() >= 4 && png_sig_cmp(reinterpret_cast<png_const_bytep>(file.data()), 0, 4) == 0;
 }
 
 /// One reading of a PNG from memory. libpng leaves a failed call by longjmp, so the functions that call it own nothing
