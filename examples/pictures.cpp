@@ -191,7 +191,6 @@ int train(settings chosen, process_group* job) {
   if (prints)
     example::require_outputs(chosen.folder.empty() ? chosen.data + "/train-images.idx" : chosen.folder, {chosen.log});
   auto [data, test] = read_pictures(chosen.data, chosen.folder);
-  if (chosen.model == kind::unet) data = behind_noise(data, chosen.seed), test = behind_noise(test, chosen.seed + 1);
   chosen.batch = std::min(chosen.batch, data.samples());
   const int parts = chosen.plan.all_micro_batches();
   chosen.plan.micro_batch_size = (chosen.batch + parts - 1) / parts;
@@ -209,7 +208,8 @@ int train(settings chosen, process_group* job) {
                                 .job = job}};
   std::ostream none(nullptr);
   std::ostream& out = chosen.quiet || !prints ? none : std::cout;
-  example::resume(training, chosen.save, epochs, out);
+  example::resume(training, chosen.save, epochs, out);  // also the seed
+  if (chosen.model == kind::unet) data = behind_noise(data, epochs.seed), test = behind_noise(test, epochs.seed + 1);
   if (chosen.summary) out << summary(training);
   out << describe(training.net(), training.plan());
 
@@ -224,7 +224,7 @@ int train(settings chosen, process_group* job) {
                                         .width = side,
                                         .shift = 2,
                                         .border = -1,
-                                        .seed = chosen.seed,
+                                        .seed = epochs.seed,
                                         .mask = chosen.model == kind::unet ? "labels" : ""});
   fit(training, moved, epochs, [&](const fit_progress& now) {
     if (log) (*log)(now);
