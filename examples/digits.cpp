@@ -186,7 +186,8 @@ int run_on(settings chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
   if (prints)
     example::require_outputs(chosen.data,
-                             {chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile, chosen.log});
+                             {chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile, chosen.log},
+                             chosen.save.folder);
   const digit_sets data = read_digits(chosen.data);
   chosen.batch = std::min(chosen.batch, data.train.samples());
   const int parts = chosen.plan.all_micro_batches();

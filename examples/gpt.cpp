@@ -187,7 +187,7 @@ double bits(double loss) { return loss / std::numbers::ln2; }
 template <class Net>
 int train(settings chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
-  if (prints) example::require_outputs(chosen.text, {chosen.log});
+  if (prints) example::require_outputs(chosen.text, {chosen.log}, chosen.save.folder);
   const text_sets data = read_text(chosen.text, Net::entering::size);
   const int parts = chosen.plan.all_micro_batches();
   chosen.batch = std::min(chosen.batch, data.train.samples());

@@ -3,8 +3,10 @@
 // The files that a program writes.
 
 #include <algorithm>
+#include <filesystem>
 #include <ostream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <gpipe/core/error.hpp>
@@ -15,8 +17,9 @@
 
 namespace example {
 
-/// Checks before the training that every output can be written, each to its own file and none over the data.
-inline void require_outputs(const std::string& data, std::vector<std::string> files) {
+/// Checks before the training that every output can be written, each to its own file and none over the data. Makes the
+/// folder of checkpoints, unless its path is empty.
+inline void require_outputs(const std::string& data, std::vector<std::string> files, const std::string& checkpoints) {
   std::erase(files, "");
   for (auto file = files.begin(); file != files.end(); ++file) {
     const auto same = [&](const std::string& other) { return gpipe::is_same_file(*file, other); };
@@ -25,6 +28,13 @@ inline void require_outputs(const std::string& data, std::vector<std::string> fi
       throw gpipe::error("two outputs have the same file", "give each output its own file", {.file = *file});
   }
   for (const std::string& file : files) gpipe::require_writable(file);
+  if (checkpoints.empty()) return;
+  std::error_code failed;
+  std::filesystem::create_directory(checkpoints, failed);
+  if (failed)
+    throw gpipe::error("option --save: the folder cannot be made: " + failed.message(),
+                       "choose a path in an existing folder with write permission", {.file = checkpoints});
+  gpipe::require_writable(checkpoints + "/writable");  // makes and removes it
 }
 
 /// Writes the measured time of each layer, and prints the predicted step time with it.

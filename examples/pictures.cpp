@@ -114,6 +114,8 @@ struct settings {
              .read(count, words))
       return false;
     save.read(count, words);
+    if (!data.empty() && !folder.empty())
+      throw error("option --folder: \"" + folder + "\" with --data", "give one of them");
     if (data.empty() && folder.empty())
       throw error("there is no --data", "give a folder, or start the program by examples/run pictures");
     if (plan.memory_limit != no_memory_limit) plan.recompute = recompute_mode::as_needed;
@@ -189,7 +191,8 @@ template <class Net>
 int train(settings chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
   if (prints)
-    example::require_outputs(chosen.folder.empty() ? chosen.data + "/train-images.idx" : chosen.folder, {chosen.log});
+    example::require_outputs(chosen.folder.empty() ? chosen.data + "/train-images.idx" : chosen.folder, {chosen.log},
+                             chosen.save.folder);
   auto [data, test] = read_pictures(chosen.data, chosen.folder);
   chosen.batch = std::min(chosen.batch, data.samples());
   const int parts = chosen.plan.all_micro_batches();

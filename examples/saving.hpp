@@ -6,6 +6,7 @@
 #include <cctype>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <string_view>
@@ -48,12 +49,14 @@ class interrupt {
 struct save_settings {
   std::string folder, resumed;  // empty: none
   int every = 0;                // steps; 0: at the end alone
+  std::string program;          // its name in messages
   std::string command;          // that goes on from `folder`
 
   /// Checks the options together, and remembers the command line.
   void read(int count, char** words) {
     if (every > 0 && folder.empty())
       throw gpipe::error("option --save-every: " + std::to_string(every) + " without --save", "give --save FOLDER");
+    program = std::filesystem::path(words[0]).filename().string();
     for (int i = 0; i < count; ++i) {
       const std::string_view word = words[i];
       if (word == "--resume") ++i;  // and its value
@@ -113,7 +116,7 @@ class saver {
     }
     if (signal_ == 0) return 0;
     if (prints_) {
-      std::cerr << "digits: stopped by " << (signal_ == SIGINT ? "SIGINT" : "SIGTERM") << " after step "
+      std::cerr << how_.program << ": stopped by " << (signal_ == SIGINT ? "SIGINT" : "SIGTERM") << " after step "
                 << training_.steps();
       if (how_.folder.empty()) std::cerr << ", and not saved; give --save FOLDER to go on later" << std::endl;
       else std::cerr << "; go on with: " << how_.command << std::endl;
@@ -128,7 +131,7 @@ class saver {
     try {
       call();
     } catch (const gpipe::error& failure) {
-      if (prints_) std::cerr << "digits: a checkpoint is not saved: " << failure.what() << std::endl;
+      if (prints_) std::cerr << how_.program << ": a checkpoint is not saved: " << failure.what() << std::endl;
     }
   }
 

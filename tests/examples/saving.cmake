@@ -77,6 +77,7 @@ endfunction()
 file(MAKE_DIRECTORY ${scratch}/empty)
 rejected("missing: there is no such file or folder; give a folder" --resume ${scratch}/missing)
 rejected("empty: the folder has no checkpoint; give a folder that save has written" --resume ${scratch}/empty)
+rejected("missing/run: option --save: the folder cannot be made: No such file" --save ${scratch}/missing/run)
 rejected("option --save-every: 5 without --save; give --save FOLDER" --save-every 5)
 
 # A file with the name of a checkpoint: that save fails, and the training goes on unless it is the last.
