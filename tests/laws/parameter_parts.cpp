@@ -6,6 +6,11 @@
 #include <atomic>
 #include <cstdint>
 
+#include <gpipe/layer/convolution/conv2d.hpp>
+#include <gpipe/layer/convolution/conv_transpose2d.hpp>
+#include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/pooling/global_average_pool.hpp>
+
 #include "support/nets.hpp"
 
 using namespace gpipe;
@@ -20,11 +25,12 @@ void note(int count) {
   for (int before = most; before < count && !most.compare_exchange_weak(before, count);) {}
 }
 
-/// A linear layer that counts the micro-batches of each call of its parameter part.
+/// A layer that counts the micro-batches of each call of its parameter part.
+template <class Layer>
 struct counted {
   template <class In>
-  struct on : linear<12>::on<In> {
-    using base = linear<12>::on<In>;
+  struct on : Layer::template on<In> {
+    using base = typename Layer::template on<In>;
     template <class C, class A>
     static void backward_parameters(const C& c, const A& a) {
       note(1);
@@ -37,26 +43,46 @@ struct counted {
     }
   };
 };
-struct net : model<input<float, 12>, repeat<12, counted>, softmax_cross_entropy> {};
+struct net : model<input<float, 12>, repeat<12, counted<linear<12>>>, softmax_cross_entropy> {};
+struct pictures : model<input_image<float, 3, 2, 2>, counted<conv2d<5, 3, conv_options{.padding = 1}>>, relu,
+                        counted<conv_transpose2d<7, 2, conv_options{.stride = 2}>>, batch_norm<>,
+                        counted<conv2d<40, 3, conv_options{.stride = 2, .bias = false}>>, global_average_pool,
+                        softmax_cross_entropy> {};
 
 /// The state after two steps.
-std::uint64_t train(plan_options options) {
+template <class Net = net>
+std::uint64_t train(plan_options options, int count) {
   const samples<float> data(40, 12, 1);
-  trainer<net, sgd> training(options, sgd{});
-  for (int step = 0; step < 2; ++step) training.step(data.take(step, options.micro_batches));
+  trainer<Net, sgd> training(options, sgd{});
+  for (int step = 0; step < 2; ++step) training.step(data.take(step, count));
   return state_of(training);
 }
 
 }  // namespace
 
 TEST_CASE("ZB-H1 with 12 stages and 12 micro-batches has more parameter parts in a row than one call combines") {
-  const std::uint64_t alone = train({.micro_batches = 12, .recompute = recompute_mode::never});
+  const std::uint64_t alone = train({.micro_batches = 12, .recompute = recompute_mode::never}, 12);
   most = all_parts = 0;
   CHECK(train({.stages = 12,
                .micro_batches = 12,
                .recompute = recompute_mode::never,
                .schedule = schedule_kind::zb_h1,
-               .workers = 12}) == alone);
+               .workers = 12},
+              12) == alone);
   CHECK(most == (GPIPE_CANARY ? 1 : max_coalesced));  // the canary looks at buffers between two parts
   CHECK(all_parts == 2 * 12 * 12);
+}
+
+TEST_CASE("convolutions have the same bits for any number of micro-batches in a call") {
+  plan_options options{.micro_batches = 5, .micro_batch_size = 3, .recompute = recompute_mode::never};
+  options.schedule = schedule_kind::fill_drain;
+  options.coalesce = 1;
+  const std::uint64_t alone = train<pictures>(options, 13);  // 3 + 3 + 3 + 3 + 1
+  for (const int together : {2, 4, 5}) {
+    CAPTURE(together);
+    most = 0;
+    options.coalesce = together;
+    CHECK(train<pictures>(options, 13) == alone);
+    CHECK(most == (GPIPE_CANARY ? 1 : together));
+  }
 }

@@ -187,6 +187,12 @@ struct basic_context {
   void convolve_backward_weight(const convolution_shape& shape, const T* x, const T* dy, compute_type<T>* dw) const {
     Convolution::backward_weight(shape, x, dy, dw);
   }
+  /// The same, with the samples in several parts of x and of dy.
+  template <class T>
+  void convolve_backward_weight(const convolution_shape& shape, const row_parts<T>& x, const row_parts<T>& dy,
+                                compute_type<T>* dw) const {
+    Convolution::backward_weight(shape, x, dy, dw);
+  }
   /// Packs a weight {KH, KW, C / G, K} into convolution_packed_size(shape) elements, rounded if they are bf16.
   template <class T>
   void pack_convolution(const convolution_shape& shape, const compute_type<T>* weight, T* into) const {

@@ -6,6 +6,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/row_parts.hpp>
 #include <gpipe/layer/convolution/conv_options.hpp>
 
 namespace gpipe {
@@ -127,6 +128,24 @@ struct conv2d {
       if constexpr (Options.bias)
         c.columns(a.samples() * static_cast<std::ptrdiff_t>(output::pixels), Out,
                   detail::pixel_rows<T>{a.out_gradient(), Out}, a.template gradient<1>());
+    }
+
+    /// The same for several micro-batches, with the same bits: dW is read and written less often.
+    template <class C, class A>
+    requires requires(const C& c, row_parts<T> in, number* out) {
+      c.convolve_backward_weight(shape_of(1), in, in, out);
+    }
+    static void backward_parameters(const C& c, const A& all, int micro_batches) {
+      row_parts<T> in{{}, all[0].samples()}, dy = in;  // a row is a sample
+      for (int i = 0; i < micro_batches; ++i) {
+        in.part[i] = all[i].in();
+        dy.part[i] = all[i].out_gradient();
+      }
+      c.convolve_backward_weight(shape_of(all.samples()), in, dy, all[0].template gradient<0>());
+      if constexpr (Options.bias)
+        for (int i = 0; i < micro_batches; ++i)
+          c.columns(all[i].samples() * static_cast<std::ptrdiff_t>(output::pixels), Out,
+                    detail::pixel_rows<T>{dy.part[i], Out}, all[i].template gradient<1>());
     }
   };
 };

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/allocations.hpp"
@@ -43,6 +44,18 @@ const convolution_shape shapes[] = {
     {1, 2, 2, 2, 3, 3, 3, 1, 1, 3, 3},                  // some pixels see nothing at all
     {1, 1, 5, 5, 1, 2, 2, 2, 2},                        // an edge that no window reaches
     {1, 2, 40, 5, 3, 3, 3, 1, 1, 1, 1},                 // tall
+    // Small pictures, of which several share a product.
+    {11, 70, 4, 4, 68, 3, 3, 1, 1, 1, 1},               //
+    {41, 5, 2, 2, 7, 3, 3, 1, 1, 1, 1},                 // more samples than a product has
+    {7, 12, 4, 4, 9, 3, 3, 2, 2, 1, 1},                 //
+    {7, 12, 8, 7, 9, 3, 3, 2, 2, 1, 1},                 // pixels of x, of which some see fewer taps
+    {6, 8, 4, 4, 5, 1, 1, 2, 2},                        // some pixels are not read
+    {13, 20, 5, 3, 70, 1, 1},                           // rows of pixels
+    {50, 33, 1, 1, 34, 1, 1},                           // more pixels than a product has
+    {5, 10, 9, 11, 12, 3, 3, 1, 1, 1, 1},               // only the weight's gradient
+    {9, 6, 3, 4, 4, 3, 3, 1, 1, 1, 1, 1, 1, 2},         // groups
+    {9, 45, 3, 3, 45, 3, 3, 1, 1, 1, 1, 1, 1, 45},      // a group for each channel
+    {9, 4, 3, 3, 6, 3, 3, 1, 1, 2, 2, 2, 2},            // dilated
 };
 
 double noise(int stream, std::size_t i) { return std::sin(static_cast<double>(i) * 1.7 + stream * 12.1) * 0.8; }
@@ -106,6 +119,23 @@ struct convolved {
     Kernels::backward_input(s, dy.data() + out, packed_backward.data(), dx.data() + in);
     Kernels::backward_weight(s, x.data() + in, dy.data() + out, dw.data());
   }
+  /// The gradient of the weight, of samples in up to `max_coalesced` arrays.
+  void run_in_parts(const convolution_shape& s) {
+    const int rows = (s.samples + max_coalesced - 1) / max_coalesced;
+    row_parts<T> of_x{{}, rows}, of_dy = of_x;
+    std::vector<std::vector<T>> copies;
+    for (int part = 0; part * rows < s.samples; ++part)
+      for (const auto& [all, parts] : {std::pair(&x, &of_x), std::pair(&dy, &of_dy)}) {
+        const auto sample = all->size() / static_cast<std::size_t>(s.samples);
+        const auto first = sample * static_cast<std::size_t>(part * rows);
+        const auto end = (std::min)(all->size(), first + sample * static_cast<std::size_t>(rows));
+        copies.emplace_back(all->begin() + static_cast<std::ptrdiff_t>(first),
+                            all->begin() + static_cast<std::ptrdiff_t>(end));
+        parts->part[part] = copies.back().data();
+      }
+    std::fill(dw.begin(), dw.end(), number(0.5));
+    Kernels::backward_weight(s, of_x, of_dy, dw.data());
+  }
 };
 
 template <class Kernels, class T>
@@ -131,6 +161,10 @@ void holds(double written, double summed) {
       for (int n = 0; n < s.samples; ++n) of.run(one, n);
       CHECK(std::equal(y.begin(), y.end(), of.y.begin(), [](T a, T b) { return !(a < b) && !(b < a); }));
       CHECK(std::equal(dx.begin(), dx.end(), of.dx.begin(), [](T a, T b) { return !(a < b) && !(b < a); }));
+      CHECK(dw == of.dw);
+
+      // So do samples in several arrays.
+      of.run_in_parts(s);
       CHECK(dw == of.dw);
     }
 }

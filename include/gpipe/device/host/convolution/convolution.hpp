@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <type_traits>
 
@@ -12,6 +14,7 @@
 #include <gpipe/device/host/convolution/products_portable.hpp>
 #include <gpipe/device/host/gemm/transpose.hpp>
 #include <gpipe/layer/contract/convolution_shape.hpp>
+#include <gpipe/layer/contract/row_parts.hpp>
 
 #if GPIPE_WITH_LIBXSMM
 #include <gpipe/device/host/convolution/products_libxsmm.hpp>
@@ -75,10 +78,12 @@ class direct_convolution {
     const std::ptrdiff_t out = std::ptrdiff_t{s.out_height()} * s.out_width() * s.out_channels;
     each_strip<T, convolution_pass::forward>(s, s.group_out(), [&](const auto& program, int group, int first, int m) {
       const int channel = group * s.group_out() + first;
-      for (int n = 0; n < s.samples; ++n)
+      for (int n = 0, count; n < s.samples; n += count) {
+        count = samples_of_call(program.plan(), s.samples - n);
         for (const auto& it : program.plan().products)
-          run_pixels<T>(program, s, it, m, packed, x + n * in + std::ptrdiff_t{group} * s.group_in(),
+          run_pixels<T>(program, s, it, count, m, packed, x + n * in + std::ptrdiff_t{group} * s.group_in(),
                         bias == nullptr ? nullptr : bias + channel, y + n * out + channel + it.c);
+      }
       packed += std::ptrdiff_t{s.taps()} * s.group_in() * m;
     });
   }
@@ -90,28 +95,40 @@ class direct_convolution {
     const std::ptrdiff_t out = std::ptrdiff_t{s.out_height()} * s.out_width() * s.out_channels;
     each_strip<T, convolution_pass::backward_input>(
         s, s.group_in(), [&](const auto& program, int group, int first, int m) {
-          for (int n = 0; n < s.samples; ++n)
+          for (int n = 0, count; n < s.samples; n += count) {
+            count = samples_of_call(program.plan(), s.samples - n);
             for (const auto& it : program.plan().products)
-              run_pixels<T>(program, s, it, m, packed, dy + n * out + std::ptrdiff_t{group} * s.group_out(), nullptr,
-                               dx + n * in + group * s.group_in() + first + it.c);
+              run_pixels<T>(program, s, it, count, m, packed, dy + n * out + std::ptrdiff_t{group} * s.group_out(),
+                            nullptr, dx + n * in + group * s.group_in() + first + it.c);
+          }
           packed += std::ptrdiff_t{s.taps()} * s.group_out() * m;
         });
   }
 
   /// dw += the gradient of the weight.
   template <class T>
-  GPIPE_OUT_OF_LINE static void backward_weight(const convolution_shape& s, const T* x, const T* dy,
-                                                compute_type<T>* dw) {
+  static void backward_weight(const convolution_shape& s, const T* x, const T* dy, compute_type<T>* dw) {
+    backward_weight(s, row_parts<T>{{x}, s.samples}, row_parts<T>{{dy}, s.samples}, dw);
+  }
+  /// The same, with the samples in several parts of x and of dy.
+  template <class T>
+  GPIPE_OUT_OF_LINE static void backward_weight(const convolution_shape& s, const row_parts<T>& x,
+                                                const row_parts<T>& dy, compute_type<T>* dw) {
     const std::ptrdiff_t in = std::ptrdiff_t{s.in_height} * s.in_width * s.in_channels;
     const std::ptrdiff_t out = std::ptrdiff_t{s.out_height()} * s.out_width() * s.out_channels;
     each_strip<T, convolution_pass::backward_weight>(
         s, s.group_out(), [&](const auto& program, int group, int first, int m) {
           const int channel = group * s.group_out() + first;
-          for (int n = 0; n < s.samples; ++n)
-            for (const auto& it : program.plan().products) {
-              const T *a = dy + n * out + channel + it.a, *b = x + n * in + std::ptrdiff_t{group} * s.group_in() + it.b;
-              if (depthwise(s)) depthwise_weight(program.plan(), it, m, a, b, dw + it.c);
-              else program.run(it, a, b, nullptr, dw + channel + it.c);
+          const convolution_plan& plan = program.plan();
+          for (int n = 0; n < s.samples; n += plan.together)
+            for (const auto& it : plan.products) {
+              const T *a = sample(dy, n, out), *b = sample(x, n, in);
+              sample_taps rows;
+              for (int i = n; i < (std::min)(n + plan.together, s.samples); ++i)
+                rows.add(plan.taps_of(it), bytes_between(a, sample(dy, i, out)), bytes_between(b, sample(x, i, in)));
+              a += channel + it.a, b += std::ptrdiff_t{group} * s.group_in() + it.b;
+              if (depthwise(s)) depthwise_weight(it, rows.list(), m, a, b, dw + it.c);
+              else program.run(it, 1, rows.list(), a, b, nullptr, dw + channel + it.c);
             }
         });
   }
@@ -177,39 +194,64 @@ class direct_convolution {
     return (mixed ^ mixed >> 8) % 256;
   }
 
+  // A power of two, for which there is a kernel.
+  static int samples_of_call(const convolution_plan& plan, int left) {
+    return (std::min)(plan.together, static_cast<int>(std::bit_floor(static_cast<unsigned>(left))));
+  }
+
+  template <class T>
+  static const T* sample(const row_parts<T>& of, int i, std::ptrdiff_t size) {
+    return of.part[i / of.rows] + i % of.rows * size;
+  }
+
+  // Parts are separate arrays, so a distance may be negative: it wraps around.
+  template <class T>
+  static unsigned long long bytes_between(const T* from, const T* to) {
+    return reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
+  }
+
+  // The taps of one product in several samples.
+  class sample_taps {
+   public:
+    void add(const convolution_plan::tap_list& more, unsigned long long a, unsigned long long b) {
+      for (int i = 0; i < more.count; ++i, ++count_) a_[count_] = a + more.a[i], b_[count_] = b + more.b[i];
+    }
+    convolution_plan::tap_list list() const { return {a_, b_, count_}; }
+
+   private:
+    unsigned long long a_[convolution_plan::most_pixels], b_[convolution_plan::most_pixels];
+    int count_ = 0;
+  };
+
   template <class T, class Program>
-  static void run_pixels(const Program& program, const convolution_shape& s, const convolution_plan::product& it, int m,
-                         const T* packed, const T* in, const compute_type<T>* row, T* c) {
-    if (it.taps == 0) fill(it, m, row, c);
-    else if (depthwise(s)) depthwise_pixels(program.plan(), it, m, packed, in + it.b, row, c);
-    else program.run(it, packed, in + it.b, row, c);
+  static void run_pixels(const Program& program, const convolution_shape& s, const convolution_plan::product& it,
+                         int samples, int m, const T* packed, const T* in, const compute_type<T>* row, T* c) {
+    const auto taps = program.plan().taps_of(it);
+    if (it.taps == 0) fill(it, samples, m, row, c);
+    else if (depthwise(s)) depthwise_pixels(it, samples, taps, m, packed, in + it.b, row, c);
+    else program.run(it, samples, taps, packed, in + it.b, row, c);
   }
 
   // Pixels that see no tap.
   template <class T>
-  static void fill(const convolution_plan::product& it, int m, const compute_type<T>* row, T* c) {
-    for (int i = 0; i < it.n; ++i, c += it.c_stride)
+  static void fill(const convolution_plan::product& it, int samples, int m, const compute_type<T>* row, T* c) {
+    for (int i = 0; i < it.n * samples; ++i, c += it.c_stride)
       for (int j = 0; j < m; ++j) c[j] = row == nullptr ? T(0) : static_cast<T>(row[j]);
-  }
-
-  template <class T>
-  static const T* moved(const T* from, unsigned long long bytes) {
-    return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(from) + bytes);
   }
 
   // y[pixel][channel] = sum over taps of x[pixel of the tap][channel] w[tap][channel]
   template <class T>
-  GPIPE_OUT_OF_LINE static void depthwise_pixels(const convolution_plan& plan, const convolution_plan::product& it,
-                                                 int channels, const T* weight, const T* x,
-                                                 const compute_type<T>* row, T* y) {
-    for (int i = 0; i < it.n; ++i, x += it.b_stride, y += it.c_stride)
+  GPIPE_OUT_OF_LINE static void depthwise_pixels(const convolution_plan::product& it, int samples,
+                                                 const convolution_plan::tap_list& taps, int channels, const T* weight,
+                                                 const T* x, const compute_type<T>* row, T* y) {
+    for (int i = 0; i < it.n * samples; ++i, x += it.b_stride, y += it.c_stride)
       for (int first = 0; first < channels; first += lanes) {
         const int count = (std::min)(lanes, channels - first);
         compute_type<T> sum[std::size_t{lanes}] = {};
         for (int j = 0; row != nullptr && j < count; ++j) sum[j] = row[first + j];
-        for (int tap = it.first_tap; tap < it.first_tap + it.taps; ++tap) {
-          const T* w = moved(weight, plan.a_taps[static_cast<std::size_t>(tap)]) + first;
-          const T* from = moved(x, plan.b_taps[static_cast<std::size_t>(tap)]) + first;
+        for (int tap = 0; tap < taps.count; ++tap) {
+          const T* w = detail::moved(weight, taps.a[tap]) + first;
+          const T* from = detail::moved(x, taps.b[tap]) + first;
           for (int j = 0; j < count; ++j) sum[j] += compute_type<T>(from[j]) * compute_type<T>(w[j]);
         }
         for (int j = 0; j < count; ++j) y[first + j] = static_cast<T>(sum[j]);
@@ -218,18 +260,19 @@ class direct_convolution {
 
   // dw[channel] += sum over pixels of dy[pixel][channel] x[pixel][channel]
   template <class T>
-  GPIPE_OUT_OF_LINE static void depthwise_weight(const convolution_plan& plan, const convolution_plan::product& it,
-                                                 int channels, const T* dy, const T* x, compute_type<T>* dw) {
+  GPIPE_OUT_OF_LINE static void depthwise_weight(const convolution_plan::product& it,
+                                                 const convolution_plan::tap_list& taps, int channels, const T* dy, const T* x, compute_type<T>* dw) {
     for (int first = 0; first < channels; first += lanes) {
       const int count = (std::min)(lanes, channels - first);
       compute_type<T> sum[std::size_t{lanes}] = {};
-      for (int tap = it.first_tap; tap < it.first_tap + it.taps; ++tap) {
-        const T* a = moved(dy, plan.a_taps[static_cast<std::size_t>(tap)]) + first;
-        const T* b = moved(x, plan.b_taps[static_cast<std::size_t>(tap)]) + first;
+      for (int j = 0; j < count; ++j) sum[j] = dw[first + j];
+      for (int tap = 0; tap < taps.count; ++tap) {
+        const T* a = detail::moved(dy, taps.a[tap]) + first;
+        const T* b = detail::moved(x, taps.b[tap]) + first;
         for (int p = 0; p < it.k; ++p, a += it.a_stride, b += it.b_stride)
           for (int j = 0; j < count; ++j) sum[j] += compute_type<T>(a[j]) * compute_type<T>(b[j]);
       }
-      for (int j = 0; j < count; ++j) dw[first + j] += sum[j];
+      for (int j = 0; j < count; ++j) dw[first + j] = sum[j];
     }
   }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -24,15 +25,30 @@ enum class convolution_pass : std::uint8_t { forward, backward_input, backward_w
 /// A strip is `strip` channels m; the last may be narrower. Pixels that see the same taps are computed together, so no
 /// padded copy is made. Offsets count elements from the sample's, the strip's and the group's first one, and those of
 /// taps bytes, as libxsmm wants them.
+///
+/// Small pictures share a call, so that a weight is read once for several samples. Forward and backward_input then have
+/// the rows n of one sample after those of the other. In backward_weight a tap is a row of pixels, and the taps of one
+/// sample come after those of the other.
 struct convolution_plan {
+  static constexpr int most_pixels = 448;  ///< of a call of backward_weight
+
+  struct tap_list {
+    const unsigned long long *a, *b;
+    int count;
+  };
   struct product {
-    int n, k;
+    int n, k;  ///< n of one sample
     int a_stride, b_stride, c_stride;  ///< elements from row to row: of A's k, of B's n (of k, if transposed), of C's n
     std::ptrdiff_t a, b, c;            ///< offsets of the first tap's operands
     int first_tap, taps;               ///< 0 taps: C is 0
   };
   std::vector<product> products;
   std::vector<unsigned long long> a_taps, b_taps;  ///< in bytes
+  int together = 1;  ///< the number of samples that share a call, at most; a power of two but in backward_weight
+
+  tap_list taps_of(const product& it) const {
+    return {a_taps.data() + it.first_tap, b_taps.data() + it.first_tap, it.taps};
+  }
 };
 
 namespace detail {
@@ -103,10 +119,18 @@ GPIPE_COLD GPIPE_INLINE convolution_axis backward_axis(int in, int out, int kern
 class pixel_planner {
  public:
   struct array {
-    int width, channels;  // pixels of a row; elements from pixel to pixel
+    int height, width, channels;  // in pixels; elements from pixel to pixel
+    int sample() const { return height * width * channels; }
   };
   pixel_planner(array in, array out, int depth, int kernel_width, int strip, int element_bytes)
       : in_(in), out_(out), depth_(depth), kernel_width_(kernel_width), strip_(strip), element_bytes_(element_bytes) {}
+
+  /// Pictures without gaps between them, each a row of pixels.
+  GPIPE_COLD void join_rows() {
+    plan_.together = static_cast<int>(std::bit_floor(static_cast<unsigned>((std::max)(1, longest / out_.width))));
+  }
+  /// A call has the same pixel of several samples.
+  GPIPE_COLD void join_pixels() { plan_.together = most_samples, single_ = true; }
 
   GPIPE_COLD void add(const convolution_axis& rows, const convolution_axis& columns) {
     for (const convolution_span& down : spans_of(rows))
@@ -115,7 +139,7 @@ class pixel_planner {
   convolution_plan take() { return std::move(plan_); }
 
  private:
-  static constexpr int longest = 224, tallest = 14;
+  static constexpr int longest = 224, tallest = 14, most_samples = 32;
 
   GPIPE_COLD void add(const convolution_axis& rows, const convolution_axis& columns, const convolution_span& down,
                       const convolution_span& across) {
@@ -145,7 +169,10 @@ class pixel_planner {
       plan_.products.push_back(it);
     };
     const int width = across.end - across.first, height = down.end - down.first;
-    if (width >= (std::min)(height, tallest)) {
+    if (single_) {
+      for (int t = down.first; t < down.end; ++t)
+        for (int u = across.first; u < across.end; ++u) at(t, u, 1, in_.sample(), out_.sample());
+    } else if (width >= (std::min)(height, tallest)) {
       for (int t = down.first; t < down.end; ++t)
         for (int u = across.first; u < across.end; u += longest)
           at(t, u, (std::min)(longest, across.end - u), columns.in_step * in_.channels,
@@ -163,15 +190,20 @@ class pixel_planner {
 
   array in_, out_;
   int depth_, kernel_width_, strip_, element_bytes_;
+  bool single_ = false;
   convolution_plan plan_;
 };
 
-/// dw of a tap is a product over the pixels that see it, up to 14 rows of them at once.
+/// dw of a tap is a product over the pixels that see it: those of several samples if a sample has few, else up to 14 rows
+/// of them at once. A tap has one product if samples share it, so that they are added up one after the other.
 GPIPE_COLD GPIPE_INLINE convolution_plan plan_weight_gradient(const convolution_shape& s, const convolution_axis& rows,
                                                               const convolution_axis& columns, int in_width,
                                                               int out_width, int element_bytes) {
-  constexpr int tallest = 14, longest = 448;
+  constexpr int longest = convolution_plan::most_pixels;
+  const bool small = rows.count * columns.count <= longest;
+  const int tallest = small ? rows.count : 14;
   convolution_plan plan;
+  if (small) plan.together = longest / (rows.count * columns.count);
   const auto seen = [](const convolution_axis& axis, const convolution_axis::tap& it) {
     convolution_span span{axis.count, 0, {}};
     for (int t = 0; t < axis.count; ++t)
@@ -215,15 +247,28 @@ GPIPE_COLD GPIPE_INLINE convolution_plan plan_convolution(const convolution_shap
                     s.padding_width == 0;
   const int in_height = flat ? 1 : s.in_height, in_width = flat ? s.in_height * s.in_width : s.in_width;
   const int out_height = flat ? 1 : s.out_height(), out_width = flat ? in_width : s.out_width();
+  // A sample has the bits that it has alone, so strips of one vector share no call: libxsmm splits their sums if there are
+  // fewer than 12 rows.
+  const bool may_join = strip * element_bytes > 64;
+  const auto join = [&](pixel_planner& planner, const convolution_axis& rows, const convolution_axis& columns) {
+    if (may_join && flat) planner.join_rows();
+    else if (may_join && rows.count * columns.count <= 16) planner.join_pixels();
+  };
   if (pass == convolution_pass::backward_input) {
-    pixel_planner planner({out_width, s.out_channels}, {in_width, s.in_channels}, s.group_out(), s.kernel_width,
-                          strip, element_bytes);
+    pixel_planner planner({out_height, out_width, s.out_channels}, {in_height, in_width, s.in_channels}, s.group_out(),
+                          s.kernel_width, strip, element_bytes);
+    const auto rows_of = [&](int phase) {
+      return backward_axis(in_height, out_height, s.kernel_height, s.stride_height, s.padding_height,
+                           s.dilation_height, phase);
+    };
+    const auto columns_of = [&](int phase) {
+      return backward_axis(in_width, out_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width,
+                           phase);
+    };
+    join(planner, rows_of(0), columns_of(0));
     for (int down = 0; down < (std::min)(s.stride_height, in_height); ++down)
       for (int across = 0; across < (std::min)(s.stride_width, in_width); ++across)
-        planner.add(backward_axis(in_height, out_height, s.kernel_height, s.stride_height, s.padding_height,
-                                  s.dilation_height, down),
-                    backward_axis(in_width, out_width, s.kernel_width, s.stride_width, s.padding_width,
-                                  s.dilation_width, across));
+        planner.add(rows_of(down), columns_of(across));
     return planner.take();
   }
   const convolution_axis rows =
@@ -232,8 +277,9 @@ GPIPE_COLD GPIPE_INLINE convolution_plan plan_convolution(const convolution_shap
       forward_axis(in_width, out_width, s.kernel_width, s.stride_width, s.padding_width, s.dilation_width);
   if (pass == convolution_pass::backward_weight)
     return plan_weight_gradient(s, rows, columns, in_width, out_width, element_bytes);
-  pixel_planner planner({in_width, s.in_channels}, {out_width, s.out_channels}, s.group_in(), s.kernel_width,
-                          strip, element_bytes);
+  pixel_planner planner({in_height, in_width, s.in_channels}, {out_height, out_width, s.out_channels}, s.group_in(),
+                        s.kernel_width, strip, element_bytes);
+  join(planner, rows, columns);
   planner.add(rows, columns);
   return planner.take();
 }

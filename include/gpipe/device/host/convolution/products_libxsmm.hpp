@@ -1,5 +1,7 @@
 #pragma once
 
+#include <bit>
+#include <cstddef>
 #include <type_traits>
 #include <vector>
 
@@ -29,30 +31,35 @@ struct libxsmm_taps {
 
    public:
     GPIPE_COLD program(convolution_plan from, int m) : portable(std::move(from), m), m_(m) {
-      for (const auto& it : portable::plan().products)
-        kernels_.push_back(it.taps == 0 ? nullptr
-                                        : libxsmm_kernels::compile_batch<T>({it.n, m, it.k, it.b_stride, it.c_stride,
-                                                                             Transposed, Transposed, it.a_stride}));
+      for (const auto& it : plan().products)
+        for (int samples = 1; samples <= (Transposed ? 1 : plan().together); samples *= 2)
+          kernels_.push_back(it.taps == 0
+                                 ? nullptr
+                                 : libxsmm_kernels::compile_batch<T>({it.n * samples, m, it.k, it.b_stride, it.c_stride,
+                                                                      Transposed, Transposed, it.a_stride}));
     }
     using portable::plan;
 
-    void run(const convolution_plan::product& it, const T* a, const T* b, const T* row, T* c) const {
-      const auto kernel = kernels_[static_cast<std::size_t>(&it - plan().products.data())];
-      if (kernel == nullptr) return portable::run(it, a, b, row, c);
-      const auto taps = static_cast<unsigned long long>(it.taps);
-      kernel(a, b, c, &taps, plan().a_taps.data() + it.first_tap, plan().b_taps.data() + it.first_tap);
-      if (row != nullptr) add(it, row, c);
+    void run(const convolution_plan::product& it, int samples, const convolution_plan::tap_list& taps, const T* a,
+             const T* b, const T* row, T* c) const {
+      const auto product = static_cast<std::size_t>(&it - plan().products.data());
+      const auto power = static_cast<std::size_t>(std::countr_zero(static_cast<unsigned>(samples)));
+      const auto kernel = kernels_[product * (kernels_.size() / plan().products.size()) + power];
+      if (kernel == nullptr) return portable::run(it, samples, taps, a, b, row, c);
+      const auto count = static_cast<unsigned long long>(taps.count);
+      kernel(a, b, c, &count, taps.a, taps.b);
+      if (row != nullptr) add(it.n * samples, it.c_stride, row, c);
     }
 
    private:
     // While the block is in the cache.
-    void add(const convolution_plan::product& it, const T* row, T* c) const {
-      for (int i = 0; i < it.n; ++i, c += it.c_stride)
+    void add(int rows, int stride, const T* row, T* c) const {
+      for (int i = 0; i < rows; ++i, c += stride)
         for (int j = 0; j < m_; ++j) c[j] += row[j];
     }
 
     int m_;
-    std::vector<batch_kernel<T>> kernels_;
+    std::vector<batch_kernel<T>> kernels_;  // of each product, for 1, 2, 4 ... samples
   };
 };
 

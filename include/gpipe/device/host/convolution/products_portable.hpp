@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include <gpipe/core/config.hpp>
@@ -17,8 +18,18 @@
 
 namespace gpipe::host {
 
+namespace detail {
+
+template <class T>
+const T* moved(const T* from, unsigned long long bytes) {
+  return reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(from) + bytes);
+}
+
+}  // namespace detail
+
 /// The products of a convolution's plan in plain C++, for any machine and any floating-point type: blocks of up to four
-/// rows by two vectors, whose sums stay in registers. A sum runs over taps, then over k, in ascending order.
+/// rows by two vectors, whose sums stay in registers. A sum runs over taps, then over k, in ascending order, and begins with
+/// what it is added to, so that several products have the bits of one.
 struct portable_taps {
   /// m is 32 floats, or as many bytes of another type, so that a strip of any machine is whole vectors.
   template <class T>
@@ -34,45 +45,48 @@ struct portable_taps {
     GPIPE_COLD program(convolution_plan from, int m) : plan_(std::move(from)), m_(m) {}
     const convolution_plan& plan() const { return plan_; }
 
-    /// `row` is added to each row of C, if it is not null.
-    void run(const convolution_plan::product& it, const T* a, const T* b, const number* row, result* c) const {
-      const unsigned long long *a_taps = plan_.a_taps.data() + it.first_tap, *b_taps = plan_.b_taps.data() + it.first_tap;
+    /// The product for `samples` samples, a power of two. `row` is added to each row of C, if it is not null.
+    void run(const convolution_plan::product& it, int samples, const convolution_plan::tap_list& taps, const T* a,
+             const T* b, const number* row, result* c) const {
+      const int count = it.n * samples;
       int n = 0;
-      for (; n + 4 <= it.n; n += 4) rows<4>(it, n, a, a_taps, b, b_taps, row, c);
-      for (; n < it.n; ++n) rows<1>(it, n, a, a_taps, b, b_taps, row, c);
+      for (; n + 4 <= count; n += 4) rows<4>(it, n, taps, a, b, row, c);
+      for (; n < count; ++n) rows<1>(it, n, taps, a, b, row, c);
     }
 
    private:
     using vector = detail::vector<number>;
 
     template <int Rows>
-    void rows(const convolution_plan::product& it, int n, const T* a, const unsigned long long* a_taps, const T* b,
-              const unsigned long long* b_taps, const number* row, result* c) const {
+    void rows(const convolution_plan::product& it, int n, const convolution_plan::tap_list& taps, const T* a, const T* b,
+              const number* row, result* c) const {
       b += Transposed ? n : std::ptrdiff_t{n} * it.b_stride;
       c += std::ptrdiff_t{n} * it.c_stride;
       for (int first = 0; first < m_; first += 2 * vector::width) {
         const int left = m_ - first;
         const number* start = row == nullptr ? nullptr : row + first;
-        if (left >= 2 * vector::width) block<Rows, true>(it, left, a + first, a_taps, b, b_taps, start, c + first);
-        else block<Rows, false>(it, left, a + first, a_taps, b, b_taps, start, c + first);
+        if (left >= 2 * vector::width) block<Rows, true>(it, left, taps, a + first, b, start, c + first);
+        else block<Rows, false>(it, left, taps, a + first, b, start, c + first);
       }
     }
 
     template <int Rows, bool Whole>
-    GPIPE_OUT_OF_LINE static void block(const convolution_plan::product& it, int columns, const T* a,
-                                        const unsigned long long* a_taps, const T* b, const unsigned long long* b_taps,
+    GPIPE_OUT_OF_LINE static void block(const convolution_plan::product& it, int columns,
+                                        const convolution_plan::tap_list& taps, const T* a, const T* b,
                                         const number* row, result* c) {
       typename vector::type sum[std::size_t{Rows}][2] = {};
-      if (row != nullptr) {
+      if (Transposed || row != nullptr) {
         GPIPE_UNROLL_ROWS
         for (int r = 0; r < Rows; ++r) {
-          sum[r][0] = load<Whole>(row, columns);
-          sum[r][1] = load<Whole>(row + vector::width, columns - vector::width);
+          const number* start = row;
+          if constexpr (Transposed) start = c + std::ptrdiff_t{r} * it.c_stride;
+          sum[r][0] = load<Whole>(start, columns);
+          sum[r][1] = load<Whole>(start + vector::width, columns - vector::width);
         }
       }
-      for (int tap = 0; tap < it.taps; ++tap) {
-        const T* right = moved(a, a_taps[tap]);
-        const T* from = moved(b, b_taps[tap]);
+      for (int tap = 0; tap < taps.count; ++tap) {
+        const T* right = detail::moved(a, taps.a[tap]);
+        const T* from = detail::moved(b, taps.b[tap]);
         for (int p = 0; p < it.k; ++p, right += it.a_stride, from += Transposed ? it.b_stride : 1) {
           const auto right0 = load<Whole>(right, columns), right1 = load<Whole>(right + vector::width, columns - vector::width);
           GPIPE_UNROLL_ROWS
@@ -91,9 +105,6 @@ struct portable_taps {
       }
     }
 
-    static const T* moved(const T* from, unsigned long long bytes) {
-      return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(from) + bytes);
-    }
     template <bool Whole, class From>
     static typename vector::type load(const From* from, int columns) {
       if constexpr (Whole && std::is_same_v<From, number>) {
@@ -108,12 +119,12 @@ struct portable_taps {
     template <bool Whole>
     static void store(typename vector::type sum, result* into, int columns) {
       if constexpr (Whole && std::is_same_v<result, number>) {
-        vector::store(Transposed ? vector::load(into) + sum : sum, into);
+        vector::store(sum, into);
       } else {
         number some[vector::width];
         vector::store(sum, some);
         for (int i = 0; i < vector::width; ++i)
-          if (Whole || i < columns) into[i] = Transposed ? static_cast<result>(into[i] + some[i]) : static_cast<result>(some[i]);
+          if (Whole || i < columns) into[i] = static_cast<result>(some[i]);
       }
     }
 
