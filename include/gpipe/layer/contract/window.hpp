@@ -72,6 +72,19 @@ struct window_is_in_the_picture {
                 "and the dilation at least 1, and the padding at least 0: change them, or give the layer a larger "
                 "picture");
 };
+template <class Layer, class Input, int Window, int Padding, int Stride, bool Holds>
+struct every_window_sees_a_pixel {
+  static_assert(
+      Holds,
+      "gpipe: a pooling's padding must be at most half its window, so that every window sees a pixel, and its "
+      "stride at least 0, which stands for that of the window: change them");
+};
+template <class Layer, class Input, int OutputPadding, int Stride, bool Holds, class... Position>
+struct output_padding_is_below_the_stride {
+  static_assert((holds<Holds, Position..., Layer, Input>),
+                "gpipe: output_padding must be at least 0 and below the stride of a conv_transpose2d, and conv2d has "
+                "none: choose a smaller one, or put pad<...> behind the layer");
+};
 template <class Layer, class Input, bool Holds, class... Position>
 struct same_padding_keeps_the_picture {
   static_assert((holds<Holds, Position..., Layer, Input>),

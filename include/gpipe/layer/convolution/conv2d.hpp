@@ -51,7 +51,10 @@ struct conv2d {
         detail::unless<detail::padding_exists(Options.padding, Kernel, Options.stride, Options.dilation),
                        broken::same_padding_keeps_the_picture<conv2d, In, false, Position...>>,
         detail::unless<detail::groups_divide(Options.groups, In::channels, Out),
-                       broken::groups_divide_channels<conv2d, In, false, Position...>>>;
+                       broken::groups_divide_channels<conv2d, In, false, Position...>>,
+        detail::unless<Options.output_padding == height_width(0),
+                       broken::output_padding_is_below_the_stride<conv2d, In, Options.output_padding.height,
+                                                                  Options.stride.height, false, Position...>>>;
   };
   template <class In, class... Position>
   using refusal = typename check<In, Position...>::broken_promise;

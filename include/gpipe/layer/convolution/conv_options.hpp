@@ -14,7 +14,7 @@ struct conv_options {
   height_width dilation = 1;        ///< from one pixel of the window to the next
   int groups = 1;                   ///< output channels see the input channels of their group alone
   bool bias = true;
-  height_width output_padding = 0;  ///< of `conv_transpose2d`: further rows below and columns to the right
+  height_width output_padding = 0;  ///< of `conv_transpose2d`, below its stride: rows below, columns to the right
 };
 
 namespace detail {

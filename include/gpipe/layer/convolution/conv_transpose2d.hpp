@@ -39,9 +39,10 @@ struct conv_transpose2d {
     return extent(in, Kernel.width, Options.stride.width, padding.width, Options.dilation.width,
                   Options.output_padding.width);
   }
-  static constexpr bool fits(int kernel, int stride, int pads, int dilation, int more, int out) {
-    return kernel > 0 && stride > 0 && pads >= 0 && dilation > 0 && 0 <= more && more < stride && out > 0;
+  static constexpr bool fits(int kernel, int stride, int pads, int dilation, int out) {
+    return kernel > 0 && stride > 0 && pads >= 0 && dilation > 0 && out > 0;
   }
+  static constexpr bool below(int more, int stride) { return 0 <= more && more < stride; }
 
   template <class In, class... Position>
   struct check {
@@ -51,13 +52,17 @@ struct conv_transpose2d {
   struct check<In, Position...> {
     static constexpr int height = height_of(In::height), width = width_of(In::width);
     using broken_promise = detail::first_broken<
-        detail::unless<fits(Kernel.height, Options.stride.height, padding.height, Options.dilation.height,
-                            Options.output_padding.height, height),
+        detail::unless<fits(Kernel.height, Options.stride.height, padding.height, Options.dilation.height, height),
                        broken::window_is_in_the_picture<conv_transpose2d, In, Kernel.height, height, false,
                                                         Position...>>,
-        detail::unless<fits(Kernel.width, Options.stride.width, padding.width, Options.dilation.width,
-                            Options.output_padding.width, width),
+        detail::unless<fits(Kernel.width, Options.stride.width, padding.width, Options.dilation.width, width),
                        broken::window_is_in_the_picture<conv_transpose2d, In, Kernel.width, width, false, Position...>>,
+        detail::unless<below(Options.output_padding.height, Options.stride.height),
+                       broken::output_padding_is_below_the_stride<conv_transpose2d, In, Options.output_padding.height,
+                                                                  Options.stride.height, false, Position...>>,
+        detail::unless<below(Options.output_padding.width, Options.stride.width),
+                       broken::output_padding_is_below_the_stride<conv_transpose2d, In, Options.output_padding.width,
+                                                                  Options.stride.width, false, Position...>>,
         detail::unless<detail::padding_exists(Options.padding, Kernel, Options.stride, Options.dilation),
                        broken::same_padding_keeps_the_picture<conv_transpose2d, In, false, Position...>>,
         detail::unless<detail::groups_divide(Options.groups, In::channels, Out),

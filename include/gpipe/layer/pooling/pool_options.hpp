@@ -43,13 +43,19 @@ struct pooled {
   static constexpr int stride_width = Options.stride.width > 0 ? Options.stride.width : Window.width;
   using down = windows<In::height, Window.height, stride_height, Options.padding.height>;
   using across = windows<In::width, Window.width, stride_width, Options.padding.width>;
+  static_assert(sizeof(broken::window_is_in_the_picture<Layer, In, Window.height,
+                                                        In::height + 2 * Options.padding.height, down::fits>) > 0);
+  static_assert(sizeof(broken::window_is_in_the_picture<Layer, In, Window.width, In::width + 2 * Options.padding.width,
+                                                        across::fits>) > 0);
   // As in PyTorch, no window lies in the padding alone.
-  static_assert(sizeof(broken::window_is_in_the_picture < Layer, In, Window.height,
-                       In::height + 2 * Options.padding.height,
-                       down::fits && 2 * Options.padding.height <= Window.height >) > 0);
-  static_assert(sizeof(broken::window_is_in_the_picture < Layer, In, Window.width,
-                       In::width + 2 * Options.padding.width,
-                       across::fits && 2 * Options.padding.width <= Window.width >) > 0);
+  static constexpr bool sees(int window, int padding, int stride) { return 2 * padding <= window && stride >= 0; }
+  static_assert(
+      sizeof(broken::every_window_sees_a_pixel<Layer, In, Window.height, Options.padding.height, Options.stride.height,
+                                               sees(Window.height, Options.padding.height, Options.stride.height)>) >
+      0);
+  static_assert(
+      sizeof(broken::every_window_sees_a_pixel<Layer, In, Window.width, Options.padding.width, Options.stride.width,
+                                               sees(Window.width, Options.padding.width, Options.stride.width)>) > 0);
   using output = feature_map<typename In::value_type, In::channels, down::count, across::count>;
 
   /// A row or column of outputs: its first input, and the inputs [from, to) of its window that are in the picture.
