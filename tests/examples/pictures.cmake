@@ -13,6 +13,12 @@ if(NOT code EQUAL 0)
   return()
 endif()
 
+set(ENV{XDG_CACHE_HOME} ${data}/test-labels.idx)
+execute_process(COMMAND ${SOURCE}/examples/pictures_data digits ERROR_VARIABLE message RESULT_VARIABLE code)
+if(NOT code EQUAL 1 OR NOT message MATCHES "gpipe: the cache [^\n]*cannot be written; set XDG_CACHE_HOME to a folder that can")
+  message(SEND_ERROR "without a cache pictures_data exited with ${code} and printed\n${message}")
+endif()
+
 function(pictures)
   execute_process(COMMAND ${BEFORE} ${PROGRAM} --data ${data} --epochs 1 --batch 32 ${ARGN}
                   OUTPUT_VARIABLE printed ERROR_VARIABLE message RESULT_VARIABLE code)
