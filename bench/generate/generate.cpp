@@ -50,19 +50,23 @@ int main(int count, char** arguments) {
   const std::vector<std::int32_t> prompt{464, 2068, 7586, 21831};
   bench::rival transformers("generate/transformers_gpt2.py", file + "," + std::to_string(tokens));
   std::vector<std::int32_t> text;
-  const auto write = [&] { text = ours.generate(prompt, {.tokens = tokens}); };
+  int threads = 1;
+  const auto write = [&] { text = ours.generate(prompt, {.tokens = tokens, .threads = threads}); };
   write(), transformers.seconds("1", 1), transformers.seconds("2", 1);
-  std::vector<double> of_us, one, two, ratios;
+  std::vector<double> alone, shared, one, two, ratios;
   for (int round = 0; round < rounds; ++round) {
-    of_us.push_back(tokens / bench::timed(write));
+    threads = 1, alone.push_back(tokens / bench::timed(write));
+    threads = 2, shared.push_back(tokens / bench::timed(write));
     one.push_back(tokens / transformers.seconds("1", 1));
     two.push_back(tokens / transformers.seconds("2", 1));
-    ratios.push_back(of_us.back() / std::max(one.back(), two.back()));
+    ratios.push_back(std::max(alone.back(), shared.back()) / std::max(one.back(), two.back()));
   }
   std::printf("GPT-2 of 124 M parameters, greedy, %d tokens behind %zu; tokens per second, medians of %d rounds\n", tokens,
               prompt.size(), rounds);
-  std::printf("  gpipe, 1 thread          %6.1f  (10 %% %.1f, 90 %% %.1f)\n", bench::median(of_us),
-              bench::quantile(of_us, 0.1), bench::quantile(of_us, 0.9));
+  std::printf("  gpipe, 1 thread          %6.1f  (10 %% %.1f, 90 %% %.1f)\n", bench::median(alone),
+              bench::quantile(alone, 0.1), bench::quantile(alone, 0.9));
+  std::printf("  gpipe, 2 threads         %6.1f  (10 %% %.1f, 90 %% %.1f)\n", bench::median(shared),
+              bench::quantile(shared, 0.1), bench::quantile(shared, 0.9));
   if (bench::median(one) > 0) {
     std::printf("  transformers, 1 thread   %6.1f\n  transformers, 2 threads  %6.1f\n", bench::median(one),
                 bench::median(two));
@@ -75,5 +79,5 @@ int main(int count, char** arguments) {
   } else {
     std::printf("  transformers is not installed: gpipe alone\n");
   }
-  bench::result("generate.tokens", bench::median(of_us), "tokens/s");
+  bench::result("generate.tokens", std::max(bench::median(alone), bench::median(shared)), "tokens/s");
 }

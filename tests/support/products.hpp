@@ -184,6 +184,51 @@ void tiny_parts_do_not_matter() {
   }
 }
 
+/// Runs the parts of a product one after the other, the last one first.
+class divided final : public host::product_sharing {
+ public:
+  explicit divided(int threads) : threads_(threads) { host::sharing_of_thread = this; }
+  ~divided() { host::sharing_of_thread = nullptr; }
+  int threads() const override { return threads_; }
+  void run(void (*part)(const void* of, int i), const void* of) override {
+    ++products;
+    for (int i = threads_; i-- > 0;) part(of, i);
+  }
+  int products = 0;
+
+ private:
+  int threads_;
+};
+
+/// Threads that share a product give the bits of one thread.
+template <class Context, class T>
+void threads_do_not_matter() {
+  const Context context;
+  for (const int n : {128, 200, 256, 300, 777})
+    for (const int k : {256, 600})
+      for (const int rows : {1, 3, 16}) {
+        matrix<T> a(cells(rows, k), 1), packed(packed_size(k, n)), alone(cells(rows, n), 3);
+        matrix<compute_type<T>> b(cells(k, n), 2), row(cells(1, n), 4);
+        context.template pack<T>(k, n, b, n, false, packed);
+        context.template multiply_plus<T>(rows, n, k, a, packed, row, alone);
+        context.template multiply<T>(rows, n, k, a, packed, alone, true);
+        for (const int threads : {1, 2, 3, 7, 40}) {
+          matrix<T> shared(cells(rows, n), 3);
+          divided by(threads);
+          context.template multiply_plus<T>(rows, n, k, a, packed, row, shared);
+          context.template multiply<T>(rows, n, k, a, packed, shared, true);
+          CAPTURE(n);
+          CAPTURE(threads);
+          CHECK(by.products == 2);
+          CHECK(std::memcmp(alone, shared, sizeof(T) * alone.size()) == 0);
+          CHECK(shared.intact());
+        }
+      }
+  divided by(2);
+  check_product<Context, T>(5, 100, 300, start::row);
+  CHECK(by.products == 0);  // too small
+}
+
 /// A row's bits do not depend on the content of the rows around it.
 template <class Context, class T>
 void neighbours_do_not_matter() {

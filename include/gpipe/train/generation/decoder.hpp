@@ -13,6 +13,7 @@
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/runtime/parameter_access.hpp>
 #include <gpipe/train/generation/decode_kernels.hpp>
+#include <gpipe/train/generation/product_threads.hpp>
 
 namespace gpipe::detail {
 
@@ -29,10 +30,10 @@ struct decoded_model {
 ///     position 0 1 2 3
 ///     keys     x x x .      step 3 writes the key and the value of token 3, and reads all four
 ///
-/// It runs on the calling thread, with a copy of the parameters.
+/// It runs on the calling thread, which shares its large products with others, and has a copy of the parameters.
 class decoder {
  public:
-  decoder(const decoded_model& of, int samples);
+  decoder(const decoded_model& of, int samples, int threads);
 
   int samples() const { return samples_; }
   int tokens() const { return static_cast<int>(of_.sequence.values[0].part.size); }
@@ -84,10 +85,11 @@ class decoder {
   int samples_, end_;  // the slot behind the last one that runs
   std::vector<bound_layer> layers_;
   std::vector<memory> values_;
+  std::unique_ptr<product_threads> sharing_;  // null: one thread
 };
 
 #if GPIPE_BODIES
-GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, int samples)
+GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, int samples, int threads)
     : of_(of), samples_(samples), end_(of.token.loss_slot() + (loss().predicted >= 0 ? 1 : 0)) {
   require_decodable();
   for (int v = 0; v < of_.token.value_count; ++v) values_.push_back(allocate(of_.token.values[v].part.bytes(samples)));
@@ -100,6 +102,7 @@ GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, int samples)
     b.extras = allocate(r.extra_bytes(samples));
     if (forward_at(l).prepare != nullptr) forward_at(l).prepare(context_, samples);
   }
+  if (threads > 1) sharing_ = std::make_unique<product_threads>(threads);
 }
 
 GPIPE_COLD GPIPE_INLINE void decoder::require_decodable() const {
@@ -154,6 +157,7 @@ GPIPE_COLD GPIPE_INLINE void decoder::set_values(std::span<const std::byte> valu
 }
 
 GPIPE_COLD GPIPE_INLINE std::span<const float> decoder::step(std::span<const std::int32_t> next, int position) {
+  const shared_products sharing(sharing_.get());
   std::memcpy(values_[0].get(), next.data(), next.size_bytes());
   for (int l = 0; l < end_; ++l) {
     if (const auto decode = decode_at(l).decode) decode(context_, call_of(l), position);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include <gpipe/core/error.hpp>
@@ -21,6 +22,7 @@ struct beam_options {
   int beams = 4;           ///< sequences that are kept at each position
   std::int32_t end = -1;   ///< a sequence ends behind this token; -1: there is none
   double length_power = 0;  ///< sequences compare by log probability / length^this; 0: by log probability
+  int threads = 0;         ///< as `generation_options::threads`
 };
 
 /// A continuation that `beam_search` found.
@@ -56,7 +58,8 @@ class token_generator {
   std::vector<std::byte> values_;
 
  private:
-  decoder started(int samples, std::span<const std::int32_t> prompt, int tokens) const;
+  decoder started(int samples, std::span<const std::int32_t> prompt, int tokens, int threads) const;
+  int threads_for(int asked) const;
   static std::span<const float> read_prompt(decoder& from, std::span<const std::int32_t> prompt);
 
   decoded_model of_;
@@ -70,9 +73,9 @@ class token_generator {
 ///     generator<net> from(training);
 ///     std::vector<std::int32_t> more = from.generate(prompt, {.tokens = 100, .temperature = 0.8, .seed = 1});
 ///
-/// It has a copy of the parameters and works on the calling thread, on the host. Keys and values of earlier tokens are
-/// kept, so that a token costs one row. The tokens are the same for every number of stages. In a job of processes every
-/// process calls the constructor and `refresh`.
+/// It has a copy of the parameters and works on the host. Keys and values of earlier tokens are kept, so that a token
+/// costs one row. The tokens are the same for every number of stages and of threads. In a job of processes every process
+/// calls the constructor and `refresh`.
 template <class Model>
 class generator : public detail::token_generator {
   static_assert(Model::entering::rank == 1 && dtype_of<typename Model::entering::value_type> == dtype::int32,
@@ -98,8 +101,8 @@ namespace detail {
 
 #if GPIPE_BODIES
 GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, std::span<const std::int32_t> prompt,
-                                                         int tokens) const {
-  decoder from(of_, samples);
+                                                         int tokens, int threads) const {
+  decoder from(of_, samples, threads_for(threads));
   if (tokens < 0) throw_error({"tokens is ", tokens}, {"choose 0 or more"});
   if (prompt.empty()) throw error("the prompt has no token", "give at least one");
   if (prompt.size() + index(tokens) > index(max_tokens()) + 1)
@@ -113,6 +116,13 @@ GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, std::span<
                   {"give tokens of the vocabulary"});
   from.set_values(values_);
   return from;
+}
+
+GPIPE_COLD GPIPE_INLINE int token_generator::threads_for(int asked) const {
+  if (asked < 0) throw_error({"threads is ", asked}, {"choose 0 or more"});
+  if (asked > 0) return asked;
+  // Smaller models stay in the cache of a core.
+  return of_.token.parameters() < (1 << 20) ? 1 : (std::max)(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 GPIPE_COLD GPIPE_INLINE std::span<const float> token_generator::read_prompt(decoder& from,
@@ -131,7 +141,7 @@ GPIPE_COLD GPIPE_INLINE std::vector<std::int32_t> token_generator::generate(std:
   if (!(how.temperature >= 0) || !std::isfinite(how.temperature))
     throw_error({"the temperature is ", significant(how.temperature, 6)}, {"choose 0 or more"});
   if (how.top_k < 0) throw_error({"top_k is ", how.top_k}, {"choose 0 or more"});
-  decoder from = started(1, prompt, how.tokens);
+  decoder from = started(1, prompt, how.tokens, how.threads);
   token_sampler choose(how);
   std::vector<std::int32_t> found;
   std::span<const float> logits = read_prompt(from, prompt);
@@ -149,7 +159,7 @@ GPIPE_COLD GPIPE_INLINE std::vector<continuation> token_generator::beam_search(s
   if (how.beams < 1) throw_error({"beams is ", how.beams}, {"choose at least 1"});
   if (!std::isfinite(how.length_power))
     throw_error({"length_power is ", significant(how.length_power, 6)}, {"choose a number, such as 0.6"});
-  decoder from = started(how.beams, prompt, how.tokens);
+  decoder from = started(how.beams, prompt, how.tokens, how.threads);
   const auto vocabulary = index(from.vocabulary());
   const auto score = [&](const continuation& one) {
     return one.log_probability / std::pow(static_cast<double>((std::max)(one.tokens.size(), std::size_t{1})),

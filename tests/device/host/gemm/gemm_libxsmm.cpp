@@ -53,6 +53,10 @@ TEST_CASE("a row's bits do not depend on its neighbours' content") {
   products::neighbours_do_not_matter<context, float>();
 }
 
+TEST_CASE_TEMPLATE("threads that share a product give the bits of one", T, float, double) {
+  products::threads_do_not_matter<context, T>();
+}
+
 TEST_CASE_TEMPLATE("a transposed product of rows in several parts has the bits of several products", T, float, double,
                    gpipe::bf16) {
   products::parts_do_not_matter<context, T>();

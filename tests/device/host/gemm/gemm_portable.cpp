@@ -12,6 +12,10 @@ TEST_CASE_TEMPLATE("products agree with plain loops", T, float, double) {
   products::agree_with_plain_loops<context, T>();
 }
 
+TEST_CASE_TEMPLATE("threads that share a product give the bits of one", T, float, double) {
+  products::threads_do_not_matter<context, T>();
+}
+
 TEST_CASE_TEMPLATE("a transposed product of rows in several parts has the bits of several products", T, float, double) {
   products::parts_do_not_matter<context, T>();
   products::tiny_parts_do_not_matter<context, T>();

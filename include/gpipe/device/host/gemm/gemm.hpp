@@ -5,6 +5,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/device/host/gemm/gemm_tile.hpp>
 #include <gpipe/device/host/gemm/gemm_transposed.hpp>
+#include <gpipe/device/host/gemm/product_sharing.hpp>
 #include <gpipe/layer/contract/panels.hpp>
 
 namespace gpipe::host {
@@ -13,25 +14,43 @@ namespace gpipe::host {
 template <class Tile>
 struct gemm : gemm_transposed<Tile> {
   /// C[rows x n] = A[rows x k] * B + start, with B packed. `start` is one row, added to every row of C. If it is null,
-  /// the start is C itself when accumulating, else zero.
+  /// the start is C itself when accumulating, else zero. Threads that share products compute a part of the columns each.
   template <class T>
-  GPIPE_OUT_OF_LINE static void multiply(int rows, int n, int k, const T* a, const T* b, T* c, bool accumulate,
-                                         const T* start = nullptr) {
+  static void multiply(int rows, int n, int k, const T* a, const T* b, T* c, bool accumulate,
+                       const T* start = nullptr) {
+    product_sharing* const sharing = sharing_of_thread;
+    if (sharing == nullptr || std::ptrdiff_t{n} * k < smallest_shared)
+      return multiply_columns(0, n, rows, n, k, a, b, c, accumulate, start);
+    const int parts = sharing->threads();
+    const auto part = [&](int i) {
+      const int panels = (n + panel_width - 1) / panel_width;
+      const auto column = [&](int at) {
+        return (std::min)(n, static_cast<int>(std::ptrdiff_t{panels} * at / parts) * panel_width);
+      };
+      multiply_columns(column(i), column(i + 1), rows, n, k, a, b, c, accumulate, start);
+    };
+    sharing->run([](const void* of, int i) { (*static_cast<decltype(&part)>(of))(i); }, &part);
+  }
+
+  /// The columns [begin, end) of `multiply`; both are n or a multiple of the panels' width.
+  template <class T>
+  GPIPE_OUT_OF_LINE static void multiply_columns(int begin, int end, int rows, int n, int k, const T* a, const T* b,
+                                                 T* c, bool accumulate, const T* start) {
     using detail::offset;
-    const int last = n % panel_width, full = n - last;
+    const int last = end == n ? n % panel_width : 0, full = end - last;
     for (int inner = 0; inner < k; inner += inner_block) {
       const int depth = (std::min)(inner_block, k - inner);
       const T* row_of_start = inner == 0 ? start : nullptr;
       const bool add = accumulate || start || inner > 0;
       for (int row = 0; row < rows;) {
         // A run of blocks of equal height, for which the tile is looked up once.
-        const int height = Tile::rows_of(rows - row), end = row + (rows - row) / height * height;
+        const int height = Tile::rows_of(rows - row), behind = row + (rows - row) / height * height;
         const auto panel = [&](int column) { return b + offset(column, k) + offset(inner, panel_width); };
-        if (full) {
+        if (begin < full) {
           const auto tile = Tile::template find<T, false>(height, panel_width, depth, k, n, add);
-          for (int column = 0; column < full; column += panel_width) {
-            const T* next = panel(column + panel_width < n ? column + panel_width : column);
-            for (int i = row; i < end; i += height) {
+          for (int column = begin; column < full; column += panel_width) {
+            const T* next = panel(column + panel_width < end ? column + panel_width : column);
+            for (int i = row; i < behind; i += height) {
               T* out = c + offset(i, n) + column;
               if (row_of_start)
                 for (int r = 0; r < height; ++r) detail::copy(panel_width, row_of_start + column, out + offset(r, n));
@@ -42,11 +61,11 @@ struct gemm : gemm_transposed<Tile> {
         if (last) {
           const int columns = Tile::template columns_of<T, false>(last);
           const auto tile = Tile::template find<T, false>(height, columns, depth, k, panel_width, add);
-          for (int i = row; i < end; i += height)
+          for (int i = row; i < behind; i += height)
             detail::at_edge(height, last, c + offset(i, n) + full, n, add, row_of_start ? row_of_start + full : nullptr,
                             [&](T* out) { tile(a + offset(i, k) + inner, panel(full), out, panel(full)); });
         }
-        row = end;
+        row = behind;
       }
     }
   }

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <gpipe/device/host/gemm/product_sharing.hpp>
+#include <gpipe/runtime/worker/thread_team.hpp>
+#include <gpipe/transport/in_process/worker_signals.hpp>
+
+namespace gpipe::detail {
+
+/// Threads that share the products of the thread that makes them. They spin for some time after a product, for the next
+/// one comes soon, and then sleep.
+class product_threads final : public host::product_sharing {
+ public:
+  explicit product_threads(int threads) : signals_(threads), team_(signals_, threads) {}
+
+  int threads() const override { return team_.workers(); }
+  void run(void (*part)(const void* of, int i), const void* of) override {
+    team_.run([part, of](int worker) { part(of, worker); });
+  }
+
+ private:
+  worker_signals signals_;
+  thread_team team_;
+};
+
+/// While it lives, products of this thread are shared; with null they are not.
+class shared_products {
+ public:
+  explicit shared_products(host::product_sharing* sharing) : before_(host::sharing_of_thread) {
+    host::sharing_of_thread = sharing;
+  }
+  ~shared_products() { host::sharing_of_thread = before_; }
+  shared_products(const shared_products&) = delete;
+  shared_products& operator=(const shared_products&) = delete;
+
+ private:
+  host::product_sharing* before_;
+};
+
+}  // namespace gpipe::detail
