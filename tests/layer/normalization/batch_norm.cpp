@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include <gpipe/device/host/layer_fixture.hpp>
 
@@ -73,10 +74,18 @@ void agrees(double tolerance) {
     CHECK(t.partials[0].get(2 * t.C) == static_cast<double>(5 * t.inner));
     t.call().training = false;
     const auto recorded = t.partials[0].bits();
+    for (std::size_t i = 0; i < t.in[0].count(); ++i) t.in[0].set(i, t.in[0].get(i) + 1);  // of other statistics
     t.forward();
     for (std::size_t c = 0; c < t.C; ++c)
       t.is_normalised_by(c, t.average(0, c), t.average(1, c), tolerance * (1 + far));
     CHECK(t.partials[0].bits() == recorded);
+    // Averages do not depend on the input: its gradient is that of a scale.
+    t.backward_input();
+    for (std::size_t c = 0; c < t.C; ++c)
+      t.each(c, [&](std::size_t i) {
+        const double scale = t.parameters[0].get(c) / std::sqrt(t.average(1, c) + 1e-5);
+        CHECK(std::fabs(t.in_gradient[0].get(i) - scale * t.out_gradient[0].get(i)) < tolerance);
+      });
   }
   CHECK(t.overrun().empty());
 }
@@ -88,6 +97,19 @@ TEST_CASE("training uses the statistics of the micro-batch, evaluation the avera
   agrees<host::layer_fixture<batch_norm<>, tensor<double, 21>>>(1e-11);
   agrees<host::layer_fixture<batch_norm<>, tensor<float, 3, 2, 9>>>(3e-4);
   agrees<host::layer_fixture<batch_norm<>, tensor<double, 3, 2, 9>>>(1e-11);
+}
+
+TEST_CASE("gradients of the parameters add to those of earlier micro-batches") {
+  host::layer_fixture<batch_norm<>, feature_map<double, 3, 2, 2>> t(2, 2);
+  t.randomise(1);
+  t.forward();
+  t.backward_parameters();
+  const std::size_t count = t.gradients[0].count();
+  std::vector<double> once;
+  for (std::size_t i = 0; i < count; ++i) once.push_back(t.gradients[0].get(i));
+  t.backward_parameters();
+  for (std::size_t i = 0; i < count; ++i) CHECK(t.gradients[0].get(i) == 2 * once[i]);
+  CHECK(once[0] != 0);
 }
 
 TEST_CASE("one sample gives the bias, not NaN") {

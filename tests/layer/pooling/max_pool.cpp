@@ -42,6 +42,19 @@ TEST_CASE("of equal maxima the first has the gradient, and padding is no maximum
   for (std::size_t i = 0; i < 4; ++i) CHECK(t.in_gradient[0].get(i) == want[i]);
 }
 
+TEST_CASE("pixels that no window sees have no gradient") {
+  const auto holds = []<class Layer>(Layer, auto is_seen) {
+    host::layer_fixture<Layer, feature_map<float, 33, 5, 5>> t(2, 2);
+    t.randomise(1);
+    t.forward();
+    t.backward_input();
+    for (std::size_t i = 0; i < t.in_gradient[0].count(); ++i)
+      if (!is_seen(i / 165 % 5, i / 33 % 5)) CHECK(t.in_gradient[0].get(i) == 0);
+  };
+  holds(max_pool<2, pool_options{.stride = 3}>{}, [](std::size_t y, std::size_t x) { return y != 2 && x != 2; });
+  holds(max_pool<height_width{1, 2}, pool_options{.stride = {2, 1}}>{}, [](std::size_t y, auto) { return y % 2 == 0; });
+}
+
 TEST_CASE_TEMPLATE("NaN and infinity go through, at every place of a window", T, float, double, bf16) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   // 70 channels: whole vectors and a rest. Channel c has the odd value at place c % 4.
