@@ -129,3 +129,25 @@ TEST_CASE("a slower device gets less to do") {
 TEST_CASE("inadmissible numbers are rejected") {
   CHECK_THROWS_AS(cut_of({.stages = 3, .micro_batches = 4}, interleaved{2}), error);
 }
+
+TEST_CASE("stages that count as the same need the same memory for the same slots") {
+  struct skipping : model<input<float, 16>, linear<16>, stash<"x">, linear<16>, relu, linear<16>, pop<"x">, gpipe::add,
+                          stash<"y">, linear<16>, relu, pop<"y">, gpipe::add, linear<8>> {};
+  const network& n = network_of<skipping>;
+  const plan_options o{.stages = 5, .micro_batches = 8, .micro_batch_size = 1};
+  std::vector<memory_requirements> needs;
+  for (int s = 0; s < o.stages; ++s) needs.push_back(requirements_of(fill_drain{}, o, s));
+  int same_whole = 0, same_apart = 0;
+  for (const auto rest : {memory_fits::outside::whole, memory_fits::outside::apart}) {
+    const memory_fits fits{n, o, needs.data(), rest};
+    for (int s = 0; s < o.stages; ++s)
+      for (int t = s + 1; t < o.stages; ++t) {
+        if (!fits.same(s, t)) continue;
+        ++(rest == memory_fits::outside::whole ? same_whole : same_apart);
+        for (int begin = 0; begin < n.slot_count; ++begin)
+          for (int end = begin + 1; end <= n.slot_count; ++end) CHECK(fits.bytes(s, begin, end) == fits.bytes(t, begin, end));
+      }
+  }
+  CHECK(same_whole == 3);  // of the stages between the first and the last
+  CHECK(same_apart < same_whole);
+}

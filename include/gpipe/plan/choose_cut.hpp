@@ -96,10 +96,19 @@ struct memory_fits {
   outside rest = outside::ignored;
 
   constexpr bool operator()(int s, int begin, int end) const {
-    if (rest == outside::ignored) return true;
-    const std::int64_t bytes = rest == outside::whole ? memory_of_range(net, begin, end, needs[s]).total()
-                                                      : memory_of(stage_view(net, begin, end), needs[s]).total();
-    return bytes <= options.memory_limit;
+    return rest == outside::ignored || bytes(s, begin, end) <= options.memory_limit;
+  }
+  constexpr std::int64_t bytes(int s, int begin, int end) const {
+    return rest == outside::whole ? memory_of_range(net, begin, end, needs[s]).total()
+                                  : memory_of(stage_view(net, begin, end), needs[s]).total();
+  }
+  /// Whether both stages need the same memory for the same slots. Nothing skips a stage if all slots behind are one
+  /// stage, and all before are one.
+  constexpr bool same(int s, int t) const {
+    memory_requirements a = needs[s];
+    const memory_requirements& b = needs[t];
+    if (rest == outside::whole) a.stash.skip = b.stash.skip, a.returned.skip = b.returned.skip;
+    return a == b;
   }
 };
 

@@ -23,6 +23,31 @@ TEST_CASE("loads are those on the stage's device") {
   CHECK(all.furthest(1, 0) == 3);
 }
 
+namespace {
+
+/// Odd stages hold two slots, even ones one; counts the questions.
+struct alternating {
+  int* asked;
+  bool operator()(int stage, int begin, int end) const { return ++*asked, end - begin <= 1 + stage % 2; }
+  bool same(int s, int t) const { return s % 2 == t % 2; }
+};
+
+}  // namespace
+
+TEST_CASE("stages with the same limits are asked once") {
+  const int kind_of[] = {0, 0, 0, 0};
+  const partition_problem four{.slots = 3, .stages = 4, .costs = costs, .kinds = 1, .kind_of = kind_of};
+  int asked = 0, all_asked = 0;
+  const detail::range_sums known(four, alternating{&asked});
+  const detail::range_sums each(four, [&](int s, int begin, int end) { return alternating{&all_asked}(s, begin, end); });
+  for (int s = 0; s < 4; ++s)
+    for (int begin = 0; begin < 3; ++begin) {
+      CHECK(known.furthest(s, begin) == each.furthest(s, begin));
+      CHECK(known.reach(s, begin) == each.reach(s, begin));
+    }
+  CHECK(2 * asked == all_asked);
+}
+
 TEST_CASE("the furthest end within the memory is known for each stage or for all") {
   const detail::range_sums each(problem, [](int stage, int begin, int end) { return end - begin <= stage; });
   for (int begin = 0; begin < 3; ++begin) CHECK(each.furthest(0, begin) == begin);

@@ -31,7 +31,14 @@ class range_sums {
       }
     sum_extremes();
     if constexpr (limited<Fits>)
-      for (int s = 0; s < (limits_stages<Fits> ? p.stages : 1); ++s)
+      for (int s = 0; s < (limits_stages<Fits> ? p.stages : 1); ++s) {
+        if (const int same = same_before(fits, s); same < s) {
+          for (int begin = 0; begin < p.slots; ++begin) {
+            furthest_[s * step_ + begin] = furthest_[same * step_ + begin];
+            reach_[s * step_ + begin] = reach_[same * step_ + begin];
+          }
+          continue;
+        }
         for (int begin = 0, end = 0, reach = 0; begin < p.slots; ++begin) {
           if (end < begin) end = begin;
           // The values that enter a stage count, too, so a later begin may reach less far.
@@ -49,6 +56,7 @@ class range_sums {
           furthest_[s * step_ + begin] = end;
           reach_[s * step_ + begin] = reach;
         }
+      }
   }
 
   /// Running sums of the slots' loads on a stage's device.
@@ -77,6 +85,15 @@ class range_sums {
  private:
   template <class Fits>
   static constexpr bool limited = !std::is_same_v<Fits, fits_always>;
+
+  /// The first stage whose limits are those of stage `s`, if `fits` can compare them: to lay out memory is slow.
+  template <class Fits>
+  static constexpr int same_before(const Fits& fits, int s) {
+    int first = s;
+    if constexpr (requires { fits.same(0, 1); })
+      for (first = 0; first < s && !fits.same(first, s);) ++first;
+    return first;
+  }
 
   constexpr std::int64_t add(std::int64_t a, std::int64_t b) const { return added(a, b, of.slots, of.micro_batches); }
 
