@@ -312,6 +312,11 @@ template <template <class, class, int, int, bool, class...> class Promise, int S
 struct placed<Promise<A, B, C, D, false, broken::position<Slot>>, Items> {
   using type = Promise<A, B, C, D, false, position_of<Items, Slot>>;
 };
+template <template <class, class, int, int, int, bool, class...> class Promise, int Slot, class A, class B, int C,
+          int D, int E, class Items>
+struct placed<Promise<A, B, C, D, E, false, broken::position<Slot>>, Items> {
+  using type = Promise<A, B, C, D, E, false, position_of<Items, Slot>>;
+};
 
 /// Reports the broken promise of a model's flow, if there is one. It takes types alone: the search for a function of an
 /// argument would look into the promise.

@@ -72,10 +72,10 @@ struct window_is_in_the_picture {
                 "and the dilation at least 1, and the padding at least 0: change them, or give the layer a larger "
                 "picture");
 };
-template <class Layer, class Input, int Window, int Padding, int Stride, bool Holds>
+template <class Layer, class Input, int Window, int Padding, int Stride, bool Holds, class... Position>
 struct every_window_sees_a_pixel {
   static_assert(
-      Holds,
+      (holds<Holds, Position..., Layer, Input>),
       "gpipe: a pooling's padding must be at most half its window, so that every window sees a pixel, and its "
       "stride at least 0, which stands for that of the window: change them");
 };

@@ -20,6 +20,9 @@ template <height_width Window, pool_options Options = pool_options{}>
 struct average_pool {
   static constexpr detail::short_name shown_name = detail::name_of_pool("average_pool", Window, Options);
 
+  template <class In, class... Position>
+  using refusal = typename detail::pool_check<average_pool, In, Window, Options, Position...>::broken_promise;
+
   template <class In>
   struct on;
 

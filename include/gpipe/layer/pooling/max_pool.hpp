@@ -21,6 +21,9 @@ struct max_pool {
 
   static constexpr detail::short_name shown_name = detail::name_of_pool("max_pool", Window, Options);
 
+  template <class In, class... Position>
+  using refusal = typename detail::pool_check<max_pool, In, Window, Options, Position...>::broken_promise;
+
   template <class In>
   struct on;
 

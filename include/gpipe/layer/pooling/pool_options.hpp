@@ -4,6 +4,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/feature_map.hpp>
+#include <gpipe/layer/contract/refusal.hpp>
 #include <gpipe/layer/contract/window.hpp>
 
 namespace gpipe {
@@ -36,26 +37,40 @@ GPIPE_HOST_DEVICE constexpr void unrolled(F&& f) {
   }
 }
 
+/// The promise that a pooling of this input breaks; void if there is none.
+template <class Layer, class In, height_width Window, pool_options Options, class... Position>
+struct pool_check {
+  using broken_promise = void;  // no feature map: see `on`
+};
+template <class Layer, floating_map In, height_width Window, pool_options Options, class... Position>
+struct pool_check<Layer, In, Window, Options, Position...> {
+  static constexpr height_width stride{Options.stride.height > 0 ? Options.stride.height : Window.height,
+                                       Options.stride.width > 0 ? Options.stride.width : Window.width};
+  using down = windows<In::height, Window.height, stride.height, Options.padding.height>;
+  using across = windows<In::width, Window.width, stride.width, Options.padding.width>;
+  // As in PyTorch, no window lies in the padding alone.
+  static constexpr bool sees(int window, int padding, int step) { return 2 * padding <= window && step >= 0; }
+  using broken_promise = first_broken<
+      unless<down::fits, broken::window_is_in_the_picture<Layer, In, Window.height,
+                                                          In::height + 2 * Options.padding.height, false, Position...>>,
+      unless<across::fits, broken::window_is_in_the_picture<Layer, In, Window.width,
+                                                            In::width + 2 * Options.padding.width, false, Position...>>,
+      unless<sees(Window.height, Options.padding.height, Options.stride.height),
+             broken::every_window_sees_a_pixel<Layer, In, Window.height, Options.padding.height, Options.stride.height,
+                                               false, Position...>>,
+      unless<sees(Window.width, Options.padding.width, Options.stride.width),
+             broken::every_window_sees_a_pixel<Layer, In, Window.width, Options.padding.width, Options.stride.width,
+                                               false, Position...>>>;
+};
+
 /// Windows over a picture: which inputs an output sees, and which outputs see an input.
 template <class Layer, class In, height_width Window, pool_options Options>
 struct pooled {
-  static constexpr int stride_height = Options.stride.height > 0 ? Options.stride.height : Window.height;
-  static constexpr int stride_width = Options.stride.width > 0 ? Options.stride.width : Window.width;
-  using down = windows<In::height, Window.height, stride_height, Options.padding.height>;
-  using across = windows<In::width, Window.width, stride_width, Options.padding.width>;
-  static_assert(sizeof(broken::window_is_in_the_picture<Layer, In, Window.height,
-                                                        In::height + 2 * Options.padding.height, down::fits>) > 0);
-  static_assert(sizeof(broken::window_is_in_the_picture<Layer, In, Window.width, In::width + 2 * Options.padding.width,
-                                                        across::fits>) > 0);
-  // As in PyTorch, no window lies in the padding alone.
-  static constexpr bool sees(int window, int padding, int stride) { return 2 * padding <= window && stride >= 0; }
-  static_assert(
-      sizeof(broken::every_window_sees_a_pixel<Layer, In, Window.height, Options.padding.height, Options.stride.height,
-                                               sees(Window.height, Options.padding.height, Options.stride.height)>) >
-      0);
-  static_assert(
-      sizeof(broken::every_window_sees_a_pixel<Layer, In, Window.width, Options.padding.width, Options.stride.width,
-                                               sees(Window.width, Options.padding.width, Options.stride.width)>) > 0);
+  using checked = pool_check<Layer, In, Window, Options>;
+  static_assert(accepted<typename checked::broken_promise>);
+  static constexpr int stride_height = checked::stride.height, stride_width = checked::stride.width;
+  using down = typename checked::down;
+  using across = typename checked::across;
   using output = feature_map<typename In::value_type, In::channels, down::count, across::count>;
 
   /// A row or column of outputs: its first input, and the inputs [from, to) of its window that are in the picture.
