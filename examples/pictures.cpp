@@ -88,7 +88,7 @@ struct settings {
              .number("--epochs", epochs, 0, 100000, "passes over the training pictures; 0: as many as the model needs")
              .number("--batch", batch, 1, 65536, "pictures in a mini-batch")
              .decimal("--rate", rate, 0, 10, "the highest learning rate; 0: the model's")
-             .number("--stages", plan.stages, 1, slots_of<convnet>, "stages of the pipeline")
+             .number("--stages", plan.stages, 1, 4096, "stages of the pipeline")
              .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches of a mini-batch in each replica")
              .choice("--schedule", plan.schedule, schedules, "the order of work")
              .number("--replicas", plan.replicas, 1, 256, "copies of the pipeline")
