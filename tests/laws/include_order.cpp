@@ -174,7 +174,7 @@ const includes& headers() {
 TEST_CASE("every header is found, and what it includes of ours is there") {
   CHECK(headers().size() > 60);
   for (int i = 0; i < static_cast<int>(folders.size()); ++i) {
-    CAPTURE(folders[static_cast<std::size_t>(i)]);
+    CAPTURE(std::string(folders[static_cast<std::size_t>(i)]));
     const auto count = std::count_if(headers().begin(), headers().end(),
                                      [i](const auto& entry) { return folder_of(entry.first) == i; });
     CHECK(count >= 1);
