@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <gpipe/core/tensors/feature_map.hpp>
@@ -24,16 +25,22 @@ struct text {
 template <class...>
 struct list {};
 
+/// A new name, as a type: nvcc finds no specialisation for a text.
+template <text From, text To>
+struct new_name {
+  static constexpr const char *from = From.letters, *to = To.letters;
+};
+
 /// The fields of a layer, one of them under another name.
-template <class On, text From, text To, class = std::make_index_sequence<sizeof(On::fields) / sizeof(field)>>
+template <class On, class Name, class = std::make_index_sequence<sizeof(On::fields) / sizeof(field)>>
 struct renamed_fields;
-template <class On, text From, text To, std::size_t... I>
-struct renamed_fields<On, From, To, std::index_sequence<I...>> {
+template <class On, class Name, std::size_t... I>
+struct renamed_fields<On, Name, std::index_sequence<I...>> {
   static constexpr field renamed(field it) {
-    if (std::string_view(it.name) == From.letters) it.name = To.letters;
+    if (std::string_view(it.name) == Name::from) it.name = Name::to;
     return it;
   }
-  static constexpr bool is_read = ((std::string_view(On::fields[I].name) == From.letters) || ...);
+  static constexpr bool is_read = ((std::string_view(On::fields[I].name) == Name::from) || ...);
   static_assert(is_read, "gpipe: with_field<From, To, Layer>: the layer reads no field From");
   static constexpr field fields[] = {renamed(On::fields[I])...};
 };
@@ -83,18 +90,28 @@ struct scope {
   using items = detail::list<Items...>;
 };
 
+namespace detail {
+
+// One template in place of a specialisation for one name, which nvcc does not find.
+template <text... Name>
+struct one_stash {
+  static constexpr const char* stashed_as = (Name.letters, ...);
+};
+template <class... Each>
+struct several_stashes {
+  static_assert(sizeof...(Each) > 0, "gpipe: stash<> needs a name: stash<\"x\">");
+  static constexpr int names = sizeof...(Each);
+  using each = list<Each...>;
+};
+
+}  // namespace detail
+
 /// Stores the edge under a name, for every later `pop` of that name in the scope. With several names each stores one of
 /// the tensors on the edge, of which there must be the same number: `stash<"state", "earlier">`. The name "" is for one
 /// that no later layer reads.
 template <detail::text... Names>
-struct stash {
-  static_assert(sizeof...(Names) > 0, "gpipe: stash<> needs a name: stash<\"x\">");
-  static constexpr int names = sizeof...(Names);
-  using each = detail::list<stash<Names>...>;
-};
-template <detail::text Name>
-struct stash<Name> {
-  static constexpr const char* stashed_as = Name.letters;
+struct stash
+    : std::conditional_t<sizeof...(Names) == 1, detail::one_stash<Names...>, detail::several_stashes<stash<Names>...>> {
 };
 
 /// Appends the tensors stashed under the name to those on the edge: the next layer reads all of them.
@@ -175,8 +192,8 @@ struct with_field {
   struct on;
   template <class In>
   requires(requires { sizeof(typename Layer::template on<In>); }) struct on<In>
-      : Layer::template on<In>, detail::renamed_fields<typename Layer::template on<In>, From, To> {
-    using detail::renamed_fields<typename Layer::template on<In>, From, To>::fields;
+      : Layer::template on<In>, detail::renamed_fields<typename Layer::template on<In>, detail::new_name<From, To>> {
+    using detail::renamed_fields<typename Layer::template on<In>, detail::new_name<From, To>>::fields;
   };
 };
 

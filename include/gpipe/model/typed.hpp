@@ -100,13 +100,11 @@ struct typed_stash {
 
 // A stash with a name for each tensor. The skip of the first is the innermost, so it is stored last. What has the name
 // "" needs no reader.
-template <class Item, class Edge, class Names, class Skips>
+template <class Item, class Edge, class Names, class Parts, class Skips>
 struct typed_stashes;
-template <class Item, class Edge, class... Names, class... Skips>
-struct typed_stashes<Item, Edge, list<Names...>, list<Skips...>> {
-  template <class... Parts>
-  static auto flow_with(bundle<Parts...>) -> flow<Edge, skip<Names, Parts, *Names::stashed_as == 0>..., Skips...>;
-  using after = decltype(flow_with(typename edge_parts<Edge>::type{}));
+template <class Item, class Edge, class... Names, class... Parts, class... Skips>
+struct typed_stashes<Item, Edge, list<Names...>, bundle<Parts...>, list<Skips...>> {
+  using after = flow<Edge, skip<Names, Parts, *Names::stashed_as == 0>..., Skips...>;
   static constexpr extent_counts counts{0, 0, 0, 0, 0, Item::names};
   template <class Sink>
   static constexpr void emit(Sink& sink) {
@@ -117,7 +115,7 @@ struct typed_stashes<Item, Edge, list<Names...>, list<Skips...>> {
 template <int Position, class Item, class Edge, class... Skips>
 constexpr auto checked_stashes() {
   if constexpr (constexpr int tensors = parts<Edge>; tensors == Item::names) {
-    return typed_stashes<Item, Edge, typename Item::each, list<Skips...>>{};
+    return typed_stashes<Item, Edge, typename Item::each, typename edge_parts<Edge>::type, list<Skips...>>{};
   } else {
     return mistaken<
         broken::stash_names_each_tensor<broken::position<Position>, Item, Edge, broken::outputs<tensors>, false>>{};

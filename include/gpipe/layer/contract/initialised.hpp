@@ -63,7 +63,7 @@ struct initialised {
   template <class In>
   struct on;
   template <class In>
-  requires(requires { sizeof(Layer::template on<In>::parameters); }) struct on<In>
+  requires(requires { Layer::template on<In>::parameters; }) struct on<In>
       : Layer::template on<In>, detail::redrawn_parameters<typename Layer::template on<In>, Rules...>::type {
     using detail::redrawn_parameters<typename Layer::template on<In>, Rules...>::type::parameters;
   };
