@@ -5,9 +5,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gpipe.hpp>
@@ -31,6 +34,44 @@ using grouped = attention<attention_options{.heads = 4, .key_heads = 2, .head_wi
 /// One weight for the embedding and for a head that is also the loss.
 struct headed : model<input<std::int32_t, tokens>, tied<"words", embedding<vocabulary, width>>, learned_positions<40>,
                       repeat<2, block>, layer_norm, tied<"words", token_head<vocabulary, no_bias>>> {};
+/// Multiplies by a weight of one number and counts how often it is derived.
+struct counted {
+  static inline std::atomic<int> refreshes{0};
+  template <class In>
+  struct on {
+    using layer = counted;
+    using input = In;
+    using output = In;
+    static constexpr auto size = static_cast<std::ptrdiff_t>(In::size);
+    static constexpr parameter parameters[] = {{"weight", {1}, initialiser::ones()}};
+    static constexpr buffer derived[] = {{"copy", 1, dtype::float32}};
+    static constexpr keep keeps{};
+    static constexpr work cost{.forward = 1, .backward_input = 1, .backward_parameters = 1, .bytes = 1};
+    template <class C, class A>
+    static void refresh(const C& c, const A& a) noexcept {
+      ++refreshes;
+      c.copy(1, a.template parameter<0>(), a.template derived<0>());
+    }
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      c.each(a.samples() * size, scaled{a.in(), a.template derived<0>(), a.out()});
+    }
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      if (float* into = a.in_gradient())
+        c.each(a.samples() * size, scaled{a.out_gradient(), a.template derived<0>(), into});
+    }
+    template <class C, class A>
+    static void backward_parameters(const C&, const A&) {}
+  };
+  struct scaled {
+    const float *from, *by;
+    float* into;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { into[i] = from[i] * *by; }
+  };
+};
+struct counting : model<input<std::int32_t, tokens>, embedding<vocabulary, width>, learned_positions<40>, counted,
+                        repeat<2, block>, layer_norm, linear<vocabulary>, softmax_cross_entropy> {};
 using learned = language<learned_positions<40>, causal_attention<2>>;
 using turned = language<sinusoidal_positions, grouped>;
 
@@ -192,6 +233,23 @@ TEST_CASE("parameters are copied when refresh says so") {
   CHECK(from.generate(prompt, {.tokens = 10}) == before);
   from.refresh(of.training);
   CHECK(from.generate(prompt, {.tokens = 10}) == std::vector<std::int32_t>(10, 9));
+}
+
+TEST_CASE("weights are packed once for all texts, and several threads may generate") {
+  trained<counting> of(1, 2);
+  const generator<counting> from(of.training);
+  const std::vector<std::int32_t> one{1};
+  const int before = counted::refreshes;
+  const auto expected = from.generate(prompt, {.tokens = 20}), other = from.generate(one, {.tokens = 20});
+  std::vector<std::int32_t> beside;
+  std::thread second([&] {
+    for (int i = 0; i < 10; ++i) beside = from.generate(one, {.tokens = 20});
+  });
+  for (int i = 0; i < 10; ++i) CHECK(from.generate(prompt, {.tokens = 20}) == expected);
+  second.join();
+  CHECK(beside == other);
+  CHECK(from.beam_search(prompt, {.tokens = 20, .beams = 1}).front().tokens == expected);
+  CHECK(counted::refreshes == before);
 }
 
 TEST_CASE("what cannot be generated is refused") {

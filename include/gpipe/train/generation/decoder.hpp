@@ -17,11 +17,42 @@
 
 namespace gpipe::detail {
 
-/// A model of tokens, as it makes one token after the other. `sequence` has its buffers for all tokens, `token` for one.
+/// A model of tokens, as it makes one token after the other. `sequence` has its buffers for all tokens, `token` for
+/// one.
 struct decoded_model {
   const network &sequence, &token;
   const decode_row<host::context>* decode;   // of the rows of `sequence`
   const forward_row<host::context>* forward;  // of the rows of `token`
+};
+
+struct release_decoder_memory {
+  void operator()(std::byte* at) const noexcept { std::free(at); }
+};
+/// Memory that the system provides when it is written first.
+using decoder_memory = std::unique_ptr<std::byte[], release_decoder_memory>;
+
+GPIPE_COLD inline decoder_memory allocate_to_decode(std::size_t bytes) {
+  auto* at = static_cast<std::byte*>(std::aligned_alloc(alignment, aligned(bytes + 1)));
+  if (at == nullptr)
+    throw_error({"cannot allocate ", bytes, " bytes to generate tokens"}, {"generate fewer sequences at once"});
+  return decoder_memory(at);
+}
+
+/// The parameters of a model and what its layers derive from them, such as packed weights. Decoders read them and write
+/// none, so that any number of decoders share them: packing takes as long as many tokens.
+class decoded_parameters {
+ public:
+  /// `values` are parameters and state, as `keep_values` copies them.
+  decoded_parameters(const network& sequence, const decode_row<host::context>* decode,
+                     std::span<const std::byte> values);
+
+  struct of_layer {
+    decoder_memory parameters, state, derived;  // parameters: null if another slot owns them
+  };
+  const of_layer& operator[](int l) const { return layers_[index(l)]; }
+
+ private:
+  std::vector<of_layer> layers_;
 };
 
 /// Makes the logits that follow a token, for several sequences at once. What layers keep of earlier tokens stays in
@@ -30,17 +61,14 @@ struct decoded_model {
 ///     position 0 1 2 3
 ///     keys     x x x .      step 3 writes the key and the value of token 3, and reads all four
 ///
-/// It runs on the calling thread, which shares its large products with others, and has a copy of the parameters.
+/// It runs on the calling thread, which shares its large products with others. `parameters` must live as long.
 class decoder {
  public:
-  decoder(const decoded_model& of, int samples, int threads);
+  decoder(const decoded_model& of, const decoded_parameters& parameters, int samples, int threads);
 
   int samples() const { return samples_; }
   int tokens() const { return static_cast<int>(of_.sequence.values[0].part.size); }
   int vocabulary() const { return static_cast<int>(logits_part().size); }
-
-  /// Parameters and state, as `keep_values` copies them.
-  void set_values(std::span<const std::byte> values);
 
   /// The logits behind each sequence when `next` has come at `position`: [samples][vocabulary], valid until the next
   /// call. Positions come in ascending order from 0.
@@ -50,22 +78,6 @@ class decoder {
   void reorder(std::span<const int> parents, int tokens);
 
  private:
-  struct release {
-    void operator()(std::byte* at) const noexcept { std::free(at); }
-  };
-  /// Memory that the system provides when it is written first.
-  using memory = std::unique_ptr<std::byte[], release>;
-  static memory allocate(std::size_t bytes) {
-    auto* at = static_cast<std::byte*>(std::aligned_alloc(alignment, aligned(bytes + 1)));
-    if (at == nullptr)
-      throw_error({"cannot allocate ", bytes, " bytes to generate tokens"}, {"generate fewer sequences at once"});
-    return memory(at);
-  }
-
-  struct bound_layer {
-    memory parameters, state, derived, extras;  // parameters: null if another slot owns them
-  };
-
   const row& row_at(int l) const { return of_.sequence.row_of(l); }
   const decode_row<host::context>& decode_at(int l) const { return of_.decode[of_.sequence.slots[l].row]; }
   const forward_row<host::context>& forward_at(int l) const { return of_.forward[of_.token.slots[l].row]; }
@@ -81,25 +93,55 @@ class decoder {
   void require_decodable() const;
 
   decoded_model of_;
+  const decoded_parameters& parameters_;
   host::context context_{};
-  int samples_, end_;  // the slot behind the last one that runs
-  std::vector<bound_layer> layers_;
-  std::vector<memory> values_;
+  int samples_, end_;                   // the slot behind the last one that runs
+  std::vector<decoder_memory> extras_;  // [layer]
+  std::vector<decoder_memory> values_;
   std::unique_ptr<product_threads> sharing_;  // null: one thread
 };
 
 #if GPIPE_BODIES
-GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, int samples, int threads)
-    : of_(of), samples_(samples), end_(of.token.loss_slot() + (loss().predicted >= 0 ? 1 : 0)) {
+GPIPE_COLD GPIPE_INLINE decoded_parameters::decoded_parameters(const network& sequence,
+                                                               const decode_row<host::context>* decode,
+                                                               std::span<const std::byte> values) {
+  for (int l = 0; l < sequence.slot_count; ++l) {
+    const row& r = sequence.row_of(l);
+    of_layer& layer = layers_.emplace_back();
+    if (sequence.owns(l)) layer.parameters = allocate_to_decode(r.parameter_bytes());
+    layer.state = allocate_to_decode(r.state_bytes());
+    layer.derived = allocate_to_decode(r.derived_bytes());
+  }
+  std::size_t from = 0;
+  each_value(sequence, [&](const value_place& v) {
+    const of_layer& layer = layers_[index(v.slot)];
+    std::byte* const into = v.kind == memory_kind::parameters ? layer.parameters.get() : layer.state.get();
+    std::memcpy(into + v.at, values.data() + from, v.bytes);
+    from += v.bytes;
+  });
+  for (int l = 0; l < sequence.slot_count; ++l) {
+    const auto refresh = decode[sequence.slots[l].row].refresh;
+    if (refresh == nullptr) continue;
+    call c;
+    c.parameters = layers_[index(sequence.slots[l].owner)].parameters.get();
+    c.state = layers_[index(l)].state.get();
+    c.derived = layers_[index(l)].derived.get();
+    refresh(host::context{}, c);
+  }
+}
+
+GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, const decoded_parameters& parameters, int samples,
+                                          int threads)
+    : of_(of),
+      parameters_(parameters),
+      samples_(samples),
+      end_(of.token.loss_slot() + (loss().predicted >= 0 ? 1 : 0)) {
   require_decodable();
-  for (int v = 0; v < of_.token.value_count; ++v) values_.push_back(allocate(of_.token.values[v].part.bytes(samples)));
+  for (int v = 0; v < of_.token.value_count; ++v)
+    values_.push_back(allocate_to_decode(of_.token.values[v].part.bytes(samples)));
   for (int l = 0; l < end_; ++l) {
     const row& r = decode_at(l).decode != nullptr ? row_at(l) : of_.token.row_of(l);
-    bound_layer& b = layers_.emplace_back();
-    if (of_.sequence.owns(l)) b.parameters = allocate(r.parameter_bytes());
-    b.state = allocate(r.state_bytes());
-    b.derived = allocate(row_at(l).derived_bytes());
-    b.extras = allocate(r.extra_bytes(samples));
+    extras_.push_back(allocate_to_decode(r.extra_bytes(samples)));
     if (forward_at(l).prepare != nullptr) forward_at(l).prepare(context_, samples);
   }
   if (threads > 1) sharing_ = std::make_unique<product_threads>(threads);
@@ -130,30 +172,15 @@ GPIPE_COLD GPIPE_INLINE void decoder::require_decodable() const {
 
 GPIPE_COLD GPIPE_INLINE call decoder::call_of(int l) const {
   const detail::slot& s = of_.token.slots[l];
-  const bound_layer& b = layers_[index(l)];
   call c;
   c.samples = c.capacity = samples_;
   for (int i = 0; i < s.reads; ++i) c.in[i] = values_[index(of_.token.reads_value(l, i))].get();
   for (int o = 0; o < s.writes; ++o) c.out[o] = values_[index(of_.token.writes_value(l, o))].get();
-  c.parameters = layers_[index(of_.sequence.slots[l].owner)].parameters.get();
-  c.state = b.state.get();
-  c.derived = b.derived.get();
-  c.extras = b.extras.get();
+  c.parameters = parameters_[of_.sequence.slots[l].owner].parameters.get();
+  c.state = parameters_[l].state.get();
+  c.derived = parameters_[l].derived.get();
+  c.extras = extras_[index(l)].get();
   return c;
-}
-
-GPIPE_COLD GPIPE_INLINE void decoder::set_values(std::span<const std::byte> values) {
-  std::size_t from = 0;
-  each_value(of_.sequence, [&](const value_place& v) {
-    if (v.slot < end_) {
-      const bound_layer& b = layers_[index(v.slot)];
-      std::byte* const into = v.kind == memory_kind::parameters ? b.parameters.get() : b.state.get();
-      std::memcpy(into + v.at, values.data() + from, v.bytes);
-    }
-    from += v.bytes;
-  });
-  for (int l = 0; l < end_; ++l)
-    if (decode_at(l).refresh != nullptr) decode_at(l).refresh(context_, call_of(l));
 }
 
 GPIPE_COLD GPIPE_INLINE std::span<const float> decoder::step(std::span<const std::int32_t> next, int position) {
@@ -168,7 +195,7 @@ GPIPE_COLD GPIPE_INLINE std::span<const float> decoder::step(std::span<const std
 
 GPIPE_COLD GPIPE_INLINE const std::byte* decoder::logits() const {
   if (loss().predicted < 0) return values_[index(read_by_loss())].get();
-  return layers_.back().extras.get() + loss().extra_offset(loss().predicted, samples_);
+  return extras_.back().get() + loss().extra_offset(loss().predicted, samples_);
 }
 
 GPIPE_COLD GPIPE_INLINE void decoder::reorder(std::span<const int> parents, int tokens) {
@@ -181,9 +208,9 @@ GPIPE_COLD GPIPE_INLINE void decoder::reorder(std::span<const int> parents, int 
                         used = all / index(this->tokens()) * index(tokens);
       kept.resize(used * parents.size());
       for (std::size_t i = 0; i < parents.size(); ++i)
-        std::memcpy(kept.data() + i * used, layers_[index(l)].extras.get() + at + index(parents[i]) * all, used);
+        std::memcpy(kept.data() + i * used, extras_[index(l)].get() + at + index(parents[i]) * all, used);
       for (std::size_t i = 0; i < parents.size(); ++i)
-        std::memcpy(layers_[index(l)].extras.get() + at + i * all, kept.data() + i * used, used);
+        std::memcpy(extras_[index(l)].get() + at + i * all, kept.data() + i * used, used);
       at += aligned(all * index(samples_));
     }
   }

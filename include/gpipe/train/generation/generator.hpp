@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <thread>
 #include <vector>
@@ -55,7 +56,10 @@ class token_generator {
   }
 
  protected:
-  std::vector<std::byte> values_;
+  /// Packs the parameters, once for all texts.
+  void set_values(std::span<const std::byte> values) {
+    parameters_ = std::make_shared<const decoded_parameters>(of_.sequence, of_.decode, values);
+  }
 
  private:
   decoder started(int samples, std::span<const std::int32_t> prompt, int tokens, int threads) const;
@@ -63,19 +67,21 @@ class token_generator {
   static std::span<const float> read_prompt(decoder& from, std::span<const std::int32_t> prompt);
 
   decoded_model of_;
+  std::shared_ptr<const decoded_parameters> parameters_;
 };
 
 }  // namespace detail
 
-/// Continues sequences of tokens by a model that was trained: one whose input is `input<std::int32_t, Tokens>` and whose
-/// loss reads the logits of the token behind each. Its attention is causal.
+/// Continues sequences of tokens by a model that was trained: one whose input is `input<std::int32_t, Tokens>` and
+/// whose loss reads the logits of the token behind each. Its attention is causal.
 ///
 ///     generator<net> from(training);
 ///     std::vector<std::int32_t> more = from.generate(prompt, {.tokens = 100, .temperature = 0.8, .seed = 1});
 ///
-/// It has a copy of the parameters and works on the host. Keys and values of earlier tokens are kept, so that a token
-/// costs one row. The tokens are the same for every number of stages and of threads. In a job of processes every process
-/// calls the constructor and `refresh`.
+/// It has a copy of the parameters, packed once, and works on the host. Keys and values of earlier tokens are kept, so
+/// that a token costs one row. The tokens are the same for every number of stages and of threads. Several threads may
+/// generate at once. In a job of processes every process calls the constructor and `refresh`; no text may be under way
+/// then.
 template <class Model>
 class generator : public detail::token_generator {
   static_assert(Model::entering::rank == 1 && dtype_of<typename Model::entering::value_type> == dtype::int32,
@@ -93,7 +99,9 @@ class generator : public detail::token_generator {
   /// Copies the parameters again, after steps.
   template <class Device>
   void refresh(const basic_trainer<Device>& training) {
-    training.keep_values(values_);
+    std::vector<std::byte> values;
+    training.keep_values(values);
+    set_values(values);
   }
 };
 
@@ -102,7 +110,7 @@ namespace detail {
 #if GPIPE_BODIES
 GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, std::span<const std::int32_t> prompt,
                                                          int tokens, int threads) const {
-  decoder from(of_, samples, threads_for(threads));
+  decoder from(of_, *parameters_, samples, threads_for(threads));
   if (tokens < 0) throw_error({"tokens is ", tokens}, {"choose 0 or more"});
   if (prompt.empty()) throw error("the prompt has no token", "give at least one");
   if (prompt.size() + index(tokens) > index(max_tokens()) + 1)
@@ -114,7 +122,6 @@ GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, std::span<
     if (prompt[i] < 0 || (below > 0 && prompt[i] >= below))
       throw_error({"token ", prompt[i], " of the prompt, at ", i, ", is not below ", below},
                   {"give tokens of the vocabulary"});
-  from.set_values(values_);
   return from;
 }
 
