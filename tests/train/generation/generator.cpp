@@ -1,5 +1,3 @@
-// sanitizers: address
-
 #include <gpipe/train/generation/generator.hpp>
 
 #include <doctest/doctest.h>
