@@ -72,7 +72,7 @@ GPIPE_COLD inline generated_data changing_source(const dataset& pictures, const 
   if (how.height < 1 || how.width < 1 || how.channels < 1)
     throw_error({"height, width and channels are ", how.height, ", ", how.width, " and ", how.channels},
                 {"choose at least 1 of each"});
-  if (const int most = std::max(how.height, how.width); how.shift < 0 || how.shift > most)
+  if (const int most = (std::max)(how.height, how.width); how.shift < 0 || how.shift > most)
     throw_error({"shift is ", how.shift, ", and pictures have ", how.height, " x ", how.width, " pixels"},
                 {"choose a number of pixels from 0 to ", most});
   picture_changes of_mask = how;
