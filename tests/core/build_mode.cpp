@@ -1,3 +1,4 @@
+// compiled: alone
 // sanitizers: none
 
 #include <gpipe/core/build_mode.hpp>

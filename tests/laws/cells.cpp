@@ -1,3 +1,4 @@
+// compiled: alone
 // sanitizers: address
 
 // The laws over two of AmoebaNet's cells: gradients, the same bits, memory, failures, no allocation. The law `lifetime`

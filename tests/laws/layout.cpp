@@ -1,3 +1,4 @@
+// compiled: alone
 // sanitizers: none
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// compiled: alone
 #include <doctest/doctest.h>
 
 #include <stdexcept>

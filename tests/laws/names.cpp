@@ -1,3 +1,4 @@
+// compiled: alone
 // sanitizers: none
 
 // A program that says `using namespace gpipe` keeps its own names. Here it has variables, functions and types of many

@@ -1,3 +1,4 @@
+// compiled: alone
 #include <gpipe/model/graph.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// compiled: alone
 #include <gpipe/core/text/type_name.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// compiled: alone
 #include <gpipe/plan/timetable/check_runs.hpp>
 
 #include <gpipe/plan/timetable/check.hpp>

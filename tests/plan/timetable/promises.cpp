@@ -1,3 +1,4 @@
+// compiled: alone
 #include <gpipe/plan/timetable/promises.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// compiled: alone
 // sanitizers: address
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// compiled: alone
 // sanitizers: address
 
 #include <gpipe/runtime/binding/kernel_table.hpp>

@@ -1,3 +1,4 @@
+// compiled: alone
 // optimise: kernels
 
 #if GPIPE_WITH_LIBXSMM
