@@ -61,6 +61,14 @@ struct marks {
         r(net->row_of(l)) {}
 
   std::size_t extra_bytes() const { return r.extra_bytes(c.capacity); }
+  /// Writes what no other buffer bears. Both before the kernel's checks and behind its marks: the workspace shares no
+  /// byte with what the kernel reads or writes.
+  void work() const { mark<unsigned char>(c.workspace, r.workspace_bytes(c.capacity), 251); }
+  bool wants_input() const {
+    bool wanted = false;
+    for (int i = 0; i < r.inputs; ++i) wanted = wanted || c.in_gradient[i] != nullptr;
+    return wanted;
+  }
 
   void inputs() const {
     for (int i = 0; i < r.inputs; ++i) {
@@ -92,12 +100,18 @@ void forward(const context&, const gpipe::detail::call& c) {
 }
 void backward_input(const context&, const gpipe::detail::call& c) {
   const marks k(c);
+  k.work();
   k.backward();
   for (int i = 0; i < k.r.inputs; ++i)
     if (c.in_gradient[i] != nullptr)
       mark(c.in_gradient[i], k.r.in[i], c.samples, mark_of(1, net->reads_value(k.l, i), k.m));
+  k.work();
 }
-void backward_parameters(const context&, const gpipe::detail::call& c) { marks(c).backward(); }
+void backward_parameters(const context&, const gpipe::detail::call& c) {
+  const marks k(c);
+  if (!k.wants_input()) k.work();
+  k.backward();
+}
 
 /// An optimizer that keeps nothing and changes nothing.
 struct unmoved {
@@ -159,6 +173,23 @@ struct keeping {
   };
 };
 
+/// Has a parameter, and a workspace of 4 times its input.
+struct working {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr parameter parameters[] = {{"weight", {N}}};
+    static constexpr buffer workspace[] = {{"most", std::size_t{3} * N, dtype_of<T>}, {"rest", N, dtype_of<T>}};
+  };
+};
+
+/// Workspaces: with a gradient of the input, and without one. The latter is used in the parameter part, when gradients
+/// of earlier layers have been born.
+struct worked : model<input<float, 16>, working, linear<64>, linear<16>, stash<"x">,
+                      only<from<"side", tensor<float, 16>>>, working, working, pop<"x">, cross, join, linear<4>,
+                      softmax_cross_entropy> {};
 /// A value kept for two readers: one needs it no more before the other's parameter part, and a wide gradient follows.
 struct kept_twice : model<input<float, 16>, linear<16>, linear<256>, linear<16>, stash<"x">, keeping, pop<"x">, cross,
                           join, linear<4>, softmax_cross_entropy> {};
@@ -204,6 +235,7 @@ TEST_CASE("every read finds what was written: no two buffers that are live toget
   holds_for_stages<transformer<3, 4, 16, 12>>({1, 2, 3, 4, 7, 13});
   holds_for_stages<u_net<64>>({1, 2, 3, 5, 8});
   holds_for_stages<uneven<32>>({1, 2, 3, 4, 7});
+  holds_for_stages<worked>({1, 2, 3, 5, slots_of<worked>});
   holds_for_stages<celled_net<double>>({1, 2, 3, 11, slots_of<celled_net<double>>});
 }
 
@@ -213,4 +245,5 @@ TEST_CASE("no two live buffers share memory, for any cut") {
   holds_for_every_cut<integer_net<float>>();
   holds_for_every_cut<kept_twice>();
   holds_for_every_cut<kept_early>();
+  holds_for_every_cut<worked>();
 }

@@ -11,6 +11,14 @@ namespace laws {
 
 using numbers = std::vector<double>;
 
+/// The elements of all buffers that a layer declares, for one sample.
+template <class Buffers>
+constexpr std::size_t elements_in(const Buffers& declared) {
+  std::size_t sum = 0;
+  for (const auto& b : declared) sum += b.size;
+  return sum;
+}
+
 /// y = x W^T + b for rows of x; b may be empty.
 inline numbers plain_linear(const numbers& x, const numbers& w, const numbers& b, std::size_t inputs) {
   const std::size_t outputs = w.size() / inputs, rows = x.size() / inputs;

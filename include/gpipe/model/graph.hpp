@@ -34,10 +34,11 @@ struct row {
   dtype type = dtype::float32;      ///< of the parameters
   dtype computes = dtype::float32;  ///< the type of its edges, in which it multiplies
   const parameter *parameters = nullptr, *state = nullptr;
-  const buffer *derived = nullptr, *extras = nullptr;
+  const buffer *derived = nullptr, *extras = nullptr, *workspace = nullptr;
   const field* fields = nullptr;
   const partial* partials = nullptr;
-  int parameter_count = 0, state_count = 0, derived_count = 0, extra_count = 0, field_count = 0, partial_count = 0;
+  int parameter_count = 0, state_count = 0, derived_count = 0, extra_count = 0, workspace_count = 0;
+  int field_count = 0, partial_count = 0;
   int predicted = -1;  ///< the extra that a prediction reads, in place of the inputs; -1: none
   int loss = -1, weight = -1, correct = -1;  ///< indices of partials: loss, weight, hits; -1: none
   std::string_view loss_name{};              ///< of an auxiliary loss
@@ -71,9 +72,10 @@ struct row {
   GPIPE_COLD constexpr std::size_t extra_bytes(int samples) const { return extra_offset(extra_count, samples); }
   /// The offset of an extra in the block of all of them.
   GPIPE_COLD constexpr std::size_t extra_offset(int extra, int samples) const {
-    std::size_t sum = 0;
-    for (int i = 0; i < extra; ++i) sum += edge_part{extras[i].size, extras[i].type}.bytes(samples);
-    return sum;
+    return bytes_of_first(extra, extras, samples);
+  }
+  GPIPE_COLD constexpr std::size_t workspace_bytes(int samples) const {
+    return bytes_of_first(workspace_count, workspace, samples);
   }
   /// The number of partials of a micro-batch in elements, then in bytes.
   GPIPE_COLD constexpr std::size_t partial_elements() const {
@@ -82,6 +84,13 @@ struct row {
     return sum;
   }
   GPIPE_COLD constexpr std::size_t partial_bytes() const { return aligned(partial_elements() * sizeof(double)); }
+
+ private:
+  GPIPE_COLD static constexpr std::size_t bytes_of_first(int count, const buffer* list, int samples) {
+    std::size_t sum = 0;
+    for (int i = 0; i < count; ++i) sum += edge_part{list[i].size, list[i].type}.bytes(samples);
+    return sum;
+  }
 };
 
 /// One layer of the expanded model. Its index names it in all rooms.
@@ -198,12 +207,14 @@ constexpr row describe_row() {
   r.state = Bound::state.data();
   r.derived = Bound::derived.data();
   r.extras = Bound::extras.data();
+  r.workspace = Bound::workspace.data();
   r.fields = Bound::fields.data();
   r.partials = Bound::partials.data();
   r.parameter_count = static_cast<int>(Bound::parameters.size());
   r.state_count = static_cast<int>(Bound::state.size());
   r.derived_count = static_cast<int>(Bound::derived.size());
   r.extra_count = static_cast<int>(Bound::extras.size());
+  r.workspace_count = static_cast<int>(Bound::workspace.size());
   r.field_count = static_cast<int>(Bound::fields.size());
   r.partial_count = static_cast<int>(Bound::partials.size());
   int at = 0;

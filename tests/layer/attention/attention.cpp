@@ -30,6 +30,12 @@ static_assert(std::is_same_v<two_groups::output, tensor<bf16, 5, 7>>);
 static_assert(two_groups::extras[2].size == 4 * 5 && two_groups::extras[2].type == dtype::float32);
 static_assert(two_groups::fields.empty() && two_groups::derived[4].size == 0);
 
+// It keeps five times the width for each token: its input, queries, keys, values, heads; and a number for each head.
+using of_width_12 = bound<gpipe::attention<attention_options{.heads = 3}>, tensor<float, 5, 12>>;
+static_assert(of_width_12::keeps.input && !of_width_12::keeps.output);
+static_assert(laws::elements_in(of_width_12::extras) == 5 * (4 * 12 + 3));
+static_assert(laws::elements_in(two_groups::extras) == 5 * (12 + 2 * 6 + 12 + 4));
+
 using without_bias = bound<gpipe::attention<padded>, tensor<double, 5, 8>>;
 static_assert(without_bias::parameters.size() == 2);
 static_assert(without_bias::fields[0].below == 6 && !without_bias::fields[0].optional);

@@ -85,6 +85,11 @@ void follows_the_formula() {
   CHECK(t.overrun().empty());
 }
 
+// It keeps queries, keys, values, heads, and a number for each query and head, beside its inputs.
+static_assert(stacked::keeps.input && !stacked::keeps.output);
+static_assert(laws::elements_in(stacked::extras) == 3 * (8 + 8 + 2) + 5 * (8 + 8));
+static_assert(laws::elements_in(apart::extras) == 3 * (12 + 12 + 4) + 5 * (6 + 6));
+
 struct net : model<input<float, 3, 8>, linear<8>, from<"source", tensor<float, 5, 6>>,
                    with_field<"lengths", "source_lengths", cross_attention<padded>>, linear<2>, softmax_cross_entropy> {
 };

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <type_traits>
 
 using namespace gpipe;
 using namespace gpipe::detail;
@@ -15,6 +16,7 @@ struct rich {
     using output = tensor<float, 4>;
     static constexpr parameter parameters[] = {{"weight", {4, 5}}, {"bias", {4}}};
     static constexpr buffer extras[] = {{"mask", 5, dtype::uint8}, {"mean", 1, dtype::float64}};
+    static constexpr buffer workspace[] = {{"row", 5, dtype::float32}, {"sums", 2, dtype::float64}};
     static constexpr keep keeps{.input = true};
   };
 };
@@ -24,6 +26,7 @@ using layer = bound<rich, tensor<float, 5>>;
 static_assert(detail::offset_in(layer::parameters, 0, sizeof(float)) == 0);
 static_assert(detail::offset_in(layer::parameters, 1, sizeof(float)) == 128);
 static_assert(detail::offset_in(layer::extras, 1, 3) == 64);
+static_assert(detail::offset_in(layer::workspace, 1, 3) == 64);
 
 }  // namespace
 
@@ -45,6 +48,20 @@ TEST_CASE("operands are typed addresses in the blocks of a call") {
   CHECK(!used_random);
   CHECK(a.random().seed == 0);
   CHECK(used_random);
+}
+
+TEST_CASE("backward and decode have the layer's workspace") {
+  alignas(alignment) std::byte workspace[128]{};
+  call c;
+  c.capacity = 3;
+  c.workspace = workspace;
+  const operands<layer, pass::backward> again(c);
+  static_assert(std::is_same_v<decltype(again.workspace<0>()), float*>);
+  CHECK(static_cast<void*>(again.workspace()) == workspace);
+  CHECK(static_cast<void*>(again.workspace<1>()) == workspace + 64);
+  const operands<layer, pass::decode> one_token(c);
+  CHECK(one_token.workspace<1>() == again.workspace<1>());
+  CHECK(one_token.in() == nullptr);
 }
 
 TEST_CASE("a recompute reads the recorded partials and writes none") {

@@ -78,6 +78,27 @@ static_assert(one.of(memory_kind::kept) == 3 * 256 * B + 64);
 static_assert(one.of(memory_kind::transient) == 2 * 256 * B);
 static_assert(one.lower_bound == one.total() - 64);
 
+// A workspace of 512 bytes lies beside the gradients of its layer's output and input, 128 each, once for all
+// micro-batches; what the loss keeps, 128 and a summary, has been read by then.
+struct working {
+  template <class In>
+  struct on {
+    using output = In;
+    static constexpr parameter parameters[] = {{"weight", {16}}};
+    static constexpr buffer workspace[] = {{"sums", 64, dtype::float32}};
+  };
+};
+struct worked : model<input<float, 16>, linear<16>, working, softmax_cross_entropy> {};
+constexpr int of_worked[] = {0, 3};
+constexpr std::int64_t working_set(int copies, bool split) {
+  const stage_memory found =
+      memory_of({network_of<worked>, {of_worked, 1}, 0},
+                {.micro_batches = 5, .micro_batch_size = 2, .in_flight = 4, .kept_copies = copies, .split = split});
+  return found.of(memory_kind::kept) + found.of(memory_kind::transient);
+}
+static_assert(working_set(1, false) == 128 + 128 + 512 && working_set(1, true) == working_set(1, false));
+static_assert(working_set(3, false) == 3 * (128 + 64) + 128 + 512);  // one gradient lies where the loss has read
+
 // Without training parameters have values only.
 constexpr stage_memory evaluated = memory_of(whole, {.micro_batches = 5, .micro_batch_size = 2, .trains = false});
 static_assert(evaluated.of(memory_kind::parameters) == 128 && evaluated.of(memory_kind::gradients) == 0);
@@ -155,7 +176,7 @@ TEST_CASE("every slot has a block of parameters, gradients and moments, even an 
 
 TEST_CASE("kinds have names") {
   CHECK(std::string_view(name_of(memory_kind::parameters)) == "parameters");
-  CHECK(std::string_view(name_of(memory_kind::scratch)) == "scratch");
+  CHECK(std::string_view(name_of(memory_kind::workspace)) == "workspace");
   CHECK(std::string_view(name_of(memory_kind::transient)) == "transient");
   CHECK(static_cast<int>(memory_kind::transient) + 1 == memory_kinds);
 }

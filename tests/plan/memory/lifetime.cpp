@@ -5,6 +5,7 @@
 #include <string>
 
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/model.hpp>
 
@@ -69,6 +70,17 @@ TEST_CASE("a gradient lives from its value's last reader to its writer") {
   const lifetimes later(s1, true);
   CHECK(values(s1, [&](int l, auto f) { later.differentiated(l, f); }) == "| 6 | 7 | ");  // of 5 it is another stage's
   CHECK(later.added_bytes(3, 2) == 512);
+}
+
+TEST_CASE("a workspace is used late where only the parameter part runs, and comes last") {
+  struct two : model<input<float, 8>, linear<8>, linear<8>, relu, softmax_cross_entropy> {};
+  constexpr int whole_of_two[] = {0, 4};
+  const stage_view stage(network_of<two>, {whole_of_two, 1}, 0);
+  const lifetimes split(stage, true), fused(stage, false);
+  for (int l = 0; l < 4; ++l) {
+    CHECK(split.works_late(l) == (l == 0));  // the model's input has no gradient
+    CHECK(!fused.works_late(l));
+  }
 }
 
 TEST_CASE("parameter parts that come last keep their operands alive") {

@@ -33,18 +33,46 @@ struct forgetful {
   };
 };
 
+/// y = 2 x. Its backward reads the workspace in which an earlier call has left the factor.
+struct remembering {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = tensor<T, N>;
+    static constexpr buffer workspace[] = {{"factor", 1, dtype_of<T>}};
+    static inline bool written = false;
+    static void forward(const auto& c, const auto& a) {
+      c.each(a.samples() * N, [x = a.in(), y = a.out()](std::ptrdiff_t i) { y[i] = 2 * x[i]; });
+    }
+    static void backward_input(const auto& c, const auto& a) {
+      if (!written) c.fill(1, T(2), a.workspace());
+      written = true;
+      c.each(a.samples() * N, [factor = a.workspace(), dy = a.out_gradient(), dx = a.in_gradient()](std::ptrdiff_t i) {
+        dx[i] = *factor * dy[i];
+      });
+    }
+  };
+};
+
+struct remembered : model<input<float, 6>, linear<8>, remembering, linear<3>, softmax_cross_entropy> {};
 struct net : model<input<float, 6>, linear<8>, relu, linear<8>, forgetful, linear<3>, softmax_cross_entropy> {};
 
+template <class Net = net>
 step_result one_step(bool canary, recompute_mode recompute) {
   const std::vector<float> inputs(6 * 4, 0.5F);
   const std::vector<std::int32_t> labels{0, 1, 2, 0};
   training_options how;
   how.canary = canary;
-  trainer<net, sgd> training(plan_options{.micro_batches = 2, .micro_batch_size = 2, .recompute = recompute}, {}, how);
+  trainer<Net, sgd> training(plan_options{.micro_batches = 2, .micro_batch_size = 2, .recompute = recompute}, {}, how);
   return training.step(batch(4).with("inputs", inputs).with("labels", labels));
 }
 
 }  // namespace
+
+TEST_CASE("the canary finds and names a layer that reads what an earlier call left in its workspace") {
+  CHECK_THROWS_WITH_AS(one_step<remembered>(true, recompute_mode::never), doctest::Contains("remembering"), error);
+}
 
 TEST_CASE("the canary finds and names a layer that reads a value that it did not keep") {
   for (const recompute_mode mode : {recompute_mode::always, recompute_mode::except_last, recompute_mode::never}) {

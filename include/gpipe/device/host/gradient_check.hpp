@@ -163,7 +163,9 @@ class gradient_check {
     fixture_.backward_input();
     fixture_.backward_parameters();
     const image inputs = image_of(fixture_.in_gradient), parameters = image_of(fixture_.gradients);
+    // Each backward has a forward before it, because it may overwrite the extras.
     if (Fixture::has_fused) {
+      objective();
       fixture_.gradients[0].clear();
       for (auto& g : fixture_.in_gradient) g.poison();
       fixture_.backward();
@@ -172,6 +174,7 @@ class gradient_check {
     }
     // backward_input runs if at least one input needs a gradient: a single input always does.
     for (int without = 0; Fixture::inputs > 1 && without < Fixture::inputs; ++without) {
+      objective();
       for (auto& g : fixture_.in_gradient) g.poison();
       fixture_.connect_gradients(without);
       fixture_.backward_input();

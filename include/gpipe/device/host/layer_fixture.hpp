@@ -121,6 +121,8 @@ class layer_fixture {
                          gpipe::detail::offset_in(bound::derived, bound::derived.size(), std::size_t{1}));
     extras.emplace_back("extras", dtype::uint8,
                         gpipe::detail::offset_in(bound::extras, bound::extras.size(), max_samples));
+    workspace.emplace_back("workspace", dtype::uint8,
+                           gpipe::detail::offset_in(bound::workspace, bound::workspace.size(), max_samples));
     std::size_t partial_count = 0;
     for (const partial& p : bound::partials) partial_count += p.size;
     partials.emplace_back("partials", dtype::float64, partial_count);
@@ -130,6 +132,7 @@ class layer_fixture {
     call_.state = state[0].data();
     call_.derived = derived[0].data();
     call_.extras = extras[0].data();
+    call_.workspace = workspace[0].data();
     if (!bound::partials.empty()) call_.partials = reinterpret_cast<double*>(partials[0].data());
     call_.micro_batches = 1;
     for (std::size_t i = 0; i < bound::fields.size(); ++i) {
@@ -182,17 +185,21 @@ class layer_fixture {
   void forward() {
     if constexpr (!bound::view) on::forward(Context{}, operands<bound>(call_));
   }
+  /// Each part of backward finds a poisoned workspace.
   void backward_input() {
+    workspace[0].poison();
     if constexpr (requires(const again& a) { on::backward_input(Context{}, a); })
       on::backward_input(Context{}, again(call_));
   }
   void backward_parameters() {
+    workspace[0].poison();
     if constexpr (requires(const again& a) { on::backward_parameters(Context{}, a); })
       on::backward_parameters(Context{}, again(call_));
   }
   /// The fused kernel, or both parts.
   void backward() {
     if constexpr (has_fused) {
+      workspace[0].poison();
       on::backward(Context{}, again(call_));
     } else {
       backward_input();
@@ -223,7 +230,7 @@ class layer_fixture {
   /// The name of the first buffer with a write outside of it, or empty.
   std::string overrun() const {
     for (const auto* list : {&in, &out, &in_gradient, &out_gradient, &parameters, &gradients, &state, &derived,
-                             &extras, &partials, &fields})
+                             &extras, &workspace, &partials, &fields})
       for (const auto& buffer : *list)
         if (!buffer.intact()) return buffer.name();
     return {};
@@ -233,7 +240,7 @@ class layer_fixture {
 
   std::vector<guarded_buffer> in, out, in_gradient, out_gradient;             ///< one per part of the edge
   std::vector<guarded_buffer> parameters, gradients, state, derived, extras;  ///< one block per list
-  std::vector<guarded_buffer> partials, fields;
+  std::vector<guarded_buffer> workspace, partials, fields;
 
  private:
   template <class Edge>

@@ -25,7 +25,7 @@ namespace gpipe {
 ///
 /// Its kernel works block by block and never has the weights of all pairs of tokens (Dao et al., "FlashAttention",
 /// 2022). It keeps x, q, k, v, the heads' output and one number for each row of the softmax. Backward computes the
-/// weights again, and its input part leaves the gradients of q, k and v for its parameter part.
+/// weights again, and overwrites q, k and v with their gradients, which its parameter part reads.
 ///
 ///     q k v    [tokens][ query heads | key heads | value heads ]
 ///     heads    [tokens][ query heads ]
@@ -55,9 +55,9 @@ struct attention {
                                          {"angles", turns ? std::size_t{Tokens} * heads.width : 0, dtype_of<number>}};
     static constexpr buffer extras[] = {{"queries, keys, values", std::size_t{Tokens} * N, dtype_of<T>},
                                         {"heads", std::size_t{Tokens} * Q, dtype_of<T>},
-                                        {"log sums", std::size_t{Tokens} * heads.heads, dtype_of<number>},
-                                        {"gradients", std::size_t{Tokens} * N, dtype_of<T>},
-                                        {"heads' gradient", std::size_t{Tokens} * Q, dtype_of<T>}};
+                                        {"log sums", std::size_t{Tokens} * heads.heads, dtype_of<number>}};
+    static constexpr buffer workspace[] = {{"gradients", std::size_t{Tokens} * N, dtype_of<T>},
+                                           {"heads' gradient", std::size_t{Tokens} * Q, dtype_of<T>}};
     static constexpr keep keeps{.input = true};
 
     static constexpr std::int64_t projections = std::int64_t{2} * Tokens * Width * (N + Q);
@@ -109,7 +109,7 @@ struct attention {
       T* const into = a.in_gradient();
       if (into == nullptr) return;
       differentiate(c, a);
-      const T *gradients = a.template extra<3>(), *packed = a.template derived<1>();
+      const T *gradients = a.template extra<0>(), *packed = a.template derived<1>();
       c.multiply(a.samples() * Tokens, Width, N, gradients, packed, into, false);
     }
 
@@ -135,7 +135,7 @@ struct attention {
     template <class C, class A>
       requires(Options.causal && !Options.padded)
     static void decode(const C& c, const A& a, int position) {
-      T *qkv = a.template extra<0>(), *row = a.template extra<3>(), *mixed = a.template extra<4>();
+      T *qkv = a.template extra<0>(), *row = a.template workspace<0>(), *mixed = a.template workspace<1>();
       const T *in_proj = a.template derived<0>(), *out_proj = a.template derived<2>();
       const int n = a.samples();
       detail::project<own::in_bias>(c, a, n, N, Width, a.in(), in_proj, 0, row);
@@ -181,16 +181,19 @@ struct attention {
                                      Tokens, back});
     }
 
-    // The gradients of q, k and v, from that of the output.
+    // The gradients of q, k and v, from that of the output, in their place.
     template <class C, class A>
     static void differentiate(const C& c, const A& a) {
-      const T *qkv = a.template extra<0>(), *mixed = a.template extra<1>(), *out_proj = a.template derived<3>();
-      T *gradients = a.template extra<3>(), *of_mixed = a.template extra<4>();
+      T* const qkv = a.template extra<0>();
+      const T *mixed = a.template extra<1>(), *out_proj = a.template derived<3>();
+      T *gradients = a.template workspace<0>(), *of_mixed = a.template workspace<1>();
       const number* log_sums = a.template extra<2>();
       c.multiply(a.samples() * Tokens, Q, Width, a.out_gradient(), out_proj, of_mixed, false);
-      c.attention_backward(shape_of(a.samples()), qkv, qkv + Q, qkv + Q + K, lengths(a), mixed, log_sums,
+      const T* const kept = qkv;
+      c.attention_backward(shape_of(a.samples()), kept, kept + Q, kept + Q + K, lengths(a), mixed, log_sums,
                            static_cast<const T*>(of_mixed), gradients, gradients + Q, gradients + Q + K);
-      turn(c, a, gradients, true);
+      c.copy(std::ptrdiff_t{a.samples()} * Tokens * N, gradients, qkv);
+      turn(c, a, qkv, true);
     }
 
     template <class A>
@@ -200,7 +203,7 @@ struct attention {
         in_bias = a.template gradient<own::in_bias>();
         out_bias = a.template gradient<own::out_bias>();
       }
-      const T *gradients = a.template extra<3>(), *mixed = a.template extra<1>();
+      const T *gradients = a.template extra<0>(), *mixed = a.template extra<1>();
       return {{{gradients, a.in(), N, Width, Tokens, a.template gradient<own::of_queries>(), in_bias},
                {a.out_gradient(), mixed, Width, Q, Tokens, a.template gradient<own::of_heads>(), out_bias}}};
     }

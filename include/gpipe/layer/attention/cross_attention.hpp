@@ -26,7 +26,7 @@ namespace gpipe {
 /// k_proj_weight and v_proj_weight {key_heads w, key width} take the place of in_proj_weight. If padded, the field
 /// "lengths" counts the second tensor's tokens; `with_field<"lengths", "source_lengths", cross_attention<...>>` gives
 /// the field another name. It keeps both inputs, queries, keys, values, the heads' output and one number for each row
-/// of the softmax.
+/// of the softmax; backward overwrites queries, keys and values with their gradients.
 template <attention_options Options>
 struct cross_attention {
   static_assert(Options.rotary == 0,
@@ -64,11 +64,11 @@ struct cross_attention {
                                         {"keys", std::size_t{KeyTokens} * K, dtype_of<T>},
                                         {"values", std::size_t{KeyTokens} * K, dtype_of<T>},
                                         {"heads", std::size_t{Tokens} * Q, dtype_of<T>},
-                                        {"log sums", std::size_t{Tokens} * heads.heads, dtype_of<number>},
-                                        {"queries' gradient", std::size_t{Tokens} * Q, dtype_of<T>},
-                                        {"keys' gradient", std::size_t{KeyTokens} * K, dtype_of<T>},
-                                        {"values' gradient", std::size_t{KeyTokens} * K, dtype_of<T>},
-                                        {"heads' gradient", std::size_t{Tokens} * Q, dtype_of<T>}};
+                                        {"log sums", std::size_t{Tokens} * heads.heads, dtype_of<number>}};
+    static constexpr buffer workspace[] = {{"queries' gradient", std::size_t{Tokens} * Q, dtype_of<T>},
+                                           {"keys' gradient", std::size_t{KeyTokens} * K, dtype_of<T>},
+                                           {"values' gradient", std::size_t{KeyTokens} * K, dtype_of<T>},
+                                           {"heads' gradient", std::size_t{Tokens} * Q, dtype_of<T>}};
     static constexpr keep keeps{.input = true};
 
     static constexpr std::int64_t projections =
@@ -132,7 +132,7 @@ struct cross_attention {
       T *into = a.template in_gradient<0>(), *into_memory = a.template in_gradient<1>();
       if (into == nullptr && into_memory == nullptr) return;
       differentiate(c, a);
-      const T *dq = a.template extra<5>(), *dk = a.template extra<6>(), *dv = a.template extra<7>();
+      const T *dq = a.template extra<0>(), *dk = a.template extra<1>(), *dv = a.template extra<2>();
       const T *by_q = a.template derived<1>(), *by_k = a.template derived<3>(), *by_v = a.template derived<5>();
       if (into) c.multiply(a.samples() * Tokens, Width, Q, dq, by_q, into, false);
       if (into_memory) {
@@ -185,16 +185,22 @@ struct cross_attention {
     static bool is_differentiated(const A& a) {
       return a.template in_gradient<0>() != nullptr || a.template in_gradient<1>() != nullptr;
     }
-    // The gradients of q, k and v, from that of the output.
+    // The gradients of q, k and v, from that of the output, in their place.
     template <class C, class A>
     static void differentiate(const C& c, const A& a) {
       const T *q = a.template extra<0>(), *k = a.template extra<1>(), *v = a.template extra<2>();
       const T *o = a.template extra<3>(), *by_o = a.template derived<7>();
       const number* log_sums = a.template extra<4>();
-      T* d_o = a.template extra<8>();
+      T *dq = a.template workspace<0>(), *dk = a.template workspace<1>(), *dv = a.template workspace<2>();
+      T* d_o = a.template workspace<3>();
       c.multiply(a.samples() * Tokens, Q, Width, a.out_gradient(), by_o, d_o, false);
-      c.attention_backward(shape_of(a.samples()), q, k, v, lengths(a), o, log_sums, static_cast<const T*>(d_o),
-                           a.template extra<5>(), a.template extra<6>(), a.template extra<7>());
+      c.attention_backward(shape_of(a.samples()), q, k, v, lengths(a), o, log_sums, static_cast<const T*>(d_o), dq, dk,
+                           dv);
+      const std::ptrdiff_t rows = std::ptrdiff_t{a.samples()} * Tokens,
+                           key_rows = std::ptrdiff_t{a.samples()} * KeyTokens;
+      c.copy(rows * Q, dq, a.template extra<0>());
+      c.copy(key_rows * K, dk, a.template extra<1>());
+      c.copy(key_rows * K, dv, a.template extra<2>());
     }
 
     template <class A>
@@ -209,7 +215,7 @@ struct cross_attention {
       number* of_q = a.template gradient<own::of_queries>();
       number* of_k = a.template gradient<own::of_keys>() + to_keys;
       number* of_v = a.template gradient<own::of_values>() + to_values;
-      const T *dq = a.template extra<5>(), *dk = a.template extra<6>(), *dv = a.template extra<7>();
+      const T *dq = a.template extra<0>(), *dk = a.template extra<1>(), *dv = a.template extra<2>();
       const T *o = a.template extra<3>(), *x = a.template in<0>(), *memory = a.template in<1>();
       return {{{dq, x, Q, Width, Tokens, of_q, q_bias},
                {dk, memory, K, KeyWidth, KeyTokens, of_k, k_bias},

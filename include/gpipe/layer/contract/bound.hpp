@@ -55,6 +55,8 @@ struct shown<Layer> : shown<typename Layer::shown_as> {};
 ///       static constexpr parameter state[] = {...};       not trained: `absorb` updates it from all partials
 ///       static constexpr buffer derived[] = {...};        made from the parameters by `refresh` after each commit
 ///       static constexpr buffer extras[] = {...};         written by forward, read by backward
+///       static constexpr buffer workspace[] = {...};      for one call of backward's input part; of its parameter part
+///                                                         if no input has a gradient; of `decode`
 ///       static constexpr keep keeps{.input = true};       its edges that backward reads again
 ///       static constexpr field fields[] = {...};          fields of the data that it reads
 ///       static constexpr std::int64_t input_below = 9;    integers of its input must be in [0, 9): tokens
@@ -97,6 +99,10 @@ struct bound {
   }();
   static constexpr auto extras = [] {
     if constexpr (requires { sizeof(on::extras); }) return detail::to_array<buffer>(on::extras);
+    else return std::array<buffer, 0>{};
+  }();
+  static constexpr auto workspace = [] {
+    if constexpr (requires { sizeof(on::workspace); }) return detail::to_array<buffer>(on::workspace);
     else return std::array<buffer, 0>{};
   }();
   static constexpr auto fields = [] {

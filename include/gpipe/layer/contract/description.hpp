@@ -65,7 +65,8 @@ struct parameter {
 };
 
 /// Memory that a layer needs beside its edges. `size` counts elements: per sample for buffers that are kept for
-/// backward (`extras`), in total for buffers that are derived from the parameters after each commit (`derived`).
+/// backward (`extras`) or that live for one call (`workspace`), in total for buffers that are derived from the
+/// parameters after each commit (`derived`).
 struct buffer {
   const char* name = "";
   std::size_t size = 0;

@@ -19,7 +19,7 @@ namespace detail {
 enum class refresh_for : std::uint8_t { all, forward, backward, backward_input, backward_parameters };
 
 /// The untyped buffers of one kernel call, filled in by the executor. Pointers that the call does not need are null.
-/// Parameters, gradients, state, extras and derived are blocks with the inner offsets of `offset_in`.
+/// Parameters, gradients, state, extras, workspace and derived are blocks with the inner offsets of `offset_in`.
 struct call {
   int samples = 0;        ///< in this micro-batch, at most `capacity`
   int capacity = 0;       ///< the plan's micro-batch size
@@ -34,6 +34,7 @@ struct call {
   const std::byte* derived = nullptr;
   std::byte* gradients = nullptr;
   std::byte* extras = nullptr;
+  std::byte* workspace = nullptr;
   double* partials = nullptr;           ///< of the micro-batch; for `absorb` those of the first
   std::ptrdiff_t partial_stride = 0;    ///< from one micro-batch's partials to the next's
   int micro_batches = 0;                ///< for `absorb`: the micro-batches that have samples
@@ -43,7 +44,7 @@ struct call {
   refresh_for refreshed = refresh_for::all;  ///< the kernels that will read what `refresh` writes
 };
 
-// The offset of a layer's I-th parameter, derived buffer or extra in bytes: each starts at a multiple of `alignment`.
+// The offset of a layer's I-th parameter or buffer in bytes: each starts at a multiple of `alignment`.
 template <std::size_t N>
 constexpr std::size_t offset_in(const std::array<parameter, N>& list, std::size_t index, std::size_t element_bytes) {
   std::size_t at = 0;
@@ -72,12 +73,19 @@ struct backward_reads_a_kept_output {
                        "`static constexpr keep keeps{.output = true};`");
 };
 
+template <class Layer, class Input, bool Holds>
+struct forward_has_no_workspace {
+  static_assert(Holds, "gpipe: a layer's workspace is memory of its backward and of `decode`: in forward use what the "
+                       "layer declares as `extras`");
+};
+
 }  // namespace broken
 
 namespace detail {
 
-/// Forward may read all edges of a layer; backward may read those that the layer keeps; absorb may read none.
-enum class pass { forward, backward, absorb };
+/// Forward may read all edges of a layer, as decode does; backward may read those that the layer keeps; absorb may read
+/// none.
+enum class pass { forward, backward, absorb, decode };
 
 }  // namespace detail
 
@@ -101,7 +109,9 @@ struct partial_list {
 ///     gradient<I>()      as parameter I                backward_parameters *adds* to it
 ///     state<I>()         as declared       const       `absorb` writes it
 ///     derived<I>()       as declared                   `refresh` writes it
-///     extra<I>()         [samples][extra I]            forward writes, backward reads
+///     extra<I>()         [samples][extra I]            forward writes, backward reads and may overwrite
+///     workspace<I>()     [samples][workspace I]        backward_input, backward_parameters if no input has a gradient,
+///                                                      decode; its values are lost when the call returns
 ///     partials()         as declared                   forward writes all of it, a layer with state only in training;
 ///                                                      null in a recompute
 ///     recorded_partials() as declared       const      the values that forward wrote: recompute and backward
@@ -132,13 +142,13 @@ class operands {
   template <int I = 0>
   const in_type<I>* in() const {
     static_assert(sizeof(broken::backward_reads_a_kept_input < typename Bound::layer, typename Bound::input,
-                         Pass == detail::pass::forward || Bound::keeps.input >) > 0);
+                         forwards || Bound::keeps.input >) > 0);
     return reinterpret_cast<const in_type<I>*>(call_.in[I]);
   }
   template <int I = 0>
   out_type<I>* out() const {
     static_assert(sizeof(broken::backward_reads_a_kept_output < typename Bound::layer, typename Bound::input,
-                         Pass == detail::pass::forward || Bound::keeps.output >) > 0);
+                         forwards || Bound::keeps.output >) > 0);
     return reinterpret_cast<out_type<I>*>(call_.out[I]);
   }
   template <int I = 0>
@@ -184,6 +194,14 @@ class operands {
     return reinterpret_cast<T*>(
         call_.extras + detail::offset_in(Bound::extras, std::size_t{I}, static_cast<std::size_t>(call_.capacity)));
   }
+  template <int I = 0>
+  detail::element_of<Bound::workspace[std::size_t{I}].type>* workspace() const {
+    static_assert(sizeof(broken::forward_has_no_workspace < typename Bound::layer, typename Bound::input,
+                         Pass == detail::pass::backward || Pass == detail::pass::decode >) > 0);
+    return reinterpret_cast<detail::element_of<Bound::workspace[std::size_t{I}].type>*>(
+        call_.workspace +
+        detail::offset_in(Bound::workspace, std::size_t{I}, static_cast<std::size_t>(call_.capacity)));
+  }
   template <int I, class T>
   const T* field() const {
     static_assert(dtype_of<T> == Bound::fields[I].type,
@@ -197,6 +215,8 @@ class operands {
   partial_list all_partials() const { return {call_.partials, call_.partial_stride, call_.micro_batches}; }
 
  private:
+  static constexpr bool forwards = Pass == detail::pass::forward || Pass == detail::pass::decode;
+
   const detail::call& call_;
 };
 

@@ -221,6 +221,11 @@ class layout {
     now_.inside.drop(value);
     now_.transient.drop(value);
   }
+  /// The buffer lives to the end of backward.
+  constexpr void stay(int value) {
+    now_.inside.keep(value);
+    now_.transient.keep(value);
+  }
   constexpr void note_alive() {
     if (now_.alive + now_.passing > now_.max_alive) now_.max_alive = now_.alive + now_.passing;
   }
@@ -248,15 +253,18 @@ class layout {
     });
     const auto added = static_cast<std::int64_t>(life_.added_bytes(l, needs_.micro_batch_size));
     if (added > 0) place_transient(kind::scratch, l, -1, added);
+    const auto work = static_cast<std::int64_t>(net_.row_of(l).workspace_bytes(needs_.micro_batch_size));
+    if (work > 0) place_transient(kind::workspace, l, -1, work);
     note_alive();
     if (added > 0) drop(-1, added);
+    if (work > 0 && life_.works_late(l)) stay(-1);
+    else if (work > 0) drop(-1, work);
 
     const bool waits = life_.waits(l);
     life_.consumed(l, [&](int v) {
       if (held(v)) return;
       if (!waits) return drop(v, size_of(v));
-      now_.inside.keep(v);
-      now_.transient.keep(v);
+      stay(v);
     });
     if (waits) return;
     if (net_.row_of(l).extra_count > 0)

@@ -13,6 +13,8 @@ namespace gpipe::detail {
 ///   A recompute writes it again, in the same order.
 /// - An *activation* that only forward reads dies with its last reader; one that is sent dies when it is copied.
 /// - The *gradient* of a value is born when its last reader writes it and dies when its writer has read it.
+/// - A *workspace* lives in one part of a slot's backward: the input part, or the parameter part if no input has a
+///   gradient, because then only that part runs.
 /// - The parameter part of a slot comes at once. In a *split* backward it comes after all input parts, and until then
 ///   its operands live: the kept input, output and extras of a slot with parameters, and its output's gradient.
 ///
@@ -98,6 +100,13 @@ class lifetimes {
         sum += net_.values[v].part.bytes(samples);
     }
     return sum;
+  }
+
+  /// Whether the slot's workspace is used in a parameter part that comes after all input parts.
+  GPIPE_COLD constexpr bool works_late(int l) const {
+    bool wanted = false;
+    for (int i = 0; i < net_.slots[l].reads; ++i) wanted = wanted || net_.values[net_.reads_value(l, i)].gradient;
+    return waits(l) && !wanted;
   }
 
  private:

@@ -38,6 +38,7 @@ enum class memory_kind : std::uint8_t {
   activations,  ///< values for forward only
   backward,     ///< gradients between the stage's layers
   scratch,      ///< further gradients of a value with several readers
+  workspace,    ///< of a layer, for one part of its backward
 };
 inline constexpr int memory_kinds = 17;  ///< kinds with a count
 
@@ -46,7 +47,8 @@ constexpr const char* name_of(memory_kind kind) {
   constexpr const char* names[] = {"parameters", "gradients", "moments",     "arrays",   "averages",
                                    "tied",       "state",     "derived",     "partials", "sums",
                                    "stash",      "returned",  "outgoing",    "landing",  "held",
-                                   "kept",       "transient", "activations", "backward", "scratch"};
+                                   "kept",       "transient", "activations", "backward", "scratch",
+                                   "workspace"};
   return names[static_cast<int>(kind)];
 }
 

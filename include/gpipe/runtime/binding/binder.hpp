@@ -119,8 +119,8 @@ class binder {
     }
     for (int f = 0; f < r.field_count; ++f)
       b.fields[f] = here().find(memory_kind::stash, l, -1, entering_slots(), f);
-    if (r.extra_count > 0)
-      b.extras = here().find(memory_kind::kept, l, -1, kept_slots());
+    if (r.extra_count > 0) b.extras = here().find(memory_kind::kept, l, -1, kept_slots());
+    if (r.workspace_count > 0) b.workspace = here().find(memory_kind::workspace, l, -1, kept_slots());
     if (r.partial_count > 0) b.partials = here().find(memory_kind::partials, l, -1, slot_table(each_));
     const bool owns = net_.owns(l);
     b.parameters = here().find(owns ? memory_kind::parameters : memory_kind::tied, l, -1).base;

@@ -32,7 +32,7 @@ struct bound_slot {
   block_address in_gradient[max_tensors_per_edge], out_gradient[max_tensors_per_edge];
   block_address sum[max_tensors_per_edge];  ///< in_gradient is added to it; null: in_gradient is written in place
   bool unread[max_tensors_per_edge]{};      ///< no layer reads the output: its gradient is zeros
-  block_address extras, partials, fields[max_fields];
+  block_address extras, workspace, partials, fields[max_fields];
   std::byte *parameters = nullptr, *state = nullptr, *derived = nullptr, *gradients = nullptr;
   std::byte* next_state = nullptr;   ///< after the commit, if it holds; null: the layer has no state, or nothing trains
   double* sum_of_squares = nullptr;  ///< of its gradient; before that, free for other sums

@@ -29,6 +29,7 @@ GPIPE_OUT_OF_LINE call call_of(const bound_slot<Context>& b, const step_context&
   c.derived = b.derived;
   c.gradients = b.gradients;
   c.extras = b.extras.at(m, again);
+  c.workspace = b.workspace.at(m, again);
   c.partials = reinterpret_cast<double*>(b.partials.at(m, again));
   c.partial_stride = static_cast<std::ptrdiff_t>(b.partials.stride / sizeof(double));
   c.micro_batches = step.filled_of_all();

@@ -30,6 +30,9 @@ class canary {
       if (b.layer->extra_count > 0)
         (life.waits(l) ? here.parameters : here.input)
             .push_back({b.extras, b.layer->extra_bytes(terms.micro_batch_size)});
+      if (b.layer->workspace_count > 0)
+        (life.works_late(l) ? here.parameters : here.input)
+            .push_back({b.workspace, b.layer->workspace_bytes(terms.micro_batch_size)});
       life.held(l, [&](int v) { (life.waits(l) ? here.parameters : here.input).push_back({where(b, v), bytes(v)}); });
       life.consumed(l, [&](int v) {
         for (int o = 0; o < b.outputs; ++o)

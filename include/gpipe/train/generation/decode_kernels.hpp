@@ -40,11 +40,11 @@ struct decode_entry {
   template <class Bound>
   struct of {
     using body = kernels<typename Bound::on, Context>;
-    using arguments = operands<Bound>;
+    using arguments = operands<Bound, pass::decode>;
     GPIPE_OUT_OF_LINE static void decode(const Context& c, const call& b, int position) {
       body::decode(c, arguments(b), position);
     }
-    GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b) { body::refresh(c, arguments(b)); }
+    GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b) { body::refresh(c, operands<Bound>(b)); }
   };
 
   template <class Bound>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -97,6 +98,7 @@ class decoder {
   host::context context_{};
   int samples_, end_;                   // the slot behind the last one that runs
   std::vector<decoder_memory> extras_;  // [layer]
+  decoder_memory workspace_;            // of all layers
   std::vector<decoder_memory> values_;
   std::unique_ptr<product_threads> sharing_;  // null: one thread
 };
@@ -139,11 +141,15 @@ GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, const decoded_
   require_decodable();
   for (int v = 0; v < of_.token.value_count; ++v)
     values_.push_back(allocate_to_decode(of_.token.values[v].part.bytes(samples)));
+  std::size_t workspace = 0;
   for (int l = 0; l < end_; ++l) {
-    const row& r = decode_at(l).decode != nullptr ? row_at(l) : of_.token.row_of(l);
+    const bool decodes = decode_at(l).decode != nullptr;
+    const row& r = decodes ? row_at(l) : of_.token.row_of(l);
     extras_.push_back(allocate_to_decode(r.extra_bytes(samples)));
+    if (decodes) workspace = (std::max)(workspace, r.workspace_bytes(samples));
     if (forward_at(l).prepare != nullptr) forward_at(l).prepare(context_, samples);
   }
+  workspace_ = allocate_to_decode(workspace);
   if (threads > 1) sharing_ = std::make_unique<product_threads>(threads);
 }
 
@@ -180,6 +186,7 @@ GPIPE_COLD GPIPE_INLINE call decoder::call_of(int l) const {
   c.state = parameters_[l].state.get();
   c.derived = parameters_[l].derived.get();
   c.extras = extras_[index(l)].get();
+  c.workspace = workspace_.get();
   return c;
 }
 
