@@ -65,6 +65,7 @@ class stretched {
   network net() const {
     network made = from_;
     made.slots = slots_.data();
+    made.tied = tied_.data();
     made.values = values_.data();
     made.reads = reads_.data();
     made.readers = readers_.data();
@@ -94,7 +95,12 @@ class stretched {
     gpipe::detail::slot made = like;
     made.first_read = static_cast<int>(reads_.size());
     made.first_write = static_cast<int>(values_.size());
-    made.owner = like.owner == l ? here : moved_[index(like.owner)];
+    made.first_tied = static_cast<int>(tied_.size());
+    for (int i = 0; i < like.tied; ++i) {
+      gpipe::detail::tied_parameter shared = from_.tied[like.first_tied + i];
+      shared.owner.slot = moved_[index(shared.owner.slot)];
+      tied_.push_back(shared);
+    }
     for (int i = 0; i < like.reads; ++i) reads_.push_back({value_of(like.first_read + i), here});
     for (int o = 0; o < like.writes; ++o) at_[index(like.first_write + o)] = add_value(like.first_write + o, here);
     slots_.push_back(made);
@@ -153,6 +159,7 @@ class stretched {
 
   network from_;
   std::vector<gpipe::detail::slot> slots_;
+  std::vector<gpipe::detail::tied_parameter> tied_;
   std::vector<gpipe::detail::value> values_;
   std::vector<gpipe::detail::read> reads_;
   std::vector<int> readers_;

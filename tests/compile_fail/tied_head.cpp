@@ -1,5 +1,7 @@
-// expect: a tied layer's parameters must have the shapes and types of the first layer tied under that name
-// expect: tied_parameters_match<gpipe::broken::position<1>, gpipe::detail::letters<'w', 't', 'e'>, false>
+// expect: layers tied under one name share the parameters of the same name, but this one has another shape or type here
+// expect: tied_parameters_match<gpipe::broken::position<1>, gpipe::detail::letters<'w', 't', 'e'>
+// expect: gpipe::detail::letters<'w', 'e', 'i', 'g', 'h', 't'>, gpipe::broken::here<gpipe::tensor<float, 10, 8>
+// expect: gpipe::broken::first<gpipe::tensor<float, 9, 8>
 // errors: 1
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/attention/token_head.hpp>
@@ -7,11 +9,11 @@
 
 using namespace gpipe;
 
-// A head shares the embedding's weight if it has no bias.
+// A head shares the weight of an embedding of as many words, and has a bias of its own.
 #ifdef GPIPE_FAIL
-using head = token_head<9>;
+constexpr int words = 10;
 #else
-using head = token_head<9, no_bias>;
+constexpr int words = 9;
 #endif
-struct net : model<input<std::int32_t, 4>, tied<"wte", embedding<9, 8>>, tied<"wte", head>> {};
+struct net : model<input<std::int32_t, 4>, tied<"wte", embedding<9, 8>>, tied<"wte", token_head<words>>> {};
 static_assert(slots_of<net> == 2);

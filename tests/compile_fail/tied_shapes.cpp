@@ -1,8 +1,9 @@
-// expect: a tied layer's parameters must have the shapes and types of the first layer tied under that name
-// expect: tied_parameters_match<gpipe::broken::position<2>, gpipe::detail::letters<'b', 'o', 't', 'h'>, false>
+// expect: or name only the parameters that they share: tied<Name, Layer, "weight">
+// expect: tied_parameters_match<gpipe::broken::position<2>, gpipe::detail::letters<'b', 'o', 't', 'h'>
+// expect: gpipe::detail::letters<'w', 'e', 'i', 'g', 'h', 't'>, gpipe::broken::here<gpipe::tensor<float, 9, 8>
 // errors: 1
-#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;

@@ -26,7 +26,8 @@ void is(const network& made, const network& compiled) {
   for (int l = 0; l < made.slot_count; ++l) {
     const gpipe::detail::slot &a = made.slots[l], &b = compiled.slots[l];
     different += a.first_read != b.first_read || a.reads != b.reads || a.first_write != b.first_write ||
-                 a.writes != b.writes || a.owner != b.owner || made.row_of(l).name != compiled.row_of(l).name;
+                 a.writes != b.writes || a.tied != b.tied || made.row_of(l).name != compiled.row_of(l).name;
+    for (int p = 0; p < made.row_of(l).parameter_count; ++p) different += made.owner(l, p) != compiled.owner(l, p);
   }
   for (int r = 0; r < made.read_count; ++r)
     different += made.reads[r].value != compiled.reads[r].value || made.reads[r].slot != compiled.reads[r].slot ||

@@ -187,7 +187,7 @@ TEST_CASE("a frozen group does not change, and no norm counts it") {
       // The norm is that of the biases alone, each tied one at its owner.
       const network& n = all.net();
       for (int l = 0; l < n.slot_count; ++l)
-        if (n.row_of(l).parameter_count == 2 && n.slots[l].owner == l)
+        if (n.row_of(l).parameter_count == 2 && n.owns(l))
           for (const float g : all.gradient(l, "bias")) squares += static_cast<double>(g) * static_cast<double>(g);
       double weight = 0;
       for (const float w : data.weights) weight += static_cast<double>(w);

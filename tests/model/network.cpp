@@ -103,16 +103,45 @@ struct shared : model<input<float, 4>, scaled<3>, tied<"a", scaled<5>>, tied<"b"
                       repeat<2, relu, tied<"a", scaled<5>>>, tied<"b", scaled<7>>> {};
 constexpr const network& k = network_of<shared>;
 static_assert(k.slot_count == 8 && k.row_count == 6 && k.parameters() == (3 + 2) + (5 + 2) + (7 + 2));
-static_assert(k.slots[0].owner == 0 && k.slots[1].owner == 1 && k.slots[2].owner == 2);
-static_assert(k.slots[4].owner == 1 && k.slots[6].owner == 1 && k.slots[7].owner == 2);
-static_assert(k.owns(1) && k.owns(3) && !k.owns(4) && !k.owns(7));
+using place = gpipe::detail::parameter_place;
+static_assert(k.owner(1, 1) == place{1, 1} && k.owner(4, 0) == place{1, 0} && k.owner(6, 1) == place{1, 1});
+static_assert(k.owner(7, 0) == place{2, 0} && k.uses(7, 2) && !k.uses(7, 1));
+static_assert(k.owns(1) && k.owns(3) && !k.owns(4) && !k.owns(7) && k.own_bytes(4) == 0 && k.tied_bytes(4) == 128);
 static_assert(k.row_of(4).parameter_elements() == 7 && k.values[5].gradient);
 struct repeated : model<input<float, 4>, repeat<6, tied<"a", scaled<5>>>> {};
 static_assert(network_of<repeated>.row_count == 1 && network_of<repeated>.parameters() == 7);
 // A block may contain the tied layer.
 struct block : residual<tied<"c", scaled<9>>, relu> {};
 struct blocks : model<input<float, 4>, block, relu, block> {};
-static_assert(network_of<blocks>.parameters() == 11 && network_of<blocks>.slots[4].owner == 0);
+static_assert(network_of<blocks>.parameters() == 11 && network_of<blocks>.owner(4, 1) == place{0, 1});
+
+// A parameter is shared by its name. The first layer that has it owns it, and others are the layer's own.
+template <class Name, int N>
+struct beside {
+  template <class In>
+  struct on {
+    using output = In;
+    static constexpr parameter parameters[] = {{Name::letters, {N}}, {"weight", {3}}};
+  };
+};
+struct other {
+  static constexpr const char* letters = "other";
+};
+struct bias {
+  static constexpr const char* letters = "bias";
+};
+struct parts : model<input<float, 4>, tied<"a", scaled<3>>, tied<"a", beside<other, 40>>, tied<"a", beside<bias, 2>>,
+                     tied<"a", beside<other, 40>>, tied<"a", beside<other, 7>, "weight">, tied<"b", scaled<3>, "bias">,
+                     tied<"b", beside<bias, 2>>, tied<"b", beside<other, 7>, "weight">> {};
+constexpr const network& w = network_of<parts>;
+static_assert(w.parameters() == (3 + 2) + 40 + 7 + (3 + 2) + 3 + 7);
+static_assert(w.owner(1, 0) == place{1, 0} && w.owner(1, 1) == place{0, 0} && w.owner(2, 0) == place{0, 1});
+static_assert(w.owner(3, 0) == place{1, 0} && w.owner(4, 0) == place{4, 0} && w.owner(4, 1) == place{0, 0});
+static_assert(w.owner(6, 0) == place{5, 1} && w.owner(6, 1) == place{6, 1}, "the tie b has no weight before slot 6");
+static_assert(w.owner(7, 0) == place{7, 0} && w.owner(7, 1) == place{6, 1});
+static_assert(!w.owns(1) && w.owns(1, 0) && !w.owns(1, 1) && w.uses(3, 1) && w.uses(3, 0) && !w.uses(1, 2));
+static_assert(w.own_bytes(1) == 192 && w.own_bytes(1, 1) == 192 && w.tied_bytes(1) == 64 && w.tied_bytes(1, 1) == 0);
+static_assert(w.own_elements(3) == 0 && w.own_elements(4) == 7 && w.tied_bytes(3) == 192 + 64);
 
 }  // namespace
 

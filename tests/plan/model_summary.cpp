@@ -51,3 +51,11 @@ TEST_CASE("outputs have all extents, and types other than float") {
   struct halves : model<input<bf16, 2, 3>, linear<4>, relu> {};
   CHECK(has(summary<halves>(), "linear<4>  2 x 4 bf16 "));
 }
+
+TEST_CASE("a layer that shares its weight alone has its own parameters, and others") {
+  struct shared : model<input<float, 8>, tied<"w", linear<8, no_bias>>, tied<"w", linear<8>>> {};
+  const std::string text = summary<shared>();
+  CHECK(has(text, "linear<8, gpipe::no_bias>       8          64 "));
+  CHECK(has(text, "linear<8>       8    8 + tied "));
+  CHECK(has(text, "2 layers, 72 parameters (288 B of float)"));
+}

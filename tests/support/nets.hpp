@@ -67,11 +67,12 @@ struct tied_net : model<input<T, 12>, linear<16>, stash<"x">, tied<"w", linear<1
                         pop<"x">, add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, linear<7>,
                         softmax_cross_entropy> {};
 
-/// 8 slots: tokens, whose rows are also the weight of the last layer, a loss that overwrites what it keeps.
+/// 11 slots: tokens, whose rows are also the weight of the last layer, a loss that overwrites what it keeps. The last
+/// layer has a bias of its own, and the layer before it a weight of its own and the bias of an earlier one.
 template <class T>
-struct headed_net
-    : model<input<std::int32_t, 3>, tied<"words", embedding<7, 8, T>>, repeat<2, residual<rms_norm, feed_forward<20>>>,
-            layer_norm, linear<8>, tied<"words", token_head<7, no_bias>>> {};
+struct headed_net : model<input<std::int32_t, 3>, tied<"words", embedding<7, 8, T>>, tied<"square", linear<8>>,
+                          repeat<2, residual<rms_norm, feed_forward<20>>>, layer_norm,
+                          tied<"square", linear<8>, "bias">, tied<"words", token_head<7>>> {};
 
 /// 8 slots: three losses, of which two read a value that goes on.
 template <class T>
@@ -141,14 +142,16 @@ std::uint64_t state_of(const Trainer& training, int replica = 0) {
       run.read(kind, l, index, at, bytes, copy.data(), replica);
       sum.add(copy.data(), bytes);
     };
-    add(memory_kind::parameters, 0, 0, r.parameter_bytes());
+    const std::size_t own = run.net().own_bytes(l);
+    add(memory_kind::parameters, 0, 0, own);
     for (int k = 0; k < run.plan().options.optimizer_moments; ++k)  // without the padding
       for (int p = 0; p < r.parameter_count; ++p)
-        add(memory_kind::moments, k, gpipe::detail::parameters_before(r, p),
-            r.parameters[p].extents.size() * gpipe::detail::bytes_of(r.type));
+        if (run.net().owns(l, p))
+          add(memory_kind::moments, k, run.net().own_bytes(l, p),
+              r.parameters[p].extents.size() * gpipe::detail::bytes_of(r.type));
     if (const auto* rule = run.plan().options.tensor_rule; rule != nullptr)
-      add(memory_kind::arrays, 0, 0, gpipe::detail::arrays_before(r, *rule));
-    if (run.plan().options.average_weights) add(memory_kind::averages, 0, 0, r.parameter_bytes());
+      add(memory_kind::arrays, 0, 0, gpipe::detail::arrays_before(run.net(), l, *rule));
+    if (run.plan().options.average_weights) add(memory_kind::averages, 0, 0, own);
     std::size_t at = 0;
     for (int i = 0; i < r.state_count; ++i) {  // without the padding
       const std::size_t bytes = r.state[i].extents.size() * gpipe::detail::bytes_of(r.type);
@@ -175,7 +178,7 @@ std::uint64_t gradients_of(const Trainer& training) {
   gpipe::detail::hash sum;
   const auto& run = training.executor();
   for (int l = 0; l < run.net().slot_count; ++l) {
-    std::vector<std::byte> copy(run.net().row_of(l).parameter_bytes());
+    std::vector<std::byte> copy(run.net().own_bytes(l));
     run.read(memory_kind::gradients, l, 0, 0, copy.size(), copy.data());
     sum.add(copy.data(), copy.size());
   }

@@ -37,7 +37,7 @@ struct random_network {
       r.outputs = 1;
       if (const int which = below(8); which < 4) r.parameters = random_weights + which, r.parameter_count = 1;
       r.keeps = {.input = below(2) == 0, .output = below(3) == 0};
-      slots.push_back({l, static_cast<int>(reads.size()), r.inputs, l + 1, 1, l});
+      slots.push_back({l, static_cast<int>(reads.size()), r.inputs, l + 1, 1});
       for (int i = 0; i < r.inputs; ++i) reads.push_back({i > 0 ? below(l + 1) : l == beside ? 0 : l, l});
       rows.push_back(r);
       values.push_back({{std::size_t{16} << below(8)}, l, l >= fixed});

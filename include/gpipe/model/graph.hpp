@@ -93,12 +93,25 @@ struct row {
   }
 };
 
+/// A parameter: its slot, and its index in the layer's list.
+struct parameter_place {
+  int slot = 0, index = 0;
+
+  constexpr bool operator==(const parameter_place&) const = default;
+};
+
+/// A parameter of a slot that an earlier slot owns, because both are tied.
+struct tied_parameter {
+  int index = 0;  ///< in the list of the slot that uses it
+  parameter_place owner{};
+};
+
 /// One layer of the expanded model. Its index names it in all rooms.
 struct slot {
   int row = 0;
   int first_read = 0, reads = 0;    ///< its range in the network's list of reads
   int first_write = 0, writes = 0;  ///< values are numbered in the order of their writers
-  int owner = 0;                    ///< the slot whose parameters it uses: itself, or the first of its tie
+  int first_tied = 0, tied = 0;     ///< its range in the network's list of tied parameters
 };
 
 /// One read of a slot: the value, and the slot.
@@ -134,6 +147,7 @@ struct network {
   int entering = 0;              ///< values that enter the model: 0 ... entering - 1
   dtype type = dtype::float32;   ///< of all parameters
   const detail::path_node* paths = nullptr;  ///< the tree of the layers' names
+  const detail::tied_parameter* tied = nullptr;  ///< grouped by the slots that use them
 
   constexpr const detail::row& row_of(int l) const { return rows[slots[l].row]; }
   /// The value that slot `l` reads as its input `i`, and the value that it writes as its output `i`.
@@ -141,12 +155,41 @@ struct network {
   constexpr int writes_value(int l, int i) const { return slots[l].first_write + i; }
   /// The slot of the `i`-th reader of a value, in model order.
   constexpr int reader(int v, int i) const { return reads[readers[values[v].first_reader + i]].slot; }
-  /// Whether a slot uses its own parameters, and not those of an earlier slot.
-  constexpr bool owns(int l) const { return slots[l].owner == l; }
+  /// Whether all parameters that a slot uses are its own.
+  constexpr bool owns(int l) const { return slots[l].tied == 0; }
+  /// The parameter that a slot uses as its number `p`: its own, or that of an earlier slot.
+  constexpr detail::parameter_place owner(int l, int p) const {
+    const detail::slot& s = slots[l];
+    for (int i = 0; i < s.tied; ++i)
+      if (const detail::tied_parameter& t = tied[s.first_tied + i]; t.index == p) return t.owner;
+    return {l, p};
+  }
+  constexpr bool owns(int l, int p) const { return owner(l, p).slot == l; }
+  /// Whether a slot uses a parameter that an earlier slot owns.
+  constexpr bool uses(int user, int owner) const {
+    const detail::slot& s = slots[user];
+    for (int i = 0; i < s.tied; ++i)
+      if (tied[s.first_tied + i].owner.slot == owner) return true;
+    return false;
+  }
+  /// The bytes of a slot's own parameters, and of those that it shares with earlier slots; with `p` of those before its
+  /// parameter number `p`. Each kind is one block:
+  ///
+  ///     weight, tied | bias     own block: | bias |     tied block: | weight |
+  constexpr std::size_t own_bytes(int l) const { return own_bytes(l, row_of(l).parameter_count); }
+  constexpr std::size_t own_bytes(int l, int p) const { return parameter_bytes(l, p, true); }
+  constexpr std::size_t tied_bytes(int l) const { return tied_bytes(l, row_of(l).parameter_count); }
+  constexpr std::size_t tied_bytes(int l, int p) const { return owns(l) ? 0 : parameter_bytes(l, p, false); }
+  constexpr std::size_t own_elements(int l) const {
+    const detail::row& r = row_of(l);
+    std::size_t sum = 0;
+    for (int p = 0; p < r.parameter_count; ++p)
+      if (owns(l, p)) sum += r.parameters[p].extents.size();
+    return sum;
+  }
   constexpr std::size_t parameters() const {
     std::size_t sum = 0;
-    for (int l = 0; l < slot_count; ++l)
-      if (owns(l)) sum += row_of(l).parameter_elements();
+    for (int l = 0; l < slot_count; ++l) sum += own_elements(l);
     return sum;
   }
   /// The slot of the main loss: the last slot with a loss that is not auxiliary; -1 if there is none.
@@ -160,6 +203,15 @@ struct network {
     for (++l; l < slot_count; ++l)
       if (row_of(l).auxiliary_loss()) return l;
     return -1;
+  }
+
+ private:
+  GPIPE_COLD constexpr std::size_t parameter_bytes(int l, int before, bool own) const {
+    const detail::row& r = row_of(l);
+    std::size_t sum = 0;
+    for (int p = 0; p < before; ++p)
+      if (owns(l, p) == own) sum += detail::aligned(r.parameters[p].extents.size() * detail::bytes_of(r.type));
+    return sum;
   }
 };
 

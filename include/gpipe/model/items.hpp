@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
@@ -159,7 +160,7 @@ struct only {
 /// Items of a list count from 0, all kinds of them, as in torch.nn.Sequential. A residual whose items all have names
 /// adds nothing. In a repeat of a single item, the number of the repetition takes the place of the item's index. The
 /// name "" adds nothing. A name has no dot, and is not a number. Two layers with parameters or state and one path do
-/// not compile. A tied layer has a path of its own.
+/// not compile. A tied layer has a path of its own, for all its parameters.
 template <detail::text Name, class... Items>
 struct named {
   static constexpr const char* named_as = Name.letters;
@@ -197,12 +198,19 @@ struct with_field {
   };
 };
 
-/// The layer, with parameters that all layers tied under the name share, at any place in the model. The first of them
-/// owns the parameters. Their shapes must be the same.
-template <detail::text Name, class Layer>
+/// The layer, with parameters that it shares with all layers tied under the name, at any place in the model and of any
+/// kind: those of the same name, or of these only the ones that `Parameters` names. The first layer with a parameter
+/// owns it. A parameter of another name is the layer's own. Shapes of shared parameters must be the same.
+///
+///     tied<"words", embedding<V, D>>               weight
+///     tied<"words", token_head<V>>                 weight, the embedding's | bias, its own
+///     tied<"words", token_head<V>>                 weight, the embedding's | bias, the first head's
+///     tied<"words", token_head<V>, "weight">       weight, the embedding's | bias, its own
+template <detail::text Name, class Layer, detail::text... Parameters>
 struct tied {
   static constexpr const char* tied_as = Name.letters;
   using layer = Layer;
+  static constexpr std::array<const char*, sizeof...(Parameters)> named_parameters{Parameters.letters...};
 };
 
 }  // namespace gpipe

@@ -17,20 +17,24 @@ namespace gpipe::detail {
               "rename the field in one of the layers", {.layer = std::string(layer)});
 }
 
-constexpr bool same_parameters(const row& a, const row& b) {
-  if (a.parameter_count != b.parameter_count || a.type != b.type) return false;
-  for (int i = 0; i < a.parameter_count; ++i)
-    if (a.parameters[i].extents != b.parameters[i].extents) return false;
-  return true;
-}
+/// A tied layer's parameter differs from the one that it should share; it shares none; it names one that it does not
+/// have.
+enum class tied_wrongly { differs, apart, missing };
+/// Such a mistake: the tie, the name of the parameter or of the layer, the slot, and parameters that differ.
+struct tie_mistake {
+  std::string_view tie{}, name{};
+  int slot = -1;  ///< -1: there is none
+  shape here{}, first{};
+  dtype type_here = dtype::float32, type_first = dtype::float32;
+};
 
 /// The arrays of a `network`, filled by a walk over the typed model.
 template <int Rows, int Slots, int Values, int Reads, int Fields, int Skips, int Ties>
 class expansion {
  public:
-  struct tie {
+  struct named_slot {
     std::string_view name{};
-    int slot = -1;  ///< the tie's first slot
+    int slot = -1;
   };
 
   template <class Bound>
@@ -41,7 +45,7 @@ class expansion {
     }
     const row& r = rows_[next_row_];
     slot& s = slots_[slot_count_];
-    s = {next_row_, read_count_, r.inputs, value_count_, r.outputs, slot_count_};
+    s = {next_row_, read_count_, r.inputs, value_count_, r.outputs, tied_count_, 0};
     bool gradient = r.parameter_count > 0;
     for (int i = 0; i < r.inputs; ++i) {
       reads_[read_count_++] = {edge_[i], slot_count_};
@@ -60,14 +64,17 @@ class expansion {
 
   template <class Tied, class Bound>
   constexpr void tied_layer() {
-    const int l = slot_count_;
+    const int l = slot_count_, before = owner_count_;
     layer<Bound>();
-    int t = 0;
-    while (t < tie_count_ && ties_[t].name != Tied::tied_as) ++t;
-    if (t == tie_count_) ties_[tie_count_++] = {Tied::tied_as, l};
-    slots_[l].owner = ties_[t].slot;
-    const row &mine = rows_[slots_[l].row], &first = rows_[slots_[ties_[t].slot].row];
-    if (!same_parameters(mine, first) && mismatch_.slot < 0) mismatch_ = {Tied::tied_as, l};
+    const row& mine = rows_[slots_[l].row];
+    constexpr auto& names = Tied::named_parameters;
+    bool first = true;
+    for (int o = 0; o < before; ++o) first = first && owners_[o].tie != Tied::tied_as;
+    for (int p = 0; p < mine.parameter_count; ++p)
+      if (names.empty() || has_name(names, mine.parameters[p].name)) share(Tied::tied_as, l, p, before);
+    if (!first && slots_[l].tied == 0) note(tied_wrongly::apart, {Tied::tied_as, mine.name, l});
+    for (const std::string_view name : names)
+      if (!has_parameter(mine, name)) note(tied_wrongly::missing, {Tied::tied_as, name, l});
   }
 
   constexpr void enters(edge_part part) {
@@ -123,27 +130,27 @@ class expansion {
     find_unread();
   }
 
-  /// The first tied slot whose parameters differ from those of the tie's first slot, and the tie; slot -1: none.
-  constexpr tie mismatch() const { return mismatch_; }
+  /// The first mistake of a kind.
+  constexpr const tie_mistake& mistake(tied_wrongly what) const { return mistakes_[static_cast<int>(what)]; }
 
   /// The first slot with parameters to which no gradient flows back; slot -1: none.
-  constexpr tie untrained() const { return untrained_; }
+  constexpr named_slot untrained() const { return untrained_; }
 
   /// The layer whose output an `only` leaves behind though no layer reads it, and the slot behind the `only`; slot -1:
   /// none.
-  constexpr tie unread() const { return unread_; }
+  constexpr named_slot unread() const { return unread_; }
 
   constexpr network view() const {
     dtype type = dtype::float32;
     int first = -1;
     for (int r = 0; r < Rows; ++r) {
       if (rows_[r].parameter_count == 0) continue;
-      if (first >= 0 && rows_[r].type != type)
+      if (first >= 0 && rows_[r].type != type && mistake(tied_wrongly::differs).slot < 0)
         parameters_differ_in_type(rows_[r].name);
       if (first < 0) type = rows_[r].type, first = r;
     }
-    return {rows_,     slots_,       values_,      reads_,      readers_,     fields_,  Rows,
-            slot_count_, value_count_, read_count_, field_count_, entering_, type};
+    return {rows_,        slots_,      values_,      reads_,    readers_, fields_, Rows, slot_count_,
+            value_count_, read_count_, field_count_, entering_, type,     nullptr, tied_};
   }
 
  private:
@@ -151,6 +158,45 @@ class expansion {
     int value[max_tensors_per_edge]{};
     int width = 0;
   };
+
+  struct owned_parameter {
+    std::string_view tie{}, name{};
+    parameter_place place{};
+  };
+
+  template <std::size_t N>
+  static constexpr bool has_name(const std::array<const char*, N>& names, std::string_view name) {
+    for (const std::string_view one : names)
+      if (one == name) return true;
+    return false;
+  }
+  static constexpr bool has_parameter(const row& of, std::string_view name) {
+    for (int p = 0; p < of.parameter_count; ++p)
+      if (of.parameters[p].name == name) return true;
+    return false;
+  }
+  constexpr void note(tied_wrongly what, const tie_mistake& found) {
+    tie_mistake& first = mistakes_[static_cast<int>(what)];
+    if (first.slot < 0) first = found;
+  }
+  // Shares parameter `p` of slot `l` with the first slot of the tie that has it, or makes `l` that slot.
+  constexpr void share(std::string_view tie, int l, int p, int before) {
+    const row& mine = rows_[slots_[l].row];
+    const parameter& it = mine.parameters[p];
+    int o = 0;
+    while (o < before && (owners_[o].tie != tie || owners_[o].name != it.name)) ++o;
+    if (o == before) {
+      owners_[owner_count_++] = {tie, it.name, {l, p}};
+      return;
+    }
+    const parameter_place first = owners_[o].place;
+    tied_[tied_count_++] = {p, first};
+    ++slots_[l].tied;
+    const row& theirs = rows_[slots_[first.slot].row];
+    const shape& extents = theirs.parameters[first.index].extents;
+    if (it.extents != extents || mine.type != theirs.type)
+      note(tied_wrongly::differs, {tie, it.name, l, it.extents, extents, mine.type, theirs.type});
+  }
 
   constexpr void limit(int v, std::int64_t below) {
     value& of = values_[v];
@@ -220,12 +266,15 @@ class expansion {
   int readers_[std::size_t{Reads + 1}]{};
   field fields_[std::size_t{Fields + 1}]{};
   skip_values skips_[std::size_t{Skips + 1}]{};
-  tie ties_[std::size_t{Ties + 1}]{}, mismatch_{}, untrained_{}, unread_{};
+  owned_parameter owners_[std::size_t{Ties + 1}]{};
+  tied_parameter tied_[std::size_t{Ties + 1}]{};
+  tie_mistake mistakes_[3]{};
+  named_slot untrained_{}, unread_{};
   int left_at_[std::size_t{Values + 1}]{};  // by an `only` before this slot, counted from 1; 0: read by the next item
   int edge_[2 * max_tensors_per_edge]{};
   int edge_width_ = 0, depth_ = 0;
   int next_row_ = 0, described_ = 0, slot_count_ = 0, value_count_ = 0, read_count_ = 0, field_count_ = 0;
-  int entering_ = 0, tie_count_ = 0;
+  int entering_ = 0, owner_count_ = 0, tied_count_ = 0;
 };
 
 template <class Entering, class Items>
@@ -277,9 +326,45 @@ constexpr int auxiliary_losses(const network& net) {
   return count;
 }
 
-template <class Model, std::size_t... I>
-constexpr auto name_of_mismatch(std::index_sequence<I...>) {
-  return letters<expanded<Model>.mismatch().name[I]...>{};
+// The first mistake of a kind in the ties of a model, as types.
+template <class Model, tied_wrongly What>
+struct mistaken_tie {
+  static constexpr tie_mistake found = expanded<Model>.mistake(What);
+  template <std::size_t... I>
+  static constexpr auto letters_of_tie(std::index_sequence<I...>) {
+    return letters<found.tie[I]...>{};
+  }
+  template <std::size_t... I>
+  static constexpr auto letters_of_name(std::index_sequence<I...>) {
+    return letters<found.name[I]...>{};
+  }
+  template <std::size_t... I>
+  static constexpr auto tensor_here(std::index_sequence<I...>) {
+    return broken::here<tensor<element_of<found.type_here>, found.here.extents[I]...>>{};
+  }
+  template <std::size_t... I>
+  static constexpr auto first_tensor(std::index_sequence<I...>) {
+    return broken::first<tensor<element_of<found.type_first>, found.first.extents[I]...>>{};
+  }
+};
+
+template <class Model, tied_wrongly What>
+constexpr void check_ties() {
+  using wrong = mistaken_tie<Model, What>;
+  if constexpr (constexpr tie_mistake found = wrong::found; found.slot >= 0) {
+    using at = position_of<typename Model::items, found.slot>;
+    using tie = decltype(wrong::letters_of_tie(std::make_index_sequence<found.tie.size()>{}));
+    using name = decltype(wrong::letters_of_name(std::make_index_sequence<found.name.size()>{}));
+    if constexpr (What == tied_wrongly::differs) {
+      using here = decltype(wrong::tensor_here(std::make_index_sequence<std::size_t{found.here.rank}>{}));
+      using first = decltype(wrong::first_tensor(std::make_index_sequence<std::size_t{found.first.rank}>{}));
+      static_cast<void>(asserted<broken::tied_parameters_match<at, tie, name, here, first, false>>{});
+    } else if constexpr (What == tied_wrongly::apart) {
+      static_cast<void>(asserted<broken::tied_layers_share_a_parameter<at, tie, name, false>>{});
+    } else {
+      static_cast<void>(asserted<broken::tied_layer_has_the_parameter<at, tie, name, false>>{});
+    }
+  }
 }
 
 template <class Model, std::size_t... I>
@@ -324,11 +409,9 @@ constexpr void check_paths() {
 template <class Model>
 constexpr void check_network() {
   using items = typename Model::items;
-  constexpr auto wrong = expanded<Model>.mismatch();
-  if constexpr (wrong.slot >= 0) {
-    using name = decltype(name_of_mismatch<Model>(std::make_index_sequence<wrong.name.size()>{}));
-    static_cast<void>(asserted<broken::tied_parameters_match<position_of<items, wrong.slot>, name, false>>{});
-  }
+  check_ties<Model, tied_wrongly::missing>();
+  check_ties<Model, tied_wrongly::differs>();
+  if constexpr (expanded<Model>.mistake(tied_wrongly::missing).slot < 0) check_ties<Model, tied_wrongly::apart>();
   constexpr auto untrained = expanded<Model>.untrained();
   if constexpr (untrained.slot >= 0) {
     using name = decltype(name_of_untrained<Model>(std::make_index_sequence<untrained.name.size()>{}));

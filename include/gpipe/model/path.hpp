@@ -42,8 +42,8 @@ constexpr const parameter& description_of(const network& net, const named_array&
   return which.kind == array_kind::parameter ? r.parameters[which.index] : r.state[which.index];
 }
 
-/// Calls `visit(named_array)` for the parameters and then the state of each slot, in model order. A tied layer has the
-/// paths of its own; the values are those of the first layer tied.
+/// Calls `visit(named_array)` for the parameters and then the state of each slot, in model order. A tied parameter has
+/// a path at each use; the values are those of its owner.
 template <class Visit>
 void for_each_array(const network& net, Visit visit) {
   for (int l = 0; l < net.slot_count; ++l) {

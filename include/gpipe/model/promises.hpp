@@ -30,6 +30,10 @@ template <int>
 struct outputs {};
 template <int>
 struct losses {};
+template <class Tensor>
+struct here {};
+template <class Tensor>
+struct first {};
 template <std::size_t>
 struct elements_of_input {};
 template <std::size_t>
@@ -137,11 +141,23 @@ struct gradient_flows_back {
       "gpipe: no gradient flows back to a layer with parameters, which would never be trained: every way from it "
       "to the loss leads through integers");
 };
-template <class Position, class Tie, bool Holds>
+template <class Position, class Tie, class Parameter, class Here, class First, bool Holds>
 struct tied_parameters_match {
-  static_assert((holds<Holds, Position, Tie>),
-                "gpipe: a tied layer's parameters must have the shapes and types of the first layer tied under that "
-                "name");
+  static_assert((holds<Holds, Position, Tie, Parameter, Here, First>),
+                "gpipe: layers tied under one name share the parameters of the same name, but this one has another "
+                "shape or type here than in the first of the layers: give both the same, or name only the parameters "
+                "that they share: tied<Name, Layer, \"weight\">");
+};
+template <class Position, class Tie, class Layer, bool Holds>
+struct tied_layers_share_a_parameter {
+  static_assert((holds<Holds, Position, Tie, Layer>),
+                "gpipe: a tied layer shares no parameter with the layers that are tied under that name before it: none "
+                "has the same name");
+};
+template <class Position, class Tie, class Parameter, bool Holds>
+struct tied_layer_has_the_parameter {
+  static_assert((holds<Holds, Position, Tie, Parameter>),
+                "gpipe: a tied<Name, Layer, Parameters...> names a parameter that the layer does not have");
 };
 
 template <class Name, bool Holds>

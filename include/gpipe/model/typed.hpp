@@ -46,10 +46,11 @@ struct typed_slot {
   }
 };
 
-// A layer whose parameters are shared.
+// A layer with shared parameters.
 template <class Slot, class Tied>
 struct typed_tied : Slot {
-  static constexpr extent_counts counts = Slot::counts + extent_counts{.ties = 1};
+  static constexpr extent_counts counts =
+      Slot::counts + extent_counts{.ties = static_cast<int>(Slot::layer::parameters.size())};
   template <class Sink>
   static constexpr void emit(Sink& sink) {
     sink.template tied_layer<Tied, typename Slot::layer>();
@@ -258,7 +259,7 @@ struct steady_repeat {
   using after = typename First::after;
   static constexpr extent_counts counts{
       First::counts.rows,   Times* First::counts.slots, Times* First::counts.values, Times* First::counts.reads,
-      First::counts.fields, First::counts.skips,        First::counts.ties};
+      First::counts.fields, First::counts.skips,        Times* First::counts.ties};
   template <class Sink>
   static constexpr void emit(Sink& sink) {
     const int row = sink.next_row();

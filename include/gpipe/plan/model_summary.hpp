@@ -8,7 +8,7 @@
 namespace gpipe {
 
 /// The model in words: a line a layer with its path, type, output and parameters, and its share of the operations that
-/// forward and backward declare; totals below. Parameters of a tied layer count where they are first used.
+/// forward and backward declare; totals below. A tied parameter counts where it is first used.
 ///
 ///         path       layer  output  parameters   share
 ///            0  linear<64>      64      4.16 k   1.1 %
@@ -73,8 +73,9 @@ GPIPE_COLD GPIPE_INLINE std::string summary_of(const network& net, const runtime
   std::size_t state = 0;
   for (int l = 0; l < net.slot_count; ++l) {
     const row& r = net.row_of(l);
-    const std::size_t parameters = r.parameter_elements();
-    const std::string count = parameters == 0 ? "-" : net.owns(l) ? counted(parameters) : "tied";
+    const std::size_t own = net.own_elements(l);
+    std::string count = own > 0 ? counted(own) : net.owns(l) ? "-" : "";
+    if (!net.owns(l)) count += own > 0 ? " + tied" : "tied";
     rows.push_back(
         {path_of(net, l), std::string(r.name), outputs_of(r), count, percent(costs[static_cast<std::size_t>(l)], all)});
     if (plan != nullptr) rows.back().push_back(std::to_string(plan->cut().stage_of(l)));

@@ -30,9 +30,9 @@ struct stage_slots {
   std::vector<int> held;            ///< of gradients between backward's two parts
 };
 
-/// A slot of the model that uses the parameters of an earlier one.
+/// A parameter of a slot that uses the parameter of an earlier one.
 struct tie {
-  int owner = 0, user = 0;
+  parameter_place owner, user;
 };
 
 }  // namespace detail
@@ -150,7 +150,10 @@ GPIPE_COLD inline void search_cut(const network& net, runtime_plan& p) {
 
 GPIPE_COLD inline void link_stages(const network& net, runtime_plan& p) {
   for (int l = 0; l < net.slot_count; ++l)
-    if (!net.owns(l)) p.ties.push_back({net.slots[l].owner, l});
+    for (int i = 0; i < net.slots[l].tied; ++i) {
+      const tied_parameter& t = net.tied[net.slots[l].first_tied + i];
+      p.ties.push_back({t.owner, {l, t.index}});
+    }
   find_links(net, p.cut(), [&p](const stage_link& l) {
     p.outgoing[static_cast<std::size_t>(l.from)].push_back(static_cast<int>(p.links.size()));
     p.incoming[static_cast<std::size_t>(l.to)].push_back(static_cast<int>(p.links.size()));

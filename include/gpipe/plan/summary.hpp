@@ -93,7 +93,7 @@ GPIPE_COLD inline std::string describe(const plan_facts& plan) {
     const int first = plan.cut.first[s], last = plan.cut.first[s + 1];
     const stage_memory& memory = plan.memory[static_cast<std::size_t>(s)];
     std::size_t parameters = 0;
-    for (int l = first; l < last; ++l) parameters += plan.net.owns(l) ? plan.net.row_of(l).parameter_elements() : 0;
+    for (int l = first; l < last; ++l) parameters += plan.net.own_elements(l);
     bytes += memory.total();
     naive += memory.naive;
     rows.push_back({std::to_string(s),

@@ -184,14 +184,16 @@ class executor {
     return rows;
   }
 
-  /// A frozen slot's parameters and moments do not change from the next call on, in every slot that is tied to it.
-  /// Their gradient is zero, and no norm counts it.
+  /// A frozen slot's parameters and their moments do not change from the next call on, nor in other slots that are tied
+  /// to them. Their gradient is zero, and no norm counts it.
   GPIPE_COLD void freeze(int slot, bool frozen) {
     calls().agree_to_freeze(slot, frozen);
     ++step_.changes;
-    for (int l = 0; l < net_.slot_count; ++l)
-      if (net_.slots[l].owner == net_.slots[slot].owner)
-        replicas().each_copy_of(stage_of(l), [&](auto& stage) { stage.freeze(l, frozen); });
+    for (int mine = 0; mine < net_.row_of(slot).parameter_count; ++mine)
+      for (int l = 0; l < net_.slot_count; ++l)
+        for (int p = 0; p < net_.row_of(l).parameter_count; ++p)
+          if (net_.owner(l, p) == net_.owner(slot, mine))
+            replicas().each_copy_of(stage_of(l), [&](auto& stage) { stage.freeze(l, p, frozen); });
   }
 
   /// Copies a slot's outputs, and their gradients if there are any, out of every call from now on, or ends that.
@@ -250,9 +252,9 @@ class executor {
   std::uint64_t steps() const { return step_.step; }
   const detail::bound_stage<Device>& stage(int s, int replica = 0) const { return replicas().at(replica).stage(s); }
 
-  /// Copies `bytes` from offset `at` on out of a slot's parameters, gradients (sums over the last step's samples),
-  /// `index`-th moment or state; for tied parameters out of their owner's. All replicas have the same, but while calls
-  /// wait for a step only the first has the sums of gradients.
+  /// Copies `bytes` from offset `at` on out of a slot's own parameters, gradients (sums over the last step's samples),
+  /// `index`-th moment or state. All replicas have the same, but while calls wait for a step only the first has the
+  /// sums of gradients.
   GPIPE_COLD void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
                        int replica = 0) const {
     usable();
@@ -278,9 +280,9 @@ class executor {
   }
 
   /// Whether this process has a slot's memory, in any replica.
-  bool has_here(memory_kind kind, int slot) const {
+  bool has_here(int slot) const {
     for (int r = 0; r < plan_.replicas(); ++r)
-      if (parameters_.is_here(kind, slot, r)) return true;
+      if (parameters_.is_here(slot, r)) return true;
     return false;
   }
   /// As `read` and `write`, in this process alone: every process calls them for what it has, in any order. The buffers
@@ -312,10 +314,11 @@ class executor {
   /// The calls that all processes of the job make together.
   const detail::collective_calls& together() const { return calls(); }
 
-  /// Addresses in the memory of the slot's stage, which the host may read only if the memory is the host's.
-  std::byte* parameters(int slot) const { return usable(), parameters_.find(memory_kind::parameters, slot, 0, 0); }
-  std::byte* gradients(int slot) const { return usable(), parameters_.find(memory_kind::gradients, slot, 0, 0); }
-  std::byte* moments(int slot, int i) const { return usable(), parameters_.find(memory_kind::moments, slot, i, 0); }
+  /// Addresses in the memory of the slot's stage, or of that which owns the slot's first parameter. The host may read
+  /// there only if the memory is the host's.
+  std::byte* parameters(int slot) const { return of_parameters(memory_kind::parameters, slot, 0); }
+  std::byte* gradients(int slot) const { return of_parameters(memory_kind::gradients, slot, 0); }
+  std::byte* moments(int slot, int i) const { return of_parameters(memory_kind::moments, slot, i); }
   std::byte* state(int slot) const { return usable(), parameters_.find(memory_kind::state, slot, 0, 0); }
 
   /// Each stage's times in steps, replica after replica, and each worker's events, since the last `reset_report`. If
@@ -347,6 +350,11 @@ class executor {
   const detail::replica_list<Device>& replicas() const { return usable().replicas(); }
   const detail::collective_calls& calls() const { return usable().calls(); }
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
+
+  std::byte* of_parameters(memory_kind kind, int slot, int i) const {
+    const detail::parameter_place first = net_.owner(slot, 0);
+    return usable(), parameters_.find(kind, first.slot, i, 0) + net_.own_bytes(first.slot, first.index);
+  }
 
   void time_slots(bool on) {
     replicas().each_stage([on](auto& stage) { stage.time_slots(on); });

@@ -57,8 +57,7 @@ class run_report {
     added.stage = s, added.first = plan.cut().first[s], added.last = plan.cut().first[s + 1];
     added.predicted_share = plan.share(s);
     added.bytes = static_cast<std::size_t>(plan.memory(s).total());
-    for (int l = added.first; l < added.last; ++l)
-      if (net.owns(l)) added.parameters += net.row_of(l).parameter_elements();
+    for (int l = added.first; l < added.last; ++l) added.parameters += net.own_elements(l);
     added.replica = r, added.worker = r * plan.workers() + plan.worker_of(s);
     stages_.push_back(added);
   }

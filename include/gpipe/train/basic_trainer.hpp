@@ -288,8 +288,8 @@ class basic_trainer {
 
   struct array {
     memory_kind kind;
-    int index;
-    std::size_t at, size;  // bytes before it in its slot's block; its elements
+    int slot, index;       // of a tied parameter its owner's slot
+    std::size_t at, size;  // bytes before it in the slot's own block; its elements
   };
   struct place {
     int slot;
@@ -297,14 +297,14 @@ class basic_trainer {
   };
   place find(array_kind kind, std::string_view path) const;
   array find(memory_kind kind, int slot, std::string_view name, dtype type, int index) const;
-  void copy(const array& from, int slot, std::size_t bytes, void* into) const;
+  void copy(const array& from, std::size_t bytes, void* into) const;
   void write(memory_kind kind, int slot, std::string_view name, dtype type, const void* values, std::size_t count,
              int index = 0);
   template <class T>
   std::vector<T> read(memory_kind kind, int slot, std::string_view name, int index = 0) const {
     const array found = find(kind, slot, name, dtype_of<T>, index);
     std::vector<T> values(found.size);
-    copy(found, slot, found.size * sizeof(T), values.data());
+    copy(found, found.size * sizeof(T), values.data());
     return values;
   }
   void set_frozen(int first, int last, bool frozen);
@@ -314,7 +314,7 @@ class basic_trainer {
   int moments_;
   double learning_rate_, max_grad_norm_;
   rate_schedule schedule_;
-  std::vector<bool> frozen_;                       // [slot that owns parameters]
+  std::vector<std::vector<bool>> frozen_;          // [slot][its own parameter]
   std::vector<std::unique_ptr<step_hook>> hooks_;  // a hook that adds another stays where it is
   std::string optimizer_name_;
   double optimizer_trial_;

@@ -81,7 +81,10 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
       optimizer_name_(update.name()),
       optimizer_trial_(update.trial()),
       executor_(new gpipe::executor<Device>(net, kernels, std::move(plan), update, how)),
-      saving_(std::make_unique<detail::saving>()) {}
+      saving_(std::make_unique<detail::saving>()) {
+  for (int l = 0; l < net.slot_count; ++l)
+    frozen_[detail::index(l)].resize(detail::index(net.row_of(l).parameter_count));
+}
 
 template <class Device>
 GPIPE_COLD basic_trainer<Device>::~basic_trainer() = default;
@@ -134,7 +137,10 @@ GPIPE_COLD void basic_trainer<Device>::set_frozen(int first, int last, bool froz
   if (last > first) detail::known_slot(net, first), detail::known_slot(net, last - 1);
   for (int l = first; l < last; ++l) {
     executor_->freeze(l, frozen);
-    frozen_[detail::index(net.slots[l].owner)] = frozen;
+    for (int p = 0; p < net.row_of(l).parameter_count; ++p) {
+      const detail::parameter_place owner = net.owner(l, p);
+      frozen_[detail::index(owner.slot)][detail::index(owner.index)] = frozen;
+    }
   }
 }
 
@@ -215,13 +221,16 @@ GPIPE_COLD auto basic_trainer<Device>::parameters() -> std::vector<model_array<D
     a.path = detail::path_of(net, which);
     a.kind = which.kind;
     a.slot = which.slot;
-    a.owner = trained ? net.slots[which.slot].owner : which.slot;
+    const detail::parameter_place owner =
+        trained ? net.owner(which.slot, which.index) : detail::parameter_place{which.slot, which.index};
+    a.owner = owner.slot;
     a.name = described.name;
     a.extents.assign(described.extents.extents, described.extents.extents + described.extents.rank);
     a.type = net.row_of(which.slot).type;
     a.stage = plan().cut().stage_of(a.owner);
     const auto& groups = executor_->groups();
-    a.frozen = trained && (frozen_[detail::index(a.owner)] || groups.frozen(which.slot, which.index));
+    a.frozen = trained && (frozen_[detail::index(owner.slot)][detail::index(owner.index)] ||
+                           groups.frozen(which.slot, which.index));
     if (trained) a.group = groups.of(which.slot, which.index);
     a.training_ = this;
   });
@@ -234,7 +243,7 @@ GPIPE_COLD std::string basic_trainer<Device>::group_summary() const {
   const std::vector<parameter_group>& groups = executor_->groups().all();
   std::vector<std::size_t> elements(groups.size() + 1), arrays(groups.size() + 1);
   detail::for_each_array(net, [&](const detail::named_array& which) {
-    if (which.kind != array_kind::parameter || !net.owns(which.slot)) return;
+    if (which.kind != array_kind::parameter || !net.owns(which.slot, which.index)) return;
     const std::size_t g = detail::index(executor_->groups().of(which.slot, which.index));
     elements[g] += detail::description_of(net, which).extents.size();
     ++arrays[g];
@@ -268,13 +277,17 @@ GPIPE_COLD auto basic_trainer<Device>::find(memory_kind kind, int slot, std::str
   const network& net = executor_->net();
   const detail::row& layer = net.row_of(detail::known_slot(net, slot));
   const auto [at, size] = detail::find_array(layer, slot, name, type, detail::listed(kind));
-  if (kind != memory_kind::moments || index < moments_) return {kind, index, at, size};
+  if (kind == memory_kind::state) return {kind, slot, index, at, size};
   int p = 0;
   while (layer.parameters[p].name != name) ++p;
+  const detail::parameter_place owner = net.owner(slot, p);
+  if (kind != memory_kind::moments || index < moments_)
+    return {kind, owner.slot, index, net.own_bytes(owner.slot, owner.index), size};
   const tensor_extents& extents = layer.parameters[p].extents;
-  return {memory_kind::arrays, 0,
-          detail::arrays_before(layer, *rule, p) + rule->before(extents, layer.type, index - moments_),
-          rule->array(extents, index - moments_).extents.size()};
+  return {
+      memory_kind::arrays, owner.slot, 0,
+      detail::arrays_before(net, owner.slot, *rule, owner.index) + rule->before(extents, layer.type, index - moments_),
+      rule->array(extents, index - moments_).extents.size()};
 }
 template <class Device>
 GPIPE_COLD std::vector<optimizer_array> basic_trainer<Device>::optimizer_arrays(int slot, std::string_view name) const {
@@ -294,8 +307,8 @@ GPIPE_COLD std::vector<optimizer_array> basic_trainer<Device>::optimizer_arrays(
   return all;
 }
 template <class Device>
-void basic_trainer<Device>::copy(const array& from, int slot, std::size_t bytes, void* into) const {
-  executor_->read(from.kind, slot, from.index, from.at, bytes, into);
+void basic_trainer<Device>::copy(const array& from, std::size_t bytes, void* into) const {
+  executor_->read(from.kind, from.slot, from.index, from.at, bytes, into);
 }
 template <class Device>
 GPIPE_COLD void basic_trainer<Device>::write(memory_kind kind, int slot, std::string_view name, dtype type,
@@ -304,7 +317,7 @@ GPIPE_COLD void basic_trainer<Device>::write(memory_kind kind, int slot, std::st
   if (count != into.size)
     detail::throw_error({detail::listed(kind).one, " \"", name, "\" has ", into.size, " elements, not ", count},
                         {"give all of them"}, detail::place_of(executor_->net(), slot));
-  executor_->write(into.kind, slot, into.index, into.at, count * detail::bytes_of(type), values);
+  executor_->write(into.kind, into.slot, into.index, into.at, count * detail::bytes_of(type), values);
 }
 
 template <class Device>
@@ -363,15 +376,13 @@ GPIPE_COLD std::uint64_t basic_trainer<Device>::parameter_hash(int replica) cons
   detail::hash sum;
   std::vector<std::byte> copy;
   for (int l = 0; l < net.slot_count; ++l) {
-    if (!net.owns(l)) continue;
     const detail::row& r = net.row_of(l);
-    std::size_t at = 0;
     for (int p = 0; p < r.parameter_count; ++p) {
+      if (!net.owns(l, p)) continue;
       const std::size_t bytes = r.parameters[p].extents.size() * detail::bytes_of(r.type);
       copy.resize(bytes);
-      executor_->read(memory_kind::parameters, l, 0, at, bytes, copy.data(), replica);
+      executor_->read(memory_kind::parameters, l, 0, net.own_bytes(l, p), bytes, copy.data(), replica);
       sum.add(copy.data(), bytes);
-      at += detail::aligned(bytes);
     }
   }
   return sum.value();

@@ -40,10 +40,11 @@ void add(bits& to, const tensor_rows& rows, precision in) {
   }
 }
 
-/// 14 slots: a value that three slots read, two of them far away, parameters that three slots share, and averages.
+/// 14 slots: a value that three slots read, two of them far away, a weight that three slots share, two of them with its
+/// bias, and averages.
 struct net : model<input<float, 12>, linear<16>, stash<"x">, tied<"w", linear<16>>, dropout<25>, gelu, batch_norm<>,
-                   pop<"x">, gpipe::add, tied<"w", linear<16>>, residual<tied<"w", linear<16>>, relu>, pop<"x">,
-                   gpipe::add, layer_norm, linear<7>, softmax_cross_entropy> {};
+                   pop<"x">, gpipe::add, tied<"w", linear<16>>, residual<tied<"w", linear<16>, "weight">, relu>,
+                   pop<"x">, gpipe::add, layer_norm, linear<7>, softmax_cross_entropy> {};
 
 /// Trains two steps in a row, accumulates calls, evaluates and predicts, with a frozen slot and a watched slot.
 template <class Device>

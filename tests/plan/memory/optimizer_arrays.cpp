@@ -15,14 +15,20 @@ using namespace gpipe::detail;
 namespace {
 
 struct net : model<input<float, 20>, linear<10>, relu, linear<5>, softmax_cross_entropy> {};
-constexpr const row& first = network_of<net>.row_of(0);
+constexpr const network& n = network_of<net>;
 constexpr auto& rule = tensor_memory_of<adafactor>;
 
 // Weight 10 x 20: row 64, column 128, 33 sums 320 bytes. Bias 10: square 64, 3 sums 64.
-static_assert(parameters_before(first, 0) == 0 && parameters_before(first, 1) == 832);
-static_assert(parameters_before(first, 2) == first.parameter_bytes());
-static_assert(arrays_before(first, rule, 0) == 0 && arrays_before(first, rule, 1) == 64 + 128 + 320);
-static_assert(arrays_before(first, rule) == 64 + 128 + 320 + 64 + 64);
+static_assert(arrays_before(n, 0, rule, 0) == 0 && arrays_before(n, 0, rule, 1) == 64 + 128 + 320);
+static_assert(arrays_before(n, 0, rule) == 64 + 128 + 320 + 64 + 64);
+
+// A tied parameter has its arrays at its owner.
+struct partly
+    : model<input<float, 20>, tied<"w", linear<20, no_bias>>, tied<"w", linear<20>>, softmax_cross_entropy> {};
+static_assert(arrays_before(network_of<partly>, 1, rule, 1) == 0);
+static_assert(arrays_before(network_of<partly>, 1, rule) == 128 + 64);
+static_assert(plan<partly, optimizer<adafactor>>::memory(0).of(memory_kind::arrays) ==
+              static_cast<std::int64_t>(arrays_before(network_of<partly>, 0, rule) + 128 + 64));
 
 // A plan in the compiler counts rows, columns and the average exactly.
 using planned = plan<net, stages<2>, optimizer<adafactor>, with_average_weights>;

@@ -70,7 +70,8 @@ TEST_CASE("within a stage a layer reads the buffer that the layer before it writ
   CHECK(b.slot(2).out[0].at(0, false) == b.slot(2).out[0].at(1, false));
   CHECK(b.slot(0).in_gradient[0].at(0, false) == nullptr);  // no layer needs it
   CHECK(!b.slot(0).wants_input);
-  CHECK(b.slot(1).parameters != nullptr);
+  CHECK(b.slot(1).own.parameters != nullptr);
+  CHECK(b.slot(1).parameter_at.front() == b.slot(1).own.parameters);
   CHECK(b.stages[0].copies.empty());
   CHECK(b.stages[0].folds.empty());
 }

@@ -46,8 +46,7 @@ struct one_slot {
     b.in_gradient[0].base = reinterpret_cast<std::byte*>(in_gradient.data());
     b.out[0].base = reinterpret_cast<std::byte*>(out.data());
     b.out_gradient[0].base = reinterpret_cast<std::byte*>(out_gradient.data());
-    b.parameters = reinterpret_cast<std::byte*>(flat);
-    b.gradients = reinterpret_cast<std::byte*>(flat + 16);
+    b.own = {reinterpret_cast<std::byte*>(flat), reinterpret_cast<std::byte*>(flat + 16), 0};
     done.partials = partials.data();
     rows.outputs.add(values[1].part, 4);
     rows.gradients.add(values[1].part, 4);
@@ -103,6 +102,7 @@ TEST_CASE("hashes cover the values that a layer wrote for samples that exist") {
       one_slot s;
       s.layer.parameters = parameters;
       s.layer.parameter_count = 1;
+      s.b.own.bytes = s.layer.parameter_bytes();
       return s.recorded(how);
     };
     const auto found = first_difference(made({}), made(change));

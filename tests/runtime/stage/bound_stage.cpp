@@ -143,12 +143,10 @@ TEST_CASE("the ranges that are trained leave out frozen slots") {
     return found;
   };
   CHECK(ranges() == std::vector<std::size_t>{0, 128});
-  stage.freeze(0, true);
+  stage.freeze(0, 0, true);
   CHECK(ranges() == std::vector<std::size_t>{64, 64});
-  stage.freeze(1, true);
+  stage.freeze(1, 0, true);
   CHECK(ranges().empty());
-  stage.freeze(0, false);
-  CHECK(ranges() == std::vector<std::size_t>{0, 64});
-  stage.freeze(2, true);  // without parameters
+  stage.freeze(0, 0, false);
   CHECK(ranges() == std::vector<std::size_t>{0, 64});
 }

@@ -29,9 +29,9 @@ struct language : model<input<std::int32_t, tokens>, embedding<vocabulary, width
                         softmax_cross_entropy> {};
 using grouped = attention<attention_options{.heads = 4, .key_heads = 2, .head_width = 8, .causal = true,
                                             .rotary = 10000}>;
-/// One weight for the embedding and for a head that is also the loss.
+/// One weight for the embedding and for a head that is also the loss, and has a bias of its own.
 struct headed : model<input<std::int32_t, tokens>, tied<"words", embedding<vocabulary, width>>, learned_positions<40>,
-                      repeat<2, block>, layer_norm, tied<"words", token_head<vocabulary, no_bias>>> {};
+                      repeat<2, block>, layer_norm, tied<"words", token_head<vocabulary>>> {};
 /// Multiplies by a weight of one number and counts how often it is derived.
 struct counted {
   static inline std::atomic<int> refreshes{0};

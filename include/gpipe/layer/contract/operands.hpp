@@ -19,7 +19,8 @@ namespace detail {
 enum class refresh_for : std::uint8_t { all, forward, backward, backward_input, backward_parameters };
 
 /// The untyped buffers of one kernel call, filled in by the executor. Pointers that the call does not need are null.
-/// Parameters, gradients, state, extras, workspace and derived are blocks with the inner offsets of `offset_in`.
+/// State, extras, workspace and derived are blocks with the inner offsets of `offset_in`; parameters and gradients, too,
+/// unless `parameter_at` and `gradient_at` have the address of each, because a tied layer has some elsewhere.
 struct call {
   int samples = 0;        ///< in this micro-batch, at most `capacity`
   int capacity = 0;       ///< the plan's micro-batch size
@@ -33,6 +34,8 @@ struct call {
   const std::byte* state = nullptr;
   const std::byte* derived = nullptr;
   std::byte* gradients = nullptr;
+  const std::byte* const* parameter_at = nullptr;
+  std::byte* const* gradient_at = nullptr;
   std::byte* extras = nullptr;
   std::byte* workspace = nullptr;
   double* partials = nullptr;           ///< of the micro-batch; for `absorb` those of the first
@@ -162,12 +165,16 @@ class operands {
   template <int I = 0>
   const value_type* parameter() const {
     return reinterpret_cast<const value_type*>(
-        call_.parameters + detail::offset_in(Bound::parameters, std::size_t{I}, sizeof(value_type)));
+        call_.parameter_at != nullptr
+            ? call_.parameter_at[I]
+            : call_.parameters + detail::offset_in(Bound::parameters, std::size_t{I}, sizeof(value_type)));
   }
   template <int I = 0>
   value_type* gradient() const {
     return reinterpret_cast<value_type*>(
-        call_.gradients + detail::offset_in(Bound::parameters, std::size_t{I}, sizeof(value_type)));
+        call_.gradient_at != nullptr
+            ? call_.gradient_at[I]
+            : call_.gradients + detail::offset_in(Bound::parameters, std::size_t{I}, sizeof(value_type)));
   }
   template <int I = 0>
   std::conditional_t<Pass == detail::pass::absorb, value_type, const value_type>* state() const {

@@ -12,8 +12,6 @@ namespace gpipe {
 /// y = x + b, with a trained number for each element of the last extent, N; b begins at 0.
 ///
 ///     input and output tensor<T, ..., N>, bias {N}
-///
-/// Behind `tied<"w", linear<N, no_bias>>` it is the bias of a layer whose weight other layers share.
 struct bias {
   template <class In>
   struct on;

@@ -44,19 +44,15 @@ template <class Sink>
 constexpr void each_bucket(const stage_view& stage, Sink&& sink) {
   const network& net = stage.net();
   std::size_t all = 0;
-  for (int l = stage.first(); l < stage.last(); ++l)
-    if (net.owns(l)) all += net.row_of(l).parameter_bytes();
+  for (int l = stage.first(); l < stage.last(); ++l) all += net.own_bytes(l);
   const std::size_t min_bytes = (std::max)(min_bucket_bytes, (all + max_buckets - 1) / max_buckets);
   bucket next{0, stage.last(), all, 0, false};
   bool lent = false;
   for (int l = stage.last() - 1; l >= stage.first(); --l) {
     next.first = l;
-    if (net.owns(l)) {
-      next.begin -= net.row_of(l).parameter_bytes();
-      next.bytes += net.row_of(l).parameter_bytes();
-      for (int user = l + 1; user < net.slot_count; ++user)
-        if (net.slots[user].owner == l) lent = true;
-    }
+    next.begin -= net.own_bytes(l);
+    next.bytes += net.own_bytes(l);
+    for (int user = l + 1; user < net.slot_count && !lent; ++user) lent = net.uses(user, l);
     if (next.bytes < min_bytes && l > stage.first()) continue;
     next.early = next.bytes >= min_bytes && !lent;
     if (next.bytes > 0) sink(static_cast<const bucket&>(next));

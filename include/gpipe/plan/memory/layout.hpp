@@ -113,13 +113,12 @@ class layout {
 
   /// Blocks that live from step to step.
   GPIPE_COLD constexpr void constants(int l, const row& r) {
-    const auto all = static_cast<std::int64_t>(r.parameter_bytes()), bytes = net_.owns(l) ? all : 0;
-    for (int i = 0; i < (needs_.trains ? 2 : 1) && !net_.owns(l); ++i) put(kind::tied, l, -1, i, all);
+    const auto bytes = static_cast<std::int64_t>(net_.own_bytes(l));
+    for (int i = 0; i < (needs_.trains ? 2 : 1) && !net_.owns(l); ++i)
+      put(kind::tied, l, -1, i, static_cast<std::int64_t>(net_.tied_bytes(l)));
     if (needs_.others > 0 && !net_.owns(l))
-      put(kind::landing, l, -1, 0, static_cast<std::int64_t>(landing_bytes(r.parameter_bytes(), needs_.others)));
-    if (needs_.trains && needs_.separate_memory() && net_.owns(l))  // gradients arrive here from users elsewhere
-      for (int user = s_.last(); user < net_.slot_count; ++user)
-        if (net_.slots[user].owner == l) put(kind::tied, user, -1, 0, all);
+      put(kind::landing, l, -1, 0, static_cast<std::int64_t>(landing_bytes(net_.tied_bytes(l), needs_.others)));
+    if (needs_.trains && needs_.separate_memory()) gradients_from_elsewhere(l, r);
     for (int i = 0; i < needs_.moments; ++i)  // one whole array after the other
       if (counted_ != nullptr)
         emit(kind::moments, l, -1, i,
@@ -127,7 +126,7 @@ class layout {
              1);
     counted(kind::moments) += bytes * needs_.moments;
     if (needs_.tensor_rule != nullptr)
-      put(kind::arrays, l, -1, 0, net_.owns(l) ? static_cast<std::int64_t>(arrays_before(r, *needs_.tensor_rule)) : 0);
+      put(kind::arrays, l, -1, 0, static_cast<std::int64_t>(arrays_before(net_, l, *needs_.tensor_rule)));
     if (needs_.averages) put(kind::averages, l, -1, 0, bytes);
     // Every slot has a block of parameters, even an empty one, so its address is known.
     put(kind::parameters, l, -1, 0, bytes);
@@ -139,6 +138,16 @@ class layout {
     if (r.partial_count > 0)
       put(kind::partials, l, -1, 0, static_cast<std::int64_t>(r.partial_bytes()), needs_.micro_batches);
     counted(kind::sums) += static_cast<std::int64_t>(sizeof(double));
+  }
+
+  /// Gradients of this slot's parameters that arrive from users in later stages: the block of the user's parameter
+  /// number p has the index 2 + p, behind the indices of its own values and gradients.
+  GPIPE_COLD constexpr void gradients_from_elsewhere(int l, const row& r) {
+    for (int user = s_.last(); user < net_.slot_count; ++user)
+      for (int i = 0; i < net_.slots[user].tied; ++i)
+        if (const tied_parameter& t = net_.tied[net_.slots[user].first_tied + i]; t.owner.slot == l)
+          put(kind::tied, user, -1, 2 + t.index,
+              static_cast<std::int64_t>(aligned(r.parameters[t.owner.index].extents.size() * bytes_of(r.type))));
   }
 
   /// If slots share the memory, each block begins where the kind does.

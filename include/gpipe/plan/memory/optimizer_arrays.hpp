@@ -7,23 +7,18 @@
 
 namespace gpipe::detail {
 
-/// Bytes of a slot's arrays before those of its parameter number `index`; without a number, of all its parameters.
+/// Bytes of a slot's arrays before those of its own parameter number `index`; without a number, of all its own.
 ///
 ///     arrays of a slot:  | parameter 0: row | column | square | sums | parameter 1: row | ...
-constexpr std::size_t arrays_before(const row& layer, const tensor_rule_memory& rule, int index) {
+constexpr std::size_t arrays_before(const network& net, int slot, const tensor_rule_memory& rule, int index) {
+  const row& layer = net.row_of(slot);
   std::size_t bytes = 0;
-  for (int p = 0; p < index; ++p) bytes += rule.bytes(layer.parameters[p].extents, layer.type);
+  for (int p = 0; p < index; ++p)
+    if (net.owns(slot, p)) bytes += rule.bytes(layer.parameters[p].extents, layer.type);
   return bytes;
 }
-constexpr std::size_t arrays_before(const row& layer, const tensor_rule_memory& rule) {
-  return arrays_before(layer, rule, layer.parameter_count);
-}
-
-/// Bytes of a slot's parameters before its parameter number `index`, in each flat array.
-constexpr std::size_t parameters_before(const row& layer, int index) {
-  std::size_t bytes = 0;
-  for (int p = 0; p < index; ++p) bytes += aligned(layer.parameters[p].extents.size() * bytes_of(layer.type));
-  return bytes;
+constexpr std::size_t arrays_before(const network& net, int slot, const tensor_rule_memory& rule) {
+  return arrays_before(net, slot, rule, net.row_of(slot).parameter_count);
 }
 
 }  // namespace gpipe::detail

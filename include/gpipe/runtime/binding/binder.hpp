@@ -122,14 +122,30 @@ class binder {
     if (r.extra_count > 0) b.extras = here().find(memory_kind::kept, l, -1, kept_slots());
     if (r.workspace_count > 0) b.workspace = here().find(memory_kind::workspace, l, -1, kept_slots());
     if (r.partial_count > 0) b.partials = here().find(memory_kind::partials, l, -1, slot_table(each_));
-    const bool owns = net_.owns(l);
-    b.parameters = here().find(owns ? memory_kind::parameters : memory_kind::tied, l, -1).base;
-    b.gradients = here().find(owns ? memory_kind::gradients : memory_kind::tied, l, -1, {}, owns ? 0 : 1).base;
+    bind_parameters(l, b);
     if (r.state_count > 0) b.state = here().find(memory_kind::state, l, -1).base;
     if (r.state_count > 0 && plan_.schedule.trains) b.next_state = here().find(memory_kind::state, l, -1, {}, 1).base;
     b.sum_of_squares = reinterpret_cast<double*>(here().find(memory_kind::sums, -1, -1).base) + (l - s_.first());
     if (r.derived_count > 0) b.derived = here().find(memory_kind::derived, l, -1).base;
     return b;
+  }
+
+  GPIPE_COLD void bind_parameters(int l, bound_slot<Context>& b) const {
+    b.own = {here().find(memory_kind::parameters, l, -1).base, here().find(memory_kind::gradients, l, -1).base,
+             net_.own_bytes(l)};
+    if (!net_.owns(l)) {
+      b.tied = {here().find(memory_kind::tied, l, -1).base, nullptr, net_.tied_bytes(l)};
+      if (plan_.schedule.trains) b.tied.gradients = here().find(memory_kind::tied, l, -1, {}, 1).base;
+    }
+    for (int p = 0; p < b.layer->parameter_count; ++p) {
+      const bool own = net_.owns(l, p);
+      const parameter_block& in = own ? b.own : b.tied;
+      const std::size_t at = own ? net_.own_bytes(l, p) : net_.tied_bytes(l, p);
+      b.parameter_at.push_back(in.parameters + at);
+      b.gradient_at.push_back(in.gradients == nullptr ? nullptr : in.gradients + at);
+    }
+    b.frozen_by_call.resize(b.parameter_at.size());
+    b.frozen_parameters.resize(b.parameter_at.size());
   }
 
   GPIPE_COLD void pass_on(int v, binding<Context>& b) const {

@@ -14,6 +14,12 @@ struct watched_rows {
   tensor_rows outputs, gradients;
 };
 
+/// Parameters side by side, and their gradients.
+struct parameter_block {
+  std::byte *parameters = nullptr, *gradients = nullptr;
+  std::size_t bytes = 0;
+};
+
 /// One layer with an address for everything that it reads and writes.
 template <class Context>
 struct bound_slot {
@@ -23,8 +29,8 @@ struct bound_slot {
   bool rerun = false;         ///< a recompute must run it
   bool wants_input = false;   ///< some input wants a gradient
   bool frozen = false;        ///< its parameters do not change
-  /// Bytes of its gradients, from first to last, whose parameters are frozen by their group, if not all are.
-  std::vector<std::pair<std::size_t, std::size_t>> frozen_parts;
+  std::vector<bool> frozen_parameters;  ///< which of them do not, by their group or by a call
+  std::vector<bool> frozen_by_call;
   watched_rows* watched = nullptr;  ///< its rows are copied there; null: the slot is not watched
   int inputs = 0, outputs = 0;
   int value_in[max_tensors_per_edge]{}, value_out[max_tensors_per_edge]{};
@@ -33,7 +39,10 @@ struct bound_slot {
   block_address sum[max_tensors_per_edge];  ///< in_gradient is added to it; null: in_gradient is written in place
   bool unread[max_tensors_per_edge]{};      ///< no layer reads the output: its gradient is zeros
   block_address extras, workspace, partials, fields[max_fields];
-  std::byte *parameters = nullptr, *state = nullptr, *derived = nullptr, *gradients = nullptr;
+  parameter_block own;   ///< in the stage's flat arrays
+  parameter_block tied;  ///< copies of parameters that other slots own, and their gradients of this use alone
+  std::vector<std::byte*> parameter_at, gradient_at;  ///< of each parameter
+  std::byte *state = nullptr, *derived = nullptr;
   std::byte* next_state = nullptr;   ///< after the commit, if it holds; null: the layer has no state, or nothing trains
   double* sum_of_squares = nullptr;  ///< of its gradient; before that, free for other sums
 };

@@ -24,10 +24,10 @@ GPIPE_OUT_OF_LINE call call_of(const bound_slot<Context>& b, const step_context&
     c.out_gradient[o] = b.out_gradient[o].at(m, again);
   }
   for (int f = 0; f < b.layer->field_count; ++f) c.fields[f] = b.fields[f].at(m, again);
-  c.parameters = b.parameters;
+  c.parameter_at = b.parameter_at.data();
   c.state = b.state;
   c.derived = b.derived;
-  c.gradients = b.gradients;
+  c.gradient_at = b.gradient_at.data();
   c.extras = b.extras.at(m, again);
   c.workspace = b.workspace.at(m, again);
   c.partials = reinterpret_cast<double*>(b.partials.at(m, again));

@@ -36,12 +36,12 @@ class parameter_groups {
         for (std::size_t g = groups_.size(); g-- > 0;)
           if (takes(groups_[g], paths.back(), r.name, used[g])) mine[index(p)] = static_cast<int>(g);
       }
-      // Tied parameters belong to the first group that matches one of their uses.
-      auto& owner = of_[index(net.slots[l].owner)];
-      for (std::size_t p = 0; p < owner.size(); ++p)
-        if (mine[p] < owner[p]) owner[p] = mine[p];
+      // A tied parameter belongs to the first group that matches one of its uses.
+      for (int p = 0; p < r.parameter_count; ++p)
+        if (int& owner = at(net.owner(l, p)); mine[index(p)] < owner) owner = mine[index(p)];
     }
-    for (int l = 0; l < net.slot_count; ++l) of_[index(l)] = of_[index(net.slots[l].owner)];
+    for (int l = 0; l < net.slot_count; ++l)
+      for (int p = 0; p < net.row_of(l).parameter_count; ++p) at({l, p}) = at(net.owner(l, p));
     for (std::size_t g = 0; g < groups_.size(); ++g) require_used(groups_[g], used[g], paths, net);
   }
 
@@ -61,6 +61,7 @@ class parameter_groups {
   }
 
  private:
+  int& at(const parameter_place& which) { return of_[index(which.slot)][index(which.index)]; }
   GPIPE_COLD void require_valid(std::size_t g) const {
     const parameter_group& group = groups_[g];
     const auto refuse = [&](const char* setting, double value) {

@@ -60,17 +60,18 @@ class activation_recorder {
   GPIPE_OUT_OF_LINE void after_parameter_part(const Context& c, const bound& b, const step_context& step, int m) {
     if (!step.is_recorded() || !hashes()) return;
     hash sum;
-    add(c, b.gradients, b.layer->parameter_bytes(), sum);
+    add(c, b.own.gradients, b.own.bytes, sum);
+    add(c, b.tied.gradients, b.tied.bytes, sum);
     digest_->put(action_kind::backward_parameters, step.global_micro_batch(m), b.slot, sum.value());
   }
 
   /// `flat_bytes` is the distance from a slot's parameters to its gradients, from these to its first moment, and so on.
   GPIPE_OUT_OF_LINE void after_update(const Context& c, const bound& b, std::size_t flat_bytes) {
-    if (!hashes() || !net_->owns(b.slot)) return;
+    if (!hashes() || (b.own.bytes == 0 && b.tied.bytes > 0)) return;
     hash sum;
-    add(c, b.parameters, b.layer->parameter_bytes(), sum);
+    add(c, b.own.parameters, b.own.bytes, sum);
     for (int k = 0; k < moments_; ++k)
-      add(c, b.parameters + static_cast<std::size_t>(k + 2) * flat_bytes, b.layer->parameter_bytes(), sum);
+      add(c, b.own.parameters + static_cast<std::size_t>(k + 2) * flat_bytes, b.own.bytes, sum);
     digest_->put(action_kind::update, -1, b.slot, sum.value());
   }
 

@@ -58,9 +58,10 @@ class nonfinite_finder {
         check(b, m, "the gradient of its input", b.value_in[i], b.in_gradient[i].at(m, true), step);
   }
   GPIPE_COLD void check_parameter_part(const bound& b, const step_context& step, int m) const {
-    if (!finite(b, b.layer->type,
-                static_cast<std::ptrdiff_t>(b.layer->parameter_bytes() / bytes_of(b.layer->type)), b.gradients))
-      not_finite(b, step, m, "the gradient of its parameters");
+    for (const parameter_block* block : {&b.own, &b.tied})
+      if (!finite(b, b.layer->type, static_cast<std::ptrdiff_t>(block->bytes / bytes_of(b.layer->type)),
+                  block->gradients))
+        not_finite(b, step, m, "the gradient of its parameters");
   }
 
  private:
@@ -88,12 +89,10 @@ class nonfinite_finder {
   }
   /// A parameter that is not finite is the cause of an output that is not.
   GPIPE_COLD void check_parameters(const bound& b, const step_context& step, int m) const {
-    std::size_t at = 0;
     for (int p = 0; p < b.layer->parameter_count; ++p) {
       const parameter& it = b.layer->parameters[p];
-      if (!finite(b, b.layer->type, static_cast<std::ptrdiff_t>(it.extents.size()), b.parameters + at))
+      if (!finite(b, b.layer->type, static_cast<std::ptrdiff_t>(it.extents.size()), b.parameter_at[index(p)]))
         not_finite(b, step, m, concat({"its parameter \"", it.name, "\""}));
-      at += aligned(it.extents.size() * bytes_of(b.layer->type));
     }
   }
   /// A field's first number that is not finite: its sample and its column, from the rows of the batch.

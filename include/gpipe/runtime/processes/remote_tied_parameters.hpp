@@ -58,7 +58,8 @@ class remote_tied_parameters {
 
  private:
   struct connection {
-    int user = -1, user_stage = -1;
+    parameter_place user{};
+    int user_stage = -1;
     std::byte *values = nullptr, *gradients = nullptr;  // the buffers that are sent, or received into
     std::unique_ptr<sending_end> values_out, gradients_out;
     std::unique_ptr<receiving_end> values_in, gradients_in;
@@ -72,31 +73,36 @@ class remote_tied_parameters {
   GPIPE_COLD void connect(const tie& t, process_group& job, const network& net, const runtime_plan& plan,
                           const std::vector<const detail::arena_map*>& maps, const std::vector<const void*>& queues) {
     using detail::index;
-    const int owner = plan.cut().stage_of(t.owner), user = plan.cut().stage_of(t.user);
+    const int owner = plan.cut().stage_of(t.owner.slot), user = plan.cut().stage_of(t.user.slot);
     if (plan.worker_of(owner) == plan.worker_of(user)) return;
     const int replica = job.rank() / plan.workers(), worker = job.rank() % plan.workers();
     const bool owns = plan.worker_of(owner) == worker, uses = plan.worker_of(user) == worker;
     const void* const queue = queues[index(owns ? owner : user)];
+    const row& layer = net.row_of(t.owner.slot);
+    const std::size_t bytes = aligned(layer.parameters[t.owner.index].extents.size() * bytes_of(layer.type)),
+                      before = net.tied_bytes(t.user.slot, t.user.index);
     const auto layout_to = [&](int stage, std::byte* at) {
-      return channel_layout{replica * plan.workers() + plan.worker_of(stage), 1,
-                            {{at, 0, net.row_of(t.owner).parameter_bytes()}}, {0}, {0}, queue};
+      return channel_layout{replica * plan.workers() + plan.worker_of(stage), 1, {{at, 0, bytes}}, {0}, {0}, queue};
+    };
+    const auto begin = [&](int stage, memory_kind kind, int slot, int number = 0) {
+      return maps[index(stage)]->find(kind, slot, -1, {}, number).base;
     };
     connection c;
     c.user = t.user, c.user_stage = user;
     if (owns) {
-      c.values = maps[index(owner)]->find(memory_kind::parameters, t.owner, -1).base;
+      c.values = begin(owner, memory_kind::parameters, t.owner.slot) + net.own_bytes(t.owner.slot, t.owner.index);
       c.values_out = job.sender(layout_to(user, c.values));
       senders_.push_back(c.values_out.get());
       if (plan.schedule.trains) {
-        c.gradients = maps[index(owner)]->find(memory_kind::tied, t.user, -1).base;
+        c.gradients = begin(owner, memory_kind::tied, t.user.slot, 2 + t.user.index);
         c.gradients_in = job.receiver(layout_to(user, c.gradients));
       }
     }
     if (uses) {
-      c.values = maps[index(user)]->find(memory_kind::tied, t.user, -1).base;
+      c.values = begin(user, memory_kind::tied, t.user.slot) + before;
       c.values_in = job.receiver(layout_to(owner, c.values));
       if (plan.schedule.trains) {
-        c.gradients = maps[index(user)]->find(memory_kind::tied, t.user, -1, {}, 1).base;
+        c.gradients = begin(user, memory_kind::tied, t.user.slot, 1) + before;
         c.gradients_out = job.sender(layout_to(owner, c.gradients));
         senders_.push_back(c.gradients_out.get());
       }

@@ -64,9 +64,11 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   void time_slots(bool on) { hooks_.time_slots(on); }
   const layer_timer* timer() const { return hooks_.timer(); }
 
-  /// These are called between steps. A frozen slot's parameters do not change.
-  GPIPE_COLD void freeze(int slot, bool frozen) {
-    bound_at(slot).frozen = frozen;
+  /// These are called between steps. A frozen parameter does not change.
+  GPIPE_COLD void freeze(int slot, int parameter, bool frozen) {
+    auto& b = bound_at(slot);
+    b.frozen_by_call[index(parameter)] = frozen;
+    base::find_frozen(b);
     base::find_ranges();
   }
   GPIPE_COLD void watch(int slot, detail::watched_rows* into) {
@@ -116,7 +118,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
           refresh_before(*b, detail::refresh_for::backward, c);
           b->kernels->backward(context_, c);
           hooks_.ran_input_part(*b, step, m);
-          clear_frozen_parts(*b);
+          clear_frozen(*b);
           hooks_.ran_parameter_part(*b, step, m);
           add_up(*b, step, m);
         });
@@ -159,17 +161,19 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     for (const auto& b : binding_.slots)
       if (net_->owns(b.slot)) refresh(b);
   }
-  /// Copies the owner's values of tied parameters, and recomputes the buffers that are derived from them.
-  GPIPE_OUT_OF_LINE void copy_tied_values(int slot, const std::byte* values) {
-    const bound& b = at(slot);
-    if (values != b.parameters) context_.copy(parameter_bytes(b), values, b.parameters);
-    refresh(b);
+  /// Copies the owner's values of a tied parameter.
+  GPIPE_OUT_OF_LINE void copy_tied_values(const parameter_place& user, const std::byte* values) {
+    const bound& b = at(user.slot);
+    std::byte* const into = b.parameter_at[index(user.index)];
+    const std::size_t bytes = size_of(b, user) * bytes_of(b.layer->type);
+    if (values != into) context_.copy(static_cast<std::ptrdiff_t>(bytes), values, into);
   }
+  /// Recomputes the buffers that are derived from a slot's parameters, some of which are tied.
+  void refresh_tied(int slot) { refresh(at(slot)); }
   /// Adds a tied use's gradients to the owner's, which this stage has.
-  GPIPE_OUT_OF_LINE void add_tied_gradients(int slot, const std::byte* gradients) {
-    const bound& b = at(slot);
-    const auto n = parameter_bytes(b) / static_cast<std::ptrdiff_t>(bytes_of(b.layer->type));
-    add(b.layer->type, n, gradients, b.gradients);
+  GPIPE_OUT_OF_LINE void add_tied_gradients(const parameter_place& owner, const std::byte* gradients) {
+    const bound& b = at(owner.slot);
+    add(b.layer->type, static_cast<std::ptrdiff_t>(size_of(b, owner)), gradients, b.gradient_at[index(owner.index)]);
   }
   /// The stage has updated its parameters.
   void updated() { hooks_.after_update(binding_.slots, flat_bytes()); }
@@ -177,13 +181,15 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
  private:
   using base = stage_arena<Device>;
   using typename base::bound;
-  using base::parameter_bytes;
   using base::net_, base::plan_, base::stage_, base::replica_, base::context_, base::binding_;
 
   void refresh(const bound& b) {
     if (b.kernels->refresh == nullptr) return;
     enter(b, -1);
     b.kernels->refresh(context_, call_of(b, step_context{}, 0, false));
+  }
+  static std::size_t size_of(const bound& b, const parameter_place& which) {
+    return b.layer->parameters[which.index].extents.size();
   }
   /// If layers share the memory of derived buffers, another layer has written there since this one's last kernel.
   void refresh_before(const bound& b, detail::refresh_for kernel, const call& as) {
@@ -277,7 +283,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
         for (int i = 0; i < count; ++i) each[i] = call_of(b, step, first + i, true);
         refresh_before(b, detail::refresh_for::backward_parameters, each[0]);
         b.kernels->backward_parameters_together(context_, each, count);
-        clear_frozen_parts(b);
+        clear_frozen(b);
       };
       hooks_.time(b, timed::backward_parameters, step, first, run, count);
       return alive();
@@ -289,15 +295,17 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
         refresh_before(b, detail::refresh_for::backward_parameters, c);
         b.kernels->backward_parameters(context_, c);
       });
-      clear_frozen_parts(b);
+      clear_frozen(b);
       hooks_.ran_parameter_part(b, step, first);
     }
   }
 
   /// Frozen parameters of a layer that trains others have no gradient, so no norm and no replica counts it.
-  void clear_frozen_parts(const bound& b) {
-    for (const auto& [first, last] : b.frozen_parts)
-      context_.fill(static_cast<std::ptrdiff_t>(last - first), std::byte{0}, b.gradients + first);
+  void clear_frozen(const bound& b) {
+    for (std::size_t p = 0; p < b.frozen_parameters.size(); ++p)
+      if (b.frozen_parameters[p])
+        context_.fill(static_cast<std::ptrdiff_t>(b.layer->parameters[p].extents.size() * bytes_of(b.layer->type)),
+                      std::byte{0}, b.gradient_at[p]);
   }
 
   /// Adds up the gradients from several readers before the layers run.

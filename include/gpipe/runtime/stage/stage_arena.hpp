@@ -36,6 +36,13 @@ struct square_of {
   }
 };
 
+template <class T>
+struct square_of_both {
+  square_of<T> first, second;
+  std::ptrdiff_t elements;  // of the first
+  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const { return i < elements ? first(i) : second(i - elements); }
+};
+
 /// One stage's memory on its device, and the address of every buffer in it. Parameters, gradients and each moment are
 /// one flat array each.
 template <class Device>
@@ -90,12 +97,7 @@ class stage_arena {
   /// The groups of the parameters, and the first values of the moments. `groups` outlives the stage.
   GPIPE_COLD void begin_updates(const parameter_groups& groups, const optimizer_update<device_context>& rule) {
     groups_ = &groups;
-    for (auto& b : binding_.slots) {
-      b.frozen = groups.frozen(b.slot);
-      for (int p = 0; !b.frozen && p < b.layer->parameter_count; ++p)
-        if (groups.frozen(b.slot, p))
-          b.frozen_parts.emplace_back(parameters_before(*b.layer, p), parameters_before(*b.layer, p + 1));
-    }
+    for (auto& b : binding_.slots) find_frozen(b);
     find_ranges();
     for (int i = 0; i < plan_->options.optimizer_moments && memory_.of(memory_kind::moments) > 0; ++i) {
       if (net_->type == dtype::float64)
@@ -129,8 +131,7 @@ class stage_arena {
   void each_gradient(bool tied, Call&& f) const {
     f(flat_bytes(), flat_bytes());
     for (const auto& b : binding_.slots)
-      if (tied && !net_->owns(b.slot))
-        f(static_cast<std::size_t>(b.gradients - arena_.data()), b.layer->parameter_bytes());
+      if (tied && !net_->owns(b.slot)) f(static_cast<std::size_t>(b.tied.gradients - arena_.data()), b.tied.bytes);
   }
   void add(dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) const {
     if (type == dtype::float64)
@@ -144,17 +145,15 @@ class stage_arena {
   void clear_gradients() {
     context_.fill(static_cast<std::ptrdiff_t>(flat_bytes()), std::byte{0}, gradients());
     for (const auto& b : binding_.slots)
-      if (!net_->owns(b.slot)) context_.fill(parameter_bytes(b), std::byte{0}, b.gradients);
+      if (!net_->owns(b.slot)) context_.fill(static_cast<std::ptrdiff_t>(b.tied.bytes), std::byte{0}, b.tied.gradients);
   }
 
   /// Sums the squares of every slot's gradient. If the pass commits, tied gradients count at their owner only.
   GPIPE_OUT_OF_LINE void sum_squares(bool commits) {
     for (const auto& b : binding_.slots) {
-      const auto n = parameter_bytes(b) / static_cast<std::ptrdiff_t>(bytes_of(b.layer->type));
-      if (b.frozen || (commits && !net_->owns(b.slot))) context_.fill(1, 0.0, b.sum_of_squares);
-      else if (b.layer->type == dtype::float64)
-        context_.sum(n, detail::square_of<double>{reinterpret_cast<const double*>(b.gradients)}, b.sum_of_squares);
-      else context_.sum(n, detail::square_of<float>{reinterpret_cast<const float*>(b.gradients)}, b.sum_of_squares);
+      if (b.frozen || (commits && b.own.bytes == 0)) context_.fill(1, 0.0, b.sum_of_squares);
+      else if (b.layer->type == dtype::float64) sum_squares<double>(b, commits);
+      else sum_squares<float>(b, commits);
     }
   }
   /// Downloads the sums to `squares[slot]`.
@@ -168,6 +167,14 @@ class stage_arena {
  protected:
   using bound = detail::bound_slot<device_context>;
 
+  GPIPE_COLD void find_frozen(bound& b) {
+    b.frozen = !b.frozen_parameters.empty();
+    for (std::size_t p = 0; p < b.frozen_parameters.size(); ++p) {
+      const bool in_group = groups_ != nullptr && groups_->frozen(b.slot, static_cast<int>(p));
+      b.frozen_parameters[p] = b.frozen_by_call[p] || in_group;
+      b.frozen = b.frozen && b.frozen_parameters[p];
+    }
+  }
   // A range ends where the group changes or a frozen parameter begins. A tensor rule has a range for each tensor.
   GPIPE_COLD void find_ranges() {
     ranges_.clear();
@@ -175,18 +182,17 @@ class stage_arena {
     const tensor_rule_memory* const rule = plan_->options.tensor_rule;
     for (const auto& b : binding_.slots)
       for (int p = 0; p < b.layer->parameter_count; ++p) {
-        if (!net_->owns(b.slot) || b.frozen || groups_->frozen(b.slot, p)) continue;
-        const std::size_t from = parameters_before(*b.layer, p);
-        update_range next{parameters_before(*b.layer, p + 1) - from,
-                          b.parameters + from,
-                          b.gradients + from,
+        if (!net_->owns(b.slot, p) || b.frozen_parameters[index(p)]) continue;
+        update_range next{net_->own_bytes(b.slot, p + 1) - net_->own_bytes(b.slot, p),
+                          b.parameter_at[index(p)],
+                          b.gradient_at[index(p)],
                           {},
                           groups_->of(b.slot, p)};
         for (int i = 0; i < plan_->options.optimizer_moments; ++i)
           next.moments[i] = moments(i) + (next.parameters - parameters());
         if (rule != nullptr) {
           next.extents = &b.layer->parameters[p].extents;
-          next.arrays = map_.find(memory_kind::arrays, b.slot, -1).base + arrays_before(*b.layer, *rule, p);
+          next.arrays = map_.find(memory_kind::arrays, b.slot, -1).base + arrays_before(*net_, b.slot, *rule, p);
         } else if (!ranges_.empty() && ranges_.back().group == next.group &&
                    ranges_.back().parameters + ranges_.back().bytes == next.parameters) {
           ranges_.back().bytes += next.bytes;
@@ -197,8 +203,15 @@ class stage_arena {
   }
   std::ptrdiff_t elements() const { return static_cast<std::ptrdiff_t>(flat_bytes() / bytes_of(net_->type)); }
 
-  static std::ptrdiff_t parameter_bytes(const bound& b) {
-    return static_cast<std::ptrdiff_t>(b.layer->parameter_bytes());
+  template <class T>
+  void sum_squares(const bound& b, bool commits) {
+    const auto own = static_cast<std::ptrdiff_t>(b.own.bytes / sizeof(T)),
+               tied = static_cast<std::ptrdiff_t>(commits ? 0 : b.tied.bytes / sizeof(T));
+    const square_of<T> first{reinterpret_cast<const T*>(b.own.gradients)},
+        second{reinterpret_cast<const T*>(b.tied.gradients)};
+    if (tied == 0) context_.sum(own, first, b.sum_of_squares);
+    else if (own == 0) context_.sum(tied, second, b.sum_of_squares);
+    else context_.sum(own + tied, square_of_both<T>{first, second, own}, b.sum_of_squares);
   }
 
   const network* net_;

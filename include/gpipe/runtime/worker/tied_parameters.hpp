@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/core/index.hpp>
 #include <gpipe/plan/runtime_plan.hpp>
 #include <gpipe/runtime/processes/remote_tied_parameters.hpp>
 #include <gpipe/runtime/replicas/replica.hpp>
@@ -20,26 +21,30 @@ class tied_parameters {
   /// Brings the values to the uses in the worker's stages.
   void update_values(int worker) const {
     remote_.send_values();
-    for (const tie& t : plan_.ties)
-      if (plan_.worker_of(stage_of(t.user)) == worker)
-        at(t.user).copy_tied_values(
-            t.user, is_here(t.owner) ? at(t.owner).at(t.owner).parameters : remote_.receive_values(t));
+    for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
+      const tie& t = plan_.ties[i];
+      if (plan_.worker_of(stage_of(t.user)) != worker) continue;
+      at(t.user).copy_tied_values(
+          t.user, is_here(t.owner) ? slot(t.owner).parameter_at[index(t.owner.index)] : remote_.receive_values(t));
+      if (i + 1 == plan_.ties.size() || plan_.ties[i + 1].user.slot != t.user.slot)  // all of the slot have arrived
+        at(t.user).refresh_tied(t.user.slot);
+    }
   }
 
   /// The gradients of this replica's uses are complete. Sends those that belong to another process.
   void send_gradients() const {
     for (const tie& t : plan_.ties)
-      if (is_here(t.user) && !at(t.user).at(t.user).frozen) remote_.send_gradients(t);
+      if (is_here(t.user) && !frozen(t.user)) remote_.send_gradients(t);
   }
   /// The gradients of all uses are complete. Adds those of the parameters that the stage owns.
   void add_gradients(int stage, const wait_context& what, action_timer<Device>& times) const {
     for (const tie& t : plan_.ties) {
       if (stage_of(t.owner) != stage) continue;
       bound_stage<Device>& s = here_.stage(stage);
-      if (s.at(t.owner).frozen) continue;
+      if (frozen(t.owner)) continue;
       if (is_here(t.user)) {
         s.context().await(at(t.user).done());
-        s.add_tied_gradients(t.owner, at(t.user).at(t.user).gradients);
+        s.add_tied_gradients(t.owner, slot(t.user).gradient_at[index(t.user.index)]);
       } else {
         times.waiting([&] { s.add_tied_gradients(t.owner, remote_.receive_gradients(t, what)); });
       }
@@ -47,9 +52,11 @@ class tied_parameters {
   }
 
  private:
-  int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
-  bound_stage<Device>& at(int slot) const { return here_.stage(stage_of(slot)); }
-  bool is_here(int slot) const { return here_.has(stage_of(slot)); }
+  int stage_of(const parameter_place& which) const { return plan_.cut().stage_of(which.slot); }
+  bound_stage<Device>& at(const parameter_place& which) const { return here_.stage(stage_of(which)); }
+  const auto& slot(const parameter_place& which) const { return at(which).at(which.slot); }
+  bool is_here(const parameter_place& which) const { return here_.has(stage_of(which)); }
+  bool frozen(const parameter_place& which) const { return slot(which).frozen_parameters[index(which.index)]; }
 
   const runtime_plan& plan_;
   const replica<Device>& here_;

@@ -151,8 +151,7 @@ class checkpointer {
     const runtime_plan& plan = run_.plan();
     const bool alone = together().alone();
     const auto rank_of = [&](const stored_array& of) {
-      const int slot = of.kind == memory_kind::state ? of.slot : run_.net().slots[of.slot].owner;
-      return alone ? 0 : plan.worker_of(plan.cut().stage_of(slot));
+      return alone ? 0 : plan.worker_of(plan.cut().stage_of(of.slot));
     };
     return {deal_arrays("model", model_arrays(run_.net()), how.max_file_bytes, rank_of),
             deal_arrays("optimizer", optimizer_state(run_.net(), plan.options), how.max_file_bytes, rank_of), facts};
@@ -261,7 +260,7 @@ class checkpointer {
     from.whole = from.sets.size() == 2;
     require_one_step(from.sets);
     take(from, from.sets[0], model_arrays(run_.net()), how, result);
-    require_equal_twins(run_.net(), from.arrays, [this] { together().working("load"); });
+    require_equal_twins(from.arrays, [this] { together().working("load"); });
     if (!from.whole) return from;
     from.facts = read_facts(from.sets[1].metadata(), from.sets[1].path());
     if (from.facts.optimizer != mine.optimizer)
@@ -308,7 +307,7 @@ class checkpointer {
       if (match.found[i] < 0) continue;
       const auto* place = places[static_cast<std::size_t>(match.found[i])];
       require_convertible(place->entry->type, place->entry->name, place->file->path());
-      if (run_.has_here(wanted[i].kind, wanted[i].slot)) from.arrays.push_back({std::move(wanted[i]), place});
+      if (run_.has_here(wanted[i].slot)) from.arrays.push_back({std::move(wanted[i]), place});
     }
     if (&set == &from.sets.front()) static_cast<load_report&>(result) = std::move(match.report);
   }

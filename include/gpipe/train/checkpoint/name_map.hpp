@@ -29,7 +29,7 @@ struct name_map {
   std::vector<std::string> ignored{};  ///< of tensors that a load does not need, such as "h.*.attn.bias"
   /// Stand before the file's names. A load takes the longest one that a name begins with; a save writes the first.
   std::vector<std::string> prefixes{};
-  /// The file has the values of tied layers once, by the name of the first layer. A load takes the other names, too.
+  /// The file has a tied parameter once, by its name in the first layer. A load takes the other names, too.
   bool tied_once = false;
 
   bool operator==(const name_map&) const = default;

@@ -29,8 +29,7 @@ void read_array(const array_place& from, const array_visit& visit);
 
 /// Tied layers share one array. Throws if a file has it under two names with different values. `working` is called
 /// before each block.
-void require_equal_twins(const network& net, const std::vector<array_place>& arrays,
-                         const std::function<void()>& working);
+void require_equal_twins(const std::vector<array_place>& arrays, const std::function<void()>& working);
 
 #if GPIPE_BODIES
 template <class T>
@@ -81,14 +80,13 @@ GPIPE_COLD inline bool equal_values(const array_place& first, const array_place&
   });
   return same;
 }
-GPIPE_COLD GPIPE_INLINE void require_equal_twins(const network& net, const std::vector<array_place>& arrays,
+GPIPE_COLD GPIPE_INLINE void require_equal_twins(const std::vector<array_place>& arrays,
                                                  const std::function<void()>& working) {
   for (const array_place& twin : arrays) {
     if (!twin.array.copy) continue;
-    const int owner = net.slots[twin.array.slot].owner;
     for (const array_place& first : arrays) {
       const stored_array &a = first.array, &b = twin.array;
-      if (a.copy || a.kind != b.kind || a.slot != owner || a.at != b.at || a.bytes() != b.bytes()) continue;
+      if (a.copy || a.kind != b.kind || a.slot != b.slot || a.at != b.at || a.bytes() != b.bytes()) continue;
       if (!equal_values(first, twin, working))
         throw_error({"tensors ", detail::quoted(a.name), " and ", detail::quoted(b.name),
                      " differ, but the model ties them to one array"},

@@ -15,12 +15,12 @@ namespace gpipe::detail {
 struct stored_array {
   std::string name;  ///< in the file: "h.0.ln_1.weight", and of a moment "h.0.ln_1.weight.moment.0"
   memory_kind kind = memory_kind::parameters;
-  int slot = -1;
+  int slot = -1;       ///< of a tied parameter its owner's
   int index = 0;       ///< of a moment
-  std::size_t at = 0;  ///< bytes before it in its slot's block
+  std::size_t at = 0;  ///< bytes before it in the slot's own block
   shape extents{};
   dtype type = dtype::float32;
-  bool copy = false;        ///< a tied layer's name for the values of the first layer tied
+  bool copy = false;        ///< a further name of a tied parameter
   bool transposed = false;  ///< the file has the transpose, and `extents` are those in the file
 
   /// Of a transposed convolution's weight, {outputs, inputs, height, width} in the file: height x width. Else 1.
@@ -32,11 +32,11 @@ struct stored_array {
 };
 
 /// The parameters and the state of a model, in model order: what `state_dict` of the equal torch module lists. Each
-/// tied layer lists the shared values under a name of its own.
+/// tied layer lists its shared parameters under names of its own.
 std::vector<stored_array> model_arrays(const network& net);
 
 /// What the optimizer keeps for each parameter, in model order: moments, arrays of a tensor rule, the moving average.
-/// Tied layers have one of each.
+/// A tied parameter has one of each.
 std::vector<stored_array> optimizer_state(const network& net, const plan_options& options);
 
 #if GPIPE_BODIES
@@ -44,15 +44,16 @@ GPIPE_COLD GPIPE_INLINE std::vector<stored_array> model_arrays(const network& ne
   std::vector<stored_array> all;
   std::size_t at = 0;
   for_each_array(net, [&](const named_array& which) {
-    const row& r = net.row_of(which.slot);
     const bool trained = which.kind == array_kind::parameter;
+    const parameter_place owner =
+        trained ? net.owner(which.slot, which.index) : parameter_place{which.slot, which.index};
     stored_array one{.name = path_of(net, which),
                      .kind = trained ? memory_kind::parameters : memory_kind::state,
-                     .slot = which.slot,
-                     .at = which.index == 0 ? 0 : at,
+                     .slot = owner.slot,
+                     .at = trained ? net.own_bytes(owner.slot, owner.index) : which.index == 0 ? 0 : at,
                      .extents = description_of(net, which).extents,
-                     .type = r.type,
-                     .copy = trained && !net.owns(which.slot)};
+                     .type = net.row_of(which.slot).type,
+                     .copy = owner.slot != which.slot};
     at = one.at + aligned(one.bytes());
     all.push_back(std::move(one));
   });
@@ -62,21 +63,21 @@ GPIPE_COLD GPIPE_INLINE std::vector<stored_array> model_arrays(const network& ne
 GPIPE_COLD GPIPE_INLINE std::vector<stored_array> optimizer_state(const network& net, const plan_options& options) {
   std::vector<stored_array> all;
   for_each_array(net, [&](const named_array& which) {
-    if (which.kind != array_kind::parameter || !net.owns(which.slot)) return;
+    if (which.kind != array_kind::parameter || !net.owns(which.slot, which.index)) return;
     const row& r = net.row_of(which.slot);
     const shape& extents = description_of(net, which).extents;
     const auto put = [&](const std::string& name, memory_kind kind, int index, std::size_t at, const shape& its) {
       if (its.size() > 0)
         all.push_back({path_of(net, which) + '.' + name, kind, which.slot, index, at, its, r.type, false});
     };
-    const std::size_t at = parameters_before(r, which.index);
+    const std::size_t at = net.own_bytes(which.slot, which.index);
     for (int i = 0; i < options.optimizer_moments; ++i)
       put("moment." + std::to_string(i), memory_kind::moments, i, at, extents);
     if (const tensor_rule_memory* const rule = options.tensor_rule; rule != nullptr)
       for (int k = 0; k < rule->arrays; ++k) {
         const tensor_array kept = rule->array(extents, k);
-        put(kept.name, memory_kind::arrays, 0, arrays_before(r, *rule, which.index) + rule->before(extents, r.type, k),
-            kept.extents);
+        put(kept.name, memory_kind::arrays, 0,
+            arrays_before(net, which.slot, *rule, which.index) + rule->before(extents, r.type, k), kept.extents);
       }
     if (options.average_weights) put("average", memory_kind::averages, 0, at, extents);
   });

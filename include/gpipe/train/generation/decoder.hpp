@@ -48,7 +48,8 @@ class decoded_parameters {
                      std::span<const std::byte> values);
 
   struct of_layer {
-    decoder_memory parameters, state, derived;  // parameters: null if another slot owns them
+    decoder_memory parameters, state, derived;   // parameters: its own
+    std::vector<const std::byte*> parameter_at;  // of each parameter, a tied one at its owner
   };
   const of_layer& operator[](int l) const { return layers_[index(l)]; }
 
@@ -110,7 +111,12 @@ GPIPE_COLD GPIPE_INLINE decoded_parameters::decoded_parameters(const network& se
   for (int l = 0; l < sequence.slot_count; ++l) {
     const row& r = sequence.row_of(l);
     of_layer& layer = layers_.emplace_back();
-    if (sequence.owns(l)) layer.parameters = allocate_to_decode(r.parameter_bytes());
+    layer.parameters = allocate_to_decode(sequence.own_bytes(l));
+    for (int p = 0; p < r.parameter_count; ++p) {
+      const parameter_place owner = sequence.owner(l, p);
+      layer.parameter_at.push_back(layers_[index(owner.slot)].parameters.get() +
+                                   sequence.own_bytes(owner.slot, owner.index));
+    }
     layer.state = allocate_to_decode(r.state_bytes());
     layer.derived = allocate_to_decode(r.derived_bytes());
   }
@@ -125,7 +131,7 @@ GPIPE_COLD GPIPE_INLINE decoded_parameters::decoded_parameters(const network& se
     const auto refresh = decode[sequence.slots[l].row].refresh;
     if (refresh == nullptr) continue;
     call c;
-    c.parameters = layers_[index(sequence.slots[l].owner)].parameters.get();
+    c.parameter_at = layers_[index(l)].parameter_at.data();
     c.state = layers_[index(l)].state.get();
     c.derived = layers_[index(l)].derived.get();
     refresh(host::context{}, c);
@@ -182,7 +188,7 @@ GPIPE_COLD GPIPE_INLINE call decoder::call_of(int l) const {
   c.samples = c.capacity = samples_;
   for (int i = 0; i < s.reads; ++i) c.in[i] = values_[index(of_.token.reads_value(l, i))].get();
   for (int o = 0; o < s.writes; ++o) c.out[o] = values_[index(of_.token.writes_value(l, o))].get();
-  c.parameters = parameters_[of_.sequence.slots[l].owner].parameters.get();
+  c.parameter_at = parameters_[l].parameter_at.data();
   c.state = parameters_[l].state.get();
   c.derived = parameters_[l].derived.get();
   c.extras = extras_[index(l)].get();
