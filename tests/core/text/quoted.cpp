@@ -1,3 +1,4 @@
+// compiled: alone
 #include <gpipe/core/text/quoted.hpp>
 
 #include <doctest/doctest.h>
