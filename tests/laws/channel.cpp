@@ -1,3 +1,4 @@
+// compiled: alone
 #include <gpipe/transport/in_process/channel.hpp>
 
 #include <doctest/doctest.h>

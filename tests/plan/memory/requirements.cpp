@@ -1,3 +1,4 @@
+// compiled: alone
 #include <gpipe/plan/memory/requirements.hpp>
 
 using namespace gpipe;
