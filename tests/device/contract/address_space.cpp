@@ -1,3 +1,4 @@
+// compiled: alone
 #include <gpipe/device/contract/address_space.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// compiled: alone
 #if GPIPE_WITH_LIBXSMM
 #include <gpipe/device/host/gemm/libxsmm_kernels.hpp>
 #endif
