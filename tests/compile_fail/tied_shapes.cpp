@@ -1,4 +1,4 @@
-// expect: or name only the parameters that they share: tied<Name, Layer,
+// expect: or name only the parameters that they share: tied<Name, Layer, Parameters...>
 // expect: tied_parameters_match<gpipe::broken::position<2>, gpipe::detail::letters<'b', 'o', 't', 'h'>
 // expect: gpipe::detail::letters<'w', 'e', 'i', 'g', 'h', 't'>, gpipe::broken::here<gpipe::tensor<float, 9, 8>
 // errors: 1

@@ -162,6 +162,10 @@ TEST_CASE("what is frozen in one layer stays in all that share it, and the other
     t.unfreeze(head);
     t.step(data.all());
     CHECK(t.parameter(head, "bias") != moved);
+    const auto before = t.parameter(embedded, "weight");
+    t.freeze(head);  // a use that does not own the weight freezes it, too
+    t.step(data.all());
+    CHECK(t.parameter(embedded, "weight") == before);
   }
 }
 

@@ -146,7 +146,7 @@ struct tied_parameters_match {
   static_assert((holds<Holds, Position, Tie, Parameter, Here, First>),
                 "gpipe: layers tied under one name share the parameters of the same name, but this one has another "
                 "shape or type here than in the first of the layers: give both the same, or name only the parameters "
-                "that they share: tied<Name, Layer, \"weight\">");
+                "that they share: tied<Name, Layer, Parameters...>");
 };
 template <class Position, class Tie, class Layer, bool Holds>
 struct tied_layers_share_a_parameter {
