@@ -24,24 +24,27 @@ namespace gpipe::detail {
 struct file_operations {
   virtual ~file_operations() = default;
 
-  virtual int open(const char* path, int flags, int mode);
-  virtual int close(int file);
-  virtual long read_at(int file, void* into, std::size_t bytes, std::uint64_t at);
-  virtual long write(int file, const void* from, std::size_t bytes);
-  virtual int sync(int file);
-  virtual void write_behind(int file, std::uint64_t at, std::uint64_t bytes);  ///< a hint: the disk may begin with these
-  virtual void read_ahead(int file, std::uint64_t at, std::uint64_t bytes);    ///< a hint: these are read soon
-  virtual int size(int file, std::uint64_t& bytes);
-  virtual int lock(int file);  ///< for this descriptor alone, until it is closed or its process ends; does not wait
+  GPIPE_INLINE virtual int open(const char* path, int flags, int mode);
+  GPIPE_INLINE virtual int close(int file);
+  GPIPE_INLINE virtual long read_at(int file, void* into, std::size_t bytes, std::uint64_t at);
+  GPIPE_INLINE virtual long write(int file, const void* from, std::size_t bytes);
+  GPIPE_INLINE virtual int sync(int file);
+  /// A hint: the disk may begin with these.
+  GPIPE_INLINE virtual void write_behind(int file, std::uint64_t at, std::uint64_t bytes);
+  /// A hint: these are read soon.
+  GPIPE_INLINE virtual void read_ahead(int file, std::uint64_t at, std::uint64_t bytes);
+  GPIPE_INLINE virtual int size(int file, std::uint64_t& bytes);
+  /// For this descriptor alone, until it is closed or its process ends; does not wait.
+  GPIPE_INLINE virtual int lock(int file);
 
   enum class kind { none, file, folder, other };
-  virtual kind kind_of(const char* path);  ///< of the path itself, also if it is a link
-  virtual int rename(const char* from, const char* to);
-  virtual int exchange(const char* a, const char* b);  ///< renames both at once
-  virtual int make_folder(const char* path);
-  virtual int remove_file(const char* path);
-  virtual int remove_folder(const char* path);
-  virtual int list(const char* folder, std::vector<std::string>& names);
+  GPIPE_INLINE virtual kind kind_of(const char* path);  ///< of the path itself, also if it is a link
+  GPIPE_INLINE virtual int rename(const char* from, const char* to);
+  GPIPE_INLINE virtual int exchange(const char* a, const char* b);  ///< renames both at once
+  GPIPE_INLINE virtual int make_folder(const char* path);
+  GPIPE_INLINE virtual int remove_file(const char* path);
+  GPIPE_INLINE virtual int remove_folder(const char* path);
+  GPIPE_INLINE virtual int list(const char* folder, std::vector<std::string>& names);
 };
 
 /// Those of the system.
@@ -83,18 +86,18 @@ class open_file {
 };
 
 #if GPIPE_BODIES
-GPIPE_COLD GPIPE_INLINE int file_operations::open(const char* path, int flags, int mode) {
+GPIPE_INLINE int file_operations::open(const char* path, int flags, int mode) {
   return ::open(path, flags | O_CLOEXEC, mode);
 }
-GPIPE_COLD GPIPE_INLINE int file_operations::close(int file) { return ::close(file); }
-GPIPE_COLD GPIPE_INLINE long file_operations::read_at(int file, void* into, std::size_t bytes, std::uint64_t at) {
+GPIPE_INLINE int file_operations::close(int file) { return ::close(file); }
+GPIPE_INLINE long file_operations::read_at(int file, void* into, std::size_t bytes, std::uint64_t at) {
   return ::pread(file, into, bytes, static_cast<off_t>(at));
 }
-GPIPE_COLD GPIPE_INLINE long file_operations::write(int file, const void* from, std::size_t bytes) {
+GPIPE_INLINE long file_operations::write(int file, const void* from, std::size_t bytes) {
   return ::write(file, from, bytes);
 }
-GPIPE_COLD GPIPE_INLINE int file_operations::sync(int file) { return ::fsync(file); }
-GPIPE_COLD GPIPE_INLINE void file_operations::write_behind(int file, std::uint64_t at, std::uint64_t bytes) {
+GPIPE_INLINE int file_operations::sync(int file) { return ::fsync(file); }
+GPIPE_INLINE void file_operations::write_behind(int file, std::uint64_t at, std::uint64_t bytes) {
 #ifdef SYNC_FILE_RANGE_WRITE
   static_cast<void>(
       ::sync_file_range(file, static_cast<off64_t>(at), static_cast<off64_t>(bytes), SYNC_FILE_RANGE_WRITE));
@@ -102,14 +105,14 @@ GPIPE_COLD GPIPE_INLINE void file_operations::write_behind(int file, std::uint64
   (void)file, (void)at, (void)bytes;
 #endif
 }
-GPIPE_COLD GPIPE_INLINE void file_operations::read_ahead(int file, std::uint64_t at, std::uint64_t bytes) {
+GPIPE_INLINE void file_operations::read_ahead(int file, std::uint64_t at, std::uint64_t bytes) {
 #ifdef POSIX_FADV_WILLNEED
   static_cast<void>(::posix_fadvise(file, static_cast<off_t>(at), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED));
 #else
   (void)file, (void)at, (void)bytes;
 #endif
 }
-GPIPE_COLD GPIPE_INLINE int file_operations::size(int file, std::uint64_t& bytes) {
+GPIPE_INLINE int file_operations::size(int file, std::uint64_t& bytes) {
   struct stat about {};
   if (::fstat(file, &about) != 0) return -1;
   if (!S_ISREG(about.st_mode)) {
@@ -119,14 +122,14 @@ GPIPE_COLD GPIPE_INLINE int file_operations::size(int file, std::uint64_t& bytes
   bytes = static_cast<std::uint64_t>(about.st_size);
   return 0;
 }
-GPIPE_COLD GPIPE_INLINE int file_operations::lock(int file) { return ::flock(file, LOCK_EX | LOCK_NB); }
-GPIPE_COLD GPIPE_INLINE file_operations::kind file_operations::kind_of(const char* path) {
+GPIPE_INLINE int file_operations::lock(int file) { return ::flock(file, LOCK_EX | LOCK_NB); }
+GPIPE_INLINE file_operations::kind file_operations::kind_of(const char* path) {
   struct stat about {};
   if (::lstat(path, &about) != 0) return kind::none;
   return S_ISREG(about.st_mode) ? kind::file : S_ISDIR(about.st_mode) ? kind::folder : kind::other;
 }
-GPIPE_COLD GPIPE_INLINE int file_operations::rename(const char* from, const char* to) { return ::rename(from, to); }
-GPIPE_COLD GPIPE_INLINE int file_operations::exchange(const char* a, const char* b) {
+GPIPE_INLINE int file_operations::rename(const char* from, const char* to) { return ::rename(from, to); }
+GPIPE_INLINE int file_operations::exchange(const char* a, const char* b) {
 #ifdef SYS_renameat2
   constexpr unsigned exchange_both = 2;  // RENAME_EXCHANGE of linux/fs.h
   return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, exchange_both));
@@ -136,10 +139,10 @@ GPIPE_COLD GPIPE_INLINE int file_operations::exchange(const char* a, const char*
   return -1;
 #endif
 }
-GPIPE_COLD GPIPE_INLINE int file_operations::make_folder(const char* path) { return ::mkdir(path, 0777); }
-GPIPE_COLD GPIPE_INLINE int file_operations::remove_file(const char* path) { return ::unlink(path); }
-GPIPE_COLD GPIPE_INLINE int file_operations::remove_folder(const char* path) { return ::rmdir(path); }
-GPIPE_COLD GPIPE_INLINE int file_operations::list(const char* folder, std::vector<std::string>& names) {
+GPIPE_INLINE int file_operations::make_folder(const char* path) { return ::mkdir(path, 0777); }
+GPIPE_INLINE int file_operations::remove_file(const char* path) { return ::unlink(path); }
+GPIPE_INLINE int file_operations::remove_folder(const char* path) { return ::rmdir(path); }
+GPIPE_INLINE int file_operations::list(const char* folder, std::vector<std::string>& names) {
   DIR* const open = ::opendir(folder);
   if (!open) return -1;
   errno = 0;

@@ -77,7 +77,7 @@ class dataset final : public data_source {
   /// `seed`. They are copies: until this dataset is destroyed, its rows are in memory twice.
   std::pair<dataset, dataset> split(double fraction, std::uint64_t seed) const;
 
-  std::unique_ptr<data_stream> open(const batch_order& order) const override;
+  GPIPE_INLINE std::unique_ptr<data_stream> open(const batch_order& order) const override;
 
   /// The samples in their order, `size` at a time; the last batch may be smaller.
   stream batches(int size) const&;
@@ -277,7 +277,7 @@ class dataset_stream final : public data_stream {
 
 }  // namespace detail
 
-GPIPE_COLD GPIPE_INLINE std::unique_ptr<data_stream> dataset::open(const batch_order& order) const {
+GPIPE_INLINE std::unique_ptr<data_stream> dataset::open(const batch_order& order) const {
   return std::make_unique<detail::dataset_stream>(*this, order);
 }
 #endif

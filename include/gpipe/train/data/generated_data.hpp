@@ -29,7 +29,7 @@ class generated_data final : public data_source {
       : samples_(samples), fields_(std::move(fields)), fill_(std::move(fill)), shuffle_(shuffle) {}
 
   int samples() const override { return samples_; }
-  std::unique_ptr<data_stream> open(const batch_order& order) const override;
+  GPIPE_INLINE std::unique_ptr<data_stream> open(const batch_order& order) const override;
 
  private:
   int samples_;
@@ -49,7 +49,7 @@ struct calling_filler final : batch_filler {
 
 }  // namespace detail
 
-GPIPE_COLD GPIPE_INLINE std::unique_ptr<data_stream> generated_data::open(const batch_order& order) const {
+GPIPE_INLINE std::unique_ptr<data_stream> generated_data::open(const batch_order& order) const {
   return std::make_unique<detail::prefetched_stream>(samples_, fields_, shuffle_, order,
                                                      std::make_unique<detail::calling_filler>(fill_));
 }

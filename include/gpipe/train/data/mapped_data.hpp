@@ -48,7 +48,7 @@ class mapped_data final : public data_source {
   }
 
   int samples() const override { return samples_; }
-  std::unique_ptr<data_stream> open(const batch_order& order) const override;
+  GPIPE_INLINE std::unique_ptr<data_stream> open(const batch_order& order) const override;
   /// The shuffle that `memory` and the sizes of the rows give.
   block_shuffle shuffle() const;
 
@@ -185,7 +185,7 @@ GPIPE_COLD GPIPE_INLINE block_shuffle mapped_data::shuffle() const {
   return how;
 }
 
-GPIPE_COLD GPIPE_INLINE std::unique_ptr<data_stream> mapped_data::open(const batch_order& order) const {
+GPIPE_INLINE std::unique_ptr<data_stream> mapped_data::open(const batch_order& order) const {
   return std::make_unique<detail::prefetched_stream>(samples_, fields_, shuffle(), order,
                                                      std::make_unique<filler>(*this));
 }

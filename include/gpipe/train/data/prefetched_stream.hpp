@@ -40,9 +40,9 @@ class prefetched_stream final : public data_stream {
   prefetched_stream(int samples, const std::vector<data_field>& fields, const block_shuffle& shuffle,
                     const batch_order& order, std::unique_ptr<batch_filler> filler);
   /// Waits for the batch that is being filled.
-  ~prefetched_stream() override;
+  GPIPE_INLINE ~prefetched_stream() override;
 
-  const batch* next() override;
+  GPIPE_INLINE const batch* next() override;
 
  private:
   struct buffer {
@@ -102,7 +102,7 @@ GPIPE_COLD GPIPE_INLINE prefetched_stream::prefetched_stream(int samples, const 
   thread_ = std::thread([this] { run(); });
 }
 
-GPIPE_COLD GPIPE_INLINE prefetched_stream::~prefetched_stream() {
+GPIPE_INLINE prefetched_stream::~prefetched_stream() {
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
