@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -101,13 +102,22 @@ double measure(const std::string& name, int micro_batches, int micro_batch_size,
   const batch on = made.all();
   const double work = 1e-9 * bench::workload<Net>::operations() * samples;
   std::vector<std::vector<std::string>> rows{{"", "fill-drain", "", "1F1B", ""}};
+  measured_profile costs;
+  if constexpr (std::is_same_v<typename bench::workload<Net>::data, bench::random_pictures>) {  // cut by seconds
+    const plan_options one_stage{.stages = 1,
+                                 .micro_batches = micro_batches,
+                                 .micro_batch_size = micro_batch_size,
+                                 .recompute = recompute_mode::never};
+    costs = trainer<Net, sgd>(one_stage, sgd{}).profile_layers(on);
+  }
   double best = 0;
   for (const schedule_kind schedule : {schedule_kind::fill_drain, schedule_kind::one_f_one_b}) {
-    const plan_options options{.stages = S,
-                               .micro_batches = micro_batches,
-                               .micro_batch_size = micro_batch_size,
-                               .recompute = recompute_mode::never,
-                               .schedule = schedule};
+    plan_options options{.stages = S,
+                         .micro_batches = micro_batches,
+                         .micro_batch_size = micro_batch_size,
+                         .recompute = recompute_mode::never,
+                         .schedule = schedule};
+    if (!costs.layers.empty()) options.profile = costs.view();
     trainer<Net, sgd> training(options, sgd{.learning_rate = 1e-3});
     bench::run(training, on, 2);
     std::vector<double> rates, peaks, shares;

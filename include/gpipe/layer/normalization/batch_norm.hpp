@@ -41,9 +41,27 @@ struct batch_norm_with {
   template <class In>
   struct on;
 
+  /// In pictures of some size, backward's input part keeps its sums for the parameter part: little memory beside the
+  /// input.
+  template <class T, int C, bool Shares>
+  struct shared_sums {
+    template <class A>
+    static T* sums_of(const A&) {
+      return nullptr;
+    }
+  };
+  template <class T, int C>
+  struct shared_sums<T, C, true> {
+    static constexpr buffer extras[] = {{"sums", 2 * std::size_t{C}, dtype_of<T>}};  // of dy h, then of dy
+    template <class A>
+    static T* sums_of(const A& a) {
+      return a.training() ? a.template extra<0>() : nullptr;
+    }
+  };
+
   /// The kernels for an edge whose samples each have `Rows` rows of the tensor `Row`.
   template <class Edge, class Row, int Rows>
-  struct of_channels {
+  struct of_channels : shared_sums<compute_type<typename Edge::value_type>, Edge::extents[0], (Rows >= 64)> {
     using output = Edge;
     using T = typename Edge::value_type;
     using number = compute_type<T>;
@@ -59,7 +77,7 @@ struct batch_norm_with {
     static constexpr keep keeps{.input = true};
     static constexpr work cost{.forward = 8 * elements,
                                .backward_input = 10 * elements,
-                               .backward_parameters = 5 * elements,
+                               .backward_parameters = Rows >= 64 ? 2 * C : 5 * elements,
                                .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
 
     template <class Context, class A>
@@ -75,10 +93,15 @@ struct batch_norm_with {
     static void backward_input(const Context& c, const A& a) {
       if (!a.in_gradient()) return;
       c.rows(channels::strips, differentiate{channel_input_of(a, a.recorded_partials()), a.out_gradient(),
-                                             a.template parameter<0>(), a.in_gradient()});
+                                             a.template parameter<0>(), a.in_gradient(), of_channels::sums_of(a)});
     }
     template <class Context, class A>
     static void backward_parameters(const Context& c, const A& a) {
+      if (const number* sums = a.in_gradient() ? of_channels::sums_of(a) : nullptr) {
+        c.add(C, sums, a.template gradient<0>());
+        c.add(C, sums + C, a.template gradient<1>());
+        return;
+      }
       c.rows(channels::strips, add_up{channel_input_of(a, a.recorded_partials()), a.out_gradient(),
                                       a.template gradient<0>(), a.template gradient<1>()});
     }
@@ -118,12 +141,27 @@ struct batch_norm_with {
         const std::ptrdiff_t first = strip * lanes;
         const auto count = static_cast<double>(samples * channels::inner);
         double mean[std::size_t{lanes}], squares[std::size_t{lanes}];
-        channels::sum(team, samples, first, mean, [=](std::ptrdiff_t i, std::ptrdiff_t) { return x[i]; });
-        channels::each_lane(team, lanes, [&](std::ptrdiff_t lane) { mean[lane] /= count; });
-        channels::sum(team, samples, first, squares, [=, &mean](std::ptrdiff_t i, std::ptrdiff_t lane) {
-          const double off = static_cast<double>(x[i]) - mean[lane];
-          return off * off;
-        });
+        if constexpr (lanes > 1) {  // one pass, with distances from the first row: no difference of large squares
+          const T* start = x + first;
+          channels::two_sums(team, samples, first, mean, squares,
+                             [=](double& sum, double& square, std::ptrdiff_t i, std::ptrdiff_t lane) {
+                               const double off = static_cast<double>(x[i]) - static_cast<double>(start[lane]);
+                               sum += off;
+                               square += off * off;
+                             });
+          channels::each_lane(team, channels::width(first), [&, start](std::ptrdiff_t lane) {
+            const double middle = mean[lane] / count, found = squares[lane] - middle * mean[lane];
+            mean[lane] = static_cast<double>(start[lane]) + middle;
+            squares[lane] = found < 0 ? 0 : found;
+          });
+        } else {
+          channels::sum(team, samples, first, mean, [=](std::ptrdiff_t i, std::ptrdiff_t) { return x[i]; });
+          channels::each_lane(team, lanes, [&](std::ptrdiff_t lane) { mean[lane] /= count; });
+          channels::sum(team, samples, first, squares, [=, &mean](std::ptrdiff_t i, std::ptrdiff_t lane) {
+            const double off = static_cast<double>(x[i]) - mean[lane];
+            return off * off;
+          });
+        }
         team.each(channels::width(first), [&](std::ptrdiff_t lane) {
           partials[first + lane] = mean[lane];
           partials[C + first + lane] = squares[lane];
@@ -153,6 +191,7 @@ struct batch_norm_with {
       const T* out_gradient;
       const number* weight;
       T* in_gradient;
+      number* sums;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
         const T *x = of.in, *dy = out_gradient;
@@ -163,6 +202,11 @@ struct batch_norm_with {
         double along_one[std::size_t{lanes}] = {}, along_h[std::size_t{lanes}] = {};
         if (of.found) {  // averages do not depend on x
           add_along(team, of, first, dy, by, along_one, along_h);
+          if (number* into = sums)
+            team.each(channels::width(first), [=, &along_one, &along_h](std::ptrdiff_t lane) {
+              into[first + lane] = static_cast<number>(along_h[lane]);
+              into[C + first + lane] = static_cast<number>(along_one[lane]);
+            });
           const auto count = static_cast<double>(of.samples * channels::inner);
           channels::each_lane(team, lanes,
                               [&](std::ptrdiff_t lane) { along_one[lane] /= count, along_h[lane] /= count; });

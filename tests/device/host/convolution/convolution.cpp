@@ -56,6 +56,14 @@ const convolution_shape shapes[] = {
     {9, 6, 3, 4, 4, 3, 3, 1, 1, 1, 1, 1, 1, 2},         // groups
     {9, 45, 3, 3, 45, 3, 3, 1, 1, 1, 1, 1, 1, 45},      // a group for each channel
     {9, 4, 3, 3, 6, 3, 3, 1, 1, 2, 2, 2, 2},            // dilated
+    // Wide ones, whose gradient of the weight packs its operands.
+    {5, 70, 4, 4, 90, 3, 3, 1, 1, 1, 1},                // narrow last panel and strip
+    {2, 40, 23, 19, 84, 3, 3, 1, 1, 1, 1},              // several chunks of a sample
+    {3, 36, 9, 10, 150, 3, 3, 2, 2, 1, 1},              //
+    {11, 96, 5, 6, 40, 1, 1, 2, 2},                     // some pixels are not read
+    {3, 65, 11, 7, 20, 1, 1},                           //
+    {2, 160, 9, 8, 144, 2, 3, 1, 1, 0, 2, 1, 2, 2},     // dilated, in groups
+    {31, 65, 2, 2, 20, 3, 3, 1, 1, 1, 1},               // many samples in a chunk
 };
 
 double noise(int stream, std::size_t i) { return std::sin(static_cast<double>(i) * 1.7 + stream * 12.1) * 0.8; }

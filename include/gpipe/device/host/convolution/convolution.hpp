@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <mutex>
 #include <type_traits>
+#include <utility>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/device/host/convolution/convolution_plan.hpp>
 #include <gpipe/device/host/convolution/products_portable.hpp>
+#include <gpipe/device/host/convolution/weight_gradient.hpp>
 #include <gpipe/device/host/gemm/transpose.hpp>
 #include <gpipe/layer/contract/convolution_shape.hpp>
 #include <gpipe/layer/contract/row_parts.hpp>
@@ -114,6 +116,7 @@ class direct_convolution {
   template <class T>
   GPIPE_OUT_OF_LINE static void backward_weight(const convolution_shape& s, const row_parts<T>& x,
                                                 const row_parts<T>& dy, compute_type<T>* dw) {
+    if (const auto& packed = find<T, convolution_pass::backward_weight>(s).packed) return packed.add(s, x, dy, dw);
     const std::ptrdiff_t in = std::ptrdiff_t{s.in_height} * s.in_width * s.in_channels;
     const std::ptrdiff_t out = std::ptrdiff_t{s.out_height()} * s.out_width() * s.out_channels;
     each_strip<T, convolution_pass::backward_weight>(
@@ -140,11 +143,17 @@ class direct_convolution {
   template <class T, convolution_pass Pass>
   using program_of = typename Products::template program<T, Pass == convolution_pass::backward_weight>;
 
+  struct not_packed {
+    explicit not_packed(const convolution_shape&) {}
+  };
+
   template <class T, convolution_pass Pass>
   struct entry {
     convolution_shape shape;
     program_of<T, Pass> whole, last;  ///< of a whole strip, and of the last one if it is narrower
     const entry* next;
+    std::conditional_t<Pass == convolution_pass::backward_weight, packed_weight_gradient<T, Products>, not_packed>
+        packed;
   };
 
   template <class T, convolution_pass Pass, class F>
@@ -181,7 +190,9 @@ class direct_convolution {
     const auto program = [&](int m) {
       return program_of<T, Pass>(detail::plan_convolution(of, Pass, m, static_cast<int>(sizeof(T))), m);
     };
-    const auto* made = new entry<T, Pass>{of, program(width), program(rest), first.load()};  // never deleted, as kernels
+    decltype(entry<T, Pass>::packed) packed(of);
+    const auto* made =  // never deleted, as kernels
+        new entry<T, Pass>{of, program(width), program(rest), first.load(), std::move(packed)};
     first.store(made, std::memory_order_release);
     return *made;
   }

@@ -1,0 +1,251 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/device/host/convolution/convolution_plan.hpp>
+#include <gpipe/layer/contract/convolution_shape.hpp>
+#include <gpipe/layer/contract/row_parts.hpp>
+
+namespace gpipe::host {
+
+/// How a weight's gradient is computed from packed copies of x and dy. Rows of x a power of two apart share few lines of
+/// the first-level cache, and no prefetcher follows them from page to page.
+///
+/// A chunk is some rows of one sample's dy, or small samples whole. Its x is packed in panels of `panel` channels, and
+/// its dy one strip at a time:
+///
+///     panel     [sample][row of x][pixel][channel of the panel]
+///     strip     [sample][row of dy][pixel][channel of the strip]
+///
+/// A kernel of one tap reads only every `step`-th pixel of x, and only these are packed.
+struct packed_chunks {
+  static constexpr int panel = 32, pixels = 256;  ///< channels; of dy in a chunk, at most
+  static constexpr int panels_bytes = 256 << 10;  ///< on the stack
+  struct chunk {
+    int row, in_row, in_rows;  ///< the first row of dy, the first of x, and the number of packed rows of x
+    int first, end;            ///< products
+  };
+  std::vector<chunk> chunks;  ///< of a sample; none: it is computed without copies
+  int together = 1;           ///< the number of samples that share a chunk, at most
+  int rows = 0;               ///< of dy in a chunk, but the last
+  int out_width = 0, in_width = 0, step_down = 1, step_across = 1;
+};
+
+namespace detail {
+
+/// The products of a panel of n channels and a strip of m: C is the weight's gradient, and A and B are packed. Taps of
+/// one sample follow those of the other. The chunks are the same for all n and m.
+convolution_plan plan_packed(const convolution_shape& shape, packed_chunks& chunks, int n, int m, int element_bytes);
+packed_chunks chunks_of(const convolution_shape& shape, int strip, int element_bytes);
+
+}  // namespace detail
+
+#if GPIPE_BODIES
+namespace detail {
+
+GPIPE_COLD GPIPE_INLINE packed_chunks chunks_of(const convolution_shape& s, int strip, int element_bytes) {
+  const int panel = packed_chunks::panel, width = s.out_width(), height = s.out_height();
+  const bool single = s.taps() == 1 && s.padding_height == 0 && s.padding_width == 0;
+  packed_chunks made;
+  made.out_width = width;
+  made.step_down = single ? s.stride_height : 1, made.step_across = single ? s.stride_width : 1;
+  made.in_width = single ? width : s.in_width;
+  const int stride = single ? 1 : s.stride_height, extent = single ? height : s.in_height;
+  const int reach = single ? 1 : (s.kernel_height - 1) * s.dilation_height + 1;
+  const auto rows_of_x = [&](int first, int rows, int& from) {
+    from = (std::max)(0, first * stride - s.padding_height);
+    const int until = (std::min)(extent, (first + rows - 1) * stride - s.padding_height + reach);
+    return (std::max)(0, until - from);
+  };
+  const auto fits = [&](int rows, int samples) {
+    int from, most = 0;
+    for (int first = 0; first < height; first += rows)
+      most = (std::max)(most, rows_of_x(first, (std::min)(rows, height - first), from));
+    return samples * rows * width <= packed_chunks::pixels &&
+           samples * most * made.in_width * panel * element_bytes <= packed_chunks::panels_bytes;
+  };
+  // Few channels are near each other without a copy. In blocks of one vector and few rows libxsmm may split sums, and
+  // those of several products would not be those of one.
+  const bool few = s.group_in() < panel || (s.group_in() <= 2 * panel && s.group_out() <= strip);
+  const int last = (s.group_out() - 1) % strip + 1;
+  if (few || last * element_bytes <= 64 || !fits(1, 1)) return made;
+  made.rows = height;
+  while (!fits(made.rows, 1)) made.rows = (made.rows + 1) / 2;
+  if (made.rows == height)
+    while (fits(height, made.together + 1)) ++made.together;
+  for (int row = 0; row < height; row += made.rows) {
+    packed_chunks::chunk it{row, 0, 0, 0, 0};
+    it.in_rows = rows_of_x(row, (std::min)(made.rows, height - row), it.in_row);
+    made.chunks.push_back(it);
+  }
+  return made;
+}
+
+GPIPE_COLD GPIPE_INLINE convolution_plan plan_packed(const convolution_shape& s, packed_chunks& of, int n, int m,
+                                                     int element_bytes) {
+  const bool single = s.taps() == 1 && s.padding_height == 0 && s.padding_width == 0;
+  const int down = single ? 1 : s.stride_height, across = single ? 1 : s.stride_width, height = s.out_height();
+  const int extent = single ? height : s.in_height;
+  convolution_plan plan;
+  const auto bytes = [&](std::ptrdiff_t elements) {
+    return static_cast<unsigned long long>(elements) * static_cast<unsigned long long>(element_bytes);
+  };
+  for (packed_chunks::chunk& chunk : of.chunks) {
+    chunk.first = static_cast<int>(plan.products.size());
+    const int rows = (std::min)(of.rows, height - chunk.row);
+    for (int i = 0; i < s.kernel_height; ++i)
+      for (int j = 0; j < s.kernel_width; ++j) {
+        // The rows and columns of dy whose tap is in the picture.
+        const int drop = i * s.dilation_height - s.padding_height, shift = j * s.dilation_width - s.padding_width;
+        int top = chunk.row, bottom = chunk.row + rows, left = 0, right = of.out_width;
+        while (top < bottom && top * down + drop < 0) ++top;
+        while (top < bottom && (bottom - 1) * down + drop >= extent) --bottom;
+        while (left < right && left * across + shift < 0) ++left;
+        while (left < right && (right - 1) * across + shift >= of.in_width) --right;
+        if (top == bottom || left == right) continue;
+        convolution_plan::product it{};
+        it.n = n;
+        it.k = single ? rows * of.out_width : right - left;  // all pixels are neighbours
+        it.a_stride = m;
+        it.b_stride = across * n;
+        it.c_stride = s.out_channels;
+        it.a = (std::ptrdiff_t{top - chunk.row} * of.out_width + left) * m;
+        it.b = (std::ptrdiff_t{top * down + drop - chunk.in_row} * of.in_width + left * across + shift) * n;
+        it.c = (std::ptrdiff_t{i} * s.kernel_width + j) * s.group_in() * s.out_channels;
+        it.first_tap = static_cast<int>(plan.a_taps.size());
+        it.taps = single ? 1 : bottom - top;
+        for (int sample = 0; sample < of.together; ++sample)
+          for (int row = 0; row < it.taps; ++row) {
+            plan.a_taps.push_back(bytes((std::ptrdiff_t{sample} * rows + row) * of.out_width * m));
+            plan.b_taps.push_back(bytes((std::ptrdiff_t{sample} * chunk.in_rows + row * down) * of.in_width * n));
+          }
+        plan.products.push_back(it);
+      }
+    chunk.end = static_cast<int>(plan.products.size());
+  }
+  return plan;
+}
+
+}  // namespace detail
+#endif
+
+/// dw += the gradient of a convolution's weight, from packed copies. A tap's pixels are added one after the other,
+/// whatever the chunks.
+template <class T, class Products>
+class packed_weight_gradient {
+ public:
+  using number = compute_type<T>;
+
+  GPIPE_COLD explicit packed_weight_gradient(const convolution_shape& s)
+      : chunks_(detail::chunks_of(s, (std::min)(strip, s.group_out()), static_cast<int>(sizeof(T)))) {
+    if (chunks_.chunks.empty()) return;
+    const auto last_of = [](int extent, int width) { return extent % width == 0 ? width : extent % width; };
+    const int panels[] = {panel, last_of(s.group_in(), panel)};
+    const int strips[] = {(std::min)(strip, s.group_out()), last_of(s.group_out(), strip)};
+    for (const int n : panels)
+      for (const int m : strips)
+        programs_.emplace_back(detail::plan_packed(s, chunks_, n, m, static_cast<int>(sizeof(T))), m);
+  }
+  explicit operator bool() const { return !programs_.empty(); }
+
+  GPIPE_OUT_OF_LINE void add(const convolution_shape& s, const row_parts<T>& x, const row_parts<T>& dy,
+                             number* dw) const {
+    alignas(gpipe::detail::alignment) T panels[std::size_t{room_for_panels}];
+    alignas(gpipe::detail::alignment) T pixels[std::size_t{packed_chunks::pixels} * strip];
+    const int Cg = s.group_in(), Kg = s.group_out();
+    for (int group = 0; group < s.groups; ++group)
+      for (int n = 0; n < s.samples; n += chunks_.together) {
+        const int samples = (std::min)(chunks_.together, s.samples - n);
+        for (const auto& chunk : chunks_.chunks) {
+          const int in_pixels = (std::max)(1, samples * chunk.in_rows * chunks_.in_width);
+          const int room = room_for_panels / in_pixels / panel * panel;  // in channels
+          for (int channel = 0; channel < Cg; channel += room) {
+            const int end = (std::min)(Cg, channel + room);
+            pack_panels(s, x, n, samples, chunk, group * Cg + channel, end - channel, panels);
+            for (int first = 0; first < Kg; first += strip) {
+              const int m = (std::min)(strip, Kg - first);
+              pack_strip(s, dy, n, samples, chunk, group * Kg + first, m, pixels);
+              number* into = dw + group * Kg + first;
+              for (int at = channel; at < end; at += panel) {
+                const T* from = panels + std::ptrdiff_t{at - channel} * in_pixels;
+                multiply(s, chunk, samples, at, m, from, pixels, into);
+              }
+            }
+          }
+        }
+      }
+  }
+
+ private:
+  static constexpr int panel = packed_chunks::panel, strip = Products::template strip<T>;
+  static constexpr int room_for_panels = packed_chunks::panels_bytes / static_cast<int>(sizeof(T));
+  using program = typename Products::template program<T, true>;
+
+  static const T* sample(const row_parts<T>& of, int i, std::ptrdiff_t size) {
+    return of.part[i / of.rows] + i % of.rows * size;
+  }
+
+  // All panels of a pixel at once: memory is read in its order.
+  void pack_panels(const convolution_shape& s, const row_parts<T>& x, int n, int samples,
+                   const packed_chunks::chunk& chunk, int channel, int count, T* into) const {
+    const int C = s.in_channels, whole = count / panel * panel, rest = count - whole;
+    const std::ptrdiff_t apart = std::ptrdiff_t{samples} * chunk.in_rows * chunks_.in_width;  // pixels of a panel
+    T* last = into + apart * whole;
+    for (int i = n; i < n + samples; ++i)
+      for (int row = 0; row < chunk.in_rows; ++row) {
+        const T* from = sample(x, i, std::ptrdiff_t{s.in_height} * s.in_width * C) + channel +
+                        std::ptrdiff_t{(chunk.in_row + row) * chunks_.step_down} * s.in_width * C;
+        for (int pixel = 0; pixel < chunks_.in_width; ++pixel, from += std::ptrdiff_t{chunks_.step_across} * C) {
+          for (int first = 0; first < whole; first += panel)
+            std::memcpy(into + apart * first, from + first, sizeof(T) * panel);
+          into += panel;
+          for (int j = 0; j < rest; ++j) *last++ = from[whole + j];
+        }
+      }
+  }
+
+  void pack_strip(const convolution_shape& s, const row_parts<T>& dy, int n, int samples,
+                  const packed_chunks::chunk& chunk, int channel, int m, T* into) const {
+    const int K = s.out_channels, rows = (std::min)(chunks_.rows, s.out_height() - chunk.row);
+    const bool more = channel + m < K;  // to be fetched into the second-level cache
+    for (int i = n; i < n + samples; ++i) {
+      const T* from = sample(dy, i, std::ptrdiff_t{s.out_height()} * s.out_width() * K) + channel +
+                      std::ptrdiff_t{chunk.row} * chunks_.out_width * K;
+      for (int pixel = 0; pixel < rows * chunks_.out_width; ++pixel, from += K, into += m) {
+        if (more)
+          for (int j = 0; j < m; j += 64 / static_cast<int>(sizeof(T))) __builtin_prefetch(from + m + j, 0, 2);
+        if (m == strip) std::memcpy(into, from, sizeof(T) * strip);
+        else std::memcpy(into, from, sizeof(T) * static_cast<std::size_t>(m));
+      }
+    }
+  }
+
+  void multiply(const convolution_shape& s, const packed_chunks::chunk& chunk, int samples, int channel, int m,
+                const T* x, const T* dy, number* dw) const {
+    const bool last_panel = s.group_in() - channel < panel, last_strip = m < strip;
+    const program& run = programs_[2 * static_cast<std::size_t>(last_panel) + static_cast<std::size_t>(last_strip)];
+    dw += std::ptrdiff_t{channel} * s.out_channels;
+    for (int i = chunk.first; i < chunk.end; ++i) {
+      const auto& it = run.plan().products[static_cast<std::size_t>(i)];
+      auto taps = run.plan().taps_of(it);
+      taps.count *= samples;
+      number* c = dw + it.c;
+      const number* next = i + 1 < chunk.end ? dw + (&it)[1].c : c + std::ptrdiff_t{panel} * s.out_channels;
+      if (i + 1 < chunk.end || channel + 2 * panel <= s.group_in())  // the next block of C
+        for (int r = 0; r < it.n; ++r, next += s.out_channels)
+          for (int j = 0; j < m; j += 64 / static_cast<int>(sizeof(number))) __builtin_prefetch(next + j, 1, 2);
+      run.run(it, 1, taps, dy + it.a, x + it.b, nullptr, c);
+    }
+  }
+
+  packed_chunks chunks_;
+  std::vector<program> programs_;  // of a whole panel and strip, of the last strip; the same of the last panel
+};
+
+}  // namespace gpipe::host
