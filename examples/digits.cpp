@@ -13,13 +13,8 @@
 
 #include <gpipe.hpp>
 #include <gpipe/train/schedule_file.hpp>
-#if GPIPE_WITH_CUDA
-#include <gpipe/device/cuda/cuda.hpp>
-#if GPIPE_WITH_NCCL
-#include <gpipe/transport/nccl/job.hpp>
-#endif
-#endif
 
+#include "devices.hpp"
 #include "options.hpp"
 #include "outputs.hpp"
 #include "processes.hpp"
@@ -31,9 +26,8 @@ using namespace gpipe;
 
 struct block : residual<layer_norm, linear<256>, gelu, linear<64>, dropout<10>> {};
 
-struct net : model<input<float, 64>, dropout<10>, linear<64>,
-                   repeat<16, block>,
-                   layer_norm, linear<10>, softmax_cross_entropy> {};
+struct net : model<input<float, 64>, dropout<10>, linear<64>, repeat<16, block>, layer_norm, linear<10>,
+                   softmax_cross_entropy> {};
 
 // The compiler checks the default plan.
 #if defined(GPIPE_DIGITS_PROFILE)
@@ -56,8 +50,6 @@ std::vector<std::pair<std::string, schedule_kind>> schedules() {
   return found;
 }
 
-enum class processor { host, cuda };
-
 struct settings {
   plan_options plan = default_plan::options;
   int batch = default_plan::M * default_plan::B;
@@ -69,7 +61,7 @@ struct settings {
   std::string schedule_file, trace, timeline, breakdown, profile, log, tensorboard;
   std::shared_ptr<const file_schedule> custom;
   bool layers = false, summary = false;
-  processor device = processor::host;
+  example::processor device = example::processor::host;
   example::transport transport = example::transport::threads;
   example::save_settings save;
   bool quiet = false;
@@ -91,7 +83,7 @@ struct settings {
              .number("--micro-batches", plan.micro_batches, 1, 4096, "micro-batches of a mini-batch in each replica")
              .number("--batch", batch, 1, 65536, "samples in a mini-batch")
              .number("--epochs", epochs, 1, 100000, "passes over the training samples")
-             .choice("--device", device, {{"host", processor::host}, {"cuda", processor::cuda}},
+             .choice("--device", device, {{"host", example::processor::host}, {"cuda", example::processor::cuda}},
                      "where the stages compute: on the CPU, or on the machine's GPUs")
              .choice("--precision", plan.precision, {{"float32", precision::float32}, {"bf16", precision::bf16}},
                      "precision of activations, their gradients and matrix products")
@@ -182,11 +174,10 @@ digit_sets read_digits(const std::string& path) {
 
 // In a job of processes every process makes the same calls, because each has a part of the answer; rank 0 prints.
 template <class Device>
-int run_on(settings chosen, process_group* job) {
+int train(settings chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
   if (prints)
-    example::require_outputs(chosen.data,
-                             {chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile, chosen.log},
+    example::require_outputs(chosen.data, {chosen.trace, chosen.timeline, chosen.breakdown, chosen.profile, chosen.log},
                              chosen.save.folder);
   const digit_sets data = read_digits(chosen.data);
   chosen.batch = std::min(chosen.batch, data.train.samples());
@@ -254,23 +245,6 @@ int run_on(settings chosen, process_group* job) {
   return 0;
 }
 
-int run(const settings& chosen, process_group* job) {
-  if (chosen.device == processor::host) return run_on<host_device>(chosen, job);
-#if GPIPE_WITH_CUDA
-  if (job == nullptr) return run_on<cuda_device>(chosen, nullptr);
-#if GPIPE_WITH_NCCL
-  nccl::job gpus(*job);
-  return run_on<cuda_device>(chosen, &gpus);
-#else
-  throw error("the program was built without NCCL, and MPI does not reach GPU memory",
-              "install libnccl-dev and configure again, or choose --transport threads");
-#endif
-#else
-  throw error("the program was built without CUDA",
-              "install the CUDA toolkit, and configure again with GPIPE_CUDA=ON");
-#endif
-}
-
 int main(int count, char** words) {
   std::unique_ptr<process_group> job;  // destroyed last: after the error is printed
   int code = 0;
@@ -278,7 +252,9 @@ int main(int count, char** words) {
     settings chosen;
     if (chosen.read(count, words)) {
       job = example::join(chosen.transport, chosen.workers(), std::chrono::seconds(chosen.deadline), count, words);
-      code = run(chosen, job.get());
+      code = example::run_on(chosen.device, job.get(), [&](auto device, process_group* group) {
+        return train<typename decltype(device)::type>(chosen, group);
+      });
     }
     if (!std::cout.flush()) throw error("cannot write to the standard output", "check where the output goes");
     return code;

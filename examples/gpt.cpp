@@ -19,6 +19,7 @@
 #include <gpipe.hpp>
 #include <gpipe/model/gpt2.hpp>
 
+#include "devices.hpp"
 #include "options.hpp"
 #include "outputs.hpp"
 #include "processes.hpp"
@@ -48,6 +49,7 @@ struct settings {
   double minutes = 0, rate = 2e-3, temperature = 0.8;
   std::uint64_t seed = 1;
   std::string text, prompt = "And God said", log, tensorboard;
+  example::processor device = example::processor::host;
   example::transport transport = example::transport::threads;
   example::save_settings save;
   bool summary = false, quiet = false;
@@ -83,6 +85,8 @@ struct settings {
                       {"as-needed", recompute_mode::as_needed},
                       {"never", recompute_mode::never}},
                      "which micro-batches run forward again before backward (never)")
+             .choice("--device", device, {{"host", example::processor::host}, {"cuda", example::processor::cuda}},
+                     "where the stages compute: on the CPU, or on the machine's GPUs")
              .choice("--precision", plan.precision, {{"float32", precision::float32}, {"bf16", precision::bf16}},
                      "precision of activations, their gradients and matrix products")
              .bytes("--memory-limit", plan.memory_limit, "limit of every stage, such as 64MiB")
@@ -165,9 +169,9 @@ std::string sample(const generator<Net>& from, const settings& chosen) {
 // The training --------------------------------------------------------------------------------------------------------
 
 /// The seconds of a step, by a trial of a few.
-template <class Net>
+template <class Net, class Device>
 double step_seconds(const settings& chosen, const dataset& data) {
-  trainer<both_precisions<Net>, adamw> trial{chosen.plan, adamw{}, {.seed = chosen.seed}};
+  trainer<both_precisions<Net>, adamw, Device> trial{chosen.plan, adamw{}, {.seed = chosen.seed}};
   using clock = std::chrono::steady_clock;
   std::vector<double> times;
   auto batches = data.shuffled(chosen.batch, chosen.seed, 0);
@@ -184,7 +188,7 @@ double step_seconds(const settings& chosen, const dataset& data) {
 double bits(double loss) { return loss / std::numbers::ln2; }
 
 // In a job of processes every process makes the same calls, because each has a part of the answer; rank 0 prints.
-template <class Net>
+template <class Net, class Device>
 int train(settings chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
   if (prints) example::require_outputs(chosen.text, {chosen.log}, chosen.save.folder);
@@ -196,21 +200,22 @@ int train(settings chosen, process_group* job) {
   std::ostream& out = chosen.quiet || !prints ? none : std::cout;
   if (chosen.minutes > 0) {
     if (job != nullptr) throw error("option --minutes in a job of processes", "give --steps");
-    const double seconds = step_seconds<Net>(chosen, data.train);
+    const double seconds = step_seconds<Net, Device>(chosen, data.train);
     chosen.steps = std::max(1, static_cast<int>(0.95 * 60 * chosen.minutes / seconds));
     out << "a step takes " << std::setprecision(3) << 1000 * seconds << " ms: --steps " << chosen.steps << '\n';
   }
 
   const auto steps = static_cast<std::uint64_t>(chosen.steps), warm = std::min<std::uint64_t>(100, steps / 10 + 1);
-  trainer<both_precisions<Net>, adamw> training{chosen.plan,
-                               adamw{.learning_rate = chosen.rate, .beta2 = 0.99, .weight_decay = 0.1},
-                               {.seed = chosen.seed,
-                                .learning_rate_schedule = warm_up{warm, cosine{steps, 0.05}},
-                                .max_grad_norm = 1,
-                                .groups = {no_decay_for_biases_and_norms()},
-                                .deadline = std::chrono::seconds(chosen.deadline),
-                                .on_deadline = deadline_action::abort,
-                                .job = job}};
+  trainer<both_precisions<Net>, adamw, Device> training{
+      chosen.plan,
+      adamw{.learning_rate = chosen.rate, .beta2 = 0.99, .weight_decay = 0.1},
+      {.seed = chosen.seed,
+       .learning_rate_schedule = warm_up{warm, cosine{steps, 0.05}},
+       .max_grad_norm = 1,
+       .groups = {no_decay_for_biases_and_norms()},
+       .deadline = std::chrono::seconds(chosen.deadline),
+       .on_deadline = deadline_action::abort,
+       .job = job}};
   fit_options epochs{.batch = chosen.batch, .seed = chosen.seed};
   epochs.epochs = chosen.steps / epochs.steps_per_epoch(data.train.samples()) + 1;
   example::resume(training, chosen.save, epochs, out);
@@ -265,7 +270,10 @@ int main(int count, char** words) {
     settings chosen;
     if (chosen.read(count, words)) {
       job = example::join(chosen.transport, chosen.workers(), std::chrono::seconds(chosen.deadline), count, words);
-      code = chosen.model == size::small ? train<small_gpt>(chosen, job.get()) : train<medium_gpt>(chosen, job.get());
+      code = example::run_on(chosen.device, job.get(), [&](auto device, process_group* group) {
+        using on = typename decltype(device)::type;
+        return chosen.model == size::small ? train<small_gpt, on>(chosen, group) : train<medium_gpt, on>(chosen, group);
+      });
     }
     if (!std::cout.flush()) throw error("cannot write to the standard output", "check where the output goes");
     return code;
