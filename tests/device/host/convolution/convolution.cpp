@@ -6,13 +6,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "support/allocations.hpp"
 #include "support/plain_convolution.hpp"
+#include "support/sanitized.hpp"
 
 using namespace gpipe;
 
@@ -58,15 +61,20 @@ const convolution_shape shapes[] = {
     {9, 4, 3, 3, 6, 3, 3, 1, 1, 2, 2, 2, 2},            // dilated
     // Wide ones, whose gradient of the weight packs its operands.
     {5, 70, 4, 4, 90, 3, 3, 1, 1, 1, 1},                // narrow last panel and strip
-    {2, 40, 23, 19, 84, 3, 3, 1, 1, 1, 1},              // several chunks of a sample
+    {2, 34, 17, 19, 36, 3, 3, 1, 1, 1, 1},              // several chunks of a sample
     {3, 36, 9, 10, 150, 3, 3, 2, 2, 1, 1},              //
     {11, 96, 5, 6, 40, 1, 1, 2, 2},                     // some pixels are not read
     {3, 65, 11, 7, 20, 1, 1},                           //
-    {2, 160, 9, 8, 144, 2, 3, 1, 1, 0, 2, 1, 2, 2},     // dilated, in groups
+    {2, 80, 9, 8, 72, 2, 3, 1, 1, 0, 2, 1, 2, 2},       // dilated, in groups
     {31, 65, 2, 2, 20, 3, 3, 1, 1, 1, 1},               // many samples in a chunk
 };
 
-double noise(int stream, std::size_t i) { return std::sin(static_cast<double>(i) * 1.7 + stream * 12.1) * 0.8; }
+/// In (-0.8, 0.8), by a hash: sums of products of sines would cancel, and leave little but what was rounded.
+double noise(int stream, std::size_t i) {
+  std::uint64_t bits = (i + 1) * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(stream) * 0xbf58476d1ce4e5b9u;
+  bits = (bits ^ bits >> 30) * 0x94d049bb133111ebu;
+  return (static_cast<double>((bits ^ bits >> 31) >> 11) * 0x1p-53 - 0.5) * 1.6;
+}
 
 template <class T>
 std::vector<T> rounded(std::vector<double>& exact) {
@@ -150,6 +158,7 @@ template <class Kernels, class T>
 void holds(double written, double summed) {
   for (std::size_t i = 0; i < std::size(shapes); ++i)
     for (const bool biased : {true, false}) {
+      if (laws::sanitized && !biased && i % 4 != 0) continue;
       const convolution_shape& s = shapes[i];
       CAPTURE(i);
       CAPTURE(biased);
@@ -177,13 +186,20 @@ void holds(double written, double summed) {
     }
 }
 
-}  // namespace
-
-TEST_CASE_TEMPLATE("a convolution and its gradients are those of the formula", Kernels, host::convolution,
-                   host::direct_convolution<host::portable_taps>) {
+template <class Kernels>
+void holds() {
   holds<Kernels, float>(3e-6, 3e-6);
   holds<Kernels, double>(1e-14, 1e-14);
   holds<Kernels, bf16>(0x1.01p-8, 3e-6);
+}
+
+}  // namespace
+
+TEST_CASE("a convolution and its gradients are those of the formula") { holds<host::convolution>(); }
+
+using portable = host::direct_convolution<host::portable_taps>;
+TEST_CASE("so are those of the portable kernels" * doctest::skip(std::is_same_v<portable, host::convolution>)) {
+  holds<portable>();
 }
 
 TEST_CASE("a step of convolutions allocates nothing") {
