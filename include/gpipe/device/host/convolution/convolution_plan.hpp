@@ -194,8 +194,19 @@ class pixel_planner {
   convolution_plan plan_;
 };
 
-/// dw of a tap is a product over the pixels that see it: those of several samples if a sample has few, else up to 14 rows
-/// of them at once. A tap has one product if samples share it, so that they are added up one after the other.
+/// dw of a tap is a product over the pixels that see it: those of several samples if a sample has few, else those of 14
+/// rows of dy. A tap has one product if samples share it, so that they are added up one after the other.
+///
+/// The taps of a row of the kernel are neighbours in memory. If x has few channels, as a picture has, a product has all
+/// of them: 7 taps of 3 channels are 21 rows n, and dy is read 7 times, not 49. libxsmm wants rows that do not overlap, so
+/// the product then takes every second, third ... pixel:
+///
+///     x          |rgb|rgb|rgb|rgb|rgb|rgb|rgb|rgb|       3 taps, stride 1
+///     product 0  |pixel 0....|pixel 3....| pixel 6 ...
+///     product 1      |pixel 1....|pixel 4....| ...
+///     product 2          |pixel 2....|pixel 5....| ...
+///
+/// Pixels at the sides, which do not see all taps of the row, have a product a tap.
 GPIPE_COLD GPIPE_INLINE convolution_plan plan_weight_gradient(const convolution_shape& s, const convolution_axis& rows,
                                                               const convolution_axis& columns, int in_width,
                                                               int out_width, int element_bytes) {
@@ -210,32 +221,55 @@ GPIPE_COLD GPIPE_INLINE convolution_plan plan_weight_gradient(const convolution_
       if (axis.sees(it, t)) span.first = (std::min)(span.first, t), span.end = t + 1;
     return span;
   };
-  for (const auto& i : rows.taps)
-    for (const auto& j : columns.taps) {
-      const convolution_span down = seen(rows, i), across = seen(columns, j);
-      for (int t = down.first; t < down.end; t += tallest)
-        for (int u = across.first; u < across.end;) {
-          const int left = across.end - u, pieces = (left + longest - 1) / longest, pixels = (left + pieces - 1) / pieces;
-          convolution_plan::product it{};
-          it.n = s.group_in();
-          it.k = pixels;
-          it.a_stride = s.out_channels;
-          it.b_stride = columns.in_step * s.in_channels;
-          it.c_stride = s.out_channels;
-          it.a = (std::ptrdiff_t{t} * out_width + u) * s.out_channels;
-          it.b = (std::ptrdiff_t{t * rows.in_step + i.offset} * in_width + u * columns.in_step + j.offset) * s.in_channels;
-          it.c = (std::ptrdiff_t{i.kernel} * s.kernel_width + j.kernel) * s.group_in() * s.out_channels;
-          it.first_tap = static_cast<int>(plan.a_taps.size());
-          it.taps = (std::min)(tallest, down.end - t);
-          for (int r = 0; r < it.taps; ++r) {
-            const auto row = static_cast<unsigned long long>(r) * static_cast<unsigned long long>(element_bytes);
-            plan.a_taps.push_back(row * static_cast<unsigned long long>(std::ptrdiff_t{out_width} * s.out_channels));
-            plan.b_taps.push_back(row * static_cast<unsigned long long>(std::ptrdiff_t{rows.in_step} * in_width *
-                                                                        s.in_channels));
-          }
-          plan.products.push_back(it);
-          u += pixels;
+  // The product of rows [t, until) and columns [u, end) of dy, for `joined` taps from (i, j) on.
+  using tap = convolution_axis::tap;
+  const auto add = [&](const tap& i, const tap& j, int joined, int t, int until, int u, int end) {
+    const int apart = (joined + columns.in_step - 1) / columns.in_step;
+    while (u < end) {
+      const int left = end - u, pieces = (left + longest - 1) / longest, pixels = (left + pieces - 1) / pieces;
+      for (int first = u; first < u + (std::min)(apart, pixels); ++first) {
+        convolution_plan::product it{};
+        it.n = joined * s.group_in();
+        it.k = (u + pixels - first + apart - 1) / apart;
+        it.a_stride = apart * s.out_channels;
+        it.b_stride = apart * columns.in_step * s.in_channels;
+        it.c_stride = s.out_channels;
+        it.a = (std::ptrdiff_t{t} * out_width + first) * s.out_channels;
+        it.b = (std::ptrdiff_t{t * rows.in_step + i.offset} * in_width + first * columns.in_step + j.offset) *
+               s.in_channels;
+        it.c = (std::ptrdiff_t{i.kernel} * s.kernel_width + j.kernel) * s.group_in() * s.out_channels;
+        it.first_tap = static_cast<int>(plan.a_taps.size());
+        it.taps = until - t;
+        for (int r = 0; r < it.taps; ++r) {
+          const auto row = static_cast<unsigned long long>(r) * static_cast<unsigned long long>(element_bytes);
+          plan.a_taps.push_back(row * static_cast<unsigned long long>(std::ptrdiff_t{out_width} * s.out_channels));
+          plan.b_taps.push_back(row * static_cast<unsigned long long>(std::ptrdiff_t{rows.in_step} * in_width *
+                                                                      s.in_channels));
         }
+        plan.products.push_back(it);
+      }
+      u += pixels;
+    }
+  };
+  // Columns that see all taps of a row.
+  convolution_span inside{0, columns.count, {}};
+  for (const tap& j : columns.taps) {
+    const convolution_span across = seen(columns, j);
+    inside.first = (std::max)(inside.first, across.first), inside.end = (std::min)(inside.end, across.end);
+  }
+  const bool few = s.groups == 1 && s.in_channels < 8 && s.in_channels * s.out_channels > 1 && s.dilation_width == 1;
+  const bool joins = few && !small && inside.first < inside.end;
+  for (int row = 0; row < rows.count; row += tallest)  // all taps read these rows of dy while they are in the cache
+    for (const tap& i : rows.taps) {
+      const convolution_span down = seen(rows, i);
+      const int t = (std::max)(row, down.first), until = (std::min)(row + tallest, down.end);
+      if (t >= until) continue;
+      if (joins) add(i, columns.taps.front(), s.kernel_width, t, until, inside.first, inside.end);
+      for (const tap& j : columns.taps) {
+        const convolution_span across = seen(columns, j);
+        add(i, j, 1, t, until, across.first, joins ? inside.first : across.end);
+        if (joins) add(i, j, 1, t, until, inside.end, across.end);
+      }
     }
   return plan;
 }
