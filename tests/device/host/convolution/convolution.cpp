@@ -59,12 +59,12 @@ const convolution_shape shapes[] = {
     {9, 6, 3, 4, 4, 3, 3, 1, 1, 1, 1, 1, 1, 2},         // groups
     {9, 45, 3, 3, 45, 3, 3, 1, 1, 1, 1, 1, 1, 45},      // a group for each channel
     {9, 4, 3, 3, 6, 3, 3, 1, 1, 2, 2, 2, 2},            // dilated
-    // Pictures of few channels, whose rows of taps are joined.
-    {2, 3, 47, 50, 20, 7, 7, 2, 2, 3, 3},               // in the gradient of the weight, too
-    {1, 1, 30, 25, 18, 3, 5, 1, 1, 1, 2},               // the same, of one channel
-    {2, 3, 22, 22, 16, 3, 3, 1, 1, 1, 1},               // the same, of one vector
-    {3, 4, 5, 3, 9, 5, 5, 1, 1, 2, 2},                  // no pixel sees all taps
-    {2, 7, 4, 90, 12, 2, 4, 1, 3, 0, 1},                // a stride that is not one of taps
+    // Large pictures of few channels: the gradient of the weight joins the taps of a row.
+    {2, 3, 47, 50, 20, 7, 7, 2, 2, 3, 3},               // a picture's first layer
+    {1, 1, 30, 25, 18, 3, 5, 1, 1, 1, 2},               // one channel
+    {2, 3, 22, 22, 16, 3, 3, 1, 1, 1, 1},               // one vector
+    {1, 4, 150, 3, 9, 5, 5, 1, 1, 2, 2},                // no pixel sees all taps, so none are joined
+    {2, 7, 17, 92, 12, 2, 4, 1, 3, 0, 1},               // the taps are no multiple of the stride
     // Wide ones, whose gradient of the weight packs its operands.
     {5, 70, 4, 4, 90, 3, 3, 1, 1, 1, 1},                // narrow last panel and strip
     {2, 34, 17, 19, 36, 3, 3, 1, 1, 1, 1},              // several chunks of a sample
