@@ -1,6 +1,6 @@
 # Follows README.md's "Use it in your project" with a copy of gpipe without .git: writes each block of CMake to
 # CMakeLists.txt, and runs each block of commands.
-#     cmake -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D SYSTEM=<include folders>
+#     cmake -D SCRATCH=<folder> -D COPY=<gpipe> -D COMPILER=<c++> -D OTHER=<c++ for CMake> -D SYSTEM=<include folders>
 #           -D GENERATOR=<of this build: make may be missing here> -P readme.cmake
 
 set(work ${SCRATCH}/readme)
@@ -9,7 +9,7 @@ file(COPY ${COPY}/ DESTINATION ${work}/gpipe PATTERN build EXCLUDE)
 file(RENAME ${work}/gpipe/examples/readme.cpp ${work}/main.cpp)
 list(JOIN SYSTEM ":" path)
 set(ENV{CPLUS_INCLUDE_PATH} "${path}")
-set(ENV{CXX} ${COMPILER})
+set(ENV{CXX} ${OTHER})
 cmake_path(GET COMPILER PARENT_PATH folder)
 set(ENV{PATH} "${folder}:$ENV{PATH}")
 set(ENV{CMAKE_GENERATOR} ${GENERATOR})

@@ -1,4 +1,5 @@
 // sanitizers: none
+// optimise: yes
 
 // Law 3, third part: the programs that run, with buffered sends, in the slots that a plan assigns: for every shipped
 // schedule, S <= 8 and M <= 16, on fewer workers, with skips, recompute and combined parameter parts.
