@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -258,11 +259,17 @@ TEST_CASE("what cannot be generated is refused") {
   };
   refused({}, {}, "the prompt has no token");
   refused(prompt, {.tokens = tokens - 1}, "a prompt of 3 tokens and 23 more are too long: the model has 24 positions");
+  const std::vector<std::int32_t> too_long(tokens + 1, 3);
+  for (const int more : {0, 1}) refused(too_long, {.tokens = more}, "a prompt of 25 tokens and");
+  CHECK_THROWS_WITH_AS(from.beam_search(too_long, {.tokens = 0}), doctest::Contains("a prompt of 25 tokens"), error);
+  CHECK(from.generate(std::vector<std::int32_t>(tokens, 3), {.tokens = 0}).empty());
+  CHECK(from.generate(std::vector<std::int32_t>(tokens, 3), {.tokens = 1}).size() == 1);
   refused({3, vocabulary}, {.tokens = 1}, "token 17 of the prompt, at 1, is not below 17");
   refused({-1}, {.tokens = 1}, "token -1 of the prompt, at 0");
   refused(prompt, {.tokens = -1}, "tokens is -1");
   refused(prompt, {.tokens = 1, .temperature = -1}, "the temperature is -1");
   refused(prompt, {.tokens = 1, .top_k = -2}, "top_k is -2");
+  refused(prompt, {.tokens = 1, .threads = 60000}, "threads is 60000; choose at most 1024");
   CHECK_THROWS_WITH_AS(from.beam_search(prompt, {.tokens = 1, .beams = 0}), doctest::Contains("beams is 0"), error);
 }
 
@@ -271,5 +278,33 @@ TEST_CASE("a model whose tokens see later ones is refused") {
   trained<seeing> of(1, 0);
   generator<seeing> from(of.training);
   CHECK_THROWS_WITH_AS(from.generate(prompt), doctest::Contains("depends on later ones; generate with attention that"),
+                       error);
+}
+
+TEST_CASE("a model with more logits than tokens that it reads is refused") {
+  struct padded : model<input<std::int32_t, tokens>, embedding<vocabulary, width>, learned_positions<40>,
+                        causal_attention<2>, linear<vocabulary + 3>, softmax_cross_entropy> {};
+  trainer<padded, sgd> training({.stages = 1, .micro_batches = 1, .micro_batch_size = 1});
+  generator<padded> from(training);
+  CHECK_THROWS_WITH_AS(from.generate(prompt, {.tokens = 4}),
+                       doctest::Contains("the model gives logits of 20 tokens, but reads tokens below 17"), error);
+}
+
+TEST_CASE("a model with more rows than tokens is refused") {
+  struct doubled : model<input<std::int32_t, tokens>, embedding<vocabulary, width>, stash<"a">, pop<"a">, concat<0>,
+                         causal_attention<2>, linear<vocabulary>, softmax_cross_entropy> {};
+  trainer<doubled, sgd> training({.stages = 1, .micro_batches = 1, .micro_batch_size = 1});
+  generator<doubled> from(training);
+  CHECK_THROWS_WITH_AS(from.generate(prompt, {.tokens = 3}), doctest::Contains("output has 2 rows for one token"),
+                       error);
+}
+
+TEST_CASE("logits that are not numbers are refused") {
+  trained<learned> of(1, 0);
+  std::vector<float> weight = of.training.parameter<float>(0, "weight");
+  weight[std::size_t{width} * 3] = std::numeric_limits<float>::quiet_NaN();  // of token 3, the first of the prompt
+  of.training.set_parameter(0, "weight", weight);
+  generator<learned> from(of.training);
+  CHECK_THROWS_WITH_AS(from.generate(prompt, {.tokens = 2}), doctest::Contains("the logits behind token 0 are not"),
                        error);
 }

@@ -43,8 +43,8 @@ class thread_team {
       end();
       detail::throw_error({"the workers here are ", workers, " and need ", workers - 1,
                            " threads beside the caller's, but the system starts ", started, ": ", cause.what()},
-                          {"choose fewer stages, workers or replicas, or raise the limits of threads (ulimit -u) and "
-                           "of addresses (ulimit -v; each thread takes ulimit -s)"});
+                          {"choose fewer stages, workers, replicas or threads, or raise the limits of threads (ulimit -u) "
+                           "and of addresses (ulimit -v; each thread takes ulimit -s)"});
     } catch (...) {
       end();
       throw;

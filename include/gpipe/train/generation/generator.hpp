@@ -113,9 +113,10 @@ GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, std::span<
   decoder from(of_, *parameters_, samples, threads_for(threads));
   if (tokens < 0) throw_error({"tokens is ", tokens}, {"choose 0 or more"});
   if (prompt.empty()) throw error("the prompt has no token", "give at least one");
-  if (prompt.size() + index(tokens) > index(max_tokens()) + 1)
+  // The last token that is generated needs no position.
+  if (prompt.size() + index((std::max)(tokens, 1)) > index(max_tokens()) + 1)
     throw_error({"a prompt of ", prompt.size(), " tokens and ", tokens, " more are too long: the model has ",
-                 max_tokens(), " positions, and the last token needs none"},
+                 max_tokens(), " positions", tokens > 1 ? ", and the last token needs none" : ""},
                 {"give a shorter prompt, or generate fewer"});
   const std::int64_t below = of_.sequence.values[0].below;  // 0: no layer says so
   for (std::size_t i = 0; i < prompt.size(); ++i)
@@ -126,7 +127,9 @@ GPIPE_COLD GPIPE_INLINE decoder token_generator::started(int samples, std::span<
 }
 
 GPIPE_COLD GPIPE_INLINE int token_generator::threads_for(int asked) const {
+  constexpr int most = 1024;
   if (asked < 0) throw_error({"threads is ", asked}, {"choose 0 or more"});
+  if (asked > most) throw_error({"threads is ", asked}, {"choose at most ", most});
   if (asked > 0) return asked;
   // Smaller models stay in the cache of a core.
   return of_.token.parameters() < (1 << 20) ? 1 : (std::max)(1, static_cast<int>(std::thread::hardware_concurrency()));

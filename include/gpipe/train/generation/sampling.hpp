@@ -17,7 +17,7 @@ namespace gpipe {
 struct generation_options {
   int tokens = 100;       ///< at most, after the prompt
   double temperature = 0;  ///< logits are divided by it; 0: the most likely token, always
-  int top_k = 0;          ///< only this number of the most likely tokens; 0: all
+  int top_k = 0;          ///< draws only from this number of the most likely tokens; 0: from all
   std::uint64_t seed = 1;  ///< of the draws
   std::int32_t end = -1;  ///< generation stops behind this token; -1: there is none
   int threads = 0;        ///< that share products; 0: one, or all cores for a model of 2^20 parameters or more
