@@ -73,6 +73,7 @@ TEST_CASE("a stage uses its predicted memory: all of the arena, and nothing behi
   touches_what_is_predicted<attended_net<float>>(token_samples<float>(9), schedule_kind::zb_h1);
   touches_what_is_predicted<attended_net<float>>(token_samples<float>(9), schedule_kind::fill_drain, 2);
   touches_what_is_predicted<picture_net<float>>(samples<float>(9, 12, 1));
+  touches_what_is_predicted<broad_picture_net<float>>(samples<float>(9, 64, 1));
   touches_what_is_predicted<residual_net<bf16>>(samples<float>(9, 12, 1));
   touches_what_is_predicted<skip_net<bf16>>(samples<float>(9, 12, 2));
 }

@@ -22,4 +22,9 @@ struct picture_net
             average_pool<2, pool_options{.stride = 1}>, pop<"x">, gpipe::concat<>, instance_norm<>,
             conv_transpose2d<2, 2, conv_options{.stride = 2}>, flatten, linear<7>, softmax_cross_entropy> {};
 
+/// Maps of 64 pixels and more, in which batch norm keeps its sums for the parameter part, one for all samples.
+template <class T>
+struct broad_picture_net : model<input_image<T, 1, 8, 8>, conv2d<6, 3, conv_options{.padding = 1, .bias = false}>,
+                                 batch_norm<>, max_pool<2>, flatten, linear<7>, softmax_cross_entropy> {};
+
 }  // namespace laws

@@ -88,7 +88,7 @@ struct row {
  private:
   GPIPE_COLD static constexpr std::size_t bytes_of_first(int count, const buffer* list, int samples) {
     std::size_t sum = 0;
-    for (int i = 0; i < count; ++i) sum += edge_part{list[i].size, list[i].type}.bytes(samples);
+    for (int i = 0; i < count; ++i) sum += list[i].bytes(static_cast<std::size_t>(samples));
     return sum;
   }
 };

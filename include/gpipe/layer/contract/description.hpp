@@ -65,12 +65,17 @@ struct parameter {
 };
 
 /// Memory that a layer needs beside its edges. `size` counts elements: per sample for buffers that are kept for
-/// backward (`extras`) or that live for one call (`workspace`), in total for buffers that are derived from the
-/// parameters after each commit (`derived`).
+/// backward (`extras`) or that live for one call (`workspace`), unless all samples of a micro-batch share one; in total
+/// for buffers that are derived from the parameters after each commit (`derived`).
 struct buffer {
   const char* name = "";
   std::size_t size = 0;
   dtype type = dtype::float32;
+  bool shared = false;  ///< one for all samples of a micro-batch
+
+  constexpr std::size_t bytes(std::size_t samples) const {
+    return detail::aligned(size * detail::bytes_of(type) * (shared ? 1 : samples));
+  }
 };
 
 /// One or several numbers in double that forward returns for a micro-batch: `"loss"`, or `{"mean", 64}`.

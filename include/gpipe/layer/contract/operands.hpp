@@ -57,7 +57,7 @@ constexpr std::size_t offset_in(const std::array<parameter, N>& list, std::size_
 template <std::size_t N>
 constexpr std::size_t offset_in(const std::array<buffer, N>& list, std::size_t index, std::size_t samples) {
   std::size_t at = 0;
-  for (std::size_t i = 0; i < index && i < N; ++i) at += aligned(list[i].size * bytes_of(list[i].type) * samples);
+  for (std::size_t i = 0; i < index && i < N; ++i) at += list[i].bytes(samples);
   return at;
 }
 

@@ -52,7 +52,7 @@ struct batch_norm_with {
   };
   template <class T, int C>
   struct shared_sums<T, C, true> {
-    static constexpr buffer extras[] = {{"sums", 2 * std::size_t{C}, dtype_of<T>}};  // of dy h, then of dy
+    static constexpr buffer extras[] = {{"sums", 2 * std::size_t{C}, dtype_of<T>, true}};  // of dy h, then of dy
     template <class A>
     static T* sums_of(const A& a) {
       return a.training() ? a.template extra<0>() : nullptr;
