@@ -19,6 +19,8 @@ template <class Item, class Edge, class... Skips>
 list<typename typed_from<Item, Edge, Skips...>::layer> row_types(typed_from<Item, Edge, Skips...>*);
 template <class Item, class Edge, class... Skips>
 list<> row_types(typed_stash<Item, Edge, Skips...>*);
+template <class Item, class Edge, class Names, class Parts, class Skips>
+list<> row_types(typed_stashes<Item, Edge, Names, Parts, Skips>*);
 template <class Stash, class Edge, class... Skips>
 list<> row_types(typed_pop<Stash, Edge, Skips...>*);
 template <int Position, class Given, class Edge, class... Skips>

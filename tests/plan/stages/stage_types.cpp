@@ -34,6 +34,11 @@ static_assert(std::is_same_v<wrapped::wrapped::layers,
 static_assert(wrapped::index == 1 && wrapped::first == 6 && wrapped::last == 13);
 static_assert(wrapped::mode == recompute_mode::always);
 
+// A stash, of one tensor or of several, is no layer.
+struct named : model<input<float, 8>, halve, stash<"a", "b">, only<pop<"b">>, pop<"a">, join> {};
+static_assert(std::is_same_v<decltype(detail::wrapped_stage<named, recompute_mode::never, 0, 0, 2>())::layers,
+                             detail::hana_tuple<layer_run<bound<halve, eight>, 1>, layer_run<bound<join, halves>, 1>>>);
+
 }  // namespace
 
 TEST_CASE("a stage of one repeated layer is one element, for any length") {
