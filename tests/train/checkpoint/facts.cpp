@@ -42,6 +42,9 @@ TEST_CASE("facts that are missing, malformed or newer are refused") {
   refuses("gpipe.steps", "-1", "which is no number");
   refuses("gpipe.steps", "12x", "which is no number");
   refuses("gpipe.seed", "18446744073709551616", "which is no number");
+  refuses("gpipe.steps", "18446744073709551615", "which is no count of a training");
+  refuses("gpipe.epoch", "9223372036854775807", "which is no count of a training");
+  refuses("gpipe.batch", "1000000000000000001", "which is no count of a training");
   refuses("gpipe.format", "2", "the checkpoint has format 2, but this library reads up to 1");
 }
 

@@ -40,6 +40,18 @@ TEST_CASE("an error lists at most ten names of each kind") {
   }
 }
 
+TEST_CASE("an error quotes a name that is not plain text") {
+  load_report report;
+  report.unexpected = {std::string("a\0b", 3), "c\n", std::string(1000, 'x')};
+  try {
+    throw_misfit(report, "file");
+    FAIL("it throws");
+  } catch (const error& found) {
+    CHECK(found.wrong().starts_with("the file does not fit the model: 3 unexpected: \"a\\x00b\", \"c\\n\", \"xxx"));
+    CHECK(found.wrong().size() < 400);
+  }
+}
+
 TEST_CASE("PyTorch's count of batches may be in the file") {
   load_report report;
   report.unexpected = {"1.num_batches_tracked", "num_batches_tracked", "1.other"};

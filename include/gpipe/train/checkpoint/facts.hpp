@@ -112,9 +112,17 @@ GPIPE_COLD GPIPE_INLINE checkpoint_facts read_facts(const safetensors_metadata& 
         {"the checkpoint has format ", format, ", but this library reads up to ", checkpoint_facts::newest_format},
         {"use a newer gpipe"}, {.file = file});
   checkpoint_facts facts;
-  facts.steps = number("gpipe.steps");
+  const auto count = [&](const char* key) {
+    const std::uint64_t value = number(key);
+    constexpr std::uint64_t most = 1'000'000'000'000'000'000;  // far from where counts overflow
+    if (value > most)
+      throw_error({"the text ", quoted(key), " is ", value, ", which is no count of a training"},
+                  {"load another checkpoint"}, {.file = file});
+    return value;
+  };
+  facts.steps = count("gpipe.steps");
   facts.seed = number("gpipe.seed");
-  facts.position = {number("gpipe.epoch"), static_cast<long>(number("gpipe.batch"))};
+  facts.position = {count("gpipe.epoch"), static_cast<long>(count("gpipe.batch"))};
   facts.optimizer = text("gpipe.optimizer");
   facts.optimizer_trial = text("gpipe.optimizer_trial");
   facts.rate = text("gpipe.rate");

@@ -82,11 +82,15 @@ GPIPE_COLD GPIPE_INLINE void forgive_counters(load_report& report) {
 GPIPE_COLD GPIPE_INLINE void throw_misfit(const load_report& report, const std::string& file) {
   constexpr std::size_t most = 10;
   std::string wrong;
+  const auto is_plain = [](const std::string& name) {  // a file's may have any bytes
+    return name.size() <= 200 && std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  };
   const auto list = [&](const char* what, const std::vector<std::string>& names) {
     if (names.empty()) return;
     wrong.append(wrong.empty() ? "the file does not fit the model: " : "; ");
     wrong.append(concat({names.size(), " ", what, ": "}));
-    for (std::size_t i = 0; i < names.size() && i < most; ++i) wrong.append(i > 0 ? ", " : "").append(names[i]);
+    for (std::size_t i = 0; i < names.size() && i < most; ++i)
+      wrong.append(i > 0 ? ", " : "").append(is_plain(names[i]) ? names[i] : detail::quoted(names[i]));
     if (names.size() > most) wrong += ", ...";
   };
   list("missing", report.missing);
