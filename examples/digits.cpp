@@ -185,7 +185,8 @@ int train(settings chosen, process_group* job) {
   chosen.plan.micro_batch_size = (chosen.batch + parts - 1) / parts;
 
   fit_options epochs{.epochs = chosen.epochs, .batch = chosen.batch, .seed = chosen.seed};
-  const auto steps = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.train.samples()) * chosen.epochs);
+  const auto steps = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.train.samples())) *
+                     static_cast<std::uint64_t>(chosen.epochs);
   trainer<both_precisions<net>, adamw, Device> training{
       chosen.plan,
       adamw{.learning_rate = 3e-3},

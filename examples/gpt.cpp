@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iomanip>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <numbers>
 #include <optional>
@@ -84,7 +83,7 @@ struct settings {
                       {"except-last", recompute_mode::except_last},
                       {"as-needed", recompute_mode::as_needed},
                       {"never", recompute_mode::never}},
-                     "which micro-batches run forward again before backward (never)")
+                     "which micro-batches run forward again before backward")
              .choice("--device", device, {{"host", example::processor::host}, {"cuda", example::processor::cuda}},
                      "where the stages compute: on the CPU, or on the machine's GPUs")
              .choice("--precision", plan.precision, {{"float32", precision::float32}, {"bf16", precision::bf16}},
@@ -136,8 +135,10 @@ dataset sequences(const std::string& text, std::size_t first, std::size_t last, 
 
 text_sets read_text(const std::string& path, std::size_t context) {
   std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) throw error("the text cannot be read", "check the path", {.file = path});
+  std::string text, block(1 << 16, '\0');
+  while (file.read(block.data(), std::ssize(block)), file.gcount() > 0)
+    text.append(block, 0, static_cast<std::size_t>(file.gcount()));
+  if (!file.is_open() || file.bad()) throw error("the text cannot be read", "check the path", {.file = path});
   const std::size_t train = text.size() / 20 * 19;
   if (text.size() - train < 2 * context)
     throw error("the text has " + std::to_string(text.size()) + " bytes, too few to hold out a twentieth",
@@ -217,8 +218,12 @@ int train(settings chosen, process_group* job) {
        .on_deadline = deadline_action::abort,
        .job = job}};
   fit_options epochs{.batch = chosen.batch, .seed = chosen.seed};
-  epochs.epochs = chosen.steps / epochs.steps_per_epoch(data.train.samples()) + 1;
   example::resume(training, chosen.save, epochs, out);
+  // As many as the steps that are left can take; --steps ends them.
+  const std::uint64_t left = steps - std::min(steps, training.steps());
+  const auto in_an_epoch = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.train.samples()));
+  epochs.epochs = static_cast<int>(std::min<std::uint64_t>(
+      INT32_MAX, epochs.first.epoch + left / in_an_epoch + (epochs.first.batch > 0 ? 2 : 1)));
   if (chosen.summary) out << summary(training);
   out << describe(training.net(), training.plan());
 

@@ -97,7 +97,7 @@ struct settings {
                       {"except-last", recompute_mode::except_last},
                       {"as-needed", recompute_mode::as_needed},
                       {"never", recompute_mode::never}},
-                     "which micro-batches run forward again before backward (never)")
+                     "which micro-batches run forward again before backward")
              .bytes("--memory-limit", plan.memory_limit, "limit of every stage, such as 64MiB")
              .choice("--transport", transport,
                      {{"threads", example::transport::threads}, {"mpi", example::transport::mpi}},
@@ -199,7 +199,8 @@ int train(settings chosen, process_group* job) {
   chosen.plan.micro_batch_size = (chosen.batch + parts - 1) / parts;
 
   fit_options epochs{.epochs = chosen.epochs, .batch = chosen.batch, .seed = chosen.seed};
-  const auto steps = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.samples()) * chosen.epochs);
+  const auto steps = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.samples())) *
+                     static_cast<std::uint64_t>(chosen.epochs);
   trainer<Net, adamw> training{chosen.plan,
                                adamw{.learning_rate = chosen.rate, .weight_decay = 0.01},
                                {.seed = chosen.seed,

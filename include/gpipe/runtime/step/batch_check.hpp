@@ -28,7 +28,7 @@ GPIPE_COLD inline const std::byte* rows_of(const batch& from, std::string_view n
   if (found->elements != wanted)
     throw_error({"field \"", name, "\" of the batch has ", found->elements, " elements, but ", from.samples(),
                  " samples of ", size, " need ", wanted},
-                {"give every sample a whole row"});
+                {"give every sample the ", size, " elements that the model reads"});
   if (found->data == nullptr)
     throw_error({"field \"", name, "\" of the batch has no rows: their address is null"},
                 {"give the address of its rows"});
