@@ -32,8 +32,17 @@ GPIPE_COLD inline std::int64_t memory_left() {
   return kibibytes < 0 ? mappable : (std::min)(mappable, std::int64_t{kibibytes} * 1024);
 }
 
-/// The one allocation of a stage, page-aligned and filled with one byte. A large one uses large pages if Linux has
-/// them: a weight's panels, rows of an activation and a gradient's blocks lie on hundreds of small ones.
+/// Memory of this size or more begins on a large page, and uses large pages if Linux has them: what is read or written
+/// once a step, or once a token, lies on hundreds of small ones, and each costs a walk through the page tables.
+inline constexpr std::size_t large_page = std::size_t{2} << 20;
+
+GPIPE_COLD inline void use_large_pages([[maybe_unused]] void* at, [[maybe_unused]] std::size_t bytes) {
+#ifdef MADV_HUGEPAGE
+  if (bytes >= large_page) madvise(at, bytes / large_page * large_page, MADV_HUGEPAGE);
+#endif
+}
+
+/// The one allocation of a stage, page-aligned and filled with one byte.
 class arena {
  public:
   explicit arena(std::size_t bytes, std::byte fill = std::byte{0})
@@ -42,9 +51,7 @@ class arena {
     if (data_ == nullptr)
       throw error("cannot allocate " + std::to_string(bytes) + " bytes of memory for a stage",
                   "use more stages, smaller micro-batches or recompute");
-#ifdef MADV_HUGEPAGE
-    if (bytes >= large_page) madvise(data_, bytes / large_page * large_page, MADV_HUGEPAGE);
-#endif
+    use_large_pages(data_, bytes);
     std::memset(data_, static_cast<int>(fill), bytes + gpipe::detail::alignment);
   }
   ~arena() { ::operator delete(data_, at_); }
@@ -55,7 +62,7 @@ class arena {
   std::size_t size() const noexcept { return bytes_; }
 
  private:
-  static constexpr std::size_t page = 4096, large_page = std::size_t{2} << 20;
+  static constexpr std::size_t page = 4096;
   std::byte* data_ = nullptr;
   std::size_t bytes_;
   std::align_val_t at_;

@@ -34,9 +34,11 @@ struct release_decoder_memory {
 using decoder_memory = std::unique_ptr<std::byte[], release_decoder_memory>;
 
 GPIPE_COLD inline decoder_memory allocate_to_decode(std::size_t bytes) {
-  auto* at = static_cast<std::byte*>(std::aligned_alloc(alignment, aligned(bytes + 1)));
+  const std::size_t boundary = bytes < host::large_page ? alignment : host::large_page;
+  auto* at = static_cast<std::byte*>(std::aligned_alloc(boundary, (bytes / boundary + 1) * boundary));
   if (at == nullptr)
     throw_error({"cannot allocate ", bytes, " bytes to generate tokens"}, {"generate fewer sequences at once"});
+  host::use_large_pages(at, bytes);
   return decoder_memory(at);
 }
 
