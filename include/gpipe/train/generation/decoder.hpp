@@ -238,7 +238,7 @@ GPIPE_COLD GPIPE_INLINE void decoder::reorder(std::span<const int> parents, int 
         std::memcpy(kept.data() + i * used, extras_[index(l)].get() + at + index(parents[i]) * all, used);
       for (std::size_t i = 0; i < parents.size(); ++i)
         std::memcpy(extras_[index(l)].get() + at + i * all, kept.data() + i * used, used);
-      at += aligned(all * index(samples_));
+      at += r.extras[e].bytes(index(samples_));
     }
   }
 }

@@ -20,7 +20,8 @@ struct generation_options {
   int top_k = 0;          ///< draws only from this number of the most likely tokens; 0: from all
   std::uint64_t seed = 1;  ///< of the draws
   std::int32_t end = -1;  ///< generation stops behind this token; -1: there is none
-  int threads = 0;        ///< that share products; 0: one, or all cores for a model of 2^20 parameters or more
+  /// That share products, at most 1024; 0: one, or all cores for a model of 2^20 parameters or more.
+  int threads = 0;
 };
 
 namespace detail {
