@@ -12,12 +12,12 @@
 inline std::atomic<long> allocations{0};
 
 #if !defined(TESTS_THREAD_SANITIZED) || !defined(__clang__)
-void* operator new(std::size_t size) {
+// With one of the two inlined, a compiler would see malloc beside delete, or new beside free, and warn about a mismatch.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   ++allocations;
   if (void* p = std::malloc(size)) return p;
   throw std::bad_alloc();
 }
-// With an inlined delete, a compiler would see free beside new and warn about the mismatch.
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 #endif

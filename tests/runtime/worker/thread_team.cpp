@@ -112,7 +112,7 @@ TEST_CASE("too few addresses for the threads: the error says what was wanted, an
   REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
   CAPTURE(found);
   CHECK(found.find("the workers here are 64 and need 63 threads beside the caller's, but the system starts ") == 0);
-  CHECK(found.find("choose fewer stages, workers or replicas, or raise the limits of threads (ulimit -u)") !=
+  CHECK(found.find("choose fewer stages, workers, replicas or threads, or raise the limits of threads (ulimit -u)") !=
         std::string::npos);
   team after;  // works again
   after.threads.run([](int) {});
