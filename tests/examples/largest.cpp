@@ -1,5 +1,6 @@
 // sanitizers: none
 // optimise: yes
+// check: whole
 
 #include "../examples/plan/largest.hpp"
 

@@ -1,5 +1,6 @@
 // compiled: alone
 // sanitizers: none
+// check: whole
 
 #include <doctest/doctest.h>
 

@@ -1,10 +1,9 @@
 // optimise: kernels
+// sanitizers: thread
 
 #include <doctest/doctest.h>
 
 #include <bit>
-#include <span>
-#include <string>
 
 #include "support/attended.hpp"
 #include "support/pictured.hpp"

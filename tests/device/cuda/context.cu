@@ -288,7 +288,11 @@ TEST_CASE("float is not TF32, which has 10 bits after the point") {
 
 TEST_CASE("the same product gives the same bits, whatever runs in between") {
   const gpipe::cuda::context there, other;
+#if GPIPE_PRETENDED_GPU
+  constexpr int rows = 50, n = 38, k = 204;  // one processor, which has one way to multiply
+#else
   constexpr int rows = 500, n = 384, k = 2048;
+#endif
   const auto a = numbers<float>(cells(rows, k), 1), w = numbers<float>(cells(n, k), 2);
   const on_gpu<float> a_(there, a), w_(there, w), first(there, a), second(there, a);
   there.finish();

@@ -1,4 +1,5 @@
 // optimise: yes
+// check: whole
 
 #include <gpipe/model/vision/resnet.hpp>
 
