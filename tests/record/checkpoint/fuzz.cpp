@@ -13,7 +13,7 @@ namespace {
 std::size_t largest = 0;  // of the allocations since it was set to 0
 }
 
-void* operator new(std::size_t size) {
+[[gnu::noinline]] void* operator new(std::size_t size) {
   largest = (std::max)(largest, size);
   if (void* p = std::malloc(size)) return p;
   throw std::bad_alloc();
