@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include <gpipe/layer.hpp>
@@ -42,12 +43,11 @@ using ignoring = softmax_cross_entropy_with<cross_entropy{.ignored = -100}>;
 using clipped = softmax_cross_entropy_with<cross_entropy{.clip = 1.2}>;
 using every_setting = softmax_cross_entropy_with<cross_entropy{.smoothing = 0.1, .ignored = 1000, .clip = 0.75}>;
 
-template <class Layer, class In>
-void holds() {
+void passes(std::string_view layer, gradient_report (*check)(const gradient_check_options&)) {
   for (const int samples : {1, 3, 7})
     for (const bool training : {true, false}) {
-      const gradient_report report = check_gradient<Layer, In>({.samples = samples, .training = training});
-      CAPTURE(type_name<Layer>);
+      const gradient_report report = check({.samples = samples, .training = training});
+      CAPTURE(layer);
       CAPTURE(samples);
       CAPTURE(training);
       CAPTURE(report.where);
@@ -55,45 +55,55 @@ void holds() {
       CHECK(report.passes());
     }
 }
+template <class Layer, class In>
+void holds() {
+  passes(type_name<Layer>, check_gradient<Layer, In>);
+}
+
+/// A layer's buffers, and its refresh, forward and backward.
+struct runs_of_layer {
+  host::layer_buffers& buffers;
+  void (*run)(host::layer_buffers&);
+};
 
 /// Compares a layer in bf16 with the same layer in double on the same numbers, in units of each tensor's maximum. A
 /// written bf16 is rounded, by at largest 2^-8; a second time if backward reads a value that forward has stored in it, as
 /// gelu its derivative. All else, losses and gradients of parameters, is float. A layer with several products rounds what
-/// they give to each other, so its parameters' gradients have these `Roundings`, too.
-template <class Layer, class Narrow, class Wide, int Roundings = 0>
+/// they give to each other, so its parameters' gradients have these `roundings`, too.
 class in_bf16 {
  public:
-  explicit in_bf16(bool training) : narrow_(5, 6), wide_(5, 6) {
+  in_bf16(std::string_view layer, const runs_of_layer& narrow, const runs_of_layer& wide, bool training)
+      : layer_(layer), narrow_(narrow.buffers), wide_(wide.buffers) {
     narrow_.randomise(3);
     narrow_.call().training = wide_.call().training = training;
     hand_over(narrow_.in, wide_.in);
     hand_over(narrow_.out_gradient, wide_.out_gradient);
     hand_over(narrow_.fields, wide_.fields);
-    for (std::size_t p = 0; p < narrow::bound::parameters.size(); ++p)
-      hand_over(narrow_.parameters[0], narrow::first_of(p), wide_.parameters[0], wide::first_of(p),
-                narrow::bound::parameters[p].extents.size());
-    for (std::size_t p = 0; p < narrow::bound::state.size(); ++p)
-      hand_over(narrow_.state[0], narrow::first_of_state(p), wide_.state[0], wide::first_of_state(p),
-                narrow::bound::state[p].extents.size());
-    run(narrow_);
-    run(wide_);
+    const host::layer_declaration &here = narrow_.declared(), &there = wide_.declared();
+    for (std::size_t p = 0; p < here.parameters.size(); ++p)
+      hand_over(narrow_.parameters[0], here.first_of(p), wide_.parameters[0], there.first_of(p),
+                here.parameters[p].extents.size());
+    for (std::size_t p = 0; p < here.state.size(); ++p)
+      hand_over(narrow_.state[0], here.first_of_state(p), wide_.state[0], there.first_of_state(p),
+                here.state[p].extents.size());
+    narrow.run(narrow_);
+    wide.run(wide_);
   }
 
-  void holds() {
-    constexpr double inner = Roundings * 0x1.01p-8;
+  void holds(int roundings) {
+    const double inner = roundings * 0x1.01p-8;
     for (std::size_t o = 0; o < wide_.out.size(); ++o) compare(narrow_.out[o], wide_.out[o], 0x1.01p-8 + inner);
     for (std::size_t i = 0; i < wide_.in.size(); ++i)
       compare(narrow_.in_gradient[i], wide_.in_gradient[i], 0x1.01p-7 + inner);
     compare(narrow_.partials[0], wide_.partials[0], 1e-5 + inner);
-    for (std::size_t p = 0; p < narrow::bound::parameters.size(); ++p)
-      compare(narrow_.gradients[0], narrow::first_of(p), wide_.gradients[0], wide::first_of(p),
-              narrow::bound::parameters[p].extents.size(), 1e-5 + inner);
+    const host::layer_declaration &here = narrow_.declared(), &there = wide_.declared();
+    for (std::size_t p = 0; p < here.parameters.size(); ++p)
+      compare(narrow_.gradients[0], here.first_of(p), wide_.gradients[0], there.first_of(p),
+              here.parameters[p].extents.size(), 1e-5 + inner);
     CHECK(narrow_.overrun() == "");
   }
 
  private:
-  using narrow = host::layer_fixture<Layer, Narrow>;
-  using wide = host::layer_fixture<Layer, Wide>;
   using buffer = host::guarded_buffer;
 
   // Rounded here, so that weights are the same whether a layer rounds them or not.
@@ -107,12 +117,6 @@ class in_bf16 {
   static void hand_over(std::vector<buffer>& from, std::vector<buffer>& into) {
     for (std::size_t b = 0; b < from.size(); ++b) hand_over(from[b], 0, into[b], 0, from[b].count());
   }
-  static void run(auto& t) {
-    t.refresh();
-    t.forward();
-    t.backward_input();
-    t.backward_parameters();
-  }
 
   void compare(const buffer& got, std::size_t first, const buffer& want, std::size_t at, std::size_t count,
                double tolerance) {
@@ -120,7 +124,7 @@ class in_bf16 {
     for (std::size_t i = 0; i < count; ++i) largest = (std::max)(largest, std::fabs(want.get(at + i)));
     for (std::size_t i = 0; i < count; ++i)
       off = (std::max)(off, std::fabs(got.get(first + i) - want.get(at + i)) / largest);
-    CAPTURE(type_name<Layer>);
+    CAPTURE(layer_);
     CAPTURE(got.name());
     CHECK(off <= tolerance);
   }
@@ -130,18 +134,34 @@ class in_bf16 {
     compare(got, 0, want, 0, samples ? got.count() / 6 * used : got.count(), tolerance);
   }
 
-  narrow narrow_;
-  wide wide_;
+  std::string_view layer_;
+  host::layer_buffers &narrow_, &wide_;
 };
+
+template <class Fixture>
+runs_of_layer runs_of(Fixture& fixture) {
+  return {fixture, [](host::layer_buffers& it) {
+            auto& t = static_cast<Fixture&>(it);
+            t.refresh();
+            t.forward();
+            t.backward_input();
+            t.backward_parameters();
+          }};
+}
+template <class Layer, class Narrow, class Wide, int Roundings = 0>
+void rounds(bool training = true) {
+  host::layer_fixture<Layer, Narrow> narrow(5, 6);
+  host::layer_fixture<Layer, Wide> wide(5, 6);
+  in_bf16(type_name<Layer>, runs_of(narrow), runs_of(wide), training).holds(Roundings);
+}
 
 template <class Layer, int... N>
 void holds_in_bf16() {
-  for (const bool training : {true, false})
-    in_bf16<Layer, tensor<bf16, N...>, tensor<double, N...>>(training).holds();
+  for (const bool training : {true, false}) rounds<Layer, tensor<bf16, N...>, tensor<double, N...>>(training);
 }
 template <class Layer, class Narrow, class Wide>
 void holds_in_bf16_with_products() {
-  in_bf16<Layer, Narrow, Wide, 3>(true).holds();
+  rounds<Layer, Narrow, Wide, 3>();
 }
 
 }  // namespace
@@ -149,9 +169,9 @@ void holds_in_bf16_with_products() {
 TEST_CASE("in bf16 every layer differs from double by no more than its roundings") {
   using narrow = tensor<bf16, 40>;
   using wide = tensor<double, 40>;
-  in_bf16<add, bundle<narrow, narrow>, bundle<wide, wide>>(true).holds();
-  in_bf16<multiply, bundle<narrow, narrow>, bundle<wide, wide>>(true).holds();
-  in_bf16<gpipe::concat<>, bundle<narrow, narrow>, bundle<wide, wide>>(true).holds();
+  rounds<add, bundle<narrow, narrow>, bundle<wide, wide>>();
+  rounds<multiply, bundle<narrow, narrow>, bundle<wide, wide>>();
+  rounds<gpipe::concat<>, bundle<narrow, narrow>, bundle<wide, wide>>();
   holds_in_bf16<split<30, 10>, 3, 40>();
   holds_in_bf16<mish, 40>();
   holds_in_bf16<wave, 40>();
@@ -174,16 +194,16 @@ TEST_CASE("in bf16 every layer differs from double by no more than its roundings
   holds_in_bf16<every_setting, 3, 17>();
   holds_in_bf16<mean_squared_error, 40>();
   holds_in_bf16<binary_cross_entropy, 3, 17>();
-  in_bf16<conv2d<5, 3, conv_options{.padding = 1}>, map<bf16>, map<double>>(true).holds();
-  in_bf16<conv_transpose2d<5, 2, conv_options{.stride = 2, .bias = false}>, map<bf16>, map<double>>(true).holds();
-  in_bf16<max_pool<2>, map<bf16>, map<double>>(true).holds();
-  in_bf16<batch_norm<>, map<bf16>, map<double>>(true).holds();
-  in_bf16<instance_norm<>, map<bf16>, map<double>, 1>(true).holds();
-  in_bf16<channel_dropout<40>, map<bf16>, map<double>>(true).holds();
-  in_bf16<leaky_relu<>, map<bf16>, map<double>>(true).holds();
-  in_bf16<global_average_pool, map<bf16>, map<double>>(true).holds();
-  in_bf16<upsample<2>, map<bf16>, map<double>>(true).holds();
-  in_bf16<token_head<17>, tensor<bf16, 3, 9>, tensor<double, 3, 9>, 1>(true).holds();
+  rounds<conv2d<5, 3, conv_options{.padding = 1}>, map<bf16>, map<double>>();
+  rounds<conv_transpose2d<5, 2, conv_options{.stride = 2, .bias = false}>, map<bf16>, map<double>>();
+  rounds<max_pool<2>, map<bf16>, map<double>>();
+  rounds<batch_norm<>, map<bf16>, map<double>>();
+  rounds<instance_norm<>, map<bf16>, map<double>, 1>();
+  rounds<channel_dropout<40>, map<bf16>, map<double>>();
+  rounds<leaky_relu<>, map<bf16>, map<double>>();
+  rounds<global_average_pool, map<bf16>, map<double>>();
+  rounds<upsample<2>, map<bf16>, map<double>>();
+  rounds<token_head<17>, tensor<bf16, 3, 9>, tensor<double, 3, 9>, 1>();
 }
 
 TEST_CASE("in bf16 attention differs from double by no more than the roundings of its products") {

@@ -33,20 +33,38 @@ struct gradient_report {
 
 namespace detail {
 
+/// The kernels of a layer_fixture, behind pointers.
+struct fixture_kernels {
+  using kernel = void (*)(host::layer_buffers&);
+  kernel refresh, forward, backward_input, backward_parameters;
+  kernel fused;  ///< null if the layer has none
+};
+
 template <class Fixture>
+inline constexpr fixture_kernels kernels_of_fixture{
+    .refresh = [](host::layer_buffers& it) { static_cast<Fixture&>(it).refresh(); },
+    .forward = [](host::layer_buffers& it) { static_cast<Fixture&>(it).forward(); },
+    .backward_input = [](host::layer_buffers& it) { static_cast<Fixture&>(it).backward_input(); },
+    .backward_parameters = [](host::layer_buffers& it) { static_cast<Fixture&>(it).backward_parameters(); },
+    .fused = [] {
+      if constexpr (Fixture::has_fused)
+        return +[](host::layer_buffers& it) { static_cast<Fixture&>(it).backward(); };
+      else return fixture_kernels::kernel(nullptr);
+    }()};
+
 class gradient_check {
  public:
-  explicit gradient_check(const gradient_check_options& options)
-      : options_(options), fixture_(options.samples, options.samples + 2) {
+  gradient_check(const gradient_check_options& options, host::layer_buffers& fixture, const fixture_kernels& kernels)
+      : options_(options), fixture_(fixture), kernels_(kernels) {
     fixture_.call().training = options.training;
     fixture_.randomise(options.seed, options.integers_below);
   }
 
   gradient_report operator()() {
-    if constexpr (!bound::view) {
+    if (!declared_.view) {
       objective();
-      same("a second refresh", fixture_.derived, [this] { fixture_.refresh(); });
-      same("a second forward", fixture_.out, [this] { fixture_.forward(); });
+      same("a second refresh", fixture_.derived, [this] { kernels_.refresh(fixture_); });
+      same("a second forward", fixture_.out, [this] { kernels_.forward(fixture_); });
       same("a recompute", fixture_.out, [this] { recompute(); });
       for (std::size_t i = 0; i < fixture_.partials[0].count(); ++i)
         fixture_.partials[0].set(i, 1 + fixture_.partials[0].get(i));
@@ -62,13 +80,9 @@ class gradient_check {
   }
 
  private:
-  using bound = typename Fixture::bound;
-  static constexpr auto samples_of = [](const host::guarded_buffer& b, int samples, int capacity) {
-    return b.count() / static_cast<std::size_t>(capacity) * static_cast<std::size_t>(samples);
-  };
-
   std::size_t used(const host::guarded_buffer& b) {
-    return samples_of(b, fixture_.call().samples, fixture_.call().capacity);
+    return b.count() / static_cast<std::size_t>(fixture_.call().capacity) *
+           static_cast<std::size_t>(fixture_.call().samples);
   }
 
   // Reports the first broken promise only: it may be the cause of others.
@@ -78,8 +92,8 @@ class gradient_check {
 
   // The sum of the products of the outputs with random cotangents; the loss for a loss layer.
   double objective() {
-    fixture_.refresh();
-    fixture_.forward();
+    kernels_.refresh(fixture_);
+    kernels_.forward(fixture_);
     double sum = 0;
     bool differentiable = false;
     for (std::size_t o = 0; o < fixture_.out.size(); ++o) {
@@ -88,12 +102,12 @@ class gradient_check {
       for (std::size_t i = 0; i < used(fixture_.out[o]); ++i)
         sum += fixture_.out[o].get(i) * fixture_.out_gradient[o].get(i);
     }
-    return differentiable || bound::partials.empty() ? sum : fixture_.partials[0].get(0);
+    return differentiable || declared_.partials.empty() ? sum : fixture_.partials[0].get(0);
   }
 
   void recompute() {
     fixture_.call().recompute = true;
-    fixture_.forward();
+    kernels_.forward(fixture_);
     fixture_.call().recompute = false;
   }
 
@@ -116,12 +130,12 @@ class gradient_check {
     for (auto& g : fixture_.in_gradient) g.poison();
     fixture_.gradients[0].clear();
     const image in = image_of(fixture_.in);
-    if (!bound::keeps.input)
+    if (!declared_.keeps.input)
       for (auto& b : fixture_.in) b.poison();
-    if (!bound::keeps.output)
+    if (!declared_.keeps.output)
       for (auto& b : fixture_.out) b.poison();
-    fixture_.backward_input();
-    fixture_.backward_parameters();
+    kernels_.backward_input(fixture_);
+    kernels_.backward_parameters(fixture_);
     for (std::size_t i = 0; i < in.size(); ++i) std::copy(in[i].begin(), in[i].end(), fixture_.in[i].data());
   }
 
@@ -129,9 +143,9 @@ class gradient_check {
     for (std::size_t p = 0; p < fixture_.in.size(); ++p)
       if (is_floating(fixture_.in[p].type()))
         against_differences(fixture_.in[p], fixture_.in_gradient[p], 0, used(fixture_.in[p]), fixture_.in[p].name());
-    for (std::size_t p = 0; p < bound::parameters.size(); ++p)
-      against_differences(fixture_.parameters[0], fixture_.gradients[0], fixture_.first_of(p),
-                          bound::parameters[p].extents.size(), bound::parameters[p].name);
+    for (std::size_t p = 0; p < declared_.parameters.size(); ++p)
+      against_differences(fixture_.parameters[0], fixture_.gradients[0], declared_.first_of(p),
+                          declared_.parameters[p].extents.size(), declared_.parameters[p].name);
   }
 
   void against_differences(host::guarded_buffer& at, const host::guarded_buffer& analytic, std::size_t first,
@@ -160,24 +174,25 @@ class gradient_check {
   void promises() {
     objective();
     fixture_.gradients[0].clear();
-    fixture_.backward_input();
-    fixture_.backward_parameters();
+    kernels_.backward_input(fixture_);
+    kernels_.backward_parameters(fixture_);
     const image inputs = image_of(fixture_.in_gradient), parameters = image_of(fixture_.gradients);
     // Each backward has a forward before it, because it may overwrite the extras.
-    if (Fixture::has_fused) {
+    if (kernels_.fused != nullptr) {
       objective();
       fixture_.gradients[0].clear();
       for (auto& g : fixture_.in_gradient) g.poison();
-      fixture_.backward();
+      kernels_.fused(fixture_);
       if (image_of(fixture_.in_gradient) != inputs || image_of(fixture_.gradients) != parameters)
         report_broken("the fused backward gives different bits than its parts");
     }
     // backward_input runs if at least one input needs a gradient: a single input always does.
-    for (int without = 0; Fixture::inputs > 1 && without < Fixture::inputs; ++without) {
+    const int inputs_of_layer = static_cast<int>(declared_.in.size());
+    for (int without = 0; inputs_of_layer > 1 && without < inputs_of_layer; ++without) {
       objective();
       for (auto& g : fixture_.in_gradient) g.poison();
       fixture_.connect_gradients(without);
-      fixture_.backward_input();
+      kernels_.backward_input(fixture_);
       fixture_.connect_gradients();
       image seen = image_of(fixture_.in_gradient);
       const auto w = static_cast<std::size_t>(without);
@@ -187,11 +202,11 @@ class gradient_check {
     }
     std::vector<double> once(fixture_.gradients[0].count());
     for (std::size_t i = 0; i < once.size(); ++i) once[i] = fixture_.gradients[0].get(i);
-    fixture_.backward_parameters();
-    for (std::size_t p = 0; p < bound::parameters.size(); ++p)
-      for (std::size_t i = fixture_.first_of(p), end = i + bound::parameters[p].extents.size(); i < end; ++i)
+    kernels_.backward_parameters(fixture_);
+    for (std::size_t p = 0; p < declared_.parameters.size(); ++p)
+      for (std::size_t i = declared_.first_of(p), end = i + declared_.parameters[p].extents.size(); i < end; ++i)
         if (std::fabs(fixture_.gradients[0].get(i) - 2 * once[i]) > 1e-12 * (1 + std::fabs(once[i])))
-          report_broken(std::string("the gradient of ") + bound::parameters[p].name +
+          report_broken(std::string("the gradient of ") + declared_.parameters[p].name +
                         " is overwritten instead of accumulated");
     for (const auto* list : {&fixture_.out, &fixture_.in_gradient})
       for (const auto& b : *list)
@@ -200,7 +215,9 @@ class gradient_check {
   }
 
   gradient_check_options options_;
-  Fixture fixture_;
+  host::layer_buffers& fixture_;
+  const fixture_kernels& kernels_;
+  const host::layer_declaration& declared_ = fixture_.declared();
   gradient_report report_;
 };
 
@@ -219,7 +236,8 @@ gradient_report check_gradient(const gradient_check_options& options = {}) {
   using fixture = host::layer_fixture<Layer, Input, Context>;
   static_assert(std::is_same_v<typename fixture::value_type, double>,
                 "central differences need double: check the layer on tensor<double, ...>");
-  return detail::gradient_check<fixture>(options)();
+  fixture it(options.samples, options.samples + 2);
+  return detail::gradient_check(options, it, detail::kernels_of_fixture<fixture>)();
 }
 
 }  // namespace gpipe

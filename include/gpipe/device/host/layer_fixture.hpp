@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,42 +91,84 @@ class guarded_buffer {
   std::byte* memory_;
 };
 
-/// One layer with all the buffers that it declares, for tests: fill the buffers, call the kernels, read the results.
-template <class Layer, gpipe::detail::edge Input, class Context = context>
-class layer_fixture {
- public:
-  using bound = gpipe::detail::bound<Layer, Input>;
-  using on = typename bound::on;
-  using again = operands<bound, gpipe::detail::pass::backward>;
-  using value_type = typename bound::value_type;
-  static constexpr int inputs = gpipe::detail::parts<Input>, outputs = gpipe::detail::parts<typename bound::output>;
+/// What a layer declares, as values: `layer_buffers` is the same code for every layer.
+struct layer_declaration {
+  struct tensor_of_edge {
+    dtype type = dtype::float32;
+    std::size_t size = 0;  ///< elements of a sample
+  };
+  std::span<const tensor_of_edge> in{}, out{};
+  std::span<const parameter> parameters{}, state{};
+  std::span<const buffer> derived{}, extras{}, workspace{};
+  std::span<const field> fields{};
+  std::span<const partial> partials{};
+  dtype value_type = dtype::float32;  ///< of parameters and state
+  keep keeps{};
+  bool view = false;
 
-  explicit layer_fixture(int samples, int capacity) {
+  /// The offset of parameter `index` in the blocks of parameters and of their gradients, in elements.
+  std::size_t first_of(std::size_t index) const {
+    return gpipe::detail::offset_in(parameters, index, gpipe::detail::bytes_of(value_type)) /
+           gpipe::detail::bytes_of(value_type);
+  }
+  std::size_t first_of_state(std::size_t index) const {
+    return gpipe::detail::offset_in(state, index, gpipe::detail::bytes_of(value_type)) /
+           gpipe::detail::bytes_of(value_type);
+  }
+};
+
+namespace detail {
+
+template <class Edge>
+inline constexpr auto tensors_of_edge = []<int... I>(std::integer_sequence<int, I...>) {
+  return std::array<layer_declaration::tensor_of_edge, sizeof...(I)>{
+      layer_declaration::tensor_of_edge{dtype_of<typename gpipe::detail::part<Edge, I>::value_type>,
+                                        gpipe::detail::part<Edge, I>::size}...};
+}
+(std::make_integer_sequence<int, gpipe::detail::parts<Edge>>{});
+
+template <class Bound>
+inline constexpr layer_declaration declaration_of{.in = tensors_of_edge<typename Bound::input>,
+                                           .out = tensors_of_edge<typename Bound::output>,
+                                           .parameters = Bound::parameters,
+                                           .state = Bound::state,
+                                           .derived = Bound::derived,
+                                           .extras = Bound::extras,
+                                           .workspace = Bound::workspace,
+                                           .fields = Bound::fields,
+                                           .partials = Bound::partials,
+                                           .value_type = dtype_of<typename Bound::value_type>,
+                                           .keeps = Bound::keeps,
+                                           .view = Bound::view};
+
+}  // namespace detail
+
+/// All the buffers that a layer declares, and a call of its kernels with them.
+class layer_buffers {
+ public:
+  layer_buffers(const layer_declaration& declared, int samples, int capacity) : declared_(declared) {
     call_.samples = samples;
     call_.capacity = capacity;
     call_.training = true;
     call_.random = {.seed = 1, .step = 2, .slot = 3, .first_sample = 4};
     const auto max_samples = static_cast<std::size_t>(capacity);
-    edges<Input>("input", max_samples, in, in_gradient);
-    edges<typename bound::output>("output", max_samples, out, out_gradient);
+    add_edge("input", declared.in, max_samples, in, in_gradient);
+    add_edge("output", declared.out, max_samples, out, out_gradient);
     for (std::size_t i = 0; i < in.size(); ++i) call_.in[i] = in[i].data();
     for (std::size_t i = 0; i < out.size(); ++i) call_.out[i] = out[i].data();
     connect_gradients();
 
     // Each block is one buffer, as in the executor: between its parts there is padding, but no guard.
-    parameters.emplace_back("parameters", dtype_of<value_type>,
-                            gpipe::detail::offset_in(bound::parameters, bound::parameters.size(), sizeof(value_type)) /
-                                sizeof(value_type));
-    gradients.emplace_back("parameter gradients", dtype_of<value_type>, parameters[0].count());
-    state.emplace_back("state", dtype_of<value_type>, first_of_state(bound::state.size()));
-    derived.emplace_back("derived", dtype::uint8,
-                         gpipe::detail::offset_in(bound::derived, bound::derived.size(), std::size_t{1}));
-    extras.emplace_back("extras", dtype::uint8,
-                        gpipe::detail::offset_in(bound::extras, bound::extras.size(), max_samples));
+    using gpipe::detail::offset_in;
+    parameters.emplace_back("parameters", declared.value_type, declared.first_of(declared.parameters.size()));
+    gradients.emplace_back("parameter gradients", declared.value_type, parameters[0].count());
+    state.emplace_back("state", declared.value_type, declared.first_of_state(declared.state.size()));
+    derived.emplace_back("derived", dtype::uint8, offset_in(declared.derived, declared.derived.size(), 1));
+    extras.emplace_back("extras", dtype::uint8, offset_in(declared.extras, declared.extras.size(), max_samples));
     workspace.emplace_back("workspace", dtype::uint8,
-                           gpipe::detail::offset_in(bound::workspace, bound::workspace.size(), max_samples));
+                           offset_in(declared.workspace, declared.workspace.size(), max_samples));
     std::size_t partial_count = 0;
-    for (const partial& p : bound::partials) partial_count += p.size;
+    for (const partial& p : declared.partials) partial_count += p.size;
     partials.emplace_back("partials", dtype::float64, partial_count);
     gradients[0].clear();
     call_.parameters = parameters[0].data();
@@ -133,15 +177,16 @@ class layer_fixture {
     call_.derived = derived[0].data();
     call_.extras = extras[0].data();
     call_.workspace = workspace[0].data();
-    if (!bound::partials.empty()) call_.partials = reinterpret_cast<double*>(partials[0].data());
+    if (!declared.partials.empty()) call_.partials = reinterpret_cast<double*>(partials[0].data());
     call_.micro_batches = 1;
-    for (std::size_t i = 0; i < bound::fields.size(); ++i) {
-      const field& f = bound::fields[i];
+    for (std::size_t i = 0; i < declared.fields.size(); ++i) {
+      const field& f = declared.fields[i];
       fields.emplace_back(f.name, f.type, f.size * max_samples);
       call_.fields[i] = fields[i].data();
     }
-    if constexpr (requires { on::prepare(Context{}, 1); }) on::prepare(Context{}, capacity);
   }
+
+  const layer_declaration& declared() const { return declared_; }
 
   /// Random numbers in everything that a layer reads: in [-1.5, 1.5) for its inputs and its outputs' gradients, below
   /// `integers_below` for integers, within their limits for labels (some ignored) and weights, around the initial
@@ -160,53 +205,21 @@ class layer_fixture {
       for (auto& buffer : *list)
         fill(buffer, 0, buffer.count(), 0, gpipe::detail::is_floating(buffer.type()) ? 1.5 : integers_below);
     for (std::size_t i = 0; i < fields.size(); ++i) {
-      const auto below = static_cast<double>(bound::fields[i].below);
+      const auto below = static_cast<double>(declared_.fields[i].below);
       const bool share = below > 0 && gpipe::detail::is_floating(fields[i].type());
       fill(fields[i], 0, fields[i].count(), share ? below / 2 : 1, share ? below / 2 : below > 0 ? below : 1);
-      if (const auto ignored = static_cast<double>(bound::fields[i].ignored); ignored != 0)
+      if (const auto ignored = static_cast<double>(declared_.fields[i].ignored); ignored != 0)
         for (std::size_t at = 2; at < fields[i].count(); at += 4) fields[i].set(at, ignored);
     }
     const auto around = [&](guarded_buffer& block, const parameter& of, std::size_t first) {
       fill(block, first, of.extents.size(), of.first.drawn == initialiser::kind::ones ? 1 : 0, 0.5);
     };
     for (auto* block : {&parameters[0], &state[0]}) block->clear();
-    for (std::size_t i = 0; i < bound::parameters.size(); ++i) around(parameters[0], bound::parameters[i], first_of(i));
-    for (std::size_t i = 0; i < bound::state.size(); ++i) around(state[0], bound::state[i], first_of_state(i));
+    for (std::size_t i = 0; i < declared_.parameters.size(); ++i)
+      around(parameters[0], declared_.parameters[i], declared_.first_of(i));
+    for (std::size_t i = 0; i < declared_.state.size(); ++i)
+      around(state[0], declared_.state[i], declared_.first_of_state(i));
   }
-
-  void refresh() {
-    if constexpr (requires(const operands<bound>& a) { on::refresh(Context{}, a); })
-      on::refresh(Context{}, operands<bound>(call_));
-  }
-  void absorb() {
-    if constexpr (requires(const operands<bound, gpipe::detail::pass::absorb>& a) { on::absorb(Context{}, a); })
-      on::absorb(Context{}, operands<bound, gpipe::detail::pass::absorb>(call_));
-  }
-  void forward() {
-    if constexpr (!bound::view) on::forward(Context{}, operands<bound>(call_));
-  }
-  /// Each part of backward finds a poisoned workspace.
-  void backward_input() {
-    workspace[0].poison();
-    if constexpr (requires(const again& a) { on::backward_input(Context{}, a); })
-      on::backward_input(Context{}, again(call_));
-  }
-  void backward_parameters() {
-    workspace[0].poison();
-    if constexpr (requires(const again& a) { on::backward_parameters(Context{}, a); })
-      on::backward_parameters(Context{}, again(call_));
-  }
-  /// The fused kernel, or both parts.
-  void backward() {
-    if constexpr (has_fused) {
-      workspace[0].poison();
-      on::backward(Context{}, again(call_));
-    } else {
-      backward_input();
-      backward_parameters();
-    }
-  }
-  static constexpr bool has_fused = requires(const again& a) { on::backward(Context{}, a); };
 
   /// Connects the gradients that backward writes; the gradient of input `without` is not needed.
   void connect_gradients(int without = -1) {
@@ -216,15 +229,6 @@ class layer_fixture {
                                  : nullptr;
     for (std::size_t i = 0; i < out_gradient.size(); ++i)
       call_.out_gradient[i] = gpipe::detail::is_floating(out_gradient[i].type()) ? out_gradient[i].data() : nullptr;
-  }
-
-  /// The offset of parameter `index` in the blocks of parameters and of their gradients, in elements.
-  static std::size_t first_of(std::size_t index) {
-    return gpipe::detail::offset_in(bound::parameters, index, sizeof(value_type)) / sizeof(value_type);
-  }
-
-  static std::size_t first_of_state(std::size_t index) {
-    return gpipe::detail::offset_in(bound::state, index, sizeof(value_type)) / sizeof(value_type);
   }
 
   /// The name of the first buffer with a write outside of it, or empty.
@@ -243,22 +247,70 @@ class layer_fixture {
   std::vector<guarded_buffer> workspace, partials, fields;
 
  private:
-  template <class Edge>
-  static void edges(const std::string& name, std::size_t samples, std::vector<guarded_buffer>& values,
-                    std::vector<guarded_buffer>& gradients) {
-    [&]<int... I>(std::integer_sequence<int, I...>) {
-      (void)samples, (void)values, (void)gradients;  // an edge may have no parts
-      ((values.emplace_back(name + " " + std::to_string(I), dtype_of<typename gpipe::detail::part<Edge, I>::value_type>,
-                            samples * gpipe::detail::part<Edge, I>::size),
-        gradients.emplace_back(name + " " + std::to_string(I) + "'s gradient",
-                               dtype_of<typename gpipe::detail::part<Edge, I>::value_type>,
-                               samples * gpipe::detail::part<Edge, I>::size)),
-       ...);
+  static void add_edge(const std::string& name, std::span<const layer_declaration::tensor_of_edge> edge,
+                       std::size_t samples, std::vector<guarded_buffer>& values,
+                       std::vector<guarded_buffer>& gradients) {
+    for (std::size_t i = 0; i < edge.size(); ++i) {
+      values.emplace_back(name + " " + std::to_string(i), edge[i].type, samples * edge[i].size);
+      gradients.emplace_back(name + " " + std::to_string(i) + "'s gradient", edge[i].type, samples * edge[i].size);
     }
-    (std::make_integer_sequence<int, gpipe::detail::parts<Edge>>{});
   }
 
+  const layer_declaration& declared_;
   gpipe::detail::call call_;
+};
+
+/// One layer with all the buffers that it declares, for tests: fill the buffers, call the kernels, read the results.
+template <class Layer, gpipe::detail::edge Input, class Context = context>
+class layer_fixture : public layer_buffers {
+ public:
+  using bound = gpipe::detail::bound<Layer, Input>;
+  using on = typename bound::on;
+  using again = operands<bound, gpipe::detail::pass::backward>;
+  using value_type = typename bound::value_type;
+  static constexpr int inputs = gpipe::detail::parts<Input>, outputs = gpipe::detail::parts<typename bound::output>;
+
+  explicit layer_fixture(int samples, int capacity)
+      : layer_buffers(detail::declaration_of<bound>, samples, capacity) {
+    if constexpr (requires { on::prepare(Context{}, 1); }) on::prepare(Context{}, capacity);
+  }
+
+  void refresh() {
+    if constexpr (requires(const operands<bound>& a) { on::refresh(Context{}, a); })
+      on::refresh(Context{}, operands<bound>(call()));
+  }
+  void absorb() {
+    if constexpr (requires(const operands<bound, gpipe::detail::pass::absorb>& a) { on::absorb(Context{}, a); })
+      on::absorb(Context{}, operands<bound, gpipe::detail::pass::absorb>(call()));
+  }
+  void forward() {
+    if constexpr (!bound::view) on::forward(Context{}, operands<bound>(call()));
+  }
+  /// Each part of backward finds a poisoned workspace.
+  void backward_input() {
+    workspace[0].poison();
+    if constexpr (requires(const again& a) { on::backward_input(Context{}, a); })
+      on::backward_input(Context{}, again(call()));
+  }
+  void backward_parameters() {
+    workspace[0].poison();
+    if constexpr (requires(const again& a) { on::backward_parameters(Context{}, a); })
+      on::backward_parameters(Context{}, again(call()));
+  }
+  /// The fused kernel, or both parts.
+  void backward() {
+    if constexpr (has_fused) {
+      workspace[0].poison();
+      on::backward(Context{}, again(call()));
+    } else {
+      backward_input();
+      backward_parameters();
+    }
+  }
+  static constexpr bool has_fused = requires(const again& a) { on::backward(Context{}, a); };
+
+  static std::size_t first_of(std::size_t index) { return detail::declaration_of<bound>.first_of(index); }
+  static std::size_t first_of_state(std::size_t index) { return detail::declaration_of<bound>.first_of_state(index); }
 };
 
 }  // namespace gpipe::host

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/numbers/random.hpp>
@@ -48,16 +49,14 @@ struct call {
 };
 
 // The offset of a layer's I-th parameter or buffer in bytes: each starts at a multiple of `alignment`.
-template <std::size_t N>
-constexpr std::size_t offset_in(const std::array<parameter, N>& list, std::size_t index, std::size_t element_bytes) {
+constexpr std::size_t offset_in(std::span<const parameter> list, std::size_t index, std::size_t element_bytes) {
   std::size_t at = 0;
-  for (std::size_t i = 0; i < index && i < N; ++i) at += aligned(list[i].extents.size() * element_bytes);
+  for (std::size_t i = 0; i < index && i < list.size(); ++i) at += aligned(list[i].extents.size() * element_bytes);
   return at;
 }
-template <std::size_t N>
-constexpr std::size_t offset_in(const std::array<buffer, N>& list, std::size_t index, std::size_t samples) {
+constexpr std::size_t offset_in(std::span<const buffer> list, std::size_t index, std::size_t samples) {
   std::size_t at = 0;
-  for (std::size_t i = 0; i < index && i < N; ++i) at += list[i].bytes(samples);
+  for (std::size_t i = 0; i < index && i < list.size(); ++i) at += list[i].bytes(samples);
   return at;
 }
 
