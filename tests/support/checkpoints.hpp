@@ -32,8 +32,10 @@ struct temporary_folder {
 };
 
 inline std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  std::string text(in ? static_cast<std::size_t>(in.tellg()) : 0, '\0');
+  in.seekg(0).read(text.data(), static_cast<std::streamsize>(text.size()));
+  return text;
 }
 
 inline void put(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }

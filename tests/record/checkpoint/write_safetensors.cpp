@@ -23,8 +23,8 @@ const std::vector<safetensors_tensor> tensors{{"b", safetensors_type::F32, {700,
 /// The bytes of a tensor depend on its name.
 std::string bytes_of(const safetensors_entry& e) {
   std::string bytes(e.bytes(), '\0');
-  for (std::size_t i = 0; i < bytes.size(); ++i)
-    bytes[i] = static_cast<char>(i * 31 + static_cast<unsigned char>(e.name[0]));
+  auto next = static_cast<unsigned char>(e.name[0]);
+  for (char *at = bytes.data(), *end = at + bytes.size(); at != end; ++at, next += 31) *at = static_cast<char>(next);
   return bytes;
 }
 

@@ -1,4 +1,5 @@
-// sanitizers: address
+// sanitizers: none
+// optimise: yes
 
 #include <gpipe/train/checkpoint/torchvision.hpp>
 

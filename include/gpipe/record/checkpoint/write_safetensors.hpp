@@ -26,7 +26,7 @@ class safetensors_sink {
   }
 
   // The library's part.
-  explicit safetensors_sink(detail::open_file& file);
+  safetensors_sink(detail::open_file& file, std::uint64_t bytes_of_file);
   void append(const void* from, std::size_t bytes);
   void flush();
   std::uint64_t written() const { return written_; }
@@ -81,8 +81,9 @@ void replace_file(const std::string& path, file_operations& files, Write&& write
 }  // namespace detail
 
 #if GPIPE_BODIES
-GPIPE_COLD GPIPE_INLINE safetensors_sink::safetensors_sink(detail::open_file& file) : file_(&file) {
-  block_.reserve(block_bytes);
+GPIPE_COLD GPIPE_INLINE safetensors_sink::safetensors_sink(detail::open_file& file, std::uint64_t bytes_of_file)
+    : file_(&file) {
+  block_.reserve(static_cast<std::size_t>((std::min)(std::uint64_t{block_bytes}, bytes_of_file)));
 }
 
 GPIPE_COLD GPIPE_INLINE void safetensors_sink::append(const void* from, std::size_t bytes) {
@@ -114,7 +115,7 @@ GPIPE_COLD GPIPE_INLINE void write_safetensors_directly(const std::string& path,
   const safetensors_header header = place_tensors(std::move(tensors), std::move(metadata), path);
   const std::string begin = header_bytes(header, path);
   open_file file(files, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
-  safetensors_sink sink(file);
+  safetensors_sink sink(file, begin.size() + (header.entries.empty() ? 0 : header.entries.back().end));
   sink.append(begin.data(), begin.size());
   for (const safetensors_entry& e : header.entries) {
     if (e.bytes() > 0) source(e, sink);
