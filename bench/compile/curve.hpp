@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/record/canvas.hpp>
+#include <gpipe/record/picture/canvas.hpp>
 
 #include <algorithm>
 #include <array>

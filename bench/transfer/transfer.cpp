@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <gpipe.hpp>
-#include <gpipe/record/canvas.hpp>
+#include <gpipe/record/picture/canvas.hpp>
 #include <gpipe/train/data/pictures/idx_pictures.hpp>
 
 #include "../measure.hpp"

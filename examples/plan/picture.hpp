@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include <gpipe/record/timeline.hpp>
+#include <gpipe/record/picture/timeline.hpp>
 
 #include "choice.hpp"
 #include "planned.hpp"

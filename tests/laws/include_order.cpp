@@ -41,6 +41,7 @@ constexpr std::array folders{"core",
                              "plan/partition",
                              "plan/stages",
                              "plan/cost",
+                             "plan/schedule/contract",
                              "plan/schedule",
                              "plan/timetable",
                              "plan/options",
@@ -61,6 +62,8 @@ constexpr std::array folders{"core",
                              "transport/mpi",
                              "transport/nccl",
                              "record",
+                             "record/picture",
+                             "record/report",
                              "record/checkpoint",
                              "record/log",
                              "runtime/step",
@@ -108,8 +111,8 @@ includes read_headers(const fs::path& root) {
   return all;
 }
 
-/// The position of a header's folder in `folders`: "gpipe/core/error.hpp" is 0. -1 for a header outside every folder, such
-/// as "gpipe/plan.hpp", which collects what stands in folders. -2 for a header in a folder that the list lacks.
+/// The position of a header's folder in `folders`: "gpipe/core/error.hpp" is 0. -1 for a header outside every folder,
+/// such as "gpipe/plan.hpp", which collects what stands in folders. -2 for a header in a folder that the list lacks.
 int folder_of(const std::string& header) {
   const auto end = header.rfind('/');
   if (end == std::string::npos || end < 6) return -1;
@@ -157,7 +160,8 @@ std::vector<std::string> outside_of(const includes& all, std::string_view what,
   for (const auto& [header, list] : all)
     for (const auto& other : list)
       if (other.rfind(what, 0) == 0 &&
-          std::none_of(allowed.begin(), allowed.end(), [&, h = header](const auto& folder) { return h.rfind(folder, 0) == 0; }))
+          std::none_of(allowed.begin(), allowed.end(),
+                       [&, h = header](const auto& folder) { return h.rfind(folder, 0) == 0; }))
         found.push_back(header + " includes " + other);
   return found;
 }
@@ -213,7 +217,8 @@ TEST_CASE("what is constexpr knows neither threads nor files") {
 TEST_CASE("the reader sees what is wrong") {
   includes planted = headers();
   planted["gpipe/core/a.hpp"] = {"vector", "gpipe/layer/contract/operands.hpp"};
-  CHECK(out_of_order(planted) == std::vector<std::string>{"gpipe/core/a.hpp includes gpipe/layer/contract/operands.hpp"});
+  CHECK(out_of_order(planted) ==
+        std::vector<std::string>{"gpipe/core/a.hpp includes gpipe/layer/contract/operands.hpp"});
   planted["gpipe/core/a.hpp"] = {"gpipe/plan.hpp"};
   CHECK(out_of_order(planted).size() == 1);
   planted["gpipe/core/a.hpp"] = {};
@@ -253,7 +258,8 @@ TEST_CASE("no header leaves a macro, a pragma or a using-directive behind that i
     for (const auto& name : defined)
       if (name.rfind("GPIPE_", 0) != 0 && !known.count(name)) left.push_back(header + ": " + name);
     for (const auto& name : undefined)
-      if (std::find(defined.begin(), defined.end(), name) == defined.end()) left.push_back(header + ": undefines " + name);
+      if (std::find(defined.begin(), defined.end(), name) == defined.end())
+        left.push_back(header + ": undefines " + name);
   }
   for (const std::string& one : left) FAIL_CHECK(one);
 }

@@ -16,7 +16,7 @@
 #include <gpipe/device/host/gradient_check.hpp>
 #include <gpipe/layer.hpp>
 #include <gpipe/model/transformer.hpp>
-#include <gpipe/record/breakdown.hpp>
+#include <gpipe/record/report/breakdown.hpp>
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/basic_trainer_bodies.hpp>
 

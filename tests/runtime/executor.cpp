@@ -12,7 +12,7 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/plan/summary.hpp>
-#include <gpipe/record/breakdown.hpp>
+#include <gpipe/record/report/breakdown.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 
 #include "support/layers.hpp"

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include <gpipe/model/vision/amoebanet.hpp>
-#include <gpipe/plan/schedule/action.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 
 #include "support/nets.hpp"
 

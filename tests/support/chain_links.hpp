@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/plan/schedule/action.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 
 /// Links between neighbours.
 template <int Stages>

@@ -2,7 +2,7 @@
 
 #include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/partition/partition.hpp>
-#include <gpipe/plan/schedule/scheduler.hpp>
+#include <gpipe/plan/schedule/contract/scheduler.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
 
 namespace gpipe {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/plan/schedule/action.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 
 namespace gpipe {
 

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/plan/schedule/action.hpp>
-#include <gpipe/record/file.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/escape.hpp>
+#include <gpipe/record/file.hpp>
 
 #include <algorithm>
 #include <chrono>

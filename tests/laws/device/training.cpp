@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/record/breakdown.hpp>
+#include <gpipe/record/report/breakdown.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 #include <gpipe/train/basic_trainer_bodies.hpp>
 

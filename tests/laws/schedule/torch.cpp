@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include <gpipe/plan/schedule/label.hpp>
+#include <gpipe/plan/schedule/contract/label.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -1,6 +1,6 @@
 #include <gpipe/plan/program/lower.hpp>
 
-#include <gpipe/plan/schedule/label.hpp>
+#include <gpipe/plan/schedule/contract/label.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 #include <gpipe/plan/schedule/fill_drain.hpp>
 
-#include <gpipe/plan/schedule/label.hpp>
+#include <gpipe/plan/schedule/contract/label.hpp>
 
 #include <doctest/doctest.h>
 

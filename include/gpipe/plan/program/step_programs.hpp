@@ -4,7 +4,7 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/program/execution.hpp>
 #include <gpipe/plan/program/lower.hpp>
-#include <gpipe/plan/schedule/action.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
 #include <gpipe/plan/timetable/slot_assignment.hpp>

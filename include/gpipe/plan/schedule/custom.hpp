@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/plan/schedule/scheduler.hpp>
+#include <gpipe/plan/schedule/contract/scheduler.hpp>
 
 namespace gpipe {
 

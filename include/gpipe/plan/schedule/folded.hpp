@@ -1,7 +1,7 @@
 #pragma once
 
+#include <gpipe/plan/schedule/contract/scheduler.hpp>
 #include <gpipe/plan/schedule/fill_drain.hpp>
-#include <gpipe/plan/schedule/scheduler.hpp>
 
 namespace gpipe {
 

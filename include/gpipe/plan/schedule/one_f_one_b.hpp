@@ -1,7 +1,7 @@
 #pragma once
 
-#include <gpipe/plan/schedule/scheduler.hpp>
-#include <gpipe/plan/schedule/tick_run.hpp>
+#include <gpipe/plan/schedule/contract/scheduler.hpp>
+#include <gpipe/plan/schedule/contract/tick_run.hpp>
 
 #include <cstdint>
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <gpipe/plan/schedule/any_schedule.hpp>
-#include <gpipe/plan/schedule/scheduler.hpp>
-#include <gpipe/plan/schedule/tick_run.hpp>
+#include <gpipe/plan/schedule/contract/scheduler.hpp>
+#include <gpipe/plan/schedule/contract/tick_run.hpp>
 #include <gpipe/plan/stages/link.hpp>
 
 #include <initializer_list>

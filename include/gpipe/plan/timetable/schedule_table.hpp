@@ -10,8 +10,8 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/schedule/contract/label.hpp>
 #include <gpipe/plan/schedule/custom.hpp>
-#include <gpipe/plan/schedule/label.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 
 namespace gpipe {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/schedule/action.hpp>
-#include <gpipe/plan/schedule/scheduler.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/plan/schedule/contract/scheduler.hpp>
 
 namespace gpipe::detail {
 

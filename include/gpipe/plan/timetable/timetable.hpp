@@ -1,9 +1,9 @@
 #pragma once
 
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/schedule/action.hpp>
-#include <gpipe/plan/schedule/label.hpp>
-#include <gpipe/plan/schedule/scheduler.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/plan/schedule/contract/label.hpp>
+#include <gpipe/plan/schedule/contract/scheduler.hpp>
 
 #include <cstdint>
 

@@ -6,7 +6,7 @@
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
-#include <gpipe/plan/schedule/action.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 
 namespace gpipe::detail {
 

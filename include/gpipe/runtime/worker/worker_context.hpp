@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <gpipe/plan/program/lower.hpp>
-#include <gpipe/record/stage_report.hpp>
+#include <gpipe/record/report/stage_report.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>
 #include <gpipe/runtime/processes/other_processes.hpp>
 #include <gpipe/runtime/replicas/all_reduce.hpp>

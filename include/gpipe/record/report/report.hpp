@@ -2,8 +2,8 @@
 
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
-#include <gpipe/record/breakdown.hpp>
-#include <gpipe/record/stage_report.hpp>
+#include <gpipe/record/report/breakdown.hpp>
+#include <gpipe/record/report/stage_report.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/plan/schedule/action.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 
 #include <concepts>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/plan/schedule/action.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/escape.hpp>
 
 #include <algorithm>

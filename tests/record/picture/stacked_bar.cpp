@@ -1,4 +1,4 @@
-#include <gpipe/record/stacked_bar.hpp>
+#include <gpipe/record/picture/stacked_bar.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include <gpipe/record/median_step.hpp>
+#include <gpipe/record/picture/median_step.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include <gpipe/plan/schedule/scheduler.hpp>
+#include <gpipe/plan/schedule/contract/scheduler.hpp>
 
 #include <gpipe/plan/schedule/interleaved.hpp>
 #include <gpipe/plan/schedule/zb_v.hpp>

@@ -1,4 +1,4 @@
-#include <gpipe/plan/schedule/action.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include <gpipe/record/layer_report.hpp>
+#include <gpipe/record/report/layer_report.hpp>
 
 #include <doctest/doctest.h>
 

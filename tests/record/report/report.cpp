@@ -1,4 +1,4 @@
-#include <gpipe/record/report.hpp>
+#include <gpipe/record/report/report.hpp>
 
 #include <doctest/doctest.h>
 

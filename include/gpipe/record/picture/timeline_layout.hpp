@@ -1,7 +1,7 @@
 #pragma once
 
-#include <gpipe/plan/schedule/action.hpp>
-#include <gpipe/record/canvas.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/record/picture/canvas.hpp>
 #include <gpipe/record/trace.hpp>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/record/canvas.hpp>
+#include <gpipe/record/picture/canvas.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include <gpipe/record/breakdown.hpp>
+#include <gpipe/record/report/breakdown.hpp>
 
 #include <doctest/doctest.h>
 

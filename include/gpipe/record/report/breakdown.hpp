@@ -2,8 +2,8 @@
 
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/record/file.hpp>
-#include <gpipe/record/stacked_bar.hpp>
-#include <gpipe/record/stage_report.hpp>
+#include <gpipe/record/picture/stacked_bar.hpp>
+#include <gpipe/record/report/stage_report.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include <gpipe/plan/schedule/tick_run.hpp>
+#include <gpipe/plan/schedule/contract/tick_run.hpp>
 
 #include <gpipe/plan/schedule/any_schedule.hpp>
 

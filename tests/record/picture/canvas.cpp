@@ -1,4 +1,4 @@
-#include <gpipe/record/canvas.hpp>
+#include <gpipe/record/picture/canvas.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include <gpipe/record/timeline.hpp>
+#include <gpipe/record/picture/timeline.hpp>
 
 #include <doctest/doctest.h>
 

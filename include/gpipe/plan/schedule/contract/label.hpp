@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/plan/schedule/action.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 
 #include <string_view>
 

@@ -2,10 +2,10 @@
 
 #include <gpipe/core/concat.hpp>
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/plan/schedule/action.hpp>
-#include <gpipe/record/canvas.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/file.hpp>
-#include <gpipe/record/timeline_layout.hpp>
+#include <gpipe/record/picture/canvas.hpp>
+#include <gpipe/record/picture/timeline_layout.hpp>
 #include <gpipe/record/trace.hpp>
 
 #include <algorithm>

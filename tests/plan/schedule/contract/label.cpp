@@ -1,4 +1,4 @@
-#include <gpipe/plan/schedule/label.hpp>
+#include <gpipe/plan/schedule/contract/label.hpp>
 
 #include <doctest/doctest.h>
 
