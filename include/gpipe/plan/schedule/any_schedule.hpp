@@ -14,13 +14,14 @@
 
 #include <array>
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <utility>
 
 namespace gpipe {
 
 /// The built-in schedules, for a choice at run time, and a custom one. A new one has its line here and one in
-/// `with_kind`; all else reads these, and the schedule's own members.
+/// `with_kind`; all else in this library reads these, and the schedule's own members.
 enum class schedule_kind {
   fill_drain,
   one_f_one_b,
@@ -166,19 +167,11 @@ constexpr decltype(auto) with_schedule(schedule_choice choice, Use&& use) {
 
 static_assert(scheduler<schedule_choice>);
 
-/// Stages of each worker, for the schedules that can have that number at any number of workers.
+/// Stages of each worker, for the schedules that can have that number at any number of workers; 1 for a custom one.
 constexpr int stages_per_worker(schedule_kind kind, int chunks = 2) {
-  switch (kind) {
-    case schedule_kind::interleaved:
-    case schedule_kind::looped_bfs:
-    case schedule_kind::interleaved_zb:
-      return chunks;
-    case schedule_kind::zb_v:
-    case schedule_kind::dual_pipe_v:
-      return 2;
-    default:
-      return 1;
-  }
+  if (kind == schedule_kind::custom) return 1;
+  const int stages = 2 * chunks;
+  return stages / schedule_choice(kind, chunks).workers(stages);
 }
 
 /// The name of a kind, which `parse_schedule` reads, or "custom".
@@ -189,10 +182,13 @@ constexpr const char* name_of(schedule_kind kind) {
 namespace detail {
 
 [[noreturn]] GPIPE_COLD inline void bad_schedule(std::string_view text) {
-  throw_error(
-      {"the schedule is '", text, "'"},
-      {"choose fill-drain, 1F1B, interleaved, looped-BFS, ZB-H1, interleaved-ZB, ZB-V, DualPipeV or forward-only, in "
-       "upper or lower case"});
+  std::string names;
+  for (const schedule_kind kind : schedule_kinds) {
+    if (kind == schedule_kinds.back()) names += " or ";
+    else if (kind != schedule_kinds.front()) names += ", ";
+    names += name_of(kind);
+  }
+  throw_error({"the schedule is '", text, "'"}, {"choose ", names, ", in upper or lower case"});
 }
 
 }  // namespace detail
