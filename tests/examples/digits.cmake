@@ -208,8 +208,9 @@ if(LINES)
 endif()
 list(TRANSFORM INCLUDE PREPEND -I)
 function(compile code)
-  execute_process(COMMAND ${COMPILER} -std=c++20 -fsyntax-only ${INCLUDE} -DGPIPE_EXAMPLES_DATA=""
-                          -DGPIPE_DIGITS_PROFILE="${profile}" ${SOURCE} RESULT_VARIABLE result ERROR_VARIABLE error)
+  execute_process(COMMAND ${COMPILER} -std=c++20 -fsyntax-only -Wfatal-errors ${INCLUDE} -DGPIPE_COMPILED=1
+                          -DGPIPE_EXAMPLES_DATA="" -DGPIPE_DIGITS_PROFILE="${profile}" ${SOURCE}
+                  RESULT_VARIABLE result ERROR_VARIABLE error)
   set(${code} ${result} PARENT_SCOPE)
   set(error "${error}" PARENT_SCOPE)
 endfunction()
