@@ -22,8 +22,8 @@ struct halves {
   dataset train, test;
 };
 
-/// The first images, with their digit modulo `classes` as the label. Every fifth one is held out, and at most `most` are
-/// for the training.
+/// The first images, with their digit modulo `classes` as the label. Every fifth one is held out, and at most `most`
+/// are for the training.
 halves labelled(const dataset& all, std::int32_t classes, std::size_t most) {
   std::vector<int> train, test;
   for (int i = 0; i < all.samples(); ++i) {

@@ -20,7 +20,8 @@ struct scale {
     using number = compute_type<T>;  // the type of parameters and sums: float if T is bf16
     static constexpr parameter parameters[] = {{"gain", {N}, initialiser::ones()}};
     static constexpr keep keeps{.input = true};  // backward reads the input again
-    static constexpr work cost{.forward = N, .backward_input = N, .backward_parameters = 2 * N, .bytes = 2 * N * sizeof(T)};
+    static constexpr work cost{
+        .forward = N, .backward_input = N, .backward_parameters = 2 * N, .bytes = 2 * N * sizeof(T)};
 
     // Functors with raw pointers instead of lambdas, so that the same text runs on other devices.
     struct product {

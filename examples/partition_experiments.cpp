@@ -116,8 +116,8 @@ static_assert(as_measured::cut().first[1] == 1 && on_a_gpu::cut().first[1] > 1);
 
 // 5. Fitting ---------------------------------------------------------------------------------------------------------
 
-// The paper's first row of pipelines, as the paper trained it: a batch of 32, recompute, 12 bytes a parameter, and 16 GiB
-// in each core. Our packed weights take 8 bytes more.
+// The paper's first row of pipelines, as the paper trained it: a batch of 32, recompute, 12 bytes a parameter, and 16
+// GiB in each core. Our packed weights take 8 bytes more.
 using paper_8 = plan<transformer<103>, stages<8>, micro_batches<32>, micro_batch_size<1>, optimizer<sgd>,
                      gpipe::recompute<recompute_mode::always>, on_device<tpu_v3_core>>;
 static_assert(paper_8::parameters() == 5'318'006'016);

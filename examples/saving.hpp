@@ -70,7 +70,8 @@ struct save_settings {
     bool plain = !word.empty();
     std::string quoted = "'";
     for (const char c : word) {
-      plain = plain && (std::isalnum(static_cast<unsigned char>(c)) || std::string_view("-_=./,:+@%").find(c) != std::string_view::npos);
+      plain = plain && (std::isalnum(static_cast<unsigned char>(c)) ||
+                        std::string_view("-_=./,:+@%").find(c) != std::string_view::npos);
       if (c == '\'') quoted += "'\\''";
       else quoted += c;
     }

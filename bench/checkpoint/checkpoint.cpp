@@ -53,7 +53,8 @@ void read_plainly(const std::string& path, std::vector<std::byte>& into) {
   ::close(file);
 }
 
-void copy_arrays(const std::vector<std::size_t>& sizes, const std::vector<std::byte>& from, std::vector<std::byte>& into) {
+void copy_arrays(const std::vector<std::size_t>& sizes, const std::vector<std::byte>& from,
+                 std::vector<std::byte>& into) {
   std::size_t at = 0;
   for (const std::size_t bytes : sizes) std::memcpy(into.data() + at, from.data() + at, bytes), at += bytes;
 }

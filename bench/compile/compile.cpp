@@ -154,7 +154,8 @@ void measure_headers(const fs::path& scratch, results& found) {
 
 void measure_examples(const fs::path& scratch, results& found) {
   for (const std::string example : {"readme", "digits"})
-    row("examples/" + example + ".cpp", example == "readme" ? "readme.o3" : example, root / "examples" / (example + ".cpp"), scratch, found);
+    row("examples/" + example + ".cpp", example == "readme" ? "readme.o3" : example,
+        root / "examples" / (example + ".cpp"), scratch, found);
 }
 
 /// The README's program as users build it at -O2: header-only, with the compiled library, and with a precompiled header
@@ -322,7 +323,8 @@ int main(int count, char** arguments) try {
     else if (word == "--svg" && i + 1 < count) svg = arguments[++i];
     else if (fs::exists(word)) programs.push_back(word);
     else {
-      std::fprintf(stderr, "compile [headers] [examples] [networks] [plan] [--svg FILE.svg] [program.cpp ...], not \"%s\"\n",
+      std::fprintf(stderr,
+                   "compile [headers] [examples] [networks] [plan] [--svg FILE.svg] [program.cpp ...], not \"%s\"\n",
                    word.c_str());
       return 2;
     }

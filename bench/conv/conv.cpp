@@ -54,7 +54,8 @@ struct share {
       return made;
     };
     const auto maps = [](int n, int height, int width, int channels) {
-      return static_cast<std::size_t>(n) * static_cast<std::size_t>(height * width) * static_cast<std::size_t>(channels);
+      return static_cast<std::size_t>(n) * static_cast<std::size_t>(height * width) *
+             static_cast<std::size_t>(channels);
     };
     x = dx = numbers(maps(shape.samples, shape.in_height, shape.in_width, shape.in_channels));
     y = dy = numbers(maps(shape.samples, shape.out_height(), shape.out_width(), shape.out_channels));

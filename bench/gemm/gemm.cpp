@@ -25,8 +25,8 @@ constexpr int S = 2;
 
 // Nanoseconds of both workers per step.
 struct kinds {
-  double forward = 0, input_gradient = 0, parameter_gradient = 0, attention = 0, activations = 0, normalisation = 0, additions = 0,
-         pooling = 0, loss = 0, transfer = 0, waiting = 0, update = 0, barrier = 0;
+  double forward = 0, input_gradient = 0, parameter_gradient = 0, attention = 0, activations = 0, normalisation = 0,
+         additions = 0, pooling = 0, loss = 0, transfer = 0, waiting = 0, update = 0, barrier = 0;
   double rest = 0;  // of forward and backward: between layers, and means minus medians
 
   std::vector<detail::bar_part> parts() const {

@@ -61,8 +61,8 @@ int main(int count, char** arguments) {
     two.push_back(tokens / transformers.seconds("2", 1));
     ratios.push_back(std::max(alone.back(), shared.back()) / std::max(one.back(), two.back()));
   }
-  std::printf("GPT-2 of 124 M parameters, greedy, %d tokens behind %zu; tokens per second, medians of %d rounds\n", tokens,
-              prompt.size(), rounds);
+  std::printf("GPT-2 of 124 M parameters, greedy, %d tokens behind %zu; tokens per second, medians of %d rounds\n",
+              tokens, prompt.size(), rounds);
   std::printf("  gpipe, 1 thread          %6.1f  (10 %% %.1f, 90 %% %.1f)\n", bench::median(alone),
               bench::quantile(alone, 0.1), bench::quantile(alone, 0.9));
   std::printf("  gpipe, 2 threads         %6.1f  (10 %% %.1f, 90 %% %.1f)\n", bench::median(shared),
@@ -73,8 +73,8 @@ int main(int count, char** arguments) {
     // Its answer to the way "same" is the number of tokens, after the prompt, that are ours.
     std::string words;
     for (const std::int32_t token : text) words += (words.empty() ? "" : ",") + std::to_string(token);
-    std::printf("  the same tokens: %.0f of %d\n", bench::peer("generate/transformers_gpt2.py", file + "," + words)["same"],
-                tokens);
+    std::printf("  the same tokens: %.0f of %d\n",
+                bench::peer("generate/transformers_gpt2.py", file + "," + words)["same"], tokens);
     bench::result("generate.over_torch", bench::median(ratios), "ratio");
   } else {
     std::printf("  transformers is not installed: gpipe alone\n");

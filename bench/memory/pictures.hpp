@@ -82,15 +82,16 @@ using figures = std::vector<figure>;
 /// AmoebaNet-D (18, 416) on one stage, 128 micro-batches of one picture.
 inline void print_largest_of_one_stage(figures& found) {
   using net = amoebanet_d<18, 416>;
-  const runtime_plan whole = make_plan(network_of<net>, of_one(1, 128, 1)), part = make_plan(network_of<net>, of_one(1, 4, 1));
+  const runtime_plan whole = make_plan(network_of<net>, of_one(1, 128, 1)),
+                     part = make_plan(network_of<net>, of_one(1, 4, 1));
   const std::int64_t of_whole = example::activations_of(whole), of_part = example::activations_of(part);
   std::printf("AmoebaNet-D (18, 416), one stage, 128 micro-batches of one picture, recompute always: GiB beside the\n"
               "parameters' 12 bytes and their packed copies\n");
   std::vector<std::vector<std::string>> rows{{"", "pictures", "partials", "working set", "other", "all"}};
   for (const auto& [name, plan] : {std::pair{"128 micro-batches", &whole}, {"4 micro-batches", &part}}) {
     using enum memory_kind;
-    const std::int64_t all = example::activations_of(*plan), in = bytes_of(*plan, stash), parts = bytes_of(*plan, partials),
-                       set = bytes_of(*plan, kept) + bytes_of(*plan, transient);
+    const std::int64_t all = example::activations_of(*plan), in = bytes_of(*plan, stash),
+                       parts = bytes_of(*plan, partials), set = bytes_of(*plan, kept) + bytes_of(*plan, transient);
     rows.push_back({name, detail::fixed(gib(in), 3), detail::fixed(gib(parts), 3), detail::fixed(gib(set), 3),
                     detail::fixed(gib(all - in - parts - set), 3), detail::fixed(gib(all), 3)});
   }
@@ -120,7 +121,8 @@ struct measured_model {
   double torchgpipe = 0, gpipe = 0;  ///< GiB, GB
 };
 
-/// Planned by the cut whose largest stage is smallest. "shared": the layers of a stage share the memory of packed weights.
+/// Planned by the cut whose largest stage is smallest. "shared": the layers of a stage share the memory of packed
+/// weights.
 inline void print_models(const std::vector<measured_model>& models, int micro_batches, int moments, std::int64_t device,
                          bool whole, figures& found) {
   std::vector<std::vector<std::string>> rows{{"", "stages", "parameters", whole ? "all" : "activations", "torchgpipe",
@@ -156,8 +158,9 @@ inline figures print_pictures() {
     return measured_model{"amoebanet." + std::to_string(L) + "x" + std::to_string(D), std::move(of), L, stages,
                           torchgpipe, paper};
   };
-  std::printf("AmoebaNet-D of the paper's table 1: a batch of 128 in micro-batches of one, all recomputed, fill-drain;\n"
-              "activations of all stages in GiB; the largest stage in GB, and whether it fits 8 GB\n");
+  std::printf(
+      "AmoebaNet-D of the paper's table 1: a batch of 128 in micro-batches of one, all recomputed, fill-drain;\n"
+      "activations of all stages in GiB; the largest stage in GB, and whether it fits 8 GB\n");
   print_models({amoebanet(18, 208, example::amoebanet_member<208>(), 1, 0, 6.26),
                 amoebanet(18, 416, example::amoebanet_member<416>(), 1, 0.91, 3.46),
                 amoebanet(18, 544, example::amoebanet_member<544>(), 2, 3.39, 8.11),
@@ -165,10 +168,12 @@ inline figures print_pictures() {
                 amoebanet(72, 512, example::amoebanet_member<512>(), 8, 10.83, 26.24)},
                128, 1, 8'000'000'000, false, found);
   const auto unet_of = [](int B, int C, example::family_member of, int stages, double torchgpipe) {
-    return measured_model{"unet." + std::to_string(B) + "x" + std::to_string(C), std::move(of), B, stages, torchgpipe, 0};
+    return measured_model{
+        "unet." + std::to_string(B) + "x" + std::to_string(C), std::move(of), B, stages, torchgpipe, 0};
   };
-  std::printf("U-Net of torchgpipe's table: a batch of 32 in micro-batches of one, all recomputed, 8 bytes a parameter;\n"
-              "all bytes with shared packed weights in GiB, beside all that torchgpipe measured; fits 24 GB\n");
+  std::printf(
+      "U-Net of torchgpipe's table: a batch of 32 in micro-batches of one, all recomputed, 8 bytes a parameter;\n"
+      "all bytes with shared packed weights in GiB, beside all that torchgpipe measured; fits 24 GB\n");
   print_models({unet_of(6, 72, example::member<unet<4, 72>>("", 4), 1, 20.3),
                 unet_of(11, 128, example::member<unet<4, 128>>("", 4), 1, 20.5),
                 unet_of(24, 128, example::member<unet<4, 128>>("", 4), 2, 43.4),

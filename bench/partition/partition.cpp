@@ -6,8 +6,8 @@
 //
 // Then AmoebaNet-D (18, 256): a cut through cells, at any layer, beside cuts between cells.
 //
-// Then the cuts of plans against brute force: 10,000 small instances of every schedule and recompute mode, the simulated
-// step of the plan's cut over the shortest of all cuts.
+// Then the cuts of plans against brute force: 10,000 small instances of every schedule and recompute mode, the
+// simulated step of the plan's cut over the shortest of all cuts.
 
 #include "../measure.hpp"
 
@@ -261,7 +261,8 @@ struct small_plan {
 };
 
 struct step_ratios {
-  double searched = 1, planned = 1;  ///< the worst of the search's cuts, as a compiled plan has them, and of make_plan's
+  double searched = 1,
+         planned = 1;  ///< the worst of the search's cuts, as a compiled plan has them, and of make_plan's
 };
 
 step_ratios worst_steps(std::mt19937& random, schedule_kind kind, recompute_mode mode, int instances) {
@@ -356,7 +357,8 @@ int main() {
   constexpr recompute_mode modes[] = {recompute_mode::never, recompute_mode::except_last, recompute_mode::always,
                                       recompute_mode::as_needed};
   constexpr int plans = 10'000;
-  std::printf("\nsimulated step over the shortest of all cuts, worst of %d: a compiled plan's cut / make_plan's\n", plans);
+  std::printf("\nsimulated step over the shortest of all cuts, worst of %d: a compiled plan's cut / make_plan's\n",
+              plans);
   std::vector<std::pair<std::string, step_ratios>> simulated;
   for (const schedule_kind kind : schedule_kinds) {
     std::printf("%-44s", gpipe::name_of(kind));

@@ -1,5 +1,5 @@
-// More devices and micro-batches, as in Table 2 of the GPipe paper: how much do they gain, and slow links cost? And what
-// does the plan predict for the paper's two networks on its devices?
+// More devices and micro-batches, as in Table 2 of the GPipe paper: how much do they gain, and slow links cost? And
+// what does the plan predict for the paper's two networks on its devices?
 
 #include "../device_work.hpp"
 
@@ -101,8 +101,9 @@ double ideal_step(int devices, int micro_batches) {
 }
 
 void predict(const paper_network& of, std::vector<std::pair<std::string, double>>& results) {
-  std::printf("\n%s, a batch of %d, on K cores of a TPU v3, recompute always: throughput over that of K = 2 and M = 1\n",
-              of.name, of.batch);
+  std::printf(
+      "\n%s, a batch of %d, on K cores of a TPU v3, recompute always: throughput over that of K = 2 and M = 1\n",
+      of.name, of.batch);
   std::printf(" K   M  step ms  predicted  equal stages  paper  torchgpipe\n");
   const double first = predicted_step(of, 2, 1);
   for (int k = 0; k < 3; ++k)
@@ -113,8 +114,8 @@ void predict(const paper_network& of, std::vector<std::pair<std::string, double>
                   of.paper[k][m]);
       if (m == 2 && of.torchgpipe[k] > 0) std::printf("  %10.2f", of.torchgpipe[k]);
       std::printf("\n");
-      results.emplace_back(std::string("sweep.predicted.") + of.name + "." + std::to_string(K) + "x" + std::to_string(M),
-                           gain);
+      results.emplace_back(
+          std::string("sweep.predicted.") + of.name + "." + std::to_string(K) + "x" + std::to_string(M), gain);
     }
 }
 
@@ -142,7 +143,10 @@ int main() {
   predict({"amoebanet", &gpipe::network_of<gpipe::amoebanet_d<18, 256>>, 128,
            {{1, 1.07, 1.21}, {1.13, 1.26, 1.84}, {1.38, 1.72, 3.48}}, {1.773, 2.709, 4.953}},
           results);
-  predict({"transformer", &gpipe::network_of<gpipe::transformer<48>>, 32, {{1, 1.7, 1.8}, {1.07, 3.2, 3.4}, {1.3, 4.8, 6.3}},
+  predict({"transformer",
+           &gpipe::network_of<gpipe::transformer<48>>,
+           32,
+           {{1, 1.7, 1.8}, {1.07, 3.2, 3.4}, {1.3, 4.8, 6.3}},
            {}},
           results);
   std::printf("\n");

@@ -61,8 +61,11 @@ inline family family_of(family_kind kind, const network& own) {
               {amoebanet_member<208>(), amoebanet_member<416>(), amoebanet_member<512>(), amoebanet_member<544>()}};
     case family_kind::resnet: return {"ResNet, pictures of 224 x 224", "depth", 128, {resnet_member()}};
     case family_kind::unet:
-      return {"U-Net (B, C), pictures of 192 x 192", "B", 32,
-              {member<unet<4, 64>>("C = 64", 4), member<unet<4, 128>>("C = 128", 4), member<unet<4, 160>>("C = 160", 4)}};
+      return {
+          "U-Net (B, C), pictures of 192 x 192",
+          "B",
+          32,
+          {member<unet<4, 64>>("C = 64", 4), member<unet<4, 128>>("C = 128", 4), member<unet<4, 160>>("C = 160", 4)}};
     case family_kind::transformer:
       return {"the paper's Transformer, 1024 tokens", "blocks", 32, {member<transformer<3>>("d = 2048", 3)}};
     case family_kind::gpt2:

@@ -46,8 +46,8 @@ inline std::int64_t activations_of(const runtime_plan& p) {
   return sum;
 }
 
-/// Cuts a network into stages of at most `limit` bytes, from the last stage on, each as long as it can be. The gradients
-/// that return to a stage depend on the stages behind it, which are known then.
+/// Cuts a network into stages of at most `limit` bytes, from the last stage on, each as long as it can be. The
+/// gradients that return to a stage depend on the stages behind it, which are known then.
 class packing {
  public:
   packing(const network& net, const plan_options& o) : net_(net), o_(o) {

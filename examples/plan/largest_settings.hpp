@@ -33,8 +33,9 @@ struct largest_settings {
   recompute_mode recompute = recompute_mode::always;
 
   bool read(int count, char** arguments) {
-    return options("plan largest: how large a model fits on a number of devices, by the memory of its plan.\n"
-                   "Also prints the table of the paper's largest models beside ours.")
+    return options(
+               "plan largest: how large a model fits on a number of devices, by the memory of its plan.\n"
+               "Also prints the table of the paper's largest models beside ours.")
         .choice("--model", model, words(families), "the family; own is the model at the top of plan.cpp")
         .number("--devices", devices, 1, 10'000, "devices, each with a stage")
         .bytes("--memory", memory, "bytes of each device (8GiB)")
@@ -43,7 +44,8 @@ struct largest_settings {
                 "                            classify, else 32")
         .number("--micro-batch-size", micro_batch_size, 1, 100'000, "samples of a micro-batch")
         .choice("--schedule", schedule, words(plain_schedules), "the order of work")
-        .choice("--recompute", recompute, words(fixed_recomputes), "which micro-batches run forward again before backward")
+        .choice("--recompute", recompute, words(fixed_recomputes),
+                "which micro-batches run forward again before backward")
         .number("--moments", moments, 0, max_moments,
                 "arrays of the parameters' size that the optimizer\n"
                 "                            keeps: RMSProp and SGD with momentum 1, Adam 2")
@@ -89,7 +91,8 @@ inline void print_largest(const largest_settings& chosen, const network& own) {
 inline void print_amoebanets() {
   std::cout << "The paper's AmoebaNet-D (table 1): pictures of 224 x 224, a batch of 128 in micro-batches of one, all\n"
                "recomputed, fill-drain; 12 bytes a parameter; in GB. \"paper\" is the paper's peak of activations,\n"
-               "\"torchgpipe\" what it measured with 128 micro-batches; \"max\" is the largest L that fits 8 GB a device.\n\n";
+               "\"torchgpipe\" what it measured with 128 micro-batches; \"max\" is the largest L that fits 8 GB a "
+               "device.\n\n";
   table rows{{"L", "D", "stages", "parameters", "their bytes", "activations", "paper", "torchgpipe", "largest stage",
               "fits 8", "max"}};
   const auto giga = [](double count) { return fixed(count * 1e-9, 2); };

@@ -33,8 +33,8 @@ inline void draw(const std::string& path, const subject& it, const choice& c, co
         const layer_cost& cost = it.costs[static_cast<std::size_t>(l)];
         const double share = static_cast<double>(cost.forward + cost.backward_input + cost.backward_parameters);
         const double wide = all > 0 ? share / all * bar : bar / it.layers();
-        picture.action("layer", action_kind::forward, static_cast<int>(s), x, top, std::max(0.1, wide - (wide > 3 ? 0.8 : 0)),
-                       height,
+        picture.action("layer", action_kind::forward, static_cast<int>(s), x, top,
+                       std::max(0.1, wide - (wide > 3 ? 0.8 : 0)), height,
                        concat({"layer ", l, " ", it.names[static_cast<std::size_t>(l)], ": "}) +
                            time(cost.forward + cost.backward_input + cost.backward_parameters));
         x += wide;

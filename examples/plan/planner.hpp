@@ -68,7 +68,8 @@ class planner {
     std::vector<std::int64_t> idle(at(workers_));
     const auto record = [&](const instruction& it, std::int64_t from, std::int64_t to) {
       const bool whole = it.kind == action_kind::backward_input && !split_;  // the parameters' part takes no time
-      if (to > from) found.events.push_back({from, to, whole ? action_kind::backward : it.kind, it.stage, it.micro_batch, -1});
+      if (to > from)
+        found.events.push_back({from, to, whole ? action_kind::backward : it.kind, it.stage, it.micro_batch, -1});
     };
     found.makespan = step(first, {.idle = idle.data()}, record);
     for (int s = 0; s < c_.stages; ++s) {
@@ -194,7 +195,8 @@ class planner {
   }
 
   /// Starts with the partitions' cuts, which are optimal for fill-drain and for forward only, unless a memory limit
-  /// decides what is recomputed. Then, until the bound is reached, tries every cut if there are few; else moves one border at a time while that helps.
+  /// decides what is recomputed. Then, until the bound is reached, tries every cut if there are few; else moves one
+  /// border at a time while that helps.
   std::vector<int> best_cut(std::int64_t bound) const {
     const int L = it_.layers(), S = c_.stages, M = c_.micro_batches;
     const bool again = c_.recompute == recompute_mode::always || c_.recompute == recompute_mode::except_last;

@@ -126,7 +126,8 @@ class stretched {
           source[index(i)] = wrote[index(v - earlier_values)];
           continue;
         }
-        // The repetition before has passed it on: it read the value at some place, and this one reads what is there now.
+        // The repetition before has passed it on: it read the value at some place, and this one reads what is there
+        // now.
         if (from_.reads[earlier_reads + i].value == v) continue;
         for (int j = 0; j < count; ++j)
           if (from_.reads[earlier_reads + j].value == v) source[index(i)] = read[index(j)];

@@ -31,7 +31,8 @@ constexpr plan_options as_in_the_paper(int stages) {
 }
 inline constexpr std::int64_t paper_limit = tpu_v3_core.memory_bytes;
 
-inline void add_transformer(table& rows, const family_member& family, int blocks, int stages, double paper_activations) {
+inline void add_transformer(table& rows, const family_member& family, int blocks, int stages,
+                            double paper_activations) {
   const stretched made(*family.net, family.parts, blocks - family.depth);
   const network net = made.net();
   const plan_options o = as_in_the_paper(stages);

@@ -5,9 +5,10 @@
 
 using namespace gpipe;
 
-struct net : model<input<float, 8>, from<"a", tensor<float, 2>>, from<"b", tensor<float, 2>>, from<"c", tensor<float, 2>>,
+struct net
+    : model<input<float, 8>, from<"a", tensor<float, 2>>, from<"b", tensor<float, 2>>, from<"c", tensor<float, 2>>,
 #ifdef GPIPE_FAIL
-                   from<"d", tensor<float, 2>>,
+            from<"d", tensor<float, 2>>,
 #endif
-                   concat<>> {};
+            concat<>> {};
 static_assert(slots_of<net> > 0);

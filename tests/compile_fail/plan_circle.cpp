@@ -1,5 +1,6 @@
 // expect: the schedule's workers wait in a circle
-// expect: waits<0, 1, gpipe::action_kind::backward, 0, 0>, gpipe::broken::waits<1, 0, gpipe::action_kind::forward, 1, 1>
+// expect: waits<0, 1, gpipe::action_kind::backward, 0, 0>, gpipe::broken::waits<1, 0, gpipe::action_kind::forward, 1,
+// 1>
 #include <gpipe/layer.hpp>
 #include <gpipe/plan/plan.hpp>
 

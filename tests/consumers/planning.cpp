@@ -13,5 +13,6 @@ static_assert(three_stages::bubble() < 0.16);
 
 int main() {
   const auto [major, minor, patch] = gpipe::version;
-  std::cout << "gpipe " << major << '.' << minor << '.' << patch << " idles for 1/" << 1 / three_stages::bubble() << '\n';
+  std::cout << "gpipe " << major << '.' << minor << '.' << patch << " idles for 1/" << 1 / three_stages::bubble()
+            << '\n';
 }

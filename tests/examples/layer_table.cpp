@@ -66,8 +66,8 @@ TEST_CASE("a malformed line is rejected with its number") {
   CHECK(rejects(header + "a,1.5,2,3,4\n", ":2: forward_ns: \"1.5\" is not a whole number"));
   CHECK(rejects(header + "a,,2,3,4\n", ":2: forward_ns: \"\" is not a whole number"));
   CHECK(rejects(header + "a,1,2,-3,4\n", ":2: parameter_bytes: \"-3\" is negative"));
-  CHECK(
-      rejects(header + "a,1,2,3,9223372036854775808\n", ":2: activation_bytes: \"9223372036854775808\" exceeds 64 bits"));
+  CHECK(rejects(header + "a,1,2,3,9223372036854775808\n",
+                ":2: activation_bytes: \"9223372036854775808\" exceeds 64 bits"));
   CHECK(rejects(header + "a,9223372036854775807,2,3,4\nb,1,2,3,4\n", ":3: forward_ns: \"1\" makes the sum"));
   CHECK(rejects(header + ",1,2,3,4\n", ":2: the layer has no name"));
   CHECK(rejects(header + std::string("a,1,2,3,\0\n", 10), ":2: is binary"));

@@ -80,15 +80,31 @@ std::string longer_than(std::ptrdiff_t limit, const fs::path& folder, const name
   return wrong;
 }
 
+/// The lines of sources that are wider than `limit` columns; a letter of UTF-8 is one.
+std::string wider_than(std::ptrdiff_t limit, const fs::path& folder) {
+  std::string wrong;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.path().extension() != ".hpp" && entry.path().extension() != ".cpp") continue;
+    std::ifstream file(entry.path());
+    int number = 1;
+    for (std::string line; std::getline(file, line); ++number)
+      if (std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }) > limit)
+        wrong += fs::relative(entry.path(), root).generic_string() + ":" + std::to_string(number) + "\n";
+  }
+  return wrong;
+}
+
 }  // namespace
 
 TEST_CASE("a header without a test, and a line without its header or its test, is found") {
-  std::istringstream table("| header | run by | why |\n|---|---|---|\n| `b.hpp` | `a` | part of a |\n| `c.hpp` | `x` | y |\n");
+  std::istringstream table(
+      "| header | run by | why |\n|---|---|---|\n| `b.hpp` | `a` | part of a |\n| `c.hpp` | `x` | y |\n");
   std::string wrong;
   auto covered = covered_by(table, wrong);
   CHECK(wrong == "");
-  CHECK(uncovered({"a", "b", "d"}, {"a"}, covered) ==
-        "d.hpp has no test and no line\nc.hpp has a line and does not exist\nc.hpp is run by x, which does not exist\n");
+  CHECK(
+      uncovered({"a", "b", "d"}, {"a"}, covered) ==
+      "d.hpp has no test and no line\nc.hpp has a line and does not exist\nc.hpp is run by x, which does not exist\n");
   covered.erase("c");
   CHECK(uncovered({"a", "b"}, {"a"}, covered) == "");
   CHECK(uncovered({"a", "b"}, {"a", "b"}, covered) == "b.hpp has a test of its own, and a line\n");
@@ -113,4 +129,9 @@ TEST_CASE("a test has at most 500 lines, an example at most 300") {
   CHECK(longer_than(500, root / "tests", {".hpp", ".cpp", ".cu", ".cmake"}) == "");
   CHECK(longer_than(300, root / "examples", {".hpp", ".cpp"}) == "");
   CHECK(longer_than(100, root / "tests/laws", {".cpp"}) != "");
+}
+
+TEST_CASE("a line of a header, an example or a bench has at most 120 columns") {
+  for (const char* folder : {"include", "examples", "bench"}) CHECK(wider_than(120, root / folder) == "");
+  CHECK(wider_than(110, root / "include") != "");
 }

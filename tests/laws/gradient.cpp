@@ -67,9 +67,9 @@ struct runs_of_layer {
 };
 
 /// Compares a layer in bf16 with the same layer in double on the same numbers, in units of each tensor's maximum. A
-/// written bf16 is rounded, by at largest 2^-8; a second time if backward reads a value that forward has stored in it, as
-/// gelu its derivative. All else, losses and gradients of parameters, is float. A layer with several products rounds what
-/// they give to each other, so its parameters' gradients have these `roundings`, too.
+/// written bf16 is rounded, by at largest 2^-8; a second time if backward reads a value that forward has stored in it,
+/// as gelu its derivative. All else, losses and gradients of parameters, is float. A layer with several products rounds
+/// what they give to each other, so its parameters' gradients have these `roundings`, too.
 class in_bf16 {
  public:
   in_bf16(std::string_view layer, const runs_of_layer& narrow, const runs_of_layer& wide, bool training)
@@ -369,8 +369,9 @@ TEST_CASE("conv2d") {
 TEST_CASE("conv_transpose2d") {
   using map = feature_map<double, 4, 3, 2>;
   holds<conv_transpose2d<3, 2, conv_options{.stride = 2}>, map>();
-  holds<conv_transpose2d<6, 3, conv_options{.stride = 2, .padding = 1, .groups = 2, .bias = false, .output_padding = 1}>,
-        map>();
+  holds<
+      conv_transpose2d<6, 3, conv_options{.stride = 2, .padding = 1, .groups = 2, .bias = false, .output_padding = 1}>,
+      map>();
   holds<conv_transpose2d<2, height_width{3, 2}, conv_options{.stride = {3, 1}, .dilation = {1, 2}}>, map>();
 }
 

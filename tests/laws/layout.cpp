@@ -17,8 +17,8 @@ struct readme_net : model<input<float, 64>, linear<512>, gelu,
                           repeat<8, residual<layer_norm, linear<512>, gelu, linear<512>>>, linear<10>,
                           softmax_cross_entropy> {};
 
-/// Under a sanitizer one plan of this many: no multiple of the 18 plans of a number of stages, so that each M, number of
-/// moments and mode has its turn. The builds without a sanitizer make every plan.
+/// Under a sanitizer one plan of this many: no multiple of the 18 plans of a number of stages, so that each M, number
+/// of moments and mode has its turn. The builds without a sanitizer make every plan.
 constexpr int plan_step = sanitized ? 29 : 1;
 
 /// No stage's arena is more than `percent` above its largest amount of live bytes, or `percent_never` if each

@@ -79,7 +79,8 @@ TEST_CASE("a stage uses its predicted memory: all of the arena, and nothing behi
 }
 
 TEST_CASE("layers that share the memory of packed weights use what is predicted") {
-  touches_what_is_predicted<picture_net<float>>(samples<float>(9, 12, 1), schedule_kind::fill_drain, 0, {1, 2, 4}, true);
+  touches_what_is_predicted<picture_net<float>>(samples<float>(9, 12, 1), schedule_kind::fill_drain, 0, {1, 2, 4},
+                                                true);
   touches_what_is_predicted<tied_net<float>>(samples<float>(9, 12, 1), schedule_kind::zb_h1, 0, {1, 2, 4}, true);
   touches_what_is_predicted<attended_net<float>>(token_samples<float>(9), schedule_kind::one_f_one_b, 0, {1, 2}, true);
 }

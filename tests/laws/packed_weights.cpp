@@ -44,8 +44,9 @@ void changes_no_bit(const Data& data) {
         CAPTURE(S);
         CAPTURE(name_of(schedule));
         CAPTURE(name_of(mode));
-        CHECK(trained<Net>(data, {.stages = S, .recompute = mode, .schedule = schedule, .share_packed_weights = true}) ==
-              expected);
+        CHECK(
+            trained<Net>(data, {.stages = S, .recompute = mode, .schedule = schedule, .share_packed_weights = true}) ==
+            expected);
       }
   for (const int together : {1, 2})
     CHECK(trained<Net>(data,

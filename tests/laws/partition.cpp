@@ -194,8 +194,8 @@ best reference(const instance& it) {
           else before.total = 0;
           front& to = next[static_cast<std::size_t>(end)];
           const auto covers = [](const measure& a, const measure& b) {
-            return a.sum <= b.sum && a.turn <= b.turn && a.forward <= b.forward && a.backward <= b.backward && a.both <= b.both &&
-                   a.total <= b.total;
+            return a.sum <= b.sum && a.turn <= b.turn && a.forward <= b.forward && a.backward <= b.backward &&
+                   a.both <= b.both && a.total <= b.total;
           };
           if (std::any_of(to.begin(), to.end(), [&](const measure& other) { return covers(other, before); })) continue;
           std::erase_if(to, [&](const measure& other) { return covers(before, other); });

@@ -97,8 +97,8 @@ std::string signature_of(std::string_view declaration, std::string_view of) {
     text = tidy(std::string_view(text).substr(behind_pair(text, text.find('<'), '<', '>')));
   for (bool again = true; again;) {
     again = false;
-    for (const char* word : {"GPIPE_OUT_OF_LINE", "GPIPE_HOST_DEVICE", "GPIPE_COLD", "GPIPE_INLINE", "explicit", "static",
-                             "constexpr"})
+    for (const char* word :
+         {"GPIPE_OUT_OF_LINE", "GPIPE_HOST_DEVICE", "GPIPE_COLD", "GPIPE_INLINE", "explicit", "static", "constexpr"})
       if (text.rfind(word, 0) == 0) text = tidy(text.substr(std::string_view(word).size())), again = true;
   }
   const auto open = text.find('(');

@@ -1,14 +1,15 @@
 // sanitizers: none
 
 // The paper's Transformers (Huang et al., 2019, table 1) as trained in the paper: a batch of 32, recompute, 12 bytes
-// per parameter. Each stage fits its 16 GB. Packed copies of the weights are not counted: the host's kernels have them, a
-// TPU multiplies by the weights as they are.
+// per parameter. Each stage fits its 16 GB. Packed copies of the weights are not counted: the host's kernels have them,
+// a TPU multiplies by the weights as they are.
 //
 // Activations obey a model within 10 %, stage by stage. With u the bytes of a tensor of all tokens and b the stage's
 // blocks, it is
 //
 //     32 u for each tensor that crosses the cut before it    inputs that wait for backward
-//     16 u b                                                 one micro-batch's values for backward: inputs of four layers,
+//     16 u b                                                 one micro-batch's values for backward: inputs of four
+//     layers,
 //                                                            [q k v] and heads, two of width 4 d
 //      4 u b except in the first stage                       gradients that its delayed parameter parts read
 //      4 u   except in the first stage                       the workspace of attention: gradients of [q k v] and heads
@@ -33,8 +34,8 @@ constexpr double u = 4.0 * 1024 * 2048, logits = 4.0 * 1024 * 32'000;
 
 double model_of(const gpipe::cut& cut, int s) {
   const double blocks = (cut.first[s + 1] - cut.first[s]) / 6.0;
-  // A block's slots are norm, attention, sum, norm, feed-forward, sum; slot 0 is the embedding. Behind a norm its input,
-  // which the sum reads, crosses too.
+  // A block's slots are norm, attention, sum, norm, feed-forward, sum; slot 0 is the embedding. Behind a norm its
+  // input, which the sum reads, crosses too.
   const int tensors = s == 0 ? 0 : (cut.first[s] - 1) % 3 == 0 ? 1 : 2;
   return u * (32 * tensors + 16 * blocks + (s == 0 ? 0 : 4 * blocks + 4)) + (s + 1 == cut.stages ? logits : 0);
 }

@@ -21,8 +21,9 @@
 //     |---|---|---|
 //     | old, another_old | new | names |
 //
-// "names" looks at identifiers in code only, "text" at comments, strings and documents only; an empty cell looks at all.
-// An identifier counts by its parts, so that `old` also finds `old_count`; two words in a row also find `another_old`.
+// "names" looks at identifiers in code only, "text" at comments, strings and documents only; an empty cell looks at
+// all. An identifier counts by its parts, so that `old` also finds `old_count`; two words in a row also find
+// `another_old`.
 
 namespace {
 

@@ -17,8 +17,8 @@ using namespace gpipe;
 
 namespace {
 
-/// States 0 and 1 are made of the two tensors, 2 = f(1) + 0, 3 = g(0) + f(2), and the cell gives 1, 2, 3 beside what the
-/// cell before gave.
+/// States 0 and 1 are made of the two tensors, 2 = f(1) + 0, 3 = g(0) + f(2), and the cell gives 1, 2, 3 beside what
+/// the cell before gave.
 template <int W>
 struct cell : scope<stash<"before", "earlier">,                                          //
                     only<pop<"before">>, relu, linear<W>, stash<"0">,                    //

@@ -65,7 +65,8 @@ TEST_CASE("in bf16 it learns nearly as much, and a generator writes from its par
       {.stages = 2, .micro_batches = 4, .micro_batch_size = 2, .precision = precision::bf16},
       adam{.learning_rate = 0.02},
       {.seed = 3}};
-  trainer<tiny, adam> wide{{.stages = 2, .micro_batches = 4, .micro_batch_size = 2}, adam{.learning_rate = 0.02}, {.seed = 3}};
+  trainer<tiny, adam> wide{
+      {.stages = 2, .micro_batches = 4, .micro_batch_size = 2}, adam{.learning_rate = 0.02}, {.seed = 3}};
   const texts data;
   for (int i = 0; i < 60; ++i) training.step(data.all()), wide.step(data.all());
   const double narrow_loss = training.evaluate(data.all()).loss, wide_loss = wide.evaluate(data.all()).loss;

@@ -145,7 +145,8 @@ TEST_CASE("stages that count as the same need the same memory for the same slots
         if (!fits.same(s, t)) continue;
         ++(rest == memory_fits::outside::whole ? same_whole : same_apart);
         for (int begin = 0; begin < n.slot_count; ++begin)
-          for (int end = begin + 1; end <= n.slot_count; ++end) CHECK(fits.bytes(s, begin, end) == fits.bytes(t, begin, end));
+          for (int end = begin + 1; end <= n.slot_count; ++end)
+            CHECK(fits.bytes(s, begin, end) == fits.bytes(t, begin, end));
       }
   }
   CHECK(same_whole == 3);  // of the stages between the first and the last

@@ -94,7 +94,8 @@ TEST_CASE("the text says the optimum only where that is proven") {
   CHECK(detail::verdict_of(facts) == "the cut is at most 10.0 % above the optimum within the memory limit; "
                                      "the search within the limit stopped after 32768 partial cuts");
   facts.verdict = {.step = 100, .least = 100, .free = 80, .proven = true};
-  CHECK(detail::verdict_of(facts) == "the cut is the optimum within the memory limit, which is 25.0 % above that without");
+  CHECK(detail::verdict_of(facts) ==
+        "the cut is the optimum within the memory limit, which is 25.0 % above that without");
   o.memory_limit = no_memory_limit;
   o.schedule = schedule_kind::one_f_one_b;
   facts.verdict = v;

@@ -138,7 +138,8 @@ TEST_CASE("a trace is JSON with a row per worker and an entry per event") {
   CHECK(count(text, R"("name":"forward 3","cat":"forward","ph":"X","pid":0,"tid":0,"ts":0.000,"dur":2500.007,)"
                     R"("args":{"stage":0,"micro_batch":3}})") == 1);
   CHECK(count(text, R"("name":"backward parameters 0")") == 1);
-  CHECK(count(text, R"("args":{"stage":5,"micro_batch":0,"step":12,"waited_us":1.000,"not_running_us":400.250}})") == 1);
+  CHECK(count(text, R"("args":{"stage":5,"micro_batch":0,"step":12,"waited_us":1.000,"not_running_us":400.250}})") ==
+        1);
   CHECK(count(text, R"("name":"update",)") == 1);
 }
 

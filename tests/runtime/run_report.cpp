@@ -53,5 +53,6 @@ TEST_CASE("a profile of which a slot was not timed is rejected") {
   for (measured_layer& line : found.layers) line.forward_ns = 5;
   CHECK_NOTHROW(detail::require_measured(plan, found));
   found.layers[2].forward_ns = -1;
-  CHECK_THROWS_WITH_AS(detail::require_measured(plan, found), doctest::Contains("no full micro-batch was timed"), error);
+  CHECK_THROWS_WITH_AS(detail::require_measured(plan, found), doctest::Contains("no full micro-batch was timed"),
+                       error);
 }

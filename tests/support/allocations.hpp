@@ -12,7 +12,8 @@
 inline std::atomic<long> allocations{0};
 
 #if !defined(TESTS_THREAD_SANITIZED) || !defined(__clang__)
-// With one of the two inlined, a compiler would see malloc beside delete, or new beside free, and warn about a mismatch.
+// With one of the two inlined, a compiler would see malloc beside delete, or new beside free, and warn about a
+// mismatch.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   ++allocations;
   if (void* p = std::malloc(size)) return p;

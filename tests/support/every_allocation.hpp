@@ -7,8 +7,8 @@
 
 #include "support/sanitized.hpp"
 
-// Counts every allocation of this program, on every thread, also those of malloc. Only one file of a program may include
-// it. LAWS_COUNTED is defined where it counts: with glibc and without a sanitizer.
+// Counts every allocation of this program, on every thread, also those of malloc. Only one file of a program may
+// include it. LAWS_COUNTED is defined where it counts: with glibc and without a sanitizer.
 
 #if defined(__GLIBC__) && !defined(TESTS_SANITIZED)
 #define LAWS_COUNTED

@@ -13,7 +13,8 @@ struct trained_pictures {
   int pixels, classes, targets = 0, samples = 6;
 
   template <class Model>
-  std::vector<double> run(const gpipe::plan_options& plan, const gpipe::training_options& how = {}, int steps = 3) const {
+  std::vector<double> run(const gpipe::plan_options& plan, const gpipe::training_options& how = {},
+                          int steps = 3) const {
     gpipe::trainer<Model, gpipe::adam> training{plan, gpipe::adam{.learning_rate = 0.002}, how};
     std::vector<float> x(static_cast<std::size_t>(samples * pixels)), t(static_cast<std::size_t>(samples * targets));
     std::vector<std::int32_t> labels(static_cast<std::size_t>(samples));

@@ -40,8 +40,8 @@ inline constexpr bool thread_sanitized = true;
 inline constexpr bool thread_sanitized = false;
 #endif
 
-/// All of `choices`; under a sanitizer the one whose turn it is. What it finds depends on kernels, schedules, stages and
-/// workers: a law runs each of those, but takes turns in the rest.
+/// All of `choices`; under a sanitizer the one whose turn it is. What it finds depends on kernels, schedules, stages
+/// and workers: a law runs each of those, but takes turns in the rest.
 template <class T, std::size_t N>
 std::span<const T> in_turn(const T (&choices)[N], int turn) {
   return sanitized ? std::span<const T>(choices).subspan(static_cast<std::size_t>(turn) % N, 1) : choices;

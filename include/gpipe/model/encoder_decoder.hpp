@@ -42,13 +42,14 @@ struct decoder_layer : sequence<residual<layer_norm, attention<to_earlier<Heads,
 template <int Layers, int Hidden, int Heads, int SourceTokens = 128, int TargetTokens = SourceTokens,
           int Vocabulary = 64'000, int Width = 1024, int HeadWidth = 64, class T = float>
 struct encoder_decoder
-    : model<input<std::int32_t, SourceTokens>,
-            named<"words", tied<"words", embedding<Vocabulary, Width, T, times_root_of_width>>>, sinusoidal_positions,
-            named<"encoder", repeat<Layers, encoder_layer<Heads, HeadWidth, Hidden>>>, stash<"memory">,
-            only<from<"targets", tensor<std::int32_t, TargetTokens>>>,
-            named<"target_words", tied<"words", embedding<Vocabulary, Width, T, times_root_of_width>>>,
-            sinusoidal_positions, named<"decoder", repeat<Layers, decoder_layer<Heads, HeadWidth, Hidden>>>,
-            named<"head", token_head<Vocabulary, no_bias, softmax_cross_entropy_with<cross_entropy{.ignored = -100}>>>> {
+    : model<
+          input<std::int32_t, SourceTokens>,
+          named<"words", tied<"words", embedding<Vocabulary, Width, T, times_root_of_width>>>, sinusoidal_positions,
+          named<"encoder", repeat<Layers, encoder_layer<Heads, HeadWidth, Hidden>>>, stash<"memory">,
+          only<from<"targets", tensor<std::int32_t, TargetTokens>>>,
+          named<"target_words", tied<"words", embedding<Vocabulary, Width, T, times_root_of_width>>>,
+          sinusoidal_positions, named<"decoder", repeat<Layers, decoder_layer<Heads, HeadWidth, Hidden>>>,
+          named<"head", token_head<Vocabulary, no_bias, softmax_cross_entropy_with<cross_entropy{.ignored = -100}>>>> {
 };
 
 }  // namespace gpipe

@@ -29,15 +29,15 @@ struct gpt2_block
 ///     (12 d^2 + 13 d) N + V d + T d + 2 d parameters, with N blocks of width d, V tokens and T positions:
 ///     gpt2<12, 768> 124 million, gpt2<24, 1024> 355, gpt2<36, 1280> 774, gpt2<48, 1600> 1558
 ///
-/// T is the type of all edges behind the tokens; `in_bf16` gives the model with bf16. Its paths are h.0.ln_1.weight and so on; `hugging_face_gpt2()` maps them to the names of Hugging Face's files.
+/// T is the type of all edges behind the tokens; `in_bf16` gives the model with bf16. Its paths are h.0.ln_1.weight and
+/// so on; `hugging_face_gpt2()` maps them to the names of Hugging Face's files.
 template <int Blocks, int Width, int Heads = Width / 64, int Tokens = 1024, int Vocabulary = 50'257, class T = float>
-struct gpt2 : model<input<std::int32_t, Tokens>,
-                    named<"wte", tied<"wte", initialised<embedding<Vocabulary, Width, T>, initialiser::deviation(0.02)>>>,
-                    named<"wpe", initialised<learned_positions<Tokens>, initialiser::deviation(0.02)>>,
-                    named<"h", repeat<Blocks, gpt2_block<Width, Heads, Blocks>>>,
-                    named<"ln_f", layer_norm>,
-                    named<"lm_head", tied<"wte", linear<Vocabulary, no_bias>>>,
-                    softmax_cross_entropy> {
+struct gpt2
+    : model<input<std::int32_t, Tokens>,
+            named<"wte", tied<"wte", initialised<embedding<Vocabulary, Width, T>, initialiser::deviation(0.02)>>>,
+            named<"wpe", initialised<learned_positions<Tokens>, initialiser::deviation(0.02)>>,
+            named<"h", repeat<Blocks, gpt2_block<Width, Heads, Blocks>>>, named<"ln_f", layer_norm>,
+            named<"lm_head", tied<"wte", linear<Vocabulary, no_bias>>>, softmax_cross_entropy> {
   using rounded = gpt2<Blocks, Width, Heads, Tokens, Vocabulary, bf16>;
 };
 

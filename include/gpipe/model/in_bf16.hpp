@@ -9,8 +9,9 @@ namespace broken {
 
 template <class Model, bool Holds>
 struct precision_enters_with_the_input {
-  static_assert(Holds, "gpipe: a model computes in bf16 only if its input does, but this model's input is not a float, "
-                       "so it cannot be rounded to bf16: declare `using rounded = <the model with bf16 in its layers>`");
+  static_assert(Holds,
+                "gpipe: a model computes in bf16 only if its input does, but this model's input is not a float, "
+                "so it cannot be rounded to bf16: declare `using rounded = <the model with bf16 in its layers>`");
 };
 
 }  // namespace broken

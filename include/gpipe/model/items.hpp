@@ -133,8 +133,8 @@ struct from {
   using tensor = Tensor;
 };
 
-/// What a `pop` or a `from` brings, without the tensors on the edge: the model goes on from a stash, or begins anew with
-/// a field of the data. Nothing is copied. What it leaves behind must have a stash that is read later:
+/// What a `pop` or a `from` brings, without the tensors on the edge: the model goes on from a stash, or begins anew
+/// with a field of the data. Nothing is copied. What it leaves behind must have a stash that is read later:
 ///
 ///     embedding<V, 64>, encoder, stash<"memory">, only<from<"target", tensor<std::int32_t, 32>>>, embedding<V, 64>,
 ///     residual<layer_norm, pop<"memory">, cross_attention<...>>, ...

@@ -204,7 +204,8 @@ class limited_search {
   constexpr void add_path() {
     if (path_count_ == path_capacity_) {
       path_capacity_ = path_capacity_ == 0 ? 64 : 2 * path_capacity_;
-      std::int64_t* more = new std::int64_t[static_cast<std::size_t>(path_capacity_) * static_cast<std::size_t>(path_.size())]{};
+      std::int64_t* more =
+          new std::int64_t[static_cast<std::size_t>(path_capacity_) * static_cast<std::size_t>(path_.size())]{};
       for (std::int64_t k = 0; k < std::int64_t{path_count_} * path_.size(); ++k) more[k] = paths_[k];
       delete[] paths_;
       paths_ = more;

@@ -120,8 +120,8 @@ class cut_simulator {
 };
 
 #if GPIPE_BODIES
-/// The shortest step of fill-drain with a stage that no gradient reaches, from below: slots 0 ... k - 1 are forward only,
-/// and the stages behind share the others.
+/// The shortest step of fill-drain with a stage that no gradient reaches, from below: slots 0 ... k - 1 are forward
+/// only, and the stages behind share the others.
 GPIPE_COLD inline std::int64_t least_with_fixed_stage(const plan_options& o, const stage_costs& costs, int k) {
   const schedule_choice schedule = o.chosen_schedule();
   const int L = costs.slots, left = L - k;
@@ -140,7 +140,8 @@ GPIPE_COLD inline std::int64_t least_with_fixed_stage(const plan_options& o, con
   std::int64_t shortest = unlimited;
   for (int s = 1; s < o.stages; ++s) {  // the first stage with one of these slots
     if (o.stages - s > left) continue;
-    partition_problem p{left, o.stages - s, o.micro_batches, of_slots.data(), costs.kinds(o.stages), kind_of.data() + s};
+    partition_problem p{
+        left, o.stages - s, o.micro_batches, of_slots.data(), costs.kinds(o.stages), kind_of.data() + s};
     p.first_again = o.recompute == recompute_mode::always;
     partition(p, first.data());
     if (const std::int64_t step = objective_of(p, first.data()); step < shortest) shortest = step;

@@ -45,8 +45,8 @@ GPIPE_COLD inline std::pair<std::size_t, std::size_t> find_array(const row& r, i
     known.append(known.empty() ? "" : ", ").append(found.name);
     at += aligned(found.extents.size() * bytes_of(r.type));
   }
-  throw_error({"the layer has no ", what.one, " \"", name, "\""}, {"its ", what.all, ": ", known.empty() ? "none" : known},
-         here());
+  throw_error({"the layer has no ", what.one, " \"", name, "\""},
+              {"its ", what.all, ": ", known.empty() ? "none" : known}, here());
 }
 
 }  // namespace gpipe::detail

@@ -20,7 +20,8 @@ namespace gpipe {
 struct fit_options {
   int epochs = 1;
   int batch = 32;          ///< samples in a mini-batch, at most what the plan holds
-  /// Of the order of samples, which differs from epoch to epoch. It is not the trainer's seed, and no checkpoint has it.
+  /// Of the order of samples, which differs from epoch to epoch. It is not the trainer's seed, and no checkpoint has
+  /// it.
   std::uint64_t seed = 0;
   int accumulate = 1;      ///< mini-batches whose gradients are summed for one step
   int patience = 0;        ///< stop after this number of epochs without a lower held-out loss; 0: never
@@ -76,7 +77,9 @@ fit_calls fit_calls_of(Trainer& training, After& after) {
   calls.training = &training;
   calls.after = const_cast<void*>(static_cast<const void*>(&after));
   calls.rate = [](void* of) { return static_cast<Trainer*>(of)->rate(); };
-  calls.accumulate = [](void* of, const batch& data) { static_cast<void>(static_cast<Trainer*>(of)->accumulate(data)); };
+  calls.accumulate = [](void* of, const batch& data) {
+    static_cast<void>(static_cast<Trainer*>(of)->accumulate(data));
+  };
   calls.step = [](void* of, const batch& data) { return static_cast<Trainer*>(of)->step(data); };
   calls.evaluate = [](void* of, const data_source& data) { return static_cast<Trainer*>(of)->evaluate(data); };
   calls.keep = nullptr;

@@ -16,8 +16,8 @@
 
 #include <gpipe.hpp>
 
-// A kernel that does not return. The call throws, the trainer says why in every call, and its destructor returns. If the
-// kernel runs on the calling thread, the process ends, where that is wanted.
+// A kernel that does not return. The call throws, the trainer says why in every call, and its destructor returns. If
+// the kernel runs on the calling thread, the process ends, where that is wanted.
 
 using namespace gpipe;
 using namespace std::chrono_literals;
@@ -90,7 +90,8 @@ ending run_apart(Body body) {
   close(ends[1]);
   ending found;
   char text[512];
-  for (ssize_t n; (n = ::read(ends[0], text, sizeof text)) > 0;) found.printed.append(text, static_cast<std::size_t>(n));
+  for (ssize_t n; (n = ::read(ends[0], text, sizeof text)) > 0;)
+    found.printed.append(text, static_cast<std::size_t>(n));
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);

@@ -16,8 +16,10 @@ using feature_maps = tensor<float, 3, 4, 5>;
 static_assert(axis_of(-1, 3) == 2 && axis_of(0, 3) == 0);
 static_assert(row_width<feature_maps>(0) == 60 && row_width<feature_maps>(1) == 20 && row_width<feature_maps>(2) == 5);
 static_assert(std::is_same_v<with_extent<feature_maps, 1, 9>, tensor<float, 3, 9, 5>>);
-static_assert(differ_only_in<feature_maps, tensor<float, 7, 4, 5>>(0) && !differ_only_in<feature_maps, tensor<float, 7, 4, 5>>(2));
-static_assert(!differ_only_in<feature_maps, tensor<double, 3, 4, 5>>(0) && !differ_only_in<feature_maps, tensor<float, 3, 4>>(0));
+static_assert(differ_only_in<feature_maps, tensor<float, 7, 4, 5>>(0) &&
+              !differ_only_in<feature_maps, tensor<float, 7, 4, 5>>(2));
+static_assert(!differ_only_in<feature_maps, tensor<double, 3, 4, 5>>(0) &&
+              !differ_only_in<feature_maps, tensor<float, 3, 4>>(0));
 static_assert(!differ_only_in<feature_maps, feature_maps>(3) && !differ_only_in<feature_maps, feature_maps>(-1));
 
 TEST_CASE("slices of two rows are joined and cut again; a slice without memory is left out") {

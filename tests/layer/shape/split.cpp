@@ -17,7 +17,8 @@ concept takes = requires { sizeof(typename Layer::template on<In>); };
 using parts_of = split<2, 1, 3>;
 static_assert(std::is_same_v<bound<parts_of, tensor<float, 4, 6>>::output,
                              bundle<tensor<float, 4, 2>, tensor<float, 4, 1>, tensor<float, 4, 3>>>);
-static_assert(!takes<parts_of, tensor<float, 7>> && !takes<parts_of, tensor<float>> && !takes<parts_of, tensor<std::int32_t, 6>>);
+static_assert(!takes<parts_of, tensor<float, 7>> && !takes<parts_of, tensor<float>> &&
+              !takes<parts_of, tensor<std::int32_t, 6>>);
 
 TEST_CASE("split cuts each row, and joins the gradients of its parts") {
   host::layer_fixture<parts_of, tensor<float, 4, 6>> t(2, 3);

@@ -27,7 +27,8 @@ namespace {
 
 constexpr amoebanet_options small{.classes = 5, .side = 32, .channels = 1};
 using net = amoebanet_d<3, 16, small>;
-using averaged = amoebanet_d<3, 16, amoebanet_options{.classes = 5, .side = 32, .channels = 1, .average_as_maximum = true}>;
+using averaged =
+    amoebanet_d<3, 16, amoebanet_options{.classes = 5, .side = 32, .channels = 1, .average_as_maximum = true}>;
 static_assert(slots_of<net> == slots_of<averaged>);
 static_assert(network_of<net>.paths->slots == slots_of<net>);  // every layer has a name of its own
 

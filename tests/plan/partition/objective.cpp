@@ -37,7 +37,8 @@ static_assert(bottleneck(passed, &one_way) == 103);  // without a gradient there
 static_assert(bottleneck(passing, &one_way) == 6);   // it is free within a stage
 static_assert(bottleneck(thirds, &chained) == 9 + 14);
 
-// Both forwards run again. The gradient waits for the stage at which this ends last: 4 + 2 + 4, and not 4 + 2 + 1 + 2 + 1.
+// Both forwards run again. The gradient waits for the stage at which this ends last: 4 + 2 + 4, and not 4 + 2 + 1 + 2
+// + 1.
 constexpr slot_cost rerun[] = {{4, 6, 4}, {1, 3, 1}};
 constexpr int both_ends[] = {0, 1, 2};
 constexpr std::int64_t with_rerun(int micro_batches, bool first_again) {

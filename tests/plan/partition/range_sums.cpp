@@ -39,7 +39,8 @@ TEST_CASE("stages with the same limits are asked once") {
   const partition_problem four{.slots = 3, .stages = 4, .costs = costs, .kinds = 1, .kind_of = kind_of};
   int asked = 0, all_asked = 0;
   const detail::range_sums known(four, alternating{&asked});
-  const detail::range_sums each(four, [&](int s, int begin, int end) { return alternating{&all_asked}(s, begin, end); });
+  const detail::range_sums each(four,
+                                [&](int s, int begin, int end) { return alternating{&all_asked}(s, begin, end); });
   for (int s = 0; s < 4; ++s)
     for (int begin = 0; begin < 3; ++begin) {
       CHECK(known.furthest(s, begin) == each.furthest(s, begin));

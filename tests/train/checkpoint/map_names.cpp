@@ -66,9 +66,10 @@ TEST_CASE("arrays get the names, layouts and parts of the first rule for them") 
                 {.file = {"k.*.t", "v.*.t"}, .model = "*.kv", .transposed = true, .row_shares = {2, 1}},
                 {.file = {"*.conv"}, .model = "*.window", .transposed = true},
                 {.file = {"head"}, .model = "out", .prefixed = false}}};
-  CHECK(text_of(in_file({array("h.3.weight", {4, 8}), array("1.in", {6, 2}, 64), array("2.in", {3}),
-                         array("2.kv", {6, 5}, 128), array("3.window", {2, 3, 4, 5}), array("out", {2}), array("rest", {7, 7})},
-                        names, "p.")) ==
+  CHECK(text_of(in_file(
+            {array("h.3.weight", {4, 8}), array("1.in", {6, 2}, 64), array("2.in", {3}), array("2.kv", {6, 5}, 128),
+             array("3.window", {2, 3, 4, 5}), array("out", {2}), array("rest", {7, 7})},
+            names, "p.")) ==
         "p.b.3.w 8x4 @0 t; p.q.1 2x2 @64; p.k.1 2x2 @80; p.v.1 2x2 @96; p.q.2 1 @0; p.k.2 1 @4; p.v.2 1 @8; "
         "p.k.2.t 5x4 @128 t; p.v.2.t 5x2 @208 t; p.3.conv 5x4x2x3 @0 t; head 2 @0; p.rest 7x7 @0; ");
 }

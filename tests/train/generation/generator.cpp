@@ -200,7 +200,8 @@ TEST_CASE("beam search finds what an exhaustive search finds") {
   }
 }
 
-TEST_CASE_TEMPLATE("beam search with one beam is greedy, and more find at least as likely a text", Net, learned, headed) {
+TEST_CASE_TEMPLATE("beam search with one beam is greedy, and more find at least as likely a text", Net, learned,
+                   headed) {
   trained<Net> of(2);
   generator<Net> from(of.training);
   const auto greedy = from.generate(prompt, {.tokens = 18});

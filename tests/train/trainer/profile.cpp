@@ -63,8 +63,8 @@ TEST_CASE("a plan by measured costs cuts an unbalanced network where its time is
     return 1e-9 * static_cast<double>(step_time(network_of<sleepers>, by_costs));
   };
   const double predicted_gain = predicted_ms(by_analysis.plan()) / predicted_ms(by_measurement.plan());
-  // A sleep never ends early, so that a step takes at least the sleeps of its busiest stage: 1.5 ms for each micro-batch
-  // and half millisecond of forward. A busy machine takes longer, so that the two times are not compared.
+  // A sleep never ends early, so that a step takes at least the sleeps of its busiest stage: 1.5 ms for each
+  // micro-batch and half millisecond of forward. A busy machine takes longer, so that the two times are not compared.
   const auto takes_its_sleeps = [&](trainer<sleepers, sgd>& t) {
     const int first_of_second = t.plan().first[1], in_first = 10 + first_of_second - 2, in_second = 20 - in_first;
     t.reset_report();

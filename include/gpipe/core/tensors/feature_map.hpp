@@ -7,8 +7,8 @@
 
 namespace gpipe {
 
-/// The shape of one picture or map of features, as a type: `feature_map<float, 3, 224, 224>` has C = 3 channels and H x W
-/// pixels. In memory the channels of a pixel are neighbours ("channels-last"), because convolutions and poolings are
+/// The shape of one picture or map of features, as a type: `feature_map<float, 3, 224, 224>` has C = 3 channels and H x
+/// W pixels. In memory the channels of a pixel are neighbours ("channels-last"), because convolutions and poolings are
 /// fastest so:
 ///
 ///     element (c, y, x) is at (y W + x) C + c

@@ -17,8 +17,9 @@ struct rows_are_an_array {
 };
 template <class Element, bool Holds>
 struct rows_have_an_element_type {
-  static_assert(Holds, "gpipe: numbers are float, double, std::int32_t, std::uint8_t or gpipe::bf16: convert an array of "
-                       "another type, such as int64 labels, by std::vector<std::int32_t>(it.begin(), it.end())");
+  static_assert(Holds,
+                "gpipe: numbers are float, double, std::int32_t, std::uint8_t or gpipe::bf16: convert an array of "
+                "another type, such as int64 labels, by std::vector<std::int32_t>(it.begin(), it.end())");
 };
 
 }  // namespace broken

@@ -69,7 +69,7 @@ struct shown<Layer> : shown<typename Layer::shown_as> {};
 ///       static constexpr int kept_extras = 1;             of `decode`: its first extras, which later tokens read
 ///       using value_type = float;                         the element type of its parameters; float for bf16
 ///                                                         functions, of a context c and operands a
-///       void prepare(c, int samples)                      once: sets up matrix products of up to this number of samples
+///       void prepare(c, int samples)                      once: sets up the products of up to this number of samples
 ///       void refresh(c, a) noexcept                       writes `derived`: at the start and after each update, or
 ///                                                         before each kernel if the layers share its memory
 ///       void decode(c, a, int position)                   forward of one token behind `position` others

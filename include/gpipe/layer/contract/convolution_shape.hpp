@@ -10,9 +10,9 @@ namespace gpipe {
 ///
 ///     y[t][u][k] = b[k] + sum over i, j, c of w[i][j][c][k] x[t s - p + i d][u s - p + j d][c]
 ///
-/// with stride s, padding p and dilation d of each direction; pixels outside of x are 0. The weight {KH, KW, C / G, K} is
-/// PyTorch's Conv2d weight {K, C / G, KH, KW} with the order of its extents turned around. With G groups, output channel
-/// k reads the C / G input channels of its group, k / (K / G).
+/// with stride s, padding p and dilation d of each direction; pixels outside of x are 0. The weight {KH, KW, C / G, K}
+/// is PyTorch's Conv2d weight {K, C / G, KH, KW} with the order of its extents turned around. With G groups, output
+/// channel k reads the C / G input channels of its group, k / (K / G).
 ///
 ///     kernel 3, stride 2, padding 1:       t = 0     . x x      rows of x that the output's rows read
 ///                                          t = 1         x x x

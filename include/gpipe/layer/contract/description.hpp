@@ -14,8 +14,8 @@ namespace gpipe {
 ///     normal     with deviation     scale / sqrt(fan_in)
 ///     xavier     in [-b, b),    b = scale sqrt(6 / (inputs + outputs))          (Glorot, Bengio, 2010)
 ///
-/// A weight {out, in, ...} has in x ... inputs and out x ... outputs; one {..., in, out} of a convolution here, whose rule
-/// says `outputs_last`, has as many. `over_root(n)` divides by the square root of n:
+/// A weight {out, in, ...} has in x ... inputs and out x ... outputs; one {..., in, out} of a convolution here, whose
+/// rule says `outputs_last`, has as many. `over_root(n)` divides by the square root of n:
 ///
 ///     ResNet, convolutions before a relu (He et al., 2015) initialiser::kaiming()
 ///     GPT-2, what writes to the residual of L blocks    initialiser::deviation(0.02).over_root(2 * L)

@@ -20,8 +20,8 @@ namespace detail {
 enum class refresh_for : std::uint8_t { all, forward, backward, backward_input, backward_parameters };
 
 /// The untyped buffers of one kernel call, filled in by the executor. Pointers that the call does not need are null.
-/// State, extras, workspace and derived are blocks with the inner offsets of `offset_in`; parameters and gradients, too,
-/// unless `parameter_at` and `gradient_at` have the address of each, because a tied layer has some elsewhere.
+/// State, extras, workspace and derived are blocks with the inner offsets of `offset_in`; parameters and gradients,
+/// too, unless `parameter_at` and `gradient_at` have the address of each, because a tied layer has some elsewhere.
 struct call {
   int samples = 0;        ///< in this micro-batch, at most `capacity`
   int capacity = 0;       ///< the plan's micro-batch size
@@ -180,8 +180,8 @@ class operands {
     return reinterpret_cast<value_type*>(const_cast<std::byte*>(call_.state) +
                                          detail::offset_in(Bound::state, std::size_t{I}, sizeof(value_type)));
   }
-  // For `refresh`: whether forward, or the input part of backward, reads next what it writes. Buffers for the other need
-  // no values then.
+  // For `refresh`: whether forward, or the input part of backward, reads next what it writes. Buffers for the other
+  // need no values then.
   bool refreshes_for_forward() const {
     return call_.refreshed == detail::refresh_for::all || call_.refreshed == detail::refresh_for::forward;
   }

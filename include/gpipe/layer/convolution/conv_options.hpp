@@ -19,7 +19,8 @@ struct conv_options {
 
 namespace detail {
 
-constexpr short_name name_of_convolution(std::string_view kind, int out, height_width kernel, const conv_options& with) {
+constexpr short_name name_of_convolution(std::string_view kind, int out, height_width kernel,
+                                         const conv_options& with) {
   short_name name;
   name << kind << "<" << out << ", " << kernel;
   add_option(name, "stride", with.stride, 1);

@@ -5,7 +5,8 @@
 
 namespace gpipe {
 
-/// The same elements as a picture: tensor<T, H W C>, or tensor<T, H, W, C>, becomes feature_map<T, C, H, W>. No data moves.
+/// The same elements as a picture: tensor<T, H W C>, or tensor<T, H, W, C>, becomes feature_map<T, C, H, W>. No data
+/// moves.
 template <int C, int H, int W>
 struct as_feature_map {
   template <class In>
@@ -18,8 +19,8 @@ struct as_feature_map {
   };
 };
 
-/// The same elements as a row of channels for each pixel: feature_map<T, C, H, W> becomes tensor<T, H W, C>, so that `linear`
-/// and `softmax_cross_entropy` act on each pixel. No data moves.
+/// The same elements as a row of channels for each pixel: feature_map<T, C, H, W> becomes tensor<T, H W, C>, so that
+/// `linear` and `softmax_cross_entropy` act on each pixel. No data moves.
 struct as_pixels {
   template <class In>
   struct on;

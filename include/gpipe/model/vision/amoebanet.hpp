@@ -30,8 +30,9 @@ namespace detail::amoebanet {
 
 /// relu, convolution, batch norm: what all operations are made of.
 template <int Out, height_width Kernel = 1, height_width Stride = 1, height_width Padding = 0>
-struct relu_conv : sequence<relu, conv2d<Out, Kernel, conv_options{.stride = Stride, .padding = Padding, .bias = false}>,
-                            batch_norm<>> {};
+struct relu_conv
+    : sequence<relu, conv2d<Out, Kernel, conv_options{.stride = Stride, .padding = Padding, .bias = false}>,
+               batch_norm<>> {};
 
 // The operations on a state of C channels, with a stride of S.
 struct none {
@@ -143,7 +144,8 @@ struct amoebanet_d
             named<"cell4", detail::amoebanet::reduction_cell<4 * D, Max3x3, false>>,
             named<"cell5", detail::amoebanet::normal_cells<L / 3, 4 * D, Max3x3>>, stash<"out", "">,
             only<pop<"out">>, global_average_pool, named<"classify", linear<Options.classes>>, softmax_cross_entropy> {
-  static_assert(L >= 3 && L % 3 == 0, "gpipe: amoebanet_d<L, D>: L, the number of normal cells, must be a multiple of 3");
+  static_assert(L >= 3 && L % 3 == 0,
+                "gpipe: amoebanet_d<L, D>: L, the number of normal cells, must be a multiple of 3");
   static_assert(D >= 16 && D % 4 == 0, "gpipe: amoebanet_d<L, D>: D, the number of filters, must be a multiple of 4, "
                                        "at least 16");
 };

@@ -78,15 +78,16 @@ template <int Depth, int Width, int Stride, bool Projects>
 using resnet_block =
     std::conditional_t<(Depth >= 50), bottleneck<Width, Stride, Projects>, basic_block<Width, Stride, Projects>>;
 template <int Depth, int Group, int Width, int Stride>
-using resnet_group = stacked<resnet_count(Depth, Group), resnet_block<Depth, Width, Stride, (Stride > 1 || Depth >= 50)>,
-                             resnet_block<Depth, Width, 1, false>>;
+using resnet_group =
+    stacked<resnet_count(Depth, Group), resnet_block<Depth, Width, Stride, (Stride > 1 || Depth >= 50)>,
+            resnet_block<Depth, Width, 1, false>>;
 
 }  // namespace detail
 
-/// ResNet (He, Zhang, Ren, Sun, 2015) as torchvision builds it: resnet<18>, 34, 50, 101, 152. Its paths are torchvision's
-/// names, such as layer1.0.conv1.weight; `torchvision_resnet()` maps the layouts of its files.
+/// ResNet (He, Zhang, Ren, Sun, 2015) as torchvision builds it: resnet<18>, 34, 50, 101, 152. Its paths are
+/// torchvision's names, such as layer1.0.conv1.weight; `torchvision_resnet()` maps the layouts of its files.
 ///
-///     picture {3, Side, Side} -> 7 x 7, stride 2 -> max pool -> four groups of blocks, 64 ... 512 wide -> mean -> classes
+///     picture {3, Side, Side} -> 7 x 7, stride 2 -> max pool -> four groups, 64 ... 512 wide -> mean -> classes
 ///
 ///     parameters: 11,689,512  21,797,672  25,557,032  44,549,160  60,192,808
 template <int Depth, int Classes = 1000, int Side = 224, class T = float>

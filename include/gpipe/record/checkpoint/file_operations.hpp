@@ -61,7 +61,10 @@ class open_file {
  public:
   open_file(file_operations& files, std::string path, int flags);
   open_file(open_file&& from) noexcept
-      : files_(from.files_), path_(std::move(from.path_)), file_(std::exchange(from.file_, -1)), written_(from.written_),
+      : files_(from.files_),
+        path_(std::move(from.path_)),
+        file_(std::exchange(from.file_, -1)),
+        written_(from.written_),
         hinted_(from.hinted_) {}
   open_file& operator=(open_file&&) = delete;
   ~open_file();

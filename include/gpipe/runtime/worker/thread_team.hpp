@@ -41,10 +41,11 @@ class thread_team {
     } catch (const std::system_error& cause) {
       const int started = static_cast<int>(threads_.size());
       end();
-      detail::throw_error({"the workers here are ", workers, " and need ", workers - 1,
-                           " threads beside the caller's, but the system starts ", started, ": ", cause.what()},
-                          {"choose fewer stages, workers, replicas or threads, or raise the limits of threads (ulimit -u) "
-                           "and of addresses (ulimit -v; each thread takes ulimit -s)"});
+      detail::throw_error(
+          {"the workers here are ", workers, " and need ", workers - 1,
+           " threads beside the caller's, but the system starts ", started, ": ", cause.what()},
+          {"choose fewer stages, workers, replicas or threads, or raise the limits of threads (ulimit -u) "
+           "and of addresses (ulimit -v; each thread takes ulimit -s)"});
     } catch (...) {
       end();
       throw;

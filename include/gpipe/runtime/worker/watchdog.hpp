@@ -55,8 +55,8 @@ class watchdog {
     std::chrono::nanoseconds unchanged{0};
   };
 
-  // Looks in parts of the limit, and a part counts no more than its length: a process that was stopped (Ctrl-Z) does not
-  // count its own absence.
+  // Looks in parts of the limit, and a part counts no more than its length: a process that was stopped (Ctrl-Z) does
+  // not count its own absence.
   void watch() {
     while (!ending_.load(std::memory_order_acquire)) {
       std::this_thread::sleep_for(part_);

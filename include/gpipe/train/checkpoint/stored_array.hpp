@@ -25,7 +25,9 @@ struct stored_array {
 
   /// Of a transposed convolution's weight, {outputs, inputs, height, width} in the file: height x width. Else 1.
   std::size_t window() const {
-    return transposed && extents.rank == 4 ? static_cast<std::size_t>(extents.extents[2]) * static_cast<std::size_t>(extents.extents[3]) : 1;
+    return transposed && extents.rank == 4
+               ? static_cast<std::size_t>(extents.extents[2]) * static_cast<std::size_t>(extents.extents[3])
+               : 1;
   }
 
   std::size_t bytes() const { return extents.size() * bytes_of(type); }

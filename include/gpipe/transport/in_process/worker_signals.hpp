@@ -110,8 +110,9 @@ class basic_worker_signals {
     if (!spin(ready)) sleep(worker, predicate(ready), gives_up::never);
   }
 
-  /// At the end of a step: waits until the other workers are `ready()`, also after a failure elsewhere. Returns false if
-  /// one of them is not: no worker made progress for a deadline, and it did not return soon after its waits had ended.
+  /// At the end of a step: waits until the other workers are `ready()`, also after a failure elsewhere. Returns false
+  /// if one of them is not: no worker made progress for a deadline, and it did not return soon after its waits had
+  /// ended.
   template <class Ready>
   bool wait_for_rest(int worker, Ready ready) {
     if (spin(ready)) return true;
@@ -207,8 +208,8 @@ class basic_worker_signals {
   };
 
   /// Progress is checked in parts of a deadline, and a part counts no more than its length, so that a process that was
-  /// stopped and continued (Ctrl-Z) does not count its own absence. A wait without progress ends after a deadline and at
-  /// most one part.
+  /// stopped and continued (Ctrl-Z) does not count its own absence. A wait without progress ends after a deadline and
+  /// at most one part.
   GPIPE_COLD detail::wait_result sleep(int worker, predicate ready, gives_up when) {
     waiter& s = at(worker);
     s.waits.store(true, std::memory_order_release);

@@ -9,7 +9,8 @@
 namespace gpipe::cuda::detail {
 
 // Convolutions of groups of few channels, with a thread for each result, whose neighbours have neighbouring channels. A
-// sum has a fixed order: taps, then channels; of the weight: samples, then pixels. Wider ones are in convolution_tiles.hpp.
+// sum has a fixed order: taps, then channels; of the weight: samples, then pixels. Wider ones are in
+// convolution_tiles.hpp.
 
 /// The packed weight of backward_input: {KH, KW, K / G, C}, so that neighbours read neighbours.
 template <class T>

@@ -81,7 +81,8 @@ attention_rows<Number> rows_in(const T* from, std::ptrdiff_t stride, int count, 
 
 /// into[column][row] = from[row][column], with zeros for the rows from `count` up to a multiple of 16.
 template <class Number>
-GPIPE_OUT_OF_LINE void transpose_rows(const attention_rows<Number>& from, int count, int width, Number* into, int into_stride) {
+GPIPE_OUT_OF_LINE void transpose_rows(const attention_rows<Number>& from, int count, int width, Number* into,
+                                      int into_stride) {
   const int whole = count / 8 * 8, filled = (count + key_block::lanes - 1) / key_block::lanes * key_block::lanes;
   transpose(width, whole, from.data, from.stride, into, into_stride);
   for (int column = 0; column < width && whole < filled; ++column)

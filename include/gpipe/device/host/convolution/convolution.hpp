@@ -28,8 +28,8 @@ namespace gpipe::host {
 /// do not depend on the others, and the gradient of the weight is added up sample by sample. The plan of each shape and
 /// pass is made once and kept for the life of the process; any thread may run it.
 ///
-/// Weights are packed in strips of output channels (forward) or input channels (backward_input) of each group, so that a
-/// product reads rows without gaps:
+/// Weights are packed in strips of output channels (forward) or input channels (backward_input) of each group, so that
+/// a product reads rows without gaps:
 ///
 ///     packed    [group][strip][tap][k][m of the strip]
 template <class Products>
@@ -44,7 +44,8 @@ class direct_convolution {
 
   template <class T>
   GPIPE_OUT_OF_LINE static void pack(const convolution_shape& s, const compute_type<T>* weight, T* into) {
-    const int Kg = s.group_out(), Cg = s.group_in(), width = depthwise(s) ? s.out_channels : Products::template strip<T>;
+    const int Kg = s.group_out(), Cg = s.group_in(),
+              width = depthwise(s) ? s.out_channels : Products::template strip<T>;
     for (int group = 0; group < (depthwise(s) ? 1 : s.groups); ++group)
       for (int first = 0, all = depthwise(s) ? s.out_channels : Kg; first < all; first += width) {
         const int m = (std::min)(width, all - first);
@@ -272,7 +273,8 @@ class direct_convolution {
   // dw[channel] += sum over pixels of dy[pixel][channel] x[pixel][channel]
   template <class T>
   GPIPE_OUT_OF_LINE static void depthwise_weight(const convolution_plan::product& it,
-                                                 const convolution_plan::tap_list& taps, int channels, const T* dy, const T* x, compute_type<T>* dw) {
+                                                 const convolution_plan::tap_list& taps, int channels, const T* dy,
+                                                 const T* x, compute_type<T>* dw) {
     for (int first = 0; first < channels; first += lanes) {
       const int count = (std::min)(lanes, channels - first);
       compute_type<T> sum[std::size_t{lanes}] = {};

@@ -91,7 +91,8 @@ GPIPE_COLD GPIPE_INLINE std::vector<convolution_span> spans_of(const convolution
     std::vector<convolution_axis::tap> seen;
     for (const auto& it : axis.taps)
       if (axis.sees(it, t)) seen.push_back(it);
-    if (!spans.empty() && std::equal(seen.begin(), seen.end(), spans.back().taps.begin(), spans.back().taps.end(), same))
+    if (!spans.empty() &&
+        std::equal(seen.begin(), seen.end(), spans.back().taps.begin(), spans.back().taps.end(), same))
       spans.back().end = t + 1;
     else spans.push_back({t, t + 1, std::move(seen)});
   }
@@ -162,7 +163,8 @@ class pixel_planner {
       }
     const auto at = [&](int t, int u, int n, int b_stride, int c_stride) {
       it.n = n, it.b_stride = b_stride, it.c_stride = c_stride;
-      it.b = (std::ptrdiff_t{t} * rows.in_step * in_.width + std::ptrdiff_t{u} * columns.in_step) * in_.channels + lowest;
+      it.b =
+          (std::ptrdiff_t{t} * rows.in_step * in_.width + std::ptrdiff_t{u} * columns.in_step) * in_.channels + lowest;
       it.c = (std::ptrdiff_t{rows.out_first + t * rows.out_step} * out_.width + columns.out_first +
               std::ptrdiff_t{u} * columns.out_step) *
              out_.channels;
@@ -198,8 +200,8 @@ class pixel_planner {
 /// rows of dy. A tap has one product if samples share it, so that they are added up one after the other.
 ///
 /// The taps of a row of the kernel are neighbours in memory. If x has few channels, as a picture has, a product has all
-/// of them: 7 taps of 3 channels are 21 rows n, and dy is read 7 times, not 49. libxsmm wants rows that do not overlap, so
-/// the product then takes every second, third ... pixel:
+/// of them: 7 taps of 3 channels are 21 rows n, and dy is read 7 times, not 49. libxsmm wants rows that do not overlap,
+/// so the product then takes every second, third ... pixel:
 ///
 ///     x          |rgb|rgb|rgb|rgb|rgb|rgb|rgb|rgb|       3 taps, stride 1
 ///     product 0  |pixel 0....|pixel 3....| pixel 6 ...
@@ -281,8 +283,8 @@ GPIPE_COLD GPIPE_INLINE convolution_plan plan_convolution(const convolution_shap
                     s.padding_width == 0;
   const int in_height = flat ? 1 : s.in_height, in_width = flat ? s.in_height * s.in_width : s.in_width;
   const int out_height = flat ? 1 : s.out_height(), out_width = flat ? in_width : s.out_width();
-  // A sample has the bits that it has alone, so strips of one vector share no call: libxsmm splits their sums if there are
-  // fewer than 12 rows.
+  // A sample has the bits that it has alone, so strips of one vector share no call: libxsmm splits their sums if there
+  // are fewer than 12 rows.
   const bool may_join = strip * element_bytes > 64;
   const auto join = [&](pixel_planner& planner, const convolution_axis& rows, const convolution_axis& columns) {
     if (may_join && flat) planner.join_rows();

@@ -12,8 +12,8 @@
 
 namespace gpipe::host {
 
-/// The products of a convolution's plan by libxsmm's batch-reduce kernels, compiled when the plan is made. For float and
-/// double; other types, and products for which libxsmm has no kernel, are computed by the portable ones.
+/// The products of a convolution's plan by libxsmm's batch-reduce kernels, compiled when the plan is made. For float
+/// and double; other types, and products for which libxsmm has no kernel, are computed by the portable ones.
 struct libxsmm_taps {
   template <class T>
   static constexpr int strip = std::is_same_v<T, float> ? 64 : 32;

@@ -28,8 +28,8 @@ const T* moved(const T* from, unsigned long long bytes) {
 }  // namespace detail
 
 /// The products of a convolution's plan in plain C++, for any machine and any floating-point type: blocks of up to four
-/// rows by two vectors, whose sums stay in registers. A sum runs over taps, then over k, in ascending order, and begins with
-/// what it is added to, so that several products have the bits of one.
+/// rows by two vectors, whose sums stay in registers. A sum runs over taps, then over k, in ascending order, and begins
+/// with what it is added to, so that several products have the bits of one.
 struct portable_taps {
   /// m is 32 floats, or as many bytes of another type, so that a strip of any machine is whole vectors.
   template <class T>
@@ -58,8 +58,8 @@ struct portable_taps {
     using vector = detail::vector<number>;
 
     template <int Rows>
-    void rows(const convolution_plan::product& it, int n, const convolution_plan::tap_list& taps, const T* a, const T* b,
-              const number* row, result* c) const {
+    void rows(const convolution_plan::product& it, int n, const convolution_plan::tap_list& taps, const T* a,
+              const T* b, const number* row, result* c) const {
       b += Transposed ? n : std::ptrdiff_t{n} * it.b_stride;
       c += std::ptrdiff_t{n} * it.c_stride;
       for (int first = 0; first < m_; first += 2 * vector::width) {
@@ -88,7 +88,8 @@ struct portable_taps {
         const T* right = detail::moved(a, taps.a[tap]);
         const T* from = detail::moved(b, taps.b[tap]);
         for (int p = 0; p < it.k; ++p, right += it.a_stride, from += Transposed ? it.b_stride : 1) {
-          const auto right0 = load<Whole>(right, columns), right1 = load<Whole>(right + vector::width, columns - vector::width);
+          const auto right0 = load<Whole>(right, columns),
+                     right1 = load<Whole>(right + vector::width, columns - vector::width);
           GPIPE_UNROLL_ROWS
           for (int r = 0; r < Rows; ++r) {
             const number left = from[Transposed ? r : std::ptrdiff_t{r} * it.b_stride];

@@ -14,8 +14,8 @@
 
 namespace gpipe::host {
 
-/// How a weight's gradient is computed from packed copies of x and dy. Rows of x a power of two apart share few lines of
-/// the first-level cache, and no prefetcher follows them from page to page.
+/// How a weight's gradient is computed from packed copies of x and dy. Rows of x a power of two apart share few lines
+/// of the first-level cache, and no prefetcher follows them from page to page.
 ///
 /// A chunk is some rows of one sample's dy, or small samples whole. Its x is packed in panels of `panel` channels, and
 /// its dy one strip at a time:

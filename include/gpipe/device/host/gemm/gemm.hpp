@@ -14,7 +14,8 @@ namespace gpipe::host {
 template <class Tile>
 struct gemm : gemm_transposed<Tile> {
   /// C[rows x n] = A[rows x k] * B + start, with B packed. `start` is one row, added to every row of C. If it is null,
-  /// the start is C itself when accumulating, else zero. Threads that share products compute a part of the columns each.
+  /// the start is C itself when accumulating, else zero. Threads that share products compute a part of the columns
+  /// each.
   template <class T>
   static void multiply(int rows, int n, int k, const T* a, const T* b, T* c, bool accumulate,
                        const T* start = nullptr) {

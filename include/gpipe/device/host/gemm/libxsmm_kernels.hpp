@@ -14,11 +14,11 @@
 
 namespace gpipe::host {
 
-/// A kernel of libxsmm that adds up several products, whose operands lie at offsets in bytes: (a, b, c, count, a_offsets,
-/// b_offsets). libxsmm's a is the b of our products.
+/// A kernel of libxsmm that adds up several products, whose operands lie at offsets in bytes: (a, b, c, count,
+/// a_offsets, b_offsets). libxsmm's a is the b of our products.
 template <class T>
-using batch_kernel =
-    std::conditional_t<std::is_same_v<T, float>, libxsmm_smmfunction_reducebatch_offs, libxsmm_dmmfunction_reducebatch_offs>;
+using batch_kernel = std::conditional_t<std::is_same_v<T, float>, libxsmm_smmfunction_reducebatch_offs,
+                                        libxsmm_dmmfunction_reducebatch_offs>;
 
 /// libxsmm's kernels for blocks of float products, c[rows x columns] (+)= a[rows x k] * b, where b is a panel unless
 /// its rows are `ldb` apart. Each is compiled on first use and kept for the life of the process. Any thread may call
@@ -44,8 +44,8 @@ class libxsmm_kernels {
     return add(of, first);
   }
 
-  /// The same as a sum of products, for float and double: c (+)= sum of a_i b_i; null if there is none. Nothing is kept:
-  /// who needs it keeps it.
+  /// The same as a sum of products, for float and double: c (+)= sum of a_i b_i; null if there is none. Nothing is
+  /// kept: who needs it keeps it.
   template <class T>
   GPIPE_COLD static batch_kernel<T> compile_batch(const shape& of) {
     const std::lock_guard lock{adding_};

@@ -8,8 +8,8 @@
 
 namespace gpipe::host {
 
-/// into[j][i] = from[i][j] for i, j < 8, in rows `stride` and `into_stride` elements apart, in three rounds of exchanges
-/// between rows 1, 2 and 4 apart:
+/// into[j][i] = from[i][j] for i, j < 8, in rows `stride` and `into_stride` elements apart, in three rounds of
+/// exchanges between rows 1, 2 and 4 apart:
 ///
 ///     a b   a'b'      a a'  b b'      2 x 2 blocks, then blocks of these
 ///     c d   c'd'  ->  c c'  d d'
