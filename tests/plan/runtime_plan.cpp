@@ -180,6 +180,82 @@ TEST_CASE("a schedule whose workers wait in a circle is refused, with the worker
                        error);
 }
 
+template <class Schedule>
+std::string error_of() {
+  const plan_options options{.stages = 2,
+                             .micro_batches = 3,
+                             .schedule = schedule_kind::custom,
+                             .custom_schedule = &custom_schedule_of<Schedule>};
+  try {
+    make_plan(network_of<chain>, options);
+  } catch (const error& refused) {
+    return refused.what();
+  }
+  return "none";
+}
+
+template <class Change>
+struct changed : fill_drain {
+  static constexpr const char* name() { return "mine"; }
+  static constexpr cell at(int S, int M, int worker, int tick) {
+    cell found = fill_drain::at(S, M, worker, tick);
+    Change::change(found, worker, tick);
+    return found;
+  }
+};
+
+TEST_CASE("a wrong table of a user's schedule is refused, with its name, the cell, and what to do") {
+  struct another_stage {
+    static constexpr void change(cell& it, int worker, int tick) {
+      if (worker == 1 && tick == 2) it.stage = 0;
+    }
+  };
+  struct repeats {
+    static constexpr void change(cell& it, int worker, int tick) {
+      if (worker == 0 && tick == 1) it.micro_batch = 0;
+    }
+  };
+  struct omits {
+    static constexpr void change(cell& it, int, int) {
+      if (it.kind == action_kind::backward && it.micro_batch == 2) it = {};
+    }
+  };
+  struct descends {
+    static constexpr void change(cell& it, int, int) {
+      if (it.kind == action_kind::backward) it.micro_batch = 2 - it.micro_batch;
+    }
+  };
+  struct hurries {
+    static constexpr void change(cell& it, int worker, int tick) {
+      if (worker == 1 && tick < 4) it = tick < 3 ? cell{action_kind::forward, 1, tick} : cell{};
+    }
+  };
+  struct holds_two : changed<omits> {
+    static constexpr cell at(int S, int M, int worker, int tick) { return fill_drain::at(S, M, worker, tick); }
+    static constexpr int in_flight(int, int, int) { return 2; }
+  };
+  struct spare_worker : changed<omits> {
+    static constexpr int workers(int S) { return S + 1; }
+  };
+  const auto says = [](const std::string& message, const char* text) {
+    CAPTURE(message);
+    CHECK(message.find(text) != std::string::npos);
+  };
+  says(error_of<changed<another_stage>>(),
+       "the schedule's table is wrong: mine: 0F1 (forward) of worker 1 at tick 2 is of a stage or micro-batch that this "
+       "worker does not have; choose a stage that worker_of() gives to the worker, and a micro-batch from 0 to 2");
+  says(error_of<changed<repeats>>(),
+       "mine: 0F0 (forward) of worker 0 at tick 2 ran before, or must not run; run every stage and micro-batch");
+  says(error_of<changed<omits>>(), "mine: 0B2 (backward) of worker 0 is missing; run every stage and micro-batch");
+  says(error_of<changed<descends>>(),
+       "(backward) of worker 1 at tick 4 has parameter gradients, which a stage makes in the order 0, 1, 2, ...; run");
+  says(error_of<changed<hurries>>(), "mine: 1F0 (forward) of worker 1 at tick 0 runs before what it needs; run it");
+  says(error_of<holds_two>(),
+       "mine: 0F0 (forward) of worker 0 at tick 2: the stage then holds the inputs of more micro-batches than "
+       "in_flight(), which is 2; return more from in_flight(), or run backward earlier");
+  says(error_of<spare_worker>(), "mine: worker 2 has no stage; let workers() count those of worker_of()");
+}
+
 TEST_CASE("the plan has the programs of all workers, for a pass that trains and for one that runs forward") {
   const runtime_plan p = made({.stages = 3, .micro_batches = 2, .schedule = schedule_kind::one_f_one_b});
   REQUIRE(p.programs.size() == 3);

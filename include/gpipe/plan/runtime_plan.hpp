@@ -161,6 +161,34 @@ GPIPE_COLD inline void link_stages(const network& net, runtime_plan& p) {
   });
 }
 
+/// For the author of a schedule: which cell is wrong, and what to do.
+[[noreturn]] GPIPE_COLD inline void throw_unsound(const runtime_plan& p, const check_result& found) {
+  const auto& [what, worker, tick, at] = found;
+  const std::string schedule = concat({"the schedule's table is wrong: ", p.schedule.name(), ": "});
+  if (at.kind == action_kind::idle)
+    throw_error({schedule, "worker ", worker, " has no stage"}, {"let workers() count those of worker_of()"});
+  std::string cell = concat({label_of(at, true).text(), " (", name_of(at.kind), ") of worker ", worker});
+  if (what == fault::missing)
+    throw_error({schedule, cell, " is missing"}, {"run every stage and micro-batch forward and backward once"});
+  cell += concat({" at tick ", tick});
+  if (what == fault::unknown)
+    throw_error({schedule, cell, " is of a stage or micro-batch that this worker does not have"},
+                {"choose a stage that worker_of() gives to the worker, and a micro-batch from 0 to ",
+                 p.micro_batches() - 1});
+  if (what == fault::repeated)
+    throw_error({schedule, cell, " ran before, or must not run"},
+                {"run every stage and micro-batch forward and backward once"});
+  if (what == fault::retirement)
+    throw_error({schedule, cell, " has parameter gradients, which a stage makes in the order 0, 1, 2, ..."},
+                {"run the backwards of a stage in ascending order of micro-batches"});
+  if (what == fault::stash)
+    throw_error({schedule, cell, ": the stage then holds the inputs of more micro-batches than in_flight(), which is ",
+                 p.schedule.in_flight(p.stages(), p.micro_batches(), at.stage)},
+                {"return more from in_flight(), or run backward earlier"});
+  throw_error({schedule, cell, " runs before what it needs"},
+              {"run it in a later tick than the cells whose outputs it reads"});
+}
+
 GPIPE_COLD inline void require_sound(const runtime_plan& p) {
   const int S = p.stages(), M = p.micro_batches(), count = static_cast<int>(p.links.size());
   const check_result checked = check_timetable(p.schedule, S, M, p.links.data(), count);
@@ -170,8 +198,9 @@ GPIPE_COLD inline void require_sound(const runtime_plan& p) {
     circle += (circle.empty() ? "" : ", for ") + describe(it);
   });
   if (!circle.empty())
-    throw_error({"the schedule's workers wait in a circle: ", circle, ", for the first"}, {"choose another schedule"});
-  throw_error({"the schedule's table is wrong: ", describe(checked)}, {"choose another schedule"});
+    throw_error({"the schedule's workers wait in a circle: ", circle, ", for the first"},
+                {"run what a cell needs before it, or choose another schedule"});
+  throw_unsound(p, checked);
 }
 
 GPIPE_COLD inline void require_memory(const plan_options& o, int stage, const stage_memory& memory) {
