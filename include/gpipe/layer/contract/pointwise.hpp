@@ -13,6 +13,15 @@ namespace gpipe {
 template <class Function, class T>
 concept derives = requires(T x) { Function::derivative(x); };
 
+namespace broken {
+
+template <class Function, class Number, bool Holds>
+struct pointwise_has_value {
+  static_assert(Holds, "gpipe: a pointwise function needs `template <class T> static T value(T x)`");
+};
+
+}  // namespace broken
+
 /// A layer that is a function of each element, in three lines:
 ///
 ///     struct softplus : gpipe::pointwise<softplus> {
@@ -59,6 +68,8 @@ struct pointwise {
   struct on<In> {
     using output = In;
     using T = typename In::value_type;
+    using number = compute_type<T>;
+    static_assert(sizeof(broken::pointwise_has_value<Function, number, requires(number x) { Function::value(x); }>) > 0);
     static constexpr keep keeps{.input = true};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 10 * elements,
