@@ -145,7 +145,9 @@ GPIPE_COLD inline void search_cut(const network& net, runtime_plan& p) {
   throw_error({"memory_limit is ", chosen_size(static_cast<std::uint64_t>(o.memory_limit)), ": no cut into ",
                 several(o.stages, "stage"), " fits"},
               {"choose at least ", min_memory_limit(net, o, p.schedule, costs), " bytes",
-               o.coalesce > 1 ? ", or coalesce 0, which may need fewer" : ""});
+               o.coalesce > 1                           ? ", or coalesce 0, which may need fewer"
+               : o.recompute == recompute_mode::never ? ", or recompute as-needed, which may need fewer"
+                                                      : ""});
 }
 
 GPIPE_COLD inline void link_stages(const network& net, runtime_plan& p) {

@@ -24,6 +24,8 @@ TEST_CASE("numbers are written as people read them") {
   CHECK(sized(13'107'200) == "12.5 MiB");
   CHECK(sized(std::uint64_t{154} << 30) == "154 GiB");
   CHECK(chosen_size(1000) == "1000 bytes");
+  CHECK(chosen_size(51'200) == "51200 bytes (50 KiB)");
+  CHECK(chosen_size(50'000) == "50000 bytes (50 KB)");
   CHECK(chosen_size(3'460'300) == "3460300 bytes (3.3 MiB)");
   CHECK(chosen_size(500'000'000) == "500000000 bytes (500 MB)");
   CHECK(chosen_size(1'500'000'000) == "1500000000 bytes (1.5 GB)");

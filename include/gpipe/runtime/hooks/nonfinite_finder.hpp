@@ -117,7 +117,8 @@ class nonfinite_finder {
   [[noreturn]] GPIPE_COLD void not_finite(const bound& b, const step_context& step, int m,
                                           const std::string& what, const std::string& place = {}) const {
     throw_error({what, " is not finite", place},
-                {"look for such numbers in the data, or lower the learning rate; parameters are as before the step"},
+                {place.empty() ? "look for such numbers in the data, or lower the learning rate" : "correct the data",
+                 "; parameters are as before the step"},
                 {.layer = std::string(b.layer->name),
                  .slot = b.slot,
                  .stage = stage_,
