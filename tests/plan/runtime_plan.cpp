@@ -169,6 +169,18 @@ TEST_CASE("a custom cut must obey the limit") {
   CHECK_THROWS_WITH_AS(made(o, {3}), doctest::Contains("and the stage needs"), error);
 }
 
+TEST_CASE("where a limit is too small and nothing is recomputed, the error offers to recompute") {
+  plan_options o{.stages = 2, .micro_batches = 4, .recompute = recompute_mode::never, .memory_limit = 1000};
+  CHECK_THROWS_WITH_AS(made(o), doctest::Contains("bytes, or recompute as-needed, which may need fewer"), error);
+  o.recompute = recompute_mode::always;
+  CHECK_THROWS_WITH_AS(made(o), doctest::Contains("; choose at least"), error);
+  try {
+    made(o);
+  } catch (const error& refused) {
+    CHECK(std::string(refused.what()).find("as-needed") == std::string::npos);
+  }
+}
+
 TEST_CASE("a schedule whose workers wait in a circle is refused, with the worker, tick and cell of each") {
   const plan_options options{.stages = 2,
                              .micro_batches = 2,

@@ -51,6 +51,7 @@ TEST_CASE("the first layer with a number that is not finite is named") {
     bad.weights[10] = std::numeric_limits<float>::infinity();
     const error at_loss = both.failure(bad.take(0, batch_size));
     CHECK(has(at_loss, "the field \"weights\" of the data is not finite in sample 10, column 0"));
+    CHECK(has(at_loss, "; correct the data; parameters are as before the step"));
     CHECK(at_loss.where().slot == 7);
     CHECK(at_loss.where().stage == last);
     CHECK(at_loss.where().micro_batch == 3);
