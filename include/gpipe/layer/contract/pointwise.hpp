@@ -69,7 +69,8 @@ struct pointwise {
     using output = In;
     using T = typename In::value_type;
     using number = compute_type<T>;
-    static_assert(sizeof(broken::pointwise_has_value<Function, number, requires(number x) { Function::value(x); }>) > 0);
+    static constexpr bool has_value = requires(number x) { Function::value(x); };
+    static_assert(sizeof(broken::pointwise_has_value<Function, number, has_value>) > 0);
     static constexpr keep keeps{.input = true};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 10 * elements,
