@@ -13,6 +13,8 @@
 
 #include <gpipe/layer.hpp>
 
+#include "support/larger_error.hpp"
+
 using namespace gpipe;
 using namespace gpipe::detail;
 
@@ -123,7 +125,7 @@ class in_bf16 {
     double largest = 1e-30, off = 0;
     for (std::size_t i = 0; i < count; ++i) largest = (std::max)(largest, std::fabs(want.get(at + i)));
     for (std::size_t i = 0; i < count; ++i)
-      off = (std::max)(off, std::fabs(got.get(first + i) - want.get(at + i)) / largest);
+      off = larger_error(off, std::fabs(got.get(first + i) - want.get(at + i)) / largest);
     CAPTURE(layer_);
     CAPTURE(got.name());
     CHECK(off <= tolerance);

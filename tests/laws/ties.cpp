@@ -13,6 +13,7 @@
 #include <gpipe/layer/linear/bias.hpp>
 #include <gpipe/train/checkpoint/name_map.hpp>
 
+#include "support/larger_error.hpp"
 #include "support/nets.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/threaded_job.hpp"
@@ -78,9 +79,9 @@ TEST_CASE("a head with a bias of its own is a tied product and a bias behind it"
   b.set_parameter("3.bias", a.parameter("2.bias"));
   for (int i = 0; i < 5; ++i) CHECK(a.step(data.all()).loss == doctest::Approx(b.step(data.all()).loss).epsilon(1e-5));
   const auto close = [](const std::vector<float>& x, const std::vector<float>& y) {
-    float most = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) most = (std::max)(most, std::abs(x[i] - y[i]));
-    return x.size() == y.size() && most < 1e-4F;
+    double most = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) most = larger_error(most, std::abs(x[i] - y[i]));
+    return x.size() == y.size() && most < 1e-4;
   };
   CHECK(close(a.parameter("0.weight"), b.parameter("0.weight")));
   CHECK(close(a.parameter("2.bias"), b.parameter("3.bias")));

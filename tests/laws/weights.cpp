@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "support/larger_error.hpp"
 #include "support/nets.hpp"
 
 using namespace laws;
@@ -47,7 +48,7 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
   double largest = 0, difference = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     largest = (std::max)(largest, std::abs(a[i]));
-    difference = (std::max)(difference, std::abs(a[i] - b[i]));
+    difference = larger_error(difference, std::abs(a[i] - b[i]));
   }
   return difference / largest;
 }

@@ -17,6 +17,7 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 
+#include "support/larger_error.hpp"
 #include "support/reference/batch_norm.hpp"
 #include "support/reference/residual_mlp.hpp"
 
@@ -96,7 +97,7 @@ void agrees(const optimizer_update<host::context>& rule, double rate, const std:
         for (const place_of& at : places(of, known::parameter_count)) {
           const auto* x = reinterpret_cast<const T*>(block(at.slot) + at.offset);
           for (std::size_t i = 0; i < at.size; ++i)
-            largest = (std::max)(largest, std::abs(static_cast<double>(x[i]) / divisor - numbers[at.first + i]));
+            largest = larger_error(largest, std::abs(static_cast<double>(x[i]) / divisor - numbers[at.first + i]));
         }
         return largest;
       };

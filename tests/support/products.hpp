@@ -14,6 +14,7 @@
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/device/host/context.hpp>
 
+#include "support/larger_error.hpp"
 #include "support/sanitized.hpp"
 
 namespace products {
@@ -63,7 +64,7 @@ double worst(matrix<T>& got, const std::vector<double>& want) {
   constexpr double rounding = std::is_same_v<T, bf16> ? 0x1.01p-8 : 0;
   double largest = 0;
   for (std::size_t i = 0; i < want.size(); ++i)
-    largest = std::fmax(largest, std::fabs(static_cast<double>(got[i]) - want[i]) - rounding * std::fabs(want[i]));
+    largest = larger_error(largest, std::fabs(static_cast<double>(got[i]) - want[i]) - rounding * std::fabs(want[i]));
   return largest;
 }
 template <class T>

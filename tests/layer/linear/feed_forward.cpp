@@ -15,6 +15,8 @@
 #include <gpipe/layer/loss/mean_squared_error.hpp>
 #include <gpipe/train/trainer.hpp>
 
+#include "support/larger_error.hpp"
+
 using namespace gpipe;
 using namespace gpipe::detail;
 
@@ -77,7 +79,7 @@ void near(const std::vector<T>& got, const std::vector<T>& want, double toleranc
   REQUIRE(got.size() == want.size());
   double worst = 0;
   for (std::size_t i = 0; i < got.size(); ++i)
-    worst = std::fmax(worst, std::fabs(static_cast<double>(got[i]) - static_cast<double>(want[i])));
+    worst = larger_error(worst, std::fabs(static_cast<double>(got[i]) - static_cast<double>(want[i])));
   CHECK(worst < tolerance);
 }
 

@@ -11,6 +11,8 @@
 
 #include <gpipe/device/host/layer_fixture.hpp>
 
+#include "support/larger_error.hpp"
+
 using namespace gpipe;
 using namespace gpipe::detail;
 
@@ -43,7 +45,7 @@ void agrees_with_plain_loops(int samples) {
   const double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-13;
   double worst = 0;
   const auto compare = [&](double got, double want) {
-    worst = std::fmax(worst, std::fabs(got - want) / (1 + std::fabs(want)));
+    worst = larger_error(worst, std::fabs(got - want) / (1 + std::fabs(want)));
   };
   for (int row = 0; row < rows * samples; ++row) {
     for (int n = 0; n < N; ++n) {

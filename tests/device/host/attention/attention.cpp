@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/larger_error.hpp"
 #include "support/sanitized.hpp"
 #include "support/stack_depth.hpp"
 
@@ -176,7 +177,7 @@ double deviation(const array& found, const array& expected, const attention_shap
           written[i] = 1;
           largest = std::max(largest, std::fabs(expected[i]));
           const double difference = std::fabs(found[i] - expected[i]);
-          worst = difference <= worst ? worst : difference;  // NaN counts
+          worst = larger_error(worst, difference);
         }
   for (std::size_t i = 0; i < found.size(); ++i)
     if (!written[i] && found[i] != untouched) return 1e9;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "support/allocations.hpp"
+#include "support/larger_error.hpp"
 #include "support/plain_convolution.hpp"
 #include "support/sanitized.hpp"
 
@@ -97,7 +98,7 @@ void compare(const std::vector<T>& got, const std::vector<double>& expected, dou
   double largest = 1e-30, off = 0;
   for (const double it : expected) largest = (std::max)(largest, std::fabs(it));
   for (std::size_t i = 0; i < expected.size(); ++i)
-    off = (std::max)(off, std::fabs(static_cast<double>(static_cast<compute_type<T>>(got[i])) - expected[i]));
+    off = larger_error(off, std::fabs(static_cast<double>(static_cast<compute_type<T>>(got[i])) - expected[i]));
   CHECK(off <= tolerance * largest);
 }
 
