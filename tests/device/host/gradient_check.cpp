@@ -19,6 +19,9 @@ enum class fault {
   forgets_an_element,
   writes_beside,
   writes_other_samples,
+  reads_other_samples,
+  omits_an_output,
+  needs_input_part,
   unsteady_forward,
   fused_differs,
 };
@@ -37,8 +40,9 @@ struct square {
     static void forward(const auto&, const auto& a) {
       static int calls = 0;
       const T drift = F == fault::unsteady_forward ? T(1e-9) * T(++calls) : T(0);
-      for (int i = 0; i < a.samples() * N; ++i)
+      for (int i = F == fault::omits_an_output ? 1 : 0; i < a.samples() * N; ++i)
         a.out()[i] = a.template parameter<0>()[i % N] * a.in()[i] * a.in()[i] + drift;
+      if (F == fault::reads_other_samples) a.out()[0] += 0 * a.in()[a.samples() * N];
       if (F == fault::writes_beside) a.out()[(a.samples() + 2) * N] = 0;
       if (F == fault::writes_other_samples) a.out()[a.samples() * N] = 0;
     }
@@ -52,6 +56,7 @@ struct square {
       }
     }
     static void backward_parameters(const auto&, const auto& a) {
+      if (F == fault::needs_input_part && !a.in_gradient()) return;
       if (F == fault::assigns_parameter)
         for (int j = 0; j < N; ++j) a.template gradient<0>()[j] = 0;
       for (int i = 0; i < a.samples() * N; ++i)
@@ -97,6 +102,47 @@ TEST_CASE("each fault is detected and named") {
   finds(report<fault::forgets_an_element>(), "input 0[11]");
   finds(report<fault::writes_beside>(), "outside of its buffer output 0");
   finds(report<fault::writes_other_samples>(), "samples beyond the micro-batch");
+  finds(report<fault::reads_other_samples>(), "input 0[0]: ");
+  finds(report<fault::omits_an_output>(), "a forward over other numbers gives different bits");
+  finds(report<fault::needs_input_part>(), "the gradient of gain needs the input part of backward");
   finds(report<fault::unsteady_forward>(), "a second forward");
   finds(report<fault::fused_differs>(), "fused");
+}
+
+/// Two integers for each number, and two partials.
+template <bool OmitsInteger, bool OmitsPartial>
+struct count {
+  template <class In>
+  struct on;
+  template <class T, int N>
+  struct on<tensor<T, N>> {
+    using output = bundle<tensor<T, N>, tensor<std::int32_t, N>>;
+    static constexpr partial partials[] = {{"sum", 1}, {"largest", 1}};
+    static void forward(const auto&, const auto& a) {
+      for (int i = 0; i < a.samples() * N; ++i) {
+        a.template out<0>()[i] = a.in()[i];
+        if (!OmitsInteger || i > 0) a.template out<1>()[i] = 2 * i;
+      }
+      if (a.partials() == nullptr) return;
+      a.partials()[0] = 1;
+      if (!OmitsPartial) a.partials()[1] = 2;
+    }
+    static void backward_input(const auto&, const auto& a) {
+      for (int i = 0; i < a.samples() * N; ++i) a.in_gradient()[i] = a.template out_gradient<0>()[i];
+    }
+  };
+};
+
+TEST_CASE("an integer or a partial that forward does not write is found") {
+  CHECK(check_gradient<count<false, false>, tensor<double, 4>>().passes());
+  const auto integer = check_gradient<count<true, false>, tensor<double, 4>>(),
+             part = check_gradient<count<false, true>, tensor<double, 4>>();
+  CHECK(integer.where == "a forward over other numbers gives different bits");
+  CHECK(part.where == "a forward over other numbers, for partials, gives different bits");
+}
+
+TEST_CASE("a check of no samples is refused") {
+  for (const int samples : {0, -1})
+    CHECK_THROWS_WITH_AS((check_gradient<square<fault::none>, tensor<double, 4>>({.samples = samples})),
+                         doctest::Contains("; choose at least 1"), error);
 }

@@ -56,3 +56,17 @@ TEST_CASE("forwards() runs the forwards of a schedule in the same ticks") {
         "worker 1  .    1F0  1F1  3F0  .    3F1  .    .    .    .\n");
   CHECK_THROWS_AS(timetable(forwards, 4, 5), error);
 }
+
+TEST_CASE("a kind knows the stages of its workers") {
+  for (const int chunks : {1, 2, 5}) {
+    for (const schedule_kind kind : {schedule_kind::interleaved, schedule_kind::looped_bfs,
+                                     schedule_kind::interleaved_zb})
+      CHECK(stages_per_worker(kind, chunks) == chunks);
+    for (const schedule_kind kind : {schedule_kind::zb_v, schedule_kind::dual_pipe_v})
+      CHECK(stages_per_worker(kind, chunks) == 2);
+    for (const schedule_kind kind : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1,
+                                     schedule_kind::forward_only, schedule_kind::custom})
+      CHECK(stages_per_worker(kind, chunks) == 1);
+  }
+  CHECK(stages_per_worker(schedule_kind::interleaved, 0) == 1);
+}

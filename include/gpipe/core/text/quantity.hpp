@@ -51,7 +51,7 @@ GPIPE_COLD inline std::string sized(std::uint64_t bytes) {
 /// A size that a user chose, exactly, and as it was probably written: 1000 bytes, 51200 bytes (50 KiB), 3460300 bytes
 /// (3.3 MiB), 500000000 bytes (500 MB).
 GPIPE_COLD inline std::string chosen_size(std::uint64_t bytes) {
-  std::string exact = std::to_string(bytes) + " bytes";
+  std::string exact = std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
   if (bytes < 10'000) return exact;
   if (bytes % 1024 == 0 && bytes < 1'024'000) return exact + " (" + std::to_string(bytes / 1024) + " KiB)";
   const char* units[] = {" TB", " GB", " MB", " KB"};

@@ -58,6 +58,9 @@ class gradient_check {
       : options_(options), fixture_(fixture), kernels_(kernels) {
     fixture_.call().training = options.training;
     fixture_.randomise(options.seed, options.integers_below);
+    for (auto* list : {&fixture_.in, &fixture_.out_gradient})  // a kernel that reads beyond the micro-batch finds NaN
+      for (auto& b : *list)
+        if (is_floating(b.type())) std::fill(b.data() + used(b) * bytes_of(b.type()), b.data() + b.bytes(), std::byte{0xff});
   }
 
   gradient_report operator()() {
@@ -65,6 +68,10 @@ class gradient_check {
       objective();
       same("a second refresh", fixture_.derived, [this] { kernels_.refresh(fixture_); });
       same("a second forward", fixture_.out, [this] { kernels_.forward(fixture_); });
+      same("a forward over other numbers", fixture_.out, [this] { forward_over_zeros(fixture_.out); });
+      if (options_.training || declared_.state.empty())  // else no part of them counts
+        same("a forward over other numbers, for partials,", fixture_.partials,
+             [this] { forward_over_zeros(fixture_.partials); });
       same("a recompute", fixture_.out, [this] { recompute(); });
       for (std::size_t i = 0; i < fixture_.partials[0].count(); ++i)
         fixture_.partials[0].set(i, 1 + fixture_.partials[0].get(i));
@@ -103,6 +110,13 @@ class gradient_check {
         sum += fixture_.out[o].get(i) * fixture_.out_gradient[o].get(i);
     }
     return differentiable || declared_.partials.empty() ? sum : fixture_.partials[0].get(0);
+  }
+
+  // What forward does not write keeps its zero, in place of the poison before the first forward.
+  void forward_over_zeros(std::vector<host::guarded_buffer>& written) {
+    for (auto& b : written)
+      std::fill_n(b.data(), &written == &fixture_.out ? used(b) * bytes_of(b.type()) : b.bytes(), std::byte{});
+    kernels_.forward(fixture_);
   }
 
   void recompute() {
@@ -171,6 +185,13 @@ class gradient_check {
     }
   }
 
+  void agrees_with(const std::vector<double>& once, int times, const char* otherwise) {
+    for (std::size_t p = 0; p < declared_.parameters.size(); ++p)
+      for (std::size_t i = declared_.first_of(p), end = i + declared_.parameters[p].extents.size(); i < end; ++i)
+        if (!(std::fabs(fixture_.gradients[0].get(i) - times * once[i]) <= 1e-12 * (1 + std::fabs(once[i]))))
+          report_broken(std::string("the gradient of ") + declared_.parameters[p].name + otherwise);
+  }
+
   void promises() {
     objective();
     fixture_.gradients[0].clear();
@@ -186,6 +207,15 @@ class gradient_check {
       if (image_of(fixture_.in_gradient) != inputs || image_of(fixture_.gradients) != parameters)
         report_broken("the fused backward gives different bits than its parts");
     }
+    // The first layer of a model runs without backward_input.
+    std::vector<double> once(fixture_.gradients[0].count());
+    for (std::size_t i = 0; i < once.size(); ++i) once[i] = fixture_.gradients[0].get(i);
+    objective();
+    fixture_.gradients[0].clear();
+    for (std::size_t i = 0; i < fixture_.in_gradient.size(); ++i) fixture_.call().in_gradient[i] = nullptr;
+    kernels_.backward_parameters(fixture_);
+    fixture_.connect_gradients();
+    agrees_with(once, 1, " needs the input part of backward");
     // backward_input runs if at least one input needs a gradient: a single input always does.
     const int inputs_of_layer = static_cast<int>(declared_.in.size());
     for (int without = 0; inputs_of_layer > 1 && without < inputs_of_layer; ++without) {
@@ -200,14 +230,13 @@ class gradient_check {
       if (seen != inputs)
         report_broken("omitting the gradient of " + fixture_.in[w].name() + " changes another gradient");
     }
-    std::vector<double> once(fixture_.gradients[0].count());
-    for (std::size_t i = 0; i < once.size(); ++i) once[i] = fixture_.gradients[0].get(i);
-    kernels_.backward_parameters(fixture_);
-    for (std::size_t p = 0; p < declared_.parameters.size(); ++p)
-      for (std::size_t i = declared_.first_of(p), end = i + declared_.parameters[p].extents.size(); i < end; ++i)
-        if (std::fabs(fixture_.gradients[0].get(i) - 2 * once[i]) > 1e-12 * (1 + std::fabs(once[i])))
-          report_broken(std::string("the gradient of ") + declared_.parameters[p].name +
-                        " is overwritten instead of accumulated");
+    fixture_.gradients[0].clear();
+    for (int part = 0; part < 2; ++part) {
+      objective();
+      kernels_.backward_input(fixture_);
+      kernels_.backward_parameters(fixture_);
+    }
+    agrees_with(once, 2, " is overwritten instead of accumulated");
     for (const auto* list : {&fixture_.out, &fixture_.in_gradient})
       for (const auto& b : *list)
         for (std::size_t i = used(b) * bytes_of(b.type()); i < b.bytes(); ++i)
@@ -225,9 +254,10 @@ class gradient_check {
 
 /// Checks the backward of a layer against central differences of its forward, in double, and the promises of a layer's
 /// kernels: parameter gradients are accumulated; input gradients are overwritten, and omitted if not needed; backward
-/// reads nothing that the layer does not keep; a fused backward has the same bits as its parts; a second forward gives
-/// the same bits, and a recompute leaves the partials alone; nothing is written outside of a buffer or beyond the given
-/// samples.
+/// reads nothing that the layer does not keep; its part for parameters runs without that for inputs, as in a model's
+/// first layer; a fused backward has the same bits as its parts; a second forward gives the same bits whatever was in its
+/// outputs, and a recompute leaves the partials alone; nothing is read or written beyond the given samples, or written
+/// outside of a block of buffers. Throws `error` for fewer samples than 1.
 ///
 ///     const auto report = gpipe::check_gradient<my_layer, gpipe::tensor<double, 8>>();
 ///     REQUIRE_MESSAGE(report.passes(), report.where);
@@ -236,6 +266,7 @@ gradient_report check_gradient(const gradient_check_options& options = {}) {
   using fixture = host::layer_fixture<Layer, Input, Context>;
   static_assert(std::is_same_v<typename fixture::value_type, double>,
                 "central differences need double: check the layer on tensor<double, ...>");
+  if (options.samples < 1) detail::throw_error({"samples is ", options.samples}, {"choose at least 1"});
   fixture it(options.samples, options.samples + 2);
   return detail::gradient_check(options, it, detail::kernels_of_fixture<fixture>)();
 }

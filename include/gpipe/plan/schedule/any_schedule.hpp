@@ -169,7 +169,7 @@ static_assert(scheduler<schedule_choice>);
 
 /// Stages of each worker, for the schedules that can have that number at any number of workers; 1 for a custom one.
 constexpr int stages_per_worker(schedule_kind kind, int chunks = 2) {
-  if (kind == schedule_kind::custom) return 1;
+  if (kind == schedule_kind::custom || chunks < 1) return 1;
   const int stages = 2 * chunks;
   return stages / schedule_choice(kind, chunks).workers(stages);
 }
