@@ -205,7 +205,8 @@ TEST_CASE("dependencies enter through their allowed") {
   CHECK(joined(outside_of(headers(), "boost/", {"gpipe/model/hana.hpp"})) == "");
   CHECK(joined(outside_of(headers(), "thrust/", {"gpipe/device/"})) == "");
   CHECK(joined(outside_of(headers(), "libxsmm", {"gpipe/device/host/"})) == "");
-  for (const char* library : {"cuda", "cublas"}) CHECK(joined(outside_of(headers(), library, {"gpipe/device/cuda/"})) == "");
+  for (const char* library : {"cuda", "cublas"})
+    CHECK(joined(outside_of(headers(), library, {"gpipe/device/cuda/"})) == "");
   CHECK(joined(outside_of(headers(), "nccl", {"gpipe/transport/nccl"})) == "");
   CHECK(joined(outside_of(headers(), "doctest", {})) == "");
 }

@@ -253,9 +253,10 @@ TEST_CASE("a wrong table of a user's schedule is refused, with its name, the cel
     CAPTURE(message);
     CHECK(message.find(text) != std::string::npos);
   };
-  says(error_of<changed<another_stage>>(),
-       "the schedule's table is wrong: mine: 0F1 (forward) of worker 1 at tick 2 is of a stage or micro-batch that this "
-       "worker does not have; choose a stage that worker_of() gives to the worker, and a micro-batch from 0 to 2");
+  says(
+      error_of<changed<another_stage>>(),
+      "the schedule's table is wrong: mine: 0F1 (forward) of worker 1 at tick 2 is of a stage or micro-batch that this "
+      "worker does not have; choose a stage that worker_of() gives to the worker, and a micro-batch from 0 to 2");
   says(error_of<changed<repeats>>(),
        "mine: 0F0 (forward) of worker 0 at tick 2 ran before, or must not run; run every stage and micro-batch");
   says(error_of<changed<omits>>(), "mine: 0B2 (backward) of worker 0 is missing; run every stage and micro-batch");

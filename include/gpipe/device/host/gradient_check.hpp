@@ -60,7 +60,8 @@ class gradient_check {
     fixture_.randomise(options.seed, options.integers_below);
     for (auto* list : {&fixture_.in, &fixture_.out_gradient})  // a kernel that reads beyond the micro-batch finds NaN
       for (auto& b : *list)
-        if (is_floating(b.type())) std::fill(b.data() + used(b) * bytes_of(b.type()), b.data() + b.bytes(), std::byte{0xff});
+        if (is_floating(b.type()))
+          std::fill(b.data() + used(b) * bytes_of(b.type()), b.data() + b.bytes(), std::byte{0xff});
   }
 
   gradient_report operator()() {
@@ -255,9 +256,9 @@ class gradient_check {
 /// Checks the backward of a layer against central differences of its forward, in double, and the promises of a layer's
 /// kernels: parameter gradients are accumulated; input gradients are overwritten, and omitted if not needed; backward
 /// reads nothing that the layer does not keep; its part for parameters runs without that for inputs, as in a model's
-/// first layer; a fused backward has the same bits as its parts; a second forward gives the same bits whatever was in its
-/// outputs, and a recompute leaves the partials alone; nothing is read or written beyond the given samples, or written
-/// outside of a block of buffers. Throws `error` for fewer samples than 1.
+/// first layer; a fused backward has the same bits as its parts; a second forward gives the same bits whatever was in
+/// its outputs, and a recompute leaves the partials alone; nothing is read or written beyond the given samples, or
+/// written outside of a block of buffers. Throws `error` for fewer samples than 1.
 ///
 ///     const auto report = gpipe::check_gradient<my_layer, gpipe::tensor<double, 8>>();
 ///     REQUIRE_MESSAGE(report.passes(), report.where);
