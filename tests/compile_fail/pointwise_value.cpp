@@ -1,5 +1,5 @@
 // expect: a pointwise function needs `template <class T> static T value.T x.`
-// expect: pointwise_has_value<squared, float, false>
+// expect: pointwise_has_value<squared, false>
 #include <gpipe/layer/contract/pointwise.hpp>
 #include <gpipe/model/model.hpp>
 

@@ -15,12 +15,29 @@ concept derives = requires(T x) { Function::derivative(x); };
 
 namespace broken {
 
-template <class Function, class Number, bool Holds>
+template <class Function, bool Holds>
 struct pointwise_has_value {
   static_assert(Holds, "gpipe: a pointwise function needs `template <class T> static T value(T x)`");
 };
 
 }  // namespace broken
+
+namespace detail {
+
+/// Whether a class has a member `value`: else this name is no longer ambiguous. (A call would compile the function for
+/// numbers, too, and it may be one for `math::dual` alone.)
+template <class Function>
+class has_value {
+  struct another {
+    void value();
+  };
+  struct both : Function, another {};
+
+ public:
+  static constexpr bool holds = !requires { &both::value; };
+};
+
+}  // namespace detail
 
 /// A layer that is a function of each element, in three lines:
 ///
@@ -68,9 +85,7 @@ struct pointwise {
   struct on<In> {
     using output = In;
     using T = typename In::value_type;
-    using number = compute_type<T>;
-    static constexpr bool has_value = requires(number x) { Function::value(x); };
-    static_assert(sizeof(broken::pointwise_has_value<Function, number, has_value>) > 0);
+    static_assert(sizeof(broken::pointwise_has_value<Function, detail::has_value<Function>::holds>) > 0);
     static constexpr keep keeps{.input = true};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 10 * elements,

@@ -202,6 +202,14 @@ void holds() {
 
 }  // namespace
 
+TEST_CASE("an error that is not a number is larger than every other, and stays so") {
+  constexpr double none = std::numeric_limits<double>::quiet_NaN();
+  CHECK(larger_error(1, 2) == 2);
+  CHECK(larger_error(2, 1) == 2);
+  CHECK(std::isnan(larger_error(none, 1)));
+  CHECK(std::isnan(larger_error(1, none)));
+}
+
 TEST_CASE("a convolution and its gradients are those of the formula") { holds<host::convolution>(); }
 
 using portable = host::direct_convolution<host::portable_taps>;
