@@ -18,9 +18,10 @@ struct parameter_group {
   bool may_be_empty = false;              ///< else a pattern that matches nothing is an error
 };
 
-/// The usual exception from weight decay: biases, and all parameters of normalisation layers.
+/// The usual exception from weight decay: biases, and all parameters of layers with `_norm` in their names, such as
+/// `rms_norm` and `rms_norm_with<...>`.
 inline parameter_group no_decay_for_biases_and_norms() {
-  return {.parameters = {"*bias"}, .layers = {"*_norm"}, .weight_decay = 0, .may_be_empty = true};
+  return {.parameters = {"*bias"}, .layers = {"*_norm*"}, .weight_decay = 0, .may_be_empty = true};
 }
 
 }  // namespace gpipe
