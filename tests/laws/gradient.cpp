@@ -97,7 +97,8 @@ class in_bf16 {
     for (std::size_t o = 0; o < wide_.out.size(); ++o) compare(narrow_.out[o], wide_.out[o], 0x1.01p-8 + inner);
     for (std::size_t i = 0; i < wide_.in.size(); ++i)
       compare(narrow_.in_gradient[i], wide_.in_gradient[i], 0x1.01p-7 + inner);
-    compare(narrow_.partials[0], wide_.partials[0], 1e-5 + inner);
+    if (narrow_.call().training || narrow_.declared().state.empty())  // else forward may write none
+      compare(narrow_.partials[0], wide_.partials[0], 1e-5 + inner);
     const host::layer_declaration &here = narrow_.declared(), &there = wide_.declared();
     for (std::size_t p = 0; p < here.parameters.size(); ++p)
       compare(narrow_.gradients[0], here.first_of(p), wide_.gradients[0], there.first_of(p),

@@ -8,7 +8,9 @@
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/layer/normalization/batch_norm.hpp>
 #include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/normalization/rms_norm.hpp>
 #include <gpipe/model/model.hpp>
 
 using namespace gpipe;
@@ -59,6 +61,19 @@ TEST_CASE("a layer type is named with or without its arguments") {
   CHECK(parameter_groups(its, {{.layers = {"linear"}}}).of(0, 0) == 0);
   CHECK(parameter_groups(its, {{.layers = {"linear<8>"}}}).of(0, 0) == 0);
   CHECK(parameter_groups(its, {{.layers = {"linear"}}}).of(1, 0) == 1);
+}
+
+TEST_CASE("a layer with settings of its own is named as the one without") {
+  struct normalised : model<input<float, 8>, rms_norm_with<root_mean_square{.epsilon = 1e-3}>,
+                            batch_norm_with<batch_statistics{.momentum = 0.5}>, linear<8>, softmax_cross_entropy> {};
+  const network& norms = network_of<normalised>;
+  const int in_none = 1;
+  const parameter_groups groups(norms, {no_decay_for_biases_and_norms()});
+  CHECK(groups.of(0, 0) == 0);
+  CHECK(groups.of(1, 0) == 0);
+  CHECK(groups.of(2, 0) == in_none);
+  CHECK(parameter_groups(norms, {{.layers = {"rms_norm"}}}).of(0, 0) == 0);
+  CHECK(parameter_groups(norms, {{.layers = {"rms_norm_with"}}}).of(0, 0) == 0);
 }
 
 TEST_CASE("tied parameters are in one group, whichever use a pattern names") {

@@ -11,17 +11,17 @@ namespace gpipe {
 /// is any text, also none, and ? is one letter.
 struct parameter_group {
   std::vector<std::string> parameters{};  ///< patterns of paths
-  std::vector<std::string> layers{};      ///< of layer types, such as "linear" or "linear<8>": all parameters match
+  /// Of layer types, such as "linear" or "linear<8>": all parameters match. "rms_norm" is `rms_norm_with<...>`, too.
+  std::vector<std::string> layers{};
   double rate_factor = 1;                 ///< multiplies the learning rate
   std::optional<double> weight_decay{};   ///< in place of the optimizer's
   bool frozen = false;                    ///< no value changes; the gradients are zero, and no norm counts them
   bool may_be_empty = false;              ///< else a pattern that matches nothing is an error
 };
 
-/// The usual exception from weight decay: biases, and all parameters of layers with `_norm` in their names, such as
-/// `rms_norm` and `rms_norm_with<...>`.
+/// The usual exception from weight decay: biases, and all parameters of layers whose names end in `_norm`.
 inline parameter_group no_decay_for_biases_and_norms() {
-  return {.parameters = {"*bias"}, .layers = {"*_norm*"}, .weight_decay = 0, .may_be_empty = true};
+  return {.parameters = {"*bias"}, .layers = {"*_norm"}, .weight_decay = 0, .may_be_empty = true};
 }
 
 }  // namespace gpipe

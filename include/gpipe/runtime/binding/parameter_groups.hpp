@@ -84,8 +84,10 @@ class parameter_groups {
       ++at;
     };
     for (const std::string& pattern : group.parameters) look(matches(pattern, path));
+    std::string_view name = layer.substr(0, layer.find('<')), plain = name;
+    if (plain.ends_with("_with")) plain.remove_suffix(5);  // rms_norm_with<...> is an rms_norm
     for (const std::string& pattern : group.layers)
-      look(matches(pattern, layer) || matches(pattern, layer.substr(0, layer.find('<'))));
+      look(matches(pattern, layer) || matches(pattern, name) || matches(pattern, plain));
     return any;
   }
   GPIPE_COLD static void require_used(const parameter_group& group, const std::vector<bool>& used,
