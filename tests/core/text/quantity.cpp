@@ -23,6 +23,7 @@ TEST_CASE("numbers are written as people read them") {
   CHECK(sized((1 << 20) - 1) == "1 MiB");
   CHECK(sized(13'107'200) == "12.5 MiB");
   CHECK(sized(std::uint64_t{154} << 30) == "154 GiB");
+  CHECK(chosen_size(1) == "1 byte");
   CHECK(chosen_size(1000) == "1000 bytes");
   CHECK(chosen_size(51'200) == "51200 bytes (50 KiB)");
   CHECK(chosen_size(50'000) == "50000 bytes (50 KB)");
