@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 
 namespace gpipe {
 
@@ -27,10 +28,10 @@ struct lion {
     T rate, scale, beta1, beta2, shrink;
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
       const T gradient = of.gradient[i] * scale, moment = of.moment[0][i];
-      const T along = moment * beta1 + gradient * (T(1) - beta1);
+      const T along = detail::multiply_add(moment, beta1, gradient * (T(1) - beta1));
       const T sign = static_cast<T>(along > T(0)) - static_cast<T>(along < T(0));
-      of.moment[0][i] = moment * beta2 + gradient * (T(1) - beta2);
-      of.parameter[i] = of.parameter[i] * shrink - rate * sign;
+      of.moment[0][i] = detail::multiply_add(moment, beta2, gradient * (T(1) - beta2));
+      of.parameter[i] = detail::multiply_add(of.parameter[i], shrink, -rate * sign);
     }
   };
   template <class T>

@@ -7,6 +7,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/numbers/math.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/text/quantity.hpp>
 
 namespace gpipe {
@@ -75,10 +76,10 @@ struct sgd {
     update_operands<T> of;
     T rate, scale, momentum, decay;
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-      const T gradient = of.gradient[i] * scale + of.parameter[i] * decay;
-      const T moment = of.moment[0][i] * momentum + gradient;
+      const T gradient = detail::multiply_add(of.gradient[i], scale, of.parameter[i] * decay);
+      const T moment = detail::multiply_add(of.moment[0][i], momentum, gradient);
       of.moment[0][i] = moment;
-      of.parameter[i] -= rate * moment;
+      of.parameter[i] = detail::multiply_add(-rate, moment, of.parameter[i]);
     }
   };
   template <class T>
@@ -95,12 +96,13 @@ struct adam_rule {
   update_operands<T> of;
   T rate, scale, beta1, beta2, root2, epsilon, decay, shrink;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-    const T gradient = of.gradient[i] * scale + of.parameter[i] * decay;
-    const T first = of.moment[0][i] * beta1 + gradient * (T(1) - beta1);
-    const T second = of.moment[1][i] * beta2 + gradient * gradient * (T(1) - beta2);
+    const T gradient = multiply_add(of.gradient[i], scale, of.parameter[i] * decay);
+    const T first = multiply_add(of.moment[0][i], beta1, gradient * (T(1) - beta1));
+    const T second = multiply_add(of.moment[1][i], beta2, gradient * gradient * (T(1) - beta2));
     of.moment[0][i] = first;
     of.moment[1][i] = second;
-    of.parameter[i] = of.parameter[i] * shrink - rate * first / (math::sqrt(second) * root2 + epsilon);
+    const T change = rate * first / multiply_add(math::sqrt(second), root2, epsilon);
+    of.parameter[i] = multiply_add(of.parameter[i], shrink, -change);
   }
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 
 namespace gpipe {
 
@@ -12,12 +13,12 @@ struct rmsprop_rule {
   update_operands<T> of;
   T rate, scale, alpha, epsilon, momentum, decay;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-    const T gradient = of.gradient[i] * scale + of.parameter[i] * decay;
-    const T mean_square = of.moment[0][i] * alpha + gradient * gradient * (T(1) - alpha);
-    const T step = of.moment[1][i] * momentum + gradient / (math::sqrt(mean_square) + epsilon);
+    const T gradient = multiply_add(of.gradient[i], scale, of.parameter[i] * decay);
+    const T mean_square = multiply_add(of.moment[0][i], alpha, gradient * gradient * (T(1) - alpha));
+    const T step = multiply_add(of.moment[1][i], momentum, gradient / (math::sqrt(mean_square) + epsilon));
     of.moment[0][i] = mean_square;
     of.moment[1][i] = step;
-    of.parameter[i] -= rate * step;
+    of.parameter[i] = multiply_add(-rate, step, of.parameter[i]);
   }
 };
 template <class T>
@@ -25,9 +26,9 @@ struct rmsprop_tf_rule {
   update_operands<T> of;
   T rate, scale, alpha, epsilon, momentum, decay;
   GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-    const T gradient = of.gradient[i] * scale + of.parameter[i] * decay;
-    const T mean_square = of.moment[0][i] * alpha + gradient * gradient * (T(1) - alpha);
-    const T step = of.moment[1][i] * momentum + rate * gradient / math::sqrt(mean_square + epsilon);
+    const T gradient = multiply_add(of.gradient[i], scale, of.parameter[i] * decay);
+    const T mean_square = multiply_add(of.moment[0][i], alpha, gradient * gradient * (T(1) - alpha));
+    const T step = multiply_add(of.moment[1][i], momentum, rate * gradient / math::sqrt(mean_square + epsilon));
     of.moment[0][i] = mean_square;
     of.moment[1][i] = step;
     of.parameter[i] -= step;

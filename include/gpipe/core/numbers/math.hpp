@@ -4,15 +4,19 @@
 #include <cstdint>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 
 /// Elementary functions for kernels. The float versions are straight-line code of additions, multiplications and
 /// integer operations: no table and no branch. They compare no floating-point values either, because under trapping
-/// math (the default) a comparison stops g++ from vectorising so long a loop. They follow IEEE 754 (so not under
+/// math (the default) a comparison stops g++ from vectorising so long a loop. Each product that is added to is an
+/// explicit `multiply_add`, so a number has the same bits in a vector and alone. They follow IEEE 754 (so not under
 /// -ffast-math): NaN gives NaN; infinities and denormal numbers are correct. Errors are against the exact value, over
 /// all floats. The double versions are the standard library's.
 namespace gpipe::math {
 
 namespace detail {
+
+using gpipe::detail::multiply_add;
 
 inline constexpr std::int32_t sign_bit = std::int32_t(0x80000000), infinity_bits = 0x7f800000,
                               nan_bits = 0x7fc00000;
@@ -47,17 +51,17 @@ GPIPE_HOST_DEVICE inline float exp(float x) {
   // Beyond 105 the result is 0 or infinite, and remains so when the two scalings below round.
   const float y = bounded(x, 105.0F);
   // Adding 1.5 * 2^23 shifts the fraction out: the low bits of the sum are the rounded integer.
-  const float shifted = y * 1.44269504F + 12582912.0F;
+  const float shifted = detail::multiply_add(y, 1.44269504F, 12582912.0F);
   const std::int32_t n = detail::bits(shifted) - detail::bits(12582912.0F);
   const float whole = shifted - 12582912.0F;
   // log 2 as a sum of two numbers. The first has 9 bits, so that its product with n is exact.
-  const float r = (y - whole * 0.693359375F) - whole * -2.12194440e-4F;
+  const float r = detail::multiply_add(whole, 2.12194440e-4F, detail::multiply_add(whole, -0.693359375F, y));
   float p = 1.3814463902e-3F;
-  p = p * r + 8.3687803820e-3F;
-  p = p * r + 4.1668394263e-2F;
-  p = p * r + 1.6666520108e-1F;
-  p = p * r + 4.9999993412e-1F;
-  p = p * (r * r) + r + 1.0F;
+  p = detail::multiply_add(p, r, 8.3687803820e-3F);
+  p = detail::multiply_add(p, r, 4.1668394263e-2F);
+  p = detail::multiply_add(p, r, 1.6666520108e-1F);
+  p = detail::multiply_add(p, r, 4.9999993412e-1F);
+  p = detail::multiply_add(p, r * r, r) + 1.0F;
   // 2^n as two factors. Both are normal numbers, so that denormal and infinite results are correct.
   const std::int32_t half = n >> 1;
   p = p * detail::number((half + 127) << 23) * detail::number((n - half + 127) << 23);
@@ -76,11 +80,11 @@ GPIPE_HOST_DEVICE inline float tanh(float x) {
   const float outer = 1.0F - 2.0F / (exp(2.0F * absolute) + 1.0F);
   const float inner = detail::number(magnitude & ~large), z = inner * inner;
   float p = -5.6607891643e-3F;
-  p = p * z + 2.0602007753e-2F;
-  p = p * z - 5.3729229987e-2F;
-  p = p * z + 1.3331328959e-1F;
-  p = p * z - 3.3333278316e-1F;
-  p = p * z * inner + inner;
+  p = detail::multiply_add(p, z, 2.0602007753e-2F);
+  p = detail::multiply_add(p, z, -5.3729229987e-2F);
+  p = detail::multiply_add(p, z, 1.3331328959e-1F);
+  p = detail::multiply_add(p, z, -3.3333278316e-1F);
+  p = detail::multiply_add(p * z, inner, inner);
   return detail::number((detail::bits(outer) & large) | (detail::bits(p) & ~large) | sign);
 }
 GPIPE_HOST_DEVICE inline double tanh(double x) { return std::tanh(x); }
@@ -98,9 +102,9 @@ GPIPE_HOST_DEVICE inline float sqrt(float x) {
   const std::int32_t tiny = detail::above(0x0d800000, magnitude), endless = detail::above(magnitude, 0x7f7fffff);
   const float y = x * detail::number(0x3f800000 + (tiny & 0x20000000));  // times 2^64 below 2^-100
   float inverse = detail::number(0x5f3759df - (detail::bits(y) >> 1));
-  for (int i = 0; i < 2; ++i) inverse *= 1.5F - 0.5F * y * inverse * inverse;
+  for (int i = 0; i < 2; ++i) inverse *= detail::multiply_add(-0.5F * y * inverse, inverse, 1.5F);
   float root = y * inverse;
-  root += 0.5F * inverse * (y - root * root);
+  root = detail::multiply_add(0.5F * inverse, detail::multiply_add(-root, root, y), root);
   root *= detail::number(0x3f800000 - (tiny & 0x10000000));
   return detail::number((detail::bits(root) & ~endless) | (detail::bits(x) & endless));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/core/numbers/math.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/layer/contract/pointwise.hpp>
 
 namespace gpipe {
@@ -15,8 +16,9 @@ struct gelu : pointwise_stored<gelu> {
     constexpr T linear = T(1.5957691216057307), cubic = T(0.044715 * 1.5957691216057307);
     // Beyond 32 the logistic function is 0 or 1, in double too. The bound keeps powers of x from overflowing.
     const T z = math::bounded(x, T(32)), square = z * z;
-    const T s = math::sigmoid(z * (linear + cubic * square));
-    return {x * s, s + z * s * (T(1) - s) * (linear + T(3) * cubic * square)};
+    const T s = math::sigmoid(z * detail::multiply_add(cubic, square, linear));
+    const T du = detail::multiply_add(T(3) * cubic, square, linear);
+    return {x * s, detail::multiply_add(z * s * (T(1) - s), du, s)};
   }
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/core/numbers/math.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/layer/contract/pointwise.hpp>
 
 namespace gpipe {
@@ -12,7 +13,7 @@ struct silu : pointwise_stored<silu> {
   template <class T>
   GPIPE_HOST_DEVICE static value_and_derivative<T> both(T x) {
     const T s = math::sigmoid(x);
-    return {x * s, s + x * s * (T(1) - s)};
+    return {x * s, detail::multiply_add(x * s, T(1) - s, s)};
   }
 };
 

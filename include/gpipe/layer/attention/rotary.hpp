@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 
 namespace gpipe::detail {
@@ -49,8 +50,8 @@ struct turn_pairs {
     for (int head = 0; head < heads; ++head, x += width)
       team.each(half, [=](std::ptrdiff_t i) {
         const number a = x[i], b = x[half + i], c = cosine[i], s = direction * sine[i];
-        x[i] = a * c - b * s;
-        x[half + i] = b * c + a * s;
+        x[i] = T(multiply_add(a, c, -(b * s)));
+        x[half + i] = T(multiply_add(b, c, a * s));
       });
   }
 };

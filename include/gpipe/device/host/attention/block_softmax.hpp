@@ -7,8 +7,9 @@
 #include <type_traits>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/device/host/attention/key_block.hpp>
-#include <gpipe/device/host/gemm/gemm_portable.hpp>
+#include <gpipe/device/host/gemm/vector.hpp>
 
 namespace gpipe::host {
 
@@ -37,17 +38,17 @@ struct block_softmax {
     for (int query = 0; query < block.queries; query += key_block::lanes) {
       const key_block::rows rows = block.rows_of(query);
       for (int lane = query; lane < query + key_block::lanes; lane += width) {
-        const vector level = load(log_sum + lane), middle = load(mean + lane);
+        const vector factor = vectors::repeat(scale), level = load(log_sum + lane), middle = load(mean + lane);
         T *to = s + lane, *out = d + lane;
         int row = 0;
         for (; row < rows.plain; ++row, to += stride, out += stride) {
-          const vector p = exp2(load(to) * scale - level);
+          const vector p = exp2(multiply_add(load(to), factor, -level));
           store(p, to);
           store(p * out_scale * (load(out) - middle), out);
         }
         for (; row < rows.masked; ++row, to += stride, out += stride) {
           const auto visible = sees(block, row, lane);
-          const vector p = exp2(load(to) * scale - level), ds = p * out_scale * (load(out) - middle);
+          const vector p = exp2(multiply_add(load(to), factor, -level)), ds = p * out_scale * (load(out) - middle);
           store(visible ? p : vector{}, to);
           store(visible ? ds : vector{}, out);
         }
@@ -65,10 +66,11 @@ struct block_softmax {
     vector sums[std::size_t{lanes / width}] = {};
     int i = 0;
     for (; i + lanes <= count; i += lanes)
-      for (int v = 0; v < lanes / width; ++v) sums[v] += load(a + i + v * width) * load(b + i + v * width);
+      for (int v = 0; v < lanes / width; ++v)
+        sums[v] = multiply_add(load(a + i + v * width), load(b + i + v * width), sums[v]);
     T lane[lanes];
     for (int v = 0; v < lanes / width; ++v) store(sums[v], lane + v * width);
-    for (int l = 0; i < count; ++i, ++l) lane[l] += a[i] * b[i];
+    for (int l = 0; i < count; ++i, ++l) lane[l] = gpipe::detail::multiply_add(a[i], b[i], lane[l]);
     for (int apart = lanes / 2; apart > 0; apart /= 2)
       for (int l = 0; l < apart; ++l) lane[l] += lane[l + apart];
     return lane[0];
@@ -80,10 +82,11 @@ struct block_softmax {
   static constexpr int width = vectors::width;
   static vector load(const T* from) { return vectors::load(from); }
   static void store(vector value, T* into) { vectors::store(value, into); }
+  static vector multiply_add(vector a, vector b, vector c) { return vectors::multiply_add(a, b, c); }
 
   static void column(const key_block& block, const key_block::rows& rows, int lane, T scale, T* s, int stride, T* level,
                      T* sum, T* factor) {
-    const vector before = load(level);
+    const vector before = load(level), by = vectors::repeat(scale);
     vector highest = before;
     {
       vector other = highest;  // two maxima, because each comparison waits for the one before
@@ -102,16 +105,16 @@ struct block_softmax {
       highest = highest > before + T(8) ? highest : before;
     }
     const vector change = exp2(before - highest);
-    vector total = load(sum) * change;
+    vector total = multiply_add(load(sum), change, vector{});  // rounded, and never fused with the first sum
     T* to = s;
     int row = 0;
     for (; row < rows.plain; ++row, to += stride) {
-      const vector p = exp2(load(to) * scale - highest);
+      const vector p = exp2(multiply_add(load(to), by, -highest));
       total += p;
       store(p, to);
     }
     for (; row < rows.masked; ++row, to += stride) {
-      const vector p = sees(block, row, lane) ? exp2(load(to) * scale - highest) : vector{};
+      const vector p = sees(block, row, lane) ? exp2(multiply_add(load(to), by, -highest)) : vector{};
       total += p;
       store(p, to);
     }
@@ -142,12 +145,10 @@ struct block_softmax {
       x = larger(vector{} - 127.0F, x);
       const vector shifted = x + 12583039.0F;
       const vector r = x - (shifted - 12583039.0F);
-      vector p = r * 1.326472731e-3F + 9.671512991e-3F;
-      p = p * r + 5.550733581e-2F;
-      p = p * r + 2.402224243e-1F;
-      p = p * r + 6.931470037e-1F;
-      p = p * r + 1.0F;
-      return p * __builtin_bit_cast(vector, __builtin_bit_cast(bits, shifted) << 23);
+      vector p = vectors::repeat(1.326472731e-3F);
+      for (const float next : {9.671512991e-3F, 5.550733581e-2F, 2.402224243e-1F, 6.931470037e-1F, 1.0F})
+        p = multiply_add(p, r, vectors::repeat(next));
+      return multiply_add(p, __builtin_bit_cast(vector, __builtin_bit_cast(bits, shifted) << 23), vector{});
     } else {
       for (int l = 0; l < width; ++l) x[l] = std::exp2(x[l]);
       return x;

@@ -4,8 +4,9 @@
 #include <cstddef>
 
 #include <gpipe/core/config.hpp>
-#include <gpipe/device/host/gemm/gemm_portable.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/device/host/gemm/gemm_tile.hpp>
+#include <gpipe/device/host/gemm/vector.hpp>
 
 // Keeps the sums of a block in registers at -O2 too.
 #ifdef __CUDACC__
@@ -29,7 +30,7 @@ struct attention_strides {
 };
 
 /// Products in plain C++, for any machine and any floating-point type: up to six rows by two vectors, whose sums stay
-/// in registers. Each sum is in ascending order.
+/// in registers. Each sum is in ascending order, and consists of the same operations in a block and in its rest.
 struct portable_products {
   template <class T, attention_product Product>
   struct table {
@@ -98,8 +99,8 @@ struct portable_products {
         T& out = c[detail::offset(r, ldc) + column];
         T sum = add ? out : T(0);
         for (int p = 0; p < k; ++p)
-          sum += a[Transposed ? detail::offset(p, lda) + r : detail::offset(r, lda) + p] *
-                 b[detail::offset(p, ldb) + column];
+          sum = gpipe::detail::multiply_add(a[Transposed ? detail::offset(p, lda) + r : detail::offset(r, lda) + p],
+                                            b[detail::offset(p, ldb) + column], sum);
         out = sum;
       }
   }
@@ -122,9 +123,9 @@ struct portable_products {
       if constexpr (Vectors == 2) right1 = vector::load(b + vector::width);
       GPIPE_UNROLL_ROWS
       for (int r = 0; r < Rows; ++r) {
-        const T left = a[Transposed ? std::ptrdiff_t{r} : detail::offset(r, lda)];
-        sum[r][0] += left * right0;
-        if constexpr (Vectors == 2) sum[r][1] += left * right1;
+        const auto left = vector::repeat(a[Transposed ? std::ptrdiff_t{r} : detail::offset(r, lda)]);
+        sum[r][0] = vector::multiply_add(left, right0, sum[r][0]);
+        if constexpr (Vectors == 2) sum[r][1] = vector::multiply_add(left, right1, sum[r][1]);
       }
     }
     GPIPE_UNROLL_ROWS

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/multiply_add.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/device/host/convolution/convolution_plan.hpp>
 #include <gpipe/device/host/convolution/products_portable.hpp>
@@ -251,6 +252,12 @@ class direct_convolution {
       for (int j = 0; j < m; ++j) c[j] = row == nullptr ? T(0) : static_cast<T>(row[j]);
   }
 
+  // The same operation in whole lanes and in the last ones.
+  template <class T>
+  static compute_type<T> product_plus(T a, T b, compute_type<T> sum) {
+    return gpipe::detail::multiply_add(compute_type<T>(a), compute_type<T>(b), sum);
+  }
+
   // y[pixel][channel] = sum over taps of x[pixel of the tap][channel] w[tap][channel]
   template <class T>
   GPIPE_OUT_OF_LINE static void depthwise_pixels(const convolution_plan::product& it, int samples,
@@ -264,7 +271,7 @@ class direct_convolution {
         for (int tap = 0; tap < taps.count; ++tap) {
           const T* w = detail::moved(weight, taps.a[tap]) + first;
           const T* from = detail::moved(x, taps.b[tap]) + first;
-          for (int j = 0; j < count; ++j) sum[j] += compute_type<T>(from[j]) * compute_type<T>(w[j]);
+          for (int j = 0; j < count; ++j) sum[j] = product_plus<T>(from[j], w[j], sum[j]);
         }
         for (int j = 0; j < count; ++j) y[first + j] = static_cast<T>(sum[j]);
       }
@@ -283,7 +290,7 @@ class direct_convolution {
         const T* a = detail::moved(dy, taps.a[tap]) + first;
         const T* b = detail::moved(x, taps.b[tap]) + first;
         for (int p = 0; p < it.k; ++p, a += it.a_stride, b += it.b_stride)
-          for (int j = 0; j < count; ++j) sum[j] += compute_type<T>(a[j]) * compute_type<T>(b[j]);
+          for (int j = 0; j < count; ++j) sum[j] = product_plus<T>(a[j], b[j], sum[j]);
       }
       for (int j = 0; j < count; ++j) dw[first + j] = sum[j];
     }

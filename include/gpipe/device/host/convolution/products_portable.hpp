@@ -7,7 +7,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/device/host/convolution/convolution_plan.hpp>
-#include <gpipe/device/host/gemm/gemm_portable.hpp>
+#include <gpipe/device/host/gemm/vector.hpp>
 
 // Keeps the sums of a block in registers at -O2 too.
 #ifdef __CUDACC__
@@ -92,9 +92,9 @@ struct portable_taps {
                      right1 = load<Whole>(right + vector::width, columns - vector::width);
           GPIPE_UNROLL_ROWS
           for (int r = 0; r < Rows; ++r) {
-            const number left = from[Transposed ? r : std::ptrdiff_t{r} * it.b_stride];
-            sum[r][0] += left * right0;
-            sum[r][1] += left * right1;
+            const auto left = vector::repeat(from[Transposed ? r : std::ptrdiff_t{r} * it.b_stride]);
+            sum[r][0] = vector::multiply_add(left, right0, sum[r][0]);
+            sum[r][1] = vector::multiply_add(left, right1, sum[r][1]);
           }
         }
       }

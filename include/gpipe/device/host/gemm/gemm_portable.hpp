@@ -5,6 +5,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/device/host/gemm/gemm_tile.hpp>
+#include <gpipe/device/host/gemm/vector.hpp>
 #include <gpipe/layer/contract/panels.hpp>
 
 // Keeps the sums of a block in registers at -O2 too.
@@ -16,32 +17,8 @@
 
 namespace gpipe::host {
 
-namespace detail {
-
-// The compiler's own vectors, as wide as the registers of the target machine.
-#if defined(__AVX512F__)
-inline constexpr int vector_bytes = 64;
-#elif defined(__AVX__)
-inline constexpr int vector_bytes = 32;
-#else
-inline constexpr int vector_bytes = 16;
-#endif
-
-template <class T>
-struct vector {
-  static constexpr int width = vector_bytes / static_cast<int>(sizeof(T));
-  using type [[gnu::vector_size(vector_bytes)]] = T;
-  using in_memory [[gnu::vector_size(vector_bytes), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
-
-  // Not memcpy, which would tie an array of vectors to memory.
-  static type load(const T* from) { return *reinterpret_cast<const in_memory*>(from); }
-  static void store(type value, T* into) { *reinterpret_cast<in_memory*>(into) = value; }
-};
-
-}  // namespace detail
-
 /// A tile in plain C++, for any machine and any floating-point type: up to six rows by two vectors, whose sums stay in
-/// registers (twelve of sixteen under AVX2).
+/// registers (twelve of sixteen under AVX2). Each operation is explicit, so a high block and a low one round alike.
 ///
 ///            b0 b1          one row of the panel: two loads
 ///       a0 [ .. .. ]
@@ -102,9 +79,9 @@ struct portable_tile {
         const auto right0 = vector::load(panel), right1 = vector::load(panel + width);
         GPIPE_UNROLL_ROWS
         for (int r = 0; r < Rows; ++r) {
-          const T left = from[Transposed ? r : std::ptrdiff_t{r} * lda];
-          sum[r][0] += left * right0;
-          sum[r][1] += left * right1;
+          const auto left = vector::repeat(from[Transposed ? r : std::ptrdiff_t{r} * lda]);
+          sum[r][0] = vector::multiply_add(left, right0, sum[r][0]);
+          sum[r][1] = vector::multiply_add(left, right1, sum[r][1]);
         }
       }
       GPIPE_UNROLL_ROWS

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <type_traits>
+
+#include <gpipe/core/config.hpp>
+
+/// 1 if the target has a fused multiply-add: a * b + c, rounded once.
+#if defined(__FMA__) || defined(__FMA4__) || defined(__AVX512F__) || defined(__FP_FAST_FMAF) || \
+    defined(__ARM_FEATURE_FMA) || defined(__CUDA_ARCH__)
+#define GPIPE_HAS_FMA 1
+#else
+#define GPIPE_HAS_FMA 0
+#endif
+
+namespace gpipe::detail {
+
+/// a * b + c for floating-point numbers: rounded once where the target has a fused operation, else twice.
+///
+/// Compilers fuse `a * b + c` where they like. g++ does so in the scalar rest of a loop and not in its vector body, if
+/// it tunes for a processor on which chains of fused operations are slow (-mtune=znver3), and -ffp-contract changes
+/// it, too. Then an element's bits depend on the number of its neighbours. This operation is the same everywhere in a
+/// program, so sums that must not depend on neighbours consist of it.
+template <class T>
+GPIPE_HOST_DEVICE constexpr T multiply_add(T a, T b, std::type_identity_t<T> c) {
+#if GPIPE_HAS_FMA
+  if constexpr (sizeof(T) == sizeof(float)) return __builtin_fmaf(a, b, c);
+  else return __builtin_fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+}  // namespace gpipe::detail
