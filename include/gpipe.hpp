@@ -17,6 +17,9 @@
 #include <gpipe/record/progress.hpp>
 #include <gpipe/record/report/layer_report.hpp>
 #include <gpipe/record/report/report.hpp>
+#include <gpipe/record/trace.hpp>
+#include <gpipe/record/write_profile.hpp>
+#include <gpipe/record/write_trace.hpp>
 #include <gpipe/train/checkpoint/hugging_face.hpp>
 #include <gpipe/train/checkpoint/torchvision.hpp>
 #include <gpipe/train/data/augmented_pictures.hpp>

@@ -8,8 +8,8 @@
 #include <type_traits>
 #include <vector>
 
+#include <gpipe/core/clock.hpp>
 #include <gpipe/record/progress.hpp>
-#include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/step/step_result.hpp>
 #include <gpipe/train/data/data_source.hpp>
 #include <gpipe/train/data/dataset.hpp>

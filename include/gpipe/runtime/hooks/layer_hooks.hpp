@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
+#include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/runtime_plan.hpp>
-#include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/hooks/activation_recorder.hpp>
 #include <gpipe/runtime/hooks/canary.hpp>
 #include <gpipe/runtime/hooks/layer_timer.hpp>

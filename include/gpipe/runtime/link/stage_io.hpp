@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <gpipe/plan/program/lower.hpp>
-#include <gpipe/record/trace.hpp>
+#include <gpipe/core/clock.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/runtime/link/link_channels.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/gradient_buckets.hpp>
-#include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/replicas/all_reduce.hpp>
 #include <gpipe/runtime/replicas/replica_list.hpp>
 

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/runtime_plan.hpp>
-#include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/step/batch_check.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 

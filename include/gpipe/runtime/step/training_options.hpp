@@ -9,7 +9,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/descriptions/parameter_group.hpp>
 #include <gpipe/core/descriptions/rate.hpp>
-#include <gpipe/plan/program/lower.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/runtime/step/job_choice.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/record/report/stage_report.hpp>
 #include <gpipe/record/trace.hpp>

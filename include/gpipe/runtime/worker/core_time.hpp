@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <ctime>
 
+#include <gpipe/core/clock.hpp>
 #include <gpipe/core/config.hpp>
-#include <gpipe/record/trace.hpp>
 
 namespace gpipe::detail {
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/runtime/processes/collective_calls.hpp>
 #include <gpipe/runtime/processes/job_set_up.hpp>

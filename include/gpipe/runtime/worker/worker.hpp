@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
+#include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/link/stage_io.hpp>
 #include <gpipe/runtime/worker/action_timer.hpp>
 #include <gpipe/runtime/worker/captured_step.hpp>

@@ -3,7 +3,7 @@
 #include <functional>
 #include <vector>
 
-#include <gpipe/plan/program/lower.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/report/stage_report.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>
 #include <gpipe/runtime/processes/other_processes.hpp>
