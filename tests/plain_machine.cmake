@@ -17,6 +17,7 @@ foreach(folder IN LISTS include)
   endif()
 endforeach()
 file(WRITE ${scratch}/plain_machine.cpp "#include <gpipe.hpp>
+#include <gpipe/thrust.hpp>
 #if __has_include(<cuda_runtime_api.h>)
 #error this test hides it
 #endif
@@ -37,5 +38,5 @@ function(needs header package)
     message(SEND_ERROR "${header} without ${package} says: ${messages}")
   endif()
 endfunction()
-needs(device/host/context.hpp libthrust-dev)
+needs(device/host/thrust_policy.hpp libthrust-dev)
 needs(model/hana.hpp libboost-dev)

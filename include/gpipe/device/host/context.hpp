@@ -1,23 +1,8 @@
 #pragma once
 
-#if !__has_include(<thrust/copy.h>)
-#error "gpipe needs Thrust: install libthrust-dev (Debian, Ubuntu), or add a CUDA toolkit's include/cccl with -I"
-#endif
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-
-// Thrust's second system is CUDA by default, which needs headers that a plain machine lacks.
-#if !defined(THRUST_DEVICE_SYSTEM) && !__has_include(<cuda_runtime_api.h>)
-#define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
-#endif
-
-#include <thrust/copy.h>
-#include <thrust/execution_policy.h>
-#include <thrust/fill.h>
-#include <thrust/for_each.h>
-#include <thrust/iterator/counting_iterator.h>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
@@ -47,13 +32,13 @@ struct basic_context {
   /// f(i) for i in [0, n), in any order.
   template <class F>
   GPIPE_OUT_OF_LINE void each(std::ptrdiff_t n, F f) const {
-    thrust::for_each_n(thrust::seq, thrust::counting_iterator<std::ptrdiff_t>(0), n, f);
+    for (std::ptrdiff_t i = 0; i < n; ++i) f(i);
   }
 
   /// f(row, team) for row in [0, count), in any order. The team runs loops and reductions over the row's elements.
   template <class F>
   GPIPE_OUT_OF_LINE void rows(std::ptrdiff_t count, F f) const {
-    thrust::for_each_n(thrust::seq, thrust::counting_iterator<std::ptrdiff_t>(0), count, detail::with_team<F>{f});
+    for (std::ptrdiff_t row = 0; row < count; ++row) f(row, team{});
   }
 
   /// into[j] += f(0, j) + f(1, j) + ... + f(rows - 1, j), added up in this order, for j in [0, n).
@@ -81,11 +66,11 @@ struct basic_context {
 
   template <class T>
   void copy(std::ptrdiff_t n, const T* from, T* into) const {
-    if (n > 0) thrust::copy_n(thrust::seq, from, n, into);  // memory of no elements may have no address
+    std::copy_n(from, n, into);
   }
   template <class T>
   void fill(std::ptrdiff_t n, T value, T* into) const {
-    thrust::fill_n(thrust::seq, into, n, value);
+    std::fill_n(into, n, value);
   }
   /// into[i] += from[i], each sum rounded once.
   template <class T>
@@ -107,8 +92,7 @@ struct basic_context {
                     stride, into + std::ptrdiff_t{square} * panel_width, panel_width);
       } else {
         for (int row = 0; row < k; ++row)
-          thrust::copy_n(thrust::seq, source + std::ptrdiff_t{row} * stride + first, width,
-                         into + std::ptrdiff_t{row} * panel_width);
+          copy(width, source + std::ptrdiff_t{row} * stride + first, into + std::ptrdiff_t{row} * panel_width);
       }
       into += std::ptrdiff_t{k} * panel_width;
     }

@@ -61,11 +61,6 @@ struct team {
 namespace detail {
 
 template <class F>
-struct with_team {
-  F f;
-  GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row) const { f(row, team{}); }
-};
-template <class F>
 struct in_double {
   F f;
   GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const { return static_cast<double>(f(i)); }
