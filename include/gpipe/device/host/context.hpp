@@ -92,7 +92,7 @@ struct basic_context {
                     stride, into + std::ptrdiff_t{square} * panel_width, panel_width);
       } else {
         for (int row = 0; row < k; ++row)
-          copy(width, source + std::ptrdiff_t{row} * stride + first, into + std::ptrdiff_t{row} * panel_width);
+          std::copy_n(source + std::ptrdiff_t{row} * stride + first, width, into + std::ptrdiff_t{row} * panel_width);
       }
       into += std::ptrdiff_t{k} * panel_width;
     }
