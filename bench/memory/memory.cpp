@@ -8,7 +8,7 @@
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
 #include <gpipe/layer/regularization/dropout.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 #include <cstdio>
 #include <map>

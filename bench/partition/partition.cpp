@@ -17,7 +17,7 @@
 #include <gpipe/model/path.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/plan/partition/partition.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/simulated_cut.hpp>
 
 #include <cstdint>

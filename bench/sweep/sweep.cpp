@@ -10,7 +10,7 @@
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/plan/program/simulate.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/step_time.hpp>
 #include <gpipe/train/trainer.hpp>
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <gpipe/plan.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 #include "stretched.hpp"
 #include "text.hpp"

@@ -7,7 +7,7 @@
 
 #include <gpipe/plan.hpp>
 #include <gpipe/plan/program/simulate.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/step_time_bound.hpp>
 
 #include "choice.hpp"

@@ -11,7 +11,7 @@
 #include <gpipe/core/text/table.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/plan.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 #include "largest.hpp"
 #include "text.hpp"

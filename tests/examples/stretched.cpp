@@ -9,7 +9,7 @@
 #include <gpipe/model/vision/amoebanet.hpp>
 #include <gpipe/model/vision/unet.hpp>
 #include <gpipe/plan.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;
 using namespace example;

@@ -23,7 +23,7 @@
 #include <doctest/doctest.h>
 
 #include <gpipe/plan/cost/device_spec.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;
 

@@ -10,7 +10,7 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

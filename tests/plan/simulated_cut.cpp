@@ -8,7 +8,7 @@
 
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/summary.hpp>
 
 #include "support/random_network.hpp"

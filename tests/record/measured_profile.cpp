@@ -9,7 +9,7 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/plan.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/record/write_profile.hpp>
 
 #include "support/measured.hpp"

@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/sanitized.hpp"

@@ -3,7 +3,7 @@
 #include <string>
 
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 namespace gpipe {
 

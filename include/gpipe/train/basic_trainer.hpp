@@ -11,7 +11,7 @@
 
 #include <gpipe/core/descriptions/rate.hpp>
 #include <gpipe/device/host/host.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/record/digest.hpp>
 #include <gpipe/record/measured_profile.hpp>
 #include <gpipe/record/report/stage_report.hpp>

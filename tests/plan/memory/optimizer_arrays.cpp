@@ -7,7 +7,7 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/plan/plan.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -2,7 +2,7 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/record/picture/timeline.hpp>
 #include <gpipe/record/trace.hpp>
 

@@ -10,7 +10,7 @@
 
 #include <gpipe/core/hash.hpp>
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 #include <gpipe/transport/contract/process_group.hpp>

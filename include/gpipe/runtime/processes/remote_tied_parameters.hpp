@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/runtime/binding/arena_map.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 

@@ -6,7 +6,7 @@
 
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/runtime/step/batch_check.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 

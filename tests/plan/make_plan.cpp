@@ -1,4 +1,4 @@
-#include <gpipe/plan/runtime_plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 #include <doctest/doctest.h>
 
