@@ -39,7 +39,7 @@ inline void require_outputs(const std::string& data, std::vector<std::string> fi
 
 /// Writes the measured time of each layer, and prints the predicted step time with it.
 inline void write_costs(std::ostream& out, const std::string& path, const gpipe::network& of,
-                        const gpipe::runtime_plan& now, const gpipe::measured_profile& costs) {
+                        const gpipe::step_plan& now, const gpipe::measured_profile& costs) {
   gpipe::write_profile(path, costs.view());
   gpipe::plan_options by_costs = now.options;
   by_costs.profile = costs.view();

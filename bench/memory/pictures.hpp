@@ -35,7 +35,7 @@ inline plan_options of_one(int stages, int micro_batches, int moments) {
           .device = p100};
 }
 
-inline std::int64_t bytes_of(const runtime_plan& p, memory_kind kind) {
+inline std::int64_t bytes_of(const step_plan& p, memory_kind kind) {
   std::int64_t sum = 0;
   for (const stage_plan& s : p.stage_plans) sum += s.memory.of(kind);
   return sum;
@@ -82,7 +82,7 @@ using figures = std::vector<figure>;
 /// AmoebaNet-D (18, 416) on one stage, 128 micro-batches of one picture.
 inline void print_largest_of_one_stage(figures& found) {
   using net = amoebanet_d<18, 416>;
-  const runtime_plan whole = make_plan(network_of<net>, of_one(1, 128, 1)),
+  const step_plan whole = make_plan(network_of<net>, of_one(1, 128, 1)),
                      part = make_plan(network_of<net>, of_one(1, 4, 1));
   const std::int64_t of_whole = example::activations_of(whole), of_part = example::activations_of(part);
   std::printf("AmoebaNet-D (18, 416), one stage, 128 micro-batches of one picture, recompute always: GiB beside the\n"
@@ -130,10 +130,10 @@ inline void print_models(const std::vector<measured_model>& models, int micro_ba
   for (const measured_model& m : models) {
     const example::stretched made(*m.of.net, m.of.parts, (m.depth - m.of.depth) / m.of.step);
     const network net = made.net();
-    const runtime_plan p = example::smallest_stages(net, of_one(m.stages, micro_batches, moments));
+    const step_plan p = example::smallest_stages(net, of_one(m.stages, micro_batches, moments));
     plan_options sharing = of_one(m.stages, micro_batches, moments);
     sharing.share_packed_weights = true;
-    const runtime_plan shared = example::smallest_stages(net, sharing);
+    const step_plan shared = example::smallest_stages(net, sharing);
     std::int64_t all = 0;
     for (const stage_plan& s : shared.stage_plans) all += s.memory.total();
     const std::int64_t most = example::largest_stage_of(p), of_shared = example::largest_stage_of(shared),

@@ -83,7 +83,7 @@ constexpr int device_counts[] = {2, 4, 8}, micro_batch_counts[] = {1, 4, 32};
 
 /// The predicted seconds of a step with recompute always. Each value that crosses a cut takes its time on a link.
 double predicted_step(const paper_network& of, int devices, int micro_batches) {
-  const gpipe::runtime_plan p = make_plan(*of.net, {.stages = devices,
+  const gpipe::step_plan p = make_plan(*of.net, {.stages = devices,
                                                     .micro_batches = micro_batches,
                                                     .micro_batch_size = of.batch / micro_batches,
                                                     .recompute = gpipe::recompute_mode::always,

@@ -35,12 +35,12 @@ constexpr std::int64_t activations(const stage_memory& m) {
          m.of(memory_kind::derived);
 }
 
-inline std::int64_t largest_stage_of(const runtime_plan& p) {
+inline std::int64_t largest_stage_of(const step_plan& p) {
   std::int64_t max = 0;
   for (const stage_plan& s : p.stage_plans) max = std::max(max, s.memory.total());
   return max;
 }
-inline std::int64_t activations_of(const runtime_plan& p) {
+inline std::int64_t activations_of(const step_plan& p) {
   std::int64_t sum = 0;
   for (const stage_plan& s : p.stage_plans) sum += activations(s.memory);
   return sum;
@@ -99,13 +99,13 @@ class packing {
 
 /// A plan of which every stage obeys the limit, if packing finds one. A value that skips a stage may need more slots
 /// than packing counts, which knows no stage before: then it packs again, by that much less.
-inline std::optional<runtime_plan> packed_plan(const network& net, const plan_options& o, std::int64_t limit) {
+inline std::optional<step_plan> packed_plan(const network& net, const plan_options& o, std::int64_t limit) {
   if (o.stages > net.slot_count) return {};
   const packing packs(net, o);
   for (std::int64_t of_stage = limit; of_stage > limit / 2;) {
     const auto first = packs.places(of_stage);
     if (!first) return {};
-    runtime_plan made = plan_with_cut(net, o, *first);
+    step_plan made = plan_with_cut(net, o, *first);
     const std::int64_t most = largest_stage_of(made);
     if (most <= limit) return made;
     of_stage -= most - limit;
@@ -114,9 +114,9 @@ inline std::optional<runtime_plan> packed_plan(const network& net, const plan_op
 }
 
 /// The plan whose largest stage is smallest, to a percent of it.
-inline runtime_plan smallest_stages(const network& net, const plan_options& o) {
+inline step_plan smallest_stages(const network& net, const plan_options& o) {
   std::int64_t low = 0, high = 1 << 20;
-  std::optional<runtime_plan> best;
+  std::optional<step_plan> best;
   for (; !(best = packed_plan(net, o, high)); high *= 2) low = high;
   while (high - low > high / 100) {
     const std::int64_t middle = low + (high - low) / 2;

@@ -115,7 +115,7 @@ inline void print_amoebanets() {
                          .recompute = recompute_mode::always,
                          .optimizer_moments = 1,
                          .device = tpu_v2_core};
-    const runtime_plan p = smallest_stages(net, o);
+    const step_plan p = smallest_stages(net, o);
     const auto n = static_cast<double>(net.parameters());
     const std::int64_t most = largest_stage_of(p);
     const largest_model found = largest_of(*of, o, tpu_v2_core.memory_bytes, 1000);

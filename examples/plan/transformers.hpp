@@ -36,7 +36,7 @@ inline void add_transformer(table& rows, const family_member& family, int blocks
   const stretched made(*family.net, family.parts, blocks - family.depth);
   const network net = made.net();
   const plan_options o = as_in_the_paper(stages);
-  const runtime_plan p = make_plan(net, o);
+  const step_plan p = make_plan(net, o);
   const std::int64_t most = largest_stage_of(p);
   std::int64_t packed = 0;
   for (const stage_plan& s : p.stage_plans) packed += s.memory.of(memory_kind::derived);

@@ -48,7 +48,7 @@ void stretches(std::size_t repeats, int more) {
   const stretched longer(from, parts, more);
   is(longer.net(), network_of<Large>);
   const plan_options o{.stages = 3, .micro_batches = 4, .micro_batch_size = 2};
-  const runtime_plan a = make_plan(longer.net(), o), b = make_plan(network_of<Large>, o);
+  const step_plan a = make_plan(longer.net(), o), b = make_plan(network_of<Large>, o);
   CHECK(a.first == b.first);
   for (int s = 0; s < 3; ++s) CHECK(a.memory(s).total() == b.memory(s).total());
 }

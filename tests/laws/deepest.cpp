@@ -29,7 +29,7 @@ static_assert(misfits > 0);
 }  // namespace
 
 TEST_CASE("the plan made at compile time equals the one made at run time") {
-  const runtime_plan p = make_plan(network_of<transformer<1663>>, deepest::options);
+  const step_plan p = make_plan(network_of<transformer<1663>>, deepest::options);
   for (int s = 0; s < deepest::S; ++s) {
     CHECK(p.first[static_cast<std::size_t>(s)] == deepest::cut().first[s]);
     CHECK(p.memory(s).total() == deepest::memory(s).total());

@@ -32,7 +32,7 @@ void is_near_the_bound(int samples, int percent = 5, int percent_never = 7) {
       for (const int moments : {0, 2})
         for (const auto mode : {recompute_mode::always, recompute_mode::except_last, recompute_mode::never}) {
           if (turn++ % plan_step != 0) continue;
-          const runtime_plan plan = make_plan(net, {.stages = S, .micro_batches = M, .micro_batch_size = samples,
+          const step_plan plan = make_plan(net, {.stages = S, .micro_batches = M, .micro_batch_size = samples,
                                                 .recompute = mode, .optimizer_moments = moments});
           for (int s = 0; s < S; ++s) {
             const stage_memory& m = plan.memory(s);

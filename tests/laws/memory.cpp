@@ -23,7 +23,7 @@ namespace {
 
 template <class Plan>
 void equals_the_plan_made_at_run_time() {
-  const runtime_plan made = make_plan(network_of<typename Plan::model>, Plan::options);
+  const step_plan made = make_plan(network_of<typename Plan::model>, Plan::options);
   for (int s = 0; s < Plan::S; ++s) {
     CHECK(made.first[static_cast<std::size_t>(s)] == Plan::cut().first[s]);
     for (int kind = 0; kind < memory_kinds; ++kind)

@@ -44,7 +44,7 @@ template <int Blocks>
 void fits_as_in_the_paper(int stages, double paper_gigabytes, double share) {
   CAPTURE(Blocks);
   const network& net = network_of<transformer<Blocks>>;
-  const runtime_plan p = make_plan(net, {.stages = stages,
+  const step_plan p = make_plan(net, {.stages = stages,
                                      .micro_batches = 32,
                                      .micro_batch_size = 1,
                                      .recompute = recompute_mode::always,

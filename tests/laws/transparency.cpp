@@ -282,7 +282,7 @@ TEST_CASE("as needed without recompute, gradients of several micro-batches toget
       CAPTURE(S);
       CAPTURE(limit);
       o.memory_limit = limit;
-      const runtime_plan plan = make_plan(network_of<broad_net<float>>, o);
+      const step_plan plan = make_plan(network_of<broad_net<float>>, o);
       CHECK((limit < all ? plan.coalesce < 5 : plan.coalesce == 5));
       for (const bool canary : {true, false})
         CHECK(run({.S = S, .recompute = o.recompute, .memory_limit = limit, .canary = canary}) == expected);

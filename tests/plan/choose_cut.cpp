@@ -119,7 +119,7 @@ TEST_CASE("a slower device gets less to do") {
   const distance best = distance_of(it, o, fill_drain{}, costs_for(o), uneven.data());
   CHECK(best.of_cut == best.optimum);
   CHECK(best.of_cut < distance_of(it, o, fill_drain{}, costs_for(o), even.data()).of_cut);
-  const runtime_plan p = make_plan(it, o);
+  const step_plan p = make_plan(it, o);
   CHECK(p.first == uneven);
   CHECK(p.share(0) + p.share(1) + p.share(2) == doctest::Approx(1));
   o.device_count = 2;

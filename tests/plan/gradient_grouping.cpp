@@ -54,7 +54,7 @@ TEST_CASE("the plan has memory for held gradients, the same at compile time and 
   CHECK(alone::memory(0).of(memory_kind::held) == 0);
   CHECK(eight::memory(0).of(memory_kind::held) > 0);
   CHECK(eight::memory(0).of(memory_kind::returned) > alone::memory(0).of(memory_kind::returned));
-  const runtime_plan made = make_plan(network_of<wide<256>>, with(4));
+  const step_plan made = make_plan(network_of<wide<256>>, with(4));
   CHECK(made.coalesce == 8);
   CHECK(made.options.coalesce == 0);  // so changed options can be planned again
   for (std::size_t s = 0; s < 2; ++s) {
@@ -79,7 +79,7 @@ template <std::int64_t Bytes>
 int within() {
   plan_options o = with(4);
   o.memory_limit = Bytes;
-  const runtime_plan made = make_plan(network_of<wide<256>>, o);
+  const step_plan made = make_plan(network_of<wide<256>>, o);
   using same = limited<Bytes>;
   CHECK(made.coalesce == same::coalesce);
   for (int s = 0; s < 2; ++s) {
@@ -118,7 +118,7 @@ static_assert(deep_plan<recompute_mode::never, memory_limit<6'172'224>>::coalesc
 TEST_CASE("a group is at most the micro-batches, also for the limit") {
   plan_options o{
       .stages = 2, .micro_batches = 3, .micro_batch_size = 4, .recompute = recompute_mode::never, .coalesce = 3};
-  const runtime_plan three = make_plan(network_of<wide<256>>, o);
+  const step_plan three = make_plan(network_of<wide<256>>, o);
   o.coalesce = 8;
   o.memory_limit = std::max(three.memory(0).total(), three.memory(1).total());
   CHECK(make_plan(network_of<wide<256>>, o).coalesce == 3);
@@ -136,7 +136,7 @@ TEST_CASE("recompute as needed groups gradients only if nothing is recomputed fo
   for (const std::int64_t limit : {no_memory_limit, needed<8>(), needed<8>() - 1, needed<1>() - 1}) {
     plan_options o = with(4, needs);
     o.memory_limit = limit;
-    const runtime_plan made = make_plan(network_of<wide<256>>, o);
+    const step_plan made = make_plan(network_of<wide<256>>, o);
     CHECK(made.coalesce == (limit >= needed<8>() ? 8 : limit >= needed<1>() ? 4 : 1));
     const int fewest = std::min(made.working_sets[0], made.working_sets[1]);
     CHECK((fewest == 32) == (made.coalesce > 1));  // else all working sets are kept

@@ -41,7 +41,7 @@ struct wishful {
   }
 };
 
-runtime_plan made(plan_options options, const std::vector<int>& cut = {}) { return make_plan(n, options, cut); }
+step_plan made(plan_options options, const std::vector<int>& cut = {}) { return make_plan(n, options, cut); }
 
 }  // namespace
 
@@ -78,7 +78,7 @@ TEST_CASE("replicas that share no memory have landing memory for each other's gr
 
 TEST_CASE("a plan holds all slots, and no stage is empty") {
   for (int S = 1; S <= 7; ++S) {
-    const runtime_plan p = made({.stages = S, .micro_batches = 4});
+    const step_plan p = made({.stages = S, .micro_batches = 4});
     CHECK(p.stages() == S);
     CHECK(p.first.front() == 0);
     CHECK(p.first.back() == 7);
@@ -93,7 +93,7 @@ TEST_CASE("a plan holds all slots, and no stage is empty") {
 }
 
 TEST_CASE("a custom cut is used as it is, with its links at both ends") {
-  const runtime_plan p = made({.stages = 3, .micro_batches = 4, .micro_batch_size = 5}, {3, 4});
+  const step_plan p = made({.stages = 3, .micro_batches = 4, .micro_batch_size = 5}, {3, 4});
   CHECK(p.first == std::vector<int>{0, 3, 4, 7});
   CHECK(p.links == std::vector<stage_link>{{0, 1, true}, {0, 2, true}, {1, 2, true}});
   CHECK(p.outgoing == std::vector<std::vector<int>>{{0, 1}, {2}, {}});
@@ -103,14 +103,14 @@ TEST_CASE("a custom cut is used as it is, with its links at both ends") {
 }
 
 TEST_CASE("the micro-batches in flight decide the slots") {
-  const runtime_plan p = made({.stages = 2, .micro_batches = 3});
+  const step_plan p = made({.stages = 2, .micro_batches = 3});
   CHECK(p.slots_of_stages[0].entering == std::vector<int>{2, 1, 0});  // forward runs 2, 1, 0
   CHECK(p.slots_of_stages[1].forward == std::vector<int>{0, 0, 0});
   CHECK(p.slots_of_links[0].stash == std::vector<int>{2, 1, 0});
   CHECK(p.slots_of_links[0].returned == std::vector<int>{0, 1, 0});
   CHECK(p.requirements(1).kept_copies == 1);
   CHECK(p.requirements(1).in_flight == 3);
-  const runtime_plan kept = made({.stages = 2, .micro_batches = 3, .recompute = recompute_mode::never});
+  const step_plan kept = made({.stages = 2, .micro_batches = 3, .recompute = recompute_mode::never});
   CHECK(kept.slots_of_stages[1].forward == std::vector<int>{2, 1, 0});
   CHECK(kept.slots_of_stages[1].again == kept.slots_of_stages[1].forward);
   CHECK(kept.requirements(1).kept_copies == 3);
@@ -143,7 +143,7 @@ TEST_CASE("no stage of a plan exceeds its limit, for any readers of its values")
   for (const schedule_kind kind : {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1})
     for (int S = 2; S <= 6; ++S) {
       plan_options o{.stages = S, .micro_batches = 12, .schedule = kind};
-      const runtime_plan free = make_plan(network_of<many_readers>, o);
+      const step_plan free = make_plan(network_of<many_readers>, o);
       std::int64_t most = 0;
       for (const stage_plan& s : free.stage_plans) most = s.memory.total() > most ? s.memory.total() : most;
       for (int part = 99; part > 50; --part) {
@@ -270,7 +270,7 @@ TEST_CASE("a wrong table of a user's schedule is refused, with its name, the cel
 }
 
 TEST_CASE("the plan has the programs of all workers, for a pass that trains and for one that runs forward") {
-  const runtime_plan p = made({.stages = 3, .micro_batches = 2, .schedule = schedule_kind::one_f_one_b});
+  const step_plan p = made({.stages = 3, .micro_batches = 2, .schedule = schedule_kind::one_f_one_b});
   REQUIRE(p.programs.size() == 3);
   REQUIRE(p.forward_programs.size() == 3);
   const auto text = [](const std::vector<instruction>& lines) {

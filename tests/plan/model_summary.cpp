@@ -37,7 +37,7 @@ TEST_CASE("a model prints a line for each layer, with its path, type, output, pa
 
 TEST_CASE("with a plan it has the stage of each layer, and shares of the predicted time") {
   const plan_options options{.stages = 3, .micro_batches = 2, .micro_batch_size = 2};
-  const runtime_plan plan = make_plan(network_of<net>, options, {3, 6});
+  const step_plan plan = make_plan(network_of<net>, options, {3, 6});
   const std::string text = summary(network_of<net>, plan);
   CHECK(has(text, "  share  stage\n       0 "));
   CHECK(has(text, "\nh.0.ln_1             layer_norm       8          16  10.7 %      0\n"));

@@ -37,7 +37,7 @@ TEST_CASE("a plan with a profile names it, and predicts the step time") {
   plan_options options = two::options;
   options.profile = {lines, 4, 8};
   options.recompute = recompute_mode::never;
-  const runtime_plan plan = make_plan(network_of<net>, options);
+  const step_plan plan = make_plan(network_of<net>, options);
   CHECK(step_time(network_of<net>, plan) == 15'000'000);
   CHECK(describe(network_of<net>, plan).find("predicted step time: 0.015 ms by its profile; ") != std::string::npos);
 }

@@ -141,7 +141,7 @@ TEST_CASE("emulated links delay transfers as the plan predicts, and change no bi
   options.cost_transfers = true;
   options.device.link_latency_ns = 0;
   const auto plain = made(options, {}, {2});
-  const runtime_plan& plan = plain->plan();
+  const step_plan& plan = plain->plan();
   const traffic bytes = traffic_of(plain->net(), plan.cut(), plan.links[0], 2);
   REQUIRE(bytes.forward_bytes > 0);
   CHECK(bytes.backward_bytes == bytes.forward_bytes);

@@ -17,7 +17,7 @@ struct net : model<input<float, 4>, linear<4>, linear<2>, softmax_cross_entropy>
 }  // namespace
 
 TEST_CASE("an error names the numbers of processes that fit the plan") {
-  const runtime_plan plan = make_plan(network_of<net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2});
+  const step_plan plan = make_plan(network_of<net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2});
   CHECK_THROWS_WITH_AS(detail::throw_rank_count(plan, 1),
                        "the job has 1 process, and the plan 2 workers; start 2 processes, or choose 1 worker", error);
   CHECK_THROWS_WITH_AS(detail::throw_rank_count(plan, 5), doctest::Contains("start 2 processes"), error);

@@ -29,7 +29,7 @@ TEST_CASE("the deadline must be positive") {
 }
 
 TEST_CASE("a plan without enough memory is rejected, with all that it needs, at the first stage that does not fit") {
-  const runtime_plan plan = make_plan(network_of<net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2});
+  const step_plan plan = make_plan(network_of<net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2});
   const rank_layout here(plan, nullptr);
   const std::int64_t all = plan.memory(0).total() + plan.memory(1).total();
   CHECK_NOTHROW(detail::require_memory(plan, here, all));
@@ -39,7 +39,7 @@ TEST_CASE("a plan without enough memory is rejected, with all that it needs, at 
 }
 
 TEST_CASE("graph needs a device with graphs, one worker, and neither before nor slot_times") {
-  const runtime_plan one = make_plan(network_of<net>, {});
+  const step_plan one = make_plan(network_of<net>, {});
   CHECK_NOTHROW(detail::require_graph(one, {}, true));
   CHECK_THROWS_WITH_AS(detail::require_graph(one, {}, false), doctest::Contains("the device has no graphs"), error);
   CHECK_THROWS_WITH_AS(detail::require_graph(one, {.slot_times = true}, true), doctest::Contains("no .slot_times"),

@@ -12,7 +12,7 @@ using namespace gpipe::detail;
 namespace {
 
 struct net : model<input<float, 4>, linear<4>, gelu, linear<2>, softmax_cross_entropy> {};
-const runtime_plan plan = make_plan(
+const step_plan plan = make_plan(
     network_of<net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .workers = 1, .replicas = 2}, {2});
 
 }  // namespace

@@ -42,7 +42,7 @@ std::vector<std::vector<bool>> touched(const plan_options& options, const Data& 
 }
 
 /// Bytes of unused slots: if several stages skip to one, each link gets as many slots as the largest of them uses.
-inline std::size_t spare_slots(const network& net, const runtime_plan& plan, int s) {
+inline std::size_t spare_slots(const network& net, const step_plan& plan, int s) {
   const stage_view stage(net, plan.cut(), s);
   std::size_t bytes = 0;
   const auto taken = [&](int from, int to, bool back) {
@@ -105,7 +105,7 @@ void touches_what_is_predicted(const Data& data, schedule_kind schedule = schedu
           const std::size_t last = one[s].size() - 1;
           CHECK((one[s][last - 1] || other[s][last - 1]));  // the highest predicted line
           CHECK(!(one[s][last] || other[s][last]));         // the first line behind it
-          const runtime_plan plan = make_plan(network_of<Net>, options);
+          const step_plan plan = make_plan(network_of<Net>, options);
           const stage_memory& memory = plan.memory(static_cast<int>(s));
           CHECK(untouched * gpipe::detail::alignment <= static_cast<std::size_t>(memory.total() - memory.lower_bound) +
                                                             spare_slots(network_of<Net>, plan, static_cast<int>(s)));

@@ -39,7 +39,7 @@ struct tie {
 
 /// A plan made at run time by the steps that make it at compile time: cut, links, the slots of micro-batches, and the
 /// memory of every stage.
-struct runtime_plan {
+struct step_plan {
   plan_options options;
   schedule_choice schedule;
   int coalesce = 1;        ///< micro-batches whose parameter gradients are computed together
@@ -101,9 +101,9 @@ struct runtime_plan {
 
 /// Plans a network: the best cut (see `search_cut` and `shorten_step`), or `custom_cut`, the first slot of every stage
 /// but the first.
-runtime_plan make_plan(const network& net, const plan_options& options, const std::vector<int>& custom_cut = {});
+step_plan make_plan(const network& net, const plan_options& options, const std::vector<int>& custom_cut = {});
 /// The same for a cut that is known, empty for one stage. A program that only calls this compiles no search for a cut.
-runtime_plan plan_with_cut(const network& net, const plan_options& options, std::span<const int> cut);
+step_plan plan_with_cut(const network& net, const plan_options& options, std::span<const int> cut);
 
 #if GPIPE_BODIES
 
@@ -118,11 +118,11 @@ GPIPE_COLD inline void require_precision(const network& net, const plan_options&
 }
 
 /// A plan with its options and costs; the cut follows.
-GPIPE_COLD inline runtime_plan uncut_plan(const network& net, const plan_options& options) {
+GPIPE_COLD inline step_plan uncut_plan(const network& net, const plan_options& options) {
   require_valid(options, net.slot_count);
   require_precision(net, options);
   const auto S = static_cast<std::size_t>(options.stages);
-  runtime_plan p;
+  step_plan p;
   p.options = options;
   p.options.precision = precision_of(net);
   p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
@@ -135,7 +135,7 @@ GPIPE_COLD inline runtime_plan uncut_plan(const network& net, const plan_options
   return p;
 }
 
-GPIPE_COLD inline void search_cut(const network& net, runtime_plan& p) {
+GPIPE_COLD inline void search_cut(const network& net, step_plan& p) {
   p.options.lead = choose_lead(net, p.options);
   p.schedule = p.options.chosen_schedule();
   const plan_options& o = p.options;
@@ -150,7 +150,7 @@ GPIPE_COLD inline void search_cut(const network& net, runtime_plan& p) {
                                                       : ""});
 }
 
-GPIPE_COLD inline void link_stages(const network& net, runtime_plan& p) {
+GPIPE_COLD inline void link_stages(const network& net, step_plan& p) {
   for (int l = 0; l < net.slot_count; ++l)
     for (int i = 0; i < net.slots[l].tied; ++i) {
       const tied_parameter& t = net.tied[net.slots[l].first_tied + i];
@@ -164,7 +164,7 @@ GPIPE_COLD inline void link_stages(const network& net, runtime_plan& p) {
 }
 
 /// For the author of a schedule: which cell is wrong, and what to do.
-[[noreturn]] GPIPE_COLD inline void throw_unsound(const runtime_plan& p, const check_result& found) {
+[[noreturn]] GPIPE_COLD inline void throw_unsound(const step_plan& p, const check_result& found) {
   const auto& [what, worker, tick, at] = found;
   const std::string schedule = concat({"the schedule's table is wrong: ", p.schedule.name(), ": "});
   if (at.kind == action_kind::idle)
@@ -191,7 +191,7 @@ GPIPE_COLD inline void link_stages(const network& net, runtime_plan& p) {
               {"run it in a later tick than the cells whose outputs it reads"});
 }
 
-GPIPE_COLD inline void require_sound(const runtime_plan& p) {
+GPIPE_COLD inline void require_sound(const step_plan& p) {
   const int S = p.stages(), M = p.micro_batches(), count = static_cast<int>(p.links.size());
   const check_result checked = check_timetable(p.schedule, S, M, p.links.data(), count);
   if (checked.ok()) return;
@@ -213,7 +213,7 @@ GPIPE_COLD inline void require_memory(const plan_options& o, int stage, const st
         location{.stage = stage});
 }
 
-GPIPE_COLD inline void assign_slots(runtime_plan& p) {
+GPIPE_COLD inline void assign_slots(step_plan& p) {
   const int S = p.stages(), M = p.micro_batches(), late = on_the_way(p.options.cost_transfers);
   const auto count = static_cast<std::size_t>(M);
   tick_index<schedule_choice> table(p.schedule, S, M, p.coalesce);
@@ -232,7 +232,7 @@ GPIPE_COLD inline void assign_slots(runtime_plan& p) {
   }
 }
 
-GPIPE_COLD inline void lower_programs(runtime_plan& p) {
+GPIPE_COLD inline void lower_programs(step_plan& p) {
   const auto lower_all = [&p](schedule_choice schedule, std::vector<std::vector<instruction>>& programs) {
     const step_programs<schedule_choice> all(schedule, p.stages(), p.micro_batches(), p.recompute(), p.links.data(),
                                              static_cast<int>(p.links.size()), send_mode::buffered,
@@ -245,7 +245,7 @@ GPIPE_COLD inline void lower_programs(runtime_plan& p) {
 }
 
 /// Runs the plan's programs in the plan's slots: those that the workers will run, in those that their channels have.
-GPIPE_COLD inline void require_programs(const runtime_plan& p) {
+GPIPE_COLD inline void require_programs(const step_plan& p) {
   const int S = p.stages(), M = p.micro_batches(), count = static_cast<int>(p.links.size());
   std::vector<int> stash, returned, copies, worker_of, in_flight;
   for (std::size_t k = 0; k < p.links.size(); ++k) {
@@ -283,7 +283,7 @@ GPIPE_COLD inline void require_programs(const runtime_plan& p) {
 }
 
 /// All that follows from the cut.
-GPIPE_COLD inline void complete_plan(const network& net, runtime_plan& p) {
+GPIPE_COLD inline void complete_plan(const network& net, step_plan& p) {
   plan_options grouped = p.options;
   p.coalesce = grouped.coalesce = group_gradients(net, p.options, p.schedule, p.cut(), p.stage_plans.data());
   link_stages(net, p);
@@ -305,18 +305,18 @@ GPIPE_COLD inline void complete_plan(const network& net, runtime_plan& p) {
 
 }  // namespace detail
 
-GPIPE_COLD GPIPE_INLINE runtime_plan make_plan(const network& net, const plan_options& options,
+GPIPE_COLD GPIPE_INLINE step_plan make_plan(const network& net, const plan_options& options,
                                                const std::vector<int>& custom_cut) {
   if (!custom_cut.empty()) return plan_with_cut(net, options, custom_cut);
-  runtime_plan p = detail::uncut_plan(net, options);
+  step_plan p = detail::uncut_plan(net, options);
   detail::search_cut(net, p);
   detail::complete_plan(net, p);
   return p;
 }
 
-GPIPE_COLD GPIPE_INLINE runtime_plan plan_with_cut(const network& net, const plan_options& options,
+GPIPE_COLD GPIPE_INLINE step_plan plan_with_cut(const network& net, const plan_options& options,
                                                    std::span<const int> cut) {
-  runtime_plan p = detail::uncut_plan(net, options);
+  step_plan p = detail::uncut_plan(net, options);
   detail::take_cut(cut.data(), static_cast<int>(cut.size()), net.slot_count, options.stages, p.first.data());
   p.options.lead = choose_lead(net, p.options, p.first.data());
   p.schedule = p.options.chosen_schedule();

@@ -16,7 +16,7 @@ namespace gpipe {
 std::string summary(const network& net);
 
 /// The same with the stage of each layer, and the shares of the time that the plan predicts.
-std::string summary(const network& net, const runtime_plan& plan);
+std::string summary(const network& net, const step_plan& plan);
 
 /// `std::cout << gpipe::summary<net>();`
 template <class Model>
@@ -54,7 +54,7 @@ GPIPE_COLD GPIPE_INLINE std::string outputs_of(const row& r) {
   return text;
 }
 
-GPIPE_COLD GPIPE_INLINE std::string summary_of(const network& net, const runtime_plan* plan) {
+GPIPE_COLD GPIPE_INLINE std::string summary_of(const network& net, const step_plan* plan) {
   std::vector<double> costs;
   double all = 0;
   for (int l = 0; l < net.slot_count; ++l) {
@@ -93,7 +93,7 @@ GPIPE_COLD GPIPE_INLINE std::string summary_of(const network& net, const runtime
 
 GPIPE_COLD GPIPE_INLINE std::string summary(const network& net) { return detail::summary_of(net, nullptr); }
 
-GPIPE_COLD GPIPE_INLINE std::string summary(const network& net, const runtime_plan& plan) {
+GPIPE_COLD GPIPE_INLINE std::string summary(const network& net, const step_plan& plan) {
   return detail::summary_of(net, &plan);
 }
 

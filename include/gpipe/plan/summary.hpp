@@ -120,7 +120,7 @@ GPIPE_COLD inline std::string describe(const plan_facts& plan) {
 
 /// The predicted time of a step in picoseconds: simulates the plan's schedule with its costs. Reductions and updates
 /// take no time.
-GPIPE_COLD inline std::int64_t step_time(const network& net, const runtime_plan& plan) {
+GPIPE_COLD inline std::int64_t step_time(const network& net, const step_plan& plan) {
   return detail::makespan_of(net, plan.options, plan.options.chosen_schedule(), plan.costs(), plan.cut(),
                              plan.links.data(), static_cast<int>(plan.links.size()),
                              [&](int s) { return plan.requirements(s).kept_copies; });
@@ -132,7 +132,7 @@ GPIPE_COLD inline std::int64_t step_time(const network& net, const runtime_plan&
 ///
 ///     stage  slots  from         to      share  parameters    memory
 ///         0   0-24  linear<64>   add    25.1 %     133.2 k  2.02 MiB
-GPIPE_COLD inline std::string describe(const network& net, const runtime_plan& plan) {
+GPIPE_COLD inline std::string describe(const network& net, const step_plan& plan) {
   const auto& o = plan.options;
   const schedule_choice schedule = o.chosen_schedule();
   detail::plan_facts facts{net, o, plan.cut(), schedule.name(), plan.costs(), {}, plan.coalesce};

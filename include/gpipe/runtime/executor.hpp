@@ -33,7 +33,7 @@ class executor {
  public:
   using context = typename Device::context;
 
-  GPIPE_COLD executor(const network& net, const detail::kernel_row<context>* kernels, runtime_plan plan,
+  GPIPE_COLD executor(const network& net, const detail::kernel_row<context>* kernels, step_plan plan,
                       detail::optimizer_update<context> rule, training_options options = {})
       : net_(net),
         plan_(std::move(plan)),
@@ -246,7 +246,7 @@ class executor {
   bool stuck() const noexcept { return passes_.stuck(); }
 
   const network& net() const { return net_; }
-  const runtime_plan& plan() const { return plan_; }
+  const step_plan& plan() const { return plan_; }
   /// The group of each parameter.
   const detail::parameter_groups& groups() const { return groups_; }
   /// Steps taken; a step that failed does not count.
@@ -339,7 +339,7 @@ class executor {
 
  private:
   // The plan, after all checks that come before the first allocation and the first thread.
-  GPIPE_COLD const runtime_plan& admitted() const {
+  GPIPE_COLD const step_plan& admitted() const {
     detail::require_optimizer(plan_.options, rule_.moments(), rule_.memory(), options_);
     detail::preflight<Device>(net_, plan_, rule_.trial(), options_, here_);
     return plan_;
@@ -390,7 +390,7 @@ class executor {
   }
 
   const network& net_;
-  runtime_plan plan_;
+  step_plan plan_;
   detail::optimizer_update<context> rule_;
   training_options options_;
   detail::parameter_groups groups_;

@@ -17,7 +17,7 @@
 namespace gpipe::detail {
 
 /// The error names numbers of processes that fit the plan.
-[[noreturn]] GPIPE_COLD inline void throw_rank_count(const runtime_plan& plan, int ranks) {
+[[noreturn]] GPIPE_COLD inline void throw_rank_count(const step_plan& plan, int ranks) {
   const int R = plan.replicas(), each = ranks / R, max_workers = plan.options.max_workers();
   const int fewer = R * (std::min)(each, max_workers), more = R * (each + 1);
   const bool divides = ranks % R == 0 && each <= max_workers;  // the options have another number of workers
@@ -32,7 +32,7 @@ namespace gpipe::detail {
        divides && R > 1 ? " of each replica" : ""});
 }
 
-GPIPE_COLD inline void agree(const network& net, const runtime_plan& plan, double rule, const training_options& options,
+GPIPE_COLD inline void agree(const network& net, const step_plan& plan, double rule, const training_options& options,
                              bool carries) {
   process_group& job = *options.job;
   job.expect(options.deadline);
@@ -64,7 +64,7 @@ GPIPE_COLD inline void agree(const network& net, const runtime_plan& plan, doubl
     throw_error({"separate_memory is false, but processes share no memory"}, {"choose .separate_memory = true"});
 }
 
-GPIPE_COLD inline std::unique_ptr<all_reduce> connect(process_group& job, const network& net, const runtime_plan& plan,
+GPIPE_COLD inline std::unique_ptr<all_reduce> connect(process_group& job, const network& net, const step_plan& plan,
                                                       replica_part& part, other_processes& others) {
   std::unique_ptr<all_reduce> sums;
   others.connect(job, net, plan, part);

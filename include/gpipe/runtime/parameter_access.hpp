@@ -47,7 +47,7 @@ GPIPE_COLD inline std::size_t value_bytes(const network& net) {
 template <class Device>
 class parameter_access {
  public:
-  parameter_access(const network& net, const runtime_plan& plan, const rank_layout& here,
+  parameter_access(const network& net, const step_plan& plan, const rank_layout& here,
                    const replica_list<Device>& replicas)
       : net_(net), plan_(plan), here_(here), replicas_(replicas) {}
 
@@ -120,7 +120,7 @@ class parameter_access {
   }
 
   const network& net_;
-  const runtime_plan& plan_;
+  const step_plan& plan_;
   const rank_layout& here_;
   const replica_list<Device>& replicas_;
 };

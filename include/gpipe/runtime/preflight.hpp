@@ -25,7 +25,7 @@ GPIPE_COLD inline wait_limits wait_limits_of(int workers, std::chrono::nanosecon
   return limits;
 }
 
-GPIPE_COLD inline void require_graph(const runtime_plan& plan, const training_options& options, bool has_graphs) {
+GPIPE_COLD inline void require_graph(const step_plan& plan, const training_options& options, bool has_graphs) {
   if (!has_graphs)
     throw_error({"graph is true, but the device has no graphs"}, {"choose .graph = false, or a device with graphs"});
   if (const int all = plan.workers() * plan.replicas(); all != 1)
@@ -37,7 +37,7 @@ GPIPE_COLD inline void require_graph(const runtime_plan& plan, const training_op
 
 /// Checks that `left` bytes are enough for the stages that are here. A machine that runs out of memory later ends the
 /// program without an error.
-GPIPE_COLD inline void require_memory(const runtime_plan& plan, const rank_layout& here, std::int64_t left) {
+GPIPE_COLD inline void require_memory(const step_plan& plan, const rank_layout& here, std::int64_t left) {
   std::int64_t needed = 0;
   int stages = 0, first = -1;  // that does not fit
   for (int r = 0; r < plan.replicas(); ++r)
@@ -80,7 +80,7 @@ bool carries_memory_of(const process_group& job) {
 
 /// Throws if the plan cannot run with these options, before anything is allocated.
 template <class Device>
-GPIPE_COLD void preflight(const network& net, const runtime_plan& plan, double rule, const training_options& options,
+GPIPE_COLD void preflight(const network& net, const step_plan& plan, double rule, const training_options& options,
                           const rank_layout& here) {
   if (options.job != nullptr)
     options.job.set_up().agree(net, plan, rule, options, carries_memory_of<Device>(*options.job));

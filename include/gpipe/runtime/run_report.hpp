@@ -22,7 +22,7 @@ namespace gpipe::detail {
 class run_report {
  public:
   /// `events` are kept for each worker; 0: none.
-  GPIPE_COLD run_report(const network& net, const runtime_plan& plan, std::size_t events) {
+  GPIPE_COLD run_report(const network& net, const step_plan& plan, std::size_t events) {
     const int R = plan.replicas(), S = plan.stages(), K = plan.workers();
     for (int r = 0; r < R; ++r)
       for (int s = 0; s < S; ++s) add_stage(net, plan, r, s);
@@ -52,7 +52,7 @@ class run_report {
   }
 
  private:
-  GPIPE_COLD void add_stage(const network& net, const runtime_plan& plan, int r, int s) {
+  GPIPE_COLD void add_stage(const network& net, const step_plan& plan, int r, int s) {
     stage_report added;
     added.stage = s, added.first = plan.cut().first[s], added.last = plan.cut().first[s + 1];
     added.predicted_share = plan.share(s);
@@ -68,7 +68,7 @@ class run_report {
 
 /// Appends the median times of each slot of a stage for a full micro-batch; -1 for a slot that was not timed.
 template <class Stage>
-GPIPE_COLD void append_measured(const runtime_plan& plan, const Stage& stage, measured_profile& into) {
+GPIPE_COLD void append_measured(const step_plan& plan, const Stage& stage, measured_profile& into) {
   for (const auto& b : stage.slots()) {
     const auto median = [&](timed part) {
       return stage.timer() == nullptr ? -1 : stage.timer()->median(b.slot - stage.slots().front().slot, part);
@@ -89,7 +89,7 @@ GPIPE_COLD void append_measured(const runtime_plan& plan, const Stage& stage, me
 }
 
 /// Brings the times of a stage in the first replica to all processes. Called for each stage in order.
-GPIPE_COLD inline void share_measured(const network& net, const runtime_plan& plan, const broadcast& all, int stage,
+GPIPE_COLD inline void share_measured(const network& net, const step_plan& plan, const broadcast& all, int stage,
                                       measured_profile& found) {
   for (int l = plan.first[index(stage)]; l < plan.first[index(stage) + 1]; ++l) {
     measured_layer& line = found.layers.size() > index(l) ? found.layers[index(l)] : found.layers.emplace_back();
@@ -100,7 +100,7 @@ GPIPE_COLD inline void share_measured(const network& net, const runtime_plan& pl
 }
 
 /// Throws `error` if a slot was not timed.
-GPIPE_COLD inline void require_measured(const runtime_plan& plan, const measured_profile& found) {
+GPIPE_COLD inline void require_measured(const step_plan& plan, const measured_profile& found) {
   for (const measured_layer& line : found.layers)
     if (line.forward_ns < 0)
       throw_error({"no full micro-batch was timed"},

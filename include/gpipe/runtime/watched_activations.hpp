@@ -17,7 +17,7 @@ namespace gpipe::detail {
 
 /// Brings the rows of a stage to all processes. Each replica has a part of the call's samples; `before` rows stand
 /// before them.
-GPIPE_COLD inline void share_rows(const broadcast& all, const runtime_plan& plan, const step_context& step, int stage,
+GPIPE_COLD inline void share_rows(const broadcast& all, const step_plan& plan, const step_context& step, int stage,
                                   tensor_rows& rows, int before) {
   for (int r = 0; r < plan.replicas(); ++r) {
     const int first = step.first_sample(r * plan.micro_batches());
@@ -31,7 +31,7 @@ GPIPE_COLD inline void share_rows(const broadcast& all, const runtime_plan& plan
 class watched_activations {
  public:
   /// `calls` are kept in the digest; 0: there is no digest.
-  GPIPE_COLD watched_activations(const network& net, const runtime_plan& plan, std::size_t calls)
+  GPIPE_COLD watched_activations(const network& net, const step_plan& plan, std::size_t calls)
       : net_(net), plan_(plan), watched_(index(net.slot_count)) {
     if (calls == 0) return;
     std::vector<std::string> layers;
@@ -108,7 +108,7 @@ class watched_activations {
   }
 
   const network& net_;
-  const runtime_plan& plan_;
+  const step_plan& plan_;
   std::vector<std::unique_ptr<watched_rows>> watched_;  // [slot]
   gpipe::digest digest_;
 };

@@ -256,7 +256,7 @@ class basic_trainer {
   /// The network of the model.
   const network& net() const;
   /// The plan that runs: its cut, costs and memory.
-  const runtime_plan& plan() const;
+  const step_plan& plan() const;
   /// The fewest samples of a step's batch.
   int min_batch() const { return plan().min_batch(); }
   /// Steps taken; a step that failed does not count.
@@ -283,7 +283,7 @@ class basic_trainer {
   ~basic_trainer();
 
  private:
-  basic_trainer(const network& net, const detail::kernel_row<context>* kernels, runtime_plan plan,
+  basic_trainer(const network& net, const detail::kernel_row<context>* kernels, step_plan plan,
                 const detail::optimizer_update<context>& update, double learning_rate, const training_options& how);
 
   struct array {

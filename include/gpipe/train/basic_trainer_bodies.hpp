@@ -71,7 +71,7 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
                     update, learning_rate, how) {}
 template <class Device>
 GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail::kernel_row<context>* kernels,
-                                                runtime_plan plan, const detail::optimizer_update<context>& update,
+                                                step_plan plan, const detail::optimizer_update<context>& update,
                                                 double learning_rate, const training_options& how)
     : moments_(update.moments()),
       learning_rate_(detail::checked_rate(learning_rate)),
@@ -393,7 +393,7 @@ const network& basic_trainer<Device>::net() const {
   return executor_->net();
 }
 template <class Device>
-const runtime_plan& basic_trainer<Device>::plan() const {
+const step_plan& basic_trainer<Device>::plan() const {
   return executor_->plan();
 }
 template <class Device>

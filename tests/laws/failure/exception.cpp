@@ -31,7 +31,7 @@ TEST_CASE("a throw before any instruction of any stage fails the step, names its
     for (int s = 0; s < S; ++s) {
       const auto& program = programs[static_cast<std::size_t>(s)];
       REQUIRE(program.size() >= 3 * M + 1);
-      const runtime_plan& plan = both.disturbed.plan();
+      const step_plan& plan = both.disturbed.plan();
       bool first = true;  // the first stage of its worker; the updates of its other stages come after the commit
       for (int before = 0; before < s; ++before) first = first && plan.worker_of(before) != plan.worker_of(s);
       CHECK(program.back().kind == (first ? action_kind::update : action_kind::reduce));

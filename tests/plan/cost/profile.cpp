@@ -81,7 +81,7 @@ TEST_CASE("the error names position, expected and given layer") {
 
 TEST_CASE("a run-time plan uses the same costs") {
   plan_options o = by_profile::options;
-  const runtime_plan p = make_plan(n, o);
+  const step_plan p = make_plan(n, o);
   CHECK(p.costs().of(0)[1].forward == 900'000);
   CHECK(p.first[1] == by_profile::cut().first[1]);
   o.micro_batch_size = 5;

@@ -45,7 +45,7 @@ static_assert(elementwise::memory(0).of(memory_kind::arrays) == 0);
 }  // namespace
 
 TEST_CASE("a plan made at run time has the same bytes") {
-  const runtime_plan made =
+  const step_plan made =
       make_plan(network_of<net>, {.stages = 2, .optimizer_moments = 0, .tensor_rule = &rule, .average_weights = true});
   for (int s = 0; s < 2; ++s)
     for (int k = 0; k < memory_kinds; ++k) CHECK(made.memory(s).bytes[k] == planned::memory(s).bytes[k]);

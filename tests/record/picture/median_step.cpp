@@ -99,7 +99,7 @@ TEST_CASE("the picture of a training is that of its median step, with its title"
   auto workers = two_workers();
   for (const int ms : {8, 2, 4}) take(workers, ms, ms * 1'000'000);
   std::ostringstream out;
-  const runtime_plan plan = make_plan(network_of<net>, {.stages = 2, .micro_batches = 4});
+  const step_plan plan = make_plan(network_of<net>, {.stages = 2, .micro_batches = 4});
   write_timeline(out, plan, workers);
   const laws::svg picture(out.str());
   CHECK(picture.words("head") ==

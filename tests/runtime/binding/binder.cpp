@@ -28,7 +28,7 @@ constexpr int x = 5;
 
 /// The addresses of every stage of a cut, over arenas that hold nothing.
 struct bound_net {
-  runtime_plan plan;
+  step_plan plan;
   std::vector<std::vector<std::byte>> arenas;
   std::vector<std::unique_ptr<detail::arena_map>> owned;
   std::vector<const detail::arena_map*> maps;

@@ -19,7 +19,7 @@ namespace {
 
 struct net : model<input<float, 48>, linear<80>, gelu, linear<9>, softmax_cross_entropy> {};
 
-runtime_plan plan_of(int workers) {
+step_plan plan_of(int workers) {
   return make_plan(network_of<net>, {.stages = 2, .micro_batches = 3, .micro_batch_size = 2, .workers = workers}, {2});
 }
 

@@ -14,7 +14,7 @@ using namespace gpipe::detail;
 namespace {
 
 struct net : model<input<float, 4>, linear<4>, linear<2>, softmax_cross_entropy> {};
-const runtime_plan plan =
+const step_plan plan =
     make_plan(network_of<net>, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .replicas = 2});
 
 }  // namespace

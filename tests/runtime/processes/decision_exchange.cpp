@@ -15,7 +15,7 @@ namespace {
 
 struct net : model<input<float, 4>, linear<4>, gelu, linear<2>, softmax_cross_entropy> {};
 const network& n = network_of<net>;
-const runtime_plan plan =
+const step_plan plan =
     make_plan(n, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .replicas = 2}, {2});
 
 }  // namespace
@@ -45,7 +45,7 @@ TEST_CASE("the partials of losses in several stages reach every process") {
                         auxiliary<"late", 500, mean_squared_error>, auxiliary<"later", 500, mean_squared_error>,
                         softmax_cross_entropy> {};
   const network& net = network_of<losses>;
-  const runtime_plan two = make_plan(net, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .replicas = 2}, {2});
+  const step_plan two = make_plan(net, {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .replicas = 2}, {2});
   std::atomic<int> wrong{0};
   threaded::job job(4);
   job.run([&](process_group& here) {

@@ -25,7 +25,7 @@ constexpr std::byte untouched{0x5a};
 
 /// One process of the job: a replica of one stage.
 struct process {
-  runtime_plan plan = make_plan(network_of<net>,
+  step_plan plan = make_plan(network_of<net>,
                             {.micro_batches = 2, .micro_batch_size = 2, .separate_memory = true, .replicas = R});
   gpipe::detail::worker_signals signals{1};
   gpipe::detail::replica<host_device> its;

@@ -20,7 +20,7 @@ constexpr wait_context reduces{.stage = 0, .micro_batch = -1, .action = "reduce"
 
 /// Three replicas on a thread each.
 struct replica_set {
-  runtime_plan plan = make_plan(network_of<net>,
+  step_plan plan = make_plan(network_of<net>,
                             {.stages = 2, .micro_batches = 2, .micro_batch_size = 2, .workers = 1, .replicas = R}, {2});
   gpipe::detail::rank_layout here{plan, nullptr};
   gpipe::detail::worker_signals signals{R};

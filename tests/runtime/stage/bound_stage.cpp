@@ -49,7 +49,7 @@ struct net : model<input<double, 2>, affine, affine, passing_loss> {};
 
 /// All stages of a cut, called one after the other on this thread.
 struct stage_set {
-  runtime_plan plan;
+  step_plan plan;
   std::vector<std::unique_ptr<bound_stage<host_device>>> all;
 
   explicit stage_set(const std::vector<int>& cut)

@@ -19,7 +19,7 @@ struct headless : model<input<float, 2>, linear<3>> {};
 template <class Model>
 struct calls {
   explicit calls(const plan_options& options) : plan(make_plan(network_of<Model>, options)) {}
-  runtime_plan plan;
+  step_plan plan;
   step_context step;
   detail::step_input input{network_of<Model>, plan, step};
 };

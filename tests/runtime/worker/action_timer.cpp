@@ -23,7 +23,7 @@ struct net : model<input<float, 4>, passing_loss> {};
 
 /// The only worker of the second replica. Its first micro-batch is the third of the step.
 struct timed_worker {
-  runtime_plan plan = make_plan(network_of<net>, {});
+  step_plan plan = make_plan(network_of<net>, {});
   std::vector<link_channels<>> channels;
   detail::stage_io<host_device> io{plan, channels};
   step_context step;

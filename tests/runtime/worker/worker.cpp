@@ -39,7 +39,7 @@ struct failing_net : model<input<float, 4>, fails_second, join, passing_loss> {}
 template <class Net = net>
 struct one_worker {
   plan_options options;
-  runtime_plan plan = make_plan(network_of<Net>, options);
+  step_plan plan = make_plan(network_of<Net>, options);
   optimizer_update<context> rule{sgd{}};
   parameter_groups groups{network_of<Net>, {}};
   worker_signals signals{1};

@@ -14,7 +14,7 @@ namespace {
 
 struct net : model<input<float, 4>, linear<4>, gelu, linear<2>, softmax_cross_entropy> {};
 
-runtime_plan planned(recompute_mode recompute, int coalesce = 0) {
+step_plan planned(recompute_mode recompute, int coalesce = 0) {
   return make_plan(network_of<net>, {.stages = 4, .micro_batches = 4, .micro_batch_size = 2, .recompute = recompute,
                                      .workers = 2, .replicas = 2, .coalesce = coalesce});
 }
@@ -34,7 +34,7 @@ int count(const std::vector<instruction>& program, action_kind kind) {
 }  // namespace
 
 TEST_CASE("each worker of a replica has a program; a process of a job has that of its worker") {
-  const runtime_plan plan = planned(recompute_mode::always);
+  const step_plan plan = planned(recompute_mode::always);
   const detail::worker_programs all(plan, {plan, nullptr});
   REQUIRE(all.training().size() == 2);
   REQUIRE(all.forward().size() == 2);
@@ -52,7 +52,7 @@ TEST_CASE("each worker of a replica has a program; a process of a job has that o
 
 TEST_CASE("forward programs have no backward; training programs recompute and coalesce as the plan says") {
   for (const auto mode : {recompute_mode::always, recompute_mode::never}) {
-    const runtime_plan plan = planned(mode);
+    const step_plan plan = planned(mode);
     const detail::worker_programs made(plan, {plan, nullptr});
     for (std::size_t w = 0; w < 2; ++w) {
       CHECK(count(made.forward()[w], action_kind::forward) == 8);
@@ -61,7 +61,7 @@ TEST_CASE("forward programs have no backward; training programs recompute and co
       CHECK(count(made.training()[w], action_kind::update) == 2);
     }
   }
-  const runtime_plan alone = planned(recompute_mode::never, 1), together = planned(recompute_mode::never, 4);
+  const step_plan alone = planned(recompute_mode::never, 1), together = planned(recompute_mode::never, 4);
   const detail::worker_programs one(alone, {alone, nullptr}), four(together, {together, nullptr});
   CHECK(count(one.training()[0], action_kind::backward) > 0);  // the first stage sends no gradient
   CHECK(count(four.training()[0], action_kind::backward) == 0);

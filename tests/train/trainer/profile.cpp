@@ -58,8 +58,8 @@ TEST_CASE("a plan by measured costs cuts an unbalanced network where its time is
   const measured_profile costs = by_analysis.profile_layers(four, 4);
   options.profile = costs.view();
   trainer<sleepers, sgd> by_measurement(options);
-  const auto predicted_ms = [&](const runtime_plan& plan) {
-    const runtime_plan by_costs = make_plan(network_of<sleepers>, options, {plan.first[1]});
+  const auto predicted_ms = [&](const step_plan& plan) {
+    const step_plan by_costs = make_plan(network_of<sleepers>, options, {plan.first[1]});
     return 1e-9 * static_cast<double>(step_time(network_of<sleepers>, by_costs));
   };
   const double predicted_gain = predicted_ms(by_analysis.plan()) / predicted_ms(by_measurement.plan());

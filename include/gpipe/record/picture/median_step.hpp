@@ -68,7 +68,7 @@ GPIPE_COLD inline recorded_step median_step(std::span<const recorder> workers, i
 namespace detail {
 
 /// "ZB-V, S = 8, M = 16, 4 workers: step 113 took 12.3 ms, the median of the last 20". Steps are counted from 0.
-GPIPE_COLD inline std::string timeline_title(const runtime_plan& plan, const recorded_step& of) {
+GPIPE_COLD inline std::string timeline_title(const step_plan& plan, const recorded_step& of) {
   using detail::several;
   std::string title = std::string(plan.schedule.name()) + ", S = " + std::to_string(plan.stages()) +
                       ", M = " + std::to_string(plan.micro_batches());
@@ -87,7 +87,7 @@ GPIPE_COLD inline std::string timeline_title(const runtime_plan& plan, const rec
 }  // namespace detail
 
 /// Draws the median of the last twenty steps of a training, which needs `trace_events`.
-GPIPE_COLD inline void write_timeline(std::ostream& out, const runtime_plan& plan, std::span<const recorder> workers,
+GPIPE_COLD inline void write_timeline(std::ostream& out, const step_plan& plan, std::span<const recorder> workers,
                                       timeline_options how = {}) {
   const recorded_step step = median_step(workers);
   if (how.title.empty()) how.title = detail::timeline_title(plan, step);
@@ -95,7 +95,7 @@ GPIPE_COLD inline void write_timeline(std::ostream& out, const runtime_plan& pla
 }
 
 /// Throws `gpipe::error` with the path unless the file was written completely.
-GPIPE_COLD inline void write_timeline(const std::string& path, const runtime_plan& plan,
+GPIPE_COLD inline void write_timeline(const std::string& path, const step_plan& plan,
                                       std::span<const recorder> workers, timeline_options how = {}) {
   const recorded_step step = median_step(workers);  // before the old file is lost
   if (how.title.empty()) how.title = detail::timeline_title(plan, step);

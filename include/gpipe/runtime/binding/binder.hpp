@@ -14,7 +14,7 @@ namespace gpipe::detail {
 template <class Context>
 class binder {
  public:
-  binder(const network& net, const runtime_plan& plan, const std::vector<const arena_map*>& maps, int stage,
+  binder(const network& net, const step_plan& plan, const std::vector<const arena_map*>& maps, int stage,
          int replica = 0)
       : net_(net),
         plan_(plan),
@@ -167,7 +167,7 @@ class binder {
   }
 
   const network& net_;
-  const runtime_plan& plan_;
+  const step_plan& plan_;
   const std::vector<const arena_map*>& maps_;
   stage_view s_;
   zeroed_array<bool> rerun_;

@@ -27,7 +27,7 @@ class layer_hooks {
   using bound_slots = std::vector<bound>;
 
   /// `context` is the stage's.
-  layer_hooks(const Context& context, const network& net, const runtime_plan& plan, int stage)
+  layer_hooks(const Context& context, const network& net, const step_plan& plan, int stage)
       : context_(context), net_(net), plan_(plan), stage_(stage), recorder_(net, plan.options.optimizer_moments) {}
 
   /// These follow when the stage is bound.
@@ -122,7 +122,7 @@ class layer_hooks {
 
   const Context& context_;
   const network& net_;
-  const runtime_plan& plan_;
+  const step_plan& plan_;
   int stage_;
   bool recorded_ = false;  ///< there is a digest, or a slot is watched
   activation_recorder<Context> recorder_;

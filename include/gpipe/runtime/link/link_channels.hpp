@@ -79,7 +79,7 @@ struct link_channels {
 /// Links are emulated at `bytes_per_second` unless that is 0. The plan's workers are those of `signals` from
 /// `first_worker` on.
 template <class Marker>
-GPIPE_COLD std::vector<link_channels<Marker>> make_link_channels(const network& net, const runtime_plan& plan,
+GPIPE_COLD std::vector<link_channels<Marker>> make_link_channels(const network& net, const step_plan& plan,
                                                                  worker_signals& signals, std::int64_t bytes_per_second,
                                                                  int first_worker = 0) {
   if (bytes_per_second < 0)

@@ -18,7 +18,7 @@ class stage_io {
   using context = typename Device::context;
   using marker = typename Device::marker;
 
-  stage_io(const runtime_plan& plan, std::vector<link_channels<marker>>& channels) : plan_(plan), channels_(channels) {}
+  stage_io(const step_plan& plan, std::vector<link_channels<marker>>& channels) : plan_(plan), channels_(channels) {}
 
   /// An action begins.
   void begin() { waited_ = linked_ = 0; }
@@ -71,7 +71,7 @@ class stage_io {
     if (to) time([&] { to.acquire(device, m, what); });
   }
 
-  const runtime_plan& plan_;
+  const step_plan& plan_;
   std::vector<link_channels<marker>>& channels_;
   std::int64_t waited_ = 0, linked_ = 0;
 };

@@ -47,7 +47,7 @@ class agreed_hash {
 };
 
 /// The values of a plan that must be the same in all processes of a job.
-GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net, const runtime_plan& plan) {
+GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net, const step_plan& plan) {
   detail::agreed_hash build, model, cut, schedule, memory;
   build(std::string_view(__VERSION__), sizeof(void*));
 #if defined(__AVX512F__)

@@ -14,7 +14,7 @@ namespace gpipe::detail {
 class broadcast {
  public:
   /// `job` null: there is one process.
-  broadcast(const runtime_plan& plan, process_group* job) : plan_(plan), job_(job) {}
+  broadcast(const step_plan& plan, process_group* job) : plan_(plan), job_(job) {}
 
   /// Bytes of the process that has this stage. `which` must be the same everywhere, so that a mismatch is found.
   void from_stage(int replica, int stage, void* bytes, std::size_t size, std::uint64_t which = 0) const {
@@ -40,7 +40,7 @@ class broadcast {
   }
 
  private:
-  const runtime_plan& plan_;
+  const step_plan& plan_;
   process_group* job_;
 };
 

@@ -17,7 +17,7 @@ namespace gpipe::detail {
 ///     squares of the stage's gradients, in the first replica | partials of the stage's losses
 class decision_exchange {
  public:
-  GPIPE_COLD decision_exchange(process_group& job, const network& net, const runtime_plan& plan)
+  GPIPE_COLD decision_exchange(process_group& job, const network& net, const step_plan& plan)
       : job_(job), plan_(plan) {
     losses_ = places_of_losses(net, plan.all_micro_batches());
     std::vector<std::size_t> sizes(detail::index(job.ranks()));
@@ -96,7 +96,7 @@ class decision_exchange {
   }
 
   process_group& job_;
-  const runtime_plan& plan_;
+  const step_plan& plan_;
   std::vector<loss_place> losses_;
   std::unique_ptr<all_gather> gather_;
 };

@@ -19,7 +19,7 @@ class other_processes {
   other_processes() = default;
 
   /// Makes the channel ends that lead from stages here to other processes.
-  GPIPE_COLD void connect(process_group& job, const network& net, const runtime_plan& plan, replica_part& part) {
+  GPIPE_COLD void connect(process_group& job, const network& net, const step_plan& plan, replica_part& part) {
     queues_ = part.queues();
     ties_ = remote_tied_parameters(job, net, plan, part.maps(), queues_);
     decision_ = std::make_unique<decision_exchange>(job, net, plan);

@@ -13,7 +13,7 @@ namespace gpipe::detail {
 class rank_layout {
  public:
   /// `job` null: there is one process.
-  rank_layout(const runtime_plan& plan, const process_group* job)
+  rank_layout(const step_plan& plan, const process_group* job)
       : plan_(plan), rank_(job == nullptr ? -1 : job->rank()) {}
 
   int count() const { return rank_ < 0 ? plan_.replicas() * plan_.workers() : 1; }
@@ -33,7 +33,7 @@ class rank_layout {
   }
 
  private:
-  const runtime_plan& plan_;
+  const step_plan& plan_;
   int rank_;  // -1: there is one process
 };
 

@@ -14,7 +14,7 @@ namespace gpipe::detail {
 class remote_links {
  public:
   /// `maps[s]` holds the blocks of stage s, null where another process has it, and `queues[s]` is its device's.
-  remote_links(process_group& job, const network& net, const runtime_plan& plan,
+  remote_links(process_group& job, const network& net, const step_plan& plan,
                const std::vector<const detail::arena_map*>& maps, const std::vector<const void*>& queues)
       : job_(job), net_(net), plan_(plan), maps_(maps), queues_(queues) {}
 
@@ -82,7 +82,7 @@ class remote_links {
 
   process_group& job_;
   const network& net_;
-  const runtime_plan& plan_;
+  const step_plan& plan_;
   const std::vector<const detail::arena_map*>& maps_;
   const std::vector<const void*>& queues_;
 };

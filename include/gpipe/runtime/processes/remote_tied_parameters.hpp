@@ -23,7 +23,7 @@ class remote_tied_parameters {
   remote_tied_parameters() = default;
   /// `maps[s]` holds the blocks of stage s, null where another process has it, and `queues[s]` is its device's. Every
   /// process makes its channel ends in the same order.
-  GPIPE_COLD remote_tied_parameters(process_group& job, const network& net, const runtime_plan& plan,
+  GPIPE_COLD remote_tied_parameters(process_group& job, const network& net, const step_plan& plan,
                                     const std::vector<const detail::arena_map*>& maps,
                                     const std::vector<const void*>& queues) {
     for (const tie& t : plan.ties) connect(t, job, net, plan, maps, queues);
@@ -70,7 +70,7 @@ class remote_tied_parameters {
       if (c.user == t.user) return &c;
     return nullptr;
   }
-  GPIPE_COLD void connect(const tie& t, process_group& job, const network& net, const runtime_plan& plan,
+  GPIPE_COLD void connect(const tie& t, process_group& job, const network& net, const step_plan& plan,
                           const std::vector<const detail::arena_map*>& maps, const std::vector<const void*>& queues) {
     using detail::index;
     const int owner = plan.cut().stage_of(t.owner.slot), user = plan.cut().stage_of(t.user.slot);

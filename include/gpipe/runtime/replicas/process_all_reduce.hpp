@@ -28,7 +28,7 @@ namespace gpipe::detail {
 class process_all_reduce final : public all_reduce {
  public:
   /// Every process makes its channel ends in the same order.
-  GPIPE_COLD process_all_reduce(process_group& job, const network& net, const runtime_plan& plan, replica_part& here)
+  GPIPE_COLD process_all_reduce(process_group& job, const network& net, const step_plan& plan, replica_part& here)
       : job_(job),
         net_(net),
         plan_(plan),
@@ -228,7 +228,7 @@ class process_all_reduce final : public all_reduce {
 
   process_group& job_;
   const network& net_;
-  const runtime_plan& plan_;
+  const step_plan& plan_;
   replica_part& here_;
   std::vector<const void*> queues_;  // [stage]
   std::vector<exchange> exchanges_;  // [stage]

@@ -22,7 +22,7 @@ class replica final : public replica_part {
 
   /// `only` < 0: all workers are here, and are the waiters r K ... r K + K - 1 of `signals`. Else only that worker is
   /// here, as the only waiter.
-  GPIPE_COLD replica(const network& net, const runtime_plan& plan, int number, int only, worker_signals& signals,
+  GPIPE_COLD replica(const network& net, const step_plan& plan, int number, int only, worker_signals& signals,
                      std::byte arena_fill, std::int64_t link_bytes_per_second)
       : number_(number),
         plan_(&plan),
@@ -91,7 +91,7 @@ class replica final : public replica_part {
 
  private:
   int number_;
-  const runtime_plan* plan_;
+  const step_plan* plan_;
   std::vector<std::unique_ptr<bound_stage<Device>>> stages_;
   std::vector<const detail::arena_map*> maps_;
   channel_list channels_;

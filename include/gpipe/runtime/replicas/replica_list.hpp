@@ -14,7 +14,7 @@ template <class Device>
 class replica_list {
  public:
   /// Makes and binds their stages.
-  GPIPE_COLD void make(const network& net, const runtime_plan& plan, const rank_layout& here, worker_signals& signals,
+  GPIPE_COLD void make(const network& net, const step_plan& plan, const rank_layout& here, worker_signals& signals,
                        const training_options& options, const kernel_row<typename Device::context>* kernels) {
     for (int r = 0; r < plan.replicas(); ++r) {
       auto& added = all_.emplace_back();

@@ -20,7 +20,7 @@ namespace gpipe::detail {
 template <class Device>
 class shared_all_reduce final : public all_reduce {
  public:
-  GPIPE_COLD shared_all_reduce(const network& net, const runtime_plan& plan, worker_signals& signals,
+  GPIPE_COLD shared_all_reduce(const network& net, const step_plan& plan, worker_signals& signals,
                                const replica_list<Device>& replicas)
       : net_(&net), plan_(&plan), replicas_(&replicas) {
     for (int w = 0; w < plan.workers(); ++w)
@@ -80,7 +80,7 @@ class shared_all_reduce final : public all_reduce {
   }
 
   const network* net_;
-  const runtime_plan* plan_;
+  const step_plan* plan_;
   const replica_list<Device>* replicas_;
   std::vector<std::unique_ptr<replica_barrier>> barriers_;  // [worker of a replica]
 };

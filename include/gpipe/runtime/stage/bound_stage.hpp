@@ -32,7 +32,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   using stage_arena<Device>::add, stage_arena<Device>::at, stage_arena<Device>::flat_bytes;
   using marker = typename Device::marker;
 
-  GPIPE_COLD bound_stage(const network& net, const runtime_plan& plan, int stage, std::byte fill, int replica = 0)
+  GPIPE_COLD bound_stage(const network& net, const step_plan& plan, int stage, std::byte fill, int replica = 0)
       : stage_arena<Device>(net, plan, stage, fill, replica),
         statistics_(plan, *this),
         hooks_(context_, net, plan, stage) {}

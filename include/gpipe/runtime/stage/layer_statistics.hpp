@@ -58,7 +58,7 @@ class accumulated_statistics {
 template <class Device>
 class layer_statistics {
  public:
-  layer_statistics(const runtime_plan& plan, const stage_arena<Device>& stage) : plan_(plan), stage_(stage) {}
+  layer_statistics(const step_plan& plan, const stage_arena<Device>& stage) : plan_(plan), stage_(stage) {}
 
   /// Makes room for the partials of accumulated calls, once the stage is bound.
   GPIPE_COLD void reserve() {
@@ -163,7 +163,7 @@ class layer_statistics {
                   {.layer = std::string(b.layer->name), .slot = b.slot, .stage = stage_.stage()});
   }
 
-  const runtime_plan& plan_;
+  const step_plan& plan_;
   const stage_arena<Device>& stage_;
   std::vector<accumulated_statistics<Device>> earlier_;  // [slot]; empty: no layer has state
 };

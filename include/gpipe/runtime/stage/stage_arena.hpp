@@ -50,7 +50,7 @@ class stage_arena {
  public:
   using device_context = typename Device::context;
 
-  GPIPE_COLD stage_arena(const network& net, const runtime_plan& plan, int stage, std::byte fill, int replica)
+  GPIPE_COLD stage_arena(const network& net, const step_plan& plan, int stage, std::byte fill, int replica)
       : net_(&net),
         plan_(&plan),
         stage_(stage),
@@ -215,7 +215,7 @@ class stage_arena {
   }
 
   const network* net_;
-  const runtime_plan* plan_;
+  const step_plan* plan_;
   int stage_, replica_;
   stage_memory memory_;
   device_context context_;

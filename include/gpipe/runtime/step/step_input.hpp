@@ -23,7 +23,7 @@ struct call_terms {
 /// that a call allocates nothing.
 class step_input {
  public:
-  GPIPE_COLD step_input(const network& net, const runtime_plan& plan, step_context& step, local_slots local = {})
+  GPIPE_COLD step_input(const network& net, const step_plan& plan, step_context& step, local_slots local = {})
       : net_(net), plan_(plan), step_(step), local_(std::move(local)) {
     step.forward_only = !plan.schedule.trains;
     step.rows.fields.resize(index(net.field_count));
@@ -63,7 +63,7 @@ class step_input {
 
  private:
   const network& net_;
-  const runtime_plan& plan_;
+  const step_plan& plan_;
   step_context& step_;
   const local_slots local_;
   std::vector<bf16> rounded_;  // inputs of a batch of floats, for a model that reads bf16

@@ -37,7 +37,7 @@ class pass_runner {
 
   /// `step` is the pass to run, and `decision` takes its result; `reports` take its times. `limits` are those of a wait
   /// between workers that are here.
-  GPIPE_COLD pass_runner(const network& net, const runtime_plan& plan, const rule& update,
+  GPIPE_COLD pass_runner(const network& net, const step_plan& plan, const rule& update,
                          const training_options& options, const rank_layout& here, step_context& step,
                          commit_decision& decision, std::vector<stage_report>& reports, const wait_limits& limits)
       : net_(net),
@@ -177,7 +177,7 @@ class pass_runner {
   }
 
   const network& net_;
-  const runtime_plan& plan_;
+  const step_plan& plan_;
   const training_options& options_;
   const rank_layout& here_;
   detail::collective_calls calls_;

@@ -13,7 +13,7 @@ namespace gpipe::detail {
 template <class Device>
 class tied_parameters {
  public:
-  tied_parameters(const runtime_plan& plan, const replica<Device>& here, remote_tied_parameters& remote)
+  tied_parameters(const step_plan& plan, const replica<Device>& here, remote_tied_parameters& remote)
       : plan_(plan), here_(here), remote_(remote) {}
 
   bool any() const { return !plan_.ties.empty(); }
@@ -58,7 +58,7 @@ class tied_parameters {
   bool is_here(const parameter_place& which) const { return here_.has(stage_of(which)); }
   bool frozen(const parameter_place& which) const { return slot(which).frozen_parameters[index(which.index)]; }
 
-  const runtime_plan& plan_;
+  const step_plan& plan_;
   const replica<Device>& here_;
   remote_tied_parameters& remote_;
 };

@@ -17,7 +17,7 @@ namespace gpipe::detail {
 template <class Device>
 struct worker_context {
   const network& net;
-  const runtime_plan& plan;
+  const step_plan& plan;
   const optimizer_update<typename Device::context>& rule;
   all_reduce* sums;  ///< over replicas; null: there is one replica
   worker_signals& signals;

@@ -14,7 +14,7 @@ class worker_programs {
  public:
   using list = std::vector<std::vector<instruction>>;  ///< [worker of a replica]
 
-  GPIPE_COLD worker_programs(const runtime_plan& plan, const rank_layout& here) {
+  GPIPE_COLD worker_programs(const step_plan& plan, const rank_layout& here) {
     for (int w = 0; w < plan.workers(); ++w) {
       if (!here.has_worker(here.replica(), w)) continue;
       training_.push_back(plan.programs[index(w)]);

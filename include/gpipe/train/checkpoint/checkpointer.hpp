@@ -148,7 +148,7 @@ class checkpointer {
   }
 
   GPIPE_COLD contents contents_of(const save_options& how, const checkpoint_facts& facts) const {
-    const runtime_plan& plan = run_.plan();
+    const step_plan& plan = run_.plan();
     const bool alone = together().alone();
     const auto rank_of = [&](const stored_array& of) {
       return alone ? 0 : plan.worker_of(plan.cut().stage_of(of.slot));
