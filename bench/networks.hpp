@@ -15,6 +15,7 @@
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/model/items.hpp>
 #include <gpipe/train/trainer.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -12,6 +12,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/record/file.hpp>
 #include <gpipe/record/write_profile.hpp>
 

@@ -1,13 +1,15 @@
 // What the compiler can prove about a pipeline before it runs. Every claim below is a `static_assert`: if this file
 // compiles, all claims hold. The program itself only says so.
 
-#include <cstdio>
-
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/plan.hpp>
-#include <gpipe/plan/step_time_bound.hpp>
 #include <gpipe/plan/program/simulate.hpp>
+#include <gpipe/plan/step_time_bound.hpp>
+#include <gpipe/stages.hpp>
+
+#include <cstdint>
+#include <cstdio>
 
 using namespace gpipe;
 
@@ -166,5 +168,52 @@ using within = plan<net, stages<4>, micro_batches<16>, micro_batch_size<64>,
 static_assert(require_fits<within<30_MiB>, 30_MiB>() && require_fits<within<34_MiB>, 34_MiB>());
 static_assert(within<30_MiB>::makespan() > within<34_MiB>::makespan());
 static_assert(within<34_MiB>::makespan() > on_four<fill_drain>::makespan());
+
+// 7. Stages as types -------------------------------------------------------------------------------------------------
+
+// A plan's stages, and the layers of each stage, are tuples of Boost.Hana: its algorithms run on both.
+namespace hana = boost::hana;
+using four = on_four<fill_drain>;
+constexpr auto stages_of_four = four::stages();
+static_assert(hana::length(stages_of_four) == hana::size_c<4>);
+
+// transform: the first slot of each stage. The plan's cut is the same.
+constexpr auto firsts = hana::transform(stages_of_four, [](auto stage) { return stage.first; });
+static_assert(hana::unpack(firsts, [](auto... first) {
+  int s = 0;
+  return (... && (first == four::cut().first[s++]));
+}));
+
+// fold: the parameters of a stage, over its distinct layers, and of the model, over its stages.
+constexpr auto parameters_of = [](auto stage) {
+  return hana::fold(typename decltype(stage)::layers{}, std::size_t{0}, [](std::size_t sum, auto run) {
+    for (const parameter& p : decltype(run)::layer::parameters)
+      sum += static_cast<std::size_t>(run.count) * p.extents.size();
+    return sum;
+  });
+};
+static_assert(hana::fold(stages_of_four, std::size_t{0}, [](std::size_t sum, auto stage) {
+                return sum + parameters_of(stage);
+              }) == four::parameters());
+
+// for_each: a stage's arena has the parameters that its type counts, each of 4 bytes and padded to whole cache lines.
+static_assert([] {
+  bool equal = true;
+  hana::for_each(stages_of_four, [&equal](auto stage) {
+    const auto bytes = static_cast<std::int64_t>(4 * parameters_of(stage));
+    const std::int64_t planned = four::memory(stage.index).of(memory_kind::parameters);
+    equal = equal && bytes <= planned && planned < bytes + 1024;
+  });
+  return equal;
+}());
+
+// filter: the stages with more than one distinct layer that has parameters; here the last, with its linear<10>.
+constexpr auto mixed = hana::filter(stages_of_four, [](auto stage) {
+  constexpr int kinds = hana::fold(typename decltype(stage)::layers{}, 0, [](int sum, auto run) {
+    return sum + (std::size(decltype(run)::layer::parameters) > 0 ? 1 : 0);
+  });
+  return hana::bool_c<(kinds > 1)>;
+});
+static_assert(hana::length(mixed) == hana::size_c<1> && hana::at_c<0>(mixed).index == four::S - 1);
 
 int main() { std::puts("all claims held when this program was compiled"); }

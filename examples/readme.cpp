@@ -1,6 +1,10 @@
-#include <iostream>
+#include <gpipe/data.hpp>
+#include <gpipe/plan.hpp>
+#include <gpipe/train.hpp>
 
-#include <gpipe.hpp>
+#include <cstdint>
+#include <iostream>
+#include <vector>
 
 using namespace gpipe;
 

@@ -15,6 +15,7 @@
 #include <gpipe/record/progress.hpp>
 #include <gpipe/train/checkpoint/checkpoint_options.hpp>
 #include <gpipe/train/fit.hpp>
+#include <gpipe/train/trainer_checkpoints.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace example {

@@ -7,6 +7,7 @@
 #include "../networks.hpp"
 #include "../peer.hpp"
 
+#include <gpipe/job.hpp>
 #include <gpipe/mpi.hpp>
 
 #include <cstdio>

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <gpipe/plan/make_plan.hpp>
+
 namespace {
 
 using namespace gpipe;

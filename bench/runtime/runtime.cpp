@@ -4,8 +4,10 @@
 
 #include <gpipe/core/descriptions/optimizer.hpp>
 #include <gpipe/model/items.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/train/trainer.hpp>
+#include <gpipe/train/trainer_checkpoints.hpp>
 #include <gpipe/transport/in_process/worker_signals.hpp>
 
 #include <atomic>

@@ -7,10 +7,11 @@
 
 #include <gpipe.hpp>
 #include <gpipe/record/checkpoint/checkpoint_folder.hpp>
+#include <gpipe/plan/constant_plan-inl.hpp>
+#include <gpipe/plan/make_plan-inl.hpp>
+#include <gpipe/runtime/join_job-inl.hpp>
 #include <gpipe/train/basic_trainer_bodies.hpp>
-#include <gpipe/train/data/pictures/cifar10.hpp>
-#include <gpipe/train/data/pictures/idx_pictures.hpp>
-#include <gpipe/train/data/pictures/picture_folders.hpp>
+#include <gpipe/train/trainer_checkpoints-inl.hpp>
 
 #if !GPIPE_COMPILED
 #error "gpipe: compiled.cpp belongs to programs whose sources are all compiled with -DGPIPE_COMPILED=1"
@@ -21,3 +22,4 @@ template class gpipe::detail::bound_stage<gpipe::host_device>;
 template class gpipe::detail::worker<gpipe::host_device>;
 template class gpipe::executor<gpipe::host_device>;
 template class gpipe::basic_trainer<gpipe::host_device>;
+template struct gpipe::detail::trainer_checkpoints<gpipe::host_device>;

@@ -1,4 +1,5 @@
 #pragma once
 
 // Processes over MPI: a library of its own, which who includes this links beside.
+#include <gpipe/job.hpp>
 #include <gpipe/transport/mpi/job.hpp>

@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+#include <gpipe/plan/make_plan.hpp>
+
 using namespace gpipe;
 
 namespace {

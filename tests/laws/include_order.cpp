@@ -202,7 +202,7 @@ TEST_CASE("a folder includes folders before it") { CHECK(joined(out_of_order(hea
 TEST_CASE("no include cycle") { CHECK(joined(cycles(headers())) == ""); }
 
 TEST_CASE("dependencies enter through their allowed") {
-  CHECK(joined(outside_of(headers(), "boost/", {"gpipe/model/hana.hpp"})) == "");
+  CHECK(joined(outside_of(headers(), "boost/", {"gpipe/model/hana.hpp", "gpipe/model/hana_algorithms.hpp"})) == "");
   CHECK(joined(outside_of(headers(), "thrust/", {"gpipe/device/"})) == "");
   CHECK(joined(outside_of(headers(), "libxsmm", {"gpipe/device/host/"})) == "");
   for (const char* library : {"cuda", "cublas"})

@@ -12,6 +12,8 @@
 #include "support/threaded_job.hpp"
 #include "support/wide.hpp"
 
+#include <gpipe/job.hpp>
+
 // The contract of gpipe/transport/contract/process_group.hpp and the laws of trainings in a job, over processes that
 // are threads. The wire between them is late, delivers slots in any order, and loses messages on demand.
 

@@ -12,6 +12,9 @@
 
 #include <gpipe/train/checkpoint/hugging_face.hpp>
 
+#include <gpipe/job.hpp>
+#include <gpipe/train/trainer_checkpoints.hpp>
+
 #include "support/nets.hpp"
 #include "support/processes.hpp"
 #include "support/temporary_folder.hpp"

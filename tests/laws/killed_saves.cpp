@@ -13,6 +13,9 @@
 
 #include <gpipe/mpi.hpp>
 
+#include <gpipe/job.hpp>
+#include <gpipe/train/trainer_checkpoints.hpp>
+
 #include "support/nets.hpp"
 #include "support/temporary_folder.hpp"
 

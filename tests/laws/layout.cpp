@@ -8,6 +8,8 @@
 #include "support/nets.hpp"
 #include "support/sanitized.hpp"
 
+#include <gpipe/plan/make_plan.hpp>
+
 using namespace laws;
 
 namespace {

@@ -9,6 +9,8 @@
 #include "support/nets.hpp"
 #include "support/sanitized.hpp"
 
+#include <gpipe/plan/make_plan.hpp>
+
 using namespace laws;
 
 // Networks run with kernels that compute nothing: they mark what they write, and check that what they read still has

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/train/data/dataset.hpp>
 
 using namespace gpipe;
 

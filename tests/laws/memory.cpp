@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <gpipe/core/descriptions/adafactor.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/runtime/host_executor.hpp>
 

@@ -10,6 +10,8 @@
 #include "support/attended.hpp"
 #include "support/pictured.hpp"
 
+#include <gpipe/plan/make_plan.hpp>
+
 using namespace laws;
 
 namespace {

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include <gpipe/core/descriptions/adafactor.hpp>
+#include <gpipe/job.hpp>
+#include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/fit.hpp>
 
 #include "support/allocations.hpp"

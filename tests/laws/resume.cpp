@@ -11,6 +11,7 @@
 #include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/core/descriptions/lion.hpp>
 #include <gpipe/core/descriptions/rmsprop.hpp>
+#include <gpipe/train/trainer_checkpoints.hpp>
 
 #include "support/nets.hpp"
 #include "support/sanitized.hpp"

@@ -9,6 +9,8 @@
 #include "support/pictured.hpp"
 #include "support/sanitized.hpp"
 
+#include <gpipe/plan/make_plan.hpp>
+
 using namespace laws;
 
 namespace {

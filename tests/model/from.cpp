@@ -12,6 +12,8 @@
 #include <gpipe/layer.hpp>
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/model/rows.hpp>
+#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/fit.hpp>
 #include <gpipe/train/trainer.hpp>
 

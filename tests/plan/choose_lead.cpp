@@ -79,7 +79,7 @@ TEST_CASE("the shortest lead is chosen if transfers have no cost, and what the u
   }
   o.lead = lead_kind::automatic;
   o.cost_transfers = false;
-  CHECK(make_plan(network_of<even>, o).schedule.in_flight(8, 16, 0) == interleaved{2}.in_flight(8, 16, 0));
+  CHECK(make_plan(network_of<even>, o).options.chosen_schedule().in_flight(8, 16, 0) == interleaved{2}.in_flight(8, 16, 0));
   CHECK(choose_lead(network_of<even>, o) == lead_kind::automatic);
 }
 

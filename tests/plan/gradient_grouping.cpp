@@ -138,7 +138,7 @@ TEST_CASE("recompute as needed groups gradients only if nothing is recomputed fo
     o.memory_limit = limit;
     const step_plan made = make_plan(network_of<wide<256>>, o);
     CHECK(made.coalesce == (limit >= needed<8>() ? 8 : limit >= needed<1>() ? 4 : 1));
-    const int fewest = std::min(made.working_sets[0], made.working_sets[1]);
+    const int fewest = std::min(made.requirements(0).kept_copies, made.requirements(1).kept_copies);
     CHECK((fewest == 32) == (made.coalesce > 1));  // else all working sets are kept
     for (const stage_plan& s : made.stage_plans) CHECK(s.memory.total() <= limit);
   }

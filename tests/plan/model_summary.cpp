@@ -7,6 +7,7 @@
 
 #include <gpipe/layer.hpp>
 #include <gpipe/model/transformer.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;
 

@@ -8,6 +8,7 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/stages.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -16,6 +16,7 @@
 #include <gpipe/layer/shape/reshape.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 #include "support/larger_error.hpp"
 #include "support/reference/batch_norm.hpp"

@@ -24,6 +24,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/device/host/host.hpp>
+#include <gpipe/core/clock.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 

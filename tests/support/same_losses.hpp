@@ -5,6 +5,8 @@
 
 #include <gpipe/train/trainer.hpp>
 
+#include <gpipe/plan/make_plan.hpp>
+
 namespace laws {
 
 /// The losses of some steps and the hash of all parameters, with samples of noise. A label is below `classes`; a model

@@ -8,6 +8,8 @@
 
 #include "support/nets.hpp"
 
+#include <gpipe/job.hpp>
+
 // A training with enough gradients to be summed over replicas before a stage's backward ends.
 
 namespace laws {

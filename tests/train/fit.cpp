@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <gpipe/train/data/dataset.hpp>
+
 using namespace gpipe;
 
 namespace {

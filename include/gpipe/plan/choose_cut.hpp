@@ -59,6 +59,18 @@ constexpr slot_cost cost_in(const Schedule& schedule, const plan_options& o, con
   return schedule.trains ? slot_cost_of(c, again) : slot_cost{c.forward, 0};
 }
 
+/// The time of a stage of a cut for one micro-batch, forward and backward.
+template <scheduler Schedule>
+constexpr std::int64_t time_in(const Schedule& schedule, const plan_options& o, const stage_costs& costs,
+                               const cut& cut, int stage) {
+  std::int64_t sum = 0;
+  for (int l = cut.first[stage]; l < cut.first[stage + 1]; ++l) {
+    const slot_cost cost = cost_in(schedule, o, costs.of(stage)[l]);
+    sum += cost.forward + cost.backward;
+  }
+  return sum;
+}
+
 /// Solves a model's partition problem: `use(problem)`, whose arrays live as long as the call.
 template <scheduler Schedule, class Use>
 constexpr auto with_problem(const network& net, const plan_options& o, const Schedule& schedule,

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gpipe/plan/choose_cut.hpp>
-#include <gpipe/plan/stage_plan.hpp>
+#include <gpipe/plan/stage_requirements.hpp>
 #include <gpipe/plan/step_time.hpp>
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 #include <gpipe/layer/contract/row_parts.hpp>
 #include <gpipe/model/graph.hpp>
 #include <gpipe/plan/options/options.hpp>
-#include <gpipe/plan/stage_plan.hpp>
+#include <gpipe/plan/stage_requirements.hpp>
 
 namespace gpipe {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_plan.hpp>
 
 namespace gpipe {
 
@@ -37,6 +37,7 @@ std::string summary(const Training& training) {
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
 #include <gpipe/model/path.hpp>
+#include <gpipe/plan/choose_cut.hpp>
 
 namespace gpipe {
 
@@ -55,13 +56,14 @@ GPIPE_COLD GPIPE_INLINE std::string outputs_of(const row& r) {
 }
 
 GPIPE_COLD GPIPE_INLINE std::string summary_of(const network& net, const step_plan* plan) {
+  const schedule_choice schedule = plan == nullptr ? schedule_choice{} : plan->options.chosen_schedule();
   std::vector<double> costs;
   double all = 0;
   for (int l = 0; l < net.slot_count; ++l) {
     const work& w = net.row_of(l).cost;
     double cost = static_cast<double>(w.forward + w.backward_input + w.backward_parameters);
     if (plan != nullptr) {
-      const slot_cost predicted = cost_in(plan->schedule, plan->options, plan->costs().of(plan->cut().stage_of(l))[l]);
+      const slot_cost predicted = cost_in(schedule, plan->options, plan->costs().of(plan->cut().stage_of(l))[l]);
       cost = static_cast<double>(predicted.forward + predicted.backward);
     }
     costs.push_back(cost);

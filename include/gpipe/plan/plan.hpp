@@ -1,16 +1,17 @@
 #pragma once
 
+#include <gpipe/core/included.hpp>
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/choose_lead.hpp>
+#include <gpipe/plan/constant_plan.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/memory/compile_time.hpp>
 #include <gpipe/plan/options/promises.hpp>
 #include <gpipe/plan/options/static_options.hpp>
 #include <gpipe/plan/program/promises.hpp>
 #include <gpipe/plan/stages/link.hpp>
-#include <gpipe/plan/stage_plan.hpp>
-#include <gpipe/plan/stages/stage_types.hpp>
+#include <gpipe/plan/stage_requirements.hpp>
 #include <gpipe/plan/step_time.hpp>
 #include <gpipe/plan/step_time_bound.hpp>
 #include <gpipe/plan/timetable/timetable.hpp>
@@ -74,6 +75,10 @@ template <int Count>
 struct link_array {
   stage_link links[static_cast<std::size_t>(Count) + 1]{};
 };
+
+/// The stages of a plan as types. Only <gpipe/stages.hpp> completes it.
+template <class Plan>
+struct stage_tuple;
 
 /// The options with the lead that `choose_lead` finds.
 template <class Model, class... Options>
@@ -225,6 +230,57 @@ class plan {
     }
   };
   static_assert(detail::require_programs<programs>());
+  struct constants : programs {
+    static constexpr int S = valid_stages, M = valid_micro_batches;
+    static constexpr auto workers_of_stages = [] {
+      detail::constant_list<int, S> all;
+      for (int s = 0; s < S; ++s) all.of[s] = schedule.worker_of(S, s);
+      return all;
+    }();
+    static constexpr auto slots_of_stages = [] {
+      detail::constant_list<int, 4 * S * M> all;
+      detail::tick_index index(schedule, S, M, programs::coalesce);
+      for (int s = 0; s < S; ++s) {
+        int* const its = all.of + 4 * s * M;
+        detail::stash_slots(index, s, s, its);
+        detail::working_set_slots(schedule, S, M, programs::recompute(), s, its + M, its + 2 * M);
+        if (stages_.of[s].requirements.split) detail::held_slots(index, s, its + 3 * M);
+      }
+      return all;
+    }();
+    static constexpr int cost_count = detail::cost_count(network_of<planned>, valid_options);
+    static constexpr auto costs = [] {
+      detail::constant_list<layer_cost, cost_count> all;
+      detail::fill_costs(network_of<planned>, valid_options, all.of);
+      return all;
+    }();
+    static constexpr auto shares = [] {
+      detail::constant_list<double, S> all;
+      with_costs([&all](const stage_costs& of) {
+        std::int64_t times[S]{}, sum = 0;
+        for (int s = 0; s < S; ++s)
+          sum += times[s] = detail::time_in(schedule, valid_options, of, gpipe::cut{cut_.first, S}, s);
+        for (int s = 0; s < S && sum > 0; ++s) all.of[s] = static_cast<double>(times[s]) / static_cast<double>(sum);
+      });
+      return all;
+    }();
+    static constexpr detail::plan_constants all{schedule.name(),
+                                                schedule.trains,
+                                                schedule.workers(S),
+                                                programs::coalesce,
+                                                {cut_.first, S},
+                                                workers_of_stages.of,
+                                                links_.links,
+                                                link_count_,
+                                                detail::link_slots_of<programs>.of,
+                                                slots_of_stages.of,
+                                                stages_.of,
+                                                detail::program_constants<programs, true>::views.of,
+                                                detail::program_constants<programs, false>::views.of,
+                                                costs.of,
+                                                cost_count,
+                                                shares.of};
+  };
   struct laid_out {
     static constexpr int stages = valid_stages;
     static constexpr stage_view view(int s) { return {network_of<planned>, {cut_.first, valid_stages}, s}; }
@@ -238,16 +294,20 @@ class plan {
   }();
   static_assert(custom_cut_fits_);
 
-  template <int... I>
-  static constexpr auto make_stages(std::integer_sequence<int, I...>) {
-    return detail::hana_tuple<decltype(detail::wrapped_stage<planned, options.recompute, I, cut_.first[I],
-                                                             cut_.first[I + 1]>())...>{};
-  }
-
  public:
   static constexpr gpipe::cut cut() { return {cut_.first, valid_stages}; }
   /// The stage of a slot.
   static constexpr int stage_of(int slot) { return cut().stage_of(slot); }
+  /// Whether a training takes the plan over as it is: the compiler has run its programs, and the training's optimizer
+  /// decides nothing but the sizes of arenas.
+  static constexpr bool is_constant =
+      detail::runs_early<programs>() &&
+      (options.memory_limit == no_memory_limit ||
+       (options.recompute != recompute_mode::as_needed && !(options.coalesce == 0 && options.may_coalesce())));
+  /// The plan of a training with these options, if it is constant.
+  static step_plan made_for(const network& net, const plan_options& with) {
+    return detail::plan_from(constants::all, net, with);
+  }
   /// Bytes of a stage, by kind.
   static constexpr const stage_memory& memory(int s) { return detail::memory_table<laid_out>.of[s]; }
   /// True; an error if a stage needs more bytes. See `require_fits`.
@@ -284,8 +344,14 @@ class plan {
       return detail::distance_of(network_of<planned>, valid_options, schedule, costs, cut_.first);
     });
   }
-  /// The stages as types: a Hana tuple of `stage`, each in `recomputed` unless recompute is never.
-  static constexpr auto stages() { return make_stages(std::make_integer_sequence<int, valid_stages>{}); }
+  /// The stages as types: a Hana tuple of `stage`, each in `recomputed` unless recompute is never. Include
+  /// <gpipe/stages.hpp>, which has Hana's algorithms, to call it.
+  template <class Self = plan>
+  static constexpr auto stages() {
+    static_assert(detail::included<detail::stage_tuple<Self>>,
+                  "gpipe: the stages of a plan as types are another header's: #include <gpipe/stages.hpp>");
+    if constexpr (detail::included<detail::stage_tuple<Self>>) return detail::stage_tuple<Self>::make();
+  }
 };
 
 /// `static_assert(require_fits<plan, 8_GiB>())`: a stage that needs more does not compile, and the error names the

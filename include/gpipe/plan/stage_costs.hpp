@@ -1,6 +1,8 @@
 #pragma once
 
-#include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/cost/layer_cost.hpp>
+#include <gpipe/plan/cost/profile.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
 
 namespace gpipe {
 

@@ -8,7 +8,10 @@
 
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/model/model.hpp>
+#include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/simulated_cut.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/plan/step_time.hpp>
 #include <gpipe/plan/step_time_bound.hpp>
 #include <gpipe/plan/timetable/timetable.hpp>

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <gpipe/runtime/executor_owner.hpp>
-#include <gpipe/runtime/join_job.hpp>
 #include <gpipe/runtime/parameter_access.hpp>
 #include <gpipe/runtime/preflight.hpp>
 #include <gpipe/runtime/processes/broadcast.hpp>

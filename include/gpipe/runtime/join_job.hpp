@@ -1,83 +1,19 @@
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include <gpipe/core/concat.hpp>
-#include <gpipe/core/error.hpp>
-#include <gpipe/runtime/processes/agreement.hpp>
-#include <gpipe/runtime/processes/job_set_up.hpp>
-#include <gpipe/runtime/replicas/process_all_reduce.hpp>
-
-// What `job_set_up` refers to. Only a program that names a job compiles it.
+#include <gpipe/core/build_mode.hpp>
+#include <gpipe/runtime/step/job_choice.hpp>
 
 namespace gpipe::detail {
 
-/// The error names numbers of processes that fit the plan.
-[[noreturn]] GPIPE_COLD inline void throw_rank_count(const step_plan& plan, int ranks) {
-  const int R = plan.replicas(), each = ranks / R, max_workers = plan.options.max_workers();
-  const int fewer = R * (std::min)(each, max_workers), more = R * (each + 1);
-  const bool divides = ranks % R == 0 && each <= max_workers;  // the options have another number of workers
-  const std::string right = divides               ? std::to_string(R * plan.workers())
-                            : each >= max_workers ? std::to_string(fewer)
-                            : each == 0           ? std::to_string(more)
-                                                  : concat({fewer, " or ", more});
-  throw_error(
-      {"the job has ", ranks, ranks == 1 ? " process" : " processes", ", and the plan ",
-       several(R * plan.workers(), "worker"), R > 1 ? concat({" in ", R, " replicas"}) : std::string()},
-      {"start ", right, " processes", divides ? concat({", or choose ", several(each, "worker")}) : std::string(),
-       divides && R > 1 ? " of each replica" : ""});
-}
+const job_set_up& set_up_of_jobs();
 
-GPIPE_COLD inline void agree(const network& net, const step_plan& plan, double rule, const training_options& options,
-                             bool carries) {
-  process_group& job = *options.job;
-  job.expect(options.deadline);
-  std::vector<agreed_value> values = agreed_values_of(net, plan);
-  values.push_back(agreed_value::real("the optimizer: the result of a trial", rule));
-  values.push_back(agreed_value::number("the seed", static_cast<std::int64_t>(options.seed)));
-  values.push_back(agreed_value::number("the deadline in ns", options.deadline.count()));
-  values.push_back(agreed_value::number("the events to trace", static_cast<std::int64_t>(options.trace_events)));
-  values.push_back(agreed_value::number("the calls to digest", static_cast<std::int64_t>(options.digest_calls)));
-  values.push_back(agreed_value::number("whether slots are timed", options.slot_times));
-  agreed_hash groups;
-  for (const parameter_group& g : options.groups) {
-    for (const auto* list : {&g.parameters, &g.layers}) {
-      groups(list->size());
-      for (const std::string& pattern : *list) groups(std::string_view(pattern));
-    }
-    groups(g.rate_factor, g.weight_decay.has_value(), g.weight_decay.value_or(0), g.frozen);
-  }
-  values.push_back({"the groups of parameters", groups.value()});
-  values.push_back(agreed_value::real("average_weights", options.average_weights));
-  job.agree(collective_kind::make, values);
-  if (job.ranks() != plan.replicas() * plan.workers()) throw_rank_count(plan, job.ranks());
-  if (options.link_bytes_per_second != 0)
-    throw_error({"links between processes are not emulated"}, {"choose .link_bytes_per_second = 0"});
-  if (!carries)
-    throw_error({"the job transfers host memory only, but the stages are on another device"},
-                {"train in one process, which may have several such devices, or use nccl::job for GPUs"});
-  if (!plan.options.separate_memory)
-    throw_error({"separate_memory is false, but processes share no memory"}, {"choose .separate_memory = true"});
-}
-
-GPIPE_COLD inline std::unique_ptr<all_reduce> connect(process_group& job, const network& net, const step_plan& plan,
-                                                      replica_part& part, other_processes& others) {
-  std::unique_ptr<all_reduce> sums;
-  others.connect(job, net, plan, part);
-  if (plan.replicas() > 1) sums = std::make_unique<process_all_reduce>(job, net, plan, part);
-  job.connect();
-  return sums;
-}
-
-#if GPIPE_BODIES
-GPIPE_COLD GPIPE_INLINE const job_set_up& set_up_of_jobs() {
-  static constexpr job_set_up calls{&agree, &connect};
-  return calls;
-}
-#endif
+template <class>
+struct job_functions {
+  static const job_set_up& set_up() { return set_up_of_jobs(); }
+};
 
 }  // namespace gpipe::detail
+
+#if !GPIPE_COMPILED
+#include <gpipe/runtime/join_job-inl.hpp>
+#endif

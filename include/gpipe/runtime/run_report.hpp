@@ -8,7 +8,7 @@
 #include <gpipe/core/concat.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/measured_profile.hpp>
 #include <gpipe/record/report/stage_report.hpp>
 #include <gpipe/record/trace.hpp>

@@ -7,7 +7,7 @@
 
 #include <gpipe/core/hash.hpp>
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/digest.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/processes/broadcast.hpp>

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include <gpipe/core/descriptions/rate.hpp>
+#include <gpipe/core/included.hpp>
 #include <gpipe/device/host/host.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/planner.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/digest.hpp>
 #include <gpipe/record/measured_profile.hpp>
 #include <gpipe/record/report/stage_report.hpp>
@@ -24,14 +26,30 @@
 #include <gpipe/runtime/step/tensor_rows.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
 #include <gpipe/train/checkpoint/checkpoint_options.hpp>
-#include <gpipe/train/data/dataset.hpp>
+#include <gpipe/train/data/data_source.hpp>
 #include <gpipe/train/model_array.hpp>
 
 namespace gpipe {
 
 namespace detail {
-struct checkpoint_facts;
+
+/// What a trainer keeps between saves.
 struct saving;
+
+/// Saves and loads. Only <gpipe/checkpoint.hpp> completes it.
+template <class Device>
+struct trainer_checkpoints;
+
+/// Where a trainer's plan comes from.
+struct plan_source {
+  plan_options options;
+  /// A plan made at run time, with the cut and the job of the training; else null.
+  plan_maker made = nullptr;
+  /// A plan made by the compiler: its arrays, and its cut, with which another plan is made for a job.
+  step_plan (*constant)(const network& net, const plan_options& options) = nullptr;
+  std::span<const int> cut{};
+};
+
 }  // namespace detail
 
 /// Which weights a forward pass uses: those of the last step, or their moving average.
@@ -232,18 +250,31 @@ class basic_trainer {
   /// `load_state_dict` takes. If `path` ends with .safetensors, the model alone is saved, in that file, with the names
   /// and layouts of `save_options::names`.
   ///
-  /// Throws `error` if the save fails. The checkpoints before it are as they were, and the training can go on.
-  void save(const std::string& path, const save_options& how = {});
+  /// Throws `error` if the save fails. The checkpoints before it are as they were, and the training can go on. Include
+  /// <gpipe/checkpoint.hpp> to call this, `wait_for_save` or `load`.
+  template <class On = Device>
+  void save(const std::string& path, const save_options& how = {}) {
+    checkpoints<On>([&]<class Calls>(Calls) { Calls::save(*this, path, how); });
+  }
   /// Waits for a save that goes on beside the training, and throws its error.
-  void wait_for_save();
+  template <class On = Device>
+  void wait_for_save() {
+    checkpoints<On>([&]<class Calls>(Calls) { Calls::wait(*this); });
+  }
   /// Loads the newest whole checkpoint of a folder, a checkpoint's folder, or the model alone from a .safetensors file
   /// or an index of such files. After a checkpoint the training goes on with the same bits as the one that was saved,
   /// for every number of stages, schedule and transport. Values are converted to the model's type.
   ///
   /// Throws `error`, which lists names, if the file is not this model's or not this optimizer's. Then nothing has
   /// changed.
-  load_result load(const std::string& path, const load_options& how = {});
-  load_result load(const std::string& path, load_mode mode) { return load(path, load_options{mode, {}}); }
+  template <class On = Device>
+  load_result load(const std::string& path, const load_options& how = {}) {
+    return checkpoints<On>([&]<class Calls>(Calls) { return Calls::load(*this, path, how); });
+  }
+  template <class On = Device>
+  load_result load(const std::string& path, load_mode mode) {
+    return load<On>(path, load_options{mode, {}});
+  }
 
   /// Copies all parameters and the state of all layers, in model order, and sets them again: bit for bit, in any cut of
   /// the same model. `into` is resized once and then used again.
@@ -273,19 +304,11 @@ class basic_trainer {
  protected:
   using context = typename Device::context;
 
-  /// The cut is that of `how`, or else the best.
-  basic_trainer(const network& net, const detail::kernel_row<context>* kernels, const plan_options& options,
+  basic_trainer(const network& net, const detail::kernel_row<context>* kernels, const detail::plan_source& plan,
                 const detail::optimizer_update<context>& update, double learning_rate, const training_options& how);
-  /// The cut is that of `how`, or else `planned_cut`: the first slot of every stage but the first.
-  basic_trainer(const network& net, const detail::kernel_row<context>* kernels, const plan_options& options,
-                std::span<const int> planned_cut, const detail::optimizer_update<context>& update, double learning_rate,
-                const training_options& how);
   ~basic_trainer();
 
  private:
-  basic_trainer(const network& net, const detail::kernel_row<context>* kernels, step_plan plan,
-                const detail::optimizer_update<context>& update, double learning_rate, const training_options& how);
-
   struct array {
     memory_kind kind;
     int slot, index;       // of a tied parameter its owner's slot
@@ -309,7 +332,15 @@ class basic_trainer {
   }
   void set_frozen(int first, int last, bool frozen);
   void set_watched(int slot, bool watched);
-  detail::checkpoint_facts facts() const;
+
+  friend detail::trainer_checkpoints<Device>;
+  template <class On, class Call>
+  decltype(auto) checkpoints(Call&& call) {
+    using calls = detail::trainer_checkpoints<On>;
+    static_assert(detail::included<calls>,
+                  "gpipe: a training is saved and loaded by another header: #include <gpipe/checkpoint.hpp>");
+    if constexpr (detail::included<calls>) return call(calls{});
+  }
 
   int moments_;
   double learning_rate_, max_grad_norm_;
@@ -319,7 +350,7 @@ class basic_trainer {
   std::string optimizer_name_;
   double optimizer_trial_;
   detail::executor_owner<Device> executor_;
-  std::unique_ptr<detail::saving> saving_;
+  std::shared_ptr<detail::saving> saving_;  // null before the first save
 };
 
 #if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include <gpipe/core/descriptions/group_text.hpp>
 #include <gpipe/core/hash.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/array.hpp>
 #include <gpipe/train/basic_trainer.hpp>
-#include <gpipe/train/checkpoint/checkpointer.hpp>
 
 // The bodies of basic_trainer's members. trainer.hpp includes them if the program is header-only. If GPIPE_COMPILED is
 // 1, compiled.cpp includes them for the host, and a program for another device includes them itself.
@@ -17,17 +17,18 @@ namespace gpipe {
 
 namespace detail {
 
-GPIPE_COLD inline plan_options completed(plan_options options, int moments, const tensor_rule_memory* rule,
-                                         const training_options& how) {
+/// The plan of a training: the source's, or another one if the training has a cut of its own, or a job.
+GPIPE_COLD inline step_plan plan_of(const network& net, const plan_source& source, int moments,
+                                    const tensor_rule_memory* rule, const training_options& how) {
+  plan_options options = source.options;
   options.optimizer_moments = moments;
   options.tensor_rule = rule;
   options.average_weights = how.average_weights > 0;
-  if (how.job != nullptr) {
-    options.separate_memory = true;
-    const int ranks = how.job->ranks() / (std::max)(1, options.replicas);  // of each replica
-    if (options.workers == 0 && ranks < options.max_workers()) options.workers = ranks;
-  }
-  return options;
+  const int ranks = how.job != nullptr ? how.job->ranks() : 0;
+  if (source.made != nullptr) return source.made(net, options, how.cut.first(), ranks);
+  if (ranks > 0) return how.job.set_up().plan(net, options, how.cut.empty() ? source.cut : how.cut.first(), ranks);
+  if (!how.cut.empty()) return how.cut.plan()(net, options, how.cut.first(), 0);
+  return source.constant(net, options);
 }
 
 /// The learning rate, if it is 0 or more; else throws.
@@ -54,25 +55,9 @@ GPIPE_COLD const watched_rows& watched_in(const executor<Device>& of, int slot) 
 
 template <class Device>
 GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail::kernel_row<context>* kernels,
-                                                const plan_options& options,
+                                                const detail::plan_source& plan,
                                                 const detail::optimizer_update<context>& update, double learning_rate,
                                                 const training_options& how)
-    : basic_trainer(net, kernels,
-                    make_plan(net, detail::completed(options, update.moments(), update.memory(), how), how.cut), update,
-                    learning_rate, how) {}
-template <class Device>
-GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail::kernel_row<context>* kernels,
-                                                const plan_options& options, std::span<const int> planned_cut,
-                                                const detail::optimizer_update<context>& update, double learning_rate,
-                                                const training_options& how)
-    : basic_trainer(net, kernels,
-                    plan_with_cut(net, detail::completed(options, update.moments(), update.memory(), how),
-                                  how.cut.empty() ? planned_cut : std::span(how.cut)),
-                    update, learning_rate, how) {}
-template <class Device>
-GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail::kernel_row<context>* kernels,
-                                                step_plan plan, const detail::optimizer_update<context>& update,
-                                                double learning_rate, const training_options& how)
     : moments_(update.moments()),
       learning_rate_(detail::checked_rate(learning_rate)),
       max_grad_norm_(how.max_grad_norm),
@@ -80,8 +65,8 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
       frozen_(detail::index(net.slot_count)),
       optimizer_name_(update.name()),
       optimizer_trial_(update.trial()),
-      executor_(new gpipe::executor<Device>(net, kernels, std::move(plan), update, how)),
-      saving_(std::make_unique<detail::saving>()) {
+      executor_(new gpipe::executor<Device>(
+          net, kernels, detail::plan_of(net, plan, update.moments(), update.memory(), how), update, how)) {
   for (int l = 0; l < net.slot_count; ++l)
     frozen_[detail::index(l)].resize(detail::index(net.row_of(l).parameter_count));
 }
@@ -318,36 +303,6 @@ GPIPE_COLD void basic_trainer<Device>::write(memory_kind kind, int slot, std::st
     detail::throw_error({detail::listed(kind).one, " \"", name, "\" has ", into.size, " elements, not ", count},
                         {"give all of them"}, detail::place_of(executor_->net(), slot));
   executor_->write(into.kind, into.slot, into.index, into.at, count * detail::bytes_of(type), values);
-}
-
-template <class Device>
-GPIPE_COLD detail::checkpoint_facts basic_trainer<Device>::facts() const {
-  detail::checkpoint_facts all;
-  all.optimizer = optimizer_name_;
-  all.optimizer_trial = detail::exact_text(optimizer_trial_);
-  all.rate = detail::exact_text(rate());
-  for (const parameter_group& group : executor_->options().groups)
-    all.groups.append(all.groups.empty() ? "" : "; ").append(detail::text_of(group));
-  return all;
-}
-template <class Device>
-GPIPE_COLD void basic_trainer<Device>::save(const std::string& path, const save_options& how) {
-  wait_for_save();
-  if (accumulated() > 0)
-    detail::throw_error({"the gradients of ", accumulated(), " accumulated calls wait for a step, and are not saved"},
-                        {"take the step, or call discard_accumulated"});
-  const detail::checkpointer<Device> now(*executor_, detail::system_files());
-  if (path.ends_with(".safetensors")) return now.save_model(path, how.names);
-  now.save(path, how, facts(), saving_->beside, saving_->copy);
-}
-template <class Device>
-GPIPE_COLD void basic_trainer<Device>::wait_for_save() {
-  saving_->beside.finish();
-}
-template <class Device>
-GPIPE_COLD load_result basic_trainer<Device>::load(const std::string& path, const load_options& how) {
-  wait_for_save();
-  return detail::checkpointer<Device>(*executor_, detail::system_files()).load(path, how, facts());
 }
 
 template <class Device>

@@ -12,7 +12,6 @@
 #include <gpipe/record/progress.hpp>
 #include <gpipe/runtime/step/step_result.hpp>
 #include <gpipe/train/data/data_source.hpp>
-#include <gpipe/train/data/dataset.hpp>
 
 namespace gpipe {
 

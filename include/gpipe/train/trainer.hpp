@@ -2,8 +2,10 @@
 
 #include <span>
 
+#include <gpipe/core/included.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/model/in_bf16.hpp>
+#include <gpipe/plan/planner.hpp>
 #include <gpipe/train/basic_trainer.hpp>
 
 #if !GPIPE_COMPILED || defined(__CUDACC__)
@@ -22,6 +24,33 @@ struct model_ends_in_a_loss {
 
 }  // namespace broken
 
+namespace detail {
+
+template <class Model>
+constexpr plan_maker planned_at_run_time() {
+  static_assert(included<planner<Model>>,
+                "gpipe: a trainer of plan_options plans at run time: #include <gpipe/make_plan.hpp>");
+  if constexpr (included<planner<Model>>) return planner<Model>::make_plan;
+  else return nullptr;
+}
+
+/// A small plan is taken over as it is. One that is too large for the compiler to run its programs, or that depends on
+/// the training's optimizer, is made again with its cut.
+template <class Plan>
+GPIPE_COLD step_plan planned_by_compiler(const network& net, const plan_options& options) {
+  if constexpr (Plan::is_constant) {
+    return Plan::made_for(net, options);
+  } else {
+    static_assert(included<planner<Plan>>,
+                  "gpipe: this plan is completed at run time, because it is large, or as much recompute or grouping as "
+                  "memory allows depends on the training's optimizer: #include <gpipe/make_plan.hpp>");
+    if constexpr (included<planner<Plan>>)
+      return planner<Plan>::plan_with_cut(net, options, {Plan::cut().first + 1, Plan::S - 1}, 0);
+  }
+}
+
+}  // namespace detail
+
 /// Trains a model by a plan: `trainer training{plan{}, adam{.learning_rate = 1e-3}};`. If choices are made at run time:
 /// `trainer<net, adam> training{plan_options{.stages = 4}, adam{}};`. A trainer of `both_precisions<net>` chooses the
 /// precision at run time, too. Only one thread at a time may call it.
@@ -35,18 +64,21 @@ class trainer : public basic_trainer<Device> {
                                                             network_of<model>.loss_slot() >= 0>) > 0);
 
  public:
+  /// The plan is made at run time: include <gpipe/make_plan.hpp>.
   GPIPE_COLD explicit trainer(const plan_options& options, const Optimizer& optimizer = {},
                               const training_options& how = {})
-      : trainer(compiled_in(options.precision), optimizer, how, options) {}
+      : trainer(detail::plan_source{options, detail::planned_at_run_time<Model>()}, optimizer, how) {}
   /// The same, with the model as a value, from which a compiler deduces the types: `trainer{net{}, options, adam{}}`.
   GPIPE_COLD trainer(Model, const plan_options& options, const Optimizer& optimizer = {},
                      const training_options& how = {})
       : trainer(options, optimizer, how) {}
+  /// The plan was made by the compiler.
   template <class Plan>
     requires requires { Plan::options; }
   GPIPE_COLD explicit trainer(Plan, const Optimizer& optimizer = {}, const training_options& how = {})
-      : trainer(compiled_in(Plan::options.precision), optimizer, how, Plan::options,
-                std::span<const int>(Plan::cut().first + 1, Plan::S - 1)) {}
+      : trainer(detail::plan_source{Plan::options, nullptr, &detail::planned_by_compiler<Plan>,
+                                    {Plan::cut().first + 1, Plan::S - 1}},
+                optimizer, how) {}
 
  private:
   struct compiled {
@@ -58,10 +90,11 @@ class trainer : public basic_trainer<Device> {
       if (wanted == precision::bf16) return {network_of<in_bf16<model>>, detail::kernels_of<in_bf16<model>, context>};
     return {network_of<model>, detail::kernels_of<model, context>};
   }
-  // `planned`: options, and the cut if it is known.
-  template <class... Planned>
-  trainer(const compiled& from, const Optimizer& optimizer, const training_options& how, const Planned&... planned)
-      : basic_trainer<Device>(from.net, from.kernels, planned..., detail::optimizer_update<context>(optimizer),
+  trainer(const detail::plan_source& plan, const Optimizer& optimizer, const training_options& how)
+      : trainer(compiled_in(plan.options.precision), plan, optimizer, how) {}
+  trainer(const compiled& from, const detail::plan_source& plan, const Optimizer& optimizer,
+          const training_options& how)
+      : basic_trainer<Device>(from.net, from.kernels, plan, detail::optimizer_update<context>(optimizer),
                               optimizer.learning_rate, how) {}
 };
 

@@ -8,6 +8,8 @@
 
 #include <gpipe/train/basic_trainer_bodies.hpp>
 
+#include <gpipe/job.hpp>
+
 #include "support/nets.hpp"
 #include "support/queued_device.hpp"
 #include "support/threaded_job.hpp"

@@ -14,6 +14,7 @@
 #include <gpipe/device/host/layer_fixture.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/larger_error.hpp"

@@ -10,6 +10,7 @@
 #include <gpipe/device/host/layer_fixture.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/mean_squared_error.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/larger_error.hpp"

@@ -26,10 +26,10 @@ using plain = decltype(detail::wrapped_stage<net, recompute_mode::never, 0, 0, 6
 static_assert(
     std::is_same_v<
         plain,
-        stage<0, 0, 6, detail::hana_tuple<layer_run<bound<halve, eight>, 1>, layer_run<bound<cross, halves>, 5>>>>);
+        stage<0, 0, 6, boost::hana::tuple<layer_run<bound<halve, eight>, 1>, layer_run<bound<cross, halves>, 5>>>>);
 using wrapped = decltype(detail::wrapped_stage<net, recompute_mode::always, 1, 6, 13>());
 static_assert(std::is_same_v<wrapped::wrapped::layers,
-                             detail::hana_tuple<layer_run<bound<cross, halves>, 4>, layer_run<bound<join, halves>, 1>,
+                             boost::hana::tuple<layer_run<bound<cross, halves>, 4>, layer_run<bound<join, halves>, 1>,
                                                 layer_run<bound<relu, eight>, 1>, layer_run<bound<relu, eight>, 1>>>);
 static_assert(wrapped::index == 1 && wrapped::first == 6 && wrapped::last == 13);
 static_assert(wrapped::mode == recompute_mode::always);
@@ -37,7 +37,7 @@ static_assert(wrapped::mode == recompute_mode::always);
 // A stash, of one tensor or of several, is no layer.
 struct named : model<input<float, 8>, halve, stash<"a", "b">, only<pop<"b">>, pop<"a">, join> {};
 static_assert(std::is_same_v<decltype(detail::wrapped_stage<named, recompute_mode::never, 0, 0, 2>())::layers,
-                             detail::hana_tuple<layer_run<bound<halve, eight>, 1>, layer_run<bound<join, halves>, 1>>>);
+                             boost::hana::tuple<layer_run<bound<halve, eight>, 1>, layer_run<bound<join, halves>, 1>>>);
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 #include "support/layers.hpp"
 

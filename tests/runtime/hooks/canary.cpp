@@ -8,6 +8,7 @@
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/train/trainer.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;
 

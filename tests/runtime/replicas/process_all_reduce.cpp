@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <thread>
 
+#include <gpipe/plan/make_plan.hpp>
+
 #include "support/replica_gradients.hpp"
 #include "support/threaded_job.hpp"
 

@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include <gpipe/plan/make_plan.hpp>
+
 #include "support/replica_gradients.hpp"
 
 using namespace laws;

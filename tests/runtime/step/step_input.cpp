@@ -7,6 +7,7 @@
 
 #include <gpipe/layer.hpp>
 #include <gpipe/model/in_bf16.hpp>
+#include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

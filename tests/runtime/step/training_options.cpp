@@ -6,6 +6,8 @@
 
 #include <type_traits>
 
+#include <gpipe/job.hpp>
+
 using namespace gpipe;
 
 TEST_CASE("training_options are named in one initialiser, and the rest keeps its default") {

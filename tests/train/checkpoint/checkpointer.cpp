@@ -9,6 +9,7 @@
 #include <gpipe/plan/model_summary.hpp>
 #include <gpipe/record/checkpoint/safetensors_file.hpp>
 #include <gpipe/record/checkpoint/write_safetensors.hpp>
+#include <gpipe/train/trainer_checkpoints.hpp>
 
 #include "support/nets.hpp"
 #include "support/temporary_folder.hpp"

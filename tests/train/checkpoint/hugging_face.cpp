@@ -16,6 +16,7 @@
 #include <gpipe/record/checkpoint/safetensors_file.hpp>
 #include <gpipe/record/checkpoint/write_safetensors.hpp>
 #include <gpipe/train/checkpoint/map_names.hpp>
+#include <gpipe/train/trainer_checkpoints.hpp>
 
 #include "support/nets.hpp"
 #include "support/temporary_folder.hpp"

@@ -10,8 +10,11 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/record/checkpoint/safetensors_file.hpp>
+#include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/trainer.hpp>
+#include <gpipe/train/trainer_checkpoints.hpp>
 
 #include "support/temporary_folder.hpp"
 

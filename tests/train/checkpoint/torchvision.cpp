@@ -11,8 +11,10 @@
 #include <vector>
 
 #include <gpipe/model/vision/resnet.hpp>
+#include <gpipe/plan/make_plan.hpp>
 #include <gpipe/record/checkpoint/safetensors_file.hpp>
 #include <gpipe/train/trainer.hpp>
+#include <gpipe/train/trainer_checkpoints.hpp>
 
 #include "support/temporary_folder.hpp"
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/data/generated_data.hpp>
 #include <gpipe/train/fit.hpp>
 

@@ -3,74 +3,28 @@
 #include <limits>
 
 #include <gpipe/core/descriptions/optimizer.hpp>
-#include <gpipe/core/descriptions/precision.hpp>
-#include <gpipe/core/descriptions/recompute.hpp>
-#include <gpipe/core/descriptions/tensor_rule.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/layer/contract/row_parts.hpp>
 #include <gpipe/model/promises.hpp>
-#include <gpipe/plan/cost/profile.hpp>
 #include <gpipe/plan/options/option.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
 
 namespace gpipe {
 
-/// Any number of bytes is allowed.
-inline constexpr std::int64_t no_memory_limit = (std::numeric_limits<std::int64_t>::max)();
+constexpr schedule_choice plan_options::chosen_schedule() const {
+  if (schedule == schedule_kind::interleaved) return schedule_choice(interleaved{chunks, lead}).on_workers(workers);
+  if (schedule != schedule_kind::custom) return schedule_choice(schedule, chunks).on_workers(workers);
+  const bool splits = custom_schedule->admits(stages, micro_batches) &&
+                      detail::splits_backward(*custom_schedule, stages, micro_batches);
+  return schedule_choice(*custom_schedule, splits).on_workers(workers);
+}
 
-/// The choices that make a plan of a network, at compile time or at run time. A new option is a member here, a line of
-/// `plan_option_list` and a compile-time option below it.
-struct plan_options {
-  int stages = 1;             ///< S
-  int micro_batches = 1;      ///< M
-  int micro_batch_size = 32;  ///< B, the maximum of samples of a micro-batch
-  gpipe::precision precision = gpipe::precision::float32;  ///< of the compiled network: see in_bf16 and both_precisions
-  recompute_mode recompute = recompute_mode::except_last;
-  schedule_kind schedule = schedule_kind::fill_drain;
-  int chunks = 2;   ///< stages a worker, of the interleaved and looped schedules
-  /// Of the interleaved schedule. Automatic: the one with the shorter step that fits the memory limit, if transfers
-  /// have a cost (see `choose_lead`); else the shortest.
-  lead_kind lead = lead_kind::automatic;
-  int workers = 0;  ///< the schedule's workers are folded onto these, neighbours together; 0: as many as it has
-  bool separate_memory = false;  ///< workers share no memory: a sent value stays in the sender's memory until it left
-  int replicas = 1;  ///< R, of the pipeline: each runs M micro-batches of every mini-batch
-  const gpipe::custom_schedule* custom_schedule = nullptr;  ///< of `schedule_kind::custom`: `&custom_schedule_of<mine>`
-  /// Micro-batches whose parameter gradients a stage computes together, with fill-drain and recompute never: each
-  /// gradient is then read and written once for all of them. The bits are the same. 0: as many as pay off and fit the
-  /// memory limit (see `group_gradients`).
-  int coalesce = 0;
-  int optimizer_moments = 2;  ///< arrays that the optimizer keeps beside the parameters: Adam 2, SGD with momentum 1
-  const detail::tensor_rule_memory* tensor_rule = nullptr;  ///< set by `optimizer<type>` and by a trainer
-  bool average_weights = false;                             ///< keeps a moving average of the parameters
-  /// The layers of a stage share one buffer for what they make from their parameters, such as the packed copies of
-  /// weights. Each layer then makes it before each of its kernels, and not once per update. The bits are the same.
-  bool share_packed_weights = false;
-  device_spec device = this_cpu;  ///< costs and transfers are predicted for it
-  const device_spec* devices = nullptr;  ///< of each stage, `device_count` of them, if they differ
-  int device_count = 0;
-  gpipe::profile profile{};    ///< of the model, in place of the analytic costs; of one kind of device
-  bool cost_transfers = false;  ///< the cut pays for the values that cross it, over the device's link
-  std::int64_t memory_limit = no_memory_limit;  ///< bytes of every stage
-
-  constexpr schedule_choice chosen_schedule() const {
-    if (schedule == schedule_kind::interleaved) return schedule_choice(interleaved{chunks, lead}).on_workers(workers);
-    if (schedule != schedule_kind::custom) return schedule_choice(schedule, chunks).on_workers(workers);
-    const bool splits = custom_schedule->admits(stages, micro_batches) &&
-                        detail::splits_backward(*custom_schedule, stages, micro_batches);
-    return schedule_choice(*custom_schedule, splits).on_workers(workers);
-  }
-  /// Micro-batches of a mini-batch, of all replicas.
-  constexpr int all_micro_batches() const { return replicas * micro_batches; }
-  /// Whether a stage certainly holds several micro-batches whose parameter gradients can be computed together.
-  constexpr bool may_coalesce() const {
-    return schedule == schedule_kind::fill_drain && recompute == recompute_mode::never;
-  }
-  /// Workers of the schedule before it is folded; 0: it does not admit the numbers.
-  constexpr int max_workers() const {
-    const schedule_choice whole = chosen_schedule().on_workers(0);
-    return whole.admits(stages, micro_batches) ? whole.workers(stages) : 0;
-  }
-};
+constexpr int plan_options::max_workers() const {
+  const schedule_choice whole = chosen_schedule().on_workers(0);
+  return whole.admits(stages, micro_batches) ? whole.workers(stages) : 0;
+}
 
 /// All options that are a number, a choice or a flag, in the order in which errors name them.
 inline constexpr option_description plan_option_list[] = {

@@ -10,12 +10,6 @@
 
 namespace gpipe::detail {
 
-/// One worker's program, as `lower` makes it.
-struct program_view {
-  const instruction* lines = nullptr;
-  int length = 0;
-};
-
 /// The work of a step that the programs must do together. An array has an element for each stage unless said otherwise,
 /// and belongs to the caller.
 struct expected_step {

@@ -42,6 +42,12 @@ constexpr bool executed_early() {
          max_executed;
 }
 
+/// An array of a constant evaluation's result. It has an element more, so that none is empty.
+template <class T, int Count>
+struct constant_list {
+  T of[static_cast<unsigned>(Count) + 1u]{};
+};
+
 template <int Workers>
 struct circle_array {
   int count = 0;
@@ -74,36 +80,84 @@ constexpr void require_no_circle(std::integer_sequence<int, I...>) {
              broken::waits<of[I].worker, of[I].tick, of[I].at.kind, of[I].at.stage, of[I].at.micro_batch>...>) > 0);
 }
 
-/// The first fault of a plan's programs, run in the plan's slots. `copies` as in `link_slot_table`; `late` as in
+/// The programs of all workers, one behind the other, and their first fault.
+template <int Workers, int MaxLines>
+struct checked_programs {
+  check_result found{};
+  int begin[static_cast<unsigned>(Workers) + 1u]{};
+  instruction lines[static_cast<unsigned>(MaxLines)]{};
+};
+
+/// Lowers the programs of a plan and runs them in the plan's slots. `copies` as in `link_slot_table`; `late` as in
 /// `assign_link_slots`.
-template <scheduler Schedule>
-GPIPE_COLD constexpr check_result check_planned(const Schedule& schedule, int stages, int micro_batches,
-                                                const recompute_choice& choice, const stage_link* links, int link_count,
-                                                int coalesce, const link_slot_table& slots, bool ties) {
+template <scheduler Schedule, class Into>
+GPIPE_COLD constexpr void check_planned(const Schedule& schedule, int stages, int micro_batches,
+                                        const recompute_choice& choice, const stage_link* links, int link_count,
+                                        int coalesce, const link_slot_table& slots, bool ties, Into& into) {
   const step_programs<Schedule> all(schedule, stages, micro_batches, choice, links, link_count, send_mode::buffered,
                                     coalesce);
   expected_step terms = all.terms();
   terms.slots = slots;
   terms.ties = ties;
-  return check(terms, all.views(), all.workers());
+  into.found = check(terms, all.views(), all.workers());
+  int length = 0;
+  for (int w = 0; w < all.workers(); ++w) {
+    for (int i = 0; i < all.views()[w].length; ++i) into.lines[length++] = all.views()[w].lines[i];
+    into.begin[w + 1] = length;
+  }
 }
 
-/// The same for a table of `require_programs`, for a pass that trains or for one that runs forward only.
+/// Of every link the slots of the micro-batches, [link][2][M]: of activations, and of gradients.
+template <class Table>
+inline constexpr auto link_slots_of = [] {
+  constexpr int M = Table::micro_batches, count = Table::link_count;
+  constant_list<int, 2 * count * M> all;
+  tick_index table(Table::schedule, Table::stages, M, Table::coalesce);
+  for (int i = 0; i < count; ++i)
+    assign_link_slots(table, Table::links[i], Table::late, all.of + 2 * i * M, all.of + (2 * i + 1) * M);
+  return all;
+}();
+
+/// The programs of a table of `require_programs`, for a pass that trains or for one that runs forward only.
 template <class Table, bool Trains>
-constexpr check_result check_programs() {
+inline constexpr auto programs_of = [] {
   constexpr int S = Table::stages, M = Table::micro_batches, count = Table::link_count;
   const stage_link* const links = Table::links;
+  checked_programs<Table::schedule.workers(S), 4 * M * (S + count) + 2 * S> all;
   const zeroed_array<int> stash(count * M), returned(count * M), copies(2 * count);
-  tick_index table(Table::schedule, S, M, Table::coalesce);
   for (int i = 0; i < count; ++i) {
-    assign_link_slots(table, links[i], Table::late, stash.data() + i * M, returned.data() + i * M);
+    for (int m = 0; m < M; ++m) {
+      stash[i * M + m] = link_slots_of<Table>.of[2 * i * M + m];
+      returned[i * M + m] = link_slots_of<Table>.of[(2 * i + 1) * M + m];
+    }
     Table::set_copies(links[i], copies.data() + 2 * i);
   }
   const link_slot_table slots{stash.data(), returned.data(), copies.data()};
   if constexpr (Trains)
-    return check_planned(Table::schedule, S, M, Table::recompute(), links, count, Table::coalesce, slots, Table::ties);
-  else return check_planned(Table::forwards, S, M, {}, links, count, 1, slots, false);
-}
+    check_planned(Table::schedule, S, M, Table::recompute(), links, count, Table::coalesce, slots, Table::ties, all);
+  else check_planned(Table::forwards, S, M, {}, links, count, 1, slots, false, all);
+  return all;
+}();
+
+/// The same without the check, as long as the programs are.
+template <class Table, bool Trains>
+struct program_constants {
+  static constexpr int workers = Table::schedule.workers(Table::stages);
+  static constexpr auto lines = [] {
+    constexpr int length = programs_of<Table, Trains>.begin[workers];
+    constant_list<instruction, length> all;
+    for (int i = 0; i < length; ++i) all.of[i] = programs_of<Table, Trains>.lines[i];
+    return all;
+  }();
+  static constexpr auto views = [] {
+    constant_list<program_view, workers> all;
+    for (int w = 0; w < workers; ++w) {
+      const int begin = programs_of<Table, Trains>.begin[w];
+      all.of[w] = {lines.of + begin, programs_of<Table, Trains>.begin[w + 1] - begin};
+    }
+    return all;
+  }();
+};
 
 /// Whether the table is right and small enough.
 template <class Table>
@@ -114,7 +168,7 @@ constexpr bool runs_early() {
 
 template <class Table, bool Trains>
 constexpr void require_pass() {
-  constexpr check_result found = check_programs<Table, Trains>();
+  constexpr check_result found = programs_of<Table, Trains>.found;
   static_assert(sizeof(broken::programs_run<found.worker, found.position, found.at.kind, found.at.stage,
                                             found.at.micro_batch, found.what, found.ok()>) > 0);
 }

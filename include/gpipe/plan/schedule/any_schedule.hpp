@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/plan/schedule/contract/schedule_kind.hpp>
 #include <gpipe/plan/schedule/custom.hpp>
 #include <gpipe/plan/schedule/dual_pipe_v.hpp>
 #include <gpipe/plan/schedule/fill_drain.hpp>
@@ -19,21 +20,6 @@
 #include <utility>
 
 namespace gpipe {
-
-/// The built-in schedules, for a choice at run time, and a custom one. A new one has its line here and one in
-/// `with_kind`; all else in this library reads these, and the schedule's own members.
-enum class schedule_kind {
-  fill_drain,
-  one_f_one_b,
-  interleaved,
-  looped_bfs,
-  zb_h1,
-  interleaved_zb,
-  zb_v,
-  dual_pipe_v,
-  forward_only,
-  custom
-};
 
 /// The built-in schedules.
 inline constexpr auto schedule_kinds = [] {

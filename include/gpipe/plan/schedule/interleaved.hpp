@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/plan/schedule/contract/schedule_kind.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
 
 #include <cstdint>
@@ -66,14 +67,6 @@ struct chunk_order {
 };
 
 }  // namespace detail
-
-/// The lead: how many forwards a worker runs before its first backward, its warm-up. Automatic: as the plan chooses;
-/// outside a plan it is the shortest.
-enum class lead_kind : std::uint8_t { automatic, shortest, longest };
-
-constexpr const char* name_of(lead_kind kind) {
-  return kind == lead_kind::automatic ? "automatic" : kind == lead_kind::shortest ? "shortest" : "longest";
-}
 
 /// Interleaved 1F1B: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", 2021 (arXiv
 /// 2104.04473). A worker has `chunks` stages, stage s is on worker s % workers, and micro-batches go through a chunk in

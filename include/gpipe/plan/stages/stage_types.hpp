@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/core/descriptions/recompute.hpp>
+#include <gpipe/model/hana_algorithms.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/model/rows.hpp>
 
@@ -48,7 +49,7 @@ constexpr auto rows_between() {
 template <class Model, int Index, int First, int Last, int... I>
 constexpr auto make_stage(std::integer_sequence<int, I...>) {
   constexpr auto found = rows_between<Model, First, Last>();
-  return stage<Index, First, Last, hana_tuple<layer_run<row_type<Model, found.row[I]>, found.times[I]>...>>{};
+  return stage<Index, First, Last, boost::hana::tuple<layer_run<row_type<Model, found.row[I]>, found.times[I]>...>>{};
 }
 
 template <class Model, recompute_mode Mode, int Index, int First, int Last>
@@ -58,5 +59,16 @@ constexpr auto wrapped_stage() {
   if constexpr (Mode == recompute_mode::never) return plain{};
   else return recomputed<plain, Mode>{};
 }
+
+/// The tuple of a plan's stages.
+template <class Plan>
+struct stage_tuple {
+  template <int... I>
+  static constexpr auto make(std::integer_sequence<int, I...>) {
+    return boost::hana::tuple<decltype(wrapped_stage<typename Plan::model, Plan::options.recompute, I,
+                                                     Plan::cut().first[I], Plan::cut().first[I + 1]>())...>{};
+  }
+  static constexpr auto make() { return make(std::make_integer_sequence<int, Plan::S>{}); }
+};
 
 }  // namespace gpipe::detail

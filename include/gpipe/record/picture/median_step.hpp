@@ -2,7 +2,7 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/picture/timeline.hpp>
 #include <gpipe/record/trace.hpp>
 
@@ -70,7 +70,7 @@ namespace detail {
 /// "ZB-V, S = 8, M = 16, 4 workers: step 113 took 12.3 ms, the median of the last 20". Steps are counted from 0.
 GPIPE_COLD inline std::string timeline_title(const step_plan& plan, const recorded_step& of) {
   using detail::several;
-  std::string title = std::string(plan.schedule.name()) + ", S = " + std::to_string(plan.stages()) +
+  std::string title = std::string(plan.schedule) + ", S = " + std::to_string(plan.stages()) +
                       ", M = " + std::to_string(plan.micro_batches());
   if (plan.workers() != plan.stages()) title += ", " + several(plan.workers(), "worker");
   if (plan.replicas() > 1) title += ", R = " + std::to_string(plan.replicas());

@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
 
 namespace gpipe::detail {
 

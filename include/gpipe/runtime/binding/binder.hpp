@@ -3,7 +3,8 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 
 namespace gpipe::detail {
@@ -124,7 +125,7 @@ class binder {
     if (r.partial_count > 0) b.partials = here().find(memory_kind::partials, l, -1, slot_table(each_));
     bind_parameters(l, b);
     if (r.state_count > 0) b.state = here().find(memory_kind::state, l, -1).base;
-    if (r.state_count > 0 && plan_.schedule.trains) b.next_state = here().find(memory_kind::state, l, -1, {}, 1).base;
+    if (r.state_count > 0 && plan_.trains) b.next_state = here().find(memory_kind::state, l, -1, {}, 1).base;
     b.sum_of_squares = reinterpret_cast<double*>(here().find(memory_kind::sums, -1, -1).base) + (l - s_.first());
     if (r.derived_count > 0) b.derived = here().find(memory_kind::derived, l, -1).base;
     return b;
@@ -135,7 +136,7 @@ class binder {
              net_.own_bytes(l)};
     if (!net_.owns(l)) {
       b.tied = {here().find(memory_kind::tied, l, -1).base, nullptr, net_.tied_bytes(l)};
-      if (plan_.schedule.trains) b.tied.gradients = here().find(memory_kind::tied, l, -1, {}, 1).base;
+      if (plan_.trains) b.tied.gradients = here().find(memory_kind::tied, l, -1, {}, 1).base;
     }
     for (int p = 0; p < b.layer->parameter_count; ++p) {
       const bool own = net_.owns(l, p);

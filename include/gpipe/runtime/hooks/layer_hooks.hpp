@@ -6,7 +6,7 @@
 
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/hooks/activation_recorder.hpp>
 #include <gpipe/runtime/hooks/canary.hpp>
 #include <gpipe/runtime/hooks/layer_timer.hpp>

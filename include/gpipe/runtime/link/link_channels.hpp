@@ -6,8 +6,7 @@
 #include <vector>
 
 #include <gpipe/plan/cost/link_cost.hpp>
-#include <gpipe/plan/partition/transfer_charges.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/transport/contract/channel_ends.hpp>
 #include <gpipe/transport/in_process/channel.hpp>
 #include <gpipe/transport/in_process/emulated_link.hpp>

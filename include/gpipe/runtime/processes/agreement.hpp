@@ -2,91 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
-#include <string_view>
-#include <type_traits>
-#include <vector>
 
 #include <gpipe/core/hash.hpp>
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/model/network.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe::detail {
-
-class agreed_hash {
- public:
-  template <class... T>
-  agreed_hash& operator()(const T&... all) {
-    (add(all), ...);
-    return *this;
-  }
-  std::uint64_t value() const { return sum_.value(); }
-
- private:
-  void add(std::string_view text) {
-    add(text.size());
-    sum_.add(reinterpret_cast<const std::byte*>(text.data()), text.size());
-  }
-  template <class T>
-  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
-  void add(T x) {
-    const auto bytes = std::bit_cast<std::array<std::byte, sizeof(T)>>(x);
-    sum_.add(bytes.data(), bytes.size());
-  }
-  template <class T>
-  void add(const std::vector<T>& list) {
-    add(list.size());
-    for (const T& x : list) add(x);
-  }
-
-  hash sum_;
-};
-
-/// The values of a plan that must be the same in all processes of a job.
-GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net, const step_plan& plan) {
-  detail::agreed_hash build, model, cut, schedule, memory;
-  build(std::string_view(__VERSION__), sizeof(void*));
-#if defined(__AVX512F__)
-  build(512);
-#elif defined(__AVX2__)
-  build(256);
-#endif
-#if defined(__FMA__)
-  build('f');
-#endif
-#if GPIPE_WITH_LIBXSMM
-  build('x');
-#endif
-#if defined(__OPTIMIZE__)
-  build('o');
-#endif
-  model(net.slot_count, net.value_count, net.field_count);
-  for (int l = 0; l < net.slot_count; ++l) {
-    const row& r = net.row_of(l);
-    model(std::string_view(r.name), r.type, r.parameter_bytes(), r.state_bytes(), net.slots[l].tied);
-    for (int p = 0; p < r.parameter_count; ++p) model(net.owner(l, p).slot, net.owner(l, p).index);
-    for (int i = 0; i < r.inputs; ++i) model(net.reads_value(l, i));
-  }
-  for (int v = 0; v < net.value_count; ++v) model(net.values[v].part.size, net.values[v].part.type);
-  const plan_options o = plan.resolved_options();
-  cut(plan.first);
-  for (int s = 0; s < plan.stages(); ++s) schedule(plan.worker_of(s));
-  for (const link_slots& of : plan.slots_of_links) schedule(of.stash, of.returned);
-  for (const stage_plan& of : plan.stage_plans) memory(of.memory.total());
-  std::vector<agreed_value> all{{"the build", build.value()}};
-  for (const option_description& option : plan_option_list)
-    if (option.across_processes == agreed::yes)
-      all.push_back({option.name, static_cast<std::uint64_t>(option.get(o)), option.text});
-  all.insert(all.end(), {{"the model", model.value()},
-                         {"the cut", cut.value()},
-                         {"the order of the schedule", schedule.value()},
-                         {"the memory plan", memory.value()}});
-  return all;
-}
 
 /// The only translation of a pass into the call that processes agree on.
 inline collective_kind collective_kind_of(pass_kind kind) {

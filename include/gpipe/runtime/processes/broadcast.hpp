@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe::detail {

@@ -6,7 +6,7 @@
 #include <initializer_list>
 
 #include <gpipe/core/hash.hpp>
-#include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/runtime/processes/agreement.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/plan/planner.hpp>
 #include <gpipe/runtime/processes/other_processes.hpp>
 #include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/runtime/step/training_options.hpp>
@@ -14,6 +15,8 @@ class all_reduce;
 /// How an executor becomes part of a job. The options of a training refer to it if they have a job, and to nothing
 /// else.
 struct job_set_up {
+  /// Plans again, for processes: they share no memory.
+  plan_maker plan;
   /// Checks that the job has one process for each worker of the plan, and that all have the same plan. `carries`: the
   /// job transfers the device's memory. `rule`: the result of the optimizer's trial.
   void (*agree)(const network& net, const step_plan& plan, double rule, const training_options& options,

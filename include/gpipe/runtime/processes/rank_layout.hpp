@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe::detail {

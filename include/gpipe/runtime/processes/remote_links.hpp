@@ -25,7 +25,7 @@ class remote_links {
       const std::vector<int>&stash = plan_.slots_of_links[k].stash, &returned = plan_.slots_of_links[k].returned;
       if (has(it.from)) part.activations(k).out = job_.sender(activations(it, it.from, stash));
       if (has(it.to)) part.activations(k).in = job_.receiver(activations(it, it.to, stash));
-      if (!it.gradient || !plan_.schedule.trains) continue;
+      if (!it.gradient || !plan_.trains) continue;
       if (has(it.to)) part.gradients(k).out = job_.sender(gradients(it, it.to, returned));
       if (has(it.from)) part.gradients(k).in = job_.receiver(gradients(it, it.from, returned));
     }

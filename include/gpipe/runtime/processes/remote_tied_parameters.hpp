@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/arena_map.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
@@ -93,7 +93,7 @@ class remote_tied_parameters {
       c.values = begin(owner, memory_kind::parameters, t.owner.slot) + net.own_bytes(t.owner.slot, t.owner.index);
       c.values_out = job.sender(layout_to(user, c.values));
       senders_.push_back(c.values_out.get());
-      if (plan.schedule.trains) {
+      if (plan.trains) {
         c.gradients = begin(owner, memory_kind::tied, t.user.slot, 2 + t.user.index);
         c.gradients_in = job.receiver(layout_to(user, c.gradients));
       }
@@ -101,7 +101,7 @@ class remote_tied_parameters {
     if (uses) {
       c.values = begin(user, memory_kind::tied, t.user.slot) + before;
       c.values_in = job.receiver(layout_to(owner, c.values));
-      if (plan.schedule.trains) {
+      if (plan.trains) {
         c.gradients = begin(user, memory_kind::tied, t.user.slot, 1) + before;
         c.gradients_out = job.sender(layout_to(owner, c.gradients));
         senders_.push_back(c.gradients_out.get());

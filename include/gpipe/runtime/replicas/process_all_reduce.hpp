@@ -43,7 +43,7 @@ class process_all_reduce final : public all_reduce {
       for (int r = 0; r < plan.replicas() && !all.partials.empty(); ++r)
         if (r != here.number()) connect_partials(s, r);
       all.gradients = here.gradient_ranges(s);
-      if (!plan.schedule.trains) continue;
+      if (!plan.trains) continue;
       auto next = all.gradients.begin();
       std::byte* landing = map.find(memory_kind::landing, -1, -1).base;
       if (queues_[detail::index(s)] != nullptr) {  // a channel end occupies the device until its peer is ready

@@ -7,7 +7,7 @@
 #include <gpipe/core/index.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/plan/memory/optimizer_arrays.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>
 

@@ -6,7 +6,7 @@
 
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/step/batch_check.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 
@@ -25,7 +25,7 @@ class step_input {
  public:
   GPIPE_COLD step_input(const network& net, const step_plan& plan, step_context& step, local_slots local = {})
       : net_(net), plan_(plan), step_(step), local_(std::move(local)) {
-    step.forward_only = !plan.schedule.trains;
+    step.forward_only = !plan.trains;
     step.rows.fields.resize(index(net.field_count));
     step.rows.unknown.resize(index(net.field_count));
     if (const edge_part& entering = net.values[0].part; entering.type == dtype::bf16)
@@ -35,8 +35,8 @@ class step_input {
 
   void require_training() const {
     require_loss();
-    if (!plan_.schedule.trains)
-      throw_error({"the schedule ", plan_.schedule.name(), " has no backward"}, {"train with another one"});
+    if (!plan_.trains)
+      throw_error({"the schedule ", plan_.schedule, " has no backward"}, {"train with another one"});
   }
   void require_loss() const {
     if (net_.loss_slot() < 0)

@@ -10,6 +10,7 @@
 #include <gpipe/core/descriptions/parameter_group.hpp>
 #include <gpipe/core/descriptions/rate.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/runtime/step/cut_choice.hpp>
 #include <gpipe/runtime/step/job_choice.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 
@@ -30,7 +31,7 @@ struct training_options {
   double max_grad_norm = 0;  ///< the largest norm of the mean gradient (Pascanu et al., 2012); 0: no limit
   std::vector<parameter_group> groups{};  ///< parameters with settings of their own; the first that matches counts
   double average_weights = 0;  ///< keeps a moving average of the weights with this decay, such as 0.9999; 0: none
-  std::vector<int> cut{};    ///< the first slot of every stage but the first; empty: the best cut
+  cut_choice cut{};            ///< the first slot of every stage but the first; empty: the best cut
 
   std::chrono::nanoseconds deadline = wait_limits{}.deadline;  ///< a call fails after this time without progress
   deadline_action on_deadline = deadline_action::fail;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/remote_tied_parameters.hpp>
 #include <gpipe/runtime/replicas/replica.hpp>
 #include <gpipe/runtime/worker/action_timer.hpp>

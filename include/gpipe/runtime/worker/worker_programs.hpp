@@ -3,7 +3,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
-#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 
 namespace gpipe::detail {

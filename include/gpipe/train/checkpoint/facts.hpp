@@ -8,7 +8,6 @@
 
 #include <gpipe/core/concat.hpp>
 #include <gpipe/core/descriptions/data_position.hpp>
-#include <gpipe/core/descriptions/parameter_group.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/record/checkpoint/header.hpp>
@@ -35,12 +34,6 @@ struct checkpoint_facts {
   safetensors_metadata texts() const;
 };
 
-/// A number with as many digits as it needs to be read back.
-std::string exact_text(double x);
-
-/// A group of parameters: "*.bias: rate_factor 1, weight_decay 0".
-std::string text_of(const parameter_group& group);
-
 /// Throws if files of a checkpoint are of different steps.
 void require_one_step(const std::deque<safetensors_set>& sets);
 
@@ -48,21 +41,6 @@ void require_one_step(const std::deque<safetensors_set>& sets);
 checkpoint_facts read_facts(const safetensors_metadata& texts, const std::string& file);
 
 #if GPIPE_BODIES
-GPIPE_COLD GPIPE_INLINE std::string exact_text(double x) {
-  char digits[32];
-  return std::string(digits, std::to_chars(digits, digits + sizeof digits, x).ptr);
-}
-
-GPIPE_COLD GPIPE_INLINE std::string text_of(const parameter_group& group) {
-  std::string text;
-  for (const auto* patterns : {&group.parameters, &group.layers})
-    for (const std::string& pattern : *patterns) text.append(text.empty() ? "" : ", ").append(pattern);
-  text.append(": rate_factor ").append(exact_text(group.rate_factor));
-  if (group.weight_decay) text.append(", weight_decay ").append(exact_text(*group.weight_decay));
-  if (group.frozen) text.append(", frozen");
-  return text;
-}
-
 GPIPE_COLD GPIPE_INLINE safetensors_metadata checkpoint_facts::texts() const {
   return {{"gpipe.format", std::to_string(newest_format)},
           {"gpipe.steps", std::to_string(steps)},

@@ -7,7 +7,7 @@
 #include <gpipe/model/path.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/optimizer_arrays.hpp>
-#include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
 
 namespace gpipe::detail {
 

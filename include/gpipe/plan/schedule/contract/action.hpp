@@ -42,6 +42,12 @@ struct instruction {
 
 namespace detail {
 
+/// One worker's program, as `lower` makes it.
+struct program_view {
+  const instruction* lines = nullptr;
+  int length = 0;
+};
+
 /// Whether the action sends or receives by a link.
 constexpr bool is_send(action_kind kind) {
   return kind == action_kind::send_activation || kind == action_kind::send_gradient;

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/text/quantity.hpp>
+#include <gpipe/model/network.hpp>
+#include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
+#include <gpipe/plan/step_plan.hpp>
+
+// What a training adds to the arrays of a plan, whether the compiler made them or the program.
+
+namespace gpipe::detail {
+
+/// The links of each stage, the ties of parameters, and the slots that no schedule decides.
+GPIPE_COLD inline void connect_stages(const network& net, step_plan& p) {
+  for (int l = 0; l < net.slot_count; ++l)
+    for (int i = 0; i < net.slots[l].tied; ++i) {
+      const tied_parameter& t = net.tied[net.slots[l].first_tied + i];
+      p.ties.push_back({t.owner, {l, t.index}});
+    }
+  p.incoming.resize(static_cast<std::size_t>(p.stages()));
+  p.outgoing.resize(static_cast<std::size_t>(p.stages()));
+  for (std::size_t k = 0; k < p.links.size(); ++k) {
+    p.outgoing[static_cast<std::size_t>(p.links[k].from)].push_back(static_cast<int>(k));
+    p.incoming[static_cast<std::size_t>(p.links[k].to)].push_back(static_cast<int>(k));
+  }
+  for (int m = 0; m < p.all_micro_batches(); ++m) p.each.push_back(m);
+  for (int m = 0; m < p.micro_batches(); ++m) p.leaving.push_back(m % 2);
+}
+
+GPIPE_COLD inline void require_memory(const plan_options& o, int stage, const stage_memory& memory) {
+  if (memory.total() > o.memory_limit)
+    throw_error(
+        {"memory_limit is ", o.memory_limit, ", and the stage needs ", memory.total(), " bytes"},
+        {"give it fewer slots, or leave the cut to the partition", o.coalesce > 1 ? ", or choose coalesce 0" : ""},
+        location{.stage = stage});
+}
+
+/// The arena of every stage, from its requirements.
+GPIPE_COLD inline void lay_out_arenas(const network& net, step_plan& p) {
+  for (int s = 0; s < p.stages(); ++s) {
+    const stage_view stage(net, p.cut(), s);
+    stage_plan& made = p.stage_plans[static_cast<std::size_t>(s)];
+    if (!made.counted) made.memory = memory_of(stage, made.requirements);
+    made.counted = true;
+    require_memory(p.options, s, made.memory);
+    std::vector<memory_block>& blocks = p.blocks.emplace_back();
+    lay_out(stage, made.requirements, made.memory, [&blocks](const memory_block& b) { blocks.push_back(b); });
+  }
+}
+
+}  // namespace gpipe::detail

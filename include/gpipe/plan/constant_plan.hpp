@@ -1,0 +1,37 @@
+#pragma once
+
+#include <gpipe/core/build_mode.hpp>
+#include <gpipe/model/network.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/plan/step_plan.hpp>
+
+namespace gpipe::detail {
+
+/// The arrays of a plan that the compiler has made and checked. S stages, W workers, M micro-batches.
+struct plan_constants {
+  const char* schedule;
+  bool trains;
+  int workers, coalesce;
+  gpipe::cut cut;
+  const int* workers_of_stages;  ///< [S]
+  const stage_link* links;
+  int link_count;
+  const int* slots_of_links;   ///< [link][2][M]: as in `link_slots`
+  const int* slots_of_stages;  ///< [S][4][M]: as in `stage_slots`
+  const stage_plan* stages;    ///< [S], with the requirements
+  const program_view *programs, *forward_programs;  ///< [W]
+  const layer_cost* costs;
+  int cost_count;
+  const double* shares;  ///< [S]
+};
+
+/// The plan of a training with these options, which are those of the constants but for what the optimizer keeps: it
+/// decides only the sizes of arenas.
+step_plan plan_from(const plan_constants& of, const network& net, const plan_options& options);
+
+}  // namespace gpipe::detail
+
+#if !GPIPE_COMPILED
+#include <gpipe/plan/constant_plan-inl.hpp>
+#endif

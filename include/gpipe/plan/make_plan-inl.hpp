@@ -1,0 +1,251 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gpipe/model/in_bf16.hpp>
+#include <gpipe/plan/choose_lead.hpp>
+#include <gpipe/plan/complete_plan.hpp>
+#include <gpipe/plan/gradient_grouping.hpp>
+#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/program/print.hpp>
+#include <gpipe/plan/program/step_programs.hpp>
+#include <gpipe/plan/simulated_cut.hpp>
+#include <gpipe/plan/stage_requirements.hpp>
+#include <gpipe/plan/timetable/check.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+// The steps of `make_plan`, in their order. Those of a compile-time plan have the same names.
+
+GPIPE_COLD inline void require_precision(const network& net, const plan_options& o) {
+  if (o.precision == precision::bf16 && precision_of(net) != precision::bf16)
+    throw_error({"precision is bf16, and the network is in float32"},
+                {"plan the network of in_bf16<model>, or make the trainer one of both_precisions<model>"});
+}
+
+/// A plan with its options and costs; the cut follows.
+GPIPE_COLD inline step_plan uncut_plan(const network& net, const plan_options& options) {
+  require_valid(options, net.slot_count);
+  require_precision(net, options);
+  const auto S = static_cast<std::size_t>(options.stages);
+  step_plan p;
+  p.options = options;
+  p.options.precision = precision_of(net);
+  p.costs_of_slots.resize(static_cast<std::size_t>(cost_count(net, options)));
+  p.first.assign(S + 1, 0);
+  p.stage_plans.resize(S);
+  fill_costs(net, p.options, p.costs_of_slots.data());
+  p.first.back() = net.slot_count;
+  return p;
+}
+
+GPIPE_COLD inline void search_cut(const network& net, step_plan& p) {
+  p.options.lead = choose_lead(net, p.options);
+  const plan_options& o = p.options;
+  const schedule_choice schedule = o.chosen_schedule();
+  const stage_costs costs = p.costs();
+  const cut_search found = gpipe::search_cut(net, o, schedule, costs, p.first.data());
+  if (found.fits) return shorten_step(net, o, costs, found.whole, p.first.data());
+  throw_error({"memory_limit is ", chosen_size(static_cast<std::uint64_t>(o.memory_limit)), ": no cut into ",
+                several(o.stages, "stage"), " fits"},
+              {"choose at least ", min_memory_limit(net, o, schedule, costs), " bytes",
+               o.coalesce > 1                           ? ", or coalesce 0, which may need fewer"
+               : o.recompute == recompute_mode::never ? ", or recompute as-needed, which may need fewer"
+                                                      : ""});
+}
+
+/// For the author of a schedule: which cell is wrong, and what to do.
+[[noreturn]] GPIPE_COLD inline void throw_unsound(const step_plan& p, const schedule_choice& chosen,
+                                                  const check_result& found) {
+  const auto& [what, worker, tick, at] = found;
+  const std::string schedule = concat({"the schedule's table is wrong: ", p.schedule, ": "});
+  if (at.kind == action_kind::idle)
+    throw_error({schedule, "worker ", worker, " has no stage"}, {"let workers() count those of worker_of()"});
+  std::string cell = concat({label_of(at, true).text(), " (", name_of(at.kind), ") of worker ", worker});
+  if (what == fault::missing)
+    throw_error({schedule, cell, " is missing"}, {"run every stage and micro-batch forward and backward once"});
+  cell += concat({" at tick ", tick});
+  if (what == fault::unknown)
+    throw_error({schedule, cell, " is of a stage or micro-batch that this worker does not have"},
+                {"choose a stage that worker_of() gives to the worker, and a micro-batch from 0 to ",
+                 p.micro_batches() - 1});
+  if (what == fault::repeated)
+    throw_error({schedule, cell, " ran before, or must not run"},
+                {"run every stage and micro-batch forward and backward once"});
+  if (what == fault::retirement)
+    throw_error({schedule, cell, " has parameter gradients, which a stage makes in the order 0, 1, 2, ..."},
+                {"run the backwards of a stage in ascending order of micro-batches"});
+  if (what == fault::stash)
+    throw_error({schedule, cell, ": the stage then holds the inputs of more micro-batches than in_flight(), which is ",
+                 chosen.in_flight(p.stages(), p.micro_batches(), at.stage)},
+                {"return more from in_flight(), or run backward earlier"});
+  throw_error({schedule, cell, " runs before what it needs"},
+              {"run it in a later tick than the cells whose outputs it reads"});
+}
+
+GPIPE_COLD inline void require_sound(const step_plan& p, const schedule_choice& chosen) {
+  const int S = p.stages(), M = p.micro_batches(), count = static_cast<int>(p.links.size());
+  const check_result checked = check_timetable(chosen, S, M, p.links.data(), count);
+  if (checked.ok()) return;
+  std::string circle;
+  find_circle_of(chosen, S, M, p.links.data(), count, [&circle](const waiting_worker& it) {
+    circle += (circle.empty() ? "" : ", for ") + gpipe::describe(it);
+  });
+  if (!circle.empty())
+    throw_error({"the schedule's workers wait in a circle: ", circle, ", for the first"},
+                {"run what a cell needs before it, or choose another schedule"});
+  throw_unsound(p, chosen, checked);
+}
+
+GPIPE_COLD inline void assign_slots(step_plan& p, const schedule_choice& chosen, const recompute_choice& choice) {
+  const int S = p.stages(), M = p.micro_batches(), late = on_the_way(p.options.cost_transfers);
+  const auto count = static_cast<std::size_t>(M);
+  tick_index<schedule_choice> table(chosen, S, M, p.coalesce);
+  for (const stage_link& l : p.links) {
+    link_slots& its = p.slots_of_links.emplace_back(link_slots{std::vector<int>(count), std::vector<int>(count)});
+    assign_link_slots(table, l, late, its.stash.data(), its.returned.data());
+  }
+  for (int s = 0; s < S; ++s) {
+    stage_slots& its = p.slots_of_stages.emplace_back();
+    for (auto* slots : {&its.entering, &its.forward, &its.again, &its.held}) slots->resize(count);
+    stash_slots(table, s, s, its.entering.data());
+    working_set_slots(chosen, S, M, choice, s, its.forward.data(), its.again.data());
+    if (p.requirements(s).split) held_slots(table, s, its.held.data());
+  }
+}
+
+GPIPE_COLD inline void lower_programs(step_plan& p, const schedule_choice& chosen, const recompute_choice& choice) {
+  const auto lower_all = [&](schedule_choice schedule, std::vector<std::vector<instruction>>& programs) {
+    const step_programs<schedule_choice> all(schedule, p.stages(), p.micro_batches(), choice, p.links.data(),
+                                             static_cast<int>(p.links.size()), send_mode::buffered,
+                                             schedule.trains ? p.coalesce : 1);
+    for (int w = 0; w < all.workers(); ++w)
+      programs.emplace_back(all.views()[w].lines, all.views()[w].lines + all.views()[w].length);
+  };
+  lower_all(chosen, p.programs);
+  lower_all(chosen.forwards(), p.forward_programs);
+}
+
+/// Runs the plan's programs in the plan's slots: those that the workers will run, in those that their channels have.
+GPIPE_COLD inline void require_programs(const step_plan& p, const schedule_choice& chosen,
+                                        const recompute_choice& choice) {
+  const int S = p.stages(), M = p.micro_batches(), count = static_cast<int>(p.links.size());
+  std::vector<int> stash, returned, copies, worker_of, in_flight;
+  for (std::size_t k = 0; k < p.links.size(); ++k) {
+    const auto& [from, to, gradient] = p.links[k];
+    const link_slots& its = p.slots_of_links[k];
+    stash.insert(stash.end(), its.stash.begin(), its.stash.end());
+    returned.insert(returned.end(), its.returned.begin(), its.returned.end());
+    copies.push_back(p.requirements(to).stash.from(to - from));
+    copies.push_back(p.requirements(from).returned.from(to - from));
+  }
+  tick_index<schedule_choice> table(chosen, S, M, p.coalesce);
+  const zeroed_array<bool> recomputed(S * M);
+  for (int s = 0; s < S; ++s) {
+    worker_of.push_back(p.worker_of(s));
+    in_flight.push_back(chosen.in_flight(S, M, s));
+    flag_recomputed(table, choice, s, recomputed.data() + s * M);
+  }
+  expected_step terms{S, M, p.links.data(), count, p.trains, recomputed.data(), in_flight.data(),
+                      worker_of.data()};
+  terms.slots = {stash.data(), returned.data(), copies.data()};
+  terms.ties = !p.ties.empty();
+  const auto require = [&](const std::vector<std::vector<instruction>>& programs, const char* pass) {
+    std::vector<program_view> views;
+    for (const auto& program : programs) views.push_back({program.data(), static_cast<int>(program.size())});
+    const check_result found = check(terms, views.data(), static_cast<int>(views.size()));
+    if (!found.ok())
+      throw_error({"a program ", pass, " does not run in the plan's slots: ", gpipe::describe(found)},
+                  {"choose another schedule"});
+  };
+  require(p.programs, "that trains");
+  terms.trains = terms.ties = false;
+  terms.recomputed = nullptr;
+  terms.in_flight = nullptr;
+  require(p.forward_programs, "that only runs forward");
+}
+
+GPIPE_COLD inline void set_shares(step_plan& p, const schedule_choice& chosen) {
+  std::vector<std::int64_t> times;
+  std::int64_t all = 0;
+  for (int s = 0; s < p.stages(); ++s) {
+    times.push_back(time_in(chosen, p.options, p.costs(), p.cut(), s));
+    all += times.back();
+  }
+  for (const std::int64_t time : times)
+    p.shares.push_back(all == 0 ? 0 : static_cast<double>(time) / static_cast<double>(all));
+}
+
+/// All that follows from the cut.
+GPIPE_COLD inline void complete_plan(const network& net, step_plan& p) {
+  const schedule_choice chosen = p.options.chosen_schedule();
+  p.schedule = chosen.name();
+  p.trains = chosen.trains;
+  plan_options grouped = p.options;
+  p.coalesce = grouped.coalesce = group_gradients(net, p.options, chosen, p.cut(), p.stage_plans.data());
+  find_links(net, p.cut(), [&p](const stage_link& l) { p.links.push_back(l); });
+  connect_stages(net, p);
+  require_sound(p, chosen);
+  std::vector<int> working_sets;
+  for (int s = 0; s < p.stages(); ++s) {
+    stage_plan& made = p.stage_plans[static_cast<std::size_t>(s)];
+    set_requirements(grouped, chosen, stage_view(net, p.cut(), s), made);
+    working_sets.push_back(made.requirements.kept_copies);
+    p.workers_of_stages.push_back(chosen.worker_of(p.stages(), s));
+  }
+  const recompute_choice choice{
+      p.options.recompute, p.options.recompute == recompute_mode::as_needed ? working_sets.data() : nullptr};
+  lay_out_arenas(net, p);
+  assign_slots(p, chosen, choice);
+  lower_programs(p, chosen, choice);
+  require_programs(p, chosen, choice);
+  set_shares(p, chosen);
+}
+
+}  // namespace detail
+
+GPIPE_COLD GPIPE_INLINE step_plan make_plan(const network& net, const plan_options& options,
+                                               const std::vector<int>& custom_cut) {
+  if (!custom_cut.empty()) return plan_with_cut(net, options, custom_cut);
+  step_plan p = detail::uncut_plan(net, options);
+  detail::search_cut(net, p);
+  detail::complete_plan(net, p);
+  return p;
+}
+
+GPIPE_COLD GPIPE_INLINE step_plan plan_with_cut(const network& net, const plan_options& options,
+                                                   std::span<const int> cut) {
+  step_plan p = detail::uncut_plan(net, options);
+  detail::take_cut(cut.data(), static_cast<int>(cut.size()), net.slot_count, options.stages, p.first.data());
+  p.options.lead = choose_lead(net, p.options, p.first.data());
+  detail::complete_plan(net, p);
+  return p;
+}
+namespace detail {
+
+GPIPE_COLD inline plan_options options_of_job(plan_options options, int ranks) {
+  if (ranks > 0) {
+    options.separate_memory = true;
+    const int each = ranks / (options.replicas > 1 ? options.replicas : 1);  // of each replica
+    if (options.workers == 0 && each < options.max_workers()) options.workers = each;
+  }
+  return options;
+}
+
+GPIPE_COLD GPIPE_INLINE step_plan plan_training(const network& net, const plan_options& options,
+                                                std::span<const int> cut, int ranks) {
+  return make_plan(net, options_of_job(options, ranks), std::vector<int>(cut.begin(), cut.end()));
+}
+GPIPE_COLD GPIPE_INLINE step_plan plan_training_with_cut(const network& net, const plan_options& options,
+                                                         std::span<const int> cut, int ranks) {
+  return plan_with_cut(net, options_of_job(options, ranks), cut);
+}
+
+}  // namespace detail
+
+}  // namespace gpipe

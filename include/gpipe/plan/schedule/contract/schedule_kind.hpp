@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+namespace gpipe {
+
+/// The built-in schedules, for a choice at run time, and a custom one. A new one has its line here and one in
+/// `with_kind` of any_schedule.hpp; all else in this library reads these, and the schedule's own members.
+enum class schedule_kind {
+  fill_drain,
+  one_f_one_b,
+  interleaved,
+  looped_bfs,
+  zb_h1,
+  interleaved_zb,
+  zb_v,
+  dual_pipe_v,
+  forward_only,
+  custom
+};
+
+/// The lead of the interleaved schedule: how many forwards a worker runs before its first backward, its warm-up.
+/// Automatic: as the plan chooses; outside a plan it is the shortest.
+enum class lead_kind : std::uint8_t { automatic, shortest, longest };
+
+constexpr const char* name_of(lead_kind kind) {
+  return kind == lead_kind::automatic ? "automatic" : kind == lead_kind::shortest ? "shortest" : "longest";
+}
+
+}  // namespace gpipe

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <gpipe/model/network.hpp>
+#include <gpipe/plan/cost/layer_cost.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/stage_plan.hpp>
+#include <gpipe/plan/stages/cut.hpp>
+#include <gpipe/plan/stages/link.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+/// The slot of memory of each micro-batch, for what goes over a link.
+struct link_slots {
+  std::vector<int> stash;     ///< of activations, in the stage that receives them
+  std::vector<int> returned;  ///< of their gradients, in the stage that sent the activations
+};
+
+/// The slot of memory of each micro-batch in a stage.
+struct stage_slots {
+  std::vector<int> entering;        ///< of inputs of the model
+  std::vector<int> forward, again;  ///< of the working set: in forward, and in recompute and backward
+  std::vector<int> held;            ///< of gradients between backward's two parts
+};
+
+/// A parameter of a slot that uses the parameter of an earlier one.
+struct tie {
+  parameter_place owner, user;
+};
+
+}  // namespace detail
+
+/// A plan as data, all that a training reads of it: cut, links, programs, the slots of micro-batches, and the memory of
+/// every stage. The compiler made it (see `plan`), or the program (see `make_plan`), by the same steps.
+struct step_plan {
+  plan_options options;
+  const char* schedule = "";  ///< its name
+  bool trains = true;         ///< else it runs forward only
+  std::vector<int> workers_of_stages;
+  int coalesce = 1;        ///< micro-batches whose parameter gradients are computed together
+  std::vector<int> first;  ///< slot of each stage, and the number of slots behind them
+  std::vector<stage_link> links;
+  std::vector<std::vector<int>> incoming, outgoing;  ///< links of each stage
+  std::vector<detail::link_slots> slots_of_links;
+  /// A forward-only pass uses the same slots, and frees them after forward.
+  std::vector<detail::stage_slots> slots_of_stages;
+  std::vector<int> each;  ///< 0 ... R M - 1: the slots of values that every micro-batch of all replicas has its own of
+  std::vector<int> leaving;  ///< the slots of each micro-batch for values sent to workers that share no memory
+  std::vector<detail::tie> ties;  ///< in model order of their users
+  /// Of each worker: what it runs in a pass that trains, and in one that only runs forward.
+  std::vector<std::vector<instruction>> programs, forward_programs;
+  std::vector<stage_plan> stage_plans;
+  std::vector<std::vector<detail::memory_block>> blocks;  ///< of each stage's arena
+  std::vector<layer_cost> costs_of_slots;  ///< [kind][slot], a micro-batch, in picoseconds
+  std::vector<double> shares;              ///< of each stage, of the predicted time
+
+  stage_costs costs() const { return {costs_of_slots.data(), first.back(), options.device_count > 0}; }
+  gpipe::cut cut() const { return {first.data(), options.stages}; }
+  /// The options with the numbers that the plan has found for 0.
+  plan_options resolved_options() const {
+    plan_options resolved = options;
+    resolved.workers = workers();
+    resolved.coalesce = coalesce;
+    return resolved;
+  }
+  int stages() const { return options.stages; }
+  /// What the memory of a stage depends on.
+  const memory_requirements& requirements(int stage) const { return of(stage).requirements; }
+  /// Bytes of a stage, by kind.
+  const stage_memory& memory(int stage) const { return of(stage).memory; }
+  int workers() const { return static_cast<int>(programs.size()); }
+  int worker_of(int stage) const { return workers_of_stages[static_cast<std::size_t>(stage)]; }
+  int micro_batches() const { return options.micro_batches; }  ///< of each replica
+  int all_micro_batches() const { return options.all_micro_batches(); }
+  int replicas() const { return options.replicas; }
+  int max_batch() const { return options.all_micro_batches() * options.micro_batch_size; }
+  int min_batch() const { return options.replicas; }  ///< of a step: one for each replica
+  /// A stage's share of the predicted time.
+  double share(int stage) const { return shares[static_cast<std::size_t>(stage)]; }
+
+ private:
+  const stage_plan& of(int stage) const { return stage_plans[static_cast<std::size_t>(stage)]; }
+};
+
+}  // namespace gpipe

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <gpipe/core/descriptions/group_text.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/text/exact.hpp>
+#include <gpipe/runtime/executor.hpp>
+#include <gpipe/train/checkpoint/checkpointer.hpp>
+#include <gpipe/train/trainer_checkpoints.hpp>
+
+namespace gpipe::detail {
+
+template <class Device>
+GPIPE_COLD checkpoint_facts trainer_checkpoints<Device>::facts_of(const basic_trainer<Device>& training) {
+  checkpoint_facts all;
+  all.optimizer = training.optimizer_name_;
+  all.optimizer_trial = exact_text(training.optimizer_trial_);
+  all.rate = exact_text(training.rate());
+  for (const parameter_group& group : training.executor_->options().groups)
+    all.groups.append(all.groups.empty() ? "" : "; ").append(text_of(group));
+  return all;
+}
+
+template <class Device>
+GPIPE_COLD void trainer_checkpoints<Device>::save(basic_trainer<Device>& training, const std::string& path,
+                                                  const save_options& how) {
+  wait(training);
+  if (training.accumulated() > 0)
+    throw_error({"the gradients of ", training.accumulated(),
+                 " accumulated calls wait for a step, and are not saved"},
+                {"take the step, or call discard_accumulated"});
+  const checkpointer<Device> now(*training.executor_, system_files());
+  if (path.ends_with(".safetensors")) return now.save_model(path, how.names);
+  if (training.saving_ == nullptr) training.saving_ = std::make_shared<saving>();
+  now.save(path, how, facts_of(training), training.saving_->beside, training.saving_->copy);
+}
+
+template <class Device>
+GPIPE_COLD void trainer_checkpoints<Device>::wait(basic_trainer<Device>& training) {
+  if (training.saving_ != nullptr) training.saving_->beside.finish();
+}
+
+template <class Device>
+GPIPE_COLD load_result trainer_checkpoints<Device>::load(basic_trainer<Device>& training, const std::string& path,
+                                                         const load_options& how) {
+  wait(training);
+  return checkpointer<Device>(*training.executor_, system_files()).load(path, how, facts_of(training));
+}
+
+}  // namespace gpipe::detail
