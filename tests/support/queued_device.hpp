@@ -21,10 +21,10 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/clock.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/device/host/host.hpp>
-#include <gpipe/core/clock.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 

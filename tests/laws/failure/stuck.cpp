@@ -108,7 +108,7 @@ TEST_CASE("a kernel that does not return on the calling thread ends the process,
     const ending found = run_apart([stages] {
       const source_of_data source;
       training_options how = ends_after(300ms, deadline_action::abort);
-      if (stages == 1) how.cut.clear();
+      if (stages == 1) how.cut = {};
       trainer<gate_before, sgd> training(in_stages(stages), sgd{}, how);
       blocked = true;
       try {
