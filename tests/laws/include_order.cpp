@@ -174,10 +174,18 @@ std::string joined(const std::vector<std::string>& lines) {
   return all;
 }
 
+/// Bodies (a-inl.hpp) include their interface (a.hpp), which ends with them if the program is header-only. That one
+/// include is left out.
 const includes& headers() {
-  static const includes all = read_headers(fs::path(GPIPE_TESTS_FOLDER) / "../include");
+  static const includes all = [] {
+    includes found = read_headers(fs::path(GPIPE_TESTS_FOLDER) / "../include");
+    for (auto& [header, list] : found)
+      std::erase(list, header.substr(0, header.size() - std::string_view(".hpp").size()) + "-inl.hpp");
+    return found;
+  }();
   return all;
 }
+bool is_body(const std::string& header) { return header.ends_with("-inl.hpp"); }
 
 }  // namespace
 
@@ -186,7 +194,7 @@ TEST_CASE("every header is found, and what it includes of ours is there") {
   for (int i = 0; i < static_cast<int>(folders.size()); ++i) {
     CAPTURE(std::string(folders[static_cast<std::size_t>(i)]));
     const auto count = std::count_if(headers().begin(), headers().end(),
-                                     [i](const auto& entry) { return folder_of(entry.first) == i; });
+                                     [i](const auto& entry) { return folder_of(entry.first) == i && !is_body(entry.first); });
     CHECK(count >= 1);
     CHECK(count <= max_headers_in_a_folder);
   }
@@ -202,7 +210,7 @@ TEST_CASE("a folder includes folders before it") { CHECK(joined(out_of_order(hea
 TEST_CASE("no include cycle") { CHECK(joined(cycles(headers())) == ""); }
 
 TEST_CASE("dependencies enter through their allowed") {
-  CHECK(joined(outside_of(headers(), "boost/", {"gpipe/model/hana.hpp", "gpipe/model/hana_algorithms.hpp"})) == "");
+  CHECK(joined(outside_of(headers(), "boost/", {"gpipe/model/hana.hpp", "gpipe/plan/stages/stage_types.hpp"})) == "");
   CHECK(joined(outside_of(headers(), "thrust/", {"gpipe/device/"})) == "");
   CHECK(joined(outside_of(headers(), "libxsmm", {"gpipe/device/host/"})) == "");
   for (const char* library : {"cuda", "cublas"})
@@ -212,13 +220,15 @@ TEST_CASE("dependencies enter through their allowed") {
 }
 
 TEST_CASE("what is constexpr knows neither threads nor files") {
-  const std::vector<std::string> lower{"gpipe/device/", "gpipe/transport/", "gpipe/record/", "gpipe/runtime/",
-                                       "gpipe/train/"};
+  const std::vector<std::string> lower{"gpipe/core/clock.hpp", "gpipe/device/", "gpipe/transport/",
+                                       "gpipe/record/",        "gpipe/runtime/", "gpipe/train/"};
   for (const char* header : {"thread", "atomic", "mutex", "condition_variable", "future", "chrono", "iostream",
                              "fstream", "ostream", "sstream", "filesystem", "cstdio"}) {
     CAPTURE(header);
     CHECK(joined(outside_of(headers(), header, lower)) == "");
   }
+  // The clock of a training's times stands below, and nothing that is constexpr includes it.
+  CHECK(joined(outside_of(headers(), "gpipe/core/clock.hpp", {"gpipe/runtime/", "gpipe/train/"})) == "");
 }
 
 TEST_CASE("the reader sees what is wrong") {

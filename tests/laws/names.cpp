@@ -18,7 +18,7 @@
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/record/report/breakdown.hpp>
 #include <gpipe/runtime/executor.hpp>
-#include <gpipe/train/basic_trainer_bodies.hpp>
+#include <gpipe/train/basic_trainer-inl.hpp>
 
 using namespace gpipe;
 

@@ -377,7 +377,7 @@ TEST_CASE("a residual written as a skip has the residual's bits") {
   const auto run = [&]<class Net>(Net, std::vector<int> cut) {
     training_options how;
     how.cut = std::move(cut);
-    const int S = static_cast<int>(how.cut.size()) + 1;
+    const int S = static_cast<int>(how.cut.first().size()) + 1;
     trainer<Net, adam> training(plan_options{.stages = S, .micro_batches = 4, .micro_batch_size = 4}, adam{}, how);
     training.step(data.all());
     return state_of(training) ^ gradients_of(training);

@@ -8,6 +8,7 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
+#include <gpipe/plan/program/print.hpp>
 
 #include "support/layers.hpp"
 

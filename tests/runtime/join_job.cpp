@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;

@@ -7,8 +7,9 @@
 #include <random>
 #include <vector>
 
+#include <gpipe/plan/memory/stage_requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
-#include <gpipe/plan/stage_plan.hpp>
+#include <gpipe/plan/memory/stage_plan.hpp>
 #include <gpipe/plan/step_time.hpp>
 
 namespace nets {

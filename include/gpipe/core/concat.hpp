@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/config.hpp>
 
 namespace gpipe::detail {
@@ -34,18 +35,8 @@ class text_part {
 /// `std::to_string` is a kilobyte of code in every place.
 std::string concat(std::initializer_list<text_part> text_parts);
 
-#if GPIPE_BODIES
-GPIPE_COLD GPIPE_INLINE void text_part::append_to(std::string& text) const {
-  if (negative_) text += '-';
-  if (is_number_) text += std::to_string(magnitude_);
-  else text += words_;
-}
-
-GPIPE_COLD GPIPE_INLINE std::string concat(std::initializer_list<text_part> text_parts) {
-  std::string text;
-  for (const text_part& p : text_parts) p.append_to(text);
-  return text;
-}
-#endif
-
 }  // namespace gpipe::detail
+
+#if !GPIPE_COMPILED
+#include <gpipe/core/concat-inl.hpp>
+#endif

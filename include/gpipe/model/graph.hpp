@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/layer/contract/operands.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-// With hana_algorithms.hpp the only header that includes Boost.Hana. Arithmetic over a model uses arrays; Hana holds types, and only in
+// With plan/stages/stage_types.hpp the only header that includes Boost.Hana. Arithmetic over a model uses arrays; Hana holds types, and only in
 // `basic_tuple`: its `tuple` makes nvcc fifty times slower.
 #if !__has_include(<boost/hana/basic_tuple.hpp>)
 #error "gpipe needs the headers of Boost.Hana: install libboost-dev (Debian, Ubuntu), or pass Boost's folder with -I"

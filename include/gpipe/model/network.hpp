@@ -1,6 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include <gpipe/model/path_tree.hpp>
 #include <gpipe/model/typed.hpp>

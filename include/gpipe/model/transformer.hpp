@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <gpipe/layer/attention/causal_attention.hpp>
 #include <gpipe/layer/attention/embedding.hpp>
 #include <gpipe/layer/attention/token_head.hpp>

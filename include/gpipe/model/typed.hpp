@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include <gpipe/layer/loss/auxiliary_loss.hpp>
 #include <gpipe/layer/shape/add.hpp>
 #include <gpipe/model/from.hpp>

@@ -7,6 +7,8 @@
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 

@@ -6,6 +6,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/plan/complete_plan.hpp>
 #include <gpipe/plan/constant_plan.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 
 namespace gpipe::detail {
 

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <cstdint>
+
 #include <gpipe/layer/contract/row_parts.hpp>
 #include <gpipe/model/graph.hpp>
 #include <gpipe/plan/options/options.hpp>
-#include <gpipe/plan/stage_requirements.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/memory/stage_requirements.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe {
 

@@ -5,15 +5,22 @@
 #include <string>
 #include <vector>
 
+#include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/choose_lead.hpp>
 #include <gpipe/plan/complete_plan.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/program/lower.hpp>
 #include <gpipe/plan/program/print.hpp>
 #include <gpipe/plan/program/step_programs.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/simulated_cut.hpp>
-#include <gpipe/plan/stage_requirements.hpp>
+#include <gpipe/plan/memory/stage_requirements.hpp>
+#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 
 namespace gpipe {

@@ -6,7 +6,8 @@
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/options/options.hpp>
-#include <gpipe/plan/planner.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/options/planner.hpp>
 #include <gpipe/plan/step_plan.hpp>
 
 namespace gpipe {

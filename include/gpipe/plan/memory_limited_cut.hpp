@@ -1,9 +1,15 @@
 #pragma once
 
+#include <cstdint>
+
+#include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/memory/derive_requirements.hpp>
+#include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/partition/backward_path.hpp>
 #include <gpipe/plan/partition/objective.hpp>
 #include <gpipe/plan/partition/range_sums.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe::detail {
 

@@ -1,17 +1,28 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
+#include <utility>
+
 #include <gpipe/core/included.hpp>
+#include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/in_bf16.hpp>
 #include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/choose_lead.hpp>
 #include <gpipe/plan/constant_plan.hpp>
 #include <gpipe/plan/gradient_grouping.hpp>
 #include <gpipe/plan/memory/compile_time.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/options/promises.hpp>
 #include <gpipe/plan/options/static_options.hpp>
 #include <gpipe/plan/program/promises.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/stages/link.hpp>
-#include <gpipe/plan/stage_requirements.hpp>
+#include <gpipe/plan/memory/stage_requirements.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/plan/step_time.hpp>
 #include <gpipe/plan/step_time_bound.hpp>
 #include <gpipe/plan/timetable/timetable.hpp>

@@ -11,7 +11,7 @@
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/stage_costs.hpp>
-#include <gpipe/plan/stage_plan.hpp>
+#include <gpipe/plan/memory/stage_plan.hpp>
 #include <gpipe/plan/stages/cut.hpp>
 #include <gpipe/plan/stages/link.hpp>
 

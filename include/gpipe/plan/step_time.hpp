@@ -1,11 +1,15 @@
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
 
+#include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/cost/link_cost.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/partition/lower_bound.hpp>
 #include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/step_time_bound.hpp>
 
 namespace gpipe::detail {

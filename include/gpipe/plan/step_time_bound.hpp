@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+
+#include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/cost/layer_cost.hpp>
 #include <gpipe/plan/partition/partition.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>

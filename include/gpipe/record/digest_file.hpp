@@ -1,8 +1,13 @@
 #pragma once
 
 #include <charconv>
+#include <cstdint>
 #include <fstream>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include <gpipe/record/digest.hpp>
 #include <gpipe/record/file.hpp>

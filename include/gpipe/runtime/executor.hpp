@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -9,6 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/step_plan.hpp>
+#include <gpipe/record/measured_profile.hpp>
+#include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/executor_owner.hpp>
 #include <gpipe/runtime/parameter_access.hpp>
 #include <gpipe/runtime/preflight.hpp>

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gpipe/core/concat.hpp>
 #include <gpipe/core/error.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/join_job.hpp>
 #include <gpipe/runtime/processes/job_set_up.hpp>
 #include <gpipe/runtime/processes/plan_agreement.hpp>

@@ -4,6 +4,8 @@
 #include <cstdint>
 
 #include <gpipe/core/hash.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/initial_values.hpp>
 #include <gpipe/runtime/processes/broadcast.hpp>
 #include <gpipe/runtime/replicas/replica_list.hpp>

@@ -1,14 +1,16 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/job_set_up.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/step/commit_decision.hpp>

@@ -9,10 +9,13 @@
 #include <string_view>
 #include <vector>
 
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/descriptions/rate.hpp>
 #include <gpipe/core/included.hpp>
 #include <gpipe/device/host/host.hpp>
-#include <gpipe/plan/planner.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/options/planner.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/digest.hpp>
 #include <gpipe/record/measured_profile.hpp>
@@ -62,7 +65,7 @@ struct optimizer_array {
 };
 
 /// The part of a trainer that depends neither on the model's type nor on the optimizer's. Only declared here: the
-/// bodies stand in basic_trainer_bodies.hpp.
+/// bodies stand in basic_trainer-inl.hpp.
 template <class Device>
 class basic_trainer {
  public:

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/timetable/schedule_table.hpp>
 #include <gpipe/record/file.hpp>
 

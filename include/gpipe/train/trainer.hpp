@@ -1,15 +1,16 @@
 #pragma once
 
-#include <span>
 
 #include <gpipe/core/included.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/model/in_bf16.hpp>
-#include <gpipe/plan/planner.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/options/planner.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/train/basic_trainer.hpp>
 
 #if !GPIPE_COMPILED || defined(__CUDACC__)
-#include <gpipe/train/basic_trainer_bodies.hpp>
+#include <gpipe/train/basic_trainer-inl.hpp>
 #endif
 
 namespace gpipe {
@@ -67,7 +68,7 @@ class trainer : public basic_trainer<Device> {
   /// The plan is made at run time: include <gpipe/make_plan.hpp>.
   GPIPE_COLD explicit trainer(const plan_options& options, const Optimizer& optimizer = {},
                               const training_options& how = {})
-      : trainer(detail::plan_source{options, detail::planned_at_run_time<Model>()}, optimizer, how) {}
+      : trainer(compiled_in(options.precision), {options, detail::planned_at_run_time<Model>()}, optimizer, how) {}
   /// The same, with the model as a value, from which a compiler deduces the types: `trainer{net{}, options, adam{}}`.
   GPIPE_COLD trainer(Model, const plan_options& options, const Optimizer& optimizer = {},
                      const training_options& how = {})
@@ -76,8 +77,8 @@ class trainer : public basic_trainer<Device> {
   template <class Plan>
     requires requires { Plan::options; }
   GPIPE_COLD explicit trainer(Plan, const Optimizer& optimizer = {}, const training_options& how = {})
-      : trainer(detail::plan_source{Plan::options, nullptr, &detail::planned_by_compiler<Plan>,
-                                    {Plan::cut().first + 1, Plan::S - 1}},
+      : trainer(compiled_in(Plan::options.precision),
+                {Plan::options, nullptr, &detail::planned_by_compiler<Plan>, {Plan::cut().first + 1, Plan::S - 1}},
                 optimizer, how) {}
 
  private:
@@ -90,8 +91,6 @@ class trainer : public basic_trainer<Device> {
       if (wanted == precision::bf16) return {network_of<in_bf16<model>>, detail::kernels_of<in_bf16<model>, context>};
     return {network_of<model>, detail::kernels_of<model, context>};
   }
-  trainer(const detail::plan_source& plan, const Optimizer& optimizer, const training_options& how)
-      : trainer(compiled_in(plan.options.precision), plan, optimizer, how) {}
   trainer(const compiled& from, const detail::plan_source& plan, const Optimizer& optimizer,
           const training_options& how)
       : basic_trainer<Device>(from.net, from.kernels, plan, detail::optimizer_update<context>(optimizer),

@@ -17,6 +17,6 @@
 
 #include "device/cuda/training.cu"
 
-#include <gpipe/train/basic_trainer_bodies.hpp>  // of the pretended device; the library has those of the host
+#include <gpipe/train/basic_trainer-inl.hpp>  // of the pretended device; the library has those of the host
 
 #include "transport/nccl/ends.cu"

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include <gpipe/train/basic_trainer_bodies.hpp>
+#include <gpipe/train/basic_trainer-inl.hpp>
 
 #include <gpipe/job.hpp>
 

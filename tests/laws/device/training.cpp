@@ -12,7 +12,7 @@
 
 #include <gpipe/record/report/breakdown.hpp>
 #include <gpipe/runtime/host_executor.hpp>
-#include <gpipe/train/basic_trainer_bodies.hpp>
+#include <gpipe/train/basic_trainer-inl.hpp>
 
 #include "support/nets.hpp"
 #include "support/queued_device.hpp"

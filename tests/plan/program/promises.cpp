@@ -26,7 +26,7 @@ static_assert(require_programs<table<schedule_kind::fill_drain, 8>>());
 static_assert(require_programs<table<schedule_kind::one_f_one_b, 4>>());
 static_assert(require_programs<table<schedule_kind::zb_h1, 8>>());
 static_assert(require_programs<table<schedule_kind::interleaved, 8>>());
-static_assert(detail::check_programs<table<schedule_kind::one_f_one_b, 3>, true>().what == fault::stash);
+static_assert(detail::programs_of<table<schedule_kind::one_f_one_b, 3>, true>.found.what == fault::stash);
 
 /// Near the largest that constant evaluations run.
 template <schedule_kind Kind, int Stages, int MicroBatches>

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
 
 #include "support/svg.hpp"

@@ -8,6 +8,7 @@
 
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/memory/layout.hpp>
 
 #include "support/layers.hpp"
 

@@ -7,6 +7,7 @@
 
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/layer.hpp>
+#include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
 
 #include "support/layers.hpp"

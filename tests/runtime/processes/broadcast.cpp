@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
 
 #include "support/threaded_job.hpp"

@@ -1,6 +1,6 @@
 // sanitizers: address
 
-#include <gpipe/runtime/processes/agreement.hpp>
+#include <gpipe/runtime/processes/plan_agreement.hpp>
 
 #include <doctest/doctest.h>
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
 
 #include "support/threaded_job.hpp"

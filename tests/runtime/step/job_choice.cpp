@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <gpipe/job.hpp>
 #include <gpipe/runtime/executor.hpp>
 
 #include "support/threaded_job.hpp"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <gpipe/device/host/host.hpp>
+#include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
 
 #include "support/layers.hpp"

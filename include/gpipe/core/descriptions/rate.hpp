@@ -1,14 +1,9 @@
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <functional>
-#include <numbers>
 
 #include <gpipe/core/build_mode.hpp>
-#include <gpipe/core/error.hpp>
-#include <gpipe/core/text/quantity.hpp>
 
 namespace gpipe {
 
@@ -93,93 +88,8 @@ double rate_factor(const rate_schedule& schedule, std::uint64_t step);
 
 }  // namespace detail
 
-#if GPIPE_BODIES
-namespace detail {
-
-// Conditions are written so that NaN does not meet them.
-GPIPE_COLD inline void check_rate_steps(const char* option, std::uint64_t steps) {
-  // A negative number, such as -1, has become one of these.
-  if (steps < 1 || steps > (std::uint64_t{1} << 62)) throw_error({option, " is ", steps}, {"choose 1 to 2^62 steps"});
-}
-GPIPE_COLD inline void check_rate_share(const char* option, double value) {
-  if (!(value >= 0 && value <= 1)) throw_error({option, " is ", significant(value, 6)}, {"choose 0 to 1"});
-}
-GPIPE_COLD inline void check_rate_positive(const char* option, double value) {
-  if (!(value > 0 && std::isfinite(value)))
-    throw_error({option, " is ", significant(value, 6)}, {"choose a finite number above 0"});
-}
-
-/// From `first` to `last`, by half a cosine, at `part` of the way.
-inline double half_cosine(double first, double last, double part) {
-  return last + (first - last) * 0.5 * (1 + std::cos(std::numbers::pi * part));
-}
-inline double passed_share(std::uint64_t step, std::uint64_t steps) {
-  return static_cast<double>((std::min)(step, steps)) / static_cast<double>(steps);
-}
-
-GPIPE_INLINE double rate_factor(const rate_schedule& schedule, std::uint64_t step) {
-  if (!schedule) throw_error({"learning_rate_schedule is empty"}, {"give a function of the step, such as constant{}"});
-  const double factor = schedule(step);
-  if (!(factor >= 0 && std::isfinite(factor)))
-    throw_error({"learning_rate_schedule is ", significant(factor, 6), " at step ", step},
-                {"return a finite number, 0 or more"});
-  return factor;
-}
-
-}  // namespace detail
-
-GPIPE_INLINE double linear_decay::operator()(std::uint64_t step) const {
-  detail::check_rate_steps("steps of linear_decay", steps);
-  detail::check_rate_share("floor of linear_decay", floor);
-  return 1 + (floor - 1) * detail::passed_share(step, steps);
-}
-
-GPIPE_INLINE double cosine::operator()(std::uint64_t step) const {
-  detail::check_rate_steps("steps of cosine", steps);
-  detail::check_rate_share("floor of cosine", floor);
-  return floor + (1 - floor) * 0.5 * (1 + std::cos(std::numbers::pi * detail::passed_share(step, steps)));
-}
-
-GPIPE_INLINE double staircase::operator()(std::uint64_t step) const {
-  detail::check_rate_steps("steps of staircase", steps);
-  detail::check_rate_positive("factor of staircase", factor);
-  detail::check_rate_share("floor of staircase", floor);
-  const std::uint64_t stairs = step / steps;
-  return (std::max)(floor, std::pow(factor, static_cast<double>(stairs)));
-}
-
-GPIPE_INLINE double exponential::operator()(std::uint64_t step) const {
-  detail::check_rate_steps("steps of exponential", steps);
-  detail::check_rate_positive("factor of exponential", factor);
-  detail::check_rate_share("floor of exponential", floor);
-  return (std::max)(floor, std::pow(factor, static_cast<double>(step) / static_cast<double>(steps)));
-}
-
-GPIPE_INLINE double inverse_square_root::operator()(std::uint64_t step) const {
-  detail::check_rate_steps("warm_up of inverse_square_root", warm_up);
-  detail::check_rate_steps("width of inverse_square_root", width);
-  const double t = static_cast<double>(step) + 1, w = static_cast<double>(warm_up);
-  return (std::min)(t / (w * std::sqrt(w)), 1 / std::sqrt(t)) / std::sqrt(static_cast<double>(width));
-}
-
-GPIPE_INLINE double one_cycle::operator()(std::uint64_t step) const {
-  detail::check_rate_steps("steps of one_cycle", steps);
-  detail::check_rate_share("rise of one_cycle", rise);
-  detail::check_rate_positive("first_divisor of one_cycle", first_divisor);
-  detail::check_rate_positive("last_divisor of one_cycle", last_divisor);
-  const double first = 1 / first_divisor, last = first / last_divisor;
-  const double end = static_cast<double>(steps) - 1, top = rise * static_cast<double>(steps) - 1;
-  const double t = (std::min)(static_cast<double>(step), end);
-  if (t <= top && top > 0) return detail::half_cosine(first, 1, t / top);
-  const double from = (std::max)(top, 0.0);  // a rise of less than one step begins at 1
-  return end > from ? detail::half_cosine(1, last, (t - from) / (end - from)) : last;
-}
-
-GPIPE_INLINE double warm_up::operator()(std::uint64_t step) const {
-  if (steps > 0) detail::check_rate_steps("steps of warm_up", steps);
-  if (!then) detail::throw_error({"then of warm_up is empty"}, {"give the schedule that follows, such as constant{}"});
-  return step < steps ? static_cast<double>(step + 1) / static_cast<double>(steps) : then(step - steps);
-}
-#endif
-
 }  // namespace gpipe
+
+#if !GPIPE_COMPILED
+#include <gpipe/core/descriptions/rate-inl.hpp>
+#endif

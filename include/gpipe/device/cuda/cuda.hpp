@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 
 #include <gpipe/device/cuda/context.hpp>
 #include <gpipe/device/cuda/linear.hpp>

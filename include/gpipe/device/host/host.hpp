@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/device/host/arena.hpp>
 #include <gpipe/device/host/context.hpp>

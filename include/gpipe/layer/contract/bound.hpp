@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/core/text/type_name.hpp>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <utility>
 
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/refusal.hpp>

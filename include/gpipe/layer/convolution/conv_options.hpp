@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include <gpipe/core/tensors/feature_map.hpp>
 #include <gpipe/layer/contract/convolution_shape.hpp>
 #include <gpipe/layer/contract/description.hpp>

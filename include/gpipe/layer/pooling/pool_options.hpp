@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/feature_map.hpp>

@@ -6,7 +6,9 @@
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/model/promises.hpp>
 #include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe {
 

@@ -1,7 +1,11 @@
 #pragma once
 
 #include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
 #include <gpipe/plan/timetable/slot_assignment.hpp>
 

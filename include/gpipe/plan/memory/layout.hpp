@@ -3,9 +3,12 @@
 #include <gpipe/plan/memory/first_fit.hpp>
 #include <gpipe/plan/memory/gradient_buckets.hpp>
 #include <gpipe/plan/memory/lifetime.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/optimizer_arrays.hpp>
 #include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 
+#include <cstdint>
 #include <type_traits>
 
 namespace gpipe {

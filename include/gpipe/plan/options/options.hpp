@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <limits>
 
 #include <gpipe/core/descriptions/optimizer.hpp>

@@ -6,6 +6,8 @@
 #include <gpipe/model/promises.hpp>
 #include <gpipe/plan/cost/profile_promises.hpp>
 #include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 
 namespace gpipe {
 

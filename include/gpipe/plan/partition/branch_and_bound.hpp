@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+
+#include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/partition/dynamic_program.hpp>
 
 namespace gpipe::detail {

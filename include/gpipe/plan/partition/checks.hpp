@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/partition/problem.hpp>

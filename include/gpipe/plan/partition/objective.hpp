@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/partition/checks.hpp>
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <gpipe/plan/partition/checks.hpp>
 
 namespace gpipe::detail {

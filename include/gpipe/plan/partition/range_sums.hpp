@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+
+#include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/partition/prefix_probe.hpp>
 #include <gpipe/plan/partition/transfer_charges.hpp>
 

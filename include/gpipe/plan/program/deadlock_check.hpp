@@ -4,7 +4,9 @@
 #include <gpipe/plan/program/execution.hpp>
 #include <gpipe/plan/program/lower.hpp>
 #include <gpipe/plan/program/step_programs.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/fault.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
 #include <gpipe/plan/timetable/tick_index.hpp>

@@ -3,6 +3,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/program/slot_channels.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/fault.hpp>
 

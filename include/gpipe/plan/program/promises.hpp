@@ -1,8 +1,12 @@
 #pragma once
 
+#include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/program/deadlock_check.hpp>
+#include <gpipe/plan/program/lower.hpp>
 #include <gpipe/plan/program/step_programs.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/promises.hpp>
 
 #include <cstdint>
@@ -86,25 +90,31 @@ struct checked_programs {
   check_result found{};
   int begin[static_cast<unsigned>(Workers) + 1u]{};
   instruction lines[static_cast<unsigned>(MaxLines)]{};
+
+  constexpr void keep(const program_view* programs, int workers) {
+    for (int w = 0, length = 0; w < workers; begin[++w] = length)
+      for (int i = 0; i < programs[w].length; ++i) lines[length++] = programs[w].lines[i];
+  }
 };
 
-/// Lowers the programs of a plan and runs them in the plan's slots. `copies` as in `link_slot_table`; `late` as in
-/// `assign_link_slots`.
-template <scheduler Schedule, class Into>
-GPIPE_COLD constexpr void check_planned(const Schedule& schedule, int stages, int micro_batches,
-                                        const recompute_choice& choice, const stage_link* links, int link_count,
-                                        int coalesce, const link_slot_table& slots, bool ties, Into& into) {
+struct keep_no_programs {
+  constexpr void operator()(const program_view*, int) const {}
+};
+
+/// The first fault of a plan's programs, run in the plan's slots. `copies` as in `link_slot_table`; `late` as in
+/// `assign_link_slots`. `keep(programs, workers)` may copy the programs.
+template <scheduler Schedule, class Keep = keep_no_programs>
+GPIPE_COLD constexpr check_result check_planned(const Schedule& schedule, int stages, int micro_batches,
+                                                const recompute_choice& choice, const stage_link* links, int link_count,
+                                                int coalesce, const link_slot_table& slots, bool ties,
+                                                const Keep& keep = {}) {
   const step_programs<Schedule> all(schedule, stages, micro_batches, choice, links, link_count, send_mode::buffered,
                                     coalesce);
   expected_step terms = all.terms();
   terms.slots = slots;
   terms.ties = ties;
-  into.found = check(terms, all.views(), all.workers());
-  int length = 0;
-  for (int w = 0; w < all.workers(); ++w) {
-    for (int i = 0; i < all.views()[w].length; ++i) into.lines[length++] = all.views()[w].lines[i];
-    into.begin[w + 1] = length;
-  }
+  keep(all.views(), all.workers());
+  return check(terms, all.views(), all.workers());
 }
 
 /// Of every link the slots of the micro-batches, [link][2][M]: of activations, and of gradients.
@@ -133,9 +143,11 @@ inline constexpr auto programs_of = [] {
     Table::set_copies(links[i], copies.data() + 2 * i);
   }
   const link_slot_table slots{stash.data(), returned.data(), copies.data()};
+  const auto keep = [&all](const program_view* programs, int workers) { all.keep(programs, workers); };
   if constexpr (Trains)
-    check_planned(Table::schedule, S, M, Table::recompute(), links, count, Table::coalesce, slots, Table::ties, all);
-  else check_planned(Table::forwards, S, M, {}, links, count, 1, slots, false, all);
+    all.found = check_planned(Table::schedule, S, M, Table::recompute(), links, count, Table::coalesce, slots,
+                              Table::ties, keep);
+  else all.found = check_planned(Table::forwards, S, M, {}, links, count, 1, slots, false, keep);
   return all;
 }();
 

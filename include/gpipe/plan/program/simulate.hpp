@@ -3,7 +3,9 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/program/lower.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
 #include <gpipe/plan/timetable/tick_index.hpp>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <gpipe/core/zeroed_array.hpp>
-#include <gpipe/plan/stages/link.hpp>
 
 namespace gpipe::detail {
 

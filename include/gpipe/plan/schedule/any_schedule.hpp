@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/schedule_kind.hpp>
 #include <gpipe/plan/schedule/custom.hpp>
 #include <gpipe/plan/schedule/dual_pipe_v.hpp>

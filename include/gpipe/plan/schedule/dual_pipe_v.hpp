@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
 
 namespace gpipe {

@@ -2,6 +2,7 @@
 
 #include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
 #include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/fault.hpp>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/plan/stages/link.hpp>
 
 #include <cstdint>
 

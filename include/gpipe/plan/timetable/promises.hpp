@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 #include <gpipe/plan/timetable/check_runs.hpp>
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <gpipe/core/descriptions/recompute.hpp>
+#include <gpipe/core/zeroed_array.hpp>
 #include <gpipe/plan/schedule/any_schedule.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/timetable/tick_index.hpp>
 
 namespace gpipe::detail {

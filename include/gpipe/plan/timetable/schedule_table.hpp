@@ -10,8 +10,10 @@
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/label.hpp>
 #include <gpipe/plan/schedule/custom.hpp>
+#include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/check.hpp>
 
 namespace gpipe {

@@ -7,9 +7,8 @@
 #include <cstring>
 #include <string>
 
-#include <gpipe/core/error.hpp>
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/numbers/bf16.hpp>
-#include <gpipe/core/text/quoted.hpp>
 #include <gpipe/record/checkpoint/element_type.hpp>
 
 namespace gpipe::detail {
@@ -57,16 +56,6 @@ void convert(safetensors_type type, const std::byte* from, std::size_t count, To
 /// Throws unless elements of the type can be converted.
 void require_convertible(safetensors_type type, const std::string& name, const std::string& file);
 
-#if GPIPE_BODIES
-GPIPE_COLD GPIPE_INLINE void require_convertible(safetensors_type type, const std::string& name,
-                                                 const std::string& file) {
-  using enum safetensors_type;
-  if (type != F16 && type != BF16 && type != F32 && type != F64)
-    throw_error({"tensor ", detail::quoted(name), " has elements of ", name_of(type), ", which do not convert"},
-                {"store it as F16, BF16, F32 or F64, or read its bytes"}, {.file = file});
-}
-#endif
-
 template <class To, class From>
 void convert_from(const std::byte* from, std::size_t count, To* to) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -95,3 +84,7 @@ inline constexpr safetensors_type safetensors_type_of = std::same_as<T, double> 
                                                                                 : safetensors_type::F32;
 
 }  // namespace gpipe::detail
+
+#if !GPIPE_COMPILED
+#include <gpipe/record/checkpoint/convert-inl.hpp>
+#endif

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <gpipe/core/error.hpp>
+#include <gpipe/core/build_mode.hpp>
 
 namespace gpipe::detail {
 
@@ -88,147 +86,8 @@ class open_file {
   std::uint64_t written_ = 0, hinted_ = 0;
 };
 
-#if GPIPE_BODIES
-GPIPE_INLINE int file_operations::open(const char* path, int flags, int mode) {
-  return ::open(path, flags | O_CLOEXEC, mode);
-}
-GPIPE_INLINE int file_operations::close(int file) { return ::close(file); }
-GPIPE_INLINE long file_operations::read_at(int file, void* into, std::size_t bytes, std::uint64_t at) {
-  return ::pread(file, into, bytes, static_cast<off_t>(at));
-}
-GPIPE_INLINE long file_operations::write(int file, const void* from, std::size_t bytes) {
-  return ::write(file, from, bytes);
-}
-GPIPE_INLINE int file_operations::sync(int file) { return ::fsync(file); }
-GPIPE_INLINE void file_operations::write_behind(int file, std::uint64_t at, std::uint64_t bytes) {
-#ifdef SYNC_FILE_RANGE_WRITE
-  static_cast<void>(
-      ::sync_file_range(file, static_cast<off64_t>(at), static_cast<off64_t>(bytes), SYNC_FILE_RANGE_WRITE));
-#else
-  (void)file, (void)at, (void)bytes;
-#endif
-}
-GPIPE_INLINE void file_operations::read_ahead(int file, std::uint64_t at, std::uint64_t bytes) {
-#ifdef POSIX_FADV_WILLNEED
-  static_cast<void>(::posix_fadvise(file, static_cast<off_t>(at), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED));
-#else
-  (void)file, (void)at, (void)bytes;
-#endif
-}
-GPIPE_INLINE int file_operations::size(int file, std::uint64_t& bytes) {
-  struct stat about {};
-  if (::fstat(file, &about) != 0) return -1;
-  if (!S_ISREG(about.st_mode)) {
-    errno = S_ISDIR(about.st_mode) ? EISDIR : ESPIPE;
-    return -1;
-  }
-  bytes = static_cast<std::uint64_t>(about.st_size);
-  return 0;
-}
-GPIPE_INLINE int file_operations::lock(int file) { return ::flock(file, LOCK_EX | LOCK_NB); }
-GPIPE_INLINE file_operations::kind file_operations::kind_of(const char* path) {
-  struct stat about {};
-  if (::lstat(path, &about) != 0) return kind::none;
-  return S_ISREG(about.st_mode) ? kind::file : S_ISDIR(about.st_mode) ? kind::folder : kind::other;
-}
-GPIPE_INLINE int file_operations::rename(const char* from, const char* to) { return ::rename(from, to); }
-GPIPE_INLINE int file_operations::exchange(const char* a, const char* b) {
-#ifdef SYS_renameat2
-  constexpr unsigned exchange_both = 2;  // RENAME_EXCHANGE of linux/fs.h
-  return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, exchange_both));
-#else
-  (void)a, (void)b;
-  errno = ENOSYS;
-  return -1;
-#endif
-}
-GPIPE_INLINE int file_operations::make_folder(const char* path) { return ::mkdir(path, 0777); }
-GPIPE_INLINE int file_operations::remove_file(const char* path) { return ::unlink(path); }
-GPIPE_INLINE int file_operations::remove_folder(const char* path) { return ::rmdir(path); }
-GPIPE_INLINE int file_operations::list(const char* folder, std::vector<std::string>& names) {
-  DIR* const open = ::opendir(folder);
-  if (!open) return -1;
-  errno = 0;
-  while (const dirent* entry = ::readdir(open)) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
-  }
-  const int reason = errno;
-  ::closedir(open);
-  errno = reason;
-  return reason == 0 ? 0 : -1;
-}
-
-GPIPE_COLD GPIPE_INLINE file_operations& system_files() {
-  static file_operations files;
-  return files;
-}
-
-GPIPE_COLD GPIPE_INLINE void throw_file_error(const char* what, const std::string& file) {
-  const int reason = errno;
-  const char* remedy = "check the path and its disk";
-  if (reason == ENOSPC || reason == EDQUOT) remedy = "free space on the disk, or choose another folder";
-  else if (reason == EACCES || reason == EPERM || reason == EROFS)
-    remedy = "allow this user to do so, or choose another folder";
-  else if (reason == ENOENT) remedy = "check the path; its folder must be there";
-  else if (reason == ESPIPE) remedy = "give the path of a file";
-  else if (reason == EISDIR || reason == ENOTDIR || reason == EEXIST)
-    remedy = "choose a path that is free";
-  throw_error({what, " failed: ", std::strerror(reason)}, {remedy}, {.file = file});
-}
-
-GPIPE_COLD GPIPE_INLINE open_file::open_file(file_operations& files, std::string path, int flags)
-    : files_(&files), path_(std::move(path)) {
-  do file_ = files.open(path_.c_str(), flags, 0666);
-  while (file_ < 0 && errno == EINTR);
-  if (file_ < 0) throw_file_error("opening the file", path_);
-}
-GPIPE_COLD GPIPE_INLINE open_file::~open_file() {
-  if (file_ >= 0) files_->close(file_);
-}
-GPIPE_COLD GPIPE_INLINE std::uint64_t open_file::size() const {
-  std::uint64_t bytes = 0;
-  if (files_->size(file_, bytes) != 0) throw_file_error("reading the file", path_);
-  return bytes;
-}
-GPIPE_COLD GPIPE_INLINE void open_file::read_at(void* into, std::size_t bytes, std::uint64_t at) const {
-  if (const std::uint64_t end = at + bytes; at / hint_bytes != end / hint_bytes)
-    files_->read_ahead(file_, end, 2 * hint_bytes);
-  for (auto* to = static_cast<char*>(into); bytes > 0;) {
-    const long count = files_->read_at(file_, to, bytes, at);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw_file_error("reading the file", path_);
-    if (count == 0)
-      throw_error({"the file ends at byte ", at, ", ", bytes, " bytes too early"}, {"copy or write it anew"},
-                  {.file = path_});
-    to += count, at += static_cast<std::uint64_t>(count), bytes -= static_cast<std::size_t>(count);
-  }
-}
-GPIPE_COLD GPIPE_INLINE bool open_file::lock() { return files_->lock(file_) == 0 || errno != EWOULDBLOCK; }
-GPIPE_COLD GPIPE_INLINE void open_file::write(const void* from, std::size_t bytes) {
-  for (const auto* at = static_cast<const char*>(from); bytes > 0;) {
-    const long count = files_->write(file_, at, bytes);
-    if (count < 0 && errno == EINTR) continue;
-    if (count == 0) errno = ENOSPC;
-    if (count <= 0) throw_file_error("writing the file", path_);
-    at += count, bytes -= static_cast<std::size_t>(count), written_ += static_cast<std::uint64_t>(count);
-    if (written_ - hinted_ < hint_bytes) continue;
-    files_->write_behind(file_, hinted_, written_ - hinted_);
-    hinted_ = written_;
-  }
-}
-GPIPE_COLD GPIPE_INLINE void open_file::finish() {
-  int result = 0;
-  do result = files_->sync(file_);
-  while (result != 0 && errno == EINTR);
-  if (result != 0) throw_file_error("writing the file to its disk", path_);
-  // Even a close that fails has closed: another one could close a file of another thread.
-  if (files_->close(std::exchange(file_, -1)) != 0 && errno != EINTR) throw_file_error("closing the file", path_);
-}
-
-GPIPE_COLD GPIPE_INLINE void sync_folder(file_operations& files, const std::string& folder) {
-  open_file(files, folder, O_RDONLY | O_DIRECTORY).finish();
-}
-#endif
-
 }  // namespace gpipe::detail
+
+#if !GPIPE_COMPILED
+#include <gpipe/record/checkpoint/file_operations-inl.hpp>
+#endif

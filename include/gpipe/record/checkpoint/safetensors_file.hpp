@@ -1,16 +1,13 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include <gpipe/core/error.hpp>
-#include <gpipe/core/text/quoted.hpp>
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/record/checkpoint/convert.hpp>
 #include <gpipe/record/checkpoint/file_operations.hpp>
 #include <gpipe/record/checkpoint/header.hpp>
@@ -53,62 +50,8 @@ class safetensors_file {
   std::uint64_t data_ = 0;  // where the tensors begin
 };
 
-#if GPIPE_BODIES
-GPIPE_COLD GPIPE_INLINE safetensors_file::safetensors_file(std::string path, detail::file_operations& files)
-    : file_(files, std::move(path), O_RDONLY | O_NONBLOCK) {
-  const std::uint64_t size = file_.size();
-  std::byte length[8]{};
-  if (size >= sizeof length) file_.read_at(length, sizeof length, 0);
-  std::string text(detail::header_length(length, size, this->path()), '\0');
-  file_.read_at(text.data(), text.size(), sizeof length);
-  data_ = sizeof length + text.size();
-  header_ = detail::parse_header(text, size - data_, this->path());
-}
-
-GPIPE_COLD GPIPE_INLINE const safetensors_entry& safetensors_file::at(std::string_view name) const {
-  if (const safetensors_entry* found = find(name)) return *found;
-  detail::throw_error({"the file has no tensor ", detail::quoted(name)}, {"choose one of its ", entries().size()},
-                      {.file = path()});
-}
-
-GPIPE_COLD GPIPE_INLINE void safetensors_file::read_bytes(const safetensors_entry& tensor, std::uint64_t first,
-                                                          std::span<std::byte> into) const {
-  if (first > tensor.bytes() || into.size() > tensor.bytes() - first)
-    detail::throw_error({"tensor ", detail::quoted(tensor.name), " has ", tensor.bytes(), " bytes; ", into.size(),
-                         " were to be read from byte ", first},
-                        {"read what it has"}, {.file = path()});
-  file_.read_at(into.data(), into.size(), data_ + tensor.begin + first);
-}
-
-template <class T>
-void safetensors_file::read_converted(const safetensors_entry& tensor, std::uint64_t first, std::span<T> into) const {
-  detail::require_convertible(tensor.type, tensor.name, path());
-  const std::size_t size = detail::bits_of(tensor.type) / 8;
-  if (first > tensor.elements() || into.size() > tensor.elements() - first)
-    detail::throw_error({"tensor ", detail::quoted(tensor.name), " has ", tensor.elements(), " elements; ", into.size(),
-                         " were to be read from element ", first},
-                        {"read what it has"}, {.file = path()});
-  if (tensor.type == detail::safetensors_type_of<T>)
-    return read_bytes(tensor, first * size, std::as_writable_bytes(into));
-  std::vector<std::byte> block((std::min)(into.size() * size, std::size_t{1} << 20));
-  for (std::size_t done = 0; done < into.size();) {
-    const std::size_t count = (std::min)(block.size() / size, into.size() - done);
-    read_bytes(tensor, (first + done) * size, std::span(block).first(count * size));
-    detail::convert(tensor.type, block.data(), count, into.data() + done, tensor.name, path());
-    done += count;
-  }
-}
-
-GPIPE_INLINE void safetensors_file::read(const safetensors_entry& t, std::uint64_t first, std::span<float> into) const {
-  read_converted(t, first, into);
-}
-GPIPE_INLINE void safetensors_file::read(const safetensors_entry& t, std::uint64_t first,
-                                         std::span<double> into) const {
-  read_converted(t, first, into);
-}
-GPIPE_INLINE void safetensors_file::read(const safetensors_entry& t, std::uint64_t first, std::span<bf16> into) const {
-  read_converted(t, first, into);
-}
-#endif
-
 }  // namespace gpipe
+
+#if !GPIPE_COMPILED
+#include <gpipe/record/checkpoint/safetensors_file-inl.hpp>
+#endif

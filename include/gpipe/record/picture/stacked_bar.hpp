@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gpipe/core/text/quantity.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/picture/canvas.hpp>
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/core/text/table.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/report/breakdown.hpp>
 #include <gpipe/record/report/stage_report.hpp>
 

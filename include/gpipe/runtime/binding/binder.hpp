@@ -3,6 +3,8 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/binding.hpp>

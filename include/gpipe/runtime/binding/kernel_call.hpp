@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <gpipe/core/index.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/step/step_context.hpp>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include <gpipe/device/contract/kernels.hpp>
 #include <gpipe/layer/contract/operands.hpp>

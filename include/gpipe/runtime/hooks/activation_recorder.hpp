@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <gpipe/core/hash.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/digest.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/step/step_context.hpp>

@@ -4,6 +4,8 @@
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/lifetime.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 
 namespace gpipe::detail {

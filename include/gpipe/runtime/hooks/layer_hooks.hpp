@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/hooks/activation_recorder.hpp>
 #include <gpipe/runtime/hooks/canary.hpp>

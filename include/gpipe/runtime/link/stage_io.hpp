@@ -5,6 +5,7 @@
 
 #include <gpipe/core/clock.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/link/link_channels.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 

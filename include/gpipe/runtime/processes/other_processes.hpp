@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/decision_exchange.hpp>
 #include <gpipe/runtime/processes/remote_links.hpp>
 #include <gpipe/runtime/processes/remote_tied_parameters.hpp>

@@ -11,6 +11,7 @@
 #include <gpipe/core/hash.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 

@@ -3,6 +3,10 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/arena_map.hpp>
 #include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/transport/contract/process_group.hpp>

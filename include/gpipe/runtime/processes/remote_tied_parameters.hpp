@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/arena_map.hpp>
 #include <gpipe/transport/contract/process_group.hpp>

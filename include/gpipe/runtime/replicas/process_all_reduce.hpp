@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/gradient_buckets.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/stages/stage_view.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/runtime/replicas/all_reduce.hpp>
 #include <gpipe/transport/contract/process_group.hpp>

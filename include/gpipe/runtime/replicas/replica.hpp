@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/link/link_channels.hpp>
 #include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/runtime/stage/bound_stage.hpp>

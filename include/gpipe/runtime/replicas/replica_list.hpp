@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 #include <gpipe/runtime/replicas/replica.hpp>
 #include <gpipe/runtime/step/training_options.hpp>

@@ -8,6 +8,7 @@
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/gradient_buckets.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/replicas/all_reduce.hpp>
 #include <gpipe/runtime/replicas/replica_list.hpp>
 

@@ -5,6 +5,7 @@
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/binder.hpp>
 #include <gpipe/runtime/binding/kernel_call.hpp>
 #include <gpipe/runtime/hooks/layer_hooks.hpp>

@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/kernel_call.hpp>
 #include <gpipe/runtime/hooks/nonfinite_finder.hpp>
 #include <gpipe/runtime/stage/stage_arena.hpp>

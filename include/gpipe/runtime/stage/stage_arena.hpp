@@ -6,6 +6,7 @@
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/memory/optimizer_arrays.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/binding.hpp>

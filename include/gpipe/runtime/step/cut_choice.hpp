@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <gpipe/core/included.hpp>
-#include <gpipe/plan/planner.hpp>
+#include <gpipe/plan/options/planner.hpp>
 
 namespace gpipe {
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <string_view>
 
-#include <gpipe/core/text/quoted.hpp>
 #include <gpipe/model/graph.hpp>
 
 namespace gpipe {

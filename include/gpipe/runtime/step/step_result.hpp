@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/text/quoted.hpp>
 #include <gpipe/runtime/step/loss_result.hpp>
 
 namespace gpipe {

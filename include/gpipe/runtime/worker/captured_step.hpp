@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <gpipe/device/contract/device_concept.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/runtime/stage/bound_stage.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
 

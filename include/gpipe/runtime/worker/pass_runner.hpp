@@ -14,6 +14,7 @@
 
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/collective_calls.hpp>
 #include <gpipe/runtime/processes/job_set_up.hpp>
 #include <gpipe/runtime/processes/other_processes.hpp>

@@ -11,6 +11,7 @@
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/transport/in_process/thread.hpp>
 
 namespace gpipe::detail {

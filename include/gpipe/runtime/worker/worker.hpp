@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -10,6 +11,7 @@
 
 #include <gpipe/core/clock.hpp>
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/trace.hpp>
 #include <gpipe/runtime/link/stage_io.hpp>
 #include <gpipe/runtime/worker/action_timer.hpp>

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <gpipe/plan/schedule/contract/action.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/report/stage_report.hpp>
 #include <gpipe/runtime/binding/optimizer_update.hpp>
 #include <gpipe/runtime/processes/other_processes.hpp>

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/processes/rank_layout.hpp>
 

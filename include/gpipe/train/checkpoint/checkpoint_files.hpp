@@ -2,12 +2,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include <gpipe/core/index.hpp>
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/record/checkpoint/header.hpp>
 #include <gpipe/record/checkpoint/index.hpp>
 #include <gpipe/train/checkpoint/stored_array.hpp>
@@ -42,69 +40,8 @@ safetensors_index index_of(const file_list& list);
 /// The headers of a file's tensors.
 std::vector<safetensors_tensor> tensors_of(const checkpoint_file& file);
 
-#if GPIPE_BODIES
-GPIPE_COLD GPIPE_INLINE file_list deal_arrays(std::string stem, std::vector<stored_array> arrays,
-                                              std::uint64_t max_bytes,
-                                              const std::function<int(const stored_array&)>& rank_of) {
-  std::map<int, std::vector<checkpoint_file>> of_rank;
-  std::map<int, std::uint64_t> bytes;
-  for (stored_array& one : arrays) {
-    const int rank = rank_of(one);
-    std::vector<checkpoint_file>& mine = of_rank[rank];
-    std::uint64_t& filled = bytes[rank];
-    if (mine.empty() || filled + one.bytes() > max_bytes) {
-      mine.push_back({"", rank});
-      filled = 0;
-    }
-    filled += one.bytes();
-    mine.back().arrays.push_back(std::move(one));
-  }
-  file_list list{std::move(stem), {}};
-  for (auto& [rank, mine] : of_rank)
-    for (checkpoint_file& file : mine) list.files.push_back(std::move(file));
-  if (list.files.empty()) list.files.push_back({"", 0});
-  const int count = static_cast<int>(list.files.size());
-  for (int i = 0; i < count; ++i)
-    list.files[index(i)].name = list.has_index() ? shard_name(list.stem, i + 1, count) : list.stem + ".safetensors";
-  return list;
-}
-
-GPIPE_COLD GPIPE_INLINE safetensors_type stored_type(dtype type) {
-  switch (type) {
-    case dtype::float64:
-      return safetensors_type::F64;
-    case dtype::bf16:
-      return safetensors_type::BF16;
-    case dtype::int32:
-      return safetensors_type::I32;
-    case dtype::uint8:
-      return safetensors_type::U8;
-    case dtype::float32:
-      break;
-  }
-  return safetensors_type::F32;
-}
-
-GPIPE_COLD GPIPE_INLINE safetensors_index index_of(const file_list& list) {
-  safetensors_index index{{}, 0};
-  for (const checkpoint_file& file : list.files)
-    for (const stored_array& one : file.arrays) {
-      index.file_of.emplace(one.name, file.name);
-      *index.total_size += one.bytes();
-    }
-  return index;
-}
-
-GPIPE_COLD GPIPE_INLINE std::vector<safetensors_tensor> tensors_of(const checkpoint_file& file) {
-  std::vector<safetensors_tensor> all;
-  for (const stored_array& one : file.arrays) {
-    safetensors_tensor tensor{one.name, stored_type(one.type), {}};
-    for (int d = 0; d < one.extents.rank; ++d)
-      tensor.shape.push_back(static_cast<std::uint64_t>(one.extents.extents[d]));
-    all.push_back(std::move(tensor));
-  }
-  return all;
-}
-#endif
-
 }  // namespace gpipe::detail
+
+#if !GPIPE_COMPILED
+#include <gpipe/train/checkpoint/checkpoint_files-inl.hpp>
+#endif

@@ -14,6 +14,9 @@
 
 #include <gpipe/core/concat.hpp>
 #include <gpipe/core/hash.hpp>
+#include <gpipe/core/text/quoted.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/checkpoint/checkpoint_folder.hpp>
 #include <gpipe/record/checkpoint/safetensors_set.hpp>
 #include <gpipe/runtime/executor.hpp>

@@ -12,13 +12,8 @@ namespace gpipe {
 ///     training.load("resnet50.safetensors", {.names = torchvision_resnet()})
 name_map torchvision_resnet();
 
-#if GPIPE_BODIES
-GPIPE_COLD GPIPE_INLINE name_map torchvision_resnet() {
-  name_map names;
-  for (const char* weight : {"conv1.weight", "layer*.*.conv*.weight", "layer*.*.downsample.0.weight"})
-    names.rules.push_back({.file = {weight}, .model = weight, .transposed = true});
-  return names;
-}
-#endif
-
 }  // namespace gpipe
+
+#if !GPIPE_COMPILED
+#include <gpipe/train/checkpoint/torchvision-inl.hpp>
+#endif

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/record/checkpoint/write_safetensors.hpp>
 #include <gpipe/train/checkpoint/checkpoint_files.hpp>
 #include <gpipe/train/checkpoint/transpose.hpp>
@@ -72,20 +73,8 @@ class array_source {
 void write_arrays(const std::string& folder, const file_list& list, int rank, std::uint64_t steps,
                   safetensors_metadata facts, const array_reader& read, file_operations& files);
 
-#if GPIPE_BODIES
-GPIPE_COLD GPIPE_INLINE void write_arrays(const std::string& folder, const file_list& list, int rank,
-                                          std::uint64_t steps, safetensors_metadata facts, const array_reader& read,
-                                          file_operations& files) {
-  const safetensors_metadata others{{"gpipe.steps", std::to_string(steps)}};
-  facts.insert(others.begin(), others.end());
-  for (const checkpoint_file& file : list.files) {
-    if (file.rank != rank) continue;
-    array_source source(file, read);
-    write_safetensors_directly(
-        folder + '/' + file.name, tensors_of(file), &file == &list.files.front() ? facts : others,
-        [&](const safetensors_entry& e, safetensors_sink& into) { source(e, into); }, files);
-  }
-}
-#endif
-
 }  // namespace gpipe::detail
+
+#if !GPIPE_COMPILED
+#include <gpipe/train/checkpoint/write_arrays-inl.hpp>
+#endif

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/descriptions/data_position.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/runtime/step/batch.hpp>
@@ -54,17 +55,8 @@ class batch_request {
   std::vector<std::vector<std::byte>>& rows_;
 };
 
-#if GPIPE_BODIES
-GPIPE_INLINE std::size_t batch_request::find(std::string_view name, dtype type) const {
-  for (std::size_t f = 0; f < fields_.size(); ++f) {
-    if (fields_[f].name != name) continue;
-    if (fields_[f].type == type) return f;
-    detail::throw_error({"field ", detail::quoted(name), " is ", name_of(fields_[f].type)}, {"fill it as that"});
-  }
-  std::string known;
-  for (const data_field& f : fields_) known.append(known.empty() ? "" : ", ").append(f.name);
-  detail::throw_error({"the source has no field ", detail::quoted(name)}, {"it has ", known.empty() ? "none" : known});
-}
-#endif
-
 }  // namespace gpipe
+
+#if !GPIPE_COMPILED
+#include <gpipe/train/data/batch_request-inl.hpp>
+#endif

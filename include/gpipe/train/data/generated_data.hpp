@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/train/data/prefetched_stream.hpp>
 
 namespace gpipe {
@@ -38,21 +39,8 @@ class generated_data final : public data_source {
   block_shuffle shuffle_;
 };
 
-#if GPIPE_BODIES
-namespace detail {
-
-struct calling_filler final : batch_filler {
-  explicit calling_filler(const generated_data::fill_function& call) : call_(call) {}
-  void fill(const batch_request& wanted) override { call_(wanted); }
-  const generated_data::fill_function& call_;
-};
-
-}  // namespace detail
-
-GPIPE_INLINE std::unique_ptr<data_stream> generated_data::open(const batch_order& order) const {
-  return std::make_unique<detail::prefetched_stream>(samples_, fields_, shuffle_, order,
-                                                     std::make_unique<detail::calling_filler>(fill_));
-}
-#endif
-
 }  // namespace gpipe
+
+#if !GPIPE_COMPILED
+#include <gpipe/train/data/generated_data-inl.hpp>
+#endif

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cassert>
 #include <cstdint>
-#include <string>
 #include <utility>
 
 namespace gpipe::detail {

@@ -3,6 +3,7 @@
 #include <gpipe/transport/mpi/shared_status.hpp>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace gpipe::mpi {

@@ -7,9 +7,16 @@
 #include <gpipe/transport/mpi/sender.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <map>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
 
 namespace gpipe::mpi {
 

@@ -4,11 +4,14 @@
 #include <gpipe/transport/mpi/signal.hpp>
 
 #include <sched.h>
+#include <atomic>
+#include <cstdint>
 #include <signal.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

@@ -2,6 +2,7 @@
 
 #include <gpipe/transport/mpi/end.hpp>
 
+#include <cstdint>
 #include <vector>
 
 namespace gpipe::mpi {

@@ -3,6 +3,7 @@
 #include <gpipe/transport/mpi/end.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 namespace gpipe::mpi {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <compare>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include <gpipe/core/tensors/dtype.hpp>

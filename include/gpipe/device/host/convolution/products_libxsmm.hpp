@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <gpipe/core/config.hpp>

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/dtype.hpp>

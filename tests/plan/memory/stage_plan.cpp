@@ -1,11 +1,11 @@
-#include <gpipe/plan/stage_plan.hpp>
+#include <gpipe/plan/memory/stage_plan.hpp>
 
 #include <doctest/doctest.h>
 
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
-#include <gpipe/plan/stage_requirements.hpp>
+#include <gpipe/plan/memory/stage_requirements.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

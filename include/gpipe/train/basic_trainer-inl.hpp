@@ -6,6 +6,8 @@
 #include <gpipe/core/descriptions/group_text.hpp>
 #include <gpipe/core/hash.hpp>
 #include <gpipe/core/text/quantity.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/array.hpp>
 #include <gpipe/train/basic_trainer.hpp>

@@ -1,8 +1,13 @@
 #pragma once
 
+#include <cstdint>
+
 #include <gpipe/plan/memory/derive_requirements.hpp>
+#include <gpipe/plan/memory/layout.hpp>
+#include <gpipe/plan/memory/requirements.hpp>
 #include <gpipe/plan/options/options.hpp>
-#include <gpipe/plan/stage_plan.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/memory/stage_plan.hpp>
 #include <gpipe/plan/stages/stage_view.hpp>
 
 namespace gpipe {

@@ -17,7 +17,7 @@ struct stage_plan {
   stage_memory memory{};
   bool counted = false;  ///< `memory` is that of `requirements`
 
-  /// The bytes with these requirements, which become the stage's. Include <gpipe/plan/stage_requirements.hpp> to call
+  /// The bytes with these requirements, which become the stage's. Include <gpipe/plan/memory/stage_requirements.hpp> to call
   /// it.
   constexpr std::int64_t count(const stage_view& stage, const memory_requirements& needs);
 };

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <exception>
+#include <initializer_list>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <gpipe/core/concat.hpp>
+#include <gpipe/core/error.hpp>
+
+namespace gpipe {
+
+GPIPE_COLD GPIPE_INLINE error::error(std::string wrong, std::string remedy, detail::location where)
+    : std::runtime_error(text(wrong, remedy, where)),
+      wrong_(std::move(wrong)),
+      remedy_(std::move(remedy)),
+      where_(std::move(where)) {}
+
+GPIPE_COLD GPIPE_INLINE std::string error::text(const std::string& wrong, const std::string& remedy,
+                                                const detail::location& where) {
+  std::string at;
+  const auto part = [&at](const char* name, detail::text_part value) {
+    if (!at.empty()) at += ", ";
+    at += name;
+    value.append_to(at);
+  };
+  if (!where.file.empty()) {
+    part("", where.file);
+    if (where.line >= 0) at += detail::concat({":", where.line});
+  }
+  if (!where.layer.empty() || where.slot >= 0) {
+    if (where.slot < 0) part("layer", "");
+    else part("layer ", where.slot);
+    if (!where.layer.empty()) (at += " ") += where.layer;
+  }
+  if (where.rank >= 0) part("rank ", where.rank);
+  if (where.stage >= 0) part("stage ", where.stage);
+  if (where.micro_batch >= 0) part("micro-batch ", where.micro_batch);
+  if (!where.action.empty()) part("", where.action);
+  if (where.step >= 0) part("step ", where.step);
+  if (!at.empty()) at += ": ";
+  at += wrong;
+  if (!remedy.empty()) (at += "; ") += remedy;
+  return at;
+}
+
+GPIPE_COLD GPIPE_INLINE void rethrow_cause() {
+  try {
+    throw;
+  } catch (const std::nested_exception& outer) {  // a handler also finds it in a program without RTTI
+    if (outer.nested_ptr()) outer.rethrow_nested();
+    throw;
+  }
+}
+
+namespace detail {
+
+GPIPE_COLD GPIPE_INLINE void throw_instead(error changed) {
+  try {
+    rethrow_cause();
+  } catch (...) {
+    std::throw_with_nested(std::move(changed));
+  }
+}
+
+GPIPE_COLD GPIPE_INLINE void throw_error(std::initializer_list<text_part> wrong,
+                                         std::initializer_list<text_part> remedy, const location& where) {
+  throw error(concat(wrong), concat(remedy), where);
+}
+GPIPE_COLD GPIPE_INLINE void throw_error(std::initializer_list<text_part> wrong,
+                                         std::initializer_list<text_part> remedy) {
+  throw_error(wrong, remedy, {});
+}
+
+}  // namespace detail
+
+}  // namespace gpipe

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include <gpipe/core/error.hpp>
+#include <gpipe/core/text/quoted.hpp>
+#include <gpipe/model/path.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+/// Follows a path through the tree, for a search that reads no other branch.
+class path_search {
+ public:
+  explicit path_search(const network& net) : net_(net) {}
+
+  // `later`: by how many slots the repetitions so far are behind the first ones.
+  std::optional<named_array> in(int node, std::string_view rest, int later) const {
+    const path_node& n = net_.paths[node];
+    if (n.layer) return array_of(n.first + later, rest);
+    for (int c = node + 1; c < n.end; c = net_.paths[c].end) {
+      std::string_view below = rest;
+      int repetition = 0;
+      if (takes(net_.paths[c], below, repetition))
+        if (const auto found = in(c, below, later + repetition * net_.paths[c].slots)) return found;
+    }
+    return {};
+  }
+
+ private:
+  static bool takes(const path_node& n, std::string_view& rest, int& repetition) {
+    if (n.adds == path_part::nothing) return true;
+    const std::size_t dot = rest.find('.');
+    if (dot == rest.npos) return false;
+    const std::string_view part = rest.substr(0, dot);
+    rest.remove_prefix(dot + 1);
+    if (n.adds == path_part::name) return part == n.name;
+    int number = -1;
+    const auto end = std::from_chars(part.data(), part.data() + part.size(), number);
+    if (end.ec != std::errc{} || end.ptr != part.data() + part.size() || (part.size() > 1 && part[0] == '0') ||
+        number < 0)
+      return false;
+    if (n.adds == path_part::index) return number == n.number;
+    repetition = number;
+    return number < n.number;
+  }
+  std::optional<named_array> array_of(int slot, std::string_view name) const {
+    const row& r = net_.row_of(slot);
+    for (int i = 0; i < r.parameter_count; ++i)
+      if (name == r.parameters[i].path_name()) return named_array{slot, i, array_kind::parameter};
+    for (int i = 0; i < r.state_count; ++i)
+      if (name == r.state[i].path_name()) return named_array{slot, i, array_kind::state};
+    return {};
+  }
+
+  const network& net_;
+};
+
+GPIPE_COLD GPIPE_INLINE std::string path_of(const network& net, int slot) {
+  std::string path(write_path(net.paths, slot, nullptr), ' ');
+  write_path(net.paths, slot, path.data());
+  return path;
+}
+
+GPIPE_COLD GPIPE_INLINE std::string path_of(const network& net, const named_array& which) {
+  std::string path = path_of(net, which.slot);
+  if (!path.empty()) path += '.';
+  return path += description_of(net, which).path_name();
+}
+
+GPIPE_COLD GPIPE_INLINE named_array find_path(const network& net, std::string_view path) {
+  if (const auto found = path_search(net).in(0, path, 0)) return *found;
+  std::string meant, some;
+  std::size_t fewest = 1 + (std::min)(path.size() / 3, std::size_t{6});
+  int arrays = 0;
+  for_each_array(net, [&](const named_array& which) {
+    const std::string other = path_of(net, which);
+    if (const std::size_t apart = letters_apart(path, other); apart < fewest) fewest = apart, meant = other;
+    if (++arrays <= 6) some.append(some.empty() ? "" : ", ").append(other);
+  });
+  if (arrays > 6) some += ", ...";
+  std::string remedy = "its layers have neither";
+  if (!meant.empty()) remedy = concat({"did you mean ", detail::quoted(meant), "?"});
+  else if (arrays > 0) remedy = concat({"its paths: ", some});
+  throw_error({"the model has no parameter or state at ", detail::quoted(path)}, {remedy});
+}
+
+GPIPE_COLD GPIPE_INLINE named_array find_path(const network& net, std::string_view path, array_kind kind) {
+  const named_array found = find_path(net, path);
+  if (found.kind == kind) return found;
+  if (kind == array_kind::parameter)
+    throw_error({detail::quoted(path), " is state, which is not trained"},
+                {"read it by state(), write it by set_state()"});
+  throw_error({detail::quoted(path), " is a parameter"}, {"read it by parameter(), write it by set_parameter()"});
+}
+
+}  // namespace detail
+
+}  // namespace gpipe

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpipe/core/text/quoted.hpp>
+#include <gpipe/train/checkpoint/match.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+GPIPE_COLD inline std::string shape_text(std::span<const std::uint64_t> extents) {
+  std::string text;
+  for (const std::uint64_t extent : extents) text.append(text.empty() ? "" : " x ").append(std::to_string(extent));
+  return text.empty() ? "a single number" : text;
+}
+
+GPIPE_COLD GPIPE_INLINE array_match match_arrays(const std::vector<stored_array>& wanted,
+                                                 const std::vector<found_array>& file) {
+  std::map<std::string_view, std::size_t> places;
+  for (std::size_t i = 0; i < file.size(); ++i) places.emplace(file[i].name, i);
+  array_match match;
+  for (const stored_array& want : wanted) {
+    const auto place = places.find(want.name);
+    match.found.push_back(-1);
+    if (place == places.end()) {
+      match.report.missing.push_back(want.name);
+      continue;
+    }
+    const std::span<const std::uint64_t> shape = file[place->second].shape;
+    const std::vector<std::uint64_t> mine(want.extents.extents, want.extents.extents + want.extents.rank);
+    if (!std::equal(shape.begin(), shape.end(), mine.begin(), mine.end())) {
+      match.report.misshaped.push_back(
+          concat({want.name, " (file ", shape_text(shape), ", model ", shape_text(mine), ")"}));
+    } else {
+      match.found.back() = static_cast<std::ptrdiff_t>(place->second);
+      match.report.loaded.push_back(want.name);
+    }
+    places.erase(place);
+  }
+  for (const found_array& other : file)
+    if (places.contains(other.name)) match.report.unexpected.emplace_back(other.name);
+  return match;
+}
+
+GPIPE_COLD GPIPE_INLINE void forgive_counters(load_report& report) {
+  std::erase_if(report.unexpected, [](const std::string& name) {
+    return name == "num_batches_tracked" || name.ends_with(".num_batches_tracked");
+  });
+}
+
+GPIPE_COLD GPIPE_INLINE void throw_misfit(const load_report& report, const std::string& file) {
+  constexpr std::size_t most = 10;
+  std::string wrong;
+  const auto is_plain = [](const std::string& name) {  // a file's may have any bytes
+    return name.size() <= 200 && std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  };
+  const auto list = [&](const char* what, const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    wrong.append(wrong.empty() ? "the file does not fit the model: " : "; ");
+    wrong.append(concat({names.size(), " ", what, ": "}));
+    for (std::size_t i = 0; i < names.size() && i < most; ++i)
+      wrong.append(i > 0 ? ", " : "").append(is_plain(names[i]) ? names[i] : detail::quoted(names[i]));
+    if (names.size() > most) wrong += ", ...";
+  };
+  list("missing", report.missing);
+  list("unexpected", report.unexpected);
+  list("misshaped", report.misshaped);
+  throw error(wrong, "load a file of this model, or take what fits with load_mode::partial", {.file = file});
+}
+
+}  // namespace detail
+
+}  // namespace gpipe

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include <gpipe/core/clock.hpp>
+#include <gpipe/train/fit.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+GPIPE_COLD GPIPE_INLINE void check_fit(const fit_calls& training, const data_source& data, const data_source* held_out,
+                                       const fit_options& how) {
+  if (how.accumulate < 1) throw_error({"accumulate is ", how.accumulate}, {"choose at least 1"});
+  if (how.epochs < 0) throw_error({"epochs is ", how.epochs}, {"choose at least 0"});
+  if (how.patience < 0) throw_error({"patience is ", how.patience}, {"choose a number of epochs, or 0 for no end"});
+  if (how.patience != 0 && held_out == nullptr)
+    throw_error({"patience is ", how.patience, " without a held-out dataset"},
+                {"give fit a held-out dataset, or choose patience 0"});
+  if (how.restore_best && held_out == nullptr)
+    throw_error({"restore_best is true without a held-out dataset"},
+                {"give fit a held-out dataset, or leave restore_best out"});
+  if (how.restore_best && training.keep == nullptr)
+    throw_error({"restore_best is true, but this trainer cannot keep its values"}, {"use gpipe::trainer"});
+  // The source rejects a batch size below 1, and a first batch that does not exist.
+  const int behind = how.batch > 0 ? data.samples() % how.batch : 0, last = behind > 0 ? behind : how.batch;
+  if (how.batch > 0 && data.samples() > 0 && last < training.min_batch)
+    throw_error({"an epoch's last batch of ", several(last, "sample"), " is too small for ", training.min_batch,
+                 " replicas"},
+                {"choose fewer replicas, or batches of another size"});
+  if (how.batch > 0 && how.first.batch % how.accumulate != 0 &&
+      how.first.batch != batches_of(data.samples(), how.batch))
+    throw_error({"the first batch is ", how.first.batch, ", inside a step of ", how.accumulate, " batches"},
+                {"choose a multiple of accumulate"});
+}
+
+/// The accuracy, if the loss counts the samples that the model got right.
+GPIPE_COLD GPIPE_INLINE double accuracy_of(step_result found) {
+  const row* const loss = result_source::of(found);
+  return loss != nullptr && loss->correct >= 0 ? found.accuracy() : std::numeric_limits<double>::quiet_NaN();
+}
+
+/// The epoch's sums, from its first step here on.
+struct epoch_sums {
+  std::int64_t begin = now_ns(), waited = 0;
+  double loss = 0, weight = 0;
+  long samples = 0;
+
+  const batch& next_of(data_stream& stream) {
+    const std::int64_t asked = now_ns();
+    const batch* const found = stream.next();
+    waited += now_ns() - asked;
+    if (found == nullptr) throw_error({"the data end before the epoch does"}, {"open all batches from the first on"});
+    return *found;
+  }
+  void add(const step_result& found, fit_progress& now) {
+    loss += found.loss * found.weight;
+    weight += found.weight;
+    samples += found.samples;
+    const double elapsed = static_cast<double>((std::max)(now_ns() - begin, std::int64_t{1}));
+    now.loss = loss / weight;
+    now.step_loss = found.loss;
+    now.norm = found.norm;
+    now.samples_per_second = static_cast<double>(samples) / (elapsed * 1e-9);
+    now.waiting = static_cast<double>(waited) / elapsed;
+  }
+};
+
+GPIPE_INLINE fit_result fit(const fit_calls& training, const data_source& data, const data_source* held_out,
+                            const fit_options& how) {
+  check_fit(training, data, held_out, how);
+  const auto epochs = static_cast<std::uint64_t>((std::max)(how.epochs, 0));
+  const batch_order order{.size = how.batch, .shuffled = true, .seed = how.seed, .first = how.first, .epochs = epochs};
+  data_position at = first_of(order, data.samples());
+  const std::unique_ptr<data_stream> stream = data.open(order);
+  const long parts = batches_of(data.samples(), how.batch);
+  fit_result end{.epochs = static_cast<int>((std::min)(at.epoch, epochs))};
+  end.next = at;
+  const int first_epoch = end.epochs;  // epochs before it are no epochs without a lower loss
+  std::vector<std::byte> best;
+  bool best_is_last = true;
+  for (; at.epoch < epochs && !end.stopped; at = {at.epoch + 1, 0}) {
+    const int epoch = static_cast<int>(at.epoch) + 1;
+    fit_progress now{.epoch = epoch,
+                     .epochs = how.epochs,
+                     .step = at.batch / how.accumulate,
+                     .steps = how.steps_per_epoch(data.samples())};
+    epoch_sums sums;
+    while (at.batch < parts && !end.stopped) {
+      const batch& next = sums.next_of(*stream);
+      if (++at.batch % how.accumulate != 0 && at.batch != parts) {
+        training.accumulate(training.training, next);
+        continue;
+      }
+      now.rate = training.rate(training.training);
+      sums.add(training.step(training.training, next), now);
+      ++now.step;
+      end.next = now.next = at.batch == parts ? data_position{at.epoch + 1, 0} : at;
+      best_is_last = false;
+      if (at.batch == parts) {
+        end.epochs = epoch;
+        if (held_out != nullptr) {
+          const step_result found = training.evaluate(training.training, *held_out);
+          now.held_out = found.loss;
+          now.held_out_accuracy = accuracy_of(found);
+        }
+        if (now.held_out < end.held_out) {
+          end.held_out = now.held_out;
+          end.best_epoch = epoch;
+          best_is_last = true;
+          if (how.restore_best) training.keep(training.training, best);
+        }
+        end.stopped =
+            held_out != nullptr && how.patience > 0 && epoch - (std::max)(end.best_epoch, first_epoch) >= how.patience;
+      }
+      if (training.follow(training.after, now) == loop_control::stop) end.stopped = true;
+    }
+  }
+  if (!best.empty() && !best_is_last) training.restore(training.training, best);
+  end.stopped = end.stopped && end.epochs < how.epochs;
+  return end;
+}
+
+}  // namespace detail
+
+}  // namespace gpipe

@@ -1,0 +1,104 @@
+#include <gpipe/plan/constant_plan.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <string>
+#include <tuple>
+
+#include <gpipe/core/descriptions/optimizer.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/plan/make_plan.hpp>
+#include <gpipe/plan/plan.hpp>
+
+#include "support/layers.hpp"
+
+using namespace gpipe;
+using namespace laws;
+
+namespace {
+
+struct net : model<input<float, 8>, halve, cross, join, stash<"x">, relu, linear<8>, pop<"x">, add, relu, linear<8>,
+                   passing_loss> {};
+
+auto block_of(const detail::memory_block& b) {
+  return std::make_tuple(b.kind, b.slot, b.value, b.index, b.offset, b.bytes, b.copies, b.stride);
+}
+
+/// A training with the plan runs the same as one with a plan made at run time.
+template <class Plan>
+void equals_run_time(plan_options with) {
+  static_assert(Plan::is_constant);
+  const network& of = network_of<typename Plan::model>;
+  const step_plan p = Plan::made_for(of, with);
+  const step_plan q = plan_with_cut(of, with, {Plan::cut().first + 1, static_cast<std::size_t>(Plan::S - 1)});
+  CHECK(std::string(p.schedule) == q.schedule);
+  CHECK(p.trains == q.trains);
+  CHECK(p.coalesce == q.coalesce);
+  CHECK(p.workers_of_stages == q.workers_of_stages);
+  CHECK(p.first == q.first);
+  CHECK(p.links == q.links);
+  CHECK(p.incoming == q.incoming);
+  CHECK(p.outgoing == q.outgoing);
+  REQUIRE(p.slots_of_links.size() == q.slots_of_links.size());
+  for (std::size_t k = 0; k < p.links.size(); ++k) {
+    CHECK(p.slots_of_links[k].stash == q.slots_of_links[k].stash);
+    CHECK(p.slots_of_links[k].returned == q.slots_of_links[k].returned);
+  }
+  REQUIRE(p.stage_plans.size() == q.stage_plans.size());
+  for (int s = 0; s < p.stages(); ++s) {
+    CAPTURE(s);
+    const auto i = static_cast<std::size_t>(s);
+    const detail::stage_slots &a = p.slots_of_stages[i], &b = q.slots_of_stages[i];
+    CHECK(std::tie(a.entering, a.forward, a.again, a.held) == std::tie(b.entering, b.forward, b.again, b.held));
+    CHECK(p.requirements(s) == q.requirements(s));
+    CHECK(p.memory(s).total() == q.memory(s).total());
+    REQUIRE(p.blocks[i].size() == q.blocks[i].size());
+    for (std::size_t k = 0; k < p.blocks[i].size(); ++k) CHECK(block_of(p.blocks[i][k]) == block_of(q.blocks[i][k]));
+    CHECK(p.share(s) == doctest::Approx(q.share(s)));
+  }
+  CHECK(p.programs == q.programs);
+  CHECK(p.forward_programs == q.forward_programs);
+  CHECK(p.each == q.each);
+  CHECK(p.leaving == q.leaving);
+  CHECK(p.ties.size() == q.ties.size());
+  CHECK(p.costs_of_slots == q.costs_of_slots);
+}
+
+template <class Schedule, class... Options>
+using planned = plan<net, stages<4>, micro_batches<8>, micro_batch_size<2>, schedule<Schedule>, Options...>;
+
+template <class Plan>
+void for_optimizers() {
+  equals_run_time<Plan>(Plan::options);
+  plan_options other = Plan::options;
+  other.optimizer_moments = 0;
+  other.average_weights = true;
+  equals_run_time<Plan>(other);
+}
+
+}  // namespace
+
+TEST_CASE("a constant plan is the plan that is made at run time") {
+  for_optimizers<planned<fill_drain>>();
+  for_optimizers<planned<fill_drain, recompute<recompute_mode::never>, coalesce<4>>>();
+  for_optimizers<planned<one_f_one_b, recompute<recompute_mode::always>, workers<2>>>();
+  for_optimizers<planned<interleaved>>();
+  for_optimizers<planned<zb_h1, recompute<recompute_mode::as_needed>, replicas<2>>>();
+  for_optimizers<planned<zb_v>>();
+  for_optimizers<planned<forward_only, with_transfers>>();
+}
+
+TEST_CASE("what depends on the training's optimizer is no constant") {
+  CHECK_FALSE(planned<one_f_one_b, recompute<recompute_mode::as_needed>, memory_limit<1_MiB>>::is_constant);
+  CHECK_FALSE(planned<fill_drain, recompute<recompute_mode::never>, memory_limit<1_MiB>>::is_constant);
+  CHECK(planned<fill_drain, recompute<recompute_mode::never>, coalesce<2>, memory_limit<1_MiB>>::is_constant);
+  CHECK_FALSE(plan<net, stages<4>, micro_batches<256>, micro_batch_size<1>>::is_constant);  // too large
+}
+
+TEST_CASE("a plan of another model is refused") {
+  struct other : model<input<float, 8>, linear<8>, passing_loss> {};
+  CHECK_THROWS_WITH_AS(planned<fill_drain>::made_for(network_of<other>, planned<fill_drain>::options),
+                       doctest::Contains("slots"), error);
+}
