@@ -116,7 +116,9 @@ TEST_CASE("a header without a test, and a line without its header or its test, i
 TEST_CASE("every header has a test at the mirrored path, or a line in tests/coverage.md") {
   auto headers = files_of(root / "include/gpipe", {".hpp"});
   for (auto i = headers.begin(); i != headers.end();)
-    i = i->find('/') == std::string::npos ? headers.erase(i) : std::next(i);  // they only collect those in folders
+    i = i->find('/') == std::string::npos || i->ends_with("-inl")  // these only collect others, or have their bodies
+            ? headers.erase(i)
+            : std::next(i);
   std::ifstream table(root / "tests/coverage.md");
   std::string wrong;
   const auto covered = covered_by(table, wrong);

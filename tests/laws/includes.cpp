@@ -29,24 +29,46 @@ struct known_header {
 
 // clang-format off
 constexpr known_header table[] = {
-    {"algorithm", "std::min std::max std::clamp std::sort std::stable_sort std::find std::find_if std::copy std::copy_n std::copy_if std::fill std::fill_n std::swap_ranges std::equal std::any_of std::all_of std::none_of std::lower_bound std::upper_bound std::max_element std::min_element std::reverse std::rotate std::remove_if std::transform std::nth_element std::partial_sort std::unique std::count std::count_if std::mismatch std::for_each std::generate std::binary_search std::is_sorted std::minmax_element std::search std::find_if_not", false},
-    {"atomic", "std::atomic std::atomic_bool std::atomic_thread_fence std::memory_order std::memory_order_relaxed std::memory_order_acquire std::memory_order_release"},
-    {"bit", "std::bit_cast std::bit_floor std::bit_ceil std::popcount std::endian std::countr_zero std::countl_zero std::bit_width std::has_single_bit"},
+    {"algorithm",
+     "std::min std::max std::clamp std::sort std::stable_sort std::find std::find_if std::copy std::copy_n "
+     "std::copy_if std::fill std::fill_n std::swap_ranges std::equal std::any_of std::all_of std::none_of "
+     "std::lower_bound std::upper_bound std::max_element std::min_element std::reverse std::rotate "
+     "std::remove_if std::transform std::nth_element std::partial_sort std::unique std::count std::count_if "
+     "std::mismatch std::for_each std::generate std::binary_search std::is_sorted std::minmax_element "
+     "std::search std::find_if_not", false},
+    {"atomic",
+     "std::atomic std::atomic_bool std::atomic_thread_fence std::memory_order std::memory_order_relaxed "
+     "std::memory_order_acquire std::memory_order_release"},
+    {"bit",
+     "std::bit_cast std::bit_floor std::bit_ceil std::popcount std::endian std::countr_zero std::countl_zero "
+     "std::bit_width std::has_single_bit"},
     {"charconv", "std::from_chars std::to_chars"},
     {"chrono", "std::chrono"},
     {"condition_variable", "std::condition_variable std::condition_variable_any"},
-    {"cstdint", "std::int8_t std::int16_t std::int32_t std::int64_t std::uint8_t std::uint16_t std::uint32_t std::uint64_t std::uintptr_t INT64_MAX INT64_MIN UINT64_MAX INT32_MAX INT32_MIN UINT32_MAX", false},
-    {"cstring", "std::memcpy std::memset std::memcmp std::memmove std::memchr std::strerror std::strlen std::strcmp std::strncmp", false},
+    {"cstdint",
+     "std::int8_t std::int16_t std::int32_t std::int64_t std::uint8_t std::uint16_t std::uint32_t "
+     "std::uint64_t std::uintptr_t INT64_MAX INT64_MIN UINT64_MAX INT32_MAX INT32_MIN UINT32_MAX", false},
+    {"cstring",
+     "std::memcpy std::memset std::memcmp std::memmove std::memchr std::strerror std::strlen std::strcmp "
+     "std::strncmp", false},
     {"deque", "std::deque"},
     {"filesystem", "std::filesystem"},
     {"fstream", "std::ifstream std::ofstream std::fstream"},
-    {"functional", "std::function std::less std::greater std::plus std::minus std::multiplies std::invoke std::ref std::reference_wrapper", false},
+    {"functional",
+     "std::function std::less std::greater std::plus std::minus std::multiplies std::invoke std::ref "
+     "std::reference_wrapper", false},
     {"iostream", "std::cout std::cerr std::cin std::clog"},
     {"limits", "std::numeric_limits"},
     {"map", "std::map std::multimap"},
-    {"memory", "std::unique_ptr std::shared_ptr std::weak_ptr std::make_unique std::make_shared std::make_unique_for_overwrite std::addressof std::construct_at std::destroy_at std::allocator", false},
-    {"mutex", "std::mutex std::lock_guard std::unique_lock std::scoped_lock std::once_flag std::call_once std::recursive_mutex"},
-    {"numeric", "std::accumulate std::iota std::gcd std::lcm std::partial_sum std::reduce std::inner_product std::midpoint"},
+    {"memory",
+     "std::unique_ptr std::shared_ptr std::weak_ptr std::make_unique std::make_shared "
+     "std::make_unique_for_overwrite std::addressof std::construct_at std::destroy_at std::allocator", false},
+    {"mutex",
+     "std::mutex std::lock_guard std::unique_lock std::scoped_lock std::once_flag std::call_once "
+     "std::recursive_mutex"},
+    {"numeric",
+     "std::accumulate std::iota std::gcd std::lcm std::partial_sum std::reduce std::inner_product "
+     "std::midpoint"},
     {"optional", "std::optional std::nullopt std::make_optional"},
     {"set", "std::set std::multiset"},
     {"span", "std::span std::as_bytes std::as_writable_bytes"},
@@ -55,8 +77,12 @@ constexpr known_header table[] = {
     {"string_view", "std::string_view"},
     {"system_error", "std::error_code std::errc std::system_error std::error_category std::generic_category"},
     {"thread", "std::thread std::this_thread std::jthread"},
-    {"tuple", "std::tuple std::tie std::make_tuple std::apply std::ignore std::forward_as_tuple std::tuple_size std::get", false},
-    {"utility", "std::move std::forward std::exchange std::pair std::swap std::integer_sequence std::make_integer_sequence std::declval std::index_sequence std::as_const", false},
+    {"tuple",
+     "std::tuple std::tie std::make_tuple std::apply std::ignore std::forward_as_tuple std::tuple_size "
+     "std::get", false},
+    {"utility",
+     "std::move std::forward std::exchange std::pair std::swap std::integer_sequence "
+     "std::make_integer_sequence std::declval std::index_sequence std::as_const", false},
     {"vector", "std::vector"},
     {"gpipe/core/clock.hpp", "now_ns"},
     {"gpipe/core/included.hpp", "included"},
@@ -71,7 +97,8 @@ constexpr known_header table[] = {
     {"gpipe/plan/options/plan_options.hpp", "plan_options no_memory_limit"},
     {"gpipe/plan/options/planner.hpp", "plan_maker"},
     {"gpipe/plan/program/lower.hpp", "lower_worker send_mode program_length"},
-    {"gpipe/plan/schedule/any_schedule.hpp", "schedule_choice schedule_kinds with_schedule parse_schedule stages_per_worker", false},
+    {"gpipe/plan/schedule/any_schedule.hpp",
+     "schedule_choice schedule_kinds with_schedule parse_schedule stages_per_worker", false},
     {"gpipe/plan/schedule/contract/action.hpp", "instruction action_kind program_view is_send is_receive", false},
     {"gpipe/plan/stages/link.hpp", "stage_link find_links chained_from require_links"},
     {"gpipe/plan/stages/stage_view.hpp", "stage_view"},
@@ -173,7 +200,8 @@ std::vector<std::string> faults(const all_words& headers) {
     for (const known_header& known : table) {
       const std::string header(known.name);
       if (name == header || interface == header) continue;
-      if (uses(words, known, true) && !includes.contains(header)) found.push_back(name + " uses names of <" + header + "> without it");
+      if (uses(words, known, true) && !includes.contains(header))
+        found.push_back(name + " uses names of <" + header + "> without it");
       if (known.complete && words.includes.contains(header) && !uses(words, known, false))
         found.push_back(name + " includes <" + header + "> without use");
     }

@@ -9,8 +9,6 @@
 #include "support/pictured.hpp"
 #include "support/sanitized.hpp"
 
-#include <gpipe/plan/make_plan.hpp>
-
 using namespace laws;
 
 namespace {

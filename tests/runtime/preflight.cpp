@@ -9,6 +9,7 @@
 #include <string>
 
 #include <gpipe/layer.hpp>
+#include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
 
 using namespace gpipe;

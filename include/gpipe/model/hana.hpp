@@ -1,7 +1,7 @@
 #pragma once
 
-// With plan/stages/stage_types.hpp the only header that includes Boost.Hana. Arithmetic over a model uses arrays; Hana holds types, and only in
-// `basic_tuple`: its `tuple` makes nvcc fifty times slower.
+// The only header that includes Boost.Hana, but for plan/stages/stage_types.hpp. Arithmetic over a model uses arrays;
+// Hana holds types, and only in `basic_tuple`: its `tuple` makes nvcc fifty times slower.
 #if !__has_include(<boost/hana/basic_tuple.hpp>)
 #error "gpipe needs the headers of Boost.Hana: install libboost-dev (Debian, Ubuntu), or pass Boost's folder with -I"
 #endif

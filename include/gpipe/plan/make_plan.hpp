@@ -20,8 +20,8 @@ step_plan plan_with_cut(const network& net, const plan_options& options, std::sp
 
 namespace detail {
 
-/// Plans a training of `ranks` processes, or of none: as `make_plan`, and as `plan_with_cut`. Processes share no memory,
-/// and fewer of them than the schedule's workers have several workers' stages each.
+/// Plans a training of `ranks` processes, or of none: as `make_plan`, and as `plan_with_cut`. Processes share no
+/// memory. If they are fewer than the schedule's workers, the schedule is folded onto them.
 step_plan plan_training(const network& net, const plan_options& options, std::span<const int> cut, int ranks);
 step_plan plan_training_with_cut(const network& net, const plan_options& options, std::span<const int> cut, int ranks);
 

@@ -11,6 +11,7 @@
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/program/lower.hpp>
+#include <gpipe/plan/schedule/contract/label.hpp>
 #include <gpipe/runtime/step/batch_check.hpp>
 
 #include "support/layers.hpp"

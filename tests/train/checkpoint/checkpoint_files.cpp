@@ -5,6 +5,8 @@
 
 #include <gpipe/train/checkpoint/checkpoint_files.hpp>
 
+#include <gpipe/core/index.hpp>
+
 using namespace gpipe;
 using namespace gpipe::detail;
 

@@ -4,6 +4,9 @@
 
 #include <gpipe/train/checkpoint/facts.hpp>
 
+#include <gpipe/core/descriptions/group_text.hpp>
+#include <gpipe/core/text/exact.hpp>
+
 using namespace gpipe;
 using namespace gpipe::detail;
 

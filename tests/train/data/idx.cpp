@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <gpipe/core/error.hpp>
+
 using namespace gpipe;
 
 namespace {

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <vector>
 
+#include <gpipe/core/error.hpp>
+
 using namespace gpipe;
 using gpipe::detail::row_order;
 

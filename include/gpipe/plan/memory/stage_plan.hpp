@@ -17,8 +17,8 @@ struct stage_plan {
   stage_memory memory{};
   bool counted = false;  ///< `memory` is that of `requirements`
 
-  /// The bytes with these requirements, which become the stage's. Include <gpipe/plan/memory/stage_requirements.hpp> to call
-  /// it.
+  /// The bytes with these requirements, which become the stage's. To call it, include
+  /// <gpipe/plan/memory/stage_requirements.hpp>.
   constexpr std::int64_t count(const stage_view& stage, const memory_requirements& needs);
 };
 

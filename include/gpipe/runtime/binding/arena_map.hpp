@@ -3,6 +3,7 @@
 #include <map>
 #include <tuple>
 
+#include <gpipe/core/config.hpp>
 #include <gpipe/core/index.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 
