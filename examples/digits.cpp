@@ -1,6 +1,9 @@
 // Trains a residual network on real handwritten digits, in pipeline stages chosen on the command line.
 // The result has the same bits for every number of stages: compare the last two lines of output.
 
+#include <gpipe.hpp>
+#include <gpipe/train/schedule_file.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <iomanip>
@@ -10,9 +13,6 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
-
-#include <gpipe.hpp>
-#include <gpipe/train/schedule_file.hpp>
 
 #include "devices.hpp"
 #include "options.hpp"

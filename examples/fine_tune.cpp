@@ -1,13 +1,13 @@
 // Learns the ten digits and saves the model. A second model, of odd and even digits, takes all but the
 // head from it and trains a new head alone, on 40 images. A third one learns the same images from the start.
 
+#include <gpipe.hpp>
+
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
-
-#include <gpipe.hpp>
 
 using namespace gpipe;
 

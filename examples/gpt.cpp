@@ -1,6 +1,9 @@
 // Trains a language model on the bytes of a text, in pipeline stages, and lets it write.
 // The last two lines have the same bits for every number of stages: compare them.
 
+#include <gpipe.hpp>
+#include <gpipe/model/gpt2.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -14,9 +17,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <gpipe.hpp>
-#include <gpipe/model/gpt2.hpp>
 
 #include "devices.hpp"
 #include "options.hpp"

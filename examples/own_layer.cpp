@@ -2,11 +2,11 @@
 // with image transformers", Touvron et al., 2021). Below it stand a pointwise layer, a block composed of layers, which
 // needs no backward by hand, the gradient checks, and a training that uses all three.
 
-#include <cmath>
-#include <iostream>
-
 #include <gpipe.hpp>
 #include <gpipe/device/host/gradient_check.hpp>
+
+#include <cmath>
+#include <iostream>
 
 using namespace gpipe;
 

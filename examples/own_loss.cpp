@@ -1,13 +1,13 @@
 // A loss of your own, from start to end: the Huber loss of a regression (Huber, 1964). Small errors count as squares,
 // large ones only linearly, so outliers do not dominate. The training fits a curve with outliers.
 
+#include <gpipe.hpp>
+#include <gpipe/device/host/gradient_check.hpp>
+
 #include <cmath>
 #include <cstdint>
 #include <iostream>
 #include <vector>
-
-#include <gpipe.hpp>
-#include <gpipe/device/host/gradient_check.hpp>
 
 using namespace gpipe;
 

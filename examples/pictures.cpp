@@ -1,6 +1,14 @@
 // Trains a convolutional network on real pictures, in pipeline stages: digits of MNIST, or silhouettes of animals.
 // The last two lines have the same bits for every number of stages: compare them.
 
+#include <gpipe.hpp>
+#include <gpipe/core/numbers/random.hpp>
+#include <gpipe/layer.hpp>
+#include <gpipe/model/vision/amoebanet.hpp>
+#include <gpipe/model/vision/unet.hpp>
+#include <gpipe/train/data/pictures/idx_pictures.hpp>
+#include <gpipe/train/data/pictures/picture_folders.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -11,14 +19,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <gpipe.hpp>
-#include <gpipe/core/numbers/random.hpp>
-#include <gpipe/layer.hpp>
-#include <gpipe/model/vision/amoebanet.hpp>
-#include <gpipe/model/vision/unet.hpp>
-#include <gpipe/train/data/pictures/idx_pictures.hpp>
-#include <gpipe/train/data/pictures/picture_folders.hpp>
 #if GPIPE_WITH_PNG
 #include <gpipe/png.hpp>
 #endif

@@ -1,8 +1,8 @@
 // What does a checkpoint of 100 million parameters cost over the bytes alone?
 
-#include "../measure.hpp"
-
 #include <gpipe.hpp>
+
+#include "../measure.hpp"
 
 #include <cstddef>
 #include <cstdio>

@@ -1,8 +1,8 @@
 // How long do steps wait for a source that is mapped, in a process that may hold a tenth of it?
 
-#include "../measure.hpp"
-
 #include <gpipe.hpp>
+
+#include "../measure.hpp"
 
 #include <algorithm>
 #include <cstdio>

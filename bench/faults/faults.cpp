@@ -6,6 +6,11 @@
 //
 // Each case is a separate job, which mpirun starts from this program: `faults --case S KIND ACTION`.
 
+#include <gpipe.hpp>
+#include <gpipe/core/hash.hpp>
+#include <gpipe/runtime/executor.hpp>
+#include <gpipe/mpi.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -18,11 +23,6 @@
 #include <vector>
 
 #include <unistd.h>
-
-#include <gpipe.hpp>
-#include <gpipe/core/hash.hpp>
-#include <gpipe/runtime/executor.hpp>
-#include <gpipe/mpi.hpp>
 
 using namespace gpipe;
 using namespace std::chrono_literals;

@@ -2,6 +2,10 @@
 //
 //     transfer SOURCE TARGET [seeds [picture.svg]]      folders as examples/pictures_data makes them
 
+#include <gpipe.hpp>
+#include <gpipe/record/picture/canvas.hpp>
+#include <gpipe/train/data/pictures/idx_pictures.hpp>
+
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -11,10 +15,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <gpipe.hpp>
-#include <gpipe/record/picture/canvas.hpp>
-#include <gpipe/train/data/pictures/idx_pictures.hpp>
 
 #include "../measure.hpp"
 

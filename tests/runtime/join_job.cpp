@@ -7,7 +7,6 @@
 #include <gpipe/layer.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
-#include <gpipe/runtime/join_job-inl.hpp>
 
 using namespace gpipe;
 

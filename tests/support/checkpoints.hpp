@@ -8,6 +8,8 @@
 #include <iterator>
 #include <string>
 
+#include <gpipe/core/error.hpp>
+
 // Files of a test, and calls of the system that fail.
 
 namespace checkpoints {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gpipe/core/error.hpp>
 #include <gpipe/record/checkpoint/header.hpp>
 #include <gpipe/record/checkpoint/index.hpp>
 

@@ -19,8 +19,7 @@
 
 namespace gpipe::detail {
 
-/// The error names numbers of processes that fit the plan.
-[[noreturn]] GPIPE_COLD inline void throw_rank_count(const step_plan& plan, int ranks) {
+GPIPE_COLD GPIPE_INLINE void throw_rank_count(const step_plan& plan, int ranks) {
   const int R = plan.replicas(), each = ranks / R, max_workers = plan.options.max_workers();
   const int fewer = R * (std::min)(each, max_workers), more = R * (each + 1);
   const bool divides = ranks % R == 0 && each <= max_workers;  // the options have another number of workers

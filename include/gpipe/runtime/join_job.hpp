@@ -3,7 +3,14 @@
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/runtime/step/job_choice.hpp>
 
-namespace gpipe::detail {
+namespace gpipe {
+
+struct step_plan;
+
+namespace detail {
+
+/// The error names numbers of processes that fit the plan.
+[[noreturn]] void throw_rank_count(const step_plan& plan, int ranks);
 
 const job_set_up& set_up_of_jobs();
 
@@ -12,7 +19,9 @@ struct job_functions {
   static const job_set_up& set_up() { return set_up_of_jobs(); }
 };
 
-}  // namespace gpipe::detail
+}  // namespace detail
+
+}  // namespace gpipe
 
 #if !GPIPE_COMPILED
 #include <gpipe/runtime/join_job-inl.hpp>
