@@ -46,8 +46,9 @@ figure measure(gpipe::schedule_kind kind, int micro_batches, int steps) {
   const std::vector<float> inputs(count, 1.0F);
   const std::vector<std::int32_t> labels(count, 0);
   const auto batch = gpipe::batch(micro_batches).with("inputs", inputs).with("labels", labels);
-  gpipe::training_options how;
-  for (int s = 1; s < stages; ++s) how.cut.push_back(1 + s * layers);
+  std::vector<int> cut;
+  for (int s = 1; s < stages; ++s) cut.push_back(1 + s * layers);
+  gpipe::training_options how{.cut = cut};
   gpipe::trainer<net, gpipe::sgd> training(gpipe::plan_options{.stages = stages,
                                                                .micro_batches = micro_batches,
                                                                .micro_batch_size = 1,

@@ -44,8 +44,9 @@ figure measure(int devices, int micro_batches, double late) {
   const int size = samples / micro_batches, of_stage = layers / devices;
   const std::int64_t forward_ns = 1'000'000LL * size * of_stage, bytes = 4LL * width * size;
   const std::int64_t link_ns = std::llround(late * static_cast<double>(forward_ns));
-  gpipe::training_options how;
-  for (int s = 1; s < devices; ++s) how.cut.push_back(1 + s * of_stage);
+  std::vector<int> cut;
+  for (int s = 1; s < devices; ++s) cut.push_back(1 + s * of_stage);
+  gpipe::training_options how{.cut = cut};
   if (link_ns > 0) how.link_bytes_per_second = bytes * 1'000'000'000 / link_ns;
   gpipe::trainer<net, gpipe::sgd> training(gpipe::plan_options{.stages = devices,
                                                                .micro_batches = micro_batches,
@@ -90,7 +91,7 @@ double predicted_step(const paper_network& of, int devices, int micro_batches) {
                                                     .optimizer_moments = 1,
                                                     .device = gpipe::tpu_v3_core,
                                                     .cost_transfers = true});
-  return 1e-12 * static_cast<double>(gpipe::detail::makespan_of(*of.net, p.options, p.schedule, p.costs(), p.cut(),
+  return 1e-12 * static_cast<double>(gpipe::detail::makespan_of(*of.net, p.options, p.options.chosen_schedule(), p.costs(), p.cut(),
                                                                 p.links.data(), static_cast<int>(p.links.size()),
                                                                 [](int) { return 1; }));
 }

@@ -485,7 +485,9 @@ TEST_CASE("processes that do not fit the plan, or have another plan, are rejecte
   CHECK(apart(o, &plan_options::micro_batch_size, 6) == two + "micro_batch_size: 4 and 6");
   CHECK(apart(o, &plan_options::recompute, recompute_mode::always) == two + "recompute: except-last and always");
   CHECK(apart(o, &plan_options::stages, ranks + 1).starts_with(two + "stages: "));
-  if (differs) how.cut.assign({2, 5, 7}), how.cut.resize(static_cast<std::size_t>(last));
+  std::vector<int> other{2, 5, 7};
+  other.resize(static_cast<std::size_t>(last));
+  if (differs) how.cut = other;
   CHECK(refusal(o, how) == two + "the cut");
   how.cut = {};
   how.link_bytes_per_second = 1000;

@@ -5,6 +5,7 @@
 #include <gpipe/train/checkpoint/facts.hpp>
 
 #include <gpipe/core/descriptions/group_text.hpp>
+#include <gpipe/core/error.hpp>
 #include <gpipe/core/text/exact.hpp>
 
 using namespace gpipe;
