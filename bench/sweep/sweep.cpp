@@ -91,9 +91,9 @@ double predicted_step(const paper_network& of, int devices, int micro_batches) {
                                                     .optimizer_moments = 1,
                                                     .device = gpipe::tpu_v3_core,
                                                     .cost_transfers = true});
-  return 1e-12 * static_cast<double>(gpipe::detail::makespan_of(*of.net, p.options, p.options.chosen_schedule(), p.costs(), p.cut(),
-                                                                p.links.data(), static_cast<int>(p.links.size()),
-                                                                [](int) { return 1; }));
+  return 1e-12 * static_cast<double>(gpipe::detail::makespan_of(
+                     *of.net, p.options, p.options.chosen_schedule(), p.costs(), p.cut(), p.links.data(),
+                     static_cast<int>(p.links.size()), [](int) { return 1; }));
 }
 
 /// K stages of equal time, M micro-batches: one that recomputes before its gradient arrives, in the same unit as below.
