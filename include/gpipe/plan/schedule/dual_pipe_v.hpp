@@ -2,6 +2,7 @@
 
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
+#include <gpipe/plan/schedule/contract/v_shape.hpp>
 
 namespace gpipe {
 
@@ -19,30 +20,9 @@ namespace gpipe {
 ///
 ///                                                              end of worker 0:  .    0I2  0W2  0I3  0W3
 ///                                                              end of worker 1:  .    2I3  1I3  2W3  1W3
-struct dual_pipe_v {
-  static constexpr bool trains = true, splits = true;
-
+struct dual_pipe_v : detail::v_shape<dual_pipe_v> {
   static constexpr const char* name() { return "DualPipeV"; }
-  static constexpr bool admits(int stages, int micro_batches) {
-    return stages >= 2 && stages % 2 == 0 && micro_batches >= 1;
-  }
-  static constexpr int workers(int stages) { return stages / 2; }
-  static constexpr int worker_of(int stages, int stage) { return stage < stages / 2 ? stage : stages - 1 - stage; }
-  static constexpr int ticks(int stages, int micro_batches) {
-    return 6 * filled(stages, micro_batches) + workers(stages) - 1;
-  }
-  static constexpr int in_flight(int stages, int micro_batches, int stage) {
-    return stages - stage < micro_batches ? stages - stage : micro_batches;
-  }
-
-  static constexpr cell at(int stages, int micro_batches, int worker, int tick) {
-    if (tick < worker) return {};
-    const cell found = nth(stages, filled(stages, micro_batches), worker, tick - worker);
-    return found.micro_batch < micro_batches ? found : cell{};
-  }
-
- private:
-  static constexpr int filled(int stages, int micro_batches) { return micro_batches < stages ? stages : micro_batches; }
+  static constexpr int min_micro_batches(int stages) { return stages; }
 
   // The worker's n-th cell, by rounds of a few ticks. `down` is its stage on the way down the V, `up` on the way up.
   static constexpr cell nth(int stages, int M, int worker, int n) {

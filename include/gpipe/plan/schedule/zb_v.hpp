@@ -2,6 +2,7 @@
 
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
+#include <gpipe/plan/schedule/contract/v_shape.hpp>
 
 namespace gpipe {
 
@@ -14,33 +15,9 @@ namespace gpipe {
 ///     tick      0    1    2    3    4    5    6    7    8    9    10   11   12   13   14   15   16   17   18
 ///     worker 0  0F0  0F1  0F2  3F0  3I0  3W0  3F1  3I1  3W1  0I0  0W0  3F2  3I2  3W2  0I1  0W1  0I2  0W2  .
 ///     worker 1  .    1F0  2F0  1F1  2F1  2I0  2W0  1F2  1I0  1W0  2F2  2I1  2W1  1I1  2I2  1I2  1W1  2W2  1W2
-struct zb_v {
-  static constexpr bool trains = true, splits = true;
-
+struct zb_v : detail::v_shape<zb_v> {
   static constexpr const char* name() { return "ZB-V"; }
-  static constexpr bool admits(int stages, int micro_batches) {
-    return stages >= 2 && stages % 2 == 0 && micro_batches >= 1;
-  }
-  static constexpr int workers(int stages) { return stages / 2; }
-  static constexpr int worker_of(int stages, int stage) { return stage < stages / 2 ? stage : stages - 1 - stage; }
-  static constexpr int ticks(int stages, int micro_batches) {
-    return 6 * filled(stages, micro_batches) + workers(stages) - 1;
-  }
-  static constexpr int in_flight(int stages, int micro_batches, int stage) {
-    return stages - stage < micro_batches ? stages - stage : micro_batches;
-  }
-
-  static constexpr cell at(int stages, int micro_batches, int worker, int tick) {
-    if (tick < worker) return {};
-    const cell found = nth(stages, filled(stages, micro_batches), worker, tick - worker);
-    return found.micro_batch < micro_batches ? found : cell{};
-  }
-
- private:
-  // With fewer micro-batches, the ticks of the missing ones are idle.
-  static constexpr int filled(int stages, int micro_batches) {
-    return micro_batches < stages - 1 ? stages - 1 : micro_batches;
-  }
+  static constexpr int min_micro_batches(int stages) { return stages - 1; }
 
   // The worker's n-th cell, by rounds of a few cells. `down` is its stage on the way down the V, `up` on the way up.
   static constexpr cell nth(int stages, int M, int worker, int n) {
