@@ -85,11 +85,12 @@ file(WRITE ${work}/fast.cpp "#include <gpipe/core/build_mode.hpp>\n")
 object(fast -DGPIPE_COMPILED=1 -ffast-math fast.cpp)
 refused("gpipe_compiled_for_[a-z0-9_]*_fast_math_" fast main_compiled other_compiled library)
 
-# The README's program has a plan of the compiler's and no job. It compiles neither a search for a cut nor what processes
-# do together.
+# The README's program has a plan of the compiler's, saves nothing and has no job. It compiles no planner, no checkpoints,
+# nothing that processes do together, and no Thrust.
 object(readme ${COPY}/examples/readme.cpp)
 execute_process(COMMAND nm -C readme.o WORKING_DIRECTORY ${work} OUTPUT_VARIABLE names COMMAND_ERROR_IS_FATAL ANY)
-foreach(name IN ITEMS search_cut limited_search join_job set_up_of_jobs process_all_reduce remote_links)
+foreach(name IN ITEMS search_cut limited_search make_plan tick_index step_programs safetensors thrust join_job
+                      set_up_of_jobs process_all_reduce)
   if(names MATCHES "${name}")
     message(FATAL_ERROR "examples/readme.cpp compiles ${name}, which it never calls")
   endif()

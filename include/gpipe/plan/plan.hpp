@@ -286,8 +286,8 @@ class plan {
                                                 detail::link_slots_of<programs>.of,
                                                 slots_of_stages.of,
                                                 stages_.of,
-                                                detail::program_constants<programs, true>::views.of,
-                                                detail::program_constants<programs, false>::views.of,
+                                                detail::program_views_of<programs, true>.of,
+                                                detail::program_views_of<programs, false>.of,
                                                 costs.of,
                                                 cost_count,
                                                 shares.of};

@@ -133,7 +133,8 @@ template <class Table, bool Trains>
 inline constexpr auto programs_of = [] {
   constexpr int S = Table::stages, M = Table::micro_batches, count = Table::link_count;
   const stage_link* const links = Table::links;
-  checked_programs<Table::schedule.workers(S), 4 * M * (S + count) + 2 * S> all;
+  constexpr int max_lines = Trains ? 4 * M * (S + count) + 2 * S : M * (S + 2 * count);  // see `step_programs`
+  checked_programs<Table::schedule.workers(S), max_lines> all;
   const zeroed_array<int> stash(count * M), returned(count * M), copies(2 * count);
   for (int i = 0; i < count; ++i) {
     for (int m = 0; m < M; ++m) {
@@ -151,25 +152,15 @@ inline constexpr auto programs_of = [] {
   return all;
 }();
 
-/// The same without the check, as long as the programs are.
+/// Where the program of each worker is.
 template <class Table, bool Trains>
-struct program_constants {
-  static constexpr int workers = Table::schedule.workers(Table::stages);
-  static constexpr auto lines = [] {
-    constexpr int length = programs_of<Table, Trains>.begin[workers];
-    constant_list<instruction, length> all;
-    for (int i = 0; i < length; ++i) all.of[i] = programs_of<Table, Trains>.lines[i];
-    return all;
-  }();
-  static constexpr auto views = [] {
-    constant_list<program_view, workers> all;
-    for (int w = 0; w < workers; ++w) {
-      const int begin = programs_of<Table, Trains>.begin[w];
-      all.of[w] = {lines.of + begin, programs_of<Table, Trains>.begin[w + 1] - begin};
-    }
-    return all;
-  }();
-};
+inline constexpr auto program_views_of = [] {
+  constexpr int workers = Table::schedule.workers(Table::stages);
+  constexpr const auto& all = programs_of<Table, Trains>;
+  constant_list<program_view, workers> views;
+  for (int w = 0; w < workers; ++w) views.of[w] = {all.lines + all.begin[w], all.begin[w + 1] - all.begin[w]};
+  return views;
+}();
 
 /// Whether the table is right and small enough.
 template <class Table>
