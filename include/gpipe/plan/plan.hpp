@@ -268,7 +268,7 @@ class plan {
     static constexpr auto shares = [] {
       detail::constant_list<double, S> all;
       with_costs([&all](const stage_costs& of) {
-        std::int64_t times[S]{}, sum = 0;
+        std::int64_t times[static_cast<std::size_t>(S)]{}, sum = 0;
         for (int s = 0; s < S; ++s)
           sum += times[s] = detail::time_in(schedule, valid_options, of, gpipe::cut{cut_.first, S}, s);
         for (int s = 0; s < S && sum > 0; ++s) all.of[s] = static_cast<double>(times[s]) / static_cast<double>(sum);
