@@ -22,6 +22,7 @@ template <class Context>
 struct decode_row {
   void (*decode)(const Context&, const call&, int position) = nullptr;  ///< null: it looks at the one token alone
   void (*refresh)(const Context&, const call&) = nullptr;
+  const layer_lists* lists = nullptr;
   bool mixes_tokens = false;  ///< its output for a token depends on other tokens
   int kept_extras = 0;  ///< the number of its first extras, [tokens][...] each, that later tokens read
 };
@@ -30,26 +31,27 @@ struct decode_row {
 template <class Context>
 struct forward_row {
   void (*forward)(const Context&, const call&) = nullptr;
-  void (*prepare)(const Context&, int samples) = nullptr;
+  void (*prepare)(const Context&, int samples, const layer_lists*) = nullptr;
+  const layer_lists* lists = nullptr;
 };
 
 template <class Context>
 struct decode_entry {
   using row_type = decode_row<Context>;
 
-  template <class Bound>
+  template <class View>
   struct of {
-    using body = kernels<typename Bound::on, Context>;
-    using arguments = operands<Bound, pass::decode>;
+    using body = kernels<typename View::on, Context>;
+    using arguments = operands<View, pass::decode>;
     GPIPE_OUT_OF_LINE static void decode(const Context& c, const call& b, int position) {
       body::decode(c, arguments(b), position);
     }
-    GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b) { body::refresh(c, operands<Bound>(b)); }
   };
 
   template <class Bound>
   static constexpr row_type row() {
-    using at = of<Bound>;
+    using view = kernel_view<Bound, Context>;
+    using at = of<view>;
     using arguments = typename at::arguments;
     row_type k;
     if constexpr (requires(const Context& c, const arguments& a) { at::body::decode(c, a, 0); }) {
@@ -57,7 +59,8 @@ struct decode_entry {
       k.kept_extras = Bound::on::kept_extras;
     }
     if constexpr (requires { Bound::on::mixes_tokens; }) k.mixes_tokens = Bound::on::mixes_tokens;
-    if constexpr (!Bound::derived.empty()) k.refresh = &at::refresh;
+    if constexpr (!Bound::derived.empty()) k.refresh = &kernel_functions<view, Context>::refresh;
+    k.lists = &Bound::lists;
     return k;
   }
 };
@@ -67,27 +70,14 @@ struct forward_entry {
   using row_type = forward_row<Context>;
 
   template <class Bound>
-  struct of {
-    using body = kernels<typename Bound::on, Context>;
-    using arguments = operands<Bound>;
-    GPIPE_OUT_OF_LINE static void forward(const Context& c, const call& b) {
-      if constexpr (Bound::view)
-        c.copy(static_cast<std::ptrdiff_t>(part<typename Bound::input, 0>::size) * b.samples,
-               arguments(b).template in<0>(), arguments(b).template out<0>());
-      else if constexpr (Bound::predicted >= 0) body::predict(c, arguments(b));
-      else body::forward(c, arguments(b));
-    }
-    static void prepare(const Context& c, int samples) { body::prepare(c, samples); }
-  };
-
-  template <class Bound>
   static constexpr row_type row() {
-    using at = of<Bound>;
-    using arguments = typename at::arguments;
+    using own = kernel_functions<kernel_view<Bound, Context>, Context>;
     row_type k;
-    if constexpr (Bound::view || requires(const Context& c, const arguments& a) { at::body::forward(c, a); })
-      k.forward = &at::forward;
-    if constexpr (requires(const Context& c) { at::body::prepare(c, 1); }) k.prepare = &at::prepare;
+    if constexpr (Bound::view) k.forward = &view_functions<Bound, Context>::forward;
+    else if constexpr (Bound::predicted >= 0) k.forward = &own::predict;
+    else if constexpr (own::has_forward) k.forward = &own::forward;
+    if constexpr (own::has_prepare) k.prepare = &own::prepare;
+    k.lists = &Bound::lists;
     return k;
   }
 };
