@@ -4,8 +4,7 @@
 #include <cstdint>
 
 #include <gpipe/core/numbers/random.hpp>
-#include <gpipe/layer/contract/bound.hpp>
-#include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/elements.hpp>
 
 namespace gpipe {
 
@@ -16,18 +15,11 @@ template <int Percent>
 struct dropout {
   static_assert(0 <= Percent && Percent < 100, "gpipe: dropout<Percent>: Percent must be in 0 ... 99");
 
-  template <class In>
-  struct on;
-
-  template <detail::floating_tensor In>
-  struct on<In> {
-    using output = In;
-    using T = typename In::value_type;
+  template <class T>
+  struct kind_for {
+    using value_type = T;
     using number = compute_type<T>;
-    static constexpr auto elements = static_cast<std::int64_t>(output::size);
-    static constexpr work cost{.forward = 25 * elements,
-                               .backward_input = 25 * elements,
-                               .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
+    using numbers = detail::element_count;
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
@@ -40,29 +32,31 @@ struct dropout {
 
     template <class C, class A>
     static void pass(const C& c, const A& a, const T* from, T* into) {
-      if (Percent > 0 && a.training()) c.rows(a.samples(), drop{a.random(), from, into});
-      else c.copy(a.samples() * elements, from, into);
+      if (Percent > 0 && a.training()) c.rows(a.samples(), drop{a.random(), from, into, a.sizes().elements});
+      else c.copy(a.sizes().of(a.samples()), from, into);
     }
 
     struct drop {
       random_key key;
       const T* from;
       T* into;
+      std::ptrdiff_t elements;
 
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
         const T* x = from + sample * elements;
         T* y = into + sample * elements;
         const random_key k = key;
+        const std::ptrdiff_t quads = elements / 4;
         const auto row = static_cast<std::uint32_t>(sample);
-        team.each(elements / 4, [=](std::ptrdiff_t quad) {
+        team.each(quads, [=](std::ptrdiff_t quad) {
           const random_words words = draw(k, row, static_cast<std::uint32_t>(quad));
           for (int e = 0; e < 4; ++e) y[4 * quad + e] = kept(words.word[e], x[4 * quad + e]);
         });
-        if constexpr (elements % 4 != 0) {
+        if (elements % 4 != 0) {
           team.each(elements % 4, [=](std::ptrdiff_t e) {
-            const random_words words = draw(k, row, static_cast<std::uint32_t>(elements / 4));
-            const std::ptrdiff_t i = elements / 4 * 4 + e;
+            const random_words words = draw(k, row, static_cast<std::uint32_t>(quads));
+            const std::ptrdiff_t i = 4 * quads + e;
             y[i] = kept(words.word[e], x[i]);
           });
         }
@@ -76,6 +70,12 @@ struct dropout {
       }
     };
   };
+
+  template <class In>
+  struct on;
+
+  template <detail::floating_tensor In>
+  struct on<In> : detail::layer_of_elements<on<In>, kind_for<typename In::value_type>, In, 25, 25, 2> {};
 };
 
 }  // namespace gpipe
