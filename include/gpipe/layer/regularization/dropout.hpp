@@ -8,6 +8,77 @@
 
 namespace gpipe {
 
+namespace detail {
+
+template <class T>
+struct dropout_kernels {
+  using value_type = T;
+  using number = compute_type<T>;
+  struct numbers : element_count {
+    int percent;
+  };
+
+  template <class C, class A>
+  static void forward(const C& c, const A& a) {
+    pass(c, a, a.in(), a.out());
+  }
+  template <class C, class A>
+  static void backward_input(const C& c, const A& a) {
+    if (a.in_gradient()) pass(c, a, a.out_gradient(), a.in_gradient());
+  }
+
+  template <class C, class A>
+  static void pass(const C& c, const A& a, const T* from, T* into) {
+    const int percent = a.sizes().percent;
+    if (percent > 0 && a.training()) c.rows(a.samples(), drop{a.random(), from, into, a.sizes().elements, kept_share(percent)});
+    else c.copy(a.sizes().of(a.samples()), from, into);
+  }
+
+  /// Which numbers are kept, and their scale.
+  struct kept_share {
+    std::uint32_t threshold;
+    number scale;
+    explicit kept_share(int percent)
+        : threshold(static_cast<std::uint32_t>((std::uint64_t(percent) << 32) / 100)),
+          scale(number(100) / number(100 - percent)) {}
+    GPIPE_HOST_DEVICE number kept(std::uint32_t word, number x) const {
+      const number scaled = x * scale;
+      return word < threshold ? number(0) : scaled;
+    }
+  };
+
+  struct drop {
+    random_key key;
+    const T* from;
+    T* into;
+    std::ptrdiff_t elements;
+    kept_share share;
+
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
+      const T* x = from + sample * elements;
+      T* y = into + sample * elements;
+      const random_key k = key;
+      const std::ptrdiff_t quads = elements / 4;
+      const kept_share of = share;
+      const auto row = static_cast<std::uint32_t>(sample);
+      team.each(quads, [=](std::ptrdiff_t quad) {
+        const random_words words = draw(k, row, static_cast<std::uint32_t>(quad));
+        for (int e = 0; e < 4; ++e) y[4 * quad + e] = of.kept(words.word[e], x[4 * quad + e]);
+      });
+      if (elements % 4 != 0) {
+        team.each(elements % 4, [=](std::ptrdiff_t e) {
+          const random_words words = draw(k, row, static_cast<std::uint32_t>(quads));
+          const std::ptrdiff_t i = 4 * quads + e;
+          y[i] = of.kept(words.word[e], x[i]);
+        });
+      }
+    }
+  };
+};
+
+}  // namespace detail
+
 /// Training sets each element to 0 with a probability of `Percent` / 100, and scales the others by
 /// 1 / (1 - probability); evaluation copies the input. Draws are a function of (seed, step, sample, slot, element), so
 /// backward and a recompute draw the same numbers again, and nothing is kept.
@@ -15,67 +86,14 @@ template <int Percent>
 struct dropout {
   static_assert(0 <= Percent && Percent < 100, "gpipe: dropout<Percent>: Percent must be in 0 ... 99");
 
-  template <class T>
-  struct kind_for {
-    using value_type = T;
-    using number = compute_type<T>;
-    using numbers = detail::element_count;
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      pass(c, a, a.in(), a.out());
-    }
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient()) pass(c, a, a.out_gradient(), a.in_gradient());
-    }
-
-    template <class C, class A>
-    static void pass(const C& c, const A& a, const T* from, T* into) {
-      if (Percent > 0 && a.training()) c.rows(a.samples(), drop{a.random(), from, into, a.sizes().elements});
-      else c.copy(a.sizes().of(a.samples()), from, into);
-    }
-
-    struct drop {
-      random_key key;
-      const T* from;
-      T* into;
-      std::ptrdiff_t elements;
-
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
-        const T* x = from + sample * elements;
-        T* y = into + sample * elements;
-        const random_key k = key;
-        const std::ptrdiff_t quads = elements / 4;
-        const auto row = static_cast<std::uint32_t>(sample);
-        team.each(quads, [=](std::ptrdiff_t quad) {
-          const random_words words = draw(k, row, static_cast<std::uint32_t>(quad));
-          for (int e = 0; e < 4; ++e) y[4 * quad + e] = kept(words.word[e], x[4 * quad + e]);
-        });
-        if (elements % 4 != 0) {
-          team.each(elements % 4, [=](std::ptrdiff_t e) {
-            const random_words words = draw(k, row, static_cast<std::uint32_t>(quads));
-            const std::ptrdiff_t i = 4 * quads + e;
-            y[i] = kept(words.word[e], x[i]);
-          });
-        }
-      }
-
-      GPIPE_HOST_DEVICE static number kept(std::uint32_t word, number x) {
-        constexpr auto threshold = static_cast<std::uint32_t>((std::uint64_t{Percent} << 32) / 100);
-        constexpr number scale = number(100) / number(100 - Percent);
-        const number scaled = x * scale;
-        return word < threshold ? number(0) : scaled;
-      }
-    };
-  };
-
   template <class In>
   struct on;
 
   template <detail::floating_tensor In>
-  struct on<In> : detail::layer_of_elements<on<In>, kind_for<typename In::value_type>, In, 25, 25, 2> {};
+  struct on<In>
+      : detail::layer_of_elements<on<In>, detail::dropout_kernels<typename In::value_type>, In, 25, 25, 2> {
+    static constexpr typename on::numbers sizes{{on::elements}, Percent};
+  };
 };
 
 }  // namespace gpipe

@@ -47,6 +47,7 @@ struct kernel_functions {
   // An overload: a layer that is derived from another and has its own backward_parameters hides it.
   static constexpr bool has_backward_parameters_together =
       requires(const Context& c, const together& all) { body::backward_parameters(c, all, 2); };
+  static constexpr bool has_predict = requires(const Context& c, const arguments& a) { body::predict(c, a); };
   static constexpr bool has_absorb =
       requires(const Context& c, const committed& a) { { body::absorb(c, a) } noexcept; };
   static constexpr bool has_refresh =
@@ -57,24 +58,58 @@ struct kernel_functions {
     else return requires(const Context& c) { body::prepare(c, 1); };
   }();
 
-  GPIPE_OUT_OF_LINE static void forward(const Context& c, const call& b) { body::forward(c, arguments(b)); }
-  GPIPE_OUT_OF_LINE static void backward_input(const Context& c, const call& b) { body::backward_input(c, again(b)); }
-  GPIPE_OUT_OF_LINE static void backward_parameters(const Context& c, const call& b) {
-    body::backward_parameters(c, again(b));
-  }
-  GPIPE_OUT_OF_LINE static void backward_parameters_together(const Context& c, const call* all, int count) {
-    body::backward_parameters(c, together(all, count), count);
-  }
-  GPIPE_OUT_OF_LINE static void backward(const Context& c, const call& b) { body::backward(c, again(b)); }
-  GPIPE_OUT_OF_LINE static void predict(const Context& c, const call& b) { body::predict(c, arguments(b)); }
-  GPIPE_OUT_OF_LINE static void absorb(const Context& c, const call& b) { body::absorb(c, committed(b)); }
-  GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b) { body::refresh(c, arguments(b)); }
-  GPIPE_OUT_OF_LINE static void prepare(const Context& c, int samples, const layer_lists* of) {
-    if constexpr (is_bound_kind<View>)
-      body::prepare(c, samples, *static_cast<const typename View::on::numbers*>(of->sizes));
-    else body::prepare(c, samples);
-  }
+  GPIPE_OUT_OF_LINE static void forward(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void backward_input(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void backward_parameters(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void backward_parameters_together(const Context& c, const call* all, int count);
+  GPIPE_OUT_OF_LINE static void backward(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void predict(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void absorb(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void prepare(const Context& c, int samples, const layer_lists* of);
 };
+
+// Out of the class, so that a program takes those of the compiled library: compilers instantiate inline functions
+// though the library has them. Those that a kind lacks are empty, for the library has all functions of its kinds.
+template <class View, class Context>
+void kernel_functions<View, Context>::forward(const Context& c, const call& b) {
+  if constexpr (has_forward) body::forward(c, arguments(b));
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::backward_input(const Context& c, const call& b) {
+  if constexpr (has_backward_input) body::backward_input(c, again(b));
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::backward_parameters(const Context& c, const call& b) {
+  if constexpr (has_backward_parameters) body::backward_parameters(c, again(b));
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::backward_parameters_together(const Context& c, const call* all, int count) {
+  if constexpr (has_backward_parameters_together) body::backward_parameters(c, together(all, count), count);
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::backward(const Context& c, const call& b) {
+  if constexpr (has_backward) body::backward(c, again(b));
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::predict(const Context& c, const call& b) {
+  if constexpr (has_predict || !is_bound_kind<View>) body::predict(c, arguments(b));
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::absorb(const Context& c, const call& b) {
+  if constexpr (has_absorb) body::absorb(c, committed(b));
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::refresh(const Context& c, const call& b) {
+  if constexpr (has_refresh) body::refresh(c, arguments(b));
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::prepare(const Context& c, int samples, const layer_lists* of) {
+  if constexpr (!has_prepare) return;
+  else if constexpr (is_bound_kind<View>)
+    body::prepare(c, samples, *static_cast<const typename View::on::numbers*>(of->sizes));
+  else body::prepare(c, samples);
+}
 
 /// Those of a layer that is its input under another shape.
 template <class Bound, class Context>
