@@ -32,12 +32,20 @@ struct plan_facts {
   cut_verdict verdict{};
 };
 
+/// Whether a cut is compared by its step alone, and not by its bottleneck, too.
+constexpr bool compares_steps(const plan_options& o) {
+  return drains(o.chosen_schedule(), o.stages) && !o.cost_transfers;
+}
+
 GPIPE_COLD inline std::string milliseconds(std::int64_t picoseconds) {
   return significant(static_cast<double>(picoseconds) * 1e-9, 4) + " ms";
 }
 
+std::string describe(const plan_facts& plan);
+
+#if GPIPE_BODIES
 /// The options that are not their default, but for those that the table and its sentence name: ", coalesce 4".
-GPIPE_COLD inline std::string other_options(plan_options o, int coalesce) {
+GPIPE_COLD GPIPE_INLINE std::string other_options(plan_options o, int coalesce) {
   constexpr std::string_view in_sentence[] = {"stages",   "micro_batches", "micro_batch_size",
                                               "replicas", "schedule",      "recompute"};
   o.coalesce = coalesce == 1 ? 0 : coalesce;
@@ -51,13 +59,8 @@ GPIPE_COLD inline std::string other_options(plan_options o, int coalesce) {
   return text;
 }
 
-/// Whether a cut is compared by its step alone, and not by its bottleneck, too.
-constexpr bool compares_steps(const plan_options& o) {
-  return drains(o.chosen_schedule(), o.stages) && !o.cost_transfers;
-}
-
 /// The cut against the best one: "the cut is the optimum", or by how many percent it may be above.
-GPIPE_COLD inline std::string verdict_of(const plan_facts& plan) {
+GPIPE_COLD GPIPE_INLINE std::string verdict_of(const plan_facts& plan) {
   const plan_options& o = plan.options;
   const cut_verdict& v = plan.verdict;
   const auto above = [](std::int64_t value, std::int64_t least) {
@@ -77,7 +80,7 @@ GPIPE_COLD inline std::string verdict_of(const plan_facts& plan) {
   return text;
 }
 
-GPIPE_COLD inline std::string describe(const plan_facts& plan) {
+GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
   const auto& o = plan.options;
   const bool split = splits_backward(o.chosen_schedule(), o.stages, o.micro_batches);
   std::vector<double> times;
@@ -115,16 +118,13 @@ GPIPE_COLD inline std::string describe(const plan_facts& plan) {
                  sized(static_cast<std::uint64_t>(bytes)), "; without sharing: ",
                  sized(static_cast<std::uint64_t>(naive)), "\n"});
 }
+#endif
 
 }  // namespace detail
 
 /// The predicted time of a step in picoseconds: simulates the plan's schedule with its costs. Reductions and updates
 /// take no time.
-GPIPE_COLD inline std::int64_t step_time(const network& net, const runtime_plan& plan) {
-  return detail::makespan_of(net, plan.options, plan.options.chosen_schedule(), plan.costs(), plan.cut(),
-                             plan.links.data(), static_cast<int>(plan.links.size()),
-                             [&](int s) { return plan.requirements(s).kept_copies; });
-}
+std::int64_t step_time(const network& net, const runtime_plan& plan);
 
 /// A plan in words, before anything runs: the slots of each stage, its share of the predicted time, its parameters and
 /// its memory; then the options, the bubble, the step time, and how far the step is from the shortest of any cut: as a
@@ -132,19 +132,7 @@ GPIPE_COLD inline std::int64_t step_time(const network& net, const runtime_plan&
 ///
 ///     stage  slots  from         to      share  parameters    memory
 ///         0   0-24  linear<64>   add    25.1 %     133.2 k  2.02 MiB
-GPIPE_COLD inline std::string describe(const network& net, const runtime_plan& plan) {
-  const auto& o = plan.options;
-  const schedule_choice schedule = o.chosen_schedule();
-  detail::plan_facts facts{net, o, plan.cut(), schedule.name(), plan.costs(), {}, plan.coalesce};
-  for (int s = 0; s < o.stages; ++s) facts.memory.push_back(plan.memory(s));
-  facts.bubble = timetable(schedule, o.stages, o.micro_batches).bubble();
-  facts.makespan = step_time(net, plan);
-  facts.bound = detail::lower_bound_of(net, o, schedule, plan.costs());
-  if (!detail::compares_steps(o))
-    facts.from_optimum = detail::distance_of(net, o, schedule, plan.costs(), plan.first.data());
-  facts.verdict = detail::judge_cut(net, o, plan.costs(), plan.first.data());
-  return detail::describe(facts);
-}
+std::string describe(const network& net, const runtime_plan& plan);
 
 /// The same for a plan made at compile time: `std::cout << gpipe::describe<plan>();`.
 template <class Plan>
@@ -161,5 +149,27 @@ GPIPE_COLD std::string describe() {
   facts.verdict = detail::judge_cut(net, Plan::options, facts.costs, Plan::cut().first);
   return detail::describe(facts);
 }
+
+#if GPIPE_BODIES
+GPIPE_COLD GPIPE_INLINE std::int64_t step_time(const network& net, const runtime_plan& plan) {
+  return detail::makespan_of(net, plan.options, plan.options.chosen_schedule(), plan.costs(), plan.cut(),
+                             plan.links.data(), static_cast<int>(plan.links.size()),
+                             [&](int s) { return plan.requirements(s).kept_copies; });
+}
+
+GPIPE_COLD GPIPE_INLINE std::string describe(const network& net, const runtime_plan& plan) {
+  const auto& o = plan.options;
+  const schedule_choice schedule = o.chosen_schedule();
+  detail::plan_facts facts{net, o, plan.cut(), schedule.name(), plan.costs(), {}, plan.coalesce};
+  for (int s = 0; s < o.stages; ++s) facts.memory.push_back(plan.memory(s));
+  facts.bubble = timetable(schedule, o.stages, o.micro_batches).bubble();
+  facts.makespan = step_time(net, plan);
+  facts.bound = detail::lower_bound_of(net, o, schedule, plan.costs());
+  if (!detail::compares_steps(o))
+    facts.from_optimum = detail::distance_of(net, o, schedule, plan.costs(), plan.first.data());
+  facts.verdict = detail::judge_cut(net, o, plan.costs(), plan.first.data());
+  return detail::describe(facts);
+}
+#endif
 
 }  // namespace gpipe
