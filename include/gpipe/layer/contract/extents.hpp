@@ -36,6 +36,7 @@ struct row_sizes {
   int rows, width;  ///< of a sample; of a row
 
   constexpr std::ptrdiff_t count(int samples) const { return std::ptrdiff_t{samples} * rows; }
+  constexpr std::ptrdiff_t elements() const { return std::ptrdiff_t{rows} * width; }
 };
 template <class Tensor>
 inline constexpr row_sizes row_sizes_of{rows_in<Tensor>, last_extent<Tensor>};

@@ -53,20 +53,32 @@ template <class On>
 requires requires { typename On::kind; }
 inline constexpr bool is_of_kind<On> = std::is_same_v<typename On::declared_by, On>;
 
+// The element type of a kind's inputs: `input_type`, if they are others than its outputs.
+template <class Kind>
+struct input_of_kind {
+  using type = typename Kind::value_type;
+};
+template <class Kind>
+requires requires { typename Kind::input_type; }
+struct input_of_kind<Kind> {
+  using type = typename Kind::input_type;
+};
+
 /// A kind in the place of `bound`, for operands.
 template <class Kind>
 struct bound_kind {
   using layer = Kind;
   using on = Kind;
-  using input = typename Kind::value_type;
-  using value_type = compute_type<input>;
+  using input = typename input_of_kind<Kind>::type;
+  using output = typename Kind::value_type;
+  using value_type = compute_type<output>;
 
   template <int I>
   using in_type = input;
   template <int I>
-  using out_type = input;
+  using out_type = output;
   template <int I>
-  using derived_type = input;
+  using derived_type = output;
   template <int I>
   using extra_type = void;  // named by the kernel
   template <int I>

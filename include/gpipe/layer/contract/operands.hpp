@@ -195,9 +195,9 @@ class operands {
            call_.refreshed == detail::refresh_for::backward_input;
   }
   // Only `refresh` writes it; the executor passes the same block for writing there.
-  template <int I = 0>
-  derived_type<I>* derived() const {
-    return reinterpret_cast<derived_type<I>*>(const_cast<std::byte*>(call_.derived) +
+  template <int I = 0, class T = derived_type<I>>
+  T* derived() const {
+    return reinterpret_cast<T*>(const_cast<std::byte*>(call_.derived) +
                                          detail::offset_in(first(lists().derived, I), std::size_t{I}, std::size_t{1}));
   }
   template <int I = 0, class T = extra_type<I>>
@@ -214,8 +214,9 @@ class operands {
   }
   template <int I, class T>
   const T* field() const {
-    static_assert(dtype_of<T> == Bound::fields[I].type,
-                  "gpipe: T must be the type in which the layer declares the field");
+    if constexpr (!detail::is_bound_kind<Bound>)
+      static_assert(dtype_of<T> == Bound::fields[I].type,
+                    "gpipe: T must be the type in which the layer declares the field");
     return reinterpret_cast<const T*>(call_.fields[I]);
   }
   double* partials() const { return call_.recompute ? nullptr : call_.partials; }

@@ -35,6 +35,13 @@ struct forward_row {
   const layer_lists* lists = nullptr;
 };
 
+/// Whether a layer whose kind has `decode` may use it.
+template <class Bound>
+inline constexpr bool decodes = true;
+template <class Bound>
+requires requires { Bound::on::decodes; }
+inline constexpr bool decodes<Bound> = Bound::on::decodes;
+
 template <class Context>
 struct decode_entry {
   using row_type = decode_row<Context>;
@@ -54,7 +61,7 @@ struct decode_entry {
     using at = of<view>;
     using arguments = typename at::arguments;
     row_type k;
-    if constexpr (requires(const Context& c, const arguments& a) { at::body::decode(c, a, 0); }) {
+    if constexpr (decodes<Bound> && requires(const Context& c, const arguments& a) { at::body::decode(c, a, 0); }) {
       k.decode = &at::decode;
       k.kept_extras = Bound::on::kept_extras;
     }
