@@ -21,3 +21,7 @@ template class gpipe::detail::bound_stage<gpipe::host_device>;
 template class gpipe::detail::worker<gpipe::host_device>;
 template class gpipe::executor<gpipe::host_device>;
 template class gpipe::basic_trainer<gpipe::host_device>;
+template struct gpipe::detail::decode_function<
+    gpipe::detail::bound_kind<gpipe::detail::attention_kernels<float, false>>, gpipe::host::context>;
+template struct gpipe::detail::decode_function<
+    gpipe::detail::bound_kind<gpipe::detail::learned_positions_kernels<float>>, gpipe::host::context>;

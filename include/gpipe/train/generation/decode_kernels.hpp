@@ -4,6 +4,9 @@
 #include <cstdint>
 
 #include <gpipe/device/contract/kernels.hpp>
+#include <gpipe/device/host/host.hpp>
+#include <gpipe/layer/attention/attention.hpp>
+#include <gpipe/layer/attention/positions.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
@@ -42,23 +45,31 @@ template <class Bound>
 requires requires { Bound::on::decodes; }
 inline constexpr bool decodes<Bound> = Bound::on::decodes;
 
+/// `decode` of a layer or of a kind, over untyped calls.
+template <class View, class Context>
+struct decode_function {
+  using body = kernels<typename View::on, Context>;
+  using arguments = operands<View, pass::decode>;
+  GPIPE_OUT_OF_LINE static void decode(const Context& c, const call& b, int position);
+};
+template <class View, class Context>
+void decode_function<View, Context>::decode(const Context& c, const call& b, int position) {
+  body::decode(c, arguments(b), position);
+}
+
+#if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE
+extern template struct decode_function<bound_kind<attention_kernels<float, false>>, host::context>;
+extern template struct decode_function<bound_kind<learned_positions_kernels<float>>, host::context>;
+#endif
+
 template <class Context>
 struct decode_entry {
   using row_type = decode_row<Context>;
 
-  template <class View>
-  struct of {
-    using body = kernels<typename View::on, Context>;
-    using arguments = operands<View, pass::decode>;
-    GPIPE_OUT_OF_LINE static void decode(const Context& c, const call& b, int position) {
-      body::decode(c, arguments(b), position);
-    }
-  };
-
   template <class Bound>
   static constexpr row_type row() {
     using view = kernel_view<Bound, Context>;
-    using at = of<view>;
+    using at = decode_function<view, Context>;
     using arguments = typename at::arguments;
     row_type k;
     if constexpr (decodes<Bound> && requires(const Context& c, const arguments& a) { at::body::decode(c, a, 0); }) {
