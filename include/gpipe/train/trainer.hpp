@@ -9,7 +9,7 @@
 #if !GPIPE_COMPILED || defined(__CUDACC__)
 #include <gpipe/train/basic_trainer_bodies.hpp>
 #else
-#include <gpipe/runtime/binding/host_kinds.hpp>
+#include <gpipe/train/host_kinds.hpp>
 #endif
 
 namespace gpipe {

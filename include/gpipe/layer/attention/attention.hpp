@@ -223,6 +223,7 @@ struct attention {
       : of_kind<on<tensor<T, Tokens, Width>>, detail::attention_kernels<T, Options.padded>>,
         detail::attention_parameters<Options, Width, Width, detail::extents_of(Options, Width)>,
         detail::length_field<Options.padded, Tokens> {
+    using own = detail::attention_parameters<Options, Width, Width, detail::extents_of(Options, Width)>;
     static_assert(detail::attention_promises<attention, Options, Width>::kept > 0);
     using output = tensor<T, Tokens, Width>;
     using number = compute_type<T>;

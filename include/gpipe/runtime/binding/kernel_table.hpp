@@ -24,7 +24,6 @@ struct kernel_row {
   kernel refresh = nullptr;
   /// Sets up libraries before the first step.
   void (*prepare)(const Context&, int samples, const layer_lists*) = nullptr;
-  const layer_lists* lists = nullptr;  ///< of the layer, for the kernels of its kind
 };
 
 /// The kernels of a layer or of a kind, as functions over untyped calls.
@@ -169,7 +168,6 @@ struct entry_points {
       else promise<broken::layer_has_refresh<layer, input, false>>();
     }
     if constexpr (own::has_prepare) k.prepare = &own::prepare;
-    k.lists = &Bound::lists;
     return k;
   }
 

@@ -25,7 +25,6 @@ template <class Context>
 struct decode_row {
   void (*decode)(const Context&, const call&, int position) = nullptr;  ///< null: it looks at the one token alone
   void (*refresh)(const Context&, const call&) = nullptr;
-  const layer_lists* lists = nullptr;
   bool mixes_tokens = false;  ///< its output for a token depends on other tokens
   int kept_extras = 0;  ///< the number of its first extras, [tokens][...] each, that later tokens read
 };
@@ -35,7 +34,6 @@ template <class Context>
 struct forward_row {
   void (*forward)(const Context&, const call&) = nullptr;
   void (*prepare)(const Context&, int samples, const layer_lists*) = nullptr;
-  const layer_lists* lists = nullptr;
 };
 
 /// Whether a layer whose kind has `decode` may use it.
@@ -78,7 +76,6 @@ struct decode_entry {
     }
     if constexpr (requires { Bound::on::mixes_tokens; }) k.mixes_tokens = Bound::on::mixes_tokens;
     if constexpr (!Bound::derived.empty()) k.refresh = &kernel_functions<view, Context>::refresh;
-    k.lists = &Bound::lists;
     return k;
   }
 };
@@ -95,7 +92,6 @@ struct forward_entry {
     else if constexpr (Bound::predicted >= 0) k.forward = &own::predict;
     else if constexpr (own::has_forward) k.forward = &own::forward;
     if constexpr (own::has_prepare) k.prepare = &own::prepare;
-    k.lists = &Bound::lists;
     return k;
   }
 };
