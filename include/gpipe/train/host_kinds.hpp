@@ -1,7 +1,34 @@
 #pragma once
 
 #include <gpipe/device/host/host.hpp>
-#include <gpipe/layer.hpp>
+#include <gpipe/layer/activation/gelu.hpp>
+#include <gpipe/layer/activation/leaky_relu.hpp>
+#include <gpipe/layer/activation/relu.hpp>
+#include <gpipe/layer/activation/silu.hpp>
+#include <gpipe/layer/attention/attention.hpp>
+#include <gpipe/layer/attention/embedding.hpp>
+#include <gpipe/layer/attention/positions.hpp>
+#include <gpipe/layer/attention/token_head.hpp>
+#include <gpipe/layer/convolution/conv2d.hpp>
+#include <gpipe/layer/convolution/conv_transpose2d.hpp>
+#include <gpipe/layer/linear/feed_forward.hpp>
+#include <gpipe/layer/linear/gated_feed_forward.hpp>
+#include <gpipe/layer/linear/linear.hpp>
+#include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/layer/normalization/batch_norm.hpp>
+#include <gpipe/layer/normalization/instance_norm.hpp>
+#include <gpipe/layer/normalization/layer_norm.hpp>
+#include <gpipe/layer/normalization/rms_norm.hpp>
+#include <gpipe/layer/pooling/average_pool.hpp>
+#include <gpipe/layer/pooling/global_average_pool.hpp>
+#include <gpipe/layer/pooling/max_pool.hpp>
+#include <gpipe/layer/regularization/channel_dropout.hpp>
+#include <gpipe/layer/regularization/dropout.hpp>
+#include <gpipe/layer/shape/add.hpp>
+#include <gpipe/layer/shape/concat.hpp>
+#include <gpipe/layer/shape/multiply.hpp>
+#include <gpipe/layer/shape/pad.hpp>
+#include <gpipe/layer/shape/upsample.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
 
 // The kernels that the compiled library has: those of the kinds that ship, over floats, and those of language models
@@ -47,7 +74,7 @@ GPIPE_HOST_KIND(join_kernels<float, 2>)
 GPIPE_HOST_KIND(join_kernels<float, 3>)
 GPIPE_HOST_KIND(join_kernels<float, 4>)
 GPIPE_HOST_KIND(pad_kernels<float>)
-GPIPE_HOST_KIND(upsample_kernels<float>)
+GPIPE_HOST_KIND(upsample_kernels<float, 2>)
 
 GPIPE_HOST_KIND(relu::kind_for<bf16>)
 GPIPE_HOST_KIND(leaky_relu<>::kind_for<bf16>)

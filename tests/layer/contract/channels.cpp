@@ -17,20 +17,20 @@ void covers(channel_strips<SideBySide> channels, int samples) {
   std::vector<int> seen(static_cast<std::size_t>(samples * channels.elements()));
   const host::team team;
   for (std::ptrdiff_t strip = 0; strip < channels.strips(); ++strip) {
-    const std::ptrdiff_t first = strip * channels.max_lanes;
-    channels.each(team, samples, first, [&](std::ptrdiff_t place, std::ptrdiff_t lane) {
+    const std::ptrdiff_t first = strip * channels.max_lanes, width = channels.width(first);
+    channels.each(team, samples, first, width, [&](std::ptrdiff_t place, std::ptrdiff_t lane) {
       ++seen[static_cast<std::size_t>(place)];
       CHECK(place / channels.inner % channels.count == first + lane);
     });
     double sum[max_lanes], one[max_lanes], two[max_lanes];
-    channels.sum(team, samples, first, sum, [](std::ptrdiff_t place, std::ptrdiff_t) { return place; });
+    channels.sum(team, samples, first, width, sum, [](std::ptrdiff_t place, std::ptrdiff_t) { return place; });
     if (SideBySide)
-      channels.two_sums(team, samples, first, one, two,
+      channels.two_sums(team, samples, first, width, one, two,
                         [](double& a, double& b, std::ptrdiff_t place, std::ptrdiff_t lane) {
                           a += static_cast<double>(place);
                           b += static_cast<double>(lane);
                         });
-    for (std::ptrdiff_t lane = 0; lane < channels.width(first); ++lane) {
+    for (std::ptrdiff_t lane = 0; lane < width; ++lane) {
       double expected = 0;
       for (int s = 0; s < samples; ++s)
         for (std::ptrdiff_t i = 0; i < channels.inner; ++i)
@@ -62,4 +62,12 @@ TEST_CASE("each loop visits every element once, with its channel") {
   covers(beside{64, 1}, 9);
   covers(beside{70, 1}, 3);
   covers(beside{600, 1}, 2);
+}
+
+TEST_CASE("a common width is a constant") {
+  for (const std::ptrdiff_t width : {1, 32, 33, 64, 128, 256, 300}) {
+    std::ptrdiff_t got = 0;
+    with_width(width, [&](auto of) { got = of; });
+    CHECK(got == width);
+  }
 }

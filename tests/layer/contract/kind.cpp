@@ -33,8 +33,7 @@ struct scaling {
   }
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
-    c.rows(a.samples(),
-           product{a.out_gradient(), a.template parameter<1>(), a.in_gradient(), a.sizes().elements});
+    c.rows(a.samples(), product{a.out_gradient(), a.template parameter<1>(), a.in_gradient(), a.sizes().elements});
   }
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {

@@ -19,8 +19,9 @@ struct kernel_view_of {
   using type = Bound;
 };
 template <class Bound, class Context>
-requires(is_of_kind<typename Bound::on> && requires { typename kernels<typename Bound::on, Context>::of_the_layer; })
-struct kernel_view_of<Bound, Context> {
+requires(is_of_kind<typename Bound::on>&& requires {
+  typename kernels<typename Bound::on, Context>::of_the_layer;
+}) struct kernel_view_of<Bound, Context> {
   using type = bound_kind<typename Bound::on::kind>;
 };
 /// The layer as its kernels on a device see it: by its kind, if they are compiled for one.

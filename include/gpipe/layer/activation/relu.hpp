@@ -47,8 +47,7 @@ struct relu {
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient())
-        c.each(a.sizes().of(a.samples()), chain<T>{a.out(), a.out_gradient(), a.in_gradient()});
+      if (a.in_gradient()) c.each(a.sizes().of(a.samples()), chain<T>{a.out(), a.out_gradient(), a.in_gradient()});
     }
   };
 

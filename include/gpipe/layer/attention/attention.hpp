@@ -72,7 +72,8 @@ struct attention_kernels {
   static void refresh(const C& c, const A& a) noexcept {
     const numbers& of = a.sizes();
     const auto [Tokens, Width, Q, K, N] = of.extents();
-    const number *in = a.template parameter<0>(), *out = of.biased ? a.template parameter<2>() : a.template parameter<1>();
+    const number *in = a.template parameter<0>(),
+                 *out = of.biased ? a.template parameter<2>() : a.template parameter<1>();
     c.pack(Width, N, in, Width, true, a.template derived<0>());
     c.pack(N, Width, in, Width, false, a.template derived<1>());
     c.pack(Q, Width, out, Q, true, a.template derived<2>());
@@ -124,8 +125,7 @@ struct attention_kernels {
 
   /// One token of each sample, behind `position` others, whose keys and values are in the first extra.
   template <class C, class A>
-    requires(!Padded)
-  static void decode(const C& c, const A& a, int position) {
+  requires(!Padded) static void decode(const C& c, const A& a, int position) {
     const numbers& of = a.sizes();
     const auto [Tokens, Width, Q, K, N] = of.extents();
     T *qkv = a.template extra<0, T>(), *row = a.template workspace<0, T>(), *mixed = a.template workspace<1, T>();
@@ -134,14 +134,15 @@ struct attention_kernels {
     project(c, n, N, Width, a.in(), in_proj, in_bias(a), row);
     if (of.rotary != 0)
       c.rows(n, turn_pairs<T>{row, a.template derived<4, number>() + std::ptrdiff_t{position} * of.heads.width, N,
-                                      of.heads.heads + of.heads.key_heads, of.heads.width, 1, false});
+                              of.heads.heads + of.heads.key_heads, of.heads.width, 1, false});
     for (int i = 0; i < n; ++i)
       c.copy(N, row + std::ptrdiff_t{i} * N, qkv + (std::ptrdiff_t{i} * Tokens + position) * N);
     attention_shape shape = of.shape(n);
     shape.queries = 1, shape.keys = position + 1;
     shape.q = {N, of.heads.width, N}, shape.o = {Q, of.heads.width, Q};
     const T* const kept = qkv;
-    c.attention(shape, static_cast<const T*>(row), kept + Q, kept + Q + K, nullptr, mixed, a.template extra<2, number>());
+    c.attention(shape, static_cast<const T*>(row), kept + Q, kept + Q + K, nullptr, mixed,
+                a.template extra<2, number>());
     project(c, n, Width, Q, mixed, out_proj, out_bias(a), a.out());
   }
 
@@ -165,7 +166,7 @@ struct attention_kernels {
     if (of.rotary != 0)
       c.rows(std::ptrdiff_t{a.samples()} * Tokens,
              turn_pairs<T>{qkv, a.template derived<4, number>(), N, of.heads.heads + of.heads.key_heads, of.heads.width,
-                                   Tokens, back});
+                           Tokens, back});
   }
 
   // The gradients of q, k and v, from that of the output, in their place.
@@ -189,10 +190,12 @@ struct attention_kernels {
   static std::array<projection_gradient<T>, 2> projections_of(const A& a) {
     const numbers& of = a.sizes();
     const auto [Tokens, Width, Q, K, N] = of.extents();
-    number *const in = of.biased ? a.template gradient<1>() : nullptr, *const out = of.biased ? a.template gradient<3>() : nullptr;
+    number *const in = of.biased ? a.template gradient<1>() : nullptr, *const out = of.biased ? a.template gradient<3>()
+                                                                                              : nullptr;
     const T *gradients = a.template extra<0, T>(), *mixed = a.template extra<1, T>();
     return {{{gradients, a.in(), N, Width, Tokens, a.template gradient<0>(), in},
-             {a.out_gradient(), mixed, Width, Q, Tokens, of.biased ? a.template gradient<2>() : a.template gradient<1>(), out}}};
+             {a.out_gradient(), mixed, Width, Q, Tokens,
+              of.biased ? a.template gradient<2>() : a.template gradient<1>(), out}}};
   }
 };
 

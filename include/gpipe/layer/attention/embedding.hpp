@@ -43,16 +43,16 @@ struct embedding_kernels {
   template <class C, class A>
   static void forward(const C& c, const A& a) {
     const numbers& of = a.sizes();
-    c.rows(of.count(a.samples()), look_up{a.in(), a.template parameter<0>(), of.factor(), a.out(), of.width, of.scaled});
+    c.rows(of.count(a.samples()),
+           look_up{a.in(), a.template parameter<0>(), of.factor(), a.out(), of.width, of.scaled});
   }
 
   /// A team adds all rows in a strip of columns, so that no two threads write one number.
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {
     const numbers& of = a.sizes();
-    c.rows((of.width + strip - 1) / strip,
-           add_rows{of.count(a.samples()), a.in(), a.out_gradient(), of.factor(), a.template gradient<0>(),
-                    of.width, of.scaled});
+    c.rows((of.width + strip - 1) / strip, add_rows{of.count(a.samples()), a.in(), a.out_gradient(), of.factor(),
+                                                    a.template gradient<0>(), of.width, of.scaled});
   }
 
   struct look_up {
@@ -116,8 +116,7 @@ struct embedding {
   struct on;
 
   template <int... Extents>
-    requires(sizeof...(Extents) > 0)
-  struct on<tensor<std::int32_t, Extents...>>
+  requires(sizeof...(Extents) > 0) struct on<tensor<std::int32_t, Extents...>>
       : of_kind<on<tensor<std::int32_t, Extents...>>, detail::embedding_kernels<element>> {
     using output = tensor<element, Extents..., Width>;
     static constexpr auto elements = static_cast<std::int64_t>(output::size);

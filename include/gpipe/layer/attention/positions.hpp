@@ -46,8 +46,7 @@ struct learned_positions_kernels {
   }
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
-    if (T* into = a.in_gradient())
-      c.copy(a.samples() * a.sizes().elements(), a.out_gradient(), into);
+    if (T* into = a.in_gradient()) c.copy(a.samples() * a.sizes().elements(), a.out_gradient(), into);
   }
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {

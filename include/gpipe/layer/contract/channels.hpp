@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/tensor.hpp>
@@ -14,15 +15,25 @@
 
 namespace gpipe::detail {
 
+/// Calls f(width), with a constant for a common width: then sums of a lane stay in registers.
+template <class F>
+GPIPE_HOST_DEVICE void with_width(std::ptrdiff_t width, F f) {
+  if (width == 32) f(std::integral_constant<std::ptrdiff_t, 32>{});
+  else if (width == 64) f(std::integral_constant<std::ptrdiff_t, 64>{});
+  else if (width == 128) f(std::integral_constant<std::ptrdiff_t, 128>{});
+  else if (width == 256) f(std::integral_constant<std::ptrdiff_t, 256>{});
+  else f(width);
+}
+
 /// Loops of a kernel over channels. A channel is one element of a tensor's first extent, with all later extents, in
-/// every sample. A team works on one strip; channels of one element lie side by side, up to 256 of them in a strip, each
-/// a lane, so that memory is read in its order and the lanes' sums stay in the cache.
+/// every sample. A team works on one strip; channels of one element lie side by side, up to 256 of them in a strip,
+/// each a lane, so that memory is read in its order and the lanes' sums stay in the cache.
 ///
 ///     tensor<float, 64, 28, 28>:  inner 784, a strip is one channel            (64 strips)
 ///     tensor<float, 600>:         inner 1, a strip is 256 channels side by side (3 strips), each a lane
 ///
-/// A thread's local arrays, of `max_lanes` elements, hold the values of its lanes, which are the same in every loop over
-/// lanes, or the values of the only channel. `first` is the strip's first channel.
+/// A thread's local arrays, of `max_lanes` elements, hold the values of its lanes, which are the same in every loop
+/// over lanes, or the values of the only channel. `first` is the strip's first channel.
 template <bool SideBySide>
 struct channel_strips {
   static constexpr int max_lanes = SideBySide ? 256 : 1;
@@ -37,17 +48,24 @@ struct channel_strips {
     return count - first < max_lanes ? count - first : max_lanes;
   }
 
+  /// Calls f(lanes) with the number of the strip's lanes, a constant if that is common.
+  template <class F>
+  GPIPE_HOST_DEVICE void with_lanes(std::ptrdiff_t first, F f) const {
+    if constexpr (SideBySide) with_width(width(first), f);
+    else f(std::integral_constant<std::ptrdiff_t, 1>{});
+  }
+
   /// Calls g(lane) for the lanes, to fill the thread's local arrays.
-  template <class Team, class G>
-  GPIPE_HOST_DEVICE static void each_lane(const Team& team, std::ptrdiff_t width, G g) {
+  template <class Team, class Width, class G>
+  GPIPE_HOST_DEVICE static void each_lane(const Team& team, Width width, G g) {
     if constexpr (SideBySide) team.each(width, g);
     else g(0);
   }
 
   /// Calls g(i, lane) for every element i of the strip's channels, counted from the tensor's first element.
-  template <class Team, class G>
-  GPIPE_HOST_DEVICE void each(const Team& team, int samples, std::ptrdiff_t first, G g) const {
-    const std::ptrdiff_t step = elements(), lanes = width(first);
+  template <class Team, class Width, class G>
+  GPIPE_HOST_DEVICE void each(const Team& team, int samples, std::ptrdiff_t first, Width lanes, G g) const {
+    const std::ptrdiff_t step = elements();
     if constexpr (SideBySide) {
       for (std::ptrdiff_t at = first, s = 0; s < samples; ++s, at += step)
         team.each(lanes, [=](std::ptrdiff_t lane) { g(at + lane, lane); });
@@ -59,11 +77,11 @@ struct channel_strips {
 
   /// For strips of many lanes, two sums of each in one pass: a[lane] and b[lane] are those that g(a, b, i, lane) adds
   /// to. Eight rows at a time, for which a lane's sums stay in registers; they are added one after the other.
-  template <class Team, class G>
-  GPIPE_HOST_DEVICE void two_sums(const Team& team, int samples, std::ptrdiff_t first, double* a, double* b,
-                                  G g) const {
+  template <class Team, class Width, class G>
+  GPIPE_HOST_DEVICE void two_sums(const Team& team, int samples, std::ptrdiff_t first, Width lanes, double* a,
+                                  double* b, G g) const {
     constexpr std::ptrdiff_t rows = 8;
-    const std::ptrdiff_t step = elements(), lanes = width(first);
+    const std::ptrdiff_t step = elements();
     team.each(lanes, [=](std::ptrdiff_t lane) { a[lane] = b[lane] = 0; });
     std::ptrdiff_t at = first, s = 0;
     for (; s + rows <= samples; s += rows, at += rows * step)
@@ -78,11 +96,12 @@ struct channel_strips {
   }
 
   /// into[lane] = the sum of g(i, lane) over the lane's channel, in double.
-  template <class Team, class G>
-  GPIPE_HOST_DEVICE void sum(const Team& team, int samples, std::ptrdiff_t first, double* into, G g) const {
+  template <class Team, class Width, class G>
+  GPIPE_HOST_DEVICE void sum(const Team& team, int samples, std::ptrdiff_t first, Width lanes, double* into,
+                             G g) const {
     if constexpr (SideBySide) {
-      team.each(width(first), [=](std::ptrdiff_t lane) { into[lane] = 0; });
-      each(team, samples, first,
+      team.each(lanes, [=](std::ptrdiff_t lane) { into[lane] = 0; });
+      each(team, samples, first, lanes,
            [=](std::ptrdiff_t i, std::ptrdiff_t lane) { into[lane] += static_cast<double>(g(i, lane)); });
     } else {
       *into = 0;

@@ -7,8 +7,9 @@
 
 namespace gpipe {
 
-/// A layer whose kernels are compiled once for all layers of a kind, and not for each input and size again: convolutions
-/// with other channels, a relu of other tensors. A network with hundreds of different layers has a dozen kinds.
+/// A layer whose kernels are compiled once for all layers of a kind, and not for each input and size again:
+/// convolutions with other channels, a relu of other tensors. A network with hundreds of different layers has a dozen
+/// kinds.
 ///
 ///     template <class T>
 ///     struct scaling {                                    the kind: kernels, and all types in them

@@ -47,7 +47,7 @@ struct call {
   random_key random{};
   bool* used_random = nullptr;  ///< if given, set to true when the kernel calls `random`
   refresh_for refreshed = refresh_for::all;  ///< the kernels that will read what `refresh` writes
-  const layer_lists* lists = nullptr;  ///< for kernels of a kind: the layer's sizes and lists
+  const layer_lists* lists = nullptr;        ///< for kernels of a kind: the layer's sizes and lists
 };
 
 // The offset of a layer's I-th parameter or buffer in bytes: each starts at a multiple of `alignment`.
@@ -182,8 +182,9 @@ class operands {
   }
   template <int I = 0>
   std::conditional_t<Pass == detail::pass::absorb, value_type, const value_type>* state() const {
-    return reinterpret_cast<value_type*>(const_cast<std::byte*>(call_.state) +
-                                         detail::offset_in(first(lists().state, I), std::size_t{I}, sizeof(value_type)));
+    return reinterpret_cast<value_type*>(
+        const_cast<std::byte*>(call_.state) +
+        detail::offset_in(first(lists().state, I), std::size_t{I}, sizeof(value_type)));
   }
   // For `refresh`: whether forward, or the input part of backward, reads next what it writes. Buffers for the other
   // need no values then.
@@ -198,7 +199,7 @@ class operands {
   template <int I = 0, class T = derived_type<I>>
   T* derived() const {
     return reinterpret_cast<T*>(const_cast<std::byte*>(call_.derived) +
-                                         detail::offset_in(first(lists().derived, I), std::size_t{I}, std::size_t{1}));
+                                detail::offset_in(first(lists().derived, I), std::size_t{I}, std::size_t{1}));
   }
   template <int I = 0, class T = extra_type<I>>
   T* extra() const {

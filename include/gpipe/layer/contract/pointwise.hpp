@@ -87,8 +87,7 @@ struct pointwise {
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient())
-        c.each(a.sizes().of(a.samples()), chain<T>{a.in(), a.out_gradient(), a.in_gradient()});
+      if (a.in_gradient()) c.each(a.sizes().of(a.samples()), chain<T>{a.in(), a.out_gradient(), a.in_gradient()});
     }
   };
 

@@ -72,10 +72,9 @@ struct conv_transpose2d {
 
   // The shape is that of the convolution from our output to our input.
   template <detail::floating_map In>
-  struct on<In>
-      : detail::convolution_layer<on<In>, In, output_of<In>, true,
-                                  detail::convolution_from<output_of<In>, In::channels, Kernel, Options>(),
-                                  Options.bias> {
+  struct on<In> : detail::convolution_layer<on<In>, In, output_of<In>, true,
+                                            detail::convolution_from<output_of<In>, In::channels, Kernel, Options>(),
+                                            Options.bias> {
     using layer = conv_transpose2d;
     static_assert(detail::accepted<refusal<In>>);
   };

@@ -162,8 +162,19 @@ struct convolution_layer : of_kind<On, convolution_kernels<typename In::value_ty
 template <class In, int Out, height_width Kernel, conv_options Options>
 constexpr convolution_shape convolution_from() {
   constexpr height_width padding = pixels_of_padding(Options.padding, Kernel, Options.dilation);
-  return {1, In::channels, In::height, In::width, Out, Kernel.height, Kernel.width, Options.stride.height,
-          Options.stride.width, padding.height, padding.width, Options.dilation.height, Options.dilation.width,
+  return {1,
+          In::channels,
+          In::height,
+          In::width,
+          Out,
+          Kernel.height,
+          Kernel.width,
+          Options.stride.height,
+          Options.stride.width,
+          padding.height,
+          padding.width,
+          Options.dilation.height,
+          Options.dilation.width,
           Options.groups};
 }
 

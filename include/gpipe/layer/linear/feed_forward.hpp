@@ -116,9 +116,7 @@ struct feed_forward_kernels {
   struct apply {
     const T* h;
     T* z;
-    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-      z[i] = value_and_slope<Function>(number(h[i])).value;
-    }
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { z[i] = value_and_slope<Function>(number(h[i])).value; }
   };
   struct chain {
     T *h, *dz;

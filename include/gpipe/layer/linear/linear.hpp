@@ -56,8 +56,7 @@ struct linear_kernels {
   static void forward(const C& c, const A& a) {
     const auto [N, K, rows, biased] = a.sizes();
     const T* packed = a.template derived<0>();
-    if (biased)
-      c.multiply_plus(a.samples() * rows, N, K, a.in(), packed, a.template parameter<1>(), a.out());
+    if (biased) c.multiply_plus(a.samples() * rows, N, K, a.in(), packed, a.template parameter<1>(), a.out());
     else c.multiply(a.samples() * rows, N, K, a.in(), packed, a.out(), false);
   }
 
@@ -80,7 +79,7 @@ struct linear_kernels {
 
   /// The same for several micro-batches, with the same bits: dW is read and written once.
   template <class C, class A>
-    requires requires(const C& c, row_parts<T> in, number* out) { c.multiply_transposed(1, 1, 1, in, in, out); }
+  requires requires(const C& c, row_parts<T> in, number* out) { c.multiply_transposed(1, 1, 1, in, in, out); }
   static void backward_parameters(const C& c, const A& all, int micro_batches) {
     const auto [N, K, rows, biased] = all[0].sizes();
     row_parts<T> dy{{}, all[0].samples() * rows}, x = dy;

@@ -69,12 +69,12 @@ struct cross_entropy_kernels {
     if (!a.in_gradient()) return;
     const auto* labels = a.template field<0, std::int32_t>();
     c.rows(a.sizes().count(a.samples()), differentiate{a.in(),
-                                                             labels,
-                                                             {a.template field<1, number>(), labels},
-                                                             a.template extra<0, summary>(),
-                                                             a.in_gradient(),
-                                                             limit_in(a.training()),
- a.sizes().width});
+                                                       labels,
+                                                       {a.template field<1, number>(), labels},
+                                                       a.template extra<0, summary>(),
+                                                       a.in_gradient(),
+                                                       limit_in(a.training()),
+                                                       a.sizes().width});
   }
 
   static constexpr number limit_in(bool training) {
@@ -100,8 +100,7 @@ struct cross_entropy_kernels {
       if constexpr (ignores)
         if (is_ignored(label)) return team.each(1, [this, row](std::ptrdiff_t) { out[row] = summary{}; });
       const number top = team.maximum(count, lowest, [x](std::ptrdiff_t j) { return number(x[j]); });
-      const number equals =
-          team.sum(label, [x, top](std::ptrdiff_t j) { return x[j] == top ? number(1) : number(0); });
+      const number equals = team.sum(label, [x, top](std::ptrdiff_t j) { return x[j] == top ? number(1) : number(0); });
       const number hit = x[label] == top && equals == number(0) ? number(1) : number(0);
       if constexpr (clips || smooths) {
         const number most = clamped(top, limit), bound = limit;
@@ -109,9 +108,8 @@ struct cross_entropy_kernels {
             count, [x, most, bound](std::ptrdiff_t j) { return math::exp(clamped(number(x[j]), bound) - most); });
         number loss = std::log(total) + on_label * (most - clamped(number(x[label]), bound));
         if constexpr (smooths)
-          loss += elsewhere(classes) * team.sum(count, [x, most, bound](std::ptrdiff_t j) {
-            return most - clamped(number(x[j]), bound);
-          });
+          loss += elsewhere(classes) *
+                  team.sum(count, [x, most, bound](std::ptrdiff_t j) { return most - clamped(number(x[j]), bound); });
         out[row] = {most, number(1) / total, loss, hit};
       } else {
         const number total = team.sum(count, [x, top](std::ptrdiff_t j) { return math::exp(x[j] - top); });
@@ -163,9 +161,7 @@ struct cross_entropy_kernels {
         };
         const auto passes = [=](std::ptrdiff_t j) { return number(x[j]) >= -bound && number(x[j]) <= bound; };
         number* const of_label = keep_here(row);
-        team.each(1, [=](std::ptrdiff_t) {
-          *of_label = passes(label) ? slope(label) - weight * on_label : number(0);
-        });
+        team.each(1, [=](std::ptrdiff_t) { *of_label = passes(label) ? slope(label) - weight * on_label : number(0); });
         team.each(count, [=](std::ptrdiff_t j) { dx[j] = passes(j) ? slope(j) : number(0); });
         team.each(1, [=](std::ptrdiff_t) { dx[label] = *of_label; });
       } else if constexpr (std::is_same_v<T, number>) {

@@ -43,9 +43,8 @@ struct batch_norm_with {
 
   /// For an edge whose samples have `Rows` rows of the channels each; a channel of a row has `Inner` elements.
   template <class Edge, int Rows, int Inner>
-  struct of_channels
-      : of_kind<on<Edge>, detail::batch_norm_kernels<typename Edge::value_type, Inner == 1>>,
-        shared_sums<compute_type<typename Edge::value_type>, Edge::extents[0], (Rows >= 64)> {
+  struct of_channels : of_kind<on<Edge>, detail::batch_norm_kernels<typename Edge::value_type, Inner == 1>>,
+                       shared_sums<compute_type<typename Edge::value_type>, Edge::extents[0], (Rows >= 64)> {
     using output = Edge;
     using T = typename Edge::value_type;
     static constexpr int C = Edge::extents[0];

@@ -88,17 +88,21 @@ struct batch_norm_kernels {
       return found ? static_cast<number>(found[channel]) : average_mean[channel];
     }
     GPIPE_HOST_DEVICE number inverse(std::ptrdiff_t channel) const {
-      const double variance =
-          found ? found[along.count + channel] / found[2 * along.count] : static_cast<double>(average_variance[channel]);
+      const double variance = found ? found[along.count + channel] / found[2 * along.count]
+                                    : static_cast<double>(average_variance[channel]);
       return static_cast<number>(1 / std::sqrt(variance + epsilon));
     }
   };
   template <class A>
   static channel_input channel_input_of(const A& a, const double* recorded) {
     const numbers& of = a.sizes();
-    return {a.in(),   of.rows(a.samples()),
-            of.along, of.settings.epsilon,
-            a.training() ? recorded : nullptr, a.template state<0>(), a.template state<1>()};
+    return {a.in(),
+            of.rows(a.samples()),
+            of.along,
+            of.settings.epsilon,
+            a.training() ? recorded : nullptr,
+            a.template state<0>(),
+            a.template state<1>()};
   }
 
   struct measure {
@@ -108,32 +112,36 @@ struct batch_norm_kernels {
     double* partials;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
-      const T* x = in;
       const std::ptrdiff_t first = strip * channels::max_lanes;
+      along.with_lanes(first, [&](auto lanes) { of_strip(first, lanes, team); });
+    }
+    template <class Lanes, class Team>
+    GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {
+      const T* x = in;
       const auto count = static_cast<double>(samples * along.inner);
       double mean[std::size_t{channels::max_lanes}], squares[std::size_t{channels::max_lanes}];
       if constexpr (SideBySide) {  // one pass, with distances from the first row: no difference of large squares
         const T* start = x + first;
-        along.two_sums(team, samples, first, mean, squares,
-                           [=](double& sum, double& square, std::ptrdiff_t i, std::ptrdiff_t lane) {
-                             const double off = static_cast<double>(x[i]) - static_cast<double>(start[lane]);
-                             sum += off;
-                             square += off * off;
-                           });
-        channels::each_lane(team, along.width(first), [&, start](std::ptrdiff_t lane) {
+        along.two_sums(team, samples, first, lanes, mean, squares,
+                       [=](double& sum, double& square, std::ptrdiff_t i, std::ptrdiff_t lane) {
+                         const double off = static_cast<double>(x[i]) - static_cast<double>(start[lane]);
+                         sum += off;
+                         square += off * off;
+                       });
+        channels::each_lane(team, lanes, [&, start](std::ptrdiff_t lane) {
           const double middle = mean[lane] / count, found = squares[lane] - middle * mean[lane];
           mean[lane] = static_cast<double>(start[lane]) + middle;
           squares[lane] = found < 0 ? 0 : found;
         });
       } else {
-        along.sum(team, samples, first, mean, [=](std::ptrdiff_t i, std::ptrdiff_t) { return x[i]; });
-        channels::each_lane(team, along.width(first), [&](std::ptrdiff_t lane) { mean[lane] /= count; });
-        along.sum(team, samples, first, squares, [=, &mean](std::ptrdiff_t i, std::ptrdiff_t lane) {
+        along.sum(team, samples, first, lanes, mean, [=](std::ptrdiff_t i, std::ptrdiff_t) { return x[i]; });
+        channels::each_lane(team, lanes, [&](std::ptrdiff_t lane) { mean[lane] /= count; });
+        along.sum(team, samples, first, lanes, squares, [=, &mean](std::ptrdiff_t i, std::ptrdiff_t lane) {
           const double off = static_cast<double>(x[i]) - mean[lane];
           return off * off;
         });
       }
-      team.each(along.width(first), [&](std::ptrdiff_t lane) {
+      team.each(lanes, [&](std::ptrdiff_t lane) {
         partials[first + lane] = mean[lane];
         partials[along.count + first + lane] = squares[lane];
       });
@@ -146,12 +154,16 @@ struct batch_norm_kernels {
     T* out;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
+      const std::ptrdiff_t first = strip * channels::max_lanes;
+      of.along.with_lanes(first, [&](auto lanes) { of_strip(first, lanes, team); });
+    }
+    template <class Lanes, class Team>
+    GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {
       const T* x = of.in;
       const number *w = weight, *b = bias;
       T* y = out;
-      const std::ptrdiff_t first = strip * channels::max_lanes;
-      const strip_statistics by(team, first, of);
-      of.along.each(team, of.samples, first, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
+      const strip_statistics by(team, first, lanes, of);
+      of.along.each(team, of.samples, first, lanes, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
         y[i] = by.normal(x[i], lane) * w[first + lane] + b[first + lane];
       });
     }
@@ -165,29 +177,34 @@ struct batch_norm_kernels {
     number* sums;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
+      const std::ptrdiff_t first = strip * channels::max_lanes;
+      of.along.with_lanes(first, [&](auto lanes) { of_strip(first, lanes, team); });
+    }
+    template <class Lanes, class Team>
+    GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {
       const T *x = of.in, *dy = out_gradient;
       const number* w = weight;
       T* dx = in_gradient;
-      const std::ptrdiff_t first = strip * channels::max_lanes;
-      const strip_statistics by(team, first, of);
-      const std::ptrdiff_t lanes = of.along.width(first);
+      const strip_statistics by(team, first, lanes, of);
       double along_one[std::size_t{channels::max_lanes}], along_h[std::size_t{channels::max_lanes}];
       channels::each_lane(team, lanes, [&](std::ptrdiff_t lane) { along_one[lane] = along_h[lane] = 0; });
       if (of.found) {  // averages do not depend on x
-        add_along(team, of, first, dy, by, along_one, along_h);
+        add_along(team, of, first, lanes, dy, by, along_one, along_h);
         if (number* into = sums)
           team.each(lanes, [=, C = of.along.count, &along_one, &along_h](std::ptrdiff_t lane) {
             into[first + lane] = static_cast<number>(along_h[lane]);
             into[C + first + lane] = static_cast<number>(along_one[lane]);
           });
         const auto count = static_cast<double>(of.samples * of.along.inner);
-        channels::each_lane(team, lanes, [&](std::ptrdiff_t lane) { along_one[lane] /= count, along_h[lane] /= count; });
+        channels::each_lane(team, lanes,
+                            [&](std::ptrdiff_t lane) { along_one[lane] /= count, along_h[lane] /= count; });
       }
-      of.along.each(team, of.samples, first, [=, &by, &along_one, &along_h](std::ptrdiff_t i, std::ptrdiff_t lane) {
-        dx[i] = w[first + lane] * by.inverse[lane] *
-                (dy[i] - static_cast<number>(along_one[lane]) -
-                 by.normal(x[i], lane) * static_cast<number>(along_h[lane]));
-      });
+      of.along.each(team, of.samples, first, lanes,
+                    [=, &by, &along_one, &along_h](std::ptrdiff_t i, std::ptrdiff_t lane) {
+                      dx[i] = w[first + lane] * by.inverse[lane] *
+                              (dy[i] - static_cast<number>(along_one[lane]) -
+                               by.normal(x[i], lane) * static_cast<number>(along_h[lane]));
+                    });
     }
   };
 
@@ -198,10 +215,14 @@ struct batch_norm_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
       const std::ptrdiff_t first = strip * channels::max_lanes;
+      of.along.with_lanes(first, [&](auto lanes) { of_strip(first, lanes, team); });
+    }
+    template <class Lanes, class Team>
+    GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {
       double of_bias[std::size_t{channels::max_lanes}], of_weight[std::size_t{channels::max_lanes}];
-      add_along(team, of, first, out_gradient, strip_statistics(team, first, of), of_bias, of_weight);
+      add_along(team, of, first, lanes, out_gradient, strip_statistics(team, first, lanes, of), of_bias, of_weight);
       number *w = weight + first, *b = bias + first;
-      team.each(of.along.width(first), [&](std::ptrdiff_t lane) {
+      team.each(lanes, [&](std::ptrdiff_t lane) {
         w[lane] += static_cast<number>(of_weight[lane]);
         b[lane] += static_cast<number>(of_bias[lane]);
       });
@@ -211,9 +232,9 @@ struct batch_norm_kernels {
   // The statistics of a strip, loaded once.
   struct strip_statistics {
     number mean[std::size_t{channels::max_lanes}], inverse[std::size_t{channels::max_lanes}];
-    template <class Team>
-    GPIPE_HOST_DEVICE strip_statistics(const Team& team, std::ptrdiff_t first, const channel_input& of) {
-      channels::each_lane(team, of.along.width(first), [&](std::ptrdiff_t lane) {
+    template <class Team, class Lanes>
+    GPIPE_HOST_DEVICE strip_statistics(const Team& team, std::ptrdiff_t first, Lanes lanes, const channel_input& of) {
+      channels::each_lane(team, lanes, [&](std::ptrdiff_t lane) {
         mean[lane] = of.mean(first + lane);
         inverse[lane] = of.inverse(first + lane);
       });
@@ -222,22 +243,21 @@ struct batch_norm_kernels {
   };
 
   // The sums of dy and of dy h over each channel.
-  template <class Team>
-  GPIPE_HOST_DEVICE static void add_along(const Team& team, const channel_input& of, std::ptrdiff_t first,
-                                          const T* dy, const strip_statistics& by, double* along_one,
-                                          double* along_h) {
+  template <class Team, class Lanes>
+  GPIPE_HOST_DEVICE static void add_along(const Team& team, const channel_input& of, std::ptrdiff_t first, Lanes lanes,
+                                          const T* dy, const strip_statistics& by, double* along_one, double* along_h) {
     const T* x = of.in;
     if constexpr (SideBySide) {  // both in one pass
-      team.each(of.along.width(first), [=](std::ptrdiff_t lane) { along_one[lane] = along_h[lane] = 0; });
-      of.along.each(team, of.samples, first, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
+      team.each(lanes, [=](std::ptrdiff_t lane) { along_one[lane] = along_h[lane] = 0; });
+      of.along.each(team, of.samples, first, lanes, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
         const number d = dy[i];
         along_one[lane] += static_cast<double>(d);
         along_h[lane] += static_cast<double>(d * by.normal(x[i], lane));
       });
     } else {
-      of.along.sum(team, of.samples, first, along_one, [=](std::ptrdiff_t i, std::ptrdiff_t) { return dy[i]; });
-      of.along.sum(team, of.samples, first, along_h,
-                    [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) { return dy[i] * by.normal(x[i], lane); });
+      of.along.sum(team, of.samples, first, lanes, along_one, [=](std::ptrdiff_t i, std::ptrdiff_t) { return dy[i]; });
+      of.along.sum(team, of.samples, first, lanes, along_h,
+                   [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) { return dy[i] * by.normal(x[i], lane); });
     }
   }
 

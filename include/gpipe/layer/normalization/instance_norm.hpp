@@ -48,27 +48,31 @@ struct instance_norm_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const auto at = strips[row];
+      with_width(at.width, [&](auto width) { of_strip(at, width, team); });
+    }
+    template <class Width, class Team>
+    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {
       const int C = strips.channels;
       const std::ptrdiff_t pixels = strips.pixels;
       const T* x = in + at.at;
       T* y = out + at.at;
       number* r = inverse + at.sample * C + at.first;
       double mean[std::size_t{pixel_strips::max_lanes}], squares[std::size_t{pixel_strips::max_lanes}];
-      team.each(at.width, [&](std::ptrdiff_t k) { mean[k] = squares[k] = 0; });
+      team.each(width, [&](std::ptrdiff_t k) { mean[k] = squares[k] = 0; });
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
-        team.each(at.width, [=, &mean](std::ptrdiff_t k) { mean[k] += static_cast<double>(x[pixel * C + k]); });
-      team.each(at.width, [&](std::ptrdiff_t k) { mean[k] /= static_cast<double>(pixels); });
+        team.each(width, [=, &mean](std::ptrdiff_t k) { mean[k] += static_cast<double>(x[pixel * C + k]); });
+      team.each(width, [&](std::ptrdiff_t k) { mean[k] /= static_cast<double>(pixels); });
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
-        team.each(at.width, [=, &mean, &squares](std::ptrdiff_t k) {
+        team.each(width, [=, &mean, &squares](std::ptrdiff_t k) {
           const double off = static_cast<double>(x[pixel * C + k]) - mean[k];
           squares[k] += off * off;
         });
       const double eps = epsilon;
-      team.each(at.width, [=, &squares](std::ptrdiff_t k) {
+      team.each(width, [=, &squares](std::ptrdiff_t k) {
         r[k] = static_cast<number>(1 / std::sqrt(squares[k] / static_cast<double>(pixels) + eps));
       });
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
-        team.each(at.width, [=, &mean](std::ptrdiff_t k) {
+        team.each(width, [=, &mean](std::ptrdiff_t k) {
           y[pixel * C + k] = (x[pixel * C + k] - static_cast<number>(mean[k])) * r[k];
         });
     }
@@ -82,24 +86,28 @@ struct instance_norm_kernels {
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
       const auto at = strips[row];
+      with_width(at.width, [&](auto width) { of_strip(at, width, team); });
+    }
+    template <class Width, class Team>
+    GPIPE_HOST_DEVICE void of_strip(const pixel_strips::strip& at, Width width, const Team& team) const {
       const int C = strips.channels;
       const std::ptrdiff_t pixels = strips.pixels;
       const T *y = out + at.at, *dy = out_gradient + at.at;
       T* dx = in_gradient + at.at;
       const number* r = inverse + at.sample * C + at.first;
       double along_one[std::size_t{pixel_strips::max_lanes}], along_y[std::size_t{pixel_strips::max_lanes}];
-      team.each(at.width, [&](std::ptrdiff_t k) { along_one[k] = along_y[k] = 0; });
+      team.each(width, [&](std::ptrdiff_t k) { along_one[k] = along_y[k] = 0; });
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
-        team.each(at.width, [=, &along_one, &along_y](std::ptrdiff_t k) {
+        team.each(width, [=, &along_one, &along_y](std::ptrdiff_t k) {
           const auto d = static_cast<double>(dy[pixel * C + k]);
           along_one[k] += d;
           along_y[k] += d * static_cast<double>(y[pixel * C + k]);
         });
-      team.each(at.width, [&](std::ptrdiff_t k) {
+      team.each(width, [&](std::ptrdiff_t k) {
         along_one[k] /= static_cast<double>(pixels), along_y[k] /= static_cast<double>(pixels);
       });
       for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel)
-        team.each(at.width, [=, &along_one, &along_y](std::ptrdiff_t k) {
+        team.each(width, [=, &along_one, &along_y](std::ptrdiff_t k) {
           const std::ptrdiff_t i = pixel * C + k;
           dx[i] = r[k] * (dy[i] - static_cast<number>(along_one[k]) - y[i] * static_cast<number>(along_y[k]));
         });

@@ -29,8 +29,8 @@ struct rms_norm_kernels {
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
     if (a.in_gradient())
-      c.rows(a.sizes().count(a.samples()), differentiate{a.in(), a.out_gradient(), a.template parameter<0>(),
-                                                               statistics(a), a.in_gradient()});
+      c.rows(a.sizes().count(a.samples()),
+             differentiate{a.in(), a.out_gradient(), a.template parameter<0>(), statistics(a), a.in_gradient()});
   }
   template <class C, class A>
   static void backward_parameters(const C& c, const A& a) {
@@ -59,8 +59,7 @@ struct rms_norm_kernels {
       const T* x = in + row * N;
       const number* w = weight;
       T* y = out + row * N;
-      const number mean =
-          team.sum(N, [x](std::ptrdiff_t i) { return number(x[i]) * number(x[i]); }) / number(N);
+      const number mean = team.sum(N, [x](std::ptrdiff_t i) { return number(x[i]) * number(x[i]); }) / number(N);
       const number inverse = number(1) / std::sqrt(mean + number(epsilon));
       team.each(N, [=](std::ptrdiff_t i) { y[i] = x[i] * inverse * w[i]; });
       found.inverse[row] = inverse;
@@ -79,8 +78,7 @@ struct rms_norm_kernels {
       const number* w = weight;
       T* dx = in_gradient + row * N;
       const number inverse = found.inverse[row];
-      const number along_h =
-          team.sum(N, [=](std::ptrdiff_t i) { return dy[i] * w[i] * (x[i] * inverse); }) / number(N);
+      const number along_h = team.sum(N, [=](std::ptrdiff_t i) { return dy[i] * w[i] * (x[i] * inverse); }) / number(N);
       team.each(N, [=](std::ptrdiff_t i) { dx[i] = inverse * (dy[i] * w[i] - x[i] * inverse * along_h); });
     }
   };

@@ -56,36 +56,37 @@ struct average_pool_kernels {
         const T* x = picture + (std::ptrdiff_t{down.from} * of.in_width + of.columns(u).first) * C;
         const number by = weight(of, t, u);
         if (down.to - down.from == Window.height) {
-          add_rows<Window.height>(team, width, x, by, true, y + u * C);
+          add_rows<Window.height, true>(team, width, x, by, y + u * C);
         } else {
-          for (int i = down.from; i < down.to; ++i, x += std::ptrdiff_t{of.in_width} * C)
-            add_rows<1>(team, width, x, by, i == down.from, y + u * C);
+          add_rows<1, true>(team, width, x, by, y + u * C);
+          for (int i = down.from + 1; i < down.to; ++i)
+            add_rows<1, false>(team, width, x += std::ptrdiff_t{of.in_width} * C, by, y + u * C);
         }
       }
     }
 
     // Adds `Rows` rows of the windows to y, which begins with them or has others already.
-    template <int Rows, class Team>
-    GPIPE_HOST_DEVICE void add_rows(const Team& team, std::ptrdiff_t width, const T* x, number by, bool begins,
-                                           T* y) const {
+    template <int Rows, bool Begins, class Team>
+    GPIPE_HOST_DEVICE void add_rows(const Team& team, std::ptrdiff_t width, const T* x, number by, T* y) const {
       const std::ptrdiff_t C = of.channels, line = of.in_width * C;
       team.each(width, [=](std::ptrdiff_t k) {
         number sum = 0;
-        unrolled<Rows * Window.width>(
-            [&](int p) { sum += x[p / Window.width * line + p % Window.width * C + k]; });
-        y[k] = begins ? by * sum : y[k] + by * sum;
+        unrolled<Rows * Window.width>([&](int p) { sum += x[p / Window.width * line + p % Window.width * C + k]; });
+        y[k] = Begins ? by * sum : y[k] + by * sum;
       });
     }
 
     template <class Team>
     GPIPE_HOST_DEVICE void at_border(const Team& team, const T* picture, int t, int u, T* y) const {
       const auto down = of.rows(t), across = of.columns(u);
-      const std::ptrdiff_t C = of.channels, line = of.in_width * C;
       const number by = weight(of, t, u);
-      team.each(C, [=](std::ptrdiff_t k) {
+      const auto at = of.template pixels_of<T>(picture, down, across);
+      team.each(of.channels, [=](std::ptrdiff_t k) {
         number sum = 0;
-        for (int i = down.from; i < down.to; ++i)
-          for (int j = across.from; j < across.to; ++j) sum += picture[i * line + j * C + k];
+        unrolled<at.count>([&](int p) {
+          const number value = at.pixel[p][k];
+          sum += at.seen[p] ? value : number(0);
+        });
         y[k] = by * sum;
       });
     }
@@ -136,17 +137,16 @@ struct average_pool_kernels {
 
     template <class Team>
     GPIPE_HOST_DEVICE void at_border(const Team& team, const T* picture, typename windows::span down, int j,
-                                            T* dx) const {
+                                     T* dx) const {
       const std::ptrdiff_t C = of.channels;
       const auto across = of.columns_that_see(j);
-      if (down.from >= down.to || across.from >= across.to)
-        team.each(C, [=](std::ptrdiff_t k) { dx[k] = number(0); });
+      if (down.from >= down.to || across.from >= across.to) team.each(C, [=](std::ptrdiff_t k) { dx[k] = number(0); });
       for (int t = down.from; t < down.to; ++t)
         for (int u = across.from; u < across.to; ++u) {
           const T* dy = picture + (std::ptrdiff_t{t} * of.out_width + u) * C;
           const number by = weight(of, t, u);
-          const bool begins = t == down.from && u == across.from;
-          team.each(C, [=](std::ptrdiff_t k) { dx[k] = begins ? by * dy[k] : dx[k] + by * dy[k]; });
+          if (t == down.from && u == across.from) team.each(C, [=](std::ptrdiff_t k) { dx[k] = by * dy[k]; });
+          else team.each(C, [=](std::ptrdiff_t k) { dx[k] = dx[k] + by * dy[k]; });
         }
     }
   };

@@ -25,8 +25,7 @@ struct global_average_pool {
     }
     template <class Context, class A>
     static void backward_input(const Context& c, const A& a) {
-      if (a.in_gradient())
-        c.rows(a.samples() * a.sizes().pixels, spread{a.out_gradient(), a.in_gradient(), a.sizes()});
+      if (a.in_gradient()) c.rows(a.samples() * a.sizes().pixels, spread{a.out_gradient(), a.in_gradient(), a.sizes()});
     }
 
     struct mean {
@@ -36,14 +35,18 @@ struct global_average_pool {
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
         const auto at = strips[row];
+        detail::with_width(at.width, [&](auto width) { of_strip(at, width, team); });
+      }
+      template <class Width, class Team>
+      GPIPE_HOST_DEVICE void of_strip(const detail::pixel_strips::strip& at, Width width, const Team& team) const {
         const std::ptrdiff_t pixels = strips.pixels;
         const T* x = in + at.at;
         T* y = out + at.sample * strips.channels + at.first;
         number sum[std::size_t{detail::pixel_strips::max_lanes}];
-        team.each(at.width, [&](std::ptrdiff_t k) { sum[k] = 0; });
+        team.each(width, [&](std::ptrdiff_t k) { sum[k] = 0; });
         for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel, x += strips.channels)
-          team.each(at.width, [=, &sum](std::ptrdiff_t k) { sum[k] += x[k]; });
-        team.each(at.width, [=, &sum](std::ptrdiff_t k) { y[k] = sum[k] / number(pixels); });
+          team.each(width, [=, &sum](std::ptrdiff_t k) { sum[k] += x[k]; });
+        team.each(width, [=, &sum](std::ptrdiff_t k) { y[k] = sum[k] / number(pixels); });
       }
     };
 

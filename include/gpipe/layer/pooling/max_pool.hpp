@@ -64,7 +64,7 @@ struct max_pool_kernels {
     // Goes on with `Rows` rows of the windows, from row `first` on.
     template <int Rows, class Team>
     GPIPE_HOST_DEVICE void rows_of_window(const Team& team, std::ptrdiff_t width, const T* window, int first,
-                                                 bool begins, T* y, std::uint8_t* place) const {
+                                          bool begins, T* y, std::uint8_t* place) const {
       const std::ptrdiff_t C = of.channels, line = of.in_width * C;
       const T* x = window + first * line;
       team.each(width, [=](std::ptrdiff_t k) {
@@ -82,24 +82,25 @@ struct max_pool_kernels {
     }
 
     template <class Team>
-    GPIPE_HOST_DEVICE void at_border(const Team& team, const T* picture, typename windows::span down, int u,
-                                            T* row, std::uint8_t* row_places) const {
+    GPIPE_HOST_DEVICE void at_border(const Team& team, const T* picture, typename windows::span down, int u, T* row,
+                                     std::uint8_t* row_places) const {
       const auto across = of.columns(u);
-      const std::ptrdiff_t C = of.channels, line = of.in_width * C;
-      T* y = row + u * C;
-      std::uint8_t* place = row_places + u * C;
-      team.each(C, [=](std::ptrdiff_t k) {
-        number best = picture[down.from * line + across.from * C + k];
-        int at = (down.from - down.first) * Window.width + across.from - across.first;
-        for (int i = down.from; i < down.to; ++i)
-          for (int j = across.from; j < across.to; ++j) {
-            const number value = picture[i * line + j * C + k];
-            if (!(value > best || value != value)) continue;  // NOLINT(misc-redundant-expression)
-            best = value;
-            at = (i - down.first) * Window.width + j - across.first;
-          }
+      const auto at = of.template pixels_of<T>(picture, down, across);
+      const int first = (down.from - down.first) * Window.width + across.from - across.first;
+      const T* begin = picture + (std::ptrdiff_t{down.from} * of.in_width + across.from) * of.channels;
+      T* y = row + std::ptrdiff_t{u} * of.channels;
+      std::uint8_t* place = row_places + std::ptrdiff_t{u} * of.channels;
+      team.each(of.channels, [=](std::ptrdiff_t k) {
+        number best = begin[k];
+        int where = first;
+        unrolled<at.count>([&](int p) {
+          const number value = at.pixel[p][k];
+          const bool higher = at.seen[p] & ((value > best) | (value != value));  // NOLINT(misc-redundant-expression)
+          best = higher ? value : best;
+          where = higher ? p : where;
+        });
         y[k] = best;
-        place[k] = static_cast<std::uint8_t>(at);
+        place[k] = static_cast<std::uint8_t>(where);
       });
     }
   };
@@ -122,8 +123,7 @@ struct max_pool_kernels {
       for (int j = inside.to; j < of.in_width; ++j) at_border(team, picture, i, down, j, dx + j * C);
       if (inside.from != inside.to) {
         for (int t = down.from; t < down.to; ++t) {
-          const std::ptrdiff_t at =
-              picture + (std::ptrdiff_t{t} * of.out_width + inside.from + of.padding.width) * C;
+          const std::ptrdiff_t at = picture + (std::ptrdiff_t{t} * of.out_width + inside.from + of.padding.width) * C;
           const T* dy = out_gradient + at;
           const std::uint8_t* place = places + at;
           T* into = dx + inside.from * C;
@@ -158,10 +158,11 @@ struct max_pool_kernels {
           const std::uint8_t* place = places + at;
           const int here = (i - of.rows(t).first) * Window.width + j - of.columns(u).first;
           const bool begins = t == down.from && u == across.from;
-          team.each(C, [=](std::ptrdiff_t k) {
-            const number more = int{place[k]} == here ? number(dy[k]) : number(0);
-            into[k] = begins ? more : into[k] + more;
-          });
+          if (begins)
+            team.each(C, [=](std::ptrdiff_t k) { into[k] = int{place[k]} == here ? number(dy[k]) : number(0); });
+          else
+            team.each(
+                C, [=](std::ptrdiff_t k) { into[k] = into[k] + (int{place[k]} == here ? number(dy[k]) : number(0)); });
         }
     }
   };

@@ -115,6 +115,24 @@ struct pool_windows {
     const int end = to < out_width ? to : out_width;
     return {0, from < end ? from : end, end};
   }
+  /// The pixels of a window that may lie across the border of `picture`; there `pixel` is some other one.
+  template <class T>
+  struct pixels {
+    static constexpr int count = Window.height * Window.width;
+    const T* pixel[std::size_t{count}];
+    bool seen[std::size_t{count}];
+  };
+  template <class T>
+  GPIPE_HOST_DEVICE pixels<T> pixels_of(const T* picture, span down, span across) const {
+    pixels<T> all;
+    unrolled<pixels<T>::count>([&](int p) {
+      const int i = down.first + p / Window.width, j = across.first + p % Window.width;
+      all.seen[p] = i >= down.from && i < down.to && j >= across.from && j < across.to;
+      all.pixel[p] = all.seen[p] ? picture + (std::ptrdiff_t{i} * in_width + j) * channels : picture;
+    });
+    return all;
+  }
+
   /// With stride 1, the inputs [from, to) of a row that `Window.width` windows see, each at another place.
   GPIPE_HOST_DEVICE constexpr span fully_seen() const {
     const int from = Window.width - 1 - padding.width, to = out_width - padding.width;
@@ -130,9 +148,8 @@ struct pooled {
   static_assert(accepted<typename checked::broken_promise>);
   using T = typename In::value_type;
   using output = feature_map<T, In::channels, checked::down::count, checked::across::count>;
-  static constexpr pool_windows<Window> sizes{In::channels,   In::height,      In::width,
-                                              output::height, output::width,   checked::stride,
-                                              Options.padding, Options.count_padding};
+  static constexpr pool_windows<Window> sizes{In::channels,  In::height,      In::width,       output::height,
+                                              output::width, checked::stride, Options.padding, Options.count_padding};
   static constexpr std::int64_t seen = static_cast<std::int64_t>(output::size) * Window.height * Window.width;
   static constexpr std::int64_t bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + output::size));
 };

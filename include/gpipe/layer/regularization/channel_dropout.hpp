@@ -34,8 +34,7 @@ struct channel_dropout_kernels {
   template <class Context, class A>
   static void pass(const Context& c, const A& a, const T* from, T* into) {
     const auto& [strips, percent] = a.sizes();
-    if (percent > 0 && a.training())
-      c.rows(strips.rows(a.samples()), drop{a.random(), from, into, strips, percent});
+    if (percent > 0 && a.training()) c.rows(strips.rows(a.samples()), drop{a.random(), from, into, strips, percent});
     else c.copy(a.samples() * strips.pixels * strips.channels, from, into);
   }
 

@@ -30,7 +30,8 @@ struct dropout_kernels {
   template <class C, class A>
   static void pass(const C& c, const A& a, const T* from, T* into) {
     const int percent = a.sizes().percent;
-    if (percent > 0 && a.training()) c.rows(a.samples(), drop{a.random(), from, into, a.sizes().elements, kept_share(percent)});
+    if (percent > 0 && a.training())
+      c.rows(a.samples(), drop{a.random(), from, into, a.sizes().elements, kept_share(percent)});
     else c.copy(a.sizes().of(a.samples()), from, into);
   }
 
@@ -90,8 +91,7 @@ struct dropout {
   struct on;
 
   template <detail::floating_tensor In>
-  struct on<In>
-      : detail::layer_of_elements<on<In>, detail::dropout_kernels<typename In::value_type>, In, 25, 25, 2> {
+  struct on<In> : detail::layer_of_elements<on<In>, detail::dropout_kernels<typename In::value_type>, In, 25, 25, 2> {
     static constexpr typename on::numbers sizes{{on::elements}, Percent};
   };
 };

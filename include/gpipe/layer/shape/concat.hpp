@@ -78,8 +78,8 @@ struct concat {
 
   template <class First, class... Rest>
   requires((detail::differ_only_in<First, Rest>(detail::axis_of(Axis, First::rank)) && ...) && sizeof...(Rest) > 0 &&
-           detail::floating_tensor<First> && !detail::is_feature_map<First> && (!detail::is_feature_map<Rest> && ...))
-  struct on<bundle<First, Rest...>>
+           detail::floating_tensor<First> && !detail::is_feature_map<First> &&
+           (!detail::is_feature_map<Rest> && ...)) struct on<bundle<First, Rest...>>
       : detail::joined_rows<on<bundle<First, Rest...>>, typename First::value_type,
                             static_cast<std::ptrdiff_t>(First::size) /
                                 detail::row_width<First>(detail::axis_of(Axis, First::rank)),
@@ -91,8 +91,8 @@ struct concat {
   };
 
   template <detail::floating_map First, class... Rest>
-  requires((detail::beside<First, Rest> && ...) && sizeof...(Rest) > 0 && (Axis == -1 || Axis == 0))
-  struct on<bundle<First, Rest...>>
+  requires((detail::beside<First, Rest> && ...) && sizeof...(Rest) > 0 &&
+           (Axis == -1 || Axis == 0)) struct on<bundle<First, Rest...>>
       : detail::joined_rows<on<bundle<First, Rest...>>, typename First::value_type,
                             static_cast<std::ptrdiff_t>(First::pixels), First::channels, Rest::channels...> {
     using output = feature_map<typename First::value_type, (First::channels + ... + Rest::channels), First::height,

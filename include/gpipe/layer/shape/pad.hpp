@@ -88,8 +88,8 @@ struct pad {
         height > 0 && width > 0 && -Top < In::height && -Bottom < In::height && -Left < In::width && -Right < In::width;
     static_assert(sizeof(broken::padded_picture_has_pixels<pad, In, height, width, fits>) > 0);
     using output = feature_map<T, In::channels, fits ? height : 1, fits ? width : 1>;
-    static constexpr typename on::numbers sizes{
-        In::channels, {In::height, In::width}, {output::height, output::width}, Left, Top};
+    static constexpr
+        typename on::numbers sizes{In::channels, {In::height, In::width}, {output::height, output::width}, Left, Top};
     static constexpr work cost{.bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + output::size))};
   };
 };

@@ -12,21 +12,20 @@ namespace gpipe {
 
 namespace detail {
 
-template <class T>
+template <class T, height_width Factor>
 struct upsample_kernels {
   using value_type = T;
   using number = compute_type<T>;
   struct numbers {
     int channels, height, width;  ///< of the input
-    height_width factor;
 
-    GPIPE_HOST_DEVICE constexpr int out_width() const { return width * factor.width; }
+    GPIPE_HOST_DEVICE constexpr int out_width() const { return width * Factor.width; }
   };
 
   template <class Context, class A>
   static void forward(const Context& c, const A& a) {
     const numbers& of = a.sizes();
-    c.rows(std::ptrdiff_t{a.samples()} * of.height * of.factor.height * of.out_width(),
+    c.rows(std::ptrdiff_t{a.samples()} * of.height * Factor.height * of.out_width(),
            repeat_pixels{a.in(), a.out(), of});
   }
   template <class Context, class A>
@@ -43,8 +42,7 @@ struct upsample_kernels {
     numbers of;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
-      const std::ptrdiff_t row = pixel / of.out_width() / of.factor.height,
-                           column = pixel % of.out_width() / of.factor.width;
+      const std::ptrdiff_t row = pixel / of.out_width() / Factor.height, column = pixel % of.out_width() / Factor.width;
       const T* x = in + (row * of.width + column) * of.channels;
       T* y = out + pixel * of.channels;
       team.each(of.channels, [=](std::ptrdiff_t k) { y[k] = x[k]; });
@@ -56,15 +54,14 @@ struct upsample_kernels {
     numbers of;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
-      const std::ptrdiff_t row = pixel / of.width * of.factor.height, column = pixel % of.width * of.factor.width,
+      const std::ptrdiff_t row = pixel / of.width * Factor.height, column = pixel % of.width * Factor.width,
                            C = of.channels, line = of.out_width() * C;
       const T* dy = out_gradient + row * line + column * C;
       T* dx = in_gradient + pixel * C;
-      const height_width factor = of.factor;
       team.each(C, [=](std::ptrdiff_t k) {
         number sum = 0;
-        for (int i = 0; i < factor.height; ++i)
-          for (int j = 0; j < factor.width; ++j) sum += dy[i * line + j * C + k];
+        for (int i = 0; i < Factor.height; ++i)
+          for (int j = 0; j < Factor.width; ++j) sum += dy[i * line + j * C + k];
         dx[k] = sum;
       });
     }
@@ -89,10 +86,10 @@ struct upsample {
   struct on;
 
   template <detail::floating_map In>
-  struct on<In> : of_kind<on<In>, detail::upsample_kernels<typename In::value_type>> {
+  struct on<In> : of_kind<on<In>, detail::upsample_kernels<typename In::value_type, Factor>> {
     using T = typename In::value_type;
     using output = feature_map<T, In::channels, In::height * Factor.height, In::width * Factor.width>;
-    static constexpr typename on::numbers sizes{In::channels, In::height, In::width, Factor};
+    static constexpr typename on::numbers sizes{In::channels, In::height, In::width};
     static constexpr work cost{.backward_input = static_cast<std::int64_t>(output::size),
                                .bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + output::size))};
   };
