@@ -1,4 +1,5 @@
-// The part of gpipe that does not depend on a model, with the kernels of the layers that ship, compiled once for a program whose sources have GPIPE_COMPILED=1.
+// The part of gpipe that does not depend on a model, with the kernels of the layers that ship, compiled once for a
+// program whose sources have GPIPE_COMPILED=1.
 // CMake builds it as gpipe::compiled. By hand:
 //
 //     g++ -std=c++20 -O2 -pthread -DGPIPE_COMPILED=1 -Iinclude program.cpp include/gpipe/compiled.cpp

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <type_traits>
 
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/tensor.hpp>
@@ -15,13 +14,19 @@
 
 namespace gpipe::detail {
 
+/// A width that the compiler knows. (`std::integral_constant` converts on the host alone.)
+template <std::ptrdiff_t Width>
+struct constant_width {
+  GPIPE_HOST_DEVICE constexpr operator std::ptrdiff_t() const { return Width; }  // NOLINT(google-explicit-constructor)
+};
+
 /// Calls f(width), with a constant for a common width: then sums of a lane stay in registers.
 template <class F>
 GPIPE_HOST_DEVICE void with_width(std::ptrdiff_t width, F f) {
-  if (width == 32) f(std::integral_constant<std::ptrdiff_t, 32>{});
-  else if (width == 64) f(std::integral_constant<std::ptrdiff_t, 64>{});
-  else if (width == 128) f(std::integral_constant<std::ptrdiff_t, 128>{});
-  else if (width == 256) f(std::integral_constant<std::ptrdiff_t, 256>{});
+  if (width == 32) f(constant_width<32>{});
+  else if (width == 64) f(constant_width<64>{});
+  else if (width == 128) f(constant_width<128>{});
+  else if (width == 256) f(constant_width<256>{});
   else f(width);
 }
 
@@ -52,7 +57,7 @@ struct channel_strips {
   template <class F>
   GPIPE_HOST_DEVICE void with_lanes(std::ptrdiff_t first, F f) const {
     if constexpr (SideBySide) with_width(width(first), f);
-    else f(std::integral_constant<std::ptrdiff_t, 1>{});
+    else f(constant_width<1>{});
   }
 
   /// Calls g(lane) for the lanes, to fill the thread's local arrays.

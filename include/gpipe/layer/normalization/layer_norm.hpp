@@ -12,7 +12,7 @@ namespace gpipe {
 
 namespace detail {
 
-template <class T>
+template <class T, int Width>
 struct layer_norm_kernels {
   using value_type = T;
   using number = compute_type<T>;
@@ -54,7 +54,7 @@ struct layer_norm_kernels {
     of_rows found;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const std::ptrdiff_t N = found.N;
+      const std::ptrdiff_t N = Width > 0 ? Width : found.N;
       const T* x = in + row * N;
       const number *w = weight, *b = bias;
       T* y = out + row * N;
@@ -75,7 +75,7 @@ struct layer_norm_kernels {
     of_rows found;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const std::ptrdiff_t N = found.N;
+      const std::ptrdiff_t N = Width > 0 ? Width : found.N;
       const T *x = in + row * N, *dy = out_gradient + row * N;
       const number* w = weight;
       T* dx = in_gradient + row * N;
@@ -93,7 +93,8 @@ struct layer_norm_kernels {
     const T *x, *dy;
     of_rows found;
     GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const {
-      return dy[row * found.N + i] * ((x[row * found.N + i] - found.mean[row]) * found.inverse[row]);
+      const std::ptrdiff_t at = row * (Width > 0 ? Width : found.N) + i;
+      return dy[at] * ((x[at] - found.mean[row]) * found.inverse[row]);
     }
   };
   struct of_bias {
@@ -118,7 +119,7 @@ struct layer_norm {
 
   template <class T, int... Extents>
   requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>>
-      : of_kind<on<tensor<T, Extents...>>, detail::layer_norm_kernels<T>> {
+      : of_kind<on<tensor<T, Extents...>>, detail::layer_norm_kernels<T, detail::summed_width<tensor<T, Extents...>>>> {
     using output = tensor<T, Extents...>;
     static constexpr detail::row_sizes sizes = detail::row_sizes_of<output>;
     static constexpr int N = sizes.width, rows = sizes.rows;

@@ -12,7 +12,7 @@ namespace gpipe {
 
 namespace detail {
 
-template <class T>
+template <class T, int Width>
 struct rms_norm_kernels {
   using value_type = T;
   using number = compute_type<T>;
@@ -55,7 +55,7 @@ struct rms_norm_kernels {
     double epsilon;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const std::ptrdiff_t N = found.N;
+      const std::ptrdiff_t N = Width > 0 ? Width : found.N;
       const T* x = in + row * N;
       const number* w = weight;
       T* y = out + row * N;
@@ -73,7 +73,7 @@ struct rms_norm_kernels {
     T* in_gradient;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const std::ptrdiff_t N = found.N;
+      const std::ptrdiff_t N = Width > 0 ? Width : found.N;
       const T *x = in + row * N, *dy = out_gradient + row * N;
       const number* w = weight;
       T* dx = in_gradient + row * N;
@@ -87,7 +87,8 @@ struct rms_norm_kernels {
     const T *x, *dy;
     of_rows found;
     GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const {
-      return dy[row * found.N + i] * (x[row * found.N + i] * found.inverse[row]);
+      const std::ptrdiff_t at = row * (Width > 0 ? Width : found.N) + i;
+      return dy[at] * (x[at] * found.inverse[row]);
     }
   };
 };
@@ -115,7 +116,7 @@ struct rms_norm_with {
 
   template <class T, int... Extents>
   requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>>
-      : of_kind<on<tensor<T, Extents...>>, detail::rms_norm_kernels<T>> {
+      : of_kind<on<tensor<T, Extents...>>, detail::rms_norm_kernels<T, detail::summed_width<tensor<T, Extents...>>>> {
     using output = tensor<T, Extents...>;
     static constexpr typename on::numbers sizes{detail::row_sizes_of<output>, Setting.epsilon};
 
