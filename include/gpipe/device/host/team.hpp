@@ -54,15 +54,10 @@ struct team {
     alignas(gpipe::detail::alignment) T value[chunk];
     T lane[lanes];
     for (T& l : lane) l = identity;
-    std::ptrdiff_t first = 0;
-    for (; first + chunk <= width; first += chunk) {  // whole chunks, of a number that the compiler knows
-      for (std::ptrdiff_t i = 0; i < chunk; ++i) value[i] = g(first + i);
-      for (std::ptrdiff_t i = 0; i < chunk; i += lanes)
-        for (int l = 0; l < lanes; ++l) lane[l] = op(lane[l], value[i + l]);
-    }
-    if (first < width) {
-      const std::ptrdiff_t count = width - first, whole = (count + lanes - 1) / lanes * lanes;
+    for (std::ptrdiff_t first = 0; first < width; first += chunk) {
+      const std::ptrdiff_t count = width - first < chunk ? width - first : chunk;
       for (std::ptrdiff_t i = 0; i < count; ++i) value[i] = g(first + i);
+      const std::ptrdiff_t whole = (count + lanes - 1) / lanes * lanes;
       for (std::ptrdiff_t i = count; i < whole; ++i) value[i] = identity;
       for (std::ptrdiff_t i = 0; i < whole; i += lanes)
         for (int l = 0; l < lanes; ++l) lane[l] = op(lane[l], value[i + l]);

@@ -41,10 +41,4 @@ struct row_sizes {
 template <class Tensor>
 inline constexpr row_sizes row_sizes_of{rows_in<Tensor>, last_extent<Tensor>};
 
-/// A row's width as an argument of a kind that sums rows: 0 if it is known at run time alone. Sums over rows of up to
-/// 128 elements are compiled for each width: g++ then keeps the elements in registers, which is faster, and rounds
-/// otherwise.
-template <class Tensor>
-inline constexpr int summed_width = last_extent<Tensor> <= 128 ? last_extent<Tensor> : 0;
-
 }  // namespace gpipe::detail

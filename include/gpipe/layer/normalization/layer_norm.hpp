@@ -12,6 +12,7 @@ namespace gpipe {
 
 namespace detail {
 
+// Of each width: sums over a row whose width the compiler knows are faster, and round otherwise.
 template <class T, int Width>
 struct layer_norm_kernels {
   using value_type = T;
@@ -40,11 +41,10 @@ struct layer_norm_kernels {
 
   struct of_rows {
     number *mean, *inverse;  // the inverse standard deviation
-    int N;
   };
   template <class A>
   static of_rows statistics(const A& a) {
-    return {a.template extra<0, number>(), a.template extra<1, number>(), a.sizes().width};
+    return {a.template extra<0, number>(), a.template extra<1, number>()};
   }
 
   struct normalise {
@@ -54,7 +54,7 @@ struct layer_norm_kernels {
     of_rows found;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const std::ptrdiff_t N = Width > 0 ? Width : found.N;
+      const std::ptrdiff_t N = Width;
       const T* x = in + row * N;
       const number *w = weight, *b = bias;
       T* y = out + row * N;
@@ -75,7 +75,7 @@ struct layer_norm_kernels {
     of_rows found;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const std::ptrdiff_t N = Width > 0 ? Width : found.N;
+      const std::ptrdiff_t N = Width;
       const T *x = in + row * N, *dy = out_gradient + row * N;
       const number* w = weight;
       T* dx = in_gradient + row * N;
@@ -93,7 +93,7 @@ struct layer_norm_kernels {
     const T *x, *dy;
     of_rows found;
     GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const {
-      const std::ptrdiff_t at = row * (Width > 0 ? Width : found.N) + i;
+      const std::ptrdiff_t at = row * Width + i;
       return dy[at] * ((x[at] - found.mean[row]) * found.inverse[row]);
     }
   };
@@ -119,7 +119,7 @@ struct layer_norm {
 
   template <class T, int... Extents>
   requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>>
-      : of_kind<on<tensor<T, Extents...>>, detail::layer_norm_kernels<T, detail::summed_width<tensor<T, Extents...>>>> {
+      : of_kind<on<tensor<T, Extents...>>, detail::layer_norm_kernels<T, detail::last_extent<tensor<T, Extents...>>>> {
     using output = tensor<T, Extents...>;
     static constexpr detail::row_sizes sizes = detail::row_sizes_of<output>;
     static constexpr int N = sizes.width, rows = sizes.rows;

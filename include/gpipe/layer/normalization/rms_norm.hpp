@@ -12,6 +12,7 @@ namespace gpipe {
 
 namespace detail {
 
+// Of each width: sums over a row whose width the compiler knows are faster, and round otherwise.
 template <class T, int Width>
 struct rms_norm_kernels {
   using value_type = T;
@@ -55,7 +56,7 @@ struct rms_norm_kernels {
     double epsilon;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const std::ptrdiff_t N = Width > 0 ? Width : found.N;
+      const std::ptrdiff_t N = Width;
       const T* x = in + row * N;
       const number* w = weight;
       T* y = out + row * N;
@@ -73,7 +74,7 @@ struct rms_norm_kernels {
     T* in_gradient;
     template <class Team>
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-      const std::ptrdiff_t N = Width > 0 ? Width : found.N;
+      const std::ptrdiff_t N = Width;
       const T *x = in + row * N, *dy = out_gradient + row * N;
       const number* w = weight;
       T* dx = in_gradient + row * N;
@@ -87,7 +88,7 @@ struct rms_norm_kernels {
     const T *x, *dy;
     of_rows found;
     GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const {
-      const std::ptrdiff_t at = row * (Width > 0 ? Width : found.N) + i;
+      const std::ptrdiff_t at = row * Width + i;
       return dy[at] * (x[at] * found.inverse[row]);
     }
   };
@@ -116,7 +117,7 @@ struct rms_norm_with {
 
   template <class T, int... Extents>
   requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>>
-      : of_kind<on<tensor<T, Extents...>>, detail::rms_norm_kernels<T, detail::summed_width<tensor<T, Extents...>>>> {
+      : of_kind<on<tensor<T, Extents...>>, detail::rms_norm_kernels<T, detail::last_extent<tensor<T, Extents...>>>> {
     using output = tensor<T, Extents...>;
     static constexpr typename on::numbers sizes{detail::row_sizes_of<output>, Setting.epsilon};
 
