@@ -186,9 +186,14 @@ dataset behind_noise(dataset pictures, std::uint64_t seed) {
 
 // The training --------------------------------------------------------------------------------------------------------
 
-// In a job of processes every process makes the same calls, because each has a part of the answer; rank 0 prints.
-template <class Net>
-int train(settings chosen, process_group* job) {
+/// The data of a training, and its options.
+struct preparation {
+  dataset data, test;
+  fit_options epochs;
+  training_options how;
+};
+
+preparation prepare(settings& chosen, process_group* job) {
   const bool prints = job == nullptr || job->rank() == 0;
   if (prints)
     example::require_outputs(chosen.folder.empty() ? chosen.data + "/train-images.idx" : chosen.folder, {chosen.log},
@@ -201,15 +206,22 @@ int train(settings chosen, process_group* job) {
   fit_options epochs{.epochs = chosen.epochs, .batch = chosen.batch, .seed = chosen.seed};
   const auto steps = static_cast<std::uint64_t>(epochs.steps_per_epoch(data.samples())) *
                      static_cast<std::uint64_t>(chosen.epochs);
-  trainer<Net, adamw> training{chosen.plan,
-                               adamw{.learning_rate = chosen.rate, .weight_decay = 0.01},
-                               {.seed = chosen.seed,
-                                .learning_rate_schedule = warm_up{steps / 20 + 1, cosine{steps - steps / 20}},
-                                .max_grad_norm = 5,
-                                .groups = {no_decay_for_biases_and_norms()},
-                                .deadline = std::chrono::seconds(chosen.deadline),
-                                .on_deadline = deadline_action::abort,
-                                .job = job}};
+  return {std::move(data),
+          std::move(test),
+          epochs,
+          {.seed = chosen.seed,
+           .learning_rate_schedule = warm_up{steps / 20 + 1, cosine{steps - steps / 20}},
+           .max_grad_norm = 5,
+           .groups = {no_decay_for_biases_and_norms()},
+           .deadline = std::chrono::seconds(chosen.deadline),
+           .on_deadline = deadline_action::abort,
+           .job = job}};
+}
+
+// In a job of processes every process makes the same calls, because each has a part of the answer; rank 0 prints.
+int run(basic_trainer<host_device>& training, preparation& with, const settings& chosen, process_group* job) {
+  const bool prints = job == nullptr || job->rank() == 0;
+  auto& [data, test, epochs, how] = with;
   std::ostream none(nullptr);
   std::ostream& out = chosen.quiet || !prints ? none : std::cout;
   example::resume(training, chosen.save, epochs, out);  // also the seed
@@ -244,6 +256,13 @@ int train(settings chosen, process_group* job) {
   std::cout << "test accuracy " << std::fixed << std::setprecision(4) << accuracy << '\n'
             << "parameters " << std::hex << std::setw(16) << std::setfill('0') << hash << '\n';
   return 0;
+}
+
+template <class Net>
+int train(settings chosen, process_group* job) {
+  preparation with = prepare(chosen, job);
+  trainer<Net, adamw> training{chosen.plan, adamw{.learning_rate = chosen.rate, .weight_decay = 0.01}, with.how};
+  return run(training, with, chosen, job);
 }
 
 int main(int count, char** words) {

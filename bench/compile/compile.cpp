@@ -207,25 +207,30 @@ int main() {
 }
 )";
 
+/// That network, and two of the examples with several networks each, which are compiled as the project builds them.
 void measure_networks(const fs::path& scratch, results& seconds, results& megabytes) {
-  std::printf("\nAmoebaNet-D (18, 256) on 8 stages at -O2, with the compiled library: processor's seconds (MB)\n");
-  const fs::path program = scratch / "amoebanet.cpp";
-  std::ofstream(program) << amoebanet_program;
+  std::printf("\nnetworks, with the compiled library: processor's seconds (MB)\n");
+  const fs::path amoebanet = scratch / "amoebanet.cpp";
+  std::ofstream(amoebanet) << amoebanet_program;
+  std::vector<std::string> plain{"-O2", "-DGPIPE_COMPILED=1"}, built = as_for_users();
+#if GPIPE_WITH_LIBXSMM
+  plain.push_back("-DGPIPE_WITH_LIBXSMM=1");
+#endif
+  built.push_back("-DGPIPE_COMPILED=1");
   for (const std::string compiler : compilers) {
     if (bench::run({compiler, "--version"}).wall < 0) continue;
-    std::vector<std::string> flags{"-O2", "-DGPIPE_COMPILED=1"};
-#if GPIPE_WITH_LIBXSMM
-    flags.push_back("-DGPIPE_WITH_LIBXSMM=1");
-#endif
-    const spent time = median_of(compiler, program, scratch, flags);
-    if (time.wall < 0) {
-      std::printf("%-10s failed\n", compiler.c_str());
-      continue;
-    }
-    std::printf("%-10s%6.2f (%4.0f)\n", compiler.c_str(), time.processor, time.megabytes);
-    std::fflush(stdout);
-    seconds.emplace_back("compile.amoebanet." + compiler, time.processor);
-    megabytes.emplace_back("compile.amoebanet." + compiler + ".memory", time.megabytes);
+    const auto take = [&](const char* what, const std::string& name, const fs::path& program,
+                          const std::vector<std::string>& flags) {
+      const spent time = median_of(compiler, program, scratch, flags);
+      if (time.wall < 0) return std::printf("%-10s%-44s failed\n", compiler.c_str(), what), void();
+      std::printf("%-10s%-44s%6.2f (%4.0f)\n", compiler.c_str(), what, time.processor, time.megabytes);
+      std::fflush(stdout);
+      seconds.emplace_back("compile." + name + "." + compiler, time.processor);
+      megabytes.emplace_back("compile." + name + "." + compiler + ".memory", time.megabytes);
+    };
+    take("AmoebaNet-D (18, 256) on 8 stages, -O2", "amoebanet", amoebanet, plain);
+    take("examples/pictures.cpp: three networks", "pictures", root / "examples" / "pictures.cpp", built);
+    take("examples/gpt.cpp: two, in two precisions", "gpt", root / "examples" / "gpt.cpp", built);
   }
 }
 

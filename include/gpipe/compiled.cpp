@@ -1,4 +1,5 @@
-// The part of gpipe that does not depend on a model, compiled once for a program whose sources have GPIPE_COMPILED=1.
+// The part of gpipe that does not depend on a model, with the kernels of the layers that ship, compiled once for a
+// program whose sources have GPIPE_COMPILED=1.
 // CMake builds it as gpipe::compiled. By hand:
 //
 //     g++ -std=c++20 -O2 -pthread -DGPIPE_COMPILED=1 -Iinclude program.cpp include/gpipe/compiled.cpp
@@ -15,6 +16,7 @@
 #include <gpipe/plan/make_plan-inl.hpp>
 #include <gpipe/plan/model_summary-inl.hpp>
 #include <gpipe/plan/simulated_cut-inl.hpp>
+#include <gpipe/plan/summary-inl.hpp>
 #include <gpipe/record/checkpoint/checkpoint_folder-inl.hpp>
 #include <gpipe/record/checkpoint/convert-inl.hpp>
 #include <gpipe/record/checkpoint/file_operations-inl.hpp>
@@ -70,3 +72,7 @@ template class gpipe::detail::worker<gpipe::host_device>;
 template class gpipe::executor<gpipe::host_device>;
 template class gpipe::basic_trainer<gpipe::host_device>;
 template struct gpipe::detail::trainer_checkpoints<gpipe::host_device>;
+template struct gpipe::detail::decode_function<
+    gpipe::detail::bound_kind<gpipe::detail::attention_kernels<float, false>>, gpipe::host::context>;
+template struct gpipe::detail::decode_function<
+    gpipe::detail::bound_kind<gpipe::detail::learned_positions_kernels<float>>, gpipe::host::context>;

@@ -39,6 +39,7 @@ struct row {
   const buffer *derived = nullptr, *extras = nullptr, *workspace = nullptr;
   const field* fields = nullptr;
   const partial* partials = nullptr;
+  const layer_lists* lists = nullptr;  ///< for kernels that serve a kind of layers
   int parameter_count = 0, state_count = 0, derived_count = 0, extra_count = 0, workspace_count = 0;
   int field_count = 0, partial_count = 0;
   int predicted = -1;  ///< the extra that a prediction reads, in place of the inputs; -1: none
@@ -264,6 +265,7 @@ constexpr row describe_row() {
   r.workspace = Bound::workspace.data();
   r.fields = Bound::fields.data();
   r.partials = Bound::partials.data();
+  r.lists = &Bound::lists;
   r.parameter_count = static_cast<int>(Bound::parameters.size());
   r.state_count = static_cast<int>(Bound::state.size());
   r.derived_count = static_cast<int>(Bound::derived.size());

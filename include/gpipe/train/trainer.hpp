@@ -11,6 +11,8 @@
 
 #if !GPIPE_COMPILED || defined(__CUDACC__)
 #include <gpipe/train/basic_trainer-inl.hpp>
+#else
+#include <gpipe/train/host_kinds.hpp>
 #endif
 
 namespace gpipe {

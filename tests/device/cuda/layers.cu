@@ -109,7 +109,7 @@ void agrees(double tolerance) {
     want.randomise(5), got.randomise(5);
     const gpipe::cuda::context there;
     moved<layer_fixture> there_(there, got);
-    if (row.prepare != nullptr) row.prepare(there, 16);
+    if (row.prepare != nullptr) row.prepare(there, 16, &layer_fixture::bound::lists);
     const typename gpipe::detail::kernel_row<gpipe::cuda::context>::kernel kernels[] = {
         row.refresh, row.forward, row.backward_input, row.backward_parameters, row.absorb};
     for (const auto kernel : kernels)

@@ -11,42 +11,63 @@ using namespace gpipe::detail;
 
 namespace {
 
-template <class Tensor>
-void covers(int samples) {
-  using channels = channel_strips<Tensor>;
-  std::vector<int> seen(static_cast<std::size_t>(samples) * Tensor::size);
+template <bool SideBySide>
+void covers(channel_strips<SideBySide> channels, int samples) {
+  constexpr std::size_t max_lanes = channel_strips<SideBySide>::max_lanes;
+  std::vector<int> seen(static_cast<std::size_t>(samples * channels.elements()));
   const host::team team;
-  for (std::ptrdiff_t first = 0; first < channels::count; first += channels::lanes) {
-    channels::each(team, samples, first, [&](std::ptrdiff_t place, std::ptrdiff_t lane) {
+  for (std::ptrdiff_t strip = 0; strip < channels.strips(); ++strip) {
+    const std::ptrdiff_t first = strip * channels.max_lanes, width = channels.width(first);
+    channels.each(team, samples, first, width, [&](std::ptrdiff_t place, std::ptrdiff_t lane) {
       ++seen[static_cast<std::size_t>(place)];
-      CHECK(place / channels::inner % channels::count == first + lane);
+      CHECK(place / channels.inner % channels.count == first + lane);
     });
-    double sum[channels::lanes];
-    channels::sum(team, samples, first, sum, [](std::ptrdiff_t place, std::ptrdiff_t) { return place; });
-    for (int lane = 0; lane < channels::lanes; ++lane) {
+    double sum[max_lanes], one[max_lanes], two[max_lanes];
+    channels.sum(team, samples, first, width, sum, [](std::ptrdiff_t place, std::ptrdiff_t) { return place; });
+    if (SideBySide)
+      channels.two_sums(team, samples, first, width, one, two,
+                        [](double& a, double& b, std::ptrdiff_t place, std::ptrdiff_t lane) {
+                          a += static_cast<double>(place);
+                          b += static_cast<double>(lane);
+                        });
+    for (std::ptrdiff_t lane = 0; lane < width; ++lane) {
       double expected = 0;
-      for (int s = 0; s < samples && first + lane < channels::count; ++s)
-        for (std::ptrdiff_t i = 0; i < channels::inner; ++i)
-          expected += static_cast<double>((s * channels::count + first + lane) * channels::inner + i);
+      for (int s = 0; s < samples; ++s)
+        for (std::ptrdiff_t i = 0; i < channels.inner; ++i)
+          expected += static_cast<double>((s * channels.count + first + lane) * channels.inner + i);
       CHECK(sum[lane] == expected);
+      if (SideBySide) CHECK((one[lane] == expected && two[lane] == static_cast<double>(samples * lane)));
     }
   }
   for (const int times : seen) CHECK(times == 1);
 }
 
+using behind = channel_strips<false>;
+using beside = channel_strips<true>;
+
 }  // namespace
 
-static_assert(channel_strips<tensor<float, 64, 28, 28>>::inner == 784);
-static_assert(channel_strips<tensor<float, 64, 28, 28>>::strips == 64);
-static_assert(channel_strips<tensor<float, 70>>::strips == 1 && channel_strips<tensor<float, 70>>::width(0) == 70);
-static_assert(channel_strips<tensor<float, 600>>::strips == 3 && channel_strips<tensor<float, 600>>::width(512) == 88);
-static_assert(lanes_for(1) == 32 && lanes_for(33) == 64 && lanes_for(224) == 224 && lanes_for(225) == 256);
+static_assert(behind{64, 784}.strips() == 64 && behind{64, 784}.elements() == 64 * 784);
+static_assert(beside{70, 1}.strips() == 1 && beside{70, 1}.width(0) == 70);
+static_assert(beside{600, 1}.strips() == 3 && beside{600, 1}.width(512) == 88);
+
+static_assert(pixel_strips{600, 49}.rows(2) == 6 && pixel_strips{600, 49}[5].sample == 1);
+static_assert(pixel_strips{600, 49}[5].first == 512 && pixel_strips{600, 49}[5].width == 88);
+static_assert(pixel_strips{600, 49}[5].at == 600 * 49 + 512);
 
 TEST_CASE("each loop visits every element once, with its channel") {
-  covers<tensor<float, 3, 4, 5>>(2);
-  covers<tensor<double, 1, 7>>(3);
-  covers<tensor<float, 5>>(4);
-  covers<tensor<float, 64>>(1);
-  covers<tensor<float, 70>>(3);
-  covers<tensor<float, 600>>(2);
+  covers(behind{3, 20}, 2);
+  covers(behind{1, 7}, 3);
+  covers(beside{5, 1}, 4);
+  covers(beside{64, 1}, 9);
+  covers(beside{70, 1}, 3);
+  covers(beside{600, 1}, 2);
+}
+
+TEST_CASE("a common width is a constant") {
+  for (const std::ptrdiff_t width : {1, 32, 33, 64, 128, 256, 300}) {
+    std::ptrdiff_t got = 0;
+    with_width(width, [&](auto of) { got = of; });
+    CHECK(got == width);
+  }
 }

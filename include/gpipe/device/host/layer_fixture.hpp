@@ -12,6 +12,7 @@
 
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/device/contract/kernels.hpp>
 #include <gpipe/device/host/context.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/operands.hpp>
@@ -266,48 +267,51 @@ class layer_fixture : public layer_buffers {
  public:
   using bound = gpipe::detail::bound<Layer, Input>;
   using on = typename bound::on;
-  using again = operands<bound, gpipe::detail::pass::backward>;
+  using view = gpipe::detail::kernel_view<bound, Context>;
+  using own = typename view::on;  ///< the kernels, of the layer or of its kind
+  using again = operands<view, gpipe::detail::pass::backward>;
   using value_type = typename bound::value_type;
   static constexpr int inputs = gpipe::detail::parts<Input>, outputs = gpipe::detail::parts<typename bound::output>;
 
   explicit layer_fixture(int samples, int capacity)
       : layer_buffers(detail::declaration_of<bound>, samples, capacity) {
+    call().lists = &bound::lists;
     if constexpr (requires { on::prepare(Context{}, 1); }) on::prepare(Context{}, capacity);
   }
 
   void refresh() {
-    if constexpr (requires(const operands<bound>& a) { on::refresh(Context{}, a); })
-      on::refresh(Context{}, operands<bound>(call()));
+    if constexpr (requires(const operands<view>& a) { own::refresh(Context{}, a); })
+      own::refresh(Context{}, operands<view>(call()));
   }
   void absorb() {
-    if constexpr (requires(const operands<bound, gpipe::detail::pass::absorb>& a) { on::absorb(Context{}, a); })
-      on::absorb(Context{}, operands<bound, gpipe::detail::pass::absorb>(call()));
+    if constexpr (requires(const operands<view, gpipe::detail::pass::absorb>& a) { own::absorb(Context{}, a); })
+      own::absorb(Context{}, operands<view, gpipe::detail::pass::absorb>(call()));
   }
   void forward() {
-    if constexpr (!bound::view) on::forward(Context{}, operands<bound>(call()));
+    if constexpr (!bound::view) own::forward(Context{}, operands<view>(call()));
   }
   /// Each part of backward finds a poisoned workspace.
   void backward_input() {
     workspace[0].poison();
-    if constexpr (requires(const again& a) { on::backward_input(Context{}, a); })
-      on::backward_input(Context{}, again(call()));
+    if constexpr (requires(const again& a) { own::backward_input(Context{}, a); })
+      own::backward_input(Context{}, again(call()));
   }
   void backward_parameters() {
     workspace[0].poison();
-    if constexpr (requires(const again& a) { on::backward_parameters(Context{}, a); })
-      on::backward_parameters(Context{}, again(call()));
+    if constexpr (requires(const again& a) { own::backward_parameters(Context{}, a); })
+      own::backward_parameters(Context{}, again(call()));
   }
   /// The fused kernel, or both parts.
   void backward() {
     if constexpr (has_fused) {
       workspace[0].poison();
-      on::backward(Context{}, again(call()));
+      own::backward(Context{}, again(call()));
     } else {
       backward_input();
       backward_parameters();
     }
   }
-  static constexpr bool has_fused = requires(const again& a) { on::backward(Context{}, a); };
+  static constexpr bool has_fused = requires(const again& a) { own::backward(Context{}, a); };
 
   static std::size_t first_of(std::size_t index) { return detail::declaration_of<bound>.first_of(index); }
   static std::size_t first_of_state(std::size_t index) { return detail::declaration_of<bound>.first_of_state(index); }

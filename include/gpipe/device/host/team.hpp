@@ -6,6 +6,15 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 
+// Iterations of a loop in any order may run side by side: no checks whether what one writes is what another reads.
+#if defined(__CUDACC__)
+#define GPIPE_ANY_ORDER
+#elif defined(__clang__)
+#define GPIPE_ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define GPIPE_ANY_ORDER _Pragma("GCC ivdep")
+#endif
+
 namespace gpipe::host {
 
 /// Works on one row. On the host it is one thread with the lanes of its vector registers. A sum always has 16 lanes,
@@ -20,6 +29,7 @@ struct team {
   /// g(i) for i in [0, width), in any order.
   template <class G>
   GPIPE_HOST_DEVICE void each(std::ptrdiff_t width, G g) const {
+    GPIPE_ANY_ORDER
     for (std::ptrdiff_t i = 0; i < width; ++i) g(i);
   }
 
@@ -75,3 +85,5 @@ struct add_to {
 }  // namespace detail
 
 }  // namespace gpipe::host
+
+#undef GPIPE_ANY_ORDER

@@ -20,35 +20,27 @@ namespace gpipe {
 /// The function is an activation that ships, or one of your own (see `pointwise`): `linear<2 * 64>, gated<silu>`.
 template <class Function>
 struct gated {
-  template <class In>
-  struct on;
-
-  template <class T, int... Extents>
-  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>) &&
-           detail::last_extent<tensor<T, Extents...>> % 2 == 0) struct on<tensor<T, Extents...>> {
-    using input = tensor<T, Extents...>;
+  template <class T>
+  struct kind_for {
+    using value_type = T;
     using number = compute_type<T>;
-    static constexpr int N = detail::last_extent<input> / 2, rows = detail::rows_in<input>;
-    using output = detail::with_last<input, N>;
+    using numbers = detail::row_sizes;  // of the output
     static constexpr keep keeps{.input = true};
-    static constexpr auto elements = static_cast<std::int64_t>(output::size);
-    static constexpr work cost{.forward = 20 * elements,
-                               .backward_input = 25 * elements,
-                               .bytes = static_cast<std::int64_t>(3 * sizeof(T)) * elements};
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      c.rows(std::ptrdiff_t{a.samples()} * rows, apply{a.in(), a.out()});
+      c.rows(a.sizes().count(a.samples()), apply{a.in(), a.out(), a.sizes().width});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
       if (a.in_gradient())
-        c.rows(std::ptrdiff_t{a.samples()} * rows, chain{a.in(), a.out_gradient(), a.in_gradient()});
+        c.rows(a.sizes().count(a.samples()), chain{a.in(), a.out_gradient(), a.in_gradient(), a.sizes().width});
     }
 
     struct apply {
       const T* in;
       T* out;
+      std::ptrdiff_t N;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
         const T *x = in + row * 2 * N, *factor = x + N;
@@ -61,6 +53,7 @@ struct gated {
     struct chain {
       const T *in, *out_gradient;
       T* in_gradient;
+      std::ptrdiff_t N;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
         const T *x = in + row * 2 * N, *factor = x + N, *dy = out_gradient + row * N;
@@ -73,6 +66,22 @@ struct gated {
         });
       }
     };
+  };
+
+  template <class In>
+  struct on;
+
+  template <class T, int... Extents>
+  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>) &&
+           detail::last_extent<tensor<T, Extents...>> % 2 == 0) struct on<tensor<T, Extents...>>
+      : of_kind<on<tensor<T, Extents...>>, kind_for<T>> {
+    using input = tensor<T, Extents...>;
+    using output = detail::with_last<input, detail::last_extent<input> / 2>;
+    static constexpr detail::row_sizes sizes = detail::row_sizes_of<output>;
+    static constexpr auto elements = static_cast<std::int64_t>(output::size);
+    static constexpr work cost{.forward = 20 * elements,
+                               .backward_input = 25 * elements,
+                               .bytes = static_cast<std::int64_t>(3 * sizeof(T)) * elements};
   };
 };
 

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
-#include <gpipe/layer/contract/bound.hpp>
-#include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/elements.hpp>
 #include <gpipe/layer/contract/pointwise.hpp>
 
 namespace gpipe {
@@ -24,38 +22,37 @@ struct leaky_relu {
     return {x > T(0) ? x : x * slope<T>, x > T(0) ? T(1) : slope<T>};
   }
 
-  template <class In>
-  struct on;
-
-  template <detail::floating_tensor In>
-  struct on<In> {
-    using output = In;
-    using T = typename In::value_type;
-    using number = compute_type<T>;
+  template <class T>
+  struct kind_for {
+    using value_type = T;
+    using numbers = detail::element_count;
     static constexpr keep keeps{.output = true};
-    static constexpr auto elements = static_cast<std::int64_t>(output::size);
-    static constexpr work cost{.forward = elements,
-                               .backward_input = elements,
-                               .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      c.each(a.samples() * elements, scale{a.in(), a.in(), a.out()});
+      c.each(a.sizes().of(a.samples()), scale{a.in(), a.in(), a.out()});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient()) c.each(a.samples() * elements, scale{a.out(), a.out_gradient(), a.in_gradient()});
+      if (a.in_gradient()) c.each(a.sizes().of(a.samples()), scale{a.out(), a.out_gradient(), a.in_gradient()});
     }
 
     struct scale {
       const T *sign, *from;
       T* into;
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+        using number = compute_type<T>;
         const number x = from[i];
         into[i] = sign[i] > number(0) ? x : x * slope<number>;
       }
     };
   };
+
+  template <class In>
+  struct on;
+
+  template <detail::floating_tensor In>
+  struct on<In> : detail::layer_of_elements<on<In>, kind_for<typename In::value_type>, In, 1, 1, 2> {};
 };
 
 }  // namespace gpipe

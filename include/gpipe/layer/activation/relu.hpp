@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
-#include <gpipe/layer/contract/bound.hpp>
-#include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/elements.hpp>
 #include <gpipe/layer/contract/pointwise.hpp>
 
 namespace gpipe {
@@ -18,7 +16,6 @@ struct relu {
     return {x < T(0) ? T(0) : x, x > T(0) ? T(1) : T(0)};
   }
 
-  // The same functions for all shapes, so that they are compiled once.
   template <class T>
   struct apply {
     const T* x;
@@ -38,28 +35,27 @@ struct relu {
     }
   };
 
+  template <class T>
+  struct kind_for {
+    using value_type = T;
+    using numbers = detail::element_count;
+    static constexpr keep keeps{.output = true};
+
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      c.each(a.sizes().of(a.samples()), apply<T>{a.in(), a.out()});
+    }
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      if (a.in_gradient()) c.each(a.sizes().of(a.samples()), chain<T>{a.out(), a.out_gradient(), a.in_gradient()});
+    }
+  };
+
   template <class In>
   struct on;
 
   template <detail::floating_tensor In>
-  struct on<In> {
-    using output = In;
-    using T = typename In::value_type;
-    static constexpr keep keeps{.output = true};
-    static constexpr auto elements = static_cast<std::int64_t>(output::size);
-    static constexpr work cost{.forward = elements,
-                               .backward_input = elements,
-                               .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      c.each(a.samples() * elements, apply<T>{a.in(), a.out()});
-    }
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient()) c.each(a.samples() * elements, chain<T>{a.out(), a.out_gradient(), a.in_gradient()});
-    }
-  };
+  struct on<In> : detail::layer_of_elements<on<In>, kind_for<typename In::value_type>, In, 1, 1, 2> {};
 };
 
 }  // namespace gpipe

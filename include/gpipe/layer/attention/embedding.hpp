@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 
 namespace gpipe {
@@ -25,6 +26,72 @@ struct element_among<First, Rest...> : element_among<Rest...> {};
 template <class T, class... Rest>
 requires(element<T>) struct element_among<T, Rest...> {
   using type = T;
+};
+
+template <class T>
+struct embedding_kernels {
+  using value_type = T;
+  using input_type = std::int32_t;
+  using number = compute_type<T>;
+  static constexpr keep keeps{.input = true};
+  struct numbers : row_sizes {
+    bool scaled;
+
+    number factor() const { return scaled ? static_cast<number>(std::sqrt(static_cast<double>(width))) : number(1); }
+  };
+
+  template <class C, class A>
+  static void forward(const C& c, const A& a) {
+    const numbers& of = a.sizes();
+    c.rows(of.count(a.samples()),
+           look_up{a.in(), a.template parameter<0>(), of.factor(), a.out(), of.width, of.scaled});
+  }
+
+  /// A team adds all rows in a strip of columns, so that no two threads write one number.
+  template <class C, class A>
+  static void backward_parameters(const C& c, const A& a) {
+    const numbers& of = a.sizes();
+    c.rows((of.width + strip - 1) / strip, add_rows{of.count(a.samples()), a.in(), a.out_gradient(), of.factor(),
+                                                    a.template gradient<0>(), of.width, of.scaled});
+  }
+
+  struct look_up {
+    const std::int32_t* tokens;
+    const number* weight;
+    number scale;
+    T* out;
+    std::ptrdiff_t width;
+    bool scaled;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+      const number *from = weight + std::ptrdiff_t{tokens[row]} * width, by = scale;
+      T* y = out + row * width;
+      if (scaled) team.each(width, [=](std::ptrdiff_t i) { y[i] = from[i] * by; });
+      else team.each(width, [=](std::ptrdiff_t i) { y[i] = from[i]; });
+    }
+  };
+
+  static constexpr std::ptrdiff_t strip = 256;
+  struct add_rows {
+    std::ptrdiff_t count;
+    const std::int32_t* tokens;
+    const T* dy;
+    number scale;
+    number* into;
+    std::ptrdiff_t width;
+    bool scaled;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t which, const Team& team) const {
+      const std::ptrdiff_t first = which * strip, some = width - first < strip ? width - first : strip;
+      const number by = scale;
+      for (std::ptrdiff_t row = 0; row < count; ++row) {
+        const T* g = dy + row * width + first;
+        number* sum = into + std::ptrdiff_t{tokens[row]} * width + first;
+        if (scaled) team.each(some, [=](std::ptrdiff_t i) { sum[i] += number(g[i]) * by; });
+        else team.each(some, [=](std::ptrdiff_t i) { sum[i] += number(g[i]); });
+      }
+    }
+  };
 };
 
 }  // namespace detail
@@ -49,64 +116,16 @@ struct embedding {
   struct on;
 
   template <int... Extents>
-    requires(sizeof...(Extents) > 0)
-  struct on<tensor<std::int32_t, Extents...>> {
+  requires(sizeof...(Extents) > 0) struct on<tensor<std::int32_t, Extents...>>
+      : of_kind<on<tensor<std::int32_t, Extents...>>, detail::embedding_kernels<element>> {
     using output = tensor<element, Extents..., Width>;
-    using number = compute_type<element>;
+    static constexpr auto elements = static_cast<std::int64_t>(output::size);
+    static constexpr typename on::numbers sizes{detail::row_sizes_of<output>, scaled};
 
     static constexpr parameter parameters[] = {{"weight", {Vocabulary, Width}, initialiser::normal(1)}};
-    static constexpr keep keeps{.input = true};
     static constexpr std::int64_t input_below = Vocabulary;
-    static constexpr auto elements = static_cast<std::int64_t>(output::size);
-    static constexpr std::ptrdiff_t rows = elements / Width;
     static constexpr work cost{.backward_parameters = elements,
                                .bytes = static_cast<std::int64_t>(2 * sizeof(element)) * elements};
-
-    static number factor() { return scaled ? static_cast<number>(std::sqrt(static_cast<double>(Width))) : number(1); }
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      c.rows(a.samples() * rows, look_up{a.in(), a.template parameter<0>(), factor(), a.out()});
-    }
-
-    /// A team adds all rows in a strip of columns, so that no two threads write one number.
-    template <class C, class A>
-    static void backward_parameters(const C& c, const A& a) {
-      c.rows((Width + strip - 1) / strip,
-             add_rows{a.samples() * rows, a.in(), a.out_gradient(), factor(), a.template gradient<0>()});
-    }
-
-    struct look_up {
-      const std::int32_t* tokens;
-      const number* weight;
-      number scale;
-      element* out;
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const number *from = weight + std::ptrdiff_t{tokens[row]} * Width, by = scale;
-        element* y = out + row * Width;
-        team.each(Width, [=](std::ptrdiff_t i) { y[i] = scaled ? from[i] * by : from[i]; });
-      }
-    };
-
-    static constexpr std::ptrdiff_t strip = 256;
-    struct add_rows {
-      std::ptrdiff_t count;
-      const std::int32_t* tokens;
-      const element* dy;
-      number scale;
-      number* into;
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t which, const Team& team) const {
-        const std::ptrdiff_t first = which * strip, width = Width - first < strip ? Width - first : strip;
-        const number by = scale;
-        for (std::ptrdiff_t row = 0; row < count; ++row) {
-          const element* g = dy + row * Width + first;
-          number* sum = into + std::ptrdiff_t{tokens[row]} * Width + first;
-          team.each(width, [=](std::ptrdiff_t i) { sum[i] += scaled ? number(g[i]) * by : number(g[i]); });
-        }
-      }
-    };
   };
 };
 

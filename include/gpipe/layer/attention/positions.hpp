@@ -6,6 +6,7 @@
 
 #include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 
 namespace gpipe {
@@ -28,6 +29,40 @@ struct add_row {
   }
 };
 
+template <class T>
+struct learned_positions_kernels {
+  using value_type = T;
+  using number = compute_type<T>;
+  using numbers = row_sizes;
+
+  template <class C, class A>
+  static void forward(const C& c, const A& a) {
+    c.rows(a.samples(), add_row<T>{a.in(), a.template parameter<0>(), a.sizes().elements(), a.out()});
+  }
+  template <class C, class A>
+  static void decode(const C& c, const A& a, int position) {
+    const std::ptrdiff_t width = a.sizes().width;
+    c.rows(a.samples(), add_row<T>{a.in(), a.template parameter<0>() + position * width, width, a.out()});
+  }
+  template <class C, class A>
+  static void backward_input(const C& c, const A& a) {
+    if (T* into = a.in_gradient()) c.copy(a.samples() * a.sizes().elements(), a.out_gradient(), into);
+  }
+  template <class C, class A>
+  static void backward_parameters(const C& c, const A& a) {
+    const std::ptrdiff_t elements = a.sizes().elements();
+    c.columns(a.samples(), elements, row_major{a.out_gradient(), elements}, a.template gradient<0>());
+  }
+
+  struct row_major {
+    const T* values;
+    std::ptrdiff_t elements;
+    GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
+      return values[row * elements + column];
+    }
+  };
+};
+
 }  // namespace detail
 
 /// Adds a trained row to each token, by its position: y_t = x_t + weight_t. A sequence may be shorter than the table.
@@ -39,42 +74,18 @@ struct learned_positions {
   struct on;
 
   template <class T, int Tokens, int Width>
-  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, Tokens, Width>> {
+  requires(detail::is_floating(dtype_of<T>)) struct on<tensor<T, Tokens, Width>>
+      : of_kind<on<tensor<T, Tokens, Width>>, detail::learned_positions_kernels<T>> {
     static_assert(Tokens <= Rows, "gpipe: learned_positions<Rows>: a sequence has more tokens than the table has rows");
     using output = tensor<T, Tokens, Width>;
-    using number = compute_type<T>;
+    static constexpr detail::row_sizes sizes{Tokens, Width};
 
     static constexpr parameter parameters[] = {{"weight", {Rows, Width}, initialiser::normal(1)}};
+    static constexpr int kept_extras = 0;
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = elements,
                                .backward_parameters = elements,
                                .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      c.rows(a.samples(), detail::add_row<T>{a.in(), a.template parameter<0>(), elements, a.out()});
-    }
-    static constexpr int kept_extras = 0;
-    template <class C, class A>
-    static void decode(const C& c, const A& a, int position) {
-      c.rows(a.samples(), detail::add_row<T>{a.in(), a.template parameter<0>() + std::ptrdiff_t{position} * Width,
-                                             Width, a.out()});
-    }
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      if (T* into = a.in_gradient()) c.copy(a.samples() * elements, a.out_gradient(), into);
-    }
-    template <class C, class A>
-    static void backward_parameters(const C& c, const A& a) {
-      c.columns(a.samples(), elements, row_major{a.out_gradient()}, a.template gradient<0>());
-    }
-
-    struct row_major {
-      const T* values;
-      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
-        return values[row * elements + column];
-      }
-    };
   };
 };
 

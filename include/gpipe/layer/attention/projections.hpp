@@ -61,6 +61,13 @@ void project(const C& c, const A& a, int rows, int n, int k, const T* x, const T
   else c.multiply(rows, n, k, x, packed, y, false);
 }
 
+/// The same with b, or null.
+template <class C, class T>
+void project(const C& c, int rows, int n, int k, const T* x, const T* packed, const compute_type<T>* bias, T* y) {
+  if (bias != nullptr) c.multiply_plus(rows, n, k, x, packed, bias, y);
+  else c.multiply(rows, n, k, x, packed, y, false);
+}
+
 /// The gradient of one projection's parameters: dW += dy^T x, db += the sum of dy over rows.
 template <class T>
 struct projection_gradient {

@@ -53,7 +53,8 @@ struct operands_of_loss {
   int samples() const { return of_head.samples(); }
   bool training() const { return of_head.training(); }
   double* partials() const { return of_head.partials(); }
-  T* in() const { return of_head.template extra<0>(); }
+  row_sizes sizes() const { return of_head.sizes().logits(); }
+  T* in() const { return of_head.template extra<0, T>(); }
   T* in_gradient() const { return in(); }
   template <int I, class U>
   const U* field() const {
@@ -62,6 +63,86 @@ struct operands_of_loss {
   template <int I, class U>
   U* extra() const {
     return of_head.template extra<I + 1, U>();
+  }
+};
+
+/// `Loss` is the kind of the cross-entropy.
+template <class T, class Loss>
+struct token_head_kernels {
+  using value_type = T;
+  using number = compute_type<T>;
+  using loss = Loss;
+  static constexpr keep keeps{.input = true};
+  struct numbers {
+    int rows, width, vocabulary;
+    bool biased;
+
+    constexpr weight_product<T> product() const { return {vocabulary, width}; }
+    constexpr row_sizes logits() const { return {rows, vocabulary}; }
+  };
+
+  template <class C>
+  static void prepare(const C& c, int samples, const numbers& of) {
+    of.product().prepare(c, samples * of.rows);
+  }
+
+  template <class C, class A>
+  static void refresh(const C& c, const A& a) noexcept {
+    const numbers& of = a.sizes();
+    of.product().pack(c, a.template parameter<0>(), a.template derived<0>(), a.template derived<1>());
+  }
+
+  /// Writes the logits, alone.
+  template <class C, class A>
+  static void predict(const C& c, const A& a) {
+    const numbers& of = a.sizes();
+    const T* packed = a.template derived<0>();
+    const int count = a.samples() * of.rows;
+    if (of.biased) of.product().apply(c, count, a.in(), packed, a.template parameter<1>(), a.template extra<0, T>());
+    else of.product().apply(c, count, a.in(), packed, a.template extra<0, T>());
+  }
+
+  template <class C, class A>
+  static void forward(const C& c, const A& a) {
+    predict(c, a);
+    loss::forward(c, operands_of_loss<T, A>{a});
+  }
+
+  template <class C, class A>
+  static void backward_input(const C& c, const A& a) {
+    const numbers& of = a.sizes();
+    T* const into = a.in_gradient();
+    if (into == nullptr) return;
+    loss::backward_input(c, operands_of_loss<T, A>{a});
+    of.product().apply_back(c, a.samples() * of.rows, a.template extra<0, T>(), a.template derived<1>(), into);
+  }
+
+  /// Where no gradient flows back to the input, the input part does not run.
+  template <class C, class A>
+  static void backward_parameters(const C& c, const A& a) {
+    const numbers& of = a.sizes();
+    if (a.in_gradient() == nullptr) loss::backward_input(c, operands_of_loss<T, A>{a});
+    const int count = a.samples() * of.rows;
+    const T* dx = a.template extra<0, T>();
+    of.product().add_weight_gradient(c, count, dx, a.in(), a.template gradient<0>());
+    if (of.biased) of.product().add_bias_gradient(c, count, dx, a.template gradient<1>());
+  }
+
+  template <class C, class A>
+  requires multiplies_parts<C, T>
+  static void backward_parameters(const C& c, const A& all, int micro_batches) {
+    const numbers of = all[0].sizes();
+    row_parts<T> dx{{}, all[0].samples() * of.rows}, x = dx;
+    for (int i = 0; i < micro_batches; ++i) {
+      const auto one = all[i];
+      if (one.in_gradient() == nullptr) loss::backward_input(c, operands_of_loss<T, decltype(one)>{one});
+      dx.part[i] = one.template extra<0, T>();
+      x.part[i] = one.in();
+    }
+    of.product().add_weight_gradient(c, all.samples() * of.rows, dx, x, all[0].template gradient<0>());
+    if (of.biased)
+      for (int i = 0; i < micro_batches; ++i)
+        of.product().add_bias_gradient(c, all[i].samples() * of.rows, dx.part[i], all[0].template gradient<1>());
   }
 };
 
@@ -88,89 +169,34 @@ struct token_head {
   template <class In>
   struct on;
 
+  template <class In>
+  using loss_on = typename options::loss::template on<detail::with_last<In, Vocabulary>>;
+
   template <class T, int... Extents>
   requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>>
-      : detail::parameters_of_head<Vocabulary, detail::last_extent<tensor<T, Extents...>>, options::biased> {
+      : of_kind<on<tensor<T, Extents...>>,
+                detail::token_head_kernels<T, typename loss_on<tensor<T, Extents...>>::kind>>,
+        detail::parameters_of_head<Vocabulary, detail::last_extent<tensor<T, Extents...>>, options::biased> {
     using input = tensor<T, Extents...>;
     using output = bundle<>;
-    using number = compute_type<T>;
-    using loss = typename options::loss::template on<detail::with_last<input, Vocabulary>>;
+    using of_loss = loss_on<input>;
     static constexpr bool biased = options::biased;
     static constexpr int width = detail::last_extent<input>, rows = detail::rows_in<input>;
-    using product = detail::weight_product<T, Vocabulary, width>;
+    static constexpr typename on::numbers sizes{rows, width, Vocabulary, biased};
+    static constexpr auto product = sizes.product();
 
-    static constexpr field fields[] = {loss::fields[0], loss::fields[1]};
-    static constexpr partial partials[] = {loss::partials[0], loss::partials[1], loss::partials[2]};
-    static constexpr buffer derived[] = {{"forward", product::packed_forward, dtype_of<T>},
-                                         {"backward", product::packed_backward, dtype_of<T>}};
-    static constexpr buffer extras[] = {{"logits", std::size_t{rows} * Vocabulary, dtype_of<T>}, loss::extras[0]};
+    static constexpr field fields[] = {of_loss::fields[0], of_loss::fields[1]};
+    static constexpr partial partials[] = {of_loss::partials[0], of_loss::partials[1], of_loss::partials[2]};
+    static constexpr buffer derived[] = {{"forward", product.packed_forward(), dtype_of<T>},
+                                         {"backward", product.packed_backward(), dtype_of<T>}};
+    static constexpr buffer extras[] = {{"logits", std::size_t{rows} * Vocabulary, dtype_of<T>}, of_loss::extras[0]};
     static constexpr int predicted = 0;
-    static constexpr keep keeps{.input = true};
 
-    static constexpr std::int64_t elements = loss::elements, operations = 2 * elements * width;
-    static constexpr work cost{.forward = operations + loss::cost.forward,
-                               .backward_input = operations + loss::cost.backward_input,
+    static constexpr std::int64_t elements = of_loss::elements, operations = 2 * elements * width;
+    static constexpr work cost{.forward = operations + of_loss::cost.forward,
+                               .backward_input = operations + of_loss::cost.backward_input,
                                .backward_parameters = operations + (biased ? elements : 0),
                                .bytes = static_cast<std::int64_t>(sizeof(T)) * (rows * width + 2 * elements)};
-
-    template <class C>
-    static void prepare(const C& c, int samples) {
-      product::prepare(c, samples * rows);
-    }
-
-    template <class C, class A>
-    static void refresh(const C& c, const A& a) noexcept {
-      product::pack(c, a.template parameter<0>(), a.template derived<0>(), a.template derived<1>());
-    }
-
-    /// Writes the logits, alone.
-    template <class C, class A>
-    static void predict(const C& c, const A& a) {
-      const T* packed = a.template derived<0>();
-      const int count = a.samples() * rows;
-      if constexpr (biased) product::apply(c, count, a.in(), packed, a.template parameter<1>(), a.template extra<0>());
-      else product::apply(c, count, a.in(), packed, a.template extra<0>());
-    }
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      predict(c, a);
-      loss::forward(c, detail::operands_of_loss<T, A>{a});
-    }
-
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      T* const into = a.in_gradient();
-      if (into == nullptr) return;
-      loss::backward_input(c, detail::operands_of_loss<T, A>{a});
-      product::apply_back(c, a.samples() * rows, a.template extra<0>(), a.template derived<1>(), into);
-    }
-
-    /// Where no gradient flows back to the input, the input part does not run.
-    template <class C, class A>
-    static void backward_parameters(const C& c, const A& a) {
-      if (a.in_gradient() == nullptr) loss::backward_input(c, detail::operands_of_loss<T, A>{a});
-      const int count = a.samples() * rows;
-      const T* dx = a.template extra<0>();
-      product::add_weight_gradient(c, count, dx, a.in(), a.template gradient<0>());
-      if constexpr (biased) product::add_bias_gradient(c, count, dx, a.template gradient<1>());
-    }
-
-    template <class C, class A>
-    requires detail::multiplies_parts<C, T>
-    static void backward_parameters(const C& c, const A& all, int micro_batches) {
-      row_parts<T> dx{{}, all[0].samples() * rows}, x = dx;
-      for (int i = 0; i < micro_batches; ++i) {
-        const auto one = all[i];
-        if (one.in_gradient() == nullptr) loss::backward_input(c, detail::operands_of_loss<T, decltype(one)>{one});
-        dx.part[i] = one.template extra<0>();
-        x.part[i] = one.in();
-      }
-      product::add_weight_gradient(c, all.samples() * rows, dx, x, all[0].template gradient<0>());
-      if constexpr (biased)
-        for (int i = 0; i < micro_batches; ++i)
-          product::add_bias_gradient(c, all[i].samples() * rows, dx.part[i], all[0].template gradient<1>());
-    }
   };
 };
 

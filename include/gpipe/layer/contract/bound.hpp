@@ -8,6 +8,7 @@
 #include <gpipe/core/tensors/tensor.hpp>
 #include <gpipe/core/text/type_name.hpp>
 #include <gpipe/layer/contract/description.hpp>
+#include <gpipe/layer/contract/kind.hpp>
 
 namespace gpipe::detail {
 
@@ -138,6 +139,23 @@ struct bound {
   // The element type of its floating-point edges, and that of its parameters.
   using edge_type = typename decltype(detail::type_of_edges<on, input, output>())::type;
   using value_type = compute_type<edge_type>;
+
+  template <int I>
+  using in_type = typename part<input, I>::value_type;
+  template <int I>
+  using out_type = typename part<output, I>::value_type;
+  template <int I>
+  using derived_type = element_of<derived[std::size_t{I}].type>;
+  template <int I>
+  using extra_type = element_of<extras[std::size_t{I}].type>;
+  template <int I>
+  using workspace_type = element_of<workspace[std::size_t{I}].type>;
+
+  static constexpr layer_lists lists = [] {
+    layer_lists all{nullptr, parameters.data(), state.data(), derived.data(), extras.data(), workspace.data()};
+    if constexpr (requires { typename on::kind; }) all.sizes = &on::sizes;
+    return all;
+  }();
 
   static constexpr std::string_view name = [] {
     using it = typename shown<Layer>::type;

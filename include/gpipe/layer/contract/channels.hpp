@@ -14,80 +14,129 @@
 
 namespace gpipe::detail {
 
-/// The number of channels, neighbours in memory, that a team works on together, each a lane: up to 256, so that memory
-/// is read in its order and the lanes' sums stay in the cache.
-constexpr int lanes_for(int channels) { return channels > 224 ? 256 : (channels + 31) / 32 * 32; }
+/// A width that the compiler knows. (`std::integral_constant` converts on the host alone.)
+template <std::ptrdiff_t Width>
+struct constant_width {
+  GPIPE_HOST_DEVICE constexpr operator std::ptrdiff_t() const { return Width; }  // NOLINT(google-explicit-constructor)
+};
+
+/// Calls f(width), with a constant for a common width: then sums of a lane stay in registers.
+template <class F>
+GPIPE_HOST_DEVICE void with_width(std::ptrdiff_t width, F f) {
+  if (width == 32) f(constant_width<32>{});
+  else if (width == 64) f(constant_width<64>{});
+  else if (width == 128) f(constant_width<128>{});
+  else if (width == 256) f(constant_width<256>{});
+  else f(width);
+}
 
 /// Loops of a kernel over channels. A channel is one element of a tensor's first extent, with all later extents, in
-/// every sample.
+/// every sample. A team works on one strip; channels of one element lie side by side, up to 256 of them in a strip,
+/// each a lane, so that memory is read in its order and the lanes' sums stay in the cache.
 ///
 ///     tensor<float, 64, 28, 28>:  inner 784, a strip is one channel            (64 strips)
 ///     tensor<float, 600>:         inner 1, a strip is 256 channels side by side (3 strips), each a lane
 ///
-/// A team works on one strip. A thread's local arrays hold the values of its lanes, which are the same in every loop
+/// A thread's local arrays, of `max_lanes` elements, hold the values of its lanes, which are the same in every loop
 /// over lanes, or the values of the only channel. `first` is the strip's first channel.
-template <class Tensor>
+template <bool SideBySide>
 struct channel_strips {
-  static constexpr int count = Tensor::extents[0];
-  static constexpr auto elements = static_cast<std::ptrdiff_t>(Tensor::size), inner = elements / count;
-  static constexpr int lanes = inner == 1 ? lanes_for(count) : 1, strips = (count + lanes - 1) / lanes;
+  static constexpr int max_lanes = SideBySide ? 256 : 1;
 
-  /// The number of lanes that are channels: the last strip may have fewer.
-  GPIPE_HOST_DEVICE static constexpr std::ptrdiff_t width(std::ptrdiff_t first) {
-    return count - first < lanes ? count - first : lanes;
+  int count;
+  std::ptrdiff_t inner;  ///< elements of a channel in a sample
+
+  GPIPE_HOST_DEVICE constexpr std::ptrdiff_t elements() const { return SideBySide ? count : count * inner; }
+  GPIPE_HOST_DEVICE constexpr int strips() const { return (count + max_lanes - 1) / max_lanes; }
+  /// The number of the strip's lanes.
+  GPIPE_HOST_DEVICE constexpr std::ptrdiff_t width(std::ptrdiff_t first) const {
+    return count - first < max_lanes ? count - first : max_lanes;
   }
 
-  /// Calls g(lane) for lanes below `width`, to fill the thread's local arrays.
-  template <class Team, class G>
-  GPIPE_HOST_DEVICE static void each_lane(const Team& team, std::ptrdiff_t width, G g) {
-    if constexpr (lanes > 1) team.each(width, g);
+  /// Calls f(lanes) with the number of the strip's lanes, a constant if that is common.
+  template <class F>
+  GPIPE_HOST_DEVICE void with_lanes(std::ptrdiff_t first, F f) const {
+    if constexpr (SideBySide) with_width(width(first), f);
+    else f(constant_width<1>{});
+  }
+
+  /// Calls g(lane) for the lanes, to fill the thread's local arrays.
+  template <class Team, class Width, class G>
+  GPIPE_HOST_DEVICE static void each_lane(const Team& team, Width width, G g) {
+    if constexpr (SideBySide) team.each(width, g);
     else g(0);
   }
 
   /// Calls g(i, lane) for every element i of the strip's channels, counted from the tensor's first element.
-  template <class Team, class G>
-  GPIPE_HOST_DEVICE static void each(const Team& team, int samples, std::ptrdiff_t first, G g) {
-    for (std::ptrdiff_t at = first * inner, s = 0; s < samples; ++s, at += elements) {
-      if constexpr (lanes == 1) team.each(inner, [=](std::ptrdiff_t i) { g(at + i, 0); });
-      else if (width(first) == lanes) team.each(lanes, [=](std::ptrdiff_t lane) { g(at + lane, lane); });
-      else team.each(width(first), [=](std::ptrdiff_t lane) { g(at + lane, lane); });
+  template <class Team, class Width, class G>
+  GPIPE_HOST_DEVICE void each(const Team& team, int samples, std::ptrdiff_t first, Width lanes, G g) const {
+    const std::ptrdiff_t step = elements();
+    if constexpr (SideBySide) {
+      for (std::ptrdiff_t at = first, s = 0; s < samples; ++s, at += step)
+        team.each(lanes, [=](std::ptrdiff_t lane) { g(at + lane, lane); });
+    } else {
+      for (std::ptrdiff_t at = first * inner, s = 0; s < samples; ++s, at += step)
+        team.each(inner, [=](std::ptrdiff_t i) { g(at + i, 0); });
     }
   }
 
   /// For strips of many lanes, two sums of each in one pass: a[lane] and b[lane] are those that g(a, b, i, lane) adds
   /// to. Eight rows at a time, for which a lane's sums stay in registers; they are added one after the other.
-  template <class Team, class G>
-  GPIPE_HOST_DEVICE static void two_sums(const Team& team, int samples, std::ptrdiff_t first, double* a, double* b,
-                                         G g) {
+  template <class Team, class Width, class G>
+  GPIPE_HOST_DEVICE void two_sums(const Team& team, int samples, std::ptrdiff_t first, Width lanes, double* a,
+                                  double* b, G g) const {
     constexpr std::ptrdiff_t rows = 8;
+    const std::ptrdiff_t step = elements();
     team.each(lanes, [=](std::ptrdiff_t lane) { a[lane] = b[lane] = 0; });
     std::ptrdiff_t at = first, s = 0;
-    for (; s + rows <= samples; s += rows, at += rows * elements) {
-      const auto add = [=](std::ptrdiff_t lane) {
+    for (; s + rows <= samples; s += rows, at += rows * step)
+      team.each(lanes, [=](std::ptrdiff_t lane) {
         double of_a = a[lane], of_b = b[lane];
         GPIPE_UNROLL_ROWS
-        for (std::ptrdiff_t row = 0; row < rows; ++row) g(of_a, of_b, at + row * elements + lane, lane);
+        for (std::ptrdiff_t row = 0; row < rows; ++row) g(of_a, of_b, at + row * step + lane, lane);
         a[lane] = of_a, b[lane] = of_b;
-      };
-      if (width(first) == lanes) team.each(lanes, add);
-      else team.each(width(first), add);
-    }
-    for (; s < samples; ++s, at += elements)
-      team.each(width(first), [=](std::ptrdiff_t lane) { g(a[lane], b[lane], at + lane, lane); });
+      });
+    for (; s < samples; ++s, at += step)
+      team.each(lanes, [=](std::ptrdiff_t lane) { g(a[lane], b[lane], at + lane, lane); });
   }
 
-  /// into[lane] = the sum of g(i, lane) over the lane's channel, in double; 0 for lanes without a channel.
-  template <class Team, class G>
-  GPIPE_HOST_DEVICE static void sum(const Team& team, int samples, std::ptrdiff_t first, double* into, G g) {
-    if constexpr (lanes > 1) {
+  /// into[lane] = the sum of g(i, lane) over the lane's channel, in double.
+  template <class Team, class Width, class G>
+  GPIPE_HOST_DEVICE void sum(const Team& team, int samples, std::ptrdiff_t first, Width lanes, double* into,
+                             G g) const {
+    if constexpr (SideBySide) {
       team.each(lanes, [=](std::ptrdiff_t lane) { into[lane] = 0; });
-      each(team, samples, first,
+      each(team, samples, first, lanes,
            [=](std::ptrdiff_t i, std::ptrdiff_t lane) { into[lane] += static_cast<double>(g(i, lane)); });
     } else {
       *into = 0;
-      for (std::ptrdiff_t at = first * inner, s = 0; s < samples; ++s, at += elements)
+      const std::ptrdiff_t step = elements();
+      for (std::ptrdiff_t at = first * inner, s = 0; s < samples; ++s, at += step)
         *into += team.sum(inner, [=](std::ptrdiff_t i) { return static_cast<double>(g(at + i, 0)); });
     }
+  }
+};
+
+/// A strip of a feature map: up to 256 channels of a sample, side by side in each pixel. A row of a kernel is a strip.
+struct pixel_strips {
+  static constexpr int max_lanes = channel_strips<true>::max_lanes;
+
+  int channels;
+  std::ptrdiff_t pixels;
+
+  struct strip {
+    std::ptrdiff_t sample;
+    std::ptrdiff_t first;  ///< its first channel
+    std::ptrdiff_t width;  ///< channels
+    std::ptrdiff_t at;     ///< its first element in the map of all samples
+  };
+
+  constexpr std::ptrdiff_t rows(int samples) const { return std::ptrdiff_t{samples} * strips(); }
+  GPIPE_HOST_DEVICE constexpr int strips() const { return (channels + max_lanes - 1) / max_lanes; }
+  GPIPE_HOST_DEVICE constexpr strip operator[](std::ptrdiff_t row) const {
+    const std::ptrdiff_t sample = row / strips(), first = row % strips() * max_lanes;
+    return {sample, first, channels - first < max_lanes ? channels - first : max_lanes,
+            sample * pixels * channels + first};
   }
 };
 

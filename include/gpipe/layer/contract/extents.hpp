@@ -31,4 +31,14 @@ struct replace_last<tensor<T, Before...>, tensor<T, Only>, Last> {
 template <class Tensor, int Last>
 using with_last = typename detail::replace_last<tensor<typename Tensor::value_type>, Tensor, Last>::type;
 
+/// The sizes of a kind that works on rows.
+struct row_sizes {
+  int rows, width;  ///< of a sample; of a row
+
+  constexpr std::ptrdiff_t count(int samples) const { return std::ptrdiff_t{samples} * rows; }
+  constexpr std::ptrdiff_t elements() const { return std::ptrdiff_t{rows} * width; }
+};
+template <class Tensor>
+inline constexpr row_sizes row_sizes_of{rows_in<Tensor>, last_extent<Tensor>};
+
 }  // namespace gpipe::detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include <gpipe/layer/contract/bound.hpp>
@@ -67,6 +68,8 @@ struct initialised {
   requires(requires { Layer::template on<In>::parameters; }) struct on<In>
       : Layer::template on<In>, detail::redrawn_parameters<typename Layer::template on<In>, Rules...>::type {
     using detail::redrawn_parameters<typename Layer::template on<In>, Rules...>::type::parameters;
+    // Of the layer's kind, if it has one.
+    using declared_by = std::conditional_t<detail::is_of_kind<typename Layer::template on<In>>, on, void>;
   };
 };
 

@@ -8,6 +8,7 @@
 #include <gpipe/core/numbers/random.hpp>
 #include <gpipe/core/tensors/view.hpp>
 #include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/kind.hpp>
 
 namespace gpipe {
 
@@ -46,6 +47,7 @@ struct call {
   random_key random{};
   bool* used_random = nullptr;  ///< if given, set to true when the kernel calls `random`
   refresh_for refreshed = refresh_for::all;  ///< the kernels that will read what `refresh` writes
+  const layer_lists* lists = nullptr;        ///< for kernels of a kind: the layer's sizes and lists
 };
 
 // The offset of a layer's I-th parameter or buffer in bytes: each starts at a multiple of `alignment`.
@@ -119,18 +121,21 @@ struct partial_list {
 ///     recorded_partials() as declared       const      the values that forward wrote: recompute and backward
 ///     all_partials()     partial_list                  `absorb`: those of all micro-batches, in ascending order
 ///     field<I, T>()      [samples][field I] const
+///     sizes()            the layer's `sizes`              of kernels that serve a kind of layers
 template <class Bound, detail::pass Pass = detail::pass::forward>
 class operands {
  public:
   using value_type = typename Bound::value_type;
   template <int I>
-  using in_type = typename detail::part<typename Bound::input, I>::value_type;
+  using in_type = typename Bound::template in_type<I>;
   template <int I>
-  using out_type = typename detail::part<typename Bound::output, I>::value_type;
+  using out_type = typename Bound::template out_type<I>;
   template <int I>
-  using derived_type = detail::element_of<Bound::derived[std::size_t{I}].type>;
+  using derived_type = typename Bound::template derived_type<I>;
   template <int I>
-  using extra_type = detail::element_of<Bound::extras[std::size_t{I}].type>;
+  using extra_type = typename Bound::template extra_type<I>;
+  template <int I>
+  using workspace_type = typename Bound::template workspace_type<I>;
 
   explicit operands(const detail::call& buffers) : call_(buffers) {}
 
@@ -166,19 +171,20 @@ class operands {
     return reinterpret_cast<const value_type*>(
         call_.parameter_at != nullptr
             ? call_.parameter_at[I]
-            : call_.parameters + detail::offset_in(Bound::parameters, std::size_t{I}, sizeof(value_type)));
+            : call_.parameters + detail::offset_in(first(lists().parameters, I), std::size_t{I}, sizeof(value_type)));
   }
   template <int I = 0>
   value_type* gradient() const {
     return reinterpret_cast<value_type*>(
         call_.gradient_at != nullptr
             ? call_.gradient_at[I]
-            : call_.gradients + detail::offset_in(Bound::parameters, std::size_t{I}, sizeof(value_type)));
+            : call_.gradients + detail::offset_in(first(lists().parameters, I), std::size_t{I}, sizeof(value_type)));
   }
   template <int I = 0>
   std::conditional_t<Pass == detail::pass::absorb, value_type, const value_type>* state() const {
-    return reinterpret_cast<value_type*>(const_cast<std::byte*>(call_.state) +
-                                         detail::offset_in(Bound::state, std::size_t{I}, sizeof(value_type)));
+    return reinterpret_cast<value_type*>(
+        const_cast<std::byte*>(call_.state) +
+        detail::offset_in(first(lists().state, I), std::size_t{I}, sizeof(value_type)));
   }
   // For `refresh`: whether forward, or the input part of backward, reads next what it writes. Buffers for the other
   // need no values then.
@@ -190,28 +196,28 @@ class operands {
            call_.refreshed == detail::refresh_for::backward_input;
   }
   // Only `refresh` writes it; the executor passes the same block for writing there.
-  template <int I = 0>
-  derived_type<I>* derived() const {
-    return reinterpret_cast<derived_type<I>*>(const_cast<std::byte*>(call_.derived) +
-                                         detail::offset_in(Bound::derived, std::size_t{I}, std::size_t{1}));
+  template <int I = 0, class T = derived_type<I>>
+  T* derived() const {
+    return reinterpret_cast<T*>(const_cast<std::byte*>(call_.derived) +
+                                detail::offset_in(first(lists().derived, I), std::size_t{I}, std::size_t{1}));
   }
   template <int I = 0, class T = extra_type<I>>
   T* extra() const {
-    return reinterpret_cast<T*>(
-        call_.extras + detail::offset_in(Bound::extras, std::size_t{I}, static_cast<std::size_t>(call_.capacity)));
+    return reinterpret_cast<T*>(call_.extras + detail::offset_in(first(lists().extras, I), std::size_t{I},
+                                                                 static_cast<std::size_t>(call_.capacity)));
   }
-  template <int I = 0>
-  detail::element_of<Bound::workspace[std::size_t{I}].type>* workspace() const {
+  template <int I = 0, class T = workspace_type<I>>
+  T* workspace() const {
     static_assert(sizeof(broken::forward_has_no_workspace < typename Bound::layer, typename Bound::input,
                          Pass == detail::pass::backward || Pass == detail::pass::decode >) > 0);
-    return reinterpret_cast<detail::element_of<Bound::workspace[std::size_t{I}].type>*>(
-        call_.workspace +
-        detail::offset_in(Bound::workspace, std::size_t{I}, static_cast<std::size_t>(call_.capacity)));
+    return reinterpret_cast<T*>(call_.workspace + detail::offset_in(first(lists().workspace, I), std::size_t{I},
+                                                                    static_cast<std::size_t>(call_.capacity)));
   }
   template <int I, class T>
   const T* field() const {
-    static_assert(dtype_of<T> == Bound::fields[I].type,
-                  "gpipe: T must be the type in which the layer declares the field");
+    if constexpr (!detail::is_bound_kind<Bound>)
+      static_assert(dtype_of<T> == Bound::fields[I].type,
+                    "gpipe: T must be the type in which the layer declares the field");
     return reinterpret_cast<const T*>(call_.fields[I]);
   }
   double* partials() const { return call_.recompute ? nullptr : call_.partials; }
@@ -219,8 +225,21 @@ class operands {
     return Pass == detail::pass::backward || call_.recompute ? call_.partials : nullptr;
   }
   partial_list all_partials() const { return {call_.partials, call_.partial_stride, call_.micro_batches}; }
+  const auto& sizes() const {
+    if constexpr (detail::is_bound_kind<Bound>)
+      return *static_cast<const typename Bound::on::numbers*>(call_.lists->sizes);
+    else return Bound::on::sizes;
+  }
 
  private:
+  detail::layer_lists lists() const {
+    if constexpr (detail::is_bound_kind<Bound>) return *call_.lists;
+    else return Bound::lists;
+  }
+  template <class T>
+  static constexpr std::span<const T> first(const T* list, int count) {
+    return {list, static_cast<std::size_t>(count)};
+  }
   static constexpr bool forwards = Pass == detail::pass::forward || Pass == detail::pass::decode;
 
   const detail::call& call_;

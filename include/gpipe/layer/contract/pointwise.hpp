@@ -1,11 +1,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include <gpipe/core/numbers/dual.hpp>
-#include <gpipe/layer/contract/bound.hpp>
-#include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/elements.hpp>
 
 namespace gpipe {
 
@@ -54,7 +52,6 @@ class has_value {
 /// The layer keeps its input and computes the derivative in backward. For bf16 the function's argument is a float.
 template <class Function>
 struct pointwise {
-  // The same functions for all shapes, so that they are compiled once.
   template <class T>
   struct apply {
     using number = compute_type<T>;
@@ -78,28 +75,28 @@ struct pointwise {
     }
   };
 
+  template <class T>
+  struct kind_for {
+    using value_type = T;
+    using numbers = detail::element_count;
+    static constexpr keep keeps{.input = true};
+
+    template <class C, class A>
+    static void forward(const C& c, const A& a) {
+      c.each(a.sizes().of(a.samples()), apply<T>{a.in(), a.out()});
+    }
+    template <class C, class A>
+    static void backward_input(const C& c, const A& a) {
+      if (a.in_gradient()) c.each(a.sizes().of(a.samples()), chain<T>{a.in(), a.out_gradient(), a.in_gradient()});
+    }
+  };
+
   template <class In>
   struct on;
 
   template <detail::floating_tensor In>
-  struct on<In> {
-    using output = In;
-    using T = typename In::value_type;
+  struct on<In> : detail::layer_of_elements<on<In>, kind_for<typename In::value_type>, In, 10, 10, 2> {
     static_assert(sizeof(broken::pointwise_has_value<Function, detail::has_value<Function>::holds>) > 0);
-    static constexpr keep keeps{.input = true};
-    static constexpr auto elements = static_cast<std::int64_t>(output::size);
-    static constexpr work cost{.forward = 10 * elements,
-                               .backward_input = 10 * elements,
-                               .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      c.each(a.samples() * elements, apply<T>{a.in(), a.out()});
-    }
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient()) c.each(a.samples() * elements, chain<T>{a.in(), a.out_gradient(), a.in_gradient()});
-    }
   };
 };
 
@@ -146,7 +143,6 @@ GPIPE_HOST_DEVICE value_and_derivative<T> value_and_slope(T x) {
 /// The same for a function with `both(x)`: forward stores the derivative, and backward is one product per element.
 template <class Function>
 struct pointwise_stored {
-  // The same functions for all shapes, so that they are compiled once.
   template <class T>
   struct apply {
     const T* x;
@@ -165,28 +161,28 @@ struct pointwise_stored {
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { dx[i] = dy[i] * derivative[i]; }
   };
 
-  template <class In>
-  struct on;
-
-  template <detail::floating_tensor In>
-  struct on<In> {
-    using output = In;
-    using T = typename In::value_type;
-    static constexpr buffer extras[] = {{"derivative", output::size, dtype_of<T>}};
-    static constexpr auto elements = static_cast<std::int64_t>(output::size);
-    static constexpr work cost{.forward = 20 * elements,
-                               .backward_input = elements,
-                               .bytes = static_cast<std::int64_t>(3 * sizeof(T)) * elements};
+  template <class T>
+  struct kind_for {
+    using value_type = T;
+    using numbers = detail::element_count;
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      c.each(a.samples() * elements, apply<T>{a.in(), a.out(), a.template extra<0>()});
+      c.each(a.sizes().of(a.samples()), apply<T>{a.in(), a.out(), a.template extra<0, T>()});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
       if (a.in_gradient())
-        c.each(a.samples() * elements, chain<T>{a.template extra<0>(), a.out_gradient(), a.in_gradient()});
+        c.each(a.sizes().of(a.samples()), chain<T>{a.template extra<0, T>(), a.out_gradient(), a.in_gradient()});
     }
+  };
+
+  template <class In>
+  struct on;
+
+  template <detail::floating_tensor In>
+  struct on<In> : detail::layer_of_elements<on<In>, kind_for<typename In::value_type>, In, 20, 1, 3> {
+    static constexpr buffer extras[] = {{"derivative", In::size, dtype_of<typename In::value_type>}};
   };
 };
 

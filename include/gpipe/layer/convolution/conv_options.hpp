@@ -39,28 +39,6 @@ constexpr bool groups_divide(int groups, int in, int out) {
   return groups >= 1 && in % groups == 0 && out % groups == 0;
 }
 
-/// The parameters {height, width, channels / groups, outputs} and {outputs} with PyTorch's first values.
-template <int Height, int Width, int In, int Out, int FanIn, bool Bias, int Biases>
-struct convolution_parameters {
-  static constexpr initialiser weight = initialiser::uniform(FanIn).with_outputs_last();
-  static constexpr parameter parameters[] = {{"weight", {Height, Width, In, Out}, weight},
-                                             {"bias", {Biases}, initialiser::uniform(FanIn)}};
-};
-template <int Height, int Width, int In, int Out, int FanIn, int Biases>
-struct convolution_parameters<Height, Width, In, Out, FanIn, false, Biases> {
-  static constexpr initialiser weight = initialiser::uniform(FanIn).with_outputs_last();
-  static constexpr parameter parameters[] = {{"weight", {Height, Width, In, Out}, weight}};
-};
-
-template <class T>
-struct pixel_rows {
-  const T* values;
-  int channels;
-  GPIPE_HOST_DEVICE compute_type<T> operator()(std::ptrdiff_t pixel, std::ptrdiff_t channel) const {
-    return values[pixel * channels + channel];
-  }
-};
-
 }  // namespace detail
 
 }  // namespace gpipe

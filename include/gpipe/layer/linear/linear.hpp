@@ -27,6 +27,81 @@ struct linear_parameters<N, K, no_bias> {
   static constexpr parameter parameters[] = {{"weight", {N, K}, initialiser::uniform(K)}};
 };
 
+template <class T>
+struct linear_kernels {
+  using value_type = T;
+  using number = compute_type<T>;
+  static constexpr keep keeps{.input = true};
+  struct numbers {
+    int N, K, rows;  ///< the rows of a sample
+    bool biased;
+  };
+
+  template <class C>
+  static void prepare(const C& c, int samples, const numbers& of) {
+    c.template prepare_multiply<T>(samples * of.rows, of.N, of.K);
+    c.template prepare_multiply<T>(samples * of.rows, of.K, of.N);
+    c.template prepare_multiply_transposed<T>(of.N, of.K, samples * of.rows);
+  }
+
+  template <class C, class A>
+  static void refresh(const C& c, const A& a) noexcept {
+    const auto [N, K, rows, biased] = a.sizes();
+    const number* weight = a.template parameter<0>();
+    if (a.refreshes_for_forward()) c.pack(K, N, weight, K, true, a.template derived<0>());
+    if (a.refreshes_for_backward_input()) c.pack(N, K, weight, K, false, a.template derived<1>());
+  }
+
+  template <class C, class A>
+  static void forward(const C& c, const A& a) {
+    const auto [N, K, rows, biased] = a.sizes();
+    const T* packed = a.template derived<0>();
+    if (biased) c.multiply_plus(a.samples() * rows, N, K, a.in(), packed, a.template parameter<1>(), a.out());
+    else c.multiply(a.samples() * rows, N, K, a.in(), packed, a.out(), false);
+  }
+
+  /// dx = dy W
+  template <class C, class A>
+  static void backward_input(const C& c, const A& a) {
+    const auto [N, K, rows, biased] = a.sizes();
+    const T* packed = a.template derived<1>();
+    if (T* into = a.in_gradient()) c.multiply(a.samples() * rows, K, N, a.out_gradient(), packed, into, false);
+  }
+
+  /// dW += dy^T x,  db += sum of dy over rows
+  template <class C, class A>
+  static void backward_parameters(const C& c, const A& a) {
+    const auto [N, K, rows, biased] = a.sizes();
+    c.multiply_transposed(N, K, a.samples() * rows, a.out_gradient(), a.in(), a.template gradient<0>());
+    if (biased)
+      c.columns(std::ptrdiff_t{a.samples()} * rows, N, row_major{a.out_gradient(), N}, a.template gradient<1>());
+  }
+
+  /// The same for several micro-batches, with the same bits: dW is read and written once.
+  template <class C, class A>
+  requires requires(const C& c, row_parts<T> in, number* out) { c.multiply_transposed(1, 1, 1, in, in, out); }
+  static void backward_parameters(const C& c, const A& all, int micro_batches) {
+    const auto [N, K, rows, biased] = all[0].sizes();
+    row_parts<T> dy{{}, all[0].samples() * rows}, x = dy;
+    for (int i = 0; i < micro_batches; ++i) {
+      dy.part[i] = all[i].out_gradient();
+      x.part[i] = all[i].in();
+    }
+    c.multiply_transposed(N, K, all.samples() * rows, dy, x, all[0].template gradient<0>());
+    if (biased)
+      for (int i = 0; i < micro_batches; ++i)
+        c.columns(std::ptrdiff_t{all[i].samples()} * rows, N, row_major{dy.part[i], N}, all[i].template gradient<1>());
+  }
+
+  struct row_major {
+    const T* values;
+    int N;
+    GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
+      return values[row * N + column];
+    }
+  };
+};
+
 }  // namespace detail
 
 /// y = x W^T + b on the last extent, from K to N: PyTorch's Linear, with its layout and its initial values.
@@ -45,81 +120,22 @@ struct linear {
 
   template <class T, int... Extents>
   requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>>
-      : detail::linear_parameters<N, detail::last_extent<tensor<T, Extents...>>, Options...> {
+      : of_kind<on<tensor<T, Extents...>>, detail::linear_kernels<T>>,
+        detail::linear_parameters<N, detail::last_extent<tensor<T, Extents...>>, Options...> {
     using layer = linear;
     using input = tensor<T, Extents...>;
     using output = detail::with_last<input, N>;
-    using number = compute_type<T>;
     static constexpr int K = detail::last_extent<input>, rows = detail::rows_in<input>;
+    static constexpr typename on::numbers sizes{N, K, rows, biased};
 
     static constexpr buffer derived[] = {{"forward", packed_size(K, N), dtype_of<T>},
                                          {"backward", packed_size(N, K), dtype_of<T>}};
-    static constexpr keep keeps{.input = true};
     static constexpr std::int64_t product = std::int64_t{2} * rows * K * N;
     static constexpr std::int64_t sums = biased ? std::int64_t{rows} * N : 0;
     static constexpr work cost{.forward = product + sums,
                                .backward_input = product,
                                .backward_parameters = product + sums,
                                .bytes = static_cast<std::int64_t>(sizeof(T)) * rows * (K + N)};
-
-    template <class C>
-    static void prepare(const C& c, int samples) {
-      c.template prepare_multiply<T>(samples * rows, N, K);
-      c.template prepare_multiply<T>(samples * rows, K, N);
-      c.template prepare_multiply_transposed<T>(N, K, samples * rows);
-    }
-
-    template <class C, class A>
-    static void refresh(const C& c, const A& a) noexcept {
-      const number* weight = a.template parameter<0>();
-      if (a.refreshes_for_forward()) c.pack(K, N, weight, K, true, a.template derived<0>());
-      if (a.refreshes_for_backward_input()) c.pack(N, K, weight, K, false, a.template derived<1>());
-    }
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      const T* packed = a.template derived<0>();
-      if constexpr (biased)
-        c.multiply_plus(a.samples() * rows, N, K, a.in(), packed, a.template parameter<1>(), a.out());
-      else c.multiply(a.samples() * rows, N, K, a.in(), packed, a.out(), false);
-    }
-
-    /// dx = dy W
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      const T* packed = a.template derived<1>();
-      if (T* into = a.in_gradient()) c.multiply(a.samples() * rows, K, N, a.out_gradient(), packed, into, false);
-    }
-
-    /// dW += dy^T x,  db += sum of dy over rows
-    template <class C, class A>
-    static void backward_parameters(const C& c, const A& a) {
-      c.multiply_transposed(N, K, a.samples() * rows, a.out_gradient(), a.in(), a.template gradient<0>());
-      if constexpr (biased)
-        c.columns(std::ptrdiff_t{a.samples()} * rows, N, row_major{a.out_gradient()}, a.template gradient<1>());
-    }
-
-    /// The same for several micro-batches, with the same bits: dW is read and written once.
-    template <class C, class A>
-      requires requires(const C& c, row_parts<T> in, number* out) { c.multiply_transposed(N, K, rows, in, in, out); }
-    static void backward_parameters(const C& c, const A& all, int micro_batches) {
-      row_parts<T> dy{{}, all[0].samples() * rows}, x = dy;
-      for (int i = 0; i < micro_batches; ++i) {
-        dy.part[i] = all[i].out_gradient();
-        x.part[i] = all[i].in();
-      }
-      c.multiply_transposed(N, K, all.samples() * rows, dy, x, all[0].template gradient<0>());
-      if constexpr (biased)
-        for (int i = 0; i < micro_batches; ++i)
-          c.columns(std::ptrdiff_t{all[i].samples()} * rows, N, row_major{dy.part[i]}, all[i].template gradient<1>());
-    }
-
-    struct row_major {
-      const T* values;
-      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t column) const {
-        return values[row * N + column];
-      }
-    };
   };
 };
 

@@ -24,6 +24,164 @@ struct cross_entropy {
   double clip = 0;
 };
 
+namespace detail {
+
+/// The kernels of a cross-entropy with these settings. Backward computes the exponentials again, which takes less
+/// memory than keeping them.
+template <class T, cross_entropy Settings>
+struct cross_entropy_kernels {
+  using value_type = T;
+  using number = compute_type<T>;
+  using numbers = row_sizes;
+  static constexpr keep keeps{.input = true};
+  static constexpr bool smooths = Settings.smoothing > 0, ignores = Settings.ignored != 0, clips = Settings.clip > 0;
+  static constexpr auto on_label = number(1 - Settings.smoothing);
+  static constexpr number lowest = -std::numeric_limits<number>::infinity();
+
+  /// The results of forward for a row.
+  struct summary {
+    number top;      ///< the largest input, subtracted before the exponential
+    number inverse;  ///< 1 / sum_j e^(x_j - top)
+    number loss;     ///< without the weight
+    number correct;  ///< 1 if the label is the first of the largest inputs, else 0
+  };
+
+  GPIPE_HOST_DEVICE static number elsewhere(int classes) { return number(Settings.smoothing / classes); }
+
+  template <class C, class A>
+  static void forward(const C& c, const A& a) {
+    const row_sizes of = a.sizes();
+    const std::ptrdiff_t count = of.count(a.samples());
+    const auto* labels = a.template field<0, std::int32_t>();
+    const auto* weights = a.template field<1, number>();
+    auto* out = a.template extra<0, summary>();
+    c.rows(count, summarise{a.in(), labels, out, limit_in(a.training()), of.width});
+    if (double* partial = a.partials()) {
+      c.sum(count, weighted<&summary::loss>{out, {weights, labels}}, partial);
+      c.sum(count, weight_of{weights, labels}, partial + 1);
+      c.sum(count, weighted<&summary::correct>{out, {weights, labels}}, partial + 2);
+    }
+  }
+
+  /// The gradient may take the place of the input.
+  template <class C, class A>
+  static void backward_input(const C& c, const A& a) {
+    if (!a.in_gradient()) return;
+    const auto* labels = a.template field<0, std::int32_t>();
+    c.rows(a.sizes().count(a.samples()), differentiate{a.in(),
+                                                       labels,
+                                                       {a.template field<1, number>(), labels},
+                                                       a.template extra<0, summary>(),
+                                                       a.in_gradient(),
+                                                       limit_in(a.training()),
+                                                       a.sizes().width});
+  }
+
+  static constexpr number limit_in(bool training) {
+    return clips && training ? number(Settings.clip) : std::numeric_limits<number>::infinity();
+  }
+  GPIPE_HOST_DEVICE static bool is_ignored(std::int32_t label) { return ignores && label == Settings.ignored; }
+  // NaN stays NaN.
+  GPIPE_HOST_DEVICE static number clamped(number x, number limit) {
+    return x > limit ? limit : x < -limit ? -limit : x;
+  }
+
+  struct summarise {
+    const T* in;
+    const std::int32_t* labels;
+    summary* out;
+    number limit;
+    int classes;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+      const std::ptrdiff_t count = classes;
+      const T* x = in + row * count;
+      const std::int32_t label = labels[row];
+      if constexpr (ignores)
+        if (is_ignored(label)) return team.each(1, [this, row](std::ptrdiff_t) { out[row] = summary{}; });
+      const number top = team.maximum(count, lowest, [x](std::ptrdiff_t j) { return number(x[j]); });
+      const number equals = team.sum(label, [x, top](std::ptrdiff_t j) { return x[j] == top ? number(1) : number(0); });
+      const number hit = x[label] == top && equals == number(0) ? number(1) : number(0);
+      if constexpr (clips || smooths) {
+        const number most = clamped(top, limit), bound = limit;
+        const number total = team.sum(
+            count, [x, most, bound](std::ptrdiff_t j) { return math::exp(clamped(number(x[j]), bound) - most); });
+        number loss = std::log(total) + on_label * (most - clamped(number(x[label]), bound));
+        if constexpr (smooths)
+          loss += elsewhere(classes) *
+                  team.sum(count, [x, most, bound](std::ptrdiff_t j) { return most - clamped(number(x[j]), bound); });
+        out[row] = {most, number(1) / total, loss, hit};
+      } else {
+        const number total = team.sum(count, [x, top](std::ptrdiff_t j) { return math::exp(x[j] - top); });
+        out[row] = {top, number(1) / total, std::log(total) + (top - x[label]), hit};
+      }
+    }
+  };
+
+  struct weight_of {
+    const number* weights;
+    const std::int32_t* labels;
+    GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row) const {
+      if (is_ignored(labels[row])) return number(0);
+      return weights ? weights[row] : number(1);
+    }
+  };
+
+  template <number summary::*Member>
+  struct weighted {
+    const summary* rows_;
+    weight_of weights;
+    GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t row) const {
+      return static_cast<double>(weights(row)) * static_cast<double>(rows_[row].*Member);
+    }
+  };
+
+  struct differentiate {
+    const T* in;
+    const std::int32_t* labels;
+    weight_of weights;
+    summary* rows_;
+    T* gradient;
+    number limit;
+    int classes;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+      const std::ptrdiff_t count = classes;
+      const T* x = in + row * count;
+      T* dx = gradient + row * count;
+      const std::int32_t label = labels[row];
+      if constexpr (ignores)
+        if (is_ignored(label)) return team.each(count, [dx](std::ptrdiff_t j) { dx[j] = number(0); });
+      const number weight = weights(row), top = rows_[row].top, inverse = rows_[row].inverse;
+      if constexpr (clips || smooths) {
+        const number bound = limit, others = elsewhere(classes);
+        // Of one class, without what it has more as the label.
+        const auto slope = [=](std::ptrdiff_t j) {
+          return weight * (math::exp(clamped(number(x[j]), bound) - top) * inverse - others);
+        };
+        const auto passes = [=](std::ptrdiff_t j) { return number(x[j]) >= -bound && number(x[j]) <= bound; };
+        number* const of_label = keep_here(row);
+        team.each(1, [=](std::ptrdiff_t) { *of_label = passes(label) ? slope(label) - weight * on_label : number(0); });
+        team.each(count, [=](std::ptrdiff_t j) { dx[j] = passes(j) ? slope(j) : number(0); });
+        team.each(1, [=](std::ptrdiff_t) { dx[label] = *of_label; });
+      } else if constexpr (std::is_same_v<T, number>) {
+        team.each(count, [=](std::ptrdiff_t j) { dx[j] = weight * (math::exp(x[j] - top) * inverse); });
+        team.each(1, [=](std::ptrdiff_t) { dx[label] -= weight; });
+      } else {
+        // For a probability near 1 the difference would be lost if the probability were rounded to bf16 first.
+        number* const of_label = keep_here(row);
+        team.each(1, [=](std::ptrdiff_t) { *of_label = weight * (math::exp(x[label] - top) * inverse) - weight; });
+        team.each(count, [=](std::ptrdiff_t j) { dx[j] = weight * (math::exp(x[j] - top) * inverse); });
+        team.each(1, [=](std::ptrdiff_t) { dx[label] = *of_label; });
+      }
+    }
+    // The gradient of the label's input, before its input may be overwritten. Backward does not read the loss.
+    GPIPE_HOST_DEVICE number* keep_here(std::ptrdiff_t row) const { return &rows_[row].loss; }
+  };
+};
+
+}  // namespace detail
+
 /// The cross-entropy loss of a classifier, over the last extent, with the target t and the clamped inputs z:
 ///
 ///     loss = weight (log sum_j e^z_j - sum_j t_j z_j),    d loss / d x_j = weight (e^z_j / sum - t_j) [|x_j| <= clip]
@@ -41,164 +199,25 @@ struct softmax_cross_entropy_with {
   struct on;
 
   template <class T, int... Extents>
-  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
+  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>>
+      : of_kind<on<tensor<T, Extents...>>, detail::cross_entropy_kernels<T, Settings>> {
     using input = tensor<T, Extents...>;
     using output = bundle<>;
     using number = compute_type<T>;
-    static constexpr int classes = detail::last_extent<input>, rows = detail::rows_in<input>;
-    static constexpr bool smooths = Settings.smoothing > 0, ignores = Settings.ignored != 0, clips = Settings.clip > 0;
-    static constexpr auto on_label = number(1 - Settings.smoothing), elsewhere = number(Settings.smoothing / classes);
-    static_assert(!ignores || Settings.ignored < 0 || Settings.ignored >= classes,
+    static constexpr detail::row_sizes sizes = detail::row_sizes_of<input>;
+    static constexpr int classes = sizes.width, rows = sizes.rows;
+    static_assert(!on::ignores || Settings.ignored < 0 || Settings.ignored >= classes,
                   "gpipe: cross_entropy{.ignored} is a label of a class: choose one outside [0, C), such as -100");
-
-    /// The results of forward for a row. Backward computes the exponentials again, which takes less memory.
-    struct summary {
-      number top;      ///< the largest input, subtracted before the exponential
-      number inverse;  ///< 1 / sum_j e^(x_j - top)
-      number loss;     ///< without the weight
-      number correct;  ///< 1 if the label is the first of the largest inputs, else 0
-    };
 
     static constexpr field fields[] = {{"labels", rows, dtype::int32, classes, false, Settings.ignored},
                                        {"weights", rows, dtype_of<number>, 0, true}};
     static constexpr partial partials[] = {"loss", "weight", "correct"};
-    static constexpr std::size_t summaries = std::size_t{rows} * sizeof(summary) / sizeof(number);
+    static constexpr std::size_t summaries = std::size_t{rows} * sizeof(typename on::summary) / sizeof(number);
     static constexpr buffer extras[] = {{"summary", summaries, dtype_of<number>}};
-    static constexpr keep keeps{.input = true};
     static constexpr std::int64_t elements = std::int64_t{rows} * classes;
-    static constexpr number lowest = -std::numeric_limits<number>::infinity();
     static constexpr work cost{.forward = 20 * elements,
                                .backward_input = 20 * elements,
                                .bytes = static_cast<std::int64_t>(sizeof(T)) * elements};
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      const std::ptrdiff_t count = std::ptrdiff_t{a.samples()} * rows;
-      const auto* labels = a.template field<0, std::int32_t>();
-      const auto* weights = a.template field<1, number>();
-      auto* out = a.template extra<0, summary>();
-      c.rows(count, summarise{a.in(), labels, out, limit_in(a.training())});
-      if (double* partial = a.partials()) {
-        c.sum(count, weighted<&summary::loss>{out, {weights, labels}}, partial);
-        c.sum(count, weight_of{weights, labels}, partial + 1);
-        c.sum(count, weighted<&summary::correct>{out, {weights, labels}}, partial + 2);
-      }
-    }
-
-    /// The gradient may take the place of the input.
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      if (!a.in_gradient()) return;
-      const auto* labels = a.template field<0, std::int32_t>();
-      c.rows(std::ptrdiff_t{a.samples()} * rows, differentiate{a.in(),
-                                                               labels,
-                                                               {a.template field<1, number>(), labels},
-                                                               a.template extra<0, summary>(),
-                                                               a.in_gradient(),
-                                                               limit_in(a.training())});
-    }
-
-    static constexpr number limit_in(bool training) {
-      return clips && training ? number(Settings.clip) : std::numeric_limits<number>::infinity();
-    }
-    GPIPE_HOST_DEVICE static bool is_ignored(std::int32_t label) { return ignores && label == Settings.ignored; }
-    // NaN stays NaN.
-    GPIPE_HOST_DEVICE static number clamped(number x, number limit) {
-      return x > limit ? limit : x < -limit ? -limit : x;
-    }
-
-    struct summarise {
-      const T* in;
-      const std::int32_t* labels;
-      summary* out;
-      number limit;
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const T* x = in + row * classes;
-        const std::int32_t label = labels[row];
-        if constexpr (ignores)
-          if (is_ignored(label)) return team.each(1, [this, row](std::ptrdiff_t) { out[row] = summary{}; });
-        const number top = team.maximum(classes, lowest, [x](std::ptrdiff_t j) { return number(x[j]); });
-        const number equals =
-            team.sum(label, [x, top](std::ptrdiff_t j) { return x[j] == top ? number(1) : number(0); });
-        const number hit = x[label] == top && equals == number(0) ? number(1) : number(0);
-        if constexpr (clips || smooths) {
-          const number most = clamped(top, limit), bound = limit;
-          const number total = team.sum(
-              classes, [x, most, bound](std::ptrdiff_t j) { return math::exp(clamped(number(x[j]), bound) - most); });
-          number loss = std::log(total) + on_label * (most - clamped(number(x[label]), bound));
-          if constexpr (smooths)
-            loss += elsewhere * team.sum(classes, [x, most, bound](std::ptrdiff_t j) {
-              return most - clamped(number(x[j]), bound);
-            });
-          out[row] = {most, number(1) / total, loss, hit};
-        } else {
-          const number total = team.sum(classes, [x, top](std::ptrdiff_t j) { return math::exp(x[j] - top); });
-          out[row] = {top, number(1) / total, std::log(total) + (top - x[label]), hit};
-        }
-      }
-    };
-
-    struct weight_of {
-      const number* weights;
-      const std::int32_t* labels;
-      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row) const {
-        if (is_ignored(labels[row])) return number(0);
-        return weights ? weights[row] : number(1);
-      }
-    };
-
-    template <number summary::*Member>
-    struct weighted {
-      const summary* rows_;
-      weight_of weights;
-      GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t row) const {
-        return static_cast<double>(weights(row)) * static_cast<double>(rows_[row].*Member);
-      }
-    };
-
-    struct differentiate {
-      const T* in;
-      const std::int32_t* labels;
-      weight_of weights;
-      summary* rows_;
-      T* gradient;
-      number limit;
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const T* x = in + row * classes;
-        T* dx = gradient + row * classes;
-        const std::int32_t label = labels[row];
-        if constexpr (ignores)
-          if (is_ignored(label)) return team.each(classes, [dx](std::ptrdiff_t j) { dx[j] = number(0); });
-        const number weight = weights(row), top = rows_[row].top, inverse = rows_[row].inverse;
-        if constexpr (clips || smooths) {
-          const number bound = limit;
-          // Of one class, without what it has more as the label.
-          const auto slope = [=](std::ptrdiff_t j) {
-            return weight * (math::exp(clamped(number(x[j]), bound) - top) * inverse - elsewhere);
-          };
-          const auto passes = [=](std::ptrdiff_t j) { return number(x[j]) >= -bound && number(x[j]) <= bound; };
-          number* const of_label = keep_here(row);
-          team.each(1, [=](std::ptrdiff_t) {
-            *of_label = passes(label) ? slope(label) - weight * on_label : number(0);
-          });
-          team.each(classes, [=](std::ptrdiff_t j) { dx[j] = passes(j) ? slope(j) : number(0); });
-          team.each(1, [=](std::ptrdiff_t) { dx[label] = *of_label; });
-        } else if constexpr (std::is_same_v<T, number>) {
-          team.each(classes, [=](std::ptrdiff_t j) { dx[j] = weight * (math::exp(x[j] - top) * inverse); });
-          team.each(1, [=](std::ptrdiff_t) { dx[label] -= weight; });
-        } else {
-          // For a probability near 1 the difference would be lost if the probability were rounded to bf16 first.
-          number* const of_label = keep_here(row);
-          team.each(1, [=](std::ptrdiff_t) { *of_label = weight * (math::exp(x[label] - top) * inverse) - weight; });
-          team.each(classes, [=](std::ptrdiff_t j) { dx[j] = weight * (math::exp(x[j] - top) * inverse); });
-          team.each(1, [=](std::ptrdiff_t) { dx[label] = *of_label; });
-        }
-      }
-      // The gradient of the label's input, before its input may be overwritten. Backward does not read the loss.
-      GPIPE_HOST_DEVICE number* keep_here(std::ptrdiff_t row) const { return &rows_[row].loss; }
-    };
   };
 };
 

@@ -10,6 +10,102 @@
 
 namespace gpipe {
 
+namespace detail {
+
+// Of each width: sums over a row whose width the compiler knows are faster, and round otherwise.
+template <class T, int Width>
+struct layer_norm_kernels {
+  using value_type = T;
+  using number = compute_type<T>;
+  using numbers = row_sizes;
+  static constexpr keep keeps{.input = true};
+
+  template <class C, class A>
+  static void forward(const C& c, const A& a) {
+    c.rows(a.sizes().count(a.samples()),
+           normalise{a.in(), a.template parameter<0>(), a.template parameter<1>(), a.out(), statistics(a)});
+  }
+  template <class C, class A>
+  static void backward_input(const C& c, const A& a) {
+    if (a.in_gradient())
+      c.rows(a.sizes().count(a.samples()),
+             differentiate{a.in(), a.out_gradient(), a.template parameter<0>(), a.in_gradient(), statistics(a)});
+  }
+  template <class C, class A>
+  static void backward_parameters(const C& c, const A& a) {
+    const std::ptrdiff_t count = a.sizes().count(a.samples());
+    const int N = a.sizes().width;
+    c.columns(count, N, of_weight{a.in(), a.out_gradient(), statistics(a)}, a.template gradient<0>());
+    c.columns(count, N, of_bias{a.out_gradient(), N}, a.template gradient<1>());
+  }
+
+  struct of_rows {
+    number *mean, *inverse;  // the inverse standard deviation
+  };
+  template <class A>
+  static of_rows statistics(const A& a) {
+    return {a.template extra<0, number>(), a.template extra<1, number>()};
+  }
+
+  struct normalise {
+    const T* in;
+    const number *weight, *bias;
+    T* out;
+    of_rows found;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+      const std::ptrdiff_t N = Width;
+      const T* x = in + row * N;
+      const number *w = weight, *b = bias;
+      T* y = out + row * N;
+      const number mean = team.sum(N, [x](std::ptrdiff_t i) { return number(x[i]); }) / number(N);
+      const number variance =
+          team.sum(N, [x, mean](std::ptrdiff_t i) { return (x[i] - mean) * (x[i] - mean); }) / number(N);
+      const number inverse = number(1) / std::sqrt(variance + number(1e-5));
+      team.each(N, [=](std::ptrdiff_t i) { y[i] = (x[i] - mean) * inverse * w[i] + b[i]; });
+      found.mean[row] = mean;
+      found.inverse[row] = inverse;
+    }
+  };
+
+  struct differentiate {
+    const T *in, *out_gradient;
+    const number* weight;
+    T* in_gradient;
+    of_rows found;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+      const std::ptrdiff_t N = Width;
+      const T *x = in + row * N, *dy = out_gradient + row * N;
+      const number* w = weight;
+      T* dx = in_gradient + row * N;
+      const number mean = found.mean[row], inverse = found.inverse[row];
+      const number along_one = team.sum(N, [dy, w](std::ptrdiff_t i) { return dy[i] * w[i]; }) / number(N);
+      const number along_h =
+          team.sum(N, [=](std::ptrdiff_t i) { return dy[i] * w[i] * ((x[i] - mean) * inverse); }) / number(N);
+      team.each(N, [=](std::ptrdiff_t i) {
+        dx[i] = inverse * (dy[i] * w[i] - along_one - (x[i] - mean) * inverse * along_h);
+      });
+    }
+  };
+
+  struct of_weight {
+    const T *x, *dy;
+    of_rows found;
+    GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const {
+      const std::ptrdiff_t at = row * Width + i;
+      return dy[at] * ((x[at] - found.mean[row]) * found.inverse[row]);
+    }
+  };
+  struct of_bias {
+    const T* dy;
+    int N;
+    GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const { return dy[row * N + i]; }
+  };
+};
+
+}  // namespace detail
+
 /// Layer normalisation over the last extent, N (Ba, Kiros, Hinton, 2016):
 ///
 ///     h = (x - mean) r,  r = 1 / sqrt(variance + 1e-5),  y = weight h + bias
@@ -22,97 +118,20 @@ struct layer_norm {
   struct on;
 
   template <class T, int... Extents>
-  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
+  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>>
+      : of_kind<on<tensor<T, Extents...>>, detail::layer_norm_kernels<T, detail::last_extent<tensor<T, Extents...>>>> {
     using output = tensor<T, Extents...>;
-    using number = compute_type<T>;
-    static constexpr int N = detail::last_extent<output>, rows = detail::rows_in<output>;
+    static constexpr detail::row_sizes sizes = detail::row_sizes_of<output>;
+    static constexpr int N = sizes.width, rows = sizes.rows;
 
     static constexpr parameter parameters[] = {{"weight", {N}, initialiser::ones()}, {"bias", {N}}};
-    static constexpr buffer extras[] = {{"mean", rows, dtype_of<number>}, {"deviation", rows, dtype_of<number>}};
-    static constexpr keep keeps{.input = true};
+    static constexpr dtype statistics = dtype_of<compute_type<T>>;
+    static constexpr buffer extras[] = {{"mean", rows, statistics}, {"deviation", rows, statistics}};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 7 * elements,
                                .backward_input = 10 * elements,
                                .backward_parameters = 5 * elements,
                                .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      c.rows(std::ptrdiff_t{a.samples()} * rows,
-             normalise{a.in(), a.template parameter<0>(), a.template parameter<1>(), a.out(), statistics(a)});
-    }
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient())
-        c.rows(std::ptrdiff_t{a.samples()} * rows,
-               differentiate{a.in(), a.out_gradient(), a.template parameter<0>(), a.in_gradient(), statistics(a)});
-    }
-    template <class C, class A>
-    static void backward_parameters(const C& c, const A& a) {
-      const std::ptrdiff_t count = std::ptrdiff_t{a.samples()} * rows;
-      c.columns(count, N, of_weight{a.in(), a.out_gradient(), statistics(a)}, a.template gradient<0>());
-      c.columns(count, N, of_bias{a.out_gradient()}, a.template gradient<1>());
-    }
-
-    struct of_rows {
-      number *mean, *inverse;  // the inverse standard deviation
-    };
-    template <class A>
-    static of_rows statistics(const A& a) {
-      return {a.template extra<0>(), a.template extra<1>()};
-    }
-
-    struct normalise {
-      const T* in;
-      const number *weight, *bias;
-      T* out;
-      of_rows found;
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const T* x = in + row * N;
-        const number *w = weight, *b = bias;
-        T* y = out + row * N;
-        const number mean = team.sum(N, [x](std::ptrdiff_t i) { return number(x[i]); }) / number(N);
-        const number variance =
-            team.sum(N, [x, mean](std::ptrdiff_t i) { return (x[i] - mean) * (x[i] - mean); }) / number(N);
-        const number inverse = number(1) / std::sqrt(variance + number(1e-5));
-        team.each(N, [=](std::ptrdiff_t i) { y[i] = (x[i] - mean) * inverse * w[i] + b[i]; });
-        found.mean[row] = mean;
-        found.inverse[row] = inverse;
-      }
-    };
-
-    struct differentiate {
-      const T *in, *out_gradient;
-      const number* weight;
-      T* in_gradient;
-      of_rows found;
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const T *x = in + row * N, *dy = out_gradient + row * N;
-        const number* w = weight;
-        T* dx = in_gradient + row * N;
-        const number mean = found.mean[row], inverse = found.inverse[row];
-        const number along_one = team.sum(N, [dy, w](std::ptrdiff_t i) { return dy[i] * w[i]; }) / number(N);
-        const number along_h =
-            team.sum(N, [=](std::ptrdiff_t i) { return dy[i] * w[i] * ((x[i] - mean) * inverse); }) / number(N);
-        team.each(N, [=](std::ptrdiff_t i) {
-          dx[i] = inverse * (dy[i] * w[i] - along_one - (x[i] - mean) * inverse * along_h);
-        });
-      }
-    };
-
-    struct of_weight {
-      const T *x, *dy;
-      of_rows found;
-      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const {
-        return dy[row * N + i] * ((x[row * N + i] - found.mean[row]) * found.inverse[row]);
-      }
-    };
-    struct of_bias {
-      const T* dy;
-      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const { return dy[row * N + i]; }
-    };
   };
 };
 

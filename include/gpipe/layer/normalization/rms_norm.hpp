@@ -10,6 +10,92 @@
 
 namespace gpipe {
 
+namespace detail {
+
+// Of each width: sums over a row whose width the compiler knows are faster, and round otherwise.
+template <class T, int Width>
+struct rms_norm_kernels {
+  using value_type = T;
+  using number = compute_type<T>;
+  struct numbers : row_sizes {
+    double epsilon;
+  };
+  static constexpr keep keeps{.input = true};
+
+  template <class C, class A>
+  static void forward(const C& c, const A& a) {
+    c.rows(a.sizes().count(a.samples()),
+           normalise{a.in(), a.template parameter<0>(), a.out(), statistics(a), a.sizes().epsilon});
+  }
+  template <class C, class A>
+  static void backward_input(const C& c, const A& a) {
+    if (a.in_gradient())
+      c.rows(a.sizes().count(a.samples()),
+             differentiate{a.in(), a.out_gradient(), a.template parameter<0>(), statistics(a), a.in_gradient()});
+  }
+  template <class C, class A>
+  static void backward_parameters(const C& c, const A& a) {
+    c.columns(a.sizes().count(a.samples()), a.sizes().width, of_weight{a.in(), a.out_gradient(), statistics(a)},
+              a.template gradient<0>());
+  }
+
+  struct of_rows {
+    number* inverse;  // r
+    int N;
+  };
+  template <class A>
+  static of_rows statistics(const A& a) {
+    return {a.template extra<0, number>(), a.sizes().width};
+  }
+
+  struct normalise {
+    const T* in;
+    const number* weight;
+    T* out;
+    of_rows found;
+    double epsilon;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+      const std::ptrdiff_t N = Width;
+      const T* x = in + row * N;
+      const number* w = weight;
+      T* y = out + row * N;
+      const number mean = team.sum(N, [x](std::ptrdiff_t i) { return number(x[i]) * number(x[i]); }) / number(N);
+      const number inverse = number(1) / std::sqrt(mean + number(epsilon));
+      team.each(N, [=](std::ptrdiff_t i) { y[i] = x[i] * inverse * w[i]; });
+      found.inverse[row] = inverse;
+    }
+  };
+
+  struct differentiate {
+    const T *in, *out_gradient;
+    const number* weight;
+    of_rows found;
+    T* in_gradient;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
+      const std::ptrdiff_t N = Width;
+      const T *x = in + row * N, *dy = out_gradient + row * N;
+      const number* w = weight;
+      T* dx = in_gradient + row * N;
+      const number inverse = found.inverse[row];
+      const number along_h = team.sum(N, [=](std::ptrdiff_t i) { return dy[i] * w[i] * (x[i] * inverse); }) / number(N);
+      team.each(N, [=](std::ptrdiff_t i) { dx[i] = inverse * (dy[i] * w[i] - x[i] * inverse * along_h); });
+    }
+  };
+
+  struct of_weight {
+    const T *x, *dy;
+    of_rows found;
+    GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const {
+      const std::ptrdiff_t at = row * Width + i;
+      return dy[at] * (x[at] * found.inverse[row]);
+    }
+  };
+};
+
+}  // namespace detail
+
 /// The setting of a root mean square norm: `rms_norm_with<root_mean_square{.epsilon = 1e-6}>`.
 struct root_mean_square {
   double epsilon = 1e-5;
@@ -30,78 +116,18 @@ struct rms_norm_with {
   struct on;
 
   template <class T, int... Extents>
-  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>> {
+  requires(sizeof...(Extents) > 0 && detail::is_floating(dtype_of<T>)) struct on<tensor<T, Extents...>>
+      : of_kind<on<tensor<T, Extents...>>, detail::rms_norm_kernels<T, detail::last_extent<tensor<T, Extents...>>>> {
     using output = tensor<T, Extents...>;
-    using number = compute_type<T>;
-    static constexpr int N = detail::last_extent<output>, rows = detail::rows_in<output>;
+    static constexpr typename on::numbers sizes{detail::row_sizes_of<output>, Setting.epsilon};
 
-    static constexpr parameter parameters[] = {{"weight", {N}, initialiser::ones()}};
-    static constexpr buffer extras[] = {{"inverse", rows, dtype_of<number>}};
-    static constexpr keep keeps{.input = true};
+    static constexpr parameter parameters[] = {{"weight", {sizes.width}, initialiser::ones()}};
+    static constexpr buffer extras[] = {{"inverse", sizes.rows, dtype_of<compute_type<T>>}};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 4 * elements,
                                .backward_input = 8 * elements,
                                .backward_parameters = 3 * elements,
                                .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      c.rows(std::ptrdiff_t{a.samples()} * rows,
-             normalise{a.in(), a.template parameter<0>(), a.out(), a.template extra<0>()});
-    }
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient())
-        c.rows(std::ptrdiff_t{a.samples()} * rows, differentiate{a.in(), a.out_gradient(), a.template parameter<0>(),
-                                                                 a.template extra<0>(), a.in_gradient()});
-    }
-    template <class C, class A>
-    static void backward_parameters(const C& c, const A& a) {
-      c.columns(std::ptrdiff_t{a.samples()} * rows, N, of_weight{a.in(), a.out_gradient(), a.template extra<0>()},
-                a.template gradient<0>());
-    }
-
-    struct normalise {
-      const T* in;
-      const number* weight;
-      T* out;
-      number* found;  // r of each row
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const T* x = in + row * N;
-        const number* w = weight;
-        T* y = out + row * N;
-        const number mean =
-            team.sum(N, [x](std::ptrdiff_t i) { return number(x[i]) * number(x[i]); }) / number(N);
-        const number inverse = number(1) / std::sqrt(mean + number(Setting.epsilon));
-        team.each(N, [=](std::ptrdiff_t i) { y[i] = x[i] * inverse * w[i]; });
-        found[row] = inverse;
-      }
-    };
-
-    struct differentiate {
-      const T *in, *out_gradient;
-      const number *weight, *found;
-      T* in_gradient;
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const T *x = in + row * N, *dy = out_gradient + row * N;
-        const number* w = weight;
-        T* dx = in_gradient + row * N;
-        const number inverse = found[row];
-        const number along_h =
-            team.sum(N, [=](std::ptrdiff_t i) { return dy[i] * w[i] * (x[i] * inverse); }) / number(N);
-        team.each(N, [=](std::ptrdiff_t i) { dx[i] = inverse * (dy[i] * w[i] - x[i] * inverse * along_h); });
-      }
-    };
-
-    struct of_weight {
-      const T *x, *dy;
-      const number* found;
-      GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t row, std::ptrdiff_t i) const {
-        return dy[row * N + i] * (x[row * N + i] * found[row]);
-      }
-    };
   };
 };
 

@@ -13,42 +13,38 @@ namespace gpipe {
 /// The mean of each channel over all pixels: feature_map<T, C, H, W> becomes tensor<T, C>. PyTorch's
 /// AdaptiveAvgPool2d(1) with Flatten.
 struct global_average_pool {
-  template <class In>
-  struct on;
-
-  template <detail::floating_map In>
-  struct on<In> {
-    using T = typename In::value_type;
+  template <class T>
+  struct kind_for {
+    using value_type = T;
     using number = compute_type<T>;
-    using output = tensor<T, In::channels>;
-    static constexpr int C = In::channels, lanes = detail::lanes_for(C), strips = (C + lanes - 1) / lanes;
-    static constexpr auto pixels = static_cast<std::ptrdiff_t>(In::pixels);
-    static constexpr work cost{.forward = static_cast<std::int64_t>(In::size),
-                               .backward_input = static_cast<std::int64_t>(In::size),
-                               .bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + output::size))};
+    using numbers = detail::pixel_strips;
 
     template <class Context, class A>
     static void forward(const Context& c, const A& a) {
-      c.rows(std::ptrdiff_t{a.samples()} * strips, mean{a.in(), a.out()});
+      c.rows(a.sizes().rows(a.samples()), mean{a.in(), a.out(), a.sizes()});
     }
     template <class Context, class A>
     static void backward_input(const Context& c, const A& a) {
-      if (a.in_gradient()) c.rows(a.samples() * pixels, spread{a.out_gradient(), a.in_gradient()});
+      if (a.in_gradient()) c.rows(a.samples() * a.sizes().pixels, spread{a.out_gradient(), a.in_gradient(), a.sizes()});
     }
 
-    // A row is up to 256 channels of a sample, side by side in each pixel.
     struct mean {
       const T* in;
       T* out;
+      detail::pixel_strips strips;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t row, const Team& team) const {
-        const std::ptrdiff_t sample = row / strips, first = row % strips * lanes,
-                             width = C - first < lanes ? C - first : lanes;
-        const T* x = in + sample * pixels * C + first;
-        T* y = out + sample * C + first;
-        number sum[std::size_t{lanes}];
+        const auto at = strips[row];
+        detail::with_width(at.width, [&](auto width) { of_strip(at, width, team); });
+      }
+      template <class Width, class Team>
+      GPIPE_HOST_DEVICE void of_strip(const detail::pixel_strips::strip& at, Width width, const Team& team) const {
+        const std::ptrdiff_t pixels = strips.pixels;
+        const T* x = in + at.at;
+        T* y = out + at.sample * strips.channels + at.first;
+        number sum[std::size_t{detail::pixel_strips::max_lanes}];
         team.each(width, [&](std::ptrdiff_t k) { sum[k] = 0; });
-        for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel, x += C)
+        for (std::ptrdiff_t pixel = 0; pixel < pixels; ++pixel, x += strips.channels)
           team.each(width, [=, &sum](std::ptrdiff_t k) { sum[k] += x[k]; });
         team.each(width, [=, &sum](std::ptrdiff_t k) { y[k] = sum[k] / number(pixels); });
       }
@@ -57,13 +53,28 @@ struct global_average_pool {
     struct spread {
       const T* out_gradient;
       T* in_gradient;
+      detail::pixel_strips strips;
       template <class Team>
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
-        const T* dy = out_gradient + pixel / pixels * C;
-        T* dx = in_gradient + pixel * C;
-        team.each(C, [=](std::ptrdiff_t k) { dx[k] = dy[k] / number(pixels); });
+        const std::ptrdiff_t pixels = strips.pixels;
+        const T* dy = out_gradient + pixel / pixels * strips.channels;
+        T* dx = in_gradient + pixel * strips.channels;
+        team.each(strips.channels, [=](std::ptrdiff_t k) { dx[k] = dy[k] / number(pixels); });
       }
     };
+  };
+
+  template <class In>
+  struct on;
+
+  template <detail::floating_map In>
+  struct on<In> : of_kind<on<In>, kind_for<typename In::value_type>> {
+    using T = typename In::value_type;
+    using output = tensor<T, In::channels>;
+    static constexpr detail::pixel_strips sizes{In::channels, static_cast<std::ptrdiff_t>(In::pixels)};
+    static constexpr work cost{.forward = static_cast<std::int64_t>(In::size),
+                               .backward_input = static_cast<std::int64_t>(In::size),
+                               .bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + output::size))};
   };
 };
 

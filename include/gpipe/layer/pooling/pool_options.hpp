@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include <gpipe/core/config.hpp>
@@ -64,15 +65,19 @@ struct pool_check<Layer, In, Window, Options, Position...> {
                                                false, Position...>>>;
 };
 
-/// Windows over a picture: which inputs an output sees, and which outputs see an input.
-template <class Layer, class In, height_width Window, pool_options Options>
-struct pooled {
-  using checked = pool_check<Layer, In, Window, Options>;
-  static_assert(accepted<typename checked::broken_promise>);
-  static constexpr int stride_height = checked::stride.height, stride_width = checked::stride.width;
-  using down = typename checked::down;
-  using across = typename checked::across;
-  using output = feature_map<typename In::value_type, In::channels, down::count, across::count>;
+/// Windows over a picture: which inputs an output sees, and which outputs see an input. Only the window is known to the
+/// compiler, which makes one vector loop of its pixels.
+template <height_width Window>
+struct pool_windows {
+  int channels, in_height, in_width, out_height, out_width;
+  height_width stride, padding;
+  bool count_padding;
+
+  GPIPE_HOST_DEVICE constexpr std::ptrdiff_t in_size() const { return std::ptrdiff_t{in_height} * in_width * channels; }
+  GPIPE_HOST_DEVICE constexpr std::ptrdiff_t out_size() const {
+    return std::ptrdiff_t{out_height} * out_width * channels;
+  }
+  GPIPE_HOST_DEVICE constexpr bool overlap_by_pixels() const { return stride.width == 1; }
 
   /// A row or column of outputs: its first input, and the inputs [from, to) of its window that are in the picture.
   struct span {
@@ -82,11 +87,11 @@ struct pooled {
     const int first = t * stride - padding;
     return {first, first < 0 ? 0 : first, first + window < extent ? first + window : extent};
   }
-  GPIPE_HOST_DEVICE static constexpr span rows(int t) {
-    return inputs(t, In::height, Window.height, stride_height, Options.padding.height);
+  GPIPE_HOST_DEVICE constexpr span rows(int t) const {
+    return inputs(t, in_height, Window.height, stride.height, padding.height);
   }
-  GPIPE_HOST_DEVICE static constexpr span columns(int u) {
-    return inputs(u, In::width, Window.width, stride_width, Options.padding.width);
+  GPIPE_HOST_DEVICE constexpr span columns(int u) const {
+    return inputs(u, in_width, Window.width, stride.width, padding.width);
   }
 
   /// The outputs [from, to) whose windows see input i.
@@ -94,30 +99,60 @@ struct pooled {
     const int low = i + padding - window + 1, high = (i + padding) / stride + 1;
     return {0, low <= 0 ? 0 : (low + stride - 1) / stride, high < count ? high : count};
   }
-  GPIPE_HOST_DEVICE static constexpr span rows_that_see(int i) {
-    return outputs(i, down::count, Window.height, stride_height, Options.padding.height);
+  GPIPE_HOST_DEVICE constexpr span rows_that_see(int i) const {
+    return outputs(i, out_height, Window.height, stride.height, padding.height);
   }
-  GPIPE_HOST_DEVICE static constexpr span columns_that_see(int j) {
-    return outputs(j, across::count, Window.width, stride_width, Options.padding.width);
+  GPIPE_HOST_DEVICE constexpr span columns_that_see(int j) const {
+    return outputs(j, out_width, Window.width, stride.width, padding.width);
   }
 
   // Side by side, such pixels are one long vector if the stride is 1: pixel u + 1 reads what lies C elements further
   // on.
   /// The outputs [from, to) of a row whose windows see no padding to the left and to the right.
-  GPIPE_HOST_DEVICE static constexpr span whole_windows() {
-    const int to = In::width + Options.padding.width < Window.width
-                       ? 0
-                       : (In::width + Options.padding.width - Window.width) / stride_width + 1;
-    const int from = (Options.padding.width + stride_width - 1) / stride_width;
-    const int end = to < across::count ? to : across::count;
+  GPIPE_HOST_DEVICE constexpr span whole_windows() const {
+    const int to =
+        in_width + padding.width < Window.width ? 0 : (in_width + padding.width - Window.width) / stride.width + 1;
+    const int from = (padding.width + stride.width - 1) / stride.width;
+    const int end = to < out_width ? to : out_width;
     return {0, from < end ? from : end, end};
   }
+  /// The pixels of a window that may lie across the border of `picture`; there `pixel` is some other one.
+  template <class T>
+  struct pixels {
+    static constexpr int count = Window.height * Window.width;
+    const T* pixel[std::size_t{count}];
+    bool seen[std::size_t{count}];
+  };
+  template <class T>
+  GPIPE_HOST_DEVICE pixels<T> pixels_of(const T* picture, span down, span across) const {
+    pixels<T> all;
+    unrolled<pixels<T>::count>([&](int p) {
+      const int i = down.first + p / Window.width, j = across.first + p % Window.width;
+      all.seen[p] = i >= down.from && i < down.to && j >= across.from && j < across.to;
+      all.pixel[p] = all.seen[p] ? picture + (std::ptrdiff_t{i} * in_width + j) * channels : picture;
+    });
+    return all;
+  }
+
   /// With stride 1, the inputs [from, to) of a row that `Window.width` windows see, each at another place.
-  GPIPE_HOST_DEVICE static constexpr span fully_seen() {
-    const int from = Window.width - 1 - Options.padding.width, to = across::count - Options.padding.width;
-    if (stride_width != 1 || to <= from) return {0, 0, 0};
+  GPIPE_HOST_DEVICE constexpr span fully_seen() const {
+    const int from = Window.width - 1 - padding.width, to = out_width - padding.width;
+    if (stride.width != 1 || to <= from) return {0, 0, 0};
     return {0, from, to};
   }
+};
+
+/// The output of a pooling, its windows, and its work.
+template <class Layer, class In, height_width Window, pool_options Options>
+struct pooled {
+  using checked = pool_check<Layer, In, Window, Options>;
+  static_assert(accepted<typename checked::broken_promise>);
+  using T = typename In::value_type;
+  using output = feature_map<T, In::channels, checked::down::count, checked::across::count>;
+  static constexpr pool_windows<Window> sizes{In::channels,  In::height,      In::width,       output::height,
+                                              output::width, checked::stride, Options.padding, Options.count_padding};
+  static constexpr std::int64_t seen = static_cast<std::int64_t>(output::size) * Window.height * Window.width;
+  static constexpr std::int64_t bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + output::size));
 };
 
 }  // namespace detail

@@ -4,10 +4,81 @@
 #include <cstdint>
 
 #include <gpipe/core/numbers/random.hpp>
-#include <gpipe/layer/contract/bound.hpp>
-#include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/elements.hpp>
 
 namespace gpipe {
+
+namespace detail {
+
+template <class T>
+struct dropout_kernels {
+  using value_type = T;
+  using number = compute_type<T>;
+  struct numbers : element_count {
+    int percent;
+  };
+
+  template <class C, class A>
+  static void forward(const C& c, const A& a) {
+    pass(c, a, a.in(), a.out());
+  }
+  template <class C, class A>
+  static void backward_input(const C& c, const A& a) {
+    if (a.in_gradient()) pass(c, a, a.out_gradient(), a.in_gradient());
+  }
+
+  template <class C, class A>
+  static void pass(const C& c, const A& a, const T* from, T* into) {
+    const int percent = a.sizes().percent;
+    if (percent > 0 && a.training())
+      c.rows(a.samples(), drop{a.random(), from, into, a.sizes().elements, kept_share(percent)});
+    else c.copy(a.sizes().of(a.samples()), from, into);
+  }
+
+  /// Which numbers are kept, and their scale.
+  struct kept_share {
+    std::uint32_t threshold;
+    number scale;
+    explicit kept_share(int percent)
+        : threshold(static_cast<std::uint32_t>((std::uint64_t(percent) << 32) / 100)),
+          scale(number(100) / number(100 - percent)) {}
+    GPIPE_HOST_DEVICE number kept(std::uint32_t word, number x) const {
+      const number scaled = x * scale;
+      return word < threshold ? number(0) : scaled;
+    }
+  };
+
+  struct drop {
+    random_key key;
+    const T* from;
+    T* into;
+    std::ptrdiff_t elements;
+    kept_share share;
+
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
+      const T* x = from + sample * elements;
+      T* y = into + sample * elements;
+      const random_key k = key;
+      const std::ptrdiff_t quads = elements / 4;
+      const kept_share of = share;
+      const auto row = static_cast<std::uint32_t>(sample);
+      team.each(quads, [=](std::ptrdiff_t quad) {
+        const random_words words = draw(k, row, static_cast<std::uint32_t>(quad));
+        for (int e = 0; e < 4; ++e) y[4 * quad + e] = of.kept(words.word[e], x[4 * quad + e]);
+      });
+      if (elements % 4 != 0) {
+        team.each(elements % 4, [=](std::ptrdiff_t e) {
+          const random_words words = draw(k, row, static_cast<std::uint32_t>(quads));
+          const std::ptrdiff_t i = 4 * quads + e;
+          y[i] = of.kept(words.word[e], x[i]);
+        });
+      }
+    }
+  };
+};
+
+}  // namespace detail
 
 /// Training sets each element to 0 with a probability of `Percent` / 100, and scales the others by
 /// 1 / (1 - probability); evaluation copies the input. Draws are a function of (seed, step, sample, slot, element), so
@@ -20,61 +91,8 @@ struct dropout {
   struct on;
 
   template <detail::floating_tensor In>
-  struct on<In> {
-    using output = In;
-    using T = typename In::value_type;
-    using number = compute_type<T>;
-    static constexpr auto elements = static_cast<std::int64_t>(output::size);
-    static constexpr work cost{.forward = 25 * elements,
-                               .backward_input = 25 * elements,
-                               .bytes = static_cast<std::int64_t>(2 * sizeof(T)) * elements};
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      pass(c, a, a.in(), a.out());
-    }
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient()) pass(c, a, a.out_gradient(), a.in_gradient());
-    }
-
-    template <class C, class A>
-    static void pass(const C& c, const A& a, const T* from, T* into) {
-      if (Percent > 0 && a.training()) c.rows(a.samples(), drop{a.random(), from, into});
-      else c.copy(a.samples() * elements, from, into);
-    }
-
-    struct drop {
-      random_key key;
-      const T* from;
-      T* into;
-
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t sample, const Team& team) const {
-        const T* x = from + sample * elements;
-        T* y = into + sample * elements;
-        const random_key k = key;
-        const auto row = static_cast<std::uint32_t>(sample);
-        team.each(elements / 4, [=](std::ptrdiff_t quad) {
-          const random_words words = draw(k, row, static_cast<std::uint32_t>(quad));
-          for (int e = 0; e < 4; ++e) y[4 * quad + e] = kept(words.word[e], x[4 * quad + e]);
-        });
-        if constexpr (elements % 4 != 0) {
-          team.each(elements % 4, [=](std::ptrdiff_t e) {
-            const random_words words = draw(k, row, static_cast<std::uint32_t>(elements / 4));
-            const std::ptrdiff_t i = elements / 4 * 4 + e;
-            y[i] = kept(words.word[e], x[i]);
-          });
-        }
-      }
-
-      GPIPE_HOST_DEVICE static number kept(std::uint32_t word, number x) {
-        constexpr auto threshold = static_cast<std::uint32_t>((std::uint64_t{Percent} << 32) / 100);
-        constexpr number scale = number(100) / number(100 - Percent);
-        const number scaled = x * scale;
-        return word < threshold ? number(0) : scaled;
-      }
-    };
+  struct on<In> : detail::layer_of_elements<on<In>, detail::dropout_kernels<typename In::value_type>, In, 25, 25, 2> {
+    static constexpr typename on::numbers sizes{{on::elements}, Percent};
   };
 };
 

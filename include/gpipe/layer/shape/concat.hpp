@@ -13,32 +13,49 @@ namespace gpipe {
 
 namespace detail {
 
-/// Kernels of `concat`: the inputs have rows of `Widths`, and a row of the output is one of each.
-template <class T, std::ptrdiff_t Rows, std::ptrdiff_t... Widths>
-struct joined_rows {
-  static constexpr int count = sizeof...(Widths);
-  static constexpr std::ptrdiff_t width = (Widths + ...);
-  static constexpr work cost{.bytes = static_cast<std::int64_t>(2 * sizeof(T)) * Rows * width};
-  using indices = std::make_integer_sequence<int, count>;
+/// Kernels of `concat` of `Count` inputs: a row of the output is a row of each.
+template <class T, int Count>
+struct join_kernels {
+  using value_type = T;
+  struct numbers {
+    std::ptrdiff_t rows;  ///< of a sample
+    std::ptrdiff_t widths[std::size_t{Count}];
+
+    constexpr std::ptrdiff_t width() const {
+      std::ptrdiff_t sum = 0;
+      for (const std::ptrdiff_t one : widths) sum += one;
+      return sum;
+    }
+  };
+  using indices = std::make_integer_sequence<int, Count>;
 
   template <class C, class A>
   static void forward(const C& c, const A& a) {
-    c.rows(a.samples() * Rows, join_rows<T, count>{inputs(a, indices{}), a.out(), width});
+    const numbers& of = a.sizes();
+    c.rows(a.samples() * of.rows, join_rows<T, Count>{inputs(a, indices{}), a.out(), of.width()});
   }
   template <class C, class A>
   static void backward_input(const C& c, const A& a) {
-    c.rows(a.samples() * Rows, cut_rows<T, count>{a.out_gradient(), gradients(a, indices{}), width});
+    const numbers& of = a.sizes();
+    c.rows(a.samples() * of.rows, cut_rows<T, Count>{a.out_gradient(), gradients(a, indices{}), of.width()});
   }
 
  private:
   template <class A, int... I>
-  static slices<const T, count> inputs(const A& a, std::integer_sequence<int, I...>) {
-    return {{Widths...}, {a.template in<I>()...}};
+  static slices<const T, Count> inputs(const A& a, std::integer_sequence<int, I...>) {
+    return {{a.sizes().widths[I]...}, {a.template in<I>()...}};
   }
   template <class A, int... I>
-  static slices<T, count> gradients(const A& a, std::integer_sequence<int, I...>) {
-    return {{Widths...}, {a.template in_gradient<I>()...}};
+  static slices<T, Count> gradients(const A& a, std::integer_sequence<int, I...>) {
+    return {{a.sizes().widths[I]...}, {a.template in_gradient<I>()...}};
   }
+};
+
+/// What `concat` declares of inputs with rows of `Widths`.
+template <class On, class T, std::ptrdiff_t Rows, std::ptrdiff_t... Widths>
+struct joined_rows : of_kind<On, join_kernels<T, static_cast<int>(sizeof...(Widths))>> {
+  static constexpr typename joined_rows::numbers sizes{Rows, {Widths...}};
+  static constexpr work cost{.bytes = static_cast<std::int64_t>(2 * sizeof(T)) * Rows * sizes.width()};
 };
 
 /// Whether a tensor is a feature map that differs from another one in its channels at most.
@@ -61,9 +78,9 @@ struct concat {
 
   template <class First, class... Rest>
   requires((detail::differ_only_in<First, Rest>(detail::axis_of(Axis, First::rank)) && ...) && sizeof...(Rest) > 0 &&
-           detail::floating_tensor<First> && !detail::is_feature_map<First> && (!detail::is_feature_map<Rest> && ...))
-  struct on<bundle<First, Rest...>>
-      : detail::joined_rows<typename First::value_type,
+           detail::floating_tensor<First> && !detail::is_feature_map<First> &&
+           (!detail::is_feature_map<Rest> && ...)) struct on<bundle<First, Rest...>>
+      : detail::joined_rows<on<bundle<First, Rest...>>, typename First::value_type,
                             static_cast<std::ptrdiff_t>(First::size) /
                                 detail::row_width<First>(detail::axis_of(Axis, First::rank)),
                             detail::row_width<First>(detail::axis_of(Axis, First::rank)),
@@ -74,10 +91,10 @@ struct concat {
   };
 
   template <detail::floating_map First, class... Rest>
-  requires((detail::beside<First, Rest> && ...) && sizeof...(Rest) > 0 && (Axis == -1 || Axis == 0))
-  struct on<bundle<First, Rest...>>
-      : detail::joined_rows<typename First::value_type, static_cast<std::ptrdiff_t>(First::pixels), First::channels,
-                            Rest::channels...> {
+  requires((detail::beside<First, Rest> && ...) && sizeof...(Rest) > 0 &&
+           (Axis == -1 || Axis == 0)) struct on<bundle<First, Rest...>>
+      : detail::joined_rows<on<bundle<First, Rest...>>, typename First::value_type,
+                            static_cast<std::ptrdiff_t>(First::pixels), First::channels, Rest::channels...> {
     using output = feature_map<typename First::value_type, (First::channels + ... + Rest::channels), First::height,
                                First::width>;
   };

@@ -1,36 +1,26 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
-#include <gpipe/layer/contract/bound.hpp>
-#include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/elements.hpp>
 
 namespace gpipe {
 
 /// The product of two equal tensors, element by element: a gate.
 struct multiply {
-  template <class In>
-  struct on;
-
-  template <detail::floating_tensor In>
-  struct on<bundle<In, In>> {
-    using output = In;
-    using T = typename In::value_type;
-    using number = compute_type<T>;
+  template <class T>
+  struct kind_for {
+    using value_type = T;
+    using numbers = detail::element_count;
     static constexpr keep keeps{.input = true};
-    static constexpr auto elements = static_cast<std::int64_t>(output::size);
-    static constexpr work cost{.forward = elements,
-                               .backward_input = 2 * elements,
-                               .bytes = static_cast<std::int64_t>(3 * sizeof(T)) * elements};
 
     template <class C, class A>
     static void forward(const C& c, const A& a) {
-      c.each(a.samples() * elements, product{a.template in<0>(), a.template in<1>(), a.out()});
+      c.each(a.sizes().of(a.samples()), product{a.template in<0>(), a.template in<1>(), a.out()});
     }
     template <class C, class A>
     static void backward_input(const C& c, const A& a) {
-      const auto n = a.samples() * elements;
+      const std::ptrdiff_t n = a.sizes().of(a.samples());
       if (T* left = a.template in_gradient<0>()) c.each(n, product{a.out_gradient(), a.template in<1>(), left});
       if (T* right = a.template in_gradient<1>()) c.each(n, product{a.out_gradient(), a.template in<0>(), right});
     }
@@ -38,9 +28,19 @@ struct multiply {
     struct product {
       const T *left, *right;
       T* out;
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { out[i] = number(left[i]) * number(right[i]); }
+      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+        using number = compute_type<T>;
+        out[i] = number(left[i]) * number(right[i]);
+      }
     };
   };
+
+  template <class In>
+  struct on;
+
+  template <detail::floating_tensor In>
+  struct on<bundle<In, In>>
+      : detail::layer_of_elements<on<bundle<In, In>>, kind_for<typename In::value_type>, In, 1, 2, 3> {};
 };
 
 }  // namespace gpipe

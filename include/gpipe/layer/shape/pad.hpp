@@ -19,6 +19,57 @@ struct padded_picture_has_pixels {
 
 }  // namespace broken
 
+namespace detail {
+
+template <class T>
+struct pad_kernels {
+  using value_type = T;
+  struct picture {
+    int height, width;
+  };
+  struct numbers {
+    int channels;
+    picture in, out;
+    int left, top;
+  };
+
+  template <class Context, class A>
+  static void forward(const Context& c, const A& a) {
+    const numbers& of = a.sizes();
+    c.rows(std::ptrdiff_t{a.samples()} * of.out.height * of.out.width,
+           move{a.in(), a.out(), of.in, of.out, of.left, of.top, of.channels});
+  }
+  template <class Context, class A>
+  static void backward_input(const Context& c, const A& a) {
+    const numbers& of = a.sizes();
+    if (a.in_gradient())
+      c.rows(std::ptrdiff_t{a.samples()} * of.in.height * of.in.width,
+             move{a.out_gradient(), a.in_gradient(), of.out, of.in, -of.left, -of.top, of.channels});
+  }
+
+  /// Pixel (i, j) of `into` is pixel (i - down, j - across) of `from`, or 0.
+  struct move {
+    const T* from;
+    T* into;
+    picture before, after;
+    int across, down, channels;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
+      const std::ptrdiff_t row = pixel / after.width;
+      const auto i = static_cast<int>(row % after.height) - down, j = static_cast<int>(pixel % after.width) - across;
+      T* y = into + pixel * channels;
+      if (i < 0 || i >= before.height || j < 0 || j >= before.width) {
+        team.each(channels, [=](std::ptrdiff_t k) { y[k] = T(0); });
+      } else {
+        const T* x = from + ((row / after.height * before.height + i) * before.width + j) * channels;
+        team.each(channels, [=](std::ptrdiff_t k) { y[k] = x[k]; });
+      }
+    }
+  };
+};
+
+}  // namespace detail
+
 /// Rows and columns of 0 around the picture; negative numbers take rows and columns away. PyTorch's pad(x, (left,
 /// right, top, bottom)).
 ///
@@ -30,45 +81,16 @@ struct pad {
   struct on;
 
   template <detail::floating_map In>
-  struct on<In> {
+  struct on<In> : of_kind<on<In>, detail::pad_kernels<typename In::value_type>> {
     using T = typename In::value_type;
-    static constexpr int C = In::channels, height = In::height + Top + Bottom, width = In::width + Left + Right;
+    static constexpr int height = In::height + Top + Bottom, width = In::width + Left + Right;
     static constexpr bool fits =
         height > 0 && width > 0 && -Top < In::height && -Bottom < In::height && -Left < In::width && -Right < In::width;
     static_assert(sizeof(broken::padded_picture_has_pixels<pad, In, height, width, fits>) > 0);
-    using output = feature_map<T, C, fits ? height : 1, fits ? width : 1>;
+    using output = feature_map<T, In::channels, fits ? height : 1, fits ? width : 1>;
+    static constexpr
+        typename on::numbers sizes{In::channels, {In::height, In::width}, {output::height, output::width}, Left, Top};
     static constexpr work cost{.bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + output::size))};
-
-    template <class Context, class A>
-    static void forward(const Context& c, const A& a) {
-      c.rows(a.samples() * static_cast<std::ptrdiff_t>(output::pixels), move<In, output, Left, Top>{a.in(), a.out()});
-    }
-    template <class Context, class A>
-    static void backward_input(const Context& c, const A& a) {
-      if (a.in_gradient())
-        c.rows(a.samples() * static_cast<std::ptrdiff_t>(In::pixels),
-               move<output, In, -Left, -Top>{a.out_gradient(), a.in_gradient()});
-    }
-
-    /// Pixel (i, j) of `To` is pixel (i - Down, j - Across) of `From`, or 0.
-    template <class From, class To, int Across, int Down>
-    struct move {
-      const T* from;
-      T* into;
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
-        const auto i = static_cast<int>(pixel / To::width % To::height) - Down,
-                   j = static_cast<int>(pixel % To::width) - Across;
-        const std::ptrdiff_t sample = pixel / static_cast<std::ptrdiff_t>(To::pixels);
-        T* y = into + pixel * C;
-        if (i < 0 || i >= From::height || j < 0 || j >= From::width) {
-          team.each(C, [=](std::ptrdiff_t k) { y[k] = T(0); });
-        } else {
-          const T* x = from + ((sample * From::height + i) * From::width + j) * C;
-          team.each(C, [=](std::ptrdiff_t k) { y[k] = x[k]; });
-        }
-      }
-    };
   };
 };
 
@@ -80,7 +102,9 @@ struct pad_to {
   struct on;
 
   template <detail::floating_map In>
-  struct on<In> : pad<0, Width - In::width, 0, Height - In::height>::template on<In> {};
+  struct on<In> : pad<0, Width - In::width, 0, Height - In::height>::template on<In> {
+    using declared_by = on;  // of the same kind
+  };
 };
 
 }  // namespace gpipe

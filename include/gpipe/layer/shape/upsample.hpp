@@ -10,6 +10,66 @@
 
 namespace gpipe {
 
+namespace detail {
+
+template <class T, height_width Factor>
+struct upsample_kernels {
+  using value_type = T;
+  using number = compute_type<T>;
+  struct numbers {
+    int channels, height, width;  ///< of the input
+
+    GPIPE_HOST_DEVICE constexpr int out_width() const { return width * Factor.width; }
+  };
+
+  template <class Context, class A>
+  static void forward(const Context& c, const A& a) {
+    const numbers& of = a.sizes();
+    c.rows(std::ptrdiff_t{a.samples()} * of.height * Factor.height * of.out_width(),
+           repeat_pixels{a.in(), a.out(), of});
+  }
+  template <class Context, class A>
+  static void backward_input(const Context& c, const A& a) {
+    const numbers& of = a.sizes();
+    if (a.in_gradient())
+      c.rows(std::ptrdiff_t{a.samples()} * of.height * of.width, add_block{a.out_gradient(), a.in_gradient(), of});
+  }
+
+  // Rows of all samples are counted on: a sample's first row follows the last of the sample before.
+  struct repeat_pixels {
+    const T* in;
+    T* out;
+    numbers of;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
+      const std::ptrdiff_t row = pixel / of.out_width() / Factor.height, column = pixel % of.out_width() / Factor.width;
+      const T* x = in + (row * of.width + column) * of.channels;
+      T* y = out + pixel * of.channels;
+      team.each(of.channels, [=](std::ptrdiff_t k) { y[k] = x[k]; });
+    }
+  };
+  struct add_block {
+    const T* out_gradient;
+    T* in_gradient;
+    numbers of;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
+      const std::ptrdiff_t row = pixel / of.width * Factor.height, column = pixel % of.width * Factor.width,
+                           C = of.channels, line = of.out_width() * C;
+      const T* dy = out_gradient + row * line + column * C;
+      T* dx = in_gradient + pixel * C;
+      team.each(C, [=](std::ptrdiff_t k) {
+        number sum = 0;
+        for (int i = 0; i < Factor.height; ++i)
+          for (int j = 0; j < Factor.width; ++j) sum += dy[i * line + j * C + k];
+        dx[k] = sum;
+      });
+    }
+  };
+};
+
+}  // namespace detail
+
 /// Each pixel as a block of `Factor` pixels: PyTorch's Upsample with mode "nearest". `upsample<2>` makes
 /// feature_map<T, C, H, W> a feature_map<T, C, 2 H, 2 W>.
 template <height_width Factor>
@@ -26,52 +86,12 @@ struct upsample {
   struct on;
 
   template <detail::floating_map In>
-  struct on<In> {
+  struct on<In> : of_kind<on<In>, detail::upsample_kernels<typename In::value_type, Factor>> {
     using T = typename In::value_type;
-    using number = compute_type<T>;
-    static constexpr int C = In::channels;
-    using output = feature_map<T, C, In::height * Factor.height, In::width * Factor.width>;
+    using output = feature_map<T, In::channels, In::height * Factor.height, In::width * Factor.width>;
+    static constexpr typename on::numbers sizes{In::channels, In::height, In::width};
     static constexpr work cost{.backward_input = static_cast<std::int64_t>(output::size),
                                .bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + output::size))};
-
-    template <class Context, class A>
-    static void forward(const Context& c, const A& a) {
-      c.rows(a.samples() * static_cast<std::ptrdiff_t>(output::pixels), repeat_pixels{a.in(), a.out()});
-    }
-    template <class Context, class A>
-    static void backward_input(const Context& c, const A& a) {
-      if (a.in_gradient())
-        c.rows(a.samples() * static_cast<std::ptrdiff_t>(In::pixels), add_block{a.out_gradient(), a.in_gradient()});
-    }
-
-    // Rows of all samples are counted on: a sample's first row follows the last of the sample before.
-    struct repeat_pixels {
-      const T* in;
-      T* out;
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
-        const std::ptrdiff_t row = pixel / output::width / Factor.height, column = pixel % output::width / Factor.width;
-        const T* x = in + (row * In::width + column) * C;
-        T* y = out + pixel * C;
-        team.each(C, [=](std::ptrdiff_t k) { y[k] = x[k]; });
-      }
-    };
-    struct add_block {
-      const T* out_gradient;
-      T* in_gradient;
-      template <class Team>
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
-        const std::ptrdiff_t row = pixel / In::width * Factor.height, column = pixel % In::width * Factor.width;
-        const T* dy = out_gradient + (row * output::width + column) * C;
-        T* dx = in_gradient + pixel * C;
-        team.each(C, [=](std::ptrdiff_t k) {
-          number sum = 0;
-          for (int i = 0; i < Factor.height; ++i)
-            for (int j = 0; j < Factor.width; ++j) sum += dy[(i * output::width + j) * C + k];
-          dx[k] = sum;
-        });
-      }
-    };
   };
 };
 

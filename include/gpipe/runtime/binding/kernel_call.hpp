@@ -17,6 +17,7 @@ GPIPE_OUT_OF_LINE call call_of(const bound_slot<Context>& b, const step_context&
   c.samples = step.samples(m);
   c.capacity = capacity;
   c.training = step.trains();
+  c.lists = b.layer->lists;
   for (int i = 0; i < b.inputs; ++i) {
     c.in[i] = b.in[i].at(m, again);
     c.in_gradient[i] = b.in_gradient[i].at(m, again);

@@ -23,18 +23,18 @@ struct kernel_row {
   kernel predict = nullptr;
   kernel absorb = nullptr;
   kernel refresh = nullptr;
-  void (*prepare)(const Context&, int samples) = nullptr;  ///< sets up libraries before the first step
+  /// Sets up libraries before the first step.
+  void (*prepare)(const Context&, int samples, const layer_lists*) = nullptr;
 };
 
-template <class Bound, class Context>
-struct entry_points {
-  using layer = typename Bound::layer;
-  using input = typename Bound::input;
-  using body = kernels<typename Bound::on, Context>;
-  using arguments = operands<Bound>;
-  using again = operands<Bound, pass::backward>;
-  using together = several_operands<Bound>;
-  using committed = operands<Bound, pass::absorb>;
+/// The kernels of a layer or of a kind, as functions over untyped calls.
+template <class View, class Context>
+struct kernel_functions {
+  using body = kernels<typename View::on, Context>;
+  using arguments = operands<View>;
+  using again = operands<View, pass::backward>;
+  using together = several_operands<View>;
+  using committed = operands<View, pass::absorb>;
 
   static constexpr bool has_forward =
       requires(const Context& c, const arguments& a) { body::forward(c, a); };
@@ -47,12 +47,91 @@ struct entry_points {
   // An overload: a layer that is derived from another and has its own backward_parameters hides it.
   static constexpr bool has_backward_parameters_together =
       requires(const Context& c, const together& all) { body::backward_parameters(c, all, 2); };
+  static constexpr bool has_predict = requires(const Context& c, const arguments& a) { body::predict(c, a); };
   static constexpr bool has_absorb =
       requires(const Context& c, const committed& a) { { body::absorb(c, a) } noexcept; };
   static constexpr bool has_refresh =
       requires(const Context& c, const arguments& a) { { body::refresh(c, a) } noexcept; };
-  static constexpr bool has_prepare = requires(const Context& c) { body::prepare(c, 1); };
-  static constexpr bool trained = !Bound::parameters.empty();
+  static constexpr bool has_prepare = [] {
+    if constexpr (is_bound_kind<View>)
+      return requires(const Context& c, const typename View::on::numbers& of) { body::prepare(c, 1, of); };
+    else return requires(const Context& c) { body::prepare(c, 1); };
+  }();
+
+  GPIPE_OUT_OF_LINE static void forward(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void backward_input(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void backward_parameters(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void backward_parameters_together(const Context& c, const call* all, int count);
+  GPIPE_OUT_OF_LINE static void backward(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void predict(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void absorb(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b);
+  GPIPE_OUT_OF_LINE static void prepare(const Context& c, int samples, const layer_lists* of);
+};
+
+// Out of the class, so that a program takes those of the compiled library: compilers instantiate inline functions
+// though the library has them. Those that a kind lacks are empty, for the library has all functions of its kinds.
+template <class View, class Context>
+void kernel_functions<View, Context>::forward(const Context& c, const call& b) {
+  if constexpr (has_forward) body::forward(c, arguments(b));
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::backward_input(const Context& c, const call& b) {
+  if constexpr (has_backward_input) body::backward_input(c, again(b));
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::backward_parameters(const Context& c, const call& b) {
+  if constexpr (has_backward_parameters) body::backward_parameters(c, again(b));
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::backward_parameters_together(const Context& c, const call* all, int count) {
+  if constexpr (has_backward_parameters_together) body::backward_parameters(c, together(all, count), count);
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::backward(const Context& c, const call& b) {
+  if constexpr (has_backward) body::backward(c, again(b));
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::predict(const Context& c, const call& b) {
+  if constexpr (has_predict || !is_bound_kind<View>) body::predict(c, arguments(b));
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::absorb(const Context& c, const call& b) {
+  if constexpr (has_absorb) body::absorb(c, committed(b));
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::refresh(const Context& c, const call& b) {
+  if constexpr (has_refresh) body::refresh(c, arguments(b));
+}
+template <class View, class Context>
+void kernel_functions<View, Context>::prepare(const Context& c, int samples, const layer_lists* of) {
+  if constexpr (!has_prepare) return;
+  else if constexpr (is_bound_kind<View>)
+    body::prepare(c, samples, *static_cast<const typename View::on::numbers*>(of->sizes));
+  else body::prepare(c, samples);
+}
+
+/// Those of a layer that is its input under another shape.
+template <class Bound, class Context>
+struct view_functions {
+  static std::ptrdiff_t elements(const call& b) {
+    return static_cast<std::ptrdiff_t>(part<typename Bound::input, 0>::size) * b.samples;
+  }
+  GPIPE_OUT_OF_LINE static void forward(const Context& c, const call& b) {
+    const operands<Bound> a(b);
+    c.copy(elements(b), a.template in<0>(), a.template out<0>());
+  }
+  GPIPE_OUT_OF_LINE static void backward_input(const Context& c, const call& b) {
+    const operands<Bound, pass::backward> a(b);
+    c.copy(elements(b), a.template out_gradient<0>(), a.template in_gradient<0>());
+  }
+};
+
+/// A layer's row of the table of kernels.
+template <class Bound, class Context>
+struct entry_points {
+  using layer = typename Bound::layer;
+  using input = typename Bound::input;
 
   template <int... I>
   static constexpr bool floating(std::integer_sequence<int, I...>) {
@@ -60,52 +139,43 @@ struct entry_points {
   }
   static constexpr bool takes_floating = floating(std::make_integer_sequence<int, parts<input>>{});
 
-  static std::ptrdiff_t elements(const call& b) {
-    return static_cast<std::ptrdiff_t>(part<input, 0>::size) * b.samples;
-  }
-
-  GPIPE_OUT_OF_LINE static void forward(const Context& c, const call& b) {
-    if constexpr (Bound::view)
-      c.copy(elements(b), arguments(b).template in<0>(), arguments(b).template out<0>());
-    else body::forward(c, arguments(b));
-  }
-  GPIPE_OUT_OF_LINE static void backward_input(const Context& c, const call& b) {
-    if constexpr (Bound::view)
-      c.copy(elements(b), arguments(b).template out_gradient<0>(), arguments(b).template in_gradient<0>());
-    else body::backward_input(c, again(b));
-  }
-  GPIPE_OUT_OF_LINE static void backward_parameters(const Context& c, const call& b) {
-    body::backward_parameters(c, again(b));
-  }
-  GPIPE_OUT_OF_LINE static void backward_parameters_together(const Context& c, const call* all, int count) {
-    body::backward_parameters(c, together(all, count), count);
-  }
-  GPIPE_OUT_OF_LINE static void backward(const Context& c, const call& b) { body::backward(c, again(b)); }
-  GPIPE_OUT_OF_LINE static void predict(const Context& c, const call& b) { body::predict(c, arguments(b)); }
-  GPIPE_OUT_OF_LINE static void absorb(const Context& c, const call& b) { body::absorb(c, committed(b)); }
-  GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b) { body::refresh(c, arguments(b)); }
-  GPIPE_OUT_OF_LINE static void prepare(const Context& c, int samples) { body::prepare(c, samples); }
-
   static constexpr kernel_row<Context> row() {
+    using view = kernel_view<Bound, Context>;
+    using own = kernel_functions<view, Context>;
     kernel_row<Context> k;
-    static_cast<void>(asserted<broken::layer_has_forward<layer, input, has_forward || Bound::view>>{});
-    static_cast<void>(asserted<
-        broken::layer_has_backward_input<layer, input, has_backward_input || Bound::view || !takes_floating>>{});
-    static_cast<void>(asserted<
-        broken::layer_has_backward_parameters<layer, input, has_backward_parameters || !trained>>{});
-    static_cast<void>(asserted<broken::layer_has_absorb<layer, input, has_absorb || Bound::state.empty()>>{});
-    static_cast<void>(asserted<broken::layer_has_refresh<layer, input, has_refresh || Bound::derived.empty()>>{});
-    if constexpr (has_forward || Bound::view) k.forward = &forward;
-    if constexpr (has_backward_input || (Bound::view && takes_floating)) k.backward_input = &backward_input;
-    if constexpr (has_backward_parameters && trained) k.backward_parameters = &backward_parameters;
-    if constexpr (has_backward) k.backward = &backward;
-    if constexpr (has_backward_parameters_together && trained)
-      k.backward_parameters_together = &backward_parameters_together;
-    if constexpr (Bound::predicted >= 0) k.predict = &predict;
-    if constexpr (has_absorb && !Bound::state.empty()) k.absorb = &absorb;
-    if constexpr (has_refresh && !Bound::derived.empty()) k.refresh = &refresh;
-    if constexpr (has_prepare) k.prepare = &prepare;
+    if constexpr (Bound::view) {
+      k.forward = &view_functions<Bound, Context>::forward;
+      if constexpr (takes_floating) k.backward_input = &view_functions<Bound, Context>::backward_input;
+    } else {
+      if constexpr (own::has_forward) k.forward = &own::forward;
+      else promise<broken::layer_has_forward<layer, input, false>>();
+      if constexpr (own::has_backward_input) k.backward_input = &own::backward_input;
+      else if constexpr (takes_floating) promise<broken::layer_has_backward_input<layer, input, false>>();
+    }
+    if constexpr (!Bound::parameters.empty()) {
+      if constexpr (own::has_backward_parameters) k.backward_parameters = &own::backward_parameters;
+      else promise<broken::layer_has_backward_parameters<layer, input, false>>();
+      if constexpr (own::has_backward_parameters_together)
+        k.backward_parameters_together = &own::backward_parameters_together;
+    }
+    if constexpr (own::has_backward) k.backward = &own::backward;
+    if constexpr (Bound::predicted >= 0) k.predict = &own::predict;
+    if constexpr (!Bound::state.empty()) {
+      if constexpr (own::has_absorb) k.absorb = &own::absorb;
+      else promise<broken::layer_has_absorb<layer, input, false>>();
+    }
+    if constexpr (!Bound::derived.empty()) {
+      if constexpr (own::has_refresh) k.refresh = &own::refresh;
+      else promise<broken::layer_has_refresh<layer, input, false>>();
+    }
+    if constexpr (own::has_prepare) k.prepare = &own::prepare;
     return k;
+  }
+
+ private:
+  template <class Promise>
+  static constexpr void promise() {
+    static_cast<void>(asserted<Promise>{});
   }
 };
 

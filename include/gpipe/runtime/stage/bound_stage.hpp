@@ -45,7 +45,8 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     if (canary) hooks_.use_canary(binding_.slots);
     statistics_.reserve();
     for (const auto& b : binding_.slots)
-      if (b.kernels->prepare != nullptr) b.kernels->prepare(context_, plan_->options.micro_batch_size);
+      if (b.kernels->prepare != nullptr)
+        b.kernels->prepare(context_, plan_->options.micro_batch_size, b.layer->lists);
   }
 
   detail::layer_statistics<Device>& statistics() { return statistics_; }

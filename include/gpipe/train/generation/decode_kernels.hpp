@@ -4,6 +4,9 @@
 #include <cstdint>
 
 #include <gpipe/device/contract/kernels.hpp>
+#include <gpipe/device/host/host.hpp>
+#include <gpipe/layer/attention/attention.hpp>
+#include <gpipe/layer/attention/positions.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
@@ -30,34 +33,49 @@ struct decode_row {
 template <class Context>
 struct forward_row {
   void (*forward)(const Context&, const call&) = nullptr;
-  void (*prepare)(const Context&, int samples) = nullptr;
+  void (*prepare)(const Context&, int samples, const layer_lists*) = nullptr;
 };
+
+/// Whether a layer whose kind has `decode` may use it.
+template <class Bound>
+inline constexpr bool decodes = true;
+template <class Bound>
+requires requires { Bound::on::decodes; }
+inline constexpr bool decodes<Bound> = Bound::on::decodes;
+
+/// `decode` of a layer or of a kind, over untyped calls.
+template <class View, class Context>
+struct decode_function {
+  using body = kernels<typename View::on, Context>;
+  using arguments = operands<View, pass::decode>;
+  GPIPE_OUT_OF_LINE static void decode(const Context& c, const call& b, int position);
+};
+template <class View, class Context>
+void decode_function<View, Context>::decode(const Context& c, const call& b, int position) {
+  body::decode(c, arguments(b), position);
+}
+
+#if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE
+extern template struct decode_function<bound_kind<attention_kernels<float, false>>, host::context>;
+extern template struct decode_function<bound_kind<learned_positions_kernels<float>>, host::context>;
+#endif
 
 template <class Context>
 struct decode_entry {
   using row_type = decode_row<Context>;
 
   template <class Bound>
-  struct of {
-    using body = kernels<typename Bound::on, Context>;
-    using arguments = operands<Bound, pass::decode>;
-    GPIPE_OUT_OF_LINE static void decode(const Context& c, const call& b, int position) {
-      body::decode(c, arguments(b), position);
-    }
-    GPIPE_OUT_OF_LINE static void refresh(const Context& c, const call& b) { body::refresh(c, operands<Bound>(b)); }
-  };
-
-  template <class Bound>
   static constexpr row_type row() {
-    using at = of<Bound>;
+    using view = kernel_view<Bound, Context>;
+    using at = decode_function<view, Context>;
     using arguments = typename at::arguments;
     row_type k;
-    if constexpr (requires(const Context& c, const arguments& a) { at::body::decode(c, a, 0); }) {
+    if constexpr (decodes<Bound> && requires(const Context& c, const arguments& a) { at::body::decode(c, a, 0); }) {
       k.decode = &at::decode;
       k.kept_extras = Bound::on::kept_extras;
     }
     if constexpr (requires { Bound::on::mixes_tokens; }) k.mixes_tokens = Bound::on::mixes_tokens;
-    if constexpr (!Bound::derived.empty()) k.refresh = &at::refresh;
+    if constexpr (!Bound::derived.empty()) k.refresh = &kernel_functions<view, Context>::refresh;
     return k;
   }
 };
@@ -67,27 +85,13 @@ struct forward_entry {
   using row_type = forward_row<Context>;
 
   template <class Bound>
-  struct of {
-    using body = kernels<typename Bound::on, Context>;
-    using arguments = operands<Bound>;
-    GPIPE_OUT_OF_LINE static void forward(const Context& c, const call& b) {
-      if constexpr (Bound::view)
-        c.copy(static_cast<std::ptrdiff_t>(part<typename Bound::input, 0>::size) * b.samples,
-               arguments(b).template in<0>(), arguments(b).template out<0>());
-      else if constexpr (Bound::predicted >= 0) body::predict(c, arguments(b));
-      else body::forward(c, arguments(b));
-    }
-    static void prepare(const Context& c, int samples) { body::prepare(c, samples); }
-  };
-
-  template <class Bound>
   static constexpr row_type row() {
-    using at = of<Bound>;
-    using arguments = typename at::arguments;
+    using own = kernel_functions<kernel_view<Bound, Context>, Context>;
     row_type k;
-    if constexpr (Bound::view || requires(const Context& c, const arguments& a) { at::body::forward(c, a); })
-      k.forward = &at::forward;
-    if constexpr (requires(const Context& c) { at::body::prepare(c, 1); }) k.prepare = &at::prepare;
+    if constexpr (Bound::view) k.forward = &view_functions<Bound, Context>::forward;
+    else if constexpr (Bound::predicted >= 0) k.forward = &own::predict;
+    else if constexpr (own::has_forward) k.forward = &own::forward;
+    if constexpr (own::has_prepare) k.prepare = &own::prepare;
     return k;
   }
 };

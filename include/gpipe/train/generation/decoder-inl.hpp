@@ -43,6 +43,7 @@ GPIPE_COLD GPIPE_INLINE decoded_parameters::decoded_parameters(const network& se
     const auto refresh = decode[sequence.slots[l].row].refresh;
     if (refresh == nullptr) continue;
     call c;
+    c.lists = sequence.row_of(l).lists;
     c.parameter_at = layers_[index(l)].parameter_at.data();
     c.state = layers_[index(l)].state.get();
     c.derived = layers_[index(l)].derived.get();
@@ -65,7 +66,7 @@ GPIPE_COLD GPIPE_INLINE decoder::decoder(const decoded_model& of, const decoded_
     const row& r = decodes ? row_at(l) : of_.token.row_of(l);
     extras_.push_back(allocate_to_decode(r.extra_bytes(samples)));
     if (decodes) workspace = (std::max)(workspace, r.workspace_bytes(samples));
-    if (forward_at(l).prepare != nullptr) forward_at(l).prepare(context_, samples);
+    if (forward_at(l).prepare != nullptr) forward_at(l).prepare(context_, samples, of_.token.row_of(l).lists);
   }
   workspace_ = allocate_to_decode(workspace);
   if (threads > 1) sharing_ = std::make_unique<product_threads>(threads);
@@ -104,6 +105,7 @@ GPIPE_COLD GPIPE_INLINE void decoder::require_decodable() const {
 GPIPE_COLD GPIPE_INLINE call decoder::call_of(int l) const {
   const detail::slot& s = of_.token.slots[l];
   call c;
+  c.lists = decode_at(l).decode != nullptr ? row_at(l).lists : of_.token.row_of(l).lists;
   c.samples = c.capacity = samples_;
   for (int i = 0; i < s.reads; ++i) c.in[i] = values_[index(of_.token.reads_value(l, i))].get();
   for (int o = 0; o < s.writes; ++o) c.out[o] = values_[index(of_.token.writes_value(l, o))].get();

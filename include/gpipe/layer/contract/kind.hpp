@@ -1,0 +1,100 @@
+#pragma once
+
+#include <type_traits>
+
+#include <gpipe/core/tensors/dtype.hpp>
+#include <gpipe/layer/contract/description.hpp>
+
+namespace gpipe {
+
+/// A layer whose kernels are compiled once for all layers of a kind, and not for each input and size again:
+/// convolutions with other channels, a relu of other tensors. A network with hundreds of different layers has a dozen
+/// kinds.
+///
+///     template <class T>
+///     struct scaling {                                    the kind: kernels, and all types in them
+///       using value_type = T;                             of its edges and of its derived buffers
+///       struct numbers { std::int64_t elements; int C; };
+///       template <class C, class A>
+///       static void forward(const C& c, const A& a) { c.each(a.samples() * a.sizes().elements, ...); }
+///     };
+///     template <class T, int... N>
+///     struct on<tensor<T, N...>> : of_kind<on<tensor<T, N...>>, scaling<T>> {
+///       using output = tensor<T, N...>;
+///       static constexpr typename scaling<T>::numbers sizes{output::size, N...};
+///     };
+///
+/// The kind declares what all of its layers have alike, such as `keeps`; `on` declares the rest, and no kernels. A kind
+/// has its operands by `a.extra<I, U>()` and `a.workspace<I, U>()`, with their types, and prepares products by
+/// `prepare(c, samples, sizes)`. Kernels of a struct derived from `on`, and those that `kernels` specialises for it,
+/// are compiled for it alone; there `a.sizes()` are constants.
+template <class On, class Kind>
+struct of_kind : Kind {
+  using kind = Kind;
+  using declared_by = On;
+
+  template <class C>
+  requires requires(const C& c) { Kind::prepare(c, 1, On::sizes); }
+  static void prepare(const C& c, int samples) { Kind::prepare(c, samples, On::sizes); }
+};
+
+namespace detail {
+
+/// The constants of one layer, for kernels that serve a kind. The lists have the order of the declarations.
+struct layer_lists {
+  const void* sizes = nullptr;
+  const parameter *parameters = nullptr, *state = nullptr;
+  const buffer *derived = nullptr, *extras = nullptr, *workspace = nullptr;
+};
+
+/// Whether all kernels of `On` are those of its kind.
+template <class On>
+inline constexpr bool is_of_kind = false;
+template <class On>
+requires requires { typename On::kind; }
+inline constexpr bool is_of_kind<On> = std::is_same_v<typename On::declared_by, On>;
+
+// The element type of a kind's inputs: `input_type`, if they are others than its outputs.
+template <class Kind>
+struct input_of_kind {
+  using type = typename Kind::value_type;
+};
+template <class Kind>
+requires requires { typename Kind::input_type; }
+struct input_of_kind<Kind> {
+  using type = typename Kind::input_type;
+};
+
+/// A kind in the place of `bound`, for operands.
+template <class Kind>
+struct bound_kind {
+  using layer = Kind;
+  using on = Kind;
+  using input = typename input_of_kind<Kind>::type;
+  using output = typename Kind::value_type;
+  using value_type = compute_type<output>;
+
+  template <int I>
+  using in_type = input;
+  template <int I>
+  using out_type = output;
+  template <int I>
+  using derived_type = output;
+  template <int I>
+  using extra_type = void;  // named by the kernel
+  template <int I>
+  using workspace_type = void;
+
+  static constexpr keep keeps = [] {
+    if constexpr (requires { Kind::keeps; }) return Kind::keeps;
+    else return keep{};
+  }();
+};
+template <class Bound>
+inline constexpr bool is_bound_kind = false;
+template <class Kind>
+inline constexpr bool is_bound_kind<bound_kind<Kind>> = true;
+
+}  // namespace detail
+
+}  // namespace gpipe

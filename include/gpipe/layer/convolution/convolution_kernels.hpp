@@ -1,0 +1,181 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/convolution_shape.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/layer/convolution/conv_options.hpp>
+
+namespace gpipe::detail {
+
+/// The kernels of convolutions, and of their transposes: a transpose goes forward as its convolution goes back.
+///
+///                     x                        y                         reads the weight as packed for
+///     conv2d          input of the shape       output of the shape       forward: convolve
+///     transpose       output of the shape      input of the shape        forward: convolve_backward_input
+template <class T, bool Transpose>
+struct convolution_kernels {
+  using value_type = T;
+  using number = compute_type<T>;
+  static constexpr keep keeps{.input = true};
+
+  struct numbers {
+    convolution_shape shape;  ///< of one sample
+    bool biased;
+
+    constexpr convolution_shape of(int samples) const {
+      convolution_shape all = shape;
+      all.samples = samples;
+      return all;
+    }
+    constexpr int outputs() const { return Transpose ? shape.in_channels : shape.out_channels; }
+    constexpr std::ptrdiff_t pixels() const {
+      return Transpose ? std::ptrdiff_t{shape.in_height} * shape.in_width
+                       : std::ptrdiff_t{shape.out_height()} * shape.out_width();
+    }
+  };
+
+  template <class C>
+  static void prepare(const C& c, int samples, const numbers& sizes) {
+    c.template prepare_convolution<T>(sizes.of(samples));
+  }
+  template <class C, class A>
+  static void refresh(const C& c, const A& a) noexcept {
+    const number* weight = a.template parameter<0>();
+    const bool forward = Transpose ? a.refreshes_for_backward_input() : a.refreshes_for_forward(),
+               backward = Transpose ? a.refreshes_for_forward() : a.refreshes_for_backward_input();
+    T *packed = a.template derived<0>(), *packed_back = a.template derived<1>();
+    if (Transpose) std::swap(packed, packed_back);
+    if (forward) c.pack_convolution(a.sizes().shape, weight, packed);
+    if (backward) c.pack_convolution_backward(a.sizes().shape, weight, packed_back);
+  }
+  template <class C, class A>
+  static void forward(const C& c, const A& a) {
+    const T* weight = a.template derived<0>();
+    const number* bias = a.sizes().biased ? a.template parameter<1>() : nullptr;
+    const convolution_shape shape = a.sizes().of(a.samples());
+    if constexpr (!Transpose) {
+      c.convolve(shape, a.in(), weight, bias, a.out());
+    } else {
+      c.convolve_backward_input(shape, a.in(), weight, a.out());
+      if (bias != nullptr) c.rows(a.samples() * a.sizes().pixels(), shift{bias, a.out(), a.sizes().outputs()});
+    }
+  }
+  template <class C, class A>
+  static void backward_input(const C& c, const A& a) {
+    const T* weight = a.template derived<1>();
+    T* into = a.in_gradient();
+    if (into == nullptr) return;
+    const convolution_shape shape = a.sizes().of(a.samples());
+    const number* none = nullptr;
+    if constexpr (Transpose) c.convolve(shape, a.out_gradient(), weight, none, into);
+    else c.convolve_backward_input(shape, a.out_gradient(), weight, into);
+  }
+  template <class C, class A>
+  static void backward_parameters(const C& c, const A& a) {
+    const T *x = a.in(), *dy = a.out_gradient();
+    if (Transpose) std::swap(x, dy);
+    c.convolve_backward_weight(a.sizes().of(a.samples()), x, dy, a.template gradient<0>());
+    add_bias_gradient(c, a);
+  }
+
+  /// The same for several micro-batches, with the same bits: dW is read and written less often.
+  template <class C, class A>
+  requires requires(const C& c, row_parts<T> in, number* out, convolution_shape shape) {
+    c.convolve_backward_weight(shape, in, in, out);
+  }
+  static void backward_parameters(const C& c, const A& all, int micro_batches) {
+    row_parts<T> x{{}, all[0].samples()}, dy = x;  // a row is a sample
+    for (int i = 0; i < micro_batches; ++i) {
+      x.part[i] = all[i].in();
+      dy.part[i] = all[i].out_gradient();
+    }
+    if (Transpose) std::swap(x, dy);
+    c.convolve_backward_weight(all[0].sizes().of(all.samples()), x, dy, all[0].template gradient<0>());
+    for (int i = 0; i < micro_batches; ++i) add_bias_gradient(c, all[i]);
+  }
+
+  template <class C, class A>
+  static void add_bias_gradient(const C& c, const A& a) {
+    if (!a.sizes().biased) return;
+    const int outputs = a.sizes().outputs();
+    c.columns(a.samples() * a.sizes().pixels(), outputs, pixel_rows{a.out_gradient(), outputs},
+              a.template gradient<1>());
+  }
+
+  struct pixel_rows {
+    const T* values;
+    int channels;
+    GPIPE_HOST_DEVICE number operator()(std::ptrdiff_t pixel, std::ptrdiff_t channel) const {
+      return values[pixel * channels + channel];
+    }
+  };
+  struct shift {
+    const number* bias;
+    T* out;
+    int channels;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t pixel, const Team& team) const {
+      T* y = out + pixel * channels;
+      const number* b = bias;
+      team.each(channels, [=](std::ptrdiff_t k) { y[k] = y[k] + b[k]; });
+    }
+  };
+};
+
+template <convolution_shape Shape, bool Biased, int Outputs>
+struct convolution_parameters {
+  static constexpr int inputs = of_group(Shape.in_channels, Shape.groups), fan_in = Shape.taps() * inputs;
+  static constexpr parameter weight{"weight",
+                                    {Shape.kernel_height, Shape.kernel_width, inputs, Shape.out_channels},
+                                    initialiser::uniform(fan_in).with_outputs_last()};
+  static constexpr parameter parameters[] = {weight, {"bias", {Outputs}, initialiser::uniform(fan_in)}};
+};
+template <convolution_shape Shape, int Outputs>
+struct convolution_parameters<Shape, false, Outputs> {
+  static constexpr parameter parameters[] = {convolution_parameters<Shape, true, Outputs>::weight};
+};
+
+/// What a convolution of this shape declares, or its transpose, with PyTorch's first values.
+template <class On, class In, class Out, bool Transpose, convolution_shape Shape, bool Biased>
+struct convolution_layer : of_kind<On, convolution_kernels<typename In::value_type, Transpose>>,
+                           convolution_parameters<Shape, Biased, Out::channels> {
+  using output = Out;
+  using T = typename In::value_type;
+  static constexpr typename convolution_kernels<T, Transpose>::numbers sizes{Shape, Biased};
+  static constexpr std::size_t packed = convolution_packed_size(Shape);
+  static constexpr buffer derived[] = {{"forward", packed, dtype_of<T>}, {"backward", packed, dtype_of<T>}};
+  static constexpr auto product = static_cast<std::int64_t>(2 * packed * (Transpose ? In::pixels : Out::pixels));
+  static constexpr std::int64_t sums = Biased ? static_cast<std::int64_t>(Out::size) : 0;
+  static constexpr work cost{.forward = product + sums,
+                             .backward_input = product,
+                             .backward_parameters = product + sums,
+                             .bytes = static_cast<std::int64_t>(sizeof(T) * (In::size + Out::size))};
+};
+
+/// The shape of a convolution from `In` to `Out` channels.
+template <class In, int Out, height_width Kernel, conv_options Options>
+constexpr convolution_shape convolution_from() {
+  constexpr height_width padding = pixels_of_padding(Options.padding, Kernel, Options.dilation);
+  return {1,
+          In::channels,
+          In::height,
+          In::width,
+          Out,
+          Kernel.height,
+          Kernel.width,
+          Options.stride.height,
+          Options.stride.width,
+          padding.height,
+          padding.width,
+          Options.dilation.height,
+          Options.dilation.width,
+          Options.groups};
+}
+
+}  // namespace gpipe::detail

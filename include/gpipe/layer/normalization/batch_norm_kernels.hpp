@@ -1,0 +1,291 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/layer/contract/channels.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+
+namespace gpipe {
+
+/// Settings of `batch_norm_with`, with PyTorch's names and defaults.
+struct batch_statistics {
+  double epsilon = 1e-5;
+  double momentum = 0.1;  ///< how far an average moves towards a mini-batch's value
+  bool biased = false;    ///< the average's variance is a sum over n, as torchgpipe's, and not over n - 1, as PyTorch's
+};
+
+namespace detail {
+
+/// The kernels of `batch_norm` for edges of one element type; the channels lie side by side, or one behind the other.
+template <class T, bool SideBySide>
+struct batch_norm_kernels {
+  using value_type = T;
+  using number = compute_type<T>;
+  using channels = channel_strips<SideBySide>;
+  static constexpr keep keeps{.input = true};
+
+  struct numbers {
+    channels along;
+    int rows_in_sample;  ///< a sample has this number of rows, of all channels each
+    bool shares;         ///< backward's input part keeps its sums for the parameter part
+    batch_statistics settings;
+
+    constexpr int rows(int samples) const { return samples * rows_in_sample; }
+  };
+
+  template <class Context, class A>
+  static void forward(const Context& c, const A& a) {
+    const numbers& of = a.sizes();
+    const int strips = of.along.strips();
+    if (double* written = a.training() ? a.partials() : nullptr) {
+      const int rows = of.rows(a.samples());
+      c.rows(strips, measure{a.in(), rows, of.along, written});
+      c.fill(1, static_cast<double>(rows * of.along.inner), written + 2 * of.along.count);
+    }
+    c.rows(strips, normalise{channel_input_of(a, a.partials() ? a.partials() : a.recorded_partials()),
+                             a.template parameter<0>(), a.template parameter<1>(), a.out()});
+  }
+  template <class Context, class A>
+  static void backward_input(const Context& c, const A& a) {
+    if (!a.in_gradient()) return;
+    c.rows(a.sizes().along.strips(), differentiate{channel_input_of(a, a.recorded_partials()), a.out_gradient(),
+                                                   a.template parameter<0>(), a.in_gradient(), sums_of(a)});
+  }
+  template <class Context, class A>
+  static void backward_parameters(const Context& c, const A& a) {
+    const channels& along = a.sizes().along;
+    if (const number* sums = a.in_gradient() ? sums_of(a) : nullptr) {
+      c.add(along.count, sums, a.template gradient<0>());
+      c.add(along.count, sums + along.count, a.template gradient<1>());
+      return;
+    }
+    c.rows(along.strips(), add_up{channel_input_of(a, a.recorded_partials()), a.out_gradient(),
+                                  a.template gradient<0>(), a.template gradient<1>()});
+  }
+  template <class Context, class A>
+  static void absorb(const Context& c, const A& a) noexcept {
+    const int count = a.sizes().along.count;
+    c.each(count, merge{a.all_partials(), count, a.sizes().settings, a.template state<0>(), a.template state<1>()});
+  }
+
+  // Sums of dy h, then of dy.
+  template <class A>
+  static number* sums_of(const A& a) {
+    return a.sizes().shares && a.training() ? a.template extra<0, number>() : nullptr;
+  }
+
+  // The input and its channels' statistics: in training those of the micro-batch, else the averages.
+  struct channel_input {
+    const T* in;
+    int samples;
+    channels along;
+    double epsilon;
+    const double* found;
+    const number *average_mean, *average_variance;
+    GPIPE_HOST_DEVICE number mean(std::ptrdiff_t channel) const {
+      return found ? static_cast<number>(found[channel]) : average_mean[channel];
+    }
+    GPIPE_HOST_DEVICE number inverse(std::ptrdiff_t channel) const {
+      const double variance = found ? found[along.count + channel] / found[2 * along.count]
+                                    : static_cast<double>(average_variance[channel]);
+      return static_cast<number>(1 / std::sqrt(variance + epsilon));
+    }
+  };
+  template <class A>
+  static channel_input channel_input_of(const A& a, const double* recorded) {
+    const numbers& of = a.sizes();
+    return {a.in(),
+            of.rows(a.samples()),
+            of.along,
+            of.settings.epsilon,
+            a.training() ? recorded : nullptr,
+            a.template state<0>(),
+            a.template state<1>()};
+  }
+
+  struct measure {
+    const T* in;
+    int samples;
+    channels along;
+    double* partials;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
+      const std::ptrdiff_t first = strip * channels::max_lanes;
+      along.with_lanes(first, [&](auto lanes) { of_strip(first, lanes, team); });
+    }
+    template <class Lanes, class Team>
+    GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {
+      const T* x = in;
+      const auto count = static_cast<double>(samples * along.inner);
+      double mean[std::size_t{channels::max_lanes}], squares[std::size_t{channels::max_lanes}];
+      if constexpr (SideBySide) {  // one pass, with distances from the first row: no difference of large squares
+        const T* start = x + first;
+        along.two_sums(team, samples, first, lanes, mean, squares,
+                       [=](double& sum, double& square, std::ptrdiff_t i, std::ptrdiff_t lane) {
+                         const double off = static_cast<double>(x[i]) - static_cast<double>(start[lane]);
+                         sum += off;
+                         square += off * off;
+                       });
+        channels::each_lane(team, lanes, [&, start](std::ptrdiff_t lane) {
+          const double middle = mean[lane] / count, found = squares[lane] - middle * mean[lane];
+          mean[lane] = static_cast<double>(start[lane]) + middle;
+          squares[lane] = found < 0 ? 0 : found;
+        });
+      } else {
+        along.sum(team, samples, first, lanes, mean, [=](std::ptrdiff_t i, std::ptrdiff_t) { return x[i]; });
+        channels::each_lane(team, lanes, [&](std::ptrdiff_t lane) { mean[lane] /= count; });
+        along.sum(team, samples, first, lanes, squares, [=, &mean](std::ptrdiff_t i, std::ptrdiff_t lane) {
+          const double off = static_cast<double>(x[i]) - mean[lane];
+          return off * off;
+        });
+      }
+      team.each(lanes, [&](std::ptrdiff_t lane) {
+        partials[first + lane] = mean[lane];
+        partials[along.count + first + lane] = squares[lane];
+      });
+    }
+  };
+
+  struct normalise {
+    channel_input of;
+    const number *weight, *bias;
+    T* out;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
+      const std::ptrdiff_t first = strip * channels::max_lanes;
+      of.along.with_lanes(first, [&](auto lanes) { of_strip(first, lanes, team); });
+    }
+    template <class Lanes, class Team>
+    GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {
+      const T* x = of.in;
+      const number *w = weight, *b = bias;
+      T* y = out;
+      const strip_statistics by(team, first, lanes, of);
+      of.along.each(team, of.samples, first, lanes, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
+        y[i] = by.normal(x[i], lane) * w[first + lane] + b[first + lane];
+      });
+    }
+  };
+
+  struct differentiate {
+    channel_input of;
+    const T* out_gradient;
+    const number* weight;
+    T* in_gradient;
+    number* sums;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
+      const std::ptrdiff_t first = strip * channels::max_lanes;
+      of.along.with_lanes(first, [&](auto lanes) { of_strip(first, lanes, team); });
+    }
+    template <class Lanes, class Team>
+    GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {
+      const T *x = of.in, *dy = out_gradient;
+      const number* w = weight;
+      T* dx = in_gradient;
+      const strip_statistics by(team, first, lanes, of);
+      double along_one[std::size_t{channels::max_lanes}], along_h[std::size_t{channels::max_lanes}];
+      channels::each_lane(team, lanes, [&](std::ptrdiff_t lane) { along_one[lane] = along_h[lane] = 0; });
+      if (of.found) {  // averages do not depend on x
+        add_along(team, of, first, lanes, dy, by, along_one, along_h);
+        if (number* into = sums)
+          team.each(lanes, [=, C = of.along.count, &along_one, &along_h](std::ptrdiff_t lane) {
+            into[first + lane] = static_cast<number>(along_h[lane]);
+            into[C + first + lane] = static_cast<number>(along_one[lane]);
+          });
+        const auto count = static_cast<double>(of.samples * of.along.inner);
+        channels::each_lane(team, lanes,
+                            [&](std::ptrdiff_t lane) { along_one[lane] /= count, along_h[lane] /= count; });
+      }
+      of.along.each(team, of.samples, first, lanes,
+                    [=, &by, &along_one, &along_h](std::ptrdiff_t i, std::ptrdiff_t lane) {
+                      dx[i] = w[first + lane] * by.inverse[lane] *
+                              (dy[i] - static_cast<number>(along_one[lane]) -
+                               by.normal(x[i], lane) * static_cast<number>(along_h[lane]));
+                    });
+    }
+  };
+
+  struct add_up {
+    channel_input of;
+    const T* out_gradient;
+    number *weight, *bias;
+    template <class Team>
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t strip, const Team& team) const {
+      const std::ptrdiff_t first = strip * channels::max_lanes;
+      of.along.with_lanes(first, [&](auto lanes) { of_strip(first, lanes, team); });
+    }
+    template <class Lanes, class Team>
+    GPIPE_HOST_DEVICE void of_strip(std::ptrdiff_t first, Lanes lanes, const Team& team) const {
+      double of_bias[std::size_t{channels::max_lanes}], of_weight[std::size_t{channels::max_lanes}];
+      add_along(team, of, first, lanes, out_gradient, strip_statistics(team, first, lanes, of), of_bias, of_weight);
+      number *w = weight + first, *b = bias + first;
+      team.each(lanes, [&](std::ptrdiff_t lane) {
+        w[lane] += static_cast<number>(of_weight[lane]);
+        b[lane] += static_cast<number>(of_bias[lane]);
+      });
+    }
+  };
+
+  // The statistics of a strip, loaded once.
+  struct strip_statistics {
+    number mean[std::size_t{channels::max_lanes}], inverse[std::size_t{channels::max_lanes}];
+    template <class Team, class Lanes>
+    GPIPE_HOST_DEVICE strip_statistics(const Team& team, std::ptrdiff_t first, Lanes lanes, const channel_input& of) {
+      channels::each_lane(team, lanes, [&](std::ptrdiff_t lane) {
+        mean[lane] = of.mean(first + lane);
+        inverse[lane] = of.inverse(first + lane);
+      });
+    }
+    GPIPE_HOST_DEVICE number normal(number x, std::ptrdiff_t lane) const { return (x - mean[lane]) * inverse[lane]; }
+  };
+
+  // The sums of dy and of dy h over each channel.
+  template <class Team, class Lanes>
+  GPIPE_HOST_DEVICE static void add_along(const Team& team, const channel_input& of, std::ptrdiff_t first, Lanes lanes,
+                                          const T* dy, const strip_statistics& by, double* along_one, double* along_h) {
+    const T* x = of.in;
+    if constexpr (SideBySide) {  // both in one pass
+      team.each(lanes, [=](std::ptrdiff_t lane) { along_one[lane] = along_h[lane] = 0; });
+      of.along.each(team, of.samples, first, lanes, [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) {
+        const number d = dy[i];
+        along_one[lane] += static_cast<double>(d);
+        along_h[lane] += static_cast<double>(d * by.normal(x[i], lane));
+      });
+    } else {
+      of.along.sum(team, of.samples, first, lanes, along_one, [=](std::ptrdiff_t i, std::ptrdiff_t) { return dy[i]; });
+      of.along.sum(team, of.samples, first, lanes, along_h,
+                   [=, &by](std::ptrdiff_t i, std::ptrdiff_t lane) { return dy[i] * by.normal(x[i], lane); });
+    }
+  }
+
+  // Micro-batches are combined one by one, as by Chan, Golub and LeVeque (1979): no difference of large squares.
+  struct merge {
+    partial_list partials;
+    int channels;
+    batch_statistics settings;
+    number *mean, *variance;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t channel) const {
+      double count = 0, middle = 0, squares = 0;
+      for (int m = 0; m < partials.micro_batches; ++m) {
+        const double more = partials[m][2 * channels], off = partials[m][channel] - middle, all = count + more;
+        squares += partials[m][channels + channel] + off * off * (count * more / all);
+        middle += off * (more / all);
+        count = all;
+      }
+      move(mean[channel], middle);
+      if (settings.biased) move(variance[channel], squares / count);
+      else if (count > 1) move(variance[channel], squares / (count - 1));
+    }
+    GPIPE_HOST_DEVICE void move(number& average, double found) const {
+      const auto old = static_cast<double>(average);
+      average = static_cast<number>(old + settings.momentum * (found - old));
+    }
+  };
+};
+
+}  // namespace detail
+
+}  // namespace gpipe

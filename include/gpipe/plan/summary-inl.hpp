@@ -1,0 +1,117 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpipe/core/text/quantity.hpp>
+#include <gpipe/core/text/table.hpp>
+#include <gpipe/plan/options/options.hpp>
+#include <gpipe/plan/summary.hpp>
+#include <gpipe/plan/timetable/timetable.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+/// The options that are not their default, but for those that the table and its sentence name: ", coalesce 4".
+GPIPE_COLD GPIPE_INLINE std::string other_options(plan_options o, int coalesce) {
+  constexpr std::string_view in_sentence[] = {"stages",   "micro_batches", "micro_batch_size",
+                                              "replicas", "schedule",      "recompute"};
+  o.coalesce = coalesce == 1 ? 0 : coalesce;
+  std::string text;
+  for (const option_description& option : plan_option_list) {
+    const std::int64_t value = option.get(o);
+    if (std::find(std::begin(in_sentence), std::end(in_sentence), option.name) == std::end(in_sentence) &&
+        value != option.get(plan_options{}))
+      text.append(", ").append(option.name).append(" ").append(option.text(static_cast<std::uint64_t>(value)));
+  }
+  return text;
+}
+
+/// The cut against the best one: "the cut is the optimum", or by how many percent it may be above.
+GPIPE_COLD GPIPE_INLINE std::string verdict_of(const plan_facts& plan) {
+  const plan_options& o = plan.options;
+  const cut_verdict& v = plan.verdict;
+  const auto above = [](std::int64_t value, std::int64_t least) {
+    return value > least ? percent(static_cast<double>(value - least), static_cast<double>(least)) + " above "
+                         : std::string();
+  };
+  const std::string step = (v.step > v.least && !v.proven ? "at most " : "") + above(v.step, v.least);
+  std::string text = "the cut is " + step + "the optimum";
+  if (!compares_steps(o))
+    text = "the cut's bottleneck is " + above(plan.from_optimum.of_cut, plan.from_optimum.optimum) +
+           "the optimum; its step is " + step + "the shortest of " +
+           (v.cuts > 0 ? "all " + several(v.cuts, "cut") : std::string("any cut"));
+  if (o.memory_limit != no_memory_limit) text += " within the memory limit";
+  if (v.free > 0 && v.least > v.free) text += ", which is " + above(v.least, v.free) + "that without";
+  if (!v.whole)
+    text += "; the search within the limit stopped after " + several(limited_search::max_partials, "partial cut");
+  return text;
+}
+
+GPIPE_COLD GPIPE_INLINE std::string describe(const plan_facts& plan) {
+  const auto& o = plan.options;
+  const bool split = splits_backward(o.chosen_schedule(), o.stages, o.micro_batches);
+  std::vector<double> times;
+  double all = 0;
+  for (int s = 0; s < o.stages; ++s) {
+    const stage_times t = times_of(plan.costs.of(s), plan.cut.first[s], plan.cut.first[s + 1], split);
+    times.push_back(static_cast<double>(t.forward + t.backward_input + t.backward_parameters));
+    all += times.back();
+  }
+  std::vector<std::vector<std::string>> rows{{"stage", "slots", "from", "to", "share", "parameters", "memory"}};
+  std::int64_t naive = 0, bytes = 0;
+  for (int s = 0; s < o.stages; ++s) {
+    const int first = plan.cut.first[s], last = plan.cut.first[s + 1];
+    const stage_memory& memory = plan.memory[static_cast<std::size_t>(s)];
+    std::size_t parameters = 0;
+    for (int l = first; l < last; ++l) parameters += plan.net.own_elements(l);
+    bytes += memory.total();
+    naive += memory.naive;
+    rows.push_back({std::to_string(s),
+                    last - first == 1 ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last - 1),
+                    std::string(plan.net.row_of(first).name), std::string(plan.net.row_of(last - 1).name),
+                    percent(times[static_cast<std::size_t>(s)], all), counted(parameters),
+                    sized(static_cast<std::uint64_t>(memory.total()))});
+  }
+  const char* costs = o.profile.count > 0 ? "its profile" : o.device_count > 0 ? "its devices" : o.device.name;
+  return table(rows) +
+         concat({plan.schedule, ", ", several(o.micro_batches, "micro-batch"), " of at most ",
+                 several(o.micro_batch_size, "sample"),
+                 o.replicas > 1 ? " in each of " + several(o.replicas, "replica") : "", ", recompute ",
+                 name_of(o.recompute), other_options(o, plan.coalesce), ": bubble ", percent(plan.bubble, 1),
+                 "\npredicted step time: ", milliseconds(plan.makespan), o.profile.count > 0 ? " by " : " on ", costs,
+                 "; lower bound for any cut: ", milliseconds(plan.bound),
+                 "\n", verdict_of(plan),
+                 "\nmemory of all stages", o.replicas > 1 ? " of a replica: " : ": ",
+                 sized(static_cast<std::uint64_t>(bytes)), "; without sharing: ",
+                 sized(static_cast<std::uint64_t>(naive)), "\n"});
+}
+
+}  // namespace detail
+
+GPIPE_COLD GPIPE_INLINE std::int64_t step_time(const network& net, const step_plan& plan) {
+  return detail::makespan_of(net, plan.options, plan.options.chosen_schedule(), plan.costs(), plan.cut(),
+                             plan.links.data(), static_cast<int>(plan.links.size()),
+                             [&](int s) { return plan.requirements(s).kept_copies; });
+}
+
+GPIPE_COLD GPIPE_INLINE std::string describe(const network& net, const step_plan& plan) {
+  const auto& o = plan.options;
+  const schedule_choice schedule = o.chosen_schedule();
+  detail::plan_facts facts{net, o, plan.cut(), schedule.name(), plan.costs(), {}, plan.coalesce};
+  for (int s = 0; s < o.stages; ++s) facts.memory.push_back(plan.memory(s));
+  facts.bubble = timetable(schedule, o.stages, o.micro_batches).bubble();
+  facts.makespan = step_time(net, plan);
+  facts.bound = detail::lower_bound_of(net, o, schedule, plan.costs());
+  if (!detail::compares_steps(o))
+    facts.from_optimum = detail::distance_of(net, o, schedule, plan.costs(), plan.first.data());
+  facts.verdict = detail::judge_cut(net, o, plan.costs(), plan.first.data());
+  return detail::describe(facts);
+}
+
+}  // namespace gpipe
