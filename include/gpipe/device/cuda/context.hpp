@@ -278,6 +278,7 @@ class context {
     capture_ = &to;
   }
   void end(graph& to) const {
+    if (failure_) return;  // `finish` drops the graph
     capture_ = nullptr;
     enqueue([&] { to.end(stream_); });
   }
@@ -298,7 +299,7 @@ class context {
       if (launched != nullptr) launched->drain();
       return;
     }
-    static_cast<void>(cudaStreamSynchronize(stream_.get()));  // nothing is in flight when others use the memory
+    ignore(cudaStreamSynchronize(stream_.get()));  // nothing is in flight when others use the memory
     staging_.drop();
     const error first = *std::exchange(failure_, std::nullopt);
     throw first;
@@ -315,6 +316,7 @@ class context {
     } catch (const error& cause) {
       fail(cause.wrong(), cause.remedy());
     } catch (const std::exception& cause) {  // Thrust's
+      forget_failure();
       fail(cause.what(), "");
     }
   }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/tensors/feature_map.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/channels.hpp>
@@ -13,8 +14,8 @@ namespace gpipe {
 
 /// Settings of `batch_norm_with`, with PyTorch's names and defaults.
 struct batch_statistics {
-  double epsilon = 1e-5;
-  double momentum = 0.1;  ///< how far an average moves towards a mini-batch's value
+  double_bits epsilon = 1e-5;
+  double_bits momentum = 0.1;  ///< how far an average moves towards a mini-batch's value
   bool biased = false;    ///< the average's variance is a sum over n, as torchgpipe's, and not over n - 1, as PyTorch's
 };
 
