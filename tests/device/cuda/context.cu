@@ -215,6 +215,30 @@ TEST_CASE_TEMPLATE("products agree with the host's, with up to the prepared numb
   }
 }
 
+TEST_CASE("products of parts of buffers, which begin anywhere, agree with the host's") {
+  const gpipe::cuda::context there;
+  constexpr int rows = 9, n = 17, k = 33;
+  const auto a = numbers<float>(cells(rows, k) + 16, 1), b = numbers<float>(cells(rows, n) + 4, 2);
+  const auto w = numbers<float>(cells(n, k) + 4, 3), row = numbers<float>(n + 4, 4);
+  std::vector<float> packed(packed_size(k, n));
+  here.pack(k, n, w.data(), k, true, packed.data());
+  const on_gpu<float> a_(there, a), b_(there, b), w_(there, packed), row_(there, row);
+  for (const int part : {0, 1, 2, 4}) {
+    CAPTURE(part);
+    auto y = numbers<float>(cells(rows, n) + 16, 5), dw = numbers<float>(cells(k, n) + 4, 6);
+    const on_gpu<float> y_(there, y), dw_(there, dw);
+    here.multiply_plus(rows, n, k, a.data(), packed.data(), row.data() + part, y.data());
+    there.multiply_plus<float>(rows, n, k, a_, w_, row_ + part, y_);
+    CHECK(worst(y_.back(), y) < tolerance<float>(k));
+    here.multiply(rows, n, k, a.data() + 4 * part, packed.data(), y.data() + 4 * part, false);
+    there.multiply<float>(rows, n, k, a_ + 4 * part, w_, y_ + 4 * part, false);
+    CHECK(worst(y_.back(), y) < tolerance<float>(k));
+    here.multiply_transposed(k, n, rows, a.data(), b.data() + part, dw.data() + part);
+    there.multiply_transposed<float>(k, n, rows, a_, b_ + part, dw_ + part);
+    CHECK(worst(dw_.back(), dw) < tolerance<float>(rows));
+  }
+}
+
 TEST_CASE_TEMPLATE("attention and its gradients agree with the host's", T, float, double) {
   struct extents {
     int heads, key_heads, queries, keys, width;

@@ -11,9 +11,11 @@ namespace gpipe {
 /// shortest decimal text. For 10 * 1e-6 that text, 1e-05, names the neighbouring double: nvcc registers the kernel of
 /// another type, and CUDA does not find the one that is launched.
 struct double_bits {
-  std::uint64_t bits;
+  enum class pattern : std::uint64_t {};
+  pattern bits;
 
-  GPIPE_HOST_DEVICE constexpr double_bits(double x) : bits(__builtin_bit_cast(std::uint64_t, x)) {}
+  GPIPE_HOST_DEVICE constexpr double_bits(double x) : bits(__builtin_bit_cast(pattern, x)) {}
+  GPIPE_HOST_DEVICE constexpr double_bits(pattern from) : bits(from) {}  // nvcc writes this one
   GPIPE_HOST_DEVICE constexpr operator double() const { return __builtin_bit_cast(double, bits); }
 };
 
