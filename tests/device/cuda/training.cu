@@ -10,6 +10,7 @@
 #include <gpipe.hpp>
 
 #include "support/nets.hpp"
+#include "support/on_gpu.hpp"
 
 #if GPIPE_WITH_NCCL
 #include <gpipe/transport/nccl/job.hpp>
@@ -50,13 +51,11 @@ struct counted {
 struct repeatable : model<input<float, 64>, linear<24>, counted, gelu, layer_norm, linear<7>, softmax_cross_entropy> {};
 
 const laws::samples<float> data(64, 64, 1);
-#if GPIPE_PRETENDED_GPU
-constexpr int stage_counts[] = {3}, steps = 3, M = 2, B = 4;
-constexpr schedule_kind schedules[] = {schedule_kind::zb_h1};
-#else
-constexpr int stage_counts[] = {1, 2, 3, 8}, steps = 20, M = 4, B = 8;
-constexpr schedule_kind schedules[] = {schedule_kind::fill_drain, schedule_kind::one_f_one_b, schedule_kind::zb_h1};
-#endif
+const int steps = short_settings ? 3 : 20, M = short_settings ? 2 : 4, B = short_settings ? 4 : 8;
+const std::vector<int> stage_counts = short_settings ? std::vector<int>{3} : std::vector<int>{1, 2, 3, 8};
+using kind = schedule_kind;
+const std::vector<kind> schedules =
+    short_settings ? std::vector<kind>{kind::zb_h1} : std::vector<kind>{kind::fill_drain, kind::one_f_one_b, kind::zb_h1};
 
 struct setting {
   int S = 1;
