@@ -54,6 +54,15 @@ function(emulated_test name label)
     ENVIRONMENT "EMULATED_CACHE=${CMAKE_CURRENT_BINARY_DIR}/kernels;EMULATED_GPUS=2;${given_UNPARSED_ARGUMENTS}")
 endfunction()
 
+# The emulated GPU finds planted faults.
+foreach(name IN ITEMS faults double_in_type)
+  emulated_program(tests.support.emulated_gpu.${name} support/emulated_gpu/${name}.cu 80)
+endforeach()
+emulated_test(support/emulated_gpu/faults device COMMAND
+  ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:tests.support.emulated_gpu.faults>
+                   -D DOUBLE_IN_TYPE=$<TARGET_FILE:tests.support.emulated_gpu.double_in_type>
+                   -P ${CMAKE_CURRENT_SOURCE_DIR}/support/emulated_gpu/faults.cmake)
+
 # Each test with its program. In one batch all are one program.
 set(of_batch "")
 if(GPIPE_TEST_BATCHES)
