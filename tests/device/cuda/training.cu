@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -125,6 +126,9 @@ std::vector<double> losses(precision in) {
 TEST_CASE("the bits are the same for every number of stages, every schedule, with a graph and without") {
   for (const precision in : {precision::float32, precision::bf16}) {
     const auto expected = bits({.precision = in});
+    detail::hash hash;
+    hash.add(reinterpret_cast<const std::byte*>(expected.data()), expected.size() * sizeof expected[0]);
+    std::printf("bits %016llx\n", static_cast<unsigned long long>(hash.value()));  // see orders.cmake
     CHECK(bits({.precision = in}) == expected);
     for (const int S : stage_counts)
       for (const recompute_mode recompute : {recompute_mode::always, recompute_mode::never})

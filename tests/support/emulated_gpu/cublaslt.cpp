@@ -96,6 +96,13 @@ cublasStatus_t check(const product& p, const layout& a, const layout& b, const l
   return CUBLAS_STATUS_SUCCESS;
 }
 
+/// An algorithm may overwrite all of its workspace: here both ends.
+void scribble(u64 workspace, std::size_t bytes) {
+  const std::size_t part = std::min<std::size_t>(bytes, 4096);
+  for (const u64 at : {workspace, workspace + bytes - part})
+    if (u8* const p = touch(at, part, true, "cublasLtMatmul's workspace")) std::memset(p, 0xff, part);
+}
+
 bool has_epilogue(const product& p, const layout& d) { return p.then == CUBLASLT_EPILOGUE_DEFAULT || d.rows <= 64; }
 
 void multiply(const product& p, double one, double add, const layout& a, u64 a_at, const layout& b, u64 b_at,
@@ -227,7 +234,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const 
     return p.scale == CUDA_R_64F ? *static_cast<const double*>(at) : *static_cast<const float*>(at);
   };
   const cudaError_t queued =
-      enqueue(on, [=, x = number(one), y = number(add), at_a = place(a), at_b = place(b), at_d = place(d)] {
+      enqueue(on, [=, x = number(one), y = number(add), at_a = place(a), at_b = place(b), at_d = place(d),
+                    spare = place(workspace)] {
+        if (workspace_bytes > 0) scribble(spare, workspace_bytes);
         multiply(p, x, y, of_a, at_a, of_b, at_b, of_d, at_d);
         return true;
       });
