@@ -76,6 +76,7 @@ function(order_test name label program)
                      "-DORDERS=${ARGN}" -P ${CMAKE_CURRENT_SOURCE_DIR}/support/emulated_gpu/orders.cmake)
 endfunction()
 
+set(programs "")
 foreach(path IN LISTS sources)
   string(REPLACE "/" "." target tests.${path}.emulated)
   set(command ${target})
@@ -85,9 +86,10 @@ foreach(path IN LISTS sources)
     emulated_program(${target} ${path}.cu 80)
     target_link_libraries(${target} PRIVATE tests.emulated_main)
   endif()
+  list(GET command 0 program)
+  list(APPEND programs ${program})
   emulated_test(${path}/emulated device GPIPE_TEST_SHORT=1 COMMAND ${command})
   if(path STREQUAL "device/cuda/training")
-    list(GET command 0 program)
     order_test(${path}/emulated/orders device ${program} late needed 1 2)
     set_tests_properties(${path}/emulated/orders PROPERTIES DEPENDS ${path}/emulated)  # which compiles the kernels
     if(NOT GPIPE_QUICK)
@@ -105,3 +107,11 @@ foreach(path IN LISTS sources)
     emulated_test(${path}/emulated/${order} whole GPIPE_TEST_SHORT=1 EMULATED_ORDER=${order} COMMAND ${command})
   endforeach()
 endforeach()
+
+# The registers of all kernels in these programs.
+list(REMOVE_DUPLICATES programs)
+list(TRANSFORM programs REPLACE "(.+)" "$<TARGET_FILE:\\1>")
+add_test(NAME device/cuda/registers
+         COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.py ${CUDAToolkit_BIN_DIR}/ptxas
+                 sm_80,sm_90 ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.md ${programs})
+set_tests_properties(device/cuda/registers PROPERTIES TIMEOUT 300 LABELS device)
