@@ -115,3 +115,32 @@ add_test(NAME device/cuda/registers
          COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.py ${CUDAToolkit_BIN_DIR}/ptxas
                  sm_80,sm_90 ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.md ${programs})
 set_tests_properties(device/cuda/registers PROPERTIES TIMEOUT 300 LABELS device)
+
+# The examples that train on GPUs, on the first 320 digits and on the first of README's text: the last two lines do not
+# change. nvcc takes a minute for each.
+if(NOT GPIPE_QUICK AND NOT GPIPE_TEST_ROOMS)
+  set(data ${CMAKE_CURRENT_BINARY_DIR}/digits_320.csv)
+  file(STRINGS ${PROJECT_SOURCE_DIR}/examples/data/digits.csv lines LIMIT_COUNT 320)
+  list(JOIN lines "\n" lines)
+  file(CONFIGURE OUTPUT ${data} CONTENT "${lines}\n" @ONLY)
+  set(digits_arguments --epochs 1 --data ${data})
+  set(digits_ways "1 1 at_once" "2 1 late" "2 2 needed" "2 2 1" "4 1 2" "4 2 3")
+  set(digits_lines "test accuracy 0\\.[5-9]")
+  set(gpt_arguments --text ${PROJECT_SOURCE_DIR}/README.md --steps 1 --sample-every 0)
+  set(gpt_ways "1 1 at_once" "2 2 3" "4 2 needed")  # minutes each
+  set(gpt_lines "bits per byte|parameters")
+  foreach(name IN ITEMS digits gpt)
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/batches/${name}.cu)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${PROJECT_SOURCE_DIR}/examples/${name}.cpp\"\n" @ONLY)
+    emulated_program(tests.examples.${name}.emulated ${source} 80)
+    target_compile_definitions(tests.examples.${name}.emulated PRIVATE
+      GPIPE_WITH_CUDA=1 GPIPE_EXAMPLES_DATA="${PROJECT_SOURCE_DIR}/examples/data")
+    foreach(precision float32 bf16)
+      emulated_test(examples/${name}/emulated/${precision} whole COMMAND
+        ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:tests.examples.${name}.emulated>
+                         "-DARGUMENTS=${${name}_arguments};--precision;${precision}" "-DLINES=${${name}_lines}" "-DWAYS=${${name}_ways}"
+                         -P ${CMAKE_CURRENT_SOURCE_DIR}/support/emulated_gpu/same_lines.cmake)
+      set_tests_properties(examples/${name}/emulated/${precision} PROPERTIES TIMEOUT 3600)
+    endforeach()
+  endforeach()
+endif()
