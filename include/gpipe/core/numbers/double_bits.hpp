@@ -6,8 +6,8 @@
 
 namespace gpipe {
 
-/// A double in a layer's settings, which are a template argument: `struct settings { double_bits epsilon = 1e-5; };`. It
-/// converts from and to double, and is held as a whole number, because nvcc writes a kernel's type with the double's
+/// A double in a layer's settings, which are a template argument: `struct settings { double_bits epsilon = 1e-5; };`.
+/// It converts from and to double, and is held as a whole number, because nvcc writes a kernel's type with the double's
 /// shortest decimal text. For 10 * 1e-6 that text, 1e-05, names the neighbouring double: nvcc registers the kernel of
 /// another type, and CUDA does not find the one that is launched.
 struct double_bits {

@@ -276,9 +276,7 @@ struct batch_norm_with {
       number *mean, *variance;
       GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t channel) const {
         double count = 0, middle = 0, squares = 0;
-#ifdef __CUDA_ARCH__
-#pragma unroll 1  // unrolled, it spills registers
-#endif
+        GPIPE_NOT_UNROLLED
         for (int m = 0; m < partials.micro_batches; ++m) {
           const double more = partials[m][2 * C], off = partials[m][channel] - middle, all = count + more;
           squares += partials[m][C + channel] + off * off * (count * more / all);
