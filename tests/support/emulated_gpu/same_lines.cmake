@@ -9,7 +9,7 @@ foreach(way IN LISTS WAYS)
   list(GET way 2 order)
   set(ENV{EMULATED_GPUS} ${gpus})
   set(ENV{EMULATED_ORDER} ${order})
-  execute_process(COMMAND ${PROGRAM} ${ARGUMENTS} --device cuda --quiet --stages ${stages} RESULT_VARIABLE status
+  execute_process(COMMAND ${PROGRAM} ${ARGUMENTS} --device cuda --quiet --deadline 3600 --stages ${stages} RESULT_VARIABLE status
                   OUTPUT_VARIABLE text ERROR_VARIABLE errors)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "${stages} stages, ${gpus} GPUs, order ${order}: status ${status}\n${text}${errors}")
