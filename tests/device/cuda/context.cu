@@ -63,8 +63,10 @@ struct row_statistics {
     const std::ptrdiff_t last = width - 1;
     tops[row] = team.maximum(width, -1.0F, [from](std::ptrdiff_t i) { return from[i]; });
     team.each(width, [=](std::ptrdiff_t i) { into[i] = 2 * from[i]; });
-    const float back = team.sum(width, [=](std::ptrdiff_t i) { return into[last - i]; });
-    sums[row] = back + team.sum(width, [=](std::ptrdiff_t i) { return from[i]; });  // at once behind the other
+    float both = 0;  // of one sum at once behind another, which uses the same shared memory
+    for (const std::ptrdiff_t end : {last, last})
+      both += team.sum(width, [=](std::ptrdiff_t i) { return into[end - i]; });
+    sums[row] = both;
   }
 };
 struct entry {
@@ -110,7 +112,7 @@ TEST_CASE("rows gives each row a team, whose loops run one after the other") {
       const on_gpu<float> v(there, values), s(there, sums), t(there, tops), w(there, doubled);
       here.rows(rows, row_statistics{values.data(), width, sums.data(), tops.data(), doubled.data()});
       there.rows(rows, row_statistics{v, width, s, t, w});
-      CHECK(worst(s.back(), sums) < 3 * tolerance<float>(width));
+      CHECK(worst(s.back(), sums) < 4 * tolerance<float>(width));
       CHECK(t.back() == tops);
       CHECK(w.back() == doubled);
     }
@@ -130,7 +132,7 @@ TEST_CASE("a block works on several rows and columns, one after the other") {
   gpipe::cuda::launch<std::ptrdiff_t, std::ptrdiff_t, entry, float*>(
       there.queue(), dim3(1), dim3(lanes, lanes), gpipe::cuda::detail::over_columns<entry, float>, rows, n,
       entry{v, n}, i.data());
-  CHECK(worst(s.back(), sums) < 3 * tolerance<float>(n));
+  CHECK(worst(s.back(), sums) < 4 * tolerance<float>(n));
   CHECK(t.back() == tops);
   CHECK(w.back() == doubled);
   CHECK(worst(i.back(), into) < tolerance<float>(rows));
