@@ -36,6 +36,13 @@
 #define GPIPE_COLD __attribute__((noinline, optimize("Os")))
 #endif
 
+/// Before a loop that spills registers where nvcc unrolls it for a GPU.
+#ifdef __CUDA_ARCH__
+#define GPIPE_NOT_UNROLLED _Pragma("unroll 1")
+#else
+#define GPIPE_NOT_UNROLLED
+#endif
+
 /// With -D GPIPE_CANARY=1 every training run overwrites dead buffers: see `training_options::canary`.
 #ifndef GPIPE_CANARY
 #define GPIPE_CANARY 0

@@ -126,6 +126,13 @@ class context {
   /// C[m x n] += A[rows x m]^T * B[rows x n]; all row-major.
   template <class T>
   void multiply_transposed(int m, int n, int rows, const T* a, const T* b, compute_type<T>* c) const {
+    // Part of a parameter, such as cross_attention's keys, can begin where cuBLASLt's kernels do not load 16 bytes at
+    // once. The gradient of a 1 x 1 convolution's weight is the same product.
+    if (product::alignment_of(c) < gemm::vector_bytes)
+      return convolve_backward_weight(
+          {.samples = rows, .in_channels = m, .in_height = 1, .in_width = 1, .out_channels = n, .kernel_height = 1,
+           .kernel_width = 1},
+          a, b, c);
     enqueue([&] { gemm_.run(of_transposed<T>(m, n, rows), a, b, c, true); });
   }
 
@@ -137,7 +144,10 @@ class context {
   }
   template <class T>
   void prepare_multiply_transposed(int m, int n, int max_rows) const {
-    prepare(of_transposed<T>(m, n, max_rows), epilogue::bias_gradient);
+    product p = of_transposed<T>(m, n, max_rows);
+    prepare(p, epilogue::bias_gradient);
+    p.d_alignment = product::alignment_of(sizeof(compute_type<T>) * static_cast<std::size_t>(n));  // a part's
+    if (gemm::vector_bytes <= p.d_alignment && p.d_alignment < product::full_alignment) prepare(p, epilogue::none);
   }
 
   /// o = softmax(scale q k^T) v of every head, and log_sums[sample][head][query] = log sum_j e^s_ij (see
@@ -232,7 +242,7 @@ class context {
     p.then = epilogue::bias_gradient;
     bool fused = false;
     enqueue([&] {
-      fused = gemm_.fits_scratch<number>(m) && gemm_.offers(p);
+      fused = gemm_.fits_scratch<number>(m) && gemm_.offers(p, a, b, c);
       if (fused) gemm_.run(p, a, b, c, true, gemm_.scratch<number>());
     });
     if (fused) return add(m, static_cast<const number*>(gemm_.scratch<number>()), sums);
@@ -278,6 +288,7 @@ class context {
     capture_ = &to;
   }
   void end(graph& to) const {
+    if (failure_) return;  // `finish` drops the graph
     capture_ = nullptr;
     enqueue([&] { to.end(stream_); });
   }
@@ -298,7 +309,7 @@ class context {
       if (launched != nullptr) launched->drain();
       return;
     }
-    static_cast<void>(cudaStreamSynchronize(stream_.get()));  // nothing is in flight when others use the memory
+    ignore(cudaStreamSynchronize(stream_.get()));  // nothing is in flight when others use the memory
     staging_.drop();
     const error first = *std::exchange(failure_, std::nullopt);
     throw first;
@@ -315,6 +326,7 @@ class context {
     } catch (const error& cause) {
       fail(cause.wrong(), cause.remedy());
     } catch (const std::exception& cause) {  // Thrust's
+      forget_failure();
       fail(cause.what(), "");
     }
   }
@@ -339,15 +351,17 @@ class context {
   static int padded(int n) { return static_cast<int>(packed_size(1, n)); }
   template <class T>
   static product by_packed(int rows, int n, int k) {
-    return {library_type<T>, library_type<T>, epilogue::none, false, false, n, k, padded(n), rows};
+    return {.in = library_type<T>, .out = library_type<T>, .n = n, .across = k, .b_stride = padded(n), .rows = rows};
   }
   template <class T>
   static product by_weight(int rows, int n, int k, bool transposed) {
-    return {library_type<T>, library_type<T>, epilogue::none, false, transposed, n, k, transposed ? k : n, rows};
+    return {.in = library_type<T>, .out = library_type<T>, .b_transposed = transposed, .n = n, .across = k,
+            .b_stride = transposed ? k : n, .rows = rows};
   }
   template <class T>
   static product of_transposed(int m, int n, int rows) {
-    return {library_type<T>, library_type<compute_type<T>>, epilogue::none, true, false, n, m, n, rows};
+    return {.in = library_type<T>, .out = library_type<compute_type<T>>, .a_transposed = true, .n = n, .across = m,
+            .b_stride = n, .rows = rows};
   }
 
   GPIPE_COLD void prepare(product p, epilogue also) const {
@@ -361,13 +375,14 @@ class context {
     product fused = p;
     fused.then = epilogue::bias;
     bool offered = false;
-    enqueue([&] { offered = gemm_.fits_scratch<T>(p.n) && gemm_.offers(fused); });
+    enqueue([&] { offered = gemm_.fits_scratch<T>(p.n) && gemm_.offers(fused, a, b, c); });
     if (!offered) {
       each(std::ptrdiff_t{p.rows} * p.n, detail::repeat_row<T>{row, c, p.n});
       return enqueue([&] { gemm_.run(p, a, b, c, true); });
     }
     const void* added = row;
-    if constexpr (!std::is_same_v<T, compute_type<T>>) {
+    // A row that bf16 rounds, or that is a part of another, is copied.
+    if (!std::is_same_v<T, compute_type<T>> || product::alignment_of(row) < product::full_alignment) {
       each(p.n, detail::repeat_row<T>{row, gemm_.scratch<T>(), p.n});
       added = gemm_.scratch<T>();
     }

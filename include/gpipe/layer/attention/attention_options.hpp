@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/layer/contract/description.hpp>
 
 namespace gpipe {
@@ -16,7 +17,7 @@ struct attention_options {
   bool bias = true;     ///< of all projections
   /// The base of rotary positions (Su et al., 2021), such as 10000; 0: none. They turn pairs of elements half a head's
   /// width apart, as Hugging Face's Llama does.
-  double rotary = 0;
+  double_bits rotary = 0;
   /// The field "lengths" of the data, int32, has the number of keys that count in each sample, the first ones.
   bool padded = false;
   /// First values of the projections' weights; a fan_in of 0 stands for the number of the projection's inputs.

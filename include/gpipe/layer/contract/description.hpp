@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
 #include <gpipe/core/tensors/shape.hpp>
 
@@ -24,7 +25,7 @@ struct initialiser {
   enum class kind : std::uint8_t { zeros, ones, uniform, normal, xavier };
   kind drawn = kind::zeros;
   int fan_in = 1;  ///< 0: the parameter's inputs; -1: its outputs
-  double scale = 1.0;
+  double_bits scale = 1.0;
   int divisor = 1;  ///< its square root divides, too
   bool outputs_last = false;  ///< the weight is {..., in, out}
 

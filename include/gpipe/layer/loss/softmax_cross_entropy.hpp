@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/core/numbers/math.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
@@ -17,11 +18,11 @@ namespace gpipe {
 struct cross_entropy {
   /// The target is (1 - smoothing) [j = label] + smoothing / C, as in PyTorch and TensorFlow. Lingvo's, which is
   /// smoothing / (C - 1) off the label, is this one with smoothing C / (C - 1).
-  double smoothing = 0;
+  double_bits smoothing = 0;
   /// A label outside [0, C), such as PyTorch's -100: its row has weight 0 and no gradient. 0: there is none.
   std::int32_t ignored = 0;
   /// In training, inputs are clamped to [-clip, clip], and a clamped input has no gradient. 0: they are not.
-  double clip = 0;
+  double_bits clip = 0;
 };
 
 namespace detail {

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include <gpipe/core/config.hpp>
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/layer/contract/channels.hpp>
 #include <gpipe/layer/contract/operands.hpp>
 
@@ -11,8 +12,8 @@ namespace gpipe {
 
 /// Settings of `batch_norm_with`, with PyTorch's names and defaults.
 struct batch_statistics {
-  double epsilon = 1e-5;
-  double momentum = 0.1;  ///< how far an average moves towards a mini-batch's value
+  double_bits epsilon = 1e-5;
+  double_bits momentum = 0.1;  ///< how far an average moves towards a mini-batch's value
   bool biased = false;    ///< the average's variance is a sum over n, as torchgpipe's, and not over n - 1, as PyTorch's
 };
 
@@ -269,6 +270,7 @@ struct batch_norm_kernels {
     number *mean, *variance;
     GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t channel) const {
       double count = 0, middle = 0, squares = 0;
+      GPIPE_NOT_UNROLLED
       for (int m = 0; m < partials.micro_batches; ++m) {
         const double more = partials[m][2 * channels], off = partials[m][channel] - middle, all = count + more;
         squares += partials[m][channels + channel] + off * off * (count * more / all);

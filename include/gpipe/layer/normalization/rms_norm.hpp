@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/core/numbers/double_bits.hpp>
 #include <gpipe/layer/contract/bound.hpp>
 #include <gpipe/layer/contract/extents.hpp>
 #include <gpipe/layer/contract/operands.hpp>
@@ -98,7 +99,7 @@ struct rms_norm_kernels {
 
 /// The setting of a root mean square norm: `rms_norm_with<root_mean_square{.epsilon = 1e-6}>`.
 struct root_mean_square {
-  double epsilon = 1e-5;
+  double_bits epsilon = 1e-5;
 };
 
 /// Division by the root mean square over the last extent, N (Zhang, Sennrich, 2019):

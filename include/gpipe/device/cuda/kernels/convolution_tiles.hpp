@@ -155,7 +155,7 @@ struct tile_grid {
 
 /// Each block makes one tile after another.
 template <class Product>
-__global__ void __launch_bounds__(convolution_threads)
+__global__ void __launch_bounds__(convolution_threads, 1)
     multiply_tiles(Product of, tile_grid grid, std::ptrdiff_t count) {
   using number = typename Product::number;
   constexpr int tile = convolution_tile, deep = convolution_depth, own = 4, lanes = tile / own;

@@ -34,8 +34,17 @@ struct product {
   bool a_transposed = false, b_transposed = false;
   int n = 0, across = 0;  ///< `across`: m of a transposed A, else k
   int b_stride = 0;       ///< elements from row to row of the stored B
+  int a_alignment = full_alignment, b_alignment = full_alignment, d_alignment = full_alignment;  ///< bytes
   int rows = 0;
 
+  static constexpr int full_alignment = static_cast<int>(gpipe::detail::alignment);
+  /// The largest power of two that divides an address, or an offset, up to that of all buffers. A part of a buffer may
+  /// have less.
+  static int alignment_of(std::uintptr_t at) {
+    at |= static_cast<std::uintptr_t>(full_alignment);
+    return static_cast<int>(at & (~at + 1));
+  }
+  static int alignment_of(const void* at) { return alignment_of(reinterpret_cast<std::uintptr_t>(at)); }
   int m() const { return a_transposed ? across : rows; }
   int k() const { return a_transposed ? rows : across; }
   auto operator<=>(const product&) const = default;
@@ -47,6 +56,8 @@ struct product {
 /// maximum if that is smaller.
 class gemm {
  public:
+  /// Bytes that cuBLASLt's fast kernels load at once.
+  static constexpr int vector_bytes = 16;
   /// Bytes behind the workspace, for the other operations on the stream.
   static constexpr std::size_t scratch_bytes = std::size_t{1} << 18;
 
@@ -84,11 +95,13 @@ class gemm {
   }
 
   /// Returns true if cuBLASLt has the product with its epilogue; without an epilogue it must.
-  bool offers(const product& p) { return chosen_for(p).offered; }
+  bool offers(const product& p, const void* a, const void* b, const void* d) {
+    return chosen_for(aligned(p, a, b, d)).offered;
+  }
 
-  /// D = op(A) op(B), or D += if accumulating. The epilogue reads or writes `bias`.
+  /// D = op(A) op(B), or D += if accumulating. The epilogue reads or writes `bias`, which has full alignment.
   void run(const product& p, const void* a, const void* b, void* d, bool accumulate = false, void* bias = nullptr) {
-    const choice& by = chosen_for(p);
+    const choice& by = chosen_for(aligned(p, a, b, d));
     if (!by.offered)
       detail::throw_error(
           {"cuBLASLt has no algorithm for the product of ", p.m(), " x ", p.k(), " by ", p.k(), " x ", p.n},
@@ -148,6 +161,13 @@ class gemm {
     cublasLtMatrixLayoutOpaque_t a_{}, b_{}, d_{};
   };
 
+  static product aligned(product p, const void* a, const void* b, const void* d) {
+    p.a_alignment = product::alignment_of(a);
+    p.b_alignment = product::alignment_of(b);
+    p.d_alignment = product::alignment_of(d);
+    return p;
+  }
+
   struct choice {
     product of;
     cublasLtMatmulAlgo_t algorithm{};
@@ -167,11 +187,15 @@ class gemm {
     // Parts of a sum are combined in the workspace and in a fixed order.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    for (const auto operand : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      prefer(operand, static_cast<std::uint32_t>(gpipe::detail::alignment));
+    const auto bytes = [](int alignment) { return static_cast<std::uint32_t>(alignment); };
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, bytes(p.b_alignment));  // see `terms`
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, bytes(p.a_alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, bytes(p.d_alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, bytes(p.d_alignment));
     use(stream_.gpu());
-    terms of(p, workspace_);  // any valid address of the epilogue's row will do
+    // The heuristic takes the alignment of the epilogue's row from its address (cublasLt.h, BIAS_POINTER): no more than
+    // the full one.
+    terms of(p, static_cast<std::byte*>(workspace_) + product::full_alignment);
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
     const cublasStatus_t status =

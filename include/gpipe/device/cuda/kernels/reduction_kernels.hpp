@@ -16,9 +16,10 @@ inline dim3 blocks(std::ptrdiff_t work) {
   return dim3(static_cast<unsigned>((std::min)(work, max_blocks)));
 }
 
-/// f(row, team) for each row, a block at a time.
+/// f(row, team) for each row, a block at a time. One block a multiprocessor must be possible: by default ptxas aims at
+/// more, and spills registers for it.
 template <class F>
-__global__ void __launch_bounds__(team::threads) over_rows(std::ptrdiff_t count, F f) {
+__global__ void __launch_bounds__(team::threads, 1) over_rows(std::ptrdiff_t count, F f) {
   for (std::ptrdiff_t row = blockIdx.x; row < count; row += gridDim.x) {
     f(row, team{});
     __syncthreads();
@@ -52,7 +53,7 @@ inline constexpr std::ptrdiff_t sum_blocks = 256, sum_chunk = 16 * team::threads
 
 /// into[b] = the sum of f(i) over part b of gridDim.x parts, in double.
 template <class F>
-__global__ void __launch_bounds__(team::threads) over_parts(std::ptrdiff_t n, F f, double* into) {
+__global__ void __launch_bounds__(team::threads, 1) over_parts(std::ptrdiff_t n, F f, double* into) {
   const std::ptrdiff_t part = (n + gridDim.x - 1) / gridDim.x, first = part * blockIdx.x;
   const std::ptrdiff_t count = first >= n ? 0 : n - first < part ? n - first : part;
   const double sum = team{}.sum(count, [&f, first](std::ptrdiff_t i) { return static_cast<double>(f(first + i)); });

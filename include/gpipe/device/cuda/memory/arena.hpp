@@ -14,7 +14,8 @@ class arena {
     void* found = nullptr;
     check(cudaMalloc(&found, bytes + gpipe::detail::alignment), "cudaMalloc");
     data_ = static_cast<std::byte*>(found);
-    const cudaError_t filled = cudaMemset(data_, static_cast<int>(fill), bytes + gpipe::detail::alignment);
+    cudaError_t filled = cudaMemset(data_, static_cast<int>(fill), bytes + gpipe::detail::alignment);
+    if (filled == cudaSuccess) filled = cudaStreamSynchronize(nullptr);  // our streams do not wait for the default one
     if (filled != cudaSuccess) free();
     check(filled, "cudaMemset");
   }
@@ -27,8 +28,8 @@ class arena {
 
  private:
   void free() noexcept {
-    static_cast<void>(cudaSetDevice(gpu_));
-    static_cast<void>(cudaFree(data_));
+    ignore(cudaSetDevice(gpu_));
+    ignore(cudaFree(data_));
   }
 
   int gpu_;

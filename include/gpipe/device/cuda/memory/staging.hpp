@@ -20,14 +20,14 @@ class staging {
   GPIPE_COLD explicit staging(const stream& on) : stream_(on), early_(on.gpu()) {
     check(cudaHostAlloc(&hosts_, pieces * piece_bytes, cudaHostAllocPortable), "cudaHostAlloc");
     const cudaError_t given = cudaMalloc(&gpus_, pieces * piece_bytes);
-    if (given != cudaSuccess) static_cast<void>(cudaFreeHost(hosts_));
+    if (given != cudaSuccess) ignore(cudaFreeHost(hosts_));
     check(given, "cudaMalloc");
   }
   GPIPE_COLD ~staging() {
-    static_cast<void>(cudaSetDevice(stream_.gpu()));
-    static_cast<void>(cudaStreamSynchronize(early_.get()));
-    static_cast<void>(cudaFree(gpus_));
-    static_cast<void>(cudaFreeHost(hosts_));
+    ignore(cudaSetDevice(stream_.gpu()));
+    ignore(cudaStreamSynchronize(early_.get()));
+    ignore(cudaFree(gpus_));
+    ignore(cudaFreeHost(hosts_));
   }
   staging(const staging&) = delete;
   staging& operator=(const staging&) = delete;

@@ -7,11 +7,21 @@
 
 namespace gpipe::cuda {
 
+/// CUDA keeps a failure's code until it is asked for, and Thrust would report it at its next call, which is right. So
+/// this forgets it, wherever a failure is thrown or ignored.
+inline void forget_failure() noexcept { static_cast<void>(cudaGetLastError()); }
+
+/// For calls that may fail, such as those of a destructor.
+inline void ignore(cudaError_t found) noexcept {
+  if (found != cudaSuccess) forget_failure();
+}
+
 namespace detail {
 
 using gpipe::detail::throw_error;
 
 [[noreturn]] GPIPE_COLD inline void throw_call_error(cudaError_t found, const char* call) {
+  forget_failure();
   const bool full = found == cudaErrorMemoryAllocation;
   const bool absent = found == cudaErrorNoDevice || found == cudaErrorInsufficientDriver;
   throw_error(
@@ -22,6 +32,7 @@ using gpipe::detail::throw_error;
                   "any more"});
 }
 [[noreturn]] GPIPE_COLD inline void throw_call_error(cublasStatus_t found, const char* call) {
+  forget_failure();
   throw_error({call, ": ", cublasLtGetStatusName(found), ", ", cublasLtGetStatusString(found)},
               {"set CUBLASLT_LOG_LEVEL=1 to see the reason"});
 }

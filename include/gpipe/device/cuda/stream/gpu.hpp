@@ -9,7 +9,9 @@ namespace gpipe::cuda {
 /// The number of GPUs that this process may use, as CUDA_VISIBLE_DEVICES allows: 0 without a driver too.
 GPIPE_COLD inline int gpus() {
   int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess ? count : (static_cast<void>(cudaGetLastError()), 0);
+  const cudaError_t found = cudaGetDeviceCount(&count);
+  ignore(found);
+  return found == cudaSuccess ? count : 0;
 }
 
 /// Throws CUDA's error on a machine without a GPU.
@@ -44,7 +46,7 @@ GPIPE_COLD inline void connect_gpus() {
         detail::throw_error({"GPU ", from, " cannot access the memory of GPU ", to},
                             {"choose GPUs that can with CUDA_VISIBLE_DEVICES, or run one process per GPU over NCCL"});
       const cudaError_t found = cudaDeviceEnablePeerAccess(to, 0);
-      if (found == cudaErrorPeerAccessAlreadyEnabled) static_cast<void>(cudaGetLastError());
+      if (found == cudaErrorPeerAccessAlreadyEnabled) ignore(found);
       else check(found, "cudaDeviceEnablePeerAccess");
     }
   }

@@ -16,7 +16,7 @@ class graph {
   graph() = default;
   GPIPE_COLD ~graph() {
     drop();
-    if (launched_ != nullptr) static_cast<void>(cudaGraphExecDestroy(launched_));
+    if (launched_ != nullptr) ignore(cudaGraphExecDestroy(launched_));
   }
   graph(const graph&) = delete;
   graph& operator=(const graph&) = delete;
@@ -39,15 +39,15 @@ class graph {
     cudaGraph_t written = nullptr;
     check(cudaStreamEndCapture(on.get(), &written), "cudaStreamEndCapture");
     const cudaError_t made = cudaGraphInstantiate(&launched_, written, 0);
-    static_cast<void>(cudaGraphDestroy(written));
+    ignore(cudaGraphDestroy(written));
     check(made, "cudaGraphInstantiate");
   }
   /// Ends the capture without a graph.
   GPIPE_COLD void drop() noexcept {
     if (first_ == nullptr) return;
     cudaGraph_t written = nullptr;
-    static_cast<void>(cudaStreamEndCapture(first_->get(), &written));
-    if (written != nullptr) static_cast<void>(cudaGraphDestroy(written));
+    ignore(cudaStreamEndCapture(first_->get(), &written));  // fails if another stream was not joined
+    if (written != nullptr) ignore(cudaGraphDestroy(written));
     first_ = nullptr;
   }
   void up(const stream& on, std::size_t bytes, const std::byte* from, std::byte* into) {
@@ -68,7 +68,7 @@ class graph {
 
  private:
   struct unpin {
-    GPIPE_COLD void operator()(std::byte* memory) const { static_cast<void>(cudaFreeHost(memory)); }
+    GPIPE_COLD void operator()(std::byte* memory) const { ignore(cudaFreeHost(memory)); }
   };
   struct piece {
     std::unique_ptr<std::byte, unpin> memory;

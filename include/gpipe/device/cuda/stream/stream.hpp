@@ -13,7 +13,7 @@ class stream {
     use(gpu);
     check(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   }
-  GPIPE_COLD ~stream() { static_cast<void>(cudaStreamDestroy(handle_)); }
+  GPIPE_COLD ~stream() { ignore(cudaStreamDestroy(handle_)); }
   stream(const stream&) = delete;
   stream& operator=(const stream&) = delete;
 
@@ -31,7 +31,7 @@ class event {
   /// `timed`: the time between two of them can be measured.
   explicit event(bool timed = false) : flags_(timed ? cudaEventDefault : cudaEventDisableTiming) {}
   GPIPE_COLD ~event() {
-    if (handle_ != nullptr) static_cast<void>(cudaEventDestroy(handle_));
+    if (handle_ != nullptr) ignore(cudaEventDestroy(handle_));
   }
   event(event&& other) noexcept : flags_(other.flags_), handle_(std::exchange(other.handle_, nullptr)) {}
   event& operator=(event&&) = delete;
@@ -52,7 +52,7 @@ class event {
   /// Returns true if the event is complete or was never recorded.
   bool over() const {
     const cudaError_t found = handle_ == nullptr ? cudaSuccess : cudaEventQuery(handle_);
-    if (found != cudaErrorNotReady) check(found, "cudaEventQuery");
+    if (found != cudaErrorNotReady) check(found, "cudaEventQuery");  // CUDA keeps no code of NotReady
     return found == cudaSuccess;
   }
   /// Milliseconds from this event to a later one; both are complete and timed.

@@ -1,0 +1,146 @@
+# The tests for GPUs, and the examples that train on them, run on emulated GPUs: nvcc compiles them to PTX, and the
+# library of support/emulated_gpu takes the place of CUDA's, cuBLASLt's and NCCL's. Test device/cuda/context/emulated is
+# device/cuda/context.cu with short settings, which the quick check runs; with more, and with full ones, under the label
+# "whole".
+
+find_package(Python3 3.8 COMPONENTS Interpreter QUIET)
+set(missing "")
+if(NOT Python3_FOUND)
+  set(missing "python3, which translates kernels")
+elseif(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(missing "a processor of x86-64, whose threads the emulated GPU switches")
+endif()
+if(missing)
+  add_test(NAME device/cuda/emulated COMMAND ${CMAKE_COMMAND} -E echo "SKIPPED, NOTHING RAN ON A GPU: missing ${missing}")
+  set_tests_properties(device/cuda/emulated PROPERTIES LABELS device SKIP_REGULAR_EXPRESSION "SKIPPED")
+  return()
+endif()
+
+file(GLOB emulator CONFIGURE_DEPENDS support/emulated_gpu/*.cpp)
+find_path(GPIPE_NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+if(NOT GPIPE_NCCL_INCLUDE_DIR)
+  list(FILTER emulator EXCLUDE REGEX "/nccl\\.cpp$")
+endif()
+add_library(tests.emulated_gpu SHARED ${emulator})
+target_include_directories(tests.emulated_gpu SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_compile_features(tests.emulated_gpu PRIVATE cxx_std_20)
+target_compile_options(tests.emulated_gpu PRIVATE -O2 -mfma -fno-strict-aliasing)
+target_compile_definitions(tests.emulated_gpu PRIVATE
+  GPIPE_EMULATOR_FOLDER="${CMAKE_CURRENT_SOURCE_DIR}/support/emulated_gpu")
+target_link_libraries(tests.emulated_gpu PRIVATE ${CMAKE_DL_LIBS})
+
+add_library(tests.emulated_main OBJECT support/gpu_main.cpp)
+target_link_libraries(tests.emulated_main PUBLIC gpipe_own doctest::doctest)
+target_include_directories(tests.emulated_main SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_compile_options(tests.emulated_main PRIVATE -O0)
+
+# emulated_program(<target> <source> <architecture>): without the libraries that the emulated one replaces.
+function(emulated_program target source architecture)
+  gpipe_program(${target} ${source})
+  set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES ${architecture}-virtual CUDA_RUNTIME_LIBRARY None
+                                             LINKER_LANGUAGE CXX)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--no-compress;--expt-relaxed-constexpr;-Xcompiler=-O0>")
+  target_compile_definitions(${target} PRIVATE GPIPE_WITH_NCCL=$<BOOL:${GPIPE_NCCL_INCLUDE_DIR}>)
+  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(${target} PRIVATE tests.emulated_gpu doctest::doctest)
+endfunction()
+
+# emulated_test(<name> <label> <environment...> COMMAND <command...>)
+function(emulated_test name label)
+  cmake_parse_arguments(PARSE_ARGV 2 given "" "" "COMMAND")
+  add_test(NAME ${name} COMMAND ${given_COMMAND} COMMAND_EXPAND_LISTS)
+  set_tests_properties(${name} PROPERTIES LABELS "${label}" TIMEOUT 1200
+    ENVIRONMENT "EMULATED_CACHE=${CMAKE_CURRENT_BINARY_DIR}/kernels;EMULATED_GPUS=2;${given_UNPARSED_ARGUMENTS}")
+endfunction()
+
+# The emulated GPU finds planted faults.
+foreach(name IN ITEMS faults double_in_type)
+  emulated_program(tests.support.emulated_gpu.${name} support/emulated_gpu/${name}.cu 80)
+endforeach()
+emulated_test(support/emulated_gpu/faults device COMMAND
+  ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:tests.support.emulated_gpu.faults>
+                   -D DOUBLE_IN_TYPE=$<TARGET_FILE:tests.support.emulated_gpu.double_in_type>
+                   -P ${CMAKE_CURRENT_SOURCE_DIR}/support/emulated_gpu/faults.cmake)
+
+# Each test with its program. In one batch all are one program.
+set(of_batch "")
+if(GPIPE_TEST_BATCHES)
+  emulated_program(tests.batches.emulated ${CMAKE_CURRENT_BINARY_DIR}/batches/gpu.cu 80)
+  target_link_libraries(tests.batches.emulated PRIVATE tests.emulated_main)
+endif()
+# order_test(<name> <label> <program> <order...>): the same bits in every order that streams and events allow.
+function(order_test name label program)
+  emulated_test(${name} "${label}" GPIPE_TEST_SHORT=1 COMMAND
+    ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}> "-DFILTER=--test-case=the bits*,a graph that is launched*"
+                     "-DORDERS=${ARGN}" -P ${CMAKE_CURRENT_SOURCE_DIR}/support/emulated_gpu/orders.cmake)
+endfunction()
+
+set(programs "")
+foreach(path IN LISTS sources)
+  string(REPLACE "/" "." target tests.${path}.emulated)
+  set(command ${target})
+  if(GPIPE_TEST_BATCHES)
+    set(command tests.batches.emulated --source-file=*/tests/${path}.cu)
+  else()
+    emulated_program(${target} ${path}.cu 80)
+    target_link_libraries(${target} PRIVATE tests.emulated_main)
+  endif()
+  list(GET command 0 program)
+  list(APPEND programs ${program})
+  emulated_test(${path}/emulated device GPIPE_TEST_SHORT=1 COMMAND ${command})
+  if(path STREQUAL "device/cuda/training")
+    order_test(${path}/emulated/orders device ${program} late needed 1 2)
+    set_tests_properties(${path}/emulated/orders PROPERTIES DEPENDS ${path}/emulated)  # which compiles the kernels
+    if(NOT GPIPE_QUICK)
+      foreach(seed RANGE 3 20)
+        list(APPEND seeds ${seed})
+      endforeach()
+      order_test(${path}/emulated/seeds whole ${program} ${seeds})
+    endif()
+  endif()
+  if(GPIPE_QUICK)
+    continue()
+  endif()
+  emulated_test(${path}/emulated/full whole COMMAND ${command})
+  foreach(order late needed)
+    emulated_test(${path}/emulated/${order} whole GPIPE_TEST_SHORT=1 EMULATED_ORDER=${order} COMMAND ${command})
+  endforeach()
+endforeach()
+
+# The registers of all kernels in these programs.
+list(REMOVE_DUPLICATES programs)
+list(TRANSFORM programs REPLACE "(.+)" "$<TARGET_FILE:\\1>")
+add_test(NAME device/cuda/registers
+         COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.py ${CUDAToolkit_BIN_DIR}/ptxas
+                 sm_80,sm_90 ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda/registers.md ${programs})
+set_tests_properties(device/cuda/registers PROPERTIES TIMEOUT 300 LABELS device)
+
+# The examples that train on GPUs, on the first 320 digits and on the first of README's text: the last two lines do not
+# change. nvcc takes a minute for each.
+if(NOT GPIPE_QUICK AND NOT GPIPE_TEST_ROOMS)
+  set(data ${CMAKE_CURRENT_BINARY_DIR}/digits_320.csv)
+  file(STRINGS ${PROJECT_SOURCE_DIR}/examples/data/digits.csv lines LIMIT_COUNT 320)
+  list(JOIN lines "\n" lines)
+  file(CONFIGURE OUTPUT ${data} CONTENT "${lines}\n" @ONLY)
+  set(digits_arguments --epochs 1 --data ${data})
+  set(digits_ways "1 1 at_once" "2 1 late" "2 2 needed" "2 2 1" "4 1 2" "4 2 3")
+  set(digits_lines "test accuracy 0\\.[5-9]")
+  set(gpt_arguments --text ${PROJECT_SOURCE_DIR}/README.md --steps 1 --sample-every 0)
+  set(gpt_ways "1 1 at_once" "2 2 3" "4 2 needed")  # minutes each
+  set(gpt_lines "bits per byte|parameters")
+  foreach(name IN ITEMS digits gpt)
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/batches/${name}.cu)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${PROJECT_SOURCE_DIR}/examples/${name}.cpp\"\n" @ONLY)
+    emulated_program(tests.examples.${name}.emulated ${source} 80)
+    target_compile_definitions(tests.examples.${name}.emulated PRIVATE
+      GPIPE_WITH_CUDA=1 GPIPE_EXAMPLES_DATA="${PROJECT_SOURCE_DIR}/examples/data")
+    foreach(precision float32 bf16)
+      emulated_test(examples/${name}/emulated/${precision} whole COMMAND
+        ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:tests.examples.${name}.emulated>
+                         "-DARGUMENTS=${${name}_arguments};--precision;${precision}" "-DLINES=${${name}_lines}" "-DWAYS=${${name}_ways}"
+                         -P ${CMAKE_CURRENT_SOURCE_DIR}/support/emulated_gpu/same_lines.cmake)
+      set_tests_properties(examples/${name}/emulated/${precision} PROPERTIES TIMEOUT 3600)
+    endforeach()
+  endforeach()
+endif()

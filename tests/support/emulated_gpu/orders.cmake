@@ -1,0 +1,15 @@
+# Runs PROGRAM, a test of trainings, with each of ORDERS (see streams.cpp): it finds nothing, and prints the same bits.
+
+foreach(order at_once ${ORDERS})
+  set(ENV{EMULATED_ORDER} ${order})
+  execute_process(COMMAND ${PROGRAM} ${FILTER} RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "order ${order}: status ${status}\n${text}")
+  endif()
+  string(REGEX MATCHALL "bits [0-9a-f]+" found "${text}")
+  if(order STREQUAL "at_once")
+    set(expected "${found}")
+  elseif(NOT found STREQUAL expected OR NOT found)
+    message(SEND_ERROR "order ${order}: \"${found}\", and at once \"${expected}\"")
+  endif()
+endforeach()

@@ -1,0 +1,26 @@
+# Runs PROGRAM with ARGUMENTS on emulated GPUs, in each of WAYS, such as "2 1 late" for 2 stages on 1 GPU in that order: its
+# last two lines are always the same, and nothing is found.
+
+set(expected "")
+foreach(way IN LISTS WAYS)
+  string(REPLACE " " ";" way "${way}")
+  list(GET way 0 stages)
+  list(GET way 1 gpus)
+  list(GET way 2 order)
+  set(ENV{EMULATED_GPUS} ${gpus})
+  set(ENV{EMULATED_ORDER} ${order})
+  execute_process(COMMAND ${PROGRAM} ${ARGUMENTS} --device cuda --quiet --deadline 3600 --stages ${stages} RESULT_VARIABLE status
+                  OUTPUT_VARIABLE text ERROR_VARIABLE errors)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${stages} stages, ${gpus} GPUs, order ${order}: status ${status}\n${text}${errors}")
+  endif()
+  string(REGEX MATCH "[^\n]*\n[^\n]*\n$" lines "${text}")
+  message("${stages} stages, ${gpus} GPUs, order ${order}: ${lines}")
+  if(expected AND NOT lines STREQUAL expected)
+    message(SEND_ERROR "these lines are others")
+  endif()
+  set(expected "${lines}")
+endforeach()
+if(NOT expected MATCHES "${LINES}")
+  message(SEND_ERROR "the lines are not like \"${LINES}\"")
+endif()
