@@ -6,8 +6,9 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
+
+#include "result.hpp"
 
 namespace bench {
 
@@ -32,31 +33,20 @@ inline double median(const std::vector<double>& values) { return quantile(values
 
 /// Prints the machine's state, which every figure depends on.
 inline void print_environment() {
-  std::string line, processor = "unknown processor", load = "unknown";
-  for (std::ifstream in("/proc/cpuinfo"); std::getline(in, line);)
-    if (line.starts_with("model name")) {
-      processor = line.substr(line.find(':') + 2);
-      break;
-    }
+  std::string load = "unknown";
   if (std::ifstream in("/proc/loadavg"); in) in >> load;
 #if GPIPE_WITH_LIBXSMM
   const char* products = "libxsmm";
 #else
   const char* products = "gpipe's own kernels";
 #endif
-  std::printf("%s, %u cores, load %s; %s; matrix products by %s\n\n", processor.c_str(),
-              std::thread::hardware_concurrency(), load.c_str(),
+  std::printf("%s, load %s; %s; matrix products by %s\n\n", machine().c_str(), load.c_str(),
 #if defined(__clang__)
               "clang++ " __clang_version__,
 #else
               "g++ " __VERSION__,
 #endif
               products);
-}
-
-/// A line for programs that read the output. These lines come last.
-inline void result(const std::string& name, double value, const char* unit) {
-  std::printf("result %s %.4g %s\n", name.c_str(), value, unit);
 }
 
 }  // namespace bench

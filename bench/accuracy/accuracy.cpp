@@ -48,7 +48,6 @@ int main(int count, char** words) {
     const auto found = bench::peer("accuracy/convnet.py", folder + " " + s + " " + epochs);
     if (const auto at = found.find("accuracy"); at != found.end()) torch.push_back(at->second);
     std::printf("seed %d: gpipe %.4f, torch %.4f\n", seed, ours.back(), torch.empty() ? NAN : torch.back());
-    std::fflush(stdout);
   }
   bench::result("accuracy.pictures", mean(ours), "share");
   if (!torch.empty()) bench::result("accuracy.pictures.over_torch", mean(ours) - mean(torch), "share");

@@ -2,7 +2,8 @@
 //
 //     compile [headers] [examples] [networks] [plan] [--svg FILE.svg] [program.cpp ...]
 //
-// All four parts, or those named; --svg draws the plans' curve; programs are measured besides the examples.
+// The parts and programs that are named, or all four parts; --svg draws the plans' curve. A compiler that is not there
+// is left out. A program that a compiler refuses ends the bench with an error.
 
 #include "child.hpp"
 #include "curve.hpp"
@@ -20,7 +21,6 @@
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #ifndef BENCH_ROOT
@@ -40,6 +40,8 @@ constexpr int repeats = 3;
 constexpr double long_run = 0.5;  // seconds
 constexpr const char* compilers[] = {"g++", "clang++"};
 
+bool is_there(const std::string& compiler) { return bench::run({compiler, "--version"}).wall >= 0; }
+
 spent compile(const std::string& compiler, const fs::path& program, const fs::path& scratch,
               std::vector<std::string> flags) {
   flags.insert(flags.begin(), compiler);
@@ -48,7 +50,10 @@ spent compile(const std::string& compiler, const fs::path& program, const fs::pa
   for (std::string folder; std::getline(includes, folder, ':');)
     if (!folder.empty()) flags.push_back("-I" + folder);
   flags.insert(flags.end(), {program.string(), "-o", (scratch / "program.o").string()});
-  return bench::run(flags);
+  const spent used = bench::run(flags);
+  if (used.wall < 0)
+    gpipe::detail::throw_error({compiler, " does not compile ", program.string()}, {"correct the error shown above"});
+  return used;
 }
 
 /// The median of three runs, or one run where that is long.
@@ -57,7 +62,6 @@ spent median_of(const std::string& compiler, const fs::path& program, const fs::
   std::vector<double> wall, processor, megabytes;
   for (int i = 0; i < repeats; ++i) {
     const spent once = compile(compiler, program, scratch, flags);
-    if (once.wall < 0) return {};
     wall.push_back(once.wall);
     processor.push_back(once.processor);
     megabytes.push_back(once.megabytes);
@@ -89,6 +93,16 @@ std::set<std::string> includes_from(const fs::path& folder, std::string_view lib
   return found;
 }
 
+/// The headers of libraries that are not installed.
+const std::set<std::string> lacks_library {
+#if !__has_include(<mpi.h>)
+  "mpi",
+#endif
+#if !__has_include(<png.h>)
+      "png",
+#endif
+};
+
 struct item {
   std::string name, text, result{};  // where it has one
 };
@@ -111,7 +125,7 @@ std::vector<item> headers() {
   std::map<std::string, std::string> own;  // with its result
   for (const auto& folder : {root / "include", root / "include" / "gpipe"})
     for (const auto& file : fs::directory_iterator(folder))
-      if (file.is_regular_file())
+      if (file.path().extension() == ".hpp" && !lacks_library.count(file.path().stem().string()))
         own[fs::relative(file.path(), root / "include").string()] = "header." + file.path().stem().string();
   for (const char* header :
        {"gpipe/core/descriptions/optimizer.hpp", "gpipe/model/model.hpp", "gpipe/plan/plan.hpp",
@@ -122,7 +136,12 @@ std::vector<item> headers() {
   return all;
 }
 
-using results = std::vector<std::pair<std::string, double>>;
+struct figure {
+  std::string name;
+  double value;
+  const char* unit;
+};
+using figures = std::vector<figure>;
 
 void heading() {
   std::printf("seconds at -O3 -march=native; in brackets the processor's\n%-52s", "");
@@ -132,19 +151,22 @@ void heading() {
 
 /// A row of the table, and its seconds as compile.<result>.<compiler>, where that has a name.
 void row(const std::string& name, const std::string& result, const fs::path& program, const fs::path& scratch,
-         results& found) {
+         figures& found) {
   std::printf("%-52s", name.c_str());
   for (const char* compiler : compilers) {
+    if (!is_there(compiler)) {
+      std::printf("  %15s", "-");
+      continue;
+    }
     const spent time = median_of(compiler, program, scratch, as_for_users());
-    if (time.wall < 0) std::printf("  %15s", "-");
-    else std::printf("  %6.2f (%6.2f)", time.wall, time.processor);
+    std::printf("  %6.2f (%6.2f)", time.wall, time.processor);
     std::fflush(stdout);
-    if (time.wall >= 0 && !result.empty()) found.emplace_back("compile." + result + "." + compiler, time.wall);
+    if (!result.empty()) found.push_back({"compile." + result + "." + compiler, time.wall, "s"});
   }
   std::printf("\n");
 }
 
-void measure_headers(const fs::path& scratch, results& found) {
+void measure_headers(const fs::path& scratch, figures& found) {
   for (const item& header : headers()) {
     const auto program = scratch / "header.cpp";
     std::ofstream(program) << header.text;
@@ -152,7 +174,7 @@ void measure_headers(const fs::path& scratch, results& found) {
   }
 }
 
-void measure_examples(const fs::path& scratch, results& found) {
+void measure_examples(const fs::path& scratch, figures& found) {
   for (const std::string example : {"readme", "digits"})
     row("examples/" + example + ".cpp", example == "readme" ? "readme.o3" : example,
         root / "examples" / (example + ".cpp"), scratch, found);
@@ -160,19 +182,17 @@ void measure_examples(const fs::path& scratch, results& found) {
 
 /// The README's program as users build it at -O2: header-only, with the compiled library, and with a precompiled header
 /// besides. The library and the precompiled header are made before, once; their seconds have lines of their own.
-void measure_modes(const fs::path& scratch, results& seconds, results& megabytes) {
-  std::printf("\nexamples/readme.cpp at -O2: processor's seconds (MB)\n");
+void measure_modes(const fs::path& scratch, figures& found) {
+  std::printf("examples/readme.cpp at -O2: processor's seconds (MB)\n");
   const fs::path program = root / "examples" / "readme.cpp";
   for (const std::string compiler : compilers) {
-    if (bench::run({compiler, "--version"}).wall < 0) continue;
+    if (!is_there(compiler)) continue;
     const auto take = [&](const char* what, const std::string& result, const fs::path& source,
                           const std::vector<std::string>& flags) {
       const spent time = median_of(compiler, source, scratch, flags);
-      if (time.wall < 0) return std::printf("%-10s%-44s failed\n", compiler.c_str(), what), void();
       std::printf("%-10s%-44s%6.2f (%4.0f)\n", compiler.c_str(), what, time.processor, time.megabytes);
-      std::fflush(stdout);
-      seconds.emplace_back("compile." + result + "." + compiler, time.processor);
-      megabytes.emplace_back("compile." + result + "." + compiler + ".memory", time.megabytes);
+      found.push_back({"compile." + result + "." + compiler, time.processor, "s"});
+      found.push_back({"compile." + result + "." + compiler + ".memory", time.megabytes, "MB"});
     };
     const fs::path folder = scratch / ("pch." + compiler), behind = folder / "behind.hpp";
     fs::create_directories(folder);
@@ -184,7 +204,7 @@ void measure_modes(const fs::path& scratch, results& seconds, results& megabytes
     take("with the compiled library", "readme.compiled", program, library);
     std::vector<std::string> header = library, use = library;
     header.insert(header.end(), {"-x", "c++-header"});
-    if (compile(compiler, behind, folder, header).wall < 0) continue;
+    compile(compiler, behind, folder, header);
     fs::rename(folder / "program.o", behind.string() + extension);
     if (compiler == "g++") use.insert(use.end(), {"-include", behind.string()});
     else use.insert(use.end(), {"-include-pch", behind.string() + extension});
@@ -208,8 +228,8 @@ int main() {
 )";
 
 /// That network, and two of the examples with several networks each, which are compiled as the project builds them.
-void measure_networks(const fs::path& scratch, results& seconds, results& megabytes) {
-  std::printf("\nnetworks, with the compiled library: processor's seconds (MB)\n");
+void measure_networks(const fs::path& scratch, figures& found) {
+  std::printf("networks, with the compiled library: processor's seconds (MB)\n");
   const fs::path amoebanet = scratch / "amoebanet.cpp";
   std::ofstream(amoebanet) << amoebanet_program;
   std::vector<std::string> plain{"-O2", "-DGPIPE_COMPILED=1"}, built = as_for_users();
@@ -218,15 +238,13 @@ void measure_networks(const fs::path& scratch, results& seconds, results& megaby
 #endif
   built.push_back("-DGPIPE_COMPILED=1");
   for (const std::string compiler : compilers) {
-    if (bench::run({compiler, "--version"}).wall < 0) continue;
+    if (!is_there(compiler)) continue;
     const auto take = [&](const char* what, const std::string& name, const fs::path& program,
                           const std::vector<std::string>& flags) {
       const spent time = median_of(compiler, program, scratch, flags);
-      if (time.wall < 0) return std::printf("%-10s%-44s failed\n", compiler.c_str(), what), void();
       std::printf("%-10s%-44s%6.2f (%4.0f)\n", compiler.c_str(), what, time.processor, time.megabytes);
-      std::fflush(stdout);
-      seconds.emplace_back("compile." + name + "." + compiler, time.processor);
-      megabytes.emplace_back("compile." + name + "." + compiler + ".memory", time.megabytes);
+      found.push_back({"compile." + name + "." + compiler, time.processor, "s"});
+      found.push_back({"compile." + name + "." + compiler + ".memory", time.megabytes, "MB"});
     };
     take("AmoebaNet-D (18, 256) on 8 stages, -O2", "amoebanet", amoebanet, plain);
     take("examples/pictures.cpp: three networks", "pictures", root / "examples" / "pictures.cpp", built);
@@ -277,20 +295,19 @@ std::optional<double> growth(const std::vector<planned>& line) {
   return (n * xy - x * y) / (n * xx - x * x);
 }
 
-/// False where a compiler that is there fails.
-bool measure_plans(const fs::path& scratch, const std::string& svg, results& seconds, std::vector<planned>& all) {
-  std::printf("\nplans of a Transformer at -O0, default limits: processor's seconds (MB)\n%-10s%7s", "", "stages");
+void measure_plans(const fs::path& scratch, const std::string& svg, figures& found) {
+  std::vector<planned> all;
+  std::printf("plans of a Transformer at -O0, default limits: processor's seconds (MB)\n%-10s%7s", "", "stages");
   for (const int blocks : block_counts) std::printf("  %6d blocks", blocks);
   std::printf("   growth\n");
-  bool passed = true;
   for (const std::string compiler : {"g++", "clang++", "nvcc"}) {
-    if (bench::run({compiler, "--version"}).wall < 0) {
+    if (!is_there(compiler)) {
       std::printf("%-10s is not there\n", compiler.c_str());
       continue;
     }
     const spent empty = time_of_plan(compiler, 1, 1, scratch);
     std::printf("%-10s%7d  %5.2f (%4.0f) for one block\n", compiler.c_str(), 1, empty.processor, empty.megabytes);
-    seconds.emplace_back("compile.1x1." + compiler, empty.processor);
+    found.push_back({"compile.1x1." + compiler, empty.processor, "s"});
     for (const int stages : stage_counts) {
       std::printf("%-10s%7d", compiler.c_str(), stages);
       std::vector<planned> line;
@@ -300,21 +317,31 @@ bool measure_plans(const fs::path& scratch, const std::string& svg, results& sec
           continue;
         }
         const spent time = time_of_plan(compiler, blocks, stages, scratch);
-        if (time.wall < 0) std::printf("  %13s", "failed");
-        else std::printf("  %6.2f (%4.0f)", time.processor, time.megabytes);
+        std::printf("  %6.2f (%4.0f)", time.processor, time.megabytes);
         std::fflush(stdout);
-        passed = passed && time.wall >= 0;
-        if (time.wall >= 0) line.push_back({blocks, stages, compiler, time.processor, time.megabytes});
+        line.push_back({blocks, stages, compiler, time.processor, time.megabytes});
       }
       if (const auto power = growth(line)) std::printf("   L^%.2f", *power);
       std::printf("\n");
       all.insert(all.end(), line.begin(), line.end());
     }
   }
+  for (const planned& p : all) {
+    found.push_back({p.name(), p.seconds, "s"});
+    found.push_back({p.name() + ".memory", p.megabytes, "MB"});
+  }
   if (!svg.empty() && !all.empty())
     gpipe::write_file(svg, [&](std::ostream& out) { bench::draw_curves(out, all, goal); });
-  return passed;
 }
+
+/// A folder that lasts as long as this object.
+struct scratch_folder {
+  fs::path path = fs::temp_directory_path() / ("gpipe-compile-" + std::to_string(getpid()));
+  scratch_folder() { fs::create_directories(path); }
+  ~scratch_folder() { fs::remove_all(path); }
+  scratch_folder(const scratch_folder&) = delete;
+  scratch_folder& operator=(const scratch_folder&) = delete;
+};
 
 }  // namespace
 
@@ -335,32 +362,25 @@ int main(int count, char** arguments) try {
     }
   }
   if (!svg.empty()) gpipe::require_writable(svg);
-  const bool every_part = parts.empty();
+  const bool every_part = parts.empty() && programs.empty();
   const auto asked = [&](const char* part) { return every_part || parts.count(part) > 0; };
 
   bench::print_environment();
-  const fs::path scratch = fs::temp_directory_path() / ("gpipe-compile-" + std::to_string(getpid()));
-  fs::create_directories(scratch);
-  results seconds, megabytes;
-  std::vector<planned> plans;
-  bool passed = true;
+  const scratch_folder scratch;
+  const auto measure = [](const auto& part) {
+    figures found;
+    part(found);
+    for (const figure& f : found) bench::result(f.name, f.value, f.unit);
+    std::printf("\n");
+  };
   if (asked("headers") || asked("examples") || !programs.empty()) heading();
-  if (asked("headers")) measure_headers(scratch, seconds);
-  if (asked("examples")) measure_examples(scratch, seconds);
-  if (asked("examples")) measure_modes(scratch, seconds, megabytes);
-  if (asked("networks")) measure_networks(scratch, seconds, megabytes);
-  for (const std::string& program : programs) row(program, "", program, scratch, seconds);
-  if (asked("plan")) passed = measure_plans(scratch, svg, seconds, plans);
-  fs::remove_all(scratch);
-
-  std::printf("\n");
-  for (const auto& [name, value] : seconds) bench::result(name, value, "s");
-  for (const auto& [name, value] : megabytes) bench::result(name, value, "MB");
-  for (const planned& p : plans) {
-    bench::result(p.name(), p.seconds, "s");
-    bench::result(p.name() + ".memory", p.megabytes, "MB");
-  }
-  return passed ? 0 : 1;
+  if (asked("headers")) measure([&](figures& found) { measure_headers(scratch.path, found); });
+  if (asked("examples")) measure([&](figures& found) { measure_examples(scratch.path, found); });
+  if (asked("examples")) measure([&](figures& found) { measure_modes(scratch.path, found); });
+  if (asked("networks")) measure([&](figures& found) { measure_networks(scratch.path, found); });
+  for (const std::string& program : programs)
+    measure([&](figures& found) { row(program, "", program, scratch.path, found); });
+  if (asked("plan")) measure([&](figures& found) { measure_plans(scratch.path, svg, found); });
 } catch (const std::exception& failure) {
   std::fprintf(stderr, "compile: %s\n", failure.what());
   return 1;

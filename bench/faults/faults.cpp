@@ -24,6 +24,8 @@
 
 #include <unistd.h>
 
+#include "../result.hpp"
+
 using namespace gpipe;
 using namespace std::chrono_literals;
 
@@ -205,9 +207,10 @@ int run_matrix(const std::string& self, int every) {
       for (const char* kind : kinds)
         if (next++ % every == 0) run_one(self, stages, kind, number, actions[static_cast<std::size_t>(number)], all);
   }
-  std::cout << all.cases << " cases, the longest took " << all.longest << " s, with a deadline of 1 s\n"
-            << "result faults.hangs " << all.hangs << "\nresult faults.unnamed " << all.unnamed
-            << "\nresult faults.half_applied_or_successful " << all.others << std::endl;
+  std::cout << all.cases << " cases, the longest took " << all.longest << " s, with a deadline of 1 s\n";
+  bench::result("faults.hangs", all.hangs, "cases");
+  bench::result("faults.unnamed", all.unnamed, "cases");
+  bench::result("faults.half_applied_or_successful", all.others, "cases");
   return all.hangs + all.unnamed + all.others == 0 ? 0 : 1;
 }
 

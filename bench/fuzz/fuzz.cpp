@@ -25,6 +25,7 @@ int main(int count, char** arguments) {
     }
   });
   std::printf("%ld files in %.0f s, of which %ld were accepted\n", found.files, seconds, found.accepted);
-  std::printf("result fuzz.crashes %ld\nresult fuzz.accepted_malformed %ld\n", crashes, found.malformed);
+  bench::result("fuzz.crashes", static_cast<double>(crashes), "files");
+  bench::result("fuzz.accepted_malformed", static_cast<double>(found.malformed), "files");
   return crashes == 0 && found.malformed == 0 ? 0 : 1;
 }

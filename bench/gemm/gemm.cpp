@@ -165,10 +165,10 @@ int main(int count, char** arguments) {
   std::printf("peak: products of %d x %d x %d on %d pinned threads, before and after each round\n\n", peak.best().rows,
               peak.best().columns, peak.best().inner, S);
   std::vector<picture> pictures;
-  std::vector<std::pair<std::string, double>> shares;
   const auto take = [&]<class Net>(const char* name, int micro_batches, int micro_batch_size, int steps) {
     if (count > 3 && std::find(arguments + 3, arguments + count, std::string(name)) == arguments + count) return;
-    shares.emplace_back(name, measure<Net>(name, micro_batches, micro_batch_size, rounds, steps, peak, pictures));
+    const double share = measure<Net>(name, micro_batches, micro_batch_size, rounds, steps, peak, pictures);
+    bench::result(std::string("gemm.") + name + ".share", share, "ratio");
   };
   take.operator()<bench::mlp>("mlp", 32, 32, 2);
   take.operator()<bench::mlps>("mlps", 32, 4, 60);
@@ -180,5 +180,4 @@ int main(int count, char** arguments) {
       write_file(std::string(arguments[2]) + "/" + p.name + ".svg", [&](std::ostream& out) {
         detail::write_stacked_bar(out, p.parts, p.title, "a step of two workers", 900);
       });
-  for (const auto& [name, share] : shares) bench::result("gemm." + name + ".share", share, "ratio");
 }

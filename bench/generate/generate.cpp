@@ -50,6 +50,8 @@ int main(int count, char** arguments) {
   const generator<small_gpt2> ours(training);
 
   const std::vector<std::int32_t> prompt{464, 2068, 7586, 21831};
+  std::printf("GPT-2 of 124 M parameters, greedy, %d tokens behind %zu; tokens per second, medians of %d rounds\n",
+              tokens, prompt.size(), rounds);
   bench::rival transformers("generate/transformers_gpt2.py", file + "," + std::to_string(tokens));
   std::vector<std::int32_t> text;
   int threads = 1;
@@ -63,8 +65,6 @@ int main(int count, char** arguments) {
     two.push_back(tokens / transformers.seconds("2", 1));
     ratios.push_back(std::max(alone.back(), shared.back()) / std::max(one.back(), two.back()));
   }
-  std::printf("GPT-2 of 124 M parameters, greedy, %d tokens behind %zu; tokens per second, medians of %d rounds\n",
-              tokens, prompt.size(), rounds);
   std::printf("  gpipe, 1 thread          %6.1f  (10 %% %.1f, 90 %% %.1f)\n", bench::median(alone),
               bench::quantile(alone, 0.1), bench::quantile(alone, 0.9));
   std::printf("  gpipe, 2 threads         %6.1f  (10 %% %.1f, 90 %% %.1f)\n", bench::median(shared),

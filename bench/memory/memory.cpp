@@ -75,6 +75,7 @@ void print_table(const std::string& name, const network& net, int M, int B,
 }  // namespace
 
 int main() {
+  bench::print_environment();
   const auto torch = bench::peer("torch/peak_memory.py");
   if (torch.empty()) std::printf("torch is not installed: gpipe alone\n\n");
   print_table("mlp", network_of<bench::mlp>, 32, 32, torch);

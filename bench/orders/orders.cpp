@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "../result.hpp"
 #include "support/orders.hpp"
 
 int main(int count, char** arguments) {
@@ -31,6 +32,6 @@ int main(int count, char** arguments) {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf("%ld orders in %.0f s, %.1f us each\n", all, seconds, 1e6 * seconds / static_cast<double>(all));
-  std::printf("result orders.faults %ld faults\n", faults);
+  bench::result("orders.faults", static_cast<double>(faults), "faults");
   return faults == 0 ? 0 : 1;
 }

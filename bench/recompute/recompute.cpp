@@ -63,12 +63,11 @@ int main(int count, char** arguments) {
   add(recompute_mode::except_last, "except_last");
   add(recompute_mode::always, "always");
   add(recompute_mode::never, "never, together", no_memory_limit, 0);
+  std::printf("mlp, one stage, %d micro-batches of %d; median of %d rounds\n", M, B, rounds);
+  std::printf("recompute        activations MiB  step ms  throughput over never\n");
   for (way& w : ways) w.training->step(on);
   for (int round = 0; round < rounds; ++round)
     for (way& w : ways) w.seconds.push_back(bench::timed([&] { w.training->step(on); }));
-
-  std::printf("mlp, one stage, %d micro-batches of %d; median of %d rounds\n", M, B, rounds);
-  std::printf("recompute        activations MiB  step ms  throughput over never\n");
   const double never = bench::median(ways[0].seconds);
   for (const way& w : ways)
     std::printf("%-15s  %15.1f  %7.1f  %21.3f\n", w.name.c_str(), static_cast<double>(w.activations()) / (1 << 20),

@@ -15,7 +15,6 @@
 #include <string>
 #include <thread>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace {
@@ -38,10 +37,10 @@ const way& best_of(const std::vector<way>& ways, const std::string& whose) {
   return *best;
 }
 
-using results = std::vector<std::pair<std::string, double>>;
-
 template <class Net>
-void compare(const std::string& name, int micro_batches, int micro_batch_size, int rounds, results& found) {
+void compare(const std::string& name, int micro_batches, int micro_batch_size, int rounds) {
+  std::printf("%s, %d micro-batches of %d; GFLOP/s, medians of %d rounds\n", name.c_str(), micro_batches,
+              micro_batch_size, rounds);
   const int samples = micro_batches * micro_batch_size;
   const typename bench::workload<Net>::data made(samples);
   const batch on = made.all();
@@ -89,8 +88,6 @@ void compare(const std::string& name, int micro_batches, int micro_batch_size, i
       w.rates.push_back(w.steps * work / w.seconds(w.steps));
     }
 
-  std::printf("%s, %d micro-batches of %d; GFLOP/s, medians of %d rounds\n", name.c_str(), micro_batches,
-              micro_batch_size, rounds);
   for (const way& w : ways)
     if (w.rate() > 0)
       std::printf("  %-20s %-10s %7.1f  (10 %% %.1f, 90 %% %.1f)\n", w.whose.c_str(), w.name.c_str(), w.rate(),
@@ -100,7 +97,7 @@ void compare(const std::string& name, int micro_batches, int micro_batch_size, i
     if (them.rate() == 0) return;
     std::vector<double> ratios;
     for (std::size_t i = 0; i < us.rates.size(); ++i) ratios.push_back(us.rates[i] / them.rates[i]);
-    found.emplace_back("torch." + name + "." + called, bench::median(ratios));
+    bench::result("torch." + name + "." + called, bench::median(ratios), "ratio");
   };
   const way& compiled = *std::find_if(ways.begin(), ways.end(), [](const way& w) { return w.name == "compiled"; });
   if (compiled.rate() == 0) std::printf("  torch is not installed: gpipe alone\n");
@@ -115,15 +112,13 @@ void compare(const std::string& name, int micro_batches, int micro_batch_size, i
 int main(int count, char** arguments) {
   const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
   bench::print_environment();
-  results found;
   const auto asked = [&](const std::string& name) {
     return count < 3 || std::find(arguments + 2, arguments + count, name) != arguments + count;
   };
-  if (asked("mlp")) compare<bench::mlp>("mlp", 32, 32, rounds, found);
-  if (asked("mlps")) compare<bench::mlps>("mlps", 32, 4, rounds, found);
-  if (asked("tf")) compare<bench::tf>("tf", 8, 4, rounds, found);
-  if (asked("tfs")) compare<bench::tfs>("tfs", 32, 2, rounds, found);
-  if (asked("resnet")) compare<bench::resnet26>("resnet", 8, 8, rounds, found);
-  if (asked("amoebanet")) compare<bench::amoebanet>("amoebanet", 8, 8, rounds, found);
-  for (const auto& [name, ratio] : found) bench::result(name, ratio, "ratio");
+  if (asked("mlp")) compare<bench::mlp>("mlp", 32, 32, rounds);
+  if (asked("mlps")) compare<bench::mlps>("mlps", 32, 4, rounds);
+  if (asked("tf")) compare<bench::tf>("tf", 8, 4, rounds);
+  if (asked("tfs")) compare<bench::tfs>("tfs", 32, 2, rounds);
+  if (asked("resnet")) compare<bench::resnet26>("resnet", 8, 8, rounds);
+  if (asked("amoebanet")) compare<bench::amoebanet>("amoebanet", 8, 8, rounds);
 }

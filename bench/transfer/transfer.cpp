@@ -150,7 +150,6 @@ int main(int count, char** words) try {
       loaded[i].push_back(train<target_net>(few, steps, s, file, ""));
       std::printf("  %5d pictures: from the start %.4f, with the body %.4f\n", few.train.samples(), scratch[i].back(),
                   loaded[i].back());
-      std::fflush(stdout);
     }
   }
   std::filesystem::remove(file);
