@@ -32,7 +32,6 @@ GPIPE_COLD GPIPE_INLINE std::string other_options(plan_options o, int coalesce) 
   return text;
 }
 
-/// The cut against the best one: "the cut is the optimum", or by how many percent it may be above.
 GPIPE_COLD GPIPE_INLINE std::string verdict_of(const plan_facts& plan) {
   const plan_options& o = plan.options;
   const cut_verdict& v = plan.verdict;

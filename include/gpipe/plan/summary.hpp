@@ -44,6 +44,8 @@ GPIPE_COLD inline std::string milliseconds(std::int64_t picoseconds) {
   return significant(static_cast<double>(picoseconds) * 1e-9, 4) + " ms";
 }
 
+/// The cut against the best one: "the cut is the optimum", or by how many percent it may be above.
+std::string verdict_of(const plan_facts& plan);
 std::string describe(const plan_facts& plan);
 
 }  // namespace detail
