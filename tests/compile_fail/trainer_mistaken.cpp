@@ -3,6 +3,7 @@
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/layer/shape/add.hpp>
+#include <gpipe/make_plan.hpp>
 #include <gpipe/train/trainer.hpp>
 
 using namespace gpipe;

@@ -123,7 +123,7 @@ struct rms_norm_with {
     static constexpr typename on::numbers sizes{detail::row_sizes_of<output>, Setting.epsilon};
 
     static constexpr parameter parameters[] = {{"weight", {sizes.width}, initialiser::ones()}};
-    static constexpr buffer extras[] = {{"inverse", sizes.rows, dtype_of<compute_type<T>>}};
+    static constexpr buffer extras[] = {{"inverse", static_cast<std::size_t>(sizes.rows), dtype_of<compute_type<T>>}};
     static constexpr auto elements = static_cast<std::int64_t>(output::size);
     static constexpr work cost{.forward = 4 * elements,
                                .backward_input = 8 * elements,
