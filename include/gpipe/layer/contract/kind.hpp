@@ -33,9 +33,9 @@ struct of_kind : Kind {
   using kind = Kind;
   using declared_by = On;
 
-  template <class C>
-  requires requires(const C& c) { Kind::prepare(c, 1, On::sizes); }
-  static void prepare(const C& c, int samples) { Kind::prepare(c, samples, On::sizes); }
+  template <class C, class Of = On>  // Of: clang++ looks into On while that is incomplete
+  requires requires(const C& c) { Kind::prepare(c, 1, Of::sizes); }
+  static void prepare(const C& c, int samples) { Kind::prepare(c, samples, Of::sizes); }
 };
 
 namespace detail {
