@@ -140,10 +140,10 @@ struct bound {
   using edge_type = typename decltype(detail::type_of_edges<on, input, output>())::type;
   using value_type = compute_type<edge_type>;
 
-  template <int I>
-  using in_type = typename part<input, I>::value_type;
-  template <int I>
-  using out_type = typename part<output, I>::value_type;
+  template <int I, class Edge = input>
+  using in_type = typename part<Edge, I>::value_type;
+  template <int I, class Edge = output>  // looked into at its use: of a layer with an error it is unknown
+  using out_type = typename part<Edge, I>::value_type;
   template <int I>
   using derived_type = element_of<derived[std::size_t{I}].type>;
   template <int I>
