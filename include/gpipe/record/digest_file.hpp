@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <gpipe/record/digest.hpp>
-#include <gpipe/record/file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 
 namespace gpipe {
 

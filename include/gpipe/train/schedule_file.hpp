@@ -7,7 +7,7 @@
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/timetable/schedule_table.hpp>
-#include <gpipe/record/file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 
 namespace gpipe {
 

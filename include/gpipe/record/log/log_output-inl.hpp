@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include <gpipe/record/file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 #include <gpipe/record/log/log_output.hpp>
 
 namespace gpipe::detail {

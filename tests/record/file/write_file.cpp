@@ -1,4 +1,4 @@
-#include <gpipe/record/file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 
 #include <doctest/doctest.h>
 

@@ -89,5 +89,5 @@ class open_file {
 }  // namespace gpipe::detail
 
 #if !GPIPE_COMPILED
-#include <gpipe/record/checkpoint/file_operations-inl.hpp>
+#include <gpipe/record/file/file_operations-inl.hpp>
 #endif

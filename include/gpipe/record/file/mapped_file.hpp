@@ -44,5 +44,5 @@ class mapped_file {
 }  // namespace gpipe::detail
 
 #if !GPIPE_COMPILED
-#include <gpipe/train/data/mapped_file-inl.hpp>
+#include <gpipe/record/file/mapped_file-inl.hpp>
 #endif

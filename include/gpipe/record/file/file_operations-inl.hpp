@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/record/checkpoint/file_operations.hpp>
+#include <gpipe/record/file/file_operations.hpp>
 
 namespace gpipe::detail {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include <gpipe/core/error.hpp>
-#include <gpipe/train/data/mapped_file.hpp>
+#include <gpipe/record/file/mapped_file.hpp>
 
 namespace gpipe::detail {
 
