@@ -27,6 +27,9 @@
 #include <gpipe/record/checkpoint/write_safetensors-inl.hpp>
 #include <gpipe/record/file/file_operations-inl.hpp>
 #include <gpipe/record/file/mapped_file-inl.hpp>
+#include <gpipe/record/file/read_file-inl.hpp>
+#include <gpipe/record/file/replace_file-inl.hpp>
+#include <gpipe/record/file/write_file-inl.hpp>
 #include <gpipe/record/log/event_folder-inl.hpp>
 #include <gpipe/record/log/log_file-inl.hpp>
 #include <gpipe/record/log/log_output-inl.hpp>

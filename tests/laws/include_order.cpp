@@ -220,6 +220,11 @@ TEST_CASE("dependencies enter through their allowed") {
   CHECK(joined(outside_of(headers(), "doctest", {})) == "");
 }
 
+TEST_CASE("one folder opens files") {
+  CHECK(joined(outside_of(headers(), "fcntl.h", {"gpipe/record/file/"})) == "");
+  CHECK(joined(outside_of(headers(), "fstream", {})) == "");
+}
+
 TEST_CASE("what is constexpr knows neither threads nor files") {
   const std::vector<std::string> lower{"gpipe/core/clock.hpp", "gpipe/device/", "gpipe/transport/",
                                        "gpipe/record/",        "gpipe/runtime/", "gpipe/train/"};

@@ -53,29 +53,6 @@ void write_safetensors_directly(const std::string& path, std::vector<safetensors
                                 safetensors_metadata metadata, const safetensors_source& source,
                                 file_operations& files);
 
-/// Calls `write(part)`, which writes a file of that path and makes it durable; then it takes the place of `path`.
-template <class Write>
-void replace_file(const std::string& path, file_operations& files, Write&& write);
-
-/// The file that `path` names, behind links, and the path under which its successor is written.
-struct replaced_path {
-  std::string target, part, folder;
-};
-replaced_path path_to_replace(const std::string& path, file_operations& files);
-void complete_replacement(const replaced_path& paths, file_operations& files);
-
-template <class Write>
-void replace_file(const std::string& path, file_operations& files, Write&& write) {
-  const replaced_path paths = path_to_replace(path, files);
-  try {
-    write(paths.part);
-    complete_replacement(paths, files);
-  } catch (...) {
-    files.remove_file(paths.part.c_str());
-    throw;
-  }
-}
-
 }  // namespace detail
 
 }  // namespace gpipe

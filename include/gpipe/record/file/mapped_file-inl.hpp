@@ -5,35 +5,21 @@
 #include <cstring>
 #include <string>
 
-#include <gpipe/core/error.hpp>
+#include <sys/mman.h>
+
+#include <gpipe/record/file/file_operations.hpp>
 #include <gpipe/record/file/mapped_file.hpp>
 
 namespace gpipe::detail {
 
-#if defined(_WIN32)
 GPIPE_COLD GPIPE_INLINE mapped_file::mapped_file(const std::string& path) {
-  throw error("files cannot be mapped on this system", "read it into a dataset", {.file = path});
-}
-GPIPE_COLD GPIPE_INLINE mapped_file::~mapped_file() {}
-GPIPE_COLD GPIPE_INLINE void mapped_file::advise(std::size_t, std::size_t, bool) const {}
-#else
-GPIPE_COLD GPIPE_INLINE mapped_file::mapped_file(const std::string& path) {
-  const auto fail = [&](const std::string& wrong, const char* remedy) { throw error(wrong, remedy, {.file = path}); };
-  const auto reason = [] { return std::string(std::strerror(errno)); };
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe does not wait for a writer
-  if (file < 0) fail("cannot be opened: " + reason(), "give the path of a file that may be read");
-  struct stat found {};
-  const bool known = ::fstat(file, &found) == 0, regular = known && S_ISREG(found.st_mode);
-  void* at = MAP_FAILED;
-  if (regular && found.st_size > 0)
-    at = ::mmap(nullptr, static_cast<std::size_t>(found.st_size), PROT_READ, MAP_SHARED, file, 0);
-  const std::string why = reason();
-  ::close(file);
-  if (!regular) fail("is no file that can be mapped", "give the path of a regular file");
-  if (found.st_size == 0) fail("is empty", "give a file with rows");
-  if (at == MAP_FAILED) fail("cannot be mapped: " + why, "raise the limit of address space");
+  const open_file file(system_files(), path, O_RDONLY | O_NONBLOCK);  // a pipe does not wait for a writer
+  size_ = static_cast<std::size_t>(file.size());
+  if (size_ == 0) throw error("is empty", "give a file with rows", {.file = path});
+  void* const at = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  if (at == MAP_FAILED)
+    throw_error({"cannot be mapped: ", std::strerror(errno)}, {"raise the limit of address space"}, {.file = path});
   data_ = static_cast<const std::byte*>(at);
-  size_ = static_cast<std::size_t>(found.st_size);
 }
 
 GPIPE_COLD GPIPE_INLINE mapped_file::~mapped_file() {
@@ -50,6 +36,5 @@ GPIPE_COLD GPIPE_INLINE void mapped_file::advise(std::size_t from, std::size_t t
   // Only a hint: without it, pages are read when they are touched.
   static_cast<void>(::madvise(at, to - from, wanted ? MADV_WILLNEED : MADV_DONTNEED));
 }
-#endif
 
 }  // namespace gpipe::detail

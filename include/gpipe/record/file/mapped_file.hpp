@@ -5,14 +5,7 @@
 #include <string>
 #include <utility>
 
-#if !defined(_WIN32)
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <gpipe/core/build_mode.hpp>
-#endif
 
 namespace gpipe::detail {
 
