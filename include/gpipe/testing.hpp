@@ -1,6 +1,6 @@
 #pragma once
 
 // For tests of layers: the gradient check, a layer alone, and the rate that its products can reach.
-#include <gpipe/device/host/gemm_rate.hpp>
-#include <gpipe/device/host/gradient_check.hpp>
-#include <gpipe/device/host/layer_fixture.hpp>
+#include <gpipe/testing/gemm_rate.hpp>
+#include <gpipe/testing/gradient_check.hpp>
+#include <gpipe/testing/layer_fixture.hpp>

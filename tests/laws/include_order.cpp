@@ -80,7 +80,8 @@ constexpr std::array folders{"core",
                              "train/data/pictures",
                              "train/checkpoint",
                              "train",
-                             "train/generation"};
+                             "train/generation",
+                             "testing"};
 
 /// A folder with more headers than this has more than one noun.
 constexpr std::ptrdiff_t max_headers_in_a_folder = 16;
