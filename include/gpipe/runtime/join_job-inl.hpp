@@ -43,7 +43,7 @@ GPIPE_COLD inline void agree(const network& net, const step_plan& plan, double r
   values.insert(values.end(), chosen.begin(), chosen.end());
   job.agree(collective_kind::make, values);
   if (job.ranks() != plan.replicas() * plan.workers()) throw_rank_count(plan, job.ranks());
-  if (options.link_bytes_per_second != 0)
+  if (options.link_bytes_per_second)
     throw_error({"links between processes are not emulated"}, {"choose .link_bytes_per_second = 0"});
   if (!carries)
     throw_error({"the job transfers host memory only, but the stages are on another device"},
