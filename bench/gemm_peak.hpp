@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/device/host/gemm_rate.hpp>
+#include <gpipe/testing/gemm_rate.hpp>
 
 #include <barrier>
 #include <cstddef>

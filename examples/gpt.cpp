@@ -3,12 +3,12 @@
 
 #include <gpipe.hpp>
 #include <gpipe/model/gpt2.hpp>
+#include <gpipe/record/file/read_file.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <iomanip>
 #include <iostream>
 #include <memory>
@@ -134,11 +134,7 @@ dataset sequences(const std::string& text, std::size_t first, std::size_t last, 
 }
 
 text_sets read_text(const std::string& path, std::size_t context) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text, block(1 << 16, '\0');
-  while (file.read(block.data(), std::ssize(block)), file.gcount() > 0)
-    text.append(block, 0, static_cast<std::size_t>(file.gcount()));
-  if (!file.is_open() || file.bad()) throw error("the text cannot be read", "check the path", {.file = path});
+  const std::string text = read_file(path);
   const std::size_t train = text.size() / 20 * 19;
   if (text.size() - train < 2 * context)
     throw error("the text has " + std::to_string(text.size()) + " bytes, too few to hold out a twentieth",

@@ -7,15 +7,15 @@
 
 #include <charconv>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quantity.hpp>
+#include <gpipe/record/file/read_file.hpp>
 
 namespace example {
 
@@ -64,12 +64,7 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
   };
   const auto quoted = [](std::string_view word) { return "\"" + std::string(word) + "\""; };
 
-  std::error_code unknown;
-  if (!std::filesystem::exists(path, unknown)) fail(-1, "there is no such file", "give the path of a file");
-  if (std::filesystem::is_directory(path, unknown)) fail(-1, "is a folder", "give the path of a file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(-1, "cannot be opened", "check its permissions");
-
+  std::istringstream file(gpipe::read_file(path));
   std::vector<std::size_t> column_at;  // the column of each word of a line
   std::vector<table_layer> layers;
   table_layer sum;
@@ -77,7 +72,7 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
   for (long line = 1; std::getline(file, text); ++line) {
     if (line == 1 && text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
     if (!text.empty() && text.back() == '\r') text.pop_back();
-    if (text.empty() && line > 1 && file.peek() == std::ifstream::traits_type::eof()) break;
+    if (text.empty() && line > 1 && file.peek() == std::istringstream::traits_type::eof()) break;
     for (const char c : text)
       if (static_cast<unsigned char>(c) < ' ' && c != '\t') fail(line, "is binary", expected);
     const std::vector<std::string_view> words = detail::split(text);
@@ -129,7 +124,6 @@ inline std::vector<table_layer> read_layer_table(const std::string& path) {
       sum.*members[c] += number;
     }
   }
-  if (file.bad()) fail(-1, "could not be read to its end", "check the disk");
   if (column_at.empty()) fail(-1, "is empty", expected);
   if (layers.empty()) fail(-1, "has no layers", expected);
   return layers;

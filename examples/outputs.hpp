@@ -13,7 +13,7 @@
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan.hpp>
 #include <gpipe/plan/make_plan.hpp>
-#include <gpipe/record/file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 #include <gpipe/record/write_profile.hpp>
 
 namespace example {

@@ -3,9 +3,9 @@
 
 #include <iostream>
 
-#include <gpipe/device/host/gradient_check.hpp>
 #include <gpipe/device/host/host.hpp>
 #include <gpipe/layer/contract/panels.hpp>
+#include <gpipe/testing/gradient_check.hpp>
 
 using namespace gpipe;
 

@@ -8,7 +8,7 @@
 #include "child.hpp"
 #include "curve.hpp"
 
-#include <gpipe/record/file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 
 #include <cmath>
 #include <cstdio>

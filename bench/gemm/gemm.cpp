@@ -7,7 +7,7 @@
 #include "../two_trainings.hpp"
 
 #include <gpipe/core/text/table.hpp>
-#include <gpipe/record/file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 #include <gpipe/record/picture/stacked_bar.hpp>
 
 #include <algorithm>

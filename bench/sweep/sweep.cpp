@@ -12,6 +12,7 @@
 #include <gpipe/plan/program/simulate.hpp>
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/step_time.hpp>
+#include <gpipe/testing/emulated_link.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include <algorithm>

@@ -19,13 +19,17 @@
 #include <gpipe/plan/summary-inl.hpp>
 #include <gpipe/record/checkpoint/checkpoint_folder-inl.hpp>
 #include <gpipe/record/checkpoint/convert-inl.hpp>
-#include <gpipe/record/checkpoint/file_operations-inl.hpp>
 #include <gpipe/record/checkpoint/header-inl.hpp>
 #include <gpipe/record/checkpoint/index-inl.hpp>
 #include <gpipe/record/checkpoint/json_reader-inl.hpp>
 #include <gpipe/record/checkpoint/safetensors_file-inl.hpp>
 #include <gpipe/record/checkpoint/safetensors_set-inl.hpp>
 #include <gpipe/record/checkpoint/write_safetensors-inl.hpp>
+#include <gpipe/record/file/file_operations-inl.hpp>
+#include <gpipe/record/file/mapped_file-inl.hpp>
+#include <gpipe/record/file/read_file-inl.hpp>
+#include <gpipe/record/file/replace_file-inl.hpp>
+#include <gpipe/record/file/write_file-inl.hpp>
 #include <gpipe/record/log/event_folder-inl.hpp>
 #include <gpipe/record/log/log_file-inl.hpp>
 #include <gpipe/record/log/log_output-inl.hpp>
@@ -49,7 +53,6 @@
 #include <gpipe/train/data/generated_data-inl.hpp>
 #include <gpipe/train/data/idx-inl.hpp>
 #include <gpipe/train/data/mapped_data-inl.hpp>
-#include <gpipe/train/data/mapped_file-inl.hpp>
 #include <gpipe/train/data/pictures/cifar10-inl.hpp>
 #include <gpipe/train/data/pictures/idx_pictures-inl.hpp>
 #include <gpipe/train/data/pictures/picture_folders-inl.hpp>

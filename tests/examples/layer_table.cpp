@@ -74,6 +74,6 @@ TEST_CASE("a malformed line is rejected with its number") {
 }
 
 TEST_CASE("a path that is not a file is rejected") {
-  CHECK_THROWS_WITH_AS(read_layer_table("."), doctest::Contains("is a folder"), gpipe::error);
-  CHECK_THROWS_WITH_AS(read_layer_table("no such table.csv"), doctest::Contains("there is no such file"), gpipe::error);
+  CHECK_THROWS_WITH_AS(read_layer_table("."), doctest::Contains("Is a directory"), gpipe::error);
+  CHECK_THROWS_WITH_AS(read_layer_table("no such table.csv"), doctest::Contains("No such file"), gpipe::error);
 }

@@ -103,7 +103,8 @@ constexpr known_header table[] = {
     {"gpipe/plan/stages/link.hpp", "stage_link find_links chained_from require_links"},
     {"gpipe/plan/stages/stage_view.hpp", "stage_view"},
     {"gpipe/plan/step_plan.hpp", "step_plan link_slots stage_slots"},
-    {"gpipe/record/file.hpp", "write_file require_writable is_same_file replacement cannot_write"},
+    {"gpipe/record/file/read_file.hpp", "read_file file_stream"},
+    {"gpipe/record/file/write_file.hpp", "write_file require_writable is_same_file write_whole"},
     {"gpipe/record/measured_profile.hpp", "measured_profile"},
     {"gpipe/record/trace.hpp", "recorder trace_event"},
 };

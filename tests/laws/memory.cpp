@@ -11,6 +11,7 @@
 #include <gpipe/plan/make_plan.hpp>
 #include <gpipe/plan/plan.hpp>
 #include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/testing/emulated_link.hpp>
 
 #include "support/attended.hpp"
 #include "support/every_allocation.hpp"

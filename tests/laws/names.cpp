@@ -13,11 +13,11 @@
 #include <unistd.h>  // it declares `link` and `read`
 
 #include <gpipe.hpp>
-#include <gpipe/device/host/gradient_check.hpp>
 #include <gpipe/layer.hpp>
 #include <gpipe/model/transformer.hpp>
 #include <gpipe/record/report/breakdown.hpp>
 #include <gpipe/runtime/executor.hpp>
+#include <gpipe/testing/gradient_check.hpp>
 #include <gpipe/train/basic_trainer-inl.hpp>
 
 using namespace gpipe;

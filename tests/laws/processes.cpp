@@ -10,6 +10,7 @@
 
 #include <gpipe/core/descriptions/adafactor.hpp>
 #include <gpipe/job.hpp>
+#include <gpipe/testing/emulated_link.hpp>
 #include <gpipe/train/data/dataset.hpp>
 #include <gpipe/train/fit.hpp>
 
@@ -473,13 +474,13 @@ TEST_CASE("processes that do not fit the plan, or have another plan, are rejecte
     of.*member = own;
     return found;
   };
-  CHECK(apart(how, &training_options::seed, 6u) == two + "the seed: 5 and 6");
-  CHECK(apart(how, &training_options::trace_events, 100u) == two + "the events to trace: 0 and 100");
-  CHECK(apart(how, &training_options::digest_calls, 2u) == two + "the calls to digest: 0 and 2");
+  CHECK(apart(how, &training_options::seed, 6u) == two + "seed: 5 and 6");
+  CHECK(apart(how, &training_options::trace_events, 100u) == two + "trace_events: 0 and 100");
+  CHECK(apart(how, &training_options::digest_calls, 2u) == two + "digest_calls: 0 and 2");
   CHECK(apart(how, &training_options::groups, std::vector{no_decay_for_biases_and_norms()}) ==
-        two + "the groups of parameters");
+        two + "groups");
   CHECK(apart(how, &training_options::average_weights, 0.5).starts_with(two + "average_weights: 0 and "));
-  CHECK(apart(how, &training_options::slot_times, true) == two + "whether slots are timed: 0 and 1");
+  CHECK(apart(how, &training_options::slot_times, true) == two + "slot_times: 0 and 1");
   CHECK(apart(o, &plan_options::schedule, schedule_kind::one_f_one_b) == two + "schedule: fill-drain and 1F1B");
   CHECK(apart(o, &plan_options::micro_batches, 5) == two + "micro_batches: 4 and 5");
   CHECK(apart(o, &plan_options::micro_batch_size, 6) == two + "micro_batch_size: 4 and 6");

@@ -5,6 +5,7 @@
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/model/model.hpp>
+#include <gpipe/plan/step_time_bound.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -15,6 +15,7 @@
 #include <gpipe/plan/summary.hpp>
 #include <gpipe/record/report/breakdown.hpp>
 #include <gpipe/runtime/host_executor.hpp>
+#include <gpipe/testing/emulated_link.hpp>
 
 #include "support/layers.hpp"
 

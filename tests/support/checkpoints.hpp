@@ -1,6 +1,6 @@
 #pragma once
 
-#include <gpipe/record/checkpoint/file_operations.hpp>
+#include <gpipe/record/file/file_operations.hpp>
 
 #include <cstddef>
 #include <filesystem>

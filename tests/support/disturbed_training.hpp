@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <gpipe/testing/emulated_link.hpp>
+
 #include "support/nets.hpp"
 
 namespace disturbed {

@@ -32,5 +32,5 @@ TEST_CASE("a written schedule is read back") {
 
 TEST_CASE("a file that does not exist is an error with its name") {
   CHECK_THROWS_WITH_AS(read_schedule("/no/such/table.csv"),
-                       doctest::Contains("/no/such/table.csv: the file cannot be read"), error);
+                       doctest::Contains("/no/such/table.csv: opening the file failed: No such file"), error);
 }

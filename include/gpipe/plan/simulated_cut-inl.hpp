@@ -7,38 +7,9 @@
 #include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/simulated_cut.hpp>
 #include <gpipe/plan/stages/link.hpp>
+#include <gpipe/plan/step_time_bound.hpp>
 
 namespace gpipe::detail {
-
-/// The shortest step of fill-drain with a stage that no gradient reaches, from below: slots 0 ... k - 1 are forward
-/// only, and the stages behind share the others.
-GPIPE_COLD inline std::int64_t least_with_fixed_stage(const plan_options& o, const stage_costs& costs, int k) {
-  const schedule_choice schedule = o.chosen_schedule();
-  const int L = costs.slots, left = L - k;
-  std::int64_t passed = 0;
-  for (int l = 0; l < k; ++l) {
-    std::int64_t least = max_cost;
-    for (int s = 0; s < costs.kinds(o.stages); ++s)
-      if (costs.of(s)[l].forward < least) least = costs.of(s)[l].forward;
-    passed = summed(passed, least);
-  }
-  const zeroed_array<slot_cost> of_slots(costs.kinds(o.stages) * left);
-  const zeroed_array<int> kind_of(o.stages), first(o.stages);
-  for (int s = 0; s < costs.kinds(o.stages); ++s)
-    for (int l = k; l < L; ++l) of_slots[s * left + l - k] = cost_in(schedule, o, costs.of(s)[l]);
-  for (int s = 0; s < o.stages; ++s) kind_of[s] = costs.each ? s : 0;
-  std::int64_t shortest = unlimited;
-  for (int s = 1; s < o.stages; ++s) {  // the first stage with one of these slots
-    if (o.stages - s > left) continue;
-    partition_problem p{
-        left, o.stages - s, o.micro_batches, of_slots.data(), costs.kinds(o.stages), kind_of.data() + s};
-    p.first_again = o.recompute == recompute_mode::always;
-    partition(p, first.data());
-    if (const std::int64_t step = objective_of(p, first.data()); step < shortest) shortest = step;
-    if (!costs.each) break;  // fewer stages take longer
-  }
-  return shortest == unlimited ? unlimited : summed(passed, shortest);  // one stage alone has no such cut
-}
 
 GPIPE_COLD GPIPE_INLINE std::int64_t least_step(const network& net, const plan_options& o, const stage_costs& costs) {
   const schedule_choice schedule = o.chosen_schedule();

@@ -3,10 +3,26 @@
 #include <cstdint>
 
 #include <gpipe/core/zeroed_array.hpp>
+#include <gpipe/plan/choose_cut.hpp>
 #include <gpipe/plan/cost/layer_cost.hpp>
+#include <gpipe/plan/options/plan_options.hpp>
+#include <gpipe/plan/partition/lower_bound.hpp>
 #include <gpipe/plan/partition/partition.hpp>
+#include <gpipe/plan/schedule/any_schedule.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
+#include <gpipe/plan/stage_costs.hpp>
+#include <gpipe/plan/stages/link.hpp>
 #include <gpipe/plan/timetable/recompute.hpp>
+
+// All lower bounds of a step's time, in picoseconds. Each holds for every cut.
+//
+//     bound                    devices  valid for
+//     schedule_lower_bound     equal    the schedule's order, if each stage has a link to the next one
+//     makespan_lower_bound     any      any schedule (partition/lower_bound.hpp)
+//     least_work               any      any links
+//     least_with_fixed_stage   any      fill-drain, if the first stage has slots before all gradients
+//
+// `lower_bound_of` chooses among the first three.
 
 namespace gpipe {
 
@@ -35,6 +51,25 @@ constexpr stage_order order_of(const Schedule& schedule, int stages, int micro_b
   found.first_again = recomputed[first];
   return found;
 }
+
+/// The bottleneck of the best cut, if slot l on stage s costs `cost_of(s, l)`.
+template <class Cost, class Fits = fits_always>
+constexpr std::int64_t least_bottleneck(int slots, int stages, int micro_batches, const Cost& cost_of,
+                                        const Fits& fits = {}) {
+  const zeroed_array<slot_cost> costs(stages * slots);
+  const zeroed_array<int> kind_of(stages), first(stages);
+  for (int s = 0; s < stages; ++s) {
+    kind_of[s] = s;
+    for (int l = 0; l < slots; ++l) costs[s * slots + l] = cost_of(s, l);
+  }
+  const partition_problem p{slots,   stages, micro_batches,        costs.data(), stages, kind_of.data(),
+                            nullptr, 0,      objective::bottleneck};
+  partition(p, first.data(), fits);
+  return objective_of(p, first.data());
+}
+
+/// One of the workers has at least this share of all work.
+constexpr std::int64_t share_of(std::int64_t work, int workers) { return work / workers + (work % workers != 0); }
 
 }  // namespace detail
 
@@ -73,18 +108,11 @@ GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
 
   // The bottleneck of `times_forward(stage, slot)` f + `times_backward` b of the best cut.
   const auto bottleneck = [&](const auto& times_forward, std::int64_t times_backward) {
-    const detail::zeroed_array<slot_cost> weighted(stages * slots);
-    const detail::zeroed_array<int> kind_of(stages), first(stages);
-    for (int s = 0; s < stages; ++s) {
-      kind_of[s] = s;
-      for (int l = 0; l < slots; ++l)
-        weighted[s * slots + l] = {detail::multiplied(costs[l].forward, times_forward(s, l)),
-                                   detail::multiplied(slot_cost_of(costs[l], false).backward, times_backward)};
-    }
-    const partition_problem p{slots,   stages, micro_batches,        weighted.data(), stages, kind_of.data(),
-                              nullptr, 0,      objective::bottleneck};
-    partition(p, first.data(), fits);
-    return detail::objective_of(p, first.data());
+    const auto weighted = [&](int s, int l) {
+      return slot_cost{detail::multiplied(costs[l].forward, times_forward(s, l)),
+                       detail::multiplied(slot_cost_of(costs[l], false).backward, times_backward)};
+    };
+    return detail::least_bottleneck(slots, stages, micro_batches, weighted, fits);
   };
 
   const detail::zeroed_array<detail::stage_order> order(stages);
@@ -99,8 +127,7 @@ GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
   if (schedule.workers(stages) < stages) {  // several stages a worker
     const auto times_forward = [&](int s, int) { return M + order[s].recomputed; };
     const std::int64_t all = detail::summed(detail::multiplied(forward, M + fewest), detail::multiplied(backward, M));
-    const int workers = schedule.workers(stages);
-    const std::int64_t share = all / workers + (all % workers != 0);
+    const std::int64_t share = detail::share_of(all, schedule.workers(stages));
     return larger(larger(share, through), bottleneck(times_forward, M));
   }
   if (fills) {
@@ -119,5 +146,106 @@ GPIPE_COLD constexpr std::int64_t schedule_lower_bound(const Schedule& schedule,
   };
   return larger(through, detail::summed(split ? forward : through, bottleneck(times_forward, split ? M : M - 1)));
 }
+
+namespace detail {
+
+/// A lower bound of the step time of a chain of layers, for any cut, in picoseconds. It ignores transfers and, if
+/// devices differ, the order of the schedule. Recompute as needed may recompute nothing: its bound is that of never.
+template <scheduler Schedule>
+GPIPE_COLD constexpr std::int64_t lower_bound_of(const plan_options& o, const Schedule& schedule,
+                                                 const stage_costs& costs) {
+  if (!costs.each)
+    return schedule_lower_bound(schedule, costs.costs, costs.slots, o.stages, o.micro_batches, o.recompute);
+  const bool split = splits_backward(schedule, o.stages, o.micro_batches);
+  const zeroed_array<slot_cost> none(o.stages * costs.slots);
+  const zeroed_array<int> kind_of(o.stages), recomputed(o.stages);
+  for (int s = 0; s < o.stages; ++s) {
+    kind_of[s] = s;
+    recomputed[s] = order_of(schedule, o.stages, o.micro_batches, s, o.recompute).recomputed;
+  }
+  return makespan_lower_bound(
+      partition_problem{costs.slots, o.stages, o.micro_batches, none.data(), o.stages, kind_of.data()},
+      [&](const partition_problem&, int stage, int slot) {
+        const layer_cost& c = costs.of(stage)[slot];
+        const std::int64_t back = schedule.trains ? summed(c.backward_input, c.backward_parameters) : 0;
+        const std::int64_t once = multiplied(summed(c.forward, back), o.micro_batches);
+        return slot_step{c.forward, split ? 0 : back, summed(once, multiplied(c.forward, recomputed[stage]))};
+      });
+}
+
+/// The work of the busiest worker, for the best cut. No link can make a step shorter.
+template <scheduler Schedule>
+GPIPE_COLD constexpr std::int64_t least_work(const plan_options& o, const Schedule& schedule,
+                                             const stage_costs& costs) {
+  const int S = o.stages, L = costs.slots;
+  const zeroed_array<std::int64_t> forwards(S);
+  for (int s = 0; s < S; ++s)
+    forwards[s] = o.micro_batches + order_of(schedule, S, o.micro_batches, s, o.recompute).recomputed;
+  const auto work = [&](int s, int l) {
+    const layer_cost& c = costs.of(s)[l];
+    return slot_cost{multiplied(c.forward, forwards[s]),
+                     schedule.trains ? multiplied(slot_cost_of(c, false).backward, o.micro_batches) : 0};
+  };
+  std::int64_t all = 0;
+  for (int l = 0; l < L; ++l) {
+    std::int64_t least = max_cost;
+    for (int s = 0; s < S; ++s)
+      if (const slot_cost c = work(s, l); c.forward + c.backward < least) least = c.forward + c.backward;
+    all = summed(all, least);
+  }
+  const std::int64_t busiest = least_bottleneck(L, S, o.micro_batches, work),
+                     share = share_of(all, schedule.workers(S));
+  return busiest > share ? busiest : share;
+}
+
+/// The same for a network. If stages of some cuts have no link to their neighbour, the bound does not count on it: no
+/// stage waits for the gradients of slots before the last such place, and without values from slot to slot it is the
+/// work of the busiest worker.
+template <scheduler Schedule>
+GPIPE_COLD constexpr std::int64_t lower_bound_of(const network& net, const plan_options& o, const Schedule& schedule,
+                                                 const stage_costs& costs) {
+  const chain_begin chained = chained_from(net);
+  if (o.stages == 1 || chained.begin(schedule.trains) <= 1) return lower_bound_of(o, schedule, costs);
+  if (chained.values > 1) return least_work(o, schedule, costs);
+  const zeroed_array<layer_cost> free(costs.kinds(o.stages) * costs.slots);
+  for (int k = 0; k < costs.kinds(o.stages); ++k)
+    for (int l = 0; l < costs.slots; ++l) {
+      const layer_cost& c = costs.of(k)[l];
+      free[k * costs.slots + l] = l < chained.gradients - 1 ? layer_cost{c.forward, 0, 0} : c;
+    }
+  return lower_bound_of(o, schedule, {free.data(), costs.slots, costs.each});
+}
+
+/// The shortest step of fill-drain with a stage that no gradient reaches, from below: slots 0 ... k - 1 are forward
+/// only, and the stages behind share the others.
+GPIPE_COLD inline std::int64_t least_with_fixed_stage(const plan_options& o, const stage_costs& costs, int k) {
+  const schedule_choice schedule = o.chosen_schedule();
+  const int L = costs.slots, left = L - k;
+  std::int64_t passed = 0;
+  for (int l = 0; l < k; ++l) {
+    std::int64_t least = max_cost;
+    for (int s = 0; s < costs.kinds(o.stages); ++s)
+      if (costs.of(s)[l].forward < least) least = costs.of(s)[l].forward;
+    passed = summed(passed, least);
+  }
+  const zeroed_array<slot_cost> of_slots(costs.kinds(o.stages) * left);
+  const zeroed_array<int> kind_of(o.stages), first(o.stages);
+  for (int s = 0; s < costs.kinds(o.stages); ++s)
+    for (int l = k; l < L; ++l) of_slots[s * left + l - k] = cost_in(schedule, o, costs.of(s)[l]);
+  for (int s = 0; s < o.stages; ++s) kind_of[s] = costs.each ? s : 0;
+  std::int64_t shortest = unlimited;
+  for (int s = 1; s < o.stages; ++s) {  // the first stage with one of these slots
+    if (o.stages - s > left) continue;
+    partition_problem p{
+        left, o.stages - s, o.micro_batches, of_slots.data(), costs.kinds(o.stages), kind_of.data() + s};
+    p.first_again = o.recompute == recompute_mode::always;
+    partition(p, first.data());
+    if (const std::int64_t step = objective_of(p, first.data()); step < shortest) shortest = step;
+    if (!costs.each) break;  // fewer stages take longer
+  }
+  return shortest == unlimited ? unlimited : summed(passed, shortest);  // one stage alone has no such cut
+}
+
+}  // namespace detail
 
 }  // namespace gpipe

@@ -2,7 +2,7 @@
 
 #include <charconv>
 #include <cstdint>
-#include <fstream>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -10,7 +10,8 @@
 #include <vector>
 
 #include <gpipe/record/digest.hpp>
-#include <gpipe/record/file.hpp>
+#include <gpipe/record/file/read_file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 
 namespace gpipe {
 
@@ -35,21 +36,23 @@ GPIPE_COLD inline void write_digest(const std::string& path, const digest& from)
   });
 }
 
-/// Reads a file of `write_digest`. Throws `error` if the file does not exist or has another format.
+/// Reads a file of `write_digest`. Throws `error` if the file cannot be read or has another format.
 GPIPE_COLD inline digest read_digest(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
+  const std::string all = read_file(path);
+  std::size_t next = 0;
   long line = 0;
   const auto require = [&](bool holds) {
     if (!holds)
-      throw error(in.is_open() ? "this file is not a digest" : "the file cannot be read",
-                  "give a file that write_digest wrote", {.file = path, .line = in.is_open() ? line : -1});
+      throw error("this file is not a digest", "give a file that write_digest wrote", {.file = path, .line = line});
   };
-  require(in.is_open());
   std::string text;
   const char* at = nullptr;
   const auto next_line = [&] {
     ++line;
-    require(std::getline(in, text) && !in.eof());  // an unterminated line was cut off
+    const std::size_t end = all.find('\n', next);
+    require(end != std::string::npos);  // an unterminated line was cut off
+    text = all.substr(next, end - next);
+    next = end + 1;
     at = text.c_str();
   };
   const auto number = [&](auto& into, int base = 10) {
@@ -70,11 +73,7 @@ GPIPE_COLD inline digest read_digest(const std::string& path) {
   for (std::size_t l = 0; l < layers; ++l) next_line(), names.push_back(text);
   // A hash takes at least two characters: an invalid count cannot request more memory than the file's size allows.
   const std::size_t hashes = 1 + layers * (3 * static_cast<std::size_t>(micro_batches) + 1);
-  const auto here = in.tellg();
-  in.seekg(0, std::ios::end);
-  const auto rest = static_cast<std::size_t>(in.tellg() - here);
-  in.seekg(here);
-  require(calls == 0 || hashes <= rest / 2 / calls);
+  require(calls == 0 || hashes <= (all.size() - next) / 2 / calls);
   digest found(std::move(names), micro_batches, calls);
   for (std::size_t i = 0; i < calls; ++i) {
     next_line();

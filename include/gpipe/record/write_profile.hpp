@@ -3,7 +3,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/plan/cost/profile.hpp>
 #include <gpipe/record/escape.hpp>
-#include <gpipe/record/file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 
 #include <ostream>
 #include <string>

@@ -3,7 +3,7 @@
 #include <gpipe/core/config.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/record/escape.hpp>
-#include <gpipe/record/file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 #include <gpipe/record/trace.hpp>
 
 #include <algorithm>

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <gpipe/core/concat.hpp>
@@ -15,6 +13,7 @@
 #include <gpipe/runtime/join_job.hpp>
 #include <gpipe/runtime/processes/job_set_up.hpp>
 #include <gpipe/runtime/processes/plan_agreement.hpp>
+#include <gpipe/runtime/processes/training_agreement.hpp>
 #include <gpipe/runtime/replicas/process_all_reduce.hpp>
 
 namespace gpipe::detail {
@@ -40,24 +39,11 @@ GPIPE_COLD inline void agree(const network& net, const step_plan& plan, double r
   job.expect(options.deadline);
   std::vector<agreed_value> values = agreed_values_of(net, plan);
   values.push_back(agreed_value::real("the optimizer: the result of a trial", rule));
-  values.push_back(agreed_value::number("the seed", static_cast<std::int64_t>(options.seed)));
-  values.push_back(agreed_value::number("the deadline in ns", options.deadline.count()));
-  values.push_back(agreed_value::number("the events to trace", static_cast<std::int64_t>(options.trace_events)));
-  values.push_back(agreed_value::number("the calls to digest", static_cast<std::int64_t>(options.digest_calls)));
-  values.push_back(agreed_value::number("whether slots are timed", options.slot_times));
-  agreed_hash groups;
-  for (const parameter_group& g : options.groups) {
-    for (const auto* list : {&g.parameters, &g.layers}) {
-      groups(list->size());
-      for (const std::string& pattern : *list) groups(std::string_view(pattern));
-    }
-    groups(g.rate_factor, g.weight_decay.has_value(), g.weight_decay.value_or(0), g.frozen);
-  }
-  values.push_back({"the groups of parameters", groups.value()});
-  values.push_back(agreed_value::real("average_weights", options.average_weights));
+  const std::vector<agreed_value> chosen = agreed_values_of(options);
+  values.insert(values.end(), chosen.begin(), chosen.end());
   job.agree(collective_kind::make, values);
   if (job.ranks() != plan.replicas() * plan.workers()) throw_rank_count(plan, job.ranks());
-  if (options.link_bytes_per_second != 0)
+  if (options.link_bytes_per_second)
     throw_error({"links between processes are not emulated"}, {"choose .link_bytes_per_second = 0"});
   if (!carries)
     throw_error({"the job transfers host memory only, but the stages are on another device"},

@@ -1,24 +1,20 @@
 #pragma once
 
-#include <fstream>
-#include <iterator>
+#include <ostream>
 #include <string>
 
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/timetable/schedule_table.hpp>
-#include <gpipe/record/file.hpp>
+#include <gpipe/record/file/read_file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 
 namespace gpipe {
 
 /// Reads a schedule from a file in PyTorch's format (see `schedule_table`). Throws `error`, with row and column, if the
-/// file does not exist or its table is wrong.
+/// file cannot be read or its table is wrong.
 GPIPE_COLD inline schedule_table read_schedule(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad())
-    throw error("the file cannot be read", "give a file with the rows of a schedule", {.file = path});
-  return {path, text};
+  return {path, read_file(path)};
 }
 
 /// A schedule from a file for plans, which it must outlive. The file decides the numbers of stages and micro-batches.

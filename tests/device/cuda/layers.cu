@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include <gpipe/device/host/layer_fixture.hpp>
 #include <gpipe/layer.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
+#include <gpipe/testing/layer_fixture.hpp>
 
 #include "support/larger_error.hpp"
 #include "support/on_gpu.hpp"

@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include <gpipe/device/host/gradient_check.hpp>
+#include <gpipe/testing/gradient_check.hpp>
 
 using namespace gpipe;
 

@@ -6,9 +6,9 @@
 
 #include <type_traits>
 
-#include <gpipe/device/host/layer_fixture.hpp>
 #include <gpipe/layer/activation/relu.hpp>
 #include <gpipe/layer/activation/silu.hpp>
+#include <gpipe/testing/layer_fixture.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

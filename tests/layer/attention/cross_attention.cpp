@@ -11,10 +11,10 @@
 #include <type_traits>
 #include <vector>
 
-#include <gpipe/device/host/layer_fixture.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/testing/layer_fixture.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/larger_error.hpp"

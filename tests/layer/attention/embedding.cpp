@@ -12,9 +12,9 @@
 #include <vector>
 
 #include <gpipe/core/descriptions/optimizer.hpp>
-#include <gpipe/device/host/layer_fixture.hpp>
 #include <gpipe/layer.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/testing/layer_fixture.hpp>
 #include <gpipe/train/trainer.hpp>
 
 #include "support/reference/token_layers.hpp"

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include <gpipe/device/host/gradient_check.hpp>
-#include <gpipe/device/host/layer_fixture.hpp>
 #include <gpipe/layer/contract/initialised.hpp>
 #include <gpipe/layer/linear/linear.hpp>
 #include <gpipe/runtime/binding/kernel_table.hpp>
+#include <gpipe/testing/gradient_check.hpp>
+#include <gpipe/testing/layer_fixture.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
-#include <gpipe/device/host/layer_fixture.hpp>
 #include <gpipe/layer/loss/softmax_cross_entropy.hpp>
+#include <gpipe/testing/layer_fixture.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include <gpipe/device/host/layer_fixture.hpp>
+#include <gpipe/testing/layer_fixture.hpp>
 
 using namespace gpipe;
 using namespace gpipe::detail;

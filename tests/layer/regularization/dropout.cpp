@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include <gpipe/device/host/layer_fixture.hpp>
+#include <gpipe/testing/layer_fixture.hpp>
 
 using namespace gpipe;
 

@@ -10,6 +10,7 @@
 #include <gpipe/layer.hpp>
 #include <gpipe/model/model.hpp>
 #include <gpipe/plan/make_plan.hpp>
+#include <gpipe/testing/emulated_link.hpp>
 
 #include "support/layers.hpp"
 
@@ -52,7 +53,7 @@ TEST_CASE("a link between two workers has a channel in each direction, a link wi
   CHECK(channels[0].activations.local->receiver() == 3);
   CHECK(channels[0].gradients.local->sender() == 3);
   CHECK(channels[0].gradients.local->receiver() == 2);
-  CHECK(channels[0].activations.emulated == nullptr);
+  CHECK(channels[0].activations.delay == nullptr);
   const auto within = make_link_channels<unmarked>(network_of<net>, plan_of(1), signals, 0);
   CHECK_FALSE(within[0].activations);
   CHECK_FALSE(within[0].gradients);
@@ -62,7 +63,7 @@ TEST_CASE("an emulated link counts the bytes of a sample in each direction, and 
   worker_signals signals(2);
   const auto channels = make_link_channels<unmarked>(network_of<net>, plan_of(2), signals, 1000);
   const traffic one = traffic_of(network_of<net>, plan_of(2).cut(), plan_of(2).links[0], 1);
-  CHECK(channels[0].activations.emulated != nullptr);
+  CHECK(channels[0].activations.delay != nullptr);
   CHECK(channels[0].activations.sample_bytes == one.forward_bytes);
   CHECK(channels[0].gradients.sample_bytes == one.backward_bytes);
   CHECK_THROWS_WITH_AS(make_link_channels<unmarked>(network_of<net>, plan_of(2), signals, -1),

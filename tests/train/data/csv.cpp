@@ -73,8 +73,8 @@ TEST_CASE("an error has the file, the line and the column") {
   rejects("csv_test.csv:1: is binary", [] { read(std::string("1,\0,3\n", 6)); });
   rejects("csv_test.csv: is empty", [] { read(""); });
   rejects("is empty", [] { read("a,b\n", {{"inputs", 2}}, {.header = true}); });
-  rejects("there is no such file", [] { read_csv("csv_missing.csv", 2, 10); });
-  rejects("is a folder", [] { read_csv(".", 2, 10); });
+  rejects("No such file or directory", [] { read_csv("csv_missing.csv", 2, 10); });
+  rejects("Is a directory", [] { read_csv(".", 2, 10); });
 }
 
 TEST_CASE("fields that make no sense are refused before the file is read") {

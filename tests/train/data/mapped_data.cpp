@@ -118,8 +118,8 @@ TEST_CASE("a file that does not fit is refused") {
   rejects("offset is 60000, but the file has 60000 bytes", with(5, x.path, {.offset = 60000}));
   rejects("3001 rows of 20 bytes from offset 0 on do not fit", with(5, x.path, {.rows = 3001}));
   rejects("rows is -1", with(5, x.path, {.rows = -1}));
-  rejects("cannot be opened", with(5, "mapped_missing.f32"));
-  rejects("is no file that can be mapped", with(5, "."));
+  rejects("No such file or directory", with(5, "mapped_missing.f32"));
+  rejects("Is a directory", with(5, "."));
   rejects("is empty", with(5, none.path));
   mapped_data data;
   data.with<float>("inputs", 5, x.path);

@@ -22,31 +22,28 @@ struct leaky_relu {
     return {x > T(0) ? x : x * slope<T>, x > T(0) ? T(1) : slope<T>};
   }
 
+  /// A number times 1, or times the slope where the sign is that of a negative number or of 0.
   template <class T>
-  struct kind_for {
-    using value_type = T;
-    using numbers = detail::element_count;
-    static constexpr keep keeps{.output = true};
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      c.each(a.sizes().of(a.samples()), scale{a.in(), a.in(), a.out()});
-    }
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient()) c.each(a.sizes().of(a.samples()), scale{a.out(), a.out_gradient(), a.in_gradient()});
-    }
-
-    struct scale {
-      const T *sign, *from;
-      T* into;
-      GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
-        using number = compute_type<T>;
-        const number x = from[i];
-        into[i] = sign[i] > number(0) ? x : x * slope<number>;
-      }
-    };
+  GPIPE_HOST_DEVICE static compute_type<T> scaled(T sign, T from) {
+    using number = compute_type<T>;
+    const number x = from;
+    return sign > number(0) ? x : x * slope<number>;
+  }
+  template <class T>
+  struct apply {
+    const T* x;
+    T* y;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { y[i] = scaled(x[i], x[i]); }
   };
+  template <class T>
+  struct chain {
+    const T *y, *dy;
+    T* dx;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const { dx[i] = scaled(y[i], dy[i]); }
+  };
+
+  template <class T>
+  using kind_for = detail::elements_kernels<leaky_relu, T, detail::kept_value::output>;
 
   template <class In>
   struct on;

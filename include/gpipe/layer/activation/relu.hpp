@@ -36,20 +36,7 @@ struct relu {
   };
 
   template <class T>
-  struct kind_for {
-    using value_type = T;
-    using numbers = detail::element_count;
-    static constexpr keep keeps{.output = true};
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      c.each(a.sizes().of(a.samples()), apply<T>{a.in(), a.out()});
-    }
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient()) c.each(a.sizes().of(a.samples()), chain<T>{a.out(), a.out_gradient(), a.in_gradient()});
-    }
-  };
+  using kind_for = detail::elements_kernels<relu, T, detail::kept_value::output>;
 
   template <class In>
   struct on;

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/layer/attention/attention_base.hpp>
 #include <gpipe/layer/attention/attention_options.hpp>
 #include <gpipe/layer/attention/projections.hpp>
 #include <gpipe/layer/attention/rotary.hpp>
@@ -19,10 +19,9 @@ namespace gpipe {
 namespace detail {
 
 template <class T, bool Padded>
-struct attention_kernels {
+struct attention_kernels : attention_base<attention_kernels<T, Padded>, T, Padded> {
   using value_type = T;
   using number = compute_type<T>;
-  static constexpr keep keeps{.input = true};
 
   struct numbers {
     int tokens, width;
@@ -40,18 +39,7 @@ struct attention_kernels {
     attention_shape shape(int samples) const {
       const std::ptrdiff_t N = extents().N, Q = extents().Q;
       const attention_shape::strides qkv{tokens * N, heads.width, N}, mixed{tokens * Q, heads.width, Q};
-      return {samples,
-              heads.heads,
-              heads.key_heads,
-              tokens,
-              tokens,
-              heads.width,
-              causal,
-              1 / std::sqrt(static_cast<double>(heads.width)),
-              qkv,
-              qkv,
-              qkv,
-              mixed};
+      return shape_of_attention(samples, heads, tokens, tokens, causal, qkv, qkv, mixed);
     }
   };
 
@@ -92,7 +80,8 @@ struct attention_kernels {
     const int rows = a.samples() * Tokens;
     project(c, rows, N, Width, a.in(), in_proj, in_bias(a), qkv);
     turn(c, a, qkv, false);
-    c.attention(of.shape(a.samples()), qkv, qkv + Q, qkv + Q + K, lengths(a), mixed, a.template extra<2, number>());
+    c.attention(of.shape(a.samples()), qkv, qkv + Q, qkv + Q + K, attention_kernels::lengths(a), mixed,
+                a.template extra<2, number>());
     project(c, rows, Width, Q, mixed, out_proj, out_bias(a), a.out());
   }
 
@@ -105,22 +94,6 @@ struct attention_kernels {
     differentiate(c, a);
     const T *gradients = a.template extra<0, T>(), *packed = a.template derived<1>();
     c.multiply(a.samples() * Tokens, Width, N, gradients, packed, into, false);
-  }
-
-  template <class C, class A>
-  static void backward_parameters(const C& c, const A& a) {
-    if (a.in_gradient() == nullptr) differentiate(c, a);
-    add_gradients(c, a.samples(), projections_of(a));
-  }
-  template <class C, class A>
-  requires requires(const C& c, row_parts<T> in, number* out) { c.multiply_transposed(1, 1, 1, in, in, out); }
-  static void backward_parameters(const C& c, const A& all, int micro_batches) {
-    decltype(projections_of(all[0])) each[std::size_t{max_coalesced}];
-    for (int m = 0; m < micro_batches; ++m) {
-      if (all[m].in_gradient() == nullptr) differentiate(c, all[m]);
-      each[m] = projections_of(all[m]);
-    }
-    add_gradients(c, all[0].samples(), all[micro_batches - 1].samples(), micro_batches, each);
   }
 
   /// One token of each sample, behind `position` others, whose keys and values are in the first extra.
@@ -154,11 +127,6 @@ struct attention_kernels {
   static const number* out_bias(const A& a) {
     return a.sizes().biased ? a.template parameter<3>() : nullptr;
   }
-  template <class A>
-  static const std::int32_t* lengths(const A& a) {
-    if constexpr (Padded) return a.template field<0, std::int32_t>();
-    else return nullptr;
-  }
   template <class C, class A>
   static void turn(const C& c, const A& a, T* qkv, bool back) {
     const numbers& of = a.sizes();
@@ -169,6 +137,10 @@ struct attention_kernels {
                            Tokens, back});
   }
 
+  template <class A>
+  static bool is_differentiated(const A& a) {
+    return a.in_gradient() != nullptr;
+  }
   // The gradients of q, k and v, from that of the output, in their place.
   template <class C, class A>
   static void differentiate(const C& c, const A& a) {
@@ -180,8 +152,8 @@ struct attention_kernels {
     const number* log_sums = a.template extra<2, number>();
     c.multiply(a.samples() * Tokens, Q, Width, a.out_gradient(), out_proj, of_mixed, false);
     const T* const kept = qkv;
-    c.attention_backward(of.shape(a.samples()), kept, kept + Q, kept + Q + K, lengths(a), mixed, log_sums,
-                         static_cast<const T*>(of_mixed), gradients, gradients + Q, gradients + Q + K);
+    c.attention_backward(of.shape(a.samples()), kept, kept + Q, kept + Q + K, attention_kernels::lengths(a), mixed,
+                         log_sums, static_cast<const T*>(of_mixed), gradients, gradients + Q, gradients + Q + K);
     c.copy(std::ptrdiff_t{a.samples()} * Tokens * N, gradients, qkv);
     turn(c, a, qkv, true);
   }
@@ -247,13 +219,9 @@ struct attention {
                                            {"heads' gradient", std::size_t{Tokens} * Q, dtype_of<T>}};
 
     static constexpr std::int64_t projections = std::int64_t{2} * Tokens * Width * (N + Q);
-    static constexpr std::int64_t pairs = detail::attended_pairs(Options.causal, Tokens, Tokens);
-    static constexpr std::int64_t product = 2 * pairs * Q, softmax = 20 * pairs * heads.heads;
-    static constexpr std::int64_t elements = std::int64_t{Tokens} * (2 * Width + 2 * N + 2 * Q);  // that forward moves
-    static constexpr work cost{.forward = projections + 2 * product + softmax,
-                               .backward_input = projections + 5 * product + 2 * softmax,
-                               .backward_parameters = projections + std::int64_t{Tokens} * (N + Width),
-                               .bytes = static_cast<std::int64_t>(sizeof(T)) * elements};
+    static constexpr work cost =
+        detail::cost_of_attention<T, Options>(heads, Tokens, Tokens, projections, std::int64_t{Tokens} * (N + Width),
+                                              std::int64_t{Tokens} * (2 * Width + 2 * N + 2 * Q));
     static constexpr bool mixes_tokens = true;
     static constexpr bool decodes = Options.causal && !Options.padded;
     static constexpr int kept_extras = 1;

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
+#include <gpipe/layer/attention/attention_base.hpp>
 #include <gpipe/layer/attention/attention_options.hpp>
 #include <gpipe/layer/attention/projections.hpp>
 #include <gpipe/layer/contract/attention_shape.hpp>
@@ -38,7 +38,8 @@ struct cross_attention {
 
   template <class T, int Tokens, int Width, int KeyTokens, int KeyWidth>
   requires(detail::is_floating(dtype_of<T>)) struct on<bundle<tensor<T, Tokens, Width>, tensor<T, KeyTokens, KeyWidth>>>
-      : detail::attention_parameters<Options, Width, KeyWidth, detail::extents_of(Options, Width)>,
+      : detail::attention_base<on<bundle<tensor<T, Tokens, Width>, tensor<T, KeyTokens, KeyWidth>>>, T, Options.padded>,
+        detail::attention_parameters<Options, Width, KeyWidth, detail::extents_of(Options, Width)>,
         detail::length_field<Options.padded, KeyTokens> {
     using own = detail::attention_parameters<Options, Width, KeyWidth, detail::extents_of(Options, Width)>;
     static_assert(detail::attention_promises<cross_attention, Options, Width>::kept > 0);
@@ -69,19 +70,12 @@ struct cross_attention {
                                            {"keys' gradient", std::size_t{KeyTokens} * K, dtype_of<T>},
                                            {"values' gradient", std::size_t{KeyTokens} * K, dtype_of<T>},
                                            {"heads' gradient", std::size_t{Tokens} * Q, dtype_of<T>}};
-    static constexpr keep keeps{.input = true};
 
     static constexpr std::int64_t projections =
         std::int64_t{4} * Tokens * Width * Q + std::int64_t{4} * KeyTokens * KeyWidth * K;
-    static constexpr std::int64_t pairs = detail::attended_pairs(Options.causal, Tokens, KeyTokens);
-    static constexpr std::int64_t product = 2 * pairs * Q, softmax = 20 * pairs * heads.heads;
-    static constexpr std::int64_t elements =
-        std::int64_t{Tokens} * (2 * Width + 4 * Q) + std::int64_t{KeyTokens} * (KeyWidth + 4 * K);
-    static constexpr work cost{
-        .forward = projections + 2 * product + softmax,
-        .backward_input = projections + 5 * product + 2 * softmax,
-        .backward_parameters = projections + std::int64_t{Tokens} * (Q + Width) + std::int64_t{KeyTokens} * 2 * K,
-        .bytes = static_cast<std::int64_t>(sizeof(T)) * elements};
+    static constexpr work cost = detail::cost_of_attention<T, Options>(
+        heads, Tokens, KeyTokens, projections, std::int64_t{Tokens} * (Q + Width) + std::int64_t{KeyTokens} * 2 * K,
+        std::int64_t{Tokens} * (2 * Width + 4 * Q) + std::int64_t{KeyTokens} * (KeyWidth + 4 * K));
 
     template <class C>
     static void prepare(const C& c, int samples) {
@@ -123,7 +117,7 @@ struct cross_attention {
       detail::project<own::in_bias>(c, a, key_rows, K, KeyWidth, memory, to_k, Q, k);
       detail::project<own::in_bias>(c, a, key_rows, K, KeyWidth, memory, to_v, Q + K, v);
       const T *queries = q, *keys = k, *values = v;
-      c.attention(shape_of(a.samples()), queries, keys, values, lengths(a), o, a.template extra<4>());
+      c.attention(shape_of(a.samples()), queries, keys, values, on::lengths(a), o, a.template extra<4>());
       detail::project<own::out_bias>(c, a, rows, Width, Q, o, to_y, 0, a.out());
     }
 
@@ -141,43 +135,11 @@ struct cross_attention {
       }
     }
 
-    template <class C, class A>
-    static void backward_parameters(const C& c, const A& a) {
-      if (!is_differentiated(a)) differentiate(c, a);
-      detail::add_gradients(c, a.samples(), projections_of(a));
-    }
-    template <class C, class A>
-    requires requires(const C& c, row_parts<T> in, number* out) { c.multiply_transposed(Q, Width, 1, in, in, out); }
-    static void backward_parameters(const C& c, const A& all, int micro_batches) {
-      decltype(projections_of(all[0])) each[std::size_t{max_coalesced}];
-      for (int m = 0; m < micro_batches; ++m) {
-        if (!is_differentiated(all[m])) differentiate(c, all[m]);
-        each[m] = projections_of(all[m]);
-      }
-      detail::add_gradients(c, all[0].samples(), all[micro_batches - 1].samples(), micro_batches, each);
-    }
-
-   private:
+    // What the base calls.
     static attention_shape shape_of(int samples) {
       constexpr attention_shape::strides q{std::ptrdiff_t{Tokens} * Q, heads.width, Q};
       constexpr attention_shape::strides k{std::ptrdiff_t{KeyTokens} * K, heads.width, K};
-      return {samples,
-              heads.heads,
-              heads.key_heads,
-              Tokens,
-              KeyTokens,
-              heads.width,
-              Options.causal,
-              1 / std::sqrt(static_cast<double>(heads.width)),
-              q,
-              k,
-              k,
-              q};
-    }
-    template <class A>
-    static const std::int32_t* lengths(const A& a) {
-      if constexpr (Options.padded) return a.template field<0, std::int32_t>();
-      else return nullptr;
+      return detail::shape_of_attention(samples, heads, Tokens, KeyTokens, Options.causal, q, k, q);
     }
 
     // Backward's input part runs if one of the inputs has a gradient.
@@ -194,8 +156,8 @@ struct cross_attention {
       T *dq = a.template workspace<0>(), *dk = a.template workspace<1>(), *dv = a.template workspace<2>();
       T* d_o = a.template workspace<3>();
       c.multiply(a.samples() * Tokens, Q, Width, a.out_gradient(), by_o, d_o, false);
-      c.attention_backward(shape_of(a.samples()), q, k, v, lengths(a), o, log_sums, static_cast<const T*>(d_o), dq, dk,
-                           dv);
+      c.attention_backward(shape_of(a.samples()), q, k, v, on::lengths(a), o, log_sums, static_cast<const T*>(d_o), dq,
+                           dk, dv);
       const std::ptrdiff_t rows = std::ptrdiff_t{a.samples()} * Tokens,
                            key_rows = std::ptrdiff_t{a.samples()} * KeyTokens;
       c.copy(rows * Q, dq, a.template extra<0>());

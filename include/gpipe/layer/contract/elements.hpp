@@ -15,6 +15,39 @@ struct element_count {
   constexpr std::ptrdiff_t of(int samples) const { return samples * elements; }
 };
 
+/// What a function of elements keeps for the derivative.
+enum class kept_value { input, output, derivative };
+
+/// The kernels of a layer that is a function of each element: `Layer::apply<T>{x, y}`, and `Layer::chain<T>{kept, dy,
+/// dx}` with what is kept. If that is the derivative, `apply` has it as a third member and writes it.
+template <class Layer, class T, kept_value Kept>
+struct elements_kernels {
+  using value_type = T;
+  using numbers = element_count;
+  static constexpr keep keeps{.input = Kept == kept_value::input, .output = Kept == kept_value::output};
+
+  template <class C, class A>
+  static void forward(const C& c, const A& a) {
+    using apply = typename Layer::template apply<T>;
+    if constexpr (Kept == kept_value::derivative)
+      c.each(a.sizes().of(a.samples()), apply{a.in(), a.out(), a.template extra<0, T>()});
+    else c.each(a.sizes().of(a.samples()), apply{a.in(), a.out()});
+  }
+  template <class C, class A>
+  static void backward_input(const C& c, const A& a) {
+    using chain = typename Layer::template chain<T>;
+    if (a.in_gradient()) c.each(a.sizes().of(a.samples()), chain{kept(a), a.out_gradient(), a.in_gradient()});
+  }
+
+ private:
+  template <class A>
+  static const T* kept(const A& a) {
+    if constexpr (Kept == kept_value::input) return a.in();
+    else if constexpr (Kept == kept_value::output) return a.out();
+    else return a.template extra<0, T>();
+  }
+};
+
 /// What a layer of such a kind declares: its output is an `Edge`. The costs are operations for each element, and the
 /// number of tensors that forward reads and writes.
 template <class On, class Kind, class Edge, int Forward, int Backward, int Moved>

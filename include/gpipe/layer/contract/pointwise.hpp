@@ -76,20 +76,7 @@ struct pointwise {
   };
 
   template <class T>
-  struct kind_for {
-    using value_type = T;
-    using numbers = detail::element_count;
-    static constexpr keep keeps{.input = true};
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      c.each(a.sizes().of(a.samples()), apply<T>{a.in(), a.out()});
-    }
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient()) c.each(a.sizes().of(a.samples()), chain<T>{a.in(), a.out_gradient(), a.in_gradient()});
-    }
-  };
+  using kind_for = detail::elements_kernels<pointwise, T, detail::kept_value::input>;
 
   template <class In>
   struct on;
@@ -162,20 +149,7 @@ struct pointwise_stored {
   };
 
   template <class T>
-  struct kind_for {
-    using value_type = T;
-    using numbers = detail::element_count;
-
-    template <class C, class A>
-    static void forward(const C& c, const A& a) {
-      c.each(a.sizes().of(a.samples()), apply<T>{a.in(), a.out(), a.template extra<0, T>()});
-    }
-    template <class C, class A>
-    static void backward_input(const C& c, const A& a) {
-      if (a.in_gradient())
-        c.each(a.sizes().of(a.samples()), chain<T>{a.template extra<0, T>(), a.out_gradient(), a.in_gradient()});
-    }
-  };
+  using kind_for = detail::elements_kernels<pointwise_stored, T, detail::kept_value::derivative>;
 
   template <class In>
   struct on;

@@ -15,12 +15,13 @@ namespace gpipe {
 ///
 /// The formula is that of `convolution_shape`. The weight is packed once per step; for bf16, packing rounds it.
 template <int Out, height_width Kernel, conv_options Options = conv_options{}>
-struct conv2d {
+struct conv2d : detail::convolution_base<conv2d<Out, Kernel, Options>, Out, Kernel, Options> {
   static_assert(Out > 0, "gpipe: conv2d<Out, Kernel>: Out, the number of output channels, must be at least 1");
 
   static constexpr detail::short_name shown_name = detail::name_of_convolution("conv2d", Out, Kernel, Options);
 
-  static constexpr height_width padding = detail::pixels_of_padding(Options.padding, Kernel, Options.dilation);
+  using base = detail::convolution_base<conv2d, Out, Kernel, Options>;
+  static constexpr height_width padding = base::padding;
   template <class In>
   using rows_of =
       detail::windows<In::height, Kernel.height, Options.stride.height, padding.height, Options.dilation.height>;
@@ -28,29 +29,10 @@ struct conv2d {
   using columns_of =
       detail::windows<In::width, Kernel.width, Options.stride.width, padding.width, Options.dilation.width>;
 
-  template <class In, class... Position>
-  struct check {
-    using broken_promise = void;  // no feature map: see `on`
-  };
-  template <detail::floating_map In, class... Position>
-  struct check<In, Position...> {
-    using broken_promise = detail::first_broken<
-        detail::unless<rows_of<In>::fits,
-                       broken::window_is_in_the_picture<conv2d, In, Kernel.height, In::height + 2 * padding.height,
-                                                        false, Position...>>,
-        detail::unless<columns_of<In>::fits,
-                       broken::window_is_in_the_picture<conv2d, In, Kernel.width, In::width + 2 * padding.width, false,
-                                                        Position...>>,
-        detail::unless<detail::padding_exists(Options.padding, Kernel, Options.stride, Options.dilation),
-                       broken::same_padding_keeps_the_picture<conv2d, In, false, Position...>>,
-        detail::unless<detail::groups_divide(Options.groups, In::channels, Out),
-                       broken::groups_divide_channels<conv2d, In, false, Position...>>,
-        detail::unless<Options.output_padding == height_width(0),
-                       broken::output_padding_is_below_the_stride<conv2d, In, Options.output_padding.height,
-                                                                  Options.stride.height, false, Position...>>>;
-  };
-  template <class In, class... Position>
-  using refusal = typename check<In, Position...>::broken_promise;
+  template <class In>
+  static constexpr detail::convolution_windows windows_of{
+      rows_of<In>::fits, columns_of<In>::fits, In::height + 2 * padding.height, In::width + 2 * padding.width};
+  static constexpr bool may_pad_output(int more, int /* stride */) { return more == 0; }
 
   template <class In>
   struct on;
@@ -62,7 +44,7 @@ struct conv2d {
   struct on<In> : detail::convolution_layer<on<In>, In, output_of<In>, false,
                                             detail::convolution_from<In, Out, Kernel, Options>(), Options.bias> {
     using layer = conv2d;
-    static_assert(detail::accepted<refusal<In>>);
+    static_assert(detail::accepted<typename base::template check<In>::broken_promise>);
   };
 };
 

@@ -13,14 +13,15 @@ namespace gpipe {
 ///
 ///     conv_transpose2d<64, 2, conv_options{.stride = 2}>           twice as high and as wide
 template <int Out, height_width Kernel, conv_options Options = conv_options{}>
-struct conv_transpose2d {
+struct conv_transpose2d : detail::convolution_base<conv_transpose2d<Out, Kernel, Options>, Out, Kernel, Options> {
   static_assert(Out > 0,
                 "gpipe: conv_transpose2d<Out, Kernel>: Out, the number of output channels, must be at least 1");
 
   static constexpr detail::short_name shown_name =
       detail::name_of_convolution("conv_transpose2d", Out, Kernel, Options);
 
-  static constexpr height_width padding = detail::pixels_of_padding(Options.padding, Kernel, Options.dilation);
+  using base = detail::convolution_base<conv_transpose2d, Out, Kernel, Options>;
+  static constexpr height_width padding = base::padding;
   static constexpr int extent(int in, int kernel, int stride, int pads, int dilation, int more) {
     return (in - 1) * stride - 2 * pads + dilation * (kernel - 1) + 1 + more;
   }
@@ -35,34 +36,15 @@ struct conv_transpose2d {
   static constexpr bool fits(int kernel, int stride, int pads, int dilation, int out) {
     return kernel > 0 && stride > 0 && pads >= 0 && dilation > 0 && out > 0;
   }
-  static constexpr bool below(int more, int stride) { return 0 <= more && more < stride; }
 
-  template <class In, class... Position>
-  struct check {
-    using broken_promise = void;  // no feature map: see `on`
-  };
-  template <detail::floating_map In, class... Position>
-  struct check<In, Position...> {
-    static constexpr int height = height_of(In::height), width = width_of(In::width);
-    using broken_promise = detail::first_broken<
-        detail::unless<fits(Kernel.height, Options.stride.height, padding.height, Options.dilation.height, height),
-                       broken::window_is_in_the_picture<conv_transpose2d, In, Kernel.height, height, false,
-                                                        Position...>>,
-        detail::unless<fits(Kernel.width, Options.stride.width, padding.width, Options.dilation.width, width),
-                       broken::window_is_in_the_picture<conv_transpose2d, In, Kernel.width, width, false, Position...>>,
-        detail::unless<below(Options.output_padding.height, Options.stride.height),
-                       broken::output_padding_is_below_the_stride<conv_transpose2d, In, Options.output_padding.height,
-                                                                  Options.stride.height, false, Position...>>,
-        detail::unless<below(Options.output_padding.width, Options.stride.width),
-                       broken::output_padding_is_below_the_stride<conv_transpose2d, In, Options.output_padding.width,
-                                                                  Options.stride.width, false, Position...>>,
-        detail::unless<detail::padding_exists(Options.padding, Kernel, Options.stride, Options.dilation),
-                       broken::same_padding_keeps_the_picture<conv_transpose2d, In, false, Position...>>,
-        detail::unless<detail::groups_divide(Options.groups, In::channels, Out),
-                       broken::groups_divide_channels<conv_transpose2d, In, false, Position...>>>;
-  };
-  template <class In, class... Position>
-  using refusal = typename check<In, Position...>::broken_promise;
+  template <class In>
+  static constexpr detail::convolution_windows windows_of = [] {
+    const int height = height_of(In::height), width = width_of(In::width);
+    return detail::convolution_windows{
+        fits(Kernel.height, Options.stride.height, padding.height, Options.dilation.height, height),
+        fits(Kernel.width, Options.stride.width, padding.width, Options.dilation.width, width), height, width};
+  }();
+  static constexpr bool may_pad_output(int more, int stride) { return 0 <= more && more < stride; }
 
   template <class In>
   struct on;
@@ -76,7 +58,7 @@ struct conv_transpose2d {
                                             detail::convolution_from<output_of<In>, In::channels, Kernel, Options>(),
                                             Options.bias> {
     using layer = conv_transpose2d;
-    static_assert(detail::accepted<refusal<In>>);
+    static_assert(detail::accepted<typename base::template check<In>::broken_promise>);
   };
 };
 

@@ -178,4 +178,41 @@ constexpr convolution_shape convolution_from() {
           Options.groups};
 }
 
+/// The windows of a convolution over an input: whether they fit, and the extents that the errors name.
+struct convolution_windows {
+  bool rows_fit, columns_fit;
+  int height, width;
+};
+
+/// What a convolution and its transpose promise alike. `Layer` has `windows_of<In>` and `may_pad_output`.
+template <class Layer, int Out, height_width Kernel, conv_options Options>
+struct convolution_base {
+  static constexpr height_width padding = pixels_of_padding(Options.padding, Kernel, Options.dilation);
+
+  template <class In, class... Position>
+  struct check {
+    using broken_promise = void;  // no feature map: see `on`
+  };
+  template <floating_map In, class... Position>
+  struct check<In, Position...> {
+    static constexpr convolution_windows windows = Layer::template windows_of<In>;
+    static constexpr height_width more = Options.output_padding, stride = Options.stride;
+    using broken_promise = first_broken<
+        unless<windows.rows_fit,
+               broken::window_is_in_the_picture<Layer, In, Kernel.height, windows.height, false, Position...>>,
+        unless<windows.columns_fit,
+               broken::window_is_in_the_picture<Layer, In, Kernel.width, windows.width, false, Position...>>,
+        unless<Layer::may_pad_output(more.height, stride.height),
+               broken::output_padding_is_below_the_stride<Layer, In, more.height, stride.height, false, Position...>>,
+        unless<Layer::may_pad_output(more.width, stride.width),
+               broken::output_padding_is_below_the_stride<Layer, In, more.width, stride.width, false, Position...>>,
+        unless<padding_exists(Options.padding, Kernel, stride, Options.dilation),
+               broken::same_padding_keeps_the_picture<Layer, In, false, Position...>>,
+        unless<groups_divide(Options.groups, In::channels, Out),
+               broken::groups_divide_channels<Layer, In, false, Position...>>>;
+  };
+  template <class In, class... Position>
+  using refusal = typename check<In, Position...>::broken_promise;
+};
+
 }  // namespace gpipe::detail

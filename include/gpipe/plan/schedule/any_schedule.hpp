@@ -60,18 +60,25 @@ constexpr decltype(auto) with_kind(schedule_kind kind, int chunks, lead_kind lea
   return std::forward<Use>(use)(fill_drain{});
 }
 
-/// Whether a built-in schedule has backward in two parts.
-constexpr bool splits(schedule_kind kind) {
-  return kind != schedule_kind::custom && with_kind(kind, 2, lead_kind::automatic, nullptr, [](auto it) {
-           if constexpr (requires { it.splits; }) return it.splits;
-           else return false;
-         });
+/// A built-in schedule with the parameters that it has.
+template <class Schedule>
+constexpr Schedule schedule_with(const schedule_parameters& of) {
+  if constexpr (requires { Schedule{of.chunks, of.lead}; }) return Schedule{of.chunks, of.lead};
+  else if constexpr (requires { Schedule{of.chunks}; }) return Schedule{of.chunks};
+  else return Schedule{};
+}
+
+/// The functions of a built-in schedule.
+constexpr const schedule_functions* functions_of(schedule_kind kind) {
+  return with_kind(kind, 2, lead_kind::automatic, nullptr, []<class Schedule>(const Schedule&) {
+    return &schedule_functions_by<Schedule, &schedule_with<Schedule>>;
+  });
 }
 
 }  // namespace detail
 
-/// A kind with its parameters. It is itself a schedule: the chosen one, folded onto `onto` workers. It selects the kind
-/// in every call, so that code for any schedule is compiled once for all run-time choices.
+/// A kind with its parameters. It is itself a schedule: the chosen one, folded onto `onto` workers. Code for any
+/// schedule is compiled once for all run-time choices.
 struct schedule_choice {
   schedule_kind kind = schedule_kind::fill_drain;
   int chunks = 2;                           ///< stages per worker, for the schedules that have such a number
@@ -80,15 +87,16 @@ struct schedule_choice {
   bool trains = true, splits = false;
   int onto = 0;  ///< number of workers; 0: not folded
 
-  constexpr schedule_choice() = default;
-  constexpr schedule_choice(schedule_kind k, int chunk_count = 2)
-      : kind(k), chunks(chunk_count), trains(k != schedule_kind::forward_only), splits(detail::splits(k)) {}
+  constexpr schedule_choice(schedule_kind k = schedule_kind::fill_drain, int chunk_count = 2)
+      : kind(k), chunks(chunk_count), trains(k != schedule_kind::forward_only), functions(detail::functions_of(k)) {
+    splits = functions->splits;
+  }
   /// Interleaved, with its lead.
   constexpr schedule_choice(const interleaved& it) : schedule_choice(schedule_kind::interleaved, it.chunks) {
     lead = it.lead;
   }
   constexpr schedule_choice(const custom_schedule& users, bool split)
-      : kind(schedule_kind::custom), custom(&users), trains(users.trains), splits(split) {}
+      : kind(schedule_kind::custom), custom(&users), trains(users.trains), splits(split), functions(users.functions) {}
 
   /// The forwards of the schedule alone, in the same order: evaluation on the same workers.
   constexpr schedule_choice forwards() const {
@@ -109,26 +117,16 @@ struct schedule_choice {
     return detail::with_kind(kind, chunks, lead, custom, std::forward<Use>(use));
   }
 
-  GPIPE_COLD constexpr const char* name() const {
-    return with([](auto it) { return it.name(); });
-  }
-  GPIPE_COLD constexpr bool admits(int S, int M) const {
-    return with([=](auto it) { return it.admits(S, M); });
-  }
-  GPIPE_COLD constexpr int workers(int S) const {
-    return with([=, this](auto it) { return folded{it, onto}.workers(S); });
-  }
-  GPIPE_COLD constexpr int worker_of(int S, int stage) const {
-    return with([=, this](auto it) { return folded{it, onto}.worker_of(S, stage); });
-  }
-  GPIPE_COLD constexpr int ticks(int S, int M) const {
-    return with([=, this](auto it) { return folded{it, onto}.ticks(S, M); });
-  }
+  GPIPE_COLD constexpr const char* name() const { return whole().name(); }
+  GPIPE_COLD constexpr bool admits(int S, int M) const { return whole().admits(S, M); }
+  GPIPE_COLD constexpr int workers(int S) const { return folded{whole(), onto}.workers(S); }
+  GPIPE_COLD constexpr int worker_of(int S, int stage) const { return folded{whole(), onto}.worker_of(S, stage); }
+  GPIPE_COLD constexpr int ticks(int S, int M) const { return folded{whole(), onto}.ticks(S, M); }
   GPIPE_COLD constexpr int in_flight(int S, int M, int stage) const {
-    return trains ? with([=](auto it) { return it.in_flight(S, M, stage); }) : 1;
+    return trains ? whole().in_flight(S, M, stage) : 1;
   }
   GPIPE_COLD constexpr cell at(int S, int M, int worker, int tick) const {
-    const cell found = with([=, this](auto it) { return folded{it, onto}.at(S, M, worker, tick); });
+    const cell found = folded{whole(), onto}.at(S, M, worker, tick);
     return trains || found.kind == action_kind::forward ? found : cell{};
   }
 
@@ -143,6 +141,13 @@ struct schedule_choice {
     if (kind == schedule_kind::fill_drain) return fill_drain::returned_slots(S, M, from, to, late, coalesce);
     if (kind != schedule_kind::one_f_one_b || coalesce > 1) return -1;
     return one_f_one_b::returned_slots(S, M, from, to, late);
+  }
+
+  const detail::schedule_functions* functions;  // of the kind, or of the custom schedule
+
+ private:
+  constexpr custom_schedule whole() const {
+    return custom != nullptr ? *custom : custom_schedule{functions, {nullptr, chunks, lead}};
   }
 };
 

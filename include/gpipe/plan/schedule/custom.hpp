@@ -1,28 +1,65 @@
 #pragma once
 
+#include <gpipe/plan/schedule/contract/schedule_kind.hpp>
 #include <gpipe/plan/schedule/contract/scheduler.hpp>
 
 namespace gpipe {
 
-/// A custom schedule without its type, so that the code that runs it is compiled once. It is itself a schedule.
+namespace detail {
+
+/// What the functions of a schedule make it from.
+struct schedule_parameters {
+  const void* object = nullptr;
+  int chunks = 2;
+  lead_kind lead = lead_kind::automatic;
+
+  constexpr bool operator==(const schedule_parameters&) const = default;
+};
+
+/// The members of a schedule's type.
+struct schedule_functions {
+  using parameters = const schedule_parameters&;
+
+  const char* (*name)(parameters);
+  bool (*admits)(parameters, int, int);
+  int (*workers)(parameters, int);
+  int (*worker_of)(parameters, int, int);
+  int (*ticks)(parameters, int, int);
+  int (*in_flight)(parameters, int, int, int);
+  cell (*at)(parameters, int, int, int, int);
+  bool splits;  ///< the type says that backward comes in two parts
+};
+
+/// `Make` returns the schedule, or a reference to it.
+template <scheduler Schedule, auto Make>
+inline constexpr schedule_functions schedule_functions_by{
+    [](const schedule_parameters& of) { return Make(of).name(); },
+    [](const schedule_parameters& of, int S, int M) { return Make(of).admits(S, M); },
+    [](const schedule_parameters& of, int S) { return Make(of).workers(S); },
+    [](const schedule_parameters& of, int S, int stage) { return Make(of).worker_of(S, stage); },
+    [](const schedule_parameters& of, int S, int M) { return Make(of).ticks(S, M); },
+    [](const schedule_parameters& of, int S, int M, int stage) { return Make(of).in_flight(S, M, stage); },
+    [](const schedule_parameters& of, int S, int M, int worker, int tick) { return Make(of).at(S, M, worker, tick); },
+    [] {
+      if constexpr (requires { Schedule::splits; }) return bool{Schedule::splits};
+      else return false;
+    }()};
+
+}  // namespace detail
+
+/// A schedule without its type, so that the code that runs it is compiled once. It is itself a schedule.
 struct custom_schedule {
-  const void* object = nullptr;  ///< for the functions; null: each makes its own
-  const char* (*name_)(const void*) = nullptr;
-  bool (*admits_)(const void*, int, int) = nullptr;
-  int (*workers_)(const void*, int) = nullptr;
-  int (*worker_of_)(const void*, int, int) = nullptr;
-  int (*ticks_)(const void*, int, int) = nullptr;
-  int (*in_flight_)(const void*, int, int, int) = nullptr;
-  cell (*at_)(const void*, int, int, int, int) = nullptr;
+  const detail::schedule_functions* functions = nullptr;
+  detail::schedule_parameters parameters{};
   bool trains = true;
 
-  constexpr const char* name() const { return name_(object); }
-  constexpr bool admits(int S, int M) const { return admits_(object, S, M); }
-  constexpr int workers(int S) const { return workers_(object, S); }
-  constexpr int worker_of(int S, int stage) const { return worker_of_(object, S, stage); }
-  constexpr int ticks(int S, int M) const { return ticks_(object, S, M); }
-  constexpr int in_flight(int S, int M, int stage) const { return in_flight_(object, S, M, stage); }
-  constexpr cell at(int S, int M, int worker, int tick) const { return at_(object, S, M, worker, tick); }
+  constexpr const char* name() const { return functions->name(parameters); }
+  constexpr bool admits(int S, int M) const { return functions->admits(parameters, S, M); }
+  constexpr int workers(int S) const { return functions->workers(parameters, S); }
+  constexpr int worker_of(int S, int stage) const { return functions->worker_of(parameters, S, stage); }
+  constexpr int ticks(int S, int M) const { return functions->ticks(parameters, S, M); }
+  constexpr int in_flight(int S, int M, int stage) const { return functions->in_flight(parameters, S, M, stage); }
+  constexpr cell at(int S, int M, int worker, int tick) const { return functions->at(parameters, S, M, worker, tick); }
 
   constexpr bool operator==(const custom_schedule&) const = default;
 };
@@ -31,31 +68,26 @@ static_assert(scheduler<custom_schedule>);
 
 namespace detail {
 
-template <scheduler Schedule, auto Get>
-constexpr custom_schedule custom_schedule_by(const void* object, bool trains) {
-  return {object,
-          [](const void* of) { return Get(of).name(); },
-          [](const void* of, int S, int M) { return Get(of).admits(S, M); },
-          [](const void* of, int S) { return Get(of).workers(S); },
-          [](const void* of, int S, int stage) { return Get(of).worker_of(S, stage); },
-          [](const void* of, int S, int M) { return Get(of).ticks(S, M); },
-          [](const void* of, int S, int M, int stage) { return Get(of).in_flight(S, M, stage); },
-          [](const void* of, int S, int M, int worker, int tick) { return Get(of).at(S, M, worker, tick); },
-          trains};
+template <class Schedule>
+constexpr Schedule default_schedule(const schedule_parameters&) {
+  return Schedule{};
+}
+template <class Schedule>
+const Schedule& schedule_object(const schedule_parameters& of) {
+  return *static_cast<const Schedule*>(of.object);
 }
 
 }  // namespace detail
 
 /// A default-constructed `Schedule` as a custom schedule.
 template <scheduler Schedule>
-inline constexpr custom_schedule custom_schedule_of =
-    detail::custom_schedule_by<Schedule, [](const void*) { return Schedule{}; }>(nullptr, Schedule{}.trains);
+inline constexpr custom_schedule custom_schedule_of{
+    &detail::schedule_functions_by<Schedule, &detail::default_schedule<Schedule>>, {}, Schedule{}.trains};
 
 /// An object as a custom schedule at run time, such as a `schedule_table`. It must outlive every use.
 template <scheduler Schedule>
 custom_schedule custom_schedule_from(const Schedule& object) {
-  constexpr auto get = [](const void* of) -> const Schedule& { return *static_cast<const Schedule*>(of); };
-  return detail::custom_schedule_by<Schedule, get>(&object, object.trains);
+  return {&detail::schedule_functions_by<Schedule, &detail::schedule_object<Schedule>>, {&object}, object.trains};
 }
 template <scheduler Schedule>
 custom_schedule custom_schedule_from(const Schedule&&) = delete;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <gpipe/core/build_mode.hpp>
-#include <gpipe/record/checkpoint/file_operations.hpp>
 #include <gpipe/record/checkpoint/safetensors_set.hpp>
+#include <gpipe/record/file/file_operations.hpp>
 
 // The checkpoints of a training are folders in one folder:
 //

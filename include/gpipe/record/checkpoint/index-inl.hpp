@@ -6,6 +6,7 @@
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/record/checkpoint/index.hpp>
+#include <gpipe/record/file/replace_file.hpp>
 
 namespace gpipe {
 

@@ -9,8 +9,8 @@
 
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/record/checkpoint/convert.hpp>
-#include <gpipe/record/checkpoint/file_operations.hpp>
 #include <gpipe/record/checkpoint/header.hpp>
+#include <gpipe/record/file/file_operations.hpp>
 
 namespace gpipe {
 

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <gpipe/core/error.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/record/checkpoint/write_safetensors.hpp>
+#include <gpipe/record/file/replace_file.hpp>
 
 namespace gpipe {
 
@@ -60,26 +59,6 @@ GPIPE_COLD GPIPE_INLINE void write_safetensors_directly(const std::string& path,
   }
   sink.flush();
   file.finish();
-}
-
-GPIPE_COLD GPIPE_INLINE replaced_path path_to_replace(const std::string& path, file_operations& files) {
-  namespace fs = std::filesystem;
-  using kind = file_operations::kind;
-  std::error_code unknown;
-  fs::path target = path;
-  if (files.kind_of(path.c_str()) == kind::other) target = fs::weakly_canonical(path, unknown);  // a link stays a link
-  const kind before = files.kind_of(target.c_str());
-  if (target.filename().empty() || before == kind::folder || before == kind::other)
-    throw_error({"the path ", detail::quoted(path), " is no file that can be replaced"}, {"choose the path of a file"},
-                {.file = path});
-  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
-  return {target.string(), (folder / ("." + target.filename().string() + ".part")).string(), folder.string()};
-}
-
-GPIPE_COLD GPIPE_INLINE void complete_replacement(const replaced_path& paths, file_operations& files) {
-  if (files.rename(paths.part.c_str(), paths.target.c_str()) != 0)
-    throw_file_error("giving the file its name", paths.target);
-  sync_folder(files, paths.folder);
 }
 
 }  // namespace detail

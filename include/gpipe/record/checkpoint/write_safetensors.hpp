@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <gpipe/core/build_mode.hpp>
-#include <gpipe/record/checkpoint/file_operations.hpp>
 #include <gpipe/record/checkpoint/header.hpp>
+#include <gpipe/record/file/file_operations.hpp>
 
 namespace gpipe {
 
@@ -52,29 +52,6 @@ namespace detail {
 void write_safetensors_directly(const std::string& path, std::vector<safetensors_tensor> tensors,
                                 safetensors_metadata metadata, const safetensors_source& source,
                                 file_operations& files);
-
-/// Calls `write(part)`, which writes a file of that path and makes it durable; then it takes the place of `path`.
-template <class Write>
-void replace_file(const std::string& path, file_operations& files, Write&& write);
-
-/// The file that `path` names, behind links, and the path under which its successor is written.
-struct replaced_path {
-  std::string target, part, folder;
-};
-replaced_path path_to_replace(const std::string& path, file_operations& files);
-void complete_replacement(const replaced_path& paths, file_operations& files);
-
-template <class Write>
-void replace_file(const std::string& path, file_operations& files, Write&& write) {
-  const replaced_path paths = path_to_replace(path, files);
-  try {
-    write(paths.part);
-    complete_replacement(paths, files);
-  } catch (...) {
-    files.remove_file(paths.part.c_str());
-    throw;
-  }
-}
 
 }  // namespace detail
 

@@ -1,45 +1,40 @@
 #pragma once
 
-#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <gpipe/record/file.hpp>
 #include <gpipe/record/log/log_output.hpp>
 
 namespace gpipe::detail {
 
-GPIPE_COLD GPIPE_INLINE log_output::log_output(const std::string& path, bool append) : path_(path) {
-  errno = 0;
-  file_ = std::fopen(path.c_str(), append ? "ab" : "wb");
-  if (file_ == nullptr) cannot_write(path, errno);
+GPIPE_COLD GPIPE_INLINE log_output::log_output(const std::string& path, bool append)
+    : path_(path), file_(std::in_place, system_files(), path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC)) {}
+
+GPIPE_COLD GPIPE_INLINE log_output::~log_output() { flush(); }
+
+GPIPE_COLD GPIPE_INLINE void log_output::write(std::string_view bytes, bool now) {
+  constexpr std::size_t max_waiting = std::size_t{1} << 16;
+  if (ended()) return;
+  waiting_ += bytes;
+  if (now || waiting_.size() >= max_waiting || std::chrono::steady_clock::now() - flushed_ >= std::chrono::seconds(1))
+    flush();
 }
 
-GPIPE_COLD GPIPE_INLINE log_output::~log_output() {
-  errno = 0;
-  if (file_ != nullptr && std::fclose(std::exchange(file_, nullptr)) != 0) end(errno);
-}
-
-GPIPE_COLD GPIPE_INLINE void log_output::write(std::string_view bytes, bool flush) {
-  if (file_ == nullptr) return;
-  const auto now = std::chrono::steady_clock::now();
-  errno = 0;
-  bool written = std::fwrite(bytes.data(), 1, bytes.size(), file_) == bytes.size();
-  if (written && (flush || now - flushed_ >= std::chrono::seconds(1))) {
-    written = std::fflush(file_) == 0;
-    flushed_ = now;
+GPIPE_COLD GPIPE_INLINE void log_output::flush() {
+  if (ended()) return;
+  try {
+    file_->write(waiting_.data(), waiting_.size());
+  } catch (const error& cause) {
+    file_.reset();
+    std::fprintf(stderr, "gpipe: the log '%s' ends here: %s; the training goes on\n", path_.c_str(),
+                 cause.wrong().c_str());
   }
-  if (!written) end(errno);
-}
-
-GPIPE_COLD GPIPE_INLINE void log_output::end(int reason) {
-  if (file_ != nullptr) std::fclose(std::exchange(file_, nullptr));
-  std::fprintf(stderr, "gpipe: the log '%s' ends here: %s; the training goes on\n", path_.c_str(),
-               reason == 0 ? "it cannot be written" : std::strerror(reason));
+  waiting_.clear();
+  flushed_ = std::chrono::steady_clock::now();
 }
 
 }  // namespace gpipe::detail

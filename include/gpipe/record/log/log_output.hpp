@@ -1,11 +1,12 @@
 #pragma once
 
 #include <chrono>
-#include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include <gpipe/core/build_mode.hpp>
+#include <gpipe/record/file/file_operations.hpp>
 
 namespace gpipe::detail {
 
@@ -20,15 +21,16 @@ class log_output {
   log_output& operator=(const log_output&) = delete;
 
   /// Appends all the bytes or, if that fails, ends the log.
-  void write(std::string_view bytes, bool flush);
-  bool ended() const { return file_ == nullptr; }
+  void write(std::string_view bytes, bool now);
+  bool ended() const { return !file_; }
   const std::string& path() const { return path_; }
 
  private:
-  void end(int reason);
+  void flush();
 
   std::string path_;
-  std::FILE* file_;
+  std::optional<open_file> file_;  // none: the log has ended
+  std::string waiting_;            // bytes that the file has not got yet
   std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();
 };
 

@@ -3,7 +3,7 @@
 #include <gpipe/core/concat.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/record/file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 #include <gpipe/record/picture/canvas.hpp>
 #include <gpipe/record/picture/timeline_layout.hpp>
 #include <gpipe/record/trace.hpp>

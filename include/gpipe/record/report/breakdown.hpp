@@ -2,7 +2,7 @@
 
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/schedule/contract/action.hpp>
-#include <gpipe/record/file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 #include <gpipe/record/picture/stacked_bar.hpp>
 #include <gpipe/record/report/stage_report.hpp>
 

@@ -7,9 +7,10 @@
 
 #include <gpipe/plan/cost/link_cost.hpp>
 #include <gpipe/plan/step_plan.hpp>
+#include <gpipe/runtime/step/link_choice.hpp>
 #include <gpipe/transport/contract/channel_ends.hpp>
 #include <gpipe/transport/in_process/channel.hpp>
-#include <gpipe/transport/in_process/emulated_link.hpp>
+#include <gpipe/transport/in_process/link_delay.hpp>
 
 namespace gpipe::detail {
 
@@ -27,8 +28,8 @@ struct remote_end {
 template <class Marker = unmarked>
 struct link_channel : remote_end {
   std::unique_ptr<channel<Marker>> local;
-  std::unique_ptr<emulated_link> emulated;  ///< null: a transfer takes no time
-  std::int64_t sample_bytes = 0;            ///< of each sample, over an emulated link
+  std::unique_ptr<link_delay> delay;  ///< null: a transfer takes no time
+  std::int64_t sample_bytes = 0;      ///< of each sample, for the delay
 
   explicit operator bool() const { return local || out || in; }
 
@@ -41,7 +42,7 @@ struct link_channel : remote_end {
   template <class Context>
   void publish(const Context& device, int m, int samples) {
     if (!local) return out->publish(m, samples);
-    if (emulated) emulated->depart(m, sample_bytes * samples);
+    if (delay) delay->depart(m, sample_bytes * samples);
     device.mark(local->marker(m));
     local->publish(m, samples);
   }
@@ -59,7 +60,7 @@ struct link_channel : remote_end {
   }
   void reset() {
     if (local) local->reset();
-    if (emulated) emulated->reset();
+    if (delay) delay->reset();
   }
 };
 
@@ -75,14 +76,14 @@ struct link_channels {
 };
 
 /// The channels of each link of a plan, empty where one worker has both ends: it writes a value where it reads it.
-/// Links are emulated at `bytes_per_second` unless that is 0. The plan's workers are those of `signals` from
+/// The plan's workers are those of `signals` from
 /// `first_worker` on.
 template <class Marker>
 GPIPE_COLD std::vector<link_channels<Marker>> make_link_channels(const network& net, const step_plan& plan,
-                                                                 worker_signals& signals, std::int64_t bytes_per_second,
+                                                                 worker_signals& signals, const link_choice& emulated,
                                                                  int first_worker = 0) {
-  if (bytes_per_second < 0)
-    detail::throw_error({"link_bytes_per_second is ", bytes_per_second},
+  if (emulated.bytes_per_second() < 0)
+    detail::throw_error({"link_bytes_per_second is ", emulated.bytes_per_second()},
                         {"choose a positive number, or 0 to emulate no link"});
   std::vector<link_channels<Marker>> channels(plan.links.size());
   for (std::size_t k = 0; k < plan.links.size(); ++k) {
@@ -92,9 +93,9 @@ GPIPE_COLD std::vector<link_channels<Marker>> make_link_channels(const network& 
     const auto make = [&](link_channel<Marker>& made, int sender, int receiver, const std::vector<int>& slots,
                           std::int64_t traffic::* bytes) {
       made.local = std::make_unique<channel<Marker>>(signals, sender, receiver, slots);
-      if (bytes_per_second == 0) return;
-      made.emulated =
-          std::make_unique<emulated_link>(signals, receiver, static_cast<int>(slots.size()), bytes_per_second);
+      if (!emulated) return;
+      made.delay = emulated.emulation().make(signals, receiver, static_cast<int>(slots.size()),
+                                             emulated.bytes_per_second());
       made.sample_bytes = traffic_of(net, plan.cut(), plan.links[k], 1).*bytes;
     };
     make(channels[k].activations, first, second, plan.slots_of_links[k].stash, &traffic::forward_bytes);

@@ -31,7 +31,7 @@ class stage_io {
     link_channels<marker>& link = channels_[index(i.link)];
     auto& from = i.kind == action_kind::receive_activation ? link.activations : link.gradients;
     time([&] { from.consume(device, i.micro_batch, what); });
-    if (from.emulated) linked_ += time([&] { from.emulated->arrive(i.micro_batch); });
+    if (from.delay) linked_ += time([&] { from.delay->arrive(i.micro_batch); });
   }
   GPIPE_OUT_OF_LINE void send(const context& device, const step_context& step, const instruction& i) {
     link_channels<marker>& link = channels_[index(i.link)];

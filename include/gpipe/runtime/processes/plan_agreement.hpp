@@ -1,54 +1,21 @@
 #pragma once
 
-#include <array>
-#include <bit>
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
-#include <gpipe/core/hash.hpp>
 #include <gpipe/model/network.hpp>
 #include <gpipe/plan/options/options.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/step_plan.hpp>
+#include <gpipe/runtime/processes/agreed_hash.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 
 namespace gpipe::detail {
 
-class agreed_hash {
- public:
-  template <class... T>
-  agreed_hash& operator()(const T&... all) {
-    (add(all), ...);
-    return *this;
-  }
-  std::uint64_t value() const { return sum_.value(); }
-
- private:
-  void add(std::string_view text) {
-    add(text.size());
-    sum_.add(reinterpret_cast<const std::byte*>(text.data()), text.size());
-  }
-  template <class T>
-  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
-  void add(T x) {
-    const auto bytes = std::bit_cast<std::array<std::byte, sizeof(T)>>(x);
-    sum_.add(bytes.data(), bytes.size());
-  }
-  template <class T>
-  void add(const std::vector<T>& list) {
-    add(list.size());
-    for (const T& x : list) add(x);
-  }
-
-  hash sum_;
-};
-
 /// The values of a plan that must be the same in all processes of a job.
 GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const network& net, const step_plan& plan) {
-  detail::agreed_hash build, model, cut, schedule, memory;
+  agreed_hash build, model, cut, schedule, memory;
   build(std::string_view(__VERSION__), sizeof(void*));
 #if defined(__AVX512F__)
   build(512);

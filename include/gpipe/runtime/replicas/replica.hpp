@@ -9,6 +9,7 @@
 #include <gpipe/runtime/link/link_channels.hpp>
 #include <gpipe/runtime/processes/replica_part.hpp>
 #include <gpipe/runtime/stage/bound_stage.hpp>
+#include <gpipe/runtime/step/link_choice.hpp>
 #include <gpipe/transport/in_process/barrier.hpp>
 
 namespace gpipe::detail {
@@ -25,7 +26,7 @@ class replica final : public replica_part {
   /// `only` < 0: all workers are here, and are the waiters r K ... r K + K - 1 of `signals`. Else only that worker is
   /// here, as the only waiter.
   GPIPE_COLD replica(const network& net, const step_plan& plan, int number, int only, worker_signals& signals,
-                     std::byte arena_fill, std::int64_t link_bytes_per_second)
+                     std::byte arena_fill, const link_choice& emulated)
       : number_(number),
         plan_(&plan),
         channels_(plan.links.size()),
@@ -36,7 +37,7 @@ class replica final : public replica_part {
       maps_.push_back(here ? &stages_.back()->map() : nullptr);
     }
     if (only < 0)
-      channels_ = make_link_channels<typename Device::marker>(net, plan, signals, link_bytes_per_second,
+      channels_ = make_link_channels<typename Device::marker>(net, plan, signals, emulated,
                                                               number * plan.workers());
   }
   /// Finds every address, and sets up libraries.

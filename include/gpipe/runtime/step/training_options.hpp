@@ -12,6 +12,7 @@
 #include <gpipe/plan/schedule/contract/action.hpp>
 #include <gpipe/runtime/step/cut_choice.hpp>
 #include <gpipe/runtime/step/job_choice.hpp>
+#include <gpipe/runtime/step/link_choice.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
 
 namespace gpipe {
@@ -40,8 +41,8 @@ struct training_options {
   std::size_t digest_calls = 0;  ///< calls of train and accumulate that are hashed; 0: no digest
   bool canary = GPIPE_CANARY;    ///< poisons dead buffers, so that a layer that reads one makes its gradients NaN
   /// Emulates links: a transfer between two workers arrives when a link with this many bytes a second would have
-  /// carried it. Each direction carries one transfer after the other. 0: no emulation.
-  std::int64_t link_bytes_per_second = 0;
+  /// carried it. Each direction carries one transfer after the other. 0: no emulation. Include <gpipe/testing.hpp>.
+  link_choice link_bytes_per_second{};
   bool slot_times = false;  ///< times each slot in every step, for `layer_profile`
   /// Records the operations of a step until the commit as a graph, and launches the graph in later steps. A step with
   /// another number of samples is recorded again, and so is every step of a layer that draws random numbers. For

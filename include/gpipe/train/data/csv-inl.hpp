@@ -5,14 +5,14 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
 #include <gpipe/core/text/quoted.hpp>
+#include <gpipe/record/file/read_file.hpp>
 #include <gpipe/train/data/csv.hpp>
 #include <gpipe/train/data/dataset.hpp>
 
@@ -45,7 +45,7 @@ class csv_reader {
   const std::vector<csv_field>& fields_;
   const csv_options how_;
   long line_ = -1;
-  std::ifstream file_;
+  std::optional<file_stream> file_;
   std::vector<std::vector<float>> numbers_;
   std::vector<std::vector<std::int32_t>> labels_;
   std::vector<column> columns_;
@@ -65,10 +65,7 @@ GPIPE_COLD GPIPE_INLINE csv_reader::csv_reader(const std::string& path, const st
     any = any || !field.name.empty();
   }
   if (!any) fail("no field has a name", "name at least one");
-  if (std::filesystem::is_directory(path)) fail("is a folder", "give the path of a file");
-  if (!std::filesystem::exists(path)) fail("there is no such file", "give the path of a file");
-  file_.open(path, std::ios::binary);
-  if (!file_) fail("cannot be opened", "check its permissions");
+  file_.emplace(path);
 }
 
 /// "64 numbers and a label, separated by commas"
@@ -87,8 +84,7 @@ GPIPE_COLD GPIPE_INLINE std::string csv_reader::expected() const {
 /// Reads a line, or its first characters if it is too long.
 GPIPE_COLD GPIPE_INLINE bool csv_reader::read_line(std::string& text) {
   text.clear();
-  std::streambuf& from = *file_.rdbuf();
-  for (int c = from.sbumpc(); c != std::char_traits<char>::eof(); c = from.sbumpc()) {
+  for (int c = file_->next(); c != file_stream::end; c = file_->next()) {
     if (c == '\n') return true;
     text += static_cast<char>(c);
     if (text.size() > longest_csv_line) return true;
@@ -151,14 +147,13 @@ GPIPE_COLD GPIPE_INLINE dataset csv_reader::read() {
       fail(concat({"is a row after the first ", most_csv_rows}), "give a file that ends, with fewer rows");
     if (line_ == 1 && text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // the byte-order mark that editors write
     if (!text.empty() && text.back() == '\r') text.pop_back();
-    if (text.empty() && file_.rdbuf()->sgetc() == std::char_traits<char>::eof()) break;
+    if (text.empty() && file_->peek() == file_stream::end) break;
     if (text.find('\0') != std::string::npos) fail("is binary", "give lines of text: " + expected());
     if (how_.header && line_ == 1) continue;
     read_row(text);
     ++rows;
   }
   line_ = -1;
-  if (file_.bad()) fail("could not be read to its end", "check the disk");
   if (rows == 0) fail("is empty", "give lines of " + expected());
   dataset data;
   for (std::size_t f = 0; f < fields_.size(); ++f) {

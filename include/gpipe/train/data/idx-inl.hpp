@@ -4,15 +4,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <gpipe/core/error.hpp>
+#include <gpipe/record/file/file_operations.hpp>
 #include <gpipe/train/data/idx.hpp>
 
 namespace gpipe {
@@ -68,20 +66,16 @@ GPIPE_COLD GPIPE_INLINE void idx_array::require_whole(std::int32_t least, std::i
 }
 
 GPIPE_COLD GPIPE_INLINE idx_array read_idx(const std::string& path) {
-  namespace fs = std::filesystem;
   const auto fail = [&](const std::string& wrong, const std::string& remedy) {
     throw error(wrong, remedy, {.file = path});
   };
-  std::error_code unknown;
-  if (!fs::exists(path, unknown)) fail("there is no such file", "give the path of a file");
-  if (!fs::is_regular_file(path, unknown)) fail("is no regular file", "give the path of a file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail("cannot be opened", "check its permissions");
-  const std::uintmax_t size = fs::file_size(path, unknown);
+  const detail::open_file file(detail::system_files(), path, O_RDONLY | O_NONBLOCK);  // a pipe does not wait
+  const std::uint64_t size = file.size();
+  std::uint64_t next = 0;
   const auto read = [&](std::size_t bytes) {
     std::vector<std::byte> into(bytes);
-    file.read(reinterpret_cast<char*>(into.data()), static_cast<std::streamsize>(bytes));
-    if (static_cast<std::size_t>(file.gcount()) != bytes) fail("could not be read to its end", "give a whole file");
+    file.read_at(into.data(), bytes, next);
+    next += bytes;
     return into;
   };
   if (size < 4) fail(detail::concat({"has ", size, " bytes, and no header"}), "give an IDX file");
@@ -98,14 +92,14 @@ GPIPE_COLD GPIPE_INLINE idx_array read_idx(const std::string& path) {
     fail(detail::concat({"ends in its header, which has ", dimensions, " extents"}), "give a whole file");
   const auto header = read(4 * dimensions);
   // Nothing is allocated before the file's size has confirmed the header.
-  const std::uintmax_t given = size - 4 - 4 * dimensions;
+  const std::uint64_t given = size - 4 - 4 * dimensions;
   std::vector<std::size_t> extents;
-  std::uintmax_t bytes = element;
+  std::uint64_t bytes = element;
   for (std::size_t d = 0; d < dimensions; ++d) {
     extents.push_back(detail::big_endian<std::uint32_t>(header.data() + 4 * d));
     if (extents.back() == 0) fail(detail::concat({"extent ", d, " is 0"}), "give an array with elements");
-    const std::uintmax_t most = (std::numeric_limits<std::uintmax_t>::max)() / extents.back();
-    bytes = bytes > most ? (std::numeric_limits<std::uintmax_t>::max)() : bytes * extents.back();
+    const std::uint64_t most = (std::numeric_limits<std::uint64_t>::max)() / extents.back();
+    bytes = bytes > most ? (std::numeric_limits<std::uint64_t>::max)() : bytes * extents.back();
   }
   if (bytes != given)
     fail(detail::concat({"has ", given, " bytes of elements, but its header says ", bytes}), "give a whole file");

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <gpipe/core/build_mode.hpp>
-#include <gpipe/train/data/mapped_file.hpp>
+#include <gpipe/record/file/mapped_file.hpp>
 #include <gpipe/train/data/prefetched_stream.hpp>
 
 namespace gpipe {

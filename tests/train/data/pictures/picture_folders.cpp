@@ -106,7 +106,7 @@ TEST_CASE("a folder that is not classes of pictures of one size is refused, nami
   here.refused("it is a PNG: include <gpipe/png.hpp>, link gpipe::png and add png_format", "dog/c.pgm");
   std::filesystem::remove(here.root + "/dog/c.pgm");
   std::filesystem::create_directories(here.root + "/dog/puppies");
-  here.refused("is no file that can be mapped", "dog/puppies");
+  here.refused("Is a directory", "dog/puppies");
   std::filesystem::remove(here.root + "/dog/puppies");
   std::filesystem::create_directories(here.root + "/bird");
   here.write("/bird/.hidden", "");

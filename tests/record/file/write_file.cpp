@@ -1,16 +1,16 @@
-#include <gpipe/record/file.hpp>
+#include <gpipe/record/file/write_file.hpp>
 
 #include <doctest/doctest.h>
 
-#include <cstdio>
+#include <cerrno>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
 
-#if !defined(_WIN32)
 #include <sys/stat.h>
-#endif
 
 namespace {
 
@@ -29,6 +29,12 @@ std::string content(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+/// The name under which the successor of a file is written.
+std::string part_of(const std::string& path) {
+  const std::filesystem::path target(path);
+  return (target.parent_path() / ("." + target.filename().string() + ".part")).string();
+}
+
 template <class Call>
 std::string complaint(Call call) {
   try {
@@ -38,6 +44,24 @@ std::string complaint(Call call) {
   }
   return "";
 }
+
+/// A disk that is full when one call comes.
+struct failing_files : gpipe::detail::file_operations {
+  std::string_view fails;
+  explicit failing_files(std::string_view call) : fails(call) {}
+  bool full(std::string_view call) const { return call == fails && (errno = ENOSPC, true); }
+
+  int open(const char* path, int flags, int mode) override {
+    return full("open") ? -1 : file_operations::open(path, flags, mode);
+  }
+  long write(int file, const void* from, std::size_t bytes) override {
+    return full("write") ? -1 : file_operations::write(file, from, bytes);
+  }
+  int sync(int file) override { return full("sync") ? -1 : file_operations::sync(file); }
+  int rename(const char* from, const char* to) override {
+    return full("rename") ? -1 : file_operations::rename(from, to);
+  }
+};
 
 }  // namespace
 
@@ -50,7 +74,6 @@ TEST_CASE("the check keeps a file's content, and creates no file") {
   CHECK(content(file.path) == "precious");
 }
 
-#if !defined(_WIN32)
 TEST_CASE("the check keeps unreadable files and dangling links, and does not wait for the reader of a pipe") {
   temporary_path file("unreadable"), link("link"), target("target"), pipe("pipe");
   std::ofstream(file.path) << "precious";
@@ -65,7 +88,6 @@ TEST_CASE("the check keeps unreadable files and dangling links, and does not wai
   gpipe::require_writable(pipe.path);
   CHECK(std::filesystem::exists(pipe.path));
 }
-#endif
 
 TEST_CASE("an error names the path that cannot be written") {
   const std::string nowhere = "no/such/folder/trace.json";
@@ -89,7 +111,9 @@ TEST_CASE("a full disk is an error") {
   if (!std::filesystem::exists("/dev/full")) return;
   CHECK(complaint([] {
           gpipe::write_file("/dev/full", [](std::ostream& out) { out << "a few bytes, lost when the file is closed"; });
-        }).find("/dev/full") != std::string::npos);
+        }) ==
+        "/dev/full: writing the file failed: No space left on device; free space on the disk, or choose another "
+        "folder");
 }
 
 TEST_CASE("a file that is not written to its end leaves the old one, and nothing else") {
@@ -101,12 +125,20 @@ TEST_CASE("a file that is not written to its end leaves the old one, and nothing
   CHECK_THROWS_AS(gpipe::write_file(file.path, [](std::ostream& out) { out << "ne", out.setstate(std::ios::badbit); }),
                   gpipe::error);
   CHECK(content(file.path) == "old");
-  CHECK_FALSE(std::filesystem::exists(file.path + ".part"));
+  CHECK_FALSE(std::filesystem::exists(part_of(file.path)));
+  for (const char* call : {"open", "write", "sync", "rename"}) {
+    CAPTURE(call);
+    failing_files files(call);
+    CHECK(complaint([&] { gpipe::detail::write_whole(file.path, "new", files); }).find("No space left") !=
+          std::string::npos);
+    CHECK(content(file.path) == "old");
+    CHECK_FALSE(std::filesystem::exists(part_of(file.path)));
+  }
   gpipe::write_file(file.path, [](std::ostream& out) { out << "new"; });
   CHECK(content(file.path) == "new");
   CHECK((std::filesystem::status(file.path).permissions() & std::filesystem::perms::others_all) ==
         std::filesystem::perms::none);
-  CHECK_FALSE(std::filesystem::exists(file.path + ".part"));
+  CHECK_FALSE(std::filesystem::exists(part_of(file.path)));
 }
 
 TEST_CASE("a link stays a link, and two names of one file are seen") {

@@ -1,6 +1,6 @@
 // optimise: kernels
 
-#include <gpipe/device/host/gemm_rate.hpp>
+#include <gpipe/testing/gemm_rate.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include <gpipe/transport/in_process/emulated_link.hpp>
+#include <gpipe/testing/emulated_link.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // optimise: kernels
 
-#include <gpipe/device/host/layer_fixture.hpp>
+#include <gpipe/testing/layer_fixture.hpp>
 
 #include <doctest/doctest.h>
 

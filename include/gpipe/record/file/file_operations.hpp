@@ -14,16 +14,18 @@
 #include <unistd.h>
 
 #include <gpipe/core/build_mode.hpp>
+#include <gpipe/core/error.hpp>
 
 namespace gpipe::detail {
 
-/// The calls of the system by which checkpoints are written and read, as the system defines them: -1 and errno on
+/// The calls of the system by which files are written and read, as the system defines them: -1 and errno on
 /// failure. Tests replace some of them by calls that fail.
 struct file_operations {
   virtual ~file_operations() = default;
 
   GPIPE_INLINE virtual int open(const char* path, int flags, int mode);
   GPIPE_INLINE virtual int close(int file);
+  GPIPE_INLINE virtual long read(int file, void* into, std::size_t bytes);
   GPIPE_INLINE virtual long read_at(int file, void* into, std::size_t bytes, std::uint64_t at);
   GPIPE_INLINE virtual long write(int file, const void* from, std::size_t bytes);
   GPIPE_INLINE virtual int sync(int file);
@@ -68,7 +70,10 @@ class open_file {
   ~open_file();
 
   const std::string& path() const { return path_; }
+  int descriptor() const { return file_; }
   std::uint64_t size() const;
+  /// Reads the next bytes, some or all of them, and returns their number. 0: the file ends here.
+  std::size_t read(void* into, std::size_t bytes) const;
   void read_at(void* into, std::size_t bytes, std::uint64_t at) const;
   /// False if another descriptor has the lock. A file system without locks is no error.
   bool lock();
@@ -89,5 +94,5 @@ class open_file {
 }  // namespace gpipe::detail
 
 #if !GPIPE_COMPILED
-#include <gpipe/record/checkpoint/file_operations-inl.hpp>
+#include <gpipe/record/file/file_operations-inl.hpp>
 #endif

@@ -1,6 +1,6 @@
 // optimise: kernels
 
-#include <gpipe/device/host/gradient_check.hpp>
+#include <gpipe/testing/gradient_check.hpp>
 
 #include <doctest/doctest.h>
 

@@ -5,14 +5,7 @@
 #include <string>
 #include <utility>
 
-#if !defined(_WIN32)
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <gpipe/core/build_mode.hpp>
-#endif
 
 namespace gpipe::detail {
 
@@ -44,5 +37,5 @@ class mapped_file {
 }  // namespace gpipe::detail
 
 #if !GPIPE_COMPILED
-#include <gpipe/train/data/mapped_file-inl.hpp>
+#include <gpipe/record/file/mapped_file-inl.hpp>
 #endif

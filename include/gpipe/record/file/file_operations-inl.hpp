@@ -8,8 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <gpipe/core/error.hpp>
-#include <gpipe/record/checkpoint/file_operations.hpp>
+#include <gpipe/record/file/file_operations.hpp>
 
 namespace gpipe::detail {
 
@@ -17,6 +16,7 @@ GPIPE_INLINE int file_operations::open(const char* path, int flags, int mode) {
   return ::open(path, flags | O_CLOEXEC, mode);
 }
 GPIPE_INLINE int file_operations::close(int file) { return ::close(file); }
+GPIPE_INLINE long file_operations::read(int file, void* into, std::size_t bytes) { return ::read(file, into, bytes); }
 GPIPE_INLINE long file_operations::read_at(int file, void* into, std::size_t bytes, std::uint64_t at) {
   return ::pread(file, into, bytes, static_cast<off_t>(at));
 }
@@ -95,10 +95,10 @@ GPIPE_COLD GPIPE_INLINE void throw_file_error(const char* what, const std::strin
   else if (reason == EACCES || reason == EPERM || reason == EROFS)
     remedy = "allow this user to do so, or choose another folder";
   else if (reason == ENOENT) remedy = "check the path; its folder must be there";
-  else if (reason == ESPIPE) remedy = "give the path of a file";
-  else if (reason == EISDIR || reason == ENOTDIR || reason == EEXIST)
-    remedy = "choose a path that is free";
-  throw_error({what, " failed: ", std::strerror(reason)}, {remedy}, {.file = file});
+  else if (reason == ESPIPE || reason == EISDIR) remedy = "give the path of a file";
+  else if (reason == ENOTDIR || reason == EEXIST) remedy = "choose a path that is free";
+  throw_error({what, " failed: ", reason == ESPIPE ? "it is no regular file" : std::strerror(reason)}, {remedy},
+              {.file = file});
 }
 
 GPIPE_COLD GPIPE_INLINE open_file::open_file(file_operations& files, std::string path, int flags)
@@ -114,6 +114,13 @@ GPIPE_COLD GPIPE_INLINE std::uint64_t open_file::size() const {
   std::uint64_t bytes = 0;
   if (files_->size(file_, bytes) != 0) throw_file_error("reading the file", path_);
   return bytes;
+}
+GPIPE_COLD GPIPE_INLINE std::size_t open_file::read(void* into, std::size_t bytes) const {
+  long count = 0;
+  do count = files_->read(file_, into, bytes);
+  while (count < 0 && errno == EINTR);
+  if (count < 0) throw_file_error("reading the file", path_);
+  return static_cast<std::size_t>(count);
 }
 GPIPE_COLD GPIPE_INLINE void open_file::read_at(void* into, std::size_t bytes, std::uint64_t at) const {
   if (const std::uint64_t end = at + bytes; at / hint_bytes != end / hint_bytes)
@@ -145,7 +152,8 @@ GPIPE_COLD GPIPE_INLINE void open_file::finish() {
   int result = 0;
   do result = files_->sync(file_);
   while (result != 0 && errno == EINTR);
-  if (result != 0) throw_file_error("writing the file to its disk", path_);
+  if (result != 0 && errno != EINVAL)  // a pipe has no disk
+    throw_file_error("writing the file to its disk", path_);
   // Even a close that fails has closed: another one could close a file of another thread.
   if (files_->close(std::exchange(file_, -1)) != 0 && errno != EINTR) throw_file_error("closing the file", path_);
 }

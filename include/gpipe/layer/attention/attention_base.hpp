@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include <gpipe/layer/attention/attention_options.hpp>
+#include <gpipe/layer/attention/projections.hpp>
+#include <gpipe/layer/contract/attention_shape.hpp>
+#include <gpipe/layer/contract/description.hpp>
+#include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/layer/linear/weight_product.hpp>
+
+namespace gpipe::detail {
+
+/// What the kernels of self-attention and of cross-attention do alike. `Kernels` has
+///
+///     is_differentiated(a)    whether backward's input part runs
+///     differentiate(c, a)     writes the gradients of q, k and v in their place
+///     projections_of(a)       the gradients of all projections' parameters
+template <class Kernels, class T, bool Padded>
+struct attention_base {
+  static constexpr keep keeps{.input = true};
+
+  template <class C, class A>
+  static void backward_parameters(const C& c, const A& a) {
+    if (!Kernels::is_differentiated(a)) Kernels::differentiate(c, a);
+    add_gradients(c, a.samples(), Kernels::projections_of(a));
+  }
+  template <class C, class A>
+  requires multiplies_parts<C, T>
+  static void backward_parameters(const C& c, const A& all, int micro_batches) {
+    decltype(Kernels::projections_of(all[0])) each[std::size_t{max_coalesced}];
+    for (int m = 0; m < micro_batches; ++m) {
+      if (!Kernels::is_differentiated(all[m])) Kernels::differentiate(c, all[m]);
+      each[m] = Kernels::projections_of(all[m]);
+    }
+    add_gradients(c, all[0].samples(), all[micro_batches - 1].samples(), micro_batches, each);
+  }
+
+  template <class A>
+  static const std::int32_t* lengths(const A& a) {
+    if constexpr (Padded) return a.template field<0, std::int32_t>();
+    else return nullptr;
+  }
+};
+
+/// The shape of an attention whose keys and values have the same strides.
+inline attention_shape shape_of_attention(int samples, const attention_extents& heads, int queries, int keys,
+                                          bool causal, const attention_shape::strides& q,
+                                          const attention_shape::strides& kv, const attention_shape::strides& o) {
+  const double scale = 1 / std::sqrt(static_cast<double>(heads.width));
+  return {samples, heads.heads, heads.key_heads, queries, keys, heads.width, causal, scale, q, kv, kv, o};
+}
+
+/// `projections`: the operations of all products with weights; `sums`: those of their biases' gradients; `elements`:
+/// the numbers that forward moves.
+template <class T, attention_options Options>
+constexpr work cost_of_attention(const attention_extents& heads, int queries, int keys, std::int64_t projections,
+                                 std::int64_t sums, std::int64_t elements) {
+  const std::int64_t pairs = attended_pairs(Options.causal, queries, keys);
+  const std::int64_t product = 2 * pairs * heads.queries(), softmax = 20 * pairs * heads.heads;
+  return {.forward = projections + 2 * product + softmax,
+          .backward_input = projections + 5 * product + 2 * softmax,
+          .backward_parameters = projections + sums,
+          .bytes = static_cast<std::int64_t>(sizeof(T)) * elements};
+}
+
+}  // namespace gpipe::detail

@@ -1,0 +1,189 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/tensors/tensor.hpp>
+#include <gpipe/layer/contract/bound.hpp>
+#include <gpipe/layer/contract/extents.hpp>
+#include <gpipe/layer/contract/operands.hpp>
+#include <gpipe/layer/contract/pointwise.hpp>
+#include <gpipe/layer/contract/row_parts.hpp>
+#include <gpipe/layer/linear/weight_product.hpp>
+
+namespace gpipe::detail {
+
+/// The kernels of a feed-forward layer, plain or gated: inner products of the input, a function of their elements, and
+/// an outer product.
+///
+///              inner      z         parameters                                      buffers: forward, backward
+///     plain    h          f(h)      inner weight, bias, outer weight, bias          h, z          z, dz then dh
+///     gated    g and u    f(g) u    weights of g and of u, outer weight             g, u, z       dg, du, dz then z
+template <class T, class Function, bool Gated>
+struct feed_forward_kernels {
+  using value_type = T;
+  using number = compute_type<T>;
+  static constexpr keep keeps{.input = true};
+  static constexpr int inner_count = Gated ? 2 : 1;
+
+  struct numbers {
+    int rows, width, hidden;  ///< of a sample; of a row; of a row between the products
+
+    constexpr std::int64_t elements() const { return std::int64_t{rows} * hidden; }
+    constexpr weight_product<T> inner() const { return {hidden, width}; }
+    constexpr weight_product<T> outer() const { return {width, hidden}; }
+  };
+
+  template <class C>
+  static void prepare(const C& c, int samples, const numbers& of) {
+    of.inner().prepare(c, samples * of.rows);
+    of.outer().prepare(c, samples * of.rows);
+  }
+
+  template <class C, class A>
+  static void refresh(const C& c, const A& a) noexcept {
+    const numbers& of = a.sizes();
+    each_inner([&](auto i) {
+      of.inner().pack(c, a.template parameter<i>(), a.template derived<2 * i>(), a.template derived<2 * i + 1>());
+    });
+    of.outer().pack(c, a.template parameter<2>(), a.template derived<outer>(), a.template derived<outer + 1>());
+  }
+
+  template <class C, class A>
+  static void forward(const C& c, const A& a) {
+    const numbers& of = a.sizes();
+    const int count = a.samples() * of.rows;
+    each_inner([&](auto i) {
+      T* const into = a.template extra<i, T>();
+      if constexpr (Gated) of.inner().apply(c, count, a.in(), a.template derived<2 * i>(), into);
+      else of.inner().apply(c, count, a.in(), a.template derived<2 * i>(), a.template parameter<1>(), into);
+    });
+    T* const z = a.template extra<inner_count, T>();
+    c.each(a.samples() * of.elements(), apply{a.template extra<0, T>(), a.template extra<1, T>(), z});
+    if constexpr (Gated) of.outer().apply(c, count, z, a.template derived<outer>(), a.out());
+    else of.outer().apply(c, count, z, a.template derived<outer>(), a.template parameter<3>(), a.out());
+  }
+
+  template <class C, class A>
+  static void backward_input(const C& c, const A& a) {
+    const numbers& of = a.sizes();
+    T* const into = a.in_gradient();
+    if (into == nullptr) return;
+    differentiate(c, a);
+    each_inner([&](auto i) {
+      const T* dh = a.template extra<gradient_of(i), T>();
+      of.inner().apply_back(c, a.samples() * of.rows, dh, a.template derived<2 * i + 1>(), into, i > 0);
+    });
+  }
+
+  /// Where no gradient flows back to the input, the input part does not run.
+  template <class C, class A>
+  static void backward_parameters(const C& c, const A& a) {
+    const numbers& of = a.sizes();
+    if (a.in_gradient() == nullptr) differentiate(c, a);
+    const int count = a.samples() * of.rows;
+    each_inner([&](auto i) {
+      const T* dh = a.template extra<gradient_of(i), T>();
+      of.inner().add_weight_gradient(c, count, dh, a.in(), a.template gradient<i>());
+    });
+    const T* z = a.template extra<value, T>();
+    of.outer().add_weight_gradient(c, count, a.out_gradient(), z, a.template gradient<2>());
+    add_bias_gradients(c, a, a);
+  }
+
+  template <class C, class A>
+  requires multiplies_parts<C, T>
+  static void backward_parameters(const C& c, const A& all, int micro_batches) {
+    const numbers of = all[0].sizes();
+    row_parts<T> x{{}, all[0].samples() * of.rows}, z = x, dy = x;
+    std::array<row_parts<T>, inner_count> dh;
+    dh.fill(x);
+    for (int m = 0; m < micro_batches; ++m) {
+      if (all[m].in_gradient() == nullptr) differentiate(c, all[m]);
+      x.part[m] = all[m].in();
+      z.part[m] = all[m].template extra<value, T>();
+      dy.part[m] = all[m].out_gradient();
+      each_inner([&](auto i) { dh[i].part[m] = all[m].template extra<gradient_of(i), T>(); });
+    }
+    const int count = all.samples() * of.rows;
+    each_inner([&](auto i) { of.inner().add_weight_gradient(c, count, dh[i], x, all[0].template gradient<i>()); });
+    of.outer().add_weight_gradient(c, count, dy, z, all[0].template gradient<2>());
+    for (int m = 0; m < micro_batches; ++m) add_bias_gradients(c, all[m], all[0]);
+  }
+
+ private:
+  static constexpr int outer = 2 * inner_count;  // the packed copies of the outer weight
+  static constexpr int value = Gated ? 2 : 0;    // the buffer that has z after backward's function
+  static constexpr int gradient_of(int inner) { return Gated ? inner : 1; }  // the buffer with its output's gradient
+
+  template <class Use>
+  static void each_inner(Use&& use) {
+    use(std::integral_constant<int, 0>{});
+    if constexpr (Gated) use(std::integral_constant<int, 1>{});
+  }
+
+  /// From the micro-batch of `a`.
+  template <class C, class A, class Into>
+  static void add_bias_gradients(const C& c, const A& a, const Into& into) {
+    if constexpr (!Gated) {
+      const numbers& of = a.sizes();
+      const int count = a.samples() * of.rows;
+      const T* dh = a.template extra<1, T>();
+      of.inner().add_bias_gradient(c, count, dh, into.template gradient<1>());
+      of.outer().add_bias_gradient(c, count, a.out_gradient(), into.template gradient<3>());
+    }
+  }
+
+  template <class C, class A>
+  static void differentiate(const C& c, const A& a) {
+    const numbers& of = a.sizes();
+    T* const dz = a.template extra<inner_count, T>();
+    of.outer().apply_back(c, a.samples() * of.rows, a.out_gradient(), a.template derived<outer + 1>(), dz);
+    c.each(a.samples() * of.elements(), chain{a.template extra<0, T>(), a.template extra<1, T>(), dz});
+  }
+
+  // Without a gate the factor is not used.
+  struct apply {
+    const T *h, *factor;
+    T* z;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+      const number f = value_and_slope<Function>(number(h[i])).value;
+      if constexpr (Gated) z[i] = f * number(factor[i]);
+      else z[i] = f;
+    }
+  };
+  struct chain {
+    T *h, *factor, *dz;
+    GPIPE_HOST_DEVICE void operator()(std::ptrdiff_t i) const {
+      const value_and_derivative<number> f = value_and_slope<Function>(number(h[i]));
+      const number gradient = dz[i];
+      if constexpr (Gated) {
+        const number by = factor[i];
+        h[i] = gradient * by * f.derivative;
+        factor[i] = gradient * f.value;
+        dz[i] = f.value * by;
+      } else {
+        dz[i] = gradient * f.derivative;
+        h[i] = f.value;
+      }
+    }
+  };
+};
+
+/// What both layers declare alike, for an input of rows.
+template <class On, class In, int Hidden, class Function, bool Gated>
+struct feed_forward_layer : of_kind<On, feed_forward_kernels<typename In::value_type, Function, Gated>> {
+  using output = In;
+  using kernels = feed_forward_kernels<typename In::value_type, Function, Gated>;
+  static constexpr int width = last_extent<In>, rows = rows_in<In>;
+  static constexpr typename kernels::numbers sizes{rows, width, Hidden};
+  static constexpr auto inner = sizes.inner(), outer = sizes.outer();
+  static constexpr std::size_t hidden = std::size_t{rows} * Hidden;
+  static constexpr auto elements = static_cast<std::int64_t>(hidden);
+  static constexpr std::int64_t products = 2 * (kernels::inner_count + 1) * elements * width;
+};
+
+}  // namespace gpipe::detail

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+#include <sys/mman.h>
+
+#include <gpipe/record/file/file_operations.hpp>
+#include <gpipe/record/file/mapped_file.hpp>
+
+namespace gpipe::detail {
+
+GPIPE_COLD GPIPE_INLINE mapped_file::mapped_file(const std::string& path) {
+  const open_file file(system_files(), path, O_RDONLY | O_NONBLOCK);  // a pipe does not wait for a writer
+  size_ = static_cast<std::size_t>(file.size());
+  if (size_ == 0) throw error("is empty", "give a file with rows", {.file = path});
+  void* const at = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  if (at == MAP_FAILED)
+    throw_error({"cannot be mapped: ", std::strerror(errno)}, {"raise the limit of address space"}, {.file = path});
+  data_ = static_cast<const std::byte*>(at);
+}
+
+GPIPE_COLD GPIPE_INLINE mapped_file::~mapped_file() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+GPIPE_COLD GPIPE_INLINE void mapped_file::advise(std::size_t from, std::size_t to, bool wanted) const {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  // Whole pages: all that are wanted, and to drop only those without another's bytes.
+  if (wanted) from = from / page * page;
+  else from = (from + page - 1) / page * page, to = to == size_ ? to : to / page * page;
+  if (from >= to) return;
+  auto* const at = const_cast<std::byte*>(data_) + from;
+  // Only a hint: without it, pages are read when they are touched.
+  static_cast<void>(::madvise(at, to - from, wanted ? MADV_WILLNEED : MADV_DONTNEED));
+}
+
+}  // namespace gpipe::detail

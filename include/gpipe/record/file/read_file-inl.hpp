@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <gpipe/record/file/read_file.hpp>
+
+namespace gpipe {
+
+namespace detail {
+
+inline constexpr std::size_t read_block_bytes = std::size_t{1} << 16;
+
+GPIPE_COLD GPIPE_INLINE file_stream::file_stream(const std::string& path, file_operations& files)
+    : file_(files, path, O_RDONLY), block_(read_block_bytes) {}
+
+GPIPE_COLD GPIPE_INLINE bool file_stream::fill() {
+  at_ = 0;
+  size_ = file_.read(block_.data(), block_.size());
+  return size_ > 0;
+}
+
+}  // namespace detail
+
+GPIPE_COLD GPIPE_INLINE std::string read_file(const std::string& path, detail::file_operations& files) {
+  const detail::open_file file(files, path, O_RDONLY);
+  std::string all;
+  for (std::size_t size = 0;;) {
+    all.resize(size + size / 2 + detail::read_block_bytes);
+    const std::size_t count = file.read(all.data() + size, all.size() - size);
+    size += count;
+    if (count > 0) continue;
+    all.resize(size);
+    return all;
+  }
+}
+
+}  // namespace gpipe

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <gpipe/core/build_mode.hpp>
+#include <gpipe/record/file/file_operations.hpp>
+
+namespace gpipe {
+
+/// All bytes of a file, or of a pipe until its end. Throws `error` with the path and the cause.
+std::string read_file(const std::string& path, detail::file_operations& files = detail::system_files());
+
+namespace detail {
+
+/// The bytes of a file or a pipe, one after the other, read in blocks. It may have no end.
+class file_stream {
+ public:
+  static constexpr int end = -1;
+
+  explicit file_stream(const std::string& path, file_operations& files = system_files());
+
+  /// The next byte, which stays the next one; or `end`.
+  int peek() { return at_ < size_ || fill() ? static_cast<unsigned char>(block_[at_]) : end; }
+  int next() {
+    const int byte = peek();
+    ++at_;
+    return byte;
+  }
+
+ private:
+  bool fill();
+
+  open_file file_;
+  std::vector<char> block_;
+  std::size_t at_ = 0, size_ = 0;
+};
+
+}  // namespace detail
+
+}  // namespace gpipe
+
+#if !GPIPE_COMPILED
+#include <gpipe/record/file/read_file-inl.hpp>
+#endif

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+#include <vector>
+
+#include <gpipe/core/config.hpp>
+#include <gpipe/core/descriptions/parameter_group.hpp>
+#include <gpipe/plan/options/option.hpp>
+#include <gpipe/runtime/processes/agreed_hash.hpp>
+#include <gpipe/runtime/step/training_options.hpp>
+#include <gpipe/transport/contract/call_fingerprint.hpp>
+
+namespace gpipe::detail {
+
+GPIPE_COLD inline agreed_value agreed_value_of(std::string_view name, std::integral auto value) {
+  return agreed_value::number(name, static_cast<std::int64_t>(value));
+}
+GPIPE_COLD inline agreed_value agreed_value_of(std::string_view name, double value) {
+  return agreed_value::real(name, value);
+}
+/// In ns.
+GPIPE_COLD inline agreed_value agreed_value_of(std::string_view name, std::chrono::nanoseconds value) {
+  return agreed_value::number(name, value.count());
+}
+GPIPE_COLD inline agreed_value agreed_value_of(std::string_view name, const std::vector<parameter_group>& groups) {
+  agreed_hash sum;
+  for (const parameter_group& g : groups)
+    sum(g.parameters, g.layers, g.rate_factor, g.weight_decay.has_value(), g.weight_decay.value_or(0), g.frozen);
+  return {name, sum.value()};
+}
+
+/// One option of a training, as the agreement between processes reads it.
+struct training_option {
+  std::string_view name;                                                  ///< of the member of `training_options`
+  agreed_value (*value)(std::string_view name, const training_options&);  ///< null: processes may differ
+};
+
+template <auto Member, agreed AcrossProcesses>
+constexpr training_option describe_option(std::string_view name) {
+  if constexpr (AcrossProcesses == agreed::no) return {name, nullptr};
+  else return {name, [](std::string_view of, const training_options& o) { return agreed_value_of(of, o.*Member); }};
+}
+
+/// All options, in the order of the members, with whether all processes of a job must choose the same value.
+inline constexpr training_option training_option_list[] = {
+    describe_option<&training_options::seed, agreed::yes>("seed"),
+    // Every step agrees on its learning rate and norm, and the plan on its cut.
+    describe_option<&training_options::learning_rate_schedule, agreed::no>("learning_rate_schedule"),
+    describe_option<&training_options::max_grad_norm, agreed::no>("max_grad_norm"),
+    describe_option<&training_options::groups, agreed::yes>("groups"),
+    describe_option<&training_options::average_weights, agreed::yes>("average_weights"),
+    describe_option<&training_options::cut, agreed::no>("cut"),
+    describe_option<&training_options::deadline, agreed::yes>("deadline"),
+    describe_option<&training_options::on_deadline, agreed::no>("on_deadline"),
+    describe_option<&training_options::trace_events, agreed::yes>("trace_events"),
+    describe_option<&training_options::arena_fill, agreed::no>("arena_fill"),
+    describe_option<&training_options::digest_calls, agreed::yes>("digest_calls"),
+    describe_option<&training_options::canary, agreed::no>("canary"),
+    describe_option<&training_options::link_bytes_per_second, agreed::no>("link_bytes_per_second"),  // 0 in a job
+    describe_option<&training_options::slot_times, agreed::yes>("slot_times"),
+    describe_option<&training_options::graph, agreed::no>("graph"),  // of a plan of one worker
+    describe_option<&training_options::job, agreed::no>("job"),
+    describe_option<&training_options::before, agreed::no>("before"),
+};
+
+struct any_member {
+  template <class T>
+  operator T() const;
+};
+template <class Aggregate, class... Members>
+consteval std::size_t member_count() {
+  if constexpr (requires { Aggregate{Members{}..., any_member{}}; })
+    return member_count<Aggregate, Members..., any_member>();
+  else return sizeof...(Members);
+}
+static_assert(std::size(training_option_list) == member_count<training_options>(),
+              "gpipe: an option of a training has no line in training_option_list, which says whether processes must "
+              "agree on it");
+
+/// The values of a training that must be the same in all processes of a job.
+GPIPE_COLD inline std::vector<agreed_value> agreed_values_of(const training_options& options) {
+  std::vector<agreed_value> all;
+  for (const training_option& option : training_option_list)
+    if (option.value != nullptr) all.push_back(option.value(option.name, options));
+  return all;
+}
+
+}  // namespace gpipe::detail

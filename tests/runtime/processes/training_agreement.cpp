@@ -1,0 +1,78 @@
+// sanitizers: address
+
+#include <gpipe/runtime/processes/training_agreement.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+using namespace gpipe;
+using namespace gpipe::detail;
+
+namespace {
+
+// The list's length is compared with this count, so an option without a line does not compile.
+struct three_options {
+  int number = 0;
+  std::vector<int> list{};
+  rate_schedule function = constant{};
+};
+static_assert(member_count<three_options>() == 3);
+
+/// The error of two processes with these options.
+std::string mismatch(const training_options& one, const training_options& other) {
+  const std::vector<agreed_value> values = agreed_values_of(one);
+  const call_fingerprint own(collective_kind::make, values), theirs(collective_kind::make, agreed_values_of(other));
+  return own == theirs ? "" : own.difference(theirs, 1, values).wrong();
+}
+
+}  // namespace
+
+TEST_CASE("every option of a training has a name of its own in the list") {
+  std::set<std::string_view> names;
+  for (const training_option& option : training_option_list) {
+    CAPTURE(option.name);
+    CHECK(names.insert(option.name).second);
+  }
+}
+
+TEST_CASE("a mismatch names the option, and both values unless they are hashes") {
+  const std::string ranks = "ranks 0 and 1 do not agree on ";
+  CHECK(mismatch({.seed = 5}, {.seed = 5}) == "");
+  CHECK(mismatch({.seed = 5}, {.seed = 6}) == ranks + "seed: 5 and 6");
+  CHECK(mismatch({}, {.average_weights = 0.5}) == ranks + "average_weights: 0 and 0.5");
+  CHECK(mismatch({.deadline = std::chrono::nanoseconds(20)}, {.deadline = std::chrono::nanoseconds(30)}) ==
+        ranks + "deadline: 20 and 30");
+  CHECK(mismatch({}, {.trace_events = 100}) == ranks + "trace_events: 0 and 100");
+  CHECK(mismatch({}, {.digest_calls = 2}) == ranks + "digest_calls: 0 and 2");
+  CHECK(mismatch({}, {.slot_times = true}) == ranks + "slot_times: 0 and 1");
+}
+
+TEST_CASE("a mismatch of groups is found in each of their settings") {
+  const std::string differs = "ranks 0 and 1 do not agree on groups";
+  const parameter_group biases{.parameters = {"*bias"}};
+  CHECK(mismatch({.groups = {biases}}, {.groups = {biases}}) == "");
+  CHECK(mismatch({}, {.groups = {biases}}) == differs);
+  CHECK(mismatch({.groups = {biases}}, {.groups = {biases, biases}}) == differs);
+  const auto other = [&](auto member, auto value) {
+    parameter_group changed = biases;
+    changed.*member = value;
+    return mismatch({.groups = {biases}}, {.groups = {changed}});
+  };
+  CHECK(other(&parameter_group::parameters, std::vector<std::string>{"*weight"}) == differs);
+  CHECK(other(&parameter_group::layers, std::vector<std::string>{"linear"}) == differs);
+  CHECK(other(&parameter_group::rate_factor, 0.1) == differs);
+  CHECK(other(&parameter_group::weight_decay, 0.) == differs);
+  CHECK(other(&parameter_group::frozen, true) == differs);
+}
+
+TEST_CASE("processes may differ in what each step or the plan agrees on, and in what changes no result") {
+  CHECK(mismatch({}, {.max_grad_norm = 1}) == "");
+  CHECK(mismatch({}, {.on_deadline = deadline_action::abort}) == "");
+  CHECK(mismatch({}, {.arena_fill = std::byte{1}}) == "");
+  CHECK(mismatch({.canary = false}, {.canary = true}) == "");
+}
