@@ -79,9 +79,9 @@ class executor {
     input_.require_training();
     calls().together([&] {
       // Updates compute with the rate as a number of the parameters' type.
-      if (!(std::fabs(rate) <= (net_.type == dtype::float64
-                                    ? (std::numeric_limits<double>::max)()
-                                    : static_cast<double>((std::numeric_limits<float>::max)()))))
+      const double max_rate = detail::visit_dtype<double, float>(
+          net_.type, []<class T>() { return static_cast<double>((std::numeric_limits<T>::max)()); });
+      if (!(std::fabs(rate) <= max_rate))
         detail::throw_error({"the learning rate is ", detail::significant(rate, 6),
                              std::isfinite(rate) ? ", which a float cannot hold" : ""},
                             {"check the learning rate of the optimizer and its schedule"},

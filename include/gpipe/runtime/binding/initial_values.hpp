@@ -45,11 +45,10 @@ GPIPE_COLD void first_values(dtype type, const parameter* list, int count, std::
     const initialiser how = list[p].first.of(list[p].extents);
     for (std::size_t first = 0; first < n; first += max_elements) {
       const std::size_t some = (std::min)(max_elements, n - first);
-      for (std::size_t i = 0; i < some; ++i) {
-        const double x = first_value(how, seed, slot, before + p, first + i);
-        if (type == dtype::float64) reinterpret_cast<double*>(values.data())[i] = x;
-        else reinterpret_cast<float*>(values.data())[i] = static_cast<float>(x);
-      }
+      visit_dtype<double, float>(type, [&]<class T>() {
+        for (std::size_t i = 0; i < some; ++i)
+          reinterpret_cast<T*>(values.data())[i] = static_cast<T>(first_value(how, seed, slot, before + p, first + i));
+      });
       put(at + first * bytes_of(type), some * bytes_of(type), values.data());
     }
     at += aligned(n * bytes_of(type));

@@ -42,8 +42,7 @@ GPIPE_COLD void read_array_as(const array_place& from, const array_visit& visit)
   }
 }
 GPIPE_COLD GPIPE_INLINE void read_array(const array_place& from, const array_visit& visit) {
-  if (from.array.type == dtype::float64) read_array_as<double>(from, visit);
-  else read_array_as<float>(from, visit);
+  visit_dtype<double, float>(from.array.type, [&]<class T>() { read_array_as<T>(from, visit); });
 }
 
 GPIPE_COLD inline bool equal_values(const array_place& first, const array_place& second,
