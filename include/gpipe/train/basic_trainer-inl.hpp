@@ -45,7 +45,9 @@ GPIPE_COLD inline const rate_schedule& checked_schedule(const rate_schedule& sch
   return schedule;
 }
 
-inline const listing& listed(memory_kind kind) { return kind == memory_kind::state ? of_state : of_parameters; }
+constexpr array_kind array_kind_of(memory_kind kind) {
+  return kind == memory_kind::state ? array_kind::state : array_kind::parameter;
+}
 
 template <class Device>
 GPIPE_COLD const watched_rows& watched_in(const executor<Device>& of, int slot) {
@@ -60,8 +62,7 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
                                                 const detail::plan_source& plan,
                                                 const detail::optimizer_update<context>& update, double learning_rate,
                                                 const training_options& how)
-    : moments_(update.moments()),
-      learning_rate_(detail::checked_rate(learning_rate)),
+    : learning_rate_(detail::checked_rate(learning_rate)),
       max_grad_norm_(how.max_grad_norm),
       schedule_(detail::checked_schedule(how.learning_rate_schedule)),
       frozen_(detail::index(net.slot_count)),
@@ -125,7 +126,7 @@ GPIPE_COLD void basic_trainer<Device>::set_frozen(int first, int last, bool froz
   for (int l = first; l < last; ++l) {
     executor_->freeze(l, frozen);
     for (int p = 0; p < net.row_of(l).parameter_count; ++p) {
-      const detail::parameter_place owner = net.owner(l, p);
+      const detail::named_array owner = net.owner(l, p);
       frozen_[detail::index(owner.slot)][detail::index(owner.index)] = frozen;
     }
   }
@@ -208,8 +209,7 @@ GPIPE_COLD auto basic_trainer<Device>::parameters() -> std::vector<model_array<D
     a.path = detail::path_of(net, which);
     a.kind = which.kind;
     a.slot = which.slot;
-    const detail::parameter_place owner =
-        trained ? net.owner(which.slot, which.index) : detail::parameter_place{which.slot, which.index};
+    const detail::named_array owner = net.owner(which);
     a.owner = owner.slot;
     a.name = described.name;
     a.extents.assign(described.extents.extents, described.extents.extents + described.extents.rank);
@@ -251,69 +251,50 @@ GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, std::string_view pa
 }
 
 template <class Device>
-GPIPE_COLD auto basic_trainer<Device>::find(memory_kind kind, int slot, std::string_view name, dtype type,
-                                            int index) const -> array {
-  const plan_options& options = plan().options;
-  const detail::tensor_rule_memory* const rule = options.tensor_rule;
-  const int count = moments_ + (rule != nullptr ? rule->arrays : 0);
-  if (kind == memory_kind::moments && (index < 0 || index >= count))
-    detail::throw_error({"the optimizer has no moment ", index}, {"it keeps ", count, " arrays, counted from 0"});
-  if (kind == memory_kind::averages && !options.average_weights)
+GPIPE_COLD array_location basic_trainer<Device>::find(memory_kind kind, int slot, std::string_view name, dtype type,
+                                                      int index) const {
+  const network& net = executor_->net();
+  if (kind == memory_kind::averages && !plan().options.average_weights)
     detail::throw_error({"average_weights is 0: there is no average of the weights"},
                         {"choose .average_weights = 0.999 in the options of the training"});
-  const network& net = executor_->net();
   const detail::row& layer = net.row_of(detail::known_slot(net, slot));
-  const auto [at, size] = detail::find_array(layer, slot, name, type, detail::listed(kind));
-  if (kind == memory_kind::state) return {kind, slot, index, at, size};
-  int p = 0;
-  while (layer.parameters[p].name != name) ++p;
-  const detail::parameter_place owner = net.owner(slot, p);
-  if (kind != memory_kind::moments || index < moments_)
-    return {kind, owner.slot, index, net.own_bytes(owner.slot, owner.index), size};
-  const tensor_extents& extents = layer.parameters[p].extents;
-  return {
-      memory_kind::arrays, owner.slot, 0,
-      detail::arrays_before(net, owner.slot, *rule, owner.index) + rule->before(extents, layer.type, index - moments_),
-      rule->array(extents, index - moments_).extents.size()};
+  const detail::named_array which = detail::find_array(layer, slot, name, detail::array_kind_of(kind));
+  if (layer.type != type)
+    detail::throw_error({detail::name_of(which.kind), " \"", name, "\" is ", name_of(layer.type)}, {"read it as that"},
+                        detail::place_of(net, slot));
+  if (kind != memory_kind::moments) return detail::locate(net, which).in(kind);
+  const std::vector<optimizer_array> kept = detail::optimizer_arrays(net, plan().options, which);
+  if (index < 0 || index >= static_cast<int>(kept.size()))
+    detail::throw_error({"the optimizer has no moment ", index}, {"it keeps ", kept.size(), " arrays, counted from 0"});
+  return kept[detail::index(index)].location;
 }
 template <class Device>
 GPIPE_COLD std::vector<optimizer_array> basic_trainer<Device>::optimizer_arrays(int slot, std::string_view name) const {
-  const network& net = executor_->net();
-  const detail::row& layer = net.row_of(detail::known_slot(net, slot));
-  static_cast<void>(find(memory_kind::parameters, slot, name, layer.type, 0));
-  int p = 0;
-  while (layer.parameters[p].name != name) ++p;
-  const tensor_extents& extents = layer.parameters[p].extents;
-  std::vector<optimizer_array> all;
-  for (int i = 0; i < moments_; ++i) all.push_back({"moment." + std::to_string(i), extents});
-  if (const auto* rule = plan().options.tensor_rule; rule != nullptr)
-    for (int k = 0; k < rule->arrays; ++k) {
-      const tensor_array kept = rule->array(extents, k);
-      all.push_back({kept.name, kept.extents});
-    }
-  return all;
+  const detail::row& layer = net().row_of(detail::known_slot(net(), slot));
+  return detail::optimizer_arrays(net(), plan().options, detail::find_array(layer, slot, name, array_kind::parameter));
 }
 template <class Device>
-void basic_trainer<Device>::copy(const array& from, std::size_t bytes, void* into) const {
-  executor_->read(from.kind, from.slot, from.index, from.at, bytes, into);
+void basic_trainer<Device>::copy(const array_location& from, void* into) const {
+  executor_->read(from, into);
 }
 template <class Device>
 GPIPE_COLD void basic_trainer<Device>::write(memory_kind kind, int slot, std::string_view name, dtype type,
                                              const void* values, std::size_t count, int index) {
-  const array into = find(kind, slot, name, type, index);
-  if (count != into.size)
-    detail::throw_error({detail::listed(kind).one, " \"", name, "\" has ", into.size, " elements, not ", count},
-                        {"give all of them"}, detail::place_of(executor_->net(), slot));
-  executor_->write(into.kind, into.slot, into.index, into.at, count * detail::bytes_of(type), values);
+  const array_location into = find(kind, slot, name, type, index);
+  if (const std::size_t size = into.bytes / detail::bytes_of(type); count != size)
+    detail::throw_error(
+        {detail::name_of(detail::array_kind_of(kind)), " \"", name, "\" has ", size, " elements, not ", count},
+        {"give all of them"}, detail::place_of(executor_->net(), slot));
+  executor_->write(into, values);
 }
 
 template <class Device>
 GPIPE_COLD void basic_trainer<Device>::keep_values(std::vector<std::byte>& into) const {
   into.resize(detail::value_bytes(net()));
   std::byte* at = into.data();
-  detail::each_value(net(), [&](const detail::value_place& v) {
-    executor_->read(v.kind, v.slot, 0, v.at, v.bytes, at);
-    at += v.bytes;
+  detail::each_value(net(), [&](const array_location& value) {
+    executor_->read(value, at);
+    at += value.bytes;
   });
 }
 template <class Device>
@@ -332,16 +313,12 @@ GPIPE_COLD std::uint64_t basic_trainer<Device>::parameter_hash(int replica) cons
     detail::throw_error({"replica is ", replica}, {"choose 0 to ", plan().replicas() - 1});
   detail::hash sum;
   std::vector<std::byte> copy;
-  for (int l = 0; l < net.slot_count; ++l) {
-    const detail::row& r = net.row_of(l);
-    for (int p = 0; p < r.parameter_count; ++p) {
-      if (!net.owns(l, p)) continue;
-      const std::size_t bytes = r.parameters[p].extents.size() * detail::bytes_of(r.type);
-      copy.resize(bytes);
-      executor_->read(memory_kind::parameters, l, 0, net.own_bytes(l, p), bytes, copy.data(), replica);
-      sum.add(copy.data(), bytes);
-    }
-  }
+  detail::each_value(net, [&](const array_location& value) {
+    if (value.kind != memory_kind::parameters) return;
+    copy.resize(value.bytes);
+    executor_->read(value, copy.data(), replica);
+    sum.add(copy.data(), value.bytes);
+  });
   return sum.value();
 }
 

@@ -58,12 +58,6 @@ struct plan_source {
 /// Which weights a forward pass uses: those of the last step, or their moving average.
 enum class weights : std::uint8_t { current, averaged };
 
-/// An array that an optimizer keeps for one parameter, of the parameter's type.
-struct optimizer_array {
-  std::string name;  ///< "moment.0", or a tensor rule's name for it, such as "row"
-  tensor_extents extents{};
-};
-
 /// The part of a trainer that depends neither on the model's type nor on the optimizer's. Only declared here: the
 /// bodies stand in basic_trainer-inl.hpp.
 template <class Device>
@@ -312,25 +306,20 @@ class basic_trainer {
   ~basic_trainer();
 
  private:
-  struct array {
-    memory_kind kind;
-    int slot, index;       // of a tied parameter its owner's slot
-    std::size_t at, size;  // bytes before it in the slot's own block; its elements
-  };
   struct place {
     int slot;
     std::string_view name;  // the layer's
   };
   place find(array_kind kind, std::string_view path) const;
-  array find(memory_kind kind, int slot, std::string_view name, dtype type, int index) const;
-  void copy(const array& from, std::size_t bytes, void* into) const;
+  array_location find(memory_kind kind, int slot, std::string_view name, dtype type, int index) const;
+  void copy(const array_location& from, void* into) const;
   void write(memory_kind kind, int slot, std::string_view name, dtype type, const void* values, std::size_t count,
              int index = 0);
   template <class T>
   std::vector<T> read(memory_kind kind, int slot, std::string_view name, int index = 0) const {
-    const array found = find(kind, slot, name, dtype_of<T>, index);
-    std::vector<T> values(found.size);
-    copy(found, found.size * sizeof(T), values.data());
+    const array_location found = find(kind, slot, name, dtype_of<T>, index);
+    std::vector<T> values(found.bytes / sizeof(T));
+    copy(found, values.data());
     return values;
   }
   void set_frozen(int first, int last, bool frozen);
@@ -345,7 +334,6 @@ class basic_trainer {
     if constexpr (detail::included<calls>) return call(calls{});
   }
 
-  int moments_;
   double learning_rate_, max_grad_norm_;
   rate_schedule schedule_;
   std::vector<std::vector<bool>> frozen_;          // [slot][its own parameter]

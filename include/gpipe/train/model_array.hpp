@@ -6,7 +6,8 @@
 #include <vector>
 
 #include <gpipe/core/tensors/dtype.hpp>
-#include <gpipe/model/path.hpp>
+#include <gpipe/model/graph.hpp>
+#include <gpipe/plan/memory/optimizer_arrays.hpp>
 
 namespace gpipe {
 
