@@ -11,6 +11,7 @@
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/array.hpp>
 #include <gpipe/train/basic_trainer.hpp>
+#include <gpipe/train/model_array-inl.hpp>
 
 // The bodies of basic_trainer's members. trainer.hpp includes them if the program is header-only. If GPIPE_COMPILED is
 // 1, compiled.cpp includes them for the host, and a program for another device includes them itself.
@@ -43,10 +44,6 @@ GPIPE_COLD inline double checked_rate(double rate) {
 GPIPE_COLD inline const rate_schedule& checked_schedule(const rate_schedule& schedule) {
   rate_factor(schedule, 0);
   return schedule;
-}
-
-constexpr array_kind array_kind_of(memory_kind kind) {
-  return kind == memory_kind::state ? array_kind::state : array_kind::parameter;
 }
 
 template <class Device>
@@ -199,28 +196,26 @@ const gpipe::digest& basic_trainer<Device>::digest() const {
 }
 
 template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::array(const detail::named_array& which) -> model_array<Device> {
+  const detail::named_array owner = net().owner(which);
+  model_array<Device> found(*executor_, which);
+  found.frozen =
+      found.kind == array_kind::parameter && (frozen_[detail::index(owner.slot)][detail::index(owner.index)] ||
+                                              executor_->groups().frozen(which.slot, which.index));
+  return found;
+}
+template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::array(array_kind kind, std::string_view path) -> model_array<Device> {
+  return array(detail::find_path(net(), path, kind));
+}
+template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::array(array_kind kind, int slot, std::string_view name) -> model_array<Device> {
+  return array(detail::find_array(net().row_of(detail::known_slot(net(), slot)), slot, name, kind));
+}
+template <class Device>
 GPIPE_COLD auto basic_trainer<Device>::parameters() -> std::vector<model_array<Device>> {
-  const network& net = executor_->net();
   std::vector<model_array<Device>> all;
-  detail::for_each_array(net, [&](const detail::named_array& which) {
-    const gpipe::parameter& described = detail::description_of(net, which);
-    const bool trained = which.kind == array_kind::parameter;
-    model_array<Device>& a = all.emplace_back();
-    a.path = detail::path_of(net, which);
-    a.kind = which.kind;
-    a.slot = which.slot;
-    const detail::named_array owner = net.owner(which);
-    a.owner = owner.slot;
-    a.name = described.name;
-    a.extents.assign(described.extents.extents, described.extents.extents + described.extents.rank);
-    a.type = net.row_of(which.slot).type;
-    a.stage = plan().cut().stage_of(a.owner);
-    const auto& groups = executor_->groups();
-    a.frozen = trained && (frozen_[detail::index(owner.slot)][detail::index(owner.index)] ||
-                           groups.frozen(which.slot, which.index));
-    if (trained) a.group = groups.of(which.slot, which.index);
-    a.training_ = this;
-  });
+  detail::for_each_array(net(), [&](const detail::named_array& which) { all.push_back(array(which)); });
   return all;
 }
 
@@ -242,50 +237,6 @@ GPIPE_COLD std::string basic_trainer<Device>::group_summary() const {
                             detail::counted(elements[g]), " parameters",
                             g < groups.size() ? "; " + detail::text_of(groups[g]) : "", "\n"});
   return text;
-}
-
-template <class Device>
-GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, std::string_view path) const -> place {
-  const detail::named_array found = detail::find_path(executor_->net(), path, kind);
-  return {found.slot, detail::description_of(executor_->net(), found).name};
-}
-
-template <class Device>
-GPIPE_COLD array_location basic_trainer<Device>::find(memory_kind kind, int slot, std::string_view name, dtype type,
-                                                      int index) const {
-  const network& net = executor_->net();
-  if (kind == memory_kind::averages && !plan().options.average_weights)
-    detail::throw_error({"average_weights is 0: there is no average of the weights"},
-                        {"choose .average_weights = 0.999 in the options of the training"});
-  const detail::row& layer = net.row_of(detail::known_slot(net, slot));
-  const detail::named_array which = detail::find_array(layer, slot, name, detail::array_kind_of(kind));
-  if (layer.type != type)
-    detail::throw_error({detail::name_of(which.kind), " \"", name, "\" is ", name_of(layer.type)}, {"read it as that"},
-                        detail::place_of(net, slot));
-  if (kind != memory_kind::moments) return detail::locate(net, which).in(kind);
-  const std::vector<optimizer_array> kept = detail::optimizer_arrays(net, plan().options, which);
-  if (index < 0 || index >= static_cast<int>(kept.size()))
-    detail::throw_error({"the optimizer has no moment ", index}, {"it keeps ", kept.size(), " arrays, counted from 0"});
-  return kept[detail::index(index)].location;
-}
-template <class Device>
-GPIPE_COLD std::vector<optimizer_array> basic_trainer<Device>::optimizer_arrays(int slot, std::string_view name) const {
-  const detail::row& layer = net().row_of(detail::known_slot(net(), slot));
-  return detail::optimizer_arrays(net(), plan().options, detail::find_array(layer, slot, name, array_kind::parameter));
-}
-template <class Device>
-void basic_trainer<Device>::copy(const array_location& from, void* into) const {
-  executor_->read(from, into);
-}
-template <class Device>
-GPIPE_COLD void basic_trainer<Device>::write(memory_kind kind, int slot, std::string_view name, dtype type,
-                                             const void* values, std::size_t count, int index) {
-  const array_location into = find(kind, slot, name, type, index);
-  if (const std::size_t size = into.bytes / detail::bytes_of(type); count != size)
-    detail::throw_error(
-        {detail::name_of(detail::array_kind_of(kind)), " \"", name, "\" has ", size, " elements, not ", count},
-        {"give all of them"}, detail::place_of(executor_->net(), slot));
-  executor_->write(into, values);
 }
 
 template <class Device>

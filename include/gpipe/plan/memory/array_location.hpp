@@ -29,7 +29,7 @@ struct array_location {
 namespace detail {
 
 /// The location of a parameter or of a part of the state.
-constexpr array_location locate(const network& net, const named_array& which) {
+GPIPE_COLD constexpr array_location locate(const network& net, const named_array& which) {
   const named_array owner = net.owner(which);
   const row& r = net.row_of(owner.slot);
   const std::size_t bytes = description_of(net, owner).extents.size() * bytes_of(r.type);
