@@ -34,7 +34,7 @@ struct product {
       context.template prepare_multiply_transposed<T>(K, N, samples);  // backward_parameters
     }
 
-    // Called at the start, after every update and after set_parameter: the only place that writes `derived`.
+    // Called at the start, after every update and after a parameter is set: the only place that writes `derived`.
     static void refresh(const auto& context, const auto& a) noexcept {
       const number* weight = a.template parameter<0>();
       context.pack(K, N, weight, N, false, a.template derived<0>());  // K x N, its rows are N apart

@@ -63,6 +63,7 @@
 #include <gpipe/train/fit-inl.hpp>
 #include <gpipe/train/generation/decoder-inl.hpp>
 #include <gpipe/train/generation/generator-inl.hpp>
+#include <gpipe/train/model_array-inl.hpp>
 #include <gpipe/train/trainer_checkpoints-inl.hpp>
 
 #if !GPIPE_COMPILED
@@ -74,6 +75,7 @@ template class gpipe::detail::bound_stage<gpipe::host_device>;
 template class gpipe::detail::worker<gpipe::host_device>;
 template class gpipe::executor<gpipe::host_device>;
 template class gpipe::basic_trainer<gpipe::host_device>;
+template class gpipe::model_array<gpipe::host_device>;
 template struct gpipe::detail::trainer_checkpoints<gpipe::host_device>;
 template struct gpipe::detail::decode_function<
     gpipe::detail::bound_kind<gpipe::detail::attention_kernels<float, false>>, gpipe::host::context>;

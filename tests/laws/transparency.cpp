@@ -327,25 +327,26 @@ TEST_CASE("a tied parameter's gradient is the sum over its uses, and counts once
     trainer<shared, sgd> one(options);
     trainer<untied, sgd> two(options);
     for (const char* which : {"weight", "bias"}) {
-      for (const int slot : {0, 2}) two.set_parameter<float>(slot, which, one.parameter(0, which));
-      two.set_parameter<float>(3, which, one.parameter(3, which));
+      for (const int slot : {0, 2}) two.parameter(slot, which).set(one.parameter(0, which).values());
+      two.parameter(3, which).set(one.parameter(3, which).values());
     }
-    const auto before = one.parameter(0, "weight");
+    const auto before = one.parameter(0, "weight").values();
     const step_result found = one.step(data.all());
     CHECK(found.loss == two.step(data.all()).loss);
     double square = 0;
     for (const int slot : {0, 3})
       for (const char* which : {"weight", "bias"}) {
-        const auto sum = one.gradient(slot, which), first = two.gradient(slot, which), second = two.gradient(2, which);
+        const auto sum = one.parameter(slot, which).gradient(), first = two.parameter(slot, which).gradient(),
+                   second = two.parameter(2, which).gradient();
         for (std::size_t i = 0; i < sum.size(); ++i) {
           CHECK(sum[i] == (slot == 0 ? first[i] + second[i] : first[i]));
           square += static_cast<double>(sum[i]) * static_cast<double>(sum[i]);
         }
       }
     CHECK(found.norm == doctest::Approx(std::sqrt(square) / found.weight));
-    CHECK(one.parameter(0, "weight") == one.parameter(2, "weight"));
-    CHECK(one.gradient(0, "weight") == one.gradient(2, "weight"));
-    CHECK(one.parameter(0, "weight") != before);
+    CHECK(one.parameter(0, "weight").values() == one.parameter(2, "weight").values());
+    CHECK(one.parameter(0, "weight").gradient() == one.parameter(2, "weight").gradient());
+    CHECK(one.parameter(0, "weight").values() != before);
   }
 }
 

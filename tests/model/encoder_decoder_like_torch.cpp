@@ -42,9 +42,9 @@ void trains_like_torch(const plan_options& plan) {
   constexpr double tolerance = std::is_same_v<T, float> ? 1e-4 : 1e-9;
   trainer<net<T>, sgd> training{plan, sgd{.learning_rate = known::rate, .momentum = known::momentum}};
   std::size_t k = 0;
-  for (const auto& p : training.parameters()) {
+  for (auto& p : training.parameters()) {
     const bool shared = p.path == "target_words.weight";  // the encoder's words
-    training.set_parameter(p.path, laws::first_values_of<T>(p.extents, p.name, shared ? 0 : k));
+    p.set(laws::first_values_of<T>(p.extents, p.name, shared ? 0 : k));
     if (!shared) ++k;
   }
   REQUIRE(k == std::size(known::products));

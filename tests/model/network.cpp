@@ -103,7 +103,7 @@ struct shared : model<input<float, 4>, scaled<3>, tied<"a", scaled<5>>, tied<"b"
                       repeat<2, relu, tied<"a", scaled<5>>>, tied<"b", scaled<7>>> {};
 constexpr const network& k = network_of<shared>;
 static_assert(k.slot_count == 8 && k.row_count == 6 && k.parameters() == (3 + 2) + (5 + 2) + (7 + 2));
-using place = gpipe::detail::parameter_place;
+using place = gpipe::detail::named_array;
 static_assert(k.owner(1, 1) == place{1, 1} && k.owner(4, 0) == place{1, 0} && k.owner(6, 1) == place{1, 1});
 static_assert(k.owner(7, 0) == place{2, 0} && k.uses(7, 2) && !k.uses(7, 1));
 static_assert(k.owns(1) && k.owns(3) && !k.owns(4) && !k.owns(7) && k.own_bytes(4) == 0 && k.tied_bytes(4) == 128);

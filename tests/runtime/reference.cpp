@@ -89,7 +89,7 @@ void agrees(const optimizer_update<host::context>& rule, double rate, const std:
       executor<host_device> run(of, kernels_of<net<T>, host::context>, make_plan(of, options), rule);
       for (const place_of& at : places(of, known::parameter_count)) {
         const auto start = rounded<T>(std::span(initial).subspan(at.first, at.size));
-        run.write(memory_kind::parameters, at.slot, 0, at.offset, at.size * sizeof(T), start.data());
+        run.write({memory_kind::parameters, at.slot, 0, at.offset, at.size * sizeof(T)}, start.data());
       }
 
       // The largest distance between the blocks and the known numbers.
@@ -142,7 +142,7 @@ void averages(int M, const double* losses, const double* norms, const double* pa
                                .optimizer_moments = descent.moments()};
     executor<host_device> run(of, kernels_of<averaging_net<T>, host::context>, make_plan(of, options), descent);
     for (const place_of& at : places(of, averaged::parameter_count))
-      run.write(memory_kind::parameters, at.slot, 0, at.offset, at.size * sizeof(T), start.data() + at.first);
+      run.write({memory_kind::parameters, at.slot, 0, at.offset, at.size * sizeof(T)}, start.data() + at.first);
     for (int step = 0; step < averaged::steps; ++step) {
       const step_result found = run.train(data, 0.1);
       CHECK(std::abs(found.loss - losses[step]) < tolerance<T>);

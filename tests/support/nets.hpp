@@ -138,27 +138,21 @@ std::uint64_t state_of(const Trainer& training, int replica = 0) {
   const auto& run = training.executor();
   for (int l = 0; l < run.net().slot_count; ++l) {
     const gpipe::detail::row& r = run.net().row_of(l);
-    const auto add = [&](memory_kind kind, int index, std::size_t at, std::size_t bytes) {
-      std::vector<std::byte> copy(bytes);
-      run.read(kind, l, index, at, bytes, copy.data(), replica);
-      sum.add(copy.data(), bytes);
+    const auto add = [&](const array_location& from) {
+      std::vector<std::byte> copy(from.bytes);
+      run.read(from, copy.data(), replica);
+      sum.add(copy.data(), from.bytes);
     };
     const std::size_t own = run.net().own_bytes(l);
-    add(memory_kind::parameters, 0, 0, own);
+    add({memory_kind::parameters, l, 0, 0, own});
     for (int k = 0; k < run.plan().options.optimizer_moments; ++k)  // without the padding
       for (int p = 0; p < r.parameter_count; ++p)
-        if (run.net().owns(l, p))
-          add(memory_kind::moments, k, run.net().own_bytes(l, p),
-              r.parameters[p].extents.size() * gpipe::detail::bytes_of(r.type));
+        if (run.net().owns(l, p)) add(gpipe::detail::locate(run.net(), {l, p}).in(memory_kind::moments, k));
     if (const auto* rule = run.plan().options.tensor_rule; rule != nullptr)
-      add(memory_kind::arrays, 0, 0, gpipe::detail::arrays_before(run.net(), l, *rule));
-    if (run.plan().options.average_weights) add(memory_kind::averages, 0, 0, own);
-    std::size_t at = 0;
-    for (int i = 0; i < r.state_count; ++i) {  // without the padding
-      const std::size_t bytes = r.state[i].extents.size() * gpipe::detail::bytes_of(r.type);
-      add(memory_kind::state, 0, at, bytes);
-      at += gpipe::detail::aligned(bytes);
-    }
+      add({memory_kind::arrays, l, 0, 0, gpipe::detail::arrays_before(run.net(), l, *rule)});
+    if (run.plan().options.average_weights) add({memory_kind::averages, l, 0, 0, own});
+    for (int i = 0; i < r.state_count; ++i)  // without the padding
+      add(gpipe::detail::locate(run.net(), {l, i, array_kind::state}));
   }
   const std::uint64_t steps = training.steps();
   sum.add(reinterpret_cast<const std::byte*>(&steps), sizeof steps);
@@ -180,7 +174,7 @@ std::uint64_t gradients_of(const Trainer& training) {
   const auto& run = training.executor();
   for (int l = 0; l < run.net().slot_count; ++l) {
     std::vector<std::byte> copy(run.net().own_bytes(l));
-    run.read(memory_kind::gradients, l, 0, 0, copy.size(), copy.data());
+    run.read({memory_kind::gradients, l, 0, 0, copy.size()}, copy.data());
     sum.add(copy.data(), copy.size());
   }
   return sum.value();

@@ -15,6 +15,9 @@ inline constexpr int max_auxiliary_losses = 3;
 /// The name of a model's last loss, among its losses.
 inline constexpr std::string_view main_loss = "main";
 
+/// What a layer has by name: `parameters`, which are trained, or `state`.
+enum class array_kind : std::uint8_t { parameter, state };
+
 namespace detail {
 
 /// A tensor of an edge as data: its elements per sample, and their type.
@@ -62,9 +65,11 @@ struct row {
     for (int i = 0; i < parameter_count; ++i) sum += aligned(parameters[i].extents.size() * bytes_of(type));
     return sum;
   }
-  GPIPE_COLD constexpr std::size_t state_bytes() const {
+  constexpr std::size_t state_bytes() const { return state_bytes(state_count); }
+  /// The bytes before a part of the state.
+  GPIPE_COLD constexpr std::size_t state_bytes(int part) const {
     std::size_t sum = 0;
-    for (int i = 0; i < state_count; ++i) sum += aligned(state[i].extents.size() * bytes_of(type));
+    for (int i = 0; i < part; ++i) sum += aligned(state[i].extents.size() * bytes_of(type));
     return sum;
   }
   GPIPE_COLD constexpr std::size_t derived_bytes() const {
@@ -96,17 +101,18 @@ struct row {
   }
 };
 
-/// A parameter: its slot, and its index in the layer's list.
-struct parameter_place {
-  int slot = 0, index = 0;
+/// A parameter of a slot, or a part of its state, by its index in the layer's list.
+struct named_array {
+  int slot = -1, index = 0;
+  array_kind kind = array_kind::parameter;
 
-  constexpr bool operator==(const parameter_place&) const = default;
+  constexpr bool operator==(const named_array&) const = default;
 };
 
 /// A parameter of a slot that an earlier slot owns, because both are tied.
 struct tied_parameter {
   int index = 0;  ///< in the list of the slot that uses it
-  parameter_place owner{};
+  named_array owner{};
 };
 
 /// One layer of the expanded model. Its index names it in all rooms.
@@ -161,11 +167,15 @@ struct network {
   /// Whether all parameters that a slot uses are its own.
   constexpr bool owns(int l) const { return slots[l].tied == 0; }
   /// The parameter that a slot uses as its number `p`: its own, or that of an earlier slot.
-  constexpr detail::parameter_place owner(int l, int p) const {
+  constexpr detail::named_array owner(int l, int p) const {
     const detail::slot& s = slots[l];
     for (int i = 0; i < s.tied; ++i)
       if (const detail::tied_parameter& t = tied[s.first_tied + i]; t.index == p) return t.owner;
     return {l, p};
+  }
+  /// The same of an array. A layer's state is its own.
+  constexpr detail::named_array owner(const detail::named_array& which) const {
+    return which.kind == array_kind::parameter ? owner(which.slot, which.index) : which;
   }
   constexpr bool owns(int l, int p) const { return owner(l, p).slot == l; }
   /// Whether a slot uses a parameter that an earlier slot owns.
@@ -219,6 +229,22 @@ struct network {
 };
 
 namespace detail {
+
+constexpr const parameter& description_of(const network& net, const named_array& which) {
+  const row& r = net.row_of(which.slot);
+  return which.kind == array_kind::parameter ? r.parameters[which.index] : r.state[which.index];
+}
+
+/// Calls `visit(named_array)` for the parameters and then the state of each slot, in model order. A tied parameter is
+/// visited at each use; the values are those of its owner.
+template <class Visit>
+constexpr void for_each_array(const network& net, Visit visit) {
+  for (int l = 0; l < net.slot_count; ++l) {
+    const row& r = net.row_of(l);
+    for (int i = 0; i < r.parameter_count; ++i) visit(named_array{l, i, array_kind::parameter});
+    for (int i = 0; i < r.state_count; ++i) visit(named_array{l, i, array_kind::state});
+  }
+}
 
 struct extent_counts {
   int rows = 0, slots = 0, values = 0, reads = 0, fields = 0, skips = 0, ties = 0;

@@ -165,7 +165,7 @@ class expansion {
 
   struct owned_parameter {
     std::string_view tie{}, name{};
-    parameter_place place{};
+    named_array place{};
   };
 
   template <std::size_t N>
@@ -193,7 +193,7 @@ class expansion {
       owners_[owner_count_++] = {tie, it.name, {l, p}};
       return;
     }
-    const parameter_place first = owners_[o].place;
+    const named_array first = owners_[o].place;
     tied_[tied_count_++] = {p, first};
     ++slots_[l].tied;
     const row& theirs = rows_[slots_[first.slot].row];

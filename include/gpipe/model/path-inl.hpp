@@ -95,9 +95,8 @@ GPIPE_COLD GPIPE_INLINE named_array find_path(const network& net, std::string_vi
   const named_array found = find_path(net, path);
   if (found.kind == kind) return found;
   if (kind == array_kind::parameter)
-    throw_error({detail::quoted(path), " is state, which is not trained"},
-                {"read it by state(), write it by set_state()"});
-  throw_error({detail::quoted(path), " is a parameter"}, {"read it by parameter(), write it by set_parameter()"});
+    throw_error({detail::quoted(path), " is state, which is not trained"}, {"read it by state()"});
+  throw_error({detail::quoted(path), " is a parameter"}, {"read it by parameter()"});
 }
 
 }  // namespace detail

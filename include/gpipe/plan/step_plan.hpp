@@ -34,7 +34,7 @@ struct stage_slots {
 
 /// A parameter of a slot that uses the parameter of an earlier one.
 struct tie {
-  parameter_place owner, user;
+  named_array owner, user;
 };
 
 }  // namespace detail

@@ -54,8 +54,7 @@ class executor {
         parameters_(net_, plan_, here_, replicas()) {
     passes_.connect(kernels, [this](int rank) { return report_.of_worker(rank); });
     time_slots(options_.slot_times);
-    if (options_.digest_calls > 0)
-      replicas().each_stage([this](auto& stage) { stage.record_in(watched_.digest()); });
+    if (options_.digest_calls > 0) replicas().each_stage([this](auto& stage) { stage.record_in(watched_.digest()); });
     step_.seed = options_.seed;
     replicas().each([this](auto& it) { it.begin(step_); });
     rule_.use(groups_);
@@ -79,9 +78,9 @@ class executor {
     input_.require_training();
     calls().together([&] {
       // Updates compute with the rate as a number of the parameters' type.
-      if (!(std::fabs(rate) <= (net_.type == dtype::float64
-                                    ? (std::numeric_limits<double>::max)()
-                                    : static_cast<double>((std::numeric_limits<float>::max)()))))
+      const double max_rate = detail::visit_dtype<double, float>(
+          net_.type, []<class T>() { return static_cast<double>((std::numeric_limits<T>::max)()); });
+      if (!(std::fabs(rate) <= max_rate))
         detail::throw_error({"the learning rate is ", detail::significant(rate, 6),
                              std::isfinite(rate) ? ", which a float cannot hold" : ""},
                             {"check the learning rate of the optimizer and its schedule"},
@@ -219,7 +218,7 @@ class executor {
     input_.require_training();
     if (accumulated_ > 0)
       detail::throw_error({"the gradients of ", accumulated_, " accumulated calls wait for a step"},
-                     {"take the step, or call discard_accumulated"});
+                          {"take the step, or call discard_accumulated"});
     if (steps < 1) detail::throw_error({"steps is ", steps}, {"choose at least 1"});
     struct timing {
       executor& timed;
@@ -257,50 +256,43 @@ class executor {
   std::uint64_t steps() const { return step_.step; }
   const detail::bound_stage<Device>& stage(int s, int replica = 0) const { return replicas().at(replica).stage(s); }
 
-  /// Copies `bytes` from offset `at` on out of a slot's own parameters, gradients (sums over the last step's samples),
-  /// `index`-th moment or state. All replicas have the same, but while calls wait for a step only the first has the
-  /// sums of gradients.
-  GPIPE_COLD void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
-                       int replica = 0) const {
+  /// Copies an array out of the training: a parameter, its gradient (a sum over the last step's samples), what the
+  /// optimizer keeps for it, or state. All replicas have the same, but while calls wait for a step only the first has
+  /// the sums of gradients.
+  GPIPE_COLD void read(const array_location& from, void* into, int replica = 0) const {
     usable();
-    parameters_.read(kind, slot, index, at, bytes, into, replica, all_);
+    parameters_.read(from, into, replica, all_);
   }
-  /// Copies `bytes` into the same place, and recomputes the buffers that are derived from parameters. Parameters are
-  /// written to their moving average, too.
-  GPIPE_COLD void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, const void* from) {
-    calls().agree_to_write(kind, slot, at, bytes, from);
-    parameters_.write(kind, slot, index, at, bytes, from);
-    if (kind == memory_kind::parameters && plan_.options.average_weights)
-      parameters_.write(memory_kind::averages, slot, index, at, bytes, from);
+  /// Sets an array, and recomputes the buffers that are derived from parameters. Parameters are written to their moving
+  /// average, too.
+  GPIPE_COLD void write(const array_location& into, const void* from) {
+    calls().agree_to_write(into, from);
+    parameters_.write(into, from);
+    if (into.kind == memory_kind::parameters && plan_.options.average_weights)
+      parameters_.write(into.in(memory_kind::averages), from);
     parameters_.refresh();
   }
   /// The same for all parameters and the state of all slots, in the order of `each_value`.
   GPIPE_COLD void write_values(const std::byte* from) {
-    detail::each_value(net_, [&](const detail::value_place& v) {
-      calls().agree_to_write(v.kind, v.slot, v.at, v.bytes, from);
-      parameters_.write(v.kind, v.slot, 0, v.at, v.bytes, from);
-      from += v.bytes;
+    detail::each_value(net_, [&](const array_location& value) {
+      calls().agree_to_write(value, from);
+      parameters_.write(value, from);
+      from += value.bytes;
     });
     parameters_.refresh();
   }
 
   /// Whether this process has a slot's memory, in any replica.
-  bool has_here(int slot) const {
-    for (int r = 0; r < plan_.replicas(); ++r)
-      if (parameters_.is_here(slot, r)) return true;
-    return false;
-  }
+  bool has_here(int slot) const { return parameters_.is_here(slot); }
   /// As `read` and `write`, in this process alone: every process calls them for what it has, in any order. The buffers
   /// derived from parameters follow in `restore`.
-  GPIPE_COLD void read_here(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes,
-                            void* into) const {
+  GPIPE_COLD void read_here(const array_location& from, void* into) const {
     usable();
-    parameters_.read_here(kind, slot, index, at, bytes, into, 0);
+    parameters_.read_here(from, into, 0);
   }
-  GPIPE_COLD void write_here(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes,
-                             const void* from) {
+  GPIPE_COLD void write_here(const array_location& into, const void* from) {
     usable();
-    parameters_.write(kind, slot, index, at, bytes, from);
+    parameters_.write(into, from);
   }
   /// Goes on from this number of steps and seed, with the parameters that have been written. Drops what was
   /// accumulated.
@@ -324,7 +316,7 @@ class executor {
   std::byte* parameters(int slot) const { return of_parameters(memory_kind::parameters, slot, 0); }
   std::byte* gradients(int slot) const { return of_parameters(memory_kind::gradients, slot, 0); }
   std::byte* moments(int slot, int i) const { return of_parameters(memory_kind::moments, slot, i); }
-  std::byte* state(int slot) const { return usable(), parameters_.find(memory_kind::state, slot, 0, 0); }
+  std::byte* state(int slot) const { return usable(), parameters_.address({memory_kind::state, slot}, 0); }
 
   /// Each stage's times in steps, replica after replica, and each worker's events, since the last `reset_report`. If
   /// the plan only runs forward, every evaluation is a step.
@@ -357,8 +349,8 @@ class executor {
   int stage_of(int slot) const { return plan_.cut().stage_of(slot); }
 
   std::byte* of_parameters(memory_kind kind, int slot, int i) const {
-    const detail::parameter_place first = net_.owner(slot, 0);
-    return usable(), parameters_.find(kind, first.slot, i, 0) + net_.own_bytes(first.slot, first.index);
+    const detail::named_array first = net_.owner(slot, 0);
+    return usable(), parameters_.address({kind, first.slot, i, net_.own_bytes(first.slot, first.index)}, 0);
   }
 
   void time_slots(bool on) {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <gpipe/core/hash.hpp>
-#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/initial_values.hpp>
 #include <gpipe/runtime/processes/broadcast.hpp>
@@ -12,40 +12,7 @@
 
 namespace gpipe::detail {
 
-/// An array that a training changes and an evaluation reads: of a slot, with the bytes before it in the slot's own
-/// block.
-struct value_place {
-  memory_kind kind;
-  int slot;
-  std::size_t at, bytes;
-};
-
-/// Calls with every parameter, a tied one once, and with every layer's state, in model order.
-template <class Call>
-void each_value(const network& net, Call&& call) {
-  for (int l = 0; l < net.slot_count; ++l) {
-    const row& r = net.row_of(l);
-    const auto each_of = [&](memory_kind kind, const parameter* list, int count) {
-      std::size_t at = 0;
-      for (int p = 0; p < count; ++p) {
-        if (kind == memory_kind::parameters && !net.owns(l, p)) continue;
-        const std::size_t bytes = list[p].extents.size() * bytes_of(r.type);
-        call(value_place{kind, l, at, bytes});
-        at += aligned(bytes);
-      }
-    };
-    each_of(memory_kind::parameters, r.parameters, r.parameter_count);
-    each_of(memory_kind::state, r.state, r.state_count);
-  }
-}
-GPIPE_COLD inline std::size_t value_bytes(const network& net) {
-  std::size_t sum = 0;
-  each_value(net, [&](const value_place& v) { sum += v.bytes; });
-  return sum;
-}
-
-/// Reads and writes parameters, gradients, moments and state of slots, in whichever stage they are. A slot has only its
-/// own: a tied parameter is found at its owner.
+/// Reads and writes arrays of layers, in whichever stage they are.
 template <class Device>
 class parameter_access {
  public:
@@ -54,37 +21,38 @@ class parameter_access {
       : net_(net), plan_(plan), here_(here), replicas_(replicas) {}
 
   /// The address, in the memory of a stage that is here.
-  std::byte* find(memory_kind kind, int slot, int index, int replica) const {
-    return stage_with(slot, replica).map().find(kind, slot, -1, {}, index).base;
+  std::byte* address(const array_location& of, int replica) const {
+    return stage_with(of.layer_index, replica).map().find(of.kind, of.layer_index, -1, {}, of.index).base + of.at;
   }
 
-  /// Whether this process has the memory.
+  /// Whether this process has a slot's memory, in this replica or in any.
   bool is_here(int slot, int replica) const { return here_.has_stage(replica, stage_of(slot)); }
-  /// Copies `bytes` from offset `at` on to `into`, out of memory that is here.
-  GPIPE_COLD void read_here(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
-                            int replica) const {
-    const auto& context = stage_with(slot, replica).context();
-    context.download(static_cast<std::ptrdiff_t>(bytes), find(kind, slot, index, replica) + at,
-                     static_cast<std::byte*>(into));
+  bool is_here(int slot) const {
+    for (int r = 0; r < plan_.replicas(); ++r)
+      if (is_here(slot, r)) return true;
+    return false;
+  }
+  /// Copies an array that is here.
+  GPIPE_COLD void read_here(const array_location& from, void* into, int replica) const {
+    const auto& context = stage_with(from.layer_index, replica).context();
+    context.download(static_cast<std::ptrdiff_t>(from.bytes), address(from, replica), static_cast<std::byte*>(into));
     context.finish();
   }
   /// The same in all processes.
-  GPIPE_COLD void read(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes, void* into,
-                       int replica, const broadcast& all) const {
-    if (is_here(slot, replica)) read_here(kind, slot, index, at, bytes, into, replica);
-    const std::int64_t which[] = {static_cast<int>(kind), slot, index, static_cast<std::int64_t>(at)};
+  GPIPE_COLD void read(const array_location& from, void* into, int replica, const broadcast& all) const {
+    if (is_here(from.layer_index, replica)) read_here(from, into, replica);
+    const std::int64_t which[] = {static_cast<int>(from.kind), from.layer_index, from.index,
+                                  static_cast<std::int64_t>(from.at)};
     hash call;
     call.add(reinterpret_cast<const std::byte*>(which), sizeof which);
-    all.from_stage(replica, stage_of(slot), into, bytes, call.value());
+    all.from_stage(replica, stage_of(from.layer_index), into, from.bytes, call.value());
   }
-  /// Copies `bytes` from `from` to offset `at`, in every replica that is here.
-  GPIPE_COLD void write(memory_kind kind, int slot, int index, std::size_t at, std::size_t bytes,
-                        const void* from) const {
+  /// Sets an array in every replica that is here.
+  GPIPE_COLD void write(const array_location& into, const void* from) const {
     for (int r = 0; r < plan_.replicas(); ++r) {
-      if (!is_here(slot, r)) continue;
-      const auto& context = stage_with(slot, r).context();
-      context.upload(static_cast<std::ptrdiff_t>(bytes), static_cast<const std::byte*>(from),
-                     find(kind, slot, index, r) + at);
+      if (!is_here(into.layer_index, r)) continue;
+      const auto& context = stage_with(into.layer_index, r).context();
+      context.upload(static_cast<std::ptrdiff_t>(into.bytes), static_cast<const std::byte*>(from), address(into, r));
       context.finish();
     }
   }
@@ -96,22 +64,15 @@ class parameter_access {
 
   /// Sets the first values of all parameters and state that are here.
   GPIPE_COLD void initialise(std::uint64_t seed) const {
-    for (int l = 0; l < net_.slot_count; ++l) {
-      bool here = false;
-      replicas_.each_copy_of(stage_of(l), [&](auto&) { here = true; });
-      if (!here) continue;
-      const row& r = net_.row_of(l);
-      const auto put = [&](memory_kind kind, std::size_t before) {
-        return [this, kind, l, before](std::size_t at, std::size_t bytes, const std::byte* values) {
-          write(kind, l, 0, before + at, bytes, values);
-        };
-      };
-      for (int p = 0; p < r.parameter_count; ++p)
-        if (net_.owns(l, p))
-          first_values(r.type, r.parameters + p, 1, seed, l, p, put(memory_kind::parameters, net_.own_bytes(l, p)));
-      if (r.state_count > 0)
-        first_values(r.type, r.state, r.state_count, seed, l, r.parameter_count, put(memory_kind::state, 0));
-    }
+    for_each_array(net_, [&](const named_array& which) {
+      if (net_.owner(which) != which || !is_here(which.slot)) return;
+      const row& r = net_.row_of(which.slot);
+      const int number = which.kind == array_kind::parameter ? which.index : r.parameter_count + which.index;
+      const array_location all = locate(net_, which);
+      first_values(
+          r.type, description_of(net_, which), seed, which.slot, number,
+          [&](std::size_t at, std::size_t bytes, const std::byte* values) { write(all.part(at, bytes), values); });
+    });
     refresh();
   }
 

@@ -58,23 +58,10 @@ class guarded_buffer {
   std::vector<std::byte> bits() const { return {data(), data() + bytes()}; }
 
   double get(std::size_t i) const {
-    switch (type_) {
-      case dtype::float32: return static_cast<double>(at<float>(i));
-      case dtype::float64: return at<double>(i);
-      case dtype::int32: return at<std::int32_t>(i);
-      case dtype::uint8: return at<std::uint8_t>(i);
-      case dtype::bf16: return static_cast<double>(at<bf16>(i));
-    }
-    return 0;
+    return gpipe::detail::visit_dtype(type_, [&]<class T>() { return static_cast<double>(at<T>(i)); });
   }
   void set(std::size_t i, double value) {
-    switch (type_) {
-      case dtype::float32: at<float>(i) = static_cast<float>(value); break;
-      case dtype::float64: at<double>(i) = value; break;
-      case dtype::int32: at<std::int32_t>(i) = static_cast<std::int32_t>(value); break;
-      case dtype::uint8: at<std::uint8_t>(i) = static_cast<std::uint8_t>(value); break;
-      case dtype::bf16: at<bf16>(i) = static_cast<float>(value); break;
-    }
+    gpipe::detail::visit_dtype(type_, [&]<class T>() { at<T>(i) = static_cast<compute_type<T>>(value); });
   }
 
  private:

@@ -2,10 +2,9 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 
-#include <gpipe/model/network.hpp>
-#include <gpipe/model/path.hpp>
+#include <gpipe/core/error.hpp>
+#include <gpipe/model/graph.hpp>
 
 namespace gpipe::detail {
 
@@ -20,33 +19,21 @@ GPIPE_COLD inline location place_of(const network& net, int slot) {
   return {.layer = std::string(net.row_of(slot).name), .slot = slot};
 }
 
-/// What of a layer is listed by name: its parameters, or its state.
-struct listing {
-  const parameter* row::*list;
-  int row::*count;
-  const char *one, *all;
-};
-inline constexpr listing of_parameters{&row::parameters, &row::parameter_count, "parameter", "parameters"},
-    of_state{&row::state, &row::state_count, "state", "state"};
+constexpr const char* name_of(array_kind kind) { return kind == array_kind::parameter ? "parameter" : "state"; }
 
-/// The array of a layer that has this name: bytes before it in its slot's block, and its elements. Throws `error`, with
-/// the names that there are, or if it is of another type.
-GPIPE_COLD inline std::pair<std::size_t, std::size_t> find_array(const row& r, int slot, std::string_view name,
-                                                                 dtype type, const listing& what) {
-  const auto here = [&] { return location{.layer = std::string(r.name), .slot = slot}; };
+/// The array of a layer that has this name. Throws `error`, with the names that there are.
+GPIPE_COLD inline named_array find_array(const row& r, int slot, std::string_view name, array_kind kind) {
+  const bool trained = kind == array_kind::parameter;
+  const parameter* const list = trained ? r.parameters : r.state;
+  const int count = trained ? r.parameter_count : r.state_count;
   std::string known;
-  std::size_t at = 0;
-  for (int p = 0; p < r.*what.count; ++p) {
-    const parameter& found = (r.*what.list)[p];
-    if (found.name == name) {
-      if (r.type != type) throw_error({what.one, " \"", name, "\" is ", name_of(r.type)}, {"read it as that"}, here());
-      return {at, found.extents.size()};
-    }
-    known.append(known.empty() ? "" : ", ").append(found.name);
-    at += aligned(found.extents.size() * bytes_of(r.type));
+  for (int i = 0; i < count; ++i) {
+    if (list[i].name == name) return {slot, i, kind};
+    known.append(known.empty() ? "" : ", ").append(list[i].name);
   }
-  throw_error({"the layer has no ", what.one, " \"", name, "\""},
-              {"its ", what.all, ": ", known.empty() ? "none" : known}, here());
+  throw_error({"the layer has no ", name_of(kind), " \"", name, "\""},
+              {trained ? "its parameters: " : "its state: ", known.empty() ? "none" : known},
+              {.layer = std::string(r.name), .slot = slot});
 }
 
 }  // namespace gpipe::detail

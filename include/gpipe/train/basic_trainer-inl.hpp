@@ -11,6 +11,7 @@
 #include <gpipe/runtime/executor.hpp>
 #include <gpipe/train/array.hpp>
 #include <gpipe/train/basic_trainer.hpp>
+#include <gpipe/train/model_array-inl.hpp>
 
 // The bodies of basic_trainer's members. trainer.hpp includes them if the program is header-only. If GPIPE_COMPILED is
 // 1, compiled.cpp includes them for the host, and a program for another device includes them itself.
@@ -45,8 +46,6 @@ GPIPE_COLD inline const rate_schedule& checked_schedule(const rate_schedule& sch
   return schedule;
 }
 
-inline const listing& listed(memory_kind kind) { return kind == memory_kind::state ? of_state : of_parameters; }
-
 template <class Device>
 GPIPE_COLD const watched_rows& watched_in(const executor<Device>& of, int slot) {
   if (const auto* rows = of.watched(known_slot(of.net(), slot))) return *rows;
@@ -60,8 +59,7 @@ GPIPE_COLD basic_trainer<Device>::basic_trainer(const network& net, const detail
                                                 const detail::plan_source& plan,
                                                 const detail::optimizer_update<context>& update, double learning_rate,
                                                 const training_options& how)
-    : moments_(update.moments()),
-      learning_rate_(detail::checked_rate(learning_rate)),
+    : learning_rate_(detail::checked_rate(learning_rate)),
       max_grad_norm_(how.max_grad_norm),
       schedule_(detail::checked_schedule(how.learning_rate_schedule)),
       frozen_(detail::index(net.slot_count)),
@@ -125,7 +123,7 @@ GPIPE_COLD void basic_trainer<Device>::set_frozen(int first, int last, bool froz
   for (int l = first; l < last; ++l) {
     executor_->freeze(l, frozen);
     for (int p = 0; p < net.row_of(l).parameter_count; ++p) {
-      const detail::parameter_place owner = net.owner(l, p);
+      const detail::named_array owner = net.owner(l, p);
       frozen_[detail::index(owner.slot)][detail::index(owner.index)] = frozen;
     }
   }
@@ -198,29 +196,26 @@ const gpipe::digest& basic_trainer<Device>::digest() const {
 }
 
 template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::array(const detail::named_array& which) -> model_array<Device> {
+  const detail::named_array owner = net().owner(which);
+  model_array<Device> found(*executor_, which);
+  found.frozen =
+      found.kind == array_kind::parameter && (frozen_[detail::index(owner.slot)][detail::index(owner.index)] ||
+                                              executor_->groups().frozen(which.slot, which.index));
+  return found;
+}
+template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::array(array_kind kind, std::string_view path) -> model_array<Device> {
+  return array(detail::find_path(net(), path, kind));
+}
+template <class Device>
+GPIPE_COLD auto basic_trainer<Device>::array(array_kind kind, int slot, std::string_view name) -> model_array<Device> {
+  return array(detail::find_array(net().row_of(detail::known_slot(net(), slot)), slot, name, kind));
+}
+template <class Device>
 GPIPE_COLD auto basic_trainer<Device>::parameters() -> std::vector<model_array<Device>> {
-  const network& net = executor_->net();
   std::vector<model_array<Device>> all;
-  detail::for_each_array(net, [&](const detail::named_array& which) {
-    const gpipe::parameter& described = detail::description_of(net, which);
-    const bool trained = which.kind == array_kind::parameter;
-    model_array<Device>& a = all.emplace_back();
-    a.path = detail::path_of(net, which);
-    a.kind = which.kind;
-    a.slot = which.slot;
-    const detail::parameter_place owner =
-        trained ? net.owner(which.slot, which.index) : detail::parameter_place{which.slot, which.index};
-    a.owner = owner.slot;
-    a.name = described.name;
-    a.extents.assign(described.extents.extents, described.extents.extents + described.extents.rank);
-    a.type = net.row_of(which.slot).type;
-    a.stage = plan().cut().stage_of(a.owner);
-    const auto& groups = executor_->groups();
-    a.frozen = trained && (frozen_[detail::index(owner.slot)][detail::index(owner.index)] ||
-                           groups.frozen(which.slot, which.index));
-    if (trained) a.group = groups.of(which.slot, which.index);
-    a.training_ = this;
-  });
+  detail::for_each_array(net(), [&](const detail::named_array& which) { all.push_back(array(which)); });
   return all;
 }
 
@@ -245,75 +240,12 @@ GPIPE_COLD std::string basic_trainer<Device>::group_summary() const {
 }
 
 template <class Device>
-GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, std::string_view path) const -> place {
-  const detail::named_array found = detail::find_path(executor_->net(), path, kind);
-  return {found.slot, detail::description_of(executor_->net(), found).name};
-}
-
-template <class Device>
-GPIPE_COLD auto basic_trainer<Device>::find(memory_kind kind, int slot, std::string_view name, dtype type,
-                                            int index) const -> array {
-  const plan_options& options = plan().options;
-  const detail::tensor_rule_memory* const rule = options.tensor_rule;
-  const int count = moments_ + (rule != nullptr ? rule->arrays : 0);
-  if (kind == memory_kind::moments && (index < 0 || index >= count))
-    detail::throw_error({"the optimizer has no moment ", index}, {"it keeps ", count, " arrays, counted from 0"});
-  if (kind == memory_kind::averages && !options.average_weights)
-    detail::throw_error({"average_weights is 0: there is no average of the weights"},
-                        {"choose .average_weights = 0.999 in the options of the training"});
-  const network& net = executor_->net();
-  const detail::row& layer = net.row_of(detail::known_slot(net, slot));
-  const auto [at, size] = detail::find_array(layer, slot, name, type, detail::listed(kind));
-  if (kind == memory_kind::state) return {kind, slot, index, at, size};
-  int p = 0;
-  while (layer.parameters[p].name != name) ++p;
-  const detail::parameter_place owner = net.owner(slot, p);
-  if (kind != memory_kind::moments || index < moments_)
-    return {kind, owner.slot, index, net.own_bytes(owner.slot, owner.index), size};
-  const tensor_extents& extents = layer.parameters[p].extents;
-  return {
-      memory_kind::arrays, owner.slot, 0,
-      detail::arrays_before(net, owner.slot, *rule, owner.index) + rule->before(extents, layer.type, index - moments_),
-      rule->array(extents, index - moments_).extents.size()};
-}
-template <class Device>
-GPIPE_COLD std::vector<optimizer_array> basic_trainer<Device>::optimizer_arrays(int slot, std::string_view name) const {
-  const network& net = executor_->net();
-  const detail::row& layer = net.row_of(detail::known_slot(net, slot));
-  static_cast<void>(find(memory_kind::parameters, slot, name, layer.type, 0));
-  int p = 0;
-  while (layer.parameters[p].name != name) ++p;
-  const tensor_extents& extents = layer.parameters[p].extents;
-  std::vector<optimizer_array> all;
-  for (int i = 0; i < moments_; ++i) all.push_back({"moment." + std::to_string(i), extents});
-  if (const auto* rule = plan().options.tensor_rule; rule != nullptr)
-    for (int k = 0; k < rule->arrays; ++k) {
-      const tensor_array kept = rule->array(extents, k);
-      all.push_back({kept.name, kept.extents});
-    }
-  return all;
-}
-template <class Device>
-void basic_trainer<Device>::copy(const array& from, std::size_t bytes, void* into) const {
-  executor_->read(from.kind, from.slot, from.index, from.at, bytes, into);
-}
-template <class Device>
-GPIPE_COLD void basic_trainer<Device>::write(memory_kind kind, int slot, std::string_view name, dtype type,
-                                             const void* values, std::size_t count, int index) {
-  const array into = find(kind, slot, name, type, index);
-  if (count != into.size)
-    detail::throw_error({detail::listed(kind).one, " \"", name, "\" has ", into.size, " elements, not ", count},
-                        {"give all of them"}, detail::place_of(executor_->net(), slot));
-  executor_->write(into.kind, into.slot, into.index, into.at, count * detail::bytes_of(type), values);
-}
-
-template <class Device>
 GPIPE_COLD void basic_trainer<Device>::keep_values(std::vector<std::byte>& into) const {
   into.resize(detail::value_bytes(net()));
   std::byte* at = into.data();
-  detail::each_value(net(), [&](const detail::value_place& v) {
-    executor_->read(v.kind, v.slot, 0, v.at, v.bytes, at);
-    at += v.bytes;
+  detail::each_value(net(), [&](const array_location& value) {
+    executor_->read(value, at);
+    at += value.bytes;
   });
 }
 template <class Device>
@@ -332,16 +264,12 @@ GPIPE_COLD std::uint64_t basic_trainer<Device>::parameter_hash(int replica) cons
     detail::throw_error({"replica is ", replica}, {"choose 0 to ", plan().replicas() - 1});
   detail::hash sum;
   std::vector<std::byte> copy;
-  for (int l = 0; l < net.slot_count; ++l) {
-    const detail::row& r = net.row_of(l);
-    for (int p = 0; p < r.parameter_count; ++p) {
-      if (!net.owns(l, p)) continue;
-      const std::size_t bytes = r.parameters[p].extents.size() * detail::bytes_of(r.type);
-      copy.resize(bytes);
-      executor_->read(memory_kind::parameters, l, 0, net.own_bytes(l, p), bytes, copy.data(), replica);
-      sum.add(copy.data(), bytes);
-    }
-  }
+  detail::each_value(net, [&](const array_location& value) {
+    if (value.kind != memory_kind::parameters) return;
+    copy.resize(value.bytes);
+    executor_->read(value, copy.data(), replica);
+    sum.add(copy.data(), value.bytes);
+  });
   return sum.value();
 }
 

@@ -13,7 +13,6 @@
 #include <gpipe/core/descriptions/rate.hpp>
 #include <gpipe/core/included.hpp>
 #include <gpipe/device/host/host.hpp>
-#include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 #include <gpipe/plan/options/planner.hpp>
 #include <gpipe/plan/step_plan.hpp>
@@ -57,12 +56,6 @@ struct plan_source {
 
 /// Which weights a forward pass uses: those of the last step, or their moving average.
 enum class weights : std::uint8_t { current, averaged };
-
-/// An array that an optimizer keeps for one parameter, of the parameter's type.
-struct optimizer_array {
-  std::string name;  ///< "moment.0", or a tensor rule's name for it, such as "row"
-  tensor_extents extents{};
-};
 
 /// The part of a trainer that depends neither on the model's type nor on the optimizer's. Only declared here: the
 /// bodies stand in basic_trainer-inl.hpp.
@@ -135,118 +128,17 @@ class basic_trainer {
   /// Hashes of all results of the first `digest_calls` calls: see `first_difference`.
   const gpipe::digest& digest() const;
 
-  /// A copy of a parameter, of its gradient in the last step (a sum over samples), of its moving average, or of the
-  /// optimizer's `moment`-th array for it, one of `optimizer_arrays`: of the layer at a slot, by the layer's name for
-  /// it, such as "weight".
-  template <detail::element T = float>
-  std::vector<T> parameter(int slot, std::string_view name) const {
-    return read<T>(memory_kind::parameters, slot, name);
-  }
-  template <detail::element T = float>
-  std::vector<T> gradient(int slot, std::string_view name) const {
-    return read<T>(memory_kind::gradients, slot, name);
-  }
-  template <detail::element T = float>
-  std::vector<T> moment(int slot, std::string_view name, int moment) const {
-    return read<T>(memory_kind::moments, slot, name, moment);
-  }
-  template <detail::element T = float>
-  std::vector<T> average(int slot, std::string_view name) const {
-    return read<T>(memory_kind::averages, slot, name);
-  }
-  /// The arrays that the optimizer keeps for a parameter, in the order of `moment`: "moment.0", "row", ...
-  std::vector<optimizer_array> optimizer_arrays(int slot, std::string_view name) const;
-  /// A copy of what a layer keeps beside its parameters, such as the moving "mean" of batch_norm.
-  template <detail::element T = float>
-  std::vector<T> state(int slot, std::string_view name) const {
-    return read<T>(memory_kind::state, slot, name);
-  }
-  /// Sets the values of a parameter, of an array of the optimizer, of a moving average, or of a layer's state: from a
-  /// vector, a span, an array, ... of numbers. A parameter's values are written to its moving average, too.
-  template <class Values>
-  void set_parameter(int slot, std::string_view name, const Values& values) {
-    const detail::number_rows from = detail::number_rows_of(values);
-    write(memory_kind::parameters, slot, name, from.type, from.data, from.elements);
-  }
-  template <class Values>
-  void set_moment(int slot, std::string_view name, int moment, const Values& values) {
-    const detail::number_rows from = detail::number_rows_of(values);
-    write(memory_kind::moments, slot, name, from.type, from.data, from.elements, moment);
-  }
-  template <class Values>
-  void set_average(int slot, std::string_view name, const Values& values) {
-    const detail::number_rows from = detail::number_rows_of(values);
-    write(memory_kind::averages, slot, name, from.type, from.data, from.elements);
-  }
-  template <class Values>
-  void set_state(int slot, std::string_view name, const Values& values) {
-    const detail::number_rows from = detail::number_rows_of(values);
-    write(memory_kind::state, slot, name, from.type, from.data, from.elements);
-  }
-  /// Every parameter and every part of a layer's state, in model order: its path, shape, type, stage, and its values.
+  /// A parameter, or a part of what a layer keeps beside its parameters, such as the moving mean of batch_norm: by its
+  /// path, such as "h.0.ln_1.weight", or by the layer's slot and its name for it, such as "weight". Throws `error` if
+  /// the model has none; for a path with the nearest one.
+  model_array<Device> parameter(std::string_view path) { return array(array_kind::parameter, path); }
+  model_array<Device> parameter(int slot, std::string_view name) { return array(array_kind::parameter, slot, name); }
+  model_array<Device> state(std::string_view path) { return array(array_kind::state, path); }
+  model_array<Device> state(int slot, std::string_view name) { return array(array_kind::state, slot, name); }
+  /// Every parameter and every part of a layer's state, in model order.
   std::vector<model_array<Device>> parameters();
   /// The groups of parameters in words, a line a group; no text without groups. `summary(training)` ends with it.
   std::string group_summary() const;
-
-  /// The same by path, such as "h.0.ln_1.weight". An unknown path is an error with the nearest one.
-  template <detail::element T = float>
-  std::vector<T> parameter(std::string_view path) const {
-    const place at = find(array_kind::parameter, path);
-    return parameter<T>(at.slot, at.name);
-  }
-  template <detail::element T = float>
-  std::vector<T> gradient(std::string_view path) const {
-    const place at = find(array_kind::parameter, path);
-    return gradient<T>(at.slot, at.name);
-  }
-  template <detail::element T = float>
-  std::vector<T> moment(std::string_view path, int moment) const {
-    const place at = find(array_kind::parameter, path);
-    return this->template moment<T>(at.slot, at.name, moment);
-  }
-  template <detail::element T = float>
-  std::vector<T> average(std::string_view path) const {
-    const place at = find(array_kind::parameter, path);
-    return average<T>(at.slot, at.name);
-  }
-  std::vector<optimizer_array> optimizer_arrays(std::string_view path) const {
-    const place at = find(array_kind::parameter, path);
-    return optimizer_arrays(at.slot, at.name);
-  }
-  template <detail::element T = float>
-  std::vector<T> state(std::string_view path) const {
-    const place at = find(array_kind::state, path);
-    return state<T>(at.slot, at.name);
-  }
-  template <class Values>
-  void set_parameter(std::string_view path, const Values& values) {
-    const place at = find(array_kind::parameter, path);
-    set_parameter(at.slot, at.name, values);
-  }
-  template <class Values>
-  void set_moment(std::string_view path, int moment, const Values& values) {
-    const place at = find(array_kind::parameter, path);
-    set_moment(at.slot, at.name, moment, values);
-  }
-  template <class Values>
-  void set_average(std::string_view path, const Values& values) {
-    const place at = find(array_kind::parameter, path);
-    set_average(at.slot, at.name, values);
-  }
-  template <class Values>
-  void set_state(std::string_view path, const Values& values) {
-    const place at = find(array_kind::state, path);
-    set_state(at.slot, at.name, values);
-  }
-
-  template <detail::element T = float>
-  void set_parameter(int slot, std::string_view name, std::span<const T> values) {
-    write(memory_kind::parameters, slot, name, dtype_of<T>, values.data(), values.size());
-  }
-  template <detail::element T = float>
-  void set_state(int slot, std::string_view name, std::span<const T> values) {
-    write(memory_kind::state, slot, name, dtype_of<T>, values.data(), values.size());
-  }
 
   /// Saves a checkpoint: parameters, state, the optimizer's arrays, the step count and the seed. It is the folder
   /// `path`/step-00000120, which appears when it is whole and on the disk. `model.safetensors` in it is what PyTorch's
@@ -312,27 +204,9 @@ class basic_trainer {
   ~basic_trainer();
 
  private:
-  struct array {
-    memory_kind kind;
-    int slot, index;       // of a tied parameter its owner's slot
-    std::size_t at, size;  // bytes before it in the slot's own block; its elements
-  };
-  struct place {
-    int slot;
-    std::string_view name;  // the layer's
-  };
-  place find(array_kind kind, std::string_view path) const;
-  array find(memory_kind kind, int slot, std::string_view name, dtype type, int index) const;
-  void copy(const array& from, std::size_t bytes, void* into) const;
-  void write(memory_kind kind, int slot, std::string_view name, dtype type, const void* values, std::size_t count,
-             int index = 0);
-  template <class T>
-  std::vector<T> read(memory_kind kind, int slot, std::string_view name, int index = 0) const {
-    const array found = find(kind, slot, name, dtype_of<T>, index);
-    std::vector<T> values(found.size);
-    copy(found, found.size * sizeof(T), values.data());
-    return values;
-  }
+  model_array<Device> array(const detail::named_array& which);
+  model_array<Device> array(array_kind kind, std::string_view path);
+  model_array<Device> array(array_kind kind, int slot, std::string_view name);
   void set_frozen(int first, int last, bool frozen);
   void set_watched(int slot, bool watched);
 
@@ -345,7 +219,6 @@ class basic_trainer {
     if constexpr (detail::included<calls>) return call(calls{});
   }
 
-  int moments_;
   double learning_rate_, max_grad_norm_;
   rate_schedule schedule_;
   std::vector<std::vector<bool>> frozen_;          // [slot][its own parameter]

@@ -5,19 +5,29 @@
 #include <string_view>
 #include <vector>
 
+#include <gpipe/core/build_mode.hpp>
 #include <gpipe/core/tensors/dtype.hpp>
-#include <gpipe/model/path.hpp>
+#include <gpipe/core/tensors/number_rows.hpp>
+#include <gpipe/device/host/host.hpp>
+#include <gpipe/model/graph.hpp>
+#include <gpipe/plan/memory/array_location.hpp>
+#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/optimizer_arrays.hpp>
 
 namespace gpipe {
 
 template <class Device>
 class basic_trainer;
+template <class Device>
+class executor;
 
-/// A parameter of a training, or a part of a layer's state: what it is, and its values. From `training.parameters()`;
-/// its calls are valid as long as the trainer.
+/// A parameter of a training, or a part of a layer's state: what it is, and its values. From `training.parameters()`,
+/// `parameter` or `state`; its calls are valid as long as the trainer. The calls that read and write throw `error` if
+/// the elements have another type.
 ///
 ///     for (auto& p : training.parameters())
 ///       if (p.trainable()) std::cout << p.path << ' ' << p.size() << '\n';
+///     std::vector<float> weight = training.parameter("0.weight").values();
 template <class Device>
 class model_array {
  public:
@@ -29,7 +39,7 @@ class model_array {
   std::vector<int> extents{};  ///< of the tensor
   dtype type{};                ///< of its elements
   int stage = 0;               ///< that holds the owner's slot
-  bool frozen = false;         ///< it did not change from `freeze` on, when the list was made, or its group is frozen
+  bool frozen = false;         ///< it did not change from `freeze` on, when this was made, or its group is frozen
   int group = 0;               ///< of a parameter: its position in `training_options::groups`; their number: in none
 
   /// The next step may change it.
@@ -40,30 +50,68 @@ class model_array {
     return product;
   }
 
-  /// A copy of the values; of a parameter's gradient in the last step; of the optimizer's `index`-th array for it.
+  /// A copy of the values.
   template <detail::element T = float>
   std::vector<T> values() const {
-    return kind == array_kind::parameter ? training_->template parameter<T>(slot, name)
-                                         : training_->template state<T>(slot, name);
+    return read<T>(location());
   }
+  /// A copy of a parameter's gradient in the last step, a sum over samples; of its moving average; of the `index`-th
+  /// array that the optimizer keeps for it.
   template <detail::element T = float>
   std::vector<T> gradient() const {
-    return training_->template gradient<T>(path);
+    return read<T>(beside(memory_kind::gradients));
+  }
+  template <detail::element T = float>
+  std::vector<T> average() const {
+    return read<T>(beside(memory_kind::averages));
   }
   template <detail::element T = float>
   std::vector<T> moment(int index) const {
-    return training_->template moment<T>(path, index);
+    return read<T>(kept(index));
   }
-  /// Sets the values, in all replicas: from a vector, a span, an array, ... of numbers.
+  /// The arrays that the optimizer keeps for a parameter, in the order of `moment`: "moment.0", "row", ...
+  std::vector<optimizer_array> optimizer_arrays() const;
+
+  /// Sets the values, in all replicas: from a vector, a span, an array, ... of numbers. A parameter's values are
+  /// written to its moving average, too.
   template <class Values>
   void set(const Values& values) {
-    if (kind == array_kind::parameter) training_->set_parameter(slot, name, values);
-    else training_->set_state(slot, name, values);
+    write(location(), detail::number_rows_of(values));
+  }
+  template <class Values>
+  void set_average(const Values& values) {
+    write(beside(memory_kind::averages), detail::number_rows_of(values));
+  }
+  template <class Values>
+  void set_moment(int index, const Values& values) {
+    write(kept(index), detail::number_rows_of(values));
   }
 
  private:
   friend basic_trainer<Device>;
-  basic_trainer<Device>* training_ = nullptr;
+  model_array(gpipe::executor<Device>& run, const detail::named_array& which);
+
+  array_location location() const;
+  array_location beside(memory_kind of_parameter) const;
+  array_location kept(int index) const;
+  void require_parameter() const;
+  void require_type(dtype of_values) const;
+  void copy(const array_location& from, void* into) const;
+  void write(const array_location& into, const detail::number_rows& values);
+  template <class T>
+  std::vector<T> read(const array_location& from) const {
+    require_type(dtype_of<T>);
+    std::vector<T> values(from.bytes / sizeof(T));
+    copy(from, values.data());
+    return values;
+  }
+
+  gpipe::executor<Device>* run_;
+  detail::named_array which_;
 };
+
+#if GPIPE_COMPILED && !GPIPE_COMPILED_SOURCE
+extern template class model_array<host_device>;
+#endif
 
 }  // namespace gpipe

@@ -21,6 +21,11 @@ constexpr bool round_trip = (std::is_same_v<element_of<dtype_of<T>>, T> && ...);
 static_assert(round_trip<float, double, std::int32_t, std::uint8_t, bf16>);
 static_assert(std::is_same_v<compute_type<bf16>, float> && std::is_same_v<compute_type<double>, double>);
 
+template <class T, class... Listed>
+constexpr bool visits = visit_dtype<Listed...>(dtype_of<T>, []<class V>() { return std::is_same_v<V, T>; });
+static_assert(visits<float> && visits<double> && visits<std::int32_t> && visits<std::uint8_t> && visits<bf16>);
+static_assert(visits<float, double, float> && visits<double, double, float> && visits<bf16, double, bf16, float>);
+
 TEST_CASE("each dtype has a distinct name") {
   CHECK(name_of(dtype::float32) == std::string_view("float"));
   CHECK(name_of(dtype::float64) == std::string_view("double"));

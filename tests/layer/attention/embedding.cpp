@@ -67,8 +67,7 @@ struct numbers {
 template <class Training, class T>
 void set_first_values(Training& training) {
   int stream = 0;
-  for (auto& p : training.parameters())
-    training.set_parameter(p.path, number<T>(stream++, training.template parameter<T>(p.path).size()));
+  for (auto& p : training.parameters()) p.set(number<T>(stream++, p.size()));
 }
 
 template <class Model, class T>
@@ -82,7 +81,7 @@ void trains_as_torch(std::span<const double> losses, std::span<const double> aft
   CHECK(std::fabs(training.evaluate(data.all()).loss - losses[3]) < tolerance * losses[3]);
   std::size_t at = 0;
   for (auto& p : training.parameters())
-    for (const T got : training.template parameter<T>(p.path)) {
+    for (const T got : p.template values<T>()) {
       CAPTURE(p.path);
       REQUIRE(at < after.size());
       const double want = after[at++];
@@ -100,7 +99,7 @@ std::vector<float> trained(const plan_options& options) {
   for (int i = 0; i < 2; ++i) training.step(data.all());
   std::vector<float> all;
   for (auto& p : training.parameters())
-    for (const float x : training.parameter(p.path)) all.push_back(x);
+    for (const float x : p.values()) all.push_back(x);
   return all;
 }
 

@@ -77,8 +77,7 @@ struct numbers {
 template <class T, class Training>
 void set_first_values(Training& training) {
   int stream = 0;
-  for (auto& p : training.parameters())
-    training.set_parameter(p.path, number<T>(stream++, training.template parameter<T>(p.path).size()));
+  for (auto& p : training.parameters()) p.set(number<T>(stream++, p.size()));
 }
 
 /// All that a training gives: losses, hits, weights, parameters, and predictions as the element type has them.
@@ -94,7 +93,7 @@ std::vector<double> trained(const plan_options& options, bool ignores) {
     found.insert(found.end(), {r.loss, r.weight, r.accuracy()});
   }
   for (auto& p : training.parameters())
-    for (const auto x : training.template parameter<number_type>(p.path)) found.push_back(static_cast<double>(x));
+    for (const auto x : p.template values<number_type>()) found.push_back(static_cast<double>(x));
   const tensor_rows rows = training.predict(data.some());
   CHECK(rows.all<T>().size() == count * tokens * vocabulary);
   for (const T x : rows.all<T>()) found.push_back(static_cast<double>(x));
@@ -167,7 +166,7 @@ TEST_CASE_TEMPLATE("three steps of a GPT with a token head are those of PyTorch"
   CHECK(std::fabs(training.evaluate(all).loss - known::gpt_losses[3]) < tolerance * known::gpt_losses[3]);
   std::size_t at = 0;
   for (auto& p : training.parameters())
-    for (const T got : training.template parameter<T>(p.path)) {
+    for (const T got : p.template values<T>()) {
       const double want = known::gpt_after[at++];
       CHECK(std::fabs(static_cast<double>(got) - want) < tolerance * (1 + std::fabs(want)));
     }
@@ -195,7 +194,7 @@ TEST_CASE("a tied head is saved and loaded, into another plan and into a model o
   into.load(folder.path());
   trainer<tied_linear, adam> other({.micro_batches = 3, .micro_batch_size = 2});
   other.load(folder.beside("alone.safetensors"));
-  CHECK(other.parameter("head.weight") == from.parameter("wte.weight"));
+  CHECK(other.parameter("head.weight").values() == from.parameter("wte.weight").values());
   const double next = from.step(data.all()).loss;
   CHECK(into.step(data.all()).loss == next);
   CHECK(into.parameter_hash() == from.parameter_hash());
@@ -203,9 +202,9 @@ TEST_CASE("a tied head is saved and loaded, into another plan and into a model o
 
 TEST_CASE("a group that names one of the ends has the shared weight") {
   trainer<tied_ends, sgd> training(three, sgd{}, {.groups = {{.parameters = {"head.*"}, .frozen = true}}});
-  const std::vector<float> before = training.parameter("wte.weight");
+  const std::vector<float> before = training.parameter("wte.weight").values();
   training.step(numbers().all());
-  CHECK(training.parameter("wte.weight") == before);
+  CHECK(training.parameter("wte.weight").values() == before);
 }
 
 TEST_CASE("each token has a label: fit, evaluate, accuracy, perfect after some epochs") {

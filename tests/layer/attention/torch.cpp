@@ -64,7 +64,7 @@ void trains_as_torch(std::span<const double> losses, std::span<const double> aft
   int stream = 3;
   for (auto& p : training.parameters()) {
     CAPTURE(p.path);
-    training.set_parameter(p.path, number<T>(stream++, training.template parameter<T>(p.path).size()));
+    p.set(number<T>(stream++, p.size()));
   }
   const auto x = number<T>(1, std::size_t{known::samples} * known::tokens * known::features);
   const auto memory = number<T>(2, std::size_t{known::samples} * known::key_tokens * known::key_width);
@@ -83,7 +83,7 @@ void trains_as_torch(std::span<const double> losses, std::span<const double> aft
   CHECK(std::fabs(training.evaluate(all).loss - losses[3]) < tolerance * losses[3]);
   std::size_t at = 0;
   for (auto& p : training.parameters())
-    for (const T got : training.template parameter<T>(p.path)) {
+    for (const T got : p.template values<T>()) {
       CAPTURE(p.path);
       REQUIRE(at < after.size());
       const double want = after[at++];

@@ -64,14 +64,13 @@ template <class Model, class T>
 std::vector<T> trained(const plan_options& options) {
   trainer<Model, sgd> training(options, sgd{.learning_rate = 0.5});
   int stream = 0;
-  for (auto& p : training.parameters())
-    training.set_parameter(p.path, numbers<T>(stream++, training.template parameter<T>(p.path).size()));
+  for (auto& p : training.parameters()) p.set(numbers<T>(stream++, p.size()));
   const auto x = numbers<T>(50, 4 * 24), y = numbers<T>(51, 4 * 24);
   const batch all = batch(4).with("inputs", x).with("targets", y);
   for (int i = 0; i < 3; ++i) training.step(all);
   std::vector<T> found;
   for (auto& p : training.parameters())
-    for (const T v : training.template parameter<T>(p.path)) found.push_back(v);
+    for (const T v : p.template values<T>()) found.push_back(v);
   return found;
 }
 

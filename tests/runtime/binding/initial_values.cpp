@@ -59,10 +59,11 @@ TEST_CASE("a rule takes a parameter's extents, and divides by the root of a numb
         doctest::Approx(first_value(initialiser::xavier().of({3, 5}), 1, 2, 3, 4) / 2).epsilon(1e-15));
   const parameter list[] = {{"weight", {4, 12}, initialiser::xavier()}, {"bias", {3}, initialiser::uniform(0)}};
   std::vector<double> values;
-  first_values(dtype::float64, list, 2, 5, 3, 0, [&](std::size_t, std::size_t bytes, const std::byte* from) {
-    values.insert(values.end(), reinterpret_cast<const double*>(from),
-                  reinterpret_cast<const double*>(from) + bytes / sizeof(double));
-  });
+  for (const int p : {0, 1})
+    first_values(dtype::float64, list[p], 5, 3, p, [&](std::size_t, std::size_t bytes, const std::byte* from) {
+      values.insert(values.end(), reinterpret_cast<const double*>(from),
+                    reinterpret_cast<const double*>(from) + bytes / sizeof(double));
+    });
   CHECK(values[1] == first_value(initialiser::uniform(16, std::sqrt(6.0)), 5, 3, 0, 1));
   CHECK(values[48] == first_value(initialiser::uniform(1), 5, 3, 1, 0));
 }

@@ -15,7 +15,7 @@ TEST_CASE("one process agrees with itself, and its failures pass unchanged") {
   const detail::collective_calls calls(nullptr);
   calls.agree_to_freeze(0, true);
   calls.agree_to_watch(0, true);
-  calls.agree_to_write(memory_kind::parameters, 0, 0, 0, nullptr);
+  calls.agree_to_write({memory_kind::parameters, 0}, nullptr);
   calls.abandon();
   CHECK_THROWS_WITH_AS(calls.together([] { throw error("wrong", "mend it"); }), "wrong; mend it", error);
 }

@@ -43,6 +43,14 @@ struct weighed_in_bf16 {
   };
 };
 struct weighed : model<input<bf16, 3>, weighed_in_bf16> {};
+struct answered_in_bf16 {
+  template <class In>
+  struct on {
+    using output = In;
+    static constexpr field fields[] = {{"labels", 1, dtype::bf16, 1}};
+  };
+};
+struct answered : model<input<bf16, 1>, answered_in_bf16> {};
 
 // Looks up its second input, below 7.
 struct look_up_second {
@@ -242,4 +250,9 @@ TEST_CASE("an ignored label and a probability pass, others beyond the range do n
   for (const float bad : {-0.5F, 1.5F, std::numeric_limits<float>::quiet_NaN()})
     CHECK_THROWS_WITH_AS(check(network_of<answers>, one, std::vector<float>{0, bad}),
                          doctest::Contains("it must lie in 0 ... 1"), error);
+  const std::vector<bf16> halves{0.5F, 0.5F}, beyond{0.5F, 1.5F};
+  CHECK_NOTHROW(check_batch(network_of<answered>, batch(2).with("inputs", halves).with("labels", halves), 2, rows));
+  CHECK_THROWS_WITH_AS(
+      check_batch(network_of<answered>, batch(2).with("inputs", halves).with("labels", beyond), 2, rows),
+      doctest::Contains("it must lie in 0 ... 1"), error);
 }

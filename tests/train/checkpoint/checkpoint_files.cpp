@@ -16,8 +16,8 @@ std::vector<stored_array> arrays() {
   std::vector<stored_array> all(5);
   for (int i = 0; i < 5; ++i) {
     all[index(i)].name = std::string(1, static_cast<char>('a' + i));
-    all[index(i)].slot = i;
-    all[index(i)].extents = {10};  // 40 bytes
+    all[index(i)].location = {.layer_index = i, .bytes = 40};
+    all[index(i)].extents = {10};
   }
   return all;
 }
@@ -48,7 +48,8 @@ TEST_CASE("a file has at most the bytes that were given, or one array") {
 }
 
 TEST_CASE("each rank has its own files, and the index lists all") {
-  const file_list list = deal_arrays("m", arrays(), 200, [](const stored_array& of) { return of.slot % 2; });
+  const file_list list =
+      deal_arrays("m", arrays(), 200, [](const stored_array& of) { return of.location.layer_index % 2; });
   CHECK(text_of(list) == "m-00001-of-00002.safetensors@0:ace m-00002-of-00002.safetensors@1:bd ");
   const safetensors_index all = index_of(list);
   CHECK(all.file_of.size() == 5);

@@ -57,44 +57,44 @@ struct deep : model<input<float, 4>, linear<4>, fused, linear<4>, passing_loss> 
 TEST_CASE("parameters, gradients and moments are read by slot and name") {
   training t(two);
   const std::vector<float> values{0.25F, -0.5F};
-  t.set_parameter<float>(1, "weight", values);
-  CHECK(t.parameter(1, "weight") == values);
+  t.parameter(1, "weight").set(values);
+  CHECK(t.parameter(1, "weight").values() == values);
   const float other[] = {1, 2};
-  t.set_parameter(1, "weight", other);
-  CHECK(t.parameter(1, "weight") == std::vector<float>{1, 2});
-  rejects("parameter \"weight\" is float", [&] { t.set_parameter(1, "weight", std::vector<double>(2)); });
-  t.set_parameter(1, "weight", values);  // a vector, without the type in front
-  CHECK(t.parameter(1, "weight") == values);
-  CHECK(t.moment(1, "weight", 0) == std::vector<float>{0, 0});
+  t.parameter(1, "weight").set(other);
+  CHECK(t.parameter(1, "weight").values() == std::vector<float>{1, 2});
+  rejects("parameter \"weight\" is float", [&] { t.parameter(1, "weight").set(std::vector<double>(2)); });
+  t.parameter(1, "weight").set(std::span<const float>(values));
+  CHECK(t.parameter(1, "weight").values() == values);
+  CHECK(t.parameter(1, "weight").moment(0) == std::vector<float>{0, 0});
   t.step(all);
-  CHECK(t.parameter(1, "weight") != values);
-  CHECK(t.gradient(1, "weight")[0] != 0);
-  CHECK(t.moment(1, "weight", 0)[0] == doctest::Approx(0.1 * t.gradient(1, "weight")[0] / 5));
-  CHECK(t.moment(1, "weight", 1)[0] > 0);
+  CHECK(t.parameter(1, "weight").values() != values);
+  CHECK(t.parameter(1, "weight").gradient()[0] != 0);
+  CHECK(t.parameter(1, "weight").moment(0)[0] == doctest::Approx(0.1 * t.parameter(1, "weight").gradient()[0] / 5));
+  CHECK(t.parameter(1, "weight").moment(1)[0] > 0);
 }
 
 TEST_CASE("a layer's state is read and written by slot and name") {
   struct averaging : model<input<float, 4>, halve, cross, join, batch_norm<>, passing_loss> {};
   trainer<averaging, adam> t(two);
   const std::vector<float> none(4, 0.0F), ones(4, 1.0F), far(4, 1e4F);
-  CHECK(t.state(3, "mean") == none);
-  CHECK(t.state(3, "variance") == ones);
+  CHECK(t.state(3, "mean").values() == none);
+  CHECK(t.state(3, "variance").values() == ones);
   const auto hash = t.parameter_hash();
   const double loss = t.evaluate(all).loss;
-  t.set_state(3, "variance", far);
-  CHECK(t.state(3, "variance") == far);
-  CHECK(t.state(3, "mean") == none);
+  t.state(3, "variance").set(far);
+  CHECK(t.state(3, "variance").values() == far);
+  CHECK(t.state(3, "mean").values() == none);
   CHECK(t.evaluate(all).loss != loss);
   CHECK(t.parameter_hash() == hash);
   t.step(all);
-  CHECK(t.state(3, "mean") != none);
-  CHECK(t.state(3, "variance")[0] < 1e4F);
-  rejects("the layer has no state \"weight\"; its state: mean, variance", [&] { t.state(3, "weight"); });
-  rejects("the layer has no parameter \"mean\"", [&] { t.parameter(3, "mean"); });
-  rejects("the layer has no state", [&] { t.state(0, "mean"); });
-  rejects("the model has no slot 5", [&] { t.state(5, "mean"); });
-  rejects("state \"mean\" is float; read it as that", [&] { t.state<double>(3, "mean"); });
-  rejects("state \"mean\" has 4 elements, not 3", [&] { t.set_state<float>(3, "mean", std::vector<float>(3)); });
+  CHECK(t.state(3, "mean").values() != none);
+  CHECK(t.state(3, "variance").values()[0] < 1e4F);
+  rejects("the layer has no state \"weight\"; its state: mean, variance", [&] { t.state(3, "weight").values(); });
+  rejects("the layer has no parameter \"mean\"", [&] { t.parameter(3, "mean").values(); });
+  rejects("the layer has no state", [&] { t.state(0, "mean").values(); });
+  rejects("the model has no slot 5", [&] { t.state(5, "mean").values(); });
+  rejects("state \"mean\" is float; read it as that", [&] { t.state(3, "mean").values<double>(); });
+  rejects("state \"mean\" has 4 elements, not 3", [&] { t.state(3, "mean").set(std::vector<float>(3)); });
 }
 
 TEST_CASE("a step whose next state is not finite is refused, names the layer and changes nothing") {
@@ -121,7 +121,8 @@ TEST_CASE("a step whose next state is not finite is refused, names the layer and
             CHECK(failure.where().slot == 0);
           }
           CHECK(found == "its state \"variance\" would not be finite after the step");
-          for (const char* name : {"mean", "variance"}) CHECK(t.state(0, name) == twin.state(0, name));
+          for (const char* name : {"mean", "variance"})
+            CHECK(t.state(0, name).values() == twin.state(0, name).values());
           CHECK(t.parameter_hash() == twin.parameter_hash());
           if (in_two_calls) t.discard_accumulated();
         }
@@ -133,27 +134,27 @@ TEST_CASE("a state that is set to NaN is kept, and the next step names it and ch
   trainer<averaging, adam> t(two);
   const std::vector<float> ones(4, 1.0F), one_nan{1, std::nanf(""), 1, 1};
   const auto hash = t.parameter_hash();
-  t.set_state(0, "variance", one_nan);
-  CHECK(std::isnan(t.state(0, "variance")[1]));
+  t.state(0, "variance").set(one_nan);
+  CHECK(std::isnan(t.state(0, "variance").values()[1]));
   rejects("its state \"variance\" would not be finite after the step", [&] { t.step(all); });
   CHECK(t.parameter_hash() == hash);
   rejects("not finite", [&] { t.evaluate(all); });
-  t.set_state(0, "variance", ones);
+  t.state(0, "variance").set(ones);
   t.step(all);
   CHECK(t.parameter_hash() != hash);
 }
 
 TEST_CASE("an unknown parameter, or one of another type or size, is rejected") {
   training t(two);
-  rejects("the model has no slot 4; slots are 0 to 3", [&] { t.parameter(4, "weight"); });
-  rejects("the model has no slot -1", [&] { t.parameter(-1, "weight"); });
-  rejects("layer 1 laws::cross: the layer has no parameter \"bias\"", [&] { t.gradient(1, "bias"); });
-  rejects("the layer has no parameter \"weight\"", [&] { t.parameter(0, "weight"); });
-  rejects("parameter \"weight\" is float; read it as that", [&] { t.parameter<double>(1, "weight"); });
+  rejects("the model has no slot 4; slots are 0 to 3", [&] { t.parameter(4, "weight").values(); });
+  rejects("the model has no slot -1", [&] { t.parameter(-1, "weight").values(); });
+  rejects("layer 1 laws::cross: the layer has no parameter \"bias\"", [&] { t.parameter(1, "bias").gradient(); });
+  rejects("the layer has no parameter \"weight\"", [&] { t.parameter(0, "weight").values(); });
+  rejects("parameter \"weight\" is float; read it as that", [&] { t.parameter(1, "weight").values<double>(); });
   rejects("parameter \"weight\" has 2 elements, not 3; give all of them",
-          [&] { t.set_parameter<float>(1, "weight", std::vector<float>(3)); });
-  rejects("the optimizer has no moment 2; it keeps 2 arrays", [&] { t.moment(1, "weight", 2); });
-  rejects("the optimizer has no moment -1", [&] { t.moment(1, "weight", -1); });
+          [&] { t.parameter(1, "weight").set(std::vector<float>(3)); });
+  rejects("the optimizer has no moment 2; it keeps 2 arrays", [&] { t.parameter(1, "weight").moment(2); });
+  rejects("the optimizer has no moment -1", [&] { t.parameter(1, "weight").moment(-1); });
 }
 
 TEST_CASE("frozen slots do not change and do not count in the norm") {
@@ -164,7 +165,8 @@ TEST_CASE("frozen slots do not change and do not count in the norm") {
     const auto of = [&](int slot) {
       std::vector<std::vector<float>> values;
       for (const char* name : {"weight", "bias"})
-        for (const auto& v : {t.parameter(slot, name), t.moment(slot, name, 0), t.moment(slot, name, 1)})
+        for (const auto& v :
+             {t.parameter(slot, name).values(), t.parameter(slot, name).moment(0), t.parameter(slot, name).moment(1)})
           values.push_back(v);
       return values;
     };
@@ -172,7 +174,8 @@ TEST_CASE("frozen slots do not change and do not count in the norm") {
       double sum = 0;
       for (const int slot : slots)
         for (const char* name : {"weight", "bias"})
-          for (const float g : t.gradient(slot, name)) sum += static_cast<double>(g) * static_cast<double>(g);
+          for (const float g : t.parameter(slot, name).gradient())
+            sum += static_cast<double>(g) * static_cast<double>(g);
       return std::sqrt(sum) / 5;
     };
     t.freeze(1);
@@ -224,24 +227,28 @@ constexpr plan_options stages_of(int stages) { return {.stages = stages, .micro_
 TEST_CASE("parameters, gradients, moments and state are read and written by path") {
   trainer<pathed, adam> t(stages_of(3));
   const std::vector<float> values(16, 0.5F), means(4, 2.0F);
-  t.set_parameter("h.1.fc.weight", values);
-  t.set_state("1.2.1.running_mean", std::span(means));
-  CHECK(t.parameter("h.1.fc.weight") == values);
-  CHECK(t.parameter(9, "weight") == values);
-  CHECK(t.state("1.2.1.running_mean") == means);
-  CHECK(t.state(6, "mean") == means);
+  t.parameter("h.1.fc.weight").set(values);
+  t.state("1.2.1.running_mean").set(std::span(means));
+  CHECK(t.parameter("h.1.fc.weight").values() == values);
+  CHECK(t.parameter(9, "weight").values() == values);
+  CHECK(t.state("1.2.1.running_mean").values() == means);
+  CHECK(t.state(6, "mean").values() == means);
   t.step(all);
-  CHECK(t.gradient("h.1.fc.weight") == t.gradient(9, "weight"));
-  CHECK(t.moment("h.1.fc.weight", 1) == t.moment(9, "weight", 1));
-  CHECK(t.parameter("head.bias") == t.parameter(11, "bias"));
-  CHECK(t.parameter("1.2.0.weight") == t.parameter("1.0.0.weight"));  // tied
+  CHECK(t.parameter("h.1.fc.weight").gradient() == t.parameter(9, "weight").gradient());
+  CHECK(t.parameter("h.1.fc.weight").moment(1) == t.parameter(9, "weight").moment(1));
+  CHECK(t.parameter("head.bias").values() == t.parameter(11, "bias").values());
+  CHECK(t.parameter("1.2.0.weight").values() == t.parameter("1.0.0.weight").values());  // tied
   rejects("no parameter or state at \"head.wieght\"; did you mean \"head.weight\"?",
-          [&] { t.parameter("head.wieght"); });
+          [&] { t.parameter("head.wieght").values(); });
   rejects("\"0.running_mean\" is state, which is not trained; read it by state()",
-          [&] { t.gradient("0.running_mean"); });
-  rejects("\"head.bias\" is a parameter; read it by parameter()", [&] { t.set_state("head.bias", means); });
-  rejects("\"weight\" has 16 elements, not 4", [&] { t.set_parameter("head.weight", means); });
-  rejects("\"weight\" is float", [&] { t.parameter<double>("head.weight"); });
+          [&] { t.parameter("0.running_mean"); });
+  rejects("\"0.running_mean\" is state, which is not trained; read it by values(), write it by set()",
+          [&] { t.state("0.running_mean").gradient(); });
+  rejects("\"0.running_mean\" is state", [&] { t.state("0.running_mean").moment(0); });
+  rejects("\"0.running_mean\" is state", [&] { t.state("0.running_mean").set_average(means); });
+  rejects("\"head.bias\" is a parameter; read it by parameter()", [&] { t.state("head.bias"); });
+  rejects("\"weight\" has 16 elements, not 4", [&] { t.parameter("head.weight").set(means); });
+  rejects("\"weight\" is float", [&] { t.parameter("head.weight").values<double>(); });
 }
 
 TEST_CASE("all parameters are listed, with the same paths for every number of stages") {
@@ -258,12 +265,12 @@ TEST_CASE("all parameters are listed, with the same paths for every number of st
       CHECK(p.size() == p.values().size());
       CHECK(p.type == dtype::float32);
       CHECK(p.group == 0);
-      CHECK(p.values() == (state ? t.state(p.path) : t.parameter(p.path)));
+      CHECK(p.values() == (state ? t.state(p.path).values() : t.parameter(p.path).values()));
       CHECK(p.frozen == (!state && p.owner == 1));
       CHECK(p.trainable() == (!state && p.owner != 1));
       CHECK(p.stage == t.plan().cut().stage_of(p.owner));
-      if (!state) CHECK(p.gradient() == t.gradient(p.path));
-      if (!state) CHECK(p.moment(1) == t.moment(p.path, 1));
+      if (!state) CHECK(p.gradient() == t.parameter(p.path).gradient());
+      if (!state) CHECK(p.moment(1) == t.parameter(p.path).moment(1));
       if (p.owner == p.slot && p.trainable()) trained += p.size();
       p.set(std::vector<float>(p.size(), 0.25F));
       CHECK(p.values() == std::vector<float>(p.size(), 0.25F));
@@ -290,32 +297,32 @@ TEST_CASE("a frozen weight stays at each of its uses, in any stages") {
     const std::vector<std::int32_t> kinds{0, 1, 2, 1, 0};
     const batch some = batch(5).with("inputs", x).with("labels", kinds);
     t.freeze(frozen);
-    const std::vector<float> before = t.parameter(0, "weight"), other = t.parameter(3, "weight");
+    const std::vector<float> before = t.parameter(0, "weight").values(), other = t.parameter(3, "weight").values();
     t.step(some);
-    CHECK(t.parameter(0, "weight") == before);
-    CHECK(t.parameter(2, "weight") == before);
-    CHECK(t.parameter(3, "weight") != other);
+    CHECK(t.parameter(0, "weight").values() == before);
+    CHECK(t.parameter(2, "weight").values() == before);
+    CHECK(t.parameter(3, "weight").values() != other);
     t.unfreeze(frozen);
     t.step(some);
-    CHECK(t.parameter(2, "weight") != before);
-    CHECK(t.parameter(2, "weight") == t.parameter(0, "weight"));
+    CHECK(t.parameter(2, "weight").values() != before);
+    CHECK(t.parameter(2, "weight").values() == t.parameter(0, "weight").values());
   }
 }
 
 TEST_CASE("a parameter that is set is set in its moving average") {
   trainer<deep, adam> t{two, adam{}, {.average_weights = 0.9}};
   t.step(all);
-  t.set_parameter(0, "weight", std::vector<float>(16, 0.5F));
-  t.set_parameter(0, "bias", std::vector<float>(4, 1.0F));
+  t.parameter(0, "weight").set(std::vector<float>(16, 0.5F));
+  t.parameter(0, "bias").set(std::vector<float>(4, 1.0F));
   for (const int slot : {1, 2})
-    for (const char* name : {"weight", "bias"}) t.set_parameter(slot, name, t.parameter(slot, name));
+    for (const char* name : {"weight", "bias"}) t.parameter(slot, name).set(t.parameter(slot, name).values());
   CHECK(t.evaluate(all, weights::averaged).loss == t.evaluate(all).loss);
 }
 
 TEST_CASE("an evaluation whose loss is infinite fails") {
   struct far : model<input<float, 4>, linear<4>, linear<3>, softmax_cross_entropy> {};
   trainer<far, sgd> t{two};
-  t.set_parameter(0, "weight", std::vector<float>(16, 3e38F));
+  t.parameter(0, "weight").set(std::vector<float>(16, 3e38F));
   const std::vector<std::int32_t> kinds{0, 1, 2, 1, 0};
   rejects("finite", [&] { t.evaluate(batch(5).with("inputs", x).with("labels", kinds)); });
 }

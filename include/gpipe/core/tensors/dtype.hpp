@@ -71,6 +71,24 @@ constexpr std::size_t bytes_of(dtype type) {
   return type == dtype::float64 ? 8 : type == dtype::uint8 ? 1 : type == dtype::bf16 ? 2 : 4;
 }
 
+template <element First, element... Others, class Call>
+constexpr decltype(auto) visit_listed(dtype type, Call& call) {
+  if constexpr (sizeof...(Others) > 0)
+    if (type != dtype_of<First>) return visit_listed<Others...>(type, call);
+  return call.template operator()<First>();
+}
+
+/// Calls `call.template operator()<T>()` with the element type of a `dtype`, and returns its result. If `Types` are
+/// given, the type is one of these, and no code is made for others.
+///
+///     visit_dtype(type, [&]<class T>() { c.fill(n, T(1), reinterpret_cast<T*>(into)); });
+///     visit_dtype<double, float>(net.type, [&]<class T>() { ... });
+template <element... Types, class Call>
+constexpr decltype(auto) visit_dtype(dtype type, Call&& call) {
+  if constexpr (sizeof...(Types) > 0) return visit_listed<Types...>(type, call);
+  else return visit_listed<float, double, std::int32_t, std::uint8_t, bf16>(type, call);
+}
+
 }  // namespace detail
 
 /// The name of the type in errors and reports.

@@ -32,27 +32,21 @@ inline double first_value(const initialiser& how, std::uint64_t seed, int slot, 
   return bound * std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
 
-/// Calls `put(offset, bytes, values)` for the first values of a slot's parameters or state, in pieces. The arrays are
-/// aligned and lie one behind the other. Their numbers begin with `before`.
+/// Calls `put(offset, bytes, values)` for the first values of an array of a slot, in pieces. `number` counts the slot's
+/// parameters and then the parts of its state.
 template <class Put>
-GPIPE_COLD void first_values(dtype type, const parameter* list, int count, std::uint64_t seed, int slot, int before,
-                             Put&& put) {
+GPIPE_COLD void first_values(dtype type, const parameter& of, std::uint64_t seed, int slot, int number, Put&& put) {
   constexpr std::size_t max_elements = 1 << 15;
   std::vector<std::byte> values(max_elements * bytes_of(type));
-  std::size_t at = 0;
-  for (int p = 0; p < count; ++p) {
-    const std::size_t n = list[p].extents.size();
-    const initialiser how = list[p].first.of(list[p].extents);
-    for (std::size_t first = 0; first < n; first += max_elements) {
-      const std::size_t some = (std::min)(max_elements, n - first);
-      for (std::size_t i = 0; i < some; ++i) {
-        const double x = first_value(how, seed, slot, before + p, first + i);
-        if (type == dtype::float64) reinterpret_cast<double*>(values.data())[i] = x;
-        else reinterpret_cast<float*>(values.data())[i] = static_cast<float>(x);
-      }
-      put(at + first * bytes_of(type), some * bytes_of(type), values.data());
-    }
-    at += aligned(n * bytes_of(type));
+  const std::size_t n = of.extents.size();
+  const initialiser how = of.first.of(of.extents);
+  for (std::size_t first = 0; first < n; first += max_elements) {
+    const std::size_t some = (std::min)(max_elements, n - first);
+    visit_dtype<double, float>(type, [&]<class T>() {
+      for (std::size_t i = 0; i < some; ++i)
+        reinterpret_cast<T*>(values.data())[i] = static_cast<T>(first_value(how, seed, slot, number, first + i));
+    });
+    put(first * bytes_of(type), some * bytes_of(type), values.data());
   }
 }
 

@@ -57,11 +57,7 @@ void upload_rows(const Into& c, const std::byte* from, std::size_t size, dtype t
   const auto bytes = static_cast<std::ptrdiff_t>(bytes_of(type));
   if (from != nullptr)
     c.upload(n * bytes, from + static_cast<std::ptrdiff_t>(size) * step.first_sample(m) * bytes, into);
-  else if (type == dtype::float32) c.fill(n, 1.0F, reinterpret_cast<float*>(into));
-  else if (type == dtype::float64) c.fill(n, 1.0, reinterpret_cast<double*>(into));
-  else if (type == dtype::bf16) c.fill(n, bf16(1), reinterpret_cast<bf16*>(into));
-  else if (type == dtype::int32) c.fill(n, std::int32_t{1}, reinterpret_cast<std::int32_t*>(into));
-  else c.fill(n, std::byte{1}, into);
+  else visit_dtype(type, [&]<class T>() { c.fill(n, T(1), reinterpret_cast<T*>(into)); });
 }
 
 /// Uploads the rows that a slot reads from the batch into the stash: those of the model's input and of its fields. `c`

@@ -61,7 +61,7 @@ class parameter_groups {
   }
 
  private:
-  int& at(const parameter_place& which) { return of_[index(which.slot)][index(which.index)]; }
+  int& at(const named_array& which) { return of_[index(which.slot)][index(which.index)]; }
   GPIPE_COLD void require_valid(std::size_t g) const {
     const parameter_group& group = groups_[g];
     const auto refuse = [&](const char* setting, double value) {

@@ -75,9 +75,9 @@ class nonfinite_finder {
     return sum == 0;
   }
   GPIPE_COLD bool finite(const bound& b, dtype type, std::ptrdiff_t n, const std::byte* data) const {
-    if (type == dtype::float64) return all_finite(b, n, reinterpret_cast<const double*>(data));
-    if (type == dtype::bf16) return all_finite(b, n, reinterpret_cast<const bf16*>(data));
-    return type != dtype::float32 || all_finite(b, n, reinterpret_cast<const float*>(data));
+    return !is_floating(type) || visit_dtype<float, double, bf16>(type, [&]<class T>() {
+      return this->all_finite(b, n, reinterpret_cast<const T*>(data));
+    });
   }
   GPIPE_COLD bool finite(int v, const bound& b, int m, const std::byte* at, const step_context& step) const {
     const edge_part& part = net_.values[v].part;
@@ -104,12 +104,11 @@ class nonfinite_finder {
   }
   GPIPE_COLD static std::string place_in(const std::byte* rows, dtype type, std::size_t columns,
                                          const step_context& step, int m) {
+    if (!is_floating(type)) return {};
     const auto size = static_cast<std::ptrdiff_t>(columns);
     const std::ptrdiff_t begin = size * step.first_sample(m), end = begin + size * step.samples(m);
-    std::ptrdiff_t at = end;
-    if (type == dtype::float32) at = first_nonfinite<float>(rows, begin, end);
-    if (type == dtype::float64) at = first_nonfinite<double>(rows, begin, end);
-    if (type == dtype::bf16) at = first_nonfinite<bf16>(rows, begin, end);
+    const std::ptrdiff_t at =
+        visit_dtype<float, double, bf16>(type, [&]<class T>() { return first_nonfinite<T>(rows, begin, end); });
     if (at == end) return {};
     return concat({" in ", name_of_sample(step.rows.dataset_rows, static_cast<std::size_t>(at / size)), ", column ",
                    at % size, " (counted from 0)"});

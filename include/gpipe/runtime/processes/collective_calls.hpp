@@ -6,7 +6,7 @@
 #include <initializer_list>
 
 #include <gpipe/core/hash.hpp>
-#include <gpipe/plan/memory/memory_kind.hpp>
+#include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/runtime/processes/agreement.hpp>
 #include <gpipe/transport/contract/process_group.hpp>
 #include <gpipe/transport/contract/wait_limits.hpp>
@@ -29,14 +29,14 @@ class collective_calls {
     agree(collective_kind::watch,
           {agreed_value::number("the slot", slot), agreed_value::number("whether it is watched", watched)});
   }
-  GPIPE_COLD void agree_to_write(memory_kind kind, int slot, std::size_t at, std::size_t bytes,
-                                 const void* from) const {
+  GPIPE_COLD void agree_to_write(const array_location& into, const void* from) const {
     if (job_ == nullptr) return;
     hash values;
-    values.add(static_cast<const std::byte*>(from), bytes);
-    agree(collective_kind::write,
-          {agreed_value::number("the kind of memory", static_cast<int>(kind)), agreed_value::number("the slot", slot),
-           agreed_value::number("the first byte", static_cast<std::int64_t>(at)), {"the values", values.value()}});
+    values.add(static_cast<const std::byte*>(from), into.bytes);
+    agree(collective_kind::write, {agreed_value::number("the kind of memory", static_cast<int>(into.kind)),
+                                   agreed_value::number("the slot", into.layer_index),
+                                   agreed_value::number("the first byte", static_cast<std::int64_t>(into.at)),
+                                   {"the values", values.value()}});
   }
   /// A point that all processes reach in a save or a load, or none passes.
   GPIPE_COLD void agree_to(collective_kind kind, std::initializer_list<agreed_value> values) const {

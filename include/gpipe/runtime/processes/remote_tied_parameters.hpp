@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/runtime/binding/arena_map.hpp>
@@ -59,7 +60,7 @@ class remote_tied_parameters {
 
  private:
   struct connection {
-    parameter_place user{};
+    named_array user{};
     int user_stage = -1;
     std::byte *values = nullptr, *gradients = nullptr;  // the buffers that are sent, or received into
     std::unique_ptr<sending_end> values_out, gradients_out;
@@ -79,9 +80,8 @@ class remote_tied_parameters {
     const int replica = job.rank() / plan.workers(), worker = job.rank() % plan.workers();
     const bool owns = plan.worker_of(owner) == worker, uses = plan.worker_of(user) == worker;
     const void* const queue = queues[index(owns ? owner : user)];
-    const row& layer = net.row_of(t.owner.slot);
-    const std::size_t bytes = aligned(layer.parameters[t.owner.index].extents.size() * bytes_of(layer.type)),
-                      before = net.tied_bytes(t.user.slot, t.user.index);
+    const array_location owned = locate(net, t.owner);
+    const std::size_t bytes = aligned(owned.bytes), before = net.tied_bytes(t.user.slot, t.user.index);
     const auto layout_to = [&](int stage, std::byte* at) {
       return channel_layout{replica * plan.workers() + plan.worker_of(stage), 1, {{at, 0, bytes}}, {0}, {0}, queue};
     };
@@ -91,7 +91,7 @@ class remote_tied_parameters {
     connection c;
     c.user = t.user, c.user_stage = user;
     if (owns) {
-      c.values = begin(owner, memory_kind::parameters, t.owner.slot) + net.own_bytes(t.owner.slot, t.owner.index);
+      c.values = begin(owner, memory_kind::parameters, t.owner.slot) + owned.at;
       c.values_out = job.sender(layout_to(user, c.values));
       senders_.push_back(c.values_out.get());
       if (plan.trains) {

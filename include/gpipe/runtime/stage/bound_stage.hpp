@@ -164,7 +164,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
       if (net_->owns(b.slot)) refresh(b);
   }
   /// Copies the owner's values of a tied parameter.
-  GPIPE_OUT_OF_LINE void copy_tied_values(const parameter_place& user, const std::byte* values) {
+  GPIPE_OUT_OF_LINE void copy_tied_values(const named_array& user, const std::byte* values) {
     const bound& b = at(user.slot);
     std::byte* const into = b.parameter_at[index(user.index)];
     const std::size_t bytes = size_of(b, user) * bytes_of(b.layer->type);
@@ -173,7 +173,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
   /// Recomputes the buffers that are derived from a slot's parameters, some of which are tied.
   void refresh_tied(int slot) { refresh(at(slot)); }
   /// Adds a tied use's gradients to the owner's, which this stage has.
-  GPIPE_OUT_OF_LINE void add_tied_gradients(const parameter_place& owner, const std::byte* gradients) {
+  GPIPE_OUT_OF_LINE void add_tied_gradients(const named_array& owner, const std::byte* gradients) {
     const bound& b = at(owner.slot);
     add(b.layer->type, static_cast<std::ptrdiff_t>(size_of(b, owner)), gradients, b.gradient_at[index(owner.index)]);
   }
@@ -190,7 +190,7 @@ class alignas(alignment) bound_stage : public stage_arena<Device> {
     enter(b, -1);
     b.kernels->refresh(context_, call_of(b, step_context{}, 0, false));
   }
-  static std::size_t size_of(const bound& b, const parameter_place& which) {
+  static std::size_t size_of(const bound& b, const named_array& which) {
     return b.layer->parameters[which.index].extents.size();
   }
   /// If layers share the memory of derived buffers, another layer has written there since this one's last kernel.

@@ -142,17 +142,13 @@ class layer_statistics {
     for (int p = 0; p < b.layer->state_count; ++p) {
       const parameter& it = b.layer->state[p];
       const auto n = static_cast<std::ptrdiff_t>(it.extents.size());
-      if (b.layer->type == dtype::float64) add_up(n, reinterpret_cast<const double*>(at), sum);
-      else if (b.layer->type == dtype::bf16) add_up(n, reinterpret_cast<const bf16*>(at), sum);
-      else add_up(n, reinterpret_cast<const float*>(at), sum);
+      visit_dtype<double, bf16, float>(b.layer->type, [&]<class T>() {
+        stage_.context().sum(n, zero_if_finite<T>{reinterpret_cast<const T*>(at)}, sum);
+      });
       if (step.diagnoses()) require_finite(b, it, sum);
       stage_.context().add(1, static_cast<const double*>(sum), b.sum_of_squares);
       at += aligned(it.extents.size() * bytes_of(b.layer->type));
     }
-  }
-  template <class T>
-  void add_up(std::ptrdiff_t n, const T* x, double* sum) const {
-    stage_.context().sum(n, zero_if_finite<T>{x}, sum);
   }
   GPIPE_COLD void require_finite(const bound& b, const parameter& it, const double* sum) const {
     double found = 0;

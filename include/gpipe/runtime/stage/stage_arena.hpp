@@ -100,23 +100,20 @@ class stage_arena {
     groups_ = &groups;
     for (auto& b : binding_.slots) find_frozen(b);
     find_ranges();
-    for (int i = 0; i < plan_->options.optimizer_moments && memory_.of(memory_kind::moments) > 0; ++i) {
-      if (net_->type == dtype::float64)
-        context_.fill(elements(), rule.first_moment(i), reinterpret_cast<double*>(moments(i)));
-      else context_.fill(elements(), static_cast<float>(rule.first_moment(i)), reinterpret_cast<float*>(moments(i)));
-    }
+    for (int i = 0; i < plan_->options.optimizer_moments && memory_.of(memory_kind::moments) > 0; ++i)
+      visit_dtype<double, float>(net_->type, [&]<class T>() {
+        context_.fill(elements(), static_cast<T>(rule.first_moment(i)), reinterpret_cast<T*>(moments(i)));
+      });
   }
   /// What the updates of a step cover: all parameters that are not frozen.
   const std::vector<update_range>& ranges() const { return ranges_; }
 
   /// average <- average + share (parameter - average). The averages begin as a copy.
   GPIPE_OUT_OF_LINE void move_averages(double share) {
-    if (net_->type == dtype::float64)
-      context_.each(elements(), move_average<double>{reinterpret_cast<const double*>(parameters()),
-                                                     reinterpret_cast<double*>(averages()), share});
-    else
-      context_.each(elements(), move_average<float>{reinterpret_cast<const float*>(parameters()),
-                                                    reinterpret_cast<float*>(averages()), static_cast<float>(share)});
+    visit_dtype<double, float>(net_->type, [&]<class T>() {
+      context_.each(elements(), move_average<T>{reinterpret_cast<const T*>(parameters()),
+                                                reinterpret_cast<T*>(averages()), static_cast<T>(share)});
+    });
   }
   GPIPE_COLD void copy_to_averages() {
     context_.copy(static_cast<std::ptrdiff_t>(flat_bytes()), static_cast<const std::byte*>(parameters()), averages());
@@ -134,12 +131,10 @@ class stage_arena {
     for (const auto& b : binding_.slots)
       if (tied && !net_->owns(b.slot)) f(static_cast<std::size_t>(b.tied.gradients - arena_.data()), b.tied.bytes);
   }
+  /// Each sum of two is rounded.
   void add(dtype type, std::ptrdiff_t n, const std::byte* from, std::byte* into) const {
-    if (type == dtype::float64)
-      context_.add(n, reinterpret_cast<const double*>(from), reinterpret_cast<double*>(into));
-    else if (type == dtype::bf16)  // each sum of two is rounded
-      context_.add(n, reinterpret_cast<const bf16*>(from), reinterpret_cast<bf16*>(into));
-    else context_.add(n, reinterpret_cast<const float*>(from), reinterpret_cast<float*>(into));
+    visit_dtype<double, bf16, float>(
+        type, [&]<class T>() { context_.add(n, reinterpret_cast<const T*>(from), reinterpret_cast<T*>(into)); });
   }
 
   /// Sets gradients to zero, before the first micro-batch adds to them.
@@ -153,8 +148,7 @@ class stage_arena {
   GPIPE_OUT_OF_LINE void sum_squares(bool commits) {
     for (const auto& b : binding_.slots) {
       if (b.frozen || (commits && b.own.bytes == 0)) context_.fill(1, 0.0, b.sum_of_squares);
-      else if (b.layer->type == dtype::float64) sum_squares<double>(b, commits);
-      else sum_squares<float>(b, commits);
+      else visit_dtype<double, float>(b.layer->type, [&]<class T>() { this->template sum_squares<T>(b, commits); });
     }
   }
   /// Downloads the sums to `squares[slot]`.

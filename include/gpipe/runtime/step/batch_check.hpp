@@ -94,7 +94,7 @@ void check_range(const field& wanted, const T* numbers, std::size_t count, const
 template <class T>
 void check_share(const field& wanted, const T* numbers, std::size_t count, const int* dataset_rows) {
   for (std::size_t i = 0; i < count; ++i)
-    if (!(numbers[i] >= 0 && numbers[i] <= static_cast<T>(wanted.below)))
+    if (!(numbers[i] >= 0 && numbers[i] <= static_cast<compute_type<T>>(wanted.below)))
       throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ",
                    std::to_string(numbers[i])},
                   {"it must lie in 0 ... ", wanted.below});
@@ -163,10 +163,10 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& from, int ma
   if (const std::int64_t below = net.values[0].below; below > 0 && given != nullptr) {
     const field tokens{"inputs", entering.size, entering.type, below};
     const std::size_t count = entering.size * detail::index(from.samples());
-    if (entering.type == dtype::int32)
-      detail::check_range(tokens, reinterpret_cast<const std::int32_t*>(rows.inputs), count, rows.dataset_rows);
-    if (entering.type == dtype::uint8)
-      detail::check_range(tokens, reinterpret_cast<const std::uint8_t*>(rows.inputs), count, rows.dataset_rows);
+    if (!is_floating(entering.type))
+      visit_dtype<std::int32_t, std::uint8_t>(entering.type, [&]<class T>() {
+        check_range(tokens, reinterpret_cast<const T*>(rows.inputs), count, rows.dataset_rows);
+      });
   }
   rows.fields.resize(detail::index(net.field_count));
   rows.unknown.resize(detail::index(net.field_count));
@@ -179,21 +179,15 @@ GPIPE_COLD inline void check_batch(const network& net, const batch& from, int ma
     rows.fields[detail::index(f)] = data;
     if (data == nullptr) continue;
     const std::size_t count = wanted.size * detail::index(from.samples());
-    if (wanted.optional && wanted.type == dtype::float32)
-      detail::check_weights(wanted, reinterpret_cast<const float*>(data), count, rows.dataset_rows);
-    if (wanted.optional && wanted.type == dtype::float64)
-      detail::check_weights(wanted, reinterpret_cast<const double*>(data), count, rows.dataset_rows);
-    if (wanted.optional && wanted.type == dtype::bf16)
-      detail::check_weights(wanted, reinterpret_cast<const bf16*>(data), count, rows.dataset_rows);
-    if (wanted.below == 0) continue;
-    if (wanted.type == dtype::float32)
-      detail::check_share(wanted, reinterpret_cast<const float*>(data), count, rows.dataset_rows);
-    if (wanted.type == dtype::float64)
-      detail::check_share(wanted, reinterpret_cast<const double*>(data), count, rows.dataset_rows);
-    if (wanted.type == dtype::int32)
-      detail::check_range(wanted, reinterpret_cast<const std::int32_t*>(data), count, rows.dataset_rows);
-    if (wanted.type == dtype::uint8)
-      detail::check_range(wanted, reinterpret_cast<const std::uint8_t*>(data), count, rows.dataset_rows);
+    visit_dtype(wanted.type, [&]<class T>() {
+      const T* const numbers = reinterpret_cast<const T*>(data);
+      if constexpr (is_floating(dtype_of<T>)) {
+        if (wanted.optional) check_weights(wanted, numbers, count, rows.dataset_rows);
+        if (wanted.below != 0) check_share(wanted, numbers, count, rows.dataset_rows);
+      } else {
+        if (wanted.below != 0) check_range(wanted, numbers, count, rows.dataset_rows);
+      }
+    });
   }
   if (rounds) rows.inputs = detail::round(rows.inputs, entering.size * detail::index(from.samples()), rows.rounded);
 }

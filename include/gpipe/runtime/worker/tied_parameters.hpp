@@ -52,11 +52,11 @@ class tied_parameters {
   }
 
  private:
-  int stage_of(const parameter_place& which) const { return plan_.cut().stage_of(which.slot); }
-  bound_stage<Device>& at(const parameter_place& which) const { return here_.stage(stage_of(which)); }
-  const auto& slot(const parameter_place& which) const { return at(which).at(which.slot); }
-  bool is_here(const parameter_place& which) const { return here_.has(stage_of(which)); }
-  bool frozen(const parameter_place& which) const { return slot(which).frozen_parameters[index(which.index)]; }
+  int stage_of(const named_array& which) const { return plan_.cut().stage_of(which.slot); }
+  bound_stage<Device>& at(const named_array& which) const { return here_.stage(stage_of(which)); }
+  const auto& slot(const named_array& which) const { return at(which).at(which.slot); }
+  bool is_here(const named_array& which) const { return here_.has(stage_of(which)); }
+  bool frozen(const named_array& which) const { return slot(which).frozen_parameters[index(which.index)]; }
 
   const step_plan& plan_;
   const replica<Device>& here_;

@@ -21,11 +21,11 @@ GPIPE_COLD GPIPE_INLINE file_list deal_arrays(std::string stem, std::vector<stor
     const int rank = rank_of(one);
     std::vector<checkpoint_file>& mine = of_rank[rank];
     std::uint64_t& filled = bytes[rank];
-    if (mine.empty() || filled + one.bytes() > max_bytes) {
+    if (mine.empty() || filled + one.location.bytes > max_bytes) {
       mine.push_back({"", rank});
       filled = 0;
     }
-    filled += one.bytes();
+    filled += one.location.bytes;
     mine.back().arrays.push_back(std::move(one));
   }
   file_list list{std::move(stem), {}};
@@ -59,7 +59,7 @@ GPIPE_COLD GPIPE_INLINE safetensors_index index_of(const file_list& list) {
   for (const checkpoint_file& file : list.files)
     for (const stored_array& one : file.arrays) {
       index.file_of.emplace(one.name, file.name);
-      *index.total_size += one.bytes();
+      *index.total_size += one.location.bytes;
     }
   return index;
 }

@@ -87,7 +87,7 @@ class checkpointer {
         deal_arrays("model", in_file(arrays, names, saved_prefix(names)), UINT64_MAX, [](const auto&) { return 0; });
     const checkpoint_file& all = list.files.front();
     const array_reader read = [this](const stored_array& of, std::size_t at, std::span<std::byte> into) {
-      run_.read(of.kind, of.slot, of.index, of.at + at, into.size(), into.data());
+      run_.read(of.location.part(at, into.size()), into.data());
     };
     array_source source(all, read);
     together().together([&] {
@@ -107,7 +107,7 @@ class checkpointer {
     together().together([&] { from = open(path, how, mine, result); });
     point(collective_kind::load, 1);
     together().together([&] {
-      for (const array_place& one : from.arrays) copy_in(one, !from.whole);
+      for (const loaded_array& one : from.arrays) copy_in(one, !from.whole);
     });
     point(collective_kind::load, 2);
     run_.restore(from.whole ? from.facts.steps : run_.steps(), from.whole ? from.facts.seed : run_.seed());
@@ -125,7 +125,7 @@ class checkpointer {
   /// What `load` has checked, before it writes an array.
   struct opened {
     std::deque<safetensors_set> sets{};
-    std::vector<array_place> arrays{};
+    std::vector<loaded_array> arrays{};
     checkpoint_facts facts{};
     bool whole = false;  // with the optimizer
   };
@@ -154,7 +154,7 @@ class checkpointer {
     const step_plan& plan = run_.plan();
     const bool alone = together().alone();
     const auto rank_of = [&](const stored_array& of) {
-      return alone ? 0 : plan.worker_of(plan.cut().stage_of(of.slot));
+      return alone ? 0 : plan.worker_of(plan.cut().stage_of(of.location.layer_index));
     };
     return {deal_arrays("model", model_arrays(run_.net()), how.max_file_bytes, rank_of),
             deal_arrays("optimizer", optimizer_state(run_.net(), plan.options), how.max_file_bytes, rank_of), facts};
@@ -162,7 +162,7 @@ class checkpointer {
   array_reader reader() const {
     return [this](const stored_array& of, std::size_t at, std::span<std::byte> into) {
       together().working("save");
-      run_.read_here(of.kind, of.slot, of.index, of.at + at, into.size(), into.data());
+      run_.read_here(of.location.part(at, into.size()), into.data());
     };
   }
   /// Copies all arrays. What it returns reads the copy.
@@ -172,12 +172,12 @@ class checkpointer {
       std::size_t at = 0;
       for (const file_list* list : {&content.model, &content.optimizer})
         for (const checkpoint_file& file : list->files)
-          for (const stored_array& one : file.arrays) visit(one, at), at += aligned(one.bytes());
+          for (const stored_array& one : file.arrays) visit(one, at), at += aligned(one.location.bytes);
       return at;
     };
     copy.reserve(each([](auto&, std::size_t) {}));
     each([&](const stored_array& one, std::size_t at) {
-      run_.read_here(one.kind, one.slot, one.index, one.at, one.bytes(), copy.bytes.get() + at);
+      run_.read_here(one.location, copy.bytes.get() + at);
       places->emplace(one.name, at);
     });
     return [places, from = copy.bytes.get()](const stored_array& of, std::size_t at, std::span<std::byte> into) {
@@ -310,19 +310,20 @@ class checkpointer {
       if (match.found[i] < 0) continue;
       const auto* place = places[static_cast<std::size_t>(match.found[i])];
       require_convertible(place->entry->type, place->entry->name, place->file->path());
-      if (run_.has_here(wanted[i].slot)) from.arrays.push_back({std::move(wanted[i]), place});
+      if (run_.has_here(wanted[i].location.layer_index)) from.arrays.push_back({std::move(wanted[i]), place});
     }
     if (&set == &from.sets.front()) static_cast<load_report&>(result) = std::move(match.report);
   }
 
   // A model alone has no moving averages: these begin with its parameters.
-  GPIPE_COLD void copy_in(const array_place& from, bool model_alone) const {
-    const stored_array& to = from.array;
+  GPIPE_COLD void copy_in(const loaded_array& from, bool model_alone) const {
+    const array_location& to = from.array.location;
     const bool averages = model_alone && to.kind == memory_kind::parameters && run_.plan().options.average_weights;
     read_array(from, [&](std::size_t at, std::span<const std::byte> some) {
       together().working("load");
-      run_.write_here(to.kind, to.slot, to.index, to.at + at, some.size(), some.data());
-      if (averages) run_.write_here(memory_kind::averages, to.slot, to.index, to.at + at, some.size(), some.data());
+      const array_location part = to.part(at, some.size());
+      run_.write_here(part, some.data());
+      if (averages) run_.write_here(part.in(memory_kind::averages), some.data());
     });
   }
 

@@ -81,13 +81,13 @@ GPIPE_COLD inline std::vector<stored_array> parts_of(const stored_array& array, 
                  " tensors with these row_shares"},
                 {"correct the rule for ", detail::quoted(rule.model)});
   std::vector<stored_array> parts;
-  std::size_t at = array.at;
+  std::size_t at = 0;
   for (std::size_t i = 0; i < rule.file.size(); ++i) {
     stored_array& part = parts.emplace_back(array);
     part.name = (rule.prefixed ? prefix : std::string()) + with_stars(rule.file[i], stars);
     if (rule.file.size() > 1) part.extents.extents[0] = static_cast<int>(rows / all) * shares[i];
-    part.at = at;
-    at += part.bytes();
+    part.location = array.location.part(at, array.location.bytes / all * static_cast<std::size_t>(shares[i]));
+    at += part.location.bytes;
     part.transposed = rule.transposed;
     auto& e = part.extents.extents;
     if (part.transposed && rank == 2) std::swap(e[0], e[1]);

@@ -14,7 +14,7 @@
 namespace gpipe::detail {
 
 template <class T>
-GPIPE_COLD void read_array_as(const array_place& from, const array_visit& visit) {
+GPIPE_COLD void read_array_as(const loaded_array& from, const array_visit& visit) {
   constexpr std::size_t block_elements = std::size_t{1} << 16;  // stay in the cache until they are copied
   const std::size_t all = from.array.extents.size();
   if (all == 0) return;
@@ -41,15 +41,14 @@ GPIPE_COLD void read_array_as(const array_place& from, const array_visit& visit)
     visit(c * rows * sizeof(T), to_bytes.first(count * rows * sizeof(T)));
   }
 }
-GPIPE_COLD GPIPE_INLINE void read_array(const array_place& from, const array_visit& visit) {
-  if (from.array.type == dtype::float64) read_array_as<double>(from, visit);
-  else read_array_as<float>(from, visit);
+GPIPE_COLD GPIPE_INLINE void read_array(const loaded_array& from, const array_visit& visit) {
+  visit_dtype<double, float>(from.array.type, [&]<class T>() { read_array_as<T>(from, visit); });
 }
 
-GPIPE_COLD inline bool equal_values(const array_place& first, const array_place& second,
+GPIPE_COLD inline bool equal_values(const loaded_array& first, const loaded_array& second,
                                     const std::function<void()>& working) {
   std::vector<std::byte> whole;
-  whole.reserve(first.array.bytes());
+  whole.reserve(first.array.location.bytes);
   read_array(first, [&](std::size_t, std::span<const std::byte> some) {
     working();
     whole.insert(whole.end(), some.begin(), some.end());
@@ -61,13 +60,13 @@ GPIPE_COLD inline bool equal_values(const array_place& first, const array_place&
   });
   return same;
 }
-GPIPE_COLD GPIPE_INLINE void require_equal_twins(const std::vector<array_place>& arrays,
+GPIPE_COLD GPIPE_INLINE void require_equal_twins(const std::vector<loaded_array>& arrays,
                                                  const std::function<void()>& working) {
-  for (const array_place& twin : arrays) {
+  for (const loaded_array& twin : arrays) {
     if (!twin.array.copy) continue;
-    for (const array_place& first : arrays) {
+    for (const loaded_array& first : arrays) {
       const stored_array &a = first.array, &b = twin.array;
-      if (a.copy || a.kind != b.kind || a.slot != b.slot || a.at != b.at || a.bytes() != b.bytes()) continue;
+      if (a.copy || a.location != b.location) continue;
       if (!equal_values(first, twin, working))
         throw_error({"tensors ", detail::quoted(a.name), " and ", detail::quoted(b.name),
                      " differ, but the model ties them to one array"},

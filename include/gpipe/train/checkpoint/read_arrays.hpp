@@ -13,7 +13,7 @@
 namespace gpipe::detail {
 
 /// An array, and the tensor that has its values.
-struct array_place {
+struct loaded_array {
   stored_array array;
   const safetensors_set::place* tensor;
 };
@@ -22,11 +22,11 @@ struct array_place {
 using array_visit = std::function<void(std::size_t at, std::span<const std::byte> bytes)>;
 
 /// Reads a tensor in blocks, converts it, and gives each block to `visit`. A transposed tensor is read as a whole.
-void read_array(const array_place& from, const array_visit& visit);
+void read_array(const loaded_array& from, const array_visit& visit);
 
 /// Tied layers share one array. Throws if a file has it under two names with different values. `working` is called
 /// before each block.
-void require_equal_twins(const std::vector<array_place>& arrays, const std::function<void()>& working);
+void require_equal_twins(const std::vector<loaded_array>& arrays, const std::function<void()>& working);
 
 }  // namespace gpipe::detail
 

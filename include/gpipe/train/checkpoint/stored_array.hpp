@@ -6,8 +6,7 @@
 
 #include <gpipe/core/build_mode.hpp>
 #include <gpipe/model/path.hpp>
-#include <gpipe/plan/memory/memory_kind.hpp>
-#include <gpipe/plan/memory/optimizer_arrays.hpp>
+#include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
 
 namespace gpipe::detail {
@@ -15,10 +14,7 @@ namespace gpipe::detail {
 /// An array that a checkpoint stores, and where an executor has it.
 struct stored_array {
   std::string name;  ///< in the file: "h.0.ln_1.weight", and of a moment "h.0.ln_1.weight.moment.0"
-  memory_kind kind = memory_kind::parameters;
-  int slot = -1;       ///< of a tied parameter its owner's
-  int index = 0;       ///< of a moment
-  std::size_t at = 0;  ///< bytes before it in the slot's own block
+  array_location location{};
   shape extents{};
   dtype type = dtype::float32;
   bool copy = false;        ///< a further name of a tied parameter
@@ -30,8 +26,6 @@ struct stored_array {
                ? static_cast<std::size_t>(extents.extents[2]) * static_cast<std::size_t>(extents.extents[3])
                : 1;
   }
-
-  std::size_t bytes() const { return extents.size() * bytes_of(type); }
 };
 
 /// The parameters and the state of a model, in model order: what `state_dict` of the equal torch module lists. Each

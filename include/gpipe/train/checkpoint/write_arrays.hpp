@@ -29,7 +29,7 @@ class array_source {
   void operator()(const safetensors_entry& tensor, safetensors_sink& into) {
     const stored_array& from = *arrays_.at(tensor.name);
     if (from.transposed) return write_transposed(from, into);
-    for (std::size_t at = 0, all = from.bytes(); at < all; at += block_bytes) {
+    for (std::size_t at = 0, all = from.location.bytes; at < all; at += block_bytes) {
       const std::span block = std::span(block_).first((std::min)(block_bytes, all - at));
       read_(from, at, block);
       into.write(std::span<const std::byte>(block));
@@ -39,7 +39,7 @@ class array_source {
   void read_all(const safetensors_header& header) {
     for (const safetensors_entry& e : header.entries) {
       const stored_array& from = *arrays_.at(e.name);
-      for (std::size_t at = 0, all = from.bytes(); at < all; at += block_bytes)
+      for (std::size_t at = 0, all = from.location.bytes; at < all; at += block_bytes)
         read_(from, at, std::span(block_).first((std::min)(block_bytes, all - at)));
     }
   }
@@ -52,7 +52,7 @@ class array_source {
     const std::size_t columns = from.extents.size() / rows, window = from.window();
     const std::size_t row_bytes = columns * bytes_of(from.type),
                       at_once = (std::max)(block_bytes / row_bytes, std::size_t{1});
-    std::vector<std::byte> whole(from.bytes()), some((std::min)(at_once, rows) * row_bytes);
+    std::vector<std::byte> whole(from.location.bytes), some((std::min)(at_once, rows) * row_bytes);
     for (std::size_t at = 0; at < whole.size(); at += block_bytes)
       read_(from, at, std::span(whole).subspan(at, (std::min)(block_bytes, whole.size() - at)));
     for (std::size_t r = 0; r < rows; r += at_once) {

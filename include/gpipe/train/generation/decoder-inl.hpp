@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/plan/memory/array_location.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/train/generation/decoder.hpp>
 
@@ -25,19 +26,18 @@ GPIPE_COLD GPIPE_INLINE decoded_parameters::decoded_parameters(const network& se
     of_layer& layer = layers_.emplace_back();
     layer.parameters = allocate_to_decode(sequence.own_bytes(l));
     for (int p = 0; p < r.parameter_count; ++p) {
-      const parameter_place owner = sequence.owner(l, p);
-      layer.parameter_at.push_back(layers_[index(owner.slot)].parameters.get() +
-                                   sequence.own_bytes(owner.slot, owner.index));
+      const array_location owner = locate(sequence, {l, p});
+      layer.parameter_at.push_back(layers_[index(owner.layer_index)].parameters.get() + owner.at);
     }
     layer.state = allocate_to_decode(r.state_bytes());
     layer.derived = allocate_to_decode(r.derived_bytes());
   }
   std::size_t from = 0;
-  each_value(sequence, [&](const value_place& v) {
-    const of_layer& layer = layers_[index(v.slot)];
-    std::byte* const into = v.kind == memory_kind::parameters ? layer.parameters.get() : layer.state.get();
-    std::memcpy(into + v.at, values.data() + from, v.bytes);
-    from += v.bytes;
+  each_value(sequence, [&](const array_location& value) {
+    const of_layer& layer = layers_[index(value.layer_index)];
+    std::byte* const into = value.kind == memory_kind::parameters ? layer.parameters.get() : layer.state.get();
+    std::memcpy(into + value.at, values.data() + from, value.bytes);
+    from += value.bytes;
   });
   for (int l = 0; l < sequence.slot_count; ++l) {
     const auto refresh = decode[sequence.slots[l].row].refresh;
