@@ -122,7 +122,7 @@ int run_case(int stages, const std::string& kind, int number) {
   };
   const bool lost = kind != std::string("throw");
   const std::vector<float> bias(16, 0.5F);
-  const bool again = throws([&] { training.parameter(0, "bias").set(bias); }) == lost &&
+  const bool again = throws([&] { training.array(0, "bias").set(bias); }) == lost &&
                      throws([&] { training.freeze(0); }) == lost && throws([&] { training.watch(0); }) == lost &&
                      throws([&] { training.parameter_hash(); }) == lost;
   const bool named = again && where.rank == at.stage && where.stage == at.stage &&

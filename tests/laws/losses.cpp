@@ -86,10 +86,10 @@ TEST_CASE("loss and gradient are the sums of those of each loss alone, times its
   const char* const names[] = {"weight", "bias"};
   for (const place& p : places)
     for (const char* name : names) {
-      const doubles values = all.parameter(p.all, name).values<double>();
-      main.parameter(p.main, name).set(values);
-      if (p.early >= 0) early.parameter(p.early, name).set(values);
-      if (p.value >= 0) value.parameter(p.value, name).set(values);
+      const doubles values = all.array(p.all, name).values<double>();
+      main.array(p.main, name).set(values);
+      if (p.early >= 0) early.array(p.early, name).set(values);
+      if (p.value >= 0) value.array(p.value, name).set(values);
     }
   const step_result found = all.step(data.whole()), a = main.step(data.whole(true, false, false)),
                     b = early.step(data.whole(false, true, false)), c = value.step(data.whole(false, false, true));
@@ -102,10 +102,10 @@ TEST_CASE("loss and gradient are the sums of those of each loss alone, times its
   CHECK_THROWS_WITH_AS(found.loss_named("value").accuracy(), doctest::Contains("has no accuracy"), error);
   for (const place& p : places)
     for (const char* name : names) {
-      doubles want = main.parameter(p.main, name).gradient<double>();
-      if (p.early >= 0) want = sum_of(want, 0.4, early.parameter(p.early, name).gradient<double>());
-      if (p.value >= 0) want = sum_of(want, 0.25, value.parameter(p.value, name).gradient<double>());
-      near(all.parameter(p.all, name).gradient<double>(), want);
+      doubles want = main.array(p.main, name).gradient<double>();
+      if (p.early >= 0) want = sum_of(want, 0.4, early.array(p.early, name).gradient<double>());
+      if (p.value >= 0) want = sum_of(want, 0.25, value.array(p.value, name).gradient<double>());
+      near(all.array(p.all, name).gradient<double>(), want);
     }
 }
 
@@ -114,11 +114,11 @@ TEST_CASE("the gradient is the derivative of the total") {
   trainer<joint<double>, sgd> t(cut_in(3), sgd{});
   const double weight = t.step(data.whole(), 0).weight, h = 1e-5;
   for (const int slot : {0, 2, 4, 7}) {
-    doubles values = t.parameter(slot, "weight").values<double>();
-    const doubles gradient = t.parameter(slot, "weight").gradient<double>();
+    doubles values = t.array(slot, "weight").values<double>();
+    const doubles gradient = t.array(slot, "weight").gradient<double>();
     const auto loss_at = [&](std::size_t i, double value) {
       const double before = std::exchange(values[i], value);
-      t.parameter(slot, "weight").set(values);
+      t.array(slot, "weight").set(values);
       values[i] = before;
       return t.evaluate(data.whole()).loss;
     };
@@ -126,7 +126,7 @@ TEST_CASE("the gradient is the derivative of the total") {
       const double x = values[i];
       CHECK(std::fabs((loss_at(i, x + h) - loss_at(i, x - h)) / (2 * h) - gradient[i] / weight) < 1e-8);
     }
-    t.parameter(slot, "weight").set(values);
+    t.array(slot, "weight").set(values);
   }
 }
 

@@ -130,7 +130,7 @@ std::vector<std::vector<std::vector<float>>> weights_after(int steps, const Opti
     all.emplace_back();
     const auto& layer = training.net().row_of(l);
     for (int p = 0; p < layer.parameter_count; ++p)
-      all.back().push_back(training.parameter(l, layer.parameters[p].name).values());
+      all.back().push_back(training.array(l, layer.parameters[p].name).values());
   }
   return all;
 }
@@ -176,8 +176,8 @@ TEST_CASE("a frozen group does not change, and no norm counts it") {
   const plan_options options{.stages = 3, .micro_batches = 3, .micro_batch_size = 4};
   trainer<net, adam> all(options), some(options, {}, {.groups = {{.parameters = {"*.weight"}, .frozen = true}}}),
       none(options, {}, {.groups = {{.parameters = {"*"}, .frozen = true}}});
-  const auto before = some.parameter(0, "weight").values(), bias = some.parameter(0, "bias").values();
-  const auto tied = some.parameter(1, "weight").values();
+  const auto before = some.array(0, "weight").values(), bias = some.array(0, "bias").values();
+  const auto tied = some.array(1, "weight").values();
   double squares = 0;
   for (int step = 0; step < 2; ++step) {
     const double whole = all.step(data.all()).norm, part = some.step(data.all()).norm;
@@ -188,18 +188,18 @@ TEST_CASE("a frozen group does not change, and no norm counts it") {
       const network& n = all.net();
       for (int l = 0; l < n.slot_count; ++l)
         if (n.row_of(l).parameter_count == 2 && n.owns(l))
-          for (const float g : all.parameter(l, "bias").gradient())
+          for (const float g : all.array(l, "bias").gradient())
             squares += static_cast<double>(g) * static_cast<double>(g);
       double weight = 0;
       for (const float w : data.weights) weight += static_cast<double>(w);
       CHECK(part == doctest::Approx(std::sqrt(squares) / weight).epsilon(1e-5));
     }
-    for (const float g : some.parameter(0, "weight").gradient()) CHECK(g == 0);
+    for (const float g : some.array(0, "weight").gradient()) CHECK(g == 0);
     CHECK(none.step(data.all()).norm == 0);
   }
-  CHECK(some.parameter(0, "weight").values() == before);
-  CHECK(some.parameter(1, "weight").values() == tied);
-  CHECK(some.parameter(0, "bias").values() != bias);
+  CHECK(some.array(0, "weight").values() == before);
+  CHECK(some.array(1, "weight").values() == tied);
+  CHECK(some.array(0, "bias").values() != bias);
   CHECK(none.parameter_hash() == trainer<net, adam>(options).parameter_hash());
   for (const auto& p : some.parameters())
     if (p.kind == array_kind::parameter) {
@@ -208,7 +208,7 @@ TEST_CASE("a frozen group does not change, and no norm counts it") {
     }
   some.unfreeze(0, some.net().slot_count);  // it ends `freeze`, not a group
   some.step(data.all());
-  CHECK(some.parameter(0, "weight").values() == before);
+  CHECK(some.array(0, "weight").values() == before);
 }
 
 TEST_CASE("the average of the weights follows its formula, and is evaluated in their place") {
@@ -218,16 +218,16 @@ TEST_CASE("the average of the weights follows its formula, and is evaluated in t
     trainer<net, adam> training(options, {.learning_rate = 0.05}, {.average_weights = 0.75}),
         plain(options, {.learning_rate = 0.05});
     std::vector<double> expected;
-    for (const float w : training.parameter(0, "weight").values()) expected.push_back(static_cast<double>(w));
-    CHECK(training.parameter(0, "weight").average() == training.parameter(0, "weight").values());
+    for (const float w : training.array(0, "weight").values()) expected.push_back(static_cast<double>(w));
+    CHECK(training.array(0, "weight").average() == training.array(0, "weight").values());
     for (int i = 0; i < 5; ++i) {
       training.step(data.all());
       plain.step(data.all());
-      const auto now = training.parameter(0, "weight").values();
+      const auto now = training.array(0, "weight").values();
       for (std::size_t k = 0; k < now.size(); ++k)
         expected[k] = 0.75 * expected[k] + 0.25 * static_cast<double>(now[k]);
     }
-    const auto found = training.parameter(0, "weight").average();
+    const auto found = training.array(0, "weight").average();
     for (std::size_t k = 0; k < found.size(); ++k)
       CHECK(static_cast<double>(found[k]) == doctest::Approx(expected[k]).epsilon(1e-5));
     CHECK(training.parameter_hash() == plain.parameter_hash());  // it changes no weight
@@ -236,21 +236,21 @@ TEST_CASE("the average of the weights follows its formula, and is evaluated in t
     for (int l = 0; l < training.net().slot_count; ++l) {
       const auto& layer = training.net().row_of(l);
       for (int p = 0; p < layer.parameter_count; ++p)
-        averaged.parameter(l, layer.parameters[p].name).set(training.parameter(l, layer.parameters[p].name).average());
+        averaged.array(l, layer.parameters[p].name).set(training.array(l, layer.parameters[p].name).average());
       for (int p = 0; p < layer.state_count; ++p)
-        averaged.state(l, layer.state[p].name).set(training.state(l, layer.state[p].name).values());
+        averaged.state_array(l, layer.state[p].name).set(training.state_array(l, layer.state[p].name).values());
     }
     const double loss = averaged.evaluate(data.all()).loss;
     CHECK(training.evaluate(data.all(), weights::averaged).loss == loss);
     CHECK(training.evaluate(data.all()).loss != loss);
     const tensor_rows rows = training.predict(data.all(), weights::averaged), others = averaged.predict(data.all());
     CHECK(rows.of(3)[0] == others.of(3)[0]);
-    training.parameter(0, "bias").set_average(std::vector<float>(16, 2.0F));
-    CHECK(training.parameter(0, "bias").average()[15] == 2);
-    training.parameter(0, "bias").set(std::vector<float>(16, 3.0F));  // a parameter is written to its average, too
-    CHECK(training.parameter(0, "bias").average()[15] == 3);
-    training.parameter("0.bias").set_average(std::vector<float>(16, 4.0F));
-    CHECK(training.parameter("0.bias").average()[15] == 4);
+    training.array(0, "bias").set_average(std::vector<float>(16, 2.0F));
+    CHECK(training.array(0, "bias").average()[15] == 2);
+    training.array(0, "bias").set(std::vector<float>(16, 3.0F));  // a parameter is written to its average, too
+    CHECK(training.array(0, "bias").average()[15] == 3);
+    training.array("0.bias").set_average(std::vector<float>(16, 4.0F));
+    CHECK(training.array("0.bias").average()[15] == 4);
   }
 }
 
@@ -275,7 +275,7 @@ TEST_CASE("the arrays of an optimizer are listed, read and written") {
   const samples<float> data(12, 12, 1);
   trainer<net, adafactor_with_momentum> training({.stages = 3, .micro_batches = 3, .micro_batch_size = 4});
   training.step(data.all());
-  const auto arrays = training.parameter(0, "weight").optimizer_arrays();
+  const auto arrays = training.array(0, "weight").optimizer_arrays();
   REQUIRE(arrays.size() == 4);
   CHECK(arrays[0].name == "moment.0");
   CHECK(arrays[0].extents == tensor_extents{16, 12});
@@ -286,19 +286,19 @@ TEST_CASE("the arrays of an optimizer are listed, read and written") {
   CHECK(arrays[3].extents.size() == 0);
   // Rows and columns of one matrix have the same mean.
   double row = 0, column = 0;
-  for (const float r : training.parameter(0, "weight").moment(1)) row += static_cast<double>(r) / 16;
-  for (const float c : training.parameter(0, "weight").moment(2)) column += static_cast<double>(c) / 12;
+  for (const float r : training.array(0, "weight").moment(1)) row += static_cast<double>(r) / 16;
+  for (const float c : training.array(0, "weight").moment(2)) column += static_cast<double>(c) / 12;
   CHECK(row > 0);
   CHECK(row == doctest::Approx(column));
-  CHECK(training.parameter("0.weight").optimizer_arrays().size() == 4);
-  const auto kept = training.parameter("0.weight").moment(1);
-  training.parameter("0.weight").set_moment(1, std::vector<float>(16, 1.0F));
-  CHECK(training.parameter(0, "weight").moment(1)[15] == 1);
-  training.parameter("0.weight").set_moment(1, kept);
-  CHECK_THROWS_AS(training.parameter("0.weight").set_moment(1, std::vector<float>(12)), error);
-  CHECK(training.parameter(0, "weight").moment(3).empty());
-  CHECK(training.parameter(0, "bias").moment(3).size() == 16);
-  CHECK_THROWS_WITH_AS(training.parameter(0, "weight").moment(4),
+  CHECK(training.array("0.weight").optimizer_arrays().size() == 4);
+  const auto kept = training.array("0.weight").moment(1);
+  training.array("0.weight").set_moment(1, std::vector<float>(16, 1.0F));
+  CHECK(training.array(0, "weight").moment(1)[15] == 1);
+  training.array("0.weight").set_moment(1, kept);
+  CHECK_THROWS_AS(training.array("0.weight").set_moment(1, std::vector<float>(12)), error);
+  CHECK(training.array(0, "weight").moment(3).empty());
+  CHECK(training.array(0, "bias").moment(3).size() == 16);
+  CHECK_THROWS_WITH_AS(training.array(0, "weight").moment(4),
                        "the optimizer has no moment 4; it keeps 4 arrays, counted from 0", error);
 
   // All that a step reads is parameters and these arrays: copied, the next step has the same bits.
@@ -308,11 +308,11 @@ TEST_CASE("the arrays of an optimizer are listed, read and written") {
     const auto& layer = training.net().row_of(l);
     for (int p = 0; p < layer.parameter_count; ++p) {
       const char* const name = layer.parameters[p].name;
-      other.parameter(l, name).set(training.parameter(l, name).values());
-      for (int k = 0; k < 4; ++k) other.parameter(l, name).set_moment(k, training.parameter(l, name).moment(k));
+      other.array(l, name).set(training.array(l, name).values());
+      for (int k = 0; k < 4; ++k) other.array(l, name).set_moment(k, training.array(l, name).moment(k));
     }
     for (int p = 0; p < layer.state_count; ++p)
-      other.state(l, layer.state[p].name).set(training.state(l, layer.state[p].name).values());
+      other.state_array(l, layer.state[p].name).set(training.state_array(l, layer.state[p].name).values());
   }
   training.step(data.all());
   other.step(data.all());
@@ -321,6 +321,6 @@ TEST_CASE("the arrays of an optimizer are listed, read and written") {
 
 TEST_CASE("moments begin with the first values of their optimizer") {
   trainer<net, rmsprop_tf> training({.stages = 3});
-  for (const float v : training.parameter(0, "weight").moment(0)) CHECK(v == 1);
-  for (const float m : training.parameter(0, "weight").moment(1)) CHECK(m == 0);
+  for (const float v : training.array(0, "weight").moment(0)) CHECK(v == 1);
+  for (const float m : training.array(0, "weight").moment(1)) CHECK(m == 0);
 }

@@ -93,9 +93,9 @@ TEST_CASE("parameters that are set or loaded are packed before the next kernel")
   trainer<net, adam> kept({.stages = 2, .micro_batches = 5, .micro_batch_size = 4}),
       shared({.stages = 2, .micro_batches = 5, .micro_batch_size = 4, .share_packed_weights = true});
   for (auto* t : {&kept, &shared}) {
-    auto weight = t->parameter(0, "weight").values<float>();
+    auto weight = t->array(0, "weight").values<float>();
     for (float& x : weight) x = -x;
-    t->parameter(0, "weight").set(weight);
+    t->array(0, "weight").set(weight);
     t->step(data.take(0, 13));
   }
   CHECK(kept.parameter_hash() == shared.parameter_hash());

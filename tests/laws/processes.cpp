@@ -94,7 +94,7 @@ std::vector<double> numbers_of(const plan_options& o, training_options how, cons
     const gpipe::detail::row& r = training.executor().net().row_of(l);
     if (r.parameter_count == 0) continue;
     std::vector<float> ones(r.parameters[0].extents.size(), 0.125F);
-    training.parameter(l, r.parameters[0].name).set(std::span<const float>(ones));
+    training.array(l, r.parameters[0].name).set(std::span<const float>(ones));
     break;
   }
   add(training.step(data.take(0, 5)));
@@ -394,7 +394,7 @@ TEST_CASE("processes that make different calls throw at once, with both values, 
   };
   const auto step = [&] { training.step(data, 0.1); };
   std::vector<float> values(12 * 16, 0.5F);
-  const auto write = [&] { training.parameter(0, "weight").set(values); };
+  const auto write = [&] { training.array(0, "weight").set(values); };
   const auto begin = std::chrono::steady_clock::now();
   for (int round = 0; round < 2; ++round) {
     const auto again = [&] {

@@ -327,26 +327,26 @@ TEST_CASE("a tied parameter's gradient is the sum over its uses, and counts once
     trainer<shared, sgd> one(options);
     trainer<untied, sgd> two(options);
     for (const char* which : {"weight", "bias"}) {
-      for (const int slot : {0, 2}) two.parameter(slot, which).set(one.parameter(0, which).values());
-      two.parameter(3, which).set(one.parameter(3, which).values());
+      for (const int slot : {0, 2}) two.array(slot, which).set(one.array(0, which).values());
+      two.array(3, which).set(one.array(3, which).values());
     }
-    const auto before = one.parameter(0, "weight").values();
+    const auto before = one.array(0, "weight").values();
     const step_result found = one.step(data.all());
     CHECK(found.loss == two.step(data.all()).loss);
     double square = 0;
     for (const int slot : {0, 3})
       for (const char* which : {"weight", "bias"}) {
-        const auto sum = one.parameter(slot, which).gradient(), first = two.parameter(slot, which).gradient(),
-                   second = two.parameter(2, which).gradient();
+        const auto sum = one.array(slot, which).gradient(), first = two.array(slot, which).gradient(),
+                   second = two.array(2, which).gradient();
         for (std::size_t i = 0; i < sum.size(); ++i) {
           CHECK(sum[i] == (slot == 0 ? first[i] + second[i] : first[i]));
           square += static_cast<double>(sum[i]) * static_cast<double>(sum[i]);
         }
       }
     CHECK(found.norm == doctest::Approx(std::sqrt(square) / found.weight));
-    CHECK(one.parameter(0, "weight").values() == one.parameter(2, "weight").values());
-    CHECK(one.parameter(0, "weight").gradient() == one.parameter(2, "weight").gradient());
-    CHECK(one.parameter(0, "weight").values() != before);
+    CHECK(one.array(0, "weight").values() == one.array(2, "weight").values());
+    CHECK(one.array(0, "weight").gradient() == one.array(2, "weight").gradient());
+    CHECK(one.array(0, "weight").values() != before);
   }
 }
 

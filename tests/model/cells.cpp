@@ -72,13 +72,13 @@ TEST_CASE("the gradients of cells are those of differences") {
   stepped.step(data.take(0, 4));
   int checked = 0;
   for (const auto& p : moved.parameters()) {
-    auto values = moved.parameter(p.path).values<double>();
-    const auto after = stepped.parameter(p.path).values<double>();
+    auto values = moved.array(p.path).values<double>();
+    const auto after = stepped.array(p.path).values<double>();
     for (std::size_t i = 0; i < values.size(); i += 3) {
       const double was = values[i], h = 1e-5;
       const auto loss_at = [&](double x) {
         values[i] = x;
-        moved.parameter(p.path).set(values);
+        moved.array(p.path).set(values);
         return moved.evaluate(data.take(0, 4)).loss;
       };
       const double difference = (loss_at(was + h) - loss_at(was - h)) / (2 * h);

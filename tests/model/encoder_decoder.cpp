@@ -94,18 +94,18 @@ TEST_CASE("gradients of an encoder and a decoder are those of differences") {
   stepped.step(some.all());
   int checked = 0;
   for (const auto& p : moved.parameters()) {
-    auto values = moved.parameter(p.path).template values<double>();
-    const auto after = stepped.parameter(p.path).template values<double>();
+    auto values = moved.array(p.path).template values<double>();
+    const auto after = stepped.array(p.path).template values<double>();
     for (std::size_t i = 0; i < values.size(); i += 1 + values.size() / 3) {
       const double was = values[i], h = 1e-5;
       values[i] = was + h;
-      moved.parameter(p.path).set(values);
+      moved.array(p.path).set(values);
       const double above = moved.evaluate(some.all()).loss;
       values[i] = was - h;
-      moved.parameter(p.path).set(values);
+      moved.array(p.path).set(values);
       const double below = moved.evaluate(some.all()).loss;
       values[i] = was;
-      moved.parameter(p.path).set(values);
+      moved.array(p.path).set(values);
       CAPTURE(p.path);
       CHECK((was - after[i]) / rate == doctest::Approx((above - below) / (2 * h)).epsilon(1e-5).scale(1e-3));
       ++checked;

@@ -113,7 +113,7 @@ TEST_CASE("a model in bf16 accepts float or bf16 inputs and predicts bf16") {
   const std::vector<double> doubles(x.begin(), x.end());
   CHECK_THROWS_WITH_AS(floats.step(batch(5).with("inputs", doubles).with("labels", labels)),
                        doctest::Contains("holds double, the model reads bf16"), error);
-  CHECK(floats.parameter(1, "weight").values<float>().size() == 2);
+  CHECK(floats.array(1, "weight").values<float>().size() == 2);
 }
 
 TEST_CASE("in bf16 a number that is not finite is found as well") {
@@ -142,16 +142,16 @@ TEST_CASE("training lowers the loss, and a second training gives the same bits")
 TEST_CASE("a custom optimizer without moments") {
   trainer<net, sign_descent> custom(two, {.learning_rate = 0.125});
   for (const memory_block& block : custom.plan().blocks[1]) CHECK(block.kind != memory_kind::moments);
-  const std::vector<float> before = custom.parameter(1, "weight").values();
+  const std::vector<float> before = custom.array(1, "weight").values();
   custom.step(all);
-  const std::vector<float> after = custom.parameter(1, "weight").values(),
-                           gradient = custom.parameter(1, "weight").gradient();
+  const std::vector<float> after = custom.array(1, "weight").values(),
+                           gradient = custom.array(1, "weight").gradient();
   for (std::size_t i = 0; i < before.size(); ++i) {
     CAPTURE(i);
     CHECK(after[i] == before[i] - (gradient[i] > 0 ? 0.125F : gradient[i] < 0 ? -0.125F : 0.0F));
   }
   CHECK(after != before);
-  CHECK_THROWS_WITH_AS(custom.parameter(1, "weight").moment(0), doctest::Contains("the optimizer has no moment 0"),
+  CHECK_THROWS_WITH_AS(custom.array(1, "weight").moment(0), doctest::Contains("the optimizer has no moment 0"),
                        error);
 }
 
@@ -267,7 +267,7 @@ TEST_CASE("evaluations between steps change no bit of a training") {
     CHECK(t.step(all).norm == twin.step(all).norm);
   }
   CHECK(t.parameter_hash() == twin.parameter_hash());
-  CHECK(t.parameter(1, "weight").moment(1) == twin.parameter(1, "weight").moment(1));
+  CHECK(t.array(1, "weight").moment(1) == twin.array(1, "weight").moment(1));
 }
 
 TEST_CASE("hooks run after every completed step; the caller gets a hook's exception, and the step is not undone") {
@@ -278,7 +278,7 @@ TEST_CASE("hooks run after every completed step; the caller gets a hook's except
   t.on_step([&](const step_result& found, std::uint64_t steps) {
     counted.push_back(steps);
     loss = found.loss;
-    seen = t.parameter(1, "weight").values();
+    seen = t.array(1, "weight").values();
     if (steps == 2) throw std::runtime_error("enough");
   });
   int second = 0;
@@ -287,7 +287,7 @@ TEST_CASE("hooks run after every completed step; the caller gets a hook's except
   CHECK(counted.empty());
   t.discard_accumulated();
   CHECK(t.step(all).loss == loss);
-  CHECK(seen == t.parameter(1, "weight").values());
+  CHECK(seen == t.array(1, "weight").values());
   CHECK_THROWS_WITH_AS(t.step(all), "enough", std::runtime_error);
   CHECK(t.steps() == 2);
   CHECK_THROWS_AS(t.step(batch(1)), error);
@@ -334,7 +334,7 @@ TEST_CASE("two trainings are compared up to the first action that left different
   third->accumulate(some(0, 2));
   auto changed = x;
   changed[13] += 1;  // sample 3, in the second micro-batch
-  const auto weight = third->parameter(1, "weight").values();
+  const auto weight = third->array(1, "weight").values();
   third->step(batch(5).with("inputs", changed).with("labels", labels));
   auto found = first_difference(one->digest(), third->digest());
   REQUIRE(found);
@@ -344,7 +344,7 @@ TEST_CASE("two trainings are compared up to the first action that left different
   const auto fourth = made(2);
   fourth->step(all);
   fourth->accumulate(some(0, 2));
-  fourth->parameter(1, "weight").set(std::vector<float>{weight[0], weight[1] + 1});
+  fourth->array(1, "weight").set(std::vector<float>{weight[0], weight[1] + 1});
   fourth->step(all);
   found = first_difference(one->digest(), fourth->digest());
   REQUIRE(found);
@@ -397,7 +397,7 @@ TEST_CASE("a number that is not finite is named by the dataset's row and column"
 
 TEST_CASE("a parameter that is not finite is named, and a negative learning rate is rejected") {
   training t(two);
-  t.parameter(1, "weight").set(std::vector<float>{1, std::numeric_limits<float>::infinity()});
+  t.array(1, "weight").set(std::vector<float>{1, std::numeric_limits<float>::infinity()});
   rejects("its parameter \"weight\" is not finite", [&] { t.step(all); });
   rejects("the learning rate is -0.5; choose 0 or more", [&] { t.step(all, -0.5); });
   rejects("the learning rate is -1; choose 0 or more", [&] { training(two, adam{.learning_rate = -1}); });

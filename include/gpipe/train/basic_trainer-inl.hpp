@@ -196,7 +196,7 @@ const gpipe::digest& basic_trainer<Device>::digest() const {
 }
 
 template <class Device>
-GPIPE_COLD auto basic_trainer<Device>::array(const detail::named_array& which) -> model_array<Device> {
+GPIPE_COLD auto basic_trainer<Device>::handle(const detail::named_array& which) const -> model_array<Device> {
   const detail::named_array owner = net().owner(which);
   model_array<Device> found(*executor_, which);
   found.frozen =
@@ -205,17 +205,18 @@ GPIPE_COLD auto basic_trainer<Device>::array(const detail::named_array& which) -
   return found;
 }
 template <class Device>
-GPIPE_COLD auto basic_trainer<Device>::array(array_kind kind, std::string_view path) -> model_array<Device> {
-  return array(detail::find_path(net(), path, kind));
+GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, std::string_view path) const -> model_array<Device> {
+  return handle(detail::find_path(net(), path, kind));
 }
 template <class Device>
-GPIPE_COLD auto basic_trainer<Device>::array(array_kind kind, int slot, std::string_view name) -> model_array<Device> {
-  return array(detail::find_array(net().row_of(detail::known_slot(net(), slot)), slot, name, kind));
+GPIPE_COLD auto basic_trainer<Device>::find(array_kind kind, int slot, std::string_view name) const
+    -> model_array<Device> {
+  return handle(detail::find_array(net().row_of(detail::known_slot(net(), slot)), slot, name, kind));
 }
 template <class Device>
 GPIPE_COLD auto basic_trainer<Device>::parameters() -> std::vector<model_array<Device>> {
   std::vector<model_array<Device>> all;
-  detail::for_each_array(net(), [&](const detail::named_array& which) { all.push_back(array(which)); });
+  detail::for_each_array(net(), [&](const detail::named_array& which) { all.push_back(handle(which)); });
   return all;
 }
 

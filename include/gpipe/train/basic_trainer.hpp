@@ -131,10 +131,32 @@ class basic_trainer {
   /// A parameter, or a part of what a layer keeps beside its parameters, such as the moving mean of batch_norm: by its
   /// path, such as "h.0.ln_1.weight", or by the layer's slot and its name for it, such as "weight". Throws `error` if
   /// the model has none; for a path with the nearest one.
-  model_array<Device> parameter(std::string_view path) { return array(array_kind::parameter, path); }
-  model_array<Device> parameter(int slot, std::string_view name) { return array(array_kind::parameter, slot, name); }
-  model_array<Device> state(std::string_view path) { return array(array_kind::state, path); }
-  model_array<Device> state(int slot, std::string_view name) { return array(array_kind::state, slot, name); }
+  model_array<Device> array(std::string_view path) { return find(array_kind::parameter, path); }
+  model_array<Device> array(int slot, std::string_view name) { return find(array_kind::parameter, slot, name); }
+  model_array<Device> state_array(std::string_view path) { return find(array_kind::state, path); }
+  model_array<Device> state_array(int slot, std::string_view name) { return find(array_kind::state, slot, name); }
+  /// Copies of values, named in the same two ways: `parameter(path)` is `array(path).values()`.
+  template <detail::element T = float, class... Which>
+  std::vector<T> parameter(const Which&... which) const {
+    return find(array_kind::parameter, which...).template values<T>();
+  }
+  template <detail::element T = float, class... Which>
+  std::vector<T> gradient(const Which&... which) const {
+    return find(array_kind::parameter, which...).template gradient<T>();
+  }
+  template <detail::element T = float, class... Which>
+  std::vector<T> state(const Which&... which) const {
+    return find(array_kind::state, which...).template values<T>();
+  }
+  /// `set_parameter(path, values)` is `array(path).set(values)`.
+  template <class Values>
+  void set_parameter(std::string_view path, const Values& values) {
+    array(path).set(values);
+  }
+  template <class Values>
+  void set_parameter(int slot, std::string_view name, const Values& values) {
+    array(slot, name).set(values);
+  }
   /// Every parameter and every part of a layer's state, in model order.
   std::vector<model_array<Device>> parameters();
   /// The groups of parameters in words, a line a group; no text without groups. `summary(training)` ends with it.
@@ -204,9 +226,9 @@ class basic_trainer {
   ~basic_trainer();
 
  private:
-  model_array<Device> array(const detail::named_array& which);
-  model_array<Device> array(array_kind kind, std::string_view path);
-  model_array<Device> array(array_kind kind, int slot, std::string_view name);
+  model_array<Device> handle(const detail::named_array& which) const;
+  model_array<Device> find(array_kind kind, std::string_view path) const;
+  model_array<Device> find(array_kind kind, int slot, std::string_view name) const;
   void set_frozen(int first, int last, bool frozen);
   void set_watched(int slot, bool watched);
 

@@ -22,12 +22,12 @@ template <class Device>
 class executor;
 
 /// A parameter of a training, or a part of a layer's state: what it is, and its values. From `training.parameters()`,
-/// `parameter` or `state`; its calls are valid as long as the trainer. The calls that read and write throw `error` if
+/// `array` or `state_array`; its calls are valid as long as the trainer. The calls that read and write throw `error` if
 /// the elements have another type.
 ///
 ///     for (auto& p : training.parameters())
 ///       if (p.trainable()) std::cout << p.path << ' ' << p.size() << '\n';
-///     std::vector<float> weight = training.parameter("0.weight").values();
+///     std::vector<float> weight = training.array("0.weight").values();
 template <class Device>
 class model_array {
  public:

@@ -76,9 +76,9 @@ std::pair<bits, digest> train(const plan_options& options, bool hashed, bool gra
   add(all, training.step(data.take(17, 2)));
   record();
   add(all, training.predict(dataset{}.with("inputs", 12, data.inputs)), options.precision);
-  auto bias = training.parameter(0, "bias").values();
+  auto bias = training.array(0, "bias").values();
   for (float& x : bias) x += 1;
-  training.parameter(0, "bias").set(bias);
+  training.array(0, "bias").set(bias);
   add(all, training.evaluate(data.take(0, 9)));
   all.push_back(training.parameter_hash());
   return {all, training.digest()};

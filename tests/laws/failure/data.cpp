@@ -64,8 +64,8 @@ TEST_CASE("the first layer with a number that is not finite is named") {
       for (float& x : bad.inputs) x = in;
       for (float& w : bad.weights) w = 1e30F;
       pair large(cut);
-      for (const int l : {0, 2, 4}) large.disturbed.parameter(l, "weight").set(std::vector<float>(12, 1.0F));
-      large.disturbed.parameter(6, "weight").set(std::vector<float>(12, 1 / in));
+      for (const int l : {0, 2, 4}) large.disturbed.array(l, "weight").set(std::vector<float>(12, 1.0F));
+      large.disturbed.array(6, "weight").set(std::vector<float>(12, 1 / in));
       const error back = large.failure(bad.take(0, batch_size));
       CHECK(has(back, of_parameters ? "the gradient of its parameters" : "the gradient of its input is not finite"));
       CHECK(back.where().slot == 6);
@@ -74,8 +74,8 @@ TEST_CASE("the first layer with a number that is not finite is named") {
     }
 
     // Two factors are finite, and their product is not.
-    both.disturbed.parameter(2, "weight").set(std::vector<float>(12, 1e30F));
-    both.disturbed.parameter(4, "weight").set(std::vector<float>(12, 1e30F));
+    both.disturbed.array(2, "weight").set(std::vector<float>(12, 1e30F));
+    both.disturbed.array(4, "weight").set(std::vector<float>(12, 1e30F));
     const error overflow = both.failure();
     CHECK(has(overflow, "its output is not finite"));
     CHECK(overflow.where().slot == 4);

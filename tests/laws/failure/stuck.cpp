@@ -226,7 +226,7 @@ TEST_CASE("a kernel that does not return fails the step within a deadline and a 
   says_so([&] { training->layer_profile(); });
   says_so([&] { training->freeze(1); });
   says_so([&] { training->watch(1); });
-  says_so([&] { training->parameter(0, "weight").values(); });
+  says_so([&] { training->array(0, "weight").values(); });
   says_so([&] { training->parameter_hash(); });
   says_so([&] { training->report(); });
   says_so([&] { training->trace(); });

@@ -47,15 +47,15 @@ TEST_CASE_TEMPLATE("a linear layer without a bias, and a bias, train as a linear
   const plan_options plan{.stages = 2, .micro_batches = 3, .micro_batch_size = 4};
   trainer<one, sgd> whole{plan, sgd{.learning_rate = 0.5}};
   trainer<two, sgd> apart{plan, sgd{.learning_rate = 0.5}};
-  CHECK(apart.parameter("3.bias").template values<T>() == std::vector<T>(8));
+  CHECK(apart.array("3.bias").template values<T>() == std::vector<T>(8));
   for (const char* path : {"0.weight", "0.bias", "2.weight"})
-    apart.parameter(path).set(whole.parameter(path).template values<T>());
-  apart.parameter("3.bias").set(whole.parameter("2.bias").template values<T>());
+    apart.array(path).set(whole.array(path).template values<T>());
+  apart.array("3.bias").set(whole.array("2.bias").template values<T>());
   const rows<T> data;
   for (int i = 0; i < 3; ++i) whole.step(data.all()), apart.step(data.all());
   const double limit = sizeof(T) == 4 ? 1e-6 : 1e-14;
   const auto is_near = [&](const char* path, const char* other) {
-    const auto a = whole.parameter(path).template values<T>(), b = apart.parameter(other).template values<T>();
+    const auto a = whole.array(path).template values<T>(), b = apart.array(other).template values<T>();
     REQUIRE(a.size() == b.size());
     for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::fabs(a[i] - b[i]) < limit);
   };
@@ -75,6 +75,6 @@ TEST_CASE("a weight is shared beside a bias that is not") {
     if (stages == 1) expected = training.parameter_hash();
     CAPTURE(stages);
     CHECK(training.parameter_hash() == expected);
-    CHECK(training.parameter("head.bias").values() != std::vector<float>(7));
+    CHECK(training.array("head.bias").values() != std::vector<float>(7));
   }
 }

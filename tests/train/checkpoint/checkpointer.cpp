@@ -188,14 +188,14 @@ TEST_CASE_FIXTURE(fixture, "a link to a folder is loaded, and what is missing is
 
 TEST_CASE_FIXTURE(fixture, "the model alone goes to a file, and comes back in another type") {
   training.save(folder.beside("m.safetensors"));
-  const auto weight = training.parameter("0.weight").values();
+  const auto weight = training.array("0.weight").values();
   safetensors_file file(folder.beside("m.safetensors"));
   CHECK(file.metadata().at("format") == "pt");
   trainer<tied_net<double>, adam> wide({.stages = 3, .micro_batches = 2, .micro_batch_size = 4}, adam{});
   const load_result found = wide.load(folder.beside("m.safetensors"));
   CHECK(found.missing.empty());
   CHECK(wide.steps() == 0);
-  const auto other = wide.parameter("0.weight").template values<double>();
+  const auto other = wide.array("0.weight").template values<double>();
   for (std::size_t i = 0; i < weight.size(); ++i) CHECK(other[i] == static_cast<double>(weight[i]));
 }
 
@@ -208,7 +208,7 @@ TEST_CASE_FIXTURE(fixture, "a partial load takes what fits, and leaves moments a
   CHECK(found.loaded == std::vector<std::string>{"0.weight", "0.bias"});
   CHECK(found.missing == std::vector<std::string>{"head.weight", "head.bias"});
   CHECK(found.steps == 1);
-  CHECK(second.parameter("0.weight").values() == training.parameter(0, "weight").values());
+  CHECK(second.array("0.weight").values() == training.array(0, "weight").values());
 }
 
 TEST_CASE_FIXTURE(fixture, "tied layers are in the file under each of their names") {
@@ -247,12 +247,12 @@ TEST_CASE_FIXTURE(fixture, "averaged weights are in the checkpoint and in the tr
   CHECK(state_of(averaged) == before);
   // The model alone fits. Averages begin with its parameters.
   averaged.load(file("model.safetensors"));
-  CHECK(averaged.parameter("0.weight").values() == training.parameter("0.weight").values());
-  CHECK(averaged.parameter("0.weight").average() == training.parameter("0.weight").values());
+  CHECK(averaged.array("0.weight").values() == training.array("0.weight").values());
+  CHECK(averaged.array("0.weight").average() == training.array("0.weight").values());
   training.load(folder.beside("averaged") + "/step-00000001/model.safetensors");
   averaged.load(folder.beside("averaged"));
-  CHECK(averaged.parameter("0.weight").values() == training.parameter("0.weight").values());
-  CHECK(averaged.parameter("0.weight").average() != training.parameter("0.weight").values());
+  CHECK(averaged.array("0.weight").values() == training.array("0.weight").values());
+  CHECK(averaged.array("0.weight").average() != training.array("0.weight").values());
 }
 
 TEST_CASE_FIXTURE(fixture, "the summary of a training ends with its groups") {

@@ -229,7 +229,7 @@ TEST_CASE("parameters are copied when refresh says so") {
   trained<learned> of(1, 0);
   generator<learned> from(of.training);
   const auto before = from.generate(prompt, {.tokens = 10});
-  of.training.parameter("5.bias").set(std::vector<float>{0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0});
+  of.training.array("5.bias").set(std::vector<float>{0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0});
   CHECK(from.generate(prompt, {.tokens = 10}) == before);
   from.refresh(of.training);
   CHECK(from.generate(prompt, {.tokens = 10}) == std::vector<std::int32_t>(10, 9));
@@ -302,9 +302,9 @@ TEST_CASE("a model with more rows than tokens is refused") {
 
 TEST_CASE("logits that are not numbers are refused") {
   trained<learned> of(1, 0);
-  std::vector<float> weight = of.training.parameter(0, "weight").values<float>();
+  std::vector<float> weight = of.training.array(0, "weight").values<float>();
   weight[std::size_t{width} * 3] = std::numeric_limits<float>::quiet_NaN();  // of token 3, the first of the prompt
-  of.training.parameter(0, "weight").set(weight);
+  of.training.array(0, "weight").set(weight);
   generator<learned> from(of.training);
   CHECK_THROWS_WITH_AS(from.generate(prompt, {.tokens = 2}), doctest::Contains("the logits behind token 0 are not"),
                        error);

@@ -41,7 +41,7 @@ TEST_CASE("accumulated calls and the step after them form one mini-batch") {
   const step_result near = other.step(some(2, 3)), far = one.step(all);
   CHECK(near.loss == doctest::Approx(far.loss));
   CHECK(near.norm == doctest::Approx(far.norm));
-  CHECK(other.parameter(1, "weight").values()[0] == doctest::Approx(one.parameter(1, "weight").values()[0]));
+  CHECK(other.array(1, "weight").values()[0] == doctest::Approx(one.array(1, "weight").values()[0]));
 
   // The next step starts from zero, and discarded gradients do not count.
   parts.accumulate(some(3, 2));
@@ -116,7 +116,7 @@ TEST_CASE("a failed call drops the accumulated gradients and says so; a rejected
 
 TEST_CASE("finite gradients whose sum is not finite") {
   training t(two);
-  t.parameter(1, "weight").set(std::vector<float>{1, 1});
+  t.array(1, "weight").set(std::vector<float>{1, 1});
   const auto before = t.parameter_hash();
   std::vector<float> large(20, 7e18F);  // the gradient of weight i is the sum of x[2 + i]^2, 2.45e38
   for (std::size_t i = 0; i < 20; ++i)

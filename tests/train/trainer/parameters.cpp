@@ -57,44 +57,44 @@ struct deep : model<input<float, 4>, linear<4>, fused, linear<4>, passing_loss> 
 TEST_CASE("parameters, gradients and moments are read by slot and name") {
   training t(two);
   const std::vector<float> values{0.25F, -0.5F};
-  t.parameter(1, "weight").set(values);
-  CHECK(t.parameter(1, "weight").values() == values);
+  t.array(1, "weight").set(values);
+  CHECK(t.array(1, "weight").values() == values);
   const float other[] = {1, 2};
-  t.parameter(1, "weight").set(other);
-  CHECK(t.parameter(1, "weight").values() == std::vector<float>{1, 2});
-  rejects("parameter \"weight\" is float", [&] { t.parameter(1, "weight").set(std::vector<double>(2)); });
-  t.parameter(1, "weight").set(std::span<const float>(values));
-  CHECK(t.parameter(1, "weight").values() == values);
-  CHECK(t.parameter(1, "weight").moment(0) == std::vector<float>{0, 0});
+  t.array(1, "weight").set(other);
+  CHECK(t.array(1, "weight").values() == std::vector<float>{1, 2});
+  rejects("parameter \"weight\" is float", [&] { t.array(1, "weight").set(std::vector<double>(2)); });
+  t.array(1, "weight").set(std::span<const float>(values));
+  CHECK(t.array(1, "weight").values() == values);
+  CHECK(t.array(1, "weight").moment(0) == std::vector<float>{0, 0});
   t.step(all);
-  CHECK(t.parameter(1, "weight").values() != values);
-  CHECK(t.parameter(1, "weight").gradient()[0] != 0);
-  CHECK(t.parameter(1, "weight").moment(0)[0] == doctest::Approx(0.1 * t.parameter(1, "weight").gradient()[0] / 5));
-  CHECK(t.parameter(1, "weight").moment(1)[0] > 0);
+  CHECK(t.array(1, "weight").values() != values);
+  CHECK(t.array(1, "weight").gradient()[0] != 0);
+  CHECK(t.array(1, "weight").moment(0)[0] == doctest::Approx(0.1 * t.array(1, "weight").gradient()[0] / 5));
+  CHECK(t.array(1, "weight").moment(1)[0] > 0);
 }
 
 TEST_CASE("a layer's state is read and written by slot and name") {
   struct averaging : model<input<float, 4>, halve, cross, join, batch_norm<>, passing_loss> {};
   trainer<averaging, adam> t(two);
   const std::vector<float> none(4, 0.0F), ones(4, 1.0F), far(4, 1e4F);
-  CHECK(t.state(3, "mean").values() == none);
-  CHECK(t.state(3, "variance").values() == ones);
+  CHECK(t.state_array(3, "mean").values() == none);
+  CHECK(t.state_array(3, "variance").values() == ones);
   const auto hash = t.parameter_hash();
   const double loss = t.evaluate(all).loss;
-  t.state(3, "variance").set(far);
-  CHECK(t.state(3, "variance").values() == far);
-  CHECK(t.state(3, "mean").values() == none);
+  t.state_array(3, "variance").set(far);
+  CHECK(t.state_array(3, "variance").values() == far);
+  CHECK(t.state_array(3, "mean").values() == none);
   CHECK(t.evaluate(all).loss != loss);
   CHECK(t.parameter_hash() == hash);
   t.step(all);
-  CHECK(t.state(3, "mean").values() != none);
-  CHECK(t.state(3, "variance").values()[0] < 1e4F);
-  rejects("the layer has no state \"weight\"; its state: mean, variance", [&] { t.state(3, "weight").values(); });
-  rejects("the layer has no parameter \"mean\"", [&] { t.parameter(3, "mean").values(); });
-  rejects("the layer has no state", [&] { t.state(0, "mean").values(); });
-  rejects("the model has no slot 5", [&] { t.state(5, "mean").values(); });
-  rejects("state \"mean\" is float; read it as that", [&] { t.state(3, "mean").values<double>(); });
-  rejects("state \"mean\" has 4 elements, not 3", [&] { t.state(3, "mean").set(std::vector<float>(3)); });
+  CHECK(t.state_array(3, "mean").values() != none);
+  CHECK(t.state_array(3, "variance").values()[0] < 1e4F);
+  rejects("the layer has no state \"weight\"; its state: mean, variance", [&] { t.state_array(3, "weight").values(); });
+  rejects("the layer has no parameter \"mean\"", [&] { t.array(3, "mean").values(); });
+  rejects("the layer has no state", [&] { t.state_array(0, "mean").values(); });
+  rejects("the model has no slot 5", [&] { t.state_array(5, "mean").values(); });
+  rejects("state \"mean\" is float; read it as that", [&] { t.state_array(3, "mean").values<double>(); });
+  rejects("state \"mean\" has 4 elements, not 3", [&] { t.state_array(3, "mean").set(std::vector<float>(3)); });
 }
 
 TEST_CASE("a step whose next state is not finite is refused, names the layer and changes nothing") {
@@ -122,7 +122,7 @@ TEST_CASE("a step whose next state is not finite is refused, names the layer and
           }
           CHECK(found == "its state \"variance\" would not be finite after the step");
           for (const char* name : {"mean", "variance"})
-            CHECK(t.state(0, name).values() == twin.state(0, name).values());
+            CHECK(t.state_array(0, name).values() == twin.state_array(0, name).values());
           CHECK(t.parameter_hash() == twin.parameter_hash());
           if (in_two_calls) t.discard_accumulated();
         }
@@ -134,27 +134,27 @@ TEST_CASE("a state that is set to NaN is kept, and the next step names it and ch
   trainer<averaging, adam> t(two);
   const std::vector<float> ones(4, 1.0F), one_nan{1, std::nanf(""), 1, 1};
   const auto hash = t.parameter_hash();
-  t.state(0, "variance").set(one_nan);
-  CHECK(std::isnan(t.state(0, "variance").values()[1]));
+  t.state_array(0, "variance").set(one_nan);
+  CHECK(std::isnan(t.state_array(0, "variance").values()[1]));
   rejects("its state \"variance\" would not be finite after the step", [&] { t.step(all); });
   CHECK(t.parameter_hash() == hash);
   rejects("not finite", [&] { t.evaluate(all); });
-  t.state(0, "variance").set(ones);
+  t.state_array(0, "variance").set(ones);
   t.step(all);
   CHECK(t.parameter_hash() != hash);
 }
 
 TEST_CASE("an unknown parameter, or one of another type or size, is rejected") {
   training t(two);
-  rejects("the model has no slot 4; slots are 0 to 3", [&] { t.parameter(4, "weight").values(); });
-  rejects("the model has no slot -1", [&] { t.parameter(-1, "weight").values(); });
-  rejects("layer 1 laws::cross: the layer has no parameter \"bias\"", [&] { t.parameter(1, "bias").gradient(); });
-  rejects("the layer has no parameter \"weight\"", [&] { t.parameter(0, "weight").values(); });
-  rejects("parameter \"weight\" is float; read it as that", [&] { t.parameter(1, "weight").values<double>(); });
+  rejects("the model has no slot 4; slots are 0 to 3", [&] { t.array(4, "weight").values(); });
+  rejects("the model has no slot -1", [&] { t.array(-1, "weight").values(); });
+  rejects("layer 1 laws::cross: the layer has no parameter \"bias\"", [&] { t.array(1, "bias").gradient(); });
+  rejects("the layer has no parameter \"weight\"", [&] { t.array(0, "weight").values(); });
+  rejects("parameter \"weight\" is float; read it as that", [&] { t.array(1, "weight").values<double>(); });
   rejects("parameter \"weight\" has 2 elements, not 3; give all of them",
-          [&] { t.parameter(1, "weight").set(std::vector<float>(3)); });
-  rejects("the optimizer has no moment 2; it keeps 2 arrays", [&] { t.parameter(1, "weight").moment(2); });
-  rejects("the optimizer has no moment -1", [&] { t.parameter(1, "weight").moment(-1); });
+          [&] { t.array(1, "weight").set(std::vector<float>(3)); });
+  rejects("the optimizer has no moment 2; it keeps 2 arrays", [&] { t.array(1, "weight").moment(2); });
+  rejects("the optimizer has no moment -1", [&] { t.array(1, "weight").moment(-1); });
 }
 
 TEST_CASE("frozen slots do not change and do not count in the norm") {
@@ -166,7 +166,7 @@ TEST_CASE("frozen slots do not change and do not count in the norm") {
       std::vector<std::vector<float>> values;
       for (const char* name : {"weight", "bias"})
         for (const auto& v :
-             {t.parameter(slot, name).values(), t.parameter(slot, name).moment(0), t.parameter(slot, name).moment(1)})
+             {t.array(slot, name).values(), t.array(slot, name).moment(0), t.array(slot, name).moment(1)})
           values.push_back(v);
       return values;
     };
@@ -174,7 +174,7 @@ TEST_CASE("frozen slots do not change and do not count in the norm") {
       double sum = 0;
       for (const int slot : slots)
         for (const char* name : {"weight", "bias"})
-          for (const float g : t.parameter(slot, name).gradient())
+          for (const float g : t.array(slot, name).gradient())
             sum += static_cast<double>(g) * static_cast<double>(g);
       return std::sqrt(sum) / 5;
     };
@@ -227,28 +227,28 @@ constexpr plan_options stages_of(int stages) { return {.stages = stages, .micro_
 TEST_CASE("parameters, gradients, moments and state are read and written by path") {
   trainer<pathed, adam> t(stages_of(3));
   const std::vector<float> values(16, 0.5F), means(4, 2.0F);
-  t.parameter("h.1.fc.weight").set(values);
-  t.state("1.2.1.running_mean").set(std::span(means));
-  CHECK(t.parameter("h.1.fc.weight").values() == values);
-  CHECK(t.parameter(9, "weight").values() == values);
-  CHECK(t.state("1.2.1.running_mean").values() == means);
-  CHECK(t.state(6, "mean").values() == means);
+  t.array("h.1.fc.weight").set(values);
+  t.state_array("1.2.1.running_mean").set(std::span(means));
+  CHECK(t.array("h.1.fc.weight").values() == values);
+  CHECK(t.array(9, "weight").values() == values);
+  CHECK(t.state_array("1.2.1.running_mean").values() == means);
+  CHECK(t.state_array(6, "mean").values() == means);
   t.step(all);
-  CHECK(t.parameter("h.1.fc.weight").gradient() == t.parameter(9, "weight").gradient());
-  CHECK(t.parameter("h.1.fc.weight").moment(1) == t.parameter(9, "weight").moment(1));
-  CHECK(t.parameter("head.bias").values() == t.parameter(11, "bias").values());
-  CHECK(t.parameter("1.2.0.weight").values() == t.parameter("1.0.0.weight").values());  // tied
+  CHECK(t.array("h.1.fc.weight").gradient() == t.array(9, "weight").gradient());
+  CHECK(t.array("h.1.fc.weight").moment(1) == t.array(9, "weight").moment(1));
+  CHECK(t.array("head.bias").values() == t.array(11, "bias").values());
+  CHECK(t.array("1.2.0.weight").values() == t.array("1.0.0.weight").values());  // tied
   rejects("no parameter or state at \"head.wieght\"; did you mean \"head.weight\"?",
-          [&] { t.parameter("head.wieght").values(); });
+          [&] { t.array("head.wieght").values(); });
   rejects("\"0.running_mean\" is state, which is not trained; read it by state()",
           [&] { t.parameter("0.running_mean"); });
   rejects("\"0.running_mean\" is state, which is not trained; read it by values(), write it by set()",
-          [&] { t.state("0.running_mean").gradient(); });
-  rejects("\"0.running_mean\" is state", [&] { t.state("0.running_mean").moment(0); });
-  rejects("\"0.running_mean\" is state", [&] { t.state("0.running_mean").set_average(means); });
+          [&] { t.state_array("0.running_mean").gradient(); });
+  rejects("\"0.running_mean\" is state", [&] { t.state_array("0.running_mean").moment(0); });
+  rejects("\"0.running_mean\" is state", [&] { t.state_array("0.running_mean").set_average(means); });
   rejects("\"head.bias\" is a parameter; read it by parameter()", [&] { t.state("head.bias"); });
-  rejects("\"weight\" has 16 elements, not 4", [&] { t.parameter("head.weight").set(means); });
-  rejects("\"weight\" is float", [&] { t.parameter("head.weight").values<double>(); });
+  rejects("\"weight\" has 16 elements, not 4", [&] { t.array("head.weight").set(means); });
+  rejects("\"weight\" is float", [&] { t.array("head.weight").values<double>(); });
 }
 
 TEST_CASE("all parameters are listed, with the same paths for every number of stages") {
@@ -265,12 +265,12 @@ TEST_CASE("all parameters are listed, with the same paths for every number of st
       CHECK(p.size() == p.values().size());
       CHECK(p.type == dtype::float32);
       CHECK(p.group == 0);
-      CHECK(p.values() == (state ? t.state(p.path).values() : t.parameter(p.path).values()));
+      CHECK(p.values() == (state ? t.state_array(p.path).values() : t.array(p.path).values()));
       CHECK(p.frozen == (!state && p.owner == 1));
       CHECK(p.trainable() == (!state && p.owner != 1));
       CHECK(p.stage == t.plan().cut().stage_of(p.owner));
-      if (!state) CHECK(p.gradient() == t.parameter(p.path).gradient());
-      if (!state) CHECK(p.moment(1) == t.parameter(p.path).moment(1));
+      if (!state) CHECK(p.gradient() == t.array(p.path).gradient());
+      if (!state) CHECK(p.moment(1) == t.array(p.path).moment(1));
       if (p.owner == p.slot && p.trainable()) trained += p.size();
       p.set(std::vector<float>(p.size(), 0.25F));
       CHECK(p.values() == std::vector<float>(p.size(), 0.25F));
@@ -297,32 +297,32 @@ TEST_CASE("a frozen weight stays at each of its uses, in any stages") {
     const std::vector<std::int32_t> kinds{0, 1, 2, 1, 0};
     const batch some = batch(5).with("inputs", x).with("labels", kinds);
     t.freeze(frozen);
-    const std::vector<float> before = t.parameter(0, "weight").values(), other = t.parameter(3, "weight").values();
+    const std::vector<float> before = t.array(0, "weight").values(), other = t.array(3, "weight").values();
     t.step(some);
-    CHECK(t.parameter(0, "weight").values() == before);
-    CHECK(t.parameter(2, "weight").values() == before);
-    CHECK(t.parameter(3, "weight").values() != other);
+    CHECK(t.array(0, "weight").values() == before);
+    CHECK(t.array(2, "weight").values() == before);
+    CHECK(t.array(3, "weight").values() != other);
     t.unfreeze(frozen);
     t.step(some);
-    CHECK(t.parameter(2, "weight").values() != before);
-    CHECK(t.parameter(2, "weight").values() == t.parameter(0, "weight").values());
+    CHECK(t.array(2, "weight").values() != before);
+    CHECK(t.array(2, "weight").values() == t.array(0, "weight").values());
   }
 }
 
 TEST_CASE("a parameter that is set is set in its moving average") {
   trainer<deep, adam> t{two, adam{}, {.average_weights = 0.9}};
   t.step(all);
-  t.parameter(0, "weight").set(std::vector<float>(16, 0.5F));
-  t.parameter(0, "bias").set(std::vector<float>(4, 1.0F));
+  t.array(0, "weight").set(std::vector<float>(16, 0.5F));
+  t.array(0, "bias").set(std::vector<float>(4, 1.0F));
   for (const int slot : {1, 2})
-    for (const char* name : {"weight", "bias"}) t.parameter(slot, name).set(t.parameter(slot, name).values());
+    for (const char* name : {"weight", "bias"}) t.array(slot, name).set(t.array(slot, name).values());
   CHECK(t.evaluate(all, weights::averaged).loss == t.evaluate(all).loss);
 }
 
 TEST_CASE("an evaluation whose loss is infinite fails") {
   struct far : model<input<float, 4>, linear<4>, linear<3>, softmax_cross_entropy> {};
   trainer<far, sgd> t{two};
-  t.parameter(0, "weight").set(std::vector<float>(16, 3e38F));
+  t.array(0, "weight").set(std::vector<float>(16, 3e38F));
   const std::vector<std::int32_t> kinds{0, 1, 2, 1, 0};
   rejects("finite", [&] { t.evaluate(batch(5).with("inputs", x).with("labels", kinds)); });
 }
