@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/measured_profile.hpp>
@@ -79,14 +80,15 @@ class executor {
     input_.require_training();
     calls().together([&] {
       // Updates compute with the rate as a number of the parameters' type.
-      if (!(std::fabs(rate) <= (net_.type == dtype::float64
+      if (!detail::is_finite(rate) ||
+          !(std::fabs(rate) <= (net_.type == dtype::float64
                                     ? (std::numeric_limits<double>::max)()
                                     : static_cast<double>((std::numeric_limits<float>::max)()))))
         detail::throw_error({"the learning rate is ", detail::significant(rate, 6),
-                             std::isfinite(rate) ? ", which a float cannot hold" : ""},
+                             detail::is_finite(rate) ? ", which a float cannot hold" : ""},
                             {"check the learning rate of the optimizer and its schedule"},
                             {.step = static_cast<long>(step_.step)});
-      if (!(max_norm >= 0))
+      if (!(max_norm >= 0) || detail::is_nan(max_norm))
         detail::throw_error({"max_grad_norm is ", std::to_string(max_norm)}, {"choose 0 for no limit, or more"});
       input_.begin(
           detail::pass_kind::train, data,
@@ -138,7 +140,7 @@ class executor {
     watched_.drop_rows();
     passes_.run();
     passes_.sum_partials();
-    if (!std::isfinite(decision_.result.found.loss)) passes_.throw_nonfinite(accumulated_);
+    if (!detail::is_finite(decision_.result.found.loss)) passes_.throw_nonfinite(accumulated_);
     watched_.keep_rows(step_, all_);
     return decision_.result.found;
   }

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/device/contract/device_concept.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
@@ -64,7 +65,7 @@ GPIPE_COLD inline void require_optimizer(const plan_options& plan, int moments, 
       (rule != nullptr && (plan.tensor_rule == nullptr || plan.tensor_rule->arrays != rule->arrays)))
     throw_error({"the plan has no memory for the optimizer's arrays"},
                 {"set .optimizer_moments and .tensor_rule, or name optimizer<type> in the plan"});
-  if (!(options.average_weights >= 0 && options.average_weights < 1))
+  if (!is_finite(options.average_weights) || !(options.average_weights >= 0 && options.average_weights < 1))
     throw_error({"average_weights is ", significant(options.average_weights, 6)},
                 {"choose a decay such as 0.999, or 0 for no average"});
   if (options.average_weights > 0 && !plan.average_weights)

@@ -5,6 +5,7 @@
 
 #include <gpipe/core/descriptions/group_text.hpp>
 #include <gpipe/core/hash.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/text/quantity.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/options/plan_options.hpp>
@@ -35,7 +36,7 @@ GPIPE_COLD inline step_plan plan_of(const network& net, const plan_source& sourc
 
 /// The learning rate, if it is 0 or more; else throws.
 GPIPE_COLD inline double checked_rate(double rate) {
-  if (!(rate >= 0)) throw_error({"the learning rate is ", significant(rate, 6)}, {"choose 0 or more"});
+  if (!(rate >= 0) || is_nan(rate)) throw_error({"the learning rate is ", significant(rate, 6)}, {"choose 0 or more"});
   return rate;
 }
 
@@ -152,7 +153,7 @@ GPIPE_COLD step_result basic_trainer<Device>::evaluate(const data_source& data, 
     detail::result_source::of(all) = detail::result_source::of(found);
     for (int p = 0; p < max_metrics; ++p) all.sums[p] += found.sums[p];
   }
-  if (!(all.weight > 0))
+  if (!(all.weight > 0) || detail::is_nan(all.weight))
     detail::throw_error({"the weights of the dataset's samples sum to 0"}, {"give at least one a positive weight"});
   all.loss /= all.weight;
   detail::result_source::add_auxiliary(all);

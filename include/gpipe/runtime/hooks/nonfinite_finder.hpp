@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/runtime/binding/binding.hpp>
 #include <gpipe/runtime/step/batch_check.hpp>
 #include <gpipe/runtime/step/step_context.hpp>
@@ -99,7 +100,7 @@ class nonfinite_finder {
   template <class T>
   static std::ptrdiff_t first_nonfinite(const std::byte* rows, std::ptrdiff_t begin, std::ptrdiff_t end) {
     const T* x = reinterpret_cast<const T*>(rows);
-    while (begin < end && std::isfinite(static_cast<double>(x[begin]))) ++begin;
+    while (begin < end && is_finite(static_cast<double>(x[begin]))) ++begin;
     return begin;
   }
   GPIPE_COLD static std::string place_in(const std::byte* rows, dtype type, std::size_t columns,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/core/text/quoted.hpp>
 #include <gpipe/core/text/suggestion.hpp>
 #include <gpipe/runtime/step/batch.hpp>
@@ -94,7 +95,7 @@ void check_range(const field& wanted, const T* numbers, std::size_t count, const
 template <class T>
 void check_share(const field& wanted, const T* numbers, std::size_t count, const int* dataset_rows) {
   for (std::size_t i = 0; i < count; ++i)
-    if (!(numbers[i] >= 0 && numbers[i] <= static_cast<T>(wanted.below)))
+    if (!(numbers[i] >= 0 && numbers[i] <= static_cast<T>(wanted.below)) || is_nan(numbers[i]))
       throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ",
                    std::to_string(numbers[i])},
                   {"it must lie in 0 ... ", wanted.below});
@@ -128,7 +129,7 @@ GPIPE_COLD inline bool is_read_before(const network& net, int field, int end, co
 template <class T>
 void check_weights(const field& wanted, const T* weights, std::size_t count, const int* dataset_rows) {
   for (std::size_t i = 0; i < count; ++i)
-    if (!(weights[i] >= 0))
+    if (!(weights[i] >= 0) || is_nan(weights[i]))
       throw_error({"field \"", wanted.name, "\" of ", name_of_sample(dataset_rows, i / wanted.size), " is ",
                    std::to_string(weights[i])},
                   {"choose 0 or more"});

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <gpipe/core/index.hpp>
+#include <gpipe/core/numbers/finite.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/train/generation/decoder.hpp>
 
@@ -125,7 +126,7 @@ GPIPE_COLD GPIPE_INLINE std::span<const float> decoder::step(std::span<const std
     else forward_at(l).forward(context_, call_of(l));
   }
   const std::span found{reinterpret_cast<const float*>(logits()), index(samples_) * index(vocabulary())};
-  if (std::any_of(found.begin(), found.end(), [](float x) { return std::isnan(x); }))
+  if (std::any_of(found.begin(), found.end(), [](float x) { return is_nan(x); }))
     throw_error({"the logits behind token ", position, " are not numbers"},
                 {"train the model again, or load another checkpoint: its parameters are not finite"});
   return found;
