@@ -90,6 +90,10 @@ class executor {
                             {.step = static_cast<long>(step_.step)});
       if (!(max_norm >= 0) || detail::is_nan(max_norm))
         detail::throw_error({"max_grad_norm is ", std::to_string(max_norm)}, {"choose 0 for no limit, or more"});
+      if (rate > checked_rate_) {  // at a later step no rule multiplies it by more
+        rule_.require_finite(net_.type, {static_cast<std::int64_t>(step_.step + 1), rate, 1});
+        checked_rate_ = rate;
+      }
       input_.begin(
           detail::pass_kind::train, data,
           {.samples_before = decision_.terms.accumulated.samples, .captured = options_.graph && digest().full()});
@@ -311,6 +315,7 @@ class executor {
     discard_accumulated();
     step_.step = steps;
     step_.seed = seed;
+    checked_rate_ = -1;
     ++step_.changes;
     parameters_.refresh();
   }
@@ -408,6 +413,7 @@ class executor {
   detail::step_input input_;
   detail::commit_decision decision_;
   int accumulated_ = 0;
+  double checked_rate_ = -1;  // the largest rate for which an update is known to stay finite
   detail::pass_runner<Device> passes_;
   detail::parameter_access<Device> parameters_;
 };
