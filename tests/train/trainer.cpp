@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -139,6 +140,21 @@ TEST_CASE("training lowers the loss, and a second training gives the same bits")
   }
   CHECK(hashes[0] == hashes[1]);
   CHECK(training(two, {}, {.seed = 1}).parameter_hash() != training(two).parameter_hash());
+}
+
+TEST_CASE("the caller's rounding changes no bit, whatever the number of stages, and the caller keeps it") {
+  std::vector<std::uint64_t> hashes;
+  for (const int rounding : {FE_TONEAREST, FE_UPWARD, FE_TOWARDZERO})
+    for (const int stages : {1, 2}) {
+      std::fesetround(rounding);
+      training t({.stages = stages, .micro_batches = 2, .micro_batch_size = 3}, adam{.learning_rate = 0.1});
+      for (int i = 0; i < 3; ++i) t.step(all);
+      const int kept = std::fegetround();
+      std::fesetround(FE_TONEAREST);
+      CHECK(kept == rounding);
+      hashes.push_back(t.parameter_hash());
+    }
+  for (const std::uint64_t hash : hashes) CHECK(hash == hashes[0]);
 }
 
 TEST_CASE("a custom optimizer without moments") {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/float_environment.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/plan/step_plan.hpp>
 #include <gpipe/record/measured_profile.hpp>
@@ -61,6 +62,7 @@ class executor {
     replicas().each([this](auto& it) { it.begin(step_); });
     rule_.use(groups_);
     replicas().each_stage([this](auto& stage) { stage.begin_updates(groups_, rule_); });
+    const detail::default_float_environment exact;
     parameters_.initialise(options_.seed);
     if (plan_.options.average_weights) replicas().each_stage([](auto& stage) { stage.copy_to_averages(); });
   }

@@ -13,6 +13,7 @@
 
 #include <gpipe/core/index.hpp>
 #include <gpipe/core/numbers/finite.hpp>
+#include <gpipe/core/numbers/float_environment.hpp>
 #include <gpipe/plan/memory/memory_kind.hpp>
 #include <gpipe/train/generation/decoder.hpp>
 
@@ -119,6 +120,7 @@ GPIPE_COLD GPIPE_INLINE call decoder::call_of(int l) const {
 }
 
 GPIPE_COLD GPIPE_INLINE std::span<const float> decoder::step(std::span<const std::int32_t> next, int position) {
+  const default_float_environment exact;
   const shared_products sharing(sharing_.get());
   std::memcpy(values_[0].get(), next.data(), next.size_bytes());
   for (int l = 0; l < end_; ++l) {
