@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include <gpipe/core/numbers/finite.hpp>
@@ -10,10 +11,13 @@
 
 namespace gpipe::detail {
 
+/// 0 for a finite number and else NaN, so that a sum is finite if all are.
 template <class T>
 struct zero_if_finite {
   const T* x;
-  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const { return static_cast<double>(x[i] - x[i]); }
+  GPIPE_HOST_DEVICE double operator()(std::ptrdiff_t i) const {
+    return is_finite(static_cast<compute_type<T>>(x[i])) ? 0 : std::numeric_limits<double>::quiet_NaN();
+  }
 };
 
 /// Finds the first number that is not finite, layer by layer, when a pass is repeated because its loss or norm was not
@@ -73,7 +77,7 @@ class nonfinite_finder {
     context_.download(sizeof sum, reinterpret_cast<const std::byte*>(b.sum_of_squares),
                       reinterpret_cast<std::byte*>(&sum));
     context_.finish();
-    return sum == 0;
+    return is_finite(sum);
   }
   GPIPE_COLD bool finite(const bound& b, dtype type, std::ptrdiff_t n, const std::byte* data) const {
     if (type == dtype::float64) return all_finite(b, n, reinterpret_cast<const double*>(data));
